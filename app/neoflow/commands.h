@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/lang/compile.h"
+
+// The command line's verbs. Each prints for people on stdout, or with --json one JSON object and nothing else there;
+// messages of failure go to stderr. Each returns the exit code.
+namespace nf {
+
+inline constexpr int kExitFine = 0;
+inline constexpr int kExitWrongInput = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitMachineLacks = 3;
+inline constexpr int kExitInternal = 4;
+
+struct FileOptions {
+  std::string file;               // "-": standard input
+  std::vector<std::string> sets;  // NAME=VALUE
+  bool json = false;
+};
+
+struct ShowOptions : FileOptions {
+  std::string stage = "source";
+  bool dot = false;
+  bool evaluation = false;
+};
+
+struct GradOptions : FileOptions {
+  std::string output, input;
+  bool explain = false;
+};
+
+struct DeviceChoice {
+  std::string device = "auto";
+  int threads = 0;
+};
+
+struct RunCommandOptions : FileOptions {
+  DeviceChoice device;
+  std::optional<std::uint64_t> seed;
+  std::string output, dump, weights;
+  bool progress = false;
+};
+
+struct TrainCommandOptions : FileOptions {
+  DeviceChoice device;
+  std::optional<std::uint64_t> seed;
+  std::string mode, output, resume, replaySwaps, weights, dump;
+  std::int64_t steps = 0, epochs = 0;
+  double seconds = 0, share = 0.3;
+  std::size_t which = 1;
+  bool progress = false, noEvaluation = false, noRecords = false;
+};
+
+struct TuneCommandOptions : FileOptions {
+  DeviceChoice device;
+  std::int64_t trials = 256;
+  double seconds = 0;
+  std::uint64_t seed = 1;
+  bool progress = false;
+};
+
+struct ProfileOptions : FileOptions {
+  DeviceChoice device;
+  int repeats = 20;
+};
+
+struct ExportOptions : FileOptions {
+  DeviceChoice device;
+  std::string to, folder, stage = "fused";
+};
+
+int runRun(BackendRegistry& registry, const RunCommandOptions& options);
+int runTrain(BackendRegistry& registry, const TrainCommandOptions& options);
+int runTune(BackendRegistry& registry, const TuneCommandOptions& options);
+int runProfile(BackendRegistry& registry, const ProfileOptions& options);
+int runExport(BackendRegistry& registry, const ExportOptions& options);
+int runCheck(const FileOptions& options);
+int runShow(const ShowOptions& options);
+int runGrad(const GradOptions& options);
+int runExplain(const FileOptions& options, const BackendRegistry& registry);
+int runDoctor(const BackendRegistry& registry, bool json);
+
+// Reads the file and compiles it. On failure prints why and yields the exit code.
+struct Loaded {
+  CompiledNotebook notebook;
+  int exitCode = kExitFine;
+  bool ok() const { return exitCode == kExitFine; }
+};
+Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
+Result<Source> readSource(const std::string& file);
+Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);
+
+// NAME.peer.json beside NAME.nf: {"name": "PyTorch 1.13.1, one thread", "step_ms": 10.5}, another system's recorded step, which the
+// report draws as a line. Nothing where there is no such file or it holds something else.
+struct PeerFigure {
+  std::string name;
+  double stepMilliseconds = 0;
+};
+std::optional<PeerFigure> peerBeside(const std::string& file);
+
+// A failure of the world on stderr (or as JSON on stdout), and its exit code.
+int report(const Error& error, bool json, int exitCode = kExitMachineLacks);
+
+}  // namespace nf

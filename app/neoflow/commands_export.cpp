@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// export: a notebook in another form.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/neoflow/commands.h"
+#include "app/neoflow/notebook_html.h"
+#include "core/ir/serialize.h"
+#include "core/ir/structural_hash.h"
+#include "core/lang/dot.h"
+#include "core/runtime/pipeline.h"
+#include "core/runtime/report.h"
+#include "core/runtime/run.h"
+
+namespace nf {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<Unit> writeFile(const fs::path& path, const std::string& text) {
+  std::FILE* f = std::fopen(path.c_str(), "wb");
+  if (!f) return Error{"export", "The file " + path.string() + " can't be written.", {}, {}};
+  const bool whole = std::fwrite(text.data(), 1, text.size(), f) == text.size();
+  if (std::fclose(f) != 0 || !whole) return Error{"export", "The file " + path.string() + " could not be written whole.", {}, {}};
+  return Unit{};
+}
+
+// Graphviz draws; it is a tool of its own and never linked.
+Result<Unit> drawSvg(const fs::path& dot, const fs::path& svg) {
+  const std::string quotedDot = "'" + dot.string() + "'", quotedSvg = "'" + svg.string() + "'";
+  if (dot.string().find('\'') != std::string::npos)
+    return Error{"export", "A folder with a quote in its name can't be handed to dot.", {}, {}};
+  const int status = std::system(("dot -Tsvg " + quotedDot + " -o " + quotedSvg + " 2>/dev/null").c_str());
+  if (status != 0) return Error{"export", "Graphviz is needed to draw the graph: install the package graphviz.", {}, {}};
+  return Unit{};
+}
+
+std::string newestRun(const std::string& file) {
+  std::error_code error;
+  std::vector<std::string> runs;
+  for (const auto& item : fs::directory_iterator(file + ".out", error))
+    if (fs::exists(item.path() / "steps.bin", error)) runs.push_back(item.path().string());
+  std::sort(runs.begin(), runs.end());
+  return runs.empty() ? std::string() : runs.back();
+}
+
+std::string safeFileName(const std::string& name) {
+  std::string out;
+  for (const char c : name)
+    out.push_back(std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' ? c : '_');
+  return out.substr(0, 80);
+}
+
+}  // namespace
+
+int runExport(BackendRegistry& registry, const ExportOptions& options) {
+  const auto stage = stageNamed(options.stage);
+  if (!stage || *stage > Stage::Fused)
+    return report(
+        {"usage", "There is no stage \"" + options.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}},
+        false, kExitUsage);
+  const Loaded loaded = loadNotebook(options);
+  if (!loaded.ok()) {
+    if (!loaded.notebook.diagnostics.empty()) return runCheck(options);
+    return loaded.exitCode;
+  }
+  std::error_code error;
+  fs::create_directories(options.folder, error);
+  if (error) return report({"export", "The folder " + options.folder + " can't be made.", {}, error.message()}, options.json);
+  StageOptions passes;
+  Backend* cpu = registry.find("cpu");
+  std::optional<Target> target;
+  if (cpu)
+    if (auto t = cpu->target("cpu", 1)) {
+      target = *t;
+      passes.device = deviceConstants(*t);
+    }
+  const auto stages = runStages(std::make_shared<const Program>(loaded.notebook.program), passes,
+                                options.to == "llvm" || options.to == "html" ? Stage::Fused : *stage);
+  if (!stages) return report(stages.error(), options.json, kExitInternal);
+  if (hasErrors(stages->diagnostics)) {
+    std::cerr << render(stages->diagnostics, loaded.notebook.sources);
+    return kExitWrongInput;
+  }
+  const std::string stem = options.file == "-" ? "notebook" : fs::path(options.file).stem().string();
+  const fs::path folder = options.folder;
+  std::vector<std::string> written;
+  const auto write = [&](const fs::path& path, const std::string& text) {
+    written.push_back(path.string());
+    return writeFile(path, text);
+  };
+  Result<Unit> done = Unit{};
+  if (options.to == "html") {
+    const std::string run = options.file == "-" ? std::string() : newestRun(options.file);
+    std::string training;
+    if (!run.empty()) {
+      ReportOptions report;
+      report.title = fs::path(options.file).filename().string();
+      if (const auto peer = peerBeside(options.file)) {
+        report.peerName = peer->name;
+        report.peerStepMilliseconds = peer->stepMilliseconds;
+      }
+      if (const auto html = htmlReport(run, report)) training = *html;
+    }
+    done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *stages, passes.device));
+    if (done && !training.empty()) done = write(folder / (stem + "-training.html"), training);
+  } else if (options.to == "json") {
+    done = write(folder / (stem + ".json"), toJson(stages->last()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (options.to == "dot" || options.to == "svg") {
+    const fs::path dot = folder / (stem + ".dot");
+    done = write(dot, toDot(stages->last()));
+    if (done && options.to == "svg") {
+      done = drawSvg(dot, folder / (stem + ".svg"));
+      written.push_back((folder / (stem + ".svg")).string());
+    }
+  } else {
+    if (!cpu || !target) return report({"export", "There is no CPU back end: see `neoflow doctor`.", {}, {}}, options.json);
+    // Code generation may end its process; it is asked for in a worker.
+    CompileService service({});
+    const SubgraphExtractor extractor(*stages->fused);
+    std::vector<bool> seen;
+    std::vector<std::pair<std::string, std::future<CompileOutcome>>> jobs;
+    for (const Group& group : stages->fused->groups) {
+      if (group.subgraph < seen.size() && seen[group.subgraph]) continue;
+      if (group.subgraph >= seen.size()) seen.resize(group.subgraph + 1, false);
+      seen[group.subgraph] = true;
+      if ((*stages->fused)[group.operators[0]].kind == OperatorKind::Loop) continue;
+      auto subgraph = extractor.extract(group.operators);
+      auto space = scheduleSpace(subgraph.program, *target);
+      if (!space) return report(space.error(), options.json);
+      CompileJob job;
+      job.hash = subgraph.hash;
+      job.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
+      job.target = std::make_shared<const Target>(*target);
+      job.schedules = {(*space)->first()};
+      job.texts = {"loops", "llvm", "asm"};
+      jobs.emplace_back(std::to_string(group.subgraph) + "-" + safeFileName(group.name), service.compile(std::move(job)));
+    }
+    for (auto& [name, future] : jobs) {
+      const CompileOutcome outcome = future.get();
+      if (!outcome.kernel) return report(outcome.kernel.error(), options.json);
+      for (const auto& [language, text] : outcome.kernel->texts) {
+        const char* extension = language == "llvm" ? ".ll" : language == "asm" ? ".s" : ".loops";
+        done = write(folder / (name + extension), text.text);
+        if (!done) break;
+      }
+      if (!done) break;
+    }
+  }
+  if (!done) return report(done.error(), options.json);
+  if (options.json) std::cout << nlohmann::json{{"ok", true}, {"files", written}}.dump() << "\n";
+  else
+    for (const std::string& file : written) std::cout << file << "\n";
+  return kExitFine;
+}
+
+}  // namespace nf

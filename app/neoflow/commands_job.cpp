@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+// run, train, tune, profile: what computes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stop_token>
+#include <thread>
+
+#include "app/neoflow/commands.h"
+#include "core/runtime/pipeline.h"
+#include "core/runtime/report.h"
+#include "core/runtime/run.h"
+#include "core/runtime/train.h"
+#include "core/tune/tune_program.h"
+
+namespace nf {
+namespace {
+
+using Json = nlohmann::json;
+
+const auto kProcessStart = std::chrono::steady_clock::now();
+
+void printLine(const std::string& line) {
+  std::cout << line << "\n";
+  std::cout.flush();
+}
+
+std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// Interrupt and termination ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
+// no handler runs in the middle of anything. Made before other threads, which inherit the mask.
+class StopOnSignal {
+ public:
+  StopOnSignal() {
+    sigemptyset(&m_signals);
+    sigaddset(&m_signals, SIGINT);
+    sigaddset(&m_signals, SIGTERM);
+    sigaddset(&m_signals, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &m_signals, &m_before);
+    m_thread = std::thread([this] {
+      for (bool again = false;; again = true) {
+        int signal = 0;
+        if (sigwait(&m_signals, &signal) != 0 || signal == SIGUSR1) return;
+        if (again) _exit(128 + signal);
+        m_stop.request_stop();
+      }
+    });
+  }
+  ~StopOnSignal() {
+    pthread_kill(m_thread.native_handle(), SIGUSR1);
+    m_thread.join();
+    pthread_sigmask(SIG_SETMASK, &m_before, nullptr);
+  }
+  std::stop_token token() const { return m_stop.get_token(); }
+
+ private:
+  sigset_t m_signals{}, m_before{};
+  std::stop_source m_stop;
+  std::thread m_thread;
+};
+
+Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true) {
+  DeviceContextOptions options;
+  options.device = choice.device;
+  options.threads = choice.threads;
+  if (!records) options.records = "none";
+  return DeviceContext::open(registry, options);
+}
+
+// What a run is called beside its notebook: NAME.nf.out; of standard input: neoflow.out.
+std::string outputRoot(const std::string& file, const std::string& wish) {
+  if (!wish.empty()) return wish;
+  return file == "-" ? "neoflow.out" : file + ".out";
+}
+
+std::vector<std::string> commaList(const std::string& list) {
+  std::vector<std::string> names;
+  std::string name;
+  const auto flush = [&] {
+    const std::size_t first = name.find_first_not_of(' '), last = name.find_last_not_of(' ');
+    if (first != std::string::npos) names.push_back(name.substr(first, last - first + 1));
+    name.clear();
+  };
+  for (const char c : list) {
+    if (c == ',') flush();
+    else name.push_back(c);
+  }
+  flush();
+  return names;
+}
+
+// A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
+int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
+  if (!json && place.valid()) {
+    Diagnostic d;
+    d.message = error.message;
+    d.span = place;
+    std::cerr << render(d, sources);
+    if (!error.detail.empty()) std::cerr << error.detail << "\n";
+    return kExitWrongInput;
+  }
+  const bool input =
+      error.stage == "source" || error.stage == "load data" || error.stage == "data" || error.stage == "read" || place.valid();
+  return report(error, json, input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks);
+}
+
+std::string secondsText(double seconds) {
+  char buffer[40];
+  if (seconds < 1e-3) std::snprintf(buffer, sizeof buffer, "%.1f us", seconds * 1e6);
+  else if (seconds < 1) std::snprintf(buffer, sizeof buffer, "%.2f ms", seconds * 1e3);
+  else std::snprintf(buffer, sizeof buffer, "%.2f s", seconds);
+  return buffer;
+}
+
+}  // namespace
+
+int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
+  const bool json = options.json || options.progress;
+  const auto sets = parseSets(options.sets);
+  if (!sets) return report(sets.error(), json, kExitUsage);
+  // Mistakes first: they need no device.
+  FileOptions file = options;
+  const Loaded loaded = loadNotebook(file);
+  if (!loaded.ok()) {
+    if (!loaded.notebook.diagnostics.empty()) return runCheck(file);
+    return loaded.exitCode;
+  }
+  const StopOnSignal signals;
+  auto context = openDevice(registry, options.device);
+  if (!context) return report(context.error(), json);
+  auto source = readSource(options.file);
+  if (!source) return report(source.error(), json, kExitWrongInput);
+  RunOptions run;
+  run.source = loaded.notebook.sources.at(loaded.notebook.notebook);
+  run.sets = *sets;
+  run.seed = options.seed;
+  run.weights = options.weights;
+  run.tensors = options.dump.empty() ? std::vector<std::string>{"shown"} : commaList(options.dump);
+  RunJob job(**context, run);
+  const auto prepared = job.prepare(signals.token());
+  if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, json);
+  if (!*prepared) return kExitFine;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto done = job.run();
+  if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, json);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!options.dump.empty() || !options.output.empty()) {
+    const auto dumped = dumpTensors(job, options.output.empty() ? outputRoot(options.file, {}) : options.output);
+    if (!dumped) return report(dumped.error(), json);
+  }
+  Json shown = Json::array();
+  for (const std::string& name : job.names()) {
+    const auto tensor = job.tensor(name);
+    if (!tensor) return report(tensor.error(), json);
+    double sum = 0, squares = 0, low = HUGE_VAL, high = -HUGE_VAL;
+    std::int64_t bad = 0;
+    std::vector<double> values(static_cast<std::size_t>(tensor->elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = tensor->at(static_cast<std::int64_t>(i));
+    for (const double v : values) {
+      if (!std::isfinite(v)) {
+        ++bad;
+        continue;
+      }
+      sum += v;
+      squares += v * v;
+      low = std::min(low, v);
+      high = std::max(high, v);
+    }
+    const auto count = static_cast<double>(values.size());
+    std::vector<double> first(values.begin(),
+                              values.begin() + std::min<std::ptrdiff_t>(8, static_cast<std::ptrdiff_t>(values.size())));
+    if (json) {
+      Json firstJson = Json::array();
+      for (const double v : first)
+        firstJson.push_back(std::isfinite(v) ? Json(v) : Json(std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"));
+      shown.push_back({{"name", name},
+                       {"dtype", nf::name(tensor->type)},
+                       {"shape", tensor->shape},
+                       {"first", firstJson},
+                       {"mean", sum / count},
+                       {"rms", std::sqrt(squares / count)},
+                       {"not_finite", bad}});
+    } else {
+      char line[200];
+      if (values.size() == 1) std::snprintf(line, sizeof line, "%s = %.7g", name.c_str(), values[0]);
+      else
+        std::snprintf(line, sizeof line, "%s  %s  mean %.4g, rms %.4g, min %.4g, max %.4g%s", name.c_str(),
+                      (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), sum / count,
+                      std::sqrt(squares / count), low, high, bad ? (", " + std::to_string(bad) + " not finite").c_str() : "");
+      printLine(line);
+      if (values.size() > 1) {
+        std::string row = "   ";
+        for (const double v : first) {
+          char number[32];
+          std::snprintf(number, sizeof number, " %.5g", v);
+          row += number;
+        }
+        printLine(row + (values.size() > first.size() ? " ..." : ""));
+      }
+    }
+  }
+  if (json) printLine(text({{"event", "done"}, {"seconds", seconds}, {"tensors", shown}}));
+  else if (job.names().empty()) printLine("Nothing is shown: add `show` to a cell, or name tensors with --dump.");
+  return kExitFine;
+}
+
+int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
+  const bool json = options.json || options.progress;
+  const auto sets = parseSets(options.sets);
+  if (!sets) return report(sets.error(), json, kExitUsage);
+  const StopOnSignal signals;
+  // Workers start while the notebook is read.
+  auto context = openDevice(registry, options.device, !options.noRecords);
+  if (!context) return report(context.error(), json);
+  FileOptions file = options;
+  const Loaded loaded = loadNotebook(file);
+  if (!loaded.ok()) {
+    if (!loaded.notebook.diagnostics.empty()) return runCheck(file);
+    return loaded.exitCode;
+  }
+  const CompiledNotebook& notebook = loaded.notebook;
+  if (notebook.trains.empty()) return report({"train", "The notebook has no `train` statement.", {}, {}}, json, kExitWrongInput);
+  if (options.which == 0 || options.which > notebook.trains.size())
+    return report({"train", "The notebook has " + std::to_string(notebook.trains.size()) + " `train` statements.", {}, {}}, json,
+                  kExitUsage);
+  TrainOptions train;
+  train.source = notebook.sources.at(notebook.notebook);
+  train.sets = *sets;
+  train.train = options.which - 1;
+  train.mode = options.mode;
+  train.seed = options.seed;
+  train.steps = options.steps;
+  train.epochs = options.epochs;
+  train.seconds = options.seconds;
+  train.evaluate = !options.noEvaluation;
+  train.outputRoot = outputRoot(options.file, options.output);
+  train.resume = options.resume;
+  train.replaySwaps = options.replaySwaps;
+  train.initialWeights = options.weights;
+  train.tuning.deviceShare = options.share;
+  train.tuning.useRecords = !options.noRecords;
+  train.version = NF_VERSION;
+  train.processStart = kProcessStart;
+
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  double shownAt = -1;
+  std::int64_t trials = 0, swaps = 0;
+  std::string lastEvaluation;
+  const auto sink = [&](const protocol::Message& message) {
+    if (options.progress || options.json) {
+      const bool event = std::visit(
+          [](const auto& m) {
+            return requires { m.kEvent; };
+          },
+          message);
+      const bool last =
+          std::holds_alternative<protocol::DoneEvent>(message) || std::holds_alternative<protocol::ErrorEvent>(message);
+      if (event && (options.progress || last)) printLine(protocol::encode(message));
+      return;
+    }
+    if (const auto* m = std::get_if<protocol::FirstStepEvent>(&message)) {
+      std::printf("first step after %.0f ms\n", m->ms);
+    } else if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
+      if (m->seconds - shownAt >= (terminal ? 0.2 : 2.0)) {
+        shownAt = m->seconds;
+        std::printf("%sstep %lld  %.1f s  loss %.5f  %.3f ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
+                    static_cast<long long>(m->step), m->seconds, m->loss.value_or(NAN), m->ms, static_cast<long long>(trials),
+                    static_cast<long long>(swaps), lastEvaluation.c_str(), terminal ? "" : "\n");
+        std::fflush(stdout);
+      }
+    } else if (const auto* m = std::get_if<protocol::EvalEvent>(&message)) {
+      char line[100];
+      if (m->accuracy) std::snprintf(line, sizeof line, "  held out: accuracy %.4f", *m->accuracy);
+      else std::snprintf(line, sizeof line, "  held out: loss %.5f", m->loss.value_or(NAN));
+      lastEvaluation = line;
+    } else if (std::get_if<protocol::TrialEvent>(&message)) {
+      ++trials;
+    } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
+      ++swaps;
+    }
+  };
+  TrainJob job(**context, train, sink);
+  const auto summary = job.run(signals.token());
+  if (!summary) {
+    if (json) return summary.error().stage == "train" ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
+    std::fflush(stdout);
+    return report(summary.error(), false,
+                  summary.error().stage == "train" || summary.error().stage == "source" ? kExitWrongInput : kExitMachineLacks);
+  }
+  if (!json) {
+    const protocol::DoneEvent& d = summary->done;
+    std::printf("%s%lld steps in %.2f s, loss %.5f", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds,
+                d.loss.value_or(NAN));
+    if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
+    std::printf("\nstep: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %lld kernel swaps\n",
+                d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
+                static_cast<long long>(swaps));
+    if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
+  }
+  if (!summary->folder.empty()) {
+    ReportOptions reportOptions;
+    reportOptions.title = std::filesystem::path(options.file).filename().string();
+    if (const auto peer = peerBeside(options.file)) {
+      reportOptions.peerName = peer->name;
+      reportOptions.peerStepMilliseconds = peer->stepMilliseconds;
+    }
+    if (const auto html = htmlReport(summary->folder, reportOptions)) {
+      if (std::FILE* f = std::fopen((summary->folder + "/report.html").c_str(), "wb")) {
+        std::fwrite(html->data(), 1, html->size(), f);
+        std::fclose(f);
+      }
+    }
+  }
+  return kExitFine;
+}
+
+int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
+  const bool json = options.json || options.progress;
+  const Loaded loaded = loadNotebook(options);
+  if (!loaded.ok()) {
+    if (!loaded.notebook.diagnostics.empty()) return runCheck(options);
+    return loaded.exitCode;
+  }
+  const StopOnSignal signals;
+  StageOptions passes;
+  Backend* backend = registry.find("cpu");
+  if (!backend) return report({"tune", "There is no device to tune for: see `neoflow doctor`.", {}, {}}, json);
+  const int threads = options.device.threads > 0 ? options.device.threads : 1;
+  if (const auto target = backend->target("cpu", threads)) passes.device = deviceConstants(*target);
+  const Program program = loaded.notebook.trains.empty() ? loaded.notebook.program : trainingProgram(loaded.notebook, 0);
+  const auto stages = runStages(std::make_shared<const Program>(program), passes);
+  if (!stages) return report(stages.error(), json, kExitInternal);
+  if (hasErrors(stages->diagnostics)) {
+    std::cerr << render(stages->diagnostics, loaded.notebook.sources);
+    return kExitWrongInput;
+  }
+  TuneProgramOptions tune;
+  tune.threads = threads;
+  tune.trials = options.trials;
+  tune.seconds = options.seconds;
+  tune.seed = options.seed;
+  tune.stop = signals.token();
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  std::int64_t count = 0;
+  tune.onTrial = [&](const TrialEvent& e) {
+    ++count;
+    if (options.progress) printLine(text(toJson(e)));
+    else if (!options.json && e.improved)
+      std::printf("%6lld  %-32s %9.2f us  %s\n", static_cast<long long>(count), e.name.substr(0, 32).c_str(), e.bestMicroseconds,
+                  e.schedule.text().c_str());
+    if (!json && terminal) std::fflush(stdout);
+  };
+  tune.onMessage = [&](const std::string& message) { std::cerr << message << "\n"; };
+  const auto summary = tuneProgram(*stages->fused, registry, tune);
+  if (!summary) return report(summary.error(), json);
+  if (json) {
+    Json subgraphs = Json::array();
+    for (const TuningService::State& s : summary->subgraphs)
+      subgraphs.push_back({{"subgraph", s.subgraph.hex()},
+                           {"name", s.name},
+                           {"calls_per_step", s.callsPerStep},
+                           {"trials", s.trials},
+                           {"failed", s.failed},
+                           {"first_us", s.firstMicroseconds},
+                           {"best_us", s.bestMicroseconds},
+                           {"roofline_us", s.rooflineMicroseconds},
+                           {"record_hit", s.recordHit},
+                           {"not_lowerable", s.notLowerable}});
+    printLine(text({{"event", "done"},
+                    {"trials", summary->trials},
+                    {"seconds", summary->seconds},
+                    {"first_step_us", summary->firstStepMicroseconds},
+                    {"best_step_us", summary->bestStepMicroseconds},
+                    {"subgraphs", subgraphs}}));
+    return kExitFine;
+  }
+  std::printf("\n%-34s %6s %10s %10s %10s %7s\n", "kernel", "calls", "first us", "best us", "bound us", "trials");
+  for (const TuningService::State& s : summary->subgraphs)
+    std::printf("%-34s %6.0f %10.2f %10.2f %10.2f %7lld\n", s.name.substr(0, 34).c_str(), s.callsPerStep, s.firstMicroseconds,
+                s.bestMicroseconds, s.rooflineMicroseconds, static_cast<long long>(s.trials));
+  std::printf("\n%lld trials in %.1f s; a step's kernels: %s first, %s best\n", static_cast<long long>(summary->trials),
+              summary->seconds, secondsText(summary->firstStepMicroseconds * 1e-6).c_str(),
+              secondsText(summary->bestStepMicroseconds * 1e-6).c_str());
+  return kExitFine;
+}
+
+int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
+  const auto sets = parseSets(options.sets);
+  if (!sets) return report(sets.error(), options.json, kExitUsage);
+  const Loaded loaded = loadNotebook(options);
+  if (!loaded.ok()) {
+    if (!loaded.notebook.diagnostics.empty()) return runCheck(options);
+    return loaded.exitCode;
+  }
+  const StopOnSignal signals;
+  auto context = openDevice(registry, options.device);
+  if (!context) return report(context.error(), options.json);
+  RunOptions run;
+  run.source = loaded.notebook.sources.at(loaded.notebook.notebook);
+  run.sets = *sets;
+  run.tensors = {"all"};
+  run.training = !loaded.notebook.trains.empty();
+  RunJob job(**context, run);
+  const auto prepared = job.prepare(signals.token());
+  if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, options.json);
+  if (!*prepared) return kExitFine;
+  for (int i = 0; i < 2 + options.repeats && !signals.token().stop_requested(); ++i) {
+    const auto done = job.run(i >= 2);
+    if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, options.json);
+  }
+  double total = 0;
+  const auto times = job.kernelTimes();
+  for (const auto& k : times) total += k.microseconds * k.callsPerStep;
+  if (options.json) {
+    Json rows = Json::array();
+    for (const auto& k : times)
+      rows.push_back({{"subgraph", k.subgraph.hex()},
+                      {"kernel", k.name},
+                      {"calls", k.callsPerStep},
+                      {"us", k.microseconds},
+                      {"share", total > 0 ? k.microseconds * k.callsPerStep / total : 0.0},
+                      {"flops", k.flops},
+                      {"bytes", k.bytes}});
+    printLine(text({{"device", (*context)->device().name()}, {"repeats", options.repeats}, {"step_us", total}, {"kernels", rows}}));
+    return kExitFine;
+  }
+  std::printf("%-40s %6s %10s %7s %9s %8s\n", "kernel", "calls", "us a call", "share", "GFLOP/s", "GB/s");
+  for (const auto& k : times)
+    std::printf("%-40s %6.0f %10.2f %6.1f%% %9.2f %8.2f\n", k.name.substr(0, 40).c_str(), k.callsPerStep, k.microseconds,
+                100 * k.microseconds * k.callsPerStep / total, static_cast<double>(k.flops) / k.microseconds * 1e-3,
+                static_cast<double>(k.bytes) / k.microseconds * 1e-3);
+  std::printf("\n%.1f us in kernels, mean of %d runs on %s\n", total, options.repeats, (*context)->device().description().c_str());
+  return kExitFine;
+}
+
+}  // namespace nf

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <isl/version.h>
+#include <sqlite3.h>
+#include <sys/utsname.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "app/neoflow/commands.h"
+#include "core/runtime/pipeline.h"
+
+namespace nf {
+
+int runDoctor(const BackendRegistry& registry, bool json) {
+  using Json = nlohmann::json;
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::string islVersion = isl_version();
+  islVersion = islVersion.substr(0, islVersion.find_first_of("\n"));
+  utsname system{};
+  uname(&system);
+  const std::vector<std::pair<std::string, std::string>> versions{
+      {"neoflow", NF_VERSION},          {"system", std::string(system.sysname) + " " + system.release + " " + system.machine},
+      {"compiler", __VERSION__},        {"isl", islVersion},
+      {"sqlite", sqlite3_libversion()}, {"zlib", zlibVersion()}};
+  Json plugins = Json::array(), devices = Json::array(), versionsJson = Json::object();
+  for (const auto& [name, version] : versions) versionsJson[name] = version;
+  std::string text = "Versions\n";
+  for (const auto& [name, version] : versions)
+    text += "  " + name + std::string(10 - std::min<std::size_t>(9, name.size()), ' ') + version + "\n";
+  text += "\nPlugins\n";
+  bool serving = false;
+  for (const BackendRegistry::Entry& entry : registry.entries()) {
+    const bool loaded = entry.reason.empty();
+    serving |= loaded;
+    plugins.push_back({{"name", entry.name}, {"loaded", loaded}, {"reason", entry.reason}});
+    text += "  " + entry.name + "  " + (loaded ? "serves" : entry.reason) + "\n";
+  }
+  plugins.push_back({{"name", "reference"}, {"loaded", true}, {"reason", ""}});
+  text += "  reference  serves (interpreter in double precision)\n\nDevices\n";
+  for (const BackendRegistry::Entry& entry : registry.entries()) {
+    if (!entry.reason.empty()) continue;
+    for (const std::string& name : entry.backend->deviceNames()) {
+      const auto target = entry.backend->target(name, threads);
+      if (!target) {
+        devices.push_back({{"name", name}, {"available", false}, {"reason", target.error().message}});
+        text += "  " + name + "  " + target.error().message + "\n";
+        continue;
+      }
+      const DeviceConstants c = deviceConstants(*target);
+      devices.push_back({{"name", name},
+                         {"available", true},
+                         {"fingerprint", target->fingerprint},
+                         {"threads", target->threads},
+                         {"vector_bytes", target->vectorBytes},
+                         {"P_d", c.bandwidth},
+                         {"P_c", c.flopRate},
+                         {"L", c.launchSeconds}});
+      char line[200];
+      std::snprintf(line, sizeof line, "  %s  %d threads, %d-bit vectors, P_d %.1f GB/s, P_c %.1f GFLOP/s, L %.2f us\n",
+                    name.c_str(), static_cast<int>(target->threads), static_cast<int>(target->vectorBytes * 8), c.bandwidth / 1e9,
+                    c.flopRate / 1e9, c.launchSeconds * 1e6);
+      text += line + ("      " + target->fingerprint) + "\n";
+    }
+  }
+  if (json) std::cout << Json{{"plugins", plugins}, {"devices", devices}, {"versions", versionsJson}}.dump() << "\n";
+  else std::cout << text;
+  return serving ? kExitFine : kExitMachineLacks;
+}
+
+}  // namespace nf

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "app/neoflow/commands.h"
+
+namespace nf {
+
+int report(const Error& error, bool json, int exitCode) {
+  if (json) {
+    std::cout << nlohmann::json{{"event", "error"}, {"stage", error.stage}, {"message", error.message}, {"detail", error.detail}}
+                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
+  } else {
+    std::cerr << "neoflow: " << error.message << "\n";
+    if (!error.detail.empty()) std::cerr << error.detail << "\n";
+  }
+  return exitCode;
+}
+
+Result<Source> readSource(const std::string& file) {
+  Source source;
+  if (file == "-") {
+    source.name = "standard input";
+    source.text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    return source;
+  }
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(file, error)) return Error{"read", file + " is a folder, a notebook (.nf) was expected.", {}, {}};
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return Error{"read", "There is no file " + file + " that can be read.", {}, {}};
+  constexpr std::uintmax_t kLargest = 64u << 20;
+  if (fs::file_size(file, error) > kLargest && !error)
+    return Error{"read", file + " is larger than 64 MiB: that is no notebook.", {}, {}};
+  source.name = file;
+  source.directory = fs::path(file).parent_path().string();
+  source.text.assign(std::istreambuf_iterator<char>(in), {});
+  return source;
+}
+
+Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets) {
+  std::map<std::string, std::string> result;
+  for (const std::string& set : sets) {
+    const std::size_t equals = set.find('=');
+    if (equals == std::string::npos || equals == 0) return Error{"usage", "--set takes NAME=VALUE, not \"" + set + "\".", {}, {}};
+    result[set.substr(0, equals)] = set.substr(equals + 1);
+  }
+  return result;
+}
+
+std::optional<PeerFigure> peerBeside(const std::string& file) {
+  std::ifstream in(std::filesystem::path(file).replace_extension(".peer.json"), std::ios::binary);
+  if (!in) return std::nullopt;
+  const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("step_ms") ||
+      !json["step_ms"].is_number())
+    return std::nullopt;
+  const double ms = json["step_ms"].get<double>();
+  if (!(ms > 0)) return std::nullopt;
+  return PeerFigure{json["name"].get<std::string>(), ms};
+}
+
+Loaded loadNotebook(const FileOptions& options, CompileOptions compile) {
+  Loaded loaded;
+  auto sets = parseSets(options.sets);
+  if (!sets) {
+    loaded.exitCode = report(sets.error(), false, kExitUsage);
+    return loaded;
+  }
+  compile.sets = std::move(*sets);
+  auto source = readSource(options.file);
+  if (!source) {
+    loaded.exitCode = report(source.error(), options.json, kExitWrongInput);
+    return loaded;
+  }
+  loaded.notebook = compileNotebook(std::move(*source), compile);
+  if (!loaded.notebook.ok()) loaded.exitCode = kExitWrongInput;
+  return loaded;
+}
+
+}  // namespace nf

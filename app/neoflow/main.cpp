@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <filesystem>
+
+#include "app/neoflow/bench_ops.h"
+#include "app/neoflow/commands.h"
+#include "core/session/engine.h"
+#include "core/tune/worker_main.h"
+#include "plugins/cpu/plugin.h"
+
+namespace {
+
+void addFile(CLI::App* command, nf::FileOptions& options) {
+  command->add_option("FILE", options.file, "notebook (.nf), or - for standard input")->required();
+  command->add_option("--set", options.sets, "NAME=VALUE: override a `let` (may be repeated)")->take_all();
+  command->add_flag("--json", options.json, "one JSON object on stdout, nothing else there");
+}
+
+void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
+  command->add_option("--device", choice.device, "auto, reference, cpu, cuda, cuda:1")->capture_default_str();
+  command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(CLI::Range(0, 1024));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"NeoFlow: tensor operators as expressions, with derived gradients, fused and tuned kernels"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", NF_VERSION);
+  app.failure_message(CLI::FailureMessage::help);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
+  nf::BackendRegistry registry;
+  registry.add("cpu", &neoflowPlugin);
+  std::error_code noPath;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
+  if (!noPath) registry.load(self.parent_path().string());
+  int exitCode = nf::kExitFine;
+
+  nf::FileOptions check;
+  CLI::App* checkCommand = app.add_subcommand("check", "Report the mistakes of a notebook; exit code 0: none, 1: some");
+  addFile(checkCommand, check);
+  checkCommand->callback([&] { exitCode = nf::runCheck(check); });
+
+  nf::ShowOptions show;
+  CLI::App* showCommand = app.add_subcommand("show", "Print the program after a stage, as language text that can be run again");
+  addFile(showCommand, show);
+  showCommand->add_option("--stage", show.stage, "source, differentiated, transformed, partitioned or fused")
+      ->capture_default_str();
+  showCommand->add_flag("--dot", show.dot, "the graph, for Graphviz");
+  showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
+  showCommand->callback([&] { exitCode = nf::runShow(show); });
+
+  nf::FileOptions explain;
+  CLI::App* explainCommand = app.add_subcommand("explain", "Every fusion decision with dT, dC, dK, R, why, and what would flip it");
+  addFile(explainCommand, explain);
+  explainCommand->callback([&] { exitCode = nf::runExplain(explain, registry); });
+
+  nf::RunCommandOptions run;
+  CLI::App* runCommand = app.add_subcommand("run", "Compute what cells show; trains nothing");
+  addFile(runCommand, run);
+  addDevice(runCommand, run.device);
+  runCommand->add_option("--seed", run.seed, "of initial values and batches");
+  runCommand->add_option("-o,--output", run.output, "folder for --dump; NAME.nf.out where it is left out");
+  runCommand->add_option("--dump", run.dump, "values of these tensors as .npy files: 'Y,L,d(L)/d(W)', or all");
+  runCommand->add_option("--weights", run.weights, "safetensors or npz: tensors by name, in place of initial values");
+  runCommand->add_flag("--json-progress", run.progress, "one JSON object a line");
+  runCommand->callback([&] { exitCode = nf::runRun(registry, run); });
+
+  nf::TrainCommandOptions train;
+  CLI::App* trainCommand = app.add_subcommand("train", "Run a `train` statement");
+  addFile(trainCommand, train);
+  addDevice(trainCommand, train.device);
+  trainCommand->add_option("--which", train.which, "number of the `train` statement, from 1")->capture_default_str();
+  trainCommand->add_option("--mode", train.mode, "dynamic: kernels get faster while it trains; static: the same kernels throughout")
+      ->check(CLI::IsMember({"dynamic", "static"}));
+  trainCommand->add_option("--seed", train.seed, "of initial values and batches");
+  trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::NonNegativeNumber);
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::NonNegativeNumber);
+  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(CLI::NonNegativeNumber);
+  trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
+  trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
+  trainCommand->add_option("--replay-swaps", train.replaySwaps,
+                           "swaps.jsonl of an earlier run: the same kernels at the same steps");
+  trainCommand->add_option("--weights", train.weights, "safetensors or npz: tensors by name, in place of initial values");
+  trainCommand->add_option("--budget", train.share, "share of device time for tuning, 0 to 1")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  trainCommand->add_flag("--no-records", train.noRecords, "neither read nor write the record database");
+  trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
+  trainCommand->add_flag("--json-progress", train.progress,
+                         "one JSON object a line: first_step, step, eval, trial, kernel_swap, done");
+  trainCommand->callback([&] { exitCode = nf::runTrain(registry, train); });
+
+  nf::TuneCommandOptions tune;
+  CLI::App* tuneCommand = app.add_subcommand("tune", "Search faster kernels for a notebook and record them");
+  addFile(tuneCommand, tune);
+  tuneCommand->add_option("--threads", tune.device.threads, "threads of CPU kernels")->check(CLI::Range(0, 1024));
+  tuneCommand->add_option("--trials", tune.trials, "schedules to try, all kernels together")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds")->check(CLI::NonNegativeNumber);
+  tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str();
+  tuneCommand->add_flag("--json-progress", tune.progress, "one JSON object a line");
+  tuneCommand->callback([&] { exitCode = nf::runTune(registry, tune); });
+
+  nf::ProfileOptions profile;
+  CLI::App* profileCommand = app.add_subcommand("profile", "Wall time of every kernel of a step");
+  addFile(profileCommand, profile);
+  addDevice(profileCommand, profile.device);
+  profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(CLI::Range(1, 100000));
+  profileCommand->callback([&] { exitCode = nf::runProfile(registry, profile); });
+
+  nf::ExportOptions exported;
+  CLI::App* exportCommand = app.add_subcommand("export", "Write a notebook in another form");
+  addFile(exportCommand, exported);
+  addDevice(exportCommand, exported.device);
+  exportCommand->add_option("DIR", exported.folder, "folder to write into; made where it is missing")->required();
+  exportCommand
+      ->add_option("--to", exported.to,
+                   "html: the report of its newest run, or of the notebook; dot, svg, json: the graph; llvm: kernels")
+      ->required()
+      ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm"}));
+  exportCommand->add_option("--stage", exported.stage, "of dot, svg and json")->capture_default_str();
+  exportCommand->callback([&] { exitCode = nf::runExport(registry, exported); });
+
+  bool doctorJson = false;
+  CLI::App* doctorCommand = app.add_subcommand("doctor", "Devices, plugins and versions, and why something is missing");
+  doctorCommand->add_flag("--json", doctorJson, "one JSON object on stdout");
+  doctorCommand->callback([&] { exitCode = nf::runDoctor(registry, doctorJson); });
+
+  CLI::App* engineCommand =
+      app.add_subcommand("engine", "The child process of the workbench: the protocol on standard input and output");
+  engineCommand->callback([&] { exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, "neoflow " NF_VERSION); });
+
+  CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
+  workerCommand->prefix_command();
+  workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), registry); });
+
+  nf::GradOptions grad;
+  CLI::App* gradCommand = app.add_subcommand("grad", "Print the derived gradient of OUTPUT with respect to INPUT as language text");
+  addFile(gradCommand, grad);
+  gradCommand->add_option("OUTPUT", grad.output, "tensor to differentiate; a seed dOUTPUT is declared unless it is a scalar")
+      ->required();
+  gradCommand->add_option("INPUT", grad.input, "tensor to differentiate by")->required();
+  gradCommand->add_flag("--explain", grad.explain, "the linear system, its solution, guards and certificate of every access");
+  gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
+
+  nf::BenchOpsOptions benchOps;
+  CLI::App* benchCommand = app.add_subcommand("bench", "Measure, ours and other libraries in turn");
+  benchCommand->require_subcommand(1);
+  CLI::App* benchOpsCommand = benchCommand->add_subcommand("ops", "Single operators against oneDNN and OpenBLAS where installed");
+  benchOpsCommand->add_option("--filter", benchOps.filter, "only cases whose name contains this");
+  benchOpsCommand->add_option("--threads", benchOps.threads, "threads of ours and theirs")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  benchOpsCommand->add_option("--trials", benchOps.trials, "schedules tried beside the analytic model's first")
+      ->check(CLI::Range(0, 100000));
+  benchOpsCommand->add_option("--seconds", benchOps.seconds, "of measurement a case")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  benchOpsCommand->add_flag("--schedules", benchOps.texts, "print the schedule of each case");
+  benchOpsCommand->add_flag("--json", benchOps.json, "one JSON object on stdout, nothing else there");
+  benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(benchOps); });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? nf::kExitFine : nf::kExitUsage; }
+  return exitCode;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <QApplication>
+#include <QCommandLineParser>
+#include <QFileInfo>
+#include <QProcess>
+#include <QStandardPaths>
+#include <QTimer>
+#include <cstdio>
+
+#include "app/workbench/main_window.h"
+#include "widgets/explain_view.h"
+#include "widgets/theme.h"
+
+using namespace nf;
+
+namespace {
+
+// The engine beside this program, else the one on the path.
+QStringList engineCommand(const QString& wish) {
+  if (!wish.isEmpty()) return QProcess::splitCommand(wish);
+  const QString beside = QCoreApplication::applicationDirPath() + QStringLiteral("/neoflow");
+  if (QFileInfo(beside).isExecutable()) return {beside, QStringLiteral("engine")};
+  const QString found = QStandardPaths::findExecutable(QStringLiteral("neoflow"));
+  return {found.isEmpty() ? QStringLiteral("neoflow") : found, QStringLiteral("engine")};
+}
+
+int usage(const QString& message) {
+  std::fprintf(stderr, "neoflow-workbench: %s\n", qPrintable(message));
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  QApplication application(argc, argv);
+  QApplication::setApplicationName(QStringLiteral("neoflow-workbench"));
+  QApplication::setOrganizationName(QStringLiteral("neoflow"));
+  QApplication::setApplicationVersion(QStringLiteral("0.1.0"));
+  QApplication::setDesktopFileName(QStringLiteral("neoflow-workbench"));
+
+  QCommandLineParser parser;
+  parser.setApplicationDescription(
+      QStringLiteral("A notebook for tensor kernels: write an operator, see its gradient and its fusion, train, tune."));
+  parser.addHelpOption();
+  parser.addVersionOption();
+  parser.addPositionalArgument(QStringLiteral("FILE"), QStringLiteral("notebook to open"), QStringLiteral("[FILE]"));
+  const QCommandLineOption engine(QStringLiteral("engine"), QStringLiteral("engine command; default: neoflow engine"),
+                                  QStringLiteral("COMMAND"));
+  const QCommandLineOption view(QStringLiteral("view"), QStringLiteral("author, explain, tune or devices"), QStringLiteral("VIEW"),
+                                QStringLiteral("author"));
+  const QCommandLineOption theme(QStringLiteral("theme"), QStringLiteral("light, dark or system"), QStringLiteral("THEME"));
+  const QCommandLineOption size(QStringLiteral("size"), QStringLiteral("window size"), QStringLiteral("WxH"));
+  const QCommandLineOption screenshot(QStringLiteral("screenshot"), QStringLiteral("write a picture of the window and quit"),
+                                      QStringLiteral("PNG"));
+  const QCommandLineOption after(QStringLiteral("after"),
+                                 QStringLiteral("when to take it: opened, analysis, expression, graph, fusion, devices, subgraphs, "
+                                                "kernel, cell, step, kernel_swap, trial, eval, done"),
+                                 QStringLiteral("EVENT"), QStringLiteral("opened"));
+  const QCommandLineOption train(QStringLiteral("train"), QStringLiteral("run the first train cell once the notebook is checked"));
+  const QCommandLineOption cell(QStringLiteral("cell"), QStringLiteral("go to the N-th cell, counted from 1"), QStringLiteral("N"));
+  const QCommandLineOption decision(QStringLiteral("decision"), QStringLiteral("choose the N-th fusion decision, counted from 1"),
+                                    QStringLiteral("N"));
+  parser.addOptions({engine, view, theme, size, screenshot, after, train, cell, decision});
+  parser.process(application);
+
+  Theme look;
+  const QString mode = parser.value(theme);
+  if (!mode.isEmpty() && mode != QLatin1String("light") && mode != QLatin1String("dark") && mode != QLatin1String("system"))
+    return usage(QStringLiteral("--theme is light, dark or system"));
+  look.setMode(mode == QLatin1String("light")  ? Theme::Mode::Light
+               : mode == QLatin1String("dark") ? Theme::Mode::Dark
+                                               : Theme::Mode::System);
+
+  const QStringList views{QStringLiteral("author"), QStringLiteral("explain"), QStringLiteral("tune"), QStringLiteral("devices")};
+  const auto page = views.indexOf(parser.value(view));
+  if (page < 0) return usage(QStringLiteral("--view is author, explain, tune or devices"));
+
+  MainWindow window(&look, engineCommand(parser.value(engine)));
+  if (!parser.isSet(screenshot)) window.restoreLayout();
+  if (parser.isSet(size)) {
+    const QStringList parts = parser.value(size).split(QLatin1Char('x'));
+    if (parts.size() != 2 || parts[0].toInt() < 200 || parts[1].toInt() < 200)
+      return usage(QStringLiteral("--size is WxH, 1600x1000 for instance"));
+    window.resize(parts[0].toInt(), parts[1].toInt());
+  }
+  if (parser.isSet(train)) window.trainFirst();
+  if (const QStringList files = parser.positionalArguments(); !files.isEmpty()) {
+    if (!QFileInfo::exists(files.first())) return usage(QStringLiteral("%1 does not exist").arg(files.first()));
+    window.openFile(files.first());
+  }
+  window.showPage(static_cast<MainWindow::Page>(page));
+  window.show();
+  window.workspace().startEngine();
+  if (parser.isSet(cell)) {
+    const auto& cells = window.workspace().document().cells();
+    const auto index = static_cast<std::size_t>(parser.value(cell).toInt());
+    if (index < 1 || index > cells.size()) return usage(QStringLiteral("--cell is 1 to %1").arg(cells.size()));
+    QObject::connect(&window.workspace(), &Workspace::analysed, &window,
+                     [&window, id = cells[index - 1].id] { window.showCell(id); });
+  }
+  if (parser.isSet(decision))
+    QObject::connect(&window.workspace(), &Workspace::fusionArrived, &window,
+                     [&window, number = parser.value(decision).toInt()] { window.explain()->chooseDecision(number - 1); });
+  if (parser.isSet(screenshot)) {
+    // The event, then what it made the views do: answers under way, layouts, thinned redraws.
+    auto* settle = new QTimer(&window);
+    settle->setSingleShot(true);
+    settle->setInterval(700);
+    QObject::connect(settle, &QTimer::timeout, &window, [&] {
+      const QString path = parser.value(screenshot);
+      const bool written = window.grab().save(path);
+      if (!written) std::fprintf(stderr, "neoflow-workbench: %s cannot be written\n", qPrintable(path));
+      application.exit(written ? 0 : 3);
+    });
+    if (parser.value(after) == QLatin1String("opened")) settle->start();
+    QObject::connect(&window.workspace(), &Workspace::milestone, &window, [&parser, &after, settle](const QString& event) {
+      if (event == parser.value(after) && !settle->isActive()) settle->start();
+    });
+    QObject::connect(&window.workspace(), &Workspace::engineDied, &window, [&](const QString& reason) {
+      std::fprintf(stderr, "neoflow-workbench: %s\n", qPrintable(reason));
+      if (parser.value(after) != QLatin1String("opened")) application.exit(3);
+    });
+  }
+  return QApplication::exec();
+}

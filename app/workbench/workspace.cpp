@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "app/workbench/workspace.h"
+
+#include <QCoreApplication>
+#include <QDateTime>
+#include <QDir>
+#include <QFile>
+#include <QFileInfo>
+#include <QSaveFile>
+#include <QStandardPaths>
+
+namespace nf {
+
+using namespace protocol;
+
+Workspace::Workspace(QStringList engineCommand, QObject* parent)
+    : QObject(parent), m_document(std::make_unique<Document>()), m_engineCommand(std::move(engineCommand)),
+      m_engine(std::make_unique<EngineLink>(m_engineCommand)) {
+  connect(m_engine.get(), &EngineLink::ready, this, [this] {
+    m_replicaKnown = false;
+    sendDocument();
+    wantDevices(false);
+    Q_EMIT engineReady();
+  });
+  connect(m_engine.get(), &EngineLink::died, this, [this](const QString& reason) {
+    m_replies.clear();
+    m_replicaKnown = false;
+    const bool wasRunning = running();
+    m_runState = {};
+    Q_EMIT runStateChanged();
+    Q_EMIT engineDied(wasRunning ? reason + tr(" The running job ended with it; the notebook and what was drawn are kept.")
+                                 : reason);
+  });
+  connect(m_engine.get(), &EngineLink::received, this, &Workspace::handle);
+  m_journalTimer.setInterval(3000);
+  connect(&m_journalTimer, &QTimer::timeout, this, &Workspace::writeJournal);
+  m_journalTimer.start();
+  connect(&m_watcher, &QFileSystemWatcher::fileChanged, this, [this] {
+    QFile file(m_path);
+    if (!file.open(QIODevice::ReadOnly)) return;  // being replaced: the next change tells
+    const QByteArray bytes = file.readAll();
+    if (!m_watcher.files().contains(m_path)) m_watcher.addPath(m_path);
+    if (hashOf({bytes.constData(), static_cast<std::size_t>(bytes.size())}) == m_onDisk) return;
+    const bool clean = !m_document->modified();
+    if (clean) reloadFromDisk();
+    Q_EMIT changedOutside(clean);
+  });
+  attachDocument();
+}
+
+Workspace::~Workspace() = default;
+
+QString Workspace::name() const { return m_path.isEmpty() ? tr("untitled.nf") : QFileInfo(m_path).fileName(); }
+
+void Workspace::attachDocument() {
+  m_document->edited = [this](const TextEdit& edit) {
+    m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
+    if (m_replicaKnown)
+      tell(DocumentEdited{m_document->revision(), static_cast<std::uint32_t>(edit.begin),
+                          static_cast<std::uint32_t>(edit.begin + edit.removed.size()), edit.inserted});
+    if (m_wasModified != m_document->modified()) {
+      m_wasModified = m_document->modified();
+      Q_EMIT modifiedChanged();
+    }
+    Q_EMIT documentEdited();
+  };
+}
+
+void Workspace::openText(const std::string& text, const QString& path) {
+  m_document = std::make_unique<Document>(text);
+  m_path = path;
+  m_onDisk = hashOf(text);
+  m_journalled = m_document->revision();
+  m_wasModified = false;
+  m_analysis = {};
+  m_subgraphs = {};
+  m_trials.clear();
+  m_steps.clear();
+  m_swaps.clear();
+  m_selection.setSpans({});
+  attachDocument();
+  watch();
+  m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
+  sendDocument();
+  Q_EMIT opened();
+  Q_EMIT modifiedChanged();
+}
+
+Result<Unit> Workspace::open(const QString& path) {
+  QFile file(path);
+  if (!file.open(QIODevice::ReadOnly))
+    return Error{"open", (tr("%1 cannot be read: %2").arg(path, file.errorString())).toStdString(), {}, {}};
+  openText(file.readAll().toStdString(), QFileInfo(path).absoluteFilePath());
+  return Unit{};
+}
+
+void Workspace::watch() {
+  if (!m_watcher.files().isEmpty()) m_watcher.removePaths(m_watcher.files());
+  if (!m_path.isEmpty()) m_watcher.addPath(m_path);
+}
+
+Result<Unit> Workspace::save(const QString& path) {
+  const std::string& text = m_document->text();
+  QSaveFile file(path);
+  const bool written = file.open(QIODevice::WriteOnly) &&
+                       file.write(text.data(), static_cast<qint64>(text.size())) == static_cast<qint64>(text.size());
+  const Hash before = m_onDisk;
+  m_onDisk = hashOf(text);
+  if (!written || !file.commit()) {
+    m_onDisk = before;
+    return Error{"save", tr("%1 cannot be written: %2").arg(path, file.errorString()).toStdString(), {}, {}};
+  }
+  removeJournal();
+  const bool moved = m_path != path;
+  m_path = QFileInfo(path).absoluteFilePath();
+  m_document->markSaved();
+  m_wasModified = false;
+  watch();
+  if (moved) sendDocument();  // data files are found beside the notebook
+  Q_EMIT modifiedChanged();
+  return Unit{};
+}
+
+void Workspace::reloadFromDisk() {
+  QFile file(m_path);
+  if (!file.open(QIODevice::ReadOnly)) return;
+  const std::string text = file.readAll().toStdString();
+  m_onDisk = hashOf(text);
+  m_document->reload(text);
+  m_wasModified = m_document->modified();
+  Q_EMIT modifiedChanged();
+}
+
+QString Workspace::journalPath() const {
+  if (!m_path.isEmpty()) {
+    const QFileInfo info(m_path);
+    return info.absoluteDir().filePath(QLatin1Char('.') + info.fileName() + QStringLiteral(".journal"));
+  }
+  const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation));
+  return folder.filePath(QStringLiteral("untitled.nf.journal"));
+}
+
+void Workspace::writeJournal() {
+  if (!m_document->modified() || m_journalled == m_document->revision()) return;
+  QDir().mkpath(QFileInfo(journalPath()).absolutePath());
+  QSaveFile file(journalPath());
+  const std::string bytes = toBytes({m_path.toStdString(), m_onDisk, m_document->revision(), m_document->text()});
+  if (file.open(QIODevice::WriteOnly) && file.write(bytes.data(), static_cast<qint64>(bytes.size())) > 0 && file.commit())
+    m_journalled = m_document->revision();
+}
+
+void Workspace::removeJournal() {
+  QFile::remove(journalPath());
+  m_journalled = m_document->revision();
+}
+
+std::optional<Journal> Workspace::leftJournal() const {
+  QFile file(journalPath());
+  if (!file.open(QIODevice::ReadOnly)) return std::nullopt;
+  auto journal = journalFrom(file.readAll().toStdString());
+  if (!journal || journal->text == m_document->text()) return std::nullopt;
+  return journal;
+}
+
+void Workspace::recover(const Journal& journal) {
+  m_document->replace(0, m_document->text().size(), journal.text, tr("Recover").toStdString());
+  Q_EMIT modifiedChanged();
+}
+
+void Workspace::startEngine() { m_engine->start(); }
+
+void Workspace::sendDocument() {
+  if (m_engine->state() != EngineLink::State::Ready) return;
+  m_replicaKnown = true;
+  tell(DocumentReplaced{m_document->revision(), name().toStdString(),
+                        m_path.isEmpty() ? QDir::currentPath().toStdString() : QFileInfo(m_path).absolutePath().toStdString(),
+                        m_document->text()});
+}
+
+void Workspace::ask(const Message& message, Reply reply) {
+  const auto id = m_engine->request(message);
+  if (id != 0) m_replies[id] = std::move(reply);
+}
+
+template <class T, class F>
+void Workspace::askFor(const Message& request, const QString& what, F&& use) {
+  ask(request, [this, what, use = std::forward<F>(use)](const Envelope& envelope) {
+    if (const auto* answer = std::get_if<T>(&envelope.message)) {
+      use(*answer, envelope);
+    } else if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+      if (error->stage != "revision") Q_EMIT failed(what, QString::fromStdString(error->message));
+    }
+  });
+}
+
+void Workspace::wantExpression(const QString& tensor) {
+  ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false}, [this, tensor](const Envelope& envelope) {
+    if (const auto* e = std::get_if<Expression>(&envelope.message)) {
+      Q_EMIT expressionArrived(*e);
+      Q_EMIT milestone(QStringLiteral("expression"));
+    } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && error->stage != "revision") {
+      Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
+    }
+  });
+}
+
+void Workspace::wantGraph(const QString& stage) {
+  const auto ticket = ++m_graphTicket;
+  GraphPage none;
+  none.stage = stage.toStdString();
+  graphPage(std::move(none), stage, ticket);
+}
+
+void Workspace::graphPage(GraphPage soFar, const QString& stage, std::uint64_t ticket) {
+  GraphRequest request;
+  request.revision = m_document->revision();
+  request.stage = stage.toStdString();
+  request.offset = static_cast<std::int64_t>(soFar.nodes.size());
+  askFor<GraphPage>(request, tr("Graph"), [this, soFar = std::move(soFar), stage, ticket](const GraphPage& page, const Envelope&) {
+    if (ticket != m_graphTicket) return;
+    GraphPage all = soFar;
+    all.revision = page.revision;
+    all.totalNodes = page.totalNodes;
+    all.nodes.insert(all.nodes.end(), page.nodes.begin(), page.nodes.end());
+    all.edges.insert(all.edges.end(), page.edges.begin(), page.edges.end());
+    all.groups.insert(all.groups.end(), page.groups.begin(), page.groups.end());
+    if (!page.stages.empty()) all.stages = page.stages;
+    if (static_cast<std::int64_t>(all.nodes.size()) < page.totalNodes && !page.nodes.empty())
+      return graphPage(std::move(all), stage, ticket);
+    Q_EMIT graphArrived(all);
+    Q_EMIT milestone(QStringLiteral("graph"));
+  });
+}
+
+void Workspace::wantFusion() {
+  askFor<FusionReport>(FusionRequest{m_document->revision()}, tr("Fusion"), [this](const FusionReport& report, const Envelope&) {
+    Q_EMIT fusionArrived(report);
+    Q_EMIT milestone(QStringLiteral("fusion"));
+  });
+}
+
+void Workspace::wantDevices(bool measure) {
+  askFor<Devices>(DevicesRequest{measure}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
+    m_devices = devices;
+    Q_EMIT devicesArrived();
+    Q_EMIT milestone(QStringLiteral("devices"));
+  });
+}
+
+void Workspace::wantSubgraphs() {
+  askFor<Subgraphs>(SubgraphsRequest{m_document->revision()}, tr("Subgraphs"), [this](const Subgraphs& s, const Envelope&) {
+    m_subgraphs = s;
+    Q_EMIT subgraphsArrived();
+    Q_EMIT milestone(QStringLiteral("subgraphs"));
+  });
+}
+
+void Workspace::wantTrials(const std::string& subgraph) {
+  TrialsRequest request;
+  request.subgraph = subgraph;
+  askFor<Trials>(request, tr("Trials"), [this](const Trials& t, const Envelope&) {
+    auto& known = m_trials[t.subgraph];
+    std::map<std::uint64_t, TrialInfo> all;
+    for (const auto& trial : known) all[trial.number] = trial;
+    for (const auto& trial : t.trials) all[trial.number] = trial;
+    known.clear();
+    for (auto& [number, trial] : all) known.push_back(std::move(trial));
+    Q_EMIT trialsChanged(t.subgraph);
+  });
+}
+
+void Workspace::wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial) {
+  askFor<Kernel>(KernelRequest{subgraph, trial, {"loops", "llvm", "asm", "cuda", "ptx"}}, tr("Kernel"),
+                 [this](const Kernel& k, const Envelope&) {
+                   Q_EMIT kernelArrived(k);
+                   Q_EMIT milestone(QStringLiteral("kernel"));
+                 });
+}
+
+void Workspace::wantSpace(const std::string& subgraph) {
+  askFor<Space>(SpaceRequest{subgraph}, tr("Knobs"), [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
+}
+
+void Workspace::wantSlice(const TensorRequest& request) {
+  ask(request, [this](const Envelope& envelope) {
+    if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
+      Q_EMIT sliceArrived(*slice, unpackValues(envelope.binary));
+      Q_EMIT milestone(QStringLiteral("tensor"));
+    }
+  });
+}
+
+void Workspace::runCell(std::uint32_t cell, bool train) {
+  if (train) {
+    m_steps.clear();
+    m_swaps.clear();
+    Q_EMIT runStarted(cell);
+    TrainRequest request;
+    request.revision = m_document->revision();
+    request.cell = cell;
+    ask(request, [this](const Envelope& envelope) {
+      if (const auto* error = std::get_if<Failed>(&envelope.message)) Q_EMIT runFailed(QString::fromStdString(error->message));
+    });
+  } else {
+    RunRequest request;
+    request.revision = m_document->revision();
+    request.cells = {cell};
+    const auto reply = [this, cell](const Envelope& envelope) {
+      if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+        CellResult result;
+        result.cell = cell;
+        result.status = CellStatus::Error;
+        result.message = error->message;
+        Q_EMIT cellFinished(result);
+      }
+    };
+    ask(request, reply);
+  }
+}
+
+void Workspace::runAll() {
+  RunRequest request;
+  request.revision = m_document->revision();
+  ask(request, [this](const Envelope& envelope) {
+    if (const auto* error = std::get_if<Failed>(&envelope.message))
+      Q_EMIT failed(tr("Run"), QString::fromStdString(error->message));
+  });
+}
+
+void Workspace::stop() { tell(StopRequest{}); }
+void Workspace::pause(bool pause) {
+  if (pause) tell(PauseRequest{});
+  else tell(ResumeRequest{});
+}
+
+const TensorInfo* Workspace::tensor(const std::string& name) const {
+  for (const TensorInfo& t : m_analysis.tensors)
+    if (t.name == name) return &t;
+  return nullptr;
+}
+
+const std::vector<TrialInfo>& Workspace::trials(const std::string& subgraph) const {
+  static const std::vector<TrialInfo> none;
+  const auto found = m_trials.find(subgraph);
+  return found == m_trials.end() ? none : found->second;
+}
+
+void Workspace::handle(const Envelope& envelope) {
+  if (const auto* result = std::get_if<CellResult>(&envelope.message)) {
+    Q_EMIT cellFinished(*result);
+    Q_EMIT milestone(QStringLiteral("cell"));
+    return;
+  }
+  if (const auto* a = std::get_if<Analysis>(&envelope.message)) {
+    if (a->revision != m_document->revision()) return;  // overtaken
+    m_analysis = *a;
+    m_afterKey = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs);
+    m_selection.setSpans(m_analysis.spans);
+    Q_EMIT analysed();
+    Q_EMIT milestone(QStringLiteral("analysis"));
+    return;
+  }
+  if (const auto* state = std::get_if<RunState>(&envelope.message)) {
+    m_runState = *state;
+    Q_EMIT runStateChanged();
+    return;
+  }
+  if (const auto* step = std::get_if<StepEvent>(&envelope.message)) {
+    m_steps.push_back(*step);
+    Q_EMIT stepArrived(*step);
+    Q_EMIT milestone(QStringLiteral("step"));
+    return;
+  }
+  if (const auto* swap = std::get_if<KernelSwapEvent>(&envelope.message)) {
+    m_swaps.push_back(*swap);
+    Q_EMIT swapArrived(*swap);
+    Q_EMIT milestone(QStringLiteral("kernel_swap"));
+    return;
+  }
+  if (const auto* eval = std::get_if<EvalEvent>(&envelope.message)) {
+    Q_EMIT evalArrived(*eval);
+    Q_EMIT milestone(QStringLiteral("eval"));
+    return;
+  }
+  if (const auto* trial = std::get_if<TrialEvent>(&envelope.message)) {
+    auto& known = m_trials[trial->subgraph];
+    TrialInfo info;
+    info.number = trial->number, info.generation = trial->generation, info.seconds = trial->seconds, info.us = trial->us;
+    info.predictedUs = trial->predicted_us, info.status = trial->status, info.schedule = trial->schedule, info.how = trial->how;
+    if (known.empty() || known.back().number < info.number) known.push_back(std::move(info));
+    Q_EMIT trialsChanged(trial->subgraph);
+    Q_EMIT milestone(QStringLiteral("trial"));
+    return;
+  }
+  if (const auto* finished = std::get_if<DoneEvent>(&envelope.message)) {
+    m_replies.erase(envelope.id);
+    Q_EMIT done(*finished);
+    Q_EMIT milestone(QStringLiteral("done"));
+    return;
+  }
+  if (const auto* error = std::get_if<ErrorEvent>(&envelope.message)) {
+    m_replies.erase(envelope.id);
+    Q_EMIT runFailed(QString::fromStdString(error->message));
+    Q_EMIT milestone(QStringLiteral("error"));
+    return;
+  }
+  if (const auto* failure = std::get_if<Failed>(&envelope.message); failure && failure->stage == "revision") sendDocument();
+  if (const auto found = m_replies.find(envelope.id); found != m_replies.end()) {
+    const Reply reply = std::move(found->second);
+    m_replies.erase(found);
+    reply(envelope);
+  } else if (const auto* failure = std::get_if<Failed>(&envelope.message); failure && failure->stage != "revision") {
+    Q_EMIT failed(QString::fromStdString(failure->stage), QString::fromStdString(failure->message));
+  }
+}
+
+}  // namespace nf

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QFileSystemWatcher>
+#include <QObject>
+#include <QTimer>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "app/workbench/engine_link.h"
+#include "core/document/document.h"
+#include "core/document/journal.h"
+#include "core/protocol/message.h"
+#include "widgets/selection.h"
+
+namespace nf {
+
+// One open notebook and what the engine has said about it. The document is the truth; the engine holds a numbered replica.
+class Workspace : public QObject {
+  Q_OBJECT
+ public:
+  explicit Workspace(QStringList engineCommand, QObject* parent = nullptr);
+  ~Workspace() override;
+
+  // ---- the file
+  Document& document() { return *m_document; }
+  QString path() const { return m_path; }
+  QString name() const;
+  void openText(const std::string& text, const QString& path);
+  Result<Unit> open(const QString& path);
+  Result<Unit> save(const QString& path);
+  void reloadFromDisk();
+  QString journalPath() const;
+  void writeJournal();
+  void removeJournal();
+  std::optional<Journal> leftJournal() const;  // of a session that ended without saving
+  void recover(const Journal& journal);
+
+  // ---- the engine
+  EngineLink& engine() { return *m_engine; }
+  void startEngine();
+  using Reply = std::function<void(const protocol::Envelope&)>;
+  // The reply is called once, Failed included; never when the engine dies first.
+  void ask(const protocol::Message& message, Reply reply);
+  void tell(const protocol::Message& message) { m_engine->notify(message); }
+
+  Selection& selection() { return m_selection; }
+  const protocol::Analysis& analysis() const { return m_analysis; }
+  bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
+  double millisecondsAfterKey() const { return m_afterKey; }
+  const protocol::TensorInfo* tensor(const std::string& name) const;
+  const protocol::RunState& runState() const { return m_runState; }
+  const std::optional<protocol::Devices>& devices() const { return m_devices; }
+  const protocol::Subgraphs& subgraphs() const { return m_subgraphs; }
+  const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
+  const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
+  const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
+  bool running() const { return m_runState.phase != protocol::RunPhase::Idle; }
+
+  // ---- asking for what views show; the answer is a signal
+  void wantExpression(const QString& tensor);
+  void wantGraph(const QString& stage);
+  void wantFusion();
+  void wantDevices(bool measure);
+  void wantSubgraphs();
+  void wantTrials(const std::string& subgraph);
+  void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
+  void wantSpace(const std::string& subgraph);
+  void wantSlice(const protocol::TensorRequest& request);
+
+  void runCell(std::uint32_t cell, bool train);
+  void runAll();
+  void stop();
+  void pause(bool pause);
+
+ Q_SIGNALS:
+  void opened();
+  void documentEdited();
+  void modifiedChanged();
+  void changedOutside(bool clean);
+  void engineReady();
+  void engineDied(const QString& reason);
+  void analysed();
+  void expressionArrived(const nf::protocol::Expression& expression);
+  void expressionFailed(const QString& tensor, const QString& message);
+  void graphArrived(const nf::protocol::GraphPage& graph);  // all pages together
+  void fusionArrived(const nf::protocol::FusionReport& report);
+  void devicesArrived();
+  void subgraphsArrived();
+  void trialsChanged(const std::string& subgraph);
+  void kernelArrived(const nf::protocol::Kernel& kernel);
+  void spaceArrived(const nf::protocol::Space& space);
+  void sliceArrived(const nf::protocol::TensorSlice& slice, const std::vector<double>& values);
+  void runStateChanged();
+  void runStarted(std::uint32_t cell);
+  void stepArrived(const nf::protocol::StepEvent& step);
+  void swapArrived(const nf::protocol::KernelSwapEvent& swap);
+  void evalArrived(const nf::protocol::EvalEvent& eval);
+  void cellFinished(const nf::protocol::CellResult& result);
+  void done(const nf::protocol::DoneEvent& done);
+  void runFailed(const QString& message);
+  void failed(const QString& what, const QString& message);
+  void milestone(const QString& event);  // "analysis", "graph", "step" ...: what --after waits for
+
+ private:
+  void handle(const protocol::Envelope& envelope);
+  void sendDocument();
+  void attachDocument();
+  void watch();
+  template <class T, class F>
+  void askFor(const protocol::Message& request, const QString& what, F&& use);
+  void graphPage(protocol::GraphPage soFar, const QString& stage, std::uint64_t ticket);
+
+  std::unique_ptr<Document> m_document;
+  QString m_path;
+  Hash m_onDisk;
+  std::uint64_t m_journalled = 0;
+  QTimer m_journalTimer;
+  QFileSystemWatcher m_watcher;
+  bool m_wasModified = false;
+  QStringList m_engineCommand;
+  std::unique_ptr<EngineLink> m_engine;
+  std::map<protocol::RequestId, Reply> m_replies;
+  bool m_replicaKnown = false;
+  Selection m_selection;
+  protocol::Analysis m_analysis;
+  qint64 m_lastKeyMs = 0;
+  double m_afterKey = 0;
+  protocol::RunState m_runState;
+  std::optional<protocol::Devices> m_devices;
+  protocol::Subgraphs m_subgraphs;
+  std::map<std::string, std::vector<protocol::TrialInfo>> m_trials;
+  std::vector<protocol::StepEvent> m_steps;
+  std::vector<protocol::KernelSwapEvent> m_swaps;
+  std::uint64_t m_graphTicket = 0;
+};
+
+}  // namespace nf

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# What `cmake --install` puts on a machine, and the Debian package that `cpack` makes of it.
+include(GNUInstallDirs)
+
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/neoflow PATTERN "*.nf.out" EXCLUDE)
+install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/LICENSES DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET neoflow)
+  install(TARGETS neoflow RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+if(TARGET neoflow-workbench)
+  install(TARGETS neoflow-workbench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${CMAKE_SOURCE_DIR}/resources/org.neoflow.Workbench.desktop DESTINATION ${CMAKE_INSTALL_DATADIR}/applications)
+  install(FILES ${CMAKE_SOURCE_DIR}/resources/org.neoflow.Workbench.metainfo.xml DESTINATION ${CMAKE_INSTALL_DATADIR}/metainfo)
+  install(FILES ${CMAKE_SOURCE_DIR}/resources/org.neoflow.Workbench.mime.xml DESTINATION ${CMAKE_INSTALL_DATADIR}/mime/packages)
+  install(FILES ${CMAKE_SOURCE_DIR}/resources/org.neoflow.Workbench.svg
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/icons/hicolor/scalable/apps)
+endif()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME neoflow-workbench)
+set(CPACK_PACKAGE_VENDOR "The NeoFlow Workbench authors")
+set(CPACK_PACKAGE_CONTACT "The NeoFlow Workbench authors <neoflow@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Notebook for tensor kernels: write, differentiate, fuse, train and tune them")
+set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSES/GPL-3.0-or-later.txt)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "fonts-inter, fonts-jetbrains-mono, fonts-stix")
+set(CPACK_STRIP_FILES ON)
+include(CPack)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warnings, sanitizers, linker and compiler cache, for every target of the project.
+add_library(nf_options INTERFACE)
+target_include_directories(nf_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(nf_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -ffp-contract=off)
+if(NF_WERROR)
+  target_compile_options(nf_options INTERFACE -Werror)
+endif()
+if(NF_SANITIZE)
+  target_compile_options(nf_options INTERFACE -fsanitize=${NF_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(nf_options INTERFACE -fsanitize=${NF_SANITIZE})
+endif()
+# One file that needs glibc alone: only what is reached, no symbol exported (a driver in the process may bring its own LLVM).
+if(NF_CARRY)
+  target_compile_options(nf_options INTERFACE -ffunction-sections -fdata-sections -fvisibility=hidden -fvisibility-inlines-hidden)
+  target_link_options(nf_options INTERFACE -Wl,--gc-sections -Wl,--exclude-libs,ALL -static-libstdc++ -static-libgcc -s)
+endif()
+
+find_program(NF_CCACHE ccache)
+if(NF_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${NF_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${NF_CCACHE})
+endif()
+find_program(NF_MOLD mold)
+if(NF_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/autodiff/differentiate.h"
+
+#include <algorithm>
+
+#include "core/autodiff/reverse.h"
+
+namespace nf {
+namespace {
+
+class Differentiation {
+ public:
+  Differentiation(Program& program, ReverseContext& context, Diagnostics& diagnostics, std::vector<std::int64_t> trips)
+      : m_program(program), m_context(context), m_diagnostics(diagnostics), m_trips(std::move(trips)) {}
+
+  void run() {
+    differentiateBodies();
+    std::vector<Derivative> pending;
+    for (const Derivative& d : m_program.derivatives)
+      if (accepts(d)) pending.push_back(d);
+    m_program.derivatives.clear();
+    while (!pending.empty()) {
+      // Those of one tensor with one seed share their backward pass. A group waits while its tensor depends on a result that is missing.
+      const auto ready = std::find_if(pending.begin(), pending.end(), [&](const Derivative& d) { return !waits(d.of, pending); });
+      if (ready == pending.end()) {
+        for (const Derivative& d : pending) {
+          error(d, "circular-derivative", m_program[d.result].name + " depends on itself");
+          zeroResult(d);
+        }
+        return;
+      }
+      const Derivative first = *ready;
+      std::vector<Derivative> group, rest;
+      for (const Derivative& d : pending) (d.of == first.of && d.seed == first.seed ? group : rest).push_back(d);
+      accumulate(group);
+      pending = std::move(rest);
+    }
+  }
+
+ private:
+  void error(const Derivative& d, std::string code, std::string message) {
+    Diagnostic diagnostic;
+    diagnostic.code = std::move(code);
+    diagnostic.message = std::move(message);
+    if (d.origin.valid() && d.origin.value < m_program.origins.size()) diagnostic.span = m_program[d.origin].span;
+    m_diagnostics.push_back(std::move(diagnostic));
+  }
+
+  bool accepts(const Derivative& d) {
+    const Tensor& of = m_program[d.of];
+    const Tensor& wrt = m_program[d.wrt];
+    const auto refuse = [&](const char* code, std::string message) {
+      error(d, code, std::move(message));
+      zeroResult(d);
+      return false;
+    };
+    if (!isFloating(of.type)) return refuse("derivative-of-integers", of.name + " holds integers and has no derivative");
+    if (!isFloating(wrt.type))
+      return refuse("derivative-by-integers", "nothing can be differentiated by " + wrt.name + ": it holds integers");
+    if (!d.seed.valid() && of.elements() != 1)
+      return refuse("derivative-needs-seed", "d(" + of.name + ")/d(" + wrt.name + ") needs a scalar " + of.name + "; use grad(" +
+                                                 of.name + ", " + wrt.name + ", seed) with a seed of its shape");
+    if (d.seed.valid() && m_program[d.seed].shape != of.shape)
+      return refuse("seed-shape", "the seed " + m_program[d.seed].name + " has another shape than " + of.name);
+    return true;
+  }
+
+  // A refused derivative still has its producer, so that the program holds together for the views.
+  void zeroResult(const Derivative& d) {
+    Operator op;
+    op.name = m_program[d.result].name;
+    op.phase = Phase::Backward;
+    const auto& shape = m_program[d.result].shape;
+    for (std::size_t k = 0; k < shape.size(); ++k) op.axes.push_back({"z" + std::to_string(k), shape[k], d.origin});
+    op.outputRank = static_cast<std::uint32_t>(shape.size());
+    const DType type = m_program[d.result].type;
+    op.body = m_program.constant(0, arithmeticType(type), d.origin);
+    op.output = d.result;
+    op.origin = m_program.derivedOrigin("differentiate", {d.origin});
+    m_program.addOperator(std::move(op));
+  }
+
+  void differentiateBodies() {
+    for (std::size_t l = 0; l < m_program.loops.size(); ++l) {
+      const Program& inside = *m_program.loops[l].body;
+      if (inside.derivatives.empty() && inside.loops.empty()) continue;
+      if (m_trips.size() > 64) continue;  // the verifier refuses what is nested deeper
+      Program body = inside;
+      std::vector<std::int64_t> trips = m_trips;
+      trips.push_back(m_program.loops[l].trips);
+      Differentiation(body, m_context, m_diagnostics, std::move(trips)).run();
+      m_program.loops[l].body = std::make_shared<const Program>(std::move(body));
+    }
+  }
+
+  // Does `of` depend on the result of a pending derivative?
+  bool waits(TensorId of, const std::vector<Derivative>& pending) const {
+    std::vector<bool> missing(m_program.tensors.size(), false), seen(m_program.tensors.size(), false);
+    for (const Derivative& d : pending) missing[d.result.value] = true;
+    const auto made = producers(m_program);
+    std::vector<TensorId> stack{of};
+    while (!stack.empty()) {
+      const TensorId t = stack.back();
+      stack.pop_back();
+      if (seen[t.value]) continue;
+      seen[t.value] = true;
+      if (missing[t.value]) return true;
+      if (!made[t.value].valid()) continue;
+      for (const TensorId read : readsOf(m_program, made[t.value])) stack.push_back(read);
+    }
+    return false;
+  }
+
+  void accumulate(const std::vector<Derivative>& group) {
+    const Derivative& first = group.front();
+    Reverse reverse(m_program, m_context, m_program[first.of].name, m_trips);
+    Adjoint seed;
+    if (first.seed.valid()) seed.tensor = first.seed;
+    else seed.unit = true;
+    reverse.seed(first.of, seed);
+    std::unordered_map<std::uint32_t, TensorId> results;
+    std::vector<std::pair<TensorId, TensorId>> copies;
+    for (const Derivative& d : group) {
+      const auto [known, isNew] = results.emplace(d.wrt.value, d.result);
+      if (isNew) reverse.want(d.wrt, d.result);
+      else copies.emplace_back(known->second, d.result);
+    }
+    reverse.run();
+    for (const auto& [from, to] : copies) copy(from, to);
+    const auto moved = sortOperators(m_program);
+    if (moved.empty() || !m_trips.empty()) return;
+    for (GradientTerm& term : m_context.terms) {
+      if (term.forward.valid()) term.forward = moved[term.forward.value];
+      if (term.backward.valid()) term.backward = moved[term.backward.value];
+    }
+  }
+
+  void copy(TensorId from, TensorId to) {
+    Operator op;
+    op.name = m_program[to].name;
+    op.phase = Phase::Backward;
+    op.origin = m_program.derivedOrigin("differentiate", {m_program[to].origin});
+    std::vector<AccessIndex> at;
+    const auto& shape = m_program[to].shape;
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      op.axes.push_back({"z" + std::to_string(k), shape[k], op.origin});
+      at.push_back({IndexExpr::variable(static_cast<IndexVar>(k)), {}});
+    }
+    op.outputRank = static_cast<std::uint32_t>(shape.size());
+    op.body = m_program.load(from, std::move(at), op.origin);
+    op.output = to;
+    m_program.addOperator(std::move(op));
+  }
+
+  Program& m_program;
+  ReverseContext& m_context;
+  Diagnostics& m_diagnostics;
+  std::vector<std::int64_t> m_trips;
+};
+
+}  // namespace
+
+Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options) {
+  DifferentiateResult result;
+  result.program = program;
+  InverseCache inverses(options);
+  ReverseContext context{options, result.terms, inverses};
+  Differentiation(result.program, context, result.diagnostics, {}).run();
+  dropUnusedTensors(result.program, program.tensors.size());
+  result.program.stage = Stage::Differentiated;
+  return result;
+}
+
+}  // namespace nf

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "core/autodiff/inverse.h"
+#include "core/ir/program.h"
+#include "core/support/diagnostic.h"
+#include "core/support/result.h"
+
+namespace nf {
+
+// How one access's gradient was made: views and `neoflow grad --explain` read it.
+struct GradientTerm {
+  OperatorId forward, backward;  // both in the resulting program; invalid where nothing is emitted
+  ExprId access;                 // the Load in the forward operator; where that is a Loop, in its operator with time as an axis
+  TensorId tensor;
+  enum class Form { Gather, Scatter, Zero } form = Form::Gather;
+  std::string why;  // of Scatter and Zero
+  AccessProblem problem;
+  Inverse inverse;
+};
+
+struct DifferentiateResult {
+  Program program;  // stage Differentiated: every Derivative has its producer
+  std::vector<GradientTerm> terms;
+  Diagnostics diagnostics;  // what cannot be differentiated, with its span
+};
+
+// Replaces every pending Derivative by operators (reverse accumulation over the graph; section 5 of the design for bodies).
+//   before: L[] = sum[i] W[i]*X[i];  derivative d(L)/d(W)
+//   after : ... `d(L)/d(W)`[i] = X[i]
+Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options = {});
+
+}  // namespace nf

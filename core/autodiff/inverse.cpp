@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/autodiff/inverse.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "core/autodiff/basis.h"
+#include "core/autodiff/explanation.h"
+#include "core/autodiff/linear_system.h"
+#include "core/autodiff/nest.h"
+#include "core/autodiff/partition.h"
+#include "core/autodiff/phase.h"
+#include "core/support/checked.h"
+
+namespace nf {
+namespace {
+
+constexpr std::size_t kDeepestCondition = 64;
+
+std::string nameOfY(const std::vector<std::string>& names, std::size_t i) {
+  return i < names.size() && !names[i].empty() ? names[i] : "y" + std::to_string(i);
+}
+
+bool isShallow(const IndexCond& c, std::size_t left) {
+  return left > 0 && std::all_of(c.operands.begin(), c.operands.end(), [&](const IndexCond& o) { return isShallow(o, left - 1); });
+}
+
+bool hasBounds(const IndexCond& c, const RangeOf& ranges) {
+  const bool compare = c.kind == IndexCond::Kind::GreaterEqualZero || c.kind == IndexCond::Kind::EqualZero;
+  if (compare) return bounds(c.expr, ranges).has_value();
+  return std::all_of(c.operands.begin(), c.operands.end(), [&](const IndexCond& o) { return hasBounds(o, ranges); });
+}
+
+// Every value over the box fits 64 bits, so nothing below can overflow unseen.
+bool isSound(const AccessProblem& problem) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 60;
+  for (const Range& r : problem.domain)
+    if (r.lo < -kFar || r.hi > kFar) return false;
+  for (const std::int64_t extent : problem.shape)
+    if (extent > kFar) return false;
+  const RangeOf ranges = [&](IndexVar v) -> std::optional<Range> {
+    if (v < problem.domain.size()) return problem.domain[v];
+    return std::nullopt;
+  };
+  const auto fits = [&](const IndexExpr& e) { return bounds(e, ranges).has_value(); };
+  return std::all_of(problem.access.begin(), problem.access.end(), fits) &&
+         std::all_of(problem.guards.begin(), problem.guards.end(),
+                     [&](const IndexCond& c) { return isShallow(c, kDeepestCondition) && hasBounds(c, ranges); });
+}
+
+bool isEmptyBox(const AccessProblem& problem) {
+  return std::any_of(problem.domain.begin(), problem.domain.end(), [](const Range& r) { return r.empty(); }) ||
+         std::any_of(problem.shape.begin(), problem.shape.end(), [](std::int64_t extent) { return extent <= 0; });
+}
+
+// Steps 0 to 6b of one independent part.
+NestState solvePart(const Part& part, const InvertOptions& options, const PartNames& names, Nest& nest) {
+  nest.shape = part.problem.shape;
+  LinearSystem system;
+  switch (makeLinearSystem(part.problem, options.pruneQuota, names, system)) {
+    case SystemState::Ready: break;
+    case SystemState::Empty: return NestState::Empty;
+    case SystemState::Overflow: return NestState::Overflow;
+  }
+  if (!solveSystem(system, names, nest)) return NestState::Overflow;
+  NestState state = prune(nest, options.pruneQuota, names);
+  if (state == NestState::Ready && options.existenceGuard) state = addExistenceGuards(nest, options.pruneQuota, names);
+  return state;
+}
+
+double pointsOf(const AccessProblem& problem) {
+  double points = 1;
+  for (const Range& r : problem.domain) points *= static_cast<double>(r.extent());
+  return points;
+}
+
+double elementsOf(const AccessProblem& problem) {
+  double elements = 1;
+  for (const std::int64_t extent : problem.shape) elements *= static_cast<double>(extent);
+  return elements;
+}
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+void describe(const AccessProblem& problem, const PartNames& names, std::vector<Inverse::Step>& steps) {
+  Inverse::Step step{"Access", {}};
+  for (std::size_t j = 0; j < problem.access.size(); ++j)
+    step.lines.push_back(names.z[j] + " = " + names.textY(problem.access[j]) + ", 0 <= " + names.z[j] + " < " +
+                         std::to_string(problem.shape[j]));
+  for (std::size_t i = 0; i < problem.domain.size(); ++i)
+    step.lines.push_back(std::to_string(problem.domain[i].lo) + " <= " + names.y[i] +
+                         " <= " + std::to_string(problem.domain[i].hi));
+  for (const IndexCond& g : problem.guards) step.lines.push_back("where " + names.textY(g));
+  steps.push_back(std::move(step));
+}
+
+void finish(const AccessProblem& problem, const PartNames& names, Explanation& lines, Inverse& inverse) {
+  const auto add = [&](const char* title, std::vector<std::string>& text) {
+    if (!text.empty()) inverse.derivation.push_back({title, std::move(text)});
+  };
+  add("Linear system", lines.system);
+  add("Solution", lines.solution);
+  add("Free axes", lines.axes);
+  if (inverse.state == Inverse::State::Empty) {
+    inverse.derivation.push_back({"Result", {"no point of the operator reads the tensor: the gradient is 0"}});
+    return;
+  }
+  for (const IndexCond& g : inverse.zGuards) lines.kept.push_back(names.textZ(g) + "   (of z alone: around the sum)");
+  for (const IndexCond& g : inverse.tGuards) lines.kept.push_back(names.textZ(g));
+  add("Guards that stay", lines.kept);
+  add("Guards dropped", lines.dropped);
+  add("Where a fibre is not empty", lines.existence);
+  inverse.derivation.push_back({"Inverse", {toText(inverse, names.y)}});
+  if (inverse.state == Inverse::State::Gather) {
+    inverse.derivation.push_back({"Certificate",
+                                  {"proved: every point that reads an element is visited once, and no other (" +
+                                   rounded(inverse.certificateMilliseconds) + " ms)"}});
+  } else {
+    inverse.derivation.push_back({"Certificate", {"none: " + inverse.why + "; the gradient is a scatter"}});
+  }
+  const double visits = elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
+  inverse.derivation.push_back({"Cost",
+                                {rounded(visits) + " points against " + rounded(pointsOf(problem)) +
+                                 " of the forward nest, ratio " + rounded(visits / std::max(pointsOf(problem), 1.0))}});
+}
+
+}  // namespace
+
+Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
+  Inverse inverse;
+  inverse.phaseModulus.assign(problem.shape.size(), 1);
+  Explanation lines;
+  PartNames names;
+  if (options.explain) {
+    names.lines = &lines;
+    for (std::size_t i = 0; i < problem.domain.size(); ++i) names.y.push_back(nameOfY(options.names, i));
+    for (std::size_t j = 0; j < problem.shape.size(); ++j) names.z.push_back("z" + std::to_string(j));
+    describe(problem, names, inverse.derivation);
+  }
+  const auto result = [&](Inverse::State state, const char* why) {
+    inverse.state = state;
+    inverse.why = why;
+    if (state == Inverse::State::Empty) {
+      inverse.axes.clear();
+      inverse.zGuards.clear();
+      inverse.tGuards.clear();
+      inverse.y.clear();
+      inverse.tOfY.clear();
+    }
+    if (options.explain) finish(problem, names, lines, inverse);
+    return std::move(inverse);
+  };
+
+  if (isEmptyBox(problem)) return result(Inverse::State::Empty, "");
+  if (!isSound(problem)) return result(Inverse::State::Uncertified, "its numbers do not fit 64 bits");
+  const auto parts = partsOf(problem);
+  if (!parts) return result(Inverse::State::Empty, "");
+  inverse.y.resize(problem.domain.size());
+  for (const Part& part : *parts) {
+    PartNames partNames;
+    if (options.explain) {
+      partNames.lines = &lines;
+      partNames.firstAxis = inverse.axes.size();
+      for (const std::size_t i : part.y) partNames.y.push_back(names.y[i]);
+      for (const std::size_t j : part.z) partNames.z.push_back(names.z[j]);
+    }
+    Nest nest;
+    switch (solvePart(part, options, partNames, nest)) {
+      case NestState::Ready: break;
+      case NestState::Empty: return result(Inverse::State::Empty, "");
+      case NestState::Overflow: {
+        inverse.y.clear();
+        return result(Inverse::State::Uncertified, "its numbers do not fit 64 bits");
+      }
+    }
+    appendNest(part, nest, problem.shape.size(), inverse);
+  }
+  for (const std::int64_t extent : inverse.axes) {
+    const auto trips = checkedMul(inverse.tripsPerZ, extent);
+    if (!trips) return result(Inverse::State::Uncertified, "its numbers do not fit 64 bits");
+    inverse.tripsPerZ = *trips;
+  }
+  inverse.phaseModulus = phaseModuli(inverse, problem.shape.size());
+
+  if (options.sabotage) options.sabotage(inverse);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::optional<bool> proved = certify(problem, inverse, options.certificateQuota);
+  inverse.certificateMilliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (!proved) return result(Inverse::State::Uncertified, "the proof did not end within its quota");
+  return *proved ? result(Inverse::State::Gather, "") : result(Inverse::State::Uncertified, "the proof failed");
+}
+
+bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience) {
+  const double visits = elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
+  return visits <= patience * pointsOf(problem);
+}
+
+namespace {
+
+void addTo(Hasher& hasher, const IndexCond& c) {
+  hasher.add(static_cast<std::uint64_t>(c.kind)).add(c.operands.size());
+  c.expr.addTo(hasher);
+  for (const IndexCond& operand : c.operands) addTo(hasher, operand);
+}
+
+}  // namespace
+
+Hash hashOf(const AccessProblem& problem) {
+  Hasher hasher;
+  hasher.add(problem.domain.size()).add(problem.access.size()).add(problem.guards.size());
+  for (const Range& r : problem.domain) hasher.add(static_cast<std::uint64_t>(r.lo)).add(static_cast<std::uint64_t>(r.hi));
+  for (const IndexExpr& f : problem.access) f.addTo(hasher);
+  for (const std::int64_t extent : problem.shape) hasher.add(static_cast<std::uint64_t>(extent));
+  for (const IndexCond& g : problem.guards) addTo(hasher, g);
+  return hasher.finish();
+}
+
+std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem) {
+  const Hash key = hashOf(problem);
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto found = m_inverses.find(key);
+    if (found != m_inverses.end()) {
+      ++m_hits;
+      return found->second;
+    }
+  }
+  InvertOptions options = m_options;
+  options.explain = false;
+  auto made = std::make_shared<const Inverse>(nf::invert(problem, options));
+  const std::lock_guard lock(m_mutex);
+  return m_inverses.emplace(key, std::move(made)).first->second;
+}
+
+std::size_t InverseCache::size() const {
+  const std::lock_guard lock(m_mutex);
+  return m_inverses.size();
+}
+
+std::size_t InverseCache::hits() const {
+  const std::lock_guard lock(m_mutex);
+  return m_hits;
+}
+
+std::string toText(const Inverse& inverse, const std::vector<std::string>& names) {
+  switch (inverse.state) {
+    case Inverse::State::Empty: return "0";
+    case Inverse::State::Gather:
+    case Inverse::State::Uncertified: break;
+  }
+  const std::size_t m = inverse.phaseModulus.size();
+  const auto name = [m](IndexVar v) { return v < m ? "z" + std::to_string(v) : "t" + std::to_string(v - m); };
+  const auto joined = [&](const std::vector<IndexCond>& guards) { return toText(IndexCond::all(guards), name); };
+  std::string text;
+  if (!inverse.zGuards.empty()) text += "if " + joined(inverse.zGuards) + ": ";
+  if (!inverse.axes.empty()) {
+    text += "sum";
+    for (std::size_t k = 0; k < inverse.axes.size(); ++k)
+      text += (k == 0 ? " t" : ", t") + std::to_string(k) + ":" + std::to_string(inverse.axes[k]);
+    if (!inverse.tGuards.empty()) text += " where " + joined(inverse.tGuards);
+    text += ": ";
+  }
+  for (std::size_t i = 0; i < inverse.y.size(); ++i)
+    text += (i == 0 ? "" : ", ") + nameOfY(names, i) + " = " + toText(inverse.y[i], name);
+  return text;
+}
+
+}  // namespace nf

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/ir/index_expr.h"
+#include "core/ir/integer_set.h"
+
+// Inversion of quasi-affine accesses (design: autodiff, sections 1-3; the paper's section 4.2 made exact).
+//
+//   dA[z] += sum over { y in the domain : guards, f(y) = z } of W(y)      becomes
+//   dA[z]  = select(Pz, sum over t of select(Pt, W(g(z, t)), 0), 0)
+namespace nf {
+
+// y in an integer box, f(y) = z in [0, shape), under the path guard.
+struct AccessProblem {
+  std::vector<Range> domain;        // of variables 0..n-1
+  std::vector<IndexExpr> access;    // f, over those variables
+  std::vector<std::int64_t> shape;  // Z, one an access component
+  std::vector<IndexCond> guards;    // G, a conjunction
+};
+
+// z are variables 0..m-1 of the expressions below, t are variables m..m+axes-1.
+struct Inverse {
+  enum class State { Empty, Gather, Uncertified };
+  State state = State::Uncertified;
+  std::string why;                         // of Uncertified: one clause for a person
+  std::vector<std::int64_t> axes;          // extents of t, each > 1
+  std::vector<IndexExpr> y;                // g(z, t), one a domain variable
+  std::vector<IndexExpr> tOfY;             // back from y in a fibre to its t, one an axis: a witness for the proof
+  std::vector<IndexCond> zGuards;          // Pz: of z alone, hoisted around the reduction
+  std::vector<IndexCond> tGuards;          // Pt: of z and t, a lazy select inside it
+  std::vector<std::int64_t> phaseModulus;  // one a z dimension: splitting it by this folds the floors over it (phase.h)
+  std::int64_t tripsPerZ = 1;              // product of axes
+  double zShare = 1;                       // share of all z where Pz holds; counted, estimated for large tensors
+  double certificateMilliseconds = 0;
+  // For people: the linear system, its solution, free axes, guards with the reason of each dropped one. Lines of text per step.
+  struct Step {
+    std::string title;
+    std::vector<std::string> lines;
+  };
+  std::vector<Step> derivation;
+};
+
+struct InvertOptions {
+  std::uint64_t certificateQuota = 1000000;  // isl operations
+  std::uint64_t pruneQuota = 300000;         // isl operations a question
+  bool existenceGuard = true;                // step 6b
+  bool explain = false;                      // fill `derivation`
+  std::vector<std::string> names;            // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
+  std::function<void(Inverse&)> sabotage;    // tests only: spoils the solution, to show that the certificate refuses it
+};
+
+// Steps 0-7. Never wrong: state Gather carries isl's proof against the original access; Uncertified means scatter, Empty that no y
+// reaches the tensor. Problems whose numbers do not fit 64 bits, or whose floors nest beyond reason, are Uncertified.
+Inverse invert(const AccessProblem& problem, const InvertOptions& options = {});
+
+// Step 7 alone: is `inverse` a bijection onto the fibres of `problem`? nullopt: quota reached.
+std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota);
+
+// Does the gather pay (section 4)? It visits zShare * |Z| * trips points, the scatter the domain; up to `patience` times that the
+// gather wins: 16 where many threads run, as it needs no atomics and is deterministic, 4 for one.
+bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience = 16);
+
+Hash hashOf(const AccessProblem& problem);
+
+// Inverses by problem; each is made once. Safe to use from several threads; two that ask for the same new problem may both solve it.
+class InverseCache {
+ public:
+  explicit InverseCache(InvertOptions options = {}) : m_options(std::move(options)) {}  // `explain` and `names` are not used
+  std::shared_ptr<const Inverse> invert(const AccessProblem& problem);
+  std::size_t size() const;
+  std::size_t hits() const;
+
+ private:
+  InvertOptions m_options;
+  mutable std::mutex m_mutex;
+  std::unordered_map<Hash, std::shared_ptr<const Inverse>> m_inverses;
+  std::size_t m_hits = 0;
+};
+
+// Language-like text of a gather, its axes named t0, t1, ..:
+//   "if z0 % 2 == 0: sum t0:2 where z0 // 4 >= t0: p = z0 // 4 - t0, r = (z0 // 2) % 2 + 2*t0"
+std::string toText(const Inverse& inverse, const std::vector<std::string>& names = {});
+
+}  // namespace nf

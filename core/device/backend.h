@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/ir/program.h"
+#include "core/schedule/schedule.h"
+#include "core/support/result.h"
+
+// The boundary to machines. A compiler runs in worker processes only and yields relocatable code; a device lives in the
+// engine (and in the measuring worker) and links, allocates, launches. (design: architecture, "Three kinds of process")
+namespace nf {
+
+// A stage is a set of independent tasks; stages of a kernel run one after the other.
+struct KernelStage {
+  std::string symbol;
+  std::int64_t tasks = 1;
+};
+
+struct KernelText {
+  std::string text;
+  std::vector<std::vector<OriginId>> lineOrigins;  // by line, of the subgraph's program; empty: no mapping
+};
+
+struct KernelObject {
+  std::string backend;
+  Hash subgraph;
+  Schedule schedule;
+  std::vector<std::byte> code;  // CPU: relocatable object; CUDA: cubin
+  std::vector<KernelStage> stages;
+  std::int64_t workspaceBytes = 0;
+  std::int64_t flops = 0;
+  std::vector<std::string> checks;          // what a launch reports where a data-dependent index is out of range
+  std::map<std::string, KernelText> texts;  // "loops", "llvm", "asm", "cuda", "ptx"; only those that were asked for
+};
+
+struct CompileRequest {
+  Program subgraph;
+  Schedule schedule;
+  std::vector<std::string> texts;
+};
+
+// One launch. tensors: the subgraph's inputs, then its outputs, in Subgraph order. Pointers are of the device, aligned to 64 bytes.
+struct LaunchArgs {
+  std::span<void* const> tensors;
+  void* workspace = nullptr;               // KernelObject::workspaceBytes
+  std::span<const std::int64_t> counters;  // of enclosing loops, outermost first
+  std::uint64_t seed = 0, step = 0;        // of Random
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual Result<Unit> launch(const LaunchArgs& args) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;         // "cpu", "cuda:0"
+  virtual std::string description() const = 0;  // "AMD EPYC 9R14, 2 threads, AVX-512"
+  virtual const Target& target() const = 0;
+  virtual Result<void*> allocate(std::int64_t bytes) = 0;
+  virtual void release(void* memory) = 0;
+  virtual Result<Unit> copyIn(void* to, const void* from, std::int64_t bytes) = 0;
+  virtual Result<Unit> copyOut(void* to, const void* from, std::int64_t bytes) = 0;
+  // Within the device; by default through host memory.
+  virtual Result<Unit> copy(void* to, const void* from, std::int64_t bytes) {
+    std::vector<std::byte> host(static_cast<std::size_t>(bytes));
+    auto out = copyOut(host.data(), from, bytes);
+    return out ? copyIn(to, host.data(), bytes) : out;
+  }
+  // Every element of every type is kept as an f64: the reference device.
+  virtual bool storesDoubles() const { return false; }
+  virtual Result<std::unique_ptr<Kernel>> link(const KernelObject& object) = 0;
+  virtual Result<Unit> synchronize() = 0;
+};
+
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+  virtual Result<KernelObject> compile(const CompileRequest& request) = 0;
+};
+
+// What a plugin offers. A plugin that cannot serve this machine says why in one sentence.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  virtual std::string unavailable() const { return {}; }  // empty: it can serve
+  virtual std::vector<std::string> deviceNames() = 0;
+  virtual Result<std::unique_ptr<Device>> open(const std::string& device, int threads) = 0;
+  virtual Result<Target> target(const std::string& device, int threads) = 0;  // cheap: reads the measured constants' cache
+  virtual Result<std::unique_ptr<Compiler>> compiler(const Target& target) = 0;
+};
+
+inline constexpr std::uint32_t kPluginVersion = 1;
+// A plugin's one entry point:  extern "C" nf::Backend* neoflowPlugin(uint32_t version)  (null: another version).
+using PluginEntry = Backend* (*)(std::uint32_t);
+
+// The back ends of this process, found once: linked-in ones and shared objects beside the executable.
+class BackendRegistry {
+ public:
+  void add(std::string name, PluginEntry entry);
+  void load(const std::string& directory);  // every neoflow-plugin-*.so there
+  struct Entry {
+    std::string name;
+    std::string reason;  // why it is not there; empty: it serves
+    Backend* backend = nullptr;
+  };
+  const std::vector<Entry>& entries() const { return m_entries; }
+  Backend* find(std::string_view name) const;
+
+ private:
+  std::vector<Entry> m_entries;
+};
+
+}  // namespace nf

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/document/document.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/support/assert.h"
+
+namespace nf {
+namespace {
+
+bool isBlank(char c) { return c == ' ' || c == '\t'; }
+
+// `hint fuse A, B # why`: its parts, or nullopt.
+struct ParsedHint {
+  std::string_view word, first, second;
+};
+std::optional<ParsedHint> parseHint(std::string_view line) {
+  line = line.substr(0, line.find_first_of("#\r\n"));
+  const auto skip = [&] { line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size())); };
+  const auto word = [&] {
+    skip();
+    const std::string_view w = line.substr(0, line.find_first_of(" \t"));
+    line.remove_prefix(w.size());
+    return w;
+  };
+  if (word() != "hint") return std::nullopt;
+  ParsedHint hint;
+  hint.word = word();
+  if (hint.word != "fuse" && hint.word != "split") return std::nullopt;
+  skip();
+  const std::size_t comma = line.find(',');
+  if (comma == std::string_view::npos || line.find(',', comma + 1) != std::string_view::npos) return std::nullopt;
+  const auto trim = [](std::string_view t) {
+    while (!t.empty() && isBlank(t.front())) t.remove_prefix(1);
+    while (!t.empty() && isBlank(t.back())) t.remove_suffix(1);
+    return t;
+  };
+  hint.first = trim(line.substr(0, comma));
+  hint.second = trim(line.substr(comma + 1));
+  return hint;
+}
+
+}  // namespace
+
+Document::Document(std::string text) : m_text(std::move(text)) {
+  m_crlf = m_text.find("\r\n") != std::string::npos;
+  m_cells = splitCells(m_text);
+  for (Cell& cell : m_cells) cell.id = m_nextId++;
+}
+
+const Cell* Document::cell(CellId id) const {
+  const std::size_t i = indexOf(id);
+  return i < m_cells.size() ? &m_cells[i] : nullptr;
+}
+
+std::size_t Document::indexOf(CellId id) const {
+  return static_cast<std::size_t>(std::find_if(m_cells.begin(), m_cells.end(), [&](const Cell& c) { return c.id == id; }) -
+                                  m_cells.begin());
+}
+
+std::string_view Document::body(const Cell& cell) const {
+  return std::string_view(m_text).substr(cell.bodyBegin, cell.bodyEnd - cell.bodyBegin);
+}
+
+void Document::apply(const TextEdit& edit) {
+  NF_ASSERT(edit.begin + edit.removed.size() <= m_text.size());
+  m_text.replace(edit.begin, edit.removed.size(), edit.inserted);
+  resplit(edit);
+  ++m_revision;
+}
+
+// A cell keeps its id when its first byte was there before and began that cell.
+void Document::resplit(const TextEdit& edit) {
+  std::map<std::size_t, CellId> before;
+  for (const Cell& cell : m_cells) before[cell.begin] = cell.id;
+  m_cells = splitCells(m_text);
+  const std::size_t newEnd = edit.begin + edit.inserted.size();
+  for (Cell& cell : m_cells) {
+    std::optional<std::size_t> was;
+    if (cell.begin >= newEnd && (cell.begin > edit.begin || newEnd == edit.begin))
+      was = cell.begin - edit.inserted.size() + edit.removed.size();
+    else if (cell.begin <= edit.begin) was = cell.begin;
+    if (was)
+      if (const auto found = before.find(*was); found != before.end()) {
+        cell.id = found->second;
+        before.erase(found);
+      }
+  }
+  // A cell whose separator was typed over keeps its id where only one lost its own: the cursor stays in it.
+  for (Cell& cell : m_cells)
+    if (cell.id == 0) cell.id = m_nextId++;
+}
+
+void Document::push(TextEdit edit, std::string label, bool typing) {
+  if (edit.removed == edit.inserted) return;
+  m_history.resize(m_done);
+  if (m_saved && *m_saved > m_done) m_saved.reset();
+  const bool atSaved = m_saved == m_done;
+  bool joined = false;
+  if (typing && m_done > 0 && !atSaved) {
+    Step& last = m_history.back();
+    if (last.typing && last.label == label && edit.inserted.find('\n') == std::string::npos) {
+      const bool types = edit.removed.empty() && edit.begin == last.edit.begin + last.edit.inserted.size() &&
+                         !last.edit.inserted.empty() &&
+                         !(isBlank(last.edit.inserted.back()) && !edit.inserted.empty() && !isBlank(edit.inserted.front())) &&
+                         last.edit.inserted.back() != '\n';
+      const bool erases =
+          edit.inserted.empty() && last.edit.inserted.empty() && edit.begin + edit.removed.size() == last.edit.begin;
+      if (types) last.edit.inserted += edit.inserted;
+      if (erases) {
+        last.edit.begin = edit.begin;
+        last.edit.removed.insert(0, edit.removed);
+      }
+      joined = types || erases;
+    }
+  }
+  if (!joined) {
+    m_history.push_back({edit, std::move(label), typing});
+    ++m_done;
+  }
+  apply(edit);
+  if (edited) edited(edit);
+}
+
+void Document::replace(std::size_t begin, std::size_t end, std::string_view text, std::string label, bool typing) {
+  NF_ASSERT(begin <= end && end <= m_text.size());
+  push({begin, m_text.substr(begin, end - begin), std::string(text)}, std::move(label), typing);
+}
+
+void Document::reload(std::string text) {
+  push({0, m_text, std::move(text)}, "Reload", false);
+  m_crlf = m_text.find("\r\n") != std::string::npos;
+  markSaved();
+}
+
+std::string Document::separator(CellKind kind) const {
+  return std::string(kind == CellKind::Markdown ? "# %% [markdown]" : "# %%").append(newline());
+}
+
+std::vector<Document::Chunk> Document::chunks() const {
+  std::vector<Chunk> out;
+  for (const Cell& cell : m_cells) out.push_back({m_text.substr(cell.begin, cell.end - cell.begin), cell.id});
+  return out;
+}
+
+// Puts chunks together again, each but the first with a separator and each but the last closed by a newline, as one edit.
+// Returns the id of chunk `wanted`.
+CellId Document::restructure(std::vector<Chunk> parts, std::string label, std::size_t wanted) {
+  if (parts.empty()) parts.push_back({"", 0});
+  std::string whole;
+  std::vector<std::pair<std::size_t, CellId>> starts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::string& text = parts[i].text;
+    const auto split = splitCells(text);
+    const bool separated = !split.empty() && split[0].bodyBegin > split[0].begin;
+    if (i > 0 && !separated) text.insert(0, separator(CellKind::Code));
+    if (i > 0 && !whole.empty()) {
+      if (!whole.ends_with('\n')) whole += newline();
+      if (parts[i].id == 0 || parts[i - 1].id == 0)
+        if (!whole.ends_with("\n\n") && !whole.ends_with("\n\r\n")) whole += newline();
+    }
+    starts.emplace_back(whole.size(), parts[i].id);
+    whole += text;
+  }
+  std::size_t same = 0;
+  while (same < whole.size() && same < m_text.size() && whole[same] == m_text[same]) ++same;
+  std::size_t tail = 0;
+  while (tail < whole.size() - same && tail < m_text.size() - same &&
+         whole[whole.size() - 1 - tail] == m_text[m_text.size() - 1 - tail])
+    ++tail;
+  TextEdit edit{same, m_text.substr(same, m_text.size() - same - tail), whole.substr(same, whole.size() - same - tail)};
+  if (edit.removed == edit.inserted) return parts[std::min(wanted, parts.size() - 1)].id;
+  m_history.resize(m_done);
+  if (m_saved && *m_saved > m_done) m_saved.reset();
+  m_history.push_back({edit, std::move(label), false});
+  ++m_done;
+  apply(edit);
+  std::map<std::size_t, CellId> ids;
+  for (const auto& [at, id] : starts)
+    if (id != 0) ids[at] = id;
+  for (Cell& cell : m_cells) cell.id = 0;
+  CellId result = 0;
+  for (Cell& cell : m_cells) {
+    const auto found = ids.find(cell.begin);
+    cell.id = found != ids.end() ? found->second : m_nextId++;
+    if (wanted < starts.size() && cell.begin == starts[wanted].first) result = cell.id;
+  }
+  if (edited) edited(edit);
+  return result != 0 ? result : m_cells.back().id;
+}
+
+CellId Document::insertCell(std::size_t index, CellKind kind, std::string_view body) {
+  std::vector<Chunk> parts = chunks();
+  index = std::min(index, parts.size());
+  std::string text = separator(kind).append(body);
+  if (!body.empty() && !body.ends_with('\n')) text += newline();
+  if (index < parts.size()) text += newline();
+  parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(index), Chunk{std::move(text), 0});
+  return restructure(std::move(parts), "Insert cell", index);
+}
+
+void Document::removeCell(CellId id) {
+  const std::size_t index = indexOf(id);
+  if (index >= m_cells.size()) return;
+  std::vector<Chunk> parts = chunks();
+  parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(index));
+  restructure(std::move(parts), "Delete cell");
+}
+
+void Document::moveCell(CellId id, std::size_t toIndex) {
+  const std::size_t index = indexOf(id);
+  if (index >= m_cells.size() || toIndex >= m_cells.size() || index == toIndex) return;
+  std::vector<Chunk> parts = chunks();
+  Chunk moved = std::move(parts[index]);
+  parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(index));
+  parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(toIndex), std::move(moved));
+  restructure(std::move(parts), "Move cell");
+}
+
+void Document::setKind(CellId id, CellKind kind) {
+  const std::size_t index = indexOf(id);
+  if (index >= m_cells.size() || m_cells[index].kind == kind) return;
+  const Cell cell = m_cells[index];
+  std::vector<Chunk> parts = chunks();
+  const std::string_view old = body(cell);
+  std::string text = separator(kind);
+  text += kind == CellKind::Markdown ? markdownToBody(old, newline()) : markdownOf(old);
+  text += m_text.substr(cell.bodyEnd, cell.end - cell.bodyEnd);
+  parts[index].text = std::move(text);
+  restructure(std::move(parts), kind == CellKind::Markdown ? "Change to Markdown" : "Change to code");
+}
+
+CellId Document::splitCell(CellId id, std::size_t byteInBody) {
+  const std::size_t index = indexOf(id);
+  if (index >= m_cells.size()) return id;
+  const Cell cell = m_cells[index];
+  const std::size_t at = std::min(cell.bodyBegin + byteInBody, cell.bodyEnd);
+  std::vector<Chunk> parts = chunks();
+  std::string first = m_text.substr(cell.begin, at - cell.begin);
+  if (!first.ends_with('\n')) first += newline();
+  std::string second = m_text.substr(at, cell.end - at);
+  second.erase(0, std::min(second.find_first_not_of("\r\n"), second.size()));
+  parts[index].text = std::move(first);
+  parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(index) + 1, Chunk{separator(cell.kind) + second, 0});
+  return restructure(std::move(parts), "Split cell", index + 1);
+}
+
+void Document::joinWithNext(CellId id) {
+  const std::size_t index = indexOf(id);
+  if (index + 1 >= m_cells.size()) return;
+  const Cell a = m_cells[index], b = m_cells[index + 1];
+  std::vector<Chunk> parts = chunks();
+  std::string text = m_text.substr(a.begin, a.bodyEnd - a.begin);
+  if (!text.empty() && !text.ends_with('\n')) text += newline();
+  const std::string_view second = body(b);
+  text += a.kind == b.kind               ? std::string(second)
+          : a.kind == CellKind::Markdown ? markdownToBody(second, newline())
+                                         : markdownOf(second);
+  text += m_text.substr(b.bodyEnd, b.end - b.bodyEnd);
+  parts[index].text = std::move(text);
+  parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(index) + 1);
+  restructure(std::move(parts), "Join cells");
+}
+
+std::optional<Document::HintLine> Document::findHint(std::string_view producer, std::string_view consumer) const {
+  for (const Cell& cell : m_cells) {
+    if (cell.kind != CellKind::Code) continue;
+    for (std::size_t at = cell.bodyBegin; at < cell.bodyEnd;) {
+      const std::size_t newlineAt = m_text.find('\n', at);
+      const std::size_t next = newlineAt == std::string::npos ? m_text.size() : newlineAt + 1;
+      const auto hint = parseHint(std::string_view(m_text).substr(at, next - at));
+      if (hint && hint->first == producer && hint->second == consumer)
+        return HintLine{at, next, hint->word == "fuse" ? FusionHint::Fuse : FusionHint::Split};
+      at = next;
+    }
+  }
+  return std::nullopt;
+}
+
+Document::FusionHint Document::fusionHint(std::string_view producer, std::string_view consumer) const {
+  const auto found = findHint(producer, consumer);
+  return found ? found->hint : FusionHint::None;
+}
+
+void Document::setFusionHint(std::string_view producer, std::string_view consumer, FusionHint hint) {
+  const auto found = findHint(producer, consumer);
+  if ((found ? found->hint : FusionHint::None) == hint) return;
+  std::string line;
+  if (hint != FusionHint::None)
+    line.append(hint == FusionHint::Fuse ? "hint fuse " : "hint split ")
+        .append(producer)
+        .append(", ")
+        .append(consumer)
+        .append(newline());
+  const std::string label = hint == FusionHint::None   ? "Take the fusion hint out"
+                            : hint == FusionHint::Fuse ? "Force fusion"
+                                                       : "Forbid fusion";
+  if (found) {
+    replace(found->begin, found->end, line, label);
+    return;
+  }
+  // A last cell of nothing but hints takes the new one; else a cell of its own, after every name it may use.
+  const Cell& last = m_cells.back();
+  bool onlyHints = last.kind == CellKind::Code && last.bodyEnd > last.bodyBegin;
+  for (std::size_t at = last.bodyBegin; onlyHints && at < last.bodyEnd;) {
+    const std::size_t newlineAt = m_text.find('\n', at);
+    const std::size_t next = newlineAt == std::string::npos ? m_text.size() : newlineAt + 1;
+    const std::string_view text = std::string_view(m_text).substr(at, next - at);
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    onlyHints = first == std::string_view::npos || text.substr(first).starts_with("hint ") || text[first] == '#';
+    at = next;
+  }
+  std::string text;
+  if (onlyHints) {
+    replace(last.bodyEnd, last.bodyEnd, std::string(newline()) + line.substr(0, line.size() - newline().size()), label);
+  } else {
+    if (!m_text.empty() && !m_text.ends_with('\n')) text += newline();
+    text.append(newline()).append(separator(CellKind::Code)).append(line);
+    replace(m_text.size(), m_text.size(), text, label);
+  }
+}
+
+std::optional<std::size_t> Document::undo() {
+  if (!canUndo()) return std::nullopt;
+  const TextEdit& done = m_history[--m_done].edit;
+  const TextEdit edit{done.begin, done.inserted, done.removed};
+  apply(edit);
+  if (edited) edited(edit);
+  return edit.begin + edit.inserted.size();
+}
+
+std::optional<std::size_t> Document::redo() {
+  if (!canRedo()) return std::nullopt;
+  const TextEdit edit = m_history[m_done++].edit;
+  apply(edit);
+  if (edited) edited(edit);
+  return edit.begin + edit.inserted.size();
+}
+
+void Document::markSaved() {
+  m_saved = m_done;
+  if (m_done > 0) m_history[m_done - 1].typing = false;
+}
+
+}  // namespace nf

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// The notebook as a person edits it: one text, its cells, one history. Places are byte offsets; saving writes the text as it is.
+namespace nf {
+
+enum class CellKind : std::uint8_t { Code, Markdown };
+using CellId = std::uint64_t;  // stays with a cell while edits go on around and inside it
+
+struct Cell {
+  CellId id = 0;
+  CellKind kind = CellKind::Code;
+  std::size_t begin = 0, end = 0;          // all of it, separator line included
+  std::size_t bodyBegin = 0, bodyEnd = 0;  // without the separator line and the blank lines that follow
+};
+
+// Cells in order. A line that starts with `# %%`, at column 0 and followed by a blank or its end, starts one; `# %% [markdown]` a Markdown
+// cell. Text before the first such line is a code cell when it is not empty; an empty text has one empty cell.
+std::vector<Cell> splitCells(std::string_view text);
+
+// Markdown cells are comments: `# ` before each line, and `# \%%` for a line that starts with %%.
+std::string markdownOf(std::string_view body);
+std::string markdownToBody(std::string_view markdown, std::string_view newline = "\n");
+
+// A text field counts UTF-16 units and knows one kind of line end. displayText is what it shows, one unit for each byte that is no
+// UTF-8, each lone carriage return and each zero; the offsets translate between it and the bytes, which thus survive untouched.
+std::u16string displayText(std::string_view bytes);
+std::size_t byteOffset(std::string_view bytes, std::size_t unit);
+std::size_t unitOffset(std::string_view bytes, std::size_t byte);
+
+// Bytes [begin, begin + removed.size()) became `inserted`.
+struct TextEdit {
+  std::size_t begin = 0;
+  std::string removed, inserted;
+  friend bool operator==(const TextEdit&, const TextEdit&) = default;
+};
+
+class Document {
+ public:
+  explicit Document(std::string text = {});
+
+  const std::string& text() const { return m_text; }
+  std::uint64_t revision() const { return m_revision; }  // one more with every edit, undone ones too
+  const std::vector<Cell>& cells() const { return m_cells; }
+  const Cell* cell(CellId id) const;
+  std::size_t indexOf(CellId id) const;  // cells().size() where there is none
+  std::string_view body(const Cell& cell) const;
+  std::string_view newline() const { return m_crlf ? "\r\n" : "\n"; }
+
+  // Called after every edit, with text, cells and revision new already.
+  std::function<void(const TextEdit&)> edited;
+
+  // Bytes [begin, end) become `text`. `typing` joins the step to the one before where a person would call both one.
+  void replace(std::size_t begin, std::size_t end, std::string_view text, std::string label, bool typing = false);
+  void reload(std::string text);  // the file changed outside; the history goes on
+
+  CellId insertCell(std::size_t index, CellKind kind, std::string_view body = {});
+  void removeCell(CellId id);
+  void moveCell(CellId id, std::size_t toIndex);
+  void setKind(CellId id, CellKind kind);
+  CellId splitCell(CellId id, std::size_t byteInBody);  // the second half's id
+  void joinWithNext(CellId id);
+
+  // A person's decision on a fusion, as a `hint fuse A, B` or `hint split A, B` line: written, changed, or taken out.
+  enum class FusionHint : std::uint8_t { None, Fuse, Split };
+  void setFusionHint(std::string_view producer, std::string_view consumer, FusionHint hint);
+  FusionHint fusionHint(std::string_view producer, std::string_view consumer) const;
+
+  bool canUndo() const { return m_done > 0; }
+  bool canRedo() const { return m_done < m_history.size(); }
+  std::string undoLabel() const { return canUndo() ? m_history[m_done - 1].label : std::string(); }
+  std::string redoLabel() const { return canRedo() ? m_history[m_done].label : std::string(); }
+  std::optional<std::size_t> undo();  // where it changed something; nothing to undo: nullopt
+  std::optional<std::size_t> redo();
+
+  bool modified() const { return m_saved != m_done; }
+  void markSaved();
+  void markUnsaved() { m_saved.reset(); }  // a recovered text: no state of the history is on disk
+
+ private:
+  struct Step {
+    TextEdit edit;
+    std::string label;
+    bool typing = false;
+  };
+  struct Chunk {
+    std::string text;
+    CellId id;  // 0: a new one
+  };
+  void apply(const TextEdit& edit);
+  void resplit(const TextEdit& edit);
+  void push(TextEdit edit, std::string label, bool typing);
+  std::vector<Chunk> chunks() const;
+  CellId restructure(std::vector<Chunk> chunks, std::string label, std::size_t wanted = 0);
+  std::string separator(CellKind kind) const;
+  struct HintLine {
+    std::size_t begin, end;  // the line with its newline
+    FusionHint hint;
+  };
+  std::optional<HintLine> findHint(std::string_view producer, std::string_view consumer) const;
+
+  std::string m_text;
+  std::vector<Cell> m_cells;
+  std::uint64_t m_revision = 1;
+  CellId m_nextId = 1;
+  bool m_crlf = false;
+  std::vector<Step> m_history;
+  std::size_t m_done = 0;
+  std::optional<std::size_t> m_saved = 0;
+};
+
+}  // namespace nf

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusion decisions for scripts and for people.
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/fusion/fuse.h"
+
+namespace nf {
+namespace {
+
+using Json = nlohmann::json;
+
+Json toJson(const FusionFlip& f) {
+  return {{"quantity", f.quantity}, {"now", f.now}, {"threshold", f.threshold}, {"unit", f.unit}};
+}
+
+Json toJson(const std::vector<FusionTerm>& terms) {
+  Json list = Json::array();
+  for (const FusionTerm& t : terms) list.push_back({{"name", t.name}, {"amount", t.amount}});
+  return list;
+}
+
+// Three figures and a unit prefix: 1.23 M.
+std::string shortNumber(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"n", "u", "m", "", "k", "M", "G", "T"};
+  if (value == 0) return std::string("0 ") + unit;
+  int prefix = 3;
+  double magnitude = std::abs(value);
+  while (magnitude >= 1000 && prefix < 7) {
+    magnitude /= 1000;
+    ++prefix;
+  }
+  while (magnitude < 1 && prefix > 0 && *unit == 's') {
+    magnitude *= 1000;
+    --prefix;
+  }
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%s%.3g %s%s", value < 0 ? "-" : "", magnitude, kPrefixes[prefix], unit);
+  return buffer;
+}
+
+}  // namespace
+
+Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device) {
+  Json list = Json::array();
+  for (const FusionDecision& d : decisions) {
+    Json flips = Json::array();
+    for (const FusionFlip& f : d.flips) flips.push_back(toJson(f));
+    list.push_back({{"producer", d.producer},
+                    {"consumer", d.consumer},
+                    {"category", d.category},
+                    {"producer_class", name(d.producerClass)},
+                    {"consumer_class", name(d.consumerClass)},
+                    {"dT", d.dT},
+                    {"dC", d.dC},
+                    {"dK", d.dK},
+                    {"R", d.R},
+                    {"traffic", toJson(d.traffic)},
+                    {"arithmetic", toJson(d.arithmetic)},
+                    {"recomputed", d.recomputed},
+                    {"state", name(d.state)},
+                    {"accepted", d.state == FusionState::Accepted || d.state == FusionState::Forced},
+                    {"why", d.why},
+                    {"flip", d.flips.empty() ? Json(nullptr) : toJson(d.flips.front())},
+                    {"flips", flips},
+                    {"loop", d.loop}});
+  }
+  return {{"device", {{"P_d", device.bandwidth}, {"P_c", device.flopRate}, {"L", device.launchSeconds}}}, {"decisions", list}};
+}
+
+std::string toText(const std::vector<FusionDecision>& decisions, const DeviceConstants& device) {
+  std::string out = "P_d " + shortNumber(device.bandwidth, "B/s") + "   P_c " + shortNumber(device.flopRate, "FLOP/s") + "   L " +
+                    shortNumber(device.launchSeconds, "s") + "\n\n";
+  std::size_t wide = 20;
+  for (const FusionDecision& d : decisions)
+    wide = std::max(wide, std::min<std::size_t>(48, d.producer.size() + d.consumer.size() + 4));
+  const auto padded = [](std::string text, std::size_t width) {
+    if (text.size() < width) text.append(width - text.size(), ' ');
+    return text;
+  };
+  out += padded("producer -> consumer", wide) + "  category   state          dT          dC          dK  R           flips at\n";
+  for (const FusionDecision& d : decisions) {
+    out += padded(d.producer + " -> " + d.consumer, wide) + "  " + padded(d.category, 9) + "  " +
+           padded(std::string(name(d.state)), 13) + "  " + padded(shortNumber(d.dT, "B"), 10) + "  " +
+           padded(shortNumber(d.dC, "op"), 10) + "  " + padded(std::to_string(d.dK), 2) + "  " + padded(shortNumber(d.R, "s"), 10) +
+           "  ";
+    if (!d.flips.empty())
+      out += d.flips.front().quantity + " = " + shortNumber(d.flips.front().threshold, d.flips.front().unit.c_str());
+    out += "\n    " + d.why + (d.loop.empty() ? "" : " In the loop " + d.loop + ".") + "\n";
+  }
+  return out;
+}
+
+}  // namespace nf

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/fusion/fuse.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/fusion/kernel_graph.h"
+#include "core/fusion/partition.h"
+#include "core/support/checked.h"
+
+namespace nf {
+
+std::string_view name(FusionState state) {
+  switch (state) {
+    case FusionState::Accepted: return "accepted";
+    case FusionState::Refused: return "refused";
+    case FusionState::NotLowerable: return "not lowerable";
+    case FusionState::Forced: return "forced";
+    case FusionState::Forbidden: return "forbidden";
+    case FusionState::Reverted: return "reverted";
+  }
+  return "";
+}
+
+namespace {
+
+using Move = KernelGraph::Move;
+
+double reward(double bytes, double operations, std::int64_t kernels, const DeviceConstants& d) {
+  return bytes / d.bandwidth + operations / d.flopRate + static_cast<double>(kernels) * d.launchSeconds;
+}
+
+double reward(const Move& m, const DeviceConstants& d) { return reward(m.bytes, m.operations, m.kernels, d); }
+
+class Fuser {
+ public:
+  // repeats: how often a step runs the program, the trips of the loops around it.
+  Fuser(const Program& program, const DeviceConstants& device, const FusionOptions& options, std::int64_t repeats, std::string loop)
+      : m_graph(program), m_device(device), m_options(options), m_repeats(repeats), m_loop(std::move(loop)) {
+    for (std::size_t i = 0; i < program.tensors.size(); ++i) {
+      const TensorId id(i);
+      m_byName.emplace(program.tensors[i].name, id);
+    }
+    // The gradient that flows back through a forward tensor: d(L)/d(T).
+    for (std::size_t i = 0; i < program.tensors.size(); ++i) {
+      const std::string& name = program.tensors[i].name;
+      const std::size_t middle = name.find(")/d(");
+      if (!name.starts_with("d(") || middle == std::string::npos || name.back() != ')') continue;
+      const auto of = m_byName.find(name.substr(middle + 4, name.size() - middle - 5));
+      if (of != m_byName.end() && m_graph.producerOf(TensorId(i)).valid()) {
+        if (m_gradient.emplace(of->second, TensorId(i)).second) m_isGradient.emplace(static_cast<std::uint32_t>(i), of->second);
+      }
+    }
+  }
+
+  FusionResult run() {
+    const Program& p = m_graph.program();
+    std::vector<std::pair<std::string, std::string>> force = m_options.force, forbid = m_options.forbid;
+    for (const Hint& hint : p.hints) {
+      if (hint.kind == Hint::Kind::Schedule) continue;
+      for (std::size_t i = 0; i + 1 < hint.tensors.size(); ++i)
+        (hint.kind == Hint::Kind::Fuse ? force : forbid).emplace_back(hint.tensors[i], hint.tensors[i + 1]);
+    }
+    const auto forbidAll = [&](const auto& pairs, FusionState state) {
+      for (const auto& [a, b] : pairs)
+        if (m_byName.contains(a) && m_byName.contains(b)) {
+          m_graph.forbid(m_byName.at(a), m_byName.at(b));
+          m_forbidden.emplace_back(m_byName.at(a), m_byName.at(b), state);
+        }
+    };
+    forbidAll(forbid, FusionState::Forbidden);
+    forbidAll(m_options.reverted, FusionState::Reverted);
+    for (const auto& [a, b] : force) forceFusion(a, b);
+    greedy();
+    recordRefused();
+    FusionResult result{std::move(m_graph).take(), std::move(m_decisions)};
+    return result;
+  }
+
+ private:
+  // What is decided about one tensor: its own move, its gradient's, or both.
+  struct Choice {
+    std::optional<Move> forward, gradient;
+    double R = -HUGE_VAL;
+  };
+
+  bool feasible(const Move& m) const { return !m.obstacle && !m.forbidden; }
+
+  std::optional<Move> best(TensorId t, bool onlyFeasible) const {
+    std::optional<Move> best;
+    for (Move& m : m_graph.movesFor(t, m_options.limits)) {
+      if (onlyFeasible && !feasible(m)) continue;
+      if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
+    }
+    return best;
+  }
+
+  // Forward and backward stand or fall together where both gain; else the half that gains.
+  Choice choose(TensorId t, bool onlyFeasible = true) const {
+    Choice c;
+    c.forward = best(t, onlyFeasible);
+    const auto gradient = m_gradient.find(t);
+    if (gradient != m_gradient.end()) c.gradient = best(gradient->second, onlyFeasible);
+    const double f = c.forward ? reward(*c.forward, m_device) : -HUGE_VAL;
+    const double g = c.gradient ? reward(*c.gradient, m_device) : -HUGE_VAL;
+    if (c.forward && c.gradient && onlyFeasible) {
+      if (f <= 0 && g > 0) c.forward.reset();
+      else if (g <= 0 && f > 0) c.gradient.reset();
+    }
+    c.R = 0;
+    if (c.forward) c.R += f;
+    if (c.gradient) c.R += g;
+    if (!c.forward && !c.gradient) c.R = -HUGE_VAL;
+    return c;
+  }
+
+  TensorId leading(TensorId t, const Choice& c) const { return c.forward ? t : c.gradient->tensor; }
+
+  FusionDecision describe(TensorId t, const Choice& c, FusionState state) const {
+    const Program& p = m_graph.program();
+    FusionDecision d;
+    const TensorId lead = leading(t, c);
+    const OperatorId producer = m_graph.producerOf(lead);
+    const Move& move = c.forward ? *c.forward : *c.gradient;
+    OperatorId consumer = m_graph.readersOf(lead).empty() ? producer : m_graph.readersOf(lead).front();
+    for (const OperatorId r : m_graph.readersOf(lead)) {
+      const bool fits =
+          move.kind == Move::Kind::Inline ? m_graph.kernelOf(r) != move.producer : m_graph.kernelOf(r) == move.consumer;
+      if (fits) {
+        consumer = r;
+        break;
+      }
+    }
+    d.producer = p[lead].name;
+    d.consumer = p[consumer].name;
+    d.producerClass = m_graph.classOf(producer);
+    d.consumerClass = m_graph.classOf(consumer);
+    const auto many = [&](OperatorId op) { return readsOf(p, op).size() > 1 ? "Many" : "One"; };
+    d.category = std::string(many(producer)) + "+" + many(consumer);
+    std::map<TensorId, double> traffic;
+    for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
+      if (!m) continue;
+      for (const auto& [tensor, bytes] : m->traffic) traffic[tensor] += bytes;
+      d.dT += m->bytes;
+      d.dC += m->operations;
+      d.dK += m->kernels;
+      if (m->operations != 0) d.arithmetic.push_back({p[m->tensor].name, m->operations});
+      if (m->operations < 0) d.recomputed += (d.recomputed.empty() ? "" : ", ") + m->recomputed;
+    }
+    for (const auto& [tensor, bytes] : traffic)
+      if (bytes != 0) d.traffic.push_back({p[tensor].name, bytes});
+    std::stable_sort(d.traffic.begin(), d.traffic.end(),
+                     [](const auto& a, const auto& b) { return std::abs(a.amount) > std::abs(b.amount); });
+    const double times = static_cast<double>(m_repeats);
+    d.loop = m_loop;
+    d.dT *= times;
+    d.dC *= times;
+    d.dK *= m_repeats;
+    for (FusionTerm& term : d.traffic) term.amount *= times;
+    for (FusionTerm& term : d.arithmetic) term.amount *= times;
+    d.R = reward(d.dT, d.dC, d.dK, m_device);
+    d.state = state;
+    d.origin = p[producer].origin;
+    d.flips = flips(d);
+    d.why = sentence(d, c);
+    return d;
+  }
+
+  std::vector<FusionFlip> flips(const FusionDecision& d) const {
+    std::vector<FusionFlip> result;
+    const double launches = static_cast<double>(d.dK) * m_device.launchSeconds;
+    const double traffic = d.dT / m_device.bandwidth, arithmetic = d.dC / m_device.flopRate;
+    const auto add = [&](std::string quantity, double now, double threshold, std::string unit) {
+      if (std::isfinite(threshold) && threshold > 0 && threshold != now)
+        result.push_back({std::move(quantity), now, threshold, std::move(unit)});
+    };
+    if (d.dT != 0) add("P_d", m_device.bandwidth, -d.dT / (arithmetic + launches), "B/s");
+    if (d.dC != 0) add("P_c", m_device.flopRate, -d.dC / (traffic + launches), "FLOP/s");
+    if (d.dK != 0) add("L", m_device.launchSeconds, -(traffic + arithmetic) / static_cast<double>(d.dK), "s");
+    const Program& p = m_graph.program();
+    for (const FusionTerm& term : d.traffic) {
+      const auto id = m_byName.find(term.name);
+      if (id == m_byName.end()) continue;
+      const double bytes = static_cast<double>(p[id->second].bytes()), count = term.amount / bytes;
+      add(term.name, bytes, bytes - d.R * m_device.bandwidth / count, "B");
+    }
+    std::stable_sort(result.begin(), result.end(), [](const FusionFlip& a, const FusionFlip& b) {
+      return std::abs(std::log(a.threshold / a.now)) < std::abs(std::log(b.threshold / b.now));
+    });
+    return result;
+  }
+
+  std::string sentence(const FusionDecision& d, const Choice& c) const {
+    const Move& move = c.forward ? *c.forward : *c.gradient;
+    switch (d.state) {
+      case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.");
+      case FusionState::Forbidden: return "A `hint split` keeps them apart.";
+      case FusionState::Reverted: return "Measured, the fused kernel was slower than its parts.";
+      case FusionState::Forced: return "A `hint fuse` asks for it.";
+      case FusionState::Accepted:
+      case FusionState::Refused: break;
+    }
+    const char* verb = d.state == FusionState::Accepted ? "Saves more than it costs: " : "Costs more than it saves: ";
+    std::string text = verb;
+    text += d.dT >= 0 ? "less traffic" : "more traffic";
+    if (d.dK > 0) text += d.dK == 1 ? ", one launch less" : ", " + std::to_string(d.dK) + " launches less";
+    if (!d.recomputed.empty()) text += ", " + d.recomputed + " computed again";
+    return text + ".";
+  }
+
+  void carryOut(TensorId t, Choice choice, FusionState state) {
+    m_decisions.push_back(describe(t, choice, state));
+    m_decided.insert(t.value);
+    std::vector<KernelGraph::KernelId> changed;
+    if (choice.forward) changed = m_graph.apply(*choice.forward);
+    if (choice.gradient) {
+      // The forward half may have changed what the gradient's move meets: it is scored again before it is carried out.
+      const TensorId g = choice.gradient->tensor;
+      const auto again = choice.forward ? best(g, true) : choice.gradient;
+      if (again && (state == FusionState::Forced || reward(*again, m_device) > 0)) {
+        const auto more = m_graph.apply(*again);
+        changed.insert(changed.end(), more.begin(), more.end());
+      }
+      m_decided.insert(g.value);
+    }
+    for (const auto k : changed)
+      for (const TensorId around : m_graph.tensorsAround(k)) push(around);
+  }
+
+  void push(TensorId t) {
+    if (!m_graph.producerOf(t).valid()) return;
+    const Choice c = choose(t);
+    if (c.R > 0) m_queue.push({c.R, t.value});
+  }
+
+  void greedy() {
+    const std::size_t count = m_graph.program().tensors.size();
+    for (std::size_t i = 0; i < count; ++i) push(TensorId(i));
+    while (!m_queue.empty()) {
+      const auto [R, id] = m_queue.top();
+      m_queue.pop();
+      const TensorId t(id);
+      Choice c = choose(t);
+      if (!(c.R > 0)) continue;
+      // Rewards change as kernels merge: one that fell waits for its new turn.
+      if (c.R < R * (1 - 1e-12) && !m_queue.empty() && c.R < m_queue.top().first) {
+        m_queue.push({c.R, id});
+        continue;
+      }
+      carryOut(t, std::move(c), FusionState::Accepted);
+    }
+  }
+
+  void forceFusion(const std::string& first, const std::string& second) {
+    const auto a = m_byName.find(first), b = m_byName.find(second);
+    if (a == m_byName.end() || b == m_byName.end()) return;
+    const OperatorId opA = m_graph.producerOf(a->second), opB = m_graph.producerOf(b->second);
+    if (!opA.valid() || !opB.valid() || m_graph.kernelOf(opA) == m_graph.kernelOf(opB)) return;
+    const auto reads = [&](OperatorId reader, TensorId t) {
+      const auto& readers = m_graph.readersOf(t);
+      return std::find(readers.begin(), readers.end(), reader) != readers.end();
+    };
+    const bool backwards = !reads(opB, a->second) && reads(opA, b->second);
+    const TensorId from = backwards ? b->second : a->second;
+    const OperatorId consumer = backwards ? opA : opB;
+    Choice c;
+    c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(from)), m_graph.kernelOf(consumer), from, m_options.limits);
+    c.R = reward(*c.forward, m_device);
+    if (c.forward->obstacle || c.forward->forbidden) {
+      FusionDecision d = describe(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
+      m_decisions.push_back(std::move(d));
+      m_decided.insert(from.value);
+      return;
+    }
+    carryOut(from, std::move(c), FusionState::Forced);
+  }
+
+  FusionState refusal(const Choice& c) const {
+    const Move& move = c.forward ? *c.forward : *c.gradient;
+    if (move.forbidden) {
+      for (const auto& [a, b, state] : m_forbidden)
+        if (a == move.tensor || b == move.tensor) return state;
+      return FusionState::Forbidden;
+    }
+    return c.R > 0 && move.obstacle ? FusionState::NotLowerable : FusionState::Refused;
+  }
+
+  void recordRefused() {
+    const std::size_t count = m_graph.program().tensors.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorId t(i);
+      if (!m_graph.producerOf(t).valid() || m_graph.consumersOf(t, 0).empty() || m_decided.contains(t.value)) continue;
+      if (m_isGradient.contains(t.value)) {
+        // Told with the forward tensor it belongs to, where that has a decision of its own.
+        const TensorId of = m_isGradient.at(t.value);
+        if (m_graph.producerOf(of).valid() && (m_decided.contains(of.value) || !m_graph.consumersOf(of, 0).empty())) continue;
+      }
+      const Choice c = choose(t, false);
+      if (!c.forward && !c.gradient) continue;
+      m_decisions.push_back(describe(t, c, refusal(c)));
+    }
+  }
+
+  KernelGraph m_graph;
+  const DeviceConstants& m_device;
+  const FusionOptions& m_options;
+  std::int64_t m_repeats;
+  std::string m_loop;
+  std::map<std::string, TensorId> m_byName;
+  std::map<TensorId, TensorId> m_gradient;
+  std::unordered_map<std::uint32_t, TensorId> m_isGradient;  // of which tensor
+  std::unordered_set<std::uint32_t> m_decided;
+  std::vector<std::tuple<TensorId, TensorId, FusionState>> m_forbidden;
+  std::priority_queue<std::pair<double, std::uint32_t>> m_queue;
+  std::vector<FusionDecision> m_decisions;
+};
+
+struct Surroundings {
+  std::int64_t repeats = 1;
+  std::string loop;  // names, outermost first
+  int depth = 0;
+};
+
+Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& device, FusionOptions options,
+                            const Surroundings& around) {
+  if (around.depth > 64) return Error{"fuse", "Loops are nested too deep.", {}, {}};
+  FusionResult result = Fuser(program, device, options, around.repeats, around.loop).run();
+  // A hint names tensors of the program or of the bodies in it.
+  for (const Hint& hint : program.hints) {
+    if (hint.kind == Hint::Kind::Schedule) continue;
+    for (std::size_t i = 0; i + 1 < hint.tensors.size(); ++i)
+      (hint.kind == Hint::Kind::Fuse ? options.force : options.forbid).emplace_back(hint.tensors[i], hint.tensors[i + 1]);
+  }
+  for (const Operator& op : result.program.operators) {
+    if (op.kind != OperatorKind::Loop) continue;
+    Loop& loop = result.program[op.loop];
+    const Surroundings inside{checkedMul(around.repeats, loop.trips).value_or(around.repeats),
+                              around.loop.empty() ? op.name : around.loop + "/" + op.name, around.depth + 1};
+    NF_TRY(FusionResult body, fuseAt(*loop.body, device, options, inside));
+    loop.body = std::make_shared<const Program>(std::move(body.program));
+    result.decisions.insert(result.decisions.end(), std::make_move_iterator(body.decisions.begin()),
+                            std::make_move_iterator(body.decisions.end()));
+  }
+  numberSubgraphs(result.program);
+  return result;
+}
+
+}  // namespace
+
+Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& device, const FusionOptions& options) {
+  if (partitioned.groups.empty() && !partitioned.operators.empty()) return Error{"fuse", "The program is not partitioned.", {}, {}};
+  return fuseAt(partitioned, device, options, {});
+}
+
+}  // namespace nf

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/fusion/lowerable.h"
+#include "core/ir/program.h"
+#include "core/support/result.h"
+
+namespace nf {
+
+// Measured on the device: P_d in bytes a second, P_c in operations a second, L in seconds a launch (paper, Equation 4).
+struct DeviceConstants {
+  double bandwidth = 1e10;
+  double flopRate = 5e10;
+  double launchSeconds = 1e-6;
+};
+
+enum class FusionState : std::uint8_t { Accepted, Refused, NotLowerable, Forced, Forbidden, Reverted };
+std::string_view name(FusionState state);  // "accepted", "refused", "not lowerable", "forced", "forbidden", "reverted"
+
+// A term of dT (bytes) or dC (operations): positive is saved, negative is added.
+struct FusionTerm {
+  std::string name;
+  double amount = 0;
+};
+
+// The smallest change of one quantity at which the sign of R turns.
+struct FusionFlip {
+  std::string quantity;  // "P_d", "P_c", "L", or the name of a tensor whose size changes
+  double now = 0, threshold = 0;
+  std::string unit;  // "B/s", "FLOP/s", "s", "B"
+};
+
+// One decision with all its numbers: R = dT / P_d + dC / P_c + dK * L, seconds saved a step; of a Loop's body times its trips.
+struct FusionDecision {
+  std::string producer, consumer;  // tensors: what lies between is `producer`
+  std::string category;            // "One+One", "One+Many", "Many+One", "Many+Many": inputs of the two operators
+  FusionClass producerClass = FusionClass::Injective, consumerClass = FusionClass::Injective;
+  double dT = 0, dC = 0;
+  std::int64_t dK = 0;
+  double R = 0;
+  std::vector<FusionTerm> traffic, arithmetic;
+  std::string recomputed;  // names what is computed again; empty: nothing is
+  FusionState state = FusionState::Refused;
+  std::string why;                // one sentence
+  std::vector<FusionFlip> flips;  // the smallest relative change first
+  OriginId origin;                // of the producer
+  std::string loop;               // names of the Loops around, outermost first, "outer/inner"; empty: none
+};
+
+struct FusionOptions {
+  FusionLimits limits;
+  std::vector<std::pair<std::string, std::string>> force, forbid, reverted;  // tensor names; besides the program's hints
+};
+
+struct FusionResult {
+  Program program;                        // stage Fused; recomputed operators are copies named `B#2`
+  std::vector<FusionDecision> decisions;  // in the order they were taken, then the refused ones
+};
+
+// Merges kernels greedily, best reward first, rescored around every merge, until none is positive. The reward counts real kernels
+// before and after, of the tensor and of its gradient together. Forced and forbidden pairs come first and win over it.
+//   before: groups {B}, {C}            after: group {B, C}, B never leaves the chip
+Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& device, const FusionOptions& options = {});
+
+// {"device":{"P_d","P_c","L"},"decisions":[{"producer","consumer","category","dT","dC","dK","R","accepted","why","flip",..}]}
+nlohmann::json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device);
+std::string toText(const std::vector<FusionDecision>& decisions, const DeviceConstants& device);
+
+}  // namespace nf

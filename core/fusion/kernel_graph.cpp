@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/fusion/kernel_graph.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace nf {
+
+KernelGraph::KernelGraph(Program program)
+    : m_program(std::move(program)), m_producer(producers(m_program)), m_readers(m_program.tensors.size()),
+      m_kept(m_program.tensors.size(), false), m_kernelOf(m_program.operators.size()) {
+  for (const Tensor& t : m_program.tensors) m_names.insert(t.name);
+  m_marks.tensors.resize(m_program.tensors.size(), 0);
+  for (std::size_t i = 0; i < m_program.operators.size(); ++i) {
+    m_order.push_back(static_cast<double>(i));
+    know(OperatorId(i));
+    link(OperatorId(i));
+  }
+  for (const Group& group : m_program.groups) {
+    for (const OperatorId op : group.operators) m_kernelOf[op.value] = static_cast<KernelId>(m_kernels.size());
+    m_position.push_back(m_kernels.size());
+    m_sequence.push_back(static_cast<KernelId>(m_kernels.size()));
+    m_kernels.push_back(group.operators);
+  }
+  const auto keep = [&](TensorId t) {
+    if (t.valid()) m_kept[t.value] = true;
+  };
+  for (const Update& u : m_program.updates) keep(u.value);
+  for (const Output& o : m_program.outputs) keep(o.tensor);
+  for (const Derivative& d : m_program.derivatives) keep(d.result);
+  // A tensor that nobody reads was asked for by somebody outside: a Loop hands its body's tensors on.
+  for (std::size_t t = 0; t < m_readers.size(); ++t)
+    if (m_readers[t].empty()) m_kept[t] = true;
+}
+
+void KernelGraph::know(OperatorId op) {
+  if (m_reads.size() <= op.value) {
+    m_reads.resize(op.value + 1);
+    m_writes.resize(op.value + 1);
+    m_classes.resize(op.value + 1, FusionClass::Opaque);
+    m_flops.resize(op.value + 1, 0);
+    m_marks.operators.resize(op.value + 1, 0);
+  }
+  m_reads[op.value] = nf::readsOf(m_program, op);
+  m_writes[op.value] = nf::writesOf(m_program, op);
+  m_classes[op.value] = fusionClass(m_program, op);
+  m_flops[op.value] = static_cast<double>(flopsOf(m_program, op));
+}
+
+void KernelGraph::link(OperatorId op) {
+  for (const TensorId t : m_reads[op.value]) m_readers[t.value].push_back(op);
+}
+
+void KernelGraph::unlink(OperatorId op) {
+  for (const TensorId t : m_reads[op.value]) std::erase(m_readers[t.value], op);
+}
+
+std::vector<KernelGraph::KernelId> KernelGraph::consumersOf(TensorId t, std::size_t most) const {
+  std::vector<KernelId> result;
+  const KernelId own = kernelOf(producerOf(t));
+  for (const OperatorId r : readersOf(t)) {
+    const KernelId k = kernelOf(r);
+    if (k == own) continue;
+    const auto at = std::lower_bound(result.begin(), result.end(), k);
+    if (at != result.end() && *at == k) continue;
+    result.insert(at, k);
+    if (result.size() > most) break;
+  }
+  return result;
+}
+
+std::vector<TensorId> KernelGraph::tensorsAround(KernelId k) const {
+  std::vector<TensorId> result;
+  for (const OperatorId op : m_kernels[k]) {
+    for (const TensorId t : m_reads[op.value]) result.push_back(t);
+    for (const TensorId t : m_writes[op.value]) result.push_back(t);
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+// Every distinct tensor that the operators read from outside and every tensor of theirs that somebody outside needs.
+// `vanished` is no longer asked for from outside: its readers compute it themselves. `gone` need nothing any more.
+void KernelGraph::addTraffic(Traffic& into, const std::vector<OperatorId>& ops, TensorId vanished, double sign,
+                             const std::vector<OperatorId>& gone) const {
+  const std::uint32_t epoch = ++m_marks.epoch;
+  for (const OperatorId op : ops) m_marks.operators[op.value] = epoch;
+  const auto inside = [&](OperatorId op) { return m_marks.operators[op.value] == epoch; };
+  const auto count = [&](TensorId t) {
+    if (std::exchange(m_marks.tensors[t.value], epoch) == epoch) return;
+    const double bytes = sign * static_cast<double>(m_program[t].bytes());
+    into.bytes[t] += bytes;
+    into.total += bytes;
+  };
+  for (const OperatorId op : ops) {
+    for (const TensorId t : m_reads[op.value]) {
+      const OperatorId from = producerOf(t);
+      if (!from.valid() || !inside(from)) count(t);
+    }
+    for (const TensorId t : m_writes[op.value]) {
+      const auto& readers = readersOf(t);
+      const bool leaves = m_kept[t.value] || (t != vanished && std::any_of(readers.begin(), readers.end(), [&](OperatorId r) {
+                                                return !inside(r) && std::find(gone.begin(), gone.end(), r) == gone.end();
+                                              }));
+      if (leaves) count(t);
+    }
+  }
+}
+
+std::vector<OperatorId> KernelGraph::sliceFor(TensorId t) const {
+  const KernelId own = kernelOf(producerOf(t));
+  std::vector<OperatorId> slice{producerOf(t)};
+  for (std::size_t i = 0; i < slice.size(); ++i)
+    for (const TensorId r : m_reads[slice[i].value]) {
+      const OperatorId from = producerOf(r);
+      if (from.valid() && kernelOf(from) == own && std::find(slice.begin(), slice.end(), from) == slice.end())
+        slice.push_back(from);
+    }
+  std::sort(slice.begin(), slice.end(), [this](OperatorId a, OperatorId b) { return m_order[a.value] < m_order[b.value]; });
+  return slice;
+}
+
+// Operators of the producer's kernel that nobody needs once `t` is not asked for from outside.
+std::vector<OperatorId> KernelGraph::deadWithout(TensorId t) const {
+  if (m_kept[t.value]) return {};
+  const std::vector<OperatorId> slice = sliceFor(t);
+  std::unordered_set<std::uint32_t> dead;
+  const KernelId own = kernelOf(producerOf(t));
+  for (auto it = slice.rbegin(); it != slice.rend(); ++it) {
+    bool needed = false;
+    for (const TensorId w : m_writes[it->value]) {
+      if (m_kept[w.value]) needed = true;
+      for (const OperatorId r : readersOf(w)) {
+        if (dead.contains(r.value)) continue;
+        if (w == t && kernelOf(r) != own) continue;  // that reader computes it itself
+        needed = true;
+      }
+    }
+    if (!needed) dead.insert(it->value);
+  }
+  std::vector<OperatorId> result;
+  for (const OperatorId op : slice)
+    if (dead.contains(op.value)) result.push_back(op);
+  return result;
+}
+
+// Kernels that `from` leads to and that stand before `end` in the topological sequence; `from` itself and `end` are left out.
+// `leadsOn` is set if one of them leads on to `end`.
+std::vector<KernelGraph::KernelId> KernelGraph::between(KernelId from, KernelId end, bool& leadsOn) const {
+  leadsOn = false;
+  std::vector<KernelId> found;
+  std::unordered_set<KernelId> seen{from};
+  const auto follow = [&](KernelId k) {
+    for (const OperatorId op : m_kernels[k])
+      for (const TensorId t : m_writes[op.value])
+        for (const OperatorId r : readersOf(t)) {
+          const KernelId next = kernelOf(r);
+          if (next == end && k != from) leadsOn = true;
+          if (next != end && m_position[next] < m_position[end] && seen.insert(next).second) found.push_back(next);
+        }
+  };
+  follow(from);
+  for (std::size_t i = 0; i < found.size(); ++i) follow(found[i]);
+  return found;
+}
+
+bool KernelGraph::cycleIfMerged(KernelId a, KernelId b) const {
+  if (m_position[a] > m_position[b]) std::swap(a, b);
+  bool leadsOn = false;
+  between(a, b, leadsOn);
+  return leadsOn;
+}
+
+// The merged kernel takes the place of the later one; what needs the earlier one moves behind it.
+void KernelGraph::resequence(KernelId a, KernelId b) {
+  if (m_position[a] > m_position[b]) std::swap(a, b);
+  bool leadsOn = false;
+  const std::vector<KernelId> after = between(a, b, leadsOn);
+  const std::unordered_set<KernelId> behind(after.begin(), after.end());
+  const std::size_t begin = m_position[a], end = m_position[b];
+  std::vector<KernelId> first, last;
+  for (std::size_t i = begin + 1; i < end; ++i) (behind.contains(m_sequence[i]) ? last : first).push_back(m_sequence[i]);
+  std::size_t at = begin;
+  const auto place = [&](KernelId k) {
+    m_sequence[at] = k;
+    m_position[k] = at++;
+  };
+  for (const KernelId k : first) place(k);
+  place(a);
+  place(b);
+  for (const KernelId k : last) place(k);
+}
+
+// How often one element of `t` is evaluated when `reader` computes it where it reads it. Contractions pack their factors, so
+// once; an access by the reader's leading axes is hoisted out of the loops inside; else at every point of the reader.
+double KernelGraph::reevaluation(OperatorId reader, TensorId t) const {
+  const Operator& op = m_program[reader];
+  if (op.kind != OperatorKind::Gather || classOf(reader) == FusionClass::OutputFusable) return 1;
+  double points = 1, worst = 1;
+  for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
+  const double elements = static_cast<double>(m_program[t].elements());
+  for (const ExprId e : nodesOf(m_program, op.body)) {
+    if (m_program[e].op != ScalarOp::Load) continue;
+    const Access& access = m_program[m_program[e].access];
+    if (access.tensor != t) continue;
+    bool hoisted = true;
+    for (std::size_t k = 0; k < access.indices.size(); ++k)
+      hoisted &=
+          !access.indices[k].isData() && access.indices[k].affine.asVariable() == std::optional<IndexVar>(static_cast<IndexVar>(k));
+    if (!hoisted) worst = std::max(worst, points / elements);
+  }
+  return worst;
+}
+
+bool KernelGraph::violates(const std::vector<OperatorId>& ops) const {
+  for (const auto& [a, b] : m_forbidden) {
+    bool hasA = false, hasB = false;
+    for (const OperatorId op : ops)
+      for (const TensorId t : m_writes[op.value]) {
+        hasA |= t == a;
+        hasB |= t == b;
+      }
+    if (hasA && hasB) return true;
+  }
+  return false;
+}
+
+std::vector<OperatorId> KernelGraph::unite(const std::vector<OperatorId>& a, const std::vector<OperatorId>& b) const {
+  std::vector<OperatorId> all = a;
+  for (const OperatorId op : b)
+    if (std::find(a.begin(), a.end(), op) == a.end()) all.push_back(op);
+  std::sort(all.begin(), all.end(), [this](OperatorId x, OperatorId y) { return m_order[x.value] < m_order[y.value]; });
+  return all;
+}
+
+KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const {
+  Move move;
+  move.kind = Move::Kind::Merge;
+  move.tensor = between;
+  move.producer = a;
+  move.consumer = b;
+  const std::vector<OperatorId> merged = unite(m_kernels[a], m_kernels[b]);
+  Traffic traffic;
+  addTraffic(traffic, m_kernels[a], {}, 1);
+  addTraffic(traffic, m_kernels[b], {}, 1);
+  addTraffic(traffic, merged, {}, -1);
+  std::erase_if(traffic.bytes, [](const auto& item) { return item.second == 0; });
+  move.traffic = std::move(traffic.bytes);
+  move.bytes = traffic.total;
+  move.kernels = 1;
+  if (between.valid()) {
+    const OperatorId producer = producerOf(between);
+    if (classOf(producer) == FusionClass::Injective)
+      for (const OperatorId r : m_kernels[b]) {
+        const double again = reevaluation(r, between) - 1;
+        if (again > 0) move.operations -= again * m_flops[producer.value];
+      }
+    if (move.operations < 0) move.recomputed = m_program[between].name;
+  }
+  move.forbidden = violates(merged);
+  // A training step runs without what only an evaluation asks for.
+  const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
+  if (evaluates(a) != evaluates(b)) move.obstacle = "One belongs to the evaluation, the other to the step.";
+  else if (cycleIfMerged(a, b)) move.obstacle = "Another kernel lies between them.";
+  else move.obstacle = whyNotLowerable(m_program, merged, limits, m_classes);
+  return move;
+}
+
+KernelGraph::Move KernelGraph::inlineOf(TensorId t, const std::vector<KernelId>& consumers, const FusionLimits& limits) const {
+  Move move;
+  move.kind = Move::Kind::Inline;
+  move.tensor = t;
+  const KernelId own = kernelOf(producerOf(t));
+  move.producer = own;
+  const std::vector<OperatorId> slice = sliceFor(t);
+  const std::vector<OperatorId> dead = deadWithout(t);
+  std::vector<OperatorId> rest;
+  for (const OperatorId op : m_kernels[own])
+    if (std::find(dead.begin(), dead.end(), op) == dead.end()) rest.push_back(op);
+  Traffic traffic;
+  addTraffic(traffic, m_kernels[own], {}, 1);
+  addTraffic(traffic, rest, t, -1, dead);
+  double sliceOperations = 0, deadOperations = 0;
+  for (const OperatorId op : slice) sliceOperations += m_flops[op.value];
+  for (const OperatorId op : dead) deadOperations += m_flops[op.value];
+  move.operations = deadOperations;
+  std::unordered_set<std::uint32_t> inSlice;
+  for (const OperatorId op : slice) inSlice.insert(op.value);
+  for (const KernelId k : consumers) {
+    addTraffic(traffic, m_kernels[k], {}, 1);
+    // The consumer with the slice inside: the slice's own tensors stay in it.
+    const std::vector<OperatorId> joined = unite(slice, m_kernels[k]);
+    Traffic after;
+    addTraffic(after, joined, t, -1);
+    for (const OperatorId op : slice)
+      for (const TensorId w : m_writes[op.value]) {
+        const auto found = after.bytes.find(w);
+        if (found == after.bytes.end()) continue;
+        after.total -= found->second;
+        after.bytes.erase(found);
+      }
+    // What it read of the slice besides `t` it goes on reading from the old kernel.
+    std::unordered_set<std::uint32_t> counted{t.value};
+    for (const OperatorId r : m_kernels[k])
+      for (const TensorId read : m_reads[r.value]) {
+        const OperatorId from = producerOf(read);
+        if (!from.valid() || !inSlice.contains(from.value) || !counted.insert(read.value).second) continue;
+        const double bytes = static_cast<double>(m_program[read].bytes());
+        after.bytes[read] -= bytes;
+        after.total -= bytes;
+      }
+    for (const auto& [tensor, bytes] : after.bytes) traffic.bytes[tensor] += bytes;
+    traffic.total += after.total;
+    double times = 1;
+    for (const OperatorId r : m_kernels[k]) times = std::max(times, reevaluation(r, t));
+    move.operations -= sliceOperations * times;
+    if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_classes);
+    move.forbidden |= violates(joined);
+  }
+  std::erase_if(traffic.bytes, [](const auto& item) { return item.second == 0; });
+  move.traffic = std::move(traffic.bytes);
+  move.bytes = traffic.total;
+  move.kernels = rest.empty() ? 1 : 0;
+  for (const OperatorId op : slice) move.recomputed += (move.recomputed.empty() ? "" : ", ") + m_program[op].name;
+  if (slice.size() > limits.operators) move.obstacle = "Too many operators would be computed again.";
+  return move;
+}
+
+std::vector<KernelGraph::Move> KernelGraph::movesFor(TensorId t, const FusionLimits& limits) const {
+  constexpr std::size_t kMostConsumers = 16;
+  std::vector<Move> moves;
+  if (!producerOf(t).valid()) return moves;
+  const std::vector<KernelId> consumers = consumersOf(t, kMostConsumers);
+  if (consumers.empty() || consumers.size() > kMostConsumers) return moves;
+  const KernelId own = kernelOf(producerOf(t));
+  for (const KernelId k : consumers) moves.push_back(mergeOf(own, k, t, limits));
+  if (consumers.size() > 1 && m_program[producerOf(t)].kind == OperatorKind::Gather)
+    moves.push_back(inlineOf(t, consumers, limits));
+  return moves;
+}
+
+TensorId KernelGraph::copyTensor(TensorId id) {
+  Tensor t = m_program[id];
+  const std::size_t mark = t.name.rfind('#');
+  const bool isCopy = mark != std::string::npos && t.name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
+  const std::string stem = isCopy ? t.name.substr(0, mark) : t.name;
+  int& number = m_copies.emplace(stem, 1).first->second;
+  std::string fresh;
+  do fresh = stem + "#" + std::to_string(++number);
+  while (!m_names.insert(fresh).second);
+  t.name = std::move(fresh);
+  m_producer.emplace_back();
+  m_readers.emplace_back();
+  m_kept.push_back(false);
+  m_marks.tensors.push_back(0);
+  return m_program.addTensor(std::move(t));
+}
+
+void KernelGraph::rename(OperatorId id, const std::map<TensorId, TensorId>& renamed) {
+  ExprCloner cloner(m_program, m_program);
+  cloner.tensor = [&](TensorId t) {
+    const auto found = renamed.find(t);
+    return found == renamed.end() ? t : found->second;
+  };
+  const ExprId body = cloner.clone(m_program[id].body);
+  std::vector<AccessIndex> scatter = m_program[id].scatter;
+  for (AccessIndex& index : scatter) index = cloner.clone(index);
+  m_program[id].body = body;
+  m_program[id].scatter = std::move(scatter);
+}
+
+std::vector<KernelGraph::KernelId> KernelGraph::apply(const Move& move) {
+  if (move.kind == Move::Kind::Merge) {
+    resequence(move.producer, move.consumer);
+    std::vector<OperatorId> merged = unite(m_kernels[move.producer], m_kernels[move.consumer]);
+    for (const OperatorId op : merged) m_kernelOf[op.value] = move.consumer;
+    m_kernels[move.consumer] = std::move(merged);
+    m_kernels[move.producer].clear();
+    return {move.consumer};
+  }
+  const KernelId own = move.producer;
+  std::vector<KernelId> consumers = consumersOf(move.tensor);
+  std::sort(consumers.begin(), consumers.end(),
+            [this](KernelId a, KernelId b) { return m_order[m_kernels[a].front().value] < m_order[m_kernels[b].front().value]; });
+  const std::vector<OperatorId> slice = sliceFor(move.tensor), dead = deadWithout(move.tensor);
+  // Copies before moves: a copy is made from the operator as it stands in the old kernel.
+  for (auto at = consumers.rbegin(); at != consumers.rend(); ++at) {
+    const KernelId k = *at;
+    const bool first = at + 1 == consumers.rend();
+    const Phase phase = m_program[m_kernels[k].front()].phase;
+    std::map<TensorId, TensorId> renamed;
+    std::vector<OperatorId> placed;
+    for (const OperatorId op : slice) {
+      const TensorId output = m_program[op].output;
+      if (first && std::find(dead.begin(), dead.end(), op) != dead.end()) {
+        // What the old kernel does not need any more moves into the first reader's; the others get copies.
+        unlink(op);
+        rename(op, renamed);
+        know(op);
+        link(op);
+        m_kernelOf[op.value] = k;
+        placed.push_back(op);
+        continue;
+      }
+      Operator copy = m_program[op];
+      const TensorId made = copyTensor(output);
+      renamed[output] = made;
+      copy.output = made;
+      copy.phase = phase;
+      copy.origin = m_program.derivedOrigin("fuse", {copy.origin});
+      const OperatorId id = m_program.addOperator(std::move(copy));
+      m_order.push_back(m_order[op.value]);
+      m_kernelOf.push_back(k);
+      m_producer[made.value] = id;
+      rename(id, renamed);
+      know(id);
+      link(id);
+      placed.push_back(id);
+    }
+    if (renamed.contains(move.tensor))
+      for (const OperatorId reader : m_kernels[k]) {
+        const auto& reads = m_reads[reader.value];
+        if (std::find(reads.begin(), reads.end(), move.tensor) == reads.end()) continue;
+        unlink(reader);
+        rename(reader, {{move.tensor, renamed.at(move.tensor)}});
+        know(reader);
+        link(reader);
+      }
+    m_kernels[k] = unite(placed, m_kernels[k]);
+  }
+  std::vector<KernelId> changed = consumers;
+  for (const OperatorId op : dead) std::erase(m_kernels[own], op);
+  if (!m_kernels[own].empty()) changed.push_back(own);
+  return changed;
+}
+
+Program KernelGraph::take() && {
+  std::vector<Operator> operators;
+  std::vector<Group> groups;
+  for (const KernelId k : m_sequence) {
+    if (m_kernels[k].empty()) continue;
+    Group group;
+    for (const OperatorId op : m_kernels[k]) {
+      group.name += (group.name.empty() ? "" : " + ") + m_program[op].name;
+      operators.push_back(std::move(m_program[op]));
+      group.operators.push_back(OperatorId(operators.size() - 1));
+    }
+    constexpr std::size_t kLongest = 80;
+    if (group.name.size() > kLongest)
+      group.name = operators.back().name + " and " + std::to_string(group.operators.size() - 1) + " more";
+    groups.push_back(std::move(group));
+  }
+  m_program.operators = std::move(operators);
+  m_program.groups = std::move(groups);
+  m_program.stage = Stage::Fused;
+  return std::move(m_program);
+}
+
+}  // namespace nf

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ir/dtype.h"
+
+#include <array>
+#include <utility>
+
+namespace nf {
+namespace {
+
+constexpr std::array<std::pair<DType, std::string_view>, 6> kNames{{{DType::F32, "f32"},
+                                                                    {DType::F64, "f64"},
+                                                                    {DType::F16, "f16"},
+                                                                    {DType::BF16, "bf16"},
+                                                                    {DType::I32, "i32"},
+                                                                    {DType::Bool, "bool"}}};
+
+}  // namespace
+
+std::string_view name(DType type) { return kNames[static_cast<std::size_t>(type)].second; }
+
+std::optional<DType> dtypeNamed(std::string_view name) {
+  for (const auto& [type, spelling] : kNames)
+    if (spelling == name) return type;
+  return std::nullopt;
+}
+
+std::int64_t bytesOf(DType type) {
+  switch (type) {
+    case DType::F32: return 4;
+    case DType::F64: return 8;
+    case DType::F16: return 2;
+    case DType::BF16: return 2;
+    case DType::I32: return 4;
+    case DType::Bool: return 1;
+  }
+  return 0;
+}
+
+}  // namespace nf

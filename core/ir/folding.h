@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+
+#include "core/ir/program.h"
+
+namespace nf {
+
+// Scalar builders that fold what is exact in every floating type: neutral elements, constants, double negation, conditions that are
+// known. Never x*0 (x may be infinite), never a reassociation, and never a change of the result's type.
+//   before: mul(x, 1), add(0, x), select(true, a, b), neg(neg(x))      after: x, x, a, x
+class Folding {
+ public:
+  explicit Folding(Program& program) : m_program(program) {}
+
+  ExprId neg(ExprId a, OriginId origin = {});
+  ExprId add(ExprId a, ExprId b, OriginId origin = {});
+  ExprId sub(ExprId a, ExprId b, OriginId origin = {});
+  ExprId mul(ExprId a, ExprId b, OriginId origin = {});
+  ExprId div(ExprId a, ExprId b, OriginId origin = {});
+  ExprId logicalNot(ExprId a, OriginId origin = {});
+  ExprId logicalAnd(ExprId a, ExprId b, OriginId origin = {});
+  ExprId logicalOr(ExprId a, ExprId b, OriginId origin = {});
+  ExprId select(ExprId condition, ExprId then, ExprId otherwise, OriginId origin = {});
+  // Any operation, through the builders above where they fold; `node` has its operands replaced already.
+  ExprId rebuilt(ScalarNode node);
+
+  std::optional<double> constant(ExprId e) const;  // the value, if it is one
+  bool is(ExprId e, double value) const { return constant(e) == value; }
+
+ private:
+  ExprId kept(ExprId e, ExprId a, ExprId b) const;  // e, unless the operation would have widened its type
+  Program& m_program;
+};
+
+// The value of an operation on constants, in double; nullopt for leaves, random numbers, and i32 division by zero.
+std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b);
+
+}  // namespace nf

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/ir/index_expr.h"
+
+// The one wrapper of isl. It answers yes/no and min/max questions about sets and maps of integer points; it never builds
+// index functions (design: autodiff, section 3). Every question has an operation quota: an answer it did not reach is nullopt.
+// A context and all that was made in it belong to one thread at a time.
+namespace nf {
+
+class IntegerContext;
+
+// Points (v0, .., vn-1) of integers that satisfy conditions.
+class IntegerSet {
+ public:
+  static IntegerSet box(IntegerContext& context, std::span<const Range> ranges);
+  IntegerSet(const IntegerSet&);
+  IntegerSet(IntegerSet&&) noexcept;
+  IntegerSet& operator=(IntegerSet);
+  ~IntegerSet();
+
+  IntegerSet constrained(const IndexCond& condition) const;  // variables number the set's dimensions
+  std::optional<bool> isEmpty() const;
+  std::optional<bool> isSubsetOf(const IntegerSet& other) const;
+  std::optional<bool> isEqualTo(const IntegerSet& other) const;
+  // Least and greatest value of an expression over the set; nullopt: empty, unbounded or not reached.
+  std::optional<Range> rangeOf(const IndexExpr& e) const;
+
+ private:
+  friend class IntegerContext;
+  struct Impl;
+  explicit IntegerSet(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> m_impl;
+  friend struct IntegerSetAccess;
+};
+
+class IntegerContext {
+ public:
+  explicit IntegerContext(std::uint64_t operationQuota = 1000000);
+  ~IntegerContext();
+  IntegerContext(const IntegerContext&) = delete;
+  IntegerContext& operator=(const IntegerContext&) = delete;
+
+  void setQuota(std::uint64_t operations);  // of each question that follows
+  // Is  point -> images  injective on `domain`, and is the set of its images exactly `expected`?
+  // images[i] gives dimension i of the image in terms of domain dimensions. Step 7 of the gradient's certificate.
+  std::optional<bool> isBijectionOnto(const IntegerSet& domain, std::span<const IndexExpr> images, const IntegerSet& expected);
+  // Is  point -> images  on `domain` the inverse of  point -> preimages  on `range`? Then both are bijections. One equality of
+  // relations with nothing to project out: another way to the same answer, that costs about as much as isBijectionOnto and often
+  // ends where that one runs out of its quota.
+  std::optional<bool> areInverse(const IntegerSet& domain, std::span<const IndexExpr> images, const IntegerSet& range,
+                                 std::span<const IndexExpr> preimages);
+
+  struct Impl;
+  Impl& impl() { return *m_impl; }
+
+ private:
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace nf

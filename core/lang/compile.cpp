@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/lang/compile.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/lang/elaborator.h"
+#include "core/lang/parser.h"
+#include "core/lang/standard_library.h"
+
+namespace nf {
+
+bool lang::isJsonObject(const std::string& text) {
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+  return parsed.is_object();
+}
+
+CompiledNotebook compileNotebook(Source source, const CompileOptions& options) {
+  CompiledNotebook out;
+  out.notebook = out.sources.add(std::move(source));
+  std::vector<SourceId> standard;
+  for (const StandardFile& file : standardLibrary())
+    standard.push_back(out.sources.add({std::string(file.name), {}, std::string(file.text)}));
+  // Texts of the trees point into `out.sources`, which does not change any more.
+  std::vector<ast::Ast> library;
+  library.reserve(standard.size());
+  Diagnostics libraryMistakes;
+  for (const SourceId id : standard) library.push_back(parse(out.sources.at(id).text, id, libraryMistakes));
+  NF_ASSERT(libraryMistakes.empty());
+  const ast::Ast notebook = parse(out.sources.at(out.notebook).text, out.notebook, out.diagnostics);
+  lang::Elaborator elaborator(out, options);
+  for (const ast::Ast& file : library) elaborator.addFunctions(file, true);
+  elaborator.run(notebook);
+  std::stable_sort(out.diagnostics.begin(), out.diagnostics.end(),
+                   [](const Diagnostic& a, const Diagnostic& b) { return a.span.begin < b.span.begin; });
+  std::stable_sort(out.references.begin(), out.references.end(),
+                   [](const TensorReference& a, const TensorReference& b) { return a.span.begin < b.span.begin; });
+  return out;
+}
+
+}  // namespace nf

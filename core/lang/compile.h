@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/ir/program.h"
+#include "core/support/diagnostic.h"
+#include "core/support/result.h"
+
+// From notebook text to Programs: lex, parse with recovery, resolve names, expand functions, infer extents, prove bounds.
+namespace nf {
+
+struct CompileOptions {
+  std::map<std::string, std::string> sets;  // --set NAME=VALUE
+  bool training = true;                     // value of the reserved condition `training`
+  std::int64_t batchOverride = 0;           // >0: extent of the batch axis (the remainder of an evaluation, inference)
+};
+
+// An inferred extent, shown as a grey hint after the statement: "p: 28".
+struct ExtentHint {
+  Span statement;
+  std::string axis;
+  std::int64_t extent = 0;
+};
+
+// A name a person can jump to or complete.
+struct Symbol {
+  enum class Kind { Extent, Data, Input, Param, Const, State, Tensor, Function, Loss, Eval };
+  Kind kind = Kind::Tensor;
+  std::string name;
+  std::string detail;  // "f32 [32, 28, 28]", "conv2d(X[N,C,H,W], K, R; stride = 1, pad = 0) -> Y"
+  Span definition;
+  std::vector<Span> uses;
+  TensorId tensor;  // valid for tensors
+};
+
+// `train L { ... }` with every attribute resolved.
+struct TrainSettings {
+  std::string loss;
+  std::string optimizer;               // as written: "adam(lr=1e-3)"
+  std::int64_t epochs = 0, steps = 0;  // one of them
+  std::int64_t batch = 0;              // 0: as the program has it
+  std::string mode = "dynamic";        // or "static"
+  std::string device = "auto";
+  std::uint64_t seed = 1;
+  std::optional<double> clip;  // global norm
+  Span span;
+};
+
+// One cell's or statement's meaning for the views.
+struct CellInfo {
+  enum class Kind { Markdown, Code } kind = Kind::Code;
+  Span span;
+  std::vector<TensorId> defines;
+  bool hasTrain = false, hasShow = false;
+};
+
+// A token of the notebook that names a tensor: what a click on it selects. In order of `span.begin`.
+struct TensorReference {
+  Span span;
+  TensorId tensor;
+};
+
+struct CompiledNotebook {
+  SourceMap sources;
+  SourceId notebook;  // its id in `sources`
+  Diagnostics diagnostics;
+  Program program;  // stage Source. Partial when there are errors: holds what could be understood
+  std::vector<ExtentHint> extents;
+  std::vector<Symbol> symbols;
+  std::vector<TensorReference> references;
+  std::vector<CellInfo> cells;
+  std::vector<TrainSettings> trains;
+  bool ok() const { return !hasErrors(diagnostics); }
+};
+
+// `source.text` is a notebook (cells separated by `# %%` lines) or plain statements. Never fails: mistakes are diagnostics.
+CompiledNotebook compileNotebook(Source source, const CompileOptions& options = {});
+
+// The text form: the program as legal source, one statement an operator; parsing it gives an equal program (structural hash).
+std::string toText(const Program& program);
+std::string toText(const Program& program, OperatorId op);
+std::string toText(const Program& program, const Operator& op, ExprId expression);
+
+}  // namespace nf

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "core/lang/ast.h"
+#include "core/lang/compile.h"
+
+// From the AST to a Program, statement by statement. Private to core/lang.
+//
+//   Elaborator  walks statements: scopes, declarations, functions, loops, training       elaborate.cpp, expand.cpp, train.cpp
+//   Statement   one right side: terms, extents, operators                                 terms.cpp, extents.cpp, emit.cpp
+namespace nf::lang {
+
+// A tensor of one of the programs under construction: level 0 is the notebook's, deeper ones are bodies of loops.
+struct TensorRef {
+  std::uint32_t level = 0;
+  TensorId id;
+  bool valid() const { return id.valid(); }
+};
+
+// A whole tensor, or a slice X[_, t, _]: fixed[i] unset is a free axis.
+struct View {
+  TensorRef tensor;
+  std::vector<std::optional<IndexExpr>> fixed;  // empty: the whole tensor
+  std::size_t rankOf(const Tensor& t) const;
+};
+
+// A number known while compiling.
+struct Number {
+  bool isInteger = true;
+  std::int64_t integer = 0;
+  double real = 0;
+  double value() const { return isInteger ? static_cast<double>(integer) : real; }
+  static Number of(std::int64_t i) { return {true, i, 0}; }
+  static Number of(double r) { return {false, 0, r}; }
+};
+
+struct Function {
+  const ast::Ast* ast = nullptr;
+  const ast::Stmt* def = nullptr;
+  std::string signature;
+  bool standard = false;
+  std::uint32_t symbol = ast::kNone;
+};
+
+struct Entity {
+  enum class Kind : std::uint8_t {
+    Poison,  // a mistake was reported where it was made: uses are silent
+    Number,
+    Index,  // an expression of loop counters
+    Tensor,
+    LastOf,  // the value of a carried tensor after its loop: made on first use
+    Data,
+    Macro,  // where-name
+  };
+  Kind kind = Kind::Poison;
+  Number number;
+  IndexExpr index;
+  View view;
+  std::uint32_t loop = 0, carried = 0;  // LastOf
+  std::uint32_t level = 0;              // LastOf: of the program that holds the loop
+  Span definition;
+  std::uint32_t symbol = ast::kNone;  // of CompiledNotebook::symbols
+};
+
+struct Scope {
+  enum class Kind : std::uint8_t { Notebook, Function, Loop, Repeat };
+  Kind kind = Kind::Notebook;
+  std::unordered_map<std::string, Entity> names;
+  Scope* parent = nullptr;                               // where lookups go on; a function of the library has none
+  std::string prefix;                                    // of full tensor names: "Z."
+  std::string suffix;                                    // Repeat: ".2"
+  std::unordered_map<std::string, std::string> results;  // Function: local name -> full name
+  std::unordered_set<std::string> rebinds;               // Loop, Repeat: names from outside that the body assigns
+};
+
+// A tensor that a loop stacks or accumulates: named in the program around it.
+struct Collected {
+  std::string name;
+  Span span;
+  TensorId tensor;
+};
+
+// One program under construction.
+struct Context {
+  Program* program = nullptr;
+  std::unordered_set<std::string> names;
+  std::unordered_map<std::uint32_t, TensorId> imports;  // tensor of the program around -> its inner twin
+  std::unordered_map<std::uint64_t, OriginId> origins;
+  std::vector<std::vector<std::string>> axisNames;  // by tensor: names for generated axes
+  std::vector<Loop::Invariant> invariants;
+  std::vector<Loop::Stacked> stacked;
+  std::vector<Loop::Accumulated> accumulated;
+  std::vector<Collected> collected;
+};
+
+class Statement;
+
+bool isBuiltinFunction(std::string_view name);
+bool isJsonObject(const std::string& text);
+std::string printReal(double value);  // the shortest that reads back as the same number
+
+class Elaborator {
+ public:
+  Elaborator(CompiledNotebook& out, const CompileOptions& options);
+
+  void addFunctions(const ast::Ast& ast, bool standard);
+  void run(const ast::Ast& notebook);
+
+ private:
+  friend class Statement;
+
+  // ---- diagnostics
+  Diagnostic& report(std::string code, std::string message, Span span);
+  Diagnostic& warn(std::string code, std::string message, Span span);
+  bool failedSince(std::size_t errors) const { return m_errors != errors; }
+
+  // ---- programs and origins
+  Context& context() { return *m_contexts.back(); }
+  Program& program() { return *m_contexts.back()->program; }
+  std::uint32_t level() const { return static_cast<std::uint32_t>(m_contexts.size() - 1); }
+  const Tensor& tensorOf(const TensorRef& ref) const { return (*m_contexts[ref.level]->program)[ref.id]; }
+  TensorId import(const TensorRef& ref);  // its id in the current program
+  OriginId origin(Span span);
+  OriginId originIn(Context& context, Span span, std::uint32_t frame);
+  std::vector<std::int64_t> counters() const { return m_trips; }
+  std::string fresh(const std::string& wish);
+
+  // ---- names
+  Scope& scope() { return *m_scope; }
+  Entity* lookup(std::string_view name);
+  Entity* resolve(std::string_view name, Span use);  // lookup, uses noted, LastOf made; null and a diagnostic where unknown
+  const Function* functionNamed(std::string_view name);
+  bool declare(std::string_view name, Span span, Entity entity, Symbol::Kind kind);  // false and a diagnostic: taken
+  void poison(std::string_view name, Span span);
+  void bind(std::string_view name, Entity entity);  // without asking
+  Scope& open(Scope scope);
+  void close();
+  std::string fullName(const std::string& local);
+  void noteUse(Entity& entity, Span use);
+  std::vector<std::string> suggestions(std::string_view name) const;
+  bool inNotebook(Span span) const { return span.source == m_out.notebook; }
+
+  // ---- tensors
+  struct NewTensor {
+    std::string local;
+    Span span;
+    TensorKind kind = TensorKind::Intermediate;
+    DType type = DType::F32;
+    std::vector<std::int64_t> shape;
+    std::vector<std::string> axisNames;
+    Initializer init;
+    std::vector<std::uint32_t> layout;
+    bool temporary = false;  // not bound in the scope
+  };
+  TensorRef makeTensor(NewTensor wish);              // invalid and a diagnostic where the size overflows
+  bool checkFree(std::string_view name, Span span);  // false and a diagnostic where the name is taken here
+  std::string callName(std::string_view function);   // of what a call inside an expression makes
+  void poisonTargets(const ast::Stmt& s);
+  bool dependsOn(const ast::Ast& ast, const ast::Stmt& s, const std::vector<std::string>& names, std::size_t budget) const;
+  void reportUndefined(std::string_view name, Span use);
+  std::string detailOf(const Tensor& t) const;
+
+  // ---- statements
+  void statements(const ast::Ast& ast, const std::vector<ast::StmtRef>& list);
+  void statement(const ast::Ast& ast, const ast::Stmt& s);
+  void letNames(const ast::Ast& ast, const ast::Stmt& s);
+  void declaration(const ast::Ast& ast, const ast::Stmt& s);
+  void dataSet(const ast::Ast& ast, const ast::Stmt& s);
+  void assignment(const ast::Ast& ast, const ast::Stmt& s);
+  void define(const ast::Ast& ast, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
+  void defineWhole(const ast::Ast& ast, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
+  void update(const ast::Ast& ast, const ast::Stmt& s);
+  void scatter(const ast::Ast& ast, const ast::Stmt& s);
+  void namedScalar(const ast::Ast& ast, const ast::Stmt& s);
+  void show(const ast::Ast& ast, const ast::Stmt& s);
+  void hint(const ast::Ast& ast, const ast::Stmt& s);
+  void train(const ast::Ast& ast, const ast::Stmt& s);
+  void optimize(const ast::Ast& ast, const ast::Stmt& s, TensorId loss, const ast::Expr* optimizer, bool all,
+                const std::vector<std::string>& wrt, const TrainSettings& settings);
+  TensorRef stepCounter(const std::string& loss, Span span);
+  void clip(std::vector<TensorRef>& gradients, double limit, Span span);
+  void conditional(const ast::Ast& ast, const ast::Stmt& s);
+  void forLoop(const ast::Ast& ast, const ast::Stmt& s);
+  void repeat(const ast::Ast& ast, const ast::Stmt& s);
+  void collect(const ast::Ast& ast, const ast::Stmt& s);  // stack, accumulate
+  void callAlone(const ast::Ast& ast, const ast::Stmt& s);
+  bool bindTarget(const ast::Target& target, Entity entity, Symbol::Kind kind = Symbol::Kind::Tensor);
+  std::optional<View> scalarOf(const ast::Ast& ast, ast::ExprRef e, const std::string& local, Span span, std::optional<DType> type,
+                               const ast::Stmt& s);
+  void finishKaiming();
+  void prepareBatch(const ast::Ast& ast);
+
+  bool initializer(const ast::Ast& ast, ast::ExprRef e, Initializer& into);
+  bool batchInitializer(const ast::Ast& ast, const ast::Stmt& s, const std::vector<std::int64_t>& shape, DType type,
+                        Initializer& into);
+
+  // ---- values known while compiling
+  std::optional<Number> number(const ast::Ast& ast, ast::ExprRef e, const std::string& what);
+  std::optional<std::int64_t> extent(const ast::Ast& ast, ast::ExprRef e, const std::string& of);
+  std::optional<std::int64_t> integer(const ast::Ast& ast, ast::ExprRef e, const std::string& what);
+
+  // ---- whole tensors and functions (expand.cpp)
+  struct Argument {
+    std::string name;  // of an option
+    Entity entity;
+    Span span;
+  };
+  // A tensor, slice, number or call where a whole value may stand. `wish` names what has to be made for it.
+  std::optional<Entity> wholeValue(const ast::Ast& ast, ast::ExprRef e, const std::string& wish, std::optional<DType> type = {});
+  std::optional<View> wholeTensor(const ast::Ast& ast, ast::ExprRef e, const std::string& wish);
+  std::optional<View> slice(const ast::Ast& ast, ast::ExprRef e);
+  std::optional<View> derivative(const ast::Expr& e);
+  std::optional<View> gradWithSeed(const ast::Ast& ast, const ast::Expr& e, const std::string& wish);
+  View materialise(const View& view, const std::string& wish, Span span);  // a slice as a tensor of its own
+  View wholeView(const TensorRef& ref) const { return {ref, {}}; }
+  std::vector<std::int64_t> shapeOf(const View& view) const;
+  DType typeOf(const View& view) const { return tensorOf(view.tensor).type; }
+
+  // Expands a call: its results, one an entry of def->results. resultNames: full names for them, empty ones are made from `wish`.
+  std::optional<std::vector<Entity>> expand(const ast::Ast& ast, const ast::Expr& call, const std::string& wish,
+                                            const std::vector<std::string>& resultNames);
+  std::optional<std::vector<Entity>> expandWith(const Function& f, const std::vector<Argument>& arguments,
+                                                const std::vector<Argument>& options, Span site, const std::string& wish,
+                                                const std::vector<std::string>& resultNames);
+  bool bindParameters(const Function& f, const std::vector<Argument>& arguments, const std::vector<Argument>& options, Span site,
+                      Scope& into);
+  bool bindShape(const Function& f, const ast::Parameter& p, const View& view, Span argument);
+
+  CompiledNotebook& m_out;
+  CompileOptions m_options;
+  std::vector<std::unique_ptr<Context>> m_contexts;
+  std::vector<std::int64_t> m_trips;  // of the loops around the current program
+  std::deque<Scope> m_scopes;         // all that are open; the last is the current one
+  Scope* m_scope = nullptr;
+  Scope m_global;  // the notebook's
+
+  struct Frame {
+    Span site;
+    std::uint32_t parent = 0;
+    const Function* function = nullptr;
+  };
+  std::vector<Frame> m_frames{{}};  // calls being expanded; 0: none
+  std::uint32_t m_frame = 0;
+  std::uint32_t m_callDepth = 0;
+  std::unordered_map<std::string, Function> m_functions;
+  std::unordered_map<std::string, TensorRef> m_fullNames;  // level 0: "Z.F"
+  struct Later {
+    Span span;
+    const ast::Stmt* statement = nullptr;
+  };
+  std::unordered_map<std::string, Later> m_laterNames;   // defined further down in the notebook
+  std::vector<std::string> m_defining;                   // names of the statement at hand
+  std::unordered_map<std::string, int> m_prefixes;       // of calls without a name of their own
+  std::unordered_map<std::string, Number> m_batchNames;  // extents that training, --set or the caller decide
+  std::unordered_set<std::string> m_setsUsed;
+  Phase m_phase = Phase::Forward;
+  std::string m_nestedBase;  // names the operators of nested reductions
+  std::size_t m_errors = 0;
+  std::size_t m_work = 0;  // statements and functions expanded so far
+  bool spend(Span where);  // one more of them; false and one diagnostic past the limit
+  std::int64_t m_randomStreams = 0;
+  std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
+  const ast::Ast* m_notebook = nullptr;
+};
+
+}  // namespace nf::lang

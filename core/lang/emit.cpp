@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/ir/paths.h"
+#include "core/lang/statement.h"
+#include "core/support/checked.h"
+
+namespace nf::lang {
+
+struct Statement::Operation {
+  std::vector<IndexVar> axes;           // statement variables, output first
+  std::vector<std::uint32_t> position;  // of a statement variable among the axes; kNone: none
+  bool identity = true;                 // the axes are variables 0, 1, ..
+  std::vector<std::pair<TermId, ExprId>> done;
+  std::vector<std::pair<ExprId, TermId>> loads;
+  std::vector<IndexCond> path;  // index conditions of the selects around, for nested reductions
+  std::unordered_map<TermId, ExprId> memo;
+  const std::vector<Variable>* variables = nullptr;
+
+  void index(std::size_t variableCount) {
+    position.assign(variableCount, ast::kNone);
+    identity = true;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      position[axes[i]] = static_cast<std::uint32_t>(i);
+      identity = identity && axes[i] == i;
+    }
+  }
+  // `known`: the axes' ranges. A function's arithmetic is simplified under them, `k // (K // groups)` for one group is 0;
+  // what a person writes in place stays as it is.
+  IndexExpr map(const IndexExpr& e, const RangeOf& known, bool expanded) const {
+    const IndexExpr simple = expanded && e.floorDivCount() > 0 ? simplify(e, known) : e;
+    if (identity || simple.isConstant()) return simple;
+    return substitute(simple, [this](IndexVar v) -> std::optional<IndexExpr> {
+      if (v >= position.size()) return std::nullopt;
+      return IndexExpr::variable(position[v]);
+    });
+  }
+};
+
+DType Statement::valueType(TermId id) const {
+  const Term& t = m_terms[id];
+  if (t.type == DType::Bool) return DType::F32;
+  if (!t.soft) return arithmeticType(t.type);
+  return m_realType.value_or(DType::F32);
+}
+
+std::optional<View> Statement::bareView(TermId root) const {
+  const Term& t = m_terms[root];
+  if (t.kind != Term::Kind::Load || t.otherwise != kNoTerm || !m_whole) return std::nullopt;
+  View view;
+  view.tensor = t.tensor;
+  std::size_t next = 0;
+  bool sliced = false;
+  for (const TermIndex& index : t.indices) {
+    const auto v = index.data == kNoTerm ? index.affine.asVariable() : std::nullopt;
+    if (v && next < m_groups[0].variables.size() && *v == m_groups[0].variables[next]) {
+      ++next;
+      view.fixed.push_back(std::nullopt);
+      continue;
+    }
+    std::vector<IndexVar> variables;
+    index.affine.collectVariables(variables);
+    if (index.data != kNoTerm || std::any_of(variables.begin(), variables.end(), [](IndexVar x) { return x < kLoopVariable; }))
+      return std::nullopt;
+    view.fixed.push_back(index.affine);
+    sliced = true;
+  }
+  if (!sliced) view.fixed.clear();
+  return view;
+}
+
+// ---------------------------------------------------------------- expressions
+
+AccessIndex Statement::emitIndex(Operation& op, const TermIndex& index, bool expanded) {
+  AccessIndex made;
+  if (index.data != kNoTerm) made.data = emitTerm(op, index.data, DType::I32);
+  else made.affine = op.map(index.affine, ranges(), expanded);
+  return made;
+}
+
+ExprId Statement::asNumber(Operation&, ExprId condition, OriginId origin) {
+  Program& p = m_elab.program();
+  const DType type = m_realType.value_or(DType::F32);
+  const ExprId one = p.constant(1, type, origin), zero = p.constant(0, type, origin);
+  return p.select(condition, one, zero, origin);
+}
+
+ExprId Statement::emitCondition(Operation& op, const Term& t) {
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  const IndexExpr e = op.map(t.index, ranges(), t.frame != 0);
+  return t.equality ? m_elab.program().condEq0(e, origin) : m_elab.program().condGe0(e, origin);
+}
+
+ExprId Statement::emitLoad(Operation& op, const Term& t) {
+  const TermId self = static_cast<TermId>(&t - m_terms.data());
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  std::vector<AccessIndex> at;
+  at.reserve(t.indices.size());
+  for (const TermIndex& index : t.indices) at.push_back(emitIndex(op, index, t.frame != 0));
+  const TensorId tensor = m_elab.import(t.tensor);
+  Program& p = m_elab.program();
+  if (t.otherwise == kNoTerm) {
+    const ExprId load = p.load(tensor, std::move(at), origin);
+    op.loads.emplace_back(load, self);
+    return load;
+  }
+  // In range on every axis that could leave it.
+  const RangeOf known = ranges();
+  ExprId inside;
+  const auto also = [&](ExprId c) { inside = inside.valid() ? p.binary(ScalarOp::And, inside, c, origin) : c; };
+  for (std::size_t k = 0; k < t.indices.size(); ++k) {
+    const std::int64_t size = p[tensor].shape[k];
+    if (at[k].isData()) {
+      const ExprId value = at[k].data;
+      also(p.binary(ScalarOp::Le, p.constant(0, DType::I32, origin), value, origin));
+      also(p.binary(ScalarOp::Lt, value, p.constant(static_cast<double>(size), DType::I32, origin), origin));
+      continue;
+    }
+    const auto range = bounds(t.indices[k].affine, known);
+    if (!range || range->lo < 0) also(p.condGe0(at[k].affine, origin));
+    if (!range || range->hi >= size) also(p.condGe0(IndexExpr(size - 1) - at[k].affine, origin));
+  }
+  const ExprId load = p.load(tensor, std::move(at), origin);
+  op.loads.emplace_back(load, self);
+  if (!inside.valid()) return load;
+  const DType type = t.type;
+  const ExprId otherwise = emitTerm(op, m_terms[self].otherwise, type);
+  return m_elab.program().select(inside, load, otherwise, origin);
+}
+
+ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
+  const Term& t = m_terms[id];
+  // A soft number may be wanted in two types; everything else is emitted once an operator.
+  if (!t.soft) {
+    const auto done = op.memo.find(id);
+    if (done != op.memo.end()) return done->second;
+  }
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  const DType type = t.soft ? want : t.type;
+  ExprId made;
+  switch (t.kind) {
+    case Term::Kind::Error: NF_ASSERT(false); break;
+    case Term::Kind::Constant: {
+      const DType real = type == DType::I32 && !t.number.isInteger ? DType::F32 : type;
+      made = m_elab.program().constant(t.number.value(), real, origin);
+      break;
+    }
+    case Term::Kind::Index: made = m_elab.program().indexValue(op.map(t.index, ranges(), t.frame != 0), type, origin); break;
+    case Term::Kind::Condition: made = emitCondition(op, t); break;
+    case Term::Kind::Truth: made = m_elab.program().constant(t.truth ? 1 : 0, DType::Bool, origin); break;
+    case Term::Kind::Load: made = emitLoad(op, t); break;
+    case Term::Kind::Reduce: made = emitNested(op, id); break;
+    case Term::Kind::Random: {
+      if (t.hasPoint) {
+        made = m_elab.program().random(t.number.integer, op.map(t.index, ranges(), false), origin);
+        break;
+      }
+      IndexExpr point;
+      for (std::size_t d = 0; d < m_elab.m_trips.size(); ++d)
+        point = m_elab.m_trips[d] * point + IndexExpr::variable(kLoopVariable + static_cast<IndexVar>(d));
+      for (std::size_t i = 0; i < op.axes.size(); ++i)
+        point = m_variables[op.axes[i]].extent * point + IndexExpr::variable(static_cast<IndexVar>(i));
+      if (point.overflowed()) point = IndexExpr(0);
+      made = m_elab.program().random(t.number.integer, point, origin);
+      break;
+    }
+    case Term::Kind::Op: {
+      std::array<ExprId, 3> operands;
+      const std::array<TermId, 3> terms = t.operands;
+      const ScalarOp scalar = t.op;
+      const int arity = info(scalar).arity;
+      DType inner = type;
+      if (scalar == ScalarOp::Cast) {
+        inner = m_terms[terms[0]].soft ? DType::F32 : type;
+      } else if (type == DType::Bool && arity == 2) {  // what is compared decides
+        inner = m_realType.value_or(DType::F32);
+        for (int k = 0; k < 2; ++k)
+          if (!m_terms[terms[k]].soft) inner = m_terms[terms[k]].type;
+      } else if (!t.soft) {
+        for (int k = scalar == ScalarOp::Select ? 1 : 0; k < arity; ++k)
+          if (!m_terms[terms[k]].soft) inner = arithmeticType(m_terms[terms[k]].type);
+      }
+      if (scalar == ScalarOp::Select) {
+        operands[0] = emitTerm(op, terms[0], DType::Bool);
+        const std::size_t outside = op.path.size();
+        const auto condition = asIndexCond(m_elab.program(), operands[0]);
+        if (condition) op.path.push_back(*condition);
+        operands[1] = emitTerm(op, terms[1], inner);
+        op.path.resize(outside);
+        if (condition) op.path.push_back(IndexCond::negate(*condition));
+        operands[2] = emitTerm(op, terms[2], inner);
+        op.path.resize(outside);
+        made = m_elab.program().select(operands[0], operands[1], operands[2], origin);
+        break;
+      }
+      for (int k = 0; k < arity; ++k) operands[k] = emitTerm(op, terms[k], inner);
+      if (scalar == ScalarOp::Cast) made = m_elab.program().cast(type, operands[0], origin);
+      else if (arity == 1) made = m_elab.program().unary(scalar, operands[0], origin);
+      else made = m_elab.program().binary(scalar, operands[0], operands[1], origin);
+      break;
+    }
+  }
+  if (!m_terms[id].soft) op.memo.emplace(id, made);
+  return made;
+}
+
+// ---------------------------------------------------------------- nested reductions
+
+void Statement::freeVariables(TermId id, std::vector<bool>& into, std::vector<bool>& seen) const {
+  if (seen[id]) return;
+  seen[id] = true;
+  const Term& t = m_terms[id];
+  std::vector<IndexVar> variables;
+  t.index.collectVariables(variables);
+  for (const TermIndex& i : t.indices) {
+    if (i.data != kNoTerm) freeVariables(i.data, into, seen);
+    else i.affine.collectVariables(variables);
+  }
+  for (const IndexVar v : variables)
+    if (v < into.size()) into[v] = true;
+  for (const TermId o : t.operands)
+    if (o != kNoTerm) freeVariables(o, into, seen);
+  if (t.otherwise != kNoTerm) freeVariables(t.otherwise, into, seen);
+  for (const IndexVar v : t.variables) into[v] = false;  // names of reductions are unique, so nothing outside means them
+}
+
+// Every affine access below stays in bounds without help of conditions further up.
+bool Statement::boundsObvious(TermId id, std::vector<bool>& seen) const {
+  if (seen[id]) return true;
+  seen[id] = true;
+  const Term& t = m_terms[id];
+  if (t.kind == Term::Kind::Load) {
+    const Tensor& tensor = m_elab.tensorOf(t.tensor);
+    const RangeOf known = ranges();
+    for (std::size_t k = 0; k < t.indices.size(); ++k) {
+      if (t.indices[k].data != kNoTerm) {
+        if (!boundsObvious(t.indices[k].data, seen)) return false;
+        continue;
+      }
+      if (t.otherwise != kNoTerm) continue;
+      const auto range = bounds(t.indices[k].affine, known);
+      if (!range || range->lo < 0 || range->hi >= tensor.shape[k]) return false;
+    }
+  }
+  for (const TermId o : t.operands)
+    if (o != kNoTerm && !boundsObvious(o, seen)) return false;
+  return t.otherwise == kNoTerm || boundsObvious(t.otherwise, seen);
+}
+
+ExprId Statement::emitNested(Operation& outer, TermId id) {
+  const Term t = m_terms[id];
+  std::vector<bool> free(m_variables.size(), false), seen(m_terms.size(), false);
+  freeVariables(id, free, seen);
+  std::fill(seen.begin(), seen.end(), false);
+  const bool guarded = !outer.path.empty() && !boundsObvious(id, seen);
+  if (guarded) {  // path conditions are over the outer operator's axes
+    std::vector<IndexVar> variables;
+    for (const IndexCond& c : outer.path) collectVariables(c, variables);
+    for (const IndexVar v : variables)
+      if (v < outer.axes.size()) free[outer.axes[v]] = true;
+  }
+  Operation inner;
+  std::vector<std::int64_t> shape;
+  std::vector<std::string> names;
+  for (const IndexVar v : outer.axes)
+    if (free[v]) {
+      inner.axes.push_back(v);
+      shape.push_back(m_variables[v].extent);
+      names.push_back(m_variables[v].name);
+    }
+  Wish wish;
+  const std::string base = m_elab.m_nestedBase.empty() ? "t" : m_elab.m_nestedBase;
+  wish.tensor.local = base + "." + std::string(t.mean ? "mean" : name(t.reducer));
+  wish.tensor.span = t.head;
+  wish.tensor.temporary = true;
+  wish.tensor.shape = shape;
+  wish.tensor.axisNames = names;
+  std::vector<IndexCond> guard;
+  if (guarded) {
+    for (const IndexCond& c : outer.path)
+      guard.push_back(substitute(c, [&](IndexVar v) -> std::optional<IndexExpr> {
+        if (v >= outer.axes.size()) return std::nullopt;
+        const auto at = std::find(inner.axes.begin(), inner.axes.end(), outer.axes[v]);
+        return IndexExpr::variable(static_cast<IndexVar>(at - inner.axes.begin()));
+      }));
+    inner.path = guard;
+  }
+  m_guard = guard;
+  const std::vector<IndexVar> axes = inner.axes;
+  const TensorRef made = finish(inner, id, wish, t.span);
+  std::vector<AccessIndex> at;
+  for (const IndexVar v : axes) {
+    AccessIndex index;
+    index.affine = IndexExpr::variable(outer.position[v]);
+    at.push_back(std::move(index));
+  }
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  if (!made.valid()) {
+    m_failed = true;
+    return m_elab.program().constant(0, t.type, origin);
+  }
+  return m_elab.program().load(made.id, std::move(at), origin);
+}
+
+// ---------------------------------------------------------------- operators
+
+namespace {
+
+Hash scalarHash(const Program& p, ExprId root, DType type) {
+  Hasher hasher;
+  hasher.add(static_cast<std::uint64_t>(type));
+  std::unordered_map<std::uint32_t, std::uint64_t> number;
+  for (const ExprId e : nodesOf(p, root)) {
+    const ScalarNode& n = p[e];
+    number.emplace(e.value, number.size());
+    hasher.add(static_cast<std::uint64_t>(n.op)).add(static_cast<std::uint64_t>(n.type)).addReal(n.value);
+    for (int k = 0; k < info(n.op).arity; ++k) hasher.add(number.at(n.operands[k].value));
+    if (n.access.valid()) {
+      hasher.add(p[n.access].tensor.value);
+      for (const AccessIndex& i : p[n.access].indices) i.affine.addTo(hasher);
+    }
+  }
+  return hasher.finish();
+}
+
+}  // namespace
+
+TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
+  const std::vector<IndexCond> guard = std::move(m_guard);
+  m_guard.clear();
+  const std::size_t scalarsBefore = m_elab.program().scalars.size(), accessesBefore = m_elab.program().accesses.size();
+  Term t = m_terms[root];
+  const std::size_t outputRank = op.axes.size();
+  Operator made;
+  TermId body = root;
+  std::int64_t count = 1;
+  if (t.kind == Term::Kind::Reduce) {
+    made.reducer = t.reducer;
+    made.tiesEven = t.tiesEven;
+    body = t.operands[0];
+    for (const IndexVar v : t.variables) {
+      op.axes.push_back(v);
+      count = checkedMul(count, m_variables[v].extent).value_or(INT64_MAX);
+    }
+  }
+  op.index(m_variables.size());
+  op.variables = &m_variables;
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  DType type = valueType(body);
+  if (wish.typed && m_terms[body].soft) type = arithmeticType(wish.tensor.type);
+  if (t.kind == Term::Kind::Reduce && t.mean && type == DType::I32) type = DType::F32;
+  ExprId value = emitTerm(op, body, type);
+  if (m_failed) return {};
+  if (m_elab.program()[value].type == DType::Bool) value = asNumber(op, value, origin);
+  if (t.kind == Term::Kind::Reduce && t.mean) {
+    const DType real = m_elab.program()[value].type == DType::F64 ? DType::F64 : DType::F32;
+    value = m_elab.program().binary(ScalarOp::Mul, value, m_elab.program().constant(1.0 / static_cast<double>(count), real, origin),
+                                    origin);
+  }
+  if (!guard.empty()) {
+    Program& p = m_elab.program();
+    value = p.select(p.cond(IndexCond::all(guard), origin), value, p.constant(0, p[value].type, origin), origin);
+  }
+  const bool arg = made.reducer == Reducer::ArgMax || made.reducer == Reducer::ArgMin;
+  const DType computed = m_elab.program()[value].type;
+  if (!wish.typed) wish.tensor.type = arg ? DType::I32 : arithmeticType(computed);
+  if (arg && wish.tensor.type != DType::I32) {
+    report("type-mismatch", "`" + std::string(name(made.reducer)) + "` gives positions: the result is i32", wish.tensor.span);
+    return {};
+  }
+  if (!arg && wish.tensor.type == DType::I32 && computed != DType::I32) {
+    Diagnostic& d = report("type-mismatch", "a real value can't be stored as i32", t.span);
+    d.fixes.push_back({"convert it", t.span, "i32(" + textOf(t.span) + ")"});
+    return {};
+  }
+  // Every parameter's optimizer works out the same scalars (Adam's bias corrections): one operator serves all.
+  const bool shared = m_elab.m_phase == Phase::Optimizer && m_elab.m_frame != 0 && op.axes.empty() && m_elab.level() == 0;
+  Hash same;
+  if (shared) {
+    same = scalarHash(m_elab.program(), value, wish.tensor.type);
+    if (const auto there = m_elab.m_scalars.find(same); there != m_elab.m_scalars.end()) {
+      m_elab.program().scalars.resize(scalarsBefore);
+      m_elab.program().accesses.resize(accessesBefore);
+      return there->second;
+    }
+  }
+  std::unordered_set<std::string> taken;
+  for (std::size_t i = 0; i < op.axes.size(); ++i) {
+    const Variable& v = m_variables[op.axes[i]];
+    std::string axis = v.name.empty() ? std::string(1, "ijklmnopqr"[i % 10]) : v.name;
+    const std::string base = axis;
+    for (int n = 2; !taken.insert(axis).second; ++n) axis = base + std::to_string(n);
+    made.axes.push_back({axis, v.extent, m_elab.originIn(m_elab.context(), v.span.valid() ? v.span : t.head, t.frame)});
+  }
+  made.outputRank = static_cast<std::uint32_t>(outputRank);
+  wish.tensor.axisNames.clear();
+  for (std::size_t i = 0; i < outputRank; ++i) wish.tensor.axisNames.push_back(made.axes[i].name);
+  made.body = value;
+  made.phase = m_elab.m_phase;
+  made.origin = m_elab.originIn(m_elab.context(), span, t.frame);
+  checkBounds(op, made);
+  const TensorRef result = m_failed ? TensorRef{} : m_elab.makeTensor(wish.tensor);
+  if (!result.valid()) {
+    m_failed = true;
+    return {};
+  }
+  made.name = m_elab.program()[result.id].name;
+  made.output = result.id;
+  m_elab.program().addOperator(std::move(made));
+  if (shared) m_elab.m_scalars.emplace(same, result);
+  return result;
+}
+
+TensorRef Statement::emit(TermId root, Wish wish, Span span) {
+  if (m_failed || !inferExtents()) return {};
+  Operation op;
+  for (const OutputItem& item : m_outputs) {
+    if (!item.isGroup) op.axes.push_back(item.variable);
+    else op.axes.insert(op.axes.end(), m_groups[0].variables.begin(), m_groups[0].variables.end());
+  }
+  wish.tensor.shape = outputShape();
+  return finish(op, root, wish, span);
+}
+
+TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish wish, Span span) {
+  if (m_failed || !inferExtents()) return {};
+  Operation op;
+  for (IndexVar v = 0; v < m_variables.size(); ++v)
+    if (!m_variables[v].reduced) op.axes.push_back(v);
+  op.index(m_variables.size());
+  op.variables = &m_variables;
+  const Term t = m_terms[root];
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  ExprId value = emitTerm(op, root, wish.typed ? arithmeticType(wish.tensor.type) : valueType(root));
+  if (m_failed) return {};
+  if (m_elab.program()[value].type == DType::Bool) value = asNumber(op, value, origin);
+  Operator made;
+  made.kind = OperatorKind::Scatter;
+  made.body = value;
+  made.phase = m_elab.m_phase;
+  made.origin = m_elab.originIn(m_elab.context(), span, t.frame);
+  for (const TermIndex& index : into) made.scatter.push_back(emitIndex(op, index, t.frame != 0));
+  for (const IndexVar v : op.axes)
+    made.axes.push_back(
+        {m_variables[v].name, m_variables[v].extent, m_elab.originIn(m_elab.context(), m_variables[v].span, t.frame)});
+  if (!wish.typed) wish.tensor.type = arithmeticType(m_elab.program()[value].type);
+  checkBounds(op, made);
+  if (m_failed) return {};
+  const TensorRef result = m_elab.makeTensor(wish.tensor);
+  if (!result.valid()) return {};
+  made.name = m_elab.program()[result.id].name;
+  made.output = result.id;
+  m_elab.program().addOperator(std::move(made));
+  return result;
+}
+
+// ---------------------------------------------------------------- bounds
+
+void Statement::checkBounds(const Operation& op, const Operator& made) {
+  const Program& p = m_elab.program();
+  const RangeOf known = rangesOf(made, m_elab.m_trips);
+  // Intervals settle nearly all; only what is left asks for paths and isl.
+  bool settled = true;
+  for (const auto& [load, term] : op.loads) {
+    const Access& access = p[p[load].access];
+    for (std::size_t k = 0; k < access.indices.size() && settled; ++k) {
+      if (access.indices[k].isData()) continue;
+      const auto range = bounds(access.indices[k].affine, known);
+      settled = range && range->lo >= 0 && range->hi < p[access.tensor].shape[k];
+    }
+  }
+  if (settled) return;
+  std::vector<Range> domain;
+  for (const Axis& axis : made.axes) domain.push_back({0, axis.extent - 1});
+  BoundsProver prover(domain, m_elab.m_trips);
+  std::unordered_set<std::uint64_t> told;
+  const auto check = [&](const GuardedLoad& load) {
+    const Access& access = p[p[load.load].access];
+    for (std::size_t k = 0; k < access.indices.size(); ++k) {
+      if (access.indices[k].isData()) continue;
+      const auto inside = prover.inBounds(load.guards, access.indices[k].affine, p[access.tensor].shape[k]);
+      if (inside.value_or(false) || !told.insert(std::uint64_t{load.load.value} << 8 | k).second) continue;
+      reportBounds(op, made, load.load, k, inside ? prover.rangeWhere(load.guards, access.indices[k].affine) : std::nullopt);
+    }
+  };
+  for (const GuardedLoad& load : guardedLoads(p, made.body)) check(load);
+  for (const AccessIndex& index : made.scatter)
+    if (index.isData())
+      for (const GuardedLoad& load : guardedLoads(p, index.data)) check(load);
+}
+
+void Statement::reportBounds(const Operation& op, const Operator& made, ExprId load, std::size_t axis, std::optional<Range> range) {
+  const auto at = std::find_if(op.loads.begin(), op.loads.end(), [&](const auto& l) { return l.first == load; });
+  const Program& p = m_elab.program();
+  const Access& access = p[p[load].access];
+  const Tensor& tensor = p[access.tensor];
+  const std::int64_t size = tensor.shape[axis];
+  const Term* term = at == op.loads.end() ? nullptr : &m_terms[at->second];
+  const Span span = term ? term->indices[axis].span : Span{};
+  const std::string text = toText(access.indices[axis].affine, [&](IndexVar v) {
+    return v < made.axes.size() ? made.axes[v].name : "t" + std::to_string(v - kLoopVariable);
+  });
+  if (!range) {
+    report("bounds-undecided",
+           "index `" + text + "` of `" + tensor.name + "`, axis " + std::to_string(axis) + ", could not be proved to stay in 0.." +
+               std::to_string(size - 1),
+           span);
+    return;
+  }
+  std::string how;
+  if (range->lo < 0) how = range->lo == -1 ? "one before the start" : std::to_string(-range->lo) + " before the start";
+  if (range->hi >= size)
+    how += std::string(how.empty() ? "" : " and ") +
+           (range->hi == size ? "one past the end" : std::to_string(range->hi - size + 1) + " past the end");
+  Diagnostic& d = report("index-out-of-bounds",
+                         "index `" + text + "` of `" + tensor.name + "`, axis " + std::to_string(axis) + ", runs over " +
+                             std::to_string(range->lo) + ".." + std::to_string(range->hi) + ", valid is 0.." +
+                             std::to_string(size - 1) + ": " + how,
+                         span);
+  std::vector<IndexVar> variables;
+  access.indices[axis].affine.collectVariables(variables);
+  std::string where;
+  for (const IndexVar v : variables)
+    if (v < made.axes.size())
+      where += (where.empty() ? "`" : ", `") + made.axes[v].name + "` over 0.." + std::to_string(made.axes[v].extent - 1);
+  if (!where.empty()) d.notes.push_back({"with " + where, {}});
+  if (!term) return;
+  // A written extent that is too large: the one that fits. Else a zero outside.
+  for (const IndexVar v : variables) {
+    if (v >= op.axes.size()) continue;
+    const Variable& variable = m_variables[op.axes[v]];
+    if (!variable.given) continue;
+    const auto fits = largestExtent(term->indices[axis].affine, size, op.axes[v]);
+    if (fits && *fits > 0)
+      d.fixes.push_back({"run `" + variable.name + "` over " + std::to_string(*fits), variable.extentSpan, std::to_string(*fits)});
+  }
+  if (range->lo <= range->hi)
+    d.fixes.push_back({"read 0 outside", Span{term->span.source, term->span.end, term->span.end}, " else 0"});
+}
+
+}  // namespace nf::lang

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// `train L { ... }`: settings, derivatives of the loss, clipping and the optimizer, expanded once a parameter.
+#include <algorithm>
+
+#include "core/lang/elaborator.h"
+#include "core/lang/statement.h"
+
+namespace nf::lang {
+
+using namespace ast;
+
+namespace {
+
+constexpr std::array<std::string_view, 10> kAttributes{"batch",     "clip", "device", "epochs", "mode",
+                                                       "optimizer", "seed", "steps",  "wrt",    "optimiser"};
+
+// Parameters that an operator on the way to `loss` reads.
+std::vector<bool> reaches(const Program& p, TensorId loss) {
+  std::vector<bool> needed(p.tensors.size(), false);
+  needed[loss.value] = true;
+  for (std::size_t i = p.operators.size(); i-- > 0;) {
+    const auto writes = writesOf(p, OperatorId(i));
+    if (std::none_of(writes.begin(), writes.end(), [&](TensorId t) { return needed[t.value]; })) continue;
+    for (const TensorId t : readsOf(p, OperatorId(i))) needed[t.value] = true;
+  }
+  return needed;
+}
+
+}  // namespace
+
+void Elaborator::train(const Ast& ast, const Stmt& s) {
+  if (m_scope->kind != Scope::Kind::Notebook) {
+    report("misplaced-statement", "`train` stands in a cell, not inside a block", s.span);
+    return;
+  }
+  Entity* loss = resolve(s.name, s.nameSpan);
+  if (!loss || loss->kind == Entity::Kind::Poison) return;
+  const bool scalar = loss->kind == Entity::Kind::Tensor && loss->view.fixed.empty() && tensorOf(loss->view.tensor).shape.empty() &&
+                      isFloating(typeOf(loss->view));
+  if (!scalar) {
+    report("not-scalar", "`train` takes a loss: one real number", s.nameSpan);
+    return;
+  }
+  const TensorId lossId = loss->view.tensor.id;
+  TrainSettings settings;
+  settings.loss = program()[lossId].name;
+  settings.span = s.span;
+  const Expr* optimizer = nullptr;
+  std::vector<std::string> wrt;
+  bool all = true, given[kAttributes.size()] = {};
+  for (const Binder& b : s.binders) {
+    const Expr& e = ast[b.value];
+    const auto known = std::find(kAttributes.begin(), kAttributes.end(), b.name);
+    if (known == kAttributes.end()) {
+      Diagnostic& d = report("unknown-attribute", "`train` has no attribute `" + std::string(b.name) + "`", b.span);
+      d.notes.push_back({"there are batch, clip, device, epochs, mode, optimizer, seed, steps, wrt", {}});
+      continue;
+    }
+    bool& twice = given[known - kAttributes.begin()];
+    if (twice) report("redefinition", "`" + std::string(b.name) + "` is given twice", b.span);
+    twice = true;
+    const auto positive = [&](std::int64_t& into, std::int64_t least) {
+      const auto n = integer(ast, b.value, "`" + std::string(b.name) + "`");
+      if (n && *n < least) report("bad-attribute", "`" + std::string(b.name) + "` is at least " + std::to_string(least), e.span);
+      else if (n) into = *n;
+    };
+    const auto word = [&](std::string& into, std::initializer_list<std::string_view> allowed) {
+      const bool plain = e.kind == ExprKind::Name || e.kind == ExprKind::String;
+      if (plain && (allowed.size() == 0 || std::find(allowed.begin(), allowed.end(), e.text) != allowed.end())) {
+        into = e.text;
+        return;
+      }
+      std::string list;
+      for (const std::string_view a : allowed) list += (list.empty() ? "" : ", ") + std::string(a);
+      report("bad-attribute", "`" + std::string(b.name) + "` takes " + (list.empty() ? "a name" : "one of " + list), e.span);
+    };
+    if (b.name == "epochs") positive(settings.epochs, 1);
+    else if (b.name == "steps") positive(settings.steps, 1);
+    else if (b.name == "batch") positive(settings.batch, 1);
+    else if (b.name == "mode") word(settings.mode, {"dynamic", "static"});
+    else if (b.name == "device") word(settings.device, {});
+    else if (b.name == "seed") {
+      std::int64_t seed = 1;
+      positive(seed, 0);
+      settings.seed = static_cast<std::uint64_t>(seed);
+    } else if (b.name == "clip") {
+      if (e.kind == ExprKind::Name && e.text == "none") continue;
+      const auto n = number(ast, b.value, "`clip`");
+      if (n && n->value() <= 0) report("bad-attribute", "`clip` is a positive number or none", e.span);
+      else if (n) settings.clip = n->value();
+    } else if (b.name == "optimizer" || b.name == "optimiser") {
+      if (e.kind != ExprKind::Call && e.kind != ExprKind::Name) {
+        report("bad-attribute", "`optimizer` takes a function, as in `adam(lr=1e-3)`", e.span);
+        continue;
+      }
+      optimizer = &e;
+      settings.optimizer = std::string(m_out.sources.text(e.span));
+    } else if (b.name == "wrt") {
+      if (e.kind == ExprKind::Name && e.text == "all") continue;
+      if (e.kind != ExprKind::Name && e.kind != ExprKind::Call) {
+        report("bad-attribute", "`wrt` takes all, a parameter, or tensors(W, U)", e.span);
+        continue;
+      }
+      all = false;
+      std::vector<const Expr*> names;
+      if (e.kind == ExprKind::Name) names.push_back(&e);
+      else
+        for (const ExprRef a : e.args) names.push_back(&ast[a]);
+      for (const Expr* n : names) {
+        Entity* p = n->kind == ExprKind::Name ? resolve(n->text, n->span) : nullptr;
+        if (!p || p->kind == Entity::Kind::Poison) continue;
+        if (p->kind != Entity::Kind::Tensor || tensorOf(p->view.tensor).kind != TensorKind::Param) {
+          report("bad-attribute", "`wrt` names parameters, `" + std::string(n->text) + "` is none", n->span);
+          continue;
+        }
+        wrt.push_back(tensorOf(p->view.tensor).name);
+      }
+    }
+  }
+  if (settings.epochs > 0 && settings.steps > 0) report("bad-attribute", "`epochs` and `steps` exclude each other", s.span);
+  if (settings.epochs == 0 && settings.steps == 0) settings.epochs = 1;
+  if (settings.epochs > 0 && m_out.program.data.empty()) {
+    if (given[3]) report("bad-attribute", "`epochs` needs a data set: without one write `steps = N`", s.span);
+    settings.epochs = 0;
+    settings.steps = given[7] ? settings.steps : 100;
+  }
+  for (const auto& t : m_out.program.tensors)
+    if (t.init.kind == Initializer::Kind::Batch && !t.shape.empty()) {
+      if (settings.batch != 0 && t.shape[0] != settings.batch && m_options.batchOverride <= 0 && m_options.sets.empty())
+        report(
+            "shape-mismatch",
+            "`batch` is " + std::to_string(settings.batch) + ", input `" + t.name + "` has " + std::to_string(t.shape[0]) + " rows",
+            s.span);
+      settings.batch = t.shape[0];
+    }
+  m_out.trains.push_back(settings);
+  if (!m_options.training) return;
+  optimize(ast, s, lossId, optimizer, all, wrt, settings);
+}
+
+void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Expr* optimizer, bool all,
+                          const std::vector<std::string>& wrt, const TrainSettings& settings) {
+  const std::vector<bool> reached = reaches(m_out.program, loss);
+  std::vector<TensorId> parameters;
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const Tensor& t = m_out.program.tensors[i];
+    if (t.kind != TensorKind::Param || !reached[i] || !isFloating(t.type)) continue;
+    if (all || std::find(wrt.begin(), wrt.end(), t.name) != wrt.end()) parameters.push_back(TensorId(i));
+  }
+  if (parameters.empty()) {
+    report("nothing-to-train", "`" + settings.loss + "` depends on no parameter" + (all ? "" : " named in `wrt`"), s.nameSpan);
+    return;
+  }
+  m_phase = Phase::Optimizer;
+  const std::string functionName = optimizer ? std::string(optimizer->text) : "sgd";
+  const Span site = optimizer ? optimizer->head : s.nameSpan;
+  const Function* f = functionNamed(functionName);
+  if (!f || f->def->value != kNone || f->def->parameters.size() < 2 || f->def->parameters.size() > 3) {
+    report("undefined-function", "there is no optimizer `" + functionName + "`", site)
+        .notes.push_back({"an optimizer is a function like `def sgd(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }`", {}});
+    return;
+  }
+  if (f->symbol != kNone && inNotebook(site)) m_out.symbols[f->symbol].uses.push_back(site);
+  std::vector<Argument> options;
+  if (optimizer) {
+    if (!optimizer->args.empty()) {
+      report("wrong-arity", "the options of an optimizer are named: `" + functionName + "(lr=1e-3)`", optimizer->span);
+      return;
+    }
+    for (const Binder& b : optimizer->binders) {
+      const auto value = wholeValue(ast, b.value, {});
+      if (!value) return;
+      options.push_back({std::string(b.name), *value, b.span});
+    }
+  }
+  std::vector<TensorRef> gradients;
+  for (const TensorId w : parameters) {
+    NewTensor t;
+    const std::string full = "d(" + settings.loss + ")/d(" + m_out.program[w].name + ")";
+    if (const auto made = m_fullNames.find(full); made != m_fullNames.end()) {
+      gradients.push_back(made->second);
+      continue;
+    }
+    t.local = full;
+    t.temporary = true;
+    t.span = s.nameSpan;
+    t.type = m_out.program[w].type;
+    t.shape = m_out.program[w].shape;
+    t.axisNames = m_contexts[0]->axisNames[w.value];
+    const TensorRef g = makeTensor(std::move(t));
+    if (!g.valid()) return;
+    m_out.program.derivatives.push_back({loss, w, g.id, {}, origin(s.nameSpan)});
+    gradients.push_back(g);
+  }
+  if (settings.clip) clip(gradients, *settings.clip, s.span);
+  std::optional<TensorRef> step;
+  if (f->def->parameters.size() == 3) step = stepCounter(settings.loss, site);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    std::vector<Argument> arguments;
+    for (const TensorRef& ref : {TensorRef{0, parameters[i]}, gradients[i]}) {
+      Entity e;
+      e.kind = Entity::Kind::Tensor;
+      e.view = wholeView(ref);
+      arguments.push_back({{}, std::move(e), site});
+    }
+    if (step) {
+      Entity e;
+      e.kind = Entity::Kind::Tensor;
+      e.view = wholeView(*step);
+      arguments.push_back({{}, std::move(e), site});
+    }
+    const std::string wish = m_out.program[parameters[i]].name + "." + functionName;
+    if (!expandWith(*f, arguments, options, site, wish, {})) return;
+  }
+}
+
+// Steps so far, this one included: what Adam corrects its bias with.
+TensorRef Elaborator::stepCounter(const std::string& loss, Span span) {
+  NewTensor counter;
+  counter.local = loss + ".step";
+  counter.temporary = true;
+  counter.span = span;
+  counter.kind = TensorKind::State;
+  counter.init.kind = Initializer::Kind::Zeros;
+  const TensorRef state = makeTensor(std::move(counter));
+  NewTensor next;
+  next.local = loss + ".step.next";
+  next.temporary = true;
+  next.span = span;
+  const TensorRef value = makeTensor(std::move(next));
+  Program& p = m_out.program;
+  const OriginId o = origin(span);
+  Operator op;
+  op.body = p.binary(ScalarOp::Add, p.load(state.id, {}, o), p.constant(1, DType::F32, o), o);
+  op.output = value.id;
+  op.name = p[value.id].name;
+  op.phase = Phase::Optimizer;
+  op.origin = o;
+  p.addOperator(std::move(op));
+  p.updates.push_back({state.id, value.id, o});
+  return value;
+}
+
+// Global norm: gradients are scaled by min(1, clip / |all of them|).
+void Elaborator::clip(std::vector<TensorRef>& gradients, double limit, Span span) {
+  Program& p = m_out.program;
+  const OriginId o = origin(span);
+  const auto make = [&](const std::string& name, std::vector<std::int64_t> shape, DType type) {
+    NewTensor t;
+    t.local = name;
+    t.temporary = true;
+    t.span = span;
+    t.shape = std::move(shape);
+    t.type = type;
+    return makeTensor(std::move(t));
+  };
+  const auto finish = [&](Operator op, TensorRef output) {
+    op.output = output.id;
+    op.name = p[output.id].name;
+    op.phase = Phase::Optimizer;
+    op.origin = o;
+    p.addOperator(std::move(op));
+  };
+  const auto element = [&](TensorId t) {
+    std::vector<AccessIndex> at(p[t].shape.size());
+    for (std::size_t k = 0; k < at.size(); ++k) at[k].affine = IndexExpr::variable(static_cast<IndexVar>(k));
+    return p.load(t, std::move(at), o);
+  };
+  const auto axesOf = [&](TensorId t) {
+    std::vector<Axis> axes;
+    for (std::size_t k = 0; k < p[t].shape.size(); ++k) axes.push_back({"i" + std::to_string(k), p[t].shape[k], o});
+    return axes;
+  };
+  std::vector<TensorRef> squares;
+  for (const TensorRef& g : gradients) {
+    const TensorRef square = make(p[g.id].name + ".square", {}, DType::F32);
+    Operator op;
+    op.axes = axesOf(g.id);
+    op.reducer = op.axes.empty() ? Reducer::None : Reducer::Sum;
+    const ExprId x = element(g.id);
+    op.body = p.binary(ScalarOp::Mul, x, x, o);
+    finish(std::move(op), square);
+    squares.push_back(square);
+  }
+  // In pairs, so that no expression grows deep.
+  while (squares.size() > 1) {
+    std::vector<TensorRef> sums;
+    constexpr std::size_t kAtOnce = 16;
+    for (std::size_t i = 0; i < squares.size(); i += kAtOnce) {
+      const TensorRef sum = make("gradient.square", {}, DType::F32);
+      Operator op;
+      for (std::size_t k = i; k < std::min(squares.size(), i + kAtOnce); ++k) {
+        const ExprId x = p.load(squares[k].id, {}, o);
+        op.body = op.body.valid() ? p.binary(ScalarOp::Add, op.body, x, o) : x;
+      }
+      finish(std::move(op), sum);
+      sums.push_back(sum);
+    }
+    squares = std::move(sums);
+  }
+  const TensorRef scale = make("gradient.scale", {}, DType::F32);
+  Operator op;
+  const ExprId norm =
+      p.binary(ScalarOp::Add, p.unary(ScalarOp::Sqrt, p.load(squares[0].id, {}, o), o), p.constant(1e-6, DType::F32, o), o);
+  op.body =
+      p.binary(ScalarOp::Min, p.binary(ScalarOp::Div, p.constant(limit, DType::F32, o), norm, o), p.constant(1, DType::F32, o), o);
+  finish(std::move(op), scale);
+  for (TensorRef& g : gradients) {
+    const TensorRef clipped = make(p[g.id].name + ".clipped", p[g.id].shape, p[g.id].type);
+    Operator each;
+    each.axes = axesOf(g.id);
+    each.outputRank = static_cast<std::uint32_t>(each.axes.size());
+    each.body = p.binary(ScalarOp::Mul, element(g.id), p.load(scale.id, {}, o), o);
+    finish(std::move(each), clipped);
+    g = clipped;
+  }
+}
+
+}  // namespace nf::lang

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/protocol/values.h"
+#include "core/support/result.h"
+
+// What the workbench and the engine say to each other. One message is one line of JSON, {"type":"graph","id":7,...}; the events that
+// `--json-progress` prints too have {"event":"step",...} instead of a type. A line with "binary":N is followed by N raw bytes.
+// Both sides start with Hello. A request carries an id > 0; its replies carry the same; Failed or Cancelled ends it when nothing else does.
+// Requests about the notebook name the revision they mean; the engine answers for its newest and says which.
+namespace nf::protocol {
+
+inline constexpr int kProtocolVersion = 1;
+using RequestId = std::uint64_t;  // 0: no request
+
+// ---------------------------------------------------------------- both ways
+struct Hello {
+  static constexpr const char* kType = "hello";
+  int version = kProtocolVersion;
+  std::string program;  // "neoflow 0.1.0"
+  std::string host;     // name of the machine
+  std::int64_t process = 0;
+  NF_FIELDS(Hello, version, program, host, process);
+};
+
+// ---------------------------------------------------------------- workbench -> engine
+struct DocumentReplaced {
+  static constexpr const char* kType = "document_replaced";
+  std::uint64_t revision = 0;
+  std::string name, directory;  // "capsule.nf"; data files are relative to the directory
+  std::string text;
+  NF_FIELDS(DocumentReplaced, revision, name, directory, text);
+};
+
+// Replaces bytes [begin, end) of revision - 1. An engine that has another revision answers Failed, stage "revision": replace the document.
+struct DocumentEdited {
+  static constexpr const char* kType = "document_edited";
+  std::uint64_t revision = 0;
+  std::uint32_t begin = 0, end = 0;
+  std::string text;
+  NF_FIELDS(DocumentEdited, revision, begin, end, text);
+};
+
+struct Cancel {  // of a request; answered by Cancelled under the request's id
+  static constexpr const char* kType = "cancel";
+  RequestId request = 0;
+  NF_FIELDS(Cancel, request);
+};
+
+// -> Expression. A tensor, "Y", or a derivative, "d(L)/d(W)".
+struct ExpressionRequest {
+  static constexpr const char* kType = "get_expression";
+  std::uint64_t revision = 0;
+  std::string tensor;
+  bool numericCheck = false;  // costs an interpretation of a shrunken shape
+  NF_FIELDS(ExpressionRequest, revision, tensor, numericCheck);
+};
+
+// -> Expression of the gradient of `output` with respect to `input`, whether the notebook asks for it or not.
+struct GradientRequest {
+  static constexpr const char* kType = "get_gradient";
+  std::uint64_t revision = 0;
+  std::string output, input;
+  bool numericCheck = false;
+  NF_FIELDS(GradientRequest, revision, output, input, numericCheck);
+};
+
+// -> GraphPage: nodes [offset, offset + limit) with the edges that end in them.
+struct GraphRequest {
+  static constexpr const char* kType = "get_graph";
+  std::uint64_t revision = 0;
+  std::string stage = "fused";
+  std::int64_t offset = 0, limit = 2000;
+  NF_FIELDS(GraphRequest, revision, stage, offset, limit);
+};
+
+struct FusionRequest {  // -> FusionReport
+  static constexpr const char* kType = "get_fusion";
+  std::uint64_t revision = 0;
+  NF_FIELDS(FusionRequest, revision);
+};
+
+struct DevicesRequest {  // -> Devices
+  static constexpr const char* kType = "get_devices";
+  bool measure = false;  // measure the constants again
+  NF_FIELDS(DevicesRequest, measure);
+};
+
+struct SubgraphsRequest {  // -> Subgraphs
+  static constexpr const char* kType = "get_subgraphs";
+  std::uint64_t revision = 0;
+  NF_FIELDS(SubgraphsRequest, revision);
+};
+
+struct TrialsRequest {  // -> Trials: numbers [from, from + limit)
+  static constexpr const char* kType = "get_trials";
+  std::string subgraph;
+  std::uint64_t from = 0;
+  std::int64_t limit = 5000;
+  NF_FIELDS(TrialsRequest, subgraph, from, limit);
+};
+
+struct SpaceRequest {  // -> Space
+  static constexpr const char* kType = "get_space";
+  std::string subgraph;
+  NF_FIELDS(SpaceRequest, subgraph);
+};
+
+struct KernelRequest {  // -> Kernel
+  static constexpr const char* kType = "get_kernel";
+  std::string subgraph;
+  std::optional<std::uint64_t> trial;  // none: the newest kernel, or the first one's schedule before anything ran
+  std::vector<std::string> languages;  // "loops", "llvm", "asm"
+  NF_FIELDS(KernelRequest, subgraph, trial, languages);
+};
+
+struct MeasureRequest {  // -> TrialMeasured: compiles, gates and measures this schedule now
+  static constexpr const char* kType = "measure";
+  std::string subgraph;
+  JsonText schedule;
+  NF_FIELDS(MeasureRequest, subgraph, schedule);
+};
+
+struct PinRequest {  // this kernel stays, no further search; none: searched again
+  static constexpr const char* kType = "pin";
+  std::string subgraph;
+  std::optional<std::uint64_t> trial;
+  NF_FIELDS(PinRequest, subgraph, trial);
+};
+
+struct SeriesRequest {  // -> Series. "latency" (ms) and "loss" over steps
+  static constexpr const char* kType = "get_series";
+  std::string name;
+  double from = 0, to = 1e18;  // of x
+  std::int64_t buckets = 1000;
+  NF_FIELDS(SeriesRequest, name, from, to, buckets);
+};
+
+// -> TensorSlice: one value each of [begin, end) along every axis; empty begin and end: all. At most `limit` values: the rest is cut off.
+struct TensorRequest {
+  static constexpr const char* kType = "get_tensor";
+  std::string tensor;
+  std::vector<std::int64_t> begin, end;
+  std::int64_t limit = 65536;
+  NF_FIELDS(TensorRequest, tensor, begin, end, limit);
+};
+
+// Computes what cells show. Without cells: all of them. -> CellResult each, then Finished.
+struct RunRequest {
+  static constexpr const char* kType = "run";
+  std::uint64_t revision = 0;
+  std::vector<std::uint32_t> cells;  // indices into Analysis::cells
+  std::string device = "auto";
+  std::map<std::string, std::string> sets;
+  NF_FIELDS(RunRequest, revision, cells, device, sets);
+};
+
+// Runs a train cell: RunState and the events, then Done or Error. What is empty or 0 is as the cell says.
+struct TrainRequest {
+  static constexpr const char* kType = "train";
+  std::uint64_t revision = 0;
+  std::uint32_t cell = 0;
+  std::string mode, device;
+  std::int64_t steps = 0;
+  double seconds = 0;
+  std::map<std::string, std::string> sets;
+  NF_FIELDS(TrainRequest, revision, cell, mode, device, steps, seconds, sets);
+};
+
+struct TuneRequest {  // searches without training
+  static constexpr const char* kType = "tune";
+  std::uint64_t revision = 0;
+  std::vector<std::string> subgraphs;  // empty: all
+  std::int64_t trials = 0;             // 0: until the budget is spent
+  double seconds = 0;
+  NF_FIELDS(TuneRequest, revision, subgraphs, trials, seconds);
+};
+
+struct PauseRequest {
+  static constexpr const char* kType = "pause";
+  NF_FIELDS(PauseRequest);
+};
+struct ResumeRequest {
+  static constexpr const char* kType = "resume";
+  NF_FIELDS(ResumeRequest);
+};
+struct StopRequest {  // of everything that runs: drained within 2 s, then Done
+  static constexpr const char* kType = "stop";
+  NF_FIELDS(StopRequest);
+};
+struct BudgetRequest {  // share of device time for tuning while training, 0..1; seconds of tuning alone
+  static constexpr const char* kType = "budget";
+  std::optional<double> share, seconds;
+  NF_FIELDS(BudgetRequest, share, seconds);
+};
+
+// ---------------------------------------------------------------- engine -> workbench: replies
+struct Failed {  // the world's failure of a request
+  static constexpr const char* kType = "failed";
+  std::string stage, message, device, detail;
+  NF_FIELDS(Failed, stage, message, device, detail);
+};
+struct Cancelled {
+  static constexpr const char* kType = "cancelled";
+  NF_FIELDS(Cancelled);
+};
+struct Finished {  // of a request that has no reply of its own
+  static constexpr const char* kType = "finished";
+  NF_FIELDS(Finished);
+};
+
+// Sent after every DocumentReplaced and DocumentEdited that was not overtaken by a newer one.
+struct Analysis {
+  static constexpr const char* kType = "analysis";
+  std::uint64_t revision = 0;
+  double ms = 0;
+  std::vector<DiagnosticInfo> diagnostics;
+  std::vector<ExtentInfo> extents;
+  std::vector<SymbolInfo> symbols;
+  std::vector<CellInfo> cells;
+  std::vector<TensorInfo> tensors;
+  std::vector<TokenInfo> tokens;
+  std::vector<SourceSpan> spans;  // what Origins index
+  NF_FIELDS(Analysis, revision, ms, diagnostics, extents, symbols, cells, tensors, tokens, spans);
+};
+
+// An operator or a derivative: as text, as formulas, and how each gradient term was made.
+struct Expression {
+  static constexpr const char* kType = "expression";
+  std::uint64_t revision = 0;
+  std::string tensor, dtype;
+  std::vector<std::int64_t> shape;
+  std::string text;  // legal source; pasted into a cell it gives the same numbers
+  std::vector<Formula> formulas;
+  std::vector<GradientTermInfo> terms;  // of a derivative
+  std::optional<NumericCheck> check;
+  Origins origins;
+  NF_FIELDS(Expression, revision, tensor, dtype, shape, text, formulas, terms, check, origins);
+};
+
+struct GraphPage {
+  static constexpr const char* kType = "graph";
+  std::uint64_t revision = 0;
+  std::string stage;
+  std::int64_t offset = 0, totalNodes = 0;
+  std::vector<GraphNode> nodes;
+  std::vector<GraphEdge> edges;
+  std::vector<GraphGroup> groups;    // on the last page
+  std::vector<StageSummary> stages;  // on the first page
+  NF_FIELDS(GraphPage, revision, stage, offset, totalNodes, nodes, edges, groups, stages);
+};
+
+struct FusionReport {
+  static constexpr const char* kType = "fusion";
+  std::uint64_t revision = 0;
+  DeviceConstants device;
+  std::vector<FusionDecisionInfo> decisions;
+  NF_FIELDS(FusionReport, revision, device, decisions);
+};
+
+struct Devices {
+  static constexpr const char* kType = "devices";
+  std::vector<DeviceInfo> devices;
+  std::vector<DoctorLine> doctor;
+  NF_FIELDS(Devices, devices, doctor);
+};
+
+struct Subgraphs {
+  static constexpr const char* kType = "subgraphs";
+  std::uint64_t revision = 0;
+  std::vector<SubgraphInfo> subgraphs;
+  NF_FIELDS(Subgraphs, revision, subgraphs);
+};
+
+struct Trials {
+  static constexpr const char* kType = "trials";
+  std::string subgraph;
+  std::uint64_t total = 0;
+  std::vector<TrialInfo> trials;
+  NF_FIELDS(Trials, subgraph, total, trials);
+};
+
+struct TrialMeasured {
+  static constexpr const char* kType = "trial_measured";
+  std::string subgraph;
+  TrialInfo trial;
+  NF_FIELDS(TrialMeasured, subgraph, trial);
+};
+
+struct Space {
+  static constexpr const char* kType = "space";
+  std::string subgraph;
+  std::string kind;
+  double size = 0;
+  std::vector<KnobInfo> knobs;
+  JsonText current;  // schedule of the newest kernel, or the first one
+  NF_FIELDS(Space, subgraph, kind, size, knobs, current);
+};
+
+struct Kernel {
+  static constexpr const char* kType = "kernel";
+  std::string subgraph, name;
+  std::optional<std::uint64_t> trial;
+  std::int64_t generation = 0;
+  std::optional<double> us;
+  JsonText schedule;
+  std::string expression;                  // language text of the fused operators
+  std::vector<Origins> expressionOrigins;  // by line
+  std::vector<KernelTextInfo> texts;
+  std::vector<NamedText> facts;  // "workspace", "vector width", "stages" ...
+  NF_FIELDS(Kernel, subgraph, name, trial, generation, us, schedule, expression, expressionOrigins, texts, facts);
+};
+
+struct Series {
+  static constexpr const char* kType = "series";
+  std::string name;
+  std::int64_t points = 0;  // in the asked range
+  std::vector<Bucket> buckets;
+  NF_FIELDS(Series, name, points, buckets);
+};
+
+// Followed by its values as a binary frame: little-endian f64, row-major over [begin, end).
+struct TensorSlice {
+  static constexpr const char* kType = "tensor";
+  std::string tensor, dtype;
+  std::vector<std::int64_t> shape, begin, end;
+  std::int64_t step = -1;                      // of training; -1: not trained
+  double min = 0, max = 0, mean = 0, rms = 0;  // of the whole tensor's finite values
+  std::int64_t nans = 0, infinities = 0;
+  std::vector<std::int64_t> histogram;  // equal bins over [min, max]
+  NF_FIELDS(TensorSlice, tensor, dtype, shape, begin, end, step, min, max, mean, rms, nans, infinities, histogram);
+};
+
+struct CellResult {
+  static constexpr const char* kType = "cell_result";
+  std::uint64_t revision = 0;
+  std::uint32_t cell = 0;
+  CellStatus status = CellStatus::Ok;
+  double ms = 0;
+  std::vector<std::string> tensors;  // whose values can be asked for now
+  std::string message;               // of an error
+  NF_FIELDS(CellResult, revision, cell, status, ms, tensors, message);
+};
+
+// ---------------------------------------------------------------- engine -> workbench: notifications
+enum class RunPhase : std::uint8_t { Idle, Preparing, Computing, Training, Tuning, Paused, Stopping };
+constexpr auto enumNames(RunPhase) {
+  return std::array{"idle", "preparing", "computing", "training", "tuning", "paused", "stopping"};
+}
+
+// At most 20 a second, and at once when the phase changes.
+struct RunState {
+  static constexpr const char* kType = "run_state";
+  RunPhase phase = RunPhase::Idle;
+  std::optional<std::uint32_t> cell;
+  std::uint64_t revision = 0;
+  std::string device;
+  std::string detail;  // "compiling 12 of 40 kernels"
+  std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;
+  double seconds = 0;
+  std::optional<double> secondsLeft, loss;
+  std::optional<double> stepMs, stepMsLow, stepMsHigh;  // median of the last samples, its interval
+  std::int64_t samples = 0;
+  std::int64_t trials = 0, swaps = 0;
+  double budgetShare = 0, budgetSpentSeconds = 0;
+  NF_FIELDS(RunState, phase, cell, revision, device, detail, step, steps, epoch, epochs, seconds, secondsLeft, loss, stepMs,
+            stepMsLow, stepMsHigh, samples, trials, swaps, budgetShare, budgetSpentSeconds);
+};
+
+// ---------------------------------------------------------------- events (architecture.md; --json-progress prints these lines)
+struct FirstStepEvent {
+  static constexpr const char* kEvent = "first_step";
+  double ms = 0;  // since the process started
+  NF_FIELDS(FirstStepEvent, ms);
+};
+struct StepEvent {  // thinned by time: stands for `steps` steps
+  static constexpr const char* kEvent = "step";
+  std::int64_t step = 0;
+  double ms = 0, ms_min = 0, ms_max = 0;
+  std::int64_t steps = 1;
+  std::optional<double> loss;
+  double seconds = 0;  // since training began
+  NF_FIELDS(StepEvent, step, ms, ms_min, ms_max, steps, loss, seconds);
+};
+struct EvalEvent {
+  static constexpr const char* kEvent = "eval";
+  std::int64_t step = 0;
+  std::optional<double> accuracy, loss;
+  std::map<std::string, double> values;  // every `eval` by name
+  NF_FIELDS(EvalEvent, step, accuracy, loss, values);
+};
+struct KernelSwapEvent {
+  static constexpr const char* kEvent = "kernel_swap";
+  std::string subgraph, name;  // id and name of SubgraphInfo
+  double before_us = 0, after_us = 0;
+  std::int64_t generation = 0, step = 0;
+  double seconds = 0;
+  NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds);
+};
+struct TrialEvent {
+  static constexpr const char* kEvent = "trial";
+  std::string subgraph;
+  JsonText schedule;
+  std::optional<double> us;
+  TrialStatus status = TrialStatus::Ok;
+  std::uint64_t number = 0;
+  std::int64_t generation = 0;
+  double seconds = 0;
+  std::optional<double> predicted_us;
+  std::string how;
+  NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, how);
+};
+struct DoneEvent {
+  static constexpr const char* kEvent = "done";
+  std::int64_t steps = 0;
+  std::optional<double> loss, accuracy;
+  double first_step_ms = 0, median_step_ms = 0, median_step_ms_first_tenth = 0, median_step_ms_last_tenth = 0, seconds = 0;
+  std::int64_t peak_bytes = 0;
+  bool stopped = false;  // by a person, before its end
+  NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
+            seconds, peak_bytes, stopped);
+};
+struct ErrorEvent {  // training or tuning ended by it
+  static constexpr const char* kEvent = "error";
+  std::string stage, message, file;
+  std::int64_t line = 0, column = 0;
+  NF_FIELDS(ErrorEvent, stage, message, file, line, column);
+};
+
+using Message =
+    std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
+                 DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, PinRequest,
+                 SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest,
+                 BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport, Devices, Subgraphs,
+                 Trials, TrialMeasured, Space, Kernel, Series, TensorSlice, CellResult, RunState, FirstStepEvent, StepEvent,
+                 EvalEvent, KernelSwapEvent, TrialEvent, DoneEvent, ErrorEvent>;
+
+struct Envelope {
+  RequestId id = 0;
+  Message message;
+  std::string binary;  // of TensorSlice
+  friend bool operator==(const Envelope&, const Envelope&) = default;
+};
+
+// One line without its newline. Text that is no UTF-8 is made so; not-a-number and infinities are the strings "nan", "inf", "-inf".
+std::string encode(const Message& message, RequestId id = 0);
+// What goes over the wire: the line, its newline, the binary frame.
+std::string encodeFrame(const Envelope& envelope);
+// Keys that are not known are ignored and missing ones keep their default: both sides may be newer. A wrong type, an unknown message,
+// a formula that is no tree, a number out of range is an Error of stage "protocol".
+Result<Message> decode(std::string_view line);
+
+// The values of a TensorSlice's binary frame, and back.
+std::string packValues(const std::vector<double>& values);
+std::vector<double> unpackValues(std::string_view binary);
+
+inline constexpr std::size_t kLongestLine = 64u << 20;
+inline constexpr std::size_t kLongestBinary = 256u << 20;
+
+// Cuts a byte stream into envelopes. A line that cannot be understood is reported and skipped; a stream that breaks the framing
+// (a line or frame past the limits) is dead from there on.
+class FrameReader {
+ public:
+  // The envelopes that became complete. Errors are appended in the order they were met.
+  std::vector<Envelope> feed(std::string_view bytes, std::vector<Error>& errors);
+  bool broken() const { return m_broken; }
+  std::size_t pending() const { return m_buffer.size() - m_at; }  // bytes of a message that is not complete yet
+
+ private:
+  std::string m_buffer;
+  std::size_t m_at = 0, m_searched = 0;
+  std::optional<Envelope> m_waiting;
+  std::size_t m_waitingBytes = 0;
+  bool m_broken = false;
+};
+
+}  // namespace nf::protocol

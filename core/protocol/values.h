@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/protocol/fields.h"
+
+// The value structs that messages are made of: plain data that the views draw and the engine fills.
+// Units stand in the names: bytes, flops, microseconds (us), milliseconds (ms), seconds. Places are UTF-8 byte offsets of the
+// notebook's text at the message's revision.
+namespace nf::protocol {
+
+// Where a thing comes from: indices into Analysis::spans of the same revision. Every linked view selects by these.
+using Origins = std::vector<std::uint32_t>;
+
+// A JSON value kept as its canonical text (schedules: `{"version":1,"kind":..,"knobs":{..}}`). On the wire it is the value itself.
+struct JsonText {
+  std::string text = "null";
+  friend bool operator==(const JsonText&, const JsonText&) = default;
+};
+
+// ---------------------------------------------------------------- the notebook's meaning
+enum class Severity : std::uint8_t { Error, Warning, Note };
+constexpr auto enumNames(Severity) { return std::array{"error", "warning", "note"}; }
+
+struct SourceSpan {
+  std::string source;  // empty: the notebook; else the file of the standard library, "std/conv.nf"
+  std::uint32_t begin = 0, end = 0;
+  NF_FIELDS(SourceSpan, source, begin, end);
+};
+
+struct Note {
+  std::string message;
+  SourceSpan span;
+  NF_FIELDS(Note, message, span);
+};
+
+struct Fix {
+  std::string label;  // "p: 27"
+  std::uint32_t begin = 0, end = 0;
+  std::string text;  // replaces [begin, end)
+  NF_FIELDS(Fix, label, begin, end, text);
+};
+
+struct DiagnosticInfo {
+  Severity severity = Severity::Error;
+  std::string code, message;
+  SourceSpan span;
+  std::uint32_t line = 1, column = 1;  // of span.begin, from 1, in code points
+  std::vector<Note> notes;
+  std::vector<Fix> fixes;
+  NF_FIELDS(DiagnosticInfo, severity, code, message, span, line, column, notes, fixes);
+};
+
+// "p: 28" in grey after the statement.
+struct ExtentInfo {
+  std::uint32_t begin = 0, end = 0;  // of the statement
+  std::string axis;
+  std::int64_t extent = 0;
+  NF_FIELDS(ExtentInfo, begin, end, axis, extent);
+};
+
+enum class SymbolKind : std::uint8_t { Extent, Data, Input, Param, Const, State, Tensor, Function, Loss, Eval };
+constexpr auto enumNames(SymbolKind) {
+  return std::array{"extent", "data", "input", "param", "const", "state", "tensor", "function", "loss", "eval"};
+}
+
+struct SymbolInfo {
+  SymbolKind kind = SymbolKind::Tensor;
+  std::string name;
+  std::string detail;  // "f32 [32, 28, 28]", "conv2d(X[N,C,H,W], K, R; stride = 1, pad = 0) -> Y"
+  SourceSpan definition;
+  std::vector<SourceSpan> uses;
+  NF_FIELDS(SymbolInfo, kind, name, detail, definition, uses);
+};
+
+enum class CellStatus : std::uint8_t { Ok, Error, Stale, Queued, Running };
+constexpr auto enumNames(CellStatus) { return std::array{"ok", "error", "stale", "queued", "running"}; }
+
+struct TrainInfo {
+  std::string loss, optimizer, mode, device;
+  std::int64_t epochs = 0, steps = 0, batch = 0;
+  std::uint64_t seed = 1;
+  NF_FIELDS(TrainInfo, loss, optimizer, mode, device, epochs, steps, batch, seed);
+};
+
+struct CellInfo {
+  bool markdown = false;
+  std::uint32_t begin = 0, end = 0;
+  CellStatus status = CellStatus::Ok;
+  std::string summary;               // "Y  f32 [1, 32, 28, 28, 4, 4], 1.53 MiB · 231 MFLOP"
+  std::vector<std::string> defines;  // tensors
+  std::vector<std::string> shows;    // tensors and derivatives a `show` of this cell names
+  std::optional<TrainInfo> train;
+  NF_FIELDS(CellInfo, markdown, begin, end, status, summary, defines, shows, train);
+};
+
+struct TensorInfo {
+  std::string name;  // "Y", "block3.conv1.F", "d(L)/d(W)"
+  SymbolKind kind = SymbolKind::Tensor;
+  std::string dtype;  // "f32"
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes = 0;
+  bool derivative = false;
+  Origins origins;
+  NF_FIELDS(TensorInfo, name, kind, dtype, shape, bytes, derivative, origins);
+};
+
+// A token of the notebook that names a tensor, or stands for an access of it.
+struct TokenInfo {
+  std::uint32_t begin = 0, end = 0;
+  std::string tensor;
+  Origins origins;
+  NF_FIELDS(TokenInfo, begin, end, tensor, origins);
+};
+
+// ---------------------------------------------------------------- formulas
+// A formula as a flat tree: children precede their parent, the last node is the root, every other node has one parent.
+enum class FormulaKind : std::uint8_t {
+  Number,     // text
+  Name,       // text
+  Subscript,  // children: base, index, index, ...
+  Reduce,     // text: sum, prod, max, min, mean, argmax, argmin; axes; child: body
+  Infix,      // text: + - * // % < <= == != and or; children: left, right
+  Prefix,     // text: - not; child
+  Fraction,   // children: numerator, denominator
+  Power,      // children: base, exponent
+  Call,       // text: function; children: arguments. sqrt, abs and floor have signs of their own
+  Cases,      // children: condition, value, otherwise
+  Partial,    // children: of, with respect to
+  Equation,   // children: left, right
+};
+constexpr auto enumNames(FormulaKind) {
+  return std::array{"number",   "name",  "subscript", "reduce", "infix",   "prefix",
+                    "fraction", "power", "call",      "cases",  "partial", "equation"};
+}
+
+struct FormulaAxis {
+  std::string name;
+  std::int64_t first = 0, last = 0;  // inclusive
+  NF_FIELDS(FormulaAxis, name, first, last);
+};
+
+struct FormulaNode {
+  FormulaKind kind = FormulaKind::Number;
+  std::string text;
+  std::vector<std::uint32_t> children;
+  std::vector<FormulaAxis> axes;
+  Origins origins;
+  NF_FIELDS(FormulaNode, kind, text, children, axes, origins);
+};
+
+struct Formula {
+  std::string name;  // of the tensor it defines
+  std::vector<FormulaNode> nodes;
+  NF_FIELDS(Formula, name, nodes);
+};
+
+// Whether the tree is one: what the painter and the printers rely on. Depth is at most kFormulaDepth.
+inline constexpr std::uint32_t kFormulaDepth = 200;
+bool wellFormed(const Formula& formula);
+
+// ---------------------------------------------------------------- gradients
+enum class GradientForm : std::uint8_t { Gather, Scatter, Zero };
+constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero"}; }
+enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified };
+constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified"}; }
+
+struct DerivationStep {
+  std::string title;
+  std::vector<std::string> lines;
+  NF_FIELDS(DerivationStep, title, lines);
+};
+
+struct GradientTermInfo {
+  std::string tensor;  // whose gradient
+  std::string access;  // as written: "A[b, c, p*2+r, q*2+s, i, l]"
+  std::string result;  // the tensor this term makes: "d(L)/d(A)"
+  GradientForm form = GradientForm::Gather;
+  CertificateState certificate = CertificateState::Uncertified;
+  double certificateMs = 0;
+  std::string why;  // of scatter and zero
+  std::int64_t tripsPerElement = 0;
+  std::vector<DerivationStep> derivation;
+  Origins origins;
+  NF_FIELDS(GradientTermInfo, tensor, access, result, form, certificate, certificateMs, why, tripsPerElement, derivation, origins);
+};
+
+// Central differences in double precision against the derived gradient.
+struct NumericCheck {
+  std::int64_t samples = 0;
+  double epsilon = 0;
+  double worst = 0, allowed = 0;        // relative error
+  std::vector<std::int64_t> histogram;  // of log10(error), equal bins over [histogramFirst, histogramLast]
+  double histogramFirst = 0, histogramLast = 0;
+  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast);
+};
+
+// ---------------------------------------------------------------- graphs
+enum class Phase : std::uint8_t { Forward, Backward, Optimizer, Evaluation };
+constexpr auto enumNames(Phase) { return std::array{"forward", "backward", "optimizer", "evaluation"}; }
+enum class NodeKind : std::uint8_t { Operator, Input, Param, Const, State };
+constexpr auto enumNames(NodeKind) { return std::array{"operator", "input", "param", "const", "state"}; }
+
+struct GraphNode {
+  std::string id;    // stable from stage to stage and page to page: the written tensor's name
+  std::string name;  // shown
+  NodeKind kind = NodeKind::Operator;
+  Phase phase = Phase::Forward;
+  std::string text;       // its expression, short: "Σ W·X"
+  std::string statement;  // its expression as language text
+  std::string category;   // injective, reduction, output-fusable, opaque
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::int64_t bytes = 0, flops = 0;
+  bool added = false;  // by the pass that led to this stage
+  bool changed = false;
+  Origins origins;
+  NF_FIELDS(GraphNode, id, name, kind, phase, text, statement, category, dtype, shape, bytes, flops, added, changed, origins);
+};
+
+struct GraphEdge {
+  std::string from, to;  // node ids
+  std::string tensor;
+  std::int64_t bytes = 0;
+  bool keptForBackward = false;
+  bool carried = false;  // between steps
+  NF_FIELDS(GraphEdge, from, to, tensor, bytes, keptForBackward, carried);
+};
+
+struct GraphGroup {
+  std::string id, name;            // "G1", "cell, forward"
+  std::vector<std::string> nodes;  // ids
+  std::uint32_t subgraph = 0;      // equal groups share it
+  std::int64_t kernels = 1;        // launches a step
+  std::optional<double> us;        // a step, once measured
+  Origins origins;
+  NF_FIELDS(GraphGroup, id, name, nodes, subgraph, kernels, us, origins);
+};
+
+struct StageSummary {
+  std::string stage;  // source, differentiated, transformed, partitioned, fused
+  std::int64_t operators = 0;
+  std::string note;  // "added 15", "24 in 8 kernels"
+  NF_FIELDS(StageSummary, stage, operators, note);
+};
+
+// ---------------------------------------------------------------- fusion
+enum class FusionState : std::uint8_t { Accepted, Refused, NotLowerable, Forced, Forbidden, Reverted };
+constexpr auto enumNames(FusionState) {
+  return std::array{"accepted", "refused", "not lowerable", "forced", "forbidden", "reverted"};
+}
+
+struct FusionTerm {
+  std::string name;   // tensor of a traffic term, operator of an arithmetic one
+  double amount = 0;  // bytes or operations saved; negative: added
+  NF_FIELDS(FusionTerm, name, amount);
+};
+
+struct FusionFlip {
+  std::string quantity;  // "H", "L", "P_d"
+  double now = 0, threshold = 0;
+  bool above = false;  // the sign turns at or above the threshold; else at or below
+  std::string unit;    // "", "s", "B/s", "FLOP/s"
+  NF_FIELDS(FusionFlip, quantity, now, threshold, above, unit);
+};
+
+struct FusionCurve {  // R over the quantity that flips it soonest
+  std::string quantity;
+  std::vector<double> x, rewardSeconds;
+  NF_FIELDS(FusionCurve, quantity, x, rewardSeconds);
+};
+
+struct Measured {
+  double median = 0, low = 0, high = 0;  // microseconds
+  std::vector<double> samples;
+  NF_FIELDS(Measured, median, low, high, samples);
+};
+
+struct FusionDecisionInfo {
+  std::uint32_t id = 0;
+  std::string producer, consumer;  // node ids of the graph at stage `partitioned`
+  std::string category;            // "One+One" ...
+  std::string producerClass, consumerClass;
+  double dT = 0, dC = 0, dK = 0;  // bytes, operations, kernels saved
+  double R = 0;                   // seconds saved
+  std::vector<FusionTerm> traffic, arithmetic;
+  std::string recomputed;  // what the fused backward kernel computes again; empty: nothing
+  FusionState state = FusionState::Refused;
+  std::string why;
+  std::vector<FusionFlip> flips;  // the soonest first
+  std::optional<FusionCurve> curve;
+  std::optional<Measured> measuredSaving;
+  Origins origins;
+  NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
+            recomputed, state, why, flips, curve, measuredSaving, origins);
+};
+
+// ---------------------------------------------------------------- devices
+struct DeviceConstants {
+  std::string device;        // "cpu", "cuda:0"
+  double bandwidth = 0;      // P_d, bytes per second
+  double flopRate = 0;       // P_c, operations per second
+  double launchSeconds = 0;  // L
+  double l2Bandwidth = 0;    // 0: not measured
+  double measuredSecondsAgo = 0;
+  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo);
+};
+
+struct NamedText {
+  std::string name, text;
+  NF_FIELDS(NamedText, name, text);
+};
+
+struct DeviceInfo {
+  std::string name, backend;  // "cuda:0", "cuda"
+  std::string description;    // "NVIDIA H200, sm_90a, 139 GiB"
+  std::string unavailable;    // why it cannot serve, one sentence; empty: it can
+  bool inUse = false;
+  std::optional<DeviceConstants> constants;
+  std::vector<NamedText> facts;  // driver, caches, features, fingerprint, in display order
+  NF_FIELDS(DeviceInfo, name, backend, description, unavailable, inUse, constants, facts);
+};
+
+struct DoctorLine {
+  std::string item, text;
+  bool ok = true;
+  NF_FIELDS(DoctorLine, item, text, ok);
+};
+
+// ---------------------------------------------------------------- tuning
+enum class TrialStatus : std::uint8_t { Ok, Wrong, Killed, Crashed, Slow, Failed };
+constexpr auto enumNames(TrialStatus) { return std::array{"ok", "wrong", "killed", "crashed", "slow", "failed"}; }
+
+enum class SubgraphState : std::uint8_t { Waiting, Searching, Done, Pinned };
+constexpr auto enumNames(SubgraphState) { return std::array{"waiting", "searching", "done", "pinned"}; }
+
+struct SubgraphInfo {
+  std::string id;                      // structural hash: the key of events, trials and kernels
+  std::string name;                    // "dW + sgd"
+  std::string kind;                    // schedule template: contraction, reduction, elementwise ...
+  std::vector<std::string> operators;  // node ids
+  std::int64_t callsPerStep = 1;
+  std::optional<double> us, firstUs;  // of the newest and of the first kernel
+  std::int64_t trials = 0, generation = 0;
+  double budgetShare = 0;  // 0..1
+  SubgraphState state = SubgraphState::Waiting;
+  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
+  Origins origins;
+  NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, flops,
+            bytes, origins);
+};
+
+struct TrialInfo {
+  std::uint64_t number = 0;  // of its subgraph, from 0; 0 is the first kernel
+  std::int64_t generation = 0;
+  double seconds = 0;  // since tuning began
+  std::optional<double> us, lowUs, highUs, predictedUs;
+  TrialStatus status = TrialStatus::Ok;
+  JsonText schedule;
+  std::vector<std::uint64_t> parents;
+  std::string how;  // "stage A: 2 to 3", "crossed", "first", "by hand", or the tool's words on a failure
+  NF_FIELDS(TrialInfo, number, generation, seconds, us, lowUs, highUs, predictedUs, status, schedule, parents, how);
+};
+
+struct KnobInfo {
+  std::string name, help;
+  std::vector<JsonText> values;  // legal ones
+  NF_FIELDS(KnobInfo, name, help, values);
+};
+
+struct KernelTextInfo {
+  std::string language;  // "loops", "llvm", "asm", "cuda", "ptx"
+  std::string text;
+  std::vector<Origins> lineOrigins;  // by line; shorter than the text or empty: no mapping there
+  NF_FIELDS(KernelTextInfo, language, text, lineOrigins);
+};
+
+// ---------------------------------------------------------------- series
+struct Bucket {
+  double x = 0;  // of the bucket's last point
+  double min = 0, max = 0, last = 0;
+  std::int64_t count = 0;
+  NF_FIELDS(Bucket, x, min, max, last, count);
+};
+
+}  // namespace nf::protocol

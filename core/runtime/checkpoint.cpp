@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nf {
+
+Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
+  const nlohmann::json state{
+      {"version", 1}, {"step", c.step}, {"seed", c.seed}, {"program", c.program}, {"swaps", toJsonLines(c.swaps)}};
+  return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
+}
+
+Result<Checkpoint> readCheckpoint(const std::string& path) {
+  NF_TRY(const std::string bytes, readFile(path));
+  Checkpoint c;
+  NF_TRY(c.tensors, parseSafetensors(bytes, path));
+  const auto metadata = safetensorsMetadata(bytes);
+  const auto found = metadata.find("neoflow");
+  const Error none{"resume", path + " holds weights, but no state of a training run.", {}, {}};
+  if (found == metadata.end()) return none;
+  const auto state = nlohmann::json::parse(found->second, nullptr, false);
+  if (!state.is_object() || state.value("version", nlohmann::json()) != 1)
+    return Error{"resume", path + " was written by another version.", {}, {}};
+  for (const char* key : {"step", "seed"})
+    if (!state.contains(key) || !state[key].is_number_integer()) return none;
+  for (const char* key : {"program", "swaps"})
+    if (!state.contains(key) || !state[key].is_string()) return none;
+  c.step = state["step"].get<std::int64_t>();
+  c.seed = state["seed"].get<std::uint64_t>();
+  c.program = state["program"].get<std::string>();
+  NF_TRY(c.swaps, swapsFromJsonLines(state["swaps"].get<std::string>()));
+  if (c.step < 0) return none;
+  return c;
+}
+
+}  // namespace nf

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/runtime/data_file.h"
+#include "core/runtime/kernel_swaps.h"
+
+namespace nf {
+
+// All that a training run goes on from: weights, optimiser and state tensors; the step, which is data cursor and random counter too;
+// the kernels in use and how they came to be. One safetensors file, whose metadata hold the rest as JSON, so that other programs
+// read the weights as they are.
+struct Checkpoint {
+  std::int64_t step = 0;  // steps done
+  std::uint64_t seed = 1;
+  std::string program;   // structural hash of the training program, hex: another one is refused
+  NamedTensors tensors;  // by name
+  std::vector<KernelSwap> swaps;
+};
+
+Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& checkpoint);
+Result<Checkpoint> readCheckpoint(const std::string& path);
+
+}  // namespace nf

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <charconv>
+#include <cstring>
+
+#include "core/runtime/data_bytes.h"
+#include "core/runtime/data_file.h"
+
+namespace nf {
+namespace {
+
+std::string_view trimmed(std::string_view field) {
+  while (!field.empty() && (field.front() == ' ' || field.front() == '\r')) field.remove_prefix(1);
+  while (!field.empty() && (field.back() == ' ' || field.back() == '\r')) field.remove_suffix(1);
+  if (field.size() >= 2 && field.front() == '"' && field.back() == '"') field = field.substr(1, field.size() - 2);
+  return field;
+}
+
+std::optional<double> number(std::string_view field) {
+  field = trimmed(field);
+  if (!field.empty() && field.front() == '+') field.remove_prefix(1);
+  double value = 0;
+  const auto [end, code] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (code != std::errc{} || end != field.data() + field.size()) return std::nullopt;
+  return value;
+}
+
+char separatorOf(std::string_view line) {
+  for (const char c : {',', ';', '\t'})
+    if (line.find(c) != std::string_view::npos) return c;
+  return ',';
+}
+
+std::string quoted(std::string_view field) {
+  std::string text = "\"";
+  for (const char c : field.substr(0, 40))
+    text += static_cast<unsigned char>(c) < 32 || static_cast<unsigned char>(c) > 126 ? '?' : c;
+  return text + (field.size() > 40 ? "...\"" : "\"");
+}
+
+}  // namespace
+
+Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what) {
+  std::string unpacked;
+  if (isGzip(bytes)) {
+    NF_TRY(unpacked, gunzip(bytes, what));
+    bytes = unpacked;
+  }
+  if (bytes.substr(0, 3) == "\xef\xbb\xbf") bytes.remove_prefix(3);
+  std::vector<double> values;
+  std::int64_t rows = 0, columns = 0, line = 0;
+  char separator = 0;
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    const std::string_view text = bytes.substr(0, end);
+    bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
+    ++line;
+    if (trimmed(text).empty()) continue;
+    if (separator == 0) separator = separatorOf(text);
+    const bool first = rows == 0 && columns == 0;
+    std::int64_t column = 0, numbers = 0;
+    Error wrong;
+    std::size_t at = 0;
+    while (true) {
+      const std::size_t stop = text.find(separator, at);
+      const std::string_view field = text.substr(at, stop == std::string_view::npos ? stop : stop - at);
+      ++column;
+      if (const auto value = number(field)) {
+        values.push_back(*value);
+        ++numbers;
+      } else if (wrong.message.empty()) {
+        wrong = dataError(what, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " +
+                                    quoted(trimmed(field)) + " is no number");
+      }
+      if (stop == std::string_view::npos) break;
+      at = stop + 1;
+    }
+    if (!wrong.message.empty()) {
+      if (first && numbers == 0) {  // a header
+        columns = column;
+        continue;
+      }
+      return wrong;
+    }
+    if (columns == 0) columns = column;
+    if (column != columns)
+      return dataError(what, "line " + std::to_string(line) + " has " + std::to_string(column) +
+                                 " fields, the lines before it have " + std::to_string(columns));
+    ++rows;
+  }
+  if (rows == 0) return dataError(what, "holds no rows");
+  HostTensor tensor = HostTensor::make(DType::F64, {rows, columns});
+  std::memcpy(tensor.bytes.data(), values.data(), values.size() * sizeof(double));
+  return tensor;
+}
+
+Result<HostTensor> readCsv(const std::string& path) {
+  NF_TRY(const std::string bytes, readFile(path));
+  return parseCsv(bytes, path);
+}
+
+}  // namespace nf

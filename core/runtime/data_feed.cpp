@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/data_feed.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "core/runtime/initialize.h"
+#include "core/support/assert.h"
+#include "core/support/counter_random.h"
+#include "core/support/hash.h"
+
+namespace nf {
+namespace {
+
+Error feedError(const std::string& message) { return {"load data", message, {}, {}}; }
+
+// Columns [begin, end) of every row, scaled, in the input's type.
+Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& input, std::int64_t rowElements) {
+  const Initializer& init = input.init;
+  const std::int64_t rows = table.shape.front(), columns = table.elements() / rows;
+  if (init.columnBegin < 0 || init.columnEnd > columns || init.columnEnd - init.columnBegin != rowElements)
+    return feedError("Input " + input.name + " takes columns " + std::to_string(init.columnBegin) + ".." +
+                     std::to_string(init.columnEnd) + " of " + init.data + ", which has " + std::to_string(columns) +
+                     " columns; a row of the input has " + std::to_string(rowElements) + " elements.");
+  std::vector<std::byte> values(static_cast<std::size_t>(rows * rowElements * bytesOf(input.type)));
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < rowElements; ++c) {
+      const double value = table.at(r * columns + init.columnBegin + c) * init.scale + init.shift;
+      if (input.type == DType::I32 && !(value == std::floor(value) && std::fabs(value) <= 2147483647.0))
+        return feedError("Row " + std::to_string(r + 1) + ", column " + std::to_string(init.columnBegin + c) + " of " + init.data +
+                         " is " + std::to_string(value) + ", input " + input.name + " takes integers.");
+      storeValue(input.type, values.data(), r * rowElements + c, value);
+    }
+  return values;
+}
+
+}  // namespace
+
+Result<DataFeed> DataFeed::open(const Program& program, const std::string& directory, std::uint64_t seed) {
+  DataFeed feed;
+  feed.m_seed = seed;
+  std::map<std::string, std::pair<std::size_t, HostTensor>> loaded;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.init.kind != Initializer::Kind::Batch) continue;
+    auto found = loaded.find(tensor.init.data);
+    if (found == loaded.end()) {
+      const DataSet* source = nullptr;
+      for (const DataSet& d : program.data)
+        if (d.name == tensor.init.data) source = &d;
+      if (!source) return feedError("There is no data set " + tensor.init.data + ".");
+      NF_TRY(HostTensor table, readData(source->source, source->directory.empty() ? directory : source->directory));
+      if (table.shape.empty() || table.elements() == 0) return feedError("The data set " + source->name + " holds no rows.");
+      const std::int64_t rows = table.shape.front();
+      if (source->heldOutLast < 0 || source->heldOutLast > rows)
+        return feedError("The split of data set " + source->name + " holds out " + std::to_string(source->heldOutLast) + " of " +
+                         std::to_string(rows) + " rows.");
+      found = loaded.emplace(source->name, std::pair(feed.m_sets.size(), std::move(table))).first;
+      feed.m_sets.push_back({source->name, rows, source->heldOutLast, -1, {}});
+    }
+    if (tensor.shape.empty()) return feedError("Input " + tensor.name + " is a scalar: a batch needs an axis for its rows.");
+    const std::int64_t batch = tensor.shape.front(), rowElements = tensor.elements() / batch;
+    if (!feed.m_inputs.empty() && batch != feed.m_batch)
+      return feedError("Input " + tensor.name + " takes batches of " + std::to_string(batch) + " rows, input " +
+                       feed.m_inputs.front().name + " of " + std::to_string(feed.m_batch) + ".");
+    feed.m_batch = batch;
+    NF_TRY(std::vector<std::byte> values, columnsOf(found->second.second, tensor, rowElements));
+    HostTensor all;
+    all.type = tensor.type;
+    all.shape = {found->second.second.shape.front(), rowElements};
+    all.bytes = std::move(values);
+    NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(program, TensorId(t), all));
+    feed.m_inputs.push_back({tensor.name, tensor.type, rowElements, found->second.first});
+    feed.m_values.push_back(std::move(all.bytes));
+  }
+  for (const Set& set : feed.m_sets)
+    if (set.rows - set.heldOut < feed.m_batch && set.heldOut < feed.m_batch)
+      return feedError("The data set " + set.name + " has " + std::to_string(set.rows - set.heldOut) +
+                       " rows for training, fewer than the batch of " + std::to_string(feed.m_batch) + ".");
+  return feed;
+}
+
+std::int64_t DataFeed::trainingRows() const { return m_sets.empty() ? 0 : m_sets.front().rows - m_sets.front().heldOut; }
+std::int64_t DataFeed::heldOutRows() const { return m_sets.empty() ? 0 : m_sets.front().heldOut; }
+std::int64_t DataFeed::stepsPerEpoch() const { return m_sets.empty() ? 1 : std::max<std::int64_t>(1, trainingRows() / m_batch); }
+
+void DataFeed::shuffle(Set& set, std::int64_t epoch) const {
+  const std::int64_t rows = set.rows - set.heldOut;
+  set.order.resize(static_cast<std::size_t>(rows));
+  std::iota(set.order.begin(), set.order.end(), std::int64_t{0});
+  const std::uint64_t key =
+      randomKey(m_seed, static_cast<std::uint64_t>(epoch), Hasher().add(std::string_view(set.name)).finish().low);
+  for (std::int64_t i = rows - 1; i > 0; --i) {
+    const auto j = static_cast<std::int64_t>(
+        (static_cast<unsigned __int128>(randomBits(key, i)) * static_cast<unsigned __int128>(i + 1)) >> 64);
+    std::swap(set.order[static_cast<std::size_t>(i)], set.order[static_cast<std::size_t>(j)]);
+  }
+  set.epoch = epoch;
+}
+
+void DataFeed::training(std::int64_t step, std::size_t input, std::byte* to) {
+  const Input& in = m_inputs[input];
+  Set& set = m_sets[in.set];
+  const std::int64_t perEpoch = (set.rows - set.heldOut) / m_batch;
+  NF_ASSERT(perEpoch > 0);
+  if (set.epoch != step / perEpoch) shuffle(set, step / perEpoch);
+  const std::int64_t first = step % perEpoch * m_batch;
+  const auto rowBytes = static_cast<std::size_t>(in.rowElements * bytesOf(in.type));
+  for (std::int64_t r = 0; r < m_batch; ++r)
+    std::memcpy(to + static_cast<std::size_t>(r) * rowBytes,
+                m_values[input].data() + static_cast<std::size_t>(set.order[static_cast<std::size_t>(first + r)]) * rowBytes,
+                rowBytes);
+}
+
+void DataFeed::heldOut(std::int64_t first, std::int64_t count, std::size_t input, std::byte* to) const {
+  const Input& in = m_inputs[input];
+  const Set& set = m_sets[in.set];
+  NF_ASSERT(first >= 0 && count >= 0 && first + count <= set.heldOut);
+  const auto rowBytes = static_cast<std::size_t>(in.rowElements * bytesOf(in.type));
+  std::memcpy(to, m_values[input].data() + static_cast<std::size_t>(set.rows - set.heldOut + first) * rowBytes,
+              static_cast<std::size_t>(count) * rowBytes);
+}
+
+}  // namespace nf

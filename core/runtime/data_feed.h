@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/ir/program.h"
+#include "core/runtime/host_tensor.h"
+#include "core/support/result.h"
+
+namespace nf {
+
+// The batches of a program: its data sets in memory, and for each input of kind Batch its columns, converted once. Stateless: what a
+// batch holds follows from the seed and the number of the step, so a data cursor is that number.
+class DataFeed {
+ public:
+  // Relative paths: to DataSet::directory, else to `directory`.
+  static Result<DataFeed> open(const Program& program, const std::string& directory, std::uint64_t seed);
+
+  struct Input {
+    std::string name;
+    DType type = DType::F32;
+    std::int64_t rowElements = 1;
+    std::size_t set = 0;
+  };
+  const std::vector<Input>& inputs() const { return m_inputs; }
+  bool empty() const { return m_inputs.empty(); }
+
+  std::int64_t batch() const { return m_batch; }
+  // Of the set that the first input reads; without batches an epoch is one step.
+  std::int64_t trainingRows() const;
+  std::int64_t heldOutRows() const;
+  std::int64_t stepsPerEpoch() const;
+
+  // Copies the rows of training step `step` (from 0) to `to`: batch * rowElements values of the input's type. Every epoch is shuffled
+  // anew and its last partial batch dropped. Allocates once an epoch.
+  void training(std::int64_t step, std::size_t input, std::byte* to);
+  // Held-out rows [first, first + count), in the file's order.
+  void heldOut(std::int64_t first, std::int64_t count, std::size_t input, std::byte* to) const;
+
+ private:
+  struct Set {
+    std::string name;
+    std::int64_t rows = 0, heldOut = 0;
+    std::int64_t epoch = -1;
+    std::vector<std::int64_t> order;  // of `epoch`
+  };
+  void shuffle(Set& set, std::int64_t epoch) const;
+  std::vector<Set> m_sets;
+  std::vector<Input> m_inputs;
+  std::vector<std::vector<std::byte>> m_values;  // by input, all rows
+  std::int64_t m_batch = 1;
+  std::uint64_t m_seed = 1;
+};
+
+}  // namespace nf

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/device_context.h"
+
+#include <thread>
+
+#include "core/device/reference_backend.h"
+
+namespace nf {
+namespace {
+
+// "cuda:1" -> "cuda"
+std::string backendOf(const std::string& device) { return device.substr(0, device.find(':')); }
+
+Result<std::pair<Backend*, std::string>> choose(BackendRegistry& registry, const std::string& device) {
+  if (device == "auto") {
+    for (const char* name : {"cuda", "cpu"})
+      if (Backend* backend = registry.find(name))
+        if (const auto names = backend->deviceNames(); !names.empty()) return std::pair(backend, names.front());
+    return std::pair<Backend*, std::string>(nullptr, "reference");
+  }
+  if (device == "reference") return std::pair<Backend*, std::string>(nullptr, device);
+  Backend* backend = registry.find(backendOf(device));
+  if (!backend) {
+    std::string known = "auto, reference", why;
+    for (const auto& entry : registry.entries()) {
+      if (entry.backend) known += ", " + entry.name;
+      if (entry.name == backendOf(device)) why = entry.reason;
+    }
+    return Error{"open device", why.empty() ? "There is no device " + device + "; there are " + known + "." : why, device, {}};
+  }
+  const auto names = backend->deviceNames();
+  for (const std::string& name : names)
+    if (name == device || backendOf(name) == device) return std::pair(backend, name);
+  return Error{"open device", "The back end " + backend->name() + " has no device " + device + ".", device, {}};
+}
+
+}  // namespace
+
+DeviceContext::~DeviceContext() = default;
+
+std::unique_ptr<DeviceContext> DeviceContext::of(std::unique_ptr<Device> device, std::unique_ptr<Compiler> inProcess,
+                                                 std::unique_ptr<Evaluator> evaluator) {
+  std::unique_ptr<DeviceContext> self(new DeviceContext);
+  self->m_target = std::make_shared<const Target>(device->target());
+  self->m_device = std::move(device);
+  self->m_inProcess = std::move(inProcess);
+  self->m_evaluator = std::move(evaluator);
+  return self;
+}
+
+Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& registry, const DeviceContextOptions& options) {
+  NF_TRY(const auto chosen, choose(registry, options.device));
+  const int threads = std::max(1, options.threads);
+  std::unique_ptr<DeviceContext> self(new DeviceContext);
+  if (!chosen.first) {
+    Backend& interpreter = *referenceBackend(kPluginVersion);
+    NF_TRY(self->m_device, interpreter.open("reference:f64", threads));
+    self->m_target = std::make_shared<const Target>(self->m_device->target());
+    NF_TRY(self->m_inProcess, interpreter.compiler(*self->m_target));
+    return self;
+  }
+  CompileService::Options compile;
+  compile.workers = options.compileWorkers;
+  compile.command = options.worker;
+  self->m_compile = std::make_unique<CompileService>(compile);
+  MeasureService::Options measure;
+  measure.backend = chosen.first->name();
+  measure.device = chosen.second;
+  measure.threads = threads;
+  measure.command = options.worker;
+  measure.leaseDirectory = options.leaseDirectory;
+  self->m_measure = std::make_unique<MeasureService>(measure);
+  NF_TRY(self->m_device, chosen.first->open(chosen.second, threads));
+  self->m_target = std::make_shared<const Target>(self->m_device->target());
+  self->m_evaluator = workerEvaluator(*self->m_compile, *self->m_measure);
+  // One training thread leaves the other cores to the measuring worker.
+  const bool ownCore = self->m_target->backend == "cpu" && threads < static_cast<int>(std::thread::hardware_concurrency());
+  if (!ownCore) { NF_TRY(self->m_lease, DeviceLease::open(chosen.second, options.leaseDirectory)); }
+  if (options.records != "none") {
+    auto records =
+        RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &self->m_recordsMessage);
+    if (records) self->m_records = std::move(*records);
+    else self->m_recordsMessage = records.error().message;
+  }
+  return self;
+}
+
+}  // namespace nf

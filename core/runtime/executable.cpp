@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/executable.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/device/reference.h"
+#include "core/ir/structural_hash.h"
+#include "core/support/assert.h"
+
+namespace nf {
+
+// What firstNaN() looks for.
+struct Executable::Check {
+  std::string found;
+};
+
+namespace {
+
+std::size_t mostTensors(const PlannedSequence& s) {
+  std::size_t most = 3;  // of an accumulation
+  for (const PlannedLaunch& l : s.launches) most = std::max(most, l.tensors.size());
+  for (const PlannedLoop& l : s.loops) most = std::max(most, mostTensors(*l.body));
+  return most;
+}
+
+std::size_t deepest(const PlannedSequence& s) {
+  std::size_t depth = 0;
+  for (const PlannedLoop& l : s.loops) depth = std::max(depth, 1 + deepest(*l.body));
+  return depth;
+}
+
+std::string nameOf(const Program& program, const PlannedLaunch& launch) {
+  std::string name;
+  for (const OperatorId o : launch.operators) name += (name.empty() ? "" : ", ") + program[program[o].output].name;
+  return name;
+}
+
+// The operator of a group that makes the first NaN, each run alone on values rounded to storage types. The last one where double
+// precision shows none.
+std::string culprit(const Program& program, const PlannedLaunch& launch, TensorValues values, std::uint64_t seed,
+                    std::uint64_t step, const std::vector<std::int64_t>& counters) {
+  for (const OperatorId o : launch.operators) {
+    const Subgraph sub = extractSubgraph(program, {o});
+    auto prepared = ReferenceProgram::prepare(sub.program, sub.outputs);
+    TensorValues inputs;
+    for (std::size_t i = 0; i < sub.inputs.size(); ++i)
+      if (const auto found = values.find(sub.outerInputs[i]); found != values.end()) inputs[sub.inputs[i]] = found->second;
+    if (!prepared) break;
+    auto results = prepared->run(inputs, seed, step, counters);
+    if (!results) break;
+    for (std::size_t i = 0; i < sub.outputs.size(); ++i) {
+      TensorData data = std::move(results->at(sub.outputs[i]));
+      HostTensor rounded = HostTensor::make(data.type, data.shape);
+      for (std::size_t e = 0; e < data.values.size(); ++e) {
+        rounded.set(static_cast<std::int64_t>(e), data.values[e]);
+        data.values[e] = rounded.at(static_cast<std::int64_t>(e));
+        if (std::isnan(data.values[e])) return program[sub.outerOutputs[i]].name;
+      }
+      values[sub.outerOutputs[i]] = std::move(data);
+    }
+  }
+  return nameOf(program, launch);
+}
+
+}  // namespace
+
+Executable::Executable(std::shared_ptr<const ExecutionPlan> plan, Device& device, std::shared_ptr<TensorStore> store)
+    : m_plan(std::move(plan)), m_device(device), m_store(std::move(store)) {}
+
+Executable::~Executable() {
+  m_kernels.clear();
+  for (const auto& entry : m_own)
+    for (void* buffer : entry->buffers)
+      if (buffer) m_device.release(buffer);
+  if (m_arena) m_device.release(m_arena);
+  if (m_workspace) m_device.release(m_workspace);
+}
+
+Result<std::unique_ptr<Executable>> Executable::create(std::shared_ptr<const ExecutionPlan> plan, Device& device,
+                                                       std::shared_ptr<TensorStore> store) {
+  std::unique_ptr<Executable> self(new Executable(std::move(plan), device, std::move(store)));
+  const ExecutionPlan& p = *self->m_plan;
+  const Program& program = *p.main.program;
+  self->m_kernels.resize(p.subgraphs.size());
+  self->m_watches.resize(p.subgraphs.size());
+  self->m_slots.assign(p.slots, nullptr);
+  self->m_arguments.resize(mostTensors(p.main));
+  self->m_counters.reserve(deepest(p.main));
+  self->m_entries.assign(program.tensors.size(), nullptr);
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    if (!p.persistent[t]) continue;
+    NF_TRY(TensorStore::Entry * entry, self->m_store->entry(program.tensors[t]));
+    if (!entry) {
+      const Tensor& tensor = program.tensors[t];
+      auto own = std::make_unique<TensorStore::Entry>();
+      own->name = tensor.name;
+      own->kind = tensor.kind;
+      own->type = tensor.type;
+      own->shape = tensor.shape;
+      own->bytes = self->bytesOfTensor(tensor);
+      NF_TRY(own->buffers[0], device.allocate(own->bytes));
+      entry = own.get();
+      self->m_own.push_back(std::move(own));
+    }
+    self->m_entries[t] = entry;
+  }
+  for (const PlannedUpdate& u : p.updates) {
+    TensorStore::Entry& entry = *self->m_entries[u.target.value];
+    NF_TRY([[maybe_unused]] const Unit made, self->m_store->makeSecondBuffer(entry));
+  }
+  if (p.main.arenaBytes > 0) { NF_TRY(self->m_arena, device.allocate(p.main.arenaBytes)); }
+  self->place(p.main);
+  self->bind();
+  return self;
+}
+
+// Fixed places in the arena; those that change from step to step of a loop are set as it runs.
+void Executable::place(const PlannedSequence& s) {
+  for (std::size_t t = 0; t < s.offsets.size(); ++t)
+    if (s.offsets[t] >= 0) m_slots[s.firstSlot + t] = static_cast<std::byte*>(m_arena) + s.base + s.offsets[t];
+  for (const PlannedLoop& l : s.loops) place(*l.body);
+}
+
+void Executable::bind() {
+  for (std::size_t t = 0; t < m_entries.size(); ++t)
+    if (m_entries[t]) m_slots[t] = m_entries[t]->value();
+  for (const PlannedUpdate& u : m_plan->updates)
+    if (u.direct) m_slots[u.value.value] = m_entries[u.target.value]->buffers[m_entries[u.target.value]->current ^ 1u];
+  m_applied = false;
+}
+
+Result<Unit> Executable::setKernel(std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel) {
+  if (kernel && kernel->workspaceBytes > m_workspaceBytes) {
+    NF_TRY(void* larger, m_device.allocate(kernel->workspaceBytes));
+    if (m_workspace) m_device.release(m_workspace);
+    m_workspace = larger;
+    m_workspaceBytes = kernel->workspaceBytes;
+  }
+  m_kernels[subgraph] = std::move(kernel);
+  return Unit{};
+}
+
+bool Executable::complete() const {
+  return std::all_of(m_kernels.begin(), m_kernels.end(), [](const auto& k) { return k != nullptr; });
+}
+
+Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step) {
+  m_seed = seed;
+  m_step = step;
+  if (m_applied) {
+    for (const PlannedUpdate& u : m_plan->updates) {
+      const TensorStore::Entry& entry = *m_entries[u.target.value];
+      m_slots[u.target.value] = entry.value();
+      if (u.direct) m_slots[u.value.value] = entry.buffers[entry.current ^ 1u];
+    }
+    m_applied = false;
+  }
+  m_counters.clear();
+  return runSequence(m_plan->main, nullptr);
+}
+
+Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) {
+  for (const PlannedStep& step : s.steps) {
+    auto done = step.isLoop ? runLoop(s, s.loops[step.index], check) : launch(s, s.launches[step.index], check);
+    if (!done) return done;
+    if (check && !check->found.empty()) return done;
+  }
+  return Unit{};
+}
+
+Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensors) {
+  LinkedKernel& linked = *m_kernels[subgraph];
+  LaunchArgs args;
+  args.tensors = {m_arguments.data(), tensors};
+  args.workspace = m_workspace;
+  args.counters = m_counters;
+  args.seed = m_seed;
+  args.step = m_step;
+  Watch& watch = m_watches[subgraph];
+  if (!watch.on) return linked.kernel->launch(args);
+  const bool host = m_device.target().backend != "cuda";
+  if (!host) { NF_TRY([[maybe_unused]] const Unit waited, m_device.synchronize()); }
+  const auto start = std::chrono::steady_clock::now();
+  auto done = linked.kernel->launch(args);
+  if (!host && done) done = m_device.synchronize();
+  watch.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  ++watch.calls;
+  return done;
+}
+
+Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check) {
+  void** const slots = m_slots.data() + s.firstSlot;
+  for (std::size_t i = 0; i < l.tensors.size(); ++i) m_arguments[i] = slots[l.tensors[i].value];
+  auto done = launchKernel(l.subgraph, l.tensors.size());
+  if (!done) {
+    Error error = done.error();
+    error.message = "Operator " + nameOf(*s.program, l) + ": " + error.message;
+    if (error.device.empty()) error.device = m_device.name();
+    const OriginId origin = (*s.program)[l.operators.back()].origin;
+    m_failedAt = origin.valid() ? (*s.program)[origin].span : Span{};
+    return error;
+  }
+  if (!check) return done;
+  const Program& program = *s.program;
+  for (std::size_t i = l.inputs; i < l.tensors.size(); ++i) {
+    NF_TRY(const bool bad, hasNaN(slots[l.tensors[i].value], program[l.tensors[i]]));
+    if (!bad) continue;
+    TensorValues values;
+    for (std::size_t k = 0; k < l.inputs; ++k) {
+      const Tensor& t = program[l.tensors[k]];
+      NF_TRY(const HostTensor host, readDevice(m_device, slots[l.tensors[k].value], t.type, t.shape));
+      TensorData data{t.type, t.shape, std::vector<double>(static_cast<std::size_t>(t.elements()))};
+      for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = host.at(static_cast<std::int64_t>(e));
+      values[l.tensors[k]] = std::move(data);
+    }
+    check->found = culprit(program, l, std::move(values), m_seed, m_step, m_counters);
+    return done;
+  }
+  return done;
+}
+
+Result<Unit> Executable::runLoop(const PlannedSequence& s, const PlannedLoop& l, Check* check) {
+  const PlannedSequence& body = *l.body;
+  const Loop& loop = l.loop;
+  std::byte* const arena = static_cast<std::byte*>(m_arena) + s.base;
+  const auto buffer = [&](std::int64_t offset) -> void* { return arena + offset; };
+  const auto bytes = [&](TensorId inner) { return bytesOfTensor((*body.program)[inner]); };
+
+  for (const auto& i : loop.invariants) slot(body, i.inner) = slot(s, i.outer);
+  for (const auto& c : loop.carried) slot(body, c.innerIn) = slot(s, c.initial);
+  m_counters.push_back(0);
+  for (std::int64_t n = 0; n < loop.trips; ++n) {
+    const std::int64_t t = loop.reversed ? loop.trips - 1 - n : n;
+    m_counters.back() = t;
+    for (const PlannedHome& home : l.homes)
+      slot(body, home.inner) = home.kind == PlannedHome::Kind::PingPong
+                                   ? buffer(l.carried[home.index][static_cast<std::size_t>(n & 1)])
+                                   : static_cast<std::byte*>(slot(s, loop.stacked[home.index].outer)) + t * bytes(home.inner);
+    auto done = runSequence(body, check);
+    if (!done || (check && !check->found.empty())) {
+      m_counters.pop_back();
+      return done;
+    }
+    for (std::size_t k = 0; k < loop.stacked.size(); ++k) {
+      if (l.stackedHome[k]) continue;
+      const std::int64_t size = bytes(loop.stacked[k].inner);
+      NF_TRY([[maybe_unused]] const Unit copied, m_device.copy(static_cast<std::byte*>(slot(s, loop.stacked[k].outer)) + t * size,
+                                                               slot(body, loop.stacked[k].inner), size));
+    }
+    for (std::size_t k = 0; k < loop.accumulated.size(); ++k) {
+      const auto& a = loop.accumulated[k];
+      // Two accumulators in turn; the last step writes the outer tensor.
+      const bool outer = (loop.trips - 1 - n) % 2 == 0;
+      void* const into = outer ? slot(s, a.outer) : buffer(l.accumulated[k]);
+      if (n == 0) {
+        NF_TRY([[maybe_unused]] const Unit copied, m_device.copy(into, slot(body, a.inner), bytes(a.inner)));
+        continue;
+      }
+      m_arguments[0] = outer ? buffer(l.accumulated[k]) : slot(s, a.outer);
+      m_arguments[1] = slot(body, a.inner);
+      m_arguments[2] = into;
+      NF_TRY([[maybe_unused]] const Unit added, launchKernel(l.accumulate[k], 3));
+    }
+    for (std::size_t k = 0; k < loop.carried.size(); ++k) {
+      const auto& c = loop.carried[k];
+      if (l.carriedHome[k] || c.innerOut == c.innerIn) continue;
+      NF_TRY([[maybe_unused]] const Unit copied,
+             m_device.copy(buffer(l.carried[k][static_cast<std::size_t>(n & 1)]), slot(body, c.innerOut), bytes(c.innerOut)));
+    }
+    for (std::size_t k = 0; k < loop.carried.size(); ++k) {
+      const auto& c = loop.carried[k];
+      if (c.innerOut == c.innerIn) continue;
+      slot(body, c.innerIn) = l.carriedHome[k] ? slot(body, c.innerOut) : buffer(l.carried[k][static_cast<std::size_t>(n & 1)]);
+    }
+  }
+  m_counters.pop_back();
+  for (const auto& c : loop.carried)
+    if (c.last.valid()) {
+      NF_TRY([[maybe_unused]] const Unit copied, m_device.copy(slot(s, c.last), slot(body, c.innerIn), bytes(c.innerIn)));
+    }
+  return Unit{};
+}
+
+Result<Unit> Executable::applyUpdates() {
+  for (const PlannedUpdate& u : m_plan->updates) {
+    if (u.direct) continue;
+    const TensorStore::Entry& entry = *m_entries[u.target.value];
+    NF_TRY([[maybe_unused]] const Unit copied,
+           m_device.copy(entry.buffers[entry.current ^ 1u], m_slots[u.value.value], entry.bytes));
+  }
+  for (const PlannedUpdate& u : m_plan->updates) m_entries[u.target.value]->current ^= 1u;
+  m_applied = true;
+  return Unit{};
+}
+
+Result<HostTensor> Executable::read(TensorId tensor) const {
+  const Tensor& t = program()[tensor];
+  const void* from = m_entries[tensor.value] ? m_entries[tensor.value]->value() : m_slots[tensor.value];
+  if (!from)
+    return Error{"read", "Tensor " + t.name + " is not kept: its place was used again in the same step.", m_device.name(), {}};
+  return readDevice(m_device, from, t.type, t.shape);
+}
+
+Result<double> Executable::scalar(TensorId tensor) const {
+  const Tensor& t = program()[tensor];
+  const void* from = m_entries[tensor.value] ? m_entries[tensor.value]->value() : m_slots[tensor.value];
+  NF_ASSERT(from && t.elements() == 1);
+  std::array<std::byte, 8> bytes{};
+  const DType type = m_device.storesDoubles() ? DType::F64 : t.type;
+  NF_TRY([[maybe_unused]] const Unit out, m_device.copyOut(bytes.data(), from, bytesOf(type)));
+  return loadValue(type, bytes.data(), 0);
+}
+
+Result<bool> Executable::hasNaN(const void* from, const Tensor& tensor) const {
+  if (!isFloating(tensor.type)) return false;
+  NF_TRY(const HostTensor host, readDevice(m_device, from, tensor.type, tensor.shape));
+  for (std::int64_t i = 0, n = host.elements(); i < n; ++i)
+    if (std::isnan(host.at(i))) return true;
+  return false;
+}
+
+Result<std::string> Executable::firstNaN(std::uint64_t seed, std::uint64_t step) {
+  m_seed = seed;
+  m_step = step;
+  const Program& p = program();
+  for (std::size_t t = 0; t < m_entries.size(); ++t) {
+    if (!m_entries[t]) continue;
+    NF_TRY(const bool bad, hasNaN(m_entries[t]->value(), p.tensors[t]));
+    if (bad) return p.tensors[t].name;
+  }
+  Check check;
+  m_counters.clear();
+  NF_TRY([[maybe_unused]] const Unit ran, runSequence(m_plan->main, &check));
+  return check.found;
+}
+
+std::int64_t Executable::peakBytes() const {
+  std::int64_t bytes = m_plan->main.arenaBytes + m_workspaceBytes + m_store->bytes();
+  for (const auto& entry : m_own) bytes += entry->bytes;
+  return bytes;
+}
+
+Result<Unit> linkInProcess(Executable& executable, Compiler& compiler) {
+  for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) {
+    if (executable.kernel(i)) continue;
+    const PlannedSubgraph& subgraph = executable.plan().subgraphs[i];
+    Schedule schedule;
+    schedule.kind = "reference";
+    schedule.knobs = std::make_shared<const nlohmann::json>(nlohmann::json::object());
+    NF_TRY(const KernelObject object, compiler.compile({*subgraph.program, schedule, {}}));
+    NF_TRY(std::unique_ptr<Kernel> kernel, executable.device().link(object));
+    auto linked = std::make_shared<LinkedKernel>();
+    linked->kernel = std::move(kernel);
+    linked->workspaceBytes = object.workspaceBytes;
+    NF_TRY([[maybe_unused]] const Unit set, executable.setKernel(i, std::move(linked)));
+  }
+  return Unit{};
+}
+
+}  // namespace nf

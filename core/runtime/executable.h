@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/runtime/execution_plan.h"
+#include "core/runtime/tensor_store.h"
+
+namespace nf {
+
+// A kernel as the executor holds it.
+struct LinkedKernel {
+  std::unique_ptr<Kernel> kernel;
+  std::string schedule;  // its text: what the swap log keeps
+  std::int64_t workspaceBytes = 0;
+  std::uint64_t generation = 1;
+};
+
+// A planned program on one device: runs its launches in order, one thread. Nothing is allocated while a step runs.
+class Executable {
+ public:
+  // Takes its persistent tensors from `store` where name, shape and type agree; those of another shape (batches) are its own.
+  static Result<std::unique_ptr<Executable>> create(std::shared_ptr<const ExecutionPlan> plan, Device& device,
+                                                    std::shared_ptr<TensorStore> store);
+  ~Executable();
+  Executable(const Executable&) = delete;
+  Executable& operator=(const Executable&) = delete;
+
+  const ExecutionPlan& plan() const { return *m_plan; }
+  const Program& program() const { return *m_plan->main.program; }
+  Device& device() const { return m_device; }
+  TensorStore& store() const { return *m_store; }
+
+  // Between steps only. Null takes it away.
+  Result<Unit> setKernel(std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel);
+  const std::shared_ptr<LinkedKernel>& kernel(std::uint32_t subgraph) const { return m_kernels[subgraph]; }
+  bool complete() const;  // every subgraph has a kernel
+
+  // Where the value of an input, param, const or state stands; null for tensors that the plan does not need.
+  TensorStore::Entry* entry(TensorId tensor) const { return m_entries[tensor.value]; }
+  // Takes up buffers that another executable of the store has exchanged.
+  void bind();
+
+  // All launches of one step. An error names the operator; nothing has been updated then.
+  Result<Unit> run(std::uint64_t seed, std::uint64_t step);
+  // Where the operator of the last failed launch stands in the source.
+  Span failedAt() const { return m_failedAt; }
+  // Updates take effect.
+  Result<Unit> applyUpdates();
+
+  // After run(): any output, kept or persistent tensor.
+  Result<HostTensor> read(TensorId tensor) const;
+  Result<double> scalar(TensorId tensor) const;
+
+  // Wall time of launches, for the subgraphs that are watched; synchronises the device around each when it is not the host.
+  struct Watch {
+    bool on = false;
+    double seconds = 0;
+    std::int64_t calls = 0;
+  };
+  std::vector<Watch>& watches() { return m_watches; }
+
+  // Runs the step again from the same inputs, states and weights, launch by launch, and names the operator whose output is the first
+  // to hold a NaN. Between run() and applyUpdates(). Empty: none was met.
+  Result<std::string> firstNaN(std::uint64_t seed, std::uint64_t step);
+
+  std::int64_t peakBytes() const;  // arena, workspace and store
+
+ private:
+  explicit Executable(std::shared_ptr<const ExecutionPlan> plan, Device& device, std::shared_ptr<TensorStore> store);
+  struct Check;
+  void place(const PlannedSequence& s);
+  Result<Unit> runSequence(const PlannedSequence& s, Check* check);
+  Result<Unit> runLoop(const PlannedSequence& s, const PlannedLoop& l, Check* check);
+  Result<Unit> launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check);
+  Result<Unit> launchKernel(std::uint32_t subgraph, std::size_t tensors);
+  Result<bool> hasNaN(const void* from, const Tensor& tensor) const;
+  std::int64_t bytesOfTensor(const Tensor& t) const { return m_device.storesDoubles() ? t.elements() * 8 : t.bytes(); }
+  void*& slot(const PlannedSequence& s, TensorId t) { return m_slots[s.firstSlot + t.value]; }
+
+  std::shared_ptr<const ExecutionPlan> m_plan;
+  Device& m_device;
+  std::shared_ptr<TensorStore> m_store;
+  std::vector<std::shared_ptr<LinkedKernel>> m_kernels;
+  std::vector<TensorStore::Entry*> m_entries;  // by tensor of the main program
+  std::vector<std::unique_ptr<TensorStore::Entry>> m_own;
+  std::vector<void*> m_slots;  // by PlannedSequence::firstSlot + tensor
+  std::vector<void*> m_arguments;
+  std::vector<std::int64_t> m_counters;
+  std::vector<Watch> m_watches;
+  void* m_arena = nullptr;
+  void* m_workspace = nullptr;
+  std::int64_t m_workspaceBytes = 0;
+  std::uint64_t m_seed = 0, m_step = 0;
+  bool m_applied = false;
+  Span m_failedAt;
+};
+
+// The kernels of an executable straight from a back end's compiler, in this process: the reference device, tests.
+Result<Unit> linkInProcess(Executable& executable, Compiler& compiler);
+
+}  // namespace nf

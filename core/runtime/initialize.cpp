@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/initialize.h"
+
+#include <cmath>
+#include <filesystem>
+#include <numbers>
+
+#include "core/runtime/data_bytes.h"
+#include "core/runtime/data_file.h"
+#include "core/support/counter_random.h"
+#include "core/support/hash.h"
+
+namespace nf {
+
+// Made by cmake/embed.cmake from examples/data/digits.csv.gz.
+extern const unsigned char kDigitsData[];
+extern const unsigned long kDigitsSize;
+
+namespace {
+
+std::uint64_t keyOf(std::uint64_t seed, const std::string& name) {
+  return mixBits(seed + Hasher().add(std::string_view(name)).finish().low);
+}
+
+void fillUniform(HostTensor& tensor, std::uint64_t key, double low, double high) {
+  for (std::int64_t i = 0, n = tensor.elements(); i < n; ++i) tensor.set(i, low + (high - low) * randomUniform(key, i));
+}
+
+// Box and Muller, two uniforms an element.
+void fillNormal(HostTensor& tensor, std::uint64_t key, double mean, double deviation) {
+  for (std::int64_t i = 0, n = tensor.elements(); i < n; ++i) {
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - randomUniform(key, 2 * i)));
+    tensor.set(i, mean + deviation * radius * std::cos(2.0 * std::numbers::pi * randomUniform(key, 2 * i + 1)));
+  }
+}
+
+double numberOr(const Initializer& init, std::size_t at, double otherwise) {
+  return at < init.numbers.size() ? init.numbers[at] : otherwise;
+}
+
+Result<HostTensor> fromFile(const Tensor& tensor, const std::string& directory) {
+  NF_TRY(HostTensor value, readData(tensor.init, directory));
+  const bool sameCount = value.elements() == tensor.elements();
+  // A table has rank 2 whatever it stands for; other files know their shape.
+  if (value.shape != tensor.shape && !(tensor.init.kind == Initializer::Kind::Csv && sameCount))
+    return dataError(tensor.init.strings.empty() ? tensor.name : tensor.init.strings.front(),
+                     "has the shape " + shapeText(value.shape) + ", tensor " + tensor.name + " has " + shapeText(tensor.shape));
+  value.shape = tensor.shape;
+  if (tensor.type == DType::I32 && value.type != DType::I32)
+    for (std::int64_t i = 0, n = value.elements(); i < n; ++i)
+      if (const double v = value.at(i); !(v == std::floor(v) && std::fabs(v) <= 2147483647.0))
+        return dataError(tensor.name, "element " + std::to_string(i) + " is " + std::to_string(v) + ", an integer was expected");
+  return converted(value, tensor.type);
+}
+
+}  // namespace
+
+std::string resolvePath(const std::string& directory, const std::string& path) {
+  const std::filesystem::path p(path);
+  return p.is_absolute() || directory.empty() ? path : (std::filesystem::path(directory) / p).string();
+}
+
+std::optional<std::string_view> bundledData(std::string_view name) {
+  if (name == "digits") return std::string_view(reinterpret_cast<const char*>(kDigitsData), kDigitsSize);
+  return std::nullopt;
+}
+
+Result<HostTensor> readData(const Initializer& source, const std::string& directory) {
+  const auto string = [&](std::size_t at) { return at < source.strings.size() ? source.strings[at] : std::string(); };
+  const std::string path = resolvePath(directory, string(0));
+  switch (source.kind) {
+    case Initializer::Kind::Csv:
+      if (const auto bundled = bundledData(string(0))) return parseCsv(*bundled, string(0));
+      return readCsv(path);
+    case Initializer::Kind::Npy: return readNpy(path);
+    case Initializer::Kind::Npz: return readNpz(path, string(1));
+    case Initializer::Kind::Idx: return readIdx(path);
+    case Initializer::Kind::Safetensors: return readSafetensors(path, string(1));
+    case Initializer::Kind::None:
+    case Initializer::Kind::Zeros:
+    case Initializer::Kind::Constant:
+    case Initializer::Kind::Normal:
+    case Initializer::Kind::Uniform:
+    case Initializer::Kind::Kaiming:
+    case Initializer::Kind::Xavier:
+    case Initializer::Kind::Batch:
+      if (const auto bundled = bundledData(string(0))) return parseCsv(*bundled, string(0));
+      return Error{
+          "load data",
+          "This is no data file: " + (string(0).empty() ? "a data set needs csv, npy, npz, idx or safetensors" : string(0)) + ".",
+          {},
+          {}};
+  }
+  return Error{"load data", "This is no data file.", {}, {}};
+}
+
+Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory) {
+  const Initializer& init = tensor.init;
+  const std::uint64_t key = keyOf(seed, tensor.name);
+  switch (init.kind) {
+    case Initializer::Kind::None:
+      if (tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Const || tensor.kind == TensorKind::Param)
+        return Error{"load data", "Tensor " + tensor.name + " has no values: give it an initial value or data.", {}, {}};
+      return HostTensor::make(tensor.type, tensor.shape);
+    case Initializer::Kind::Zeros: return HostTensor::make(tensor.type, tensor.shape);
+    case Initializer::Kind::Batch: return Error{"load data", "Tensor " + tensor.name + " takes its values from batches.", {}, {}};
+    case Initializer::Kind::Npy:
+    case Initializer::Kind::Npz:
+    case Initializer::Kind::Idx:
+    case Initializer::Kind::Csv:
+    case Initializer::Kind::Safetensors: return fromFile(tensor, directory);
+    case Initializer::Kind::Constant:
+    case Initializer::Kind::Normal:
+    case Initializer::Kind::Uniform:
+    case Initializer::Kind::Kaiming:
+    case Initializer::Kind::Xavier: break;
+  }
+  HostTensor value = HostTensor::make(tensor.type, tensor.shape);
+  if (init.kind == Initializer::Kind::Constant)
+    for (std::int64_t i = 0, n = value.elements(); i < n; ++i) value.set(i, numberOr(init, 0, 0));
+  if (init.kind == Initializer::Kind::Normal) fillNormal(value, key, numberOr(init, 0, 0), numberOr(init, 1, 1));
+  if (init.kind == Initializer::Kind::Uniform) fillUniform(value, key, numberOr(init, 0, 0), numberOr(init, 1, 1));
+  const double fanIn = std::max(1.0, numberOr(init, 0, 1)), fanOut = std::max(0.0, numberOr(init, 1, 1));
+  if (init.kind == Initializer::Kind::Kaiming) fillNormal(value, key, 0, std::sqrt(2.0 / fanIn));
+  if (init.kind == Initializer::Kind::Xavier) {
+    const double bound = std::sqrt(6.0 / (fanIn + fanOut));
+    fillUniform(value, key, -bound, bound);
+  }
+  return value;
+}
+
+Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const HostTensor& value) {
+  if (program[tensor].type != DType::I32) return Unit{};
+  double lowest = 0, highest = 0;
+  std::int64_t lowestAt = 0, highestAt = 0;
+  for (std::int64_t i = 0, n = value.elements(); i < n; ++i) {
+    const double v = value.at(i);
+    if (i == 0 || v < lowest) lowest = v, lowestAt = i;
+    if (i == 0 || v > highest) highest = v, highestAt = i;
+  }
+  const auto check = [&](const AccessIndex& index, std::int64_t extent, const std::string& target,
+                         std::size_t axis) -> Result<Unit> {
+    if (!index.isData()) return Unit{};
+    const ScalarNode& node = program[index.data];
+    if (node.op != ScalarOp::Load || program[node.access].tensor != tensor) return Unit{};
+    const bool low = lowest < 0;
+    if (!low && highest < static_cast<double>(extent)) return Unit{};
+    return Error{"load data",
+                 "Element " + std::to_string(low ? lowestAt : highestAt) + " of " + program[tensor].name + " is " +
+                     std::to_string(static_cast<std::int64_t>(low ? lowest : highest)) + ", but it indexes axis " +
+                     std::to_string(axis) + " of " + target + ", which has the extent " + std::to_string(extent) + ".",
+                 {},
+                 {}};
+  };
+  // Only unconditional reads are certain to happen: an access under a select is checked by the kernel when it is taken.
+  std::vector<bool> conditional(program.scalars.size(), false);
+  for (std::size_t i = program.scalars.size(); i-- > 0;) {
+    const ScalarNode& node = program.scalars[i];
+    for (int k = 0; k < info(node.op).arity; ++k)
+      if (conditional[i] || (node.op == ScalarOp::Select && k > 0)) conditional[node.operands[k].value] = true;
+  }
+  for (std::size_t i = 0; i < program.scalars.size(); ++i) {
+    const ScalarNode& node = program.scalars[i];
+    if (node.op != ScalarOp::Load || conditional[i]) continue;
+    const Access& access = program[node.access];
+    const Tensor& target = program[access.tensor];
+    for (std::size_t d = 0; d < access.indices.size(); ++d) {
+      NF_TRY([[maybe_unused]] const Unit fine, check(access.indices[d], target.shape[d], target.name, d));
+    }
+  }
+  return Unit{};
+}
+
+}  // namespace nf

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/ir/program.h"
+#include "core/runtime/host_tensor.h"
+#include "core/support/result.h"
+
+namespace nf {
+
+// The first value of a tensor: random ones from the seed, the tensor's name and the element's number alone, so that neither order
+// nor thread count nor another tensor changes them; files relative to `directory`. Kaiming: normal, deviation sqrt(2 / fan in).
+// Xavier: uniform, bound sqrt(6 / (fan in + fan out)). Tensors of kind Batch are fed by DataFeed and refused here.
+Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory);
+
+// A whole data file, by its kind.
+Result<HostTensor> readData(const Initializer& source, const std::string& directory);
+
+// Data that comes with the program: "digits". nullopt: there is no such set. The bytes are the file's.
+std::optional<std::string_view> bundledData(std::string_view name);
+
+// `path` as a person wrote it, relative to the notebook's folder.
+std::string resolvePath(const std::string& directory, const std::string& path);
+
+// Integer tensors that index others are checked when they are loaded: every value in [0, extent) of each axis it indexes.
+Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const HostTensor& value);
+
+}  // namespace nf

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/kernel_supply.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace nf {
+namespace {
+
+constexpr std::size_t kTrialsAtOnce = 8;  // subgraphs with a candidate in the same steps
+constexpr std::size_t kPairsPerReport = 3;
+
+// `hint schedule Y { .. }`: the schedule of the kernel that writes Y.
+Result<std::map<std::uint32_t, Schedule>> hintedSchedules(const ExecutionPlan& plan) {
+  std::map<std::uint32_t, Schedule> forced;
+  const Program& p = *plan.main.program;
+  for (const Hint& hint : p.hints) {
+    if (hint.kind != Hint::Kind::Schedule || hint.tensors.empty()) continue;
+    for (const PlannedLaunch& launch : plan.main.launches) {
+      const bool writes = std::any_of(launch.operators.begin(), launch.operators.end(),
+                                      [&](OperatorId o) { return p[p[o].output].name == hint.tensors.front(); });
+      if (!writes) continue;
+      auto schedule = Schedule::parse(hint.attributes);
+      if (!schedule)
+        return Error{
+            "schedule", "hint schedule " + hint.tensors.front() + ": " + schedule.error().message, {}, schedule.error().detail};
+      forced.emplace(launch.subgraph, std::move(*schedule));
+    }
+  }
+  return forced;
+}
+
+}  // namespace
+
+KernelSupply::KernelSupply(DeviceContext& context, KernelSupplyOptions options)
+    : m_context(context), m_options(std::move(options)) {
+  if (context.inProcess() || m_options.replay) return;
+  m_tuning = std::make_unique<TuningService>(context.target(), *context.evaluator(), m_cache, context.records(), m_clock,
+                                             m_options.tuning);
+}
+
+KernelSupply::~KernelSupply() {
+  if (m_tuning) m_tuning->stop();
+}
+
+std::unordered_map<Hash, std::uint32_t>& KernelSupply::numbers(const Executable& executable) {
+  auto& numbers = m_numbers[&executable];
+  if (numbers.empty())
+    for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) numbers.emplace(executable.plan().subgraphs[i].hash, i);
+  return numbers;
+}
+
+Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
+  numbers(executable);
+  m_versions.emplace(&executable, 0);
+  if (Compiler* compiler = m_context.inProcess()) return linkInProcess(executable, *compiler);
+  if (m_options.replay) return Unit{};
+  NF_TRY(const auto hinted, hintedSchedules(executable.plan()));
+  std::vector<TuningTask> tasks;
+  for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) {
+    const PlannedSubgraph& s = executable.plan().subgraphs[i];
+    TuningTask task{s.program, s.hash, s.name, s.callsPerStep * callsFactor, {}};
+    if (const auto found = m_options.forced.find(s.hash); found != m_options.forced.end()) task.forced = found->second;
+    else if (const auto hint = hinted.find(i); hint != hinted.end()) task.forced = hint->second;
+    tasks.push_back(std::move(task));
+  }
+  m_tuning->add(std::move(tasks));
+  return Unit{};
+}
+
+Result<std::shared_ptr<LinkedKernel>> KernelSupply::link(const std::shared_ptr<const KernelObject>& object,
+                                                         std::uint64_t generation) {
+  if (const auto known = m_links[object.get()].lock()) {
+    known->generation = std::max(known->generation, generation);
+    return known;
+  }
+  NF_TRY(std::unique_ptr<Kernel> kernel, m_context.device().link(*object));
+  auto linked = std::make_shared<LinkedKernel>();
+  linked->kernel = std::move(kernel);
+  linked->schedule = object->schedule.text();
+  linked->workspaceBytes = object->workspaceBytes;
+  linked->generation = generation;
+  // The object lives as long as its kernel: its address stays the key of m_links.
+  auto kept = std::shared_ptr<LinkedKernel>(linked.get(), [linked, object](LinkedKernel*) {});
+  m_links[object.get()] = kept;
+  return kept;
+}
+
+Result<Unit> KernelSupply::use(Executable& executable, std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel) {
+  if (executable.kernel(subgraph) == kernel) return Unit{};
+  return executable.setKernel(subgraph, std::move(kernel));
+}
+
+Result<bool> KernelSupply::collect(Executable& executable) {
+  if (m_context.inProcess()) return executable.complete();
+  const auto& subgraphs = executable.plan().subgraphs;
+  if (m_options.replay) {
+    // The first kernel of each: the newest at or before the first step that is run.
+    for (std::uint32_t i = 0; i < subgraphs.size(); ++i) {
+      if (executable.kernel(i)) continue;
+      const auto first = std::find_if(m_options.replay->begin(), m_options.replay->end(),
+                                      [&](const KernelSwap& s) { return s.subgraph == subgraphs[i].hash; });
+      NF_TRY(auto kernel, compiled(subgraphs[i], first == m_options.replay->end() ? std::string() : first->schedule));
+      NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
+    }
+    return true;
+  }
+  bool complete = true;
+  for (std::uint32_t i = 0; i < subgraphs.size(); ++i) {
+    if (executable.kernel(i)) continue;
+    if (const auto cached = m_cache.find(subgraphs[i].hash)) {
+      NF_TRY(auto kernel, link(cached->object, cached->generation));
+      m_best[subgraphs[i].hash] = kernel;
+      NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
+      continue;
+    }
+    if (auto failure = m_cache.failure(subgraphs[i].hash)) {
+      failure->message = "No kernel for " + subgraphs[i].name + ": " + failure->message;
+      return *failure;
+    }
+    complete = false;
+  }
+  return complete;
+}
+
+Result<bool> KernelSupply::await(Executable& executable, std::stop_token stop,
+                                 const std::function<void(std::size_t, std::size_t)>& waiting) {
+  std::vector<Hash> hashes;
+  for (const PlannedSubgraph& s : executable.plan().subgraphs) hashes.push_back(s.hash);
+  while (!stop.stop_requested()) {
+    NF_TRY(const bool complete, collect(executable));
+    if (complete) return true;
+    if (waiting) {
+      std::size_t done = 0;
+      for (std::uint32_t i = 0; i < hashes.size(); ++i) done += executable.kernel(i) != nullptr;
+      waiting(done, hashes.size());
+    }
+    m_cache.waitFor(hashes, stop, std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
+void KernelSupply::start() {
+  if (m_tuning && m_options.dynamic) m_tuning->start();
+}
+
+Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgraph& subgraph, const std::string& scheduleText) {
+  const auto key = std::pair(subgraph.hash, scheduleText);
+  if (const auto found = m_bySchedule.find(key); found != m_bySchedule.end()) return found->second;
+  CompileJob job;
+  job.subgraph = subgraph.program;
+  job.hash = subgraph.hash;
+  job.target = m_context.target();
+  if (scheduleText.empty()) {
+    NF_TRY(const auto space, scheduleSpace(*subgraph.program, *m_context.target()));
+    job.schedules = {space->first()};
+  } else {
+    NF_TRY(Schedule schedule, Schedule::parse(scheduleText));
+    job.schedules = {std::move(schedule)};
+  }
+  CompileOutcome outcome = m_context.evaluator()->compile(std::move(job), {});
+  if (!outcome.kernel) return outcome.kernel.error();
+  NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(*outcome.kernel)), 1));
+  m_bySchedule.emplace(key, kernel);
+  return kernel;
+}
+
+Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
+  const auto& log = *m_options.replay;
+  for (; m_replayed < log.size() && log[m_replayed].step <= step; ++m_replayed) {
+    const auto found = numbers(training).find(log[m_replayed].subgraph);
+    if (found == numbers(training).end())
+      return Error{
+          "replay", "The swap log belongs to another program: it has a kernel for " + log[m_replayed].subgraph.hex() + ".", {}, {}};
+    NF_TRY(auto kernel, compiled(training.plan().subgraphs[found->second], log[m_replayed].schedule));
+    NF_TRY([[maybe_unused]] const Unit used, use(training, found->second, std::move(kernel)));
+  }
+  return Unit{};
+}
+
+void KernelSupply::takeCandidates(Executable& training) {
+  while (m_trials.size() < kTrialsAtOnce) {
+    auto candidate = m_tuning->nextCandidate();
+    if (!candidate) return;
+    const auto found = numbers(training).find(candidate->subgraph);
+    const bool busy =
+        std::any_of(m_trials.begin(), m_trials.end(), [&](const Trial& t) { return t.candidate.subgraph == candidate->subgraph; });
+    if (found == numbers(training).end() || busy) {
+      m_tuning->withdraw(candidate->ticket, busy ? "another candidate of the subgraph is under trial" : "no training step runs it");
+      continue;
+    }
+    Trial trial;
+    trial.subgraph = found->second;
+    auto candidateKernel = link(candidate->candidate, 0);
+    auto incumbent = link(candidate->incumbent, 1);
+    if (!candidateKernel || !incumbent) {
+      m_tuning->withdraw(candidate->ticket, candidateKernel ? incumbent.error().message : candidateKernel.error().message);
+      continue;
+    }
+    trial.kernels[0] = std::move(*incumbent);
+    trial.kernels[1] = std::move(*candidateKernel);
+    trial.candidate = std::move(*candidate);
+    m_trials.push_back(std::move(trial));
+  }
+}
+
+Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& training, std::int64_t step) {
+  std::vector<Swap> swaps;
+  if (m_options.replay) {
+    NF_TRY([[maybe_unused]] const Unit replayed, replayStep(training, step));
+  } else if (m_tuning && m_options.dynamic) {
+    if (m_cache.version() != m_versions[&training]) {
+      const auto changes = m_cache.changesSince(m_versions[&training]);
+      m_versions[&training] = changes.version;
+      for (const auto& change : changes.changes) {
+        const auto found = numbers(training).find(change.subgraph);
+        if (found == numbers(training).end()) continue;
+        auto kernel = link(change.kernel.object, change.kernel.generation);
+        if (!kernel) continue;  // the one in use goes on
+        const auto before = m_best[change.subgraph];
+        m_best[change.subgraph] = *kernel;
+        NF_TRY([[maybe_unused]] const Unit used, use(training, found->second, *kernel));
+        if (before && before != *kernel)
+          swaps.push_back({change.subgraph, training.plan().subgraphs[found->second].name, change.beforeMicroseconds,
+                           change.kernel.microseconds, change.kernel.generation});
+      }
+    }
+    takeCandidates(training);
+    for (Trial& trial : m_trials) {
+      const bool candidate = trial.phase == 1 || trial.phase == 2;
+      NF_TRY([[maybe_unused]] const Unit used, use(training, trial.subgraph, trial.kernels[candidate ? 1 : 0]));
+      training.watches()[trial.subgraph] = {true, 0, 0};
+    }
+  }
+  logKernels(training, step);
+  return swaps;
+}
+
+void KernelSupply::logKernels(const Executable& training, std::int64_t step) {
+  for (std::uint32_t i = 0; i < training.plan().subgraphs.size(); ++i) {
+    const LinkedKernel* kernel = training.kernel(i).get();
+    const LinkedKernel*& logged = m_logged[training.plan().subgraphs[i].hash];
+    if (kernel == logged || !kernel) continue;
+    logged = kernel;
+    m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule});
+  }
+}
+
+void KernelSupply::afterStep(Executable& training, double seconds) {
+  if (!m_tuning || !m_options.dynamic) return;
+  m_tuning->stepDone(seconds);
+  std::erase_if(m_trials, [&](Trial& trial) {
+    Executable::Watch& watch = training.watches()[trial.subgraph];
+    const double microseconds = watch.calls > 0 ? watch.seconds / static_cast<double>(watch.calls) * 1e6 : 0;
+    const bool candidate = trial.phase == 1 || trial.phase == 2;
+    (candidate ? trial.open.candidate : trial.open.incumbent) = microseconds;
+    if (trial.phase % 2 == 1) {
+      trial.pairs.push_back(trial.open);
+      trial.open = {};
+    }
+    trial.phase = (trial.phase + 1) % 4;
+    if (trial.pairs.size() < kPairsPerReport || trial.phase % 2 == 1) return false;
+    const PairedVerdict verdict = m_tuning->reportPairs(trial.candidate.ticket, trial.pairs);
+    trial.pairs.clear();
+    if (verdict.decision == PairedVerdict::Decision::NeedMore) return false;
+    watch.on = false;
+    // Accepted: it comes back as a change of the cache. Else the best so far takes its place again.
+    const auto best = m_best.find(trial.candidate.subgraph);
+    if (best != m_best.end()) static_cast<void>(use(training, trial.subgraph, best->second));
+    return true;
+  });
+}
+
+Result<bool> KernelSupply::recover(Executable& training, const Error& error) {
+  if (m_trials.empty()) return false;
+  for (Trial& trial : m_trials) {
+    m_tuning->withdraw(trial.candidate.ticket, error.message);
+    training.watches()[trial.subgraph].on = false;
+    NF_TRY([[maybe_unused]] const Unit used, use(training, trial.subgraph, m_best[trial.candidate.subgraph]));
+  }
+  m_trials.clear();
+  return true;
+}
+
+}  // namespace nf

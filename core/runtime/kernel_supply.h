@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/runtime/device_context.h"
+#include "core/runtime/executable.h"
+#include "core/runtime/kernel_swaps.h"
+#include "core/tune/tuning_service.h"
+
+namespace nf {
+
+struct KernelSupplyOptions {
+  bool dynamic = false;  // search for better kernels while steps run
+  TuningOptions tuning;
+  std::map<Hash, Schedule> forced;                // of static resume: these kernels, nothing else
+  std::optional<std::vector<KernelSwap>> replay;  // exactly these kernels at exactly these steps
+};
+
+// Where the executables of one run get their kernels: first ones as soon as they are compiled and gated, better ones between steps
+// (paper, section 6; design: architecture, "Dynamic mode"). All methods belong to the thread that steps.
+class KernelSupply {
+ public:
+  KernelSupply(DeviceContext& context, KernelSupplyOptions options);
+  ~KernelSupply();
+
+  // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step.
+  Result<Unit> request(Executable& executable, double callsFactor = 1);
+  // Gives it every kernel that is there. True: none is missing. An Error where one can't be made.
+  Result<bool> collect(Executable& executable);
+  // Until none is missing; `waiting(done, all)` is called now and then. False: stop was requested.
+  Result<bool> await(Executable& executable, std::stop_token stop,
+                     const std::function<void(std::size_t, std::size_t)>& waiting = {});
+  // From now on the search runs, in dynamic mode.
+  void start();
+
+  struct Swap {
+    Hash subgraph;
+    std::string name;
+    std::optional<double> beforeMicroseconds, afterMicroseconds;
+    std::uint64_t generation = 0;
+  };
+  // Before training step `step`: new kernels from the cache, kernels of candidates under trial, or those of the replayed log.
+  // Returns what the cache has replaced for good.
+  Result<std::vector<Swap>> beforeStep(Executable& training, std::int64_t step);
+  // After it: reports the timings of candidates.
+  void afterStep(Executable& training, double seconds);
+  // A launch failed: true when a candidate was running, which is withdrawn; the step can be repeated.
+  Result<bool> recover(Executable& training, const Error& error);
+
+  const std::vector<KernelSwap>& swaps() const { return m_swaps; }
+  TuningService* tuning() const { return m_tuning.get(); }
+  FunctionCache& cache() { return m_cache; }
+  std::size_t trialsRunning() const { return m_trials.size(); }
+
+ private:
+  struct Trial {
+    StepCandidate candidate;
+    std::uint32_t subgraph = 0;
+    std::shared_ptr<LinkedKernel> kernels[2];  // incumbent, candidate
+    std::vector<TimedPair> pairs;
+    std::size_t reported = 0;
+    TimedPair open;
+    int phase = 0;  // of four: incumbent, candidate, candidate, incumbent
+  };
+  Result<std::shared_ptr<LinkedKernel>> link(const std::shared_ptr<const KernelObject>& object, std::uint64_t generation);
+  Result<Unit> use(Executable& executable, std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel);
+  Result<Unit> replayStep(Executable& training, std::int64_t step);
+  Result<std::shared_ptr<LinkedKernel>> compiled(const PlannedSubgraph& subgraph, const std::string& schedule);
+  void takeCandidates(Executable& training);
+  void logKernels(const Executable& training, std::int64_t step);
+  std::unordered_map<Hash, std::uint32_t>& numbers(const Executable& executable);
+
+  DeviceContext& m_context;
+  KernelSupplyOptions m_options;
+  FunctionCache m_cache;
+  SteadyClock m_clock;
+  std::unique_ptr<TuningService> m_tuning;  // after what it refers to
+  std::map<const Executable*, std::unordered_map<Hash, std::uint32_t>> m_numbers;
+  std::map<const Executable*, std::uint64_t> m_versions;
+  std::unordered_map<Hash, std::shared_ptr<LinkedKernel>> m_best;                      // linked, of the cache
+  std::map<std::pair<Hash, std::string>, std::shared_ptr<LinkedKernel>> m_bySchedule;  // of a replay
+  std::map<const KernelObject*, std::weak_ptr<LinkedKernel>> m_links;
+  std::vector<Trial> m_trials;
+  std::vector<KernelSwap> m_swaps;
+  std::unordered_map<Hash, const LinkedKernel*> m_logged;
+  std::size_t m_replayed = 0;
+};
+
+}  // namespace nf

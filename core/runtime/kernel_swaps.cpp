@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/kernel_swaps.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace nf {
+
+std::optional<Hash> hashFromHex(std::string_view hex) {
+  if (hex.size() != 32) return std::nullopt;
+  for (const bool highFirst : {true, false}) {
+    Hash hash;
+    std::uint64_t words[2] = {0, 0};
+    for (int w = 0; w < 2; ++w) {
+      const char* begin = hex.data() + 16 * w;
+      if (const auto [end, code] = std::from_chars(begin, begin + 16, words[w], 16); code != std::errc{} || end != begin + 16)
+        return std::nullopt;
+    }
+    hash.high = words[highFirst ? 0 : 1];
+    hash.low = words[highFirst ? 1 : 0];
+    if (hash.hex() == hex) return hash;
+  }
+  return std::nullopt;
+}
+
+std::string toJsonLines(const std::vector<KernelSwap>& swaps) {
+  std::string text;
+  for (const KernelSwap& s : swaps) {
+    const auto schedule = nlohmann::json::parse(s.schedule, nullptr, false);
+    text += nlohmann::json{{"step", s.step},
+                           {"subgraph", s.subgraph.hex()},
+                           {"schedule", schedule.is_discarded() ? nlohmann::json(nullptr) : schedule}}
+                .dump() +
+            "\n";
+  }
+  return text;
+}
+
+Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
+  std::vector<KernelSwap> swaps;
+  std::int64_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    ++number;
+    if (line.empty()) continue;
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const Error damaged{"replay", "Line " + std::to_string(number) + " of the swap log is damaged.", {}, {}};
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || !json.contains("subgraph") ||
+        !json["subgraph"].is_string() || !json.contains("schedule"))
+      return damaged;
+    const auto hash = hashFromHex(json["subgraph"].get<std::string>());
+    if (!hash) return damaged;
+    swaps.push_back({json["step"].get<std::int64_t>(), *hash, json["schedule"].dump()});
+  }
+  return swaps;
+}
+
+}  // namespace nf

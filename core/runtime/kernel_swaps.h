@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/support/hash.h"
+#include "core/support/result.h"
+
+namespace nf {
+
+// From step `step` on, this subgraph ran the kernel of this schedule. What was run follows from the log: replaying it is bit-identical.
+struct KernelSwap {
+  std::int64_t step = 0;
+  Hash subgraph;
+  std::string schedule;  // its canonical text
+  friend bool operator==(const KernelSwap&, const KernelSwap&) = default;
+};
+
+// {"step":..,"subgraph":"hex","schedule":{..}} a line.
+std::string toJsonLines(const std::vector<KernelSwap>& swaps);
+Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text);
+std::optional<Hash> hashFromHex(std::string_view hex);
+
+}  // namespace nf

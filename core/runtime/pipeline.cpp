@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/pipeline.h"
+
+#include <chrono>
+
+#include "core/fusion/partition.h"
+#include "core/ir/verify.h"
+#include "core/transform/hoist_loops.h"
+#include "core/transform/merge_equal_operators.h"
+#include "core/transform/remove_dead_operators.h"
+#include "core/transform/simplify_scalars.h"
+
+namespace nf {
+namespace {
+
+Result<Program> transform(const Program& program) {
+  NF_TRY(Program simple, simplifyScalars(program));
+  NF_TRY(Program alive, removeDeadOperators(simple));
+  NF_TRY(Program hoisted, hoistLoops(alive));
+  NF_TRY(Program merged, mergeEqualOperators(hoisted));
+  return removeDeadOperators(merged);
+}
+
+}  // namespace
+
+const Program* Stages::at(Stage stage) const {
+  switch (stage) {
+    case Stage::Source: return source.get();
+    case Stage::Differentiated: return differentiated.get();
+    case Stage::Transformed: return transformed.get();
+    case Stage::Partitioned: return partitioned.get();
+    case Stage::Fused: return fused.get();
+    case Stage::Scheduled:
+    case Stage::Lowered: return nullptr;
+  }
+  return nullptr;
+}
+
+const Program& Stages::last() const {
+  for (const auto* p : {&fused, &partitioned, &transformed, &differentiated})
+    if (*p) return **p;
+  return *source;
+}
+
+DeviceConstants deviceConstants(const Target& target) {
+  DeviceConstants c;
+  if (target.peakBandwidth > 0) c.bandwidth = target.peakBandwidth;
+  if (target.peakFlops > 0) c.flopRate = target.peakFlops * static_cast<double>(std::max<std::int64_t>(1, target.threads));
+  if (target.launchSeconds > 0) c.launchSeconds = target.launchSeconds;
+  return c;
+}
+
+Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptions& options, Stage upTo) {
+  Stages s;
+  s.source = std::move(source);
+  auto begin = std::chrono::steady_clock::now();
+  const auto done = [&](Stage stage, std::shared_ptr<const Program>& slot, Program program) -> Result<Unit> {
+    program.stage = stage;
+    const auto now = std::chrono::steady_clock::now();
+    s.milliseconds.emplace_back(stage, std::chrono::duration<double, std::milli>(now - begin).count());
+    slot = std::make_shared<const Program>(std::move(program));
+    if (options.verify) {
+      const std::vector<std::string> problems = verify(*slot, stage);
+      if (!problems.empty())
+        return Error{
+            "verify", "The program is not sound after the stage \"" + std::string(name(stage)) + "\".", {}, problems.front()};
+    }
+    begin = std::chrono::steady_clock::now();
+    return Unit{};
+  };
+  if (upTo == Stage::Source) return s;
+  NF_TRY(DifferentiateResult differentiated, differentiate(*s.source, options.invert));
+  s.terms = std::move(differentiated.terms);
+  s.diagnostics = std::move(differentiated.diagnostics);
+  if (hasErrors(s.diagnostics)) return s;
+  NF_TRY([[maybe_unused]] Unit a, done(Stage::Differentiated, s.differentiated, std::move(differentiated.program)));
+  if (upTo == Stage::Differentiated) return s;
+  NF_TRY(Program transformed, transform(*s.differentiated));
+  NF_TRY([[maybe_unused]] Unit b, done(Stage::Transformed, s.transformed, std::move(transformed)));
+  if (upTo == Stage::Transformed) return s;
+  NF_TRY(Program partitioned, partition(*s.transformed));
+  NF_TRY([[maybe_unused]] Unit c, done(Stage::Partitioned, s.partitioned, std::move(partitioned)));
+  if (upTo == Stage::Partitioned) return s;
+  if (!options.fuse) {
+    NF_TRY([[maybe_unused]] Unit d, done(Stage::Fused, s.fused, *s.partitioned));
+    return s;
+  }
+  NF_TRY(FusionResult fused, fuse(*s.partitioned, options.device, options.fusion));
+  s.decisions = std::move(fused.decisions);
+  NF_TRY([[maybe_unused]] Unit e, done(Stage::Fused, s.fused, std::move(fused.program)));
+  return s;
+}
+
+}  // namespace nf

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/autodiff/differentiate.h"
+#include "core/fusion/fuse.h"
+#include "core/ir/program.h"
+#include "core/schedule/schedule.h"
+#include "core/support/result.h"
+
+// The one chain of passes between the source program and the fused one. Command line, executor and engine all run this.
+namespace nf {
+
+struct StageOptions {
+  InvertOptions invert;
+  DeviceConstants device;
+  FusionOptions fusion;
+  bool fuse = true;     // false: one kernel an operator
+  bool verify = false;  // check every stage; a problem is our bug and comes back as an Error of stage "verify"
+};
+
+// A program after each pass, up to the one that was asked for. Later ones are null.
+struct Stages {
+  std::shared_ptr<const Program> source, differentiated, transformed, partitioned, fused;
+  std::vector<GradientTerm> terms;  // operator ids of `differentiated`
+  std::vector<FusionDecision> decisions;
+  Diagnostics diagnostics;  // of differentiation; with errors the chain ends there
+  std::vector<std::pair<Stage, double>> milliseconds;
+
+  const Program* at(Stage stage) const;  // null where it was not reached
+  const Program& last() const;
+};
+
+Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptions& options, Stage upTo = Stage::Fused);
+
+// P_d, P_c and L of Equation 4 as fusion counts them.
+DeviceConstants deviceConstants(const Target& target);
+
+}  // namespace nf

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/prepared.h"
+
+#include "core/runtime/initialize.h"
+
+namespace nf {
+
+Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place) {
+  for (const Diagnostic& d : diagnostics)
+    if (d.severity == Severity::Error) {
+      place = d.span;
+      return {stage, d.message, {}, {}};
+    }
+  return {stage, "The program has mistakes.", {}, {}};
+}
+
+Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options) {
+  Prepared prepared;
+  StageOptions stage;
+  stage.device = deviceConstants(*context.target());
+  stage.fuse = context.inProcess() == nullptr;
+  stage.verify = options.verify;
+  NF_TRY(prepared.stages, runStages(std::make_shared<const Program>(program), stage));
+  if (hasErrors(prepared.stages.diagnostics)) {
+    Span place;
+    return firstError(prepared.stages.diagnostics, "differentiate", place);
+  }
+  PlanOptions plan;
+  plan.updates = options.updates;
+  plan.doubles = context.device().storesDoubles();
+  for (const std::string& name : options.keep)
+    if (const TensorId t = prepared.stages.last().tensorNamed(name); t.valid()) plan.keep.push_back(t);
+  NF_TRY(prepared.plan, planExecution(prepared.stages.last(), plan));
+  NF_TRY(prepared.executable, Executable::create(prepared.plan, context.device(), store));
+  return prepared;
+}
+
+Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory) {
+  const Program& p = executable.program();
+  for (std::size_t t = 0; t < p.tensors.size(); ++t) {
+    TensorStore::Entry* entry = executable.entry(TensorId(t));
+    if (!entry || entry->written || p.tensors[t].init.kind == Initializer::Kind::Batch) continue;
+    NF_TRY(const HostTensor value, initialValue(p.tensors[t], seed, directory));
+    NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(p, TensorId(t), value));
+    NF_TRY([[maybe_unused]] const Unit written, executable.store().write(*entry, value));
+  }
+  return Unit{};
+}
+
+protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place) {
+  protocol::ErrorEvent event;
+  event.stage = error.stage;
+  event.message = error.message;
+  if (!error.detail.empty()) event.message += "\n" + error.detail;
+  if (place.valid() && place.source.value < sources.size()) {
+    const LineColumn at = sources.lineColumn(place);
+    event.file = sources.at(place.source).name;
+    event.line = at.line;
+    event.column = at.column;
+  }
+  return event;
+}
+
+}  // namespace nf

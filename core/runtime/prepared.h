@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <string>
+
+#include "core/lang/compile.h"
+#include "core/protocol/message.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/executable.h"
+#include "core/runtime/pipeline.h"
+
+namespace nf {
+
+// A program taken through all passes and laid out on a device; its kernels come from a KernelSupply.
+struct Prepared {
+  Stages stages;
+  std::shared_ptr<const ExecutionPlan> plan;
+  std::unique_ptr<Executable> executable;
+};
+
+struct PrepareOptions {
+  bool updates = true;
+  bool verify = false;
+  std::vector<std::string> keep;  // tensors, by name, that stay readable; those that no pass has removed
+};
+
+// Stage by stage; the interpreter runs one operator at a time, other devices what fusion decided.
+Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options);
+
+// Initial values for what the executable reads and nobody has given a value; integers that index others are range-checked.
+Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory);
+
+// A failure as the event that scripts read, with its place in the source where one is known.
+protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);
+// The first error among the diagnostics, as a failure.
+Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place);
+
+}  // namespace nf

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/data_feed.h"
+#include "core/runtime/data_file.h"
+
+namespace nf {
+namespace {
+
+// "d(L)/d(W)" -> L, W
+std::optional<std::pair<std::string, std::string>> derivativeNamed(const std::string& name) {
+  const std::size_t middle = name.find(")/d(");
+  if (!name.starts_with("d(") || !name.ends_with(")") || middle == std::string::npos) return std::nullopt;
+  return std::pair(name.substr(2, middle - 2), name.substr(middle + 4, name.size() - middle - 5));
+}
+
+// The tensor of this name; a derivative that the notebook does not ask for is asked for here.
+TensorId tensorFor(Program& p, const std::string& name) {
+  for (const Output& o : p.outputs)
+    if (o.name == name) return o.tensor;
+  if (const TensorId t = p.tensorNamed(name); t.valid()) return t;
+  const auto derivative = derivativeNamed(name);
+  if (!derivative) return {};
+  const TensorId of = p.tensorNamed(derivative->first), wrt = p.tensorNamed(derivative->second);
+  if (!of.valid() || !wrt.valid() || p[of].elements() != 1 || !p[of].shape.empty()) return {};
+  Tensor t;
+  t.name = name;
+  t.type = p[wrt].type;
+  t.shape = p[wrt].shape;
+  const TensorId result = p.addTensor(std::move(t));
+  p.derivatives.push_back({of, wrt, result, {}, p[wrt].origin});
+  return result;
+}
+
+}  // namespace
+
+RunJob::RunJob(DeviceContext& context, RunOptions options) : m_context(context), m_options(std::move(options)) {}
+RunJob::~RunJob() = default;
+
+Result<Program> RunJob::wantedProgram() {
+  Program p = m_notebook.program;
+  std::vector<std::string> names;
+  std::set<std::string> seen;
+  const auto want = [&](const std::string& name) {
+    if (seen.insert(name).second) names.push_back(name);
+  };
+  for (const std::string& name : m_options.tensors) {
+    const bool all = name == "all";
+    if (!all && name != "shown") {
+      want(name);
+      continue;
+    }
+    if (all)
+      for (const Symbol& s : m_notebook.symbols)
+        if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(p[s.tensor].name);
+    for (const Output& o : m_notebook.program.outputs)
+      if (all || o.role == OutputRole::Show) want(o.name);
+  }
+  std::vector<TensorId> tensors;
+  std::vector<Output> outputs;
+  for (const std::string& name : names) {
+    const TensorId t = tensorFor(p, name);
+    if (!t.valid()) return Error{"run", "There is no tensor " + name + ".", {}, {}};
+    tensors.push_back(t);
+    outputs.push_back({name, t, OutputRole::Named});
+  }
+  p.outputs = outputs;
+  m_names = names;
+  return restrictedTo(p, tensors, false);
+}
+
+Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting) {
+  CompileOptions compile;
+  compile.sets = m_options.sets;
+  compile.training = m_options.training;
+  m_notebook = compileNotebook(m_options.source, compile);
+  if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
+  m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
+  NF_TRY(const Program program, wantedProgram());
+  m_store = std::make_shared<TensorStore>(m_context.device());
+  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {false, m_options.verify, {}}));
+  Executable& x = *m_prepared.executable;
+  KernelSupplyOptions supply;
+  supply.tuning = m_options.tuning;
+  supply.tuning.seed = m_seed;
+  supply.tuning.exclusive = m_context.lease() != nullptr;
+  m_supply = std::make_unique<KernelSupply>(m_context, std::move(supply));
+  NF_TRY([[maybe_unused]] const Unit requested, m_supply->request(x));
+  if (!m_options.weights.empty()) {
+    NF_TRY(const NamedTensors weights,
+           m_options.weights.ends_with(".npz") ? readNpzAll(m_options.weights) : readSafetensorsAll(m_options.weights));
+    for (const auto& [name, value] : weights) {
+      TensorStore::Entry* entry = m_store->find(name);
+      if (!entry) continue;
+      if (entry->shape != value.shape)
+        return Error{"load weights",
+                     m_options.weights + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " +
+                         shapeText(entry->shape) + ".",
+                     {},
+                     {}};
+      NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
+    }
+  }
+  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory));
+  NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed));
+  std::vector<std::byte> rows;
+  for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
+    const DataFeed::Input& in = feed.inputs()[i];
+    TensorStore::Entry* entry = x.entry(x.program().tensorNamed(in.name));
+    if (!entry) continue;
+    rows.resize(static_cast<std::size_t>(feed.batch() * in.rowElements * bytesOf(in.type)));
+    feed.training(0, i, rows.data());
+    NF_TRY([[maybe_unused]] const Unit written, m_store->writeBytes(*entry, rows.data()));
+  }
+  return m_supply->await(x, stop, waiting);
+}
+
+Result<Unit> RunJob::run(bool timed) {
+  Executable& x = *m_prepared.executable;
+  for (auto& watch : x.watches()) watch.on = timed;
+  auto ran = x.run(m_seed, 0);
+  if (!ran) m_place = x.failedAt();
+  return ran;
+}
+
+Result<HostTensor> RunJob::tensor(const std::string& name) const {
+  const Executable& x = *m_prepared.executable;
+  for (const Output& o : x.program().outputs)
+    if (o.name == name) return x.read(o.tensor);
+  return Error{"run", "There is no value of " + name + ".", {}, {}};
+}
+
+std::vector<RunJob::KernelTime> RunJob::kernelTimes() const {
+  std::vector<KernelTime> times;
+  Executable& x = *m_prepared.executable;
+  for (std::size_t i = 0; i < x.plan().subgraphs.size(); ++i) {
+    const PlannedSubgraph& s = x.plan().subgraphs[i];
+    const Executable::Watch& watch = x.watches()[i];
+    KernelTime t{s.hash, s.name, s.callsPerStep, watch.calls > 0 ? watch.seconds / static_cast<double>(watch.calls) * 1e6 : 0,
+                 0,      0};
+    const auto made = producers(*s.program);
+    for (std::size_t o = 0; o < s.program->operators.size(); ++o) t.flops += flopsOf(*s.program, OperatorId(o));
+    for (std::size_t k = 0; k < s.program->tensors.size(); ++k)
+      if (!made[k].valid()) t.bytes += s.program->tensors[k].bytes();
+    for (const Output& o : s.program->outputs) t.bytes += (*s.program)[o.tensor].bytes();
+    times.push_back(std::move(t));
+  }
+  std::sort(times.begin(), times.end(), [](const KernelTime& a, const KernelTime& b) {
+    return a.microseconds * a.callsPerStep > b.microseconds * b.callsPerStep;
+  });
+  return times;
+}
+
+std::string dumpFileName(const std::string& tensor) {
+  std::string file = tensor;
+  for (char& c : file)
+    if (c == '/' || c == '\0') c = '_';
+  return file + ".npy";
+}
+
+Result<Unit> dumpTensors(const RunJob& job, const std::string& folder) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code) return Error{"save", "The folder " + folder + " cannot be made: " + code.message() + ".", {}, {}};
+  for (const std::string& name : job.names()) {
+    NF_TRY(const HostTensor value, job.tensor(name));
+    NF_TRY([[maybe_unused]] const Unit written, writeNpy((std::filesystem::path(folder) / dumpFileName(name)).string(), value));
+  }
+  return Unit{};
+}
+
+}  // namespace nf

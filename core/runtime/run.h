@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/lang/compile.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/host_tensor.h"
+#include "core/runtime/kernel_supply.h"
+#include "core/runtime/prepared.h"
+
+namespace nf {
+
+struct RunOptions {
+  Source source;
+  std::map<std::string, std::string> sets;
+  std::optional<std::uint64_t> seed;
+  std::vector<std::string>
+      tensors;            // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one
+  std::string weights;    // safetensors (a checkpoint too) or npz, by name, in place of initial values
+  bool training = false;  // value of the condition `training`
+  bool verify = false;
+  TuningOptions tuning;
+};
+
+// One computation of a notebook: inference with initial or given weights; a batch is that of the first training step. Nothing is updated.
+class RunJob {
+ public:
+  RunJob(DeviceContext& context, RunOptions options);
+  ~RunJob();
+
+  // Everything up to complete kernels. `waiting(done, all)` is called now and then. False: stopped.
+  Result<bool> prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting = {});
+  // Computes the tensors. May be called again; `timed` gathers wall time a kernel.
+  Result<Unit> run(bool timed = false);
+  // After run(): the names that can be read, in the order asked for.
+  const std::vector<std::string>& names() const { return m_names; }
+  Result<HostTensor> tensor(const std::string& name) const;
+
+  struct KernelTime {
+    Hash subgraph;
+    std::string name;
+    double callsPerStep = 0, microseconds = 0;  // of one call, mean over the timed runs
+    std::int64_t flops = 0, bytes = 0;          // of one call
+  };
+  std::vector<KernelTime> kernelTimes() const;  // the most expensive first
+  const CompiledNotebook& notebook() const { return m_notebook; }
+  const Executable& executable() const { return *m_prepared.executable; }
+  Span place() const { return m_place; }  // of the last failure
+
+ private:
+  Result<Program> wantedProgram();
+  DeviceContext& m_context;
+  RunOptions m_options;
+  CompiledNotebook m_notebook;
+  std::shared_ptr<TensorStore> m_store;
+  Prepared m_prepared;
+  std::unique_ptr<KernelSupply> m_supply;
+  std::vector<std::string> m_names;
+  std::uint64_t m_seed = 1;
+  Span m_place;
+};
+
+// "d(L)/d(W)" -> "d(L)_d(W).npy"
+std::string dumpFileName(const std::string& tensor);
+// Every name of `job` as an .npy file in `folder`, which is made.
+Result<Unit> dumpTensors(const RunJob& job, const std::string& folder);
+
+}  // namespace nf

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/run_folder.h"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "core/runtime/data_bytes.h"
+#include "core/runtime/data_file.h"
+
+namespace nf {
+namespace {
+
+constexpr std::string_view kMagic = "NFSTEPS1";
+constexpr std::size_t kChunkRows = 256;
+
+struct Column {
+  std::string_view name;
+  std::int64_t StepRow::*integer = nullptr;
+  double StepRow::*real = nullptr;
+};
+constexpr std::array<Column, 5> kColumns{{{"step", &StepRow::step, nullptr},
+                                          {"seconds", nullptr, &StepRow::seconds},
+                                          {"ms", nullptr, &StepRow::milliseconds},
+                                          {"waited_ms", nullptr, &StepRow::waited},
+                                          {"loss", nullptr, &StepRow::loss}}};
+
+}  // namespace
+
+Result<std::unique_ptr<RunFolder>> RunFolder::create(const std::string& root) {
+  std::error_code code;
+  std::filesystem::create_directories(root, code);
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y-%m-%d-%H%M%S", &local);
+  std::unique_ptr<RunFolder> self(new RunFolder);
+  for (int n = 1; n < 10000; ++n) {
+    self->m_path = root + "/" + stamp + (n > 1 ? "-" + std::to_string(n) : "");
+    if (std::filesystem::create_directory(self->m_path, code)) break;
+    if (code) return Error{"save", "The folder " + self->m_path + " cannot be made: " + code.message() + ".", {}, {}};
+  }
+  self->m_steps = std::fopen(self->file("steps.bin").c_str(), "wbe");
+  self->m_events = std::fopen(self->file("events.jsonl").c_str(), "wbe");
+  if (!self->m_steps || !self->m_events)
+    return Error{"save", "Nothing can be written to " + self->m_path + ": " + std::strerror(errno) + ".", {}, {}};
+  std::string header(kMagic);
+  appendLittleEndian(header, kColumns.size(), 4);
+  for (const Column& c : kColumns) {
+    appendLittleEndian(header, c.name.size(), 4);
+    header += c.name;
+    appendLittleEndian(header, c.integer ? 0 : 1, 4);
+  }
+  std::fwrite(header.data(), 1, header.size(), self->m_steps);
+  self->m_rows.reserve(kChunkRows);
+  return self;
+}
+
+RunFolder::~RunFolder() {
+  if (m_steps) {
+    flush();
+    std::fclose(m_steps);
+  }
+  if (m_events) std::fclose(m_events);
+}
+
+void RunFolder::addStep(const StepRow& row) {
+  m_rows.push_back(row);
+  if (m_rows.size() >= kChunkRows) flush();
+}
+
+void RunFolder::addEvent(std::string_view line) {
+  std::fwrite(line.data(), 1, line.size(), m_events);
+  std::fputc('\n', m_events);
+}
+
+void RunFolder::flush() {
+  if (!m_rows.empty()) {
+    std::string chunk;
+    appendLittleEndian(chunk, m_rows.size(), 4);
+    for (const Column& c : kColumns)
+      for (const StepRow& row : m_rows) {
+        std::uint64_t bits;
+        if (c.integer) bits = static_cast<std::uint64_t>(row.*c.integer);
+        else std::memcpy(&bits, &(row.*c.real), sizeof bits);
+        appendLittleEndian(chunk, bits, 8);
+      }
+    std::fwrite(chunk.data(), 1, chunk.size(), m_steps);
+    m_rows.clear();
+  }
+  std::fflush(m_steps);
+  std::fflush(m_events);
+}
+
+Result<std::vector<StepRow>> readSteps(const std::string& path) {
+  NF_TRY(const std::string bytes, readFile(path));
+  const Error damaged{"read", path + " is no file of steps, or a damaged one.", {}, {}};
+  if (bytes.size() < 12 || bytes.compare(0, 8, kMagic) != 0) return damaged;
+  std::size_t at = 12;
+  std::vector<const Column*> columns;
+  for (std::uint64_t c = littleEndian(bytes, 8, 4); c > 0; --c) {
+    if (bytes.size() - at < 8) return damaged;
+    const std::uint64_t length = littleEndian(bytes, at, 4);
+    if (bytes.size() - at - 8 < length) return damaged;
+    const std::string_view name = std::string_view(bytes).substr(at + 4, length);
+    columns.push_back(nullptr);  // one that is not known is skipped
+    for (const Column& known : kColumns)
+      if (known.name == name) columns.back() = &known;
+    at += 8 + length;
+  }
+  std::vector<StepRow> rows;
+  while (bytes.size() - at >= 4) {
+    const std::uint64_t count = littleEndian(bytes, at, 4);
+    at += 4;
+    if (columns.empty() || count > (bytes.size() - at) / (8 * columns.size())) break;
+    const std::size_t first = rows.size();
+    rows.resize(first + count);
+    for (const Column* c : columns)
+      for (std::uint64_t r = 0; r < count; ++r, at += 8) {
+        if (!c) continue;
+        const std::uint64_t bits = littleEndian(bytes, at, 8);
+        if (c->integer) rows[first + r].*c->integer = static_cast<std::int64_t>(bits);
+        else std::memcpy(&(rows[first + r].*c->real), &bits, sizeof bits);
+      }
+  }
+  return rows;
+}
+
+}  // namespace nf

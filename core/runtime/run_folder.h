@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/support/result.h"
+
+namespace nf {
+
+// One row a step.
+struct StepRow {
+  std::int64_t step = 0;
+  double seconds = 0;       // since training began, at the step's end
+  double milliseconds = 0;  // of the step
+  double waited = 0;        // milliseconds of it spent waiting for the device's lease
+  double loss = 0;
+};
+
+// NAME.nf.out/RUN/: run.json (settings), events.jsonl (one event a line), steps.bin (every step), swaps.jsonl, checkpoint. Safe to delete.
+//
+// steps.bin, little-endian: the 8 bytes "NFSTEPS1"; u32 number of columns; for each: u32 length of its name, the name, u32 type (0: i64,
+// 1: f64). Then chunks until the end of the file: u32 number of rows, then column after column that many values. A chunk that is cut
+// off is ignored.
+class RunFolder {
+ public:
+  // Makes ROOT/RUN, RUN from the time of day, with a number behind it where that is taken.
+  static Result<std::unique_ptr<RunFolder>> create(const std::string& root);
+  ~RunFolder();  // flushes
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::string& path() const { return m_path; }
+  std::string file(const std::string& name) const { return m_path + "/" + name; }
+  void addStep(const StepRow& row);
+  void addEvent(std::string_view jsonLine);
+  void flush();
+
+ private:
+  RunFolder() = default;
+  std::string m_path;
+  std::FILE* m_steps = nullptr;
+  std::FILE* m_events = nullptr;
+  std::vector<StepRow> m_rows;
+};
+
+Result<std::vector<StepRow>> readSteps(const std::string& path);
+
+}  // namespace nf

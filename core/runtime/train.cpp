@@ -1,0 +1,654 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/train.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <deque>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/ir/structural_hash.h"
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/data_feed.h"
+#include "core/runtime/initialize.h"
+#include "core/runtime/prepared.h"
+#include "core/runtime/run_folder.h"
+
+namespace nf {
+namespace {
+
+using Time = std::chrono::steady_clock::time_point;
+constexpr std::chrono::milliseconds kEventPeriod{50};
+
+double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+
+double medianOf(std::vector<float> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+TensorId lossOf(const Program& program, const std::string& name) {
+  for (const Output& o : program.outputs)
+    if (o.role == OutputRole::Loss && (name.empty() || o.name == name)) return o.tensor;
+  return program.tensorNamed(name);
+}
+
+}  // namespace
+
+Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
+  const std::string loss = train < notebook.trains.size() ? notebook.trains[train].loss : std::string();
+  const TensorId tensor = lossOf(notebook.program, loss);
+  return restrictedTo(notebook.program, tensor.valid() ? std::vector{tensor} : std::vector<TensorId>{}, true);
+}
+
+Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {
+  std::vector<TensorId> wanted;
+  for (const Output& o : evaluation.program.outputs)
+    if (o.role == OutputRole::Eval || (o.role == OutputRole::Loss && o.name == loss)) wanted.push_back(o.tensor);
+  Program p = restrictedTo(evaluation.program, wanted, false);
+  std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
+  return p;
+}
+
+struct TrainJob::Impl {
+  Impl(DeviceContext& c, TrainOptions o, Sink s) : context(c), options(std::move(o)), sink(std::move(s)) {}
+
+  DeviceContext& context;
+  TrainOptions options;
+  Sink sink;
+
+  // ---- shared with other threads
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  bool paused = false, running = false;
+  std::optional<double> share;
+  std::deque<std::function<void(Executable&)>> tasks;
+  std::vector<protocol::TrialEvent> trialEvents;
+  std::atomic<bool> attention{false};  // something above wants the stepping thread
+
+  // ---- of the thread that runs
+  CompiledNotebook notebook;
+  TrainSettings settings;
+  std::shared_ptr<TensorStore> store;
+  std::unique_ptr<KernelSupply> supply;
+  Prepared training;
+  struct Evaluation {
+    Prepared prepared;
+    std::int64_t rows = 0;
+    bool ready = false;
+  };
+  std::vector<Evaluation> evaluations;  // of full batches, of the remainder
+  std::optional<DataFeed> feed;
+  std::vector<std::byte> staging;
+  std::vector<TensorStore::Entry*> trainingInputs;
+  std::unique_ptr<RunFolder> folder;
+  TensorId loss;
+  Span place;  // of the failure
+  std::uint64_t seed = 1;
+  std::int64_t firstStep = 0, step = 0, stepLimit = 0;
+  Time begun;
+  std::vector<float> stepMilliseconds;
+  protocol::DoneEvent done;
+  protocol::StepEvent thinned;
+  Time lastStepEvent{}, lastState{};
+  std::int64_t swapCount = 0;
+  std::optional<double> lastLoss;
+  bool dynamic = false;
+  double waited = 0;
+
+  void emit(const protocol::Message& message, bool intoFolder = true) {
+    if (folder && intoFolder) folder->addEvent(protocol::encode(message));
+    if (sink) sink(message);
+  }
+
+  void emitState(protocol::RunPhase phase, const std::string& detail, bool atOnce = false) {
+    const Time now = std::chrono::steady_clock::now();
+    if (!atOnce && now - lastState < kEventPeriod) return;
+    lastState = now;
+    protocol::RunState s;
+    s.phase = phase;
+    s.device = context.device().name();
+    s.detail = detail;
+    s.step = step;
+    s.steps = stepLimit;
+    const std::int64_t perEpoch = feed ? feed->stepsPerEpoch() : 1;
+    s.epoch = step / perEpoch;
+    s.epochs = stepLimit / perEpoch;
+    s.seconds = begun == Time{} ? 0 : secondsSince(begun);
+    s.loss = lastLoss;
+    const std::size_t count = std::min<std::size_t>(stepMilliseconds.size(), 100);
+    if (count > 0) {
+      std::vector<float> last(stepMilliseconds.end() - static_cast<std::ptrdiff_t>(count), stepMilliseconds.end());
+      std::sort(last.begin(), last.end());
+      s.stepMs = last[count / 2];
+      s.stepMsLow = last[count / 4];
+      s.stepMsHigh = last[count * 3 / 4];
+      s.samples = static_cast<std::int64_t>(count);
+      if (stepLimit > step && options.seconds == 0) s.secondsLeft = static_cast<double>(stepLimit - step) * *s.stepMs * 1e-3;
+      if (options.seconds > 0) s.secondsLeft = std::max(0.0, options.seconds - s.seconds);
+    }
+    if (supply && supply->tuning()) {
+      s.trials = supply->tuning()->trials();
+      s.budgetShare = options.tuning.deviceShare;
+      s.budgetSpentSeconds = supply->tuning()->deviceSecondsSpent();
+    }
+    s.swaps = swapCount;
+    emit(s, false);
+  }
+
+  // What other threads have left: trials, tasks, a new share, a pause.
+  void attend(std::stop_token stop) {
+    if (!attention.exchange(false)) return;
+    std::vector<protocol::TrialEvent> events;
+    std::deque<std::function<void(Executable&)>> todo;
+    {
+      std::unique_lock lock(mutex);
+      events.swap(trialEvents);
+      todo.swap(tasks);
+      if (share && supply && supply->tuning()) {
+        supply->tuning()->setDeviceShare(*share);
+        options.tuning.deviceShare = *share;
+      }
+      share.reset();
+    }
+    for (const auto& event : events) emit(event);
+    if (training.executable)
+      for (const auto& task : todo) task(*training.executable);
+    bool wait;
+    {
+      const std::unique_lock lock(mutex);
+      wait = paused;
+    }
+    if (!wait) return;
+    if (supply && supply->tuning()) supply->tuning()->pause();
+    emitState(protocol::RunPhase::Paused, {}, true);
+    std::unique_lock lock(mutex);
+    while (paused && !stop.stop_requested()) {
+      changed.wait(lock, stop, [&] { return !paused || !tasks.empty(); });
+      todo.swap(tasks);
+      lock.unlock();
+      if (training.executable)
+        for (const auto& task : todo) task(*training.executable);
+      todo.clear();
+      lock.lock();
+    }
+    lock.unlock();
+    if (supply && supply->tuning()) supply->tuning()->resume();
+  }
+
+  // ---------------------------------------------------------------- preparation
+  Result<Unit> compile() {
+    CompileOptions compile;
+    compile.sets = options.sets;
+    notebook = compileNotebook(options.source, compile);
+    if (!notebook.ok()) return firstError(notebook.diagnostics, "check", place);
+    if (options.train >= notebook.trains.size())
+      return Error{"train",
+                   notebook.trains.empty() ? "The notebook has no `train` statement." : "There is no such `train` statement.",
+                   {},
+                   {}};
+    settings = notebook.trains[options.train];
+    place = settings.span;
+    seed = options.seed.value_or(settings.seed);
+    const std::string mode = options.mode.empty() ? settings.mode : options.mode;
+    if (mode != "static" && mode != "dynamic") return Error{"train", "The mode is static or dynamic, not " + mode + ".", {}, {}};
+    dynamic = mode == "dynamic" && !context.inProcess() && options.replaySwaps.empty();
+    return Unit{};
+  }
+
+  Result<Unit> prepareTraining() {
+    store = std::make_shared<TensorStore>(context.device());
+    NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, {true, options.verify, {}}));
+    loss = lossOf(training.executable->program(), settings.loss);
+    if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
+    return Unit{};
+  }
+
+  Result<Unit> makeSupply(const std::optional<Checkpoint>& checkpoint) {
+    KernelSupplyOptions o;
+    o.dynamic = dynamic;
+    o.tuning = options.tuning;
+    o.tuning.seed = seed;
+    o.tuning.exclusive = context.lease() != nullptr;
+    o.tuning.onTrial = [this, outer = options.tuning.onTrial](const TrialEvent& event) {
+      protocol::TrialEvent e;
+      e.subgraph = event.subgraph.hex();
+      e.schedule.text = event.schedule.text();
+      e.us = event.microseconds;
+      e.status = static_cast<protocol::TrialStatus>(event.status);
+      e.seconds = event.seconds;
+      e.how = event.reason;
+      {
+        const std::lock_guard lock(mutex);
+        trialEvents.push_back(std::move(e));
+        attention = true;
+      }
+      if (outer) outer(event);
+    };
+    // Bit-identical resume: the kernels that ran last, whatever the records say by now.
+    if (checkpoint && !dynamic)
+      for (const KernelSwap& s : checkpoint->swaps)
+        if (auto schedule = Schedule::parse(s.schedule)) o.forced.insert_or_assign(s.subgraph, std::move(*schedule));
+    if (!options.replaySwaps.empty()) {
+      NF_TRY(const std::string text, readFile(options.replaySwaps));
+      NF_TRY(o.replay, swapsFromJsonLines(text));
+    }
+    supply = std::make_unique<KernelSupply>(context, std::move(o));
+    return supply->request(*training.executable);
+  }
+
+  Result<Unit> loadData() {
+    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed));
+    std::size_t most = 0;
+    for (const DataFeed::Input& in : feed->inputs()) {
+      const TensorId t = training.executable->program().tensorNamed(in.name);
+      trainingInputs.push_back(training.executable->entry(t));
+      most = std::max(most, static_cast<std::size_t>(feed->batch() * in.rowElements * bytesOf(in.type)));
+    }
+    staging.resize(most);
+    return initializeTensors(*training.executable, seed, options.source.directory);
+  }
+
+  Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all) {
+    for (const auto& [name, value] : tensors) {
+      TensorStore::Entry* entry = store->find(name);
+      if (!entry) continue;
+      if (entry->shape != value.shape)
+        return Error{
+            "load weights",
+            from + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " + shapeText(entry->shape) + ".",
+            {},
+            {}};
+      NF_TRY([[maybe_unused]] const Unit written, store->write(*entry, value));
+    }
+    if (!all) return Unit{};
+    for (const auto& [name, entry] : store->entries()) {
+      if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
+      if (std::none_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.first == name; }))
+        return Error{"resume", from + " has no tensor " + name + ".", {}, {}};
+    }
+    return Unit{};
+  }
+
+  std::string programHash() const { return structuralHash(*training.stages.source).hex(); }
+
+  Result<Unit> requestEvaluations() {
+    if (!options.evaluate || feed->heldOutRows() == 0) return Unit{};
+    const std::int64_t remainder = feed->heldOutRows() % feed->batch();
+    for (const std::int64_t rows : {feed->batch(), remainder}) {
+      if (rows == 0 || rows > feed->heldOutRows()) continue;
+      CompileOptions compile;
+      compile.sets = options.sets;
+      compile.training = false;
+      compile.batchOverride = rows;
+      const CompiledNotebook compiled = compileNotebook(options.source, compile);
+      if (!compiled.ok()) return firstError(compiled.diagnostics, "check", place);
+      Evaluation e;
+      e.rows = rows;
+      NF_TRY(e.prepared, prepare(evaluationProgram(compiled, settings.loss), context, store, {false, options.verify, {}}));
+      NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(*e.prepared.executable, seed, options.source.directory));
+      const double runs = static_cast<double>(feed->heldOutRows() / rows) / static_cast<double>(feed->stepsPerEpoch());
+      NF_TRY([[maybe_unused]] const Unit requested,
+             supply->request(*e.prepared.executable,
+                             rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / rows)));
+      evaluations.push_back(std::move(e));
+    }
+    return Unit{};
+  }
+
+  // ---------------------------------------------------------------- steps
+  Result<Unit> evaluate(std::stop_token stop) {
+    if (evaluations.empty()) return Unit{};
+    std::map<std::string, double> sums;
+    std::optional<double> lossSum;
+    std::int64_t row = 0;
+    for (Evaluation& e : evaluations) {
+      if (!e.ready) {
+        NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop));
+        if (!complete) return Unit{};
+        e.ready = true;
+      }
+      Executable& x = *e.prepared.executable;
+      x.bind();
+      while (row + e.rows <= feed->heldOutRows() && (e.rows == feed->batch() || row + e.rows == feed->heldOutRows())) {
+        for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
+          TensorStore::Entry* entry = x.entry(x.program().tensorNamed(feed->inputs()[i].name));
+          if (!entry) continue;
+          staging.resize(std::max(
+              staging.size(), static_cast<std::size_t>(e.rows * feed->inputs()[i].rowElements * bytesOf(feed->inputs()[i].type))));
+          feed->heldOut(row, e.rows, i, staging.data());
+          NF_TRY([[maybe_unused]] const Unit written, x.store().writeBytes(*entry, staging.data()));
+        }
+        if (auto ran = x.run(seed, static_cast<std::uint64_t>(step)); !ran) return ran;
+        for (const Output& o : x.program().outputs) {
+          if (x.program()[o.tensor].elements() != 1) continue;
+          NF_TRY(const double value, x.scalar(o.tensor));
+          if (o.role == OutputRole::Loss) lossSum = lossSum.value_or(0) + value * static_cast<double>(e.rows);
+          else sums[o.name] += value * static_cast<double>(e.rows);
+        }
+        row += e.rows;
+      }
+    }
+    protocol::EvalEvent event;
+    event.step = step;
+    const auto rows = static_cast<double>(feed->heldOutRows());
+    for (auto& [name, sum] : sums) event.values[name] = sum / rows;
+    if (lossSum) event.loss = *lossSum / rows;
+    if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;
+    else if (event.values.size() == 1) event.accuracy = event.values.begin()->second;
+    done.accuracy = event.accuracy;
+    // The training executable's inputs have been overwritten where shapes agree: the next step writes them anew.
+    emit(event);
+    return Unit{};
+  }
+
+  Result<Unit> feedBatch() {
+    for (std::size_t i = 0; i < trainingInputs.size(); ++i) {
+      if (!trainingInputs[i]) continue;
+      feed->training(step, i, staging.data());
+      NF_TRY([[maybe_unused]] const Unit written, store->writeBytes(*trainingInputs[i], staging.data()));
+    }
+    return Unit{};
+  }
+
+  Result<Unit> oneStep() {
+    Executable& x = *training.executable;
+    NF_TRY(const auto swaps, supply->beforeStep(x, step));
+    for (const KernelSupply::Swap& s : swaps) {
+      protocol::KernelSwapEvent e;
+      e.subgraph = s.subgraph.hex();
+      e.name = s.name;
+      e.before_us = s.beforeMicroseconds.value_or(0);
+      e.after_us = s.afterMicroseconds.value_or(0);
+      e.generation = static_cast<std::int64_t>(s.generation);
+      e.step = step;
+      e.seconds = secondsSince(begun);
+      ++swapCount;
+      emit(e);
+    }
+    const Time start = std::chrono::steady_clock::now();
+    waited = 0;
+    double value = 0;
+    {
+      DeviceLease::Hold hold;
+      if (dynamic && context.lease()) {
+        hold = context.lease()->acquire();
+        waited = secondsSince(start) * 1e3;
+      }
+      NF_TRY([[maybe_unused]] const Unit fed, feedBatch());
+      auto ran = x.run(seed, static_cast<std::uint64_t>(step));
+      if (!ran) {
+        NF_TRY(const bool again, supply->recover(x, ran.error()));
+        if (again) ran = x.run(seed, static_cast<std::uint64_t>(step));
+        if (!ran) {
+          place = x.failedAt();
+          return ran;
+        }
+      }
+      NF_TRY(value, x.scalar(loss));
+      if (std::isnan(value)) return nanFound(x);
+      NF_TRY([[maybe_unused]] const Unit applied, x.applyUpdates());
+    }
+    const double seconds = secondsSince(start);
+    supply->afterStep(x, seconds);
+    record(seconds * 1e3, value);
+    return Unit{};
+  }
+
+  Error nanFound(Executable& x) {
+    auto first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
+    std::string message = "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1);
+    if (first && !first->empty()) {
+      const Program& p = x.program();
+      const TensorId t = p.tensorNamed(*first);
+      const auto made = producers(p);
+      if (t.valid()) {
+        const OriginId origin = made[t.value].valid() ? p[made[t.value]].origin : p[t].origin;
+        if (origin.valid()) place = p[origin].span;
+      }
+      message += "; the first one came from " + *first;
+    }
+    return {"train", message + ".", context.device().name(), {}};
+  }
+
+  void record(double milliseconds, double value) {
+    const Time now = std::chrono::steady_clock::now();
+    ++step;
+    lastLoss = value;
+    stepMilliseconds.push_back(static_cast<float>(milliseconds));
+    if (folder) folder->addStep({step, secondsSince(begun), milliseconds, waited, value});
+    if (stepMilliseconds.size() == 1) {
+      protocol::FirstStepEvent first;
+      first.ms = done.first_step_ms = secondsSince(options.processStart) * 1e3;
+      emit(first);
+    }
+    if (thinned.steps == 0) thinned.ms_min = thinned.ms_max = milliseconds;
+    thinned.ms_min = std::min(thinned.ms_min, milliseconds);
+    thinned.ms_max = std::max(thinned.ms_max, milliseconds);
+    ++thinned.steps;
+    thinned.step = step;
+    thinned.ms = milliseconds;
+    thinned.loss = value;
+    if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
+    emitState(protocol::RunPhase::Training, {});
+  }
+
+  void flushStepEvent(Time now) {
+    if (thinned.steps == 0) return;
+    thinned.seconds = secondsSince(begun);
+    emit(thinned);
+    thinned = {};
+    thinned.steps = 0;
+    lastStepEvent = now;
+  }
+
+  Result<std::string> saveCheckpoint() {
+    if (!folder) return std::string();
+    Checkpoint c;
+    c.step = step;
+    c.seed = seed;
+    c.program = programHash();
+    for (const auto& [name, entry] : store->entries()) {
+      if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
+      NF_TRY(HostTensor value, store->read(*entry));
+      c.tensors.emplace_back(name, std::move(value));
+    }
+    c.swaps = supply->swaps();
+    const std::string path = folder->file("checkpoint.safetensors");
+    NF_TRY([[maybe_unused]] const Unit written, writeCheckpoint(path, c));
+    NF_TRY([[maybe_unused]] const Unit log, writeFileAtomically(folder->file("swaps.jsonl"), toJsonLines(c.swaps)));
+    return path;
+  }
+
+  Result<Unit> writeRunFile() {
+    struct utsname machine {};
+    ::uname(&machine);
+    const nlohmann::json run{{"notebook", options.source.name},
+                             {"train", settings.loss},
+                             {"settings",
+                              {{"optimizer", settings.optimizer},
+                               {"mode", dynamic ? "dynamic" : "static"},
+                               {"batch", settings.batch},
+                               {"steps", stepLimit},
+                               {"seconds", options.seconds},
+                               {"sets", options.sets},
+                               {"resume", options.resume},
+                               {"replay", options.replaySwaps},
+                               {"device_share", options.tuning.deviceShare}}},
+                             {"seed", seed},
+                             {"program", programHash()},
+                             {"machine",
+                              {{"device", context.device().name()},
+                               {"description", context.device().description()},
+                               {"threads", context.target()->threads},
+                               {"system", std::string(machine.sysname) + " " + machine.release},
+                               {"fingerprint", context.target()->fingerprint}}},
+                             {"versions", {{"neoflow", options.version}}},
+                             {"launches_per_step", training.plan->launchesPerStep},
+                             {"unique_kernels", training.plan->subgraphs.size()},
+                             {"arena_bytes", training.plan->main.arenaBytes}};
+    return writeFileAtomically(folder->file("run.json"), run.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  }
+
+  Result<TrainSummary> train(std::stop_token stop) {
+    emitState(protocol::RunPhase::Preparing, "compiling", true);
+    NF_TRY([[maybe_unused]] const Unit compiled, compile());
+    NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining());
+    std::optional<Checkpoint> checkpoint;
+    if (!options.resume.empty()) {
+      NF_TRY(checkpoint, readCheckpoint(options.resume));
+      if (checkpoint->program != programHash()) return Error{"resume", options.resume + " belongs to another program.", {}, {}};
+      if (!options.seed) seed = checkpoint->seed;
+    }
+    NF_TRY([[maybe_unused]] const Unit supplied, makeSupply(checkpoint));
+    NF_TRY([[maybe_unused]] const Unit loaded, loadData());
+    if (!options.initialWeights.empty()) {
+      NF_TRY(const NamedTensors weights, options.initialWeights.ends_with(".npz") ? readNpzAll(options.initialWeights)
+                                                                                  : readSafetensorsAll(options.initialWeights));
+      NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
+    }
+    if (checkpoint) {
+      NF_TRY([[maybe_unused]] const Unit restored, loadWeights(checkpoint->tensors, options.resume, true));
+      firstStep = step = checkpoint->step;
+    }
+    stepLimit = options.steps > 0     ? options.steps
+                : options.epochs > 0  ? options.epochs * feed->stepsPerEpoch()
+                : options.seconds > 0 ? 0
+                : settings.steps > 0  ? settings.steps
+                                      : settings.epochs * feed->stepsPerEpoch();
+    if (stepLimit == 0 && options.seconds <= 0)
+      return Error{"train", "Nothing says how long to train: give epochs, steps or seconds.", {}, {}};
+    if (!options.outputRoot.empty()) {
+      NF_TRY(folder, RunFolder::create(options.outputRoot));
+      NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
+    }
+    stepMilliseconds.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(stepLimit - step, 1024, 1 << 22)));
+    NF_TRY(const bool complete, supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
+      attend(stop);
+      emitState(protocol::RunPhase::Preparing, "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels");
+    }));
+    begun = std::chrono::steady_clock::now();
+    thinned.steps = 0;
+    if (complete) { NF_TRY([[maybe_unused]] const Unit stepped, steps(stop)); }
+    flushStepEvent(std::chrono::steady_clock::now());
+    return finish(stop);
+  }
+
+  Result<Unit> steps(std::stop_token stop) {
+    const std::int64_t perEpoch = feed->stepsPerEpoch();
+    Time lastCheckpoint = begun;
+    bool evaluationsAsked = false;
+    while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
+           (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
+      if (attention.load(std::memory_order_relaxed)) attend(stop);
+      if (auto stepped = oneStep(); !stepped) return stepped;
+      if (!evaluationsAsked) {
+        // After the first step: nothing stands in its way.
+        evaluationsAsked = true;
+        NF_TRY([[maybe_unused]] const Unit requested, requestEvaluations());
+        supply->start();
+      }
+      const bool last = stepLimit > 0 && step >= stepLimit;
+      if (step % perEpoch == 0 && !last && !evaluations.empty()) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+      if (options.checkpointSeconds > 0 && secondsSince(lastCheckpoint) > options.checkpointSeconds) {
+        NF_TRY([[maybe_unused]] const std::string saved, saveCheckpoint());
+        lastCheckpoint = std::chrono::steady_clock::now();
+      }
+    }
+    return Unit{};
+  }
+
+  Result<TrainSummary> finish(std::stop_token stop) {
+    TrainSummary summary;
+    if (supply->tuning()) supply->tuning()->pause();
+    if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+    NF_TRY(summary.checkpoint, saveCheckpoint());
+    attention = true;
+    attend(stop.stop_requested() ? stop : std::stop_token{});
+    done.steps = step;
+    done.loss = lastLoss;
+    const std::size_t tenth = std::max<std::size_t>(1, stepMilliseconds.size() / 10);
+    if (!stepMilliseconds.empty()) {
+      done.median_step_ms = medianOf(stepMilliseconds);
+      done.median_step_ms_first_tenth =
+          medianOf({stepMilliseconds.begin(), stepMilliseconds.begin() + static_cast<std::ptrdiff_t>(tenth)});
+      done.median_step_ms_last_tenth =
+          medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(tenth), stepMilliseconds.end()});
+    }
+    done.seconds = secondsSince(begun);
+    done.peak_bytes = training.executable->peakBytes();
+    for (const Evaluation& e : evaluations) done.peak_bytes += e.prepared.executable->peakBytes() - store->bytes();
+    done.stopped = stop.stop_requested();
+    emit(done);
+    summary.done = done;
+    summary.swaps = supply->swaps();
+    if (folder) {
+      folder->flush();
+      summary.folder = folder->path();
+    }
+    return summary;
+  }
+};
+
+TrainJob::TrainJob(DeviceContext& context, TrainOptions options, Sink sink)
+    : m_impl(std::make_unique<Impl>(context, std::move(options), std::move(sink))) {}
+TrainJob::~TrainJob() = default;
+
+Result<TrainSummary> TrainJob::run(std::stop_token stop) {
+  Impl& job = *m_impl;
+  {
+    const std::lock_guard lock(job.mutex);
+    job.running = true;
+  }
+  auto result = job.train(stop);
+  std::deque<std::function<void(Executable&)>> late;
+  {
+    const std::lock_guard lock(job.mutex);
+    job.running = false;
+    late.swap(job.tasks);
+  }
+  if (job.training.executable)
+    for (const auto& task : late) task(*job.training.executable);
+  if (!result) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
+  job.emitState(protocol::RunPhase::Idle, {}, true);
+  if (job.folder) job.folder->flush();
+  return result;
+}
+
+void TrainJob::pause() {
+  const std::lock_guard lock(m_impl->mutex);
+  m_impl->paused = true;
+  m_impl->attention = true;
+}
+
+void TrainJob::resume() {
+  {
+    const std::lock_guard lock(m_impl->mutex);
+    m_impl->paused = false;
+  }
+  m_impl->changed.notify_all();
+}
+
+void TrainJob::setDeviceShare(double share) {
+  const std::lock_guard lock(m_impl->mutex);
+  m_impl->share = share;
+  m_impl->attention = true;
+}
+
+bool TrainJob::betweenSteps(std::function<void(Executable&)> task) {
+  {
+    const std::lock_guard lock(m_impl->mutex);
+    if (!m_impl->running) return false;
+    m_impl->tasks.push_back(std::move(task));
+    m_impl->attention = true;
+  }
+  m_impl->changed.notify_all();
+  return true;
+}
+
+}  // namespace nf

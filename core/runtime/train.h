@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/lang/compile.h"
+#include "core/protocol/message.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/host_tensor.h"
+#include "core/runtime/kernel_supply.h"
+#include "core/runtime/pipeline.h"
+
+namespace nf {
+
+// What stands here overrides the `train` statement; empty, 0 and nullopt: as written there.
+struct TrainOptions {
+  Source source;
+  std::map<std::string, std::string> sets;
+  std::size_t train = 0;  // which `train` statement
+  std::string mode;       // static, dynamic
+  std::optional<std::uint64_t> seed;
+  std::int64_t steps = 0, epochs = 0;
+  double seconds = 0;             // of wall time
+  bool evaluate = true;           // held-out rows after every epoch and at the end
+  std::string outputRoot;         // NAME.nf.out; empty: nothing is written
+  std::string resume;             // a checkpoint
+  std::string replaySwaps;        // swaps.jsonl of an earlier run
+  std::string initialWeights;     // safetensors or npz: by name, in place of initial values
+  double checkpointSeconds = 60;  // between checkpoints; the last step always makes one
+  TuningOptions tuning;
+  bool verify = false;  // every stage of the program
+  std::string version;  // for run.json
+  std::chrono::steady_clock::time_point processStart = std::chrono::steady_clock::now();
+};
+
+struct TrainSummary {
+  protocol::DoneEvent done;
+  std::string folder;  // of the run; empty: nothing was written
+  std::string checkpoint;
+  std::vector<KernelSwap> swaps;
+};
+
+// One training run. Events are the messages of the protocol, FirstStepEvent to DoneEvent and RunState, given on the thread that
+// runs; an Error of run() has been reported as ErrorEvent too.
+class TrainJob {
+ public:
+  using Sink = std::function<void(const protocol::Message&)>;
+  TrainJob(DeviceContext& context, TrainOptions options, Sink sink);
+  ~TrainJob();
+
+  // Trains until the end, an error, or a stop, which is answered between two steps.
+  Result<TrainSummary> run(std::stop_token stop);
+
+  // From any thread while run() goes on.
+  void pause();
+  void resume();
+  void setDeviceShare(double share);
+  // Calls `task` between two steps (or while it is paused), with the training executable. False: the run is over or has not begun.
+  bool betweenSteps(std::function<void(Executable&)> task);
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> m_impl;
+};
+
+// The program of one training step: what the loss and the updates need. `train` selects the statement's loss.
+Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
+// The loss and every `eval`, nothing else.
+Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
+
+}  // namespace nf

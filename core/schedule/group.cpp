@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/group.h"
+
+#include <algorithm>
+
+#include "core/support/checked.h"
+
+namespace nf::loop {
+namespace {
+
+Error refuse(const std::string& why) { return Error{"schedule", why, {}, {}}; }
+
+constexpr std::size_t kDeepestInline = 48;
+constexpr std::size_t kLargestInline = 2000;  // nodes of one expression after inlining
+
+}  // namespace
+
+Result<GroupView> viewGroup(const Program& program) {
+  GroupView view;
+  view.program = &program;
+  view.producers = producers(program);
+  view.isOutput.resize(program.tensors.size(), false);
+  view.stored.resize(program.tensors.size(), false);
+  if (program.operators.empty()) return refuse("the subgraph has no operator");
+  for (const Operator& op : program.operators) {
+    if (op.kind == OperatorKind::Loop)
+      return refuse("operator " + op.name + " is a loop: its body's operators are kernels, it is not");
+    if (op.kind == OperatorKind::Gather && program[op.output].shape.size() != op.outputRank)
+      return refuse("operator " + op.name + " does not match the rank of its output");
+    std::int64_t points = 1;
+    for (const Axis& axis : op.axes) {
+      const auto more = checkedMul(points, axis.extent);
+      if (!more) return refuse("operator " + op.name + " has more points than 64 bits count");
+      points = *more;
+    }
+  }
+  for (std::size_t t = 0; t < program.tensors.size(); ++t)
+    if (!view.producers[t].valid()) view.inputs.push_back(TensorId(t));
+  for (const Output& output : program.outputs) {
+    if (!output.tensor.valid() || !view.producers[output.tensor.value].valid() || view.isOutput[output.tensor.value]) continue;
+    view.outputs.push_back(output.tensor);
+    view.isOutput[output.tensor.value] = true;
+  }
+  if (view.outputs.empty()) return refuse("the subgraph has no output");
+
+  for (const TensorId t : view.outputs) view.stored[t.value] = true;
+  std::vector<std::size_t> depth(program.tensors.size(), 0), nodes(program.tensors.size(), 0);
+  for (std::size_t o = 0; o < program.operators.size(); ++o) {
+    const Operator& op = program.operators[o];
+    const std::size_t out = op.output.value;
+    if (!view.injective(OperatorId(o))) view.stored[out] = true;
+    std::vector<ExprId> roots{op.body};
+    for (const AccessIndex& index : op.scatter) roots.push_back(index.data);
+    for (const ExprId root : roots) {
+      for (const ExprId e : nodesOf(program, root)) {
+        ++nodes[out];
+        if (program[e].op != ScalarOp::Load) continue;
+        const Access& access = program[program[e].access];
+        const std::size_t from = access.tensor.value;
+        const bool data = std::any_of(access.indices.begin(), access.indices.end(), [](const auto& i) { return i.isData(); });
+        if (data && view.producers[from].valid()) view.stored[from] = true;
+        if (view.stored[from] || !view.producers[from].valid()) continue;
+        depth[out] = std::max(depth[out], depth[from] + 1);
+        nodes[out] += nodes[from];
+      }
+    }
+    if (depth[out] > kDeepestInline || nodes[out] > kLargestInline) {
+      // Its own kernel stage, and what it would have inlined stays inlined here only.
+      view.stored[out] = true;
+    }
+  }
+  return view;
+}
+
+void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers) {
+  const Program& p = *group.program;
+  buffers.assign(p.tensors.size(), BufferId{});
+  const auto operand = [&](TensorId t, Direction direction) {
+    function.buffers.push_back({p[t].name, p[t].type, p[t].elements(), Scope::Global, direction, 0});
+    buffers[t.value] = BufferId(function.buffers.size() - 1);
+  };
+  for (const TensorId t : group.inputs) operand(t, Direction::In);
+  for (const TensorId t : group.outputs) {
+    // A stored output that a later operator of the group reads again is read and written.
+    bool read = false;
+    for (std::size_t o = 0; o < p.operators.size() && !read; ++o) {
+      const auto reads = readsOf(p, OperatorId(o));
+      read = std::find(reads.begin(), reads.end(), t) != reads.end();
+    }
+    read = read || group.producerOf(t).kind == OperatorKind::Scatter;
+    operand(t, read ? Direction::InOut : Direction::Out);
+  }
+  function.operands = function.buffers.size();
+  function.name = group.producerOf(group.outputs.front()).name;
+  for (std::size_t o = 0; o < p.operators.size(); ++o) function.flops += flopsOf(p, OperatorId(o));
+}
+
+void declareWorkspace(const GroupView& group, Function& function, std::vector<BufferId>& buffers, TensorId t) {
+  const Tensor& tensor = (*group.program)[t];
+  // Between stages nothing is rounded to a narrow storage type.
+  buffers[t.value] = function.addWorkspace(tensor.name, arithmeticType(tensor.type), tensor.elements());
+}
+
+std::vector<StagePlan> planStages(const GroupView& group) {
+  const Program& p = *group.program;
+  const auto extents = [&](const Operator& op) {
+    std::vector<std::int64_t> e{static_cast<std::int64_t>(op.outputRank)};
+    for (const Axis& axis : op.axes) e.push_back(axis.extent);
+    return e;
+  };
+  // Tensors whose values `op` needs through inlined producers: 1 where every read on the way is at the operator's own point, else 2.
+  const auto needs = [&](OperatorId id) {
+    std::vector<int> needed(p.tensors.size(), 0);
+    std::vector<std::pair<OperatorId, int>> stack{{id, 1}};
+    while (!stack.empty()) {
+      const auto [at, how] = stack.back();
+      stack.pop_back();
+      for (const ExprId e : nodesOf(p, p[at].body)) {
+        if (p[e].op != ScalarOp::Load) continue;
+        const Access& access = p[p[e].access];
+        bool own = access.indices.size() == p[at].outputRank;
+        for (std::size_t k = 0; k < access.indices.size(); ++k)
+          own = own && !access.indices[k].isData() && access.indices[k].affine == IndexExpr::variable(static_cast<IndexVar>(k));
+        const int reaches = own ? how : 2;
+        const std::size_t t = access.tensor.value;
+        if (needed[t] >= reaches) continue;
+        needed[t] = reaches;
+        if (group.producers[t].valid() && group.injective(group.producers[t])) stack.emplace_back(group.producers[t], reaches);
+      }
+    }
+    return needed;
+  };
+  std::vector<StagePlan> stages;
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    const OperatorId id(o);
+    const Operator& op = p[id];
+    if (!group.stored[op.output.value]) continue;
+    if (!stages.empty() && op.kind == OperatorKind::Gather) {
+      const Operator& first = p[stages.back().front()];
+      bool joins = first.kind == OperatorKind::Gather && extents(first) == extents(op) &&
+                   (first.reducer == Reducer::None) == (op.reducer == Reducer::None) && stages.back().size() < 8;
+      // Values of the same nest are at hand at the same point, and only of injective operators.
+      if (joins) {
+        const auto needed = needs(id);
+        const int most = first.reducer == Reducer::None ? 1 : 0;
+        for (const OperatorId other : stages.back()) joins = joins && needed[p[other].output.value] <= most;
+      }
+      if (joins) {
+        stages.back().push_back(id);
+        continue;
+      }
+    }
+    stages.push_back({id});
+  }
+  return stages;
+}
+
+}  // namespace nf::loop

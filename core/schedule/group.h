@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "core/ir/program.h"
+#include "core/schedule/body.h"
+#include "core/schedule/loop_ir.h"
+#include "core/support/result.h"
+
+namespace nf::loop {
+
+// A subgraph as the templates see it.
+struct GroupView {
+  const Program* program = nullptr;
+  std::vector<OperatorId> producers;  // by tensor
+  std::vector<TensorId> inputs;       // without producer, by id
+  std::vector<TensorId> outputs;      // of the program's outputs, in order
+  std::vector<bool> isOutput;         // by tensor
+  std::vector<bool> stored;           // by tensor: has a buffer of its own in the plain lowering
+
+  const Operator& producerOf(TensorId t) const { return (*program)[producers[t.value]]; }
+  bool injective(OperatorId id) const {
+    const Operator& op = (*program)[id];
+    return op.kind == OperatorKind::Gather && op.reducer == Reducer::None;
+  }
+};
+
+// Fails on a Loop, a missing output and what else no template lowers: one sentence.
+Result<GroupView> viewGroup(const Program& program);
+
+// Operand buffers in binding order; workspace for stored tensors that are no operands.
+
+void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers);
+void declareWorkspace(const GroupView& group, Function& function, std::vector<BufferId>& buffers, TensorId tensor);
+
+// Operators that one loop nest computes: equal output extents and, for reductions, equal reduced extents.
+using StagePlan = std::vector<OperatorId>;
+std::vector<StagePlan> planStages(const GroupView& group);
+
+}  // namespace nf::loop

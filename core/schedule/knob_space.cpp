@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/knob_space.h"
+
+#include <algorithm>
+
+#include "core/schedule/lower.h"
+
+namespace nf::loop {
+namespace {
+
+Error refuse(const std::string& why) { return Error{"schedule", why, {}, {}}; }
+
+// std::uniform_int_distribution differs between libraries; a trajectory must replay from its seed anywhere.
+std::size_t pick(std::mt19937_64& rng, std::size_t count) { return count <= 1 ? 0 : static_cast<std::size_t>(rng() % count); }
+
+}  // namespace
+
+double KnobSpace::size() const {
+  double size = 1;
+  for (const Knob& k : m_knobs) size *= static_cast<double>(k.values.size());
+  return size;
+}
+
+Schedule KnobSpace::scheduleOf(const Point& point) const {
+  nlohmann::json knobs = nlohmann::json::object();
+  for (std::size_t k = 0; k < m_knobs.size(); ++k) knobs[m_knobs[k].name] = value(point, k);
+  return {m_kind, std::make_shared<const nlohmann::json>(std::move(knobs))};
+}
+
+std::size_t KnobSpace::positionOf(std::size_t knob, const nlohmann::json& value) const {
+  const auto& values = m_knobs[knob].values;
+  const auto found = std::find(values.begin(), values.end(), value);
+  return found == values.end() ? 0 : static_cast<std::size_t>(found - values.begin());
+}
+
+Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
+  if (s.kind != m_kind) return refuse("the schedule is of kind " + s.kind + ", this subgraph takes " + m_kind);
+  Point point;
+  for (const Knob& knob : m_knobs) {
+    if (!s.knobs || !s.knobs->contains(knob.name)) return refuse("the schedule lacks the knob " + knob.name);
+    const auto found = std::find(knob.values.begin(), knob.values.end(), (*s.knobs)[knob.name]);
+    if (found == knob.values.end()) return refuse("knob " + knob.name + " cannot be " + (*s.knobs)[knob.name].dump() + " here");
+    point.push_back(static_cast<std::size_t>(found - knob.values.begin()));
+  }
+  for (const auto& [name, ignored] : s.knobs->items())
+    if (std::none_of(m_knobs.begin(), m_knobs.end(), [&](const Knob& k) { return k.name == name; }))
+      return refuse("there is no knob " + name + " here");
+  const std::string why = illegal(point);
+  if (!why.empty()) return refuse(why);
+  return point;
+}
+
+Schedule KnobSpace::random(std::mt19937_64& rng) const {
+  for (int attempt = 0; attempt < 64; ++attempt) {
+    Point point;
+    for (const Knob& k : m_knobs) point.push_back(pick(rng, k.values.size()));
+    if (illegal(point).empty()) return scheduleOf(point);
+  }
+  return first();
+}
+
+Schedule KnobSpace::mutate(const Schedule& s, std::mt19937_64& rng) const {
+  const auto from = pointOf(s);
+  if (!from || m_knobs.empty()) return first();
+  for (int attempt = 0; attempt < 32; ++attempt) {
+    Point point = *from;
+    const std::size_t changes = 1 + pick(rng, 2);
+    for (std::size_t c = 0; c < changes; ++c) {
+      const std::size_t k = pick(rng, m_knobs.size());
+      point[k] = pick(rng, m_knobs[k].values.size());
+    }
+    if (point != *from && illegal(point).empty()) return scheduleOf(point);
+  }
+  return s;
+}
+
+Schedule KnobSpace::cross(const Schedule& a, const Schedule& b, std::mt19937_64& rng) const {
+  const auto left = pointOf(a), right = pointOf(b);
+  if (!left || !right) return first();
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    Point point;
+    for (std::size_t k = 0; k < m_knobs.size(); ++k) point.push_back(pick(rng, 2) == 0 ? (*left)[k] : (*right)[k]);
+    if (illegal(point).empty()) return scheduleOf(point);
+  }
+  return a;
+}
+
+Result<Unit> KnobSpace::check(const Schedule& s) const {
+  const auto point = pointOf(s);
+  if (!point) return point.error();
+  return Unit{};
+}
+
+double KnobSpace::estimateSeconds(const Schedule& s) const {
+  const auto point = pointOf(s);
+  return point ? estimate(*point) : std::numeric_limits<double>::infinity();
+}
+
+std::vector<double> KnobSpace::features(const Schedule& s) const {
+  const auto point = pointOf(s);
+  return featuresOf(point ? *point : firstPoint());
+}
+
+std::vector<KnobInfo> KnobSpace::knobs() const {
+  std::vector<KnobInfo> infos;
+  for (const Knob& k : m_knobs) {
+    KnobInfo info{k.name, k.help, {}};
+    for (const auto& v : k.values) info.values.push_back(v.dump());
+    infos.push_back(std::move(info));
+  }
+  return infos;
+}
+
+Result<Function> KnobSpace::lower(const Schedule& s) const {
+  NF_TRY(const Point point, pointOf(s));
+  return lowerPoint(point);
+}
+
+}  // namespace nf::loop
+
+namespace nf {
+namespace {
+
+using Maker = std::unique_ptr<loop::KnobSpace> (*)(const Program&, const loop::GroupView&, const Target&);
+// Best first; the last one takes any group.
+constexpr Maker kTemplates[] = {loop::contractionSpace, loop::nestSpace};
+
+}  // namespace
+
+Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, const Target& target) {
+  NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
+  for (const Maker make : kTemplates)
+    if (auto space = make(subgraph, group, target)) return std::unique_ptr<ScheduleSpace>(std::move(space));
+  return Error{"schedule", "no template takes this subgraph", {}, {}};
+}
+
+Result<loop::Function> lower(const Program& subgraph, const Schedule& schedule, const Target& target) {
+  NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
+  std::string why = "no template takes this subgraph";
+  for (const Maker make : kTemplates) {
+    const auto space = make(subgraph, group, target);
+    if (!space) continue;
+    auto lowered = space->lower(schedule);
+    if (lowered) return lowered;
+    if (space->kind() == schedule.kind || make == kTemplates[0]) why = lowered.error().message;
+  }
+  return Error{"schedule", why, {}, {}};
+}
+
+}  // namespace nf

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/schedule/group.h"
+#include "core/schedule/loop_ir.h"
+#include "core/schedule/schedule.h"
+
+namespace nf::loop {
+
+// A space that is a product of finite knobs with some combinations ruled out. A point is the position of each knob's value.
+class KnobSpace : public ScheduleSpace {
+ public:
+  struct Knob {
+    std::string name, help;
+    std::vector<nlohmann::json> values;
+  };
+  using Point = std::vector<std::size_t>;
+
+  double size() const override;
+  Schedule first() const override { return scheduleOf(firstPoint()); }
+  Schedule random(std::mt19937_64& rng) const override;
+  Schedule mutate(const Schedule& s, std::mt19937_64& rng) const override;
+  Schedule cross(const Schedule& a, const Schedule& b, std::mt19937_64& rng) const override;
+  Result<Unit> check(const Schedule& s) const override;
+  double estimateSeconds(const Schedule& s) const override;
+  std::vector<double> features(const Schedule& s) const override;
+  std::vector<KnobInfo> knobs() const override;
+
+  const std::string& kind() const { return m_kind; }
+  // The loops of a legal schedule.
+  Result<Function> lower(const Schedule& s) const;
+
+ protected:
+  KnobSpace(std::string kind) : m_kind(std::move(kind)) {}
+  virtual Point firstPoint() const = 0;
+  virtual std::string illegal(const Point&) const { return {}; }  // why a combination is ruled out
+  virtual double estimate(const Point&) const = 0;
+  virtual std::vector<double> featuresOf(const Point&) const = 0;
+  virtual Function lowerPoint(const Point&) const = 0;
+
+  Schedule scheduleOf(const Point& point) const;
+  Result<Point> pointOf(const Schedule& s) const;
+  std::size_t positionOf(std::size_t knob, const nlohmann::json& value) const;  // the first where absent
+  const nlohmann::json& value(const Point& point, std::size_t knob) const { return m_knobs[knob].values[point[knob]]; }
+
+  std::string m_kind;
+  std::vector<Knob> m_knobs;
+};
+
+// Templates: the space of one kind, null where it does not fit the group.
+std::unique_ptr<KnobSpace> contractionSpace(const Program& program, const GroupView& group, const Target& target);
+std::unique_ptr<KnobSpace> nestSpace(const Program& program, const GroupView& group, const Target& target);
+
+}  // namespace nf::loop

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/loop_ir.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/support/assert.h"
+
+namespace nf::loop {
+namespace {
+
+ValueId push(Function& f, Value value) {
+  f.values.push_back(std::move(value));
+  return ValueId(f.values.size() - 1);
+}
+
+}  // namespace
+
+VarId Function::addVar(std::string name, std::int64_t extent, LoopKind kind) {
+  vars.push_back({std::move(name), extent, kind});
+  return VarId(vars.size() - 1);
+}
+
+BufferId Function::addLocal(std::string name, DType type, std::int64_t elements) {
+  buffers.push_back({std::move(name), type, elements, Scope::Local, Direction::None, 0});
+  return BufferId(buffers.size() - 1);
+}
+
+BufferId Function::addWorkspace(std::string name, DType type, std::int64_t elements) {
+  buffers.push_back({std::move(name), type, elements, Scope::Global, Direction::None, workspaceBytes});
+  workspaceBytes += (elements * bytesOf(type) + 63) / 64 * 64;
+  return BufferId(buffers.size() - 1);
+}
+
+ValueId Function::constant(double value, DType type, OriginId origin) {
+  Value v;
+  v.type = type;
+  v.constant = value;
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::indexValue(IndexExpr index, DType type, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::Index;
+  v.type = type;
+  v.index = std::move(index);
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::ge0(IndexExpr index, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::IndexGe0;
+  v.type = DType::Bool;
+  v.index = std::move(index);
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::eq0(IndexExpr index, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::IndexEq0;
+  v.type = DType::Bool;
+  v.index = std::move(index);
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::random(double stream, IndexExpr point, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::Random;
+  v.type = DType::F32;
+  v.constant = stream;
+  v.index = std::move(point);
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::load(Place place, ValueId guard, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::Load;
+  v.type = arithmeticType(buffers[place.buffer.value].type);
+  v.place = std::move(place);
+  v.guard = guard;
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::apply(ScalarOp op, DType type, std::array<ValueId, 3> operands, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::Apply;
+  v.op = op;
+  v.type = type;
+  v.operands = operands;
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::fma(ValueId a, ValueId b, ValueId c, OriginId origin) {
+  Value v;
+  v.kind = Value::Kind::Fma;
+  v.type = values[c.value].type;
+  v.operands = {a, b, c};
+  v.origin = origin;
+  return push(*this, std::move(v));
+}
+
+ValueId Function::both(ValueId a, ValueId b) {
+  if (!a.valid()) return b;
+  if (!b.valid() || a == b) return a;
+  return apply(ScalarOp::And, DType::Bool, {a, b, {}});
+}
+
+StmtId Function::add(Statement statement) {
+  statements.push_back(std::move(statement));
+  return StmtId(statements.size() - 1);
+}
+
+StmtId Function::forEach(VarId var, std::vector<StmtId> body, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::For;
+  s.var = var;
+  s.body = std::move(body);
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::when(ValueId condition, std::vector<StmtId> body, std::vector<StmtId> otherwise, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::If;
+  s.value = condition;
+  s.body = std::move(body);
+  s.otherwise = std::move(otherwise);
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::store(Place place, ValueId value, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::Store;
+  s.target = std::move(place);
+  s.value = value;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+RangeOf Function::ranges() const {
+  return [this](IndexVar v) -> std::optional<Range> {
+    if (v < vars.size()) return Range{0, vars[v].extent - 1};
+    return std::nullopt;
+  };
+}
+
+std::int64_t Function::tasks(const Stage& stage) const {
+  std::int64_t tasks = 1;
+  const std::vector<StmtId>* body = &stage.body;
+  while (body->size() == 1) {
+    const Statement& s = statements[body->front().value];
+    if (s.kind != Statement::Kind::For || vars[s.var.value].kind != LoopKind::Parallel) break;
+    tasks *= vars[s.var.value].extent;
+    body = &s.body;
+  }
+  return tasks;
+}
+
+std::vector<ValueId> valuesOf(const Function& function, const Statement& statement) {
+  std::set<ValueId> seen;
+  std::vector<ValueId> stack;
+  const auto visit = [&](ValueId id) {
+    if (id.valid() && seen.insert(id).second) stack.push_back(id);
+  };
+  const auto visitPlace = [&](const Place& place) {
+    for (const DataIndex& d : place.data) visit(d.value);
+  };
+  visit(statement.value);
+  visitPlace(statement.target);
+  visitPlace(statement.left);
+  visitPlace(statement.right);
+  while (!stack.empty()) {
+    const Value& v = function[stack.back()];
+    stack.pop_back();
+    for (const ValueId o : v.operands) visit(o);
+    visit(v.guard);
+    visitPlace(v.place);
+  }
+  return {seen.begin(), seen.end()};
+}
+
+}  // namespace nf::loop

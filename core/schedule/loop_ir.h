@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ir/program.h"
+#include "core/support/ids.h"
+
+// The loop IR: what a scheduled subgraph is before a back end takes it (Glow's address-only level). Loops have constant
+// extents and a kind; every read and write names a flat buffer and an offset in elements. Its meaning does not depend on the
+// kinds: running every loop serially gives the same result, which the interpreter and the race check rest on.
+namespace nf::loop {
+
+using VarId = Id<struct LoopVarTag>;
+using BufferId = Id<struct LoopBufferTag>;
+using ValueId = Id<struct LoopValueTag>;
+using StmtId = Id<struct LoopStmtTag>;
+
+// Serial: a loop. Parallel: independent tasks of a stage (only outermost). Unrolled: expanded by the back end. Vector: lanes of
+// one vector. Block, Thread: of a GPU's grid.
+enum class LoopKind : std::uint8_t { Serial, Parallel, Unrolled, Vector, Block, Thread };
+// Global: operands and the workspace. Shared: one a block. Local: one a task or thread, small ones live in registers.
+enum class Scope : std::uint8_t { Global, Shared, Local };
+enum class Direction : std::uint8_t { None, In, Out, InOut };
+
+// Runs over [0, extent). IndexVar v of every IndexExpr here is VarId v; counters of enclosing Loops keep their numbers.
+struct Var {
+  std::string name;
+  std::int64_t extent = 1;
+  LoopKind kind = LoopKind::Serial;
+};
+
+struct Buffer {
+  std::string name;
+  DType type = DType::F32;  // of storage
+  std::int64_t elements = 1;
+  Scope scope = Scope::Global;
+  Direction direction = Direction::None;  // Global with None: part of the workspace
+  std::int64_t workspaceOffset = 0;       // bytes
+};
+
+// A data-dependent component: adds stride * value to the offset. The value must be in [0, extent): else the kernel reports
+// `check` and the access does not happen (a load yields 0).
+struct DataIndex {
+  ValueId value;
+  std::int64_t stride = 1;
+  std::int64_t extent = 0;
+  std::uint32_t check = 0;  // index of Function::checks
+};
+
+struct Place {
+  BufferId buffer;
+  IndexExpr offset;  // elements
+  std::vector<DataIndex> data;
+};
+
+// Operands stand before their users in the pool. Evaluation is eager; a load whose offset may be invalid carries its guard.
+struct Value {
+  enum class Kind : std::uint8_t { Constant, Index, IndexGe0, IndexEq0, Random, Load, Apply, Fma };
+  Kind kind = Kind::Constant;
+  ScalarOp op = ScalarOp::Add;  // Apply
+  DType type = DType::F32;
+  std::array<ValueId, 3> operands;  // Apply: its arity; Fma: a*b + c, rounded once
+  double constant = 0;              // Constant; Random: the stream
+  IndexExpr index;                  // Index, IndexGe0, IndexEq0; Random: the point
+  Place place;                      // Load
+  ValueId guard;                    // Load: read only where it holds, else 0; invalid: always
+  OriginId origin;
+};
+
+struct Statement {
+  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncWait, MatrixTile };
+  Kind kind = Kind::Store;
+  OriginId origin;
+  VarId var;                              // For
+  std::vector<StmtId> body;               // For, If
+  std::vector<StmtId> otherwise;          // If
+  ValueId value;                          // Store; If: the condition
+  Place target;                           // Store; AsyncCopy: where to; MatrixTile: the accumulator C
+  Place left, right;                      // AsyncCopy: left is where from; MatrixTile: C += left * right
+  std::int64_t elements = 0;              // AsyncCopy; AsyncWait: copies that may stay in flight
+  std::array<std::int64_t, 3> tile{};     // MatrixTile: m, n, k
+  std::array<std::int64_t, 3> leading{};  // MatrixTile: elements between rows of C, left, right
+};
+
+// Stages run one after the other; the tasks of a stage (product of its outermost Parallel loops) in any order.
+struct Stage {
+  std::string name;
+  std::vector<StmtId> body;
+};
+
+struct Function {
+  std::string name;
+  std::vector<Var> vars;
+  std::vector<Buffer> buffers;  // operands first, in binding order: the subgraph's inputs, then its outputs
+  std::size_t operands = 0;
+  std::vector<Value> values;
+  std::vector<Statement> statements;
+  std::vector<Stage> stages;
+  std::vector<std::string> checks;  // what went wrong where a data index is out of range: "operator E: index 0 of T"
+  std::int64_t workspaceBytes = 0;
+  std::int64_t flops = 0;
+
+  const Var& operator[](VarId id) const { return vars[id.value]; }
+  const Buffer& operator[](BufferId id) const { return buffers[id.value]; }
+  const Value& operator[](ValueId id) const { return values[id.value]; }
+  const Statement& operator[](StmtId id) const { return statements[id.value]; }
+  Statement& operator[](StmtId id) { return statements[id.value]; }
+
+  VarId addVar(std::string name, std::int64_t extent, LoopKind kind);
+  BufferId addLocal(std::string name, DType type, std::int64_t elements);
+  BufferId addWorkspace(std::string name, DType type, std::int64_t elements);  // 64-byte aligned
+  ValueId constant(double value, DType type, OriginId origin = {});
+  ValueId indexValue(IndexExpr index, DType type, OriginId origin = {});
+  ValueId ge0(IndexExpr index, OriginId origin = {});
+  ValueId eq0(IndexExpr index, OriginId origin = {});
+  ValueId random(double stream, IndexExpr point, OriginId origin = {});
+  ValueId load(Place place, ValueId guard = {}, OriginId origin = {});
+  ValueId apply(ScalarOp op, DType type, std::array<ValueId, 3> operands, OriginId origin = {});
+  ValueId fma(ValueId a, ValueId b, ValueId c, OriginId origin = {});
+  ValueId both(ValueId a, ValueId b);  // a and b; an invalid one is true
+  StmtId forEach(VarId var, std::vector<StmtId> body, OriginId origin = {});
+  StmtId when(ValueId condition, std::vector<StmtId> body, std::vector<StmtId> otherwise = {}, OriginId origin = {});
+  StmtId store(Place place, ValueId value, OriginId origin = {});
+  StmtId add(Statement statement);
+
+  RangeOf ranges() const;  // of loop variables
+  std::int64_t tasks(const Stage& stage) const;
+};
+
+inline IndexExpr at(VarId v) { return IndexExpr::variable(v.value); }
+
+// Values a statement reads, operands before users, without repeats.
+std::vector<ValueId> valuesOf(const Function& function, const Statement& statement);
+
+// The text form. lineOrigins[i]: origins of line i, of the statement and of all it reads. lines[s]: line of statement s, from 1.
+struct LoopText {
+  std::string text;
+  std::vector<std::vector<OriginId>> lineOrigins;
+  std::vector<std::uint32_t> lines;
+};
+LoopText toText(const Function& function);
+
+// What holds of every function: ids in range, operands first, @in never written, @out never read before it is written, Parallel
+// loops outermost, offsets inside their buffers, barriers not under divergent conditions. Empty: it holds.
+std::vector<std::string> verify(const Function& function);
+
+}  // namespace nf::loop

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "core/schedule/loop_ir.h"
+
+namespace nf::loop {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Function& f) : m_f(f), m_bound(f.vars.size(), false) {}
+
+  std::vector<std::string> run() {
+    if (m_f.operands > m_f.buffers.size()) problem("more operands than buffers");
+    for (std::size_t b = 0; b < m_f.buffers.size(); ++b) buffer(b);
+    for (const Var& v : m_f.vars)
+      if (v.extent < 1) problem("loop variable " + v.name + " has no points");
+    for (std::size_t v = 0; v < m_f.values.size(); ++v) value(v);
+    for (const Stage& stage : m_f.stages) {
+      m_where = "stage " + stage.name;
+      body(stage.body, {true, false, false});
+    }
+    return std::move(m_problems);
+  }
+
+ private:
+  struct Around {
+    bool outermost = false;  // only Parallel or Block loops around
+    bool divergent = false;  // under a condition
+    bool vector = false;
+  };
+
+  void problem(const std::string& what) {
+    if (m_problems.size() < 50) m_problems.push_back(m_where.empty() ? what : m_where + ": " + what);
+  }
+
+  void buffer(std::size_t b) {
+    const Buffer& x = m_f.buffers[b];
+    if (x.elements < 1) problem("buffer " + x.name + " is empty");
+    if (b < m_f.operands && (x.scope != Scope::Global || x.direction == Direction::None))
+      problem("operand " + x.name + " is not @in, @out or @inout");
+    if (b >= m_f.operands && x.direction != Direction::None) problem("buffer " + x.name + " has a direction and is no operand");
+    if (b >= m_f.operands && x.scope == Scope::Global &&
+        (x.workspaceOffset < 0 || x.workspaceOffset % 64 != 0 ||
+         x.workspaceOffset + x.elements * bytesOf(x.type) > m_f.workspaceBytes))
+      problem("buffer " + x.name + " lies outside the workspace");
+  }
+
+  void value(std::size_t number) {
+    const Value& v = m_f.values[number];
+    const auto before = [&](ValueId id) {
+      if (!id.valid() || id.value >= number)
+        problem("value " + std::to_string(number) + " has an operand that does not precede it");
+    };
+    if (v.kind == Value::Kind::Apply)
+      for (int k = 0; k < info(v.op).arity; ++k) before(v.operands[k]);
+    if (v.kind == Value::Kind::Fma)
+      for (const ValueId o : v.operands) before(o);
+    if (v.guard.valid()) before(v.guard);
+    if (v.kind != Value::Kind::Load) return;
+    if (!v.place.buffer.valid() || v.place.buffer.value >= m_f.buffers.size())
+      problem("value " + std::to_string(number) + " reads no buffer");
+    for (const DataIndex& d : v.place.data) before(d.value);
+  }
+
+  void variables(const IndexExpr& e) {
+    std::vector<IndexVar> used;
+    e.collectVariables(used);
+    for (const IndexVar v : used) {
+      if (v >= kLoopVariable) continue;
+      if (v >= m_bound.size() || !m_bound[v]) problem("a variable is used outside its loop");
+    }
+    if (e.overflowed()) problem("an offset overflows");
+  }
+
+  // Offsets that nothing guards must stay inside by their ranges alone.
+  void place(const Place& p, bool guarded) {
+    if (!p.buffer.valid() || p.buffer.value >= m_f.buffers.size()) return problem("a statement names no buffer");
+    variables(p.offset);
+    for (const DataIndex& d : p.data)
+      if (d.extent < 1 || d.check >= m_f.checks.size()) problem("a data-dependent index has no extent or no check");
+    if (guarded || !p.data.empty()) return;
+    const auto range = bounds(p.offset, m_f.ranges());
+    const bool counter = usesCounter(p.offset);
+    if (!counter && (!range || range->lo < 0 || range->hi >= m_f[p.buffer].elements))
+      problem("an offset of " + m_f[p.buffer].name + " may leave it");
+  }
+
+  static bool usesCounter(const IndexExpr& e) {
+    std::vector<IndexVar> used;
+    e.collectVariables(used);
+    return std::any_of(used.begin(), used.end(), [](IndexVar v) { return v >= kLoopVariable; });
+  }
+
+  void body(const std::vector<StmtId>& statements, Around around) {
+    if (statements.size() != 1) around.outermost = false;
+    for (const StmtId id : statements) {
+      if (!id.valid() || id.value >= m_f.statements.size()) {
+        problem("a statement is not in the pool");
+        continue;
+      }
+      statement(m_f[id], around);
+    }
+  }
+
+  void statement(const Statement& s, const Around& around) {
+    for (const ValueId v : valuesOf(m_f, s)) {
+      const Value& read = m_f[v];
+      variables(read.index);
+      if (read.kind == Value::Kind::Load) place(read.place, read.guard.valid() || around.divergent);
+    }
+    switch (s.kind) {
+      case Statement::Kind::For: {
+        if (!s.var.valid() || s.var.value >= m_f.vars.size()) return problem("a loop has no variable");
+        const Var& v = m_f[s.var];
+        if (m_bound[s.var.value]) problem("loop variable " + v.name + " is bound twice");
+        if (v.kind == LoopKind::Parallel && !around.outermost) problem("parallel loop " + v.name + " is not outermost");
+        if (v.kind == LoopKind::Vector && around.vector) problem("vector loop " + v.name + " stands inside another");
+        Around inner = around;
+        inner.outermost = around.outermost && (v.kind == LoopKind::Parallel || v.kind == LoopKind::Block);
+        inner.vector = around.vector || v.kind == LoopKind::Vector;
+        m_bound[s.var.value] = true;
+        body(s.body, inner);
+        m_bound[s.var.value] = false;
+        return;
+      }
+      case Statement::Kind::If: {
+        if (!s.value.valid() || m_f[s.value].type != DType::Bool) problem("a condition is no bool");
+        Around inner = around;
+        inner.divergent = true;
+        inner.outermost = false;
+        body(s.body, inner);
+        body(s.otherwise, inner);
+        return;
+      }
+      case Statement::Kind::Store:
+        place(s.target, around.divergent);
+        if (!s.value.valid()) return problem("a store has no value");
+        if (s.target.buffer.valid() && m_f[s.target.buffer].direction == Direction::In)
+          problem(m_f[s.target.buffer].name + " is @in and written");
+        return;
+      case Statement::Kind::Barrier:
+        if (around.divergent) problem("a barrier stands under a condition");
+        return;
+      case Statement::Kind::AsyncCopy:
+        place(s.target, around.divergent);
+        place(s.left, around.divergent);
+        if (s.elements < 1) problem("an asynchronous copy moves nothing");
+        if (m_f[s.target.buffer].scope != Scope::Shared) problem("an asynchronous copy does not go to a shared buffer");
+        return;
+      case Statement::Kind::AsyncWait: return;
+      case Statement::Kind::MatrixTile:
+        place(s.target, around.divergent);
+        place(s.left, around.divergent);
+        place(s.right, around.divergent);
+        for (const std::int64_t n : s.tile)
+          if (n < 1) problem("a matrix tile is empty");
+        return;
+    }
+  }
+
+  const Function& m_f;
+  std::vector<bool> m_bound;
+  std::string m_where;
+  std::vector<std::string> m_problems;
+};
+
+}  // namespace
+
+std::vector<std::string> verify(const Function& function) { return Verifier(function).run(); }
+
+}  // namespace nf::loop

@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/nest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/support/assert.h"
+#include "core/support/checked.h"
+
+namespace nf::loop {
+namespace {
+
+bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
+
+// The store of a scatter: the guards peeled off its body, the value, and conditions on where it goes.
+struct ScatterParts {
+  std::vector<ExprId> guards;
+  ExprId value;
+};
+
+ScatterParts partsOf(const Program& program, const Operator& op) {
+  ScatterParts parts;
+  parts.value = op.body;
+  while (program[parts.value].op == ScalarOp::Select) {
+    const ScalarNode& select = program[parts.value];
+    const ScalarNode& otherwise = program[select.operands[2]];
+    if (otherwise.op != ScalarOp::Constant || otherwise.value != 0) break;
+    parts.guards.push_back(select.operands[0]);
+    parts.value = select.operands[1];
+  }
+  return parts;
+}
+
+std::vector<IndexExpr> variables(std::size_t count, std::uint32_t from = 0) {
+  std::vector<IndexExpr> v;
+  for (std::size_t i = 0; i < count; ++i) v.push_back(IndexExpr::variable(static_cast<IndexVar>(from + i)));
+  return v;
+}
+
+// Buffers as lowering of this stage sees them: what the stage itself makes is inlined at the same point.
+void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body) {
+  for (const OperatorId id : stage)
+    if (group.injective(id)) body.buffers[(*group.program)[id].output.value] = {};
+}
+
+struct Probe {
+  Function function;
+  std::vector<IndexExpr> expressions;  // all that must stay simple
+  std::vector<IndexExpr> loads, stores;
+};
+
+Probe probeStage(const GroupView& group, const StagePlan& stage) {
+  const Program& p = *group.program;
+  Probe probe;
+  Function& f = probe.function;
+  const Operator& first = p[stage.front()];
+  for (const Axis& axis : first.axes) f.addVar(axis.name, axis.extent, LoopKind::Serial);
+  std::vector<BufferId> buffers;
+  declareOperands(group, f, buffers);
+  for (std::size_t t = 0; t < p.tensors.size(); ++t)
+    if (group.stored[t] && !buffers[t].valid()) declareWorkspace(group, f, buffers, TensorId(t));
+  const std::vector<BufferId> all = buffers;
+  BodyLowering body(p, f);
+  body.buffers = buffers;
+  hideOwn(group, stage, body);
+  const auto axes = variables(first.axes.size());
+  for (const OperatorId id : stage) {
+    const Operator& op = p[id];
+    const auto& shape = p[op.output].shape;
+    const auto strides = stridesOf(p[op.output]);
+    IndexExpr offset;
+    if (op.kind == OperatorKind::Scatter) {
+      const ScatterParts parts = partsOf(p, op);
+      for (const ExprId g : parts.guards) body.lower(id, g, axes);
+      body.lower(id, parts.value, axes);
+      for (std::size_t k = 0; k < shape.size(); ++k) {
+        if (op.scatter[k].isData()) {
+          body.lower(id, op.scatter[k].data, axes);
+        } else {
+          offset = offset + strides[k] * op.scatter[k].affine;
+          const auto range = bounds(op.scatter[k].affine, rangesOf(op));
+          if (!range || range->lo < 0 || range->hi >= shape[k]) probe.expressions.push_back(op.scatter[k].affine);
+        }
+      }
+    } else {
+      body.lower(id, op.body, axes);
+      for (std::size_t k = 0; k < shape.size(); ++k) offset = offset + strides[k] * axes[k];
+    }
+    probe.stores.push_back(offset);
+    probe.expressions.push_back(offset);
+  }
+  for (const Value& v : f.values) {
+    switch (v.kind) {
+      case Value::Kind::Index:
+      case Value::Kind::IndexGe0:
+      case Value::Kind::IndexEq0:
+      case Value::Kind::Random: probe.expressions.push_back(v.index); break;
+      case Value::Kind::Load:
+        probe.expressions.push_back(v.place.offset);
+        probe.loads.push_back(v.place.offset);
+        break;
+      case Value::Kind::Constant:
+      case Value::Kind::Apply:
+      case Value::Kind::Fma: break;
+    }
+  }
+  return probe;
+}
+
+std::size_t floors(const std::vector<IndexExpr>& expressions) {
+  std::size_t n = 0;
+  for (const IndexExpr& e : expressions) n += e.floorDivCount();
+  return n;
+}
+
+bool isCall(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::Exp:
+    case ScalarOp::Log:
+    case ScalarOp::Tanh:
+    case ScalarOp::Sigmoid:
+    case ScalarOp::Erf:
+    case ScalarOp::Sin:
+    case ScalarOp::Cos:
+    case ScalarOp::Pow: return true;
+    default: return false;
+  }
+}
+
+// Cycles of one access of 16 lanes along variable v.
+double accessCycles(const IndexExpr& e, IndexVar v, bool store) {
+  std::int64_t stride = 0;
+  bool inFloor = false;
+  for (const IndexTerm& term : e.terms()) {
+    if (!term.atom.isFloorDiv()) {
+      if (term.atom.variable == v) stride += term.coefficient;
+    } else if (term.atom.numerator->uses(v)) {
+      inFloor = true;
+    }
+  }
+  if (inFloor) return store ? 24 : 12;
+  if (stride == 0) return store ? 24 : 0.5;
+  if (stride == 1) return 1;
+  if (stride == -1) return 2;
+  return store ? 20 : 10;
+}
+
+int lanesCovering(std::int64_t extent, int most) {
+  int lanes = 1;
+  while (lanes < extent && lanes < most) lanes *= 2;
+  return lanes;
+}
+
+}  // namespace
+
+double identityOf(Reducer reducer, DType type) {
+  const double infinity = type == DType::I32 ? 2147483647.0 : std::numeric_limits<double>::infinity();
+  switch (reducer) {
+    case Reducer::Prod: return 1;
+    case Reducer::Max:
+    case Reducer::ArgMax: return type == DType::I32 ? -2147483648.0 : -infinity;
+    case Reducer::Min:
+    case Reducer::ArgMin: return infinity;
+    case Reducer::None:
+    case Reducer::Sum: return 0;
+  }
+  return 0;
+}
+
+ValueId combine(Function& f, Reducer reducer, ValueId accumulator, ValueId value) {
+  const DType type = f[accumulator].type;
+  switch (reducer) {
+    case Reducer::Sum: {
+      const Value& v = f[value];
+      if (v.kind == Value::Kind::Apply && v.op == ScalarOp::Mul && (type == DType::F32 || type == DType::F64) &&
+          f[v.operands[0]].type == type && f[v.operands[1]].type == type)
+        return f.fma(v.operands[0], v.operands[1], accumulator, v.origin);
+      return f.apply(ScalarOp::Add, type, {accumulator, value, {}}, v.origin);
+    }
+    case Reducer::Prod: return f.apply(ScalarOp::Mul, type, {accumulator, value, {}}, f[value].origin);
+    // max(x, y) keeps a NaN of either: the first one stays.
+    case Reducer::Max: return f.apply(ScalarOp::Max, type, {value, accumulator, {}}, f[value].origin);
+    case Reducer::Min: return f.apply(ScalarOp::Min, type, {value, accumulator, {}}, f[value].origin);
+    case Reducer::None:
+    case Reducer::ArgMax:
+    case Reducer::ArgMin: break;
+  }
+  NF_ASSERT(false);
+  return {};
+}
+
+NestView viewNest(const GroupView& group, const StagePlan& stage) {
+  const Program& p = *group.program;
+  const Operator& first = p[stage.front()];
+  Probe probe = probeStage(group, stage);
+  NestView view;
+  const bool scatter = first.kind == OperatorKind::Scatter;
+  const std::size_t rank = first.axes.size();
+
+  // Merging: groups of original axes, each with the variable of its last axis.
+  struct Group {
+    std::size_t last;
+    std::int64_t extent;
+    bool reduced;
+    std::string name;
+    std::vector<std::size_t> members;
+  };
+  std::vector<Group> groups;
+  std::vector<std::int64_t> extents;
+  for (const Axis& axis : first.axes) extents.push_back(axis.extent);
+  std::vector<IndexExpr> original = variables(rank);
+  std::vector<IndexExpr> expressions = probe.expressions;
+  const auto replaceAll = [&](const std::function<std::optional<IndexExpr>(IndexVar)>& with, std::vector<IndexExpr> in) {
+    const RangeOf ranges = rangesOf(std::span<const std::int64_t>(extents));
+    for (IndexExpr& e : in) e = simplify(substitute(e, with), ranges);
+    return in;
+  };
+  const auto dropUnit = [&](std::size_t k) {
+    const auto with = [&](IndexVar v) -> std::optional<IndexExpr> {
+      if (v == k) return IndexExpr(0);
+      return std::nullopt;
+    };
+    expressions = replaceAll(with, std::move(expressions));
+    original = replaceAll(with, std::move(original));
+  };
+  for (std::size_t k = 0; k < rank; ++k) {
+    if (extents[k] == 1) {
+      dropUnit(k);
+      continue;
+    }
+    groups.push_back({k, extents[k], !scatter && k >= first.outputRank, first.axes[k].name, {k}});
+  }
+  for (std::size_t g = 0; g + 1 < groups.size();) {
+    Group& a = groups[g];
+    Group& b = groups[g + 1];
+    const auto product = checkedMul(a.extent, b.extent);
+    if (a.reduced != b.reduced || !product) {
+      ++g;
+      continue;
+    }
+    const std::int64_t inner = b.extent;
+    const IndexExpr whole = IndexExpr::variable(static_cast<IndexVar>(b.last));
+    const auto with = [&](IndexVar v) -> std::optional<IndexExpr> {
+      if (v == a.last) return floorDiv(whole, inner);
+      if (v == b.last) return floorMod(whole, inner);
+      return std::nullopt;
+    };
+    const std::int64_t saved = extents[b.last];
+    extents[b.last] = *product;
+    auto merged = replaceAll(with, expressions);
+    if (floors(merged) > floors(expressions)) {
+      extents[b.last] = saved;
+      ++g;
+      continue;
+    }
+    expressions = std::move(merged);
+    original = replaceAll(with, std::move(original));
+    b.extent = *product;
+    b.name = a.name + b.name;
+    b.members.insert(b.members.begin(), a.members.begin(), a.members.end());
+    groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(g));
+    if (g > 0) --g;
+  }
+  for (const Group& g : groups) {
+    view.axes.push_back({g.name, g.extent, g.reduced});
+    view.members.push_back(g.members);
+  }
+  // Variables numbered by position.
+  std::vector<std::uint32_t> position(rank, 0);
+  for (std::size_t g = 0; g < groups.size(); ++g) position[groups[g].last] = static_cast<std::uint32_t>(g);
+  const auto renumber = [&](IndexVar v) -> std::optional<IndexExpr> {
+    if (v < rank) return IndexExpr::variable(position[v]);
+    return std::nullopt;
+  };
+  for (const IndexExpr& e : original) view.original.push_back(substitute(e, renumber));
+
+  std::vector<std::int64_t> mergedExtents;
+  for (const NestAxis& axis : view.axes) mergedExtents.push_back(axis.extent);
+  const RangeOf ranges = rangesOf(std::span<const std::int64_t>(mergedExtents));
+  const auto final = [&](const IndexExpr& e) {
+    return simplify(substitute(e,
+                               [&](IndexVar v) -> std::optional<IndexExpr> {
+                                 if (v < rank) return view.original[v];
+                                 return std::nullopt;
+                               }),
+                    ranges);
+  };
+  for (IndexExpr& e : probe.loads) e = final(e);
+  for (IndexExpr& e : probe.stores) e = final(e);
+  view.accesses = probe.loads.size() + probe.stores.size();
+  bool anyArg = false, data = false;
+  for (const OperatorId id : stage) anyArg = anyArg || isArg(p[id].reducer);
+  for (const Value& v : probe.function.values) {
+    if (v.kind == Value::Kind::Apply) {
+      view.work += info(v.op).flops;
+      if (isCall(v.op)) view.calls += 1;
+    }
+    data = data || !v.place.data.empty();
+  }
+  for (std::size_t a = 0; a < view.axes.size(); ++a) {
+    const auto v = static_cast<IndexVar>(a);
+    double cycles = 0;
+    for (const IndexExpr& e : probe.loads) cycles += accessCycles(e, v, false);
+    bool allowed = true;
+    if (scatter) {
+      // Lanes must not meet: one component of the place is the lane itself, and it stands nowhere else.
+      bool apart = false;
+      const Operator& op = first;
+      std::size_t uses = 0;
+      for (const AccessIndex& index : op.scatter) {
+        if (index.isData()) {
+          for (const ExprId e : nodesOf(p, index.data)) {
+            if (p[e].op == ScalarOp::Load)
+              for (const AccessIndex& inner : p[p[e].access].indices)
+                if (!inner.isData() && final(inner.affine).uses(v)) ++uses;
+            if (p[e].index.valid() && final(p[p[e].index]).uses(v)) ++uses;
+          }
+          continue;
+        }
+        const IndexExpr e = final(index.affine);
+        if (!e.uses(v)) continue;
+        ++uses;
+        apart = apart || (e.isAffine() && e.coefficientOf(v) != 0);
+      }
+      allowed = apart && uses == 1;
+      for (const IndexExpr& e : probe.stores) cycles += accessCycles(e, v, true) + accessCycles(e, v, false);
+    } else if (view.axes[a].reduced) {
+      allowed = !anyArg;
+    } else {
+      for (const IndexExpr& e : probe.stores) cycles += accessCycles(e, v, true);
+    }
+    view.accessCost.push_back(cycles);
+    view.lanesAllowed.push_back(allowed);
+    view.points *= static_cast<double>(view.axes[a].extent);
+  }
+  std::set<TensorId> tensors;
+  for (const OperatorId id : stage) {
+    tensors.insert(p[id].output);
+    for (const TensorId t : readsOf(p, id)) tensors.insert(t);
+  }
+  for (const TensorId t : tensors) view.bytes += static_cast<double>(p[t].bytes());
+  return view;
+}
+
+std::vector<int> lanesFor(const NestView& view, int vectorAxis, const Target& target) {
+  if (vectorAxis < 0) return {1};
+  const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
+  std::vector<int> lanes;
+  for (int l = native; l <= 4 * native; l *= 2) {
+    lanes.push_back(l);
+    if (l >= view.axes[static_cast<std::size_t>(vectorAxis)].extent) break;
+  }
+  return lanes;
+}
+
+// Cycles of issue a vector, padded lanes counted, against the traffic of distinct bytes.
+double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& target) {
+  const double native = static_cast<double>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
+  const double hertz = target.peakFlops > 0 ? target.peakFlops / (4 * native) : 2.5e9;
+  double cycles;
+  if (knobs.vectorAxis < 0) {
+    cycles = view.points * (view.work + static_cast<double>(view.accesses) + 14 * view.calls + 2);
+  } else {
+    const auto axis = static_cast<std::size_t>(knobs.vectorAxis);
+    const double extent = static_cast<double>(view.axes[axis].extent);
+    const double lanes = knobs.lanes;
+    const double blocks = std::ceil(extent / lanes);
+    const double outer = view.points / extent;
+    const double perBlock = (lanes / native) * (view.work * 0.5 + view.accessCost[axis] * native / 16 + 6 * view.calls) + 3;
+    cycles = outer * blocks * perBlock;
+    if (std::fmod(extent, lanes) != 0) cycles += outer * 4;
+    if (view.axes[axis].reduced) {
+      double inner = 1;
+      for (const NestAxis& a : view.axes)
+        if (a.reduced) inner *= static_cast<double>(a.extent);
+      cycles += view.points / inner * (6 * std::log2(lanes) + 6);
+      // A dependent chain of additions: latency 4 over the vectors in flight.
+      cycles = std::max(cycles, outer * blocks * 4);
+    }
+  }
+  const double fits = view.bytes < static_cast<double>(target.l2Bytes) ? 8 : 1;
+  const double bandwidth = (target.peakBandwidth > 0 ? target.peakBandwidth : 1e10) * fits;
+  // Not the larger alone: of two nests that wait for memory the one that computes less is still the better.
+  const double compute = cycles / hertz, memory = view.bytes / bandwidth;
+  return std::max(compute, memory) + 0.2 * std::min(compute, memory);
+}
+
+NestKnobs firstNest(const NestView& view, const Target& target) {
+  NestKnobs best;
+  double bestSeconds = estimateNest(view, best, target);
+  for (std::size_t a = 0; a < view.axes.size(); ++a) {
+    if (!view.lanesAllowed[a]) continue;
+    const auto lanes = lanesFor(view, static_cast<int>(a), target);
+    for (const int l : lanes) {
+      // Wide vectors spill once the expression holds many values.
+      if (view.calls > 0 && l > 2 * lanes.front()) continue;
+      const NestKnobs knobs{static_cast<int>(a), l};
+      const double seconds = estimateNest(view, knobs, target);
+      if (seconds < bestSeconds) {
+        best = knobs;
+        bestSeconds = seconds;
+      }
+    }
+  }
+  return best;
+}
+
+namespace {
+
+// Builds the loops of one stage.
+class NestBuilder {
+ public:
+  NestBuilder(const GroupView& group, const StagePlan& plan, const NestKnobs& knobs, Function& function, BodyLowering& body)
+      : m_group(group), m_p(*group.program), m_plan(plan), m_knobs(knobs), m_f(function), m_body(body),
+        m_view(viewNest(group, plan)) {}
+
+  void run() {
+    const Operator& first = m_p[m_plan.front()];
+    const std::vector<BufferId> visible = m_body.buffers;
+    hideOwn(m_group, m_plan, m_body);
+    m_targets = visible;
+    if (first.kind == OperatorKind::Scatter) scatter(first);
+    else gather(first);
+    m_body.buffers = visible;
+    m_body.forget();
+  }
+
+ private:
+  void gather(const Operator& first) {
+    openLoops(first.origin);
+    std::vector<StmtId> inner = first.reducer == Reducer::None ? elementwise() : reduction();
+    close(std::move(inner), first);
+  }
+
+  void close(std::vector<StmtId> inner, const Operator& op) {
+    for (auto it = m_open.rbegin(); it != m_open.rend(); ++it) inner = {m_f.forEach(*it, std::move(inner), op.origin)};
+    m_f.stages.push_back({op.name, std::move(inner)});
+  }
+
+  const NestAxis& axis(std::size_t a) const { return m_view.axes[a]; }
+  bool isVector(std::size_t a) const { return m_knobs.vectorAxis == static_cast<int>(a); }
+
+  // Variables of all axes; loops of the output axes are opened, those of reduced ones come later.
+  void openLoops(OriginId) {
+    std::vector<IndexExpr> merged(m_view.axes.size());
+    double tasks = 1;
+    std::vector<std::size_t> outer;
+    for (std::size_t a = 0; a < m_view.axes.size(); ++a) {
+      if (isVector(a)) {
+        const std::int64_t blocks = ceilDiv(axis(a).extent, m_knobs.lanes);
+        m_full = axis(a).extent / m_knobs.lanes;
+        if (blocks > 1) m_block = m_f.addVar(axis(a).name + "b", blocks, LoopKind::Serial);
+        m_lane = m_f.addVar(axis(a).name + "v", m_knobs.lanes, LoopKind::Vector);
+        merged[a] = at(m_lane);
+        if (m_block.valid()) merged[a] = m_knobs.lanes * at(m_block) + merged[a];
+        m_laneIndex = merged[a];
+        m_laneExtent = axis(a).extent;
+        continue;
+      }
+      const VarId v = m_f.addVar(axis(a).name, axis(a).extent, LoopKind::Serial);
+      merged[a] = at(v);
+      if (axis(a).reduced) m_reduced.push_back(v);
+      else outer.push_back(v.value);
+    }
+    if (m_block.valid() && !axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced) outer.push_back(m_block.value);
+    for (const std::size_t v : outer) {
+      // Few tasks keep one level serial; enough of them to share out is enough.
+      if (tasks < 256) m_f.vars[v].kind = LoopKind::Parallel;
+      tasks *= static_cast<double>(m_f.vars[v].extent);
+      m_open.push_back(VarId(v));
+    }
+    for (const IndexExpr& e : m_view.original)
+      m_axes.push_back(simplify(substitute(e,
+                                           [&](IndexVar v) -> std::optional<IndexExpr> {
+                                             if (v < merged.size()) return merged[v];
+                                             return std::nullopt;
+                                           }),
+                                m_f.ranges()));
+    m_merged = std::move(merged);
+  }
+
+  bool tail() const { return m_lane.valid() && m_laneExtent % m_knobs.lanes != 0; }
+  ValueId inside() { return m_f.ge0(IndexExpr(m_laneExtent - 1) - m_laneIndex); }
+
+  // Statements over the lanes, where the lanes are an axis: whole blocks without a mask, the last one with it.
+  std::vector<StmtId> overLanes(std::vector<StmtId> body, OriginId origin) {
+    if (!m_lane.valid()) return body;
+    if (!tail()) return {m_f.forEach(m_lane, std::move(body), origin)};
+    const StmtId masked = m_f.forEach(m_lane, {m_f.when(inside(), body)}, origin);
+    if (!m_block.valid()) return {masked};
+    const StmtId whole = m_f.forEach(m_lane, std::move(body), origin);
+    return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), {whole}, {masked}, origin)};
+  }
+
+  Place outputPlace(const Operator& op) {
+    Place place;
+    place.buffer = m_targets[op.output.value];
+    const auto strides = stridesOf(m_p[op.output]);
+    for (std::size_t k = 0; k < strides.size(); ++k) place.offset = place.offset + strides[k] * m_axes[k];
+    place.offset = simplify(place.offset, m_f.ranges());
+    return place;
+  }
+
+  ValueId stored(ValueId value, BufferId buffer) { return m_body.convert(value, arithmeticType(m_f[buffer].type)); }
+
+  std::vector<StmtId> elementwise() {
+    std::vector<StmtId> body;
+    for (const OperatorId id : m_plan) {
+      const Operator& op = m_p[id];
+      const ValueId value = m_body.lower(id, op.body, m_axes);
+      const Place place = outputPlace(op);
+      body.push_back(m_f.store(place, stored(value, place.buffer), op.origin));
+    }
+    return overLanes(std::move(body), m_p[m_plan.front()].origin);
+  }
+
+  struct Accumulator {
+    BufferId value, index;
+    DType type;
+  };
+
+  Place local(BufferId buffer, const IndexExpr& offset) { return {buffer, offset, {}}; }
+
+  std::vector<StmtId> reduction() {
+    const bool rows = m_lane.valid() && axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
+    const IndexExpr lane = m_lane.valid() ? at(m_lane) : IndexExpr(0);
+    std::vector<Accumulator> accumulators;
+    std::vector<StmtId> start, step, finish, result;
+    for (const OperatorId id : m_plan) {
+      const Operator& op = m_p[id];
+      const ValueId value = m_body.lower(id, op.body, m_axes);
+      DType type = m_f[value].type;
+      if (type == DType::Bool) type = DType::F32;
+      Accumulator acc;
+      acc.type = type;
+      acc.value = m_f.addLocal("acc" + std::to_string(accumulators.size()), type, m_knobs.lanes);
+      const Place place = local(acc.value, lane);
+      start.push_back(m_f.store(place, m_f.constant(identityOf(op.reducer, type), type), op.origin));
+      const ValueId next = m_body.convert(value, type);
+      const ValueId old = m_f.load(place);
+      if (isArg(op.reducer)) {
+        acc.index = m_f.addLocal("arg" + std::to_string(accumulators.size()), DType::I32, m_knobs.lanes);
+        const Place where = local(acc.index, lane);
+        start.push_back(m_f.store(where, m_f.constant(0, DType::I32), op.origin));
+        ValueId better = m_f.apply(ScalarOp::Lt, DType::Bool, {old, next, {}});
+        if (op.reducer == Reducer::ArgMin) better = m_f.apply(ScalarOp::Lt, DType::Bool, {next, old, {}});
+        if (type != DType::I32) {
+          const ValueId newNan = m_f.apply(ScalarOp::Ne, DType::Bool, {next, next, {}});
+          const ValueId oldFine = m_f.apply(ScalarOp::Eq, DType::Bool, {old, old, {}});
+          better = m_f.apply(ScalarOp::Or, DType::Bool, {better, m_f.apply(ScalarOp::And, DType::Bool, {newNan, oldFine, {}}), {}});
+        }
+        const ValueId here = m_f.indexValue(linearReduced(op), DType::I32);
+        step.push_back(m_f.store(where, m_f.apply(ScalarOp::Select, DType::I32, {better, here, m_f.load(where)}), op.origin));
+        step.push_back(m_f.store(place, m_f.apply(ScalarOp::Select, type, {better, next, old}), op.origin));
+      } else {
+        step.push_back(m_f.store(place, combine(m_f, op.reducer, old, next), op.origin));
+      }
+      const BufferId from = acc.index.valid() ? acc.index : acc.value;
+      const Place out = outputPlace(op);
+      const ValueId last = m_f.load(local(from, rows ? IndexExpr(0) : lane));
+      result.push_back(m_f.store(out, stored(last, out.buffer), op.origin));
+      accumulators.push_back(acc);
+    }
+    const OriginId origin = m_p[m_plan.front()].origin;
+    if (rows) {
+      std::vector<StmtId> all = lanes(std::move(start), false, origin);
+      std::vector<StmtId> inner = overLanes(std::move(step), origin);
+      if (m_block.valid()) inner = {m_f.forEach(m_block, std::move(inner), origin)};
+      append(all, reducedLoops(std::move(inner), origin));
+      append(all, tree(accumulators, origin));
+      append(all, std::move(result));
+      return all;
+    }
+    const auto column = [&](bool masked) {
+      std::vector<StmtId> all = lanes(start, false, origin);
+      append(all, reducedLoops(lanes(step, masked, origin), origin));
+      append(all, lanes(result, masked, origin));
+      return all;
+    };
+    if (!tail()) return column(false);
+    if (!m_block.valid()) return column(true);
+    return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), column(false), column(true), origin)};
+  }
+
+  static void append(std::vector<StmtId>& all, std::vector<StmtId> more) { all.insert(all.end(), more.begin(), more.end()); }
+
+  std::vector<StmtId> lanes(std::vector<StmtId> body, bool masked, OriginId origin) {
+    if (!m_lane.valid()) return body;
+    if (masked) body = {m_f.when(inside(), std::move(body), {}, origin)};
+    return {m_f.forEach(m_lane, std::move(body), origin)};
+  }
+
+  std::vector<StmtId> reducedLoops(std::vector<StmtId> inner, OriginId origin) {
+    double trips = 1;
+    for (auto it = m_reduced.rbegin(); it != m_reduced.rend(); ++it) {
+      Var& v = m_f.vars[it->value];
+      trips *= static_cast<double>(v.extent);
+      if (trips <= 9 && m_plan.size() == 1 && m_view.work < 12) v.kind = LoopKind::Unrolled;
+      inner = {m_f.forEach(*it, std::move(inner), origin)};
+    }
+    return inner;
+  }
+
+  // Row-major number of a reduced point.
+  IndexExpr linearReduced(const Operator& op) {
+    IndexExpr linear;
+    for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) linear = op.axes[k].extent * linear + m_axes[k];
+    return simplify(linear, m_f.ranges());
+  }
+
+  // Halves the lanes until one is left: a fixed tree.
+  std::vector<StmtId> tree(const std::vector<Accumulator>& accumulators, OriginId origin) {
+    std::vector<StmtId> all;
+    for (std::int64_t width = m_knobs.lanes / 2; width >= 1; width /= 2) {
+      const VarId lane = m_f.addVar("w", width, LoopKind::Vector);
+      std::vector<StmtId> body;
+      for (std::size_t k = 0; k < accumulators.size(); ++k) {
+        const Place to = local(accumulators[k].value, at(lane));
+        const ValueId a = m_f.load(to);
+        const ValueId b = m_f.load(local(accumulators[k].value, at(lane) + IndexExpr(width)));
+        body.push_back(m_f.store(to, combine(m_f, m_p[m_plan[k]].reducer, a, b), origin));
+      }
+      all.push_back(m_f.forEach(lane, std::move(body), origin));
+    }
+    return all;
+  }
+
+  void scatter(const Operator& op) {
+    const BufferId target = m_targets[op.output.value];
+    zero(op, target);
+    openLoops(op.origin);
+    // Points may meet in one element: only the lanes, which never do, are free of an order.
+    for (const VarId v : m_open) m_f.vars[v.value].kind = LoopKind::Serial;
+    const OperatorId id = m_plan.front();
+    const ScatterParts parts = partsOf(m_p, op);
+    ValueId guard;
+    for (const ExprId g : parts.guards) guard = m_f.both(guard, m_body.lower(id, g, m_axes));
+    const auto& shape = m_p[op.output].shape;
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (op.scatter[k].isData()) continue;
+      const auto range = bounds(op.scatter[k].affine, rangesOf(op));
+      if (range && range->lo >= 0 && range->hi < shape[k]) continue;
+      const IndexExpr e = m_body.at(op.scatter[k].affine, m_axes);
+      guard = m_f.both(guard, m_f.ge0(e));
+      guard = m_f.both(guard, m_f.ge0(IndexExpr(shape[k] - 1) - e));
+    }
+    const ValueId value = m_body.lower(id, parts.value, m_axes);
+    Place place = m_body.place(id, op.output, target, op.scatter, m_axes);
+    const DType type = arithmeticType(m_f[target].type);
+    const ValueId sum = m_f.apply(ScalarOp::Add, type, {m_f.load(place), m_body.convert(value, type), {}}, op.origin);
+    std::vector<StmtId> body{m_f.store(std::move(place), sum, op.origin)};
+    if (guard.valid()) body = {m_f.when(guard, std::move(body), {}, op.origin)};
+    close(overLanes(std::move(body), op.origin), op);
+  }
+
+  void zero(const Operator& op, BufferId target) {
+    const std::int64_t n = m_f[target].elements;
+    const std::int64_t lanes = n >= 64 ? 64 : lanesCovering(n, 64);
+    const VarId lane = m_f.addVar("z", lanes, LoopKind::Vector);
+    const VarId block = m_f.addVar("zb", ceilDiv(n, lanes), LoopKind::Parallel);
+    const IndexExpr index = lanes * at(block) + at(lane);
+    const DType type = arithmeticType(m_f[target].type);
+    StmtId body = m_f.store({target, index, {}}, m_f.constant(0, type), op.origin);
+    if (n % lanes != 0) body = m_f.when(m_f.ge0(IndexExpr(n - 1) - index), {body}, {}, op.origin);
+    body = m_f.forEach(block, {m_f.forEach(lane, {body}, op.origin)}, op.origin);
+    m_f.stages.push_back({op.name + " = 0", {body}});
+  }
+
+  const GroupView& m_group;
+  const Program& m_p;
+  const StagePlan& m_plan;
+  NestKnobs m_knobs;
+  Function& m_f;
+  BodyLowering& m_body;
+  NestView m_view;
+  std::vector<BufferId> m_targets;
+  std::vector<VarId> m_open, m_reduced;
+  std::vector<IndexExpr> m_axes, m_merged;
+  VarId m_lane, m_block;
+  IndexExpr m_laneIndex;
+  std::int64_t m_laneExtent = 1, m_full = 0;
+};
+
+}  // namespace
+
+void lowerNest(const GroupView& group, const StagePlan& stage, const NestKnobs& knobs, Function& function, BodyLowering& body) {
+  NestBuilder(group, stage, knobs, function, body).run();
+}
+
+}  // namespace nf::loop

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/schedule.h"
+
+#include <nlohmann/json.hpp>
+
+namespace nf {
+
+std::string Schedule::text() const {
+  nlohmann::json json{{"version", 1}, {"kind", kind}, {"knobs", knobs ? *knobs : nlohmann::json::object()}};
+  return json.dump();
+}
+
+Result<Schedule> Schedule::parse(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto refuse = [](const std::string& why) { return Error{"schedule", why, {}, {}}; };
+  if (json.is_discarded() || !json.is_object()) return refuse("the schedule is no JSON object");
+  if (!json.contains("version") || json["version"] != 1) return refuse("the schedule has another version than 1");
+  if (!json.contains("kind") || !json["kind"].is_string()) return refuse("the schedule names no kind");
+  if (!json.contains("knobs") || !json["knobs"].is_object()) return refuse("the schedule has no knobs");
+  Schedule schedule;
+  schedule.kind = json["kind"].get<std::string>();
+  schedule.knobs = std::make_shared<const nlohmann::json>(json["knobs"]);
+  return schedule;
+}
+
+}  // namespace nf

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/describe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/session/formula.h"
+
+namespace nf {
+namespace {
+
+protocol::Severity severity(Severity s) {
+  switch (s) {
+    case Severity::Error: return protocol::Severity::Error;
+    case Severity::Warning: return protocol::Severity::Warning;
+    case Severity::Note: return protocol::Severity::Note;
+  }
+  return protocol::Severity::Error;
+}
+
+protocol::SymbolKind symbolKind(Symbol::Kind kind) {
+  switch (kind) {
+    case Symbol::Kind::Extent: return protocol::SymbolKind::Extent;
+    case Symbol::Kind::Data: return protocol::SymbolKind::Data;
+    case Symbol::Kind::Input: return protocol::SymbolKind::Input;
+    case Symbol::Kind::Param: return protocol::SymbolKind::Param;
+    case Symbol::Kind::Const: return protocol::SymbolKind::Const;
+    case Symbol::Kind::State: return protocol::SymbolKind::State;
+    case Symbol::Kind::Tensor: return protocol::SymbolKind::Tensor;
+    case Symbol::Kind::Function: return protocol::SymbolKind::Function;
+    case Symbol::Kind::Loss: return protocol::SymbolKind::Loss;
+    case Symbol::Kind::Eval: return protocol::SymbolKind::Eval;
+  }
+  return protocol::SymbolKind::Tensor;
+}
+
+protocol::SymbolKind symbolKind(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::Input: return protocol::SymbolKind::Input;
+    case TensorKind::Param: return protocol::SymbolKind::Param;
+    case TensorKind::Const: return protocol::SymbolKind::Const;
+    case TensorKind::State: return protocol::SymbolKind::State;
+    case TensorKind::Intermediate: return protocol::SymbolKind::Tensor;
+  }
+  return protocol::SymbolKind::Tensor;
+}
+
+protocol::NodeKind nodeKind(TensorKind kind) {
+  switch (kind) {
+    case TensorKind::Input: return protocol::NodeKind::Input;
+    case TensorKind::Param: return protocol::NodeKind::Param;
+    case TensorKind::Const: return protocol::NodeKind::Const;
+    case TensorKind::State: return protocol::NodeKind::State;
+    case TensorKind::Intermediate: return protocol::NodeKind::Operator;
+  }
+  return protocol::NodeKind::Operator;
+}
+
+protocol::Phase phase(Phase p) {
+  switch (p) {
+    case Phase::Forward: return protocol::Phase::Forward;
+    case Phase::Backward: return protocol::Phase::Backward;
+    case Phase::Optimizer: return protocol::Phase::Optimizer;
+    case Phase::Evaluation: return protocol::Phase::Evaluation;
+  }
+  return protocol::Phase::Forward;
+}
+
+std::string scaledText(double value, const char* const* units, double step, std::size_t count) {
+  std::size_t unit = 0;
+  while (value >= step && unit + 1 < count) {
+    value /= step;
+    ++unit;
+  }
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer,
+                value < 10 && unit > 0    ? "%.2f %s"
+                : value < 100 && unit > 0 ? "%.1f %s"
+                                          : "%.0f %s",
+                value, units[unit]);
+  return buffer;
+}
+
+std::string bytesText(std::int64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  return scaledText(static_cast<double>(bytes), kUnits, 1024, 5);
+}
+
+std::string flopsText(std::int64_t flops) {
+  static constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
+  return scaledText(static_cast<double>(flops), kUnits, 1000, 5);
+}
+
+std::string shapeText(const Tensor& t) {
+  std::string out = std::string(name(t.type));
+  if (t.shape.empty()) return out + " scalar";
+  out += " [";
+  for (std::size_t i = 0; i < t.shape.size(); ++i) out += (i ? ", " : "") + std::to_string(t.shape[i]);
+  return out + "]";
+}
+
+bool isDerivative(const std::string& name) { return name.starts_with("d(") && name.find(")/d(") != std::string::npos; }
+
+// The right side of a statement, without spaces around it: what fits on a node.
+std::string shortExpression(const std::string& statement) {
+  const std::size_t equals = statement.find(" = ");
+  std::string text = equals == std::string::npos ? statement : statement.substr(equals + 3);
+  constexpr std::size_t kLongest = 120;
+  if (text.size() > kLongest) {
+    std::size_t end = kLongest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+    text = text.substr(0, end) + "…";
+  }
+  return text;
+}
+
+}  // namespace
+
+protocol::DiagnosticInfo describe(const Diagnostic& d, const SourceMap& sources, const OriginSpans& spans) {
+  protocol::DiagnosticInfo info;
+  info.severity = severity(d.severity);
+  info.code = d.code;
+  info.message = d.message;
+  info.span = spans.place(d.span);
+  if (d.span.valid()) {
+    const LineColumn at = sources.lineColumn(d.span);
+    info.line = at.line;
+    info.column = at.column;
+  }
+  for (const DiagnosticNote& note : d.notes) info.notes.push_back({note.message, spans.place(note.span)});
+  for (const DiagnosticFix& fix : d.fixes) info.fixes.push_back({fix.label, fix.span.begin, fix.span.end, fix.text});
+  return info;
+}
+
+protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fused, const OriginSpans& spans,
+                                      const DeviceConstants& device, std::uint32_t id) {
+  protocol::FusionDecisionInfo info;
+  info.id = id;
+  info.producer = d.producer;
+  info.consumer = d.consumer;
+  info.category = d.category;
+  info.producerClass = name(d.producerClass);
+  info.consumerClass = name(d.consumerClass);
+  info.dT = d.dT;
+  info.dC = d.dC;
+  info.dK = static_cast<double>(d.dK);
+  info.R = d.R;
+  for (const FusionTerm& t : d.traffic) info.traffic.push_back({t.name, t.amount});
+  for (const FusionTerm& t : d.arithmetic) info.arithmetic.push_back({t.name, t.amount});
+  info.recomputed = d.recomputed;
+  switch (d.state) {
+    case FusionState::Accepted: info.state = protocol::FusionState::Accepted; break;
+    case FusionState::Refused: info.state = protocol::FusionState::Refused; break;
+    case FusionState::NotLowerable: info.state = protocol::FusionState::NotLowerable; break;
+    case FusionState::Forced: info.state = protocol::FusionState::Forced; break;
+    case FusionState::Forbidden: info.state = protocol::FusionState::Forbidden; break;
+    case FusionState::Reverted: info.state = protocol::FusionState::Reverted; break;
+  }
+  info.why = d.why;
+  for (const FusionFlip& f : d.flips) info.flips.push_back({f.quantity, f.now, f.threshold, f.threshold > f.now, f.unit});
+  if (!d.flips.empty()) {
+    // R over the quantity that flips it soonest, from a quarter of the smaller to four times the larger of now and threshold.
+    const FusionFlip& f = d.flips.front();
+    protocol::FusionCurve curve;
+    curve.quantity = f.quantity;
+    const double from = std::min(f.now, f.threshold) / 4, to = std::max(f.now, f.threshold) * 4;
+    constexpr int kPoints = 65;
+    for (int i = 0; i < kPoints; ++i) {
+      const double x = from * std::pow(to / from, static_cast<double>(i) / (kPoints - 1));
+      double dT = d.dT, bandwidth = device.bandwidth, flopRate = device.flopRate, launch = device.launchSeconds;
+      if (f.quantity == "P_d") bandwidth = x;
+      else if (f.quantity == "P_c") flopRate = x;
+      else if (f.quantity == "L") launch = x;
+      else
+        for (const FusionTerm& t : d.traffic)
+          if (t.name == f.quantity) dT += t.amount / f.now * (x - f.now);
+      curve.x.push_back(x);
+      curve.rewardSeconds.push_back(dT / bandwidth + d.dC / flopRate + static_cast<double>(d.dK) * launch);
+    }
+    info.curve = std::move(curve);
+  }
+  info.origins = spans.of(fused, d.origin);
+  return info;
+}
+
+protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const OriginSpans& spans, std::uint64_t revision, double ms) {
+  const Program& p = notebook.program;
+  protocol::Analysis a;
+  a.revision = revision;
+  a.ms = ms;
+  a.spans = spans.spans();
+  for (const Diagnostic& d : notebook.diagnostics) a.diagnostics.push_back(describe(d, notebook.sources, spans));
+  for (const ExtentHint& hint : notebook.extents)
+    if (hint.statement.source == notebook.notebook)
+      a.extents.push_back({hint.statement.begin, hint.statement.end, hint.axis, hint.extent});
+  for (const Symbol& s : notebook.symbols) {
+    protocol::SymbolInfo info;
+    info.kind = symbolKind(s.kind);
+    info.name = s.name;
+    info.detail = s.detail;
+    info.definition = spans.place(s.definition);
+    for (const Span use : s.uses) info.uses.push_back(spans.place(use));
+    a.symbols.push_back(std::move(info));
+  }
+  const std::vector<OperatorId> made = producers(p);
+  for (std::size_t i = 0; i < p.tensors.size(); ++i) {
+    const Tensor& t = p.tensors[i];
+    a.tensors.push_back({t.name, symbolKind(t.kind), std::string(name(t.type)), t.shape, t.bytes(), isDerivative(t.name),
+                         spans.of(p, made[i].valid() ? p[made[i]].origin : t.origin)});
+  }
+  for (const CellInfo& cell : notebook.cells) {
+    protocol::CellInfo info;
+    info.markdown = cell.kind == CellInfo::Kind::Markdown;
+    info.begin = cell.span.begin;
+    info.end = cell.span.end;
+    const auto inside = [&](Span s) {
+      return s.source == notebook.notebook && s.begin >= cell.span.begin && s.begin < cell.span.end;
+    };
+    for (const Diagnostic& d : notebook.diagnostics)
+      if (d.severity == Severity::Error && inside(d.span)) info.status = protocol::CellStatus::Error;
+    TensorId last;
+    std::int64_t flops = 0;
+    for (const TensorId t : cell.defines) {
+      info.defines.push_back(p[t].name);
+      if (!made[t.value].valid()) continue;
+      last = t;
+      flops += flopsOf(p, made[t.value]);
+    }
+    if (last.valid() && info.status != protocol::CellStatus::Error)
+      info.summary = p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " + flopsText(flops);
+    for (const Output& o : p.outputs)
+      if (o.role == OutputRole::Show && cell.hasShow && inside(p[o.tensor].origin.valid() ? p[p[o.tensor].origin].span : Span{}))
+        info.shows.push_back(p[o.tensor].name);
+    for (const TrainSettings& train : notebook.trains)
+      if (inside(train.span))
+        info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,
+                                         train.epochs, train.steps,     train.batch, train.seed};
+    a.cells.push_back(std::move(info));
+  }
+  std::unordered_set<std::uint64_t> seen;
+  const auto token = [&](OriginId origin, TensorId tensor) {
+    if (!origin.valid()) return;
+    const Origin& o = p[origin];
+    if (!o.pass.empty() || o.span.source != notebook.notebook) return;
+    if (!seen.insert((static_cast<std::uint64_t>(o.span.begin) << 32) | o.span.end).second) return;
+    a.tokens.push_back({o.span.begin, o.span.end, p[tensor].name, spans.of(p, origin)});
+  };
+  for (const Operator& op : p.operators)
+    if (op.kind != OperatorKind::Loop && op.output.valid()) token(p[op.output].origin, op.output);
+  for (const ScalarNode& n : p.scalars)
+    if (n.op == ScalarOp::Load) token(n.origin, p[n.access].tensor);
+  std::sort(a.tokens.begin(), a.tokens.end(),
+            [](const auto& x, const auto& y) { return x.begin < y.begin || (x.begin == y.begin && x.end > y.end); });
+  return a;
+}
+
+protocol::GraphPage describeGraph(const Program& p, const Program* before, const OriginSpans& spans, std::int64_t offset,
+                                  std::int64_t limit) {
+  protocol::GraphPage page;
+  page.stage = name(p.stage);
+  page.offset = offset;
+  const std::vector<OperatorId> made = producers(p);
+  // Node of each operator: named by the first tensor it writes; given tensors that something reads come before their first reader.
+  std::vector<std::string> operatorNode(p.operators.size());
+  std::vector<bool> readBackward(p.tensors.size(), false), readAtAll(p.tensors.size(), false);
+  for (std::size_t i = 0; i < p.operators.size(); ++i) {
+    const auto written = writesOf(p, OperatorId(i));
+    operatorNode[i] = written.empty() || !written[0].valid() ? "operator " + std::to_string(i) : p[written[0]].name;
+    for (const TensorId t : readsOf(p, OperatorId(i))) {
+      readAtAll[t.value] = true;
+      if (p.operators[i].phase == Phase::Backward) readBackward[t.value] = true;
+    }
+  }
+  std::unordered_set<std::string> known;
+  if (before)
+    for (const Tensor& t : before->tensors) known.insert(t.name);
+  struct Item {
+    bool isOperator;
+    std::uint32_t id;
+  };
+  std::vector<Item> items;
+  for (std::size_t t = 0; t < p.tensors.size(); ++t)
+    if (readAtAll[t] && !made[t].valid()) items.push_back({false, static_cast<std::uint32_t>(t)});
+  for (std::size_t i = 0; i < p.operators.size(); ++i) items.push_back({true, static_cast<std::uint32_t>(i)});
+  page.totalNodes = static_cast<std::int64_t>(items.size());
+  const std::size_t first = static_cast<std::size_t>(std::clamp<std::int64_t>(offset, 0, page.totalNodes));
+  const std::size_t end = std::min(items.size(), first + static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, 20000)));
+  for (std::size_t k = first; k < end; ++k) {
+    protocol::GraphNode node;
+    if (!items[k].isOperator) {
+      const Tensor& t = p.tensors[items[k].id];
+      node.id = node.name = t.name;
+      node.kind = nodeKind(t.kind);
+      node.dtype = name(t.type);
+      node.shape = t.shape;
+      node.bytes = t.bytes();
+      node.origins = spans.of(p, t.origin);
+      page.nodes.push_back(std::move(node));
+      continue;
+    }
+    const OperatorId id(items[k].id);
+    const Operator& op = p[id];
+    node.id = node.name = operatorNode[id.value];
+    node.phase = phase(op.phase);
+    if (op.kind == OperatorKind::Loop) {
+      node.text = "for " + p[op.loop].counter + " in 0.." + std::to_string(p[op.loop].trips);
+      node.category = "loop";
+    } else {
+      node.statement = toText(p, id);
+      node.text = shortExpression(node.statement);
+      node.category = op.kind == OperatorKind::Scatter ? "opaque" : op.reducer == Reducer::None ? "injective" : "reduction";
+    }
+    const auto written = writesOf(p, id);
+    if (!written.empty() && written[0].valid()) {
+      node.dtype = name(p[written[0]].type);
+      node.shape = p[written[0]].shape;
+      for (const TensorId t : written) node.bytes += p[t].bytes();
+    }
+    node.flops = flopsOf(p, id);
+    node.added = before && !known.contains(node.id);
+    node.origins = spans.of(p, op.origin);
+    page.nodes.push_back(node);
+    for (const TensorId t : readsOf(p, id))
+      page.edges.push_back({made[t.value].valid() ? operatorNode[made[t.value].value] : p[t].name, node.id, p[t].name, p[t].bytes(),
+                            made[t.value].valid() && p[made[t.value]].phase == Phase::Forward && op.phase == Phase::Backward,
+                            false});
+  }
+  if (end == items.size()) {
+    // An update closes the circle: the value computed in this step is the parameter of the next.
+    for (const Update& u : p.updates)
+      if (made[u.value.value].valid() && readAtAll[u.target.value])
+        page.edges.push_back(
+            {operatorNode[made[u.value.value].value], p[u.target].name, p[u.value].name, p[u.value].bytes(), false, true});
+    for (std::size_t g = 0; g < p.groups.size(); ++g) {
+      const Group& group = p.groups[g];
+      protocol::GraphGroup info;
+      info.id = "G" + std::to_string(g + 1);
+      info.name = group.name;
+      info.subgraph = group.subgraph;
+      for (const OperatorId id : group.operators) {
+        info.nodes.push_back(operatorNode[id.value]);
+        for (const std::uint32_t o : spans.of(p, p[id].origin))
+          if (std::find(info.origins.begin(), info.origins.end(), o) == info.origins.end()) info.origins.push_back(o);
+      }
+      page.groups.push_back(std::move(info));
+    }
+  }
+  return page;
+}
+
+std::optional<protocol::Expression> describeExpression(const Program& p, TensorId tensor, const std::vector<GradientTerm>& terms,
+                                                       const OriginSpans& spans) {
+  const std::vector<OperatorId> made = producers(p);
+  const OperatorId last = made[tensor.value];
+  if (!last.valid()) return std::nullopt;
+  protocol::Expression e;
+  e.tensor = p[tensor].name;
+  e.dtype = name(p[tensor].type);
+  e.shape = p[tensor].shape;
+  e.origins = spans.of(p, p[last].origin);
+  // A derivative is shown with the partial sums it is made of; other derivatives and forward operators stay names.
+  std::vector<OperatorId> shown{last};
+  const std::string stem = e.tensor + "#";
+  for (std::size_t i = 0; i < shown.size(); ++i)
+    for (const TensorId t : readsOf(p, shown[i])) {
+      const OperatorId from = made[t.value];
+      if (from.valid() && p[t].name.starts_with(stem) && std::find(shown.begin(), shown.end(), from) == shown.end())
+        shown.push_back(from);
+    }
+  std::sort(shown.begin(), shown.end());
+  for (const OperatorId id : shown) {
+    e.text += toText(p, id) + "\n";
+    e.formulas.push_back(formulaOf(p, id, spans));
+  }
+  for (const GradientTerm& term : terms) {
+    if (std::find(shown.begin(), shown.end(), term.backward) == shown.end()) continue;
+    protocol::GradientTermInfo info;
+    info.tensor = p[term.tensor].name;
+    info.access = term.access.valid() ? toText(p, p[term.forward], term.access) : info.tensor;
+    info.result = p[p[term.backward].output].name;
+    switch (term.form) {
+      case GradientTerm::Form::Gather: info.form = protocol::GradientForm::Gather; break;
+      case GradientTerm::Form::Scatter: info.form = protocol::GradientForm::Scatter; break;
+      case GradientTerm::Form::Zero: info.form = protocol::GradientForm::Zero; break;
+    }
+    switch (term.inverse.state) {
+      case Inverse::State::Empty: info.certificate = protocol::CertificateState::Empty; break;
+      case Inverse::State::Gather: info.certificate = protocol::CertificateState::Proved; break;
+      case Inverse::State::Uncertified: info.certificate = protocol::CertificateState::Uncertified; break;
+    }
+    info.certificateMs = term.inverse.certificateMilliseconds;
+    info.why = term.why;
+    info.tripsPerElement = term.inverse.tripsPerZ;
+    for (const Inverse::Step& step : term.inverse.derivation) info.derivation.push_back({step.title, step.lines});
+    if (term.access.valid()) info.origins = spans.of(p, p[term.access].origin);
+    e.terms.push_back(std::move(info));
+  }
+  return e;
+}
+
+}  // namespace nf

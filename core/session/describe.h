@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/autodiff/differentiate.h"
+#include "core/fusion/fuse.h"
+#include "core/lang/compile.h"
+#include "core/protocol/message.h"
+#include "core/session/origin_spans.h"
+
+// From the compiler's results to what the views draw: pure functions, values in, values out.
+namespace nf {
+
+protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const OriginSpans& spans, std::uint64_t revision, double ms);
+
+// One node an operator and one a given tensor, in program order; edges to every reader. `before` is the program of the stage
+// before this one: nodes that it lacks are marked as added.
+protocol::GraphPage describeGraph(const Program& program, const Program* before, const OriginSpans& spans, std::int64_t offset,
+                                  std::int64_t limit);
+
+// A tensor's operator. For a derivative: the operators that make it, and the terms among `terms` that flow into it.
+std::optional<protocol::Expression> describeExpression(const Program& program, TensorId tensor,
+                                                       const std::vector<GradientTerm>& terms, const OriginSpans& spans);
+
+protocol::FusionDecisionInfo describe(const FusionDecision& decision, const Program& fused, const OriginSpans& spans,
+                                      const DeviceConstants& device, std::uint32_t id);
+
+protocol::DiagnosticInfo describe(const Diagnostic& diagnostic, const SourceMap& sources, const OriginSpans& spans);
+
+}  // namespace nf

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+
+#include "core/session/describe.h"
+#include "core/session/numeric_check.h"
+
+namespace nf {
+namespace {
+
+constexpr double kCheckOperations = 2e8;  // about a second of the interpreter: what a person waits for
+
+std::string hostName() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown host");
+}
+
+// of, wrt of "d(of)/d(wrt)", the partial's number left out.
+std::optional<std::pair<std::string, std::string>> derivativeNames(const std::string& name) {
+  const std::size_t middle = name.find(")/d(");
+  const std::size_t end = name.rfind(')');
+  if (!name.starts_with("d(") || middle == std::string::npos || end < middle + 4) return std::nullopt;
+  return std::pair(name.substr(2, middle - 2), name.substr(middle + 4, end - middle - 4));
+}
+
+}  // namespace
+
+Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
+    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_jobs(registry, outbox),
+      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }) {
+  protocol::Hello hello;
+  hello.program = m_options.program;
+  hello.host = hostName();
+  hello.process = getpid();
+  m_outbox.send(hello);
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(m_mutex);
+    for (const auto& request : m_active) request->stop.request_stop();
+    for (const auto& request : m_requests) request->stop.request_stop();
+  }
+  m_analysis.request_stop();
+  m_clerk.request_stop();
+}
+
+void Engine::fail(protocol::RequestId id, const Error& error) {
+  m_outbox.send(protocol::Failed{error.stage, error.message, error.device, error.detail}, id);
+}
+
+std::shared_ptr<const Revision> Engine::newest() const {
+  const std::lock_guard lock(m_mutex);
+  return m_newest;
+}
+
+void Engine::receive(protocol::Envelope envelope) {
+  const protocol::RequestId id = envelope.id;
+  if (const auto* m = std::get_if<protocol::Hello>(&envelope.message)) {
+    if (m->version != protocol::kProtocolVersion)
+      fail(id, {"protocol",
+                "The workbench speaks version " + std::to_string(m->version) + ", this engine version " +
+                    std::to_string(protocol::kProtocolVersion) + ".",
+                {},
+                {}});
+    return;
+  }
+  if (const auto* m = std::get_if<protocol::DocumentReplaced>(&envelope.message)) return replaceDocument(*m, id);
+  if (const auto* m = std::get_if<protocol::DocumentEdited>(&envelope.message)) return editDocument(*m, id);
+  if (const auto* m = std::get_if<protocol::Cancel>(&envelope.message)) return cancel(m->request);
+  // These act at once, also while answers wait for the compiler.
+  if (std::get_if<protocol::PauseRequest>(&envelope.message)) return m_jobs.pause();
+  if (std::get_if<protocol::ResumeRequest>(&envelope.message)) return m_jobs.resume();
+  if (std::get_if<protocol::StopRequest>(&envelope.message)) return m_jobs.stop();
+  if (const auto* m = std::get_if<protocol::BudgetRequest>(&envelope.message)) return m_jobs.setBudget(*m);
+  if (const auto* m = std::get_if<protocol::SeriesRequest>(&envelope.message)) return m_jobs.answerSeries(*m, id);
+  if (const auto* m = std::get_if<protocol::TrialsRequest>(&envelope.message)) return m_jobs.answerTrials(*m, id);
+  auto request = std::make_shared<Request>();
+  request->id = id;
+  request->message = std::move(envelope.message);
+  {
+    const std::lock_guard lock(m_mutex);
+    m_requests.push_back(std::move(request));
+  }
+  m_changed.notify_all();
+}
+
+void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::RequestId id) {
+  {
+    const std::lock_guard lock(m_mutex);
+    if (m.revision <= m_documentRevision && m_documentRevision != 0) {
+      fail(id, {"revision", "Revision " + std::to_string(m.revision) + " is older than what the engine holds.", {}, {}});
+      return;
+    }
+    m_document = {m.name, m.directory, m.text};
+    m_documentRevision = m.revision;
+  }
+  m_changed.notify_all();
+}
+
+void Engine::editDocument(const protocol::DocumentEdited& m, protocol::RequestId id) {
+  {
+    const std::lock_guard lock(m_mutex);
+    if (m.revision != m_documentRevision + 1 || m.begin > m.end || m.end > m_document.text.size()) {
+      fail(id, {"revision", "The edit does not fit revision " + std::to_string(m_documentRevision) + ".", {}, {}});
+      return;
+    }
+    m_document.text.replace(m.begin, m.end - m.begin, m.text);
+    m_documentRevision = m.revision;
+  }
+  m_changed.notify_all();
+}
+
+void Engine::cancel(protocol::RequestId id) {
+  std::shared_ptr<Request> waiting;
+  {
+    const std::lock_guard lock(m_mutex);
+    for (const auto& request : m_active)
+      if (request->id == id) request->stop.request_stop();  // it answers Cancelled itself
+    const auto at = std::find_if(m_requests.begin(), m_requests.end(), [id](const auto& r) { return r->id == id; });
+    if (at != m_requests.end()) {
+      waiting = *at;
+      m_requests.erase(at);
+    }
+  }
+  if (waiting) m_outbox.send(protocol::Cancelled{}, id);
+}
+
+void Engine::analyse(std::stop_token stop) {
+  for (;;) {
+    Source document;
+    std::uint64_t number;
+    {
+      std::unique_lock lock(m_mutex);
+      if (!m_changed.wait(lock, stop, [this] { return m_documentRevision != m_analysed; })) return;
+      document = m_document;
+      number = m_documentRevision;
+    }
+    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{});
+    bool overtaken;
+    {
+      const std::lock_guard lock(m_mutex);
+      m_analysed = number;
+      overtaken = m_documentRevision != number;
+      m_newest = revision;
+    }
+    m_changed.notify_all();
+    if (!overtaken)
+      m_outbox.send(describeAnalysis(revision->notebook(), revision->spans(), number, revision->analysisMilliseconds()));
+  }
+}
+
+void Engine::answerRequests(std::stop_token stop) {
+  for (;;) {
+    std::shared_ptr<Request> request;
+    {
+      std::unique_lock lock(m_mutex);
+      // Views ask about the text they have sent: its analysis comes first.
+      if (!m_changed.wait(lock, stop, [this] { return !m_requests.empty() && m_documentRevision == m_analysed; })) return;
+      request = m_requests.front();
+      m_requests.pop_front();
+      m_active.push_back(request);
+    }
+    answer(*request);
+    const std::lock_guard lock(m_mutex);
+    std::erase(m_active, request);
+  }
+}
+
+void Engine::answer(const Request& request) {
+  const std::stop_token stop = request.stop.get_token();
+  if (const auto* m = std::get_if<protocol::ExpressionRequest>(&request.message)) return answerExpression(*m, request.id, stop);
+  if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
+  if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
+  if (std::get_if<protocol::FusionRequest>(&request.message)) return answerFusion(request.id);
+  if (std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(request.id);
+  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*m, request.id);
+  const auto revision = newest();
+  if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
+  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id);
+  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message)) return m_jobs.train(revision, *m, request.id);
+  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id);
+  if (std::get_if<protocol::SubgraphsRequest>(&request.message)) return m_jobs.answerSubgraphs(*revision, constants(), request.id);
+  if (const auto* m = std::get_if<protocol::SpaceRequest>(&request.message))
+    return m_jobs.answerSpace(*revision, constants(), *m, request.id);
+  if (const auto* m = std::get_if<protocol::KernelRequest>(&request.message))
+    return m_jobs.answerKernel(*revision, constants(), *m, request.id);
+  if (const auto* m = std::get_if<protocol::MeasureRequest>(&request.message))
+    return m_jobs.answerMeasure(*revision, constants(), *m, request.id);
+  fail(request.id, {"protocol", "The engine does not answer this message.", {}, {}});
+}
+
+DeviceConstants Engine::constants() {
+  {
+    const std::lock_guard lock(m_mutex);
+    if (m_constants) return *m_constants;
+  }
+  DeviceConstants measured;
+  if (const auto target = m_jobs.target()) measured = deviceConstants(*target);
+  const std::lock_guard lock(m_mutex);
+  m_constants = measured;
+  return measured;
+}
+
+void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
+  const auto revision = newest();
+  if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
+  const CompiledNotebook& notebook = revision->notebook();
+  const auto stages = revision->stages(constants());
+  if (!stages) return fail(id, stages.error());
+  const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
+  const TensorId tensor = program->tensorNamed(m.tensor);
+  if (!tensor.valid()) {
+    if (const auto names = derivativeNames(m.tensor))
+      return answerGradient({m.revision, names->first, names->second, m.numericCheck}, id, stop);
+    return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}});
+  }
+  static const std::vector<GradientTerm> kNoTerms;
+  auto expression = describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans());
+  if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}});
+  expression->revision = revision->number();
+  if (m.numericCheck)
+    if (const auto names = derivativeNames(m.tensor)) {
+      const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
+      if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
+        expression->check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop);
+    }
+  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
+  m_outbox.send(*expression, id);
+}
+
+void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
+  const auto revision = newest();
+  if (!revision || !revision->notebook().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
+  Program program = revision->notebook().program;
+  const TensorId of = program.tensorNamed(m.output), wrt = program.tensorNamed(m.input);
+  if (!of.valid() || !wrt.valid())
+    return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}});
+  program.derivatives.clear();
+  program.updates.clear();
+  program.outputs.clear();
+  Derivative derivative;
+  derivative.of = of;
+  derivative.wrt = wrt;
+  if (!program[of].shape.empty()) {
+    Tensor seed;
+    seed.name = program.freshName("d" + program[of].name);
+    seed.kind = TensorKind::Input;
+    seed.type = program[of].type;
+    seed.shape = program[of].shape;
+    derivative.seed = program.addTensor(std::move(seed));
+  }
+  const std::string name = "d(" + m.output + ")/d(" + m.input + ")";
+  const TensorId known = program.tensorNamed(name);
+  if (known.valid() && !producers(program)[known.value].valid()) {
+    derivative.result = known;
+  } else {
+    Tensor result;
+    result.name = program.freshName(name);
+    result.type = program[wrt].type;
+    result.shape = program[wrt].shape;
+    derivative.result = program.addTensor(std::move(result));
+  }
+  program.derivatives.push_back(derivative);
+  InvertOptions options;
+  options.explain = true;
+  const auto differentiated = differentiate(program, options);
+  if (!differentiated) return fail(id, differentiated.error());
+  if (hasErrors(differentiated->diagnostics))
+    return fail(id, {"gradient",
+                     differentiated->diagnostics.front().message,
+                     {},
+                     render(differentiated->diagnostics, revision->notebook().sources)});
+  const Program& d = differentiated->program;
+  const TensorId result = d.tensorNamed(program[derivative.result].name);
+  auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
+  if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
+  expression->revision = revision->number();
+  if (m.numericCheck) expression->check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop);
+  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
+  m_outbox.send(*expression, id);
+}
+
+void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id) {
+  const auto stage = stageNamed(m.stage);
+  if (!stage || *stage > Stage::Fused)
+    return fail(
+        id, {"graph", "There is no stage \"" + m.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}});
+  const auto revision = newest();
+  if (!revision) return fail(id, {"graph", "There is no notebook yet.", {}, {}});
+  const auto stages = revision->stages(constants());
+  if (!stages) return fail(id, stages.error());
+  protocol::GraphPage page;
+  if (!*stages || *stage == Stage::Source) {
+    page = describeGraph(revision->notebook().program, nullptr, revision->spans(), m.offset, m.limit);
+  } else {
+    const Program* program = (*stages)->at(*stage);
+    if (!program)
+      return fail(id, {"graph",
+                       "The notebook has a gradient that can't be made.",
+                       {},
+                       render((*stages)->diagnostics, revision->notebook().sources)});
+    page = describeGraph(*program, (*stages)->at(static_cast<Stage>(static_cast<int>(*stage) - 1)), revision->spans(), m.offset,
+                         m.limit);
+  }
+  page.revision = revision->number();
+  page.stage = m.stage;
+  if (m.offset == 0 && *stages) {
+    const Program* before = nullptr;
+    for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {
+      const Program* p = (*stages)->at(s);
+      if (!p) break;
+      const auto operators = static_cast<std::int64_t>(p->operators.size());
+      std::string note;
+      if (before) {
+        const std::int64_t difference = operators - static_cast<std::int64_t>(before->operators.size());
+        if (difference > 0) note = "added " + std::to_string(difference);
+        else if (difference < 0) note = "removed " + std::to_string(-difference);
+      }
+      if (s >= Stage::Partitioned) note = std::to_string(operators) + " in " + std::to_string(p->groups.size()) + " kernels";
+      page.stages.push_back({std::string(name(s)), operators, note});
+      before = p;
+    }
+  }
+  m_outbox.send(page, id);
+}
+
+void Engine::answerFusion(protocol::RequestId id) {
+  const auto revision = newest();
+  if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
+  const DeviceConstants device = constants();
+  const auto stages = revision->stages(device);
+  if (!stages) return fail(id, stages.error());
+  protocol::FusionReport report;
+  report.revision = revision->number();
+  report.device.device = "cpu";
+  report.device.bandwidth = device.bandwidth;
+  report.device.flopRate = device.flopRate;
+  report.device.launchSeconds = device.launchSeconds;
+  if (*stages && (*stages)->fused)
+    for (const FusionDecision& d : (*stages)->decisions)
+      report.decisions.push_back(
+          describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
+  m_outbox.send(report, id);
+}
+
+void Engine::answerDevices(protocol::RequestId id) {
+  protocol::Devices devices;
+  devices.doctor.push_back({"program", m_options.program, true});
+  devices.doctor.push_back({"host", hostName(), true});
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  for (const BackendRegistry::Entry& entry : m_registry.entries()) {
+    devices.doctor.push_back({"plugin " + entry.name, entry.reason.empty() ? "serves" : entry.reason, entry.reason.empty()});
+    if (!entry.reason.empty()) {
+      protocol::DeviceInfo info;
+      info.name = info.backend = entry.name;
+      info.unavailable = entry.reason;
+      devices.devices.push_back(std::move(info));
+      continue;
+    }
+    for (const std::string& name : entry.backend->deviceNames()) {
+      protocol::DeviceInfo info;
+      info.name = name;
+      info.backend = entry.name;
+      if (const auto target = entry.backend->target(name, threads)) {
+        const DeviceConstants c = deviceConstants(*target);
+        info.description = target->fingerprint;
+        protocol::DeviceConstants constants;
+        constants.device = name;
+        constants.bandwidth = c.bandwidth;
+        constants.flopRate = c.flopRate;
+        constants.launchSeconds = c.launchSeconds;
+        info.constants = constants;
+        info.facts = {{"threads", std::to_string(target->threads)},
+                      {"vector", std::to_string(target->vectorBytes * 8) + " bits"},
+                      {"caches", std::to_string(target->l1Bytes >> 10) + " KiB, " + std::to_string(target->l2Bytes >> 10) +
+                                     " KiB, " + std::to_string(target->l3Bytes >> 10) + " KiB"},
+                      {"fingerprint", target->fingerprint}};
+      } else {
+        info.unavailable = target.error().message;
+      }
+      devices.devices.push_back(std::move(info));
+    }
+  }
+  m_outbox.send(devices, id);
+}
+
+int runEngine(BackendRegistry& registry, int input, int output, const std::string& program) {
+  Outbox outbox([output](std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = write(output, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return true;
+  });
+  Engine engine(registry, outbox, {program});
+  protocol::FrameReader reader;
+  std::vector<char> buffer(1 << 16);
+  for (;;) {
+    const ssize_t count = read(input, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return 0;
+    std::vector<Error> errors;
+    for (protocol::Envelope& envelope : reader.feed(std::string_view(buffer.data(), static_cast<std::size_t>(count)), errors))
+      engine.receive(std::move(envelope));
+    for (const Error& error : errors) outbox.send(protocol::Failed{error.stage, error.message, error.device, error.detail});
+    if (reader.broken() || outbox.closed()) return 1;
+  }
+}
+
+}  // namespace nf

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/formula.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace nf {
+namespace {
+
+using protocol::FormulaKind;
+using protocol::FormulaNode;
+using protocol::Origins;
+
+std::string numberText(double value, DType type) {
+  if (type == DType::Bool) return value != 0 ? "true" : "false";
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  char buffer[40];
+  std::snprintf(buffer, sizeof buffer, "%.6g", value);
+  return buffer;
+}
+
+class FormulaBuilder {
+ public:
+  FormulaBuilder(const Program& program, const Operator& op, const OriginSpans& spans)
+      : m_program(program), m_op(op), m_spans(spans) {}
+
+  protocol::Formula build() {
+    m_formula.name = m_op.name;
+    if (m_op.kind == OperatorKind::Loop) {
+      add(FormulaKind::Name, "for " + m_program[m_op.loop].counter + " in 0.." + std::to_string(m_program[m_op.loop].trips), {},
+          m_op.origin);
+      return std::move(m_formula);
+    }
+    const std::uint32_t left = subscripted(m_program[m_op.output].name, leftIndices(), m_op.origin);
+    std::uint32_t right = scalar(m_op.body, 0);
+    if (m_op.axes.size() > m_op.outputRank) {
+      const std::string_view reducer = m_op.kind == OperatorKind::Scatter ? "sum" : name(m_op.reducer);
+      right = add(FormulaKind::Reduce, std::string(reducer), {right}, m_op.origin);
+      for (std::size_t k = m_op.outputRank; k < m_op.axes.size(); ++k)
+        m_formula.nodes[right].axes.push_back({m_op.axes[k].name, 0, m_op.axes[k].extent - 1});
+    }
+    add(FormulaKind::Equation, "=", {left, right}, m_op.origin);
+    return std::move(m_formula);
+  }
+
+ private:
+  static constexpr int kDeepest = 60;
+  static constexpr std::size_t kMostNodes = 4000;
+
+  std::uint32_t add(FormulaKind kind, std::string text, std::vector<std::uint32_t> children, OriginId origin) {
+    FormulaNode node;
+    node.kind = kind;
+    node.text = std::move(text);
+    node.children = std::move(children);
+    if (origin.valid()) node.origins = m_spans.of(m_program, origin);
+    m_formula.nodes.push_back(std::move(node));
+    return static_cast<std::uint32_t>(m_formula.nodes.size() - 1);
+  }
+
+  std::string variableName(IndexVar v) const {
+    if (v < m_op.axes.size()) return m_op.axes[v].name;
+    return v == kLoopVariable ? "t" : "t" + std::to_string(v - kLoopVariable);
+  }
+
+  std::uint32_t index(const IndexExpr& e, OriginId origin) {
+    return add(FormulaKind::Name, toText(e, [this](IndexVar v) { return variableName(v); }), {}, origin);
+  }
+
+  std::vector<std::uint32_t> leftIndices() {
+    std::vector<std::uint32_t> indices;
+    if (m_op.kind == OperatorKind::Scatter) {
+      for (const AccessIndex& i : m_op.scatter) indices.push_back(i.isData() ? scalar(i.data, 1) : index(i.affine, {}));
+    } else {
+      for (std::uint32_t k = 0; k < m_op.outputRank; ++k)
+        indices.push_back(add(FormulaKind::Name, m_op.axes[k].name, {}, m_op.axes[k].origin));
+    }
+    return indices;
+  }
+
+  // `d(L)/d(W)` is set as a partial derivative.
+  std::uint32_t base(const std::string& name) {
+    const std::size_t middle = name.find(")/d(");
+    if (!name.starts_with("d(") || middle == std::string::npos || name.back() != ')') return add(FormulaKind::Name, name, {}, {});
+    const std::uint32_t of = add(FormulaKind::Name, name.substr(2, middle - 2), {}, {});
+    const std::uint32_t wrt = add(FormulaKind::Name, name.substr(middle + 4, name.size() - middle - 5), {}, {});
+    return add(FormulaKind::Partial, {}, {of, wrt}, {});
+  }
+
+  std::uint32_t subscripted(const std::string& name, std::vector<std::uint32_t> indices, OriginId origin) {
+    const std::uint32_t named = base(name);
+    if (indices.empty()) {
+      m_formula.nodes[named].origins = origin.valid() ? m_spans.of(m_program, origin) : Origins{};
+      return named;
+    }
+    indices.insert(indices.begin(), named);
+    return add(FormulaKind::Subscript, {}, std::move(indices), origin);
+  }
+
+  std::uint32_t condition(const IndexExpr& e, std::string_view relation, OriginId origin) {
+    // 5 - p >= 0 reads as p <= 5: positive terms on one side, negative ones on the other.
+    IndexExpr left, right;
+    for (const IndexTerm& t : e.terms()) {
+      const IndexExpr atom =
+          t.atom.isFloorDiv() ? floorDiv(*t.atom.numerator, t.atom.divisor) : IndexExpr::variable(t.atom.variable);
+      if (t.coefficient > 0) left = left + t.coefficient * atom;
+      else right = right + (-t.coefficient) * atom;
+    }
+    if (left.isConstant() && !right.isConstant() && relation == ">=") {
+      const std::uint32_t a = index(right, {}), b = index(left + IndexExpr(e.constant()), {});
+      return add(FormulaKind::Infix, "<=", {a, b}, origin);
+    }
+    const std::uint32_t a = index(left, {}), b = index(right - IndexExpr(e.constant()), {});
+    return add(FormulaKind::Infix, std::string(relation), {a, b}, origin);
+  }
+
+  std::uint32_t scalar(ExprId id, int depth) {
+    if (depth > kDeepest || m_formula.nodes.size() > kMostNodes) return add(FormulaKind::Name, "…", {}, {});
+    const ScalarNode& n = m_program[id];
+    const auto child = [&](int k) { return scalar(n.operands[k], depth + 1); };
+    switch (n.op) {
+      case ScalarOp::Constant: return add(FormulaKind::Number, numberText(n.value, n.type), {}, n.origin);
+      case ScalarOp::Index: return index(m_program[n.index], n.origin);
+      case ScalarOp::Training: return add(FormulaKind::Name, "training", {}, n.origin);
+      case ScalarOp::Random: return add(FormulaKind::Name, "random", {}, n.origin);
+      case ScalarOp::IndexGe0: return condition(m_program[n.index], ">=", n.origin);
+      case ScalarOp::IndexEq0: return condition(m_program[n.index], "==", n.origin);
+      case ScalarOp::Load: {
+        const Access& access = m_program[n.access];
+        std::vector<std::uint32_t> indices;
+        for (const AccessIndex& i : access.indices) indices.push_back(i.isData() ? scalar(i.data, depth + 1) : index(i.affine, {}));
+        return subscripted(m_program[access.tensor].name, std::move(indices), n.origin);
+      }
+      case ScalarOp::Div: {
+        const std::uint32_t a = child(0), b = child(1);
+        return add(FormulaKind::Fraction, {}, {a, b}, n.origin);
+      }
+      case ScalarOp::Pow: {
+        const std::uint32_t a = child(0), b = child(1);
+        return add(FormulaKind::Power, {}, {a, b}, n.origin);
+      }
+      case ScalarOp::Select: {
+        const std::uint32_t c = child(0), a = child(1), b = child(2);
+        return add(FormulaKind::Cases, {}, {c, a, b}, n.origin);
+      }
+      case ScalarOp::Cast: {
+        const std::uint32_t a = child(0);
+        return add(FormulaKind::Call, std::string(name(n.type)), {a}, n.origin);
+      }
+      case ScalarOp::StopGradient: return child(0);
+      default: break;
+    }
+    const ScalarOpInfo& op = info(n.op);
+    if (op.form == ScalarForm::Infix) {
+      const std::uint32_t a = child(0), b = child(1);
+      return add(FormulaKind::Infix, std::string(op.spelling), {a, b}, n.origin);
+    }
+    std::vector<std::uint32_t> children;
+    for (int k = 0; k < op.arity; ++k) children.push_back(child(k));
+    return add(op.form == ScalarForm::Prefix ? FormulaKind::Prefix : FormulaKind::Call, std::string(op.spelling),
+               std::move(children), n.origin);
+  }
+
+  const Program& m_program;
+  const Operator& m_op;
+  const OriginSpans& m_spans;
+  protocol::Formula m_formula;
+};
+
+}  // namespace
+
+protocol::Formula formulaOf(const Program& program, OperatorId op, const OriginSpans& spans) {
+  return FormulaBuilder(program, program[op], spans).build();
+}
+
+}  // namespace nf

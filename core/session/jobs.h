@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/protocol/message.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/run.h"
+#include "core/runtime/train.h"
+#include "core/session/outbox.h"
+#include "core/session/revision.h"
+
+namespace nf {
+
+// What computes on behalf of the workbench: one job at a time (run, train, tune) on a thread of its own, and what is known of it
+// afterwards: series, trials, kernels, values. Opens the device, and with it the workers, when the engine starts.
+class Jobs {
+ public:
+  Jobs(BackendRegistry& registry, Outbox& outbox);
+  ~Jobs();  // stops the job, which ends within two seconds
+
+  // Queued behind the job that runs.
+  void run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id);
+  void train(std::shared_ptr<const Revision> revision, protocol::TrainRequest request, protocol::RequestId id);
+  void tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest request, protocol::RequestId id);
+  void pause();
+  void resume();
+  void stop();
+  void setBudget(const protocol::BudgetRequest& request);
+
+  // Answers. They may take as long as one kernel takes to compile or measure.
+  void answerSubgraphs(const Revision& revision, const DeviceConstants& constants, protocol::RequestId id);
+  void answerTrials(const protocol::TrialsRequest& request, protocol::RequestId id);
+  void answerSpace(const Revision& revision, const DeviceConstants& constants, const protocol::SpaceRequest& request,
+                   protocol::RequestId id);
+  void answerKernel(const Revision& revision, const DeviceConstants& constants, const protocol::KernelRequest& request,
+                    protocol::RequestId id);
+  void answerMeasure(const Revision& revision, const DeviceConstants& constants, const protocol::MeasureRequest& request,
+                     protocol::RequestId id);
+  void answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id);
+  void answerTensor(const protocol::TensorRequest& request, protocol::RequestId id);
+
+  std::optional<Target> target();  // of the device in use; waits until it is open
+
+ private:
+  struct Trials {
+    std::string name;
+    std::vector<protocol::TrialInfo> list;
+    std::optional<double> us, firstUs;
+    std::int64_t generation = 0;
+    std::string schedule;  // of the newest kernel
+  };
+  struct Point {
+    double x = 0, low = 0, high = 0, last = 0;
+    std::int64_t count = 1;
+  };
+
+  using Task = std::function<void(std::stop_token)>;
+  void enqueue(Task task);
+  void work(std::stop_token stop);
+  DeviceContext* context(const std::string& device, protocol::RequestId id);
+  void fail(protocol::RequestId id, const Error& error);
+  void note(const protocol::Message& message);
+  void sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id);
+  struct Found;
+  std::optional<Found> find(const Revision& revision, const DeviceConstants& constants, const std::string& subgraph,
+                            protocol::RequestId id);
+
+  BackendRegistry& m_registry;
+  Outbox& m_outbox;
+
+  std::mutex m_mutex;
+  std::condition_variable_any m_changed;
+  std::deque<Task> m_tasks;
+  std::stop_source m_stop;  // of the job that runs and of those that wait
+  bool m_opened = false;
+  std::unique_ptr<DeviceContext> m_context;
+  std::string m_contextDevice;
+  std::unique_ptr<RunJob> m_run;
+  std::shared_ptr<TrainJob> m_train;
+  std::map<std::string, Trials> m_trials;
+  std::map<std::string, std::vector<Point>> m_series;
+  std::int64_t m_step = -1;
+
+  std::jthread m_worker;  // last: it uses all of the above
+};
+
+}  // namespace nf

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/origin_spans.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace nf {
+
+OriginSpans::OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook)
+    : m_sources(sources), m_notebook(notebook) {
+  const auto note = [this](const Program& program, auto&& self) -> void {
+    for (const Origin& origin : program.origins) {
+      if (!origin.pass.empty() || !origin.span.valid()) continue;
+      const Key key{origin.span.source.value, origin.span.begin, origin.span.end};
+      if (m_numbers.emplace(key, static_cast<std::uint32_t>(m_spans.size())).second) m_spans.push_back(place(origin.span));
+    }
+    for (const Loop& loop : program.loops)
+      if (loop.body) self(*loop.body, self);
+  };
+  note(source, note);
+}
+
+protocol::SourceSpan OriginSpans::place(Span span) const {
+  protocol::SourceSpan result;
+  if (!span.valid()) return result;
+  if (span.source != m_notebook && span.source.value < m_sources.size()) result.source = m_sources.at(span.source).name;
+  result.begin = span.begin;
+  result.end = span.end;
+  return result;
+}
+
+protocol::Origins OriginSpans::of(const Program& program, OriginId origin) const {
+  constexpr std::size_t kMost = 64, kMostVisited = 4096;
+  protocol::Origins result;
+  std::unordered_set<std::uint32_t> seen;
+  std::vector<OriginId> queue{origin};
+  for (std::size_t i = 0; i < queue.size() && i < kMostVisited && result.size() < kMost; ++i) {
+    const OriginId id = queue[i];
+    if (!id.valid() || id.value >= program.origins.size() || !seen.insert(id.value).second) continue;
+    const Origin& o = program[id];
+    if (o.pass.empty() && o.span.valid()) {
+      const auto number = m_numbers.find(Key{o.span.source.value, o.span.begin, o.span.end});
+      if (number != m_numbers.end() && std::find(result.begin(), result.end(), number->second) == result.end())
+        result.push_back(number->second);
+    }
+    queue.insert(queue.end(), o.parents.begin(), o.parents.end());
+  }
+  return result;
+}
+
+}  // namespace nf

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/ir/program.h"
+#include "core/protocol/values.h"
+
+namespace nf {
+
+// Turns origins into the span numbers that every view selects by. One table serves all stages of one revision: passes only
+// append origins, so the numbers that the source program gives stay true for what was derived from it.
+class OriginSpans {
+ public:
+  OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook);
+
+  const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
+  // The spans of a thing and of everything it was made from, the nearest first, at most 64.
+  protocol::Origins of(const Program& program, OriginId origin) const;
+  protocol::SourceSpan place(Span span) const;
+
+ private:
+  using Key = std::array<std::uint32_t, 3>;  // source, begin, end
+  const SourceMap& m_sources;
+  SourceId m_notebook;
+  std::vector<protocol::SourceSpan> m_spans;
+  std::map<Key, std::uint32_t> m_numbers;
+};
+
+}  // namespace nf

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/transform/merge_equal_operators.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/ir/rewrite.h"
+
+namespace nf {
+namespace {
+
+constexpr std::size_t kDeepestLoop = 64;
+
+// What an operator computes from which tensors; names, origins and ids of nodes do not count.
+Hash keyOf(const Program& program, const Operator& op) {
+  Hasher hasher;
+  hasher.add(static_cast<std::uint64_t>(op.kind)).add(static_cast<std::uint64_t>(op.reducer)).add(op.tiesEven ? 1 : 0);
+  hasher.add(op.outputRank).add(op.axes.size());
+  for (const Axis& axis : op.axes) hasher.add(static_cast<std::uint64_t>(axis.extent));
+  const Tensor& out = program[op.output];
+  hasher.add(static_cast<std::uint64_t>(out.type)).add(out.shape.size());
+  for (const std::int64_t extent : out.shape) hasher.add(static_cast<std::uint64_t>(extent));
+  for (const std::uint32_t axis : out.layout.order) hasher.add(axis);
+  std::unordered_map<std::uint32_t, std::uint64_t> number;
+  const auto expression = [&](ExprId root) {
+    for (const ExprId id : nodesOf(program, root)) {
+      if (!number.emplace(id.value, number.size()).second) continue;
+      const ScalarNode& n = program[id];
+      hasher.add(static_cast<std::uint64_t>(n.op)).add(static_cast<std::uint64_t>(n.type)).addReal(n.value);
+      for (int k = 0; k < info(n.op).arity; ++k) hasher.add(number.at(n.operands[k].value));
+      if (n.index.valid()) program[n.index].addTo(hasher);
+      if (!n.access.valid()) continue;
+      const Access& access = program[n.access];
+      hasher.add(access.tensor.value);
+      for (const AccessIndex& index : access.indices) {
+        hasher.add(index.isData() ? 1 : 0);
+        if (index.isData()) hasher.add(number.at(index.data.value));
+        else index.affine.addTo(hasher);
+      }
+    }
+    hasher.add(number.at(root.value));
+  };
+  expression(op.body);
+  for (const AccessIndex& index : op.scatter) {
+    hasher.add(index.isData() ? 1 : 0);
+    if (index.isData()) expression(index.data);
+    else index.affine.addTo(hasher);
+  }
+  return hasher.finish();
+}
+
+Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, std::size_t depth) {
+  if (depth > kDeepestLoop) return Error{"transform", "loops are nested deeper than 64", {}, {}};
+  replaced.resize(program.tensors.size());
+  for (std::size_t t = 0; t < replaced.size(); ++t) replaced[t] = TensorId(t);
+  const auto now = [&](TensorId& t) {
+    if (t.valid()) t = replaced[t.value];
+  };
+  std::unordered_map<Hash, std::size_t> known;
+  std::vector<Operator> kept;
+  for (Operator& op : program.operators) {
+    if (op.kind == OperatorKind::Loop) {
+      Loop& loop = program[op.loop];
+      for (auto& c : loop.carried) now(c.initial);
+      for (auto& i : loop.invariants) now(i.outer);
+      Program body = *loop.body;
+      std::vector<TensorId> inner;
+      auto merged = merge(body, inner, depth + 1);
+      if (!merged) return merged.error();
+      for (auto& c : loop.carried) c.innerOut = inner[c.innerOut.value];
+      for (auto& s : loop.stacked) s.inner = inner[s.inner.value];
+      for (auto& a : loop.accumulated) a.inner = inner[a.inner.value];
+      loop.body = std::make_shared<const Program>(std::move(body));
+      kept.push_back(std::move(op));
+      continue;
+    }
+    const auto rename = [&](ExprId root) {
+      for (const ExprId id : nodesOf(program, root))
+        if (program[id].access.valid()) now(program.accesses[program[id].access.value].tensor);
+    };
+    rename(op.body);
+    for (const AccessIndex& index : op.scatter)
+      if (index.isData()) rename(index.data);
+    const auto [at, isNew] = known.emplace(keyOf(program, op), kept.size());
+    if (isNew) {
+      kept.push_back(std::move(op));
+      continue;
+    }
+    Operator& first = kept[at->second];
+    replaced[op.output.value] = first.output;
+    first.origin = program.derivedOrigin("merge_equal_operators", {first.origin, op.origin});
+    // What the forward pass needs too is no longer a matter of the backward pass alone.
+    first.phase = std::min(first.phase, op.phase);
+  }
+  program.operators = std::move(kept);
+  for (Derivative& d : program.derivatives)
+    for (TensorId* t : {&d.of, &d.wrt, &d.seed}) now(*t);
+  for (Update& u : program.updates) now(u.value);
+  for (Output& o : program.outputs) now(o.tensor);
+  return Unit{};
+}
+
+}  // namespace
+
+Result<Program> mergeEqualOperators(const Program& program) {
+  Program result = program;
+  std::vector<TensorId> replaced;
+  NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, 0));
+  dropUnusedTensors(result, 0);
+  return result;
+}
+
+}  // namespace nf

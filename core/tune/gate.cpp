@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/gate.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/device/reference.h"
+#include "core/support/checked.h"
+#include "core/support/counter_random.h"
+#include "core/tune/point_evaluator.h"
+
+namespace nf {
+namespace {
+
+constexpr std::int64_t kGuardBytes = 64;
+constexpr std::int64_t kQuickWork = 250'000;   // expression nodes: about 10 ms
+constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once: about 150 ms
+constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
+constexpr std::int64_t kFullFlops = 2'000'000;
+constexpr std::size_t kPoints = 256;
+constexpr std::byte kPoison{0xff};  // a NaN in every floating type, -1 in i32
+constexpr std::uint64_t kSeed = 1, kStep = 0;
+
+enum class Pattern : std::uint8_t { Integers, Reals, PositiveReals };
+constexpr std::array kPatterns{Pattern::Integers, Pattern::Reals, Pattern::PositiveReals};
+
+struct ExpectedPoint {
+  std::size_t output;
+  std::int64_t element;
+  double value;
+};
+
+struct Expectation {
+  bool full = false;  // all points the Full level wants
+  std::vector<ExpectedPoint> points;
+  std::vector<double> scale;  // root mean square of each output's finite points
+  double finiteShare = 1;
+  std::vector<std::vector<std::byte>> accepted;  // outputs of the first kernel that passed; empty: none yet
+};
+
+// Upper bounds of |value|, with inputs in [-2, 2]: where every one fits the mantissa, integer inputs give exact results in any
+// order of summation. Infinity: not an integer computation.
+class MagnitudeBound {
+ public:
+  explicit MagnitudeBound(const Program& program) : m_program(program), m_tensors(program.tensors.size(), 2) {}
+
+  bool exact() {
+    for (const Operator& op : m_program.operators) {
+      if (op.kind != OperatorKind::Gather) return false;
+      std::map<std::uint32_t, double> nodes;
+      double most = 0;
+      for (const ExprId id : nodesOf(m_program, op.body)) most = std::max(most, nodes[id.value] = node(op, m_program[id], nodes));
+      double result = nodes[op.body.value];
+      double count = 1;
+      for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) count *= static_cast<double>(op.axes[k].extent);
+      if (op.reducer == Reducer::Sum) result *= count;
+      if (op.reducer == Reducer::Prod) result = std::pow(std::max(result, 1.0), count);
+      if (op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin) result = count;
+      m_tensors[op.output.value] = result;
+      if (!(std::max(most, result) < mantissa(m_program[op.output].type))) return false;
+    }
+    return true;
+  }
+
+ private:
+  static double mantissa(DType type) {
+    switch (type) {
+      case DType::F32: return 1 << 24;
+      case DType::F64: return 1e15;
+      case DType::F16: return 1 << 11;
+      case DType::BF16: return 1 << 8;
+      case DType::I32: return 2e9;
+      case DType::Bool: return 2;
+    }
+    return 0;
+  }
+
+  double node(const Operator& op, const ScalarNode& n, const std::map<std::uint32_t, double>& nodes) const {
+    const auto of = [&](int k) { return nodes.at(n.operands[static_cast<std::size_t>(k)].value); };
+    constexpr double kNever = INFINITY;
+    switch (n.op) {
+      case ScalarOp::Constant: return n.value == std::floor(n.value) ? std::fabs(n.value) : kNever;
+      case ScalarOp::Index: {
+        const auto range = bounds(m_program[n.index], rangesOf(op));
+        return range ? static_cast<double>(std::max(std::abs(range->lo), std::abs(range->hi))) : kNever;
+      }
+      case ScalarOp::Load: return m_tensors[m_program[n.access].tensor.value];
+      case ScalarOp::Training:
+      case ScalarOp::IndexGe0:
+      case ScalarOp::IndexEq0:
+      case ScalarOp::Not:
+      case ScalarOp::Lt:
+      case ScalarOp::Le:
+      case ScalarOp::Eq:
+      case ScalarOp::Ne:
+      case ScalarOp::And:
+      case ScalarOp::Or: return 1;
+      case ScalarOp::Neg:
+      case ScalarOp::Abs:
+      case ScalarOp::Floor:
+      case ScalarOp::Relu:
+      case ScalarOp::Cast:
+      case ScalarOp::StopGradient: return of(0);
+      case ScalarOp::Add:
+      case ScalarOp::Sub: return of(0) + of(1);
+      case ScalarOp::Mul: return of(0) * of(1);
+      case ScalarOp::Max:
+      case ScalarOp::Min: return std::max(of(0), of(1));
+      case ScalarOp::Select: return std::max(of(1), of(2));
+      case ScalarOp::Random:
+      case ScalarOp::Exp:
+      case ScalarOp::Log:
+      case ScalarOp::Sqrt:
+      case ScalarOp::Rsqrt:
+      case ScalarOp::Tanh:
+      case ScalarOp::Sigmoid:
+      case ScalarOp::Erf:
+      case ScalarOp::Sin:
+      case ScalarOp::Cos:
+      case ScalarOp::Div:
+      case ScalarOp::Pow:
+      case ScalarOp::FloorDiv:
+      case ScalarOp::Mod: return kNever;
+    }
+    return kNever;
+  }
+
+  const Program& m_program;
+  std::vector<double> m_tensors;
+};
+
+// Positions worth looking at: corners, both sides of likely tile seams, then random ones.
+std::vector<std::int64_t> samplePositions(const std::vector<std::int64_t>& shape, std::size_t count, std::uint64_t seed) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= extent;
+  std::vector<std::int64_t> result;
+  std::set<std::int64_t> seen;
+  const auto add = [&](const std::vector<std::int64_t>& at) {
+    std::int64_t element = 0;
+    for (std::size_t k = 0; k < shape.size(); ++k) element = element * shape[k] + std::clamp<std::int64_t>(at[k], 0, shape[k] - 1);
+    if (seen.insert(element).second) result.push_back(element);
+  };
+  if (static_cast<std::size_t>(elements) <= count) {
+    for (std::int64_t e = 0; e < elements; ++e) result.push_back(e);
+    return result;
+  }
+  std::vector<std::int64_t> at(shape.size());
+  for (std::uint32_t corner = 0; corner < (1u << std::min<std::size_t>(shape.size(), 4)); ++corner) {
+    for (std::size_t k = 0; k < shape.size(); ++k) at[k] = corner >> std::min<std::size_t>(k, 3) & 1 ? shape[k] - 1 : 0;
+    add(at);
+  }
+  constexpr std::array<std::int64_t, 6> kTiles{4, 8, 16, 32, 64, 128};
+  for (std::int64_t point = 0; result.size() < count && point < static_cast<std::int64_t>(20 * count); ++point) {
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      const std::uint64_t bits = randomBits(seed + k, point);
+      at[k] = static_cast<std::int64_t>((bits >> 20) % static_cast<std::uint64_t>(shape[k]));
+      if (point % 2 == 0) {  // beside a seam, or in the ragged last tile
+        const std::int64_t tile = kTiles[bits % kTiles.size()];
+        const std::int64_t seam = (bits >> 4) % 4 == 0 ? shape[k] / tile * tile : at[k] / tile * tile;
+        at[k] = seam - static_cast<std::int64_t>(bits >> 6 & 1);
+      }
+    }
+    add(at);
+  }
+  return result;
+}
+
+std::string positionText(const std::vector<std::int64_t>& shape, std::int64_t element) {
+  std::vector<std::int64_t> at(shape.size());
+  for (std::size_t k = shape.size(); k-- > 0; element /= shape[k]) at[k] = element % shape[k];
+  std::string text = "[";
+  for (std::size_t k = 0; k < at.size(); ++k) text += (k ? ", " : "") + std::to_string(at[k]);
+  return text + "]";
+}
+
+std::string number(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.9g", value);
+  return buffer;
+}
+
+}  // namespace
+
+struct Gate::Impl {
+  Impl(Device& d, std::shared_ptr<const Program> p, const Hash& h) : device(d), program(std::move(p)), hash(h) {}
+  Device& device;
+  std::shared_ptr<const Program> program;
+  Hash hash;
+  std::vector<TensorId> inputs, outputs;
+  std::vector<void*> memory;  // of inputs, then outputs
+  std::vector<std::vector<std::byte>> host;
+  std::vector<std::int64_t> indexLimit;  // by input: i32 values stay below it
+  std::vector<std::int64_t> zeroCounters;
+  std::optional<PointEvaluator> evaluator;
+  std::optional<ReferenceProgram> reference;
+  std::map<Pattern, Expectation> expectations;
+  std::optional<Pattern> current;  // whose values the device's inputs hold
+  std::int64_t flops = 0, totalBytes = 0;
+  bool exact = false;
+  double tolerance = 1e-5;
+
+  ~Impl() {
+    for (void* m : memory)
+      if (m) device.release(m);
+  }
+
+  const Tensor& tensor(std::size_t binding) const {
+    return (*program)[binding < inputs.size() ? inputs[binding] : outputs[binding - inputs.size()]];
+  }
+
+  void describe() {
+    const std::vector<OperatorId> writer = producers(*program);
+    for (std::size_t t = 0; t < program->tensors.size(); ++t)
+      if (!writer[t].valid()) inputs.push_back(TensorId(t));
+    for (const Output& output : program->outputs) outputs.push_back(output.tensor);
+    double longest = 1, nodes = 0;
+    bool half = false, bhalf = false;
+    for (std::size_t i = 0; i < program->operators.size(); ++i) {
+      const Operator& op = program->operators[i];
+      flops += std::max<std::int64_t>(flopsOf(*program, OperatorId(i)), 1);
+      double reduced = 1;
+      for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) reduced *= static_cast<double>(op.axes[k].extent);
+      longest = std::max(longest, reduced);
+    }
+    nodes = static_cast<double>(program->scalars.size());
+    for (const Tensor& t : program->tensors) {
+      half = half || t.type == DType::F16;
+      bhalf = bhalf || t.type == DType::BF16;
+    }
+    tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)), 5e-4);
+    if (half) tolerance = std::max(tolerance, 4e-3);
+    if (bhalf) tolerance = std::max(tolerance, 3e-2);
+    exact = MagnitudeBound(*program).exact();
+    findIndexLimits();
+    std::size_t depth = 0;
+    for (const IndexExpr& e : program->indices) countCounters(e, depth);
+    for (const Access& a : program->accesses)
+      for (const AccessIndex& i : a.indices) countCounters(i.affine, depth);
+    zeroCounters.assign(depth, 0);
+  }
+
+  static void countCounters(const IndexExpr& e, std::size_t& depth) {
+    std::vector<IndexVar> variables;
+    e.collectVariables(variables);
+    for (const IndexVar v : variables)
+      if (v >= kLoopVariable) depth = std::max<std::size_t>(depth, v - kLoopVariable + 1);
+  }
+
+  void findIndexLimits() {
+    std::vector<std::int64_t> limit(program->tensors.size(), 4);
+    std::vector<bool> seen(program->tensors.size(), false);
+    const auto visit = [&](const AccessIndex& index, std::int64_t extent) {
+      if (!index.isData()) return;
+      for (const ExprId id : nodesOf(*program, index.data)) {
+        const ScalarNode& n = (*program)[id];
+        if (n.op != ScalarOp::Load) continue;
+        const std::uint32_t t = (*program)[n.access].tensor.value;
+        // An index that is computed from the value might leave the range: a small value rarely does.
+        const std::int64_t most = id == index.data ? extent : std::max<std::int64_t>(extent / 4, 1);
+        limit[t] = seen[t] ? std::min(limit[t], most) : most;
+        seen[t] = true;
+      }
+    };
+    for (const Access& a : program->accesses)
+      for (std::size_t k = 0; k < a.indices.size(); ++k) visit(a.indices[k], (*program)[a.tensor].shape[k]);
+    for (const Operator& op : program->operators)
+      for (std::size_t k = 0; k < op.scatter.size(); ++k) visit(op.scatter[k], (*program)[op.output].shape[k]);
+    for (const TensorId t : inputs) indexLimit.push_back(limit[t.value]);
+  }
+
+  Result<Unit> allocate() {
+    for (std::size_t b = 0; b < inputs.size() + outputs.size(); ++b) {
+      const auto bytes = checkedAdd(tensor(b).bytes(), kGuardBytes);
+      if (!bytes) return Error{"gate", "tensor " + tensor(b).name + " is too large", device.name(), {}};
+      NF_TRY(void* m, device.allocate(*bytes));
+      memory.push_back(m);
+      host.emplace_back(static_cast<std::size_t>(*bytes));
+      totalBytes += *bytes;
+    }
+    return Unit{};
+  }
+
+  // A block of prime length, repeated: cheap to make, and no tile size divides it.
+  void fillInput(std::size_t i, Pattern pattern) {
+    constexpr std::int64_t kBlock = 65521;
+    const Tensor& t = tensor(i);
+    void* to = host[i].data();
+    const std::uint64_t key = randomKey(hash.low, i, static_cast<std::uint64_t>(pattern));
+    const std::int64_t elements = t.elements();
+    for (std::int64_t e = 0; e < std::min(elements, kBlock); ++e) {
+      const std::uint64_t bits = randomBits(key, e);
+      const double uniform = static_cast<double>(bits >> 40) * 0x1p-24;
+      double value = 0;
+      if (t.type == DType::I32) value = static_cast<double>((bits >> 8) % static_cast<std::uint64_t>(indexLimit[i]));
+      else if (t.type == DType::Bool) value = static_cast<double>(bits & 1);
+      else if (pattern == Pattern::Integers) value = bits & 1 ? 0 : static_cast<double>((bits >> 1) % 5) - 2;
+      else if (pattern == Pattern::Reals) value = 2 * uniform - 1;
+      else value = 0.5 + uniform;
+      writeElement(t.type, to, e, value);
+    }
+    const std::int64_t width = bytesOf(t.type);
+    for (std::int64_t done = kBlock; done < elements; done += kBlock)
+      std::memcpy(host[i].data() + done * width, host[i].data(),
+                  static_cast<std::size_t>(std::min(kBlock, elements - done) * width));
+  }
+
+  Result<Unit> fill(Pattern pattern) {
+    if (current == pattern) return Unit{};
+    current.reset();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      fillInput(i, pattern);
+      NF_TRY([[maybe_unused]] const Unit done, device.copyIn(memory[i], host[i].data(), tensor(i).bytes()));
+    }
+    if (evaluator) evaluator->clear();
+    current = pattern;
+    return Unit{};
+  }
+
+  // Everything the reference interpreter says. The inputs of `current` are in `host`.
+  Result<Unit> interpretAll(Expectation& expectation) {
+    if (!reference) {
+      auto prepared = ReferenceProgram::prepare(*program, outputs);
+      if (!prepared) return prepared.error();
+      reference.emplace(std::move(*prepared));
+    }
+    TensorValues values;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& t = tensor(i);
+      TensorData data{t.type, t.shape, std::vector<double>(static_cast<std::size_t>(t.elements()))};
+      for (std::int64_t e = 0; e < t.elements(); ++e)
+        data.values[static_cast<std::size_t>(e)] = readElement({t.type, host[i].data()}, e);
+      values.emplace(inputs[i], std::move(data));
+    }
+    NF_TRY(const TensorValues results, reference->run(values, kSeed, kStep, zeroCounters));
+    expectation.points.clear();
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const auto& all = results.at(outputs[o]).values;
+      for (std::size_t e = 0; e < all.size(); ++e) expectation.points.push_back({o, static_cast<std::int64_t>(e), all[e]});
+    }
+    expectation.full = true;
+    return Unit{};
+  }
+
+  void sample(Expectation& expectation, bool full) {
+    expectation.points.clear();
+    for (std::size_t i = 0; i < inputs.size(); ++i) evaluator->bind(inputs[i], {tensor(i).type, host[i].data()});
+    evaluator->setRandom(kSeed, kStep);
+    std::vector<std::vector<std::int64_t>> positions;
+    const std::size_t each = std::max<std::size_t>(kPoints / std::max<std::size_t>(outputs.size(), 1), 16);
+    for (const TensorId output : outputs) positions.push_back(samplePositions((*program)[output].shape, each, hash.high));
+    std::int64_t work = full ? kFullWork : kQuickWork;
+    bool more = true;
+    for (std::size_t k = 0; more && work > 0; ++k) {
+      more = false;
+      for (std::size_t o = 0; o < outputs.size() && work > 0; ++o) {
+        if (k >= positions[o].size()) continue;
+        more = true;
+        // The first point of each output is owed whatever it costs.
+        std::int64_t unlimited = INT64_MAX / 2;
+        std::int64_t& budget = k == 0 ? unlimited : work;
+        if (const auto value = evaluator->value(outputs[o], positions[o][k], budget))
+          expectation.points.push_back({o, positions[o][k], *value});
+      }
+    }
+    expectation.full = full;
+  }
+
+  Result<Unit> expect(Pattern pattern, bool full) {
+    Expectation& e = expectations[pattern];
+    if (!e.points.empty() && (e.full || !full)) return Unit{};
+    if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
+      NF_TRY([[maybe_unused]] const Unit done, interpretAll(e));
+    } else {
+      sample(e, full);
+      if (!evaluator->failed().empty()) return Error{"gate", evaluator->failed(), device.name(), {}};
+    }
+    e.scale.assign(outputs.size(), 0);
+    std::vector<double> finite(outputs.size(), 0);
+    double all = 0;
+    for (const ExpectedPoint& p : e.points)
+      if (std::isfinite(p.value)) {
+        e.scale[p.output] += p.value * p.value;
+        ++finite[p.output];
+        ++all;
+      }
+    for (std::size_t o = 0; o < outputs.size(); ++o) e.scale[o] = std::sqrt(e.scale[o] / std::max(finite[o], 1.0));
+    e.finiteShare = all / std::max(static_cast<double>(e.points.size()), 1.0);
+    return Unit{};
+  }
+
+  // Runs with poisoned outputs and brings them to `host`.
+  Result<Unit> runOnce(Kernel& kernel, const KernelObject& object) {
+    for (std::size_t b = inputs.size(); b < memory.size(); ++b) {
+      std::fill(host[b].begin(), host[b].end(), kPoison);
+      NF_TRY([[maybe_unused]] const Unit done, device.copyIn(memory[b], host[b].data(), static_cast<std::int64_t>(host[b].size())));
+    }
+    void* workspace = nullptr;
+    if (object.workspaceBytes > 0) { NF_TRY(workspace, device.allocate(object.workspaceBytes)); }
+    Result<Unit> outcome = kernel.launch({memory, workspace, zeroCounters, kSeed, kStep});
+    if (outcome) outcome = device.synchronize();
+    if (workspace) device.release(workspace);
+    if (!outcome) return outcome;
+    for (std::size_t b = inputs.size(); b < memory.size(); ++b) {
+      NF_TRY([[maybe_unused]] const Unit done,
+             device.copyOut(host[b].data(), memory[b], static_cast<std::int64_t>(host[b].size())));
+    }
+    return Unit{};
+  }
+
+  // Bytes of poison behind an output must still be there; no element of it may still be poison.
+  std::string unwritten() const {
+    for (std::size_t b = inputs.size(); b < memory.size(); ++b) {
+      const Tensor& t = tensor(b);
+      const auto bytes = static_cast<std::size_t>(t.bytes());
+      for (std::size_t i = bytes; i < host[b].size(); ++i)
+        if (host[b][i] != kPoison) return "it wrote behind the end of " + t.name;
+      const auto width = static_cast<std::size_t>(bytesOf(t.type));
+      if (t.type == DType::I32 || t.type == DType::Bool) continue;  // -1 may be a result
+      const std::vector<std::byte> poison(width, kPoison);
+      for (std::size_t i = 0; i < bytes; i += width)
+        if (std::memcmp(host[b].data() + i, poison.data(), width) == 0)
+          return "it left " + t.name + positionText(t.shape, static_cast<std::int64_t>(i / width)) + " unwritten";
+    }
+    return {};
+  }
+
+  double allowed(const Expectation& e, Pattern pattern, std::size_t output, double expected) const {
+    if ((pattern == Pattern::Integers && exact) || tensor(inputs.size() + output).type == DType::I32) return 0;
+    return tolerance * (std::fabs(expected) + e.scale[output]);
+  }
+
+  // Adds one comparison to the report; false: wrong.
+  bool compare(GateReport& report, const Expectation& e, Pattern pattern, std::size_t output, std::int64_t element, double expected,
+               std::string_view against) const {
+    const std::size_t b = inputs.size() + output;
+    const Tensor& t = tensor(b);
+    const double got = readElement({t.type, host[b].data()}, element);
+    ++report.comparedOutputs;
+    // Infinities and NaN arise at other points when sums are reordered; finite results must agree.
+    if (!std::isfinite(expected)) return true;
+    const double error = std::fabs(got - expected), limit = allowed(e, pattern, output, expected);
+    const double relative = error == 0 ? 0 : limit == 0 ? INFINITY : error / limit;
+    if (relative <= 1) {
+      report.worstError = std::max(report.worstError, relative);
+      return true;
+    }
+    report.worstError = std::isfinite(relative) ? std::max(report.worstError, relative) : 1e30;
+    report.failure =
+        t.name + positionText(t.shape, element) + " is " + number(got) + ", " + std::string(against) + " " + number(expected);
+    return false;
+  }
+
+  // Every output element against the first kernel that passed.
+  bool compareAccepted(GateReport& report, const Expectation& e, Pattern pattern) const {
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const std::size_t b = inputs.size() + o;
+      if (e.accepted[o] == host[b]) {
+        report.comparedOutputs += tensor(b).elements();
+        continue;
+      }
+      for (std::int64_t i = 0; i < tensor(b).elements(); ++i) {
+        const double before = readElement({tensor(b).type, e.accepted[o].data()}, i);
+        // Both carry a rounding error of their own.
+        if (std::fabs(before - readElement({tensor(b).type, host[b].data()}, i)) <= allowed(e, pattern, o, before)) {
+          ++report.comparedOutputs;
+          continue;
+        }
+        if (!compare(report, e, pattern, o, i, before, "the first kernel gave")) return false;
+      }
+    }
+    return true;
+  }
+
+  Result<bool> checkPattern(GateReport& report, Pattern pattern, Kernel& kernel, const KernelObject& object, bool full) {
+    NF_TRY([[maybe_unused]] const Unit filled, fill(pattern));
+    NF_TRY([[maybe_unused]] const Unit expected, expect(pattern, full));
+    NF_TRY([[maybe_unused]] const Unit ran, runOnce(kernel, object));
+    Expectation& e = expectations[pattern];
+    report.failure = unwritten();
+    if (!report.failure.empty()) return false;
+    for (const ExpectedPoint& p : e.points)
+      if (!compare(report, e, pattern, p.output, p.element, p.value, "expected")) return false;
+    if (!e.accepted.empty()) return !full || compareAccepted(report, e, pattern);
+    return true;
+  }
+
+  // What later kernels are compared with; only once a kernel has passed every pattern.
+  void remember(Kernel& kernel, const KernelObject& object) {
+    for (auto& [pattern, e] : expectations) {
+      if (!e.accepted.empty() || e.points.empty()) continue;
+      if (!fill(pattern) || !runOnce(kernel, object)) return;
+      for (std::size_t o = 0; o < outputs.size(); ++o) e.accepted.push_back(host[inputs.size() + o]);
+    }
+  }
+};
+
+Gate::Gate(std::unique_ptr<Impl> impl) : m_impl(std::move(impl)) {}
+Gate::~Gate() = default;
+
+Result<std::unique_ptr<Gate>> Gate::prepare(Device& device, std::shared_ptr<const Program> subgraph, const Hash& hash) {
+  auto impl = std::make_unique<Impl>(device, std::move(subgraph), hash);
+  impl->describe();
+  NF_TRY([[maybe_unused]] const Unit allocated, impl->allocate());
+  auto evaluator = PointEvaluator::prepare(*impl->program);
+  if (evaluator) impl->evaluator.emplace(std::move(*evaluator));
+  return std::unique_ptr<Gate>(new Gate(std::move(impl)));
+}
+
+GateReport Gate::check(Kernel& kernel, const KernelObject& object, GateLevel level) {
+  GateReport report;
+  bool passed = true;
+  double finite = 0;
+  for (const Pattern pattern : kPatterns) {
+    if (pattern == Pattern::Integers && !m_impl->exact) continue;
+    if (pattern == Pattern::PositiveReals && finite > 0.75) continue;
+    const Result<bool> right = m_impl->checkPattern(report, pattern, kernel, object, level == GateLevel::Full);
+    if (!right) {
+      report.failure = right.error().message;
+      return report;
+    }
+    passed = passed && *right;
+    if (!passed) return report;
+    finite = m_impl->expectations[pattern].finiteShare;
+  }
+  report.passed = passed;
+  if (level == GateLevel::Full) m_impl->remember(kernel, object);
+  return report;
+}
+
+std::span<void* const> Gate::tensors() const { return m_impl->memory; }
+std::span<const std::int64_t> Gate::counters() const { return m_impl->zeroCounters; }
+std::int64_t Gate::bytes() const { return m_impl->totalBytes; }
+
+}  // namespace nf

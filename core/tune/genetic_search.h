@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/schedule/schedule.h"
+#include "core/tune/cost_model.h"
+#include "core/tune/trial.h"
+
+namespace nf {
+
+struct SearchOptions {
+  std::uint64_t seed = 1;
+  std::size_t population = 128;  // candidates a round chooses from
+  std::size_t elite = 12;        // measured schedules that breed
+  double mutantShare = 0.2;      // of a round: mutants that no model has filtered
+  double randomShare = 0.05;     // of a round: random ones (epsilon)
+  int triesPerCandidate = 8;     // to find one that is new and legal
+};
+
+// Genetic search over one schedule space (paper, section 6; design: codegen, "Search"). Each round breeds a population from the best
+// measured schedules and offers those for which model and estimate together promise most, a share of unfiltered mutants among
+// them. The trajectory depends on the seed and the observed timings alone.
+class GeneticSearch {
+ public:
+  // Borrows both.
+  GeneticSearch(const ScheduleSpace& space, CostModel& model, SearchOptions options = {});
+
+  // Something to start from (a record of a similar workload): offered before anything else, if it is legal here.
+  void suggest(const Schedule& schedule);
+  // Never to be offered: tried before, or it has killed a worker.
+  void forbid(const Schedule& schedule);
+  // Up to `count` schedules that were not offered before. Fewer, or none: the space is exhausted as far as the search can see.
+  std::vector<Schedule> propose(std::size_t count);
+  // What measuring brought. Only an Ok or Slow trial with a time teaches and breeds.
+  void observe(const Schedule& schedule, TrialStatus status, double seconds);
+
+  std::size_t observed() const { return m_measured.size(); }
+  std::optional<double> bestSeconds() const;
+  // Seconds of one call that further rounds may win: what model and estimate promise, blended with the distance to
+  // `floorSeconds`, the roofline; halves with every 12 trials that bring nothing.
+  double expectedGainSeconds(double floorSeconds) const;
+  int barrenTrials() const { return m_barren; }  // since the last improvement
+
+ private:
+  struct Known {
+    Schedule schedule;
+    double seconds = 0;
+  };
+  bool fresh(const Schedule& schedule) const;
+  Schedule breed();
+  Schedule mutant();
+  std::vector<double> predictedSeconds(const std::vector<Schedule>& schedules) const;
+
+  const ScheduleSpace& m_space;
+  CostModel& m_model;
+  SearchOptions m_options;
+  std::mt19937_64 m_rng;
+  std::set<std::string> m_taken;  // texts of all that were offered or forbidden
+  std::vector<Schedule> m_suggested;
+  std::vector<Known> m_measured;  // by time
+  std::vector<CostSample> m_samples;
+  double m_promise = std::numeric_limits<double>::infinity();  // best predicted share of the incumbent's time that is saved
+  int m_barren = 0;                                            // observations since the last improvement
+};
+
+}  // namespace nf

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/measure.h"
+
+#include <algorithm>
+
+namespace nf {
+namespace {
+
+std::string times(double ratio) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.2f", ratio);
+  return std::string(buffer) + " times the incumbent";
+}
+
+}  // namespace
+
+Result<Measured> measureCandidate(const std::function<Result<double>()>& candidate,
+                                  const std::function<Result<double>()>& incumbent, const MeasurePolicy& policy) {
+  Measured result;
+  std::vector<double> runs, others;
+  const auto slow = [&](double ratio) {
+    result.status = TrialStatus::Slow;
+    result.reason = times(ratio);
+    result.timing = timingOf(runs);
+    result.incumbent = timingOf(others);
+  };
+  NF_TRY(const double first, candidate());
+  runs.push_back(first);
+  if (incumbent) {
+    NF_TRY(const double other, incumbent());
+    others.push_back(other);
+    if (first > policy.killBeyond * other) return slow(first / other), result;
+  }
+  for (int i = 0; i < 2; ++i) {
+    NF_TRY(const double run, candidate());
+    runs.push_back(run);
+  }
+  if (!incumbent) {
+    result.timing = timingOf(runs);
+    return result;
+  }
+  for (int i = 0; i < 2; ++i) {
+    NF_TRY(const double run, incumbent());
+    others.push_back(run);
+  }
+  // The least of three is the one least disturbed.
+  const double ratio = *std::min_element(runs.begin(), runs.end()) / *std::min_element(others.begin(), others.end());
+  if (ratio > policy.dropBeyond) return slow(ratio), result;
+
+  while (judge(result.pairs, policy.pairs).decision == PairedVerdict::Decision::NeedMore &&
+         static_cast<int>(result.pairs.size()) < policy.pairs.maximumPairs) {
+    // Who goes first changes from pair to pair: what the first one leaves in the caches helps both alike.
+    const bool candidateFirst = result.pairs.size() % 2 == 0;
+    NF_TRY(const double a, (candidateFirst ? candidate : incumbent)());
+    NF_TRY(const double b, (candidateFirst ? incumbent : candidate)());
+    result.pairs.push_back(candidateFirst ? TimedPair{b, a} : TimedPair{a, b});
+  }
+  runs.clear();
+  others.clear();
+  for (const TimedPair& pair : result.pairs) {
+    runs.push_back(pair.candidate);
+    others.push_back(pair.incumbent);
+  }
+  result.timing = timingOf(runs);
+  result.incumbent = timingOf(others);
+  return result;
+}
+
+}  // namespace nf

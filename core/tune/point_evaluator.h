@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "core/ir/program.h"
+#include "core/support/result.h"
+
+namespace nf {
+
+// Values of a tensor where they lie, in their storage type, row-major.
+struct TensorView {
+  DType type = DType::F32;
+  const void* data = nullptr;
+};
+double readElement(const TensorView& view, std::int64_t element);
+void writeElement(DType type, void* data, std::int64_t element, double value);  // rounds to nearest even
+
+// Single output points of a Program, computed on demand in double precision: a point of an output asks for the points it reads,
+// each of which is computed once. What the correctness gate compares at full shape, where interpreting everything would take
+// seconds. Definitions as in the reference interpreter; nothing is rounded to storage types.
+class PointEvaluator {
+ public:
+  // Fails where points do not stand alone: a Scatter, a Loop, or an expression too deep to walk.
+  static Result<PointEvaluator> prepare(const Program& program, bool training = true);
+  void bind(TensorId tensor, TensorView view);  // every tensor without a producer
+  void setRandom(std::uint64_t seed, std::uint64_t step);
+  // Forgets computed points: inputs have new values.
+  void clear();
+  // The value at a row-major position. nullopt: it needs more than `work` expression nodes (counted down), a tensor that is not
+  // bound, or an index out of range (failed() says which).
+  std::optional<double> value(TensorId tensor, std::int64_t element, std::int64_t& work);
+  const std::string& failed() const;
+
+  PointEvaluator(PointEvaluator&&) noexcept;
+  PointEvaluator& operator=(PointEvaluator&&) noexcept;
+  ~PointEvaluator();
+
+ private:
+  struct Impl;
+  explicit PointEvaluator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace nf

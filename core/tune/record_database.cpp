@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/record_database.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include <sqlite3.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+namespace nf {
+namespace {
+
+constexpr int kVersion = 1;  // PRAGMA user_version
+constexpr int kBusyMilliseconds = 5000;
+
+constexpr const char* kTables = R"(
+CREATE TABLE IF NOT EXISTS workload (
+  id INTEGER PRIMARY KEY,
+  hash TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  sizes TEXT NOT NULL,
+  best INTEGER,
+  UNIQUE (hash, fingerprint));
+CREATE INDEX IF NOT EXISTS workload_kind ON workload (kind, fingerprint);
+CREATE TABLE IF NOT EXISTS trial (
+  id INTEGER PRIMARY KEY,
+  workload INTEGER NOT NULL REFERENCES workload (id),
+  schedule TEXT NOT NULL,
+  status TEXT NOT NULL,
+  median_us REAL NOT NULL DEFAULT 0,
+  spread_us REAL NOT NULL DEFAULT 0,
+  runs INTEGER NOT NULL DEFAULT 0,
+  UNIQUE (workload, schedule));
+)";
+
+struct Close {
+  void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
+  void operator()(sqlite3_stmt* s) const { sqlite3_finalize(s); }
+};
+using Connection = std::unique_ptr<sqlite3, Close>;
+
+Error failed(const std::string& what, sqlite3* db) {
+  return {"tuning records", what, {}, db ? sqlite3_errmsg(db) : "out of memory"};
+}
+
+// One prepared statement, parameters in order.
+class Statement {
+ public:
+  Statement(sqlite3* db, const char* sql) : m_db(db) {
+    sqlite3_stmt* s = nullptr;
+    m_code = sqlite3_prepare_v2(db, sql, -1, &s, nullptr);
+    m_statement.reset(s);
+  }
+  Statement& bind(const std::string& text) {
+    sqlite3_bind_text(m_statement.get(), ++m_at, text.c_str(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+    return *this;
+  }
+  Statement& bind(double value) { return sqlite3_bind_double(m_statement.get(), ++m_at, value), *this; }
+  Statement& bind(std::int64_t value) { return sqlite3_bind_int64(m_statement.get(), ++m_at, value), *this; }
+  bool row() {
+    if (m_code == SQLITE_OK || m_code == SQLITE_ROW) m_code = sqlite3_step(m_statement.get());
+    return m_code == SQLITE_ROW;
+  }
+  Result<Unit> run(const char* what) {
+    while (row()) {}
+    if (m_code != SQLITE_DONE) return failed(what, m_db);
+    return Unit{};
+  }
+  std::string text(int column) const {
+    const auto* t = reinterpret_cast<const char*>(sqlite3_column_text(m_statement.get(), column));
+    return t ? t : "";
+  }
+  double real(int column) const { return sqlite3_column_double(m_statement.get(), column); }
+  std::int64_t integer(int column) const { return sqlite3_column_int64(m_statement.get(), column); }
+
+ private:
+  sqlite3* m_db;
+  std::unique_ptr<sqlite3_stmt, Close> m_statement;
+  int m_code = SQLITE_OK, m_at = 0;
+};
+
+// Opens and checks. An error here means: this file is no use as it is. `busy`: only somebody else's lock was in the way.
+Result<Connection> openChecked(const std::string& path, bool& busy) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
+  Connection db(raw);
+  if (code != SQLITE_OK) return failed("cannot open " + path, raw);
+  sqlite3_busy_timeout(raw, kBusyMilliseconds);
+  const auto execute = [&](const char* sql) {
+    const int result = sqlite3_exec(raw, sql, nullptr, nullptr, nullptr);
+    busy = busy || result == SQLITE_BUSY || result == SQLITE_LOCKED;
+    return result == SQLITE_OK;
+  };
+  if (!execute("PRAGMA journal_mode = WAL") || !execute("PRAGMA synchronous = NORMAL")) return failed("cannot use " + path, raw);
+  {
+    Statement version(raw, "PRAGMA user_version");
+    if (!version.row()) return failed("cannot read " + path, raw);
+    const std::int64_t found = version.integer(0);
+    if (found != 0 && found != kVersion) return Error{"tuning records", path + " is of version " + std::to_string(found), {}, {}};
+  }
+  {
+    Statement check(raw, "PRAGMA quick_check(1)");
+    if (!check.row() || check.text(0) != "ok") return Error{"tuning records", path + " is damaged", {}, {}};
+  }
+  const std::string stamp = "PRAGMA user_version = " + std::to_string(kVersion);
+  if (!execute("BEGIN IMMEDIATE") || !execute(kTables) || !execute(stamp.c_str()) || !execute("COMMIT"))
+    return failed("cannot prepare " + path, raw);
+  return db;
+}
+
+// PATH.damaged-N with its journal files. The new name; empty: it cannot be moved.
+std::string moveAside(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (int n = 1; n < 1000; ++n) {
+    const std::string to = path + ".damaged-" + std::to_string(n);
+    if (fs::exists(to, error)) continue;
+    fs::rename(path, to, error);
+    if (error) return {};
+    for (const char* suffix : {"-wal", "-shm"}) fs::remove(path + suffix, error);
+    return to;
+  }
+  return {};
+}
+
+std::string sizesText(const WorkloadTraits& traits) { return nlohmann::json(traits.sizes).dump(); }
+
+// Root mean square over the common part; sizes that only one has count as different by one.
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  const std::size_t most = std::max(a.size(), b.size()), least = std::min(a.size(), b.size());
+  for (std::size_t i = 0; i < least; ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  sum += static_cast<double>(most - least);
+  return std::sqrt(sum / std::max<double>(static_cast<double>(most), 1));
+}
+
+std::optional<TuningRecord> recordFrom(const Statement& row) {
+  // hash, fingerprint, schedule, status, median, spread, runs
+  auto schedule = Schedule::parse(row.text(2));
+  const std::string hex = row.text(0);
+  if (!schedule || hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  TuningRecord record;
+  record.workload = {std::stoull(hex.substr(16), nullptr, 16), std::stoull(hex.substr(0, 16), nullptr, 16)};
+  record.fingerprint = row.text(1);
+  record.schedule = std::move(*schedule);
+  record.status = trialStatusNamed(row.text(3));
+  record.timing = {row.real(4), row.real(5), static_cast<int>(row.integer(6))};
+  return record;
+}
+
+}  // namespace
+
+struct RecordDatabase::Impl {
+  std::mutex mutex;
+  Connection db;
+};
+
+RecordDatabase::RecordDatabase(std::unique_ptr<Impl> impl) : m_impl(std::move(impl)) {}
+RecordDatabase::~RecordDatabase() = default;
+
+std::string RecordDatabase::defaultPath() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (const std::string chosen = variable("NEOFLOW_RECORDS"); !chosen.empty()) return chosen;
+  std::string data = variable("XDG_DATA_HOME");
+  if (data.empty()) {
+    const std::string home = variable("HOME");
+    data = home.empty() ? "/tmp/neoflow-" + std::to_string(getuid()) : home + "/.local/share";
+  }
+  return data + "/neoflow/records.sqlite";
+}
+
+Result<std::unique_ptr<RecordDatabase>> RecordDatabase::open(const std::string& path, std::string* message) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  bool busy = false;
+  auto db = openChecked(path, busy);
+  if (!db) {
+    if (busy || !std::filesystem::is_regular_file(path, error)) return db.error();
+    const Error why = db.error();
+    const std::string aside = moveAside(path);
+    if (aside.empty()) return why;
+    if (message)
+      *message = "The tuning records could not be used (" + why.message + (why.detail.empty() ? "" : ": " + why.detail) +
+                 "); they are kept as " + aside + ", and tuning starts afresh.";
+    db = openChecked(path, busy);
+    if (!db) return db.error();
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->db = std::move(*db);
+  return std::unique_ptr<RecordDatabase>(new RecordDatabase(std::move(impl)));
+}
+
+Result<Unit> RecordDatabase::begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
+                                   const WorkloadTraits& traits) {
+  const std::lock_guard lock(m_impl->mutex);
+  sqlite3* db = m_impl->db.get();
+  Statement first(db, "INSERT INTO workload (hash, fingerprint, kind, sizes) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING");
+  NF_TRY([[maybe_unused]] const Unit known,
+         first.bind(workload.hex()).bind(fingerprint).bind(traits.kind).bind(sizesText(traits)).run("cannot add a workload"));
+  Statement second(db,
+                   "INSERT INTO trial (workload, schedule, status) SELECT id, ?, 'started' FROM workload "
+                   "WHERE hash = ? AND fingerprint = ? ON CONFLICT DO NOTHING");
+  return second.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot write a trial ahead");
+}
+
+Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
+                                    TrialStatus status, const Timing& timing) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement update(m_impl->db.get(),
+                   "UPDATE trial SET status = ?, median_us = ?, spread_us = ?, runs = ? WHERE schedule = ? AND workload = "
+                   "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?)");
+  return update.bind(std::string(name(status)))
+      .bind(timing.median)
+      .bind(timing.spread)
+      .bind(std::int64_t{timing.runs})
+      .bind(schedule.text())
+      .bind(workload.hex())
+      .bind(fingerprint)
+      .run("cannot record a trial");
+}
+
+Result<Unit> RecordDatabase::withdraw(const Hash& workload, const std::string& fingerprint, const Schedule& schedule) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement remove(m_impl->db.get(),
+                   "DELETE FROM trial WHERE status = 'started' AND schedule = ? AND workload = "
+                   "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?)");
+  return remove.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot withdraw a trial");
+}
+
+Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fingerprint, const Schedule& schedule) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement update(m_impl->db.get(),
+                   "UPDATE workload SET best = (SELECT id FROM trial WHERE workload = workload.id AND schedule = ?) "
+                   "WHERE hash = ? AND fingerprint = ?");
+  return update.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot record the best schedule");
+}
+
+std::optional<TuningRecord> RecordDatabase::best(const Hash& workload, const std::string& fingerprint) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement query(m_impl->db.get(),
+                  "SELECT hash, fingerprint, schedule, status, median_us, spread_us, runs FROM workload "
+                  "JOIN trial ON trial.id = workload.best WHERE hash = ? AND fingerprint = ? AND status = 'ok'");
+  if (!query.bind(workload.hex()).bind(fingerprint).row()) return std::nullopt;
+  return recordFrom(query);
+}
+
+std::vector<TuningRecord> RecordDatabase::all(const Hash& workload, const std::string& fingerprint) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement query(m_impl->db.get(),
+                  "SELECT hash, fingerprint, schedule, status, median_us, spread_us, runs FROM workload "
+                  "JOIN trial ON trial.workload = workload.id WHERE hash = ? AND fingerprint = ? ORDER BY trial.id");
+  query.bind(workload.hex()).bind(fingerprint);
+  std::vector<TuningRecord> records;
+  while (query.row())
+    if (auto record = recordFrom(query)) records.push_back(std::move(*record));
+  return records;
+}
+
+std::vector<TuningRecord> RecordDatabase::nearest(const Hash& workload, const std::string& fingerprint,
+                                                  const WorkloadTraits& traits, std::size_t atMost) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement query(m_impl->db.get(),
+                  "SELECT hash, fingerprint, schedule, status, median_us, spread_us, runs, sizes FROM workload "
+                  "JOIN trial ON trial.id = workload.best WHERE kind = ? AND fingerprint = ? AND hash <> ? AND status = 'ok' "
+                  "ORDER BY workload.id DESC LIMIT 1000");
+  query.bind(traits.kind).bind(fingerprint).bind(workload.hex());
+  std::vector<std::pair<double, TuningRecord>> found;
+  while (query.row()) {
+    const auto sizes = nlohmann::json::parse(query.text(7), nullptr, false);
+    std::vector<double> values;
+    if (sizes.is_array())
+      for (const auto& v : sizes)
+        if (v.is_number()) values.push_back(v.get<double>());
+    if (auto record = recordFrom(query)) found.emplace_back(distance(values, traits.sizes), std::move(*record));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<TuningRecord> records;
+  for (auto& [d, record] : found)
+    if (records.size() < atMost) records.push_back(std::move(record));
+  return records;
+}
+
+}  // namespace nf

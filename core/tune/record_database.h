@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/schedule/schedule.h"
+#include "core/support/hash.h"
+#include "core/support/result.h"
+#include "core/tune/trial.h"
+
+namespace nf {
+
+// One schedule tried on one workload and target: never a binary, never a path.
+struct TuningRecord {
+  Hash workload;            // structural hash of the subgraph
+  std::string fingerprint;  // of the target
+  Schedule schedule;
+  std::optional<TrialStatus> status;  // nullopt: started and never finished, which counts as killed
+  Timing timing;
+};
+
+// What two workloads have in common, to seed one from the other: the schedule kind, and log2 sizes of what they compute.
+struct WorkloadTraits {
+  std::string kind;           // template
+  std::vector<double> sizes;  // log2 of FLOP, input bytes, output bytes, then of the axes' extents, as many as there are
+};
+
+// The tuning records of one user: SQLite in WAL mode, shared by any number of programs. Thread-safe.
+class RecordDatabase {
+ public:
+  // $NEOFLOW_RECORDS, or $XDG_DATA_HOME/neoflow/records.sqlite, or ~/.local/share/neoflow/records.sqlite.
+  static std::string defaultPath();
+  // Creates the file and its folders. One that is no database, damaged, or of another version is moved aside to
+  // PATH.damaged-N and a fresh one made; `message` then says so.
+  static Result<std::unique_ptr<RecordDatabase>> open(const std::string& path, std::string* message = nullptr);
+  ~RecordDatabase();
+
+  // Written ahead, before a candidate runs. An existing record of this schedule stays as it is.
+  Result<Unit> begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, const WorkloadTraits& traits);
+  Result<Unit> finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, TrialStatus status,
+                      const Timing& timing);
+  // Takes back a begin() that has no finish(): the trial was cancelled and says nothing.
+  Result<Unit> withdraw(const Hash& workload, const std::string& fingerprint, const Schedule& schedule);
+  // The schedule that won the last comparison. begin() and finish() of it come first.
+  Result<Unit> setBest(const Hash& workload, const std::string& fingerprint, const Schedule& schedule);
+
+  std::optional<TuningRecord> best(const Hash& workload, const std::string& fingerprint);
+  std::vector<TuningRecord> all(const Hash& workload, const std::string& fingerprint);  // in order of their first trial
+  // The best schedules of other workloads of this kind and target, nearest sizes first.
+  std::vector<TuningRecord> nearest(const Hash& workload, const std::string& fingerprint, const WorkloadTraits& traits,
+                                    std::size_t atMost);
+
+ private:
+  struct Impl;
+  explicit RecordDatabase(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace nf

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/tune_program.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include <nlohmann/json.hpp>
+
+namespace nf {
+namespace {
+
+// `{"kind": .., "knobs": ..}` with or without the version that records carry.
+Result<Schedule> scheduleOfHint(const Hint& hint) {
+  auto json = nlohmann::json::parse(hint.attributes, nullptr, false);
+  if (!json.is_object()) return Error{"hint schedule", "the attributes are no JSON object", {}, {}};
+  if (!json.contains("version")) json["version"] = 1;
+  return Schedule::parse(json.dump());
+}
+
+class TaskCollector {
+ public:
+  explicit TaskCollector(std::vector<std::string>* messages) : m_messages(messages) {}
+
+  void collect(const Program& program, double calls) {
+    const SubgraphExtractor extractor(program);
+    for (const Group& group : program.groups) {
+      const Operator& first = program[group.operators.front()];
+      if (group.operators.size() == 1 && first.kind == OperatorKind::Loop && first.loop.valid()) {
+        const Loop& loop = program[first.loop];
+        if (loop.body && !loop.body->groups.empty()) {
+          collect(*loop.body, calls * static_cast<double>(loop.trips));
+          continue;
+        }
+      }
+      add(program, group, extractor.extract(group.operators), first.phase == Phase::Evaluation ? calls / 100 : calls);
+    }
+  }
+
+  std::vector<TuningTask> take() { return std::move(m_tasks); }
+
+ private:
+  void add(const Program& program, const Group& group, Subgraph subgraph, double calls) {
+    const auto [at, isNew] = m_known.emplace(subgraph.hash, m_tasks.size());
+    if (isNew) {
+      TuningTask task;
+      task.hash = subgraph.hash;
+      task.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
+      task.name = group.name.empty() ? program[group.operators.back()].name : group.name;
+      task.callsPerStep = 0;
+      m_tasks.push_back(std::move(task));
+    }
+    TuningTask& task = m_tasks[at->second];
+    task.callsPerStep += calls;
+    for (const Hint& hint : program.hints)
+      if (hint.kind == Hint::Kind::Schedule && names(program, group, hint)) force(task, hint);
+  }
+
+  static bool names(const Program& program, const Group& group, const Hint& hint) {
+    return std::any_of(group.operators.begin(), group.operators.end(), [&](OperatorId op) {
+      const std::vector<TensorId> written = writesOf(program, op);
+      return std::any_of(written.begin(), written.end(), [&](TensorId t) {
+        return std::find(hint.tensors.begin(), hint.tensors.end(), program[t].name) != hint.tensors.end();
+      });
+    });
+  }
+
+  void force(TuningTask& task, const Hint& hint) {
+    auto schedule = scheduleOfHint(hint);
+    if (schedule) task.forced = std::move(*schedule);
+    else if (m_messages) m_messages->push_back("hint schedule of " + task.name + ": " + schedule.error().message);
+  }
+
+  std::vector<std::string>* m_messages;
+  std::vector<TuningTask> m_tasks;
+  std::unordered_map<Hash, std::size_t> m_known;
+};
+
+}  // namespace
+
+std::vector<TuningTask> tuningTasks(const Program& program, std::vector<std::string>* messages) {
+  TaskCollector collector(messages);
+  collector.collect(program, 1);
+  return collector.take();
+}
+
+Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registry, const TuneProgramOptions& options) {
+  const auto say = [&](const std::string& message) {
+    if (options.onMessage) options.onMessage(message);
+  };
+  Backend* backend = registry.find(options.backend);
+  if (!backend) return Error{"tune", "there is no back end " + options.backend + " here", options.device, {}};
+  CompileService compile({options.compileWorkers, options.worker});
+  NF_TRY(Target target, backend->target(options.device, options.threads));
+  MeasureService measure({options.backend, options.device, options.threads, options.worker, {}});
+
+  std::string message;
+  auto records = RecordDatabase::open(options.recordsPath.empty() ? RecordDatabase::defaultPath() : options.recordsPath, &message);
+  if (!message.empty()) say(message);
+  if (!records) say("No tuning records: " + records.error().message + " " + records.error().detail);
+
+  std::vector<std::string> hints;
+  std::vector<TuningTask> tasks = tuningTasks(program, &hints);
+  for (const std::string& hint : hints) say(hint);
+  std::vector<Hash> hashes;
+  for (const TuningTask& task : tasks) hashes.push_back(task.hash);
+
+  TuningOptions tuning;
+  tuning.seed = options.seed;
+  tuning.deviceShare = 1;
+  tuning.maximumTrials = options.trials;
+  tuning.roundSize = 8;
+  tuning.lastWordInSteps = false;
+  tuning.searchAfterHit = true;
+  tuning.onTrial = options.onTrial;
+  FunctionCache cache;
+  SteadyClock clock;
+  const auto evaluator = workerEvaluator(compile, measure);
+  TuningService service(std::make_shared<const Target>(std::move(target)), *evaluator, cache, records ? records->get() : nullptr,
+                        clock, std::move(tuning));
+  const Clock::Time start = clock.now();
+  const auto limit = options.seconds > 0 ? std::chrono::milliseconds(static_cast<std::int64_t>(options.seconds * 1000))
+                                         : std::chrono::milliseconds(std::chrono::hours(24 * 365));
+  service.add(std::move(tasks));
+  service.start();
+  service.waitFinished(options.stop, limit);
+  service.stop();
+
+  TuneSummary summary;
+  summary.subgraphs = service.states();
+  summary.trials = service.trials();
+  summary.seconds = std::chrono::duration<double>(clock.now() - start).count();
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    const TuningService::State& state = summary.subgraphs[i];
+    summary.firstStepMicroseconds += state.callsPerStep * state.firstMicroseconds;
+    summary.bestStepMicroseconds += state.callsPerStep * state.bestMicroseconds;
+    if (const auto failure = cache.failure(hashes[i])) say(state.name + " has no kernel: " + failure->message);
+  }
+  return summary;
+}
+
+}  // namespace nf

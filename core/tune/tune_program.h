@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "core/tune/tuning_service.h"
+
+namespace nf {
+
+// The unique subgraphs of a program with groups (stage Partitioned or later), bodies of Loops included: calls count the groups
+// that share a subgraph times the trips around them. Groups of phase Evaluation count as a hundredth of a call. A `hint schedule`
+// of a tensor that a group writes becomes the task's forced schedule; `messages` says which hints are no schedules.
+std::vector<TuningTask> tuningTasks(const Program& program, std::vector<std::string>* messages = nullptr);
+
+struct TuneProgramOptions {
+  std::string backend = "cpu";
+  std::string device = "cpu";
+  int threads = 1;
+  std::int64_t trials = 256;  // all subgraphs together
+  double seconds = 0;         // 0: no limit
+  std::uint64_t seed = 1;
+  std::string recordsPath;  // empty: RecordDatabase::defaultPath()
+  int compileWorkers = 2;
+  WorkerCommand worker;
+  std::stop_token stop;
+  std::function<void(const TrialEvent&)> onTrial;
+  std::function<void(const std::string&)> onMessage;  // for people: records moved aside, a subgraph that has no kernel
+};
+
+struct TuneSummary {
+  std::vector<TuningService::State> subgraphs;
+  std::int64_t trials = 0;
+  double seconds = 0;
+  // Of one step: the first kernels and the best ones, over all subgraphs that were timed.
+  double firstStepMicroseconds = 0, bestStepMicroseconds = 0;
+};
+
+// `neoflow tune`: searches the schedules of every subgraph with the whole device for itself, records what it finds. Returns when
+// the trials or the seconds are used up, nothing is left to win, or a stop is requested.
+Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registry, const TuneProgramOptions& options);
+
+}  // namespace nf

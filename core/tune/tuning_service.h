@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/ir/structural_hash.h"
+#include "core/schedule/schedule.h"
+#include "core/tune/clock.h"
+#include "core/tune/compile_service.h"
+#include "core/tune/cost_model.h"
+#include "core/tune/function_cache.h"
+#include "core/tune/measure_service.h"
+#include "core/tune/record_database.h"
+#include "core/tune/trial.h"
+
+// The explore and generate loops of dynamic mode (paper, section 6; design: architecture, "Dynamic mode").
+namespace nf {
+
+// One unique subgraph of a running program.
+struct TuningTask {
+  std::shared_ptr<const Program> subgraph;
+  Hash hash;
+  std::string name;                // for people
+  double callsPerStep = 1;         // of all groups that share it, loop trips included
+  std::optional<Schedule> forced;  // `hint schedule`: this one, never searched
+};
+
+// Where candidates are compiled, checked and timed: processes, or a test's fake. Calls block; they come from the generate loop.
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  virtual CompileOutcome compile(CompileJob job, std::stop_token stop) = 0;
+  virtual MeasureOutcome measure(MeasureJob job, std::stop_token stop) = 0;
+};
+std::unique_ptr<Evaluator> workerEvaluator(CompileService& compile, MeasureService& measure);
+
+struct TrialEvent {
+  Hash subgraph;
+  std::string name;
+  Schedule schedule;
+  TrialStatus status = TrialStatus::Ok;
+  std::optional<double> microseconds;
+  double bestMicroseconds = 0;  // of the subgraph after this trial
+  bool improved = false;        // this trial is the new best
+  std::string reason;
+  double seconds = 0;  // since the service started
+};
+nlohmann::json toJson(const TrialEvent& event);  // {"event":"trial","subgraph":..,"schedule":{..},"us":..|null,"status":..,...}
+
+// A candidate for the last word: the executor runs it in alternation with the incumbent inside real steps and reports.
+struct StepCandidate {
+  Hash subgraph;
+  std::uint64_t ticket = 0;
+  std::shared_ptr<const KernelObject> candidate, incumbent;
+};
+
+struct TuningOptions {
+  std::uint64_t seed = 1;
+  double deviceShare = 0.30;        // of device time, for tuning, while much is to be gained
+  std::int64_t maximumTrials = -1;  // all subgraphs together; -1: no limit
+  std::size_t queueCapacity = 8;    // schedules between explore and generate
+  std::size_t roundSize = 4;        // schedules of one explore round
+  bool lastWordInSteps = true;      // false: the measuring worker's pairs decide (`neoflow tune`, no executor)
+  bool exclusive = true;            // see MeasureJob
+  bool useRecords = true;           // start from recorded schedules
+  bool searchAfterHit = false;      // search on where records already hold a finished search (`neoflow tune`)
+  // Where schedule spaces come from; empty: scheduleSpace().
+  std::function<Result<std::unique_ptr<ScheduleSpace>>(const Program&, const Target&)> space;
+  // The cost model of one search; empty: RidgeModel.
+  std::function<std::unique_ptr<CostModel>()> costModel;
+  std::function<void(const TrialEvent&)> onTrial;  // called on the generate thread, no lock held
+};
+
+class TuningService {
+ public:
+  // All references outlive the service. `records` may be null.
+  TuningService(std::shared_ptr<const Target> target, Evaluator& evaluator, FunctionCache& cache, RecordDatabase* records,
+                Clock& clock, TuningOptions options);
+  ~TuningService();  // stop()
+  TuningService(const TuningService&) = delete;
+  TuningService& operator=(const TuningService&) = delete;
+
+  // Adds subgraphs (known ones only change calls and name) and makes their first kernels: the forced or recorded
+  // schedule, else the analytic model's. Returns at once; FunctionCache::waitFor() tells when they are there.
+  void add(std::vector<TuningTask> tasks);
+  // Subgraphs that are no longer run are not tuned any more; their kernels stay in the cache.
+  void retain(std::span<const Hash> running);
+
+  void start();  // the loops; without it only first kernels are made (static mode)
+  void pause();  // answers at once; a trial that runs ends by itself
+  void resume();
+  void stop();                        // joins the loops
+  void setDeviceShare(double share);  // 0 to 1, live
+
+  // ---- the executor's side, between steps; these never wait for work
+  void stepDone(double seconds);  // duration of a step: the scale of expected gains
+  std::optional<StepCandidate> nextCandidate();
+  // Further pairs of a candidate, microseconds of one call each. Accept: it stands in the cache now. Reject: forget it.
+  PairedVerdict reportPairs(std::uint64_t ticket, std::span<const TimedPair> pairs);
+  void withdraw(std::uint64_t ticket, const std::string& reason);  // it failed to link or launch
+
+  struct State {
+    Hash subgraph;
+    std::string name;
+    double callsPerStep = 0;
+    std::int64_t trials = 0, failed = 0;
+    double firstMicroseconds = 0, bestMicroseconds = 0;  // 0: not measured
+    double rooflineMicroseconds = 0;                     // lower bound from peak rate and bandwidth
+    double expectedGainSeconds = 0;                      // of a step
+    bool exhausted = false, recordHit = false;
+    std::string notLowerable;  // the reason; empty: it has a schedule space
+  };
+  std::vector<State> states() const;
+  std::int64_t trials() const;
+  double deviceSecondsSpent() const;
+  bool finished() const;  // nothing is left to try, or the limit of trials is reached
+  bool waitFinished(std::stop_token stop, std::chrono::milliseconds atMost) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> m_impl;
+};
+
+}  // namespace nf

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# docs/screenshots.sh [BIN]: draws docs/images anew with the programs of this folder (default: build/release/bin), without a display.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+bin=${1:-build/release/bin}
+export QT_QPA_PLATFORM=${QT_QPA_PLATFORM:-offscreen}
+shot() { # NAME NOTEBOOK VIEW EVENT THEME [OPTION...]
+  local name=$1 notebook=$2 view=$3 event=$4 theme=$5
+  shift 5
+  "$bin/neoflow-workbench" "$notebook" --view "$view" --after "$event" --theme "$theme" --screenshot "docs/images/$name.png" "$@"
+}
+shot author examples/welcome.nf author expression light
+shot explain examples/digits_capsnet.nf explain fusion dark --decision 3
+shot tune examples/welcome.nf tune done dark --train
+shot devices examples/welcome.nf devices devices light

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/cpu/codegen.h"
+
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/SmallVectorMemoryBuffer.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Utils/Cloning.h>
+
+#include "core/schedule/lower.h"
+#include "plugins/cpu/emit.h"
+
+namespace nf::cpu {
+namespace {
+
+Error failure(const std::string& message, const std::string& detail = {}) { return Error{"compile", message, "cpu", detail}; }
+
+std::string joined(const std::vector<std::string>& features) {
+  std::string all;
+  for (const std::string& f : features) {
+    if (!all.empty()) all += ',';
+    all += f;
+  }
+  return all;
+}
+
+void initializeLlvm() {
+  static const bool once = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)once;
+}
+
+// Explicit vectors need no optimiser to speak of: locals go to registers, equal values are shared, what a loop does not change
+// leaves it.
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+  passes.addPass(llvm::EarlyCSEPass(true));
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration()) passes.run(f, functions);
+}
+
+// "!12 = !DILocation(line: 7, ..." of a printed module or ".loc 1 7 0" of assembly: which line of the loops a line comes from.
+using LineOrigins = std::vector<std::vector<OriginId>>;
+
+const std::vector<OriginId>* originsAt(const loop::LoopText& loops, std::size_t line) {
+  return line >= 1 && line <= loops.lineOrigins.size() ? &loops.lineOrigins[line - 1] : nullptr;
+}
+
+template <class OfLine>
+LineOrigins mapLines(const std::string& text, OfLine&& ofLine) {
+  LineOrigins result;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::vector<OriginId>* origins = ofLine(std::string_view(text).substr(begin, end - begin));
+    result.push_back(origins ? *origins : std::vector<OriginId>{});
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::size_t numberAfter(std::string_view line, std::string_view mark, std::size_t from = 0) {
+  const std::size_t at = line.find(mark, from);
+  if (at == std::string_view::npos) return 0;
+  std::size_t number = 0;
+  std::from_chars(line.data() + at + mark.size(), line.data() + line.size(), number);
+  return number;
+}
+
+KernelText llvmText(const llvm::Module& module, const loop::LoopText& loops) {
+  KernelText result;
+  llvm::raw_string_ostream out(result.text);
+  module.print(out, nullptr);
+  out.flush();
+  std::map<std::size_t, std::size_t> lineOf;  // metadata number -> line of the loops
+  mapLines(result.text, [&](std::string_view line) -> const std::vector<OriginId>* {
+    if (line.size() > 1 && line[0] == '!' && line.find("!DILocation(line: ") != std::string_view::npos)
+      lineOf[numberAfter(line, "!")] = numberAfter(line, "(line: ");
+    return nullptr;
+  });
+  result.lineOrigins = mapLines(result.text, [&](std::string_view line) -> const std::vector<OriginId>* {
+    if (line.find(", !dbg !") == std::string_view::npos) return nullptr;
+    const auto found = lineOf.find(numberAfter(line, ", !dbg !"));
+    return found == lineOf.end() ? nullptr : originsAt(loops, found->second);
+  });
+  return result;
+}
+
+KernelText assemblyText(std::string text, const loop::LoopText& loops) {
+  KernelText result;
+  result.text = std::move(text);
+  std::size_t current = 0;
+  result.lineOrigins = mapLines(result.text, [&](std::string_view line) -> const std::vector<OriginId>* {
+    const std::size_t loc = line.find("\t.loc\t");
+    if (loc != std::string_view::npos) {
+      const std::size_t space = line.find(' ', loc + 6);
+      current = space == std::string_view::npos ? 0 : numberAfter(line, " ", space);
+      return nullptr;
+    }
+    const bool instruction = line.size() > 1 && line[0] == '\t' && line[1] != '.' && line[1] != '#';
+    return instruction ? originsAt(loops, current) : nullptr;
+  });
+  return result;
+}
+
+class CpuCompiler final : public Compiler {
+ public:
+  explicit CpuCompiler(Target target) : m_target(std::move(target)), m_features(joined(m_target.features)) { initializeLlvm(); }
+
+  Result<KernelObject> compile(const CompileRequest& request) override {
+    NF_TRY(const loop::Function function, lower(request.subgraph, request.schedule, m_target));
+    std::optional<loop::LoopText> loops;
+    if (!request.texts.empty()) loops = loop::toText(function);
+    llvm::LLVMContext context;
+    Emitted emitted = emit(function, context, m_features, loops ? &*loops : nullptr);
+    llvm::Module& module = *emitted.module;
+    NF_TRY(llvm::TargetMachine* const machine, targetMachine());
+    module.setTargetTriple(machine->getTargetTriple().str());
+    module.setDataLayout(machine->createDataLayout());
+#ifndef NDEBUG
+    std::string broken;
+    llvm::raw_string_ostream words(broken);
+    if (llvm::verifyModule(module, &words)) return failure("the code generator made an invalid module", words.str());
+#endif
+    optimize(module, *machine);
+
+    KernelObject object;
+    object.backend = "cpu";
+    object.schedule = request.schedule;
+    for (const EmittedStage& s : emitted.stages) object.stages.push_back({s.symbol, s.tasks});
+    object.workspaceBytes = function.workspaceBytes;
+    object.flops = function.flops;
+    object.checks = function.checks;
+    for (const std::string& wanted : request.texts) {
+      if (wanted == "loops") object.texts["loops"] = {loops->text, loops->lineOrigins};
+      if (wanted == "llvm") object.texts["llvm"] = llvmText(module, *loops);
+      if (wanted == "asm") {
+        llvm::SmallVector<char, 0> text;
+        const auto copy = llvm::CloneModule(module);
+        NF_TRY([[maybe_unused]] const Unit done, generate(*machine, *copy, text, llvm::CodeGenFileType::AssemblyFile));
+        object.texts["asm"] = assemblyText(std::string(text.begin(), text.end()), *loops);
+      }
+    }
+    llvm::SmallVector<char, 0> code;
+    NF_TRY([[maybe_unused]] const Unit done, generate(*machine, module, code, llvm::CodeGenFileType::ObjectFile));
+    object.code.resize(code.size());
+    std::memcpy(object.code.data(), code.data(), code.size());
+    return object;
+  }
+
+ private:
+  // By feature list, not by name: an unknown name would be taken for the nearest known machine.
+  Result<llvm::TargetMachine*> targetMachine() {
+    if (m_machine) return m_machine.get();
+    const std::string triple = llvm::sys::getProcessTriple();
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    if (!target) return failure("LLVM has no code generator for " + triple, error);
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    m_machine.reset(target->createTargetMachine(triple, "x86-64", m_features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                                llvm::CodeGenOptLevel::Default));
+    if (!m_machine) return failure("LLVM cannot generate code for " + triple);
+    return m_machine.get();
+  }
+
+  static Result<Unit> generate(llvm::TargetMachine& machine, llvm::Module& module, llvm::SmallVectorImpl<char>& into,
+                               llvm::CodeGenFileType type) {
+    llvm::raw_svector_ostream out(into);
+    llvm::legacy::PassManager passes;
+    if (machine.addPassesToEmitFile(passes, out, nullptr, type)) return failure("LLVM cannot write this kind of file");
+    passes.run(module);
+    return Unit{};
+  }
+
+  Target m_target;
+  std::string m_features;
+  std::unique_ptr<llvm::TargetMachine> m_machine;
+};
+
+}  // namespace
+
+std::unique_ptr<Compiler> makeCompiler(const Target& target) { return std::make_unique<CpuCompiler>(target); }
+
+}  // namespace nf::cpu

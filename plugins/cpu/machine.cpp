@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/cpu/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include <llvm/ADT/StringMap.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/TargetParser/Host.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "core/support/hash.h"
+#include "plugins/cpu/thread_pool.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace nf::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::string modelName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line))
+    if (line.starts_with("model name")) {
+      const std::size_t at = line.find(": ");
+      if (at != std::string::npos) return line.substr(at + 2);
+    }
+  return std::string(llvm::sys::getHostCPUName());
+}
+
+bool has(const Target& t, const std::string& feature) {
+  return std::find(t.features.begin(), t.features.end(), feature) != t.features.end();
+}
+
+// Twelve independent chains of fused multiply-adds of the widest vectors: more than latency times units. FLOPs done.
+#if defined(__x86_64__)
+#define NF_CHAINS(V, FMA, SET)                                    \
+  V a[12];                                                        \
+  for (int i = 0; i < 12; ++i) a[i] = SET(static_cast<float>(i)); \
+  const V m = SET(0.999f), c = SET(0.001f);                       \
+  for (long r = 0; r < rounds; ++r) {                             \
+    a[0] = FMA(a[0], m, c);                                       \
+    a[1] = FMA(a[1], m, c);                                       \
+    a[2] = FMA(a[2], m, c);                                       \
+    a[3] = FMA(a[3], m, c);                                       \
+    a[4] = FMA(a[4], m, c);                                       \
+    a[5] = FMA(a[5], m, c);                                       \
+    a[6] = FMA(a[6], m, c);                                       \
+    a[7] = FMA(a[7], m, c);                                       \
+    a[8] = FMA(a[8], m, c);                                       \
+    a[9] = FMA(a[9], m, c);                                       \
+    a[10] = FMA(a[10], m, c);                                     \
+    a[11] = FMA(a[11], m, c);                                     \
+  }                                                               \
+  V sum = a[0];                                                   \
+  for (int i = 1; i < 12; ++i) sum = FMA(a[i], m, sum);           \
+  *sink = reinterpret_cast<const float*>(&sum)[0];                \
+  return 12.0 * 2.0 * static_cast<double>(sizeof(V) / 4) * static_cast<double>(rounds);
+
+__attribute__((target("avx512f"))) double chains512(long rounds, volatile float* sink) {
+  NF_CHAINS(__m512, _mm512_fmadd_ps, _mm512_set1_ps)
+}
+__attribute__((target("avx2,fma"))) double chains256(long rounds, volatile float* sink) {
+  NF_CHAINS(__m256, _mm256_fmadd_ps, _mm256_set1_ps)
+}
+#undef NF_CHAINS
+#endif
+
+double chains128(long rounds, volatile float* sink) {
+  float a[16];
+  for (int i = 0; i < 16; ++i) a[i] = static_cast<float>(i);
+  for (long r = 0; r < rounds; ++r)
+    for (float& x : a) x = x * 0.999f + 0.001f;
+  float sum = 0;
+  for (const float x : a) sum += x;
+  *sink = sum;
+  return 32.0 * static_cast<double>(rounds);
+}
+
+double chains(const Target& t, long rounds, volatile float* sink) {
+#if defined(__x86_64__)
+  if (t.vectorBytes == 64) return chains512(rounds, sink);
+  if (t.vectorBytes == 32) return chains256(rounds, sink);
+#endif
+  (void)t;
+  return chains128(rounds, sink);
+}
+
+double measureFlops(const Target& t) {
+  volatile float sink = 0;
+  double best = 0;
+  chains(t, 20000, &sink);  // the clock settles
+  for (int r = 0; r < 7; ++r) {
+    const auto start = Clock::now();
+    const double done = chains(t, 100000, &sink);
+    best = std::max(best, done / secondsSince(start));
+  }
+  return best;
+}
+
+struct Triad {
+  float *a, *b, *c;
+};
+
+constexpr std::int64_t kTriadBlock = 1 << 16;
+
+void triadStage(const KernelCall* call, std::int64_t begin, std::int64_t end) {
+  auto* a = static_cast<float*>(call->tensors[0]);
+  const auto* b = static_cast<const float*>(call->tensors[1]);
+  const auto* c = static_cast<const float*>(call->tensors[2]);
+  for (std::int64_t i = begin * kTriadBlock; i < end * kTriadBlock; ++i) a[i] = b[i] + 3.0f * c[i];
+}
+
+void emptyStage(const KernelCall*, std::int64_t, std::int64_t) {}
+
+double measureBandwidth(ThreadPool& pool) {
+  constexpr std::int64_t kBlocks = 128;  // 32 MiB an array: past any L2, and most of what an L3 gives one guest
+  const std::size_t n = kBlocks * kTriadBlock;
+  std::vector<float> a(n, 0.f), b(n, 1.f), c(n, 2.f);
+  void* tensors[] = {a.data(), b.data(), c.data()};
+  KernelCall call{tensors, nullptr, nullptr, 0, 0, nullptr};
+  double best = 0;
+  for (int r = 0; r < 4; ++r) {
+    const auto start = Clock::now();
+    pool.run(triadStage, call, kBlocks);
+    best = std::max(best, 3.0 * 4.0 * static_cast<double>(n) / secondsSince(start));
+  }
+  return best;
+}
+
+double measureLaunch(ThreadPool& pool) {
+  KernelCall call{};
+  double best = 1;
+  for (int r = 0; r < 20; ++r) {
+    const auto start = Clock::now();
+    for (int k = 0; k < 20; ++k) pool.run(emptyStage, call, 64);
+    best = std::min(best, secondsSince(start) / 20);
+  }
+  // Arguments and the walk of the step around it.
+  return best + 0.2e-6;
+}
+
+std::filesystem::path cacheDirectory() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "neoflow";
+  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "neoflow";
+  return {};
+}
+
+std::int64_t cacheBytes(int name, std::int64_t otherwise) {
+  const long bytes = ::sysconf(name);
+  return bytes > 0 ? bytes : otherwise;
+}
+
+}  // namespace
+
+Target describeHost(int threads) {
+  Target t;
+  t.backend = "cpu";
+  for (const auto& feature : llvm::sys::getHostCPUFeatures())
+    if (feature.second) t.features.push_back("+" + feature.first().str());
+  std::sort(t.features.begin(), t.features.end());
+  const bool wide = has(t, "+avx512f") && has(t, "+avx512vl") && has(t, "+avx512dq") && has(t, "+avx512bw");
+  const bool middle = has(t, "+avx2") && has(t, "+fma");
+  t.vectorBytes = wide ? 64 : middle ? 32 : 16;
+  t.vectorRegisters = wide ? 32 : 16;
+  t.l1Bytes = cacheBytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
+  t.l2Bytes = cacheBytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
+  t.l3Bytes = cacheBytes(_SC_LEVEL3_CACHE_SIZE, 0);
+  t.threads = threads;
+  Hasher hasher;
+  for (const std::string& f : t.features) hasher.add(f);
+  t.fingerprint = "cpu " + modelName() + ", " + std::to_string(threads) + " threads, features " +
+                  hasher.finish().hex().substr(0, 12) + ", LLVM " LLVM_VERSION_STRING ", codegen " +
+                  std::to_string(kCodeGeneratorVersion);
+  return t;
+}
+
+std::string hostDescription(int threads) {
+  const Target t = describeHost(threads);
+  return modelName() + ", " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") +
+         (t.vectorBytes == 64   ? "AVX-512"
+          : t.vectorBytes == 32 ? "AVX2"
+                                : "128-bit vectors");
+}
+
+Target measuredHost(int threads) {
+  Target t = describeHost(threads);
+  Hasher hasher;
+  const auto directory = cacheDirectory();
+  const auto file = directory / ("machine-" + hasher.add(t.fingerprint).finish().hex().substr(0, 16) + ".json");
+  const auto fill = [&](const nlohmann::json& json) {
+    if (!json.is_object()) return false;
+    for (const char* key : {"P_c", "P_d", "L"})
+      if (!json.contains(key) || !json[key].is_number() || !(json[key].get<double>() > 0)) return false;
+    t.peakFlops = json["P_c"];
+    t.peakBandwidth = json["P_d"];
+    t.launchSeconds = json["L"];
+    return true;
+  };
+  if (!directory.empty()) {
+    std::ifstream in(file);
+    if (in && fill(nlohmann::json::parse(in, nullptr, false))) return t;
+  }
+  ThreadPool pool(threads);
+  t.peakFlops = measureFlops(t);
+  t.peakBandwidth = measureBandwidth(pool);
+  t.launchSeconds = measureLaunch(pool);
+  if (!directory.empty()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(directory, ignored);
+    auto fresh = file;
+    fresh += "." + std::to_string(::getpid());
+    std::ofstream out(fresh);
+    out << nlohmann::json{{"machine", t.fingerprint}, {"P_c", t.peakFlops}, {"P_d", t.peakBandwidth}, {"L", t.launchSeconds}}.dump(
+               1)
+        << "\n";
+    out.close();
+    std::filesystem::rename(fresh, file, ignored);
+  }
+  return t;
+}
+
+}  // namespace nf::cpu

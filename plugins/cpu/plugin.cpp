@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/cpu/plugin.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "plugins/cpu/codegen.h"
+#include "plugins/cpu/linker.h"
+#include "plugins/cpu/machine.h"
+#include "plugins/cpu/thread_pool.h"
+
+namespace nf::cpu {
+namespace {
+
+// Below this a kernel is over before another thread has woken up.
+constexpr std::int64_t kAloneFlops = 20000;
+
+Error failure(const char* stage, const std::string& message) { return Error{stage, message, "cpu", {}}; }
+
+class CpuKernel final : public Kernel {
+ public:
+  CpuKernel(const KernelObject& object, Linker::Linked linked, std::shared_ptr<ThreadPool> pool)
+      : m_linked(std::move(linked)), m_checks(object.checks), m_pool(std::move(pool)), m_alone(object.flops < kAloneFlops) {
+    for (const KernelStage& s : object.stages) m_tasks.push_back(s.tasks);
+  }
+
+  Result<Unit> launch(const LaunchArgs& args) override {
+    std::int64_t status[2] = {0, 0};
+    const KernelCall call{args.tensors.data(), args.workspace, args.counters.data(), args.seed, args.step, status};
+    for (std::size_t s = 0; s < m_tasks.size(); ++s) {
+      if (m_alone) m_linked.entries[s](&call, 0, m_tasks[s]);
+      else m_pool->run(m_linked.entries[s], call, m_tasks[s]);
+      if (status[0] == 0) continue;
+      const auto check = static_cast<std::size_t>(status[0] - 1);
+      return failure(
+          "run", (check < m_checks.size() ? m_checks[check] : "an index is out of range") + ": it is " + std::to_string(status[1]));
+    }
+    return Unit{};
+  }
+
+ private:
+  Linker::Linked m_linked;
+  std::vector<std::int64_t> m_tasks;
+  std::vector<std::string> m_checks;
+  std::shared_ptr<ThreadPool> m_pool;
+  bool m_alone;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(Target target, std::shared_ptr<Linker> linker)
+      : m_target(std::move(target)), m_linker(std::move(linker)),
+        m_pool(std::make_shared<ThreadPool>(static_cast<int>(m_target.threads))) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string description() const override { return hostDescription(static_cast<int>(m_target.threads)); }
+  const Target& target() const override { return m_target; }
+
+  Result<void*> allocate(std::int64_t bytes) override {
+    if (bytes < 0) return failure("allocate", "a negative size was asked for");
+    const std::size_t rounded = (static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)) + 63) / 64 * 64;
+    void* memory = std::aligned_alloc(64, rounded);
+    if (!memory) return failure("allocate", "there is no memory for " + std::to_string(bytes) + " bytes");
+    return memory;
+  }
+  void release(void* memory) override { std::free(memory); }
+  Result<Unit> copyIn(void* to, const void* from, std::int64_t bytes) override {
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    return Unit{};
+  }
+  Result<Unit> copyOut(void* to, const void* from, std::int64_t bytes) override { return copyIn(to, from, bytes); }
+  Result<Unit> synchronize() override { return Unit{}; }
+
+  Result<std::unique_ptr<Kernel>> link(const KernelObject& object) override {
+    if (object.backend != "cpu") return failure("link", "the kernel was compiled for " + object.backend);
+    std::vector<std::string> symbols;
+    for (const KernelStage& s : object.stages) symbols.push_back(s.symbol);
+    NF_TRY(Linker::Linked linked, m_linker->link(object.code, symbols));
+    return std::unique_ptr<Kernel>(std::make_unique<CpuKernel>(object, std::move(linked), m_pool));
+  }
+
+ private:
+  Target m_target;
+  std::shared_ptr<Linker> m_linker;
+  std::shared_ptr<ThreadPool> m_pool;
+};
+
+int threadsOr(int threads) {
+  if (threads > 0) return threads;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+class CpuBackend final : public Backend {
+ public:
+  std::string name() const override { return "cpu"; }
+  std::vector<std::string> deviceNames() override { return {"cpu"}; }
+
+  Result<std::unique_ptr<Device>> open(const std::string& device, int threads) override {
+    NF_TRY(Target t, target(device, threads));
+    NF_TRY(std::shared_ptr<Linker> linker, Linker::make());
+    return std::unique_ptr<Device>(std::make_unique<CpuDevice>(std::move(t), std::move(linker)));
+  }
+
+  Result<Target> target(const std::string& device, int threads) override {
+    if (device != "cpu") return failure("open", "there is no device " + device);
+    return measuredHost(threadsOr(threads));
+  }
+
+  Result<std::unique_ptr<Compiler>> compiler(const Target& target) override { return makeCompiler(target); }
+};
+
+}  // namespace
+}  // namespace nf::cpu
+
+extern "C" nf::Backend* neoflowPlugin(std::uint32_t version) {
+  static nf::cpu::CpuBackend backend;
+  return version == nf::kPluginVersion ? &backend : nullptr;
+}

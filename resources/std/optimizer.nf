@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Optimizers. `train` calls one for each parameter W with its gradient G. `<-` takes effect at the end of the step, so every
+# right side sees the old values and a step stays a function. They are operators like all others: fusion joins them with what
+# makes the gradient.
+
+# Stochastic gradient descent, with momentum where it is asked for.
+def sgd(W[...], G[...]; lr = 0.01, momentum = 0, decay = 0) {
+  if momentum == 0 {
+    W[...] <- W[...] - lr * (G[...] + decay * W[...])
+  } else {
+    state m[...] = zeros()
+    M[...] = momentum * m[...] + G[...] + decay * W[...]
+    m <- M
+    W[...] <- W[...] - lr * M[...]
+  }
+}
+
+def momentum(W[...], G[...]; lr = 0.01, beta = 0.9) {
+  state m[...] = zeros()
+  M[...] = beta * m[...] + G[...]
+  m <- M
+  W[...] <- W[...] - lr * M[...]
+}
+
+# Kingma and Ba. t counts the steps from 1: `train` keeps it. The two corrections are scalars, worked out once for all parameters.
+def adam(W[...], G[...], t; lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8) {
+  state m[...] = zeros()
+  state v[...] = zeros()
+  c1 = 1 / (1 - beta1^t)
+  c2 = 1 / (1 - beta2^t)
+  M[...] = beta1 * m[...] + (1 - beta1) * G[...]
+  V[...] = beta2 * v[...] + (1 - beta2) * G[...]^2
+  m <- M
+  v <- V
+  W[...] <- W[...] - lr * (M[...] * c1) / (sqrt(V[...] * c2) + eps)
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differentiate() leaves behind: names, terms, phases, diagnostics, order.
+#include "core/lang/compile.h"
+#include "core/transform/hoist_loops.h"
+#include "core/transform/merge_equal_operators.h"
+#include "core/transform/remove_dead_operators.h"
+#include "core/transform/simplify_scalars.h"
+#include "core/transform/unroll_loops.h"
+#include "tests/autodiff/graph_check.h"
+#include "tests/autodiff/reference_file.h"
+#include "tests/build_loop.h"
+
+namespace nf {
+namespace {
+
+using test::Build;
+using test::var;
+
+Program compiled(const std::string& text) {
+  const CompiledNotebook notebook = compileNotebook({"test.nf", {}, text});
+  EXPECT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  return notebook.program;
+}
+
+const Operator* producer(const Program& p, std::string_view tensor) {
+  const TensorId t = p.tensorNamed(tensor);
+  if (!t.valid()) return nullptr;
+  const OperatorId o = producers(p)[t.value];
+  return o.valid() ? &p[o] : nullptr;
+}
+
+TEST(GraphStructure, OneTermIsOneOperator) {
+  const Program p =
+      test::differentiated(compiled("input X[4] = zeros()\nparam W[4] = zeros()\nloss L = sum[i] W[i]*X[i]\nshow d(L)/d(W)\n"));
+  const Operator* op = producer(p, "d(L)/d(W)");
+  ASSERT_TRUE(op);
+  EXPECT_EQ(op->phase, Phase::Backward);
+  EXPECT_EQ(op->axes.size(), 1u);
+  EXPECT_EQ(p[op->body].op, ScalarOp::Load);
+  EXPECT_EQ(p[p[p[op->body].access].tensor].name, "X");
+}
+
+TEST(GraphStructure, PartialsAreNumberedAndAddedUp) {
+  Build b;
+  const auto A = b.tensor("A", {3, 2});
+  const auto Y =
+      b.op("Y", {{"i", 3}, {"j", 3}, {"k", 2}}, 2, Reducer::Sum, b.mul(b.load(A, {var(0), var(2)}), b.load(A, {var(1), var(2)})));
+  const auto dY = b.tensor("dY", {3, 3});
+  const auto g = b.derivative(Y, A, dY);
+  const auto result = differentiate(b.p);
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->terms.size(), 2u);
+  const Program& p = result->program;
+  EXPECT_TRUE(producer(p, "d(Y)/d(A)"));
+  EXPECT_TRUE(producer(p, "d(Y)/d(A)#2"));
+  for (const GradientTerm& term : result->terms) {
+    EXPECT_EQ(term.form, GradientTerm::Form::Gather);
+    EXPECT_EQ(term.inverse.state, Inverse::State::Gather);
+    EXPECT_EQ(term.tensor, A);
+    EXPECT_EQ(p[term.forward].name, "Y");
+    EXPECT_EQ(p[term.access].op, ScalarOp::Load);
+    ASSERT_TRUE(term.backward.valid());
+    // A derived operator comes from its forward operator and from the access.
+    EXPECT_EQ(p[p[term.backward].origin].pass, "differentiate");
+  }
+  EXPECT_NE(result->terms[0].backward, result->terms[1].backward);
+  EXPECT_EQ(producers(p)[g.value].valid(), true);
+}
+
+TEST(GraphStructure, OriginsReachTheToken) {
+  const std::string text = "input X[4] = zeros()\nparam W[4] = zeros()\nloss L = sum[i] W[i]*X[i]\nshow d(L)/d(W)\n";
+  const CompiledNotebook notebook = compileNotebook({"test.nf", {}, text});
+  const auto result = differentiate(notebook.program);
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->terms.size(), 1u);
+  const Origin& origin = result->program[result->program[result->terms[0].backward].origin];
+  ASSERT_EQ(origin.parents.size(), 2u);
+  EXPECT_EQ(notebook.sources.text(result->program[origin.parents[1]].span), "W");
+}
+
+TEST(GraphStructure, IndependentTensorsGetAnExplicitZero) {
+  Build b;
+  const auto X = b.tensor("X", {2}), Z = b.tensor("Z", {3});
+  const auto L = b.op("L", {{"i", 2}}, 0, Reducer::Sum, b.load(X, {var(0)}));
+  b.derivative(L, Z);
+  const auto result = differentiate(b.p);
+  ASSERT_EQ(result->terms.size(), 1u);
+  EXPECT_EQ(result->terms[0].form, GradientTerm::Form::Zero);
+  EXPECT_EQ(result->terms[0].why, "L does not depend on Z");
+  EXPECT_TRUE(verify(result->program, Stage::Differentiated).empty());
+}
+
+TEST(GraphStructure, DataDependentAccessesScatterAndSayWhy) {
+  Build b;
+  const auto E = b.tensor("E", {5, 2}, TensorKind::Param), I = b.tensor("I", {3}, TensorKind::Input, DType::I32);
+  const auto Y = b.op("Y", {{"n", 3}, {"d", 2}}, 2, Reducer::None, b.p.load(E, {{{}, b.load(I, {var(0)})}, {var(1), {}}}));
+  const auto dY = b.tensor("dY", {3, 2});
+  b.derivative(Y, E, dY);
+  const auto result = differentiate(b.p);
+  ASSERT_EQ(result->terms.size(), 1u);
+  EXPECT_EQ(result->terms[0].form, GradientTerm::Form::Scatter);
+  EXPECT_EQ(result->terms[0].why, "the index depends on data");
+  EXPECT_EQ(result->program[result->terms[0].backward].kind, OperatorKind::Scatter);
+}
+
+TEST(GraphStructure, RefusalsNameWhatIsWrong) {
+  Build b;
+  const auto X = b.tensor("X", {2}), I = b.tensor("I", {2}, TensorKind::Input, DType::I32), seed = b.tensor("seed", {3});
+  const auto Y = b.op("Y", {{"i", 2}}, 1, Reducer::None, b.load(X, {var(0)}));
+  b.derivative(Y, X);
+  b.derivative(Y, I, X);
+  b.derivative(I, X, X);
+  b.derivative(Y, X, seed);
+  b.p[b.p.derivatives.back().result].name = "other";
+  const auto result = differentiate(b.p);
+  ASSERT_TRUE(result.ok());
+  std::vector<std::string> codes;
+  for (const Diagnostic& d : result->diagnostics) codes.push_back(d.code);
+  EXPECT_EQ(codes,
+            (std::vector<std::string>{"derivative-needs-seed", "derivative-by-integers", "derivative-of-integers", "seed-shape"}));
+  EXPECT_EQ(result->diagnostics[0].message, "d(Y)/d(X) needs a scalar Y; use grad(Y, X, seed) with a seed of its shape");
+  EXPECT_TRUE(verify(result->program, Stage::Differentiated).empty());  // whole all the same
+}
+
+TEST(GraphStructure, ADerivativeThatDependsOnItselfIsRefused) {
+  Build b;
+  const auto X = b.tensor("X", {2});
+  const auto g = b.tensor("g", {2}, TensorKind::Intermediate);
+  const auto L = b.op("L", {{"i", 2}}, 0, Reducer::Sum, b.mul(b.load(X, {var(0)}), b.load(g, {var(0)})));
+  b.p.derivatives.push_back({L, X, g, {}, {}});
+  const auto result = differentiate(b.p);
+  ASSERT_EQ(result->diagnostics.size(), 1u);
+  EXPECT_EQ(result->diagnostics[0].code, "circular-derivative");
+}
+
+TEST(GraphStructure, EqualDerivativesShareTheirWork) {
+  Build b;
+  const auto X = b.tensor("X", {2});
+  const auto L = b.op("L", {{"i", 2}}, 0, Reducer::Sum, b.p.unary(ScalarOp::Sin, b.load(X, {var(0)})));
+  const auto one = b.derivative(L, X);
+  const auto two = b.tensor("two", {2}, TensorKind::Intermediate);
+  b.p.derivatives.push_back({L, X, two, {}, {}});
+  const Program p = test::differentiated(b.p);
+  EXPECT_EQ(p.operators.size(), 3u);
+  const auto got = test::values(p, {{X, {DType::F32, {2}, {1, 2}}}}, {one, two});
+  EXPECT_EQ(got.at(one).values, got.at(two).values);
+}
+
+// A gradient penalty in the language: the loss is built on a derivative, and derived again.
+TEST(GraphStructure, LossesMayBeBuiltOnDerivatives) {
+  const Program source = compiled(
+      "input X[3, 4] = zeros()\nparam W[4, 2] = zeros()\nH[b,n] = tanh(sum[i] X[b,i]*W[i,n])\nS = sum[b,n] H[b,n]^2\nG = "
+      "d(S)/d(X)\n"
+      "loss L = S + 0.1 * (sum[b,i] G[b,i]^2)\nshow d(L)/d(W)\n");
+  std::mt19937_64 rng(test::testSeed(3));
+  Program wanted = source;
+  std::erase_if(wanted.derivatives, [&](const Derivative& d) { return source[d.of].name == "S"; });
+  ASSERT_EQ(wanted.derivatives.size(), 1u);
+  const Program made = test::differentiated(source);
+  const TensorValues inputs = test::inputsFor(source, rng);
+  const Derivative d = wanted.derivatives[0];
+  const auto gradient = test::values(made, inputs, {d.result}).at(d.result).values;
+  TensorValues moved = inputs;
+  for (std::size_t i = 0; i < gradient.size(); ++i) {
+    double slope = 0;
+    for (const double h : {1e-6, -1e-6}) {
+      moved[d.wrt].values[i] = inputs.at(d.wrt).values[i] + h;
+      slope += test::values(made, moved, {d.of}).at(d.of).values[0] / (2 * h);
+    }
+    moved[d.wrt].values[i] = inputs.at(d.wrt).values[i];
+    EXPECT_NEAR(gradient[i], slope, 1e-6 * (1 + std::fabs(slope)));
+  }
+}
+
+// Half precision is a storage type: gradients have it too, their partial sums do not.
+TEST(GraphStructure, HalfTensorsSumTheirPartialsInSingle) {
+  Build b;
+  const auto A = b.tensor("A", {3, 2}, TensorKind::Param, DType::F16);
+  const auto Y =
+      b.op("Y", {{"i", 3}, {"j", 3}, {"k", 2}}, 2, Reducer::Sum, b.mul(b.load(A, {var(0), var(2)}), b.load(A, {var(1), var(2)})));
+  const auto dY = b.tensor("dY", {3, 3});
+  const auto g = b.derivative(Y, A, dY);
+  const Program p = test::differentiated(b.p);
+  EXPECT_EQ(p[g].type, DType::F16);
+  ASSERT_TRUE(p.tensorNamed("d(Y)/d(A)#2").valid());
+  EXPECT_EQ(p[p.tensorNamed("d(Y)/d(A)#2")].type, DType::F32);
+}
+
+// The mask of a dropout is the same in the gradient, though it is computed over other axes there.
+TEST(GraphStructure, RandomNumbersAreThoseOfTheForwardPass) {
+  Build b;
+  const auto X = b.tensor("X", {4, 3});
+  const ExprId keep = b.p.binary(ScalarOp::Lt, b.p.random(0, 3 * var(0) + var(1)), b.number(0.5));
+  const auto Y =
+      b.op("Y", {{"i", 4}, {"j", 3}}, 2, Reducer::None, b.p.select(keep, b.load(X, {IndexExpr(3) - var(0), var(1)}), b.number(0)));
+  const auto dY = b.tensor("dY", {4, 3});
+  const auto g = b.derivative(Y, X, dY);
+  const Program p = test::differentiated(b.p);
+  const std::vector<double> ones(12, 1);
+  const auto got = test::values(p, {{X, {DType::F32, {4, 3}, ones}}, {dY, {DType::F32, {4, 3}, ones}}}, {Y, g});
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 3; ++j) EXPECT_EQ(got.at(Y).values[i * 3 + j], got.at(g).values[(3 - i) * 3 + j]);
+}
+
+TEST(GraphStructure, DepthOfTheGraphCostsNoStack) {
+  Build b;
+  const auto X = b.tensor("X", {2});
+  TensorId h = X;
+  for (int i = 0; i < 20000; ++i)
+    h = b.op("h" + std::to_string(i), {{"i", 2}}, 1, Reducer::None, b.mul(b.number(1.0001), b.load(h, {var(0)})));
+  const auto L = b.op("L", {{"i", 2}}, 0, Reducer::Sum, b.load(h, {var(0)}));
+  const auto g = b.derivative(L, X);
+  const auto result = differentiate(b.p);
+  ASSERT_TRUE(result.ok());
+  const auto got = test::values(result->program, {{X, {DType::F32, {2}, {1, 1}}}}, {g});
+  EXPECT_NEAR(got.at(g).values[0], std::pow(1.0001, 20000), 1e-9);
+}
+
+// Values of the outputs and derivatives by name before and after the passes that follow.
+TEST(GraphStructure, TransformedGradientsKeepTheirValues) {
+  for (const char* net : {"milstm", "scrnn", "sublstm", "lltm", "capsnet", "bert", "shufflenet"}) {
+    SCOPED_TRACE(net);
+    Program source = compiled(test::readText(std::string("models/") + net + ".nf"));
+    const TensorId L = source.tensorNamed("L");
+    const std::size_t count = source.tensors.size();
+    for (std::size_t t = 0; t < count; ++t) {
+      const Tensor wrt = source.tensors[t];
+      if (wrt.kind == TensorKind::Intermediate || wrt.kind == TensorKind::State || !isFloating(wrt.type)) continue;
+      Tensor result = wrt;
+      result.name = "d(L)/d(" + wrt.name + ")";
+      result.kind = TensorKind::Intermediate;
+      const TensorId gradient = source.addTensor(result);
+      source.derivatives.push_back({L, TensorId(t), gradient, {}, {}});
+      source.outputs.push_back({result.name, gradient, OutputRole::Show});
+    }
+    source.updates.clear();
+    const Program made = test::differentiated(source);
+    std::mt19937_64 rng(17);
+    std::map<std::string, TensorData> inputs;
+    for (const Tensor& t : made.tensors) {
+      if (t.kind == TensorKind::Intermediate) continue;
+      inputs[t.name] = isFloating(t.type) ? test::randomData(t, rng) : TensorData{t.type, t.shape, {0, 1, 2}};
+    }
+    const auto outputs = [&](const Program& p) {
+      TensorValues values;
+      std::vector<TensorId> ids;
+      for (std::size_t t = 0; t < p.tensors.size(); ++t)
+        if (p.tensors[t].kind != TensorKind::Intermediate) values[TensorId(t)] = inputs.at(p.tensors[t].name);
+      for (const Output& o : p.outputs) ids.push_back(o.tensor);
+      const TensorValues got = test::values(p, values, ids);
+      std::map<std::string, std::vector<double>> named;
+      for (const Output& o : p.outputs) named[o.name] = got.at(o.tensor).values;
+      return named;
+    };
+    const auto expected = outputs(made);
+    ASSERT_GE(expected.size(), 3u);
+    const auto same = [&](const char* pass, const Result<Program>& p) {
+      SCOPED_TRACE(pass);
+      ASSERT_TRUE(p.ok());
+      for (const std::string& problem : verify(*p, Stage::Differentiated)) ADD_FAILURE() << problem;
+      for (const auto& [name, values] : outputs(*p))
+        for (std::size_t i = 0; i < values.size(); ++i)
+          ASSERT_NEAR(values[i], expected.at(name)[i], 1e-10 * (1 + std::fabs(values[i]))) << name << " at " << i;
+    };
+    same("simplify", simplifyScalars(made));
+    same("merge", mergeEqualOperators(made));
+    same("hoist", hoistLoops(made));
+    same("unroll", unrollLoops(made));
+    same("dead", removeDeadOperators(*hoistLoops(made)));
+  }
+}
+
+}  // namespace
+}  // namespace nf

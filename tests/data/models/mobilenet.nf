@@ -1,0 +1,20 @@
+# MobileNet: depthwise and pointwise convolutions with batch normalisation.
+input in0[3, 3, 16, 16] = zeros()
+input target[3] : i32 = zeros()
+def sep(X[N,C,H,W], K; stride = 1) -> Y {
+  dw = depthwise2d(X, 3, stride=stride, pad=1)
+  b1 = batch_norm(dw)
+  r1 = relu(b1)
+  pw = conv2d(r1, K, 1)
+  b2 = batch_norm(pw)
+  Y = relu(b2)
+}
+stem = conv2d(in0, 4, 3, stride=2, pad=1)
+bn = batch_norm(stem)
+r0 = relu(bn)
+s0 = sep(r0, 8)
+s1 = sep(s0, 12, stride=2)
+s2 = sep(s1, 12)
+pooled = global_avg_pool(s2)
+out = linear(pooled, 3)
+loss L = cross_entropy(out, target)

@@ -1,0 +1,22 @@
+# ResNet of two basic blocks.
+input in0[3, 3, 20, 20] = zeros()
+input target[3] : i32 = zeros()
+def cb(X[N,C,H,W], K, R; stride = 1, pad = 0) -> Y {
+  conv = conv2d(X, K, R, stride=stride, pad=pad)
+  Y = batch_norm(conv)
+}
+stem = cb(in0, 4, 7, stride=2, pad=3)
+rs = relu(stem)
+x0 = max_pool2d(rs, 3, stride=2, pad=1)
+a0 = cb(x0, 4, 3, pad=1)
+r0 = relu(a0)
+a1 = cb(r0, 4, 3, pad=1)
+x1[...] = relu(a1[...] + x0[...])
+b0 = cb(x1, 8, 3, stride=2, pad=1)
+r1 = relu(b0)
+b1 = cb(r1, 8, 3, pad=1)
+down = cb(x1, 8, 1, stride=2)
+x2[...] = relu(b1[...] + down[...])
+pooled = global_avg_pool(x2)
+out = linear(pooled, 3)
+loss L = cross_entropy(out, target)

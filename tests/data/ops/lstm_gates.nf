@@ -1,0 +1,13 @@
+# The gate arithmetic of an LSTM.
+input i[2, 5] = zeros()
+input f[2, 5] = zeros()
+input g[2, 5] = zeros()
+input o[2, 5] = zeros()
+input c[2, 5] = zeros()
+input dout[2, 5] = zeros()
+out[n,k] = sigmoid(o[n,k]) * tanh(sigmoid(f[n,k]) * c[n,k] + sigmoid(i[n,k]) * tanh(g[n,k]))
+di = grad(out, i, dout)
+df = grad(out, f, dout)
+dg = grad(out, g, dout)
+do = grad(out, o, dout)
+dc = grad(out, c, dout)

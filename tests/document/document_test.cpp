@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/document/document.h"
+#include "core/document/journal.h"
+
+namespace nf {
+namespace {
+
+const char* const kNotebook = "# %% [markdown]\n# # Capsule\n# One operator.\n\n# %%\nlet B = 1\n\nY[i] = A[i]\n\n# %%\nshow Y\n";
+
+std::vector<std::string> bodies(const Document& d) {
+  std::vector<std::string> out;
+  for (const Cell& c : d.cells()) out.emplace_back((c.kind == CellKind::Markdown ? "M:" : "C:") + std::string(d.body(c)));
+  return out;
+}
+
+using Bodies = std::vector<std::string>;
+
+TEST(Cells, AreSplitAtSeparatorLines) {
+  const Document d(kNotebook);
+  EXPECT_EQ(bodies(d), (Bodies{"M:# # Capsule\n# One operator.", "C:let B = 1\n\nY[i] = A[i]", "C:show Y"}));
+}
+
+TEST(Cells, TextBeforeTheFirstSeparatorIsACell) {
+  EXPECT_EQ(bodies(Document("let a = 1\n# %%\nb\n")), (Bodies{"C:let a = 1", "C:b"}));
+  EXPECT_EQ(bodies(Document("\n\n# %%\nb")), (Bodies{"C:b"}));
+  EXPECT_EQ(bodies(Document("")), (Bodies{"C:"}));
+  EXPECT_EQ(bodies(Document("# %%%\n # %%\nx # %%\n")), (Bodies{"C:# %%%\n # %%\nx # %%"}));
+}
+
+TEST(Cells, CoverTheTextWithoutGapOrOverlap) {
+  std::mt19937_64 rng(11);
+  const std::vector<std::string> pieces{"# %%\n", "# %% [markdown]\n",   "a = 1\n", "\n", "# text\n", "  \n", "# %%", "\r\n",
+                                        "x",      "# %% [markdown] \r\n"};
+  for (int round = 0; round < 500; ++round) {
+    std::string text;
+    for (auto n = rng() % 12; n > 0; --n) text += pieces[rng() % pieces.size()];
+    std::size_t at = 0;
+    for (const Cell& c : splitCells(text)) {
+      EXPECT_EQ(c.begin, at) << text;
+      EXPECT_LE(c.begin, c.bodyBegin);
+      EXPECT_LE(c.bodyBegin, c.bodyEnd);
+      EXPECT_LE(c.bodyEnd, c.end);
+      at = c.end;
+    }
+    EXPECT_EQ(at, text.size()) << text;
+  }
+}
+
+TEST(Markdown, RoundTripsWithItsEscape) {
+  EXPECT_EQ(markdownOf("# # Title\n#\n# \\%% magic\n# text"), "# Title\n\n%% magic\ntext");
+  for (const std::string text : {"", "a", "# Title\n\n%% magic\n\n- item", "\n\nx"})
+    EXPECT_EQ(markdownOf(markdownToBody(text)), text);
+}
+
+TEST(Display, CountsUnitsOfEveryByte) {
+  const std::string bytes = std::string("a\r\nä") + "\xff" + "𝛼\rΣ" + std::string(1, '\0') + "\xe2\x82";
+  const std::u16string shown = displayText(bytes);
+  EXPECT_EQ(shown, u"a\nä\ufffd𝛼\u240dΣ\u2400\ufffd\ufffd");
+  for (std::size_t unit = 0; unit <= shown.size(); ++unit) {
+    if (unit > 0 && unit < shown.size() && (shown[unit] & 0xfc00) == 0xdc00) continue;
+    EXPECT_EQ(unitOffset(bytes, byteOffset(bytes, unit)), unit);
+  }
+  EXPECT_EQ(byteOffset(bytes, shown.size()), bytes.size());
+}
+
+TEST(Document, TypingIsUndoneByTheWord) {
+  Document d("# %%\n");
+  std::size_t at = d.text().size();
+  for (const char c : std::string("Y = A + B")) d.replace(at, at, std::string(1, c), "Typing", true), ++at;
+  EXPECT_EQ(d.text(), "# %%\nY = A + B");
+  d.undo();
+  EXPECT_EQ(d.text(), "# %%\nY = A + ");
+  while (d.canUndo()) d.undo();
+  EXPECT_EQ(d.text(), "# %%\n");
+  while (d.canRedo()) d.redo();
+  EXPECT_EQ(d.text(), "# %%\nY = A + B");
+}
+
+TEST(Document, SavedStateIsKnownThroughUndo) {
+  Document d(kNotebook);
+  EXPECT_FALSE(d.modified());
+  d.replace(0, 0, "x", "Typing", true);
+  d.markSaved();
+  EXPECT_FALSE(d.modified());
+  d.replace(1, 1, "y", "Typing", true);
+  EXPECT_TRUE(d.modified());
+  d.undo();
+  EXPECT_FALSE(d.modified());
+  EXPECT_EQ(d.text(), "x" + std::string(kNotebook));
+  d.undo();
+  EXPECT_TRUE(d.modified());
+  d.replace(0, 0, "z", "Typing");
+  d.undo();
+  EXPECT_TRUE(d.modified()) << "the saved state is not in the history any more";
+}
+
+TEST(Document, CellsKeepTheirIdWhileOthersChange) {
+  Document d(kNotebook);
+  const auto ids = [&] {
+    std::vector<CellId> out;
+    for (const Cell& c : d.cells()) out.push_back(c.id);
+    return out;
+  };
+  const auto before = ids();
+  const Cell middle = d.cells()[1];
+  d.replace(middle.bodyEnd, middle.bodyEnd, "\nZ[i] = Y[i]", "Typing", true);
+  EXPECT_EQ(ids(), before);
+  d.replace(d.cells()[0].bodyBegin, d.cells()[0].bodyEnd, "# x", "Edit");
+  EXPECT_EQ(ids(), before);
+  const CellId added = d.insertCell(1, CellKind::Code, "new");
+  EXPECT_EQ(ids(), (std::vector<CellId>{before[0], added, before[1], before[2]}));
+  d.moveCell(added, 3);
+  EXPECT_EQ(ids(), (std::vector<CellId>{before[0], before[1], before[2], added}));
+  d.removeCell(before[1]);
+  EXPECT_EQ(ids(), (std::vector<CellId>{before[0], before[2], added}));
+}
+
+TEST(Document, CellOperationsAreOneStepEachAndUndoToTheByte) {
+  Document d(kNotebook);
+  const CellId first = d.cells()[0].id, second = d.cells()[1].id, third = d.cells()[2].id;
+  d.insertCell(0, CellKind::Markdown, "# above");
+  EXPECT_EQ(bodies(d)[0], "M:# above");
+  d.moveCell(third, 1);
+  EXPECT_EQ(bodies(d)[1], "C:show Y");
+  const CellId half = d.splitCell(second, 10);
+  EXPECT_EQ(d.body(*d.cell(half)), "Y[i] = A[i]");
+  d.joinWithNext(second);
+  EXPECT_EQ(d.body(*d.cell(second)), "let B = 1\nY[i] = A[i]");
+  d.setKind(first, CellKind::Code);
+  EXPECT_EQ(d.body(*d.cell(first)), "# Capsule\nOne operator.");
+  d.removeCell(second);
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(d.undo().has_value());
+  EXPECT_EQ(d.text(), kNotebook);
+  EXPECT_FALSE(d.canUndo());
+}
+
+TEST(Document, AnImplicitFirstCellGetsItsSeparatorWhenItMoves) {
+  Document d("a = 1\n# %%\nb = 2");
+  d.moveCell(d.cells()[0].id, 1);
+  EXPECT_EQ(bodies(d), (Bodies{"C:b = 2", "C:a = 1"}));
+}
+
+TEST(Document, RandomEditsUndoToTheByteAndReplayOnAReplica) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    const std::string start = seed % 2 ? kNotebook : "a\r\n# %%\r\nb\r\n";
+    Document d(start);
+    std::string replica = start;
+    d.edited = [&](const TextEdit& e) {
+      ASSERT_EQ(replica.substr(e.begin, e.removed.size()), e.removed);
+      replica.replace(e.begin, e.removed.size(), e.inserted);
+      ASSERT_EQ(replica, d.text());
+    };
+    for (int i = 0; i < 200; ++i) {
+      const auto& cells = d.cells();
+      const CellId id = cells[rng() % cells.size()].id;
+      switch (rng() % 10) {
+        case 0:
+          d.insertCell(rng() % (cells.size() + 1), rng() % 2 ? CellKind::Code : CellKind::Markdown, rng() % 2 ? "# t" : "");
+          break;
+        case 1: d.removeCell(id); break;
+        case 2: d.moveCell(id, rng() % cells.size()); break;
+        case 3: d.splitCell(id, rng() % 20); break;
+        case 4: d.joinWithNext(id); break;
+        case 5: d.setKind(id, rng() % 2 ? CellKind::Code : CellKind::Markdown); break;
+        case 6: rng() % 2 ? d.undo() : d.redo(); break;
+        default: {
+          const std::size_t begin = rng() % (d.text().size() + 1);
+          const std::size_t end = std::min(d.text().size(), begin + rng() % 6);
+          const std::vector<std::string> texts{"", "x", "\n# %%\n", "# %% [markdown]\n", "\n"};
+          d.replace(begin, end, texts[rng() % texts.size()], "Typing", rng() % 2);
+        }
+      }
+      std::size_t at = 0;
+      for (const Cell& c : d.cells()) {
+        EXPECT_EQ(c.begin, at);
+        EXPECT_NE(c.id, 0u);
+        at = c.end;
+      }
+    }
+    while (d.canUndo()) d.undo();
+    EXPECT_EQ(d.text(), start);
+  }
+}
+
+TEST(FusionHints, AreWrittenChangedAndTakenOut) {
+  Document d(kNotebook);
+  using Hint = Document::FusionHint;
+  d.setFusionHint("Y", "d(L)/d(W)", Hint::Fuse);
+  EXPECT_EQ(d.text(), std::string(kNotebook) + "\n# %%\nhint fuse Y, d(L)/d(W)\n");
+  d.setFusionHint("A", "B", Hint::Split);
+  EXPECT_EQ(d.cells().size(), 4u);
+  EXPECT_EQ(d.body(d.cells()[3]), "hint fuse Y, d(L)/d(W)\nhint split A, B");
+  EXPECT_EQ(d.fusionHint("Y", "d(L)/d(W)"), Hint::Fuse);
+  d.setFusionHint("Y", "d(L)/d(W)", Hint::Split);
+  EXPECT_EQ(d.fusionHint("Y", "d(L)/d(W)"), Hint::Split);
+  d.setFusionHint("Y", "d(L)/d(W)", Hint::None);
+  EXPECT_EQ(d.body(d.cells()[3]), "hint split A, B");
+  for (int i = 0; i < 4; ++i) d.undo();
+  EXPECT_EQ(d.text(), kNotebook);
+}
+
+TEST(Journal, RoundTripsAndATornOneIsRefused) {
+  const Journal j{"/home/a b/c\n.nf", {1, 2}, 77, std::string("text\0\xff", 6)};
+  const std::string bytes = toBytes(j);
+  const auto back = journalFrom(bytes);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->path, j.path);
+  EXPECT_EQ(back->text, j.text);
+  EXPECT_EQ(back->onDisk, j.onDisk);
+  EXPECT_EQ(back->revision, 77u);
+  for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(journalFrom(std::string_view(bytes).substr(0, n)));
+}
+
+TEST(Diff, ShowsWhatChanged) {
+  using K = DiffLine::Kind;
+  EXPECT_EQ(diffLines("a\nb\nc\n", "a\nx\nc\nd\n"),
+            (std::vector<DiffLine>{{K::Same, "a"}, {K::Removed, "b"}, {K::Added, "x"}, {K::Same, "c"}, {K::Added, "d"}}));
+  EXPECT_TRUE(diffLines("", "").empty());
+}
+
+}  // namespace
+}  // namespace nf

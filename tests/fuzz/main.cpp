@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// neoflow-fuzz [--seconds S] [--cases N] [--seed N] [--second-order]: random accesses, inverted, proved and compared with brute
+// force. Prints a table; the first failure is shrunk and printed. Exit code 0: nothing wrong, nothing uncertified.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <random>
+#include <string>
+
+#include "tests/fuzz/access_generator.h"
+#include "tests/fuzz/access_oracle.h"
+
+namespace nf::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of this thread: other work on the machine does not count.
+double processorMilliseconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
+}
+
+double millisecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+struct Row {
+  std::vector<double> tightness, overhead, solve, certificate, visits;
+  std::size_t cases = 0, empty = 0, dear = 0;
+};
+
+double quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[std::min(values.size() - 1, static_cast<std::size_t>(q * static_cast<double>(values.size())))];
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+double shareUpTo(const std::vector<double>& values, double most) {
+  const auto n = std::count_if(values.begin(), values.end(), [&](double v) { return v <= most; });
+  return values.empty() ? 0 : 100.0 * static_cast<double>(n) / static_cast<double>(values.size());
+}
+
+void print(const char* title, Row& row) {
+  std::printf("%-9s %7zu %6zu | %6.3f %6.2f%% %6.2f%% | %6.3f %6.3f %6.2f %6.2f%% | %5.2f | %6.3f %6.3f | %6.3f %6.3f %7.2f\n",
+              title, row.cases, row.empty, mean(row.tightness), shareUpTo(row.tightness, 1), shareUpTo(row.tightness, 2),
+              mean(row.overhead), quantile(row.overhead, 0.5), quantile(row.overhead, 0.99), 100 - shareUpTo(row.overhead, 4),
+              mean(row.visits), quantile(row.solve, 0.5), quantile(row.solve, 0.99), quantile(row.certificate, 0.5),
+              quantile(row.certificate, 0.99), quantile(row.certificate, 1));
+}
+
+void append(Row& to, const Row& from) {
+  const auto join = [](std::vector<double>& a, const std::vector<double>& b) { a.insert(a.end(), b.begin(), b.end()); };
+  join(to.tightness, from.tightness);
+  join(to.overhead, from.overhead);
+  join(to.solve, from.solve);
+  join(to.certificate, from.certificate);
+  join(to.visits, from.visits);
+  to.cases += from.cases;
+  to.empty += from.empty;
+}
+
+bool isWrong(const AccessProblem& problem) { return !compareExactly(problem, invert(problem)).right; }
+bool isUncertified(const AccessProblem& problem) { return invert(problem).state == Inverse::State::Uncertified; }
+
+int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOrderToo) {
+  std::map<AccessClass, Row> rows;
+  Row second;
+  std::size_t done = 0, wrong = 0, uncertified = 0;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const auto begin = Clock::now();
+  const auto check = [&](const AccessProblem& problem, Row& row, std::uint64_t caseSeed, const char* what) {
+    const double start = processorMilliseconds();
+    const Inverse inverse = invert(problem);
+    const double inverted = processorMilliseconds();
+    const OracleResult result = compareExactly(problem, inverse);
+    ++row.cases;
+    ++done;
+    if (!result.right && ++wrong <= 3) {
+      std::printf("WRONG (case seed %llu, %s): %s\n  %s\n  %s\n", static_cast<unsigned long long>(caseSeed), what,
+                  result.wrong.c_str(), describe(problem).c_str(), toText(inverse).c_str());
+      std::printf("  minimal: %s\n", describe(shrink(problem, isWrong)).c_str());
+    }
+    if (inverse.state == Inverse::State::Uncertified && ++uncertified <= 3) {
+      std::printf("UNCERTIFIED (case seed %llu, %s): %s\n  %s\n", static_cast<unsigned long long>(caseSeed), what,
+                  inverse.why.c_str(), describe(problem).c_str());
+      std::printf("  minimal: %s\n", describe(shrink(problem, isUncertified)).c_str());
+    }
+    if (inverse.state == Inverse::State::Empty) {
+      ++row.empty;
+      return inverse;
+    }
+    if (done % 4 == 0) {  // proving twice is the price of timing it apart
+      const double begun = processorMilliseconds();
+      static_cast<void>(certify(problem, inverse, InvertOptions{}.certificateQuota));
+      const double proof = processorMilliseconds() - begun;
+      row.certificate.push_back(proof);
+      row.solve.push_back(std::max(0.0, inverted - start - proof));
+    }
+    row.tightness.push_back(static_cast<double>(inverse.tripsPerZ) /
+                            static_cast<double>(std::max<std::int64_t>(1, result.largestFibre)));
+    row.overhead.push_back(static_cast<double>(result.hoistedVisits) / static_cast<double>(result.domain));
+    row.visits.push_back(static_cast<double>(result.hoistedVisits) /
+                         static_cast<double>(std::max<std::int64_t>(1, result.contributions)));
+    return inverse;
+  };
+  std::mt19937_64 seeds(seed);
+  for (std::size_t i = 0; done < mostCases && millisecondsSince(begin) < seconds * 1000; ++i) {
+    const AccessClass c = kAccessClasses[i % kAccessClasses.size()];
+    const std::uint64_t caseSeed = seeds();
+    Choices choices(caseSeed);
+    const auto problem = randomAccess(c, choices);
+    if (!problem) continue;
+    const Inverse inverse = check(*problem, rows[c], caseSeed, std::string(name(c)).c_str());
+    if (!secondOrderToo || inverse.state != Inverse::State::Gather || c == AccessClass::Wide) continue;
+    const AccessProblem again = secondOrder(*problem, inverse, static_cast<std::uint32_t>(choices.word() | choices.word()));
+    double points = 1;
+    for (const Range& r : again.domain) points *= static_cast<double>(r.extent());
+    if (points <= 40000) check(again, second, caseSeed, "second order");
+  }
+  std::printf(
+      "class       cases  empty | trips/largest fibre   | hoisted nest/forward nest         | vis/y | solve ms      | certificate "
+      "ms\n");
+  std::printf(
+      "                         |   mean     =1     <=2 |   mean median    p99      >4x |  mean |    p50    p99 |    p50    p99    "
+      " max\n");
+  Row all;
+  for (const AccessClass c : kAccessClasses) {
+    print(std::string(name(c)).c_str(), rows[c]);
+    if (c != AccessClass::Wide) append(all, rows[c]);
+  }
+  print("not wide", all);
+  if (secondOrderToo) print("second", second);
+  std::printf("%zu accesses in %.0f s: %zu wrong, %zu uncertified\n", done, millisecondsSince(begin) / 1000, wrong, uncertified);
+  return wrong == 0 && uncertified == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace nf::testing
+
+int main(int argc, char** argv) {
+  double seconds = 60;
+  std::size_t cases = static_cast<std::size_t>(-1);
+  std::uint64_t seed = std::random_device()();
+  bool secondOrder = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (option == "--second-order") {
+      secondOrder = true;
+      continue;
+    }
+    if (value && option == "--seconds") seconds = std::atof(value);
+    else if (value && option == "--cases") cases = std::strtoull(value, nullptr, 10);
+    else if (value && option == "--seed") seed = std::strtoull(value, nullptr, 10);
+    else {
+      std::fprintf(stderr, "usage: neoflow-fuzz [--seconds S] [--cases N] [--seed N] [--second-order]\n");
+      return 2;
+    }
+    ++i;
+  }
+  return nf::testing::run(seconds, cases, seed, secondOrder);
+}

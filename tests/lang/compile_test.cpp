@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/lang/compile.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ir/verify.h"
+
+namespace nf {
+namespace {
+
+CompiledNotebook compiled(const std::string& text, const CompileOptions& options = {}) {
+  return compileNotebook({"test.nf", {}, text}, options);
+}
+
+CompiledNotebook clean(const std::string& text, const CompileOptions& options = {}) {
+  CompiledNotebook c = compiled(text, options);
+  EXPECT_EQ(render(c.diagnostics, c.sources), "");
+  for (const std::string& problem : verify(c.program, Stage::Source)) ADD_FAILURE() << problem;
+  return c;
+}
+
+TEST(Compile, CapsuleConvolution) {
+  const auto c = clean(R"(# %% [markdown]
+# # Capsule convolution
+
+# %%
+let B = 1, C = 8, K = 32, H = 28, R = 3
+
+input A[B, C, 2*H+1, 2*H+1, 4, 4] = normal(0, 1)
+param W[K, C, R, R, 4, 4]         = normal(0, 0.05)
+
+Y[b,k,p,q,i,j] = sum[c,r,s,l] A[b, c, p*2+r, q*2+s, i, l] * W[k, c, r, s, l, j]
+
+# %%
+loss L = mean[b,k,p,q,i,j] (Y[b,k,p,q,i,j] - 1)^2
+
+# %%
+show d(L)/d(W), d(L)/d(A)
+)");
+  const Program& p = c.program;
+  const Tensor& y = p[p.tensorNamed("Y")];
+  EXPECT_EQ(y.shape, (std::vector<std::int64_t>{1, 32, 28, 28, 4, 4}));
+  ASSERT_EQ(p.operators.size(), 2u);
+  EXPECT_EQ(p.operators[0].axes.size(), 10u);
+  EXPECT_EQ(p.operators[1].reducer, Reducer::Sum);
+  ASSERT_EQ(p.derivatives.size(), 2u);
+  EXPECT_EQ(p[p.derivatives[0].result].name, "d(L)/d(W)");
+  EXPECT_EQ(p.outputs.size(), 3u);
+  EXPECT_EQ(c.cells.size(), 4u);
+}
+
+TEST(Compile, NestedReductionsBecomeOperators) {
+  const auto c = clean("input X[4, 9]\nP[i,j] = exp(X[i,j] - max[k] X[i,k])\nY[i,j] = P[i,j] / sum[k] P[i,k]\n");
+  EXPECT_EQ(c.program.operators.size(), 4u);
+  EXPECT_TRUE(c.program.tensorNamed("P.max").valid());
+}
+
+TEST(Compile, ElsePadsOnlyWhereItCanLeave) {
+  const auto c = clean("input X[5]\nY[i: 5] = X[i - 1] else 0\n");
+  const Program& p = c.program;
+  const ScalarNode& root = p[p.operators[0].body];
+  ASSERT_EQ(root.op, ScalarOp::Select);
+  EXPECT_EQ(p[root.operands[0]].op, ScalarOp::IndexGe0);
+}
+
+TEST(Compile, WholeTensorsAndFunctions) {
+  const auto c = clean(R"(
+def linear(X[N, I], O) -> Y {
+  param W[O, I] = kaiming()
+  param b[O] = zeros()
+  Y[n, o] = b[o] + sum[i] X[n, i] * W[o, i]
+}
+def scaled(x; by = 2) = x * by
+input X[4, 8]
+H = relu(linear(X, 16))
+Z = linear(H, 3) + 1
+V = scaled(Z, by=3)
+)");
+  const Program& p = c.program;
+  EXPECT_TRUE(p.tensorNamed("H.linear.W").valid());
+  EXPECT_EQ(p[p.tensorNamed("H.linear.W")].init.numbers, (std::vector<double>{8, 16}));
+  EXPECT_EQ(p[p.tensorNamed("V")].shape, (std::vector<std::int64_t>{4, 3}));
+}
+
+TEST(Compile, TrainMakesDerivativesAndUpdates) {
+  const std::string text = R"(
+def sgd(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }
+input X[4, 8]
+param W[3, 8] = normal(0, 1)
+Y[n, o] = sum[i] X[n, i] * W[o, i]
+loss L = mean[n, o] Y[n, o]^2
+eval worst = max[n, o] Y[n, o]
+train L { steps = 10; optimizer = sgd(lr=0.1); clip = 1 }
+)";
+  const auto c = clean(text);
+  EXPECT_EQ(c.program.updates.size(), 1u);
+  EXPECT_EQ(c.program.derivatives.size(), 1u);
+  ASSERT_EQ(c.trains.size(), 1u);
+  EXPECT_EQ(c.trains[0].steps, 10);
+  CompileOptions evaluation;
+  evaluation.training = false;
+  EXPECT_TRUE(clean(text, evaluation).program.updates.empty());
+}
+
+TEST(Compile, LoopCarriesAndStacks) {
+  const auto c = clean(R"(
+def cell(x[B, I], h[B, H]) -> y {
+  param W[H, I] = normal(0, 1)
+  param U[H, H] = normal(0, 1)
+  y[b, n] = tanh(sum[i] W[n, i] * x[b, i] + sum[k] U[n, k] * h[b, k])
+}
+input X[2, 5, 3]
+const h[2, 4] = zeros()
+for t in 0..5 {
+  h = cell(X[_, t, _], h)
+  stack Hs = h
+}
+loss L = sum[b, n] h[b, n]^2 + sum[t, b, n] Hs[t, b, n]
+)");
+  const Program& p = c.program;
+  ASSERT_EQ(p.loops.size(), 1u);
+  EXPECT_EQ(p.loops[0].carried.size(), 1u);
+  EXPECT_TRUE(p.loops[0].carried[0].last.valid());
+  EXPECT_EQ(p[p.tensorNamed("Hs")].shape, (std::vector<std::int64_t>{5, 2, 4}));
+  EXPECT_TRUE(p.tensorNamed("h.W").valid());
+}
+
+TEST(Compile, ScatterAddsInPlaces) {
+  const auto c = clean("input idx[6] : i32\ninput X[6, 4]\nT[idx[n]: 10, d] += X[n, d]\nY[n, d] = T[idx[n], d]\n");
+  const Program& p = c.program;
+  EXPECT_EQ(p.operators[0].kind, OperatorKind::Scatter);
+  EXPECT_EQ(p[p.tensorNamed("T")].shape, (std::vector<std::int64_t>{10, 4}));
+}
+
+TEST(Compile, BoundsAreProvedUnderConditions) {
+  clean("input A[3]\ninput B[4]\nY[i: 7] = select(i < 3, A[i], B[i - 3])\n");
+  const auto c = compiled("input A[5]\nY[i: 5] = A[i + 1]\n");
+  ASSERT_EQ(c.diagnostics.size(), 1u);
+  EXPECT_EQ(c.diagnostics[0].code, "index-out-of-bounds");
+}
+
+TEST(Compile, OriginsLeadFromTheLibraryToTheCall) {
+  const std::string text = "input X[2, 3]\nY = softmax(X)\n";
+  const auto c = clean(text);
+  const Program& p = c.program;
+  ASSERT_FALSE(p.operators.empty());
+  for (const Operator& op : p.operators) {
+    const Origin& o = p[op.origin];
+    EXPECT_EQ(o.pass, "expand");
+    EXPECT_EQ(c.sources.at(o.span.source).name, "std/norm.nf");
+    ASSERT_EQ(o.parents.size(), 1u);
+    EXPECT_EQ(c.sources.text(p[o.parents[0]].span), "softmax");
+    EXPECT_EQ(p[o.parents[0]].span.source, c.notebook);
+  }
+  for (const ScalarNode& n : p.scalars) ASSERT_TRUE(n.origin.valid());
+  for (const Operator& op : p.operators)
+    for (const Axis& axis : op.axes) EXPECT_TRUE(axis.origin.valid());
+}
+
+TEST(Compile, OriginsPointAtTheTokens) {
+  const auto c = clean("input X[2, 3]\nY[i] = sum[k] exp(X[i, k]) * 2\n");
+  const Program& p = c.program;
+  std::vector<std::string> tokens;
+  for (const ExprId e : nodesOf(p, p.operators[0].body)) tokens.emplace_back(c.sources.text(p[p[e].origin].span));
+  EXPECT_EQ(tokens, (std::vector<std::string>{"X", "exp", "2", "*"}));
+  EXPECT_EQ(c.sources.text(p[p.operators[0].axes[1].origin].span), "k");
+  EXPECT_EQ(c.sources.text(p[p.operators[0].origin].span), "Y[i] = sum[k] exp(X[i, k]) * 2");
+}
+
+TEST(Compile, SymbolsReferencesAndHints) {
+  const auto c = clean("let N = 5\ninput X[N, 4]\nY[i, k] = X[i, k] * 2\nloss L = mean[i, k] Y[i, k]\nshow d(L)/d(X)\n");
+  const auto symbol = [&](const std::string& name) -> const Symbol& {
+    for (const Symbol& s : c.symbols)
+      if (s.name == name) return s;
+    static const Symbol none;
+    return none;
+  };
+  EXPECT_EQ(symbol("N").kind, Symbol::Kind::Extent);
+  EXPECT_EQ(symbol("N").detail, "5");
+  EXPECT_EQ(symbol("N").uses.size(), 1u);
+  EXPECT_EQ(symbol("X").detail, "f32 [5, 4]");
+  EXPECT_EQ(symbol("X").uses.size(), 2u);
+  EXPECT_EQ(symbol("L").kind, Symbol::Kind::Loss);
+  ASSERT_EQ(c.extents.size(), 4u);
+  EXPECT_EQ(c.extents[0].axis, "i");
+  EXPECT_EQ(c.extents[0].extent, 5);
+  for (const TensorReference& r : c.references) {
+    const std::string word(c.sources.text(r.span));
+    if (word.find('/') == std::string::npos) { EXPECT_EQ(c.program[r.tensor].name, word); }
+  }
+}
+
+TEST(Compile, BatchIsDecidedByTheCallerThenSetThenTrainThenLet) {
+  const std::string text =
+      "let B = 8\ndata D = digits\ninput X[B, 64] = batch D[:, 0..64] / 16 - 0.5\nparam w = 1\nloss L = mean[b, i] X[b, i] * "
+      "w\ntrain L { epochs = 2; batch = 32; optimizer = sgd() }\n";
+  const auto batchOf = [](const CompiledNotebook& c) { return c.program[c.program.tensorNamed("X")].shape[0]; };
+  const auto c = clean(text);
+  EXPECT_EQ(batchOf(c), 32);
+  EXPECT_EQ(c.trains.at(0).batch, 32);
+  EXPECT_EQ(c.trains.at(0).epochs, 2);
+  const Initializer& init = c.program[c.program.tensorNamed("X")].init;
+  EXPECT_EQ(init.scale, 1.0 / 16);
+  EXPECT_EQ(init.shift, -0.5);
+  CompileOptions set;
+  set.sets["B"] = "16";
+  EXPECT_EQ(batchOf(compiled(text, set)), 16);
+  CompileOptions rest = set;
+  rest.training = false;
+  rest.batchOverride = 5;
+  EXPECT_EQ(batchOf(compiled(text, rest)), 5);
+  CompileOptions wrong;
+  wrong.sets["Q"] = "1";
+  EXPECT_EQ(compiled(text, wrong).diagnostics.at(0).code, "unknown-set");
+}
+
+TEST(Compile, RepeatRebindsAndIndexesNames) {
+  const auto c = clean("input X[2, 3]\nH = X * 1\nrepeat i in 0..3 {\n  Z = H * 2\n  H = linear(Z, 3)\n}\nshow H, Z.1, H.2.W\n");
+  EXPECT_TRUE(c.program.tensorNamed("H.0.W").valid());
+  EXPECT_EQ(c.program[c.program.outputs[0].tensor].name, "H.2");
+  EXPECT_EQ(c.program[c.program.outputs[1].tensor].name, "Z.1");
+}
+
+TEST(Compile, EllipsisAndWhere) {
+  const auto c = clean(
+      "input X[2, 3, 4]\ninput s[2]\nY[n, ...] = X[n, ...] * s[n]\nM = mean[...] Y[...]^2\nZ[i, j, k] = a * a where a = exp(X[i, "
+      "j, k])\n");
+  const Program& p = c.program;
+  EXPECT_EQ(p[p.tensorNamed("Y")].shape, (std::vector<std::int64_t>{2, 3, 4}));
+  EXPECT_EQ(p[p.tensorNamed("M")].shape.size(), 0u);
+  EXPECT_EQ(nodesOf(p, p.operators[2].body).size(), 3u);
+}
+
+// The cases the language was made for, as they are written.
+TEST(Compile, CasesThatMustWork) {
+  clean("input A[4, 4]\nY[i] = A[i, i]\n");
+  clean("input A[4]\nY[i, j] = A[i] * A[j]\n");
+  clean("input A[9]\nparam W[3] = zeros()\nY[i] = sum[j] A[i + j] * W[j]\n");
+  clean("input X[6]\nY[i: 6] = X[(i + 5) % 6]\n");                       // circular padding
+  clean("input X[3]\nY[i: 6] = X[i // 2]\n");                            // nearest upsampling
+  clean("input X[6]\nY[i: 6] = X[i % 2 * 3 + i // 2]\n");                // channel shuffle
+  clean("input X[8]\nY[i: 8] = select(i % 2 == 0, X[i], -X[i - 1])\n");  // conditions on indices
+  clean("input X[4, 5]\nP[i,j] = exp(X[i,j] - max[k] X[i,k])\nY[i,j] = P[i,j] / sum[k] P[i,k]\n");
+  clean("input Y[3, 10]\ninput y[3] : i32\neval a = mean[b] (argmax[n] Y[b,n] == y[b])\n");
+  clean("input X[4]\nY[i] = X[i] * f32(2*i + 1) + i\n");
+  clean("input X[3] : f16\nY[i] : bf16 = X[i] * 2\nZ = Y + X\n");
+  clean("input X[5]\nY[i: 5] = select(i > 0, sum[k: 2] X[i - k], 0)\n");  // a nested reduction under its condition
+  clean("input S[3]\nL = sum[i] S[i]^2\nG = d(L)/d(S)\nloss P = sum[i] G[i]^2\nshow d(P)/d(S)\n");
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,7 @@
+input X[3, 3]
+softmax(X)
+# ---- diagnostics
+[no-effect] no_effect_call.nf:2:1: error: the result of `softmax` is not used
+  softmax(X)
+  ^~~~~~~~~~
+fix: name it: `` becomes `Y = `

@@ -1,0 +1,6 @@
+input X[3]
+Y[i] = select(X[i], 1, 0)
+# ---- diagnostics
+[type-mismatch] number_as_condition.nf:2:15: error: `select` takes a condition first
+  Y[i] = select(X[i], 1, 0)
+                ^~~~

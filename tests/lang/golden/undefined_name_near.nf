@@ -1,0 +1,7 @@
+input Input[3]
+Y[i] = Inptu[i]
+# ---- diagnostics
+[undefined-name] undefined_name_near.nf:2:8: error: `Inptu` is not defined
+  Y[i] = Inptu[i]
+         ^~~~~
+fix: write `Input`: `Inptu` becomes `Input`

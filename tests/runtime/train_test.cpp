@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/train.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+
+#include "core/device/reference_backend.h"
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/data_file.h"
+#include "core/runtime/report.h"
+#include "core/runtime/run.h"
+#include "core/runtime/run_folder.h"
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kDigits = R"(
+let B = 32
+data D = digits { split = last 360 }
+input X[B, 64] = batch D[:, 0..64] / 16
+input y[B] : i32 = batch D[:, 64]
+param W[10, 64] = normal(0, 0.05)
+Z[b, n] = sum[k] X[b, k] * W[n, k]
+loss L = mean[b, n] (Z[b, n] - select(y[b] == n, 1, 0))^2
+eval accuracy = mean[b] (argmax[n] Z[b, n] == y[b])
+train L { epochs = 1; batch = 32; optimizer = adam(lr=1e-2); mode = static; seed = 3 }
+)";
+
+std::unique_ptr<DeviceContext> interpreter() {
+  BackendRegistry none;
+  auto context = DeviceContext::open(none, {.device = "reference"});
+  EXPECT_TRUE(context.ok());
+  return std::move(*context);
+}
+
+TrainOptions optionsFor(const std::string& text) {
+  TrainOptions o;
+  o.source = {"test.nf", "", text};
+  o.verify = true;
+  return o;
+}
+
+template <class T>
+std::vector<T> only(const std::vector<protocol::Message>& messages) {
+  std::vector<T> found;
+  for (const auto& m : messages)
+    if (const T* t = std::get_if<T>(&m)) found.push_back(*t);
+  return found;
+}
+
+TEST(Train, LearnsDigitsAndReportsEvents) {
+  const fakes::Folder folder;
+  TrainOptions o = optionsFor(kDigits);
+  o.outputRoot = folder.path("test.nf.out");
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message << " " << summary.error().detail;
+  EXPECT_EQ(summary->done.steps, 1437 / 32);
+  EXPECT_GT(*summary->done.accuracy, 0.8);
+  ASSERT_EQ(only<protocol::FirstStepEvent>(messages).size(), 1u);
+  ASSERT_EQ(only<protocol::EvalEvent>(messages).size(), 1u);
+  ASSERT_EQ(only<protocol::DoneEvent>(messages).size(), 1u);
+  std::int64_t steps = 0;
+  for (const auto& e : only<protocol::StepEvent>(messages)) steps += e.steps;
+  EXPECT_EQ(steps, summary->done.steps) << "thinned events stand for all steps";
+
+  const auto rows = readSteps(summary->folder + "/steps.bin");
+  ASSERT_TRUE(rows.ok());
+  ASSERT_EQ(rows->size(), static_cast<std::size_t>(summary->done.steps));
+  EXPECT_EQ(rows->back().loss, *summary->done.loss);
+  EXPECT_LT(rows->back().loss, rows->front().loss / 2);
+  const auto html = htmlReport(summary->folder, {"Digits", 10.5, "PyTorch"});
+  ASSERT_TRUE(html.ok()) << html.error().message;
+  EXPECT_THAT(*html, HasSubstr("<svg"));
+  EXPECT_THAT(*html, testing::Not(HasSubstr("http://")));
+}
+
+TEST(Train, StaticResumeIsBitIdentical) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  const auto train = [&](std::int64_t steps, const std::string& resume) {
+    TrainOptions o = optionsFor(kDigits);
+    o.steps = steps;
+    o.resume = resume;
+    o.evaluate = false;
+    o.outputRoot = folder.path("out");
+    TrainJob job(*context, o, {});
+    auto summary = job.run({});
+    EXPECT_TRUE(summary.ok()) << summary.error().message;
+    return summary->checkpoint;
+  };
+  const auto whole = readCheckpoint(train(60, ""));  // past the end of an epoch
+  const auto half = train(25, "");
+  const auto resumed = readCheckpoint(train(60, half));
+  ASSERT_TRUE(whole.ok());
+  ASSERT_TRUE(resumed.ok());
+  EXPECT_EQ(resumed->step, 60);
+  EXPECT_EQ(whole->tensors, resumed->tensors);
+  EXPECT_GE(whole->tensors.size(), 4u) << "weights, two moments, the step counter";
+}
+
+TEST(Train, ACheckpointOfAnotherProgramIsRefused) {
+  const fakes::Folder folder;
+  Checkpoint c;
+  c.program = "0123";
+  c.tensors = {{"W", HostTensor::make(DType::F32, {2})}};
+  const std::string path = folder.path("c.safetensors");
+  ASSERT_TRUE(writeCheckpoint(path, c).ok());
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(kDigits);
+  o.resume = path;
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  EXPECT_THAT(job.run({}).error().message, HasSubstr("belongs to another program"));
+  ASSERT_EQ(only<protocol::ErrorEvent>(messages).size(), 1u);
+  ASSERT_TRUE(writeSafetensors(path, c.tensors).ok());
+  EXPECT_THAT(readCheckpoint(path).error().message, HasSubstr("no state of a training run"));
+}
+
+TEST(Train, ANaNStopsAndNamesTheFirstOperator) {
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, optionsFor(R"(
+param w[4] = normal(1, 0)
+u[i] = w[i] * w[i]
+v[i] = log(u[i] - 0.5)
+r[i] = v[i] * 2
+loss L = mean[i] r[i]
+train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
+)"),
+               [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("the first one came from v"));
+  const auto errors = only<protocol::ErrorEvent>(messages);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].line, 4) << "the line of v";
+}
+
+TEST(Train, StopEndsBetweenStepsAndTasksSeeTheWeights) {
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(kDigits);
+  o.steps = 1000000;
+  o.evaluate = false;
+  std::stop_source stop;
+  std::int64_t elements = 0;
+  TrainJob* running = nullptr;
+  TrainJob job(*context, o, [&](const protocol::Message& m) {
+    if (!std::holds_alternative<protocol::FirstStepEvent>(m)) return;
+    EXPECT_TRUE(running->betweenSteps([&](Executable& x) {
+      elements = x.read(x.program().tensorNamed("W"))->elements();
+      stop.request_stop();
+    }));
+  });
+  running = &job;
+  const auto summary = job.run(stop.get_token());
+  ASSERT_TRUE(summary.ok());
+  EXPECT_TRUE(summary->done.stopped);
+  EXPECT_EQ(elements, 640);
+  EXPECT_FALSE(job.betweenSteps([](Executable&) {}));
+}
+
+// Kernels made in this process, with made-up timings: what the loops do, without processes.
+class InProcess final : public Evaluator {
+ public:
+  CompileOutcome compile(CompileJob job, std::stop_token) override {
+    auto object = (*m_backend->compiler(*job.target))->compile({*job.subgraph, job.schedules.front(), {}});
+    object->subgraph = job.hash;
+    return {std::move(*object)};
+  }
+  MeasureOutcome measure(MeasureJob job, std::stop_token) override {
+    MeasureOutcome outcome;
+    outcome.gate.passed = true;
+    const double us = fakes::Space::seconds(job.candidate->schedule) * 1e6;
+    if (job.time) outcome.timing = {us, us * 0.001, 7};
+    if (job.incumbent) {
+      const double before = fakes::Space::seconds(job.incumbent->schedule) * 1e6;
+      outcome.incumbent = {before, before * 0.001, 7};
+      outcome.pairs.assign(7, {before, us});
+    }
+    return outcome;
+  }
+
+ private:
+  Backend* m_backend = referenceBackend(kPluginVersion);
+};
+
+std::unique_ptr<DeviceContext> tunedInProcess() {
+  return DeviceContext::of(std::move(*referenceBackend(kPluginVersion)->open("reference", 1)), nullptr,
+                           std::make_unique<InProcess>());
+}
+
+TrainOptions dynamicOptions(bool lastWordInSteps) {
+  TrainOptions o = optionsFor(kDigits);
+  o.mode = "dynamic";
+  o.steps = 1000000;
+  o.evaluate = false;
+  o.tuning.deviceShare = 1;
+  o.tuning.lastWordInSteps = lastWordInSteps;
+  o.tuning.space = [](const Program&, const Target&) -> Result<std::unique_ptr<ScheduleSpace>> {
+    return std::unique_ptr<ScheduleSpace>(std::make_unique<fakes::Space>());
+  };
+  return o;
+}
+
+TEST(Train, DynamicModeSwapsKernelsAndItsLogReplaysBitIdentically) {
+  const fakes::Folder folder;
+  for (const bool inSteps : {false, true}) {
+    SCOPED_TRACE(inSteps ? "last word in steps" : "last word of the measuring worker");
+    const auto context = tunedInProcess();
+    TrainOptions o = dynamicOptions(inSteps);
+    o.outputRoot = folder.path(inSteps ? "a" : "b");
+    std::stop_source stop;
+    std::atomic<int> events{0};
+    TrainJob job(*context, o, [&](const protocol::Message& m) {
+      // A kernel for good, or a dozen candidates that steps had the last word on.
+      if (inSteps ? std::holds_alternative<protocol::TrialEvent>(m) && ++events > 40
+                  : std::holds_alternative<protocol::KernelSwapEvent>(m))
+        stop.request_stop();
+    });
+    const auto summary = job.run(stop.get_token());
+    ASSERT_TRUE(summary.ok()) << summary.error().message << " " << summary.error().detail;
+    const auto trained = readCheckpoint(summary->checkpoint);
+    ASSERT_TRUE(trained.ok());
+    ASSERT_GT(summary->swaps.size(), 0u);
+
+    TrainOptions again = dynamicOptions(inSteps);
+    again.steps = trained->step;
+    again.replaySwaps = summary->folder + "/swaps.jsonl";
+    again.outputRoot = folder.path(inSteps ? "a2" : "b2");
+    TrainJob replay(*context, again, {});
+    const auto replayed = replay.run({});
+    ASSERT_TRUE(replayed.ok()) << replayed.error().message;
+    EXPECT_EQ(readCheckpoint(replayed->checkpoint)->tensors, trained->tensors);
+    EXPECT_EQ(replayed->swaps, summary->swaps);
+  }
+}
+
+TEST(Run, ComputesNamedTensorsAndDerivatives) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  RunOptions o;
+  o.source = {"run.nf", "", "param w[3] = normal(2, 0)\nu[i] = w[i] * w[i] * float(i)\nloss L = sum[i] u[i]\nshow d(L)/d(w)\n"};
+  o.tensors = {"u", "L", "d(L)/d(w)"};
+  o.verify = true;
+  RunJob job(*context, o);
+  const auto ready = job.prepare({});
+  ASSERT_TRUE(ready.ok()) << ready.error().message << ready.error().detail;
+  ASSERT_TRUE(job.run(true).ok());
+  EXPECT_EQ(job.tensor("L")->at(0), 12);
+  EXPECT_EQ(job.tensor("d(L)/d(w)")->at(2), 8);
+  EXPECT_FALSE(job.kernelTimes().empty());
+  ASSERT_TRUE(dumpTensors(job, folder.path("out")).ok());
+  EXPECT_EQ(readNpy(folder.path("out/d(L)_d(w).npy"))->at(1), 4);
+  o.tensors = {"nothing"};
+  RunJob wrong(*context, o);
+  EXPECT_THAT(wrong.prepare({}).error().message, HasSubstr("There is no tensor nothing"));
+}
+
+TEST(RunFolder, AChunkThatIsCutOffIsIgnored) {
+  const fakes::Folder folder;
+  std::string path;
+  {
+    auto run = RunFolder::create(folder.path("r"));
+    ASSERT_TRUE(run.ok());
+    for (int i = 0; i < 300; ++i) (*run)->addStep({i, i * 0.5, 1.25, 0, NAN});
+    path = (*run)->file("steps.bin");
+  }
+  EXPECT_EQ(readSteps(path)->size(), 300u);
+  EXPECT_EQ(readSteps(path)->at(299).seconds, 149.5);
+  const std::string bytes = *readFile(path);
+  ASSERT_TRUE(writeFileAtomically(path, bytes.substr(0, bytes.size() - 1)).ok());
+  EXPECT_EQ(readSteps(path)->size(), 256u);
+  ASSERT_TRUE(writeFileAtomically(path, bytes.substr(0, 9)).ok());
+  EXPECT_FALSE(readSteps(path).ok());
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/schedule/loop_interpreter.h"
+#include "core/schedule/lower.h"
+
+namespace nf::loop {
+namespace {
+
+Program scaled(std::int64_t n) {
+  Program p;
+  Tensor x{.name = "X", .kind = TensorKind::Input, .shape = {n}};
+  const TensorId in = p.addTensor(x);
+  Operator op;
+  op.name = "Y";
+  op.axes = {{"i", n, {}}};
+  op.outputRank = 1;
+  const OriginId origin = p.sourceOrigin({SourceId(std::size_t{0}), 3, 9});
+  op.body = p.binary(ScalarOp::Mul, p.load(in, {{IndexExpr::variable(0), {}}}), p.constant(2), origin);
+  op.origin = origin;
+  op.output = p.addTensor({.name = "Y", .shape = {n}});
+  p.addOperator(op);
+  p.outputs.push_back({"Y", op.output, OutputRole::Named});
+  return p;
+}
+
+Target plainTarget() {
+  Target t;
+  t.vectorBytes = 64;
+  t.vectorRegisters = 32;
+  return t;
+}
+
+TEST(LoopText, GoldenElementwiseWithATail) {
+  const Program p = scaled(40);
+  const Target target = plainTarget();
+  const auto space = scheduleSpace(p, target);
+  const auto schedule = Schedule::parse(R"({"version":1,"kind":"elementwise","knobs":{"vector":"0:i","lanes":16}})");
+  ASSERT_TRUE(schedule.ok());
+  ASSERT_TRUE((*space)->check(*schedule).ok());
+  const auto f = lower(p, *schedule, target);
+  ASSERT_TRUE(f.ok());
+  const LoopText text = toText(*f);
+  EXPECT_EQ(text.text,
+            "kernel Y(@in X: f32[40], @out Y: f32[40])\n"
+            "  stage Y, 3 tasks:\n"
+            "    parallel ib in 3:\n"
+            "      if (1 - ib >= 0):\n"
+            "        vector iv in 16:\n"
+            "          Y[16*ib + iv] = (X[16*ib + iv] * 2)\n"
+            "      else:\n"
+            "        vector iv in 16:\n"
+            "          if (39 - 16*ib - iv >= 0):\n"
+            "            Y[16*ib + iv] = (X[16*ib + iv] * 2)\n");
+  EXPECT_EQ(text.lineOrigins.size(), 10u);
+  EXPECT_EQ(text.lineOrigins[5], std::vector<OriginId>{OriginId(std::size_t{0})});
+  EXPECT_TRUE(verify(*f).empty());
+}
+
+TEST(Schedule, TextRoundTripsAndRefusals) {
+  const Program p = scaled(40);
+  const auto space = scheduleSpace(p, plainTarget());
+  const Schedule first = (*space)->first();
+  EXPECT_EQ(*Schedule::parse(first.text()), first);
+  EXPECT_FALSE(Schedule::parse("{").ok());
+  EXPECT_FALSE(Schedule::parse(R"({"version":2,"kind":"elementwise","knobs":{}})").ok());
+  const auto wrong = Schedule::parse(R"({"version":1,"kind":"elementwise","knobs":{"vector":"0:i","lanes":17}})");
+  EXPECT_EQ((*space)->check(*wrong).error().message, "knob lanes cannot be 17 here");
+  const auto unknown = Schedule::parse(R"({"version":1,"kind":"elementwise","knobs":{"vector":"0:i","lanes":16,"x":1}})");
+  EXPECT_EQ((*space)->check(*unknown).error().message, "there is no knob x here");
+  EXPECT_FALSE(lower(p, *wrong, plainTarget()).ok());
+}
+
+TEST(Schedule, OneSeedOneTrajectory) {
+  const auto space = scheduleSpace(scaled(1000), plainTarget());
+  for (int run = 0; run < 2; ++run) {
+    std::mt19937_64 a(5), b(5);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ((*space)->random(a), (*space)->random(b));
+  }
+  EXPECT_EQ((*space)->features((*space)->first()).size(), (*space)->features((*space)->first()).size());
+}
+
+TEST(Schedule, ALoopIsNoKernel) {
+  Program p;
+  Operator op;
+  op.name = "L";
+  op.kind = OperatorKind::Loop;
+  p.loops.push_back({});
+  op.loop = LoopId(std::size_t{0});
+  p.addOperator(op);
+  const auto space = scheduleSpace(p, plainTarget());
+  ASSERT_FALSE(space.ok());
+  EXPECT_EQ(space.error().message, "operator L is a loop: its body's operators are kernels, it is not");
+}
+
+// A block of threads that turns its elements round through shared memory.
+Function turned(bool barrier) {
+  Function f;
+  f.name = "turn";
+  f.buffers.push_back({"X", DType::F32, 32, Scope::Global, Direction::In, 0});
+  f.buffers.push_back({"Y", DType::F32, 32, Scope::Global, Direction::Out, 0});
+  f.operands = 2;
+  f.buffers.push_back({"S", DType::F32, 8, Scope::Shared, Direction::None, 0});
+  const BufferId x(std::size_t{0}), y(std::size_t{1}), s(std::size_t{2});
+  const VarId block = f.addVar("b", 4, LoopKind::Block), thread = f.addVar("t", 8, LoopKind::Thread);
+  std::vector<StmtId> body{f.store({s, at(thread), {}}, f.load({x, 8 * at(block) + at(thread), {}}))};
+  if (barrier) body.push_back(f.add({.kind = Statement::Kind::Barrier}));
+  body.push_back(f.store({y, 8 * at(block) + at(thread), {}}, f.load({s, IndexExpr(7) - at(thread), {}})));
+  if (barrier) body.push_back(f.add({.kind = Statement::Kind::Barrier}));
+  f.stages.push_back({"turn", {f.forEach(block, {f.forEach(thread, body)})}});
+  return f;
+}
+
+TEST(LoopInterpreter, RunsThreadsBetweenBarriers) {
+  const Function f = turned(true);
+  EXPECT_TRUE(verify(f).empty());
+  std::vector<std::vector<double>> operands{std::vector<double>(32), std::vector<double>(32)};
+  for (int i = 0; i < 32; ++i) operands[0][static_cast<std::size_t>(i)] = i;
+  ASSERT_TRUE(interpret(f, {&operands, {}, 1, 0}).ok());
+  for (int i = 0; i < 32; ++i) EXPECT_EQ(operands[1][static_cast<std::size_t>(i)], i / 8 * 8 + 7 - i % 8);
+}
+
+TEST(LoopInterpreter, FindsTheMissingBarrier) {
+  std::vector<std::vector<double>> operands{std::vector<double>(32, 1.0), std::vector<double>(32)};
+  const auto ran = interpret(turned(false), {&operands, {}, 1, 0});
+  ASSERT_FALSE(ran.ok());
+  EXPECT_NE(ran.error().message.find("a race on element"), std::string::npos) << ran.error().message;
+}
+
+TEST(LoopInterpreter, FindsTasksThatMeet) {
+  Function f;
+  f.buffers.push_back({"Y", DType::F32, 1, Scope::Global, Direction::Out, 0});
+  f.operands = 1;
+  const VarId t = f.addVar("t", 2, LoopKind::Parallel);
+  f.stages.push_back({"s", {f.forEach(t, {f.store({BufferId(std::size_t{0}), {}, {}}, f.indexValue(at(t), DType::F32))})}});
+  std::vector<std::vector<double>> operands{{0.0}};
+  EXPECT_EQ(interpret(f, {&operands, {}, 1, 0}).error().message, "stage s: a race on element 0 of Y");
+}
+
+TEST(LoopVerifier, NamesWhatIsWrong) {
+  const auto says = [](const Function& f, const std::string& what) {
+    for (const std::string& problem : verify(f))
+      if (problem.find(what) != std::string::npos) return true;
+    return false;
+  };
+  Function base;
+  base.buffers.push_back({"X", DType::F32, 8, Scope::Global, Direction::In, 0});
+  base.buffers.push_back({"Y", DType::F32, 8, Scope::Global, Direction::Out, 0});
+  base.operands = 2;
+  const BufferId x(std::size_t{0}), y(std::size_t{1});
+  {
+    Function f = base;
+    const VarId i = f.addVar("i", 9, LoopKind::Serial);
+    f.stages.push_back({"s", {f.forEach(i, {f.store({y, at(i), {}}, f.constant(0, DType::F32))})}});
+    EXPECT_TRUE(says(f, "an offset of Y may leave it"));
+  }
+  {
+    Function f = base;
+    f.stages.push_back({"s", {f.store({x, {}, {}}, f.constant(0, DType::F32))}});
+    EXPECT_TRUE(says(f, "X is @in and written"));
+  }
+  {
+    Function f = base;
+    const VarId i = f.addVar("i", 8, LoopKind::Serial), t = f.addVar("t", 2, LoopKind::Parallel);
+    f.stages.push_back({"s", {f.forEach(i, {f.forEach(t, {f.store({y, at(i), {}}, f.constant(0, DType::F32))})})}});
+    EXPECT_TRUE(says(f, "parallel loop t is not outermost"));
+  }
+  {
+    Function f = base;
+    const VarId i = f.addVar("i", 8, LoopKind::Serial);
+    f.stages.push_back({"s", {f.store({y, at(i), {}}, f.constant(0, DType::F32))}});
+    EXPECT_TRUE(says(f, "used outside its loop"));
+  }
+  {
+    Function f = base;
+    f.stages.push_back({"s", {f.when(f.ge0(IndexExpr(0)), {f.add({.kind = Statement::Kind::Barrier})})}});
+    EXPECT_TRUE(says(f, "a barrier stands under a condition"));
+  }
+}
+
+}  // namespace
+}  // namespace nf::loop

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/engine.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <future>
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+// An engine behind two pipes, as the workbench meets it.
+class EngineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(pipe(m_in), 0);
+    ASSERT_EQ(pipe(m_out), 0);
+    m_engine = std::async(std::launch::async, [this] { return runEngine(m_registry, m_in[0], m_out[1], "neoflow test"); });
+  }
+  void TearDown() override {
+    close(m_in[1]);
+    EXPECT_EQ(m_engine.get(), 0);
+    for (const int descriptor : {m_in[0], m_out[0], m_out[1]}) close(descriptor);
+  }
+
+  void sendBytes(const std::string& bytes) {
+    ASSERT_EQ(write(m_in[1], bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+  void send(const Message& message, RequestId id = 0) { sendBytes(encode(message, id) + "\n"); }
+  void document(const std::string& text, std::uint64_t revision = 1) { send(DocumentReplaced{revision, "test.nf", "", text}); }
+
+  Envelope next() {
+    while (m_received.empty()) {
+      char buffer[65536];
+      const ssize_t count = read(m_out[0], buffer, sizeof buffer);
+      if (count <= 0) {
+        ADD_FAILURE() << "the engine closed its output";
+        return {};
+      }
+      std::vector<Error> errors;
+      for (Envelope& e : m_reader.feed(std::string_view(buffer, static_cast<std::size_t>(count)), errors))
+        m_received.push_back(std::move(e));
+      EXPECT_TRUE(errors.empty()) << (errors.empty() ? "" : errors[0].message);
+    }
+    Envelope e = std::move(m_received.front());
+    m_received.pop_front();
+    return e;
+  }
+  // The next message of this type; others before it are passed over.
+  template <class T>
+  T await(RequestId id = 0) {
+    for (int i = 0; i < 1000; ++i) {
+      const Envelope e = next();
+      if (const T* m = std::get_if<T>(&e.message); m && e.id == id) return *m;
+      if (const auto* failed = std::get_if<Failed>(&e.message); failed && e.id == id && id != 0) {
+        ADD_FAILURE() << failed->stage << ": " << failed->message << " " << failed->detail;
+        return {};
+      }
+    }
+    ADD_FAILURE() << "no such message";
+    return {};
+  }
+
+  BackendRegistry m_registry;
+  int m_in[2], m_out[2];
+  std::future<int> m_engine;
+  FrameReader m_reader;
+  std::deque<Envelope> m_received;
+};
+
+const char* const kNotebook =
+    "# %% [markdown]\n# # A title\n\n# %%\ninput A[4, 6]\nparam W[5, 6] = normal(0, 1)\nY[i, k] = sum[j] A[i, j] * W[k, j]\n\n"
+    "# %%\nloss L = mean[i, k] (relu(Y[i, k]) - 1)^2\nshow d(L)/d(W)\n";
+
+TEST_F(EngineTest, SaysHelloAndAnalyses) {
+  EXPECT_EQ(await<Hello>().program, "neoflow test");
+  document(kNotebook);
+  const Analysis a = await<Analysis>();
+  EXPECT_EQ(a.revision, 1u);
+  EXPECT_TRUE(a.diagnostics.empty());
+  ASSERT_EQ(a.cells.size(), 3u);
+  EXPECT_TRUE(a.cells[0].markdown);
+  const auto y = std::find_if(a.tensors.begin(), a.tensors.end(), [](const TensorInfo& t) { return t.name == "Y"; });
+  ASSERT_NE(y, a.tensors.end());
+  EXPECT_EQ(y->shape, (std::vector<std::int64_t>{4, 5}));
+  ASSERT_FALSE(y->origins.empty());
+  const std::string text = kNotebook;
+  const auto token = std::find_if(a.tokens.begin(), a.tokens.end(),
+                                  [&](const TokenInfo& t) { return text.substr(t.begin, t.end - t.begin) == "A" && t.begin > 60; });
+  ASSERT_NE(token, a.tokens.end());
+  EXPECT_EQ(token->tensor, "A");
+}
+
+TEST_F(EngineTest, EditsAreRevisions) {
+  await<Hello>();
+  document("input A[4]\nB[i] = A[i] + 1\n");
+  await<Analysis>();
+  // 4 -> 7
+  send(DocumentEdited{2, 8, 9, "7"});
+  const Analysis a = await<Analysis>();
+  EXPECT_EQ(a.revision, 2u);
+  const auto b = std::find_if(a.tensors.begin(), a.tensors.end(), [](const TensorInfo& t) { return t.name == "B"; });
+  ASSERT_NE(b, a.tensors.end());
+  EXPECT_EQ(b->shape, std::vector<std::int64_t>{7});
+  send(DocumentEdited{9, 0, 0, "x"}, 5);
+  const Envelope e = next();
+  const Failed* failed = std::get_if<Failed>(&e.message);
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(failed->stage, "revision");
+}
+
+TEST_F(EngineTest, MistakesComeWithTheirPlace) {
+  await<Hello>();
+  document("input A[4]\nB[i] = A[i] + C[i]\n");
+  const Analysis a = await<Analysis>();
+  ASSERT_FALSE(a.diagnostics.empty());
+  EXPECT_EQ(a.diagnostics[0].line, 2u);
+  EXPECT_EQ(a.diagnostics[0].column, 15u);
+}
+
+TEST_F(EngineTest, GradientIsProvedAndChecked) {
+  await<Hello>();
+  document(kNotebook);
+  send(ExpressionRequest{1, "d(L)/d(W)", true}, 7);
+  const Expression e = await<Expression>(7);
+  EXPECT_EQ(e.shape, (std::vector<std::int64_t>{5, 6}));
+  EXPECT_NE(e.text.find("sum"), std::string::npos);
+  ASSERT_FALSE(e.formulas.empty());
+  for (const Formula& f : e.formulas) EXPECT_TRUE(wellFormed(f));
+  ASSERT_FALSE(e.terms.empty());
+  EXPECT_EQ(e.terms[0].form, GradientForm::Gather);
+  EXPECT_EQ(e.terms[0].certificate, CertificateState::Proved);
+  EXPECT_FALSE(e.terms[0].derivation.empty());
+  ASSERT_TRUE(e.check.has_value());
+  EXPECT_EQ(e.check->samples, 30);
+  EXPECT_LT(e.check->worst, e.check->allowed);
+  send(GradientRequest{1, "Y", "A", true}, 8);
+  const Expression g = await<Expression>(8);
+  EXPECT_EQ(g.shape, (std::vector<std::int64_t>{4, 6}));
+  ASSERT_TRUE(g.check.has_value());
+  EXPECT_LT(g.check->worst, g.check->allowed);
+}
+
+TEST_F(EngineTest, GraphComesInPagesByStage) {
+  await<Hello>();
+  document(kNotebook);
+  send(GraphRequest{1, "source", 0, 2000}, 3);
+  const GraphPage source = await<GraphPage>(3);
+  send(GraphRequest{1, "fused", 0, 2000}, 4);
+  const GraphPage fused = await<GraphPage>(4);
+  EXPECT_GT(fused.nodes.size(), source.nodes.size());
+  EXPECT_FALSE(fused.groups.empty());
+  EXPECT_EQ(fused.stages.size(), 5u);
+  std::vector<GraphNode> paged;
+  for (std::int64_t offset = 0; offset < fused.totalNodes; offset += 2) {
+    send(GraphRequest{1, "fused", offset, 2}, 10);
+    const GraphPage page = await<GraphPage>(10);
+    paged.insert(paged.end(), page.nodes.begin(), page.nodes.end());
+  }
+  EXPECT_EQ(paged, fused.nodes);
+  send(FusionRequest{1}, 11);
+  const FusionReport report = await<FusionReport>(11);
+  EXPECT_FALSE(report.decisions.empty());
+  send(DevicesRequest{}, 12);
+  EXPECT_FALSE(await<Devices>(12).doctor.empty());
+}
+
+TEST_F(EngineTest, HostileInputIsAnsweredNotDiedOf) {
+  await<Hello>();
+  sendBytes("this is no json\n{\"type\":\"no such message\"}\n{\"type\":\"get_graph\",\"id\":4,\"stage\":\"nonsense\"}\n");
+  int failures = 0;
+  for (int i = 0; i < 2; ++i) failures += std::holds_alternative<Failed>(next().message);
+  EXPECT_EQ(failures, 2);
+  document(std::string(5000, '['));
+  EXPECT_FALSE(await<Analysis>().diagnostics.empty());
+  document("\xff\xfe\x00garbage", 2);
+  EXPECT_EQ(await<Analysis>().revision, 2u);
+}
+
+}  // namespace
+}  // namespace nf

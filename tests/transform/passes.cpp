@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each pass is for, on the smallest program that shows it.
+#include <gtest/gtest.h>
+
+#include "core/ir/verify.h"
+#include "core/transform/hoist_loops.h"
+#include "core/transform/merge_equal_operators.h"
+#include "core/transform/remove_dead_operators.h"
+#include "core/transform/simplify_scalars.h"
+#include "core/transform/unroll_loops.h"
+#include "tests/build_loop.h"
+
+namespace nf {
+namespace {
+
+using test::Build;
+using test::BuildLoop;
+using test::var;
+
+std::vector<std::string> names(const Program& p) {
+  std::vector<std::string> result;
+  for (const Operator& op : p.operators) result.push_back(op.name);
+  return result;
+}
+
+TEST(RemoveDeadOperators, KeepsOutputsUpdatesAndGivenTensors) {
+  Build b;
+  const auto X = b.tensor("X", {2}), P = b.tensor("P", {2}, TensorKind::Param), unused = b.tensor("unused", {3});
+  const auto A = b.op("A", {{"i", 2}}, 1, Reducer::None, b.load(X, {var(0)}));
+  b.op("dead", {{"i", 2}}, 1, Reducer::None, b.load(A, {var(0)}));
+  const auto next = b.op("next", {{"i", 2}}, 1, Reducer::None, b.load(P, {var(0)}));
+  b.output(A);
+  b.p.updates.push_back({P, next, {}});
+  const auto p = removeDeadOperators(b.p);
+  ASSERT_TRUE(p.ok());
+  EXPECT_EQ(names(*p), (std::vector<std::string>{"A", "next"}));
+  EXPECT_TRUE(p->tensorNamed(b.p[unused].name).valid());
+  EXPECT_FALSE(p->tensorNamed("dead").valid());
+  EXPECT_EQ(p->outputs.size(), 1u);
+}
+
+TEST(RemoveDeadOperators, PrunesLoops) {
+  Build b;
+  const TensorId L = test::recurrentNet(b, 3, false);
+  b.output(b.p.tensorNamed("L1"));
+  (void)L;
+  const auto p = removeDeadOperators(b.p);
+  ASSERT_TRUE(p.ok());
+  EXPECT_TRUE(verify(*p, Stage::Source).empty());
+  const Loop& loop = p->loops[0];
+  EXPECT_TRUE(loop.stacked.empty());
+  EXPECT_TRUE(loop.accumulated.empty());
+  EXPECT_EQ(loop.carried.size(), 1u);
+}
+
+TEST(MergeEqualOperators, FirstIsKeptAndNamesBothOrigins) {
+  Build b;
+  const auto X = b.tensor("X", {2, 3});
+  const auto one = b.p.sourceOrigin({SourceId(std::size_t{0}), 0, 1}), two = b.p.sourceOrigin({SourceId(std::size_t{0}), 5, 6});
+  const auto M = b.op("M", {{"i", 2}, {"k", 3}}, 1, Reducer::Max, b.load(X, {var(0), var(1)}));
+  const auto N = b.op("N", {{"i", 2}, {"q", 3}}, 1, Reducer::Max, b.load(X, {var(0), var(1)}));
+  b.p.operators[0].origin = one;
+  b.p.operators[1].origin = two;
+  const auto Y = b.op("Y", {{"i", 2}}, 1, Reducer::None, b.add(b.load(M, {var(0)}), b.load(N, {var(0)})));
+  b.output(Y);
+  const auto p = mergeEqualOperators(b.p);
+  ASSERT_TRUE(p.ok());
+  EXPECT_EQ(names(*p), (std::vector<std::string>{"M", "Y"}));
+  EXPECT_EQ((*p)[p->operators[0].origin].parents, (std::vector<OriginId>{one, two}));
+  EXPECT_TRUE(verify(*p, Stage::Source).empty());
+}
+
+TEST(MergeEqualOperators, DifferentTensorsAndTiesStayApart) {
+  Build b;
+  const auto X = b.tensor("X", {3}), Z = b.tensor("Z", {3});
+  b.output(b.op("M", {{"k", 3}}, 0, Reducer::Max, b.load(X, {var(0)})));
+  b.output(b.op("N", {{"k", 3}}, 0, Reducer::Max, b.load(Z, {var(0)})));
+  b.output(b.op("O", {{"k", 3}}, 0, Reducer::Max, b.load(X, {var(0)})));
+  b.p.operators[2].tiesEven = true;
+  EXPECT_EQ(mergeEqualOperators(b.p)->operators.size(), 3u);
+}
+
+TEST(SimplifyScalars, FoldsConstantsAndDecidedConditions) {
+  Build b;
+  const auto X = b.tensor("X", {4});
+  const ExprId x = b.mul(b.load(X, {var(0)}), b.number(1));
+  const ExprId inside = b.p.select(b.p.condGe0(var(0)), x, b.number(0));
+  const auto Y = b.op("Y", {{"i", 4}}, 1, Reducer::None, b.add(inside, b.mul(b.number(2), b.number(3))));
+  b.output(Y);
+  const auto p = simplifyScalars(b.p);
+  ASSERT_TRUE(p.ok());
+  const ScalarNode& root = (*p)[p->operators[0].body];
+  ASSERT_EQ(root.op, ScalarOp::Add);
+  EXPECT_EQ((*p)[root.operands[0]].op, ScalarOp::Load);
+  EXPECT_EQ((*p)[root.operands[1]].op, ScalarOp::Constant);
+  EXPECT_EQ((*p)[root.operands[1]].value, 6);
+}
+
+TEST(SimplifyScalars, AConditionHoldsInsideItsOwnBranch) {
+  Build b;
+  const auto X = b.tensor("X", {4});
+  const auto positive = [&] { return b.p.binary(ScalarOp::Lt, b.number(0), b.load(X, {var(0)})); };
+  const ExprId inner = b.p.select(positive(), b.load(X, {var(0)}), b.number(5));
+  b.output(b.op("Y", {{"i", 4}}, 1, Reducer::None, b.p.select(positive(), inner, b.number(7))));
+  const auto p = simplifyScalars(b.p);
+  const ScalarNode& root = (*p)[p->operators[0].body];
+  ASSERT_EQ(root.op, ScalarOp::Select);
+  EXPECT_EQ((*p)[root.operands[1]].op, ScalarOp::Load);
+}
+
+TEST(SimplifyScalars, TrainingBecomesALiteral) {
+  Build b;
+  const auto X = b.tensor("X", {4});
+  ScalarNode training;
+  training.op = ScalarOp::Training;
+  training.type = DType::Bool;
+  b.p.scalars.push_back(training);
+  const ExprId condition(b.p.scalars.size() - 1);
+  b.output(b.op("Y", {{"i", 4}}, 1, Reducer::None, b.p.select(condition, b.load(X, {var(0)}), b.number(7))));
+  EXPECT_EQ((*simplifyScalars(b.p, true))[simplifyScalars(b.p, true)->operators[0].body].op, ScalarOp::Load);
+  EXPECT_EQ((*simplifyScalars(b.p, false))[simplifyScalars(b.p, false)->operators[0].body].value, 7);
+  EXPECT_EQ((*simplifyScalars(b.p))[simplifyScalars(b.p)->operators[0].body].op, ScalarOp::Select);
+}
+
+TEST(HoistLoops, InputContractionLeavesToTheFront) {
+  Build b;
+  const TensorId L = test::recurrentNet(b, 3, false);
+  b.output(L);
+  const auto p = hoistLoops(b.p);
+  ASSERT_TRUE(p.ok());
+  ASSERT_TRUE(verify(*p, Stage::Source).empty()) << verify(*p, Stage::Source).front();
+  // W x of all steps first, then the loop; zh steers h and stays.
+  EXPECT_EQ(p->operators[0].name, "zx_steps");
+  EXPECT_EQ(p->operators[0].axes.size(), 4u);
+  EXPECT_EQ(p->operators[1].kind, OperatorKind::Loop);
+  EXPECT_EQ(names(*p->loops[0].body), (std::vector<std::string>{"zh", "next"}));
+}
+
+// g = sum[b] dZ[t,b,n]*h[b,k], accumulated: one contraction over time behind the loop.
+TEST(HoistLoops, AccumulationsLeaveAsContractionsOverTime) {
+  Build b;
+  const auto dZ = b.tensor("dZ", {5, 2, 3}), h0 = b.tensor("h", {2, 4});
+  BuildLoop l(b, 5);
+  const auto z = l.invariant(dZ);
+  const auto h = l.carried(h0);
+  Build& s = l.body;
+  const auto next = s.op("next", {{"b", 2}, {"k", 4}}, 2, Reducer::None, s.p.unary(ScalarOp::Tanh, s.load(h, {var(0), var(1)})));
+  const auto g = s.op("g", {{"n", 3}, {"k", 4}, {"b", 2}}, 2, Reducer::Sum,
+                      s.mul(s.load(z, {l.counter(), var(2), var(0)}), s.load(h, {var(2), var(1)})));
+  l.carry(h0, h, next, false);
+  const auto dW = l.accumulate(g);
+  l.close();
+  b.output(dW);
+  const auto p = hoistLoops(b.p);
+  ASSERT_TRUE(p.ok());
+  ASSERT_TRUE(verify(*p, Stage::Source).empty()) << verify(*p, Stage::Source).front();
+  ASSERT_EQ(p->operators.size(), 2u);
+  const Operator& contraction = p->operators[1];
+  EXPECT_EQ((*p)[contraction.output].name, "g_total");
+  ASSERT_EQ(contraction.axes.size(), 4u);
+  EXPECT_EQ(contraction.outputRank, 2u);
+  EXPECT_EQ(contraction.axes[2].name, "t");
+  EXPECT_EQ(contraction.axes[2].extent, 5);
+  EXPECT_TRUE(p->loops[0].accumulated.empty());
+}
+
+TEST(HoistLoops, ALoopWithNothingLeftDisappears) {
+  Build b;
+  const auto X = b.tensor("X", {4, 3});
+  BuildLoop l(b, 4);
+  const auto x = l.invariant(X);
+  const auto y = l.body.op("y", {{"i", 3}}, 1, Reducer::None, l.body.p.unary(ScalarOp::Exp, l.body.load(x, {l.counter(), var(0)})));
+  const auto all = l.stack(y);
+  l.close();
+  b.output(all);
+  const auto p = hoistLoops(b.p);
+  ASSERT_EQ(p->operators.size(), 1u);
+  EXPECT_EQ(p->operators[0].kind, OperatorKind::Gather);
+  EXPECT_TRUE(verify(*p, Stage::Source).empty());
+}
+
+TEST(UnrollLoops, CopiesAreNamedByStep) {
+  Build b;
+  const auto h0 = b.tensor("h", {});
+  BuildLoop l(b, 3);
+  const auto h = l.carried(h0);
+  const auto next = l.body.op("next", {}, 0, Reducer::None, l.body.mul(l.body.number(2), l.body.load(h, {})));
+  b.output(l.carry(h0, h, next));
+  l.close();
+  const auto p = unrollLoops(b.p);
+  ASSERT_TRUE(p.ok());
+  EXPECT_EQ(names(*p), (std::vector<std::string>{"next.0", "next.1", "next.2", "h_last"}));
+  EXPECT_TRUE(verify(*p, Stage::Source).empty());
+  EXPECT_EQ(unrollLoops(b.p, 2)->operators.size(), 1u);  // longer loops stay
+}
+
+TEST(UnrollLoops, RefusesMillionsOfCopies) {
+  Build b;
+  const auto h0 = b.tensor("h", {});
+  BuildLoop l(b, 1 << 20);
+  const auto h = l.carried(h0);
+  Build& s = l.body;
+  const auto next = s.op("n2", {}, 0, Reducer::None, s.load(s.op("n1", {}, 0, Reducer::None, s.load(h, {})), {}));
+  b.output(l.carry(h0, h, next));
+  l.close("long");
+  const auto p = unrollLoops(b.p);
+  ASSERT_FALSE(p.ok());
+  EXPECT_EQ(p.error().message, "unrolling long would make more than a million operators");
+}
+
+}  // namespace
+}  // namespace nf

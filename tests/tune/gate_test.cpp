@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/gate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "core/device/reference.h"
+#include "core/tune/measure.h"
+#include "core/tune/point_evaluator.h"
+#include "tests/tune/fakes.h"
+#include "tests/tune/worker/fake_backend.h"
+
+namespace nf {
+namespace {
+
+TEST(PointEvaluator, HalfPrecisionRoundTripsEveryValue) {
+  for (const DType type : {DType::F16, DType::BF16})
+    for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+      const auto stored = static_cast<std::uint16_t>(bits);
+      const double value = readElement({type, &stored}, 0);
+      std::uint16_t back = 0;
+      writeElement(type, &back, 0, value);
+      if (std::isnan(value)) EXPECT_TRUE(std::isnan(readElement({type, &back}, 0)));
+      else ASSERT_EQ(back, stored) << value;
+    }
+  // Between two neighbours the nearer one, and of equally near ones the even one.
+  std::uint16_t half = 0;
+  writeElement(DType::F16, &half, 0, 2049);
+  EXPECT_EQ(readElement({DType::F16, &half}, 0), 2048);
+  writeElement(DType::F16, &half, 0, 2051);
+  EXPECT_EQ(readElement({DType::F16, &half}, 0), 2052);
+  writeElement(DType::F16, &half, 0, 65519);
+  EXPECT_EQ(readElement({DType::F16, &half}, 0), 65504);
+  writeElement(DType::F16, &half, 0, 65520);
+  EXPECT_TRUE(std::isinf(readElement({DType::F16, &half}, 0)));
+}
+
+// Every point of a program equals what the interpreter gives.
+void expectSameAsInterpreter(const Program& program) {
+  std::mt19937_64 rng(5);
+  TensorValues inputs;
+  std::vector<std::vector<double>> storage(program.tensors.size());
+  const auto writer = producers(program);
+  auto evaluator = PointEvaluator::prepare(program);
+  ASSERT_TRUE(evaluator.ok());
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    if (writer[t].valid()) continue;
+    for (std::int64_t e = 0; e < program.tensors[t].elements(); ++e)
+      storage[t].push_back(static_cast<double>(rng() % 1000) / 250 - 2);
+    inputs.emplace(TensorId(t), TensorData{program.tensors[t].type, program.tensors[t].shape, storage[t]});
+    evaluator->bind(TensorId(t), {DType::F64, storage[t].data()});
+  }
+  const auto all = interpret(program, inputs);
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  for (const Output& output : program.outputs)
+    for (std::int64_t e = 0; e < program[output.tensor].elements(); ++e) {
+      std::int64_t work = 1 << 20;
+      const auto value = evaluator->value(output.tensor, e, work);
+      ASSERT_TRUE(value);
+      EXPECT_DOUBLE_EQ(*value, all->at(output.tensor).values[static_cast<std::size_t>(e)]);
+    }
+}
+
+TEST(PointEvaluator, AgreesWithTheInterpreter) {
+  expectSameAsInterpreter(fakes::matmul(5, 7, 3));
+  expectSameAsInterpreter(fakes::matmul(4, 3, 9, true));
+  expectSameAsInterpreter(fakes::elementwise(33));
+}
+
+// Y[i, j] = max over r of X[(2i + r) % 7, j // 2] where i + r < 6, else -r; A = argmax along j of Y
+TEST(PointEvaluator, FollowsFloorsGuardsAndArgReductions) {
+  Program p;
+  Tensor x;
+  x.name = "X";
+  x.kind = TensorKind::Input;
+  x.shape = {7, 4};
+  const TensorId in = p.addTensor(x);
+  Tensor y;
+  y.name = "Y";
+  y.shape = {5, 8};
+  const TensorId out = p.addTensor(y);
+  const IndexExpr i = IndexExpr::variable(0), j = IndexExpr::variable(1), r = IndexExpr::variable(2);
+  Operator op;
+  op.name = "Y";
+  op.axes = {{"i", 5, {}}, {"j", 8, {}}, {"r", 4, {}}};
+  op.outputRank = 2;
+  op.reducer = Reducer::Max;
+  op.body = p.select(p.condGe0(IndexExpr(5) - i - r), p.load(in, {{floorMod(2 * i + r, 7), {}}, {floorDiv(j, 2), {}}}),
+                     p.unary(ScalarOp::Neg, p.indexValue(r, DType::F32)));
+  op.output = out;
+  p.addOperator(op);
+  Tensor a;
+  a.name = "A";
+  a.type = DType::I32;
+  a.shape = {5};
+  const TensorId arg = p.addTensor(a);
+  Operator best;
+  best.name = "A";
+  best.axes = {{"i", 5, {}}, {"j", 8, {}}};
+  best.outputRank = 1;
+  best.reducer = Reducer::ArgMax;
+  best.body = p.load(out, {{i, {}}, {j, {}}});
+  best.output = arg;
+  p.addOperator(best);
+  p.outputs = {{"Y", out, OutputRole::Named}, {"A", arg, OutputRole::Named}};
+  expectSameAsInterpreter(p);
+}
+
+TEST(PointEvaluator, StopsWhenTheWorkIsUsedUp) {
+  const Program program = fakes::matmul(2, 2, 1000);
+  auto evaluator = PointEvaluator::prepare(program);
+  ASSERT_TRUE(evaluator.ok());
+  const std::vector<float> values(4000, 1);
+  evaluator->bind(TensorId(0u), {DType::F32, values.data()});
+  evaluator->bind(TensorId(1u), {DType::F32, values.data()});
+  std::int64_t work = 100;
+  EXPECT_FALSE(evaluator->value(TensorId(2u), 0, work));
+  EXPECT_EQ(work, 0);
+  work = 4000;
+  EXPECT_EQ(evaluator->value(TensorId(2u), 0, work), 1000);
+  EXPECT_EQ(work, 1000);
+}
+
+class GateTest : public ::testing::TestWithParam<GateLevel> {
+ protected:
+  GateTest() : m_device(std::move(*fakeBackend(kPluginVersion)->open("fake", 1))) {}
+
+  GateReport check(Gate& gate, const Program& program, nlohmann::json knobs) {
+    const auto compiler = std::move(*fakeBackend(kPluginVersion)->compiler({}));
+    const auto object = compiler->compile({program, fakes::schedule(std::move(knobs)), {}});
+    const auto kernel = std::move(*m_device->link(*object));
+    return gate.check(*kernel, *object, GetParam());
+  }
+
+  GateReport check(const Program& program, nlohmann::json knobs) {
+    auto gate = Gate::prepare(*m_device, std::make_shared<const Program>(program), structuralHash(program));
+    EXPECT_TRUE(gate.ok());
+    return check(**gate, program, std::move(knobs));
+  }
+
+  std::unique_ptr<Device> m_device;
+};
+
+TEST_P(GateTest, PassesWhatIsRightAndRefusesWhatIsNot) {
+  const Program programs[] = {fakes::matmul(9, 17, 33), fakes::matmul(40, 50, 60, true), fakes::elementwise(1000),
+                              fakes::matmul(6, 6, 6, false, DType::F16), fakes::matmul(6, 6, 6, false, DType::BF16)};
+  for (const Program& program : programs) {
+    const GateReport right = check(program, {{"run", "ok"}});
+    EXPECT_TRUE(right.passed) << right.failure;
+    EXPECT_GT(right.comparedOutputs, 30);
+    for (const char* how : {"wrong", "last", "partial", "overrun", "fail"}) {
+      const GateReport report = check(program, {{"run", how}});
+      EXPECT_FALSE(report.passed) << how;
+      EXPECT_FALSE(report.failure.empty());
+    }
+  }
+}
+
+TEST_P(GateTest, LaterKernelsAreComparedWithTheFirstOneEverywhere) {
+  if (GetParam() == GateLevel::Quick) return;
+  const Program program = fakes::elementwise(5000);
+  auto gate = Gate::prepare(*m_device, std::make_shared<const Program>(program), structuralHash(program));
+  ASSERT_TRUE(gate.ok());
+  EXPECT_TRUE(check(**gate, program, {{"run", "ok"}}).passed);
+  const GateReport again = check(**gate, program, {{"run", "ok"}});
+  EXPECT_TRUE(again.passed);
+  EXPECT_GE(again.comparedOutputs, 5000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, GateTest, ::testing::Values(GateLevel::Quick, GateLevel::Full),
+                         [](const auto& param) { return param.param == GateLevel::Quick ? "Quick" : "Full"; });
+
+// ---------------------------------------------------------------- measurement policy
+
+std::function<Result<double>()> constant(double us, int* runs = nullptr) {
+  return [=]() -> Result<double> {
+    if (runs) ++*runs;
+    return us;
+  };
+}
+
+TEST(Measure, OneRunIsEnoughBeyondThreeTimesTheIncumbent) {
+  int runs = 0;
+  const auto measured = measureCandidate(constant(31, &runs), constant(10));
+  EXPECT_EQ(measured->status, TrialStatus::Slow);
+  EXPECT_EQ(runs, 1);
+}
+
+TEST(Measure, ThreeRunsAreEnoughBeyondAFifth) {
+  int runs = 0;
+  const auto measured = measureCandidate(constant(12.5, &runs), constant(10));
+  EXPECT_EQ(measured->status, TrialStatus::Slow);
+  EXPECT_EQ(measured->reason, "1.25 times the incumbent");
+  EXPECT_EQ(runs, 3);
+}
+
+TEST(Measure, OtherwisePairsInterleavedUntilTheyDecide) {
+  std::string order;
+  const auto run = [&](char who, double us) { return [&order, who, us]() -> Result<double> { return order += who, us; }; };
+  const auto measured = measureCandidate(run('c', 9), run('i', 10));
+  EXPECT_EQ(measured->status, TrialStatus::Ok);
+  EXPECT_EQ(order,
+            "ciccii"
+            "ciicciicciicci");
+  EXPECT_EQ(measured->pairs.size(), 7u);
+  EXPECT_EQ(measured->timing.median, 9);
+  EXPECT_EQ(measured->incumbent.median, 10);
+  int runs = 0;
+  measureCandidate(constant(9.81, &runs), constant(10)).value();
+  EXPECT_EQ(runs, 3 + 7);
+}
+
+TEST(Measure, WithoutAnIncumbentThreeRuns) {
+  int runs = 0;
+  const auto measured = measureCandidate(constant(5, &runs), {});
+  EXPECT_EQ(measured->status, TrialStatus::Ok);
+  EXPECT_EQ(measured->timing.median, 5);
+  EXPECT_EQ(runs, 3);
+}
+
+}  // namespace
+}  // namespace nf

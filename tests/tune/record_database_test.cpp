@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/record_database.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+constexpr Hash kWork{11, 22}, kOther{33, 44};
+const std::string kTarget = "EPYC 9R14, LLVM 19.1.7, generator 1";
+const WorkloadTraits kTraits{"fake", {20, 10, 10}};
+
+Schedule tile(int n) { return fakes::schedule({{"tile", n}}); }
+
+class RecordDatabaseTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<RecordDatabase> open(std::string* message = nullptr) {
+    auto database = RecordDatabase::open(m_path, message);
+    EXPECT_TRUE(database.ok()) << (database ? "" : database.error().message + database.error().detail);
+    return std::move(*database);
+  }
+  fakes::Folder m_folder;
+  std::string m_path = m_folder.path("home/neoflow/records.sqlite");
+};
+
+TEST_F(RecordDatabaseTest, WhatIsFinishedIsThereForTheNextProgram) {
+  {
+    const auto records = open();
+    ASSERT_TRUE(records->begin(kWork, kTarget, tile(1), kTraits));
+    ASSERT_TRUE(records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {12.5, 0.25, 7}));
+    ASSERT_TRUE(records->begin(kWork, kTarget, tile(2), kTraits));
+    ASSERT_TRUE(records->finish(kWork, kTarget, tile(2), TrialStatus::Wrong, {}));
+    ASSERT_TRUE(records->setBest(kWork, kTarget, tile(1)));
+  }
+  const auto records = open();
+  const auto all = records->all(kWork, kTarget);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].workload, kWork);
+  EXPECT_EQ(all[0].fingerprint, kTarget);
+  EXPECT_EQ(all[0].schedule, tile(1));
+  EXPECT_EQ(all[0].status, TrialStatus::Ok);
+  EXPECT_DOUBLE_EQ(all[0].timing.median, 12.5);
+  EXPECT_DOUBLE_EQ(all[0].timing.spread, 0.25);
+  EXPECT_EQ(all[0].timing.runs, 7);
+  EXPECT_EQ(all[1].status, TrialStatus::Wrong);
+  ASSERT_TRUE(records->best(kWork, kTarget));
+  EXPECT_EQ(records->best(kWork, kTarget)->schedule, tile(1));
+  EXPECT_FALSE(records->best(kWork, "another machine"));
+  EXPECT_FALSE(records->best(kOther, kTarget));
+}
+
+TEST_F(RecordDatabaseTest, AStartedTrialSurvivesTheProgramThatDied) {
+  open()->begin(kWork, kTarget, tile(1), kTraits).value();
+  const auto records = open();
+  ASSERT_EQ(records->all(kWork, kTarget).size(), 1u);
+  EXPECT_FALSE(records->all(kWork, kTarget)[0].status);
+  EXPECT_TRUE(records->withdraw(kWork, kTarget, tile(1)));
+  EXPECT_TRUE(records->all(kWork, kTarget).empty());
+}
+
+TEST_F(RecordDatabaseTest, BeginningAgainLosesNothing) {
+  const auto records = open();
+  records->begin(kWork, kTarget, tile(1), kTraits).value();
+  records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {5, 1, 7}).value();
+  records->setBest(kWork, kTarget, tile(1)).value();
+  records->begin(kWork, kTarget, tile(1), kTraits).value();
+  records->withdraw(kWork, kTarget, tile(1)).value();
+  ASSERT_TRUE(records->best(kWork, kTarget));
+  EXPECT_EQ(records->best(kWork, kTarget)->timing.median, 5);
+}
+
+TEST_F(RecordDatabaseTest, NearestComesFirstAndOnlyOfItsKindAndTarget) {
+  const auto records = open();
+  const auto add = [&](Hash hash, const std::string& target, int n, const WorkloadTraits& traits) {
+    records->begin(hash, target, tile(n), traits).value();
+    records->finish(hash, target, tile(n), TrialStatus::Ok, {1, 0, 7}).value();
+    records->setBest(hash, target, tile(n)).value();
+  };
+  add({1, 0}, kTarget, 1, {"fake", {30, 10, 10}});
+  add({2, 0}, kTarget, 2, {"fake", {21, 10, 10}});
+  add({3, 0}, kTarget, 3, {"reduction", {20, 10, 10}});
+  add({4, 0}, "elsewhere", 4, {"fake", {20, 10, 10}});
+  add(kWork, kTarget, 5, kTraits);
+  const auto nearest = records->nearest(kWork, kTarget, kTraits, 4);
+  ASSERT_EQ(nearest.size(), 2u);
+  EXPECT_EQ(nearest[0].schedule, tile(2));
+  EXPECT_EQ(nearest[1].schedule, tile(1));
+}
+
+TEST_F(RecordDatabaseTest, TwoProgramsShareIt) {
+  const auto a = open(), b = open();
+  {
+    std::vector<std::jthread> writers;
+    for (RecordDatabase* database : {a.get(), b.get()})
+      writers.emplace_back([database, first = database == a.get()] {
+        for (int i = 0; i < 60; ++i) {
+          const Schedule s = tile(first ? i : 30 + i);
+          EXPECT_TRUE(database->begin(kWork, kTarget, s, kTraits));
+          EXPECT_TRUE(database->finish(kWork, kTarget, s, TrialStatus::Ok, {1.0 + i, 0, 3}));
+        }
+      });
+  }
+  EXPECT_EQ(a->all(kWork, kTarget).size(), 90u);
+  EXPECT_EQ(b->all(kWork, kTarget).size(), 90u);
+}
+
+TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
+  open()->begin(kWork, kTarget, tile(1), kTraits).value();
+  {
+    std::fstream file(m_path, std::ios::in | std::ios::out | std::ios::binary);
+    file << "this is not a database, it only looks like a file";
+  }
+  std::string message;
+  const auto records = open(&message);
+  EXPECT_NE(message.find(m_path + ".damaged-1"), std::string::npos) << message;
+  EXPECT_TRUE(std::filesystem::exists(m_path + ".damaged-1"));
+  EXPECT_TRUE(records->all(kWork, kTarget).empty());
+  EXPECT_TRUE(records->begin(kWork, kTarget, tile(2), kTraits));
+}
+
+TEST_F(RecordDatabaseTest, RandomDamageIsNeverFatal) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::filesystem::remove_all(m_folder.path("home"));
+    {
+      const auto records = open();
+      for (int i = 0; i < 40; ++i) records->begin(kWork, kTarget, tile(i), kTraits).value();
+    }
+    std::mt19937_64 rng(seed);
+    {
+      std::fstream file(m_path, std::ios::in | std::ios::out | std::ios::binary);
+      const auto size = std::filesystem::file_size(m_path);
+      for (int i = 0; i < 64; ++i) {
+        file.seekp(static_cast<std::streamoff>(rng() % size));
+        file.put(static_cast<char>(rng()));
+      }
+    }
+    const auto records = open();
+    records->all(kWork, kTarget);
+    [[maybe_unused]] const auto written = records->begin(kOther, kTarget, tile(1), kTraits);
+  }
+}
+
+TEST_F(RecordDatabaseTest, APlaceThatCannotBeWrittenIsAnError) {
+  EXPECT_FALSE(RecordDatabase::open("/proc/nowhere/records.sqlite"));
+  EXPECT_FALSE(RecordDatabase::open("/tmp"));
+}
+
+TEST_F(RecordDatabaseTest, ThePathFollowsTheEnvironment) {
+  setenv("XDG_DATA_HOME", "/data", 1);
+  unsetenv("NEOFLOW_RECORDS");
+  EXPECT_EQ(RecordDatabase::defaultPath(), "/data/neoflow/records.sqlite");
+  setenv("NEOFLOW_RECORDS", "/elsewhere.sqlite", 1);
+  EXPECT_EQ(RecordDatabase::defaultPath(), "/elsewhere.sqlite");
+  unsetenv("NEOFLOW_RECORDS");
+  unsetenv("XDG_DATA_HOME");
+}
+
+}  // namespace
+}  // namespace nf

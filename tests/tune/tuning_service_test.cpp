@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/tune/tuning_service.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+using fakes::Space;
+
+// Time passes when somebody waits for it, or when a test says so.
+class FakeClock final : public Clock {
+ public:
+  Time now() const override { return Time(m_now.load()); }
+  void advance(std::chrono::nanoseconds by) { m_now += by.count(); }
+  bool waitUntil(std::unique_lock<std::mutex>& lock, std::condition_variable_any&, std::stop_token stop, Time until,
+                 const std::function<bool()>& ready) override {
+    if (ready() || stop.stop_requested()) return ready();
+    std::int64_t now = m_now;
+    while (now < until.count() && !m_now.compare_exchange_weak(now, until.count())) {}
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    return ready();
+  }
+
+ private:
+  std::atomic<std::int64_t> m_now{0};
+};
+
+// Compiles and times out of the air: what a schedule does is its time in the fake space, or what `behaviour` says.
+class FakeEvaluator final : public Evaluator {
+ public:
+  explicit FakeEvaluator(FakeClock& clock) : m_clock(clock) {}
+  std::function<TrialStatus(const Schedule&)> compiles = [](const Schedule&) { return TrialStatus::Ok; };
+  std::function<TrialStatus(const Schedule&, GateLevel)> gates = [](const Schedule&, GateLevel) { return TrialStatus::Ok; };
+  std::function<void(std::stop_token)> beforeMeasure = [](std::stop_token) {};
+  double deviceSeconds = 0.01;
+
+  CompileOutcome compile(CompileJob job, std::stop_token stop) override {
+    ++compiled;
+    CompileOutcome outcome{Error{"compile", "no schedule left", "fake", {}}, TrialStatus::Ok, 0, false};
+    if (stop.stop_requested()) {
+      outcome.cancelled = true;
+      return outcome;
+    }
+    for (std::size_t i = 0; i < job.schedules.size(); ++i) {
+      const TrialStatus status = compiles(job.schedules[i]);
+      if (i == 0) outcome.status = status;
+      if (status != TrialStatus::Ok) continue;
+      KernelObject object;
+      object.schedule = job.schedules[i];
+      object.subgraph = job.hash;
+      outcome.kernel = std::move(object);
+      break;
+    }
+    return outcome;
+  }
+
+  MeasureOutcome measure(MeasureJob job, std::stop_token stop) override {
+    beforeMeasure(stop);
+    ++measured;
+    MeasureOutcome outcome;
+    outcome.cancelled = stop.stop_requested();
+    outcome.deviceSeconds = deviceSeconds;
+    m_clock.advance(std::chrono::nanoseconds(static_cast<std::int64_t>(deviceSeconds * 1e9)));
+    outcome.status = gates(job.candidate->schedule, job.gate);
+    outcome.gate.passed = outcome.status == TrialStatus::Ok;
+    if (!outcome.gate.passed || !job.time) return outcome;
+    const double us = 1e6 * Space::seconds(job.candidate->schedule);
+    outcome.timing = {us, 0.01 * us, 3};
+    if (job.incumbent) {
+      const double other = 1e6 * Space::seconds(job.incumbent->schedule);
+      outcome.incumbent = {other, 0.01 * other, 7};
+      if (us > 1.2 * other) outcome.status = TrialStatus::Slow;
+      else outcome.pairs.assign(7, {other, us});
+    }
+    return outcome;
+  }
+
+  std::atomic<int> compiled{0}, measured{0};
+
+ private:
+  FakeClock& m_clock;
+};
+
+class TuningServiceTest : public ::testing::Test {
+ protected:
+  TuningServiceTest() : m_evaluator(m_clock) {
+    auto target = std::make_shared<Target>();
+    target->backend = "fake";
+    target->fingerprint = "fake 1";
+    m_target = target;
+    m_options.space = [](const Program&, const Target&) -> Result<std::unique_ptr<ScheduleSpace>> {
+      return std::unique_ptr<ScheduleSpace>(std::make_unique<Space>());
+    };
+    m_options.onTrial = [this](const TrialEvent& event) {
+      const std::lock_guard lock(m_mutex);
+      m_events.push_back(event);
+    };
+  }
+
+  TuningTask task(std::int64_t size, double calls = 1) {
+    TuningTask t;
+    auto program = std::make_shared<const Program>(fakes::elementwise(size));
+    t.hash = structuralHash(*program);
+    t.subgraph = std::move(program);
+    t.name = "Y" + std::to_string(size);
+    t.callsPerStep = calls;
+    return t;
+  }
+
+  std::unique_ptr<TuningService> service(RecordDatabase* records = nullptr) {
+    return std::make_unique<TuningService>(m_target, m_evaluator, m_cache, records, m_clock, m_options);
+  }
+
+  std::vector<TrialEvent> events() {
+    const std::lock_guard lock(m_mutex);
+    return m_events;
+  }
+
+  bool waitFirst(std::vector<Hash> hashes) { return m_cache.waitFor(hashes, {}, std::chrono::minutes(1)); }
+
+  FakeClock m_clock;
+  FakeEvaluator m_evaluator;
+  FunctionCache m_cache;
+  std::shared_ptr<const Target> m_target;
+  TuningOptions m_options;
+  std::mutex m_mutex;
+  std::vector<TrialEvent> m_events;
+};
+
+TEST_F(TuningServiceTest, FirstKernelsComeWithoutTheLoops) {
+  const auto s = service();
+  s->add({task(8), task(9), task(10)});
+  EXPECT_TRUE(waitFirst({task(8).hash, task(9).hash, task(10).hash}));
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
+  EXPECT_EQ(m_cache.find(task(8).hash)->object->schedule, Space().first());
+  EXPECT_EQ(m_evaluator.compiled, 3);
+  EXPECT_EQ(s->trials(), 0);
+}
+
+TEST_F(TuningServiceTest, AForcedScheduleIsUsedAndNotSearched) {
+  auto forced = task(8);
+  forced.forced = Space::make(1, 1, 1);
+  const auto s = service();
+  s->add({forced});
+  EXPECT_TRUE(waitFirst({forced.hash}));
+  EXPECT_EQ(m_cache.find(forced.hash)->object->schedule, Space::make(1, 1, 1));
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
+  EXPECT_EQ(s->trials(), 1);
+}
+
+TEST_F(TuningServiceTest, AFirstScheduleThatFailsGivesWayToAnother) {
+  m_evaluator.compiles = [](const Schedule& s) { return s == Space().first() ? TrialStatus::Crashed : TrialStatus::Ok; };
+  std::atomic<int> gated = 0;
+  m_evaluator.gates = [&](const Schedule&, GateLevel) { return ++gated == 1 ? TrialStatus::Wrong : TrialStatus::Ok; };
+  const auto s = service();
+  s->add({task(8)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  ASSERT_TRUE(m_cache.find(task(8).hash));
+  EXPECT_NE(m_cache.find(task(8).hash)->object->schedule, Space().first());
+  EXPECT_EQ(gated, 2);
+  const auto seen = events();
+  ASSERT_GE(seen.size(), 3u);
+  EXPECT_EQ(seen[0].status, TrialStatus::Crashed);
+  EXPECT_EQ(seen[1].status, TrialStatus::Wrong);
+}
+
+TEST_F(TuningServiceTest, WhatNoTemplateLowersFailsWithItsReason) {
+  m_options.space = [](const Program&, const Target&) -> Result<std::unique_ptr<ScheduleSpace>> {
+    return Error{"schedule", "a Loop has no template", {}, {}};
+  };
+  const auto s = service();
+  s->add({task(8)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  EXPECT_EQ(m_cache.failure(task(8).hash)->message, "a Loop has no template");
+  EXPECT_EQ(s->states()[0].notLowerable, "a Loop has no template");
+}
+
+TEST_F(TuningServiceTest, TuningWithoutAnExecutorFindsNearlyTheBest) {
+  m_options.lastWordInSteps = false;
+  m_options.deviceShare = 1;
+  m_options.maximumTrials = 120;
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_LE(s->trials(), 120);
+  const double best = Space::seconds(m_cache.find(task(8).hash)->object->schedule);
+  EXPECT_LT(best, 1.3 * Space::bestSeconds());
+  EXPECT_LT(best, 0.5 * Space::seconds(Space().first()));
+  const auto state = s->states()[0];
+  EXPECT_DOUBLE_EQ(state.firstMicroseconds, 1e6 * Space::seconds(Space().first()));
+  EXPECT_LE(state.bestMicroseconds, 1e6 * best * 1.0001);
+  double last = 1e30;
+  for (const TrialEvent& e : events())
+    if (e.improved) {
+      EXPECT_LT(*e.microseconds, last);
+      last = *e.microseconds;
+    }
+  EXPECT_GT(m_cache.find(task(8).hash)->generation, 1u);
+}
+
+TEST_F(TuningServiceTest, TheExecutorHasTheLastWord) {
+  m_options.maximumTrials = 40;
+  m_options.deviceShare = 1;
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_EQ(m_cache.find(task(8).hash)->generation, 1u);
+  const auto offered = s->nextCandidate();
+  ASSERT_TRUE(offered);
+  EXPECT_FALSE(s->nextCandidate());
+  EXPECT_EQ(offered->incumbent->schedule, Space().first());
+  // Six pairs do not decide; the seventh does.
+  const std::vector<TimedPair> six(6, {100, 80});
+  EXPECT_EQ(s->reportPairs(offered->ticket, six).decision, PairedVerdict::Decision::NeedMore);
+  const std::vector<TimedPair> one(1, {100, 80});
+  EXPECT_EQ(s->reportPairs(offered->ticket, one).decision, PairedVerdict::Decision::Accept);
+  const auto now = m_cache.find(task(8).hash);
+  EXPECT_EQ(now->generation, 2u);
+  EXPECT_EQ(now->object, offered->candidate);
+  EXPECT_DOUBLE_EQ(*now->microseconds, 80);
+  EXPECT_EQ(s->reportPairs(offered->ticket, one).decision, PairedVerdict::Decision::Reject);
+}
+
+TEST_F(TuningServiceTest, StepsThatAreNotFasterRefuseTheCandidate) {
+  m_options.maximumTrials = 40;
+  m_options.deviceShare = 1;
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  const auto offered = s->nextCandidate();
+  ASSERT_TRUE(offered);
+  const std::vector<TimedPair> pairs(7, {100, 101});
+  EXPECT_EQ(s->reportPairs(offered->ticket, pairs).decision, PairedVerdict::Decision::Reject);
+  EXPECT_EQ(m_cache.find(task(8).hash)->generation, 1u);
+  EXPECT_FALSE(s->nextCandidate());
+}
+
+TEST_F(TuningServiceTest, AFirstKernelTheFullGateRefusesIsReplaced) {
+  m_evaluator.gates = [](const Schedule& s, GateLevel level) {
+    return level == GateLevel::Full && s == Space().first() ? TrialStatus::Wrong : TrialStatus::Ok;
+  };
+  m_options.maximumTrials = 6;
+  m_options.deviceShare = 1;
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  ASSERT_TRUE(m_cache.find(task(8).hash));
+  EXPECT_NE(m_cache.find(task(8).hash)->object->schedule, Space().first());
+}
+
+TEST_F(TuningServiceTest, TheBudgetHoldsTheShareOfDeviceTime) {
+  m_options.deviceShare = 0.25;
+  m_options.lastWordInSteps = false;
+  m_options.maximumTrials = 100;
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  // The fake clock moves only by trials and by waits for the budget.
+  const double elapsed = std::chrono::duration<double>(m_clock.now()).count();
+  EXPECT_NEAR(s->deviceSecondsSpent() / elapsed, 0.25, 0.04);
+}
+
+TEST_F(TuningServiceTest, TheStepDecidesWhichSubgraphIsTuned) {
+  m_options.deviceShare = 1;
+  m_options.lastWordInSteps = false;
+  m_options.maximumTrials = 60;
+  const auto s = service();
+  s->add({task(8, 1), task(9, 50), task(10, 0.001)});
+  EXPECT_TRUE(waitFirst({task(8).hash, task(9).hash, task(10).hash}));
+  s->stepDone(0.01);
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  const auto states = s->states();
+  EXPECT_GT(states[1].trials, 3 * states[0].trials);
+  EXPECT_EQ(states[2].trials, 1);  // its baseline alone: nothing to win for the step
+}
+
+TEST_F(TuningServiceTest, SubgraphsThatNoLongerRunAreLeftAlone) {
+  m_options.deviceShare = 1;
+  m_options.maximumTrials = 40;
+  const auto s = service();
+  s->add({task(8), task(9)});
+  EXPECT_TRUE(waitFirst({task(8).hash, task(9).hash}));
+  const std::vector<Hash> running{task(9).hash};
+  s->retain(running);
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_EQ(s->states()[0].trials, 0);
+  EXPECT_EQ(s->states()[1].trials, 40);
+  EXPECT_TRUE(m_cache.find(task(8).hash));
+}
+
+TEST_F(TuningServiceTest, PauseAnswersAtOnceAndStopsTrials) {
+  m_options.deviceShare = 1;
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  bool entered = false, released = false;
+  m_evaluator.beforeMeasure = [&](std::stop_token) {
+    std::unique_lock lock(mutex);
+    entered = true;
+    changed.notify_all();
+    changed.wait(lock, [&] { return released; });
+  };
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return entered; });
+  }
+  s->pause();  // while the worker is busy
+  {
+    const std::lock_guard lock(mutex);
+    released = true;
+  }
+  changed.notify_all();
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  EXPECT_LE(s->trials(), 1);
+  s->resume();
+  while (s->trials() < 5) std::this_thread::yield();
+}
+
+TEST_F(TuningServiceTest, StopEndsARunningTrialAndTakesItBack) {
+  const fakes::Folder folder;
+  const auto records = std::move(*RecordDatabase::open(folder.path("records.sqlite")));
+  m_options.deviceShare = 1;
+  std::atomic<bool> entered = false, hanging = false;
+  m_evaluator.beforeMeasure = [&](std::stop_token stop) {
+    if (!hanging) return;
+    entered = true;
+    std::mutex mutex;
+    std::condition_variable_any changed;
+    std::unique_lock lock(mutex);
+    changed.wait(lock, stop, [] { return false; });
+  };
+  const auto s = service(records.get());
+  s->add({task(8)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  hanging = true;
+  s->start();
+  while (!entered) std::this_thread::yield();
+  s->stop();
+  for (const TuningRecord& r : records->all(task(8).hash, "fake 1")) EXPECT_TRUE(r.status || r.schedule == Space().first());
+}
+
+// ---------------------------------------------------------------- records
+
+class RecordsTest : public TuningServiceTest {
+ protected:
+  RecordsTest() {
+    m_options.deviceShare = 1;
+    m_options.lastWordInSteps = false;
+  }
+  std::unique_ptr<RecordDatabase> open() { return std::move(*RecordDatabase::open(m_folder.path("records.sqlite"))); }
+  fakes::Folder m_folder;
+};
+
+TEST_F(RecordsTest, AnExactHitSkipsTheSearchAndCompilesOnce) {
+  Schedule best;
+  {
+    const auto records = open();
+    m_options.maximumTrials = 60;
+    const auto s = service(records.get());
+    s->add({task(8)});
+    s->start();
+    EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+    s->stop();
+    best = m_cache.find(task(8).hash)->object->schedule;
+    EXPECT_EQ(records->best(task(8).hash, "fake 1")->schedule, best);
+  }
+  const auto records = open();
+  FunctionCache fresh;
+  m_evaluator.compiled = 0;
+  TuningService second(m_target, m_evaluator, fresh, records.get(), m_clock, m_options);
+  second.add({task(8)});
+  second.start();
+  EXPECT_TRUE(second.waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_EQ(m_evaluator.compiled, 1);
+  EXPECT_EQ(fresh.find(task(8).hash)->object->schedule, best);
+  EXPECT_TRUE(second.states()[0].recordHit);
+  EXPECT_TRUE(second.states()[0].exhausted);
+}
+
+TEST_F(RecordsTest, AShortSearchIsContinuedFromItsBest) {
+  m_options.maximumTrials = 6;
+  std::set<std::string> tried;
+  for (int run = 0; run < 3; ++run) {
+    const auto records = open();
+    FunctionCache cache;
+    TuningService s(m_target, m_evaluator, cache, records.get(), m_clock, m_options);
+    s.add({task(8)});
+    s.start();
+    EXPECT_TRUE(s.waitFinished({}, std::chrono::minutes(2)));
+    s.stop();
+    EXPECT_EQ(s.states()[0].recordHit, run > 0);
+    for (const TuningRecord& r : records->all(task(8).hash, "fake 1")) tried.insert(r.schedule.text());
+  }
+  // Five new ones a run; the sixth trial of each is the baseline.
+  EXPECT_GE(tried.size(), 14u);
+}
+
+TEST_F(RecordsTest, WhatKilledAWorkerIsWrittenAheadAndNeverTriedAgain) {
+  const auto deadly = [](const Schedule& s) { return s.knobs->at("a").get<int>() % 2 == 1 && s != Space().first(); };
+  std::multiset<std::string> killers;
+  std::mutex mutex;
+  std::atomic<bool> writtenAhead = true;
+  const auto records = open();
+  m_evaluator.compiles = [&](const Schedule& s) {
+    bool found = false;
+    for (const TuningRecord& r : records->all(task(8).hash, "fake 1")) found = found || r.schedule == s;
+    writtenAhead = writtenAhead && found;
+    if (!deadly(s)) return TrialStatus::Ok;
+    const std::lock_guard lock(mutex);
+    killers.insert(s.text());
+    return TrialStatus::Crashed;
+  };
+  m_options.maximumTrials = 20;
+  for (int run = 0; run < 2; ++run) {
+    FunctionCache cache;
+    m_options.searchAfterHit = true;
+    TuningService s(m_target, m_evaluator, cache, records.get(), m_clock, m_options);
+    s.add({task(8)});
+    s.start();
+    EXPECT_TRUE(s.waitFinished({}, std::chrono::minutes(2)));
+  }
+  EXPECT_TRUE(writtenAhead);
+  EXPECT_FALSE(killers.empty());
+  for (const std::string& text : killers) EXPECT_EQ(killers.count(text), 1u) << text;
+  int crashed = 0;
+  for (const TuningRecord& r : records->all(task(8).hash, "fake 1")) crashed += r.status == TrialStatus::Crashed;
+  EXPECT_EQ(crashed, static_cast<int>(killers.size()));
+}
+
+TEST(TrialEvent, HasTheKeysThatScriptsRead) {
+  TrialEvent event;
+  event.subgraph = {1, 2};
+  event.schedule = Space::make(1, 2, 3);
+  event.status = TrialStatus::Killed;
+  const auto json = toJson(event);
+  EXPECT_EQ(json["event"], "trial");
+  EXPECT_EQ(json["subgraph"], Hash({1, 2}).hex());
+  EXPECT_EQ(json["schedule"]["knobs"]["b"], 2);
+  EXPECT_TRUE(json["us"].is_null());
+  EXPECT_EQ(json["status"], "killed");
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "core/device/backend.h"
+
+namespace nf {
+
+// A back end whose kernels are the reference interpreter, and whose compiler and kernels misbehave as the schedule says:
+//   {"compile": "ok" | "abort" | "hang" | "refuse" | "exit", "run": "ok" | "wrong" | "last" | "partial" | "overrun" | "crash" |
+//    "hang" | "fail", "spin_us": N}
+// "last" spoils the last element alone, "partial" leaves it unwritten; spin_us is thread CPU time added to each launch.
+Backend* fakeBackend(std::uint32_t version);
+
+// The first `count` compiles of all processes that share this file abort.
+void abortFirstCompiles(const std::string& file, int count);
+
+}  // namespace nf

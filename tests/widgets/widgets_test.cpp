@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QFile>
+#include <QListWidget>
+#include <QPushButton>
+#include <QTableView>
+#include <QTemporaryDir>
+#include <QTest>
+#include <random>
+
+#include "core/document/document.h"
+#include "tests/widgets/capsule.h"
+#include "widgets/basic.h"
+#include "widgets/code_highlighter.h"
+#include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
+#include "widgets/fusion_model.h"
+#include "widgets/graph_view.h"
+#include "widgets/kernel_view.h"
+#include "widgets/notebook_view.h"
+#include "widgets/plots.h"
+#include "widgets/tensor_view.h"
+#include "widgets/tune_view.h"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  QApplication application(argc, argv);
+  return RUN_ALL_TESTS();
+}
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+struct Widgets : ::testing::Test {
+  Theme theme;
+  Selection selection;
+  Widgets() {
+    theme.setMode(Theme::Mode::Light);
+    selection.setSpans(capsule::analysis(capsule::kText, 1).spans);
+  }
+};
+
+TEST_F(Widgets, SelectionLightsWhatCameFromATokenAndNotItsSiblings) {
+  selection.select({1});  // the access of A in Y
+  EXPECT_EQ(selection.relation({1}), Selection::Relation::Exact);
+  EXPECT_EQ(selection.relation({0}), Selection::Relation::Around);
+  EXPECT_EQ(selection.relation({2}), Selection::Relation::None);
+  EXPECT_EQ(selection.relation({3}), Selection::Relation::None);
+  selection.select({0});
+  EXPECT_EQ(selection.relation({1}), Selection::Relation::Exact);
+  const auto spans = capsule::analysis(capsule::kText, 1).spans;
+  selection.selectBytes(spans[2].begin + 2, spans[2].begin + 2);
+  EXPECT_EQ(selection.origins(), Origins{2});
+  selection.selectBytes(0, 0);
+  EXPECT_TRUE(selection.empty());
+}
+
+TEST_F(Widgets, SelectionIsFoundAgainInANewAnalysis) {
+  selection.select({2});
+  auto spans = selection.spans();
+  spans.insert(spans.begin(), SourceSpan{"std/nn.nf", 0, 4});
+  selection.setSpans(spans);
+  EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+TEST_F(Widgets, FormulasAreSetAndTakenOutAsLatex) {
+  const Expression y = capsule::expression("Y", 1), gradient = capsule::expression("d(L)/d(W)", 1);
+  ASSERT_TRUE(wellFormed(y.formulas[0]));
+  ASSERT_TRUE(wellFormed(gradient.formulas[0]));
+  const FormulaBox box = setFormula(y.formulas[0], theme, 22);
+  EXPECT_GT(box.width, 200);
+  EXPECT_GT(box.ascent, 20);
+  EXPECT_GE(box.regions.size(), 3u);
+  EXPECT_EQ(toLatex(y.formulas[0]),
+            "Y_{b, k, p, q, i, j} = \\sum_{c=0}^{7} \\sum_{r=0}^{2} \\sum_{s=0}^{2} \\sum_{l=0}^{3} "
+            "A_{b, c, 2 \\, p + r, 2 \\, q + s, i, l} \\, W_{k, c, r, s, l, j}");
+  EXPECT_TRUE(toLatex(gradient.formulas[0])
+                  .startsWith("\\frac{\\partial L}{\\partial W_{k, c, r, s, l, j}} = \\frac{2}{401408} \\, \\sum_{b=0}^{0}"));
+  EXPECT_TRUE(toLatex(gradient.formulas[0]).contains("\\left(Y_{b, k, p, q, i, j} - 1\\right)"));
+}
+
+TEST_F(Widgets, AFormulaThatIsNoTreeIsNotDrawn) {
+  Formula broken;
+  broken.nodes.resize(2);
+  broken.nodes[0].children = {1};
+  EXPECT_EQ(setFormula(broken, theme, 22).width, 0);
+  EXPECT_TRUE(toLatex(broken).isEmpty());
+}
+
+TEST_F(Widgets, EveryFormulaKindHasASize) {
+  for (const FormulaKind kind : {FormulaKind::Infix, FormulaKind::Fraction, FormulaKind::Power, FormulaKind::Partial,
+                                 FormulaKind::Cases, FormulaKind::Call, FormulaKind::Prefix}) {
+    for (const char* text : {"+", "-", "*", "/", "//", "%", "<=", "sqrt", "abs", "floor", "exp", "not"}) {
+      capsule::FormulaMaker m;
+      std::vector<std::uint32_t> children;
+      const int count = kind == FormulaKind::Cases ? 3 : kind == FormulaKind::Prefix || kind == FormulaKind::Call ? 1 : 2;
+      for (int i = 0; i < count; ++i) children.push_back(m.add(FormulaKind::Name, "x"));
+      m.add(kind, text, children);
+      ASSERT_TRUE(wellFormed(m.formula));
+      EXPECT_GT(setFormula(m.formula, theme, 20).width, 5);
+      EXPECT_FALSE(toLatex(m.formula).isEmpty());
+    }
+  }
+}
+
+TEST_F(Widgets, AClickOnASymbolSelectsItsOrigin) {
+  FormulaView view(&theme, &selection);
+  view.resize(900, 200);
+  view.setFormulas(capsule::expression("Y", 1).formulas);
+  view.show();
+  bool found = false;
+  for (int x = 0; x < 700 && !found; x += 4)
+    for (int y = 0; y < view.height() && !found; y += 4) {
+      const auto part = view.partAt(QPointF(x, y));
+      if (!part || view.formulas()[part->first].nodes[part->second].origins != Origins{2}) continue;
+      QTest::mouseClick(&view, Qt::LeftButton, {}, QPoint(x, y));
+      found = true;
+    }
+  EXPECT_TRUE(found);
+  EXPECT_EQ(selection.origins(), Origins{2});
+}
+
+TEST_F(Widgets, HighlightingKeepsPlacesInAnyBytes) {
+  std::mt19937_64 rng(5);
+  for (int round = 0; round < 300; ++round) {
+    std::string text = capsule::kText.substr(rng() % capsule::kText.size(), rng() % 80);
+    for (auto n = rng() % 4; n > 0 && !text.empty(); --n) text[rng() % text.size()] = static_cast<char>(rng());
+    int at = 0;
+    const int size = static_cast<int>(displayText(text).size());
+    for (const ColoredRun& run : highlight(text, theme.colors())) {
+      EXPECT_GE(run.begin, at);
+      at = run.begin + run.length;
+    }
+    EXPECT_LE(at, size);
+  }
+}
+
+TEST_F(Widgets, TypingInAnEditorIsToldInBytes) {
+  ExpressionEditor editor(&theme, true);
+  editor.setBytes("αβ = 1\r\nx");
+  std::string replica = editor.bytes();
+  QObject::connect(&editor, &ExpressionEditor::bytesEdited, &editor,
+                   [&](std::size_t begin, std::size_t end, const QByteArray& text) {
+                     replica.replace(begin, end - begin, text.toStdString());
+                     EXPECT_EQ(replica, editor.bytes());
+                   });
+  editor.show();
+  editor.setFocus();
+  editor.moveCaretTo(2);  // between the Greek letters
+  QTest::keyClicks(&editor, "a2");
+  EXPECT_EQ(replica, "αa2β = 1\r\nx");
+  QTest::keyClick(&editor, Qt::Key_Backspace);
+  QTest::keyClick(&editor, Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClick(&editor, Qt::Key_Return);
+  QTest::keyClicks(&editor, "yy");
+  EXPECT_EQ(replica, "αaβ = 1\r\nx\nyy");
+}
+
+TEST_F(Widgets, RandomTypingNeverLosesAByte) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    ExpressionEditor editor(&theme, true);
+    editor.setBytes(std::string("aaa\nb") + "\xff" + "\r\n\rc𝛼");
+    std::string replica = editor.bytes();
+    QObject::connect(&editor, &ExpressionEditor::bytesEdited, &editor,
+                     [&](std::size_t begin, std::size_t end, const QByteArray& text) {
+                       replica.replace(begin, end - begin, text.toStdString());
+                     });
+    editor.show();
+    for (int i = 0; i < 150; ++i) {
+      switch (rng() % 6) {
+        case 0: QTest::keyClick(&editor, Qt::Key_Left, rng() % 2 ? Qt::ShiftModifier : Qt::NoModifier); break;
+        case 1: QTest::keyClick(&editor, Qt::Key_Backspace); break;
+        case 2: QTest::keyClick(&editor, Qt::Key_Delete); break;
+        case 3: QTest::keyClick(&editor, Qt::Key_Return); break;
+        case 4: editor.moveCaretTo(rng() % (replica.size() + 1)); break;
+        default: editor.insertAtCaret(rng() % 2 ? QStringLiteral("a") : QStringLiteral("𝛽"));
+      }
+      ASSERT_EQ(replica, editor.bytes());
+      const std::u16string shown = displayText(replica);
+      ASSERT_EQ(editor.toPlainText(), QString::fromUtf16(shown.data(), static_cast<qsizetype>(shown.size())));
+    }
+  }
+}
+
+TEST_F(Widgets, CompletionOffersNamesAndInsertsTheChosen) {
+  ExpressionEditor editor(&theme, true);
+  editor.setCompletions({"weights", "weight_decay", "bias"});
+  editor.show();
+  editor.setFocus();
+  QTest::keyClicks(&editor, "we");
+  EXPECT_TRUE(editor.completing());
+  QTest::keyClick(&editor, Qt::Key_Escape);
+  QTest::keyClicks(&editor, " bi");
+  EXPECT_TRUE(editor.completing());
+}
+
+TEST_F(Widgets, TheGraphRunsForwardThenBackUnderIt) {
+  const GraphPage g = capsule::graph(1, "fused");
+  const GraphLayout l = layOutGraph(g);
+  const auto at = [&](const char* id) {
+    for (std::size_t i = 0; i < g.nodes.size(); ++i)
+      if (g.nodes[i].id == id) return l.nodes[i].rect;
+    return QRectF();
+  };
+  EXPECT_LT(at("Y").center().x(), at("L").center().x());
+  EXPECT_GT(at("d(L)/d(Y)").center().x(), at("d(L)/d(W)").center().x());
+  EXPECT_GT(at("d(L)/d(W)").center().x(), at("W <-").center().x());
+  EXPECT_GT(at("d(L)/d(Y)").top(), at("L").bottom());
+  EXPECT_LT(at("A").bottom(), at("Y").top());
+  for (std::size_t i = 0; i < l.nodes.size(); ++i)
+    for (std::size_t k = i + 1; k < l.nodes.size(); ++k)
+      EXPECT_FALSE(l.nodes[i].rect.intersects(l.nodes[k].rect)) << g.nodes[i].id << " " << g.nodes[k].id;
+}
+
+GraphPage randomGraph(std::uint64_t seed, int nodes) {
+  std::mt19937_64 rng(seed);
+  GraphPage g;
+  g.stage = "fused";
+  for (int i = 0; i < nodes; ++i) {
+    GraphNode n;
+    n.id = n.name = "t" + std::to_string(i);
+    n.kind = rng() % 9 == 0 ? NodeKind::Param : NodeKind::Operator;
+    n.phase = static_cast<Phase>(rng() % 4);
+    g.nodes.push_back(n);
+    for (int e = 0; e < 2 && i > 0; ++e)
+      g.edges.push_back({"t" + std::to_string(rng() % static_cast<std::uint64_t>(rng() % 20 == 0 ? nodes : i)), n.id, "x", 4,
+                         rng() % 5 == 0, rng() % 7 == 0});
+  }
+  g.edges.push_back({"nowhere", "t0", "x", 0, false, false});
+  g.totalNodes = nodes;
+  return g;
+}
+
+TEST_F(Widgets, NodesNeverOverlapInRandomGraphs) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const GraphPage g = randomGraph(seed, 60);
+    const GraphLayout l = layOutGraph(g);
+    for (std::size_t i = 0; i < l.nodes.size(); ++i)
+      for (std::size_t k = i + 1; k < l.nodes.size(); ++k)
+        EXPECT_FALSE(!l.nodes[i].pill && !l.nodes[k].pill && l.nodes[i].rect.intersects(l.nodes[k].rect));
+  }
+}
+
+TEST_F(Widgets, AHundredThousandNodesAreLaidOutBesideTheWindow) {
+  GraphView view(&theme, &selection);
+  view.resize(800, 600);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setGraph(randomGraph(3, 100000));
+  EXPECT_EQ(view.graph().nodes.size(), 7u);  // the old one stays until the new one is ready
+  ASSERT_TRUE(QTest::qWaitFor([&] { return view.graph().nodes.size() == 100000; }, 120000));
+  view.grab();
+}
+
+TEST_F(Widgets, ANodeIsChosenByClickAndByKey) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.fit();
+  QTest::mouseClick(&view, Qt::LeftButton, {}, view.toWidget(view.layoutOf().nodes[2].rect.center()).toPoint());
+  EXPECT_EQ(view.chosen(), "Y");
+  EXPECT_EQ(selection.origins(), Origins{0});
+  QTest::keyClick(&view, Qt::Key_Right);
+  EXPECT_EQ(view.chosen(), "L");
+  EXPECT_TRUE(view.findNext("d(W)"));
+  EXPECT_EQ(view.chosen(), "d(L)/d(W)");
+  QTest::keyClick(&view, Qt::Key_Escape);
+  EXPECT_TRUE(selection.empty());
+}
+
+TEST_F(Widgets, TheGraphIsSavedAsSvg) {
+  GraphView view(&theme, &selection);
+  view.setGraph(capsule::graph(1, "fused"));
+  QTemporaryDir folder;
+  ASSERT_TRUE(view.saveSvg(folder.filePath("g.svg")));
+  QFile file(folder.filePath("g.svg"));
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  EXPECT_TRUE(file.readAll().contains("<svg"));
+}
+
+TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
+  FusionModel model;
+  model.setReport(capsule::fusion(1));
+  const auto text = [&](int row, int column) { return model.data(model.index(row, column), Qt::DisplayRole).toString(); };
+  EXPECT_EQ(text(1, FusionModel::kPair), "Y → L");
+  EXPECT_EQ(text(1, FusionModel::kTraffic), "+3.20");
+  EXPECT_EQ(text(1, FusionModel::kLaunchUs), "+4.20");
+  EXPECT_EQ(text(2, FusionModel::kWork), "-231.0");
+  EXPECT_EQ(text(2, FusionModel::kState), "refused");
+  EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
+}
+
+TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setFusion(capsule::fusion(1));
+  QString producer, consumer;
+  Document::FusionHint hint = Document::FusionHint::None;
+  QObject::connect(&view, &ExplainView::hintRequested, &view,
+                   [&](const QString& p, const QString& c, Document::FusionHint h) { producer = p, consumer = c, hint = h; });
+  view.chooseDecision(2);
+  EXPECT_EQ(selection.origins(), (Origins{0, 3}));
+  QTest::mouseClick(view.card()->force(), Qt::LeftButton);
+  EXPECT_EQ(producer, "Y");
+  EXPECT_EQ(consumer, "d(L)/d(Y)");
+  EXPECT_EQ(hint, Document::FusionHint::Fuse);
+  QTest::mouseClick(view.card()->forbid(), Qt::LeftButton);
+  EXPECT_EQ(hint, Document::FusionHint::Split);
+  view.grab();
+}
+
+TEST_F(Widgets, KernelLinesFollowTheSelection) {
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  view.setKernel(capsule::kernel("aa01", {}));
+  EXPECT_TRUE(view.text().contains("parallel for p"));
+  selection.select({1});
+  EXPECT_EQ(view.tintedLines(), std::vector<int>{4});
+  view.showLanguage("llvm");
+  EXPECT_EQ(view.tintedLines(), std::vector<int>{2});
+  view.clear();
+  EXPECT_TRUE(view.text().isEmpty());
+}
+
+TEST_F(Widgets, EveryTrialIsAPointAndAClickChoosesOne) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  EXPECT_EQ(view.current(), "aa01");
+  view.setTrials("aa01", capsule::trials());
+  view.setTrials("bb02", {});
+  EXPECT_EQ(view.trials()->points(), 120);
+  EXPECT_GT(view.trials()->failures(), 5);
+  view.setSpace(capsule::space("aa01"));
+  std::optional<std::uint64_t> wanted;
+  QObject::connect(&view, &TuneView::trialWanted, &view, [&](const std::string&, std::optional<std::uint64_t> t) { wanted = t; });
+  view.chooseTrial(3);
+  EXPECT_EQ(wanted, 3u);
+  EXPECT_EQ(knobsOf(view.chosenSchedule().text), knobsOf(capsule::trials()[3].schedule.text));
+  QTest::keyClick(view.list(), Qt::Key_Down);
+  EXPECT_EQ(view.current(), "bb02");
+  EXPECT_EQ(selection.origins(), (Origins{2, 5}));
+  view.grab();
+}
+
+TEST_F(Widgets, KnobsAreSetInTheScheduleAndNowhereElse) {
+  const std::string schedule = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,8]},"version":1})";
+  EXPECT_EQ(withKnobs(schedule, {{"tile", "[8,8]"}}), R"({"kind":"contraction","knobs":{"threads":1,"tile":[8,8]},"version":1})");
+  EXPECT_EQ(knobsOf("no json").size(), 0u);
+}
+
+TEST_F(Widgets, LatencyKeepsEveryStepAndSwap) {
+  LatencyPlot plot(&theme, false);
+  plot.resize(600, 300);
+  for (int i = 0; i < 5000; ++i) {
+    StepEvent e;
+    e.step = i, e.ms = 5.0 / (1 + i / 1000);
+    plot.addStep(e);
+  }
+  plot.addSwap({"aa01", "Y", 9, 4, 1, 1000, 0});
+  EXPECT_EQ(plot.steps(), 5000);
+  EXPECT_EQ(plot.swaps(), 1);
+  QTemporaryDir folder;
+  EXPECT_TRUE(plot.saveSvg(folder.filePath("p.svg")));
+}
+
+TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {
+  TensorView view(&theme, false);
+  view.setTensor("W", {2, 3, 4});
+  EXPECT_EQ(view.request().begin, (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_EQ(view.request().end, (std::vector<std::int64_t>{1, 3, 4}));
+  TensorSlice slice;
+  slice.tensor = "W", slice.begin = {0, 0, 0}, slice.end = {1, 3, 4}, slice.max = 1;
+  view.setSlice(slice, {1, 2, 3});
+  EXPECT_EQ(view.model()->rowCount(), 3);
+  EXPECT_EQ(view.model()->data(view.model()->index(0, 2), Qt::DisplayRole).toString(), "3.000");
+  EXPECT_EQ(view.model()->data(view.model()->index(2, 3), Qt::DisplayRole).toString(), "NaN");
+  slice.end = {1, 1 << 30, 1 << 30};
+  view.setSlice(slice, {});
+  EXPECT_EQ(view.model()->rowCount(), 0);
+  slice.end = {};
+  view.setSlice(slice, {});
+}
+
+struct Notebook : Widgets {
+  Document document{capsule::kText};
+  NotebookView view{&theme, &selection};
+  Notebook() {
+    view.resize(1000, 900);
+    view.setDocument(&document);
+    QObject::connect(&view, &NotebookView::edited, &view, &NotebookView::followDocument);
+    view.show();
+  }
+  CellView* cell(std::size_t i) { return view.cells()[i]; }
+  void analyse() { view.setAnalysis(capsule::analysis(document.text(), document.revision())); }
+};
+
+TEST_F(Notebook, TypingReachesTheDocumentAndComesBack) {
+  view.activate(cell(1)->id(), true);
+  cell(1)->editor()->moveCaretTo(0);
+  QTest::keyClicks(cell(1)->editor(), "let Z = 2");
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Return);
+  EXPECT_NE(document.text().find("# %%\nlet Z = 2\nlet B = 1"), std::string::npos);
+  while (document.canUndo()) document.undo();
+  view.followDocument();
+  EXPECT_EQ(document.text(), capsule::kText);
+  EXPECT_TRUE(cell(1)->editor()->toPlainText().startsWith("let B"));
+}
+
+TEST_F(Notebook, BlankLinesTypedAtTheEndStay) {
+  view.activate(cell(3)->id(), true);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_Return);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_Return);
+  QTest::keyClicks(cell(3)->editor(), "show L");
+  EXPECT_TRUE(cell(3)->editor()->toPlainText().endsWith("}\n\nshow L"));
+  EXPECT_EQ(std::string(document.body(document.cells()[3])), cell(3)->editor()->bytes());
+}
+
+TEST_F(Notebook, ASeparatorThatIsTypedSplitsTheCell) {
+  view.activate(cell(3)->id(), true);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_Return);
+  QTest::keyClicks(cell(3)->editor(), "# %%");
+  EXPECT_EQ(view.cells().size(), 5u);
+}
+
+TEST_F(Notebook, KeysOfTheCommandMode) {
+  view.activate(cell(1)->id(), false);
+  QTest::keyClick(&view, Qt::Key_B);
+  EXPECT_EQ(view.cells().size(), 5u);
+  EXPECT_EQ(view.activeCell(), cell(2)->id());
+  QTest::keyClick(&view, Qt::Key_A);
+  EXPECT_EQ(view.cells().size(), 6u);
+  QTest::keyClick(&view, Qt::Key_D);
+  EXPECT_EQ(view.cells().size(), 6u);
+  QTest::keyClick(&view, Qt::Key_D);
+  EXPECT_EQ(view.cells().size(), 5u);
+  QTest::keyClick(&view, Qt::Key_M);
+  EXPECT_EQ(document.cell(view.activeCell())->kind, CellKind::Markdown);
+  QTest::keyClick(&view, Qt::Key_Y);
+  EXPECT_EQ(document.cell(view.activeCell())->kind, CellKind::Code);
+  const CellId here = view.activeCell();
+  QTest::keyClick(&view, Qt::Key_K);
+  EXPECT_NE(view.activeCell(), here);
+  QTest::keyClick(&view, Qt::Key_J);
+  EXPECT_EQ(view.activeCell(), here);
+  QTest::keyClick(&view, Qt::Key_Return);
+  EXPECT_TRUE(view.editing());
+  QTest::keyClick(view.view(here)->editor(), Qt::Key_Escape);
+  EXPECT_FALSE(view.editing());
+}
+
+TEST_F(Notebook, MarkdownIsEditedInPlace) {
+  view.activate(cell(0)->id(), true);
+  EXPECT_TRUE(cell(0)->editor()->isVisible());
+  QTest::keyClick(cell(0)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(0)->editor(), " More.");
+  EXPECT_NE(document.text().find("# One operator that no library has. More.\n"), std::string::npos);
+  QTest::keyClick(cell(0)->editor(), Qt::Key_Escape);
+  EXPECT_FALSE(cell(0)->editor()->isVisible());
+}
+
+TEST_F(Notebook, AnErrorStandsUnderItsCellWithAButtonThatMendsIt) {
+  const std::size_t at = document.text().find("W[k, c");
+  document.replace(at, at + 1, "nowhere", "Edit");
+  view.followDocument();
+  analyse();
+  EXPECT_EQ(cell(1)->status(), CellStatus::Error);
+  EXPECT_EQ(cell(1)->diagnosticTexts(), QStringList{"nowhere is not defined\ndid you mean W?"});
+  auto* fix = cell(1)->findChild<QPushButton*>("fix");
+  ASSERT_TRUE(fix);
+  QTest::mouseClick(fix, Qt::LeftButton);
+  EXPECT_EQ(document.text(), capsule::kText);
+}
+
+TEST_F(Notebook, AnOldAnalysisIsNotShownOnANewText) {
+  const auto old = capsule::analysis(document.text(), document.revision());
+  document.replace(0, 0, "# %%\nx\n", "Edit");
+  view.followDocument();
+  view.setAnalysis(old);
+  EXPECT_FALSE(view.analysisCell(cell(1)->id()));
+}
+
+TEST_F(Notebook, AShowCellHasFormulaSourceAndDerivation) {
+  QStringList wanted;
+  QObject::connect(&view, &NotebookView::expressionWanted, &view, [&](const QString& t) { wanted << t; });
+  analyse();
+  EXPECT_EQ(wanted, (QStringList{"Y", "d(L)/d(W)"}));
+  view.setExpression(capsule::expression("Y", 1));
+  view.setExpression(capsule::expression("d(L)/d(W)", 1));
+  EXPECT_EQ(cell(2)->formulaView()->formulas().size(), 2u);
+  EXPECT_TRUE(cell(2)->source().contains("`d(L)/d(W)`[k,c,r,s,l,j] = 2/401408"));
+  EXPECT_TRUE(cell(2)->latex().contains("\\partial W"));
+  for (int tab = 0; tab < 4; ++tab) {
+    cell(2)->showResult(tab);
+    cell(2)->grab();
+  }
+}
+
+TEST_F(Notebook, TheCaretSelectsTheAccessUnderIt) {
+  analyse();
+  view.activate(cell(1)->id(), true);
+  const auto& bytes = cell(1)->editor()->bytes();
+  cell(1)->editor()->moveCaretTo(bytes.find("p*2+r"));
+  EXPECT_EQ(selection.origins(), Origins{1});
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// An engine of known answers for tests of the window: it speaks the whole protocol over its standard streams.
+#include <unistd.h>
+
+#include <iostream>
+#include <string>
+
+#include "tests/widgets/capsule.h"
+
+using namespace nf;
+using namespace nf::protocol;
+
+namespace {
+
+std::string text;
+std::uint64_t revision = 0;
+bool training = false;
+
+void say(const Message& message, RequestId id = 0, std::string binary = {}) {
+  const std::string frame = encodeFrame({id, message, std::move(binary)});
+  std::cout.write(frame.data(), static_cast<std::streamsize>(frame.size()));
+  std::cout.flush();
+}
+
+void train(RequestId id, std::uint32_t cell) {
+  training = true;
+  RunState state;
+  state.phase = RunPhase::Training, state.cell = cell, state.device = "cpu", state.steps = 500;
+  say(state);
+  say(FirstStepEvent{312});
+  double ms = 8;
+  for (int step = 1; step <= 400; step += 4) {
+    if (step % 80 == 1 && step > 1) {
+      ms *= 0.62;
+      KernelSwapEvent swap;
+      swap.subgraph = step % 160 == 1 ? "aa01" : "bb02", swap.name = step % 160 == 1 ? "Y" : "dW", swap.before_us = 900,
+      swap.after_us = 400, swap.generation = step / 80, swap.step = step;
+      say(swap);
+    }
+    StepEvent e;
+    e.step = step, e.ms = ms * (1 + (step * 37 % 11) * 0.004), e.ms_min = ms * 0.98, e.ms_max = ms * 1.1, e.steps = 4,
+    e.loss = 2.3 / (1 + step * 0.02), e.seconds = step * 0.004;
+    say(e);
+  }
+  for (const TrialInfo& t : capsule::trials(40)) {
+    TrialEvent e;
+    e.subgraph = "aa01", e.number = t.number, e.generation = t.generation, e.us = t.us, e.status = t.status,
+    e.schedule = t.schedule, e.seconds = t.seconds, e.how = t.how;
+    say(e);
+  }
+  EvalEvent eval;
+  eval.step = 400, eval.accuracy = 0.9417;
+  say(eval);
+  state.step = 400, state.loss = 0.256, state.stepMs = 1.18, state.stepMsLow = 1.17, state.stepMsHigh = 1.2, state.samples = 50,
+  state.trials = 40, state.swaps = 4, state.secondsLeft = 0.4;
+  state.budgetShare = 0.3, state.budgetSpentSeconds = 0.6;
+  say(state);
+  if (text.find("steps = 1000000") != std::string::npos) return;  // goes on until it is stopped
+  training = false;
+  DoneEvent done;
+  done.steps = 500, done.loss = 0.21, done.accuracy = 0.9417, done.first_step_ms = 312, done.median_step_ms_first_tenth = 8,
+  done.median_step_ms_last_tenth = 1.18, done.seconds = 1.6;
+  say(done, id);
+  say(RunState{});
+}
+
+}  // namespace
+
+int main() {
+  FrameReader reader;
+  char buffer[65536];
+  while (true) {
+    const ssize_t n = ::read(0, buffer, sizeof buffer);
+    if (n <= 0) return 0;
+    std::vector<Error> errors;
+    for (const Envelope& envelope : reader.feed({buffer, static_cast<std::size_t>(n)}, errors)) {
+      const RequestId id = envelope.id;
+      const Message& m = envelope.message;
+      if (std::holds_alternative<Hello>(m)) {
+        Hello hello;
+        hello.program = "scripted engine", hello.process = ::getpid();
+        say(hello);
+      } else if (const auto* r = std::get_if<DocumentReplaced>(&m)) {
+        text = r->text, revision = r->revision;
+        say(capsule::analysis(text, revision));
+      } else if (const auto* r = std::get_if<DocumentEdited>(&m)) {
+        if (r->revision != revision + 1 || r->end > text.size() || r->begin > r->end) {
+          say(Failed{"revision", "the replica is of another revision", {}, {}}, id);
+          continue;
+        }
+        text.replace(r->begin, r->end - r->begin, r->text);
+        revision = r->revision;
+        say(capsule::analysis(text, revision));
+      } else if (const auto* r = std::get_if<ExpressionRequest>(&m)) {
+        say(capsule::expression(r->tensor, revision, r->numericCheck), id);
+      } else if (const auto* r = std::get_if<GraphRequest>(&m)) {
+        say(capsule::graph(revision, r->stage), id);
+      } else if (std::holds_alternative<FusionRequest>(m)) {
+        FusionReport report = capsule::fusion(revision);
+        for (auto& d : report.decisions) {
+          if (text.find("hint fuse " + d.producer + ", " + d.consumer) != std::string::npos) d.state = FusionState::Forced;
+          if (text.find("hint split " + d.producer + ", " + d.consumer) != std::string::npos) d.state = FusionState::Forbidden;
+        }
+        say(report, id);
+      } else if (std::holds_alternative<DevicesRequest>(m)) {
+        say(capsule::devices(), id);
+      } else if (std::holds_alternative<SubgraphsRequest>(m)) {
+        say(Subgraphs{revision, capsule::subgraphs()}, id);
+      } else if (const auto* r = std::get_if<TrialsRequest>(&m)) {
+        const auto trials = capsule::trials();
+        say(Trials{r->subgraph, trials.size(), trials}, id);
+      } else if (const auto* r = std::get_if<SpaceRequest>(&m)) {
+        say(capsule::space(r->subgraph), id);
+      } else if (const auto* r = std::get_if<KernelRequest>(&m)) {
+        say(capsule::kernel(r->subgraph, r->trial), id);
+      } else if (const auto* r = std::get_if<MeasureRequest>(&m)) {
+        TrialInfo t;
+        t.number = 900, t.us = 33.3, t.schedule = r->schedule, t.how = "by hand";
+        say(TrialMeasured{r->subgraph, t}, id);
+      } else if (const auto* r = std::get_if<TensorRequest>(&m)) {
+        TensorSlice slice;
+        slice.tensor = r->tensor, slice.dtype = "f32", slice.begin = r->begin, slice.end = r->end;
+        std::size_t count = 1;
+        for (std::size_t i = 0; i < r->begin.size(); ++i) count *= static_cast<std::size_t>(r->end[i] - r->begin[i]);
+        std::vector<double> values;
+        for (std::size_t i = 0; i < count; ++i) values.push_back(std::sin(static_cast<double>(i) * 1.7) * 0.02);
+        slice.min = -0.02, slice.max = 0.02, slice.rms = 0.0141, slice.histogram = {1, 3, 7, 12, 20, 26, 24, 17, 10, 5, 2};
+        say(slice, id, packValues(values));
+      } else if (const auto* r = std::get_if<RunRequest>(&m)) {
+        for (const auto cell : r->cells) {
+          CellResult result;
+          result.revision = revision, result.cell = cell, result.ms = 4;
+          say(result, id);
+        }
+        say(Finished{}, id);
+      } else if (const auto* r = std::get_if<TrainRequest>(&m)) {
+        train(id, r->cell);
+      } else if (std::holds_alternative<StopRequest>(m) && training) {
+        training = false;
+        DoneEvent done;
+        done.steps = 400, done.stopped = true;
+        say(done);
+        say(RunState{});
+      }
+    }
+  }
+}

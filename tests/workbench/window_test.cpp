@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <QApplication>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QPushButton>
+#include <QSettings>
+#include <QStandardPaths>
+#include <QTemporaryDir>
+#include <QTest>
+
+#include "app/workbench/main_window.h"
+#include "tests/widgets/capsule.h"
+#include "widgets/basic.h"
+#include "widgets/command_palette.h"
+#include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
+#include "widgets/fusion_model.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
+#include "widgets/notebook_view.h"
+#include "widgets/plots.h"
+#include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  QStandardPaths::setTestModeEnabled(true);
+  QApplication application(argc, argv);
+  QApplication::setApplicationName("neoflow-workbench-test");
+  QApplication::setOrganizationName("neoflow-test");
+  return RUN_ALL_TESTS();
+}
+
+namespace nf {
+namespace {
+
+constexpr int kPatience = 30000;
+
+struct Window : ::testing::Test {
+  QTemporaryDir folder;
+  Theme theme;
+  std::unique_ptr<MainWindow> window;
+
+  Window() {
+    theme.setMode(Theme::Mode::Light);
+    write(capsule::kText);
+  }
+  QString path() const { return folder.filePath("capsule.nf"); }
+  void write(const std::string& text) const {
+    QFile file(path());
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(text.data(), static_cast<qint64>(text.size()));
+  }
+  std::string onDisk() const {
+    QFile file(path());
+    return file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
+  }
+  template <class F>
+  static bool wait(F condition) {
+    return QTest::qWaitFor(condition, kPatience);
+  }
+  void open(const QString& engine = NF_SCRIPTED_ENGINE) {
+    window = std::make_unique<MainWindow>(&theme, QStringList{engine});
+    window->openFile(path());
+    window->show();
+    window->activateWindow();
+    window->workspace().startEngine();
+  }
+  void openChecked() {
+    open();
+    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  }
+  Document& document() { return window->workspace().document(); }
+  CellView* cell(std::size_t i) { return window->notebook()->cells()[i]; }
+  void run(std::size_t i) {
+    window->notebook()->activate(cell(i)->id(), false);
+    window->action("run.stay")->trigger();
+  }
+};
+
+TEST_F(Window, OpensChecksAndRunsNothing) {
+  openChecked();
+  EXPECT_EQ(window->notebook()->cells().size(), 4u);
+  EXPECT_FALSE(window->workspace().running());
+  EXPECT_TRUE(window->workspace().steps().empty());
+  EXPECT_TRUE(wait([&] { return cell(2)->formulaView() && cell(2)->formulaView()->formulas().size() == 2; }));
+}
+
+TEST_F(Window, TypingIsCheckedAndShowsItsError) {
+  openChecked();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(1)->editor(), " + nowhere");
+  EXPECT_TRUE(document().modified());
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && !cell(1)->diagnosticTexts().isEmpty(); }));
+  QTest::mouseClick(cell(1)->findChild<QPushButton*>("fix"), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->diagnosticTexts().isEmpty(); }));
+  EXPECT_NE(document().text().find(" + W"), std::string::npos);
+}
+
+TEST_F(Window, UndoIsOneHistoryOverTextCellsAndHints) {
+  openChecked();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "x");
+  window->notebook()->insertBelow();
+  document().setFusionHint("Y", "L", Document::FusionHint::Split);
+  for (int i = 0; i < 3; ++i) window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_FALSE(document().modified());
+  for (int i = 0; i < 3; ++i) window->action("edit.redo")->trigger();
+  EXPECT_NE(document().text().find("hint split Y, L"), std::string::npos);
+}
+
+TEST_F(Window, TheUndoKeyWorksInsideACell) {
+  openChecked();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "abc");
+  ASSERT_NE(document().text(), capsule::kText);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Z, Qt::ControlModifier);
+  EXPECT_EQ(document().text(), capsule::kText);
+}
+
+TEST_F(Window, SavingIsToTheByteAndClearsTheJournal) {
+  const std::string odd = capsule::kText + "\r\n# %%\r\n\xff tail  \n\n\n";
+  write(odd);
+  open();
+  EXPECT_EQ(document().text(), odd);
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "y");
+  window->workspace().writeJournal();
+  EXPECT_TRUE(QFile::exists(window->workspace().journalPath()));
+  window->action("edit.undo")->trigger();
+  document().replace(0, 0, "#", "Edit");
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), "#" + odd);
+  EXPECT_FALSE(QFile::exists(window->workspace().journalPath()));
+  EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Window, ALeftJournalIsOfferedAndRecovered) {
+  open();
+  document().replace(0, 0, "# lost\n", "Edit");
+  window->workspace().writeJournal();
+  window.reset();  // as after a kill: nothing was saved, the journal is there
+  open();
+  ASSERT_EQ(window->messages()->key(), "journal");
+  EXPECT_EQ(document().text(), capsule::kText);
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_EQ(document().text(), "# lost\n" + capsule::kText);
+  EXPECT_TRUE(document().modified());
+}
+
+TEST_F(Window, AFileChangedOutsideIsReadAgainOrAskedAbout) {
+  open();
+  write("# %%\nlet a = 1\n");
+  ASSERT_TRUE(wait([&] { return document().text() == "# %%\nlet a = 1\n"; }));
+  EXPECT_EQ(window->notebook()->cells().size(), 1u);
+  document().replace(0, 0, "# mine\n", "Edit");
+  write("# %%\nlet b = 2\n");
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  EXPECT_TRUE(document().text().starts_with("# mine"));
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
+}
+
+TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
+  open();
+  document().replace(0, 0, "# x\n", "Edit");
+  EXPECT_FALSE(window->close());
+  EXPECT_EQ(window->messages()->key(), "close");
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_FALSE(window->isVisible());
+  EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
+}
+
+TEST_F(Window, KillingTheEngineCostsNothingButTheJob) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
+  EXPECT_TRUE(cell(3)->train()->running());
+  const auto process = window->workspace().engine().processId();
+  ASSERT_GT(process, 0);
+  ASSERT_EQ(::kill(static_cast<pid_t>(process), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_EQ(document().text(), text);
+  EXPECT_FALSE(cell(3)->train()->running());
+  EXPECT_EQ(cell(3)->train()->plot()->steps(), 100);
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "q");
+  EXPECT_NE(document().text(), text);
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  ASSERT_TRUE(wait(
+      [&] { return window->workspace().engine().state() == EngineLink::State::Ready && window->workspace().analysisIsCurrent(); }));
+  EXPECT_NE(window->workspace().engine().processId(), process);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Window, AnEngineThatIsNotThereIsSaid) {
+  open(folder.filePath("no-such-engine"));
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "still works");
+  window->action("file.save")->trigger();
+  EXPECT_NE(onDisk().find("still works"), std::string::npos);
+}
+
+TEST_F(Window, AnEngineThatTalksNonsenseIsSkippedOver) {
+  open(QStringLiteral("/bin/cat"));  // says back what it hears: requests are no replies
+  ASSERT_TRUE(wait([&] { return window->workspace().engine().state() == EngineLink::State::Ready; }));
+  window->showPage(MainWindow::Page::Explain);
+  window->showPage(MainWindow::Page::Tune);
+  EXPECT_EQ(document().text(), capsule::kText);
+}
+
+TEST_F(Window, TrainingIsDrawnAndEnds) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && !cell(3)->train()->running() && cell(3)->train()->plot()->steps() == 100; }));
+  EXPECT_TRUE(cell(3)->train()->detail().contains("500 steps")) << cell(3)->train()->detail().toStdString();
+  EXPECT_EQ(cell(3)->train()->plot()->swaps(), 4);
+  EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Ok);
+  EXPECT_EQ(window->tune()->latency()->steps(), 100);
+}
+
+TEST_F(Window, StopStops) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->action("run.stop")->isEnabled(); }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  EXPECT_TRUE(cell(3)->train()->detail().contains("stopped"));
+}
+
+TEST_F(Window, RunningAShowCellShowsItsValues) {
+  openChecked();
+  run(2);
+  ASSERT_TRUE(wait([&] { return cell(2)->tensorView() && cell(2)->tensorView()->model()->rowCount() > 0; }));
+  EXPECT_EQ(cell(2)->tensorView()->tensor(), "Y");
+}
+
+TEST_F(Window, ForcingAFusionWritesAHintAndDecidesAgain) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() == 4; }));
+  window->explain()->chooseDecision(2);
+  QTest::mouseClick(window->explain()->card()->force(), Qt::LeftButton);
+  EXPECT_NE(document().text().find("hint fuse Y, d(L)/d(Y)"), std::string::npos);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->report().decisions[2].state == protocol::FusionState::Forced; }));
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), capsule::kText);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->report().decisions[2].state == protocol::FusionState::Refused; }));
+}
+
+TEST_F(Window, TheStageSliderChangesTheGraph) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().nodes.size() == 7; }));
+  QTest::keyClick(window->explain()->slider(), Qt::Key_Left);
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "partitioned"; }));
+}
+
+TEST_F(Window, OneSelectionReachesEveryView) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->tune()->kernel()->text().isEmpty(); }));
+  window->showPage(MainWindow::Page::Author);
+  window->notebook()->activate(cell(1)->id(), true);
+  cell(1)->editor()->moveCaretTo(cell(1)->editor()->bytes().find("p*2+r"));
+  EXPECT_EQ(window->workspace().selection().origins(), protocol::Origins{1});
+  EXPECT_EQ(window->inspector()->tensor(), "A");
+  ASSERT_TRUE(wait([&] { return window->tune()->kernel()->tintedLines() == std::vector<int>{4}; }));
+}
+
+TEST_F(Window, ThePaletteFindsAndRunsACommand) {
+  openChecked();
+  window->action("tools.palette")->trigger();
+  ASSERT_TRUE(window->palette()->isVisible());
+  QTest::keyClicks(window->palette()->field(), "explain");
+  QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  EXPECT_EQ(window->page(), MainWindow::Page::Explain);
+  window->action("tools.go")->trigger();
+  QTest::keyClicks(window->palette()->field(), "loss");
+  EXPECT_GT(window->palette()->list()->count(), 0);
+  QTest::keyClick(window->palette()->field(), Qt::Key_Escape);
+  EXPECT_FALSE(window->palette()->isVisible());
+}
+
+TEST_F(Window, EveryCommandHasItsOwnKey) {
+  open();
+  std::map<QString, QString> taken;
+  for (const auto& [id, action] : window->actions())
+    for (const QKeySequence& key : action->shortcuts()) {
+      if (key.isEmpty()) continue;
+      EXPECT_FALSE(taken.contains(key.toString()))
+          << key.toString().toStdString() << ": " << id.toStdString() << " and " << taken[key.toString()].toStdString();
+      taken[key.toString()] = id;
+    }
+}
+
+TEST_F(Window, LightAndDarkOnEveryPage) {
+  openChecked();
+  for (const auto mode : {Theme::Mode::Dark, Theme::Mode::Light})
+    for (const auto page :
+         {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+      theme.setMode(mode);
+      window->showPage(page);
+      EXPECT_FALSE(window->grab().isNull());
+    }
+}
+
+}  // namespace
+}  // namespace nf

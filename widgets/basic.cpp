@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/basic.h"
+
+#include <QHBoxLayout>
+#include <QKeyEvent>
+#include <QLocale>
+#include <QMouseEvent>
+#include <QPainter>
+#include <cmath>
+
+namespace nf {
+
+QString grouped(std::int64_t value) {
+  QString digits = QString::number(value < 0 ? -static_cast<double>(value) : static_cast<double>(value), 'f', 0);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(at, QChar(0x202f));
+  return value < 0 ? QStringLiteral("-") + digits : digits;
+}
+
+QString counted(std::int64_t n, const QString& one, const QString& many) {
+  return grouped(n) + QLatin1Char(' ') + (n == 1 ? one : many);
+}
+
+QString significant(double value, int digits) {
+  if (!std::isfinite(value))
+    return std::isnan(value) ? QStringLiteral("NaN") : value > 0 ? QStringLiteral("inf") : QStringLiteral("-inf");
+  if (value == 0) return QStringLiteral("0");
+  const int exponent = static_cast<int>(std::floor(std::log10(std::abs(value))));
+  if (exponent < -4 || exponent > 6) return QString::number(value, 'e', digits - 2);
+  return QString::number(value, 'f', std::max(0, digits - 1 - exponent));
+}
+
+namespace {
+QString scaled(double value, double base, std::initializer_list<const char*> units) {
+  auto unit = units.begin();
+  while (std::abs(value) >= base && unit + 1 != units.end()) value /= base, ++unit;
+  return significant(value) + QLatin1Char(' ') + QString::fromUtf8(*unit);
+}
+}  // namespace
+
+QString bytesText(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"}); }
+QString flopsText(double flops, const QString& unit) {
+  double value = flops;
+  const char* prefixes[] = {"", "k", "M", "G", "T", "P"};
+  int i = 0;
+  while (std::abs(value) >= 1000 && i < 5) value /= 1000, ++i;
+  return significant(value) + QLatin1Char(' ') + QLatin1String(prefixes[i]) + unit;
+}
+QString microsecondsText(double us) {
+  return us < 0.1 && us > 0 ? significant(us * 1000) + QStringLiteral(" ns") : scaled(us, 1000, {"µs", "ms", "s"});
+}
+QString secondsText(double s) {
+  if (s < 1) return microsecondsText(s * 1e6);
+  if (s < 120) return QString::number(s, 'f', s < 10 ? 1 : 0) + QStringLiteral(" s");
+  if (s < 7200) return QStringLiteral("%1 min %2 s").arg(static_cast<int>(s) / 60).arg(static_cast<int>(s) % 60);
+  return QStringLiteral("%1 h %2 min").arg(static_cast<int>(s) / 3600).arg(static_cast<int>(s) / 60 % 60);
+}
+QString shapeText(const std::vector<std::int64_t>& shape) {
+  if (shape.empty()) return QObject::tr("scalar");
+  QStringList parts;
+  for (const auto extent : shape) parts << QString::number(extent);
+  return parts.join(QChar(0xb7));
+}
+
+QLabel* label(const QString& text, const char* role, QWidget* parent) {
+  auto* l = new QLabel(text, parent);
+  l->setTextFormat(Qt::PlainText);
+  if (role) l->setProperty("role", QString::fromLatin1(role));
+  return l;
+}
+
+QFrame* line(QWidget* parent) {
+  auto* l = new QFrame(parent);
+  l->setProperty("role", QStringLiteral("line"));
+  l->setFixedHeight(1);
+  return l;
+}
+
+PanelHeader::PanelHeader(const Theme*, const QString& title, QWidget* parent)
+    : QWidget(parent), m_title(label(title, "title")), m_detail(label({}, "muted")), m_layout(new QHBoxLayout(this)) {
+  setProperty("role", QStringLiteral("page"));
+  setAttribute(Qt::WA_StyledBackground);
+  setFixedHeight(34);
+  m_layout->setContentsMargins(16, 0, 10, 0);
+  m_layout->setSpacing(8);
+  m_layout->addWidget(m_title);
+  m_layout->addWidget(m_detail);
+  m_layout->addStretch(1);
+  m_detail->setMinimumWidth(0);
+  m_detail->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  m_layout->setStretchFactor(m_detail, 10);
+}
+
+void PanelHeader::add(QWidget* widget) { m_layout->addWidget(widget); }
+
+IconButton::IconButton(const Theme* theme, const QString& icon, const QString& text, QWidget* parent)
+    : QToolButton(parent), m_theme(theme) {
+  setText(text);
+  setToolButtonStyle(text.isEmpty() ? Qt::ToolButtonIconOnly : Qt::ToolButtonTextBesideIcon);
+  setIconName(icon);
+  setIconSize({16, 16});
+  setFocusPolicy(Qt::TabFocus);
+  connect(theme, &Theme::changed, this, [this] { setIconName(m_name); });
+}
+
+void IconButton::setIconName(const QString& icon) {
+  m_name = icon;
+  setIcon(m_theme->icon(icon));
+}
+
+SegmentedSwitch::SegmentedSwitch(const Theme* theme, const QStringList& words, int width, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_words(words), m_segment(width) {
+  setFixedSize(sizeHint());
+  setFocusPolicy(Qt::TabFocus);
+  setAccessibleName(tr("Layout"));
+  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+}
+
+void SegmentedSwitch::setCurrent(int index) {
+  m_current = index;
+  update();
+}
+
+void SegmentedSwitch::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.setRenderHint(QPainter::Antialiasing);
+  const Palette& c = m_theme->colors();
+  p.setPen(c.separator);
+  p.setBrush(c.raised);
+  p.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4);
+  for (int i = 0; i < m_words.size(); ++i) {
+    const QRect r(i * m_segment, 0, m_segment, height());
+    if (i == m_current) {
+      p.setPen(QPen(c.accent, 1.2));
+      p.setBrush(c.accentSoft);
+      p.drawRoundedRect(QRectF(r).adjusted(0.6, 0.6, -0.6, -0.6), 4, 4);
+    } else if (i > 0 && i != m_current + 1) {
+      p.setPen(c.separator);
+      p.drawLine(r.left(), 7, r.left(), height() - 8);
+    }
+    p.setPen(i == m_current ? c.text : c.muted);
+    p.setFont(m_theme->ui(13, i == m_current ? QFont::DemiBold : QFont::Normal));
+    p.drawText(r, Qt::AlignCenter, m_words[i]);
+  }
+  if (hasFocus()) {
+    p.setBrush(Qt::NoBrush);
+    p.setPen(QPen(c.accent, 2));
+    p.drawRoundedRect(QRectF(m_current * m_segment, 0, m_segment, height()).adjusted(1, 1, -1, -1), 4, 4);
+  }
+}
+
+void SegmentedSwitch::mousePressEvent(QMouseEvent* event) {
+  const int index = static_cast<int>(event->position().x()) / m_segment;
+  if (index >= 0 && index < m_words.size()) Q_EMIT chosen(index);
+}
+
+void SegmentedSwitch::keyPressEvent(QKeyEvent* event) {
+  const int step = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
+  if (step == 0) return QWidget::keyPressEvent(event);
+  const int index = std::clamp(m_current + step, 0, static_cast<int>(m_words.size()) - 1);
+  if (index != m_current) Q_EMIT chosen(index);
+}
+
+TabRow::TabRow(const Theme* theme, const QStringList& words, QWidget* parent) : QWidget(parent), m_theme(theme), m_words(words) {
+  setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);
+  setFocusPolicy(Qt::TabFocus);
+  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+}
+
+void TabRow::setCurrent(int index) {
+  m_current = index;
+  update();
+}
+
+void TabRow::setWords(const QStringList& words) {
+  m_words = words;
+  m_current = std::clamp(m_current, 0, std::max(0, static_cast<int>(words.size()) - 1));
+  updateGeometry();
+  update();
+}
+
+QRect TabRow::rectOf(int index) const {
+  const QFontMetrics bold(m_theme->ui(12, QFont::DemiBold));
+  int x = 0;
+  for (int i = 0; i < index; ++i) x += bold.horizontalAdvance(m_words[i]) + 16;
+  return {x, 0, bold.horizontalAdvance(m_words[index]) + 16, 28};
+}
+
+QSize TabRow::sizeHint() const { return {m_words.isEmpty() ? 0 : rectOf(static_cast<int>(m_words.size()) - 1).right() + 1, 28}; }
+
+void TabRow::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  const Palette& c = m_theme->colors();
+  for (int i = 0; i < m_words.size(); ++i) {
+    p.setFont(m_theme->ui(12, i == m_current ? QFont::DemiBold : QFont::Normal));
+    p.setPen(i == m_current ? c.text : c.muted);
+    p.drawText(rectOf(i), Qt::AlignVCenter | Qt::AlignLeft, m_words[i]);
+    if (i == m_current && hasFocus()) p.fillRect(QRect(rectOf(i).left(), 25, rectOf(i).width() - 16, 2), c.accent);
+  }
+}
+
+void TabRow::mousePressEvent(QMouseEvent* event) {
+  for (int i = 0; i < m_words.size(); ++i)
+    if (rectOf(i).contains(event->pos())) {
+      setCurrent(i);
+      Q_EMIT chosen(i);
+    }
+}
+
+void TabRow::keyPressEvent(QKeyEvent* event) {
+  const int step = event->key() == Qt::Key_Left ? -1 : event->key() == Qt::Key_Right ? 1 : 0;
+  if (step == 0) return QWidget::keyPressEvent(event);
+  const int index = std::clamp(m_current + step, 0, static_cast<int>(m_words.size()) - 1);
+  if (index == m_current) return;
+  setCurrent(index);
+  Q_EMIT chosen(index);
+}
+
+Section::Section(const Theme* theme, const QString& title, QWidget* parent)
+    : QWidget(parent), m_detail(label({}, "muted")), m_chevron(new IconButton(theme, QStringLiteral("down"))),
+      m_content(new QWidget), m_body(new QVBoxLayout(m_content)) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  auto* row = new QHBoxLayout;
+  row->setContentsMargins(12, 8, 16, 0);
+  row->setSpacing(4);
+  m_chevron->setFixedSize(22, 22);
+  m_chevron->setAccessibleName(tr("Fold %1").arg(title));
+  row->addWidget(m_chevron);
+  row->addWidget(label(title, "title"));
+  row->addStretch(1);
+  m_detail->setFont(theme->ui(12));
+  row->addWidget(m_detail);
+  layout->addLayout(row);
+  m_body->setContentsMargins(16, 4, 16, 12);
+  m_body->setSpacing(6);
+  layout->addWidget(m_content);
+  layout->addWidget(line());
+  connect(m_chevron, &QToolButton::clicked, this, [this] {
+    m_content->setVisible(!m_content->isVisible());
+    static_cast<IconButton*>(m_chevron)->setIconName(m_content->isVisible() ? QStringLiteral("down") : QStringLiteral("right"));
+  });
+}
+
+void Section::clear() {
+  while (QLayoutItem* item = m_body->takeAt(0)) {
+    if (QWidget* widget = item->widget()) widget->hide(), widget->deleteLater();
+    if (QLayout* child = item->layout()) {
+      while (QLayoutItem* inner = child->takeAt(0)) {
+        if (inner->widget()) inner->widget()->hide(), inner->widget()->deleteLater();
+        delete inner;
+      }
+    }
+    delete item;
+  }
+}
+
+Badge::Badge(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
+  setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);
+}
+
+void Badge::show(const QString& icon, const QString& text, const QColor& color) {
+  m_icon = icon, m_text = text, m_color = color;
+  setAccessibleName(text);
+  setVisible(!text.isEmpty());
+  updateGeometry();
+  update();
+}
+
+QSize Badge::sizeHint() const {
+  return {QFontMetrics(m_theme->ui(12, QFont::Medium)).horizontalAdvance(m_text) + (m_icon.isEmpty() ? 16 : 34), 22};
+}
+
+void Badge::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.setRenderHint(QPainter::Antialiasing);
+  const Palette& c = m_theme->colors();
+  p.setPen(mixed(c.page, m_color, 0.55));
+  p.setBrush(mixed(c.page, m_color, c.dark ? 0.16 : 0.1));
+  p.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4);
+  int x = 8;
+  if (!m_icon.isEmpty()) {
+    p.drawPixmap(6, 3, m_theme->pixmap(m_icon, m_color, devicePixelRatioF()));
+    x = 26;
+  }
+  p.setPen(m_color);
+  p.setFont(m_theme->ui(12, QFont::Medium));
+  p.drawText(QRect(x, 0, width() - x, height()), Qt::AlignVCenter, m_text);
+}
+
+MessageBar::MessageBar(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_text(label({})), m_row(new QHBoxLayout(this)) {
+  m_row->setContentsMargins(16, 4, 8, 4);
+  m_row->setSpacing(8);
+  m_text->setWordWrap(true);
+  m_row->addWidget(m_text, 1);
+  auto* close = new IconButton(theme, QStringLiteral("close"));
+  close->setAccessibleName(tr("Dismiss"));
+  m_row->addWidget(close);
+  connect(close, &QToolButton::clicked, this, [this] {
+    const QString key = m_key;
+    dismiss(key);
+    Q_EMIT answered(key, -1);
+  });
+  hide();
+}
+
+void MessageBar::ask(const QString& key, const QString& text, const QStringList& answers) {
+  m_questions.removeIf([&](const Question& q) { return q.key == key; });
+  m_questions.append({key, text, answers});
+  showTop();
+}
+
+void MessageBar::dismiss(const QString& key) {
+  m_questions.removeIf([&](const Question& q) { return q.key == key; });
+  showTop();
+}
+
+void MessageBar::showTop() {
+  for (QPushButton* b : m_buttons) m_row->removeWidget(b), b->hide(), b->deleteLater();
+  m_buttons.clear();
+  setVisible(!m_questions.isEmpty());
+  m_key.clear();
+  if (m_questions.isEmpty()) return;
+  const Question q = m_questions.back();
+  m_key = q.key;
+  m_text->setText(q.text);
+  for (int i = 0; i < q.answers.size(); ++i) {
+    auto* button = new QPushButton(q.answers[i]);
+    if (i == 0) button->setProperty("primary", true);
+    connect(button, &QPushButton::clicked, this, [this, key = q.key, i] {
+      dismiss(key);
+      Q_EMIT answered(key, i);
+    });
+    m_row->insertWidget(1 + i, button);
+    m_buttons << button;
+  }
+}
+
+void MessageBar::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  const Palette& c = m_theme->colors();
+  p.fillRect(rect(), mixed(c.page, c.stale, 0.12));
+  p.fillRect(0, 0, 3, height(), c.stale);
+  p.fillRect(0, height() - 1, width(), 1, c.separator);
+}
+
+}  // namespace nf

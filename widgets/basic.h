@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QAbstractButton>
+#include <QFrame>
+#include <QLabel>
+#include <QPushButton>
+#include <QToolButton>
+#include <QVBoxLayout>
+#include <QWidget>
+#include <cstdint>
+
+#include "widgets/theme.h"
+
+class QHBoxLayout;
+
+// The small parts that every panel is made of.
+namespace nf {
+
+// Numbers as people read them: "1 000 000", "1.53 MiB", "231 MFLOP", "8.9 µs".
+QString grouped(std::int64_t value);
+QString counted(std::int64_t n, const QString& one, const QString& many);  // "1 node", "7 nodes"
+QString bytesText(double bytes);
+QString flopsText(double flops, const QString& unit = QStringLiteral("FLOP"));
+QString microsecondsText(double us);
+QString secondsText(double seconds);
+QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "scalar"
+QString significant(double value, int digits = 3);          // minus as U+2212 is left to the caller: columns align on '-'
+
+QLabel* label(const QString& text, const char* role = nullptr, QWidget* parent = nullptr);
+QFrame* line(QWidget* parent = nullptr);
+
+// 34 px: title, a muted word beside it, buttons at the right.
+class PanelHeader : public QWidget {
+  Q_OBJECT
+ public:
+  PanelHeader(const Theme* theme, const QString& title, QWidget* parent = nullptr);
+  void setTitle(const QString& title) { m_title->setText(title); }
+  void setDetail(const QString& detail) { m_detail->setText(detail); }
+  void add(QWidget* widget);
+
+ private:
+  QLabel* m_title;
+  QLabel* m_detail;
+  QHBoxLayout* m_layout;
+};
+
+// A button of icon and word whose icon follows the theme.
+class IconButton : public QToolButton {
+  Q_OBJECT
+ public:
+  IconButton(const Theme* theme, const QString& icon, const QString& text = {}, QWidget* parent = nullptr);
+  void setIconName(const QString& icon);
+
+ private:
+  const Theme* m_theme;
+  QString m_name;
+};
+
+// One of a few: Author | Explain | Tune.
+class SegmentedSwitch : public QWidget {
+  Q_OBJECT
+ public:
+  SegmentedSwitch(const Theme* theme, const QStringList& words, int width, QWidget* parent = nullptr);
+  int current() const { return m_current; }
+  void setCurrent(int index);
+  QSize sizeHint() const override { return {m_segment * static_cast<int>(m_words.size()), 30}; }
+
+ Q_SIGNALS:
+  void chosen(int index);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+
+ private:
+  const Theme* m_theme;
+  QStringList m_words;
+  int m_segment;
+  int m_current = 0;
+};
+
+// Words that switch a result in place: Formula | Source | Derivation.
+class TabRow : public QWidget {
+  Q_OBJECT
+ public:
+  TabRow(const Theme* theme, const QStringList& words, QWidget* parent = nullptr);
+  int current() const { return m_current; }
+  void setCurrent(int index);
+  void setWords(const QStringList& words);
+  QSize sizeHint() const override;
+
+ Q_SIGNALS:
+  void chosen(int index);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+
+ private:
+  QRect rectOf(int index) const;
+  const Theme* m_theme;
+  QStringList m_words;
+  int m_current = 0;
+};
+
+// A collapsible part of a side panel, closed below by a line.
+class Section : public QWidget {
+  Q_OBJECT
+ public:
+  Section(const Theme* theme, const QString& title, QWidget* parent = nullptr);
+  QVBoxLayout* body() { return m_body; }
+  void setDetail(const QString& detail) { m_detail->setText(detail); }
+  void clear();
+
+ private:
+  QLabel* m_detail;
+  QToolButton* m_chevron;
+  QWidget* m_content;
+  QVBoxLayout* m_body;
+};
+
+// Icon and words in a tinted, outlined box.
+class Badge : public QWidget {
+  Q_OBJECT
+ public:
+  explicit Badge(const Theme* theme, QWidget* parent = nullptr);
+  void show(const QString& icon, const QString& text, const QColor& color);
+  QSize sizeHint() const override;
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+
+ private:
+  const Theme* m_theme;
+  QString m_icon, m_text;
+  QColor m_color;
+};
+
+// A bar across the window that says what happened and offers what can be done; never a modal box.
+class MessageBar : public QWidget {
+  Q_OBJECT
+ public:
+  explicit MessageBar(const Theme* theme, QWidget* parent = nullptr);
+  // The buttons' texts in order; `answered` tells which was pressed. -1 is the closing cross.
+  void ask(const QString& key, const QString& text, const QStringList& answers);
+  void dismiss(const QString& key);
+  QString key() const { return m_key; }
+  QString text() const { return m_text->text(); }
+  QList<QPushButton*> buttons() const { return m_buttons; }
+
+ Q_SIGNALS:
+  void answered(const QString& key, int index);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+
+ private:
+  struct Question {
+    QString key, text;
+    QStringList answers;
+  };
+  void showTop();
+  const Theme* m_theme;
+  QLabel* m_text;
+  QHBoxLayout* m_row;
+  QList<QPushButton*> m_buttons;
+  QList<Question> m_questions;
+  QString m_key;
+};
+
+}  // namespace nf

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/cell_view.h"
+
+#include <QApplication>
+#include <QClipboard>
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QPlainTextEdit>
+#include <QPushButton>
+#include <QStackedWidget>
+
+#include "widgets/basic.h"
+#include "widgets/code_highlighter.h"
+#include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
+#include "widgets/markdown_view.h"
+#include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
+
+namespace nf {
+namespace {
+
+using protocol::CellStatus;
+
+constexpr int kGutter = 62, kRight = 30;
+
+// A message under the cell: a 3 px bar, the words, the buttons that mend it.
+class MessageStrip : public QWidget {
+ public:
+  MessageStrip(const Theme* theme, bool error, const QString& text) : m_theme(theme), m_error(error) {
+    m_row = new QHBoxLayout(this);
+    m_row->setContentsMargins(36, 4, 8, 4);
+    m_row->setSpacing(8);
+    auto* words = label(text);
+    words->setWordWrap(true);
+    words->setTextInteractionFlags(Qt::TextSelectableByMouse);
+    m_row->addWidget(words, 1);
+    setMinimumHeight(34);
+  }
+  QHBoxLayout* row() { return m_row; }
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    QPainter p(this);
+    const Palette& c = m_theme->colors();
+    const QColor color = m_error ? c.failed : c.stale;
+    p.fillRect(rect(), mixed(c.page, color, c.dark ? 0.14 : 0.07));
+    p.fillRect(0, 0, 3, height(), color);
+    p.drawPixmap(12, std::min(height() / 2, 18) - 8,
+                 m_theme->pixmap(m_error ? QStringLiteral("error") : QStringLiteral("warning"), color, devicePixelRatioF()));
+  }
+
+ private:
+  const Theme* m_theme;
+  bool m_error;
+  QHBoxLayout* m_row;
+};
+
+void addLines(QString& out, const protocol::Expression& e) {
+  for (const auto& term : e.terms) {
+    if (!out.isEmpty()) out += QStringLiteral("\n\n");
+    const QString form = term.form == protocol::GradientForm::Gather    ? QObject::tr("gather")
+                         : term.form == protocol::GradientForm::Scatter ? QObject::tr("scatter")
+                                                                        : QObject::tr("zero");
+    out += QStringLiteral("%1: %2 of %3").arg(QString::fromStdString(term.result), form, QString::fromStdString(term.access));
+    if (term.form == protocol::GradientForm::Gather && term.certificate == protocol::CertificateState::Proved)
+      out += QObject::tr(", proved complete in %1").arg(microsecondsText(term.certificateMs * 1000));
+    if (!term.why.empty()) out += QStringLiteral(", ") + QString::fromStdString(term.why);
+    int number = 0;
+    for (const auto& step : term.derivation) {
+      out += QStringLiteral("\n  %1  %2").arg(++number).arg(QString::fromStdString(step.title));
+      for (const auto& text : step.lines) out += QStringLiteral("\n       ") + QString::fromStdString(text);
+    }
+  }
+}
+
+}  // namespace
+
+CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind kind, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_selection(selection), m_id(id), m_kind(kind),
+      m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
+      m_summary(label({}, "muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")), m_layout(new QVBoxLayout(this)),
+      m_messageLayout(new QVBoxLayout(m_messages)) {
+  m_layout->setContentsMargins(kGutter, 0, kRight, 0);
+  m_layout->setSpacing(0);
+  m_editor->setAccessibleName(tr("Cell text"));
+  m_layout->addWidget(m_editor);
+  if (kind == CellKind::Markdown) {
+    m_markdown = new MarkdownView(theme);
+    m_layout->addWidget(m_markdown);
+    m_editor->hide();
+    connect(m_markdown, &MarkdownView::editRequested, this, [this] {
+      Q_EMIT focused();
+      editMarkdown();
+    });
+  }
+  auto* summary = new QHBoxLayout(m_summaryRow);
+  summary->setContentsMargins(12, 6, 0, 2);
+  summary->addWidget(m_summary, 1);
+  summary->addWidget(m_checked);
+  m_summary->setFont(theme->ui(12));
+  m_summary->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  m_checked->setFont(theme->ui(12));
+  m_summaryRow->hide();
+  m_layout->addWidget(m_summaryRow);
+  m_messageLayout->setContentsMargins(0, 0, 0, 0);
+  m_messageLayout->setSpacing(1);
+  m_messages->hide();
+  m_layout->addWidget(m_messages);
+  m_note->setContentsMargins(12, 6, 0, 2);
+  m_note->setWordWrap(true);
+  m_note->setFont(theme->ui(12));
+  m_note->hide();
+  m_layout->addWidget(m_note);
+  connect(m_editor, &ExpressionEditor::focused, this, &CellView::focused);
+  connect(m_editor, &ExpressionEditor::caretMoved, this, &CellView::caretMoved);
+  connect(m_editor, &ExpressionEditor::leaveUp, this, [this] { Q_EMIT leave(-1); });
+  connect(m_editor, &ExpressionEditor::leaveDown, this, [this] { Q_EMIT leave(1); });
+  connect(m_editor, &ExpressionEditor::commandModeWanted, this, &CellView::commandModeWanted);
+  connect(m_editor, &ExpressionEditor::bytesEdited, this, [this](std::size_t begin, std::size_t end, const QByteArray& text) {
+    if (m_kind == CellKind::Markdown) return writeMarkdown(QString::fromStdString(m_editor->bytes()));
+    Q_EMIT bytesEdited(begin, end, text);
+  });
+  connect(selection, &Selection::changed, this, &CellView::showSelection);
+  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+}
+
+void CellView::setNumber(int number) {
+  m_number = number;
+  update();
+}
+
+void CellView::setBody(const std::string& bytes) {
+  m_body = bytes;
+  if (m_kind == CellKind::Markdown) {
+    const std::string text = markdownOf(bytes);
+    // Blanks at a line's end are not kept in the notebook, but they stay in the field while one types on.
+    if (!m_editor->isVisible() || markdownToBody(m_editor->bytes()) != markdownToBody(text)) m_editor->setBytes(text);
+    m_markdown->setMarkdown(QString::fromStdString(text));
+  } else {
+    m_editor->setBytes(bytes);
+  }
+}
+
+// The Markdown of the editor back into comment lines, as the smallest change of the body.
+void CellView::writeMarkdown(const QString& markdown) {
+  const std::string next = markdownToBody(markdown.toStdString(), m_body.find("\r\n") != std::string::npos ? "\r\n" : "\n");
+  std::size_t same = 0, tail = 0;
+  while (same < next.size() && same < m_body.size() && next[same] == m_body[same]) ++same;
+  while (tail < next.size() - same && tail < m_body.size() - same &&
+         next[next.size() - 1 - tail] == m_body[m_body.size() - 1 - tail])
+    ++tail;
+  const std::size_t end = m_body.size() - tail;
+  const QByteArray text = QByteArray::fromStdString(next.substr(same, next.size() - same - tail));
+  m_body = next;
+  m_markdown->setMarkdown(markdown);
+  Q_EMIT bytesEdited(same, end, text);
+}
+
+void CellView::editMarkdown() {
+  if (!m_markdown) return;
+  m_markdown->hide();
+  m_editor->show();
+  m_editor->setFocus();
+}
+
+void CellView::renderMarkdown() {
+  if (!m_markdown) return;
+  m_editor->hide();
+  m_markdown->show();
+}
+
+void CellView::setActive(Active active) {
+  m_active = active;
+  if (active != Active::Editing) renderMarkdown();
+  update();
+}
+
+void CellView::mousePressEvent(QMouseEvent*) {
+  Q_EMIT focused();
+  if (m_kind == CellKind::Markdown || m_active != Active::Editing) Q_EMIT commandModeWanted();
+}
+
+void CellView::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.setRenderHint(QPainter::Antialiasing);
+  const Palette& c = m_theme->colors();
+  if (m_active != Active::No) p.fillRect(0, 0, 3, height(), m_active == Active::Editing ? c.accent : mixed(c.page, c.accent, 0.6));
+  if (m_number > 0) {
+    p.setPen(m_active == Active::No ? c.muted : c.text);
+    p.setFont(m_theme->ui(12, m_active == Active::No ? QFont::Normal : QFont::DemiBold));
+    p.drawText(QRect(0, 8, 40, 18), Qt::AlignRight | Qt::AlignVCenter, QString::number(m_number));
+  }
+  if (m_kind == CellKind::Markdown || !m_known) return;
+  QString icon = QStringLiteral("ok");
+  QColor color = c.proved;
+  switch (m_status) {
+    case CellStatus::Ok: break;
+    case CellStatus::Error: icon = QStringLiteral("error"), color = c.failed; break;
+    case CellStatus::Stale: icon = QStringLiteral("stale"), color = c.stale; break;
+    case CellStatus::Queued: icon = QStringLiteral("stale"), color = c.muted; break;
+    case CellStatus::Running: icon = QStringLiteral("running"), color = c.accent; break;
+  }
+  if (m_outdated) color = mixed(c.page, color, 0.45);
+  p.drawPixmap(26, 30, m_theme->pixmap(icon, color, devicePixelRatioF()));
+  if (m_status == CellStatus::Stale) {
+    QColor hatch = c.stale;
+    p.fillRect(kGutter - 8, 0, 4, height(), QBrush(hatch, Qt::BDiagPattern));
+  }
+}
+
+void CellView::setOutdated(bool outdated) {
+  if (m_outdated == outdated) return;
+  m_outdated = outdated;
+  m_editor->setOutdated(outdated);
+  update();
+}
+
+void CellView::setStatus(CellStatus status, const QString& message) {
+  m_status = status;
+  m_known = true;
+  m_note->setText(message);
+  m_note->setVisible(!message.isEmpty());
+  update();
+}
+
+QStringList CellView::diagnosticTexts() const { return m_diagnosticTexts; }
+
+void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::CellInfo* info) {
+  if (m_kind == CellKind::Markdown) return;
+  m_known = info != nullptr;
+  if (!info) {
+    m_status = CellStatus::Ok;
+    m_summaryRow->hide();
+    m_messages->hide();
+    update();
+    return;
+  }
+  const std::size_t end = bodyBegin + m_editor->bytes().size();
+  std::map<std::pair<std::uint32_t, std::uint32_t>, QString> hints;  // by statement
+  for (const auto& extent : analysis.extents) {
+    if (extent.begin < bodyBegin || extent.end > end + 1) continue;
+    QString& text = hints[{extent.begin, extent.end}];
+    if (!text.isEmpty()) text += QStringLiteral("  ");
+    text += QString::fromStdString(extent.axis) + QStringLiteral(": %1").arg(extent.extent);
+  }
+  std::vector<ExpressionEditor::Hint> list;
+  for (auto& [statement, text] : hints) {
+    std::size_t at = statement.second - bodyBegin;
+    while (at > 0 && (at > m_editor->bytes().size() ||
+                      (at <= m_editor->bytes().size() && (m_editor->bytes()[at - 1] == '\n' || m_editor->bytes()[at - 1] == ' '))))
+      --at;
+    list.push_back({at, text});
+  }
+  m_editor->setHints(std::move(list));
+  m_status = info->status;
+  for (const auto& d : analysis.diagnostics)
+    if (d.severity == protocol::Severity::Error && d.span.source.empty() && d.span.begin >= info->begin &&
+        d.span.begin < std::max<std::size_t>(info->end, end))
+      m_status = CellStatus::Error;
+  m_summary->setText(QString::fromStdString(info->summary));
+  m_summaryRow->setVisible(!info->summary.empty());
+  m_checked->setText(tr("checked %1").arg(microsecondsText(analysis.ms * 1000)));
+  rebuildMessages(analysis, *info);
+  setOutdated(false);
+
+  QStringList shows;
+  for (const auto& name : info->shows) shows << QString::fromStdString(name);
+  for (const auto& t : analysis.tensors) m_shapes[QString::fromStdString(t.name)] = t.shape;
+  if (shows != m_shows) {
+    m_shows = shows;
+    if (!m_shows.isEmpty()) ensureResult();
+    if (m_result) m_result->setVisible(!m_shows.isEmpty());
+    if (m_which) {
+      const QSignalBlocker blocker(m_which);
+      const QString was = m_which->currentText();
+      m_which->clear();
+      m_which->addItems(m_shows);
+      m_which->setVisible(m_shows.size() > 1 && m_tabs->current() == 3);
+      if (m_shows.contains(was)) m_which->setCurrentText(was);
+      if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
+    }
+  }
+  for (const QString& show : m_shows) Q_EMIT expressionWanted(show);
+  if (info->train && !m_train) {
+    m_train = new TrainStrip(m_theme);
+    m_layout->addWidget(m_train);
+    m_train->hide();
+    connect(m_train, &TrainStrip::pauseRequested, this, &CellView::pauseRequested);
+    connect(m_train, &TrainStrip::stopRequested, this, &CellView::stopRequested);
+  }
+  showSelection();
+  update();
+}
+
+void CellView::rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info) {
+  while (QLayoutItem* item = m_messageLayout->takeAt(0)) {
+    item->widget()->hide();
+    item->widget()->deleteLater();
+    delete item;
+  }
+  m_diagnosticMarks.clear();
+  m_diagnosticTexts.clear();
+  const std::size_t size = m_editor->bytes().size();
+  for (const auto& d : analysis.diagnostics) {
+    if (!d.span.source.empty() || d.span.begin < info.begin ||
+        d.span.begin >= std::max<std::size_t>(info.end, bodyBegin + size + 1) || d.span.begin < bodyBegin)
+      continue;
+    const bool error = d.severity == protocol::Severity::Error;
+    QString text = QString::fromStdString(d.message);
+    for (const auto& note : d.notes) text += QLatin1Char('\n') + QString::fromStdString(note.message);
+    m_diagnosticTexts << text;
+    auto* strip = new MessageStrip(m_theme, error, text);
+    if (!d.fixes.empty()) strip->row()->addWidget(label(tr("Fix:"), "muted"));
+    for (const auto& fix : d.fixes) {
+      auto* button = new QPushButton(QString::fromStdString(fix.label));
+      button->setFont(m_theme->mono(12));
+      button->setProperty("mono", true);
+      button->setObjectName(QStringLiteral("fix"));
+      connect(button, &QPushButton::clicked, this,
+              [this, fix] { Q_EMIT fixRequested(fix.begin, fix.end, QString::fromStdString(fix.text)); });
+      strip->row()->addWidget(button);
+    }
+    m_messageLayout->addWidget(strip);
+    const std::size_t begin = std::min<std::size_t>(d.span.begin - bodyBegin, size);
+    m_diagnosticMarks.push_back(
+        {begin, std::clamp<std::size_t>(d.span.end < bodyBegin ? begin : d.span.end - bodyBegin, begin, size), error});
+  }
+  m_messages->setVisible(!m_diagnosticMarks.empty());
+}
+
+void CellView::showSelection() {
+  if (m_kind == CellKind::Markdown) return;
+  std::vector<ExpressionEditor::Mark> marks;
+  const std::size_t size = m_editor->bytes().size();
+  if (!m_outdated)
+    for (const auto& span : m_selection->selectedSpans())
+      if (span.begin >= bodyBegin && span.end <= bodyBegin + size)
+        marks.push_back({span.begin - bodyBegin, span.end - bodyBegin, ExpressionEditor::Mark::Kind::Selected});
+  for (const auto& m : m_diagnosticMarks)
+    marks.push_back({m.begin, m.end, m.error ? ExpressionEditor::Mark::Kind::Error : ExpressionEditor::Mark::Kind::Warning});
+  m_editor->setMarks(std::move(marks));
+}
+
+void CellView::ensureResult() {
+  if (m_result) return;
+  m_result = new QWidget;
+  auto* layout = new QVBoxLayout(m_result);
+  layout->setContentsMargins(12, 4, 0, 8);
+  layout->setSpacing(4);
+  auto* top = new QHBoxLayout;
+  m_tabs = new TabRow(m_theme, {tr("Formula"), tr("Source"), tr("Derivation"), tr("Values")});
+  top->addWidget(m_tabs);
+  m_which = new QComboBox;
+  m_which->setAccessibleName(tr("Tensor"));
+  m_which->setFont(m_theme->mono(12));
+  top->addWidget(m_which);
+  top->addStretch(1);
+  auto* copyLatex = new IconButton(m_theme, QStringLiteral("copy"), tr("LaTeX"));
+  auto* copySource = new IconButton(m_theme, QStringLiteral("copy"), tr("Source"));
+  copyLatex->setToolTip(tr("Copy as LaTeX"));
+  copySource->setToolTip(tr("Copy as source"));
+  copyLatex->setObjectName(QStringLiteral("copyLatex"));
+  copySource->setObjectName(QStringLiteral("copySource"));
+  top->addWidget(copyLatex);
+  top->addWidget(copySource);
+  layout->addLayout(top);
+  m_pages = new QStackedWidget;
+  m_formula = new FormulaView(m_theme, m_selection);
+  m_source = new QPlainTextEdit;
+  m_source->setReadOnly(true);
+  m_source->setFrameShape(QFrame::NoFrame);
+  m_source->setLineWrapMode(QPlainTextEdit::NoWrap);
+  m_source->setAccessibleName(tr("Source of the result"));
+  m_derivation = label({});
+  m_derivation->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_derivation->setWordWrap(true);
+  m_derivation->setAlignment(Qt::AlignTop | Qt::AlignLeft);
+  m_derivation->setFont(m_theme->mono(12));
+  m_values = new TensorView(m_theme, false);
+  for (QWidget* page : {static_cast<QWidget*>(m_formula), static_cast<QWidget*>(m_source), static_cast<QWidget*>(m_derivation),
+                        static_cast<QWidget*>(m_values)})
+    m_pages->addWidget(page);
+  m_source->setFont(m_theme->mono(13));
+  m_source->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
+  layout->addWidget(m_pages);
+  m_layout->addWidget(m_result);
+  connect(m_tabs, &TabRow::chosen, this, [this](int tab) { showResult(tab); });
+  connect(m_which, &QComboBox::currentTextChanged, this, [this](const QString& name) {
+    m_values->setTensor(name, m_shapes[name]);
+    if (m_pages->currentIndex() == 3) Q_EMIT sliceWanted();
+  });
+  connect(m_values, &TensorView::sliceWanted, this, &CellView::sliceWanted);
+  connect(copyLatex, &QToolButton::clicked, this, [this] {
+    QApplication::clipboard()->setText(latex());
+    Q_EMIT textCopied(tr("LaTeX"));
+  });
+  connect(copySource, &QToolButton::clicked, this, [this] {
+    QApplication::clipboard()->setText(source());
+    Q_EMIT textCopied(tr("source"));
+  });
+  m_which->hide();
+  refreshResult();
+}
+
+void CellView::showResult(int tab) {
+  ensureResult();
+  m_tabs->setCurrent(tab);
+  m_pages->setCurrentIndex(tab);
+  m_which->setVisible(tab == 3 && m_shows.size() > 1);
+  if (tab == 3) Q_EMIT sliceWanted();
+  refreshResult();
+}
+
+void CellView::setExpression(const protocol::Expression& expression) {
+  const QString name = QString::fromStdString(expression.tensor);
+  m_failures.erase(name);
+  m_expressions[name] = expression;
+  refreshResult();
+}
+
+void CellView::setExpressionFailed(const QString& tensor, const QString& message) {
+  m_failures[tensor] = message;
+  refreshResult();
+}
+
+QString CellView::source() const {
+  QStringList parts;
+  for (const QString& show : m_shows)
+    if (const auto found = m_expressions.find(show); found != m_expressions.end())
+      parts << QString::fromStdString(found->second.text).trimmed();
+  return parts.join(QLatin1Char('\n'));
+}
+
+QString CellView::latex() const {
+  QStringList parts;
+  if (m_formula)
+    for (const auto& f : m_formula->formulas()) parts << toLatex(f);
+  return parts.join(QStringLiteral(" \\\\\n"));
+}
+
+void CellView::refreshResult() {
+  if (!m_result) return;
+  std::vector<protocol::Formula> formulas;
+  QString derivation;
+  QStringList waiting;
+  for (const QString& show : m_shows) {
+    const auto found = m_expressions.find(show);
+    if (found == m_expressions.end()) {
+      const auto failed = m_failures.find(show);
+      waiting << (failed == m_failures.end() ? tr("%1 is being derived").arg(show)
+                                             : QStringLiteral("%1: %2").arg(show, failed->second));
+      continue;
+    }
+    for (const auto& f : found->second.formulas) formulas.push_back(f);
+    addLines(derivation, found->second);
+  }
+  m_formula->setFormulas(std::move(formulas));
+  const QString text = source();
+  if (m_source->toPlainText() != text) {
+    m_source->setPlainText(text);
+    QList<QTextEdit::ExtraSelection> colors;
+    for (const auto& run : highlight(text.toStdString(), m_theme->colors())) {
+      QTextEdit::ExtraSelection s;
+      s.format = run.format;
+      s.cursor = QTextCursor(m_source->document());
+      s.cursor.setPosition(std::min(run.begin, static_cast<int>(text.size())));
+      s.cursor.setPosition(std::min(run.begin + run.length, static_cast<int>(text.size())), QTextCursor::KeepAnchor);
+      colors << s;
+    }
+    m_source->setExtraSelections(colors);
+  }
+  m_derivation->setText(derivation.isEmpty() ? tr("Nothing was derived here: these are operators as written.") : derivation);
+  setToolTip(waiting.join(QLatin1Char('\n')));
+  // The stack is as high as the page that shows.
+  int height = 0;
+  switch (m_pages->currentIndex()) {
+    case 0: height = std::max(24, m_formula->sizeHint().height()); break;
+    case 1: height = std::min(30, std::max(1, m_source->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 22; break;
+    case 2: height = m_derivation->heightForWidth(std::max(300, m_pages->width())); break;
+    case 3: height = m_values->sizeHint().height(); break;
+  }
+  m_pages->setFixedHeight(height);
+  updateGeometry();
+}
+
+bool CellView::wantsValuesOf(const QString& tensor) const { return m_values && m_values->tensor() == tensor; }
+
+void CellView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {
+  if (!m_values) return;
+  m_values->setSlice(slice, values);
+  refreshResult();
+}
+
+}  // namespace nf

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/document/document.h"
+#include "core/protocol/message.h"
+#include "widgets/selection.h"
+#include "widgets/theme.h"
+
+class QComboBox;
+class QLabel;
+class QPlainTextEdit;
+class QStackedWidget;
+class QVBoxLayout;
+
+namespace nf {
+
+class ExpressionEditor;
+class FormulaView;
+class MarkdownView;
+class TabRow;
+class TensorView;
+class TrainStrip;
+
+// One cell: number and state in the gutter, its text, what the engine said about it, its results.
+class CellView : public QWidget {
+  Q_OBJECT
+ public:
+  CellView(const Theme* theme, Selection* selection, CellId id, CellKind kind, QWidget* parent = nullptr);
+  CellId id() const { return m_id; }
+  CellKind kind() const { return m_kind; }
+  ExpressionEditor* editor() const { return m_editor; }
+  TrainStrip* train() const { return m_train; }
+  FormulaView* formulaView() const { return m_formula; }
+  TensorView* tensorView() const { return m_values; }
+
+  void setNumber(int number);
+  void setBody(const std::string& bytes);
+  std::size_t bodyBegin = 0;  // where the body stands in the notebook
+
+  enum class Active { No, Command, Editing };
+  void setActive(Active active);
+  Active active() const { return m_active; }
+  void editMarkdown();
+  void renderMarkdown();
+
+  // What an analysis of the whole notebook says about this cell. `info` may be null: the engine knows no such cell.
+  void setAnalysis(const protocol::Analysis& analysis, const protocol::CellInfo* info);
+  void setOutdated(bool outdated);
+  void showSelection();
+  void setStatus(protocol::CellStatus status, const QString& message);
+  protocol::CellStatus status() const { return m_status; }
+  const QStringList& shows() const { return m_shows; }
+  QStringList diagnosticTexts() const;
+  void setExpression(const protocol::Expression& expression);
+  void setExpressionFailed(const QString& tensor, const QString& message);
+  bool wantsValuesOf(const QString& tensor) const;
+  void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
+  QString source() const;
+  QString latex() const;
+  void showResult(int tab);
+
+ Q_SIGNALS:
+  void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);
+  void focused();
+  void caretMoved();
+  void fixRequested(std::uint32_t begin, std::uint32_t end, const QString& text);
+  void leave(int direction);
+  void commandModeWanted();
+  void expressionWanted(const QString& tensor);
+  void sliceWanted();
+  void textCopied(const QString& what);
+  void pauseRequested(bool pause);
+  void stopRequested();
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+
+ private:
+  void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
+  void ensureResult();
+  void refreshResult();
+  void writeMarkdown(const QString& markdown);
+  const Theme* m_theme;
+  Selection* m_selection;
+  CellId m_id;
+  CellKind m_kind;
+  int m_number = 0;
+  Active m_active = Active::No;
+  protocol::CellStatus m_status = protocol::CellStatus::Ok;
+  bool m_known = false;  // the engine has said something about this text
+  bool m_outdated = false;
+  std::string m_body;
+  ExpressionEditor* m_editor;
+  MarkdownView* m_markdown = nullptr;
+  QWidget *m_summaryRow, *m_messages, *m_result = nullptr;
+  QLabel *m_summary, *m_checked, *m_note;
+  QVBoxLayout *m_layout, *m_messageLayout;
+  TabRow* m_tabs = nullptr;
+  QStackedWidget* m_pages = nullptr;
+  FormulaView* m_formula = nullptr;
+  QPlainTextEdit* m_source = nullptr;
+  QLabel* m_derivation = nullptr;
+  TensorView* m_values = nullptr;
+  QComboBox* m_which = nullptr;
+  TrainStrip* m_train = nullptr;
+  QStringList m_shows, m_diagnosticTexts;
+  std::map<QString, protocol::Expression> m_expressions;
+  std::map<QString, QString> m_failures;
+  std::map<QString, std::vector<std::int64_t>> m_shapes;
+  struct DiagnosticMark {
+    std::size_t begin, end;
+    bool error;
+  };
+  std::vector<DiagnosticMark> m_diagnosticMarks;  // bytes of the body
+};
+
+}  // namespace nf

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QFrame>
+#include <functional>
+#include <vector>
+
+#include "widgets/theme.h"
+
+class QLineEdit;
+class QListWidget;
+
+namespace nf {
+
+// A list to type in: commands, or everything that has a name.
+class CommandPalette : public QFrame {
+  Q_OBJECT
+ public:
+  explicit CommandPalette(const Theme* theme, QWidget* parent);
+  struct Entry {
+    QString icon, text, detail;
+    std::function<void()> run;
+  };
+  void open(const QString& placeholder, std::vector<Entry> entries);
+  QLineEdit* field() const { return m_field; }
+  QListWidget* list() const { return m_list; }
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+  void paintEvent(QPaintEvent*) override;
+
+ private:
+  void filter();
+  void choose();
+  const Theme* m_theme;
+  QLineEdit* m_field;
+  QListWidget* m_list;
+  std::vector<Entry> m_entries;
+};
+
+}  // namespace nf

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QPlainTextEdit>
+#include <QStringList>
+#include <string>
+#include <vector>
+
+#include "widgets/theme.h"
+
+class QCompleter;
+class QStringListModel;
+
+namespace nf {
+
+// The text of one cell: as high as its text, coloured, with grey hints after lines, underlines, and a tint for the selection.
+// It has no history of its own: every change is told in bytes and the document remembers it.
+class ExpressionEditor : public QPlainTextEdit {
+  Q_OBJECT
+ public:
+  ExpressionEditor(const Theme* theme, bool code, QWidget* parent = nullptr);
+
+  const std::string& bytes() const { return m_bytes; }
+  // Shows another text, keeping the cursor where the text around it is the same.
+  void setBytes(const std::string& bytes);
+  // What is shown is what the document holds at these bytes: no change of the view.
+  void acceptBytes(std::string bytes) { m_bytes = std::move(bytes); }
+
+  struct Hint {
+    std::size_t byte;  // its line gets the words
+    QString text;
+  };
+  void setHints(std::vector<Hint> hints);
+  struct Mark {
+    enum class Kind { Error, Warning, Selected };
+    std::size_t begin, end;  // bytes
+    Kind kind;
+  };
+  void setMarks(std::vector<Mark> marks);
+  void setOutdated(bool outdated);  // hints are of an older text: paler
+  void setCompletions(const QStringList& words);
+
+  std::size_t caretByte() const;
+  std::pair<std::size_t, std::size_t> selectionBytes() const;
+  void moveCaretTo(std::size_t byte);
+  void insertAtCaret(const QString& text);
+  QSize sizeHint() const override;
+  QSize minimumSizeHint() const override { return {80, sizeHint().height()}; }
+  bool completing() const;
+
+ Q_SIGNALS:
+  // Bytes [begin, end) of bytes() as it was became `text`.
+  void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);
+  void caretMoved();
+  void focused();
+  void leaveUp();
+  void leaveDown();
+  void commandModeWanted();
+  void undoWanted();
+  void redoWanted();
+
+ protected:
+  bool event(QEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+  void paintEvent(QPaintEvent*) override;
+  void focusInEvent(QFocusEvent*) override;
+  void focusOutEvent(QFocusEvent*) override;
+  void wheelEvent(QWheelEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
+
+ private:
+  void noticeChange();
+  void recolor();
+  void showMarks();
+  void fit();
+  void complete(bool asked);
+  const Theme* m_theme;
+  bool m_code;
+  std::string m_bytes;
+  std::vector<Hint> m_hints;
+  std::vector<Mark> m_marks;
+  bool m_outdated = false;
+  bool m_setting = false;
+  QCompleter* m_completer;
+  QStringListModel* m_words;
+};
+
+}  // namespace nf

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/formula_layout.h"
+
+#include <QFontMetricsF>
+#include <cmath>
+
+#include "widgets/basic.h"
+
+namespace nf {
+namespace {
+
+using protocol::Formula;
+using protocol::FormulaKind;
+using protocol::FormulaNode;
+
+constexpr double kIndex = 0.68;
+
+// How tightly a node binds: a looser one inside a tighter place gets parentheses.
+enum Binding { kCompare = 0, kSum = 1, kProduct = 2, kPrefix = 3, kPower = 4, kAtom = 5 };
+
+Binding infixBinding(const std::string& op) {
+  if (op == "+" || op == "-") return kSum;
+  if (op == "*" || op == "%") return kProduct;
+  if (op == "/" || op == "//") return kAtom;  // drawn as fraction and floor
+  return kCompare;
+}
+
+Binding bindingOf(const FormulaNode& node) {
+  switch (node.kind) {
+    case FormulaKind::Number: return node.text.starts_with('-') ? kPrefix : kAtom;
+    case FormulaKind::Name:
+    case FormulaKind::Subscript:
+    case FormulaKind::Call:
+    case FormulaKind::Fraction:
+    case FormulaKind::Partial: return kAtom;
+    case FormulaKind::Infix: return infixBinding(node.text);
+    case FormulaKind::Reduce:
+    case FormulaKind::Cases: return kProduct;
+    case FormulaKind::Prefix: return kPrefix;
+    case FormulaKind::Power: return kPower;
+    case FormulaKind::Equation: return kCompare;
+  }
+  return kAtom;
+}
+
+QString symbolOf(const std::string& op) {
+  if (op == "<=") return QStringLiteral("≤");
+  if (op == ">=") return QStringLiteral("≥");
+  if (op == "!=") return QStringLiteral("≠");
+  if (op == "==") return QStringLiteral("=");
+  if (op == "-") return QStringLiteral("−");
+  if (op == "%") return QStringLiteral("mod");
+  return QString::fromStdString(op);
+}
+
+class Setter {
+ public:
+  Setter(const Formula& formula, const Theme& theme) : m_nodes(formula.nodes), m_theme(theme) {}
+
+  FormulaBox set(std::uint32_t id, double px) {
+    FormulaBox box = setNode(id, px);
+    if (!m_nodes[id].origins.empty()) box.regions.push_back({QRectF(0, -box.ascent, box.width, box.ascent + box.descent), id});
+    return box;
+  }
+
+ private:
+  static void put(FormulaBox& into, const FormulaBox& box, double x, double y) {
+    for (auto run : box.runs) run.at += QPointF(x, y), into.runs.push_back(std::move(run));
+    for (auto stroke : box.strokes) {
+      for (QPointF& p : stroke.points) p += QPointF(x, y);
+      into.strokes.push_back(std::move(stroke));
+    }
+    for (auto region : box.regions) region.rect.translate(x, y), into.regions.push_back(region);
+    into.ascent = std::max(into.ascent, box.ascent - y);
+    into.descent = std::max(into.descent, box.descent + y);
+    into.width = std::max(into.width, x + box.width);
+  }
+  static void append(FormulaBox& into, const FormulaBox& box, double gap = 0) {
+    put(into, box, into.width + (into.width > 0 ? gap : 0), 0);
+  }
+
+  FormulaBox word(const QString& text, double px, bool italic) {
+    FormulaBox box;
+    if (text.isEmpty()) return box;
+    const QFont font = m_theme.math(px, italic);
+    const QFontMetricsF metrics(font);
+    const QRectF ink = metrics.tightBoundingRect(text);
+    box.width = metrics.horizontalAdvance(text) + (italic ? px * 0.05 : 0);
+    box.ascent = std::max(-ink.top(), px * 0.45);
+    box.descent = std::max(ink.bottom(), 0.0);
+    box.runs.push_back({text, font, {0, 0}});
+    return box;
+  }
+  FormulaBox name(const std::string& text, double px) {
+    const QString t = QString::fromStdString(text);
+    return word(t, px, t.size() <= 2);
+  }
+
+  // `box` between brackets as high as it: round, floor, or bars.
+  FormulaBox bracketed(const FormulaBox& inner, double px, char kind) {
+    const double top = std::max(inner.ascent, px * 0.7) + px * 0.08, bottom = std::max(inner.descent, px * 0.2) + px * 0.08;
+    const double w = px * 0.22;
+    FormulaBox box;
+    const auto side = [&](double x, bool left) {
+      FormulaBox::Stroke stroke{{}, std::max(1.0, px * 0.055)};
+      const double inward = left ? x + w : x, outward = left ? x : x + w;
+      if (kind == '(') {
+        for (int i = 0; i <= 12; ++i) {
+          const double t = i / 12.0, bulge = 4 * t * (1 - t);
+          stroke.points.emplace_back(inward + (outward - inward) * bulge, -top + (top + bottom) * t);
+        }
+      } else if (kind == '|') {
+        stroke.points = {{x + w / 2, -top}, {x + w / 2, bottom}};
+      } else {
+        stroke.points = {{outward, -top}, {outward, bottom}, {inward, bottom}};
+      }
+      box.strokes.push_back(std::move(stroke));
+    };
+    side(0, true);
+    put(box, inner, w + px * 0.08, 0);
+    const double right = box.width + px * 0.08;
+    side(right, false);
+    box.width = right + w + px * 0.04;
+    box.ascent = top, box.descent = bottom;
+    return box;
+  }
+
+  FormulaBox operand(std::uint32_t id, double px, Binding least) {
+    FormulaBox box = set(id, px);
+    return bindingOf(m_nodes[id]) < least ? bracketed(box, px, '(') : box;
+  }
+
+  FormulaBox fraction(const FormulaBox& above, const FormulaBox& below, double px) {
+    FormulaBox box;
+    const double axis = -px * 0.27, gap = px * 0.16, width = std::max(above.width, below.width) + px * 0.3;
+    put(box, above, (width - above.width) / 2, axis - gap - above.descent);
+    put(box, below, (width - below.width) / 2, axis + gap + below.ascent);
+    box.strokes.push_back({{{0, axis}, {width, axis}}, std::max(1.0, px * 0.055)});
+    box.width = width + px * 0.08;
+    return box;
+  }
+
+  FormulaBox list(const std::vector<std::uint32_t>& ids, std::size_t first, double px) {
+    FormulaBox box;
+    for (std::size_t i = first; i < ids.size(); ++i) {
+      if (i > first) append(box, word(QStringLiteral(","), px, false)), box.width += px * 0.22;
+      append(box, set(ids[i], px));
+    }
+    return box;
+  }
+
+  FormulaBox big(const FormulaNode& node, double px) {
+    FormulaBox out;
+    const bool sign = node.text == "sum" || node.text == "prod";
+    const QString glyph = node.text == "sum" ? QStringLiteral("∑") : QStringLiteral("∏");
+    const auto stack = [&](const FormulaBox& symbol, const FormulaBox& above, const FormulaBox& below) {
+      FormulaBox box;
+      const double width = std::max({symbol.width, above.width, below.width});
+      put(box, symbol, (width - symbol.width) / 2, 0);
+      const double top = symbol.ascent, bottom = symbol.descent;
+      if (above.width > 0) put(box, above, (width - above.width) / 2, -top - px * 0.12 - above.descent);
+      if (below.width > 0) put(box, below, (width - below.width) / 2, bottom + px * 0.14 + below.ascent);
+      box.width = width;
+      return box;
+    };
+    if (!sign) {
+      FormulaBox axes;
+      for (const auto& axis : node.axes) {
+        if (axes.width > 0) append(axes, word(QStringLiteral(","), px * kIndex, false)), axes.width += px * 0.12;
+        append(axes, name(axis.name, px * kIndex));
+      }
+      return stack(word(QString::fromStdString(node.text), px, false), {}, axes);
+    }
+    for (const auto& axis : node.axes) {
+      FormulaBox symbol = word(glyph, px * 1.65, false);
+      const double shift = px * 0.12;  // the sign is centred on the mathematical axis
+      FormulaBox centred;
+      put(centred, symbol, 0, shift);
+      FormulaBox below = name(axis.name, px * kIndex);
+      append(below, word(QStringLiteral("="), px * kIndex, false), 1);
+      append(below, word(grouped(axis.first), px * kIndex, false), 1);
+      append(out, stack(centred, word(grouped(axis.last), px * kIndex, false), below), px * 0.14);
+    }
+    return out;
+  }
+
+  FormulaBox setNode(std::uint32_t id, double px) {
+    const FormulaNode& node = m_nodes[id];
+    const auto& child = node.children;
+    FormulaBox box;
+    switch (node.kind) {
+      case FormulaKind::Number: {
+        const QString text = QString::fromStdString(node.text);
+        bool whole = false;
+        const qlonglong value = text.toLongLong(&whole);
+        const QString shown = whole && std::abs(value) >= 10000 ? grouped(value) : text;
+        return word(QString(shown).replace(QLatin1Char('-'), QChar(0x2212)), px, false);
+      }
+      case FormulaKind::Name: return name(node.text, px);
+      case FormulaKind::Subscript: {
+        box = set(child[0], px);
+        if (child.size() > 1) put(box, list(child, 1, px * kIndex), box.width, px * 0.24);
+        box.width += px * 0.06;
+        return box;
+      }
+      case FormulaKind::Reduce: {
+        box = big(node, px);
+        append(box, operand(child[0], px, kProduct), px * 0.2);
+        return box;
+      }
+      case FormulaKind::Infix: {
+        if (node.text == "/") return fraction(set(child[0], px * 0.92), set(child[1], px * 0.92), px);
+        if (node.text == "//") return bracketed(fraction(set(child[0], px * 0.85), set(child[1], px * 0.85), px), px, 'f');
+        const Binding own = infixBinding(node.text);
+        const Binding right = node.text == "-" || node.text == "%" ? static_cast<Binding>(own + 1) : own;
+        FormulaBox left = operand(child[0], px, own);
+        if (node.text == "*" && m_nodes[child[0]].kind == FormulaKind::Reduce) left = bracketed(left, px, '(');
+        append(box, left);
+        if (node.text == "*") {
+          const bool dot =
+              m_nodes[child[1]].kind == FormulaKind::Number || (px < 18 && m_nodes[child[0]].kind != FormulaKind::Number);
+          if (dot) append(box, word(QStringLiteral("·"), px, false), px * 0.18);
+          append(box, operand(child[1], px, right), px < 18 ? px * 0.06 : px * 0.2);
+        } else {
+          const double gap = px < 18 ? px * 0.06 : px * 0.24;
+          append(box, word(symbolOf(node.text), px, false), gap);
+          append(box, operand(child[1], px, right), gap);
+        }
+        return box;
+      }
+      case FormulaKind::Prefix:
+        box = word(node.text == "-" ? QStringLiteral("−") : QString::fromStdString(node.text), px, false);
+        append(box, operand(child[0], px, kPrefix), node.text == "-" ? 1 : px * 0.25);
+        return box;
+      case FormulaKind::Fraction: return fraction(set(child[0], px * 0.92), set(child[1], px * 0.92), px);
+      case FormulaKind::Power: {
+        box = operand(child[0], px, kAtom);
+        const FormulaBox exponent = set(child[1], px * kIndex);
+        put(box, exponent, box.width, -std::max(px * 0.38, box.ascent - px * 0.3));
+        return box;
+      }
+      case FormulaKind::Call: {
+        const FormulaBox arguments = list(child, 0, px);
+        if (node.text == "sqrt" && child.size() == 1) {
+          const double top = arguments.ascent + px * 0.16, bottom = arguments.descent;
+          put(box, arguments, px * 0.62, 0);
+          box.strokes.push_back(
+              {{{0, -px * 0.3}, {px * 0.14, -px * 0.38}, {px * 0.32, bottom}, {px * 0.55, -top}, {box.width + px * 0.08, -top}},
+               std::max(1.0, px * 0.055)});
+          box.ascent = top + 2;
+          box.width += px * 0.14;
+          return box;
+        }
+        if (node.text == "abs" && child.size() == 1) return bracketed(arguments, px, '|');
+        if (node.text == "floor" && child.size() == 1) return bracketed(arguments, px, 'f');
+        box = word(QString::fromStdString(node.text), px, false);
+        append(box, bracketed(arguments, px, '('), px * 0.04);
+        return box;
+      }
+      case FormulaKind::Cases: {
+        FormulaBox condition = word(QStringLiteral("if "), px * 0.8, false);
+        append(condition, set(child[0], px * 0.8), px * 0.2);
+        const FormulaBox then = set(child[1], px * 0.9), other = set(child[2], px * 0.9),
+                         word2 = word(QStringLiteral("otherwise"), px * 0.8, false);
+        const double column = std::max(then.width, other.width) + px * 0.8, x = px * 0.5;
+        const double up = -px * 0.3 - std::max(then.descent, condition.descent) - px * 0.12;
+        const double down = -px * 0.3 + std::max(other.ascent, word2.ascent) + px * 0.12;
+        put(box, then, x, up), put(box, condition, x + column, up);
+        put(box, other, x, down), put(box, word2, x + column, down);
+        const double t = -box.ascent, b = box.descent, m = (t + b) / 2, r = px * 0.16;
+        box.strokes.push_back(
+            {{{2 * r, t}, {r, t + r}, {r, m - r}, {0, m}, {r, m + r}, {r, b - r}, {2 * r, b}}, std::max(1.0, px * 0.055)});
+        return box;
+      }
+      case FormulaKind::Partial: {
+        FormulaBox above = word(QStringLiteral("∂"), px, false), below = above;
+        append(above, set(child[0], px)), append(below, set(child[1], px));
+        return fraction(above, below, px);
+      }
+      case FormulaKind::Equation:
+        box = set(child[0], px);
+        append(box, word(QStringLiteral("="), px, false), px * 0.34);
+        append(box, set(child[1], px), px * 0.34);
+        return box;
+    }
+    return box;
+  }
+
+  const std::vector<FormulaNode>& m_nodes;
+  const Theme& m_theme;
+};
+
+class Latex {
+ public:
+  explicit Latex(const Formula& formula) : m_nodes(formula.nodes) {}
+  QString text(std::uint32_t id) {
+    const FormulaNode& n = m_nodes[id];
+    const auto& c = n.children;
+    const QString word = QString::fromStdString(n.text);
+    switch (n.kind) {
+      case FormulaKind::Number: return word;
+      case FormulaKind::Name: return named(word);
+      case FormulaKind::Subscript: {
+        QStringList indices;
+        for (std::size_t i = 1; i < c.size(); ++i) indices << text(c[i]);
+        return indices.isEmpty() ? text(c[0])
+                                 : text(c[0]) + QStringLiteral("_{") + indices.join(QStringLiteral(", ")) + QLatin1Char('}');
+      }
+      case FormulaKind::Reduce: {
+        QString out;
+        if (n.text == "sum" || n.text == "prod") {
+          for (const auto& axis : n.axes)
+            out += QStringLiteral("\\%1_{%2=%3}^{%4} ")
+                       .arg(word, named(QString::fromStdString(axis.name)))
+                       .arg(axis.first)
+                       .arg(axis.last);
+        } else {
+          QStringList axes;
+          for (const auto& axis : n.axes) axes << named(QString::fromStdString(axis.name));
+          out = QStringLiteral("\\operatorname*{%1}_{%2} ").arg(word, axes.join(QStringLiteral(", ")));
+        }
+        return out + inside(c[0], kProduct);
+      }
+      case FormulaKind::Infix: {
+        if (n.text == "/") return QStringLiteral("\\frac{%1}{%2}").arg(text(c[0]), text(c[1]));
+        if (n.text == "//") return QStringLiteral("\\left\\lfloor\\frac{%1}{%2}\\right\\rfloor").arg(text(c[0]), text(c[1]));
+        const Binding own = infixBinding(n.text);
+        const Binding right = n.text == "-" || n.text == "%" ? static_cast<Binding>(own + 1) : own;
+        QString left = inside(c[0], own);
+        if (n.text == "*" && m_nodes[c[0]].kind == FormulaKind::Reduce) left = QStringLiteral("\\left(%1\\right)").arg(left);
+        const QString sign = n.text == "*"
+                                 ? m_nodes[c[1]].kind == FormulaKind::Number ? QStringLiteral(" \\cdot ") : QStringLiteral(" \\, ")
+                             : n.text == "%"   ? QStringLiteral(" \\bmod ")
+                             : n.text == "<="  ? QStringLiteral(" \\le ")
+                             : n.text == ">="  ? QStringLiteral(" \\ge ")
+                             : n.text == "!="  ? QStringLiteral(" \\ne ")
+                             : n.text == "=="  ? QStringLiteral(" = ")
+                             : n.text == "and" ? QStringLiteral(" \\land ")
+                             : n.text == "or"  ? QStringLiteral(" \\lor ")
+                                               : QStringLiteral(" %1 ").arg(word);
+        return left + sign + inside(c[1], right);
+      }
+      case FormulaKind::Prefix: return (n.text == "not" ? QStringLiteral("\\lnot ") : word) + inside(c[0], kPrefix);
+      case FormulaKind::Fraction: return QStringLiteral("\\frac{%1}{%2}").arg(text(c[0]), text(c[1]));
+      case FormulaKind::Power: return inside(c[0], kAtom) + QStringLiteral("^{%1}").arg(text(c[1]));
+      case FormulaKind::Call: {
+        QStringList arguments;
+        for (const auto child : c) arguments << text(child);
+        const QString joined = arguments.join(QStringLiteral(", "));
+        if (n.text == "sqrt") return QStringLiteral("\\sqrt{%1}").arg(joined);
+        if (n.text == "abs") return QStringLiteral("\\left|%1\\right|").arg(joined);
+        if (n.text == "floor") return QStringLiteral("\\left\\lfloor %1\\right\\rfloor").arg(joined);
+        return QStringLiteral("\\operatorname{%1}\\left(%2\\right)").arg(word, joined);
+      }
+      case FormulaKind::Cases:
+        return QStringLiteral("\\begin{cases}%1 & \\text{if } %2\\\\ %3 & \\text{otherwise}\\end{cases}")
+            .arg(text(c[1]), text(c[0]), text(c[2]));
+      case FormulaKind::Partial: return QStringLiteral("\\frac{\\partial %1}{\\partial %2}").arg(text(c[0]), text(c[1]));
+      case FormulaKind::Equation: return text(c[0]) + QStringLiteral(" = ") + text(c[1]);
+    }
+    return {};
+  }
+
+ private:
+  QString inside(std::uint32_t id, Binding least) {
+    const QString t = text(id);
+    return bindingOf(m_nodes[id]) < least ? QStringLiteral("\\left(%1\\right)").arg(t) : t;
+  }
+  static QString named(QString name) {
+    name.replace(QLatin1Char('_'), QStringLiteral("\\_"));
+    return name.size() <= 1 ? name : QStringLiteral("\\mathit{%1}").arg(name);
+  }
+  const std::vector<FormulaNode>& m_nodes;
+};
+
+}  // namespace
+
+FormulaBox setFormula(const Formula& formula, const Theme& theme, double px) {
+  if (formula.nodes.empty() || !protocol::wellFormed(formula)) return {};
+  return Setter(formula, theme).set(static_cast<std::uint32_t>(formula.nodes.size() - 1), px);
+}
+
+QString toLatex(const Formula& formula) {
+  if (formula.nodes.empty() || !protocol::wellFormed(formula)) return {};
+  return Latex(formula).text(static_cast<std::uint32_t>(formula.nodes.size() - 1));
+}
+
+}  // namespace nf

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/formula_view.h"
+
+#include <QMouseEvent>
+#include <QPainter>
+#include <QPainterPath>
+
+namespace nf {
+namespace {
+constexpr double kPx = 22, kLeast = 13;
+}
+
+FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_selection(selection) {
+  setMouseTracking(true);
+  setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+  connect(theme, &Theme::changed, this, [this] { layOut(); });
+  connect(selection, &Selection::changed, this, qOverload<>(&QWidget::update));
+}
+
+void FormulaView::setFormulas(std::vector<protocol::Formula> formulas) {
+  m_formulas = std::move(formulas);
+  m_hovered.reset();
+  QStringList latex;
+  for (const auto& f : m_formulas) latex << toLatex(f);
+  setAccessibleName(latex.join(QLatin1Char('\n')));
+  layOut();
+}
+
+void FormulaView::layOut() {
+  m_boxes.clear();
+  m_origins.clear();
+  double y = 8, width = 0;
+  for (const auto& formula : m_formulas) {
+    FormulaBox box = setFormula(formula, *m_theme, kPx);
+    // A formula wider than the cell is set smaller, down to a readable size.
+    const double room = std::max(200, this->width() - 4);
+    if (box.width > room) box = setFormula(formula, *m_theme, std::max(kLeast, kPx * room / box.width));
+    m_origins.emplace_back(0, y + box.ascent);
+    y += box.ascent + box.descent + 16;
+    width = std::max(width, box.width);
+    m_boxes.push_back(std::move(box));
+  }
+  const QSize size(static_cast<int>(width) + 8, m_boxes.empty() ? 0 : static_cast<int>(y));
+  if (size != m_size) {
+    m_size = size;
+    setFixedHeight(size.height());
+    updateGeometry();
+  }
+  update();
+}
+
+void FormulaView::resizeEvent(QResizeEvent* event) {
+  if (event->oldSize().width() != event->size().width()) layOut();
+}
+
+void FormulaView::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.setRenderHint(QPainter::Antialiasing);
+  const Palette& c = m_theme->colors();
+  for (std::size_t i = 0; i < m_boxes.size(); ++i) {
+    const FormulaBox& box = m_boxes[i];
+    p.save();
+    p.translate(m_origins[i]);
+    p.setPen(Qt::NoPen);
+    for (const auto& region : box.regions) {
+      const bool selected =
+          !m_selection->empty() && m_selection->relation(m_formulas[i].nodes[region.node].origins) == Selection::Relation::Exact;
+      const bool hovered = m_hovered && m_hovered->first == i && m_hovered->second == region.node;
+      if (!selected && !hovered) continue;
+      p.setBrush(selected ? c.accentSoft : mixed(c.page, c.accent, 0.08));
+      p.drawRoundedRect(region.rect.adjusted(-3, -3, 3, 3), 3, 3);
+    }
+    p.setPen(c.text);
+    for (const auto& run : box.runs) {
+      p.setFont(run.font);
+      p.drawText(run.at, run.text);
+    }
+    p.setBrush(Qt::NoBrush);
+    for (const auto& stroke : box.strokes) {
+      p.setPen(QPen(c.text, stroke.width, Qt::SolidLine, Qt::RoundCap, Qt::RoundJoin));
+      p.drawPolyline(stroke.points.data(), static_cast<int>(stroke.points.size()));
+    }
+    p.restore();
+  }
+}
+
+std::optional<std::pair<std::size_t, std::uint32_t>> FormulaView::partAt(QPointF at) const {
+  std::optional<std::pair<std::size_t, std::uint32_t>> best;
+  double area = 1e18;
+  for (std::size_t i = 0; i < m_boxes.size(); ++i)
+    for (const auto& region : m_boxes[i].regions) {
+      const QRectF r = region.rect.translated(m_origins[i]);
+      if (r.contains(at) && r.width() * r.height() < area) area = r.width() * r.height(), best = {i, region.node};
+    }
+  return best;
+}
+
+void FormulaView::mousePressEvent(QMouseEvent* event) {
+  if (const auto part = partAt(event->position())) m_selection->select(m_formulas[part->first].nodes[part->second].origins);
+  else m_selection->clear();
+}
+
+void FormulaView::mouseMoveEvent(QMouseEvent* event) {
+  const auto part = partAt(event->position());
+  if (part == m_hovered) return;
+  m_hovered = part;
+  setCursor(part ? Qt::PointingHandCursor : Qt::ArrowCursor);
+  update();
+}
+
+void FormulaView::leaveEvent(QEvent*) {
+  m_hovered.reset();
+  update();
+}
+
+}  // namespace nf

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+
+#include "widgets/formula_layout.h"
+#include "widgets/selection.h"
+
+namespace nf {
+
+// Formulas under one another; the parts that the selection led to are tinted, a click selects, hovering says where a part comes from.
+class FormulaView : public QWidget {
+  Q_OBJECT
+ public:
+  FormulaView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
+  void setFormulas(std::vector<protocol::Formula> formulas);
+  const std::vector<protocol::Formula>& formulas() const { return m_formulas; }
+  QSize sizeHint() const override { return m_size; }
+  QSize minimumSizeHint() const override { return {120, m_size.height()}; }
+  // The innermost part at a place: formula and node; nullopt: none.
+  std::optional<std::pair<std::size_t, std::uint32_t>> partAt(QPointF at) const;
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+  void mouseMoveEvent(QMouseEvent*) override;
+  void leaveEvent(QEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
+
+ private:
+  void layOut();
+  const Theme* m_theme;
+  Selection* m_selection;
+  std::vector<protocol::Formula> m_formulas;
+  std::vector<FormulaBox> m_boxes;
+  std::vector<QPointF> m_origins;
+  std::optional<std::pair<std::size_t, std::uint32_t>> m_hovered;
+  QSize m_size{0, 0};
+};
+
+}  // namespace nf

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/fusion_model.h"
+
+#include <cmath>
+
+#include "widgets/basic.h"
+
+namespace nf {
+
+using protocol::FusionDecisionInfo;
+using protocol::FusionState;
+
+QString stateWord(FusionState state) {
+  switch (state) {
+    case FusionState::Accepted: return QObject::tr("accepted");
+    case FusionState::Refused: return QObject::tr("refused");
+    case FusionState::NotLowerable: return QObject::tr("not lowerable");
+    case FusionState::Forced: return QObject::tr("forced");
+    case FusionState::Forbidden: return QObject::tr("forbidden");
+    case FusionState::Reverted: return QObject::tr("reverted, slower");
+  }
+  return {};
+}
+
+QString stateIcon(FusionState state) {
+  switch (state) {
+    case FusionState::Accepted: return QStringLiteral("ok");
+    case FusionState::Refused:
+    case FusionState::Forbidden: return QStringLiteral("refused");
+    case FusionState::NotLowerable: return QStringLiteral("notlowerable");
+    case FusionState::Forced: return QStringLiteral("flag");
+    case FusionState::Reverted: return QStringLiteral("reverted");
+  }
+  return {};
+}
+
+QColor stateColor(FusionState state, const Palette& c) {
+  switch (state) {
+    case FusionState::Accepted: return c.proved;
+    case FusionState::Refused:
+    case FusionState::NotLowerable: return c.muted;
+    case FusionState::Forbidden:
+    case FusionState::Forced: return c.accent;
+    case FusionState::Reverted: return c.reverted;
+  }
+  return c.muted;
+}
+
+namespace {
+QString signedText(double value, int decimals) {
+  if (value == 0) return QStringLiteral("0");
+  const double size = std::abs(value);
+  if (size < 0.005) return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'g', 1);
+  return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'f', size >= 100 ? 1 : decimals);
+}
+}  // namespace
+
+void FusionModel::setReport(protocol::FusionReport report) {
+  beginResetModel();
+  m_report = std::move(report);
+  m_largest = 0;
+  for (const auto& d : m_report.decisions)
+    if (std::isfinite(d.R)) m_largest = std::max(m_largest, std::abs(d.R) * 1e6);
+  endResetModel();
+}
+
+double FusionModel::microseconds(const FusionDecisionInfo& d, int column) const {
+  const auto& k = m_report.device;
+  switch (column) {
+    case kTrafficUs: return k.bandwidth > 0 ? d.dT / k.bandwidth * 1e6 : 0;
+    case kWorkUs: return k.flopRate > 0 ? d.dC / k.flopRate * 1e6 : 0;
+    case kLaunchUs: return d.dK * k.launchSeconds * 1e6;
+    default: return d.R * 1e6;
+  }
+}
+
+QVariant FusionModel::data(const QModelIndex& index, int role) const {
+  if (!index.isValid()) return {};
+  const FusionDecisionInfo& d = m_report.decisions[static_cast<std::size_t>(index.row())];
+  if (role == kDecisionRole) return index.row();
+  if (role == Qt::TextAlignmentRole)
+    return static_cast<int>(
+        (index.column() == kPair || index.column() == kCategory || index.column() == kState ? Qt::AlignLeft : Qt::AlignRight) |
+        Qt::AlignVCenter);
+  if (role == Qt::ToolTipRole) return QString::fromStdString(d.why);
+  if (role == kSortRole) {
+    switch (index.column()) {
+      case kNumber: return index.row();
+      case kTraffic: return d.dT;
+      case kWork: return d.dC;
+      case kKernels: return d.dK;
+      case kTrafficUs:
+      case kWorkUs:
+      case kLaunchUs:
+      case kBar:
+      case kReward: return microseconds(d, index.column());
+      case kMeasured: return d.measuredSaving ? d.measuredSaving->median : -1e300;
+      default: return data(index, Qt::DisplayRole);
+    }
+  }
+  if (role == Qt::UserRole) return microseconds(d, kReward);
+  if (role != Qt::DisplayRole) return {};
+  switch (index.column()) {
+    case kNumber: return index.row() + 1;
+    case kPair:
+      return QString::fromStdString(d.producer) + QStringLiteral(" → ") + QString::fromStdString(d.consumer) +
+             (d.recomputed.empty() ? QString() : tr(", recomputed"));
+    case kCategory: return QString::fromStdString(d.category);
+    case kTraffic: return signedText(d.dT / 1e6, 2);
+    case kWork: return signedText(d.dC / 1e6, 2);
+    case kKernels: return signedText(d.dK, 0);
+    case kTrafficUs:
+    case kWorkUs:
+    case kLaunchUs:
+    case kReward: return signedText(microseconds(d, index.column()), 2);
+    case kMeasured:
+      return d.measuredSaving
+                 ? QStringLiteral("%1 ± %2").arg(signedText(d.measuredSaving->median, 1),
+                                                 QString::number((d.measuredSaving->high - d.measuredSaving->low) / 2, 'f', 1))
+                 : QStringLiteral("–");
+    case kState: return stateWord(d.state);
+    default: return {};
+  }
+}
+
+QVariant FusionModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal) return {};
+  if (role == Qt::TextAlignmentRole)
+    return static_cast<int>((section == kPair || section == kCategory || section == kState ? Qt::AlignLeft : Qt::AlignRight) |
+                            Qt::AlignVCenter);
+  if (role != Qt::DisplayRole) return {};
+  const char* names[] = {"#",     "Producer → consumer", "Category", "dT  MB", "dC  MFLOP", "dK", "dT/P_d", "dC/P_c", "dK·L", "",
+                         "R  µs", "Measured  µs",        "State"};
+  return tr(names[section]);
+}
+
+QString FusionModel::csv() const {
+  QString out = QStringLiteral("producer,consumer,category,dT_bytes,dC_flops,dK,R_seconds,state,why\n");
+  const auto quoted = [](const std::string& text) {
+    return QLatin1Char('"') + QString::fromStdString(text).replace(QLatin1Char('"'), QStringLiteral("\"\"")) + QLatin1Char('"');
+  };
+  for (const auto& d : m_report.decisions) {
+    constexpr auto names = enumNames(FusionState{});
+    out += QStringList{quoted(d.producer),
+                       quoted(d.consumer),
+                       quoted(d.category),
+                       QString::number(d.dT, 'g', 17),
+                       QString::number(d.dC, 'g', 17),
+                       QString::number(d.dK),
+                       QString::number(d.R, 'g', 17),
+                       QLatin1String(names[static_cast<std::size_t>(d.state)]),
+                       quoted(d.why)}
+               .join(QLatin1Char(',')) +
+           QLatin1Char('\n');
+  }
+  return out;
+}
+
+}  // namespace nf

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QAbstractTableModel>
+
+#include "core/protocol/message.h"
+#include "widgets/theme.h"
+
+namespace nf {
+
+QString stateWord(protocol::FusionState state);
+QString stateIcon(protocol::FusionState state);
+QColor stateColor(protocol::FusionState state, const Palette& colors);
+
+// Every decision with its numbers: MB, MFLOP and microseconds saved.
+class FusionModel : public QAbstractTableModel {
+  Q_OBJECT
+ public:
+  enum Column {
+    kNumber,
+    kPair,
+    kCategory,
+    kTraffic,
+    kWork,
+    kKernels,
+    kTrafficUs,
+    kWorkUs,
+    kLaunchUs,
+    kBar,
+    kReward,
+    kMeasured,
+    kState,
+    kColumns
+  };
+  static constexpr int kDecisionRole = Qt::UserRole + 1;
+  static constexpr int kSortRole = Qt::UserRole + 2;
+  using QAbstractTableModel::QAbstractTableModel;
+  void setReport(protocol::FusionReport report);
+  const protocol::FusionReport& report() const { return m_report; }
+  int rowCount(const QModelIndex& = {}) const override { return static_cast<int>(m_report.decisions.size()); }
+  int columnCount(const QModelIndex& = {}) const override { return kColumns; }
+  QVariant data(const QModelIndex& index, int role) const override;
+  QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+  double largestReward() const { return m_largest; }
+  QString csv() const;
+
+ private:
+  double microseconds(const protocol::FusionDecisionInfo& d, int column) const;
+  protocol::FusionReport m_report;
+  double m_largest = 0;  // microseconds
+};
+
+}  // namespace nf

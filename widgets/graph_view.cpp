@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/graph_view.h"
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QPainterPath>
+#include <QPointer>
+#include <QSvgGenerator>
+#include <QThreadPool>
+#include <QToolTip>
+#include <cmath>
+#include <deque>
+
+#include "widgets/basic.h"
+
+namespace nf {
+
+using namespace protocol;
+
+GraphView::GraphView(const Theme* theme, Selection* selection, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_selection(selection) {
+  setFocusPolicy(Qt::StrongFocus);
+  setMouseTracking(true);
+  setAccessibleName(tr("Graph"));
+  setMinimumSize(200, 120);
+  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+  connect(selection, &Selection::changed, this, [this] {
+    relate();
+    update();
+  });
+}
+
+void GraphView::setGraph(GraphPage graph) {
+  for (std::size_t i = 0; i < m_graph.nodes.size() && i < m_layout.nodes.size(); ++i)
+    m_previous[m_graph.nodes[i].id] = m_layout.nodes[i].rect.topLeft();
+  m_outdated = false;
+  const auto generation = ++m_generation;
+  if (graph.nodes.size() < 3000) {
+    GraphLayout layout = layOutGraph(graph, m_previous);
+    m_graph = std::move(graph);
+    adopt(std::move(layout));
+    return;
+  }
+  // A large one is laid out beside the main thread; until then the old one stays.
+  auto shared = std::make_shared<GraphPage>(std::move(graph));
+  QThreadPool::globalInstance()->start([self = QPointer<GraphView>(this), shared, previous = m_previous, generation] {
+    auto layout = std::make_shared<GraphLayout>(layOutGraph(*shared, previous));
+    QMetaObject::invokeMethod(
+        self,
+        [self, shared, layout, generation] {
+          if (!self || self->m_generation != generation) return;
+          self->m_graph = std::move(*shared);
+          self->adopt(std::move(*layout));
+        },
+        Qt::QueuedConnection);
+  });
+}
+
+void GraphView::adopt(GraphLayout layout) {
+  m_layout = std::move(layout);
+  m_in.assign(m_graph.nodes.size(), {});
+  m_out.assign(m_graph.nodes.size(), {});
+  for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
+    const auto [a, b] = m_layout.edges[e];
+    if (a < 0 || b < 0) continue;
+    m_out[static_cast<std::size_t>(a)].push_back(static_cast<int>(e));
+    m_in[static_cast<std::size_t>(b)].push_back(static_cast<int>(e));
+  }
+  relate();
+  if (!m_fitted) fit();
+  update();
+}
+
+void GraphView::setOutdated(bool outdated) {
+  m_outdated = outdated;
+  update();
+}
+
+void GraphView::setHighlightChanges(bool on) {
+  m_changes = on;
+  update();
+}
+
+void GraphView::setDecision(const QString& producer, const QString& consumer, const QString& text) {
+  m_decisionFrom = producer, m_decisionTo = consumer, m_decisionText = text;
+  update();
+}
+
+// The chosen nodes, and everything on a path through them.
+void GraphView::relate() {
+  m_marks.clear();
+  if (m_selection->empty() && m_chosen.isEmpty()) return;
+  std::vector<Mark> marks(m_graph.nodes.size(), Mark::Plain);
+  std::vector<int> chosen;
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+    if ((!m_selection->empty() && m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact) ||
+        QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
+      marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
+  // A token inside an operator: the operator around it is what it led to.
+  if (chosen.empty())
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+      if (m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Around)
+        marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
+  if (chosen.empty()) return;
+  for (const bool forward : {true, false}) {
+    std::vector<bool> seen(marks.size(), false);
+    std::deque<int> open(chosen.begin(), chosen.end());
+    while (!open.empty()) {
+      const auto i = static_cast<std::size_t>(open.front());
+      open.pop_front();
+      for (const int e : forward ? m_out[i] : m_in[i]) {
+        const int next =
+            forward ? m_layout.edges[static_cast<std::size_t>(e)].second : m_layout.edges[static_cast<std::size_t>(e)].first;
+        if (seen[static_cast<std::size_t>(next)]) continue;
+        seen[static_cast<std::size_t>(next)] = true;
+        if (marks[static_cast<std::size_t>(next)] == Mark::Plain) marks[static_cast<std::size_t>(next)] = Mark::Path;
+        open.push_back(next);
+      }
+    }
+  }
+  m_marks = std::move(marks);
+}
+
+void GraphView::fit() {
+  if (m_layout.bounds.isNull() || width() < 10) return;
+  const QRectF room = m_layout.bounds.adjusted(-24, -20, 24, 20);
+  m_scale = std::clamp(std::min(width() / room.width(), height() / room.height()), 0.02, 1.0);
+  m_offset = QPointF(width() / 2.0, height() / 2.0) - room.center() * m_scale;
+  m_fitted = true;
+  Q_EMIT zoomChanged(m_scale);
+  update();
+}
+
+void GraphView::resizeEvent(QResizeEvent* event) {
+  if (!m_fitted || !event->oldSize().isValid() || event->oldSize().width() < 50) fit();
+  else
+    m_offset += QPointF((event->size().width() - event->oldSize().width()) / 2.0,
+                        (event->size().height() - event->oldSize().height()) / 2.0);
+}
+
+void GraphView::zoomBy(double factor, std::optional<QPointF> at) {
+  const QPointF centre = at.value_or(QPointF(width() / 2.0, height() / 2.0));
+  const double next = std::clamp(m_scale * factor, 0.02, 4.0);
+  m_offset = centre - (centre - m_offset) * (next / m_scale);
+  m_scale = next;
+  Q_EMIT zoomChanged(m_scale);
+  update();
+}
+
+QColor GraphView::phaseColor(const GraphNode& node) const {
+  const Palette& c = m_theme->colors();
+  switch (node.phase) {
+    case Phase::Forward: return c.forward;
+    case Phase::Backward: return c.backward;
+    case Phase::Optimizer: return c.optimizer;
+    case Phase::Evaluation: return c.muted;
+  }
+  return c.forward;
+}
+
+void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, double width) {
+  const auto [a, b] = m_layout.edges[e];
+  const QRectF from = m_layout.nodes[static_cast<std::size_t>(a)].rect, to = m_layout.nodes[static_cast<std::size_t>(b)].rect;
+  const bool vertical =
+      std::abs(from.center().x() - to.center().x()) < kNodeWidth * 0.7 || m_layout.nodes[static_cast<std::size_t>(a)].pill;
+  QPointF start, end, c1, c2;
+  if (vertical) {
+    const bool down = to.center().y() > from.center().y();
+    start = {from.center().x(), down ? from.bottom() : from.top()};
+    end = {std::clamp(from.center().x(), to.left() + 12, to.right() - 12), down ? to.top() : to.bottom()};
+    const double pull = std::max(14.0, std::abs(end.y() - start.y()) * 0.45) * (down ? 1 : -1);
+    c1 = start + QPointF(0, pull), c2 = end - QPointF(0, pull);
+  } else {
+    const bool right = to.center().x() > from.center().x();
+    start = {right ? from.right() : from.left(), from.center().y()};
+    end = {right ? to.left() : to.right(), to.center().y()};
+    const double pull = std::max(16.0, std::abs(end.x() - start.x()) * 0.45) * (right ? 1 : -1);
+    c1 = start + QPointF(pull, 0), c2 = end - QPointF(pull, 0);
+  }
+  QPainterPath path(start);
+  path.cubicTo(c1, c2, end);
+  QPen pen(color, width);
+  if (m_graph.edges[e].keptForBackward) pen.setStyle(Qt::DotLine);
+  p.setPen(pen);
+  p.setBrush(Qt::NoBrush);
+  p.drawPath(path);
+  QPointF direction = end - c2;
+  const double length = std::hypot(direction.x(), direction.y());
+  if (length < 1e-6) return;
+  direction /= length;
+  const QPointF normal(-direction.y(), direction.x());
+  p.setPen(Qt::NoPen);
+  p.setBrush(color);
+  p.drawPolygon(QPolygonF{end, end - direction * 7 + normal * 3.2, end - direction * 7 - normal * 3.2});
+}
+
+void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
+  const Palette& c = m_theme->colors();
+  const auto faded = [&](const QColor& color) { return mixed(c.page, color, 0.32); };
+  const bool detail = scale > 0.34;
+  p.setRenderHint(QPainter::Antialiasing, m_graph.nodes.size() < 5000);
+  // Dashing and stroking curves that cross the whole of a large graph takes minutes: there, edges are hairlines.
+  const bool hairlines = scale < 0.12 || m_layout.edges.size() > 20000;
+  for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
+    const QRectF r = m_layout.groups[g];
+    if (!r.intersects(visible) || m_graph.groups[g].nodes.size() < 2) continue;
+    p.setPen(QPen(mixed(c.page, c.muted, 0.75), 1.1));
+    p.setBrush(Qt::NoBrush);
+    p.drawRoundedRect(r, 10, 10);
+  }
+  const QString from = m_decisionFrom, to = m_decisionTo;
+  for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
+    const auto [a, b] = m_layout.edges[e];
+    if (a < 0 || b < 0) continue;
+    const auto &ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, &rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
+    if (!ra.united(rb).intersects(visible)) continue;
+    QColor color = m_graph.nodes[static_cast<std::size_t>(b)].kind == NodeKind::Operator
+                       ? phaseColor(m_graph.nodes[static_cast<std::size_t>(b)])
+                       : c.muted;
+    if (m_layout.nodes[static_cast<std::size_t>(a)].pill || m_graph.edges[e].keptForBackward) color = mixed(c.page, color, 0.6);
+    const bool on = !m_marks.empty() && m_marks[static_cast<std::size_t>(a)] != Mark::Plain &&
+                    m_marks[static_cast<std::size_t>(b)] != Mark::Plain;
+    if (!m_marks.empty() && !on) color = faded(color);
+    if (m_outdated) color = faded(color);
+    if (hairlines) {
+      p.setPen(QPen(color, 0));
+      p.drawLine(ra.center(), rb.center());
+    } else {
+      paintEdge(p, e, color, on ? 2.2 : 1.3);
+    }
+  }
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+    const auto& box = m_layout.nodes[i];
+    if (!box.rect.intersects(visible)) continue;
+    const GraphNode& node = m_graph.nodes[i];
+    const Mark mark = m_marks.empty() ? Mark::Path : m_marks[i];
+    const bool dim = (mark == Mark::Plain && !m_marks.empty()) || m_outdated || (m_changes && !node.added && !node.changed);
+    const QColor phase = dim ? faded(phaseColor(node)) : phaseColor(node);
+    const QColor text = dim ? mixed(c.page, c.text, 0.42) : c.text, muted = dim ? mixed(c.page, c.muted, 0.42) : c.muted;
+    const bool chosen = !m_marks.empty() && m_marks[i] == Mark::Chosen;
+    if (box.pill) {
+      p.setPen(QPen(chosen ? c.text : mixed(c.page, c.muted, dim ? 0.3 : 0.7), chosen ? 2 : 1.1));
+      p.setBrush(c.page);
+      p.drawRoundedRect(box.rect, 11, 11);
+      if (!detail) continue;
+      const bool turns = node.kind == NodeKind::State;
+      p.setFont(m_theme->mono(12));
+      p.setPen(text);
+      p.drawText(box.rect.adjusted(6, 0, turns ? -20 : -6, 0), Qt::AlignCenter,
+                 p.fontMetrics().elidedText(QString::fromStdString(node.name), Qt::ElideMiddle,
+                                            static_cast<int>(box.rect.width()) - (turns ? 26 : 12)));
+      if (turns)
+        p.drawPixmap(QRectF(box.rect.right() - 19, box.rect.top() + 4, 14, 14), m_theme->pixmap(QStringLiteral("loop"), muted, 2),
+                     QRectF(0, 0, 32, 32));
+      continue;
+    }
+    p.setPen(QPen(chosen ? c.text : mixed(c.page, phase, dim ? 0.4 : 0.75), chosen ? 2.2 : 1));
+    p.setBrush(mixed(c.page, phase, c.dark ? 0.16 : 0.09));
+    p.drawRoundedRect(box.rect, 4, 4);
+    p.setPen(Qt::NoPen);
+    p.setBrush(phase);
+    p.drawRoundedRect(QRectF(box.rect.left() + 3, box.rect.top() + 4, 3, box.rect.height() - 8), 1.5, 1.5);
+    if (!detail) continue;
+    const QRectF inner = box.rect.adjusted(12, 3, -5, -3);
+    p.setFont(m_theme->mono(13));
+    p.setPen(text);
+    p.drawText(inner, Qt::AlignTop | Qt::AlignLeft,
+               p.fontMetrics().elidedText(QString::fromStdString(node.name), Qt::ElideMiddle, static_cast<int>(inner.width())));
+    p.setFont(m_theme->ui(11));
+    p.setPen(muted);
+    p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
+               p.fontMetrics().elidedText(QString::fromStdString(node.text), Qt::ElideRight, static_cast<int>(inner.width())));
+    if (m_changes && node.added && !dim) {
+      p.setFont(m_theme->ui(11, QFont::DemiBold));
+      p.setPen(c.proved);
+      p.drawText(inner, Qt::AlignTop | Qt::AlignRight, tr("new"));
+    }
+  }
+  if (detail)
+    for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
+      const QRectF r = m_layout.groups[g];
+      const GraphGroup& group = m_graph.groups[g];
+      if (!r.intersects(visible) || group.nodes.size() < 2) continue;
+      QString facts = counted(group.kernels, tr("kernel"), tr("kernels"));
+      if (group.us) facts += QStringLiteral("  ") + microsecondsText(*group.us);
+      p.setFont(m_theme->ui(12, QFont::DemiBold));
+      const QString title =
+          p.fontMetrics().elidedText(QString::fromStdString(group.name), Qt::ElideRight, static_cast<int>(r.width()) - 20);
+      const double width = p.fontMetrics().horizontalAdvance(title);
+      const QRectF place(r.left() + 9, r.top() + 4, width + 6, 17);
+      p.fillRect(place, c.page);
+      p.setPen(c.text);
+      p.drawText(place.adjusted(3, 0, 10, 0), Qt::AlignVCenter, title);
+      p.setFont(m_theme->ui(12));
+      if (width + p.fontMetrics().horizontalAdvance(facts) + 34 < r.width()) {
+        p.setPen(c.muted);
+        p.drawText(QRectF(place.right() + 8, place.top(), 200, 17), Qt::AlignVCenter, facts);
+      }
+    }
+  if (!from.isEmpty() && detail) {
+    int a = -1, b = -1;
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+      const QString id = QString::fromStdString(m_graph.nodes[i].id);
+      if (id == from) a = static_cast<int>(i);
+      if (id == to) b = static_cast<int>(i);
+    }
+    if (a >= 0 && b >= 0) {
+      const QPointF middle =
+          (m_layout.nodes[static_cast<std::size_t>(a)].rect.center() + m_layout.nodes[static_cast<std::size_t>(b)].rect.center()) /
+              2 +
+          QPointF(0, 34);
+      p.setFont(m_theme->mono(12, QFont::DemiBold));
+      const double w = p.fontMetrics().horizontalAdvance(m_decisionText) + 16;
+      const QRectF tag(middle.x() - w / 2, middle.y() - 10, w, 20);
+      p.setPen(QPen(c.text, 1.2));
+      p.setBrush(c.page);
+      p.drawRoundedRect(tag, 3, 3);
+      p.drawText(tag, Qt::AlignCenter, m_decisionText);
+    }
+  }
+}
+
+void GraphView::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.fillRect(rect(), m_theme->colors().page);
+  p.save();
+  p.translate(m_offset);
+  p.scale(m_scale, m_scale);
+  paintWorld(p, QRectF(-m_offset / m_scale, QSizeF(size()) / m_scale), m_scale);
+  p.restore();
+  const Palette& c = m_theme->colors();
+  if (m_graph.nodes.empty()) {
+    p.setPen(c.muted);
+    p.setFont(m_theme->ui());
+    p.drawText(rect(), Qt::AlignCenter, tr("The graph stands here once the notebook is free of errors."));
+    return;
+  }
+  // Legend.
+  p.setRenderHint(QPainter::Antialiasing);
+  p.setFont(m_theme->ui(11));
+  double x = 12;
+  const double y = height() - 14;
+  const auto entry = [&](const QString& word, const QColor& color, Qt::PenStyle style) {
+    const double w = p.fontMetrics().horizontalAdvance(word);
+    p.fillRect(QRectF(x - 4, y - 9, w + 46, 18), c.page);
+    p.setPen(QPen(color, 1.8, style));
+    p.drawLine(QPointF(x, y), QPointF(x + 22, y));
+    p.setPen(c.muted);
+    p.drawText(QRectF(x + 28, y - 9, w + 4, 18), Qt::AlignVCenter, word);
+    x += w + 50;
+  };
+  entry(tr("forward"), c.forward, Qt::SolidLine);
+  entry(tr("backward"), c.backward, Qt::SolidLine);
+  entry(tr("optimiser"), c.optimizer, Qt::SolidLine);
+  entry(tr("kept for backward"), c.muted, Qt::DotLine);
+  if (hasFocus()) {
+    p.setPen(QPen(mixed(c.page, c.accent, 0.6), 1));
+    p.setBrush(Qt::NoBrush);
+    p.drawRect(rect().adjusted(0, 0, -1, -1));
+  }
+}
+
+bool GraphView::saveSvg(const QString& path) {
+  QSvgGenerator svg;
+  svg.setFileName(path);
+  const QRectF room = m_layout.bounds.adjusted(-16, -16, 16, 16);
+  svg.setViewBox(QRectF(QPointF(0, 0), room.size()));
+  svg.setSize(room.size().toSize());
+  svg.setTitle(QString::fromStdString(m_graph.stage));
+  QPainter p;
+  if (!p.begin(&svg)) return false;
+  p.fillRect(QRectF(QPointF(0, 0), room.size()), m_theme->colors().page);
+  p.translate(-room.topLeft());
+  paintWorld(p, room, 1);
+  return p.end();
+}
+
+int GraphView::nodeAt(QPointF world) const {
+  for (std::size_t i = m_layout.nodes.size(); i-- > 0;)
+    if (m_layout.nodes[i].rect.contains(world)) return static_cast<int>(i);
+  return -1;
+}
+
+void GraphView::choose(const QString& id, bool reveal) {
+  m_chosen = id;
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+    if (QString::fromStdString(m_graph.nodes[i].id) != id) continue;
+    if (reveal && i < m_layout.nodes.size()) {
+      const QPointF at = toWidget(m_layout.nodes[i].rect.center());
+      if (!rect().adjusted(60, 40, -60, -40).contains(at.toPoint())) m_offset += QPointF(width() / 2.0, height() / 2.0) - at;
+    }
+    if (!m_graph.nodes[i].origins.empty()) m_selection->select(m_graph.nodes[i].origins);
+    break;
+  }
+  relate();
+  update();
+  Q_EMIT nodeChosen(id);
+}
+
+bool GraphView::findNext(const QString& text) {
+  if (text.isEmpty() || m_graph.nodes.empty()) return false;
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+    if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) from = i + 1;
+  for (std::size_t k = 0; k < m_graph.nodes.size(); ++k) {
+    const GraphNode& node = m_graph.nodes[(from + k) % m_graph.nodes.size()];
+    if (!QString::fromStdString(node.name).contains(text, Qt::CaseInsensitive)) continue;
+    choose(QString::fromStdString(node.id), true);
+    return true;
+  }
+  return false;
+}
+
+void GraphView::mousePressEvent(QMouseEvent* event) {
+  m_pressed = event->position(), m_pressedOffset = m_offset;
+  m_dragging = false;
+}
+
+void GraphView::mouseMoveEvent(QMouseEvent* event) {
+  if (event->buttons() & (Qt::LeftButton | Qt::MiddleButton)) {
+    const QPointF by = event->position() - m_pressed;
+    if (!m_dragging && std::hypot(by.x(), by.y()) < 4) return;
+    m_dragging = true;
+    m_offset = m_pressedOffset + by;
+    update();
+  } else {
+    setCursor(nodeAt((event->position() - m_offset) / m_scale) >= 0 ? Qt::PointingHandCursor : Qt::ArrowCursor);
+  }
+}
+
+void GraphView::mouseReleaseEvent(QMouseEvent* event) {
+  if (m_dragging) return void(m_dragging = false);
+  const int i = nodeAt((event->position() - m_offset) / m_scale);
+  if (i >= 0) return choose(QString::fromStdString(m_graph.nodes[static_cast<std::size_t>(i)].id), false);
+  m_chosen.clear();
+  m_selection->clear();
+  relate();
+  update();
+}
+
+void GraphView::wheelEvent(QWheelEvent* event) {
+  if (event->modifiers() & Qt::ShiftModifier) {
+    m_offset += QPointF(event->angleDelta().y(), event->angleDelta().x()) / 2;
+    update();
+  } else {
+    zoomBy(std::pow(1.0015, event->angleDelta().y()), event->position());
+  }
+}
+
+void GraphView::keyPressEvent(QKeyEvent* event) {
+  switch (event->key()) {
+    case Qt::Key_Left:
+    case Qt::Key_Right:
+    case Qt::Key_Up:
+    case Qt::Key_Down: return step(event->key());
+    case Qt::Key_Plus:
+    case Qt::Key_Equal: return zoomBy(1.25);
+    case Qt::Key_Minus: return zoomBy(0.8);
+    case Qt::Key_0: return fit();
+    case Qt::Key_Escape:
+      m_chosen.clear();
+      m_selection->clear();
+      relate();
+      return update();
+    default: QWidget::keyPressEvent(event);
+  }
+}
+
+// Right and left follow the drawn direction of the edges; up and down go to the next node of the column.
+void GraphView::step(int key) {
+  int current = -1;
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+    if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) current = static_cast<int>(i);
+  if (current < 0) {
+    if (!m_graph.nodes.empty()) choose(QString::fromStdString(m_graph.nodes[0].id), true);
+    return;
+  }
+  const QPointF here = m_layout.nodes[static_cast<std::size_t>(current)].rect.center();
+  int best = -1;
+  double least = 1e18;
+  const auto consider = [&](int i) {
+    if (i == current || i < 0) return;
+    const QPointF by = m_layout.nodes[static_cast<std::size_t>(i)].rect.center() - here;
+    const double along = key == Qt::Key_Right ? by.x() : key == Qt::Key_Left ? -by.x() : key == Qt::Key_Down ? by.y() : -by.y();
+    const double across = key == Qt::Key_Right || key == Qt::Key_Left ? by.y() : by.x();
+    if (along > 4 && along + 2 * std::abs(across) < least) least = along + 2 * std::abs(across), best = i;
+  };
+  for (const int e : m_out[static_cast<std::size_t>(current)]) consider(m_layout.edges[static_cast<std::size_t>(e)].second);
+  for (const int e : m_in[static_cast<std::size_t>(current)]) consider(m_layout.edges[static_cast<std::size_t>(e)].first);
+  if (best < 0)
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) consider(static_cast<int>(i));
+  if (best >= 0) choose(QString::fromStdString(m_graph.nodes[static_cast<std::size_t>(best)].id), true);
+}
+
+bool GraphView::event(QEvent* event) {
+  if (event->type() == QEvent::ToolTip) {
+    auto* help = static_cast<QHelpEvent*>(event);
+    const int i = nodeAt((QPointF(help->pos()) - m_offset) / m_scale);
+    if (i < 0) {
+      QToolTip::hideText();
+    } else {
+      const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(i)];
+      QToolTip::showText(
+          help->globalPos(),
+          QStringLiteral("%1  %2 [%3]\n%4\n%5%6")
+              .arg(QString::fromStdString(n.name), QString::fromStdString(n.dtype), shapeText(n.shape),
+                   QString::fromStdString(n.statement.empty() ? n.text : n.statement), bytesText(static_cast<double>(n.bytes)),
+                   n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString()));
+    }
+    return true;
+  }
+  return QWidget::event(event);
+}
+
+}  // namespace nf

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+#include <optional>
+#include <unordered_map>
+
+#include "widgets/graph_layout.h"
+#include "widgets/selection.h"
+#include "widgets/theme.h"
+
+namespace nf {
+
+// The graph of one stage: drag pans, the wheel zooms, arrow keys follow edges. Only what is in sight is painted.
+class GraphView : public QWidget {
+  Q_OBJECT
+ public:
+  GraphView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
+  void setGraph(protocol::GraphPage graph);
+  const protocol::GraphPage& graph() const { return m_graph; }
+  const GraphLayout& layoutOf() const { return m_layout; }
+  void setOutdated(bool outdated);
+  void setHighlightChanges(bool on);
+  // A decision's edge: drawn with its reward.
+  void setDecision(const QString& producer, const QString& consumer, const QString& text);
+  void choose(const QString& id, bool reveal);
+  QString chosen() const { return m_chosen; }
+  bool findNext(const QString& text);
+  void fit();
+  void zoomBy(double factor, std::optional<QPointF> at = {});
+  double zoom() const { return m_scale; }
+  bool saveSvg(const QString& path);
+  QPointF toWidget(QPointF world) const { return world * m_scale + m_offset; }
+
+ Q_SIGNALS:
+  void nodeChosen(const QString& id);
+  void zoomChanged(double zoom);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+  void mouseMoveEvent(QMouseEvent*) override;
+  void mouseReleaseEvent(QMouseEvent*) override;
+  void wheelEvent(QWheelEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
+  bool event(QEvent*) override;
+
+ private:
+  void paintWorld(QPainter& p, const QRectF& visible, double scale);
+  void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
+  void adopt(GraphLayout layout);
+  void relate();
+  int nodeAt(QPointF world) const;
+  void step(int key);
+  QColor phaseColor(const protocol::GraphNode& node) const;
+  const Theme* m_theme;
+  Selection* m_selection;
+  protocol::GraphPage m_graph;
+  GraphLayout m_layout;
+  std::unordered_map<std::string, QPointF> m_previous;
+  std::vector<std::vector<int>> m_in, m_out;  // edges by node
+  enum class Mark : std::uint8_t { Plain, Path, Chosen };
+  std::vector<Mark> m_marks;  // by node; empty: nothing is selected
+  QString m_chosen, m_decisionFrom, m_decisionTo, m_decisionText;
+  double m_scale = 1;
+  QPointF m_offset, m_pressed, m_pressedOffset;
+  bool m_dragging = false, m_fitted = false, m_outdated = false, m_changes = false;
+  std::uint64_t m_generation = 0;
+};
+
+}  // namespace nf

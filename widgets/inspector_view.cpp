@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/inspector_view.h"
+
+#include <QGridLayout>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPainter>
+#include <QScrollArea>
+#include <cmath>
+
+#include "widgets/basic.h"
+#include "widgets/tensor_view.h"
+
+namespace nf {
+
+// The errors of the samples, binned by their power of ten, with the allowed one marked.
+class InspectorView::Check : public QWidget {
+ public:
+  Check(const Theme* theme, protocol::NumericCheck check) : m_theme(theme), m_check(std::move(check)) { setFixedHeight(58); }
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    QPainter p(this);
+    const Palette& c = m_theme->colors();
+    const double first = m_check.histogramFirst, allowed = std::log10(std::max(m_check.allowed, 1e-300));
+    const double span = std::max({1.0, m_check.histogramLast - first, allowed - first}) * 1.04;
+    const auto x = [&](double v) { return (v - first) / span * width(); };
+    const int room = 36;
+    double most = 1;
+    for (const auto n : m_check.histogram) most = std::max(most, static_cast<double>(n));
+    const double step =
+        m_check.histogram.empty() ? 0 : (m_check.histogramLast - first) / static_cast<double>(m_check.histogram.size());
+    for (std::size_t i = 0; i < m_check.histogram.size(); ++i) {
+      const double left = x(first + step * static_cast<double>(i)), right = x(first + step * static_cast<double>(i + 1));
+      const double h = room * static_cast<double>(m_check.histogram[i]) / most;
+      p.fillRect(QRectF(left, room - h, std::max(1.0, right - left - 2), h), mixed(c.page, c.proved, 0.6));
+    }
+    p.fillRect(QRectF(0, room, width(), 1), c.separator);
+    p.setPen(QPen(c.muted, 1, Qt::DashLine));
+    p.drawLine(QPointF(x(allowed), 6), QPointF(x(allowed), room));
+    p.setPen(c.muted);
+    p.setFont(m_theme->ui(11));
+    p.drawText(QRect(0, room + 4, width(), 18), Qt::AlignLeft, QObject::tr("worst %1").arg(significant(m_check.worst, 3)));
+    p.drawText(QRect(0, room + 4, width(), 18), Qt::AlignRight, QObject::tr("allowed %1").arg(significant(m_check.allowed, 2)));
+  }
+
+ private:
+  const Theme* m_theme;
+  protocol::NumericCheck m_check;
+};
+
+namespace {
+
+void addPair(Section* section, const Theme* theme, const QString& name, const QString& value) {
+  auto* row = new QHBoxLayout;
+  row->setSpacing(8);
+  auto* left = label(name, "muted");
+  left->setFixedWidth(116);
+  left->setFont(theme->ui(12));
+  auto* right = label(value);
+  right->setWordWrap(true);
+  right->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  right->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  row->addWidget(left, 0, Qt::AlignTop);
+  row->addWidget(right, 1);
+  section->body()->addLayout(row);
+}
+
+QLabel* paragraph(const QString& text) {
+  auto* l = label(text);
+  l->setWordWrap(true);
+  l->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  return l;
+}
+
+}  // namespace
+
+InspectorView::InspectorView(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_name(label({})), m_facts(label({}, "muted")),
+      m_empty(label(tr("Put the cursor on a tensor, or choose one in the outline: its gradient, proof, values and where it leads "
+                       "stand here."),
+                    "muted")),
+      m_proved(new Badge(theme)), m_checked(new Badge(theme)), m_certificate(new Section(theme, tr("Certificate"))),
+      m_derivation(new Section(theme, tr("Derivation"))), m_check(new Section(theme, tr("Numeric check"))),
+      m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))), m_body(new QWidget),
+      m_values(new TensorView(theme, true)) {
+  setProperty("role", QStringLiteral("page"));
+  setAttribute(Qt::WA_StyledBackground);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  layout->addWidget(new PanelHeader(theme, tr("Inspector")));
+  m_empty->setWordWrap(true);
+  m_empty->setContentsMargins(16, 4, 16, 0);
+  m_empty->setAlignment(Qt::AlignTop);
+  layout->addWidget(m_empty);
+  auto* content = new QVBoxLayout(m_body);
+  content->setContentsMargins(0, 0, 0, 0);
+  content->setSpacing(0);
+  auto* head = new QVBoxLayout;
+  head->setContentsMargins(16, 4, 16, 12);
+  head->setSpacing(6);
+  m_name->setFont(theme->mono(20));
+  m_name->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_facts->setWordWrap(true);
+  m_facts->setFont(theme->ui(12));
+  head->addWidget(m_name);
+  head->addWidget(m_facts);
+  auto* badges = new QHBoxLayout;
+  badges->setSpacing(8);
+  badges->addWidget(m_proved);
+  badges->addWidget(m_checked);
+  badges->addStretch(1);
+  head->addLayout(badges);
+  content->addLayout(head);
+  content->addWidget(line());
+  for (Section* s : {m_certificate, m_derivation, m_check, m_valueSection, m_leads}) content->addWidget(s);
+  content->addStretch(1);
+  // A tensor of many axes has a wide row of slice boxes: it must not push the whole panel wider than it is.
+  m_values->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  m_valueSection->body()->addWidget(m_values);
+  auto* scroll = new QScrollArea;
+  scroll->setWidgetResizable(true);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_body->setProperty("role", QStringLiteral("page"));
+  scroll->setWidget(m_body);
+  layout->addWidget(scroll, 1);
+  connect(m_values, &TensorView::sliceWanted, this, &InspectorView::sliceWanted);
+  clear();
+}
+
+void InspectorView::clear() {
+  m_tensor.clear();
+  m_body->hide();
+  m_empty->show();
+}
+
+void InspectorView::setTensor(const protocol::TensorInfo& t) {
+  const QString name = QString::fromStdString(t.name);
+  const bool same = name == m_tensor;
+  m_tensor = name;
+  m_empty->hide();
+  m_body->show();
+  m_name->setText(name);
+  double values = 1;
+  QStringList shape;
+  for (const auto extent : t.shape) values *= static_cast<double>(extent), shape << QString::number(extent);
+  m_facts->setText(QStringLiteral("%1 [%2]  ·  %3  ·  %4")
+                       .arg(QString::fromStdString(t.dtype), shape.join(QStringLiteral(", ")),
+                            counted(static_cast<std::int64_t>(std::min(values, 9e15)), tr("value"), tr("values")),
+                            bytesText(static_cast<double>(t.bytes))));
+  if (!same) {
+    m_proved->show({}, {}, {});
+    m_checked->show({}, {}, {});
+    for (Section* s : {m_certificate, m_derivation, m_check, m_leads}) s->clear(), s->hide();
+  }
+  m_values->setTensor(name, t.shape);
+  m_valueSection->show();
+}
+
+void InspectorView::setExpression(const protocol::Expression& e) {
+  if (QString::fromStdString(e.tensor) != m_tensor) return;
+  const Palette& c = m_theme->colors();
+  for (Section* s : {m_certificate, m_derivation, m_check}) s->clear(), s->hide();
+  m_proved->show({}, {}, {});
+  if (!e.terms.empty()) {
+    bool gathers = true, proved = true;
+    double ms = 0;
+    for (const auto& t : e.terms) {
+      ms += t.certificateMs;
+      gathers = gathers && t.form != protocol::GradientForm::Scatter;
+      proved = proved && (t.form == protocol::GradientForm::Zero || t.certificate != protocol::CertificateState::Uncertified);
+    }
+    if (gathers && proved) m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
+    else m_proved->show(QStringLiteral("warning"), tr("scatter"), c.stale);
+    m_certificate->setDetail(tr("isl, %1").arg(microsecondsText(ms * 1000)));
+    m_certificate->body()->addWidget(paragraph(
+        gathers && proved
+            ? tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, proved "
+                 "against the access as written.")
+                  .arg(m_tensor)
+            : tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")));
+    for (const auto& t : e.terms) {
+      const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
+                           : t.form == protocol::GradientForm::Scatter ? tr("scatter")
+                                                                       : tr("zero");
+      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access));
+      if (t.tripsPerElement > 0) addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
+      addPair(m_certificate, m_theme, tr("Form"), form);
+      if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));
+    }
+    m_certificate->show();
+    int steps = 0;
+    for (const auto& t : e.terms)
+      for (const auto& step : t.derivation) {
+        auto* row = new QHBoxLayout;
+        row->setSpacing(8);
+        auto* number = label(QString::number(++steps));
+        number->setFont(m_theme->ui(12, QFont::DemiBold));
+        number->setStyleSheet(QStringLiteral("color: %1").arg(c.accent.name()));
+        number->setFixedWidth(14);
+        auto* title = label(QString::fromStdString(step.title), "muted");
+        title->setFont(m_theme->ui(12));
+        title->setFixedWidth(82);
+        title->setWordWrap(true);
+        QStringList lines;
+        for (const auto& text : step.lines) lines << QString::fromStdString(text);
+        auto* words = paragraph(lines.join(QLatin1Char('\n')));
+        words->setFont(m_theme->mono(12));
+        words->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+        row->addWidget(number, 0, Qt::AlignTop);
+        row->addWidget(title, 0, Qt::AlignTop);
+        row->addWidget(words, 1);
+        m_derivation->body()->addLayout(row);
+      }
+    m_derivation->setDetail(counted(steps, tr("step"), tr("steps")));
+    m_derivation->setVisible(steps > 0);
+    if (e.check) {
+      const bool good = e.check->worst <= e.check->allowed;
+      m_checked->show(good ? QStringLiteral("proved") : QStringLiteral("error"),
+                      tr("numeric check %1").arg(significant(e.check->worst, 2)), good ? c.proved : c.failed);
+      m_check->setDetail(tr("%1 samples, f64, eps %2").arg(e.check->samples).arg(significant(e.check->epsilon, 1)));
+      m_check->body()->addWidget(new Check(m_theme, *e.check));
+    } else {
+      m_checked->show({}, {}, {});
+      m_check->setDetail({});
+      auto* button = new QPushButton(tr("Compare with finite differences"));
+      connect(button, &QPushButton::clicked, this, [this] { Q_EMIT checkWanted(m_tensor); });
+      m_check->body()->addWidget(button, 0, Qt::AlignLeft);
+    }
+    m_check->show();
+  }
+}
+
+void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {
+  m_values->setSlice(slice, values);
+  if (QString::fromStdString(slice.tensor) == m_tensor)
+    m_valueSection->setDetail(slice.step >= 0 ? tr("at step %1").arg(grouped(slice.step)) : QString());
+}
+
+void InspectorView::setLeads(const std::vector<Lead>& leads) {
+  m_leads->clear();
+  m_leads->setVisible(!leads.empty());
+  m_leads->setDetail(QString::number(leads.size()));
+  for (const Lead& lead : leads) {
+    auto* button = new IconButton(m_theme, lead.icon, lead.text);
+    button->setCursor(Qt::PointingHandCursor);
+    auto* row = new QHBoxLayout;
+    row->setContentsMargins(0, 0, 0, 0);
+    row->addWidget(button);
+    row->addStretch(1);
+    auto* detail = label(lead.detail, "hint");
+    detail->setFont(m_theme->mono(12));
+    row->addWidget(detail);
+    m_leads->body()->addLayout(row);
+    connect(button, &QToolButton::clicked, this, [this, target = lead.target] { Q_EMIT leadChosen(target); });
+  }
+}
+
+}  // namespace nf

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+#include <optional>
+
+#include "core/protocol/message.h"
+#include "widgets/selection.h"
+#include "widgets/theme.h"
+
+class QLabel;
+
+namespace nf {
+
+class Badge;
+class Section;
+class TensorView;
+
+// Everything about one tensor: type and size, how its gradient was made and proved, the numeric check, its values, where it leads.
+class InspectorView : public QWidget {
+  Q_OBJECT
+ public:
+  explicit InspectorView(const Theme* theme, QWidget* parent = nullptr);
+  void clear();
+  void setTensor(const protocol::TensorInfo& tensor);
+  void setExpression(const protocol::Expression& expression);
+  void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
+  struct Lead {
+    QString icon, text, detail, target;  // target: "node:ID", "kernel:ID"
+  };
+  void setLeads(const std::vector<Lead>& leads);
+  QString tensor() const { return m_tensor; }
+  TensorView* values() const { return m_values; }
+
+ Q_SIGNALS:
+  void checkWanted(const QString& tensor);
+  void sliceWanted();
+  void leadChosen(const QString& target);
+
+ private:
+  class Check;
+  const Theme* m_theme;
+  QString m_tensor;
+  QLabel *m_name, *m_facts, *m_empty;
+  Badge *m_proved, *m_checked;
+  Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
+  QWidget* m_body;
+  TensorView* m_values;
+};
+
+}  // namespace nf

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/markdown_view.h"
+
+#include <QAbstractTextDocumentLayout>
+#include <QPainter>
+#include <QTextBlock>
+#include <QTextCursor>
+#include <cmath>
+
+namespace nf {
+
+MarkdownView::MarkdownView(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
+  QSizePolicy policy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+  policy.setHeightForWidth(true);
+  setSizePolicy(policy);
+  m_document.setDocumentMargin(0);
+  connect(theme, &Theme::changed, this, [this] { typeset(); });
+}
+
+void MarkdownView::setMarkdown(const QString& markdown) {
+  m_markdown = markdown;
+  setAccessibleName(markdown);
+  typeset();
+}
+
+void MarkdownView::typeset() {
+  m_document.setDefaultFont(m_theme->ui(15));
+  m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown,
+                         QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML);
+  const Palette& c = m_theme->colors();
+  for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
+    QTextCursor cursor(block);
+    QTextBlockFormat format = block.blockFormat();
+    const int level = format.headingLevel();
+    format.setLineHeight(level > 0 ? 125 : 145, QTextBlockFormat::ProportionalHeight);
+    format.setTopMargin(level > 0 && block != m_document.begin() ? 14 : 0);
+    format.setBottomMargin(level > 0 ? 4 : 6);
+    cursor.setBlockFormat(format);
+    for (auto it = block.begin(); !it.atEnd(); ++it) {
+      const QTextFragment fragment = it.fragment();
+      QTextCharFormat chars = fragment.charFormat();
+      QFont font = chars.fontFixedPitch() ? m_theme->mono(13) : m_theme->ui(level == 1 ? 24 : level == 2 ? 18 : 15);
+      font.setWeight(level > 0 || chars.fontWeight() > QFont::Medium ? QFont::DemiBold : QFont::Normal);
+      font.setItalic(chars.fontItalic());
+      chars.setFont(font);
+      chars.setForeground(m_markdown.isEmpty() ? c.hint : chars.isAnchor() ? c.accent : c.text);
+      cursor.setPosition(fragment.position());
+      cursor.setPosition(fragment.position() + fragment.length(), QTextCursor::KeepAnchor);
+      cursor.setCharFormat(chars);
+    }
+  }
+  updateGeometry();
+  update();
+}
+
+int MarkdownView::heightForWidth(int width) const {
+  m_document.setTextWidth(width);
+  return static_cast<int>(std::ceil(m_document.size().height())) + 4;
+}
+
+void MarkdownView::resizeEvent(QResizeEvent*) { setFixedHeight(heightForWidth(width())); }
+
+void MarkdownView::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  m_document.setTextWidth(width());
+  QAbstractTextDocumentLayout::PaintContext context;
+  context.palette.setColor(QPalette::Text, m_theme->colors().text);
+  m_document.documentLayout()->draw(&p, context);
+}
+
+void MarkdownView::mouseDoubleClickEvent(QMouseEvent*) { Q_EMIT editRequested(); }
+
+}  // namespace nf

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QTextDocument>
+#include <QWidget>
+
+#include "widgets/theme.h"
+
+namespace nf {
+
+// Rendered Markdown: headings, paragraphs, lists, tables, code. Loads nothing from anywhere. Double click edits.
+class MarkdownView : public QWidget {
+  Q_OBJECT
+ public:
+  explicit MarkdownView(const Theme* theme, QWidget* parent = nullptr);
+  void setMarkdown(const QString& markdown);
+  QString markdown() const { return m_markdown; }
+  bool hasHeightForWidth() const override { return true; }
+  int heightForWidth(int width) const override;
+  QSize sizeHint() const override { return {400, heightForWidth(std::max(200, width()))}; }
+
+ Q_SIGNALS:
+  void editRequested();
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
+  void mouseDoubleClickEvent(QMouseEvent*) override;
+
+ private:
+  void typeset();
+  const Theme* m_theme;
+  QString m_markdown;
+  mutable QTextDocument m_document;
+};
+
+}  // namespace nf

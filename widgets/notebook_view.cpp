@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/notebook_view.h"
+
+#include <QApplication>
+#include <QClipboard>
+#include <QKeyEvent>
+#include <QTimer>
+#include <QVBoxLayout>
+
+#include "widgets/expression_editor.h"
+#include "widgets/tensor_view.h"
+
+namespace nf {
+
+NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* parent)
+    : QScrollArea(parent), m_theme(theme), m_selection(selection), m_content(new QWidget), m_layout(new QVBoxLayout(m_content)) {
+  setWidgetResizable(true);
+  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  setFocusPolicy(Qt::StrongFocus);
+  setAccessibleName(tr("Notebook"));
+  m_content->setProperty("role", QStringLiteral("page"));
+  m_content->setAttribute(Qt::WA_StyledBackground);
+  m_layout->setContentsMargins(0, 14, 0, 120);
+  m_layout->setSpacing(14);
+  m_layout->addStretch(1);
+  setWidget(m_content);
+}
+
+void NotebookView::setDocument(Document* document) {
+  m_document = document;
+  m_analysis.reset();
+  m_analysisCells.clear();
+  for (CellView* v : m_cells) v->hide(), v->deleteLater();
+  m_cells.clear();
+  m_active = 0;
+  m_editing = false;
+  if (!m_document) return;
+  followDocument();
+  if (!m_cells.empty()) activate(m_cells.front()->id(), false);
+}
+
+CellView* NotebookView::make(const Cell& cell) {
+  auto* v = new CellView(m_theme, m_selection, cell.id, cell.kind);
+  connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {
+    std::string bytes = text.toStdString();
+    if (m_document->newline() == "\r\n")
+      for (std::size_t at = bytes.find('\n'); at != std::string::npos; at = bytes.find('\n', at + 2)) bytes.insert(at, 1, '\r');
+    m_document->replace(v->bodyBegin + begin, v->bodyBegin + end, bytes, tr("Typing").toStdString(), true);
+    Q_EMIT edited();
+  });
+  connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
+  connect(v, &CellView::commandModeWanted, this, [this, v] { activate(v->id(), false); });
+  connect(v, &CellView::caretMoved, this, [this, v] {
+    if (!m_editing || m_active != v->id()) return;
+    const std::size_t at = v->bodyBegin + v->editor()->caretByte();
+    const auto [begin, end] = v->editor()->selectionBytes();
+    if (v->kind() == CellKind::Code)
+      m_selection->selectBytes(static_cast<std::uint32_t>(v->bodyBegin + begin), static_cast<std::uint32_t>(v->bodyBegin + end));
+    const std::string_view before = std::string_view(m_document->text()).substr(0, at);
+    const auto lines = std::count(before.begin(), before.end(), '\n');
+    const std::size_t lineBegin = before.rfind('\n');
+    const auto column = unitOffset(before.substr(lineBegin == std::string_view::npos ? 0 : lineBegin + 1), before.size());
+    Q_EMIT caretMoved(static_cast<int>(lines) + 1, static_cast<int>(column) + 1);
+  });
+  connect(v, &CellView::fixRequested, this, [this](std::uint32_t begin, std::uint32_t end, const QString& text) {
+    if (!m_analysis || m_document->revision() != m_analysis->revision || end > m_document->text().size() || begin > end) return;
+    m_document->replace(begin, end, text.toStdString(), tr("Fix").toStdString());
+    followDocument();
+    scrollToByte(begin + text.toStdString().size(), true);
+    Q_EMIT edited();
+  });
+  connect(v, &CellView::leave, this, [this, v](int direction) {
+    const std::size_t index = m_document->indexOf(v->id());
+    if ((direction < 0 && index == 0) || (direction > 0 && index + 1 >= m_cells.size())) return;
+    CellView* next = m_cells[index + static_cast<std::size_t>(direction)];
+    activate(next->id(), next->kind() == CellKind::Code);
+    next->editor()->moveCaretTo(direction > 0 ? 0 : next->editor()->bytes().size());
+  });
+  connect(v->editor(), &ExpressionEditor::undoWanted, this, &NotebookView::undoRequested);
+  connect(v->editor(), &ExpressionEditor::redoWanted, this, &NotebookView::redoRequested);
+  connect(v, &CellView::expressionWanted, this, &NotebookView::expressionWanted);
+  connect(v, &CellView::sliceWanted, this, [this, v] {
+    if (v->tensorView() && !v->tensorView()->tensor().isEmpty()) Q_EMIT tensorWanted(v->tensorView()->request());
+  });
+  connect(v, &CellView::textCopied, this, &NotebookView::textCopied);
+  connect(v, &CellView::pauseRequested, this, &NotebookView::pauseRequested);
+  connect(v, &CellView::stopRequested, this, &NotebookView::stopRequested);
+  return v;
+}
+
+void NotebookView::followDocument() {
+  const auto& cells = m_document->cells();
+  std::map<CellId, CellView*> old;
+  for (CellView* v : m_cells) old[v->id()] = v;
+  std::vector<CellView*> next;
+  int number = 0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const Cell& cell = cells[i];
+    CellView* v = nullptr;
+    if (const auto found = old.find(cell.id); found != old.end() && found->second->kind() == cell.kind) {
+      v = found->second;
+      old.erase(found);
+    } else {
+      v = make(cell);
+    }
+    v->bodyBegin = cell.bodyBegin;
+    // A cell whose editor holds blank lines at its end, which the document counts to the gap, keeps them while they are typed.
+    const std::string& shown = v->editor()->bytes();
+    const std::string_view whole = std::string_view(m_document->text()).substr(cell.bodyBegin, cell.end - cell.bodyBegin);
+    const std::string_view body = m_document->body(cell);
+    const bool same = cell.kind == CellKind::Code && shown.size() >= body.size() && whole.substr(0, shown.size()) == shown;
+    if (!same) v->setBody(std::string(body));
+    v->setNumber(cell.kind == CellKind::Code ? ++number : 0);
+    if (m_layout->indexOf(v) != static_cast<int>(i)) {
+      m_layout->removeWidget(v);
+      m_layout->insertWidget(static_cast<int>(i), v);
+      v->show();
+      if (v->kind() == CellKind::Markdown) v->renderMarkdown();
+    }
+    next.push_back(v);
+  }
+  for (auto& [id, v] : old) {
+    m_layout->removeWidget(v);
+    v->hide();
+    v->deleteLater();
+  }
+  m_cells = std::move(next);
+  if (!m_document->cell(m_active) && !m_cells.empty()) activate(m_cells.back()->id(), false);
+  if (m_analysis && m_document->revision() != m_analysis->revision) setOutdated();
+}
+
+void NotebookView::setOutdated() {
+  for (CellView* v : m_cells) v->setOutdated(true);
+}
+
+CellView* NotebookView::view(CellId id) const {
+  const auto found = std::find_if(m_cells.begin(), m_cells.end(), [&](CellView* v) { return v->id() == id; });
+  return found == m_cells.end() ? nullptr : *found;
+}
+
+void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
+  m_analysis = analysis;
+  m_analysisCells.clear();
+  if (!m_document || analysis.revision != m_document->revision()) return;  // of a text that is gone: its places mean nothing here
+  QStringList words;
+  for (const auto& s : analysis.symbols) words << QString::fromStdString(s.name);
+  for (const char* word :
+       {"let",     "input",  "param", "const", "state",  "data",  "loss",        "eval",    "show",     "train",  "hint",
+        "def",     "for",    "in",    "stack", "repeat", "sum",   "prod",        "max",     "min",      "mean",   "argmax",
+        "argmin",  "select", "exp",   "log",   "sqrt",   "rsqrt", "tanh",        "sigmoid", "relu",     "normal", "uniform",
+        "kaiming", "xavier", "zeros", "npy",   "npz",    "csv",   "safetensors", "batch",   "training", "else"})
+    words << QLatin1String(word);
+  words.sort(Qt::CaseInsensitive);
+  words.removeDuplicates();
+  for (std::size_t i = 0; i < m_cells.size(); ++i) {
+    CellView* v = m_cells[i];
+    const Cell* cell = m_document->cell(v->id());
+    const protocol::CellInfo* info = nullptr;
+    for (std::size_t k = 0; cell && k < analysis.cells.size(); ++k) {
+      const auto& c = analysis.cells[k];
+      if (c.begin < std::max(cell->end, cell->begin + 1) && c.end > cell->begin &&
+          c.markdown == (v->kind() == CellKind::Markdown)) {
+        info = &c;
+        m_analysisCells[v->id()] = static_cast<std::uint32_t>(k);
+        break;
+      }
+    }
+    v->editor()->setCompletions(words);
+    v->setAnalysis(analysis, info);
+  }
+}
+
+std::optional<std::uint32_t> NotebookView::analysisCell(CellId id) const {
+  const auto found = m_analysisCells.find(id);
+  return found == m_analysisCells.end() ? std::nullopt : std::optional(found->second);
+}
+
+CellView* NotebookView::viewOfAnalysisCell(std::uint32_t index) const {
+  for (const auto& [id, k] : m_analysisCells)
+    if (k == index) return view(id);
+  return nullptr;
+}
+
+void NotebookView::setExpression(const protocol::Expression& expression) {
+  for (CellView* v : m_cells)
+    if (v->shows().contains(QString::fromStdString(expression.tensor))) v->setExpression(expression);
+}
+
+void NotebookView::setExpressionFailed(const QString& tensor, const QString& message) {
+  for (CellView* v : m_cells)
+    if (v->shows().contains(tensor)) v->setExpressionFailed(tensor, message);
+}
+
+void NotebookView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {
+  for (CellView* v : m_cells)
+    if (v->wantsValuesOf(QString::fromStdString(slice.tensor))) v->setSlice(slice, values);
+}
+
+void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const QString& message) {
+  if (CellView* v = view(id)) v->setStatus(status, message);
+}
+
+void NotebookView::activate(CellId id, bool edit) {
+  const bool changed = m_active != id || m_editing != edit;
+  m_active = id;
+  m_editing = edit;
+  for (CellView* v : m_cells)
+    v->setActive(v->id() != id ? CellView::Active::No : edit ? CellView::Active::Editing : CellView::Active::Command);
+  CellView* v = view(id);
+  if (!v) return;
+  if (edit) {
+    if (v->kind() == CellKind::Markdown) v->editMarkdown();
+    if (!v->editor()->hasFocus()) v->editor()->setFocus();
+  } else if (!hasFocus()) {
+    setFocus();
+  }
+  if (changed) Q_EMIT activeChanged();
+}
+
+void NotebookView::activateBeside(int direction) {
+  const std::size_t index = m_document->indexOf(m_active);
+  if ((direction < 0 && index == 0) || (direction > 0 && index + 1 >= m_cells.size())) return;
+  CellView* next = m_cells[index + static_cast<std::size_t>(direction)];
+  activate(next->id(), false);
+  ensureWidgetVisible(next, 0, 40);
+}
+
+std::size_t NotebookView::caretByte() const {
+  const CellView* v = view(m_active);
+  return v ? v->bodyBegin + v->editor()->caretByte() : 0;
+}
+
+void NotebookView::insertInto(CellView* v, const QString& text) { v->editor()->insertAtCaret(text); }
+
+void NotebookView::scrollToByte(std::size_t byte, bool focus) {
+  for (const Cell& cell : m_document->cells()) {
+    if (byte < cell.begin || (byte >= cell.end && &cell != &m_document->cells().back())) continue;
+    CellView* v = view(cell.id);
+    if (!v) return;
+    if (focus) activate(cell.id, v->kind() == CellKind::Code);
+    if (v->kind() == CellKind::Code) v->editor()->moveCaretTo(byte > cell.bodyBegin ? byte - cell.bodyBegin : 0);
+    // The layout of a cell that was just made is not there yet.
+    QTimer::singleShot(
+        0, v, [this, v] { ensureWidgetVisible(v->editor()->isVisible() ? static_cast<QWidget*>(v->editor()) : v, 0, 40); });
+    return;
+  }
+}
+
+void NotebookView::enterCommandMode() { activate(m_active, false); }
+
+void NotebookView::insertAbove() {
+  const CellId id = m_document->insertCell(m_document->indexOf(m_active), CellKind::Code);
+  followDocument();
+  activate(id, false);
+  Q_EMIT edited();
+}
+
+void NotebookView::insertBelow() {
+  const CellId id = m_document->insertCell(std::min(m_document->indexOf(m_active) + 1, m_document->cells().size()), CellKind::Code);
+  followDocument();
+  activate(id, false);
+  Q_EMIT edited();
+  if (CellView* v = view(id)) QTimer::singleShot(0, v, [this, v] { ensureWidgetVisible(v, 0, 40); });
+}
+
+void NotebookView::removeActive() {
+  const std::size_t index = m_document->indexOf(m_active);
+  m_document->removeCell(m_active);
+  followDocument();
+  const auto& cells = m_document->cells();
+  activate(cells[std::min(index, cells.size() - 1)].id, false);
+  Q_EMIT edited();
+}
+
+void NotebookView::copyActive() {
+  const Cell* cell = m_document->cell(m_active);
+  if (!cell) return;
+  QApplication::clipboard()->setText(QString::fromStdString(m_document->text().substr(cell->begin, cell->end - cell->begin)));
+  Q_EMIT textCopied(tr("cell"));
+}
+
+void NotebookView::cutActive() {
+  copyActive();
+  removeActive();
+}
+
+void NotebookView::pasteBelow() {
+  const std::string text = QApplication::clipboard()->text().toStdString();
+  if (text.empty()) return;
+  std::size_t index = std::min(m_document->indexOf(m_active) + 1, m_document->cells().size());
+  CellId last = m_active;
+  for (const Cell& cell : splitCells(text))
+    last = m_document->insertCell(index++, cell.kind, text.substr(cell.bodyBegin, cell.bodyEnd - cell.bodyBegin));
+  followDocument();
+  activate(last, false);
+  Q_EMIT edited();
+}
+
+void NotebookView::moveActive(int by) {
+  const auto index = static_cast<std::ptrdiff_t>(m_document->indexOf(m_active)) + by;
+  if (index < 0 || index >= static_cast<std::ptrdiff_t>(m_document->cells().size())) return;
+  m_document->moveCell(m_active, static_cast<std::size_t>(index));
+  followDocument();
+  Q_EMIT edited();
+}
+
+void NotebookView::toggleKind() {
+  const Cell* cell = m_document->cell(m_active);
+  if (!cell) return;
+  m_document->setKind(m_active, cell->kind == CellKind::Code ? CellKind::Markdown : CellKind::Code);
+  followDocument();
+  activate(m_active, false);
+  Q_EMIT edited();
+}
+
+void NotebookView::splitActive() {
+  CellView* v = view(m_active);
+  if (!v || v->kind() != CellKind::Code) return;
+  const CellId id = m_document->splitCell(m_active, v->editor()->caretByte());
+  followDocument();
+  activate(id, true);
+  Q_EMIT edited();
+}
+
+void NotebookView::joinActive() {
+  m_document->joinWithNext(m_active);
+  followDocument();
+  Q_EMIT edited();
+}
+
+void NotebookView::keyPressEvent(QKeyEvent* event) {
+  if (!m_document || m_cells.empty() || m_editing) return QScrollArea::keyPressEvent(event);
+  const int key = event->key();
+  const int last = m_lastKey;
+  m_lastKey = key;
+  if (event->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) return QScrollArea::keyPressEvent(event);
+  switch (key) {
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+      if (event->modifiers()) return QScrollArea::keyPressEvent(event);
+      return activate(m_active, true);
+    case Qt::Key_J:
+    case Qt::Key_Down: return activateBeside(1);
+    case Qt::Key_K:
+    case Qt::Key_Up: return activateBeside(-1);
+    case Qt::Key_A: return insertAbove();
+    case Qt::Key_B: return insertBelow();
+    case Qt::Key_X: return cutActive();
+    case Qt::Key_C: return copyActive();
+    case Qt::Key_V: return pasteBelow();
+    case Qt::Key_M:
+      if (m_document->cell(m_active)->kind == CellKind::Code) toggleKind();
+      return;
+    case Qt::Key_Y:
+      if (m_document->cell(m_active)->kind == CellKind::Markdown) toggleKind();
+      else Q_EMIT redoRequested();
+      return;
+    case Qt::Key_Z: Q_EMIT undoRequested(); return;
+    case Qt::Key_D:
+      if (last == Qt::Key_D) {
+        m_lastKey = 0;
+        removeActive();
+      }
+      return;
+    default: return QScrollArea::keyPressEvent(event);
+  }
+}
+
+}  // namespace nf

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QScrollArea>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/document/document.h"
+#include "core/protocol/message.h"
+#include "widgets/cell_view.h"
+
+class QVBoxLayout;
+
+namespace nf {
+
+// The notebook: cells under one another, edited in place or, as a whole, with the keys people know from notebooks.
+// The document is the caller's; the view changes it and follows it.
+class NotebookView : public QScrollArea {
+  Q_OBJECT
+ public:
+  NotebookView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
+
+  void setDocument(Document* document);
+  // After any edit of the document, this view's own ones too.
+  void followDocument();
+  void scrollToByte(std::size_t byte, bool focus);
+
+  void setAnalysis(const protocol::Analysis& analysis);
+  void setOutdated();
+  void setExpression(const protocol::Expression& expression);
+  void setExpressionFailed(const QString& tensor, const QString& message);
+  void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
+  void setCellStatus(CellId id, protocol::CellStatus status, const QString& message);
+
+  const std::vector<CellView*>& cells() const { return m_cells; }
+  CellView* view(CellId id) const;
+  CellView* viewOfAnalysisCell(std::uint32_t index) const;
+  std::optional<std::uint32_t> analysisCell(CellId id) const;
+  CellId activeCell() const { return m_active; }
+  bool editing() const { return m_editing; }
+  void activate(CellId id, bool edit);
+  void activateBeside(int direction);
+  std::size_t caretByte() const;
+
+ public Q_SLOTS:
+  void insertAbove();
+  void insertBelow();
+  void removeActive();
+  void cutActive();
+  void copyActive();
+  void pasteBelow();
+  void moveActive(int by);
+  void toggleKind();
+  void splitActive();
+  void joinActive();
+  void enterCommandMode();
+
+ Q_SIGNALS:
+  void runRequested(CellId id);
+  void edited();  // the document was changed through this view
+  void undoRequested();
+  void redoRequested();
+  void caretMoved(int line, int column);
+  void activeChanged();
+  void expressionWanted(const QString& tensor);
+  void tensorWanted(const nf::protocol::TensorRequest& request);
+  void textCopied(const QString& what);
+  void pauseRequested(bool pause);
+  void stopRequested();
+
+ protected:
+  void keyPressEvent(QKeyEvent*) override;
+
+ private:
+  CellView* make(const Cell& cell);
+
+  void insertInto(CellView* view, const QString& text);
+  const Theme* m_theme;
+  Selection* m_selection;
+  Document* m_document = nullptr;
+  QWidget* m_content;
+  QVBoxLayout* m_layout;
+  std::vector<CellView*> m_cells;
+  std::map<CellId, std::uint32_t> m_analysisCells;
+  std::optional<protocol::Analysis> m_analysis;
+
+  CellId m_active = 0;
+  bool m_editing = false;
+  int m_lastKey = 0;  // D twice deletes
+};
+
+}  // namespace nf

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+#include <map>
+#include <vector>
+
+#include "core/document/document.h"
+#include "core/protocol/message.h"
+#include "widgets/selection.h"
+#include "widgets/theme.h"
+
+class QLineEdit;
+class QTreeWidget;
+class QTreeWidgetItem;
+
+namespace nf {
+
+// Cells, tensors, functions, devices by name, with a filter; a click goes there and selects.
+class OutlineView : public QWidget {
+  Q_OBJECT
+ public:
+  OutlineView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
+  struct CellLine {
+    CellId id;
+    QString title, state;
+    enum class Kind { Text, Code } kind;
+    int status;  // protocol::CellStatus, or -1 where nothing is known
+  };
+  void setCells(const std::vector<CellLine>& cells, CellId active);
+  void setAnalysis(const protocol::Analysis& analysis);
+  void setDevices(const protocol::Devices& devices);
+  QTreeWidget* tree() const { return m_tree; }
+
+ Q_SIGNALS:
+  void cellChosen(CellId id);
+  void tensorChosen(const QString& name);
+  void placeChosen(std::uint32_t byte);
+  void deviceChosen();
+
+ private:
+  QTreeWidgetItem* section(const QString& title);
+  void setCount(QTreeWidgetItem* section);
+  void applyFilter();
+  void markSelection();
+
+  const Theme* m_theme;
+  Selection* m_selection;
+  QLineEdit* m_filter;
+  QTreeWidget* m_tree;
+  QTreeWidgetItem *m_cells, *m_tensors, *m_functions, *m_devices;
+  std::map<QString, protocol::Origins> m_origins;
+};
+
+}  // namespace nf

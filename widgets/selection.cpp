@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/selection.h"
+
+#include <algorithm>
+
+namespace nf {
+
+using protocol::SourceSpan;
+
+void Selection::setSpans(std::vector<SourceSpan> spans) {
+  std::vector<SourceSpan> kept;
+  for (const auto id : m_selected)
+    if (id < m_spans.size()) kept.push_back(m_spans[id]);
+  m_spans = std::move(spans);
+  m_selected.clear();
+  for (const SourceSpan& span : kept)
+    if (const auto found = std::find(m_spans.begin(), m_spans.end(), span); found != m_spans.end())
+      m_selected.push_back(static_cast<std::uint32_t>(found - m_spans.begin()));
+  relate();
+  Q_EMIT changed();
+}
+
+void Selection::select(const protocol::Origins& origins) {
+  if (origins == m_selected) return;
+  m_selected = origins;
+  relate();
+  Q_EMIT changed();
+}
+
+void Selection::selectBytes(std::uint32_t begin, std::uint32_t end) {
+  std::uint32_t smallest = 0xffffffffu;
+  protocol::Origins found;
+  for (std::size_t i = 0; i < m_spans.size(); ++i) {
+    const SourceSpan& s = m_spans[i];
+    if (!s.source.empty() || s.begin > begin || s.end < end || s.begin >= s.end) continue;
+    const std::uint32_t length = s.end - s.begin;
+    if (length < smallest) found.clear(), smallest = length;
+    if (length == smallest) found.push_back(static_cast<std::uint32_t>(i));
+  }
+  select(found);
+}
+
+void Selection::relate() {
+  m_relation.assign(m_spans.size(), Relation::None);
+  for (const auto id : m_selected) {
+    if (id >= m_spans.size()) continue;
+    const SourceSpan& chosen = m_spans[id];
+    for (std::size_t i = 0; i < m_spans.size(); ++i) {
+      const SourceSpan& s = m_spans[i];
+      if (s.source != chosen.source) continue;
+      if (s.begin >= chosen.begin && s.end <= chosen.end) m_relation[i] = Relation::Exact;
+      else if (s.begin <= chosen.begin && s.end >= chosen.end) m_relation[i] = std::max(m_relation[i], Relation::Around);
+    }
+  }
+}
+
+Selection::Relation Selection::relation(const protocol::Origins& origins) const {
+  Relation best = Relation::None;
+  for (const auto id : origins)
+    if (id < m_relation.size()) best = std::max(best, m_relation[id]);
+  return best;
+}
+
+std::vector<SourceSpan> Selection::selectedSpans() const {
+  std::vector<SourceSpan> out;
+  for (const auto id : m_selected)
+    if (id < m_spans.size() && m_spans[id].source.empty()) out.push_back(m_spans[id]);
+  return out;
+}
+
+}  // namespace nf

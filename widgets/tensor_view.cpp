@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/tensor_view.h"
+
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QLabel>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QSpinBox>
+#include <QStackedWidget>
+#include <QTableView>
+#include <QToolTip>
+#include <cmath>
+
+#include "widgets/basic.h"
+
+namespace nf {
+
+QColor diverging(double value, double scale) {
+  if (!std::isfinite(value)) return QColor(0x80, 0x80, 0x80);
+  const double t = scale > 0 ? std::clamp(value / scale, -1.0, 1.0) : 0;
+  return mixed(Qt::white, t < 0 ? QColor(0x00, 0x72, 0xB2) : QColor(0xD5, 0x5E, 0x00), std::abs(t));
+}
+
+void TensorModel::set(std::vector<double> values, int rows, int columns) {
+  beginResetModel();
+  m_values = std::move(values);
+  m_rows = rows, m_columns = columns;
+  m_values.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns), std::nan(""));
+  endResetModel();
+}
+
+QVariant TensorModel::data(const QModelIndex& index, int role) const {
+  if (!index.isValid()) return {};
+  const double value = m_values[static_cast<std::size_t>(index.row()) * static_cast<std::size_t>(m_columns) +
+                                static_cast<std::size_t>(index.column())];
+  if (role == Qt::DisplayRole) return significant(value, 4);
+  if (role == Qt::ToolTipRole) return QString::number(value, 'g', 17);
+  if (role == Qt::TextAlignmentRole) return static_cast<int>(Qt::AlignRight | Qt::AlignVCenter);
+  if (role == Qt::UserRole) return value;
+  return {};
+}
+
+QVariant TensorModel::headerData(int section, Qt::Orientation, int role) const {
+  return role == Qt::DisplayRole ? QVariant(section) : QVariant();
+}
+
+class TensorView::Image : public QWidget {
+ public:
+  Image(const Theme* theme, const TensorModel* model) : m_theme(theme), m_model(model) {
+    setMinimumSize(110, 110);
+    setMouseTracking(true);
+  }
+  double scale = 1;
+
+ protected:
+  QRectF frame() const {
+    const double rows = std::max(1, m_model->rowCount()), columns = std::max(1, m_model->columnCount());
+    const double side = std::min(width() / columns, height() / rows);
+    return {0, 0, side * columns, side * rows};
+  }
+  void paintEvent(QPaintEvent*) override {
+    const int rows = m_model->rowCount(), columns = m_model->columnCount();
+    if (rows == 0 || columns == 0) return;
+    QImage image(columns, rows, QImage::Format_RGB32);
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < columns; ++c)
+        image.setPixelColor(c, r, diverging(m_model->data(m_model->index(r, c), Qt::UserRole).toDouble(), scale));
+    QPainter p(this);
+    const QRectF box = frame();
+    p.drawImage(box, image);
+    if (box.width() / columns >= 7) {
+      p.setPen(QPen(m_theme->colors().page, 1));
+      for (int c = 1; c < columns; ++c)
+        p.drawLine(QPointF(box.width() * c / columns, 0), QPointF(box.width() * c / columns, box.height()));
+      for (int r = 1; r < rows; ++r) p.drawLine(QPointF(0, box.height() * r / rows), QPointF(box.width(), box.height() * r / rows));
+    }
+  }
+  void mouseMoveEvent(QMouseEvent* event) override {
+    const QRectF box = frame();
+    if (!box.contains(event->position()) || m_model->rowCount() == 0) return;
+    const int r = static_cast<int>(event->position().y() / box.height() * m_model->rowCount()),
+              c = static_cast<int>(event->position().x() / box.width() * m_model->columnCount());
+    QToolTip::showText(
+        event->globalPosition().toPoint(),
+        QStringLiteral("[%1, %2]  %3").arg(r).arg(c).arg(m_model->data(m_model->index(r, c), Qt::DisplayRole).toString()), this);
+  }
+
+ private:
+  const Theme* m_theme;
+  const TensorModel* m_model;
+};
+
+class TensorView::Histogram : public QWidget {
+ public:
+  explicit Histogram(const Theme* theme) : m_theme(theme) {
+    setMinimumSize(120, 90);
+    setMaximumWidth(260);
+  }
+  protocol::TensorSlice slice;
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    if (slice.histogram.empty()) return;
+    QPainter p(this);
+    const Palette& c = m_theme->colors();
+    const double most =
+        static_cast<double>(std::max<std::int64_t>(1, *std::max_element(slice.histogram.begin(), slice.histogram.end())));
+    const double bar = double(width()) / static_cast<double>(slice.histogram.size()), room = height() - 20;
+    for (std::size_t i = 0; i < slice.histogram.size(); ++i) {
+      const double h = room * static_cast<double>(slice.histogram[i]) / most;
+      p.fillRect(QRectF(bar * static_cast<double>(i), room - h, std::max(1.0, bar - 1), h), mixed(c.page, c.accent, 0.75));
+    }
+    p.fillRect(QRectF(0, room, width(), 1), c.separator);
+    p.setPen(c.muted);
+    p.setFont(m_theme->ui(11));
+    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignLeft, significant(slice.min, 2));
+    p.drawText(QRectF(0, room + 3, width(), 16), Qt::AlignRight, significant(slice.max, 2));
+  }
+
+ private:
+  const Theme* m_theme;
+};
+
+TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_choices(new QHBoxLayout), m_facts(label({}, "muted")), m_none(label({}, "muted")),
+      m_stack(new QStackedWidget), m_histogram(new Histogram(theme)), m_table(new QTableView), m_model(new TensorModel(this)) {
+  m_image = new Image(theme, m_model);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(8);
+  m_choices->setSpacing(4);
+  auto* mode = new TabRow(theme, {tr("image"), tr("table")});
+  connect(mode, &TabRow::chosen, this, [this](int i) { setMode(i); });
+  auto* places = new QHBoxLayout;
+  places->addLayout(m_choices);
+  places->addStretch(1);
+  // A narrow panel has no room for both in one row.
+  if (compact) {
+    layout->addWidget(mode, 0, Qt::AlignRight);
+    layout->addLayout(places);
+  } else {
+    places->addWidget(mode);
+    layout->addLayout(places);
+  }
+  auto* pictures = new QWidget;
+  auto* row = new QHBoxLayout(pictures);
+  row->setContentsMargins(0, 0, 0, 0);
+  row->setSpacing(16);
+  row->addWidget(m_image, 1);
+  row->addWidget(m_histogram, 1);
+  m_stack->addWidget(pictures);
+  m_table->setModel(m_model);
+  m_table->setFont(theme->mono(12));
+  m_table->horizontalHeader()->setDefaultSectionSize(82);
+  m_table->verticalHeader()->setDefaultSectionSize(24);
+  m_table->verticalHeader()->setMinimumWidth(30);
+  m_table->setShowGrid(true);
+  m_stack->addWidget(m_table);
+  m_stack->setFixedHeight(compact ? 128 : 200);
+  layout->addWidget(m_stack);
+  layout->addWidget(m_facts);
+  layout->addWidget(m_none);
+  m_facts->setFont(theme->ui(12));
+  m_none->setText(tr("No values yet: run the cell to compute them."));
+  m_none->setWordWrap(true);
+  m_stack->hide();
+}
+
+void TensorView::setMode(int mode) { m_stack->setCurrentIndex(mode); }
+
+void TensorView::setTensor(const QString& name, const std::vector<std::int64_t>& shape) {
+  if (name == m_name && shape == m_shape) return;
+  m_name = name, m_shape = shape;
+  m_model->set({}, 0, 0);
+  m_facts->clear();
+  m_none->show();
+  m_stack->hide();
+  showChoices();
+}
+
+void TensorView::showChoices() {
+  while (QLayoutItem* item = m_choices->takeAt(0)) {
+    delete item->widget();
+    delete item;
+  }
+  m_places.clear();
+  const auto add = [&](const QString& text) {
+    auto* l = label(text);
+    l->setFont(m_theme->mono(13));
+    m_choices->addWidget(l);
+  };
+  add(m_name + (m_shape.empty() ? QString() : QStringLiteral("[")));
+  for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {
+    if (axis + 2 < m_shape.size()) {
+      auto* place = new QSpinBox;
+      place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(m_shape[axis] - 1, 0, 1 << 30)));
+      place->setFixedWidth(44);
+      place->setAccessibleName(tr("Axis %1").arg(axis));
+      connect(place, &QSpinBox::valueChanged, this, &TensorView::sliceWanted);
+      m_choices->addWidget(place);
+      m_places.push_back(place);
+    } else {
+      add(QStringLiteral(":"));
+    }
+    if (axis + 1 < m_shape.size()) add(QStringLiteral(","));
+  }
+  if (!m_shape.empty()) add(QStringLiteral("]"));
+}
+
+protocol::TensorRequest TensorView::request() const {
+  protocol::TensorRequest out;
+  out.tensor = m_name.toStdString();
+  for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {
+    const std::int64_t at = axis < m_places.size() ? m_places[axis]->value() : 0;
+    out.begin.push_back(at);
+    out.end.push_back(axis < m_places.size() ? at + 1 : std::min<std::int64_t>(m_shape[axis], 256));
+  }
+  return out;
+}
+
+void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double> values) {
+  if (QString::fromStdString(slice.tensor) != m_name) return;
+  std::int64_t rows = 1, columns = 1;
+  const std::size_t rank = slice.begin.size();
+  if (rank >= 1 && slice.end.size() == rank) columns = slice.end[rank - 1] - slice.begin[rank - 1];
+  if (rank >= 2 && slice.end.size() == rank) rows = slice.end[rank - 2] - slice.begin[rank - 2];
+  // A binary frame that is shorter than it says leaves cells that are no numbers; one of absurd extents shows nothing.
+  if (rows < 0 || columns < 0 || rows > 4096 || columns > 4096) rows = columns = 0;
+  m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns));
+  m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
+  m_histogram->slice = slice;
+  m_facts->setText(tr("rms %1   mean %2   NaN %3   Inf %4%5")
+                       .arg(significant(slice.rms), significant(slice.mean), grouped(slice.nans), grouped(slice.infinities),
+                            slice.step >= 0 ? tr("   step %1").arg(grouped(slice.step)) : QString()));
+  m_none->hide();
+  m_stack->show();
+  m_image->update();
+  m_histogram->update();
+}
+
+}  // namespace nf

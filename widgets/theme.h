@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QColor>
+#include <QFont>
+#include <QIcon>
+#include <QObject>
+#include <QPixmap>
+#include <QString>
+
+class QApplication;
+
+namespace nf {
+
+// Every colour of the workbench by its role; hues of Okabe and Ito, shifted for contrast.
+struct Palette {
+  bool dark = false;
+  QColor chrome, page, code, raised, separator, grid;
+  QColor text, muted, hint;
+  QColor accent, accentSoft, onAccent;
+  QColor forward, backward, optimizer;
+  QColor proved, stale, failed, reverted;
+  QColor keyword, index, number, call, comment;
+  static Palette light();
+  static Palette darkOne();
+};
+
+// `amount` of `over` mixed into `base`, 0..1.
+QColor mixed(const QColor& base, const QColor& over, double amount);
+
+// The look: palette, type, icons. Widgets hold a pointer and repaint on `changed`.
+class Theme : public QObject {
+  Q_OBJECT
+ public:
+  enum class Mode { System, Light, Dark };
+  explicit Theme(QObject* parent = nullptr);
+
+  void setMode(Mode mode);
+  Mode mode() const { return m_mode; }
+  const Palette& colors() const { return m_palette; }
+  // Style, palette, style sheet and font of the application.
+  void apply(QApplication& application) const;
+
+  QFont ui(int px = 13, int weight = QFont::Normal) const;
+  QFont mono(int px = 13, int weight = QFont::Normal) const;
+  QFont math(double px, bool italic) const;
+
+  QPixmap pixmap(const QString& icon, const QColor& color, double scale = 1, int size = 16) const;
+  // In the text colour, muted when disabled.
+  QIcon icon(const QString& name) const;
+  QIcon icon(const QString& name, const QColor& color) const;
+
+ Q_SIGNALS:
+  void changed();
+
+ private:
+  Mode m_mode = Mode::System;
+  Palette m_palette;
+  QString m_uiFamily, m_monoFamily, m_mathFamily;
+};
+
+}  // namespace nf

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/train_strip.h"
+
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QProgressBar>
+
+#include "widgets/basic.h"
+#include "widgets/plots.h"
+
+namespace nf {
+
+TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_detail(label({}, "muted")), m_right(label({}, "muted")), m_figure(label({})),
+      m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
+      m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
+      m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))), m_plot(new LatencyPlot(theme, true)) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(12, 0, 0, 0);
+  layout->setSpacing(2);
+  auto* top = new QHBoxLayout;
+  top->setSpacing(10);
+  top->addWidget(label(tr("Training"), "title"));
+  top->addWidget(m_detail);
+  m_progress->setFixedWidth(120);
+  m_progress->setTextVisible(false);
+  m_progress->setAccessibleName(tr("Progress"));
+  top->addWidget(m_progress);
+  top->addStretch(1);
+  top->addWidget(m_right);
+  m_pause->setAccessibleName(tr("Pause"));
+  top->addWidget(m_pause);
+  top->addWidget(m_stop);
+  layout->addLayout(top);
+  auto* row = new QHBoxLayout;
+  row->setSpacing(12);
+  auto* figures = new QVBoxLayout;
+  figures->setSpacing(2);
+  m_figure->setFont(theme->ui(20, QFont::DemiBold));
+  for (QLabel* l : {m_figureName, m_interval, m_loss, m_eval}) l->setFont(theme->ui(12));
+  for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval}) figures->addWidget(l);
+  figures->insertSpacing(3, 6);
+  figures->addStretch(1);
+  auto* column = new QWidget;
+  column->setFixedWidth(140);
+  column->setLayout(figures);
+  figures->setContentsMargins(0, 6, 0, 0);
+  row->addWidget(column);
+  m_plot->setFixedHeight(128);
+  row->addWidget(m_plot, 1);
+  layout->addLayout(row);
+  connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
+  connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
+  setRunning(false);
+}
+
+QString TrainStrip::detail() const { return m_detail->text(); }
+
+void TrainStrip::setRunning(bool running) {
+  m_running = running;
+  m_pause->setVisible(running);
+  m_stop->setVisible(running);
+  m_progress->setVisible(running);
+}
+
+void TrainStrip::start() {
+  m_plot->clear();
+  m_trials = m_swaps = 0;
+  for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_right}) l->clear();
+  m_detail->setText(tr("preparing the first kernels"));
+  m_progress->setRange(0, 0);
+  setRunning(true);
+}
+
+void TrainStrip::setState(const protocol::RunState& s) {
+  using protocol::RunPhase;
+  if (s.phase == RunPhase::Idle) return setRunning(false);
+  setRunning(true);
+  m_paused = s.phase == RunPhase::Paused;
+  m_pause->setIconName(m_paused ? QStringLiteral("run") : QStringLiteral("pause"));
+  m_pause->setToolTip(m_paused ? tr("Resume") : tr("Pause"));
+  QStringList parts;
+  if (s.phase == RunPhase::Paused) parts << tr("paused");
+  if (s.phase == RunPhase::Stopping) parts << tr("stopping");
+  if (s.step > 0)
+    parts << (s.steps > 0 ? tr("step %1 of %2").arg(grouped(s.step), grouped(s.steps)) : tr("step %1").arg(grouped(s.step)));
+  if (s.epochs > 0) parts << tr("epoch %1 of %2").arg(s.epoch).arg(s.epochs);
+  if (s.secondsLeft) parts << tr("%1 left").arg(secondsText(*s.secondsLeft));
+  if (!s.detail.empty()) parts << QString::fromStdString(s.detail);
+  m_detail->setText(parts.join(QStringLiteral(", ")));
+  m_progress->setRange(0, s.steps > 0 ? 1000 : 0);
+  if (s.steps > 0)
+    m_progress->setValue(
+        static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
+  m_trials = s.trials, m_swaps = s.swaps;
+  m_right->setText(tr("tuner %1 trials, %2 kernel swaps").arg(grouped(m_trials), grouped(m_swaps)));
+  if (s.stepMs) {
+    m_figure->setText(microsecondsText(*s.stepMs * 1000));
+    m_figureName->setText(tr("median step"));
+    if (s.stepMsLow && s.stepMsHigh)
+      m_interval->setText(
+          QStringLiteral("[%1, %2]  n = %3").arg(significant(*s.stepMsLow), significant(*s.stepMsHigh)).arg(s.samples));
+  }
+  if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
+}
+
+void TrainStrip::addStep(const protocol::StepEvent& step) {
+  m_plot->addStep(step);
+  if (step.loss) m_loss->setText(tr("loss %1").arg(significant(*step.loss, 4)));
+}
+
+void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) { m_plot->addSwap(swap); }
+
+void TrainStrip::addEval(const protocol::EvalEvent& eval) {
+  if (eval.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*eval.accuracy * 100, 'f', 2)));
+  else if (eval.loss) m_eval->setText(tr("held-out loss %1").arg(significant(*eval.loss, 4)));
+}
+
+void TrainStrip::setDone(const protocol::DoneEvent& done) {
+  setRunning(false);
+  m_detail->setText(done.stopped
+                        ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
+                        : tr("%1 steps in %2, first step after %3")
+                              .arg(grouped(done.steps), secondsText(done.seconds), secondsText(done.first_step_ms / 1000)));
+  if (done.median_step_ms_last_tenth > 0) {
+    m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));
+    m_figureName->setText(tr("median step, last tenth"));
+    if (done.median_step_ms_first_tenth > 0)
+      m_interval->setText(tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000)));
+  }
+  if (done.loss) m_loss->setText(tr("loss %1").arg(significant(*done.loss, 4)));
+  if (done.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*done.accuracy * 100, 'f', 2)));
+}
+
+void TrainStrip::setError(const QString& message) {
+  setRunning(false);
+  m_detail->setText(tr("stopped: %1").arg(message));
+}
+
+void TrainStrip::setLost() {
+  if (!m_running) return;
+  setRunning(false);
+  m_detail->setText(tr("ended with the engine; the curve is what arrived"));
+}
+
+}  // namespace nf

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+
+#include "core/protocol/message.h"
+#include "widgets/theme.h"
+
+class QLabel;
+class QProgressBar;
+
+namespace nf {
+
+class IconButton;
+class LatencyPlot;
+
+// Under a train cell: progress with time left, the live step latency with its swaps, loss and evaluations, pause and stop.
+class TrainStrip : public QWidget {
+  Q_OBJECT
+ public:
+  explicit TrainStrip(const Theme* theme, QWidget* parent = nullptr);
+  void start();
+  void setState(const protocol::RunState& state);
+  void addStep(const protocol::StepEvent& step);
+  void addSwap(const protocol::KernelSwapEvent& swap);
+  void addEval(const protocol::EvalEvent& eval);
+  void setDone(const protocol::DoneEvent& done);
+  void setError(const QString& message);
+  void setLost();  // the engine died: what was drawn stays
+  LatencyPlot* plot() const { return m_plot; }
+  bool running() const { return m_running; }
+  QString detail() const;
+
+ Q_SIGNALS:
+  void pauseRequested(bool pause);
+  void stopRequested();
+
+ private:
+  void setRunning(bool running);
+  const Theme* m_theme;
+  QLabel *m_detail, *m_right, *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval;
+  QProgressBar* m_progress;
+  IconButton *m_pause, *m_stop;
+  LatencyPlot* m_plot;
+  bool m_running = false, m_paused = false;
+  std::int64_t m_trials = 0, m_swaps = 0;
+};
+
+}  // namespace nf
