@@ -206,6 +206,7 @@ void KernelSupply::takeCandidates(Executable& training) {
 
 Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& training, std::int64_t step) {
   std::vector<Swap> swaps;
+  m_step = step;
   if (m_options.replay) {
     NF_TRY([[maybe_unused]] const Unit replayed, replayStep(training, step));
   } else if (m_tuning && m_options.dynamic) {
@@ -238,11 +239,13 @@ Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& tra
 
 void KernelSupply::logKernels(const Executable& training, std::int64_t step) {
   for (std::uint32_t i = 0; i < training.plan().subgraphs.size(); ++i) {
-    const LinkedKernel* kernel = training.kernel(i).get();
-    const LinkedKernel*& logged = m_logged[training.plan().subgraphs[i].hash];
+    const auto& kernel = training.kernel(i);
+    auto& logged = m_logged[training.plan().subgraphs[i].hash];
     if (kernel == logged || !kernel) continue;
+    // The same schedule linked anew computes the same bits: no entry.
+    const bool same = logged && logged->schedule == kernel->schedule;
     logged = kernel;
-    m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule});
+    if (!same) m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule});
   }
 }
 
@@ -279,6 +282,7 @@ Result<bool> KernelSupply::recover(Executable& training, const Error& error) {
     NF_TRY([[maybe_unused]] const Unit used, use(training, trial.subgraph, m_best[trial.candidate.subgraph]));
   }
   m_trials.clear();
+  logKernels(training, m_step);
   return true;
 }
 

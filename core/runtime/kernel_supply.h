@@ -90,7 +90,8 @@ class KernelSupply {
   std::map<const KernelObject*, std::weak_ptr<LinkedKernel>> m_links;
   std::vector<Trial> m_trials;
   std::vector<KernelSwap> m_swaps;
-  std::unordered_map<Hash, const LinkedKernel*> m_logged;
+  std::unordered_map<Hash, std::shared_ptr<LinkedKernel>> m_logged;
+  std::int64_t m_step = 0;
   std::size_t m_replayed = 0;
 };
 
