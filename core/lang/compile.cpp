@@ -15,6 +15,13 @@ bool lang::isJsonObject(const std::string& text) {
   return parsed.is_object();
 }
 
+TensorId CompiledNotebook::tensorNamed(std::string_view name) const {
+  for (const Symbol& s : symbols)
+    if (s.name == name && s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
+      return s.tensor;
+  return program.tensorNamed(name);
+}
+
 CompiledNotebook compileNotebook(Source source, const CompileOptions& options) {
   CompiledNotebook out;
   out.notebook = out.sources.add(std::move(source));

@@ -7,13 +7,13 @@
 namespace nf {
 namespace {
 
-constexpr std::array<std::string_view, 25> kKeywords{
-    "accumulate", "and", "const", "data",  "def",    "else",    "eval", "for",   "hint",  "if",    "in",       "input", "let",
-    "loss",       "not", "or",    "param", "repeat", "scatter", "show", "stack", "state", "train", "training", "where"};
+constexpr std::array<std::string_view, 26> kKeywords{
+    "accumulate", "and", "const", "data",  "def",    "else",    "eval",    "for",  "hint",  "if",    "in",    "input",    "let",
+    "loss",       "not", "or",    "param", "repeat", "require", "scatter", "show", "stack", "state", "train", "training", "where"};
 constexpr std::array<std::string_view, 7> kReducers{"argmax", "argmin", "max", "mean", "min", "prod", "sum"};
-constexpr std::array<std::string_view, 18> kStatements{"accumulate", "const",   "data", "def",   "eval",  "for",
-                                                       "hint",       "input",   "let",  "if",    "loss",  "param",
-                                                       "repeat",     "scatter", "show", "stack", "state", "train"};
+constexpr std::array<std::string_view, 19> kStatements{"accumulate", "const", "data",  "def",   "eval",  "for",    "hint",
+                                                       "input",      "let",   "if",    "loss",  "param", "repeat", "require",
+                                                       "scatter",    "show",  "stack", "state", "train"};
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool isLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
