@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/lang/spelling.h"
 #include "core/lang/statement.h"
 #include "core/support/checked.h"
 
@@ -103,26 +104,12 @@ Entity* Elaborator::lookup(std::string_view name) {
 }
 
 std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
-  const auto distance = [&](std::string_view other) {
-    std::vector<std::size_t> row(other.size() + 1);
-    for (std::size_t j = 0; j <= other.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= name.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j <= other.size(); ++j) {
-        const std::size_t above = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (name[i - 1] == other[j - 1] ? 0 : 1)});
-        diagonal = above;
-      }
-    }
-    return row[other.size()];
-  };
   if (name.size() > 60) return {};
   std::vector<std::pair<std::size_t, std::string>> near;
   const auto consider = [&](const std::string& other) {
     const std::size_t allowed = name.size() < 3 ? 0 : name.size() < 5 ? 1 : 2;
     if (other.size() > name.size() + allowed || other.size() + allowed < name.size()) return;
-    const std::size_t d = distance(other);
+    const std::size_t d = editDistance(name, other);
     if (d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
   };
   for (const Scope* s = m_scope; s; s = s->parent)
@@ -246,6 +233,7 @@ bool Elaborator::checkFree(std::string_view name, Span span) {
       if (rebinds || found->second.kind == Entity::Kind::Poison) return true;
       Diagnostic& d = report("redefinition", "`" + key + "` is defined already", span);
       if (found->second.definition.valid()) d.notes.push_back({"it was defined here", found->second.definition});
+      if (found->second.kind == Entity::Kind::Tensor) d.notes.push_back({"a name is given once: call the new value otherwise", {}});
       return false;
     }
     if (s->kind == Scope::Kind::Function || s->kind == Scope::Kind::Notebook) break;
@@ -516,6 +504,8 @@ void Elaborator::run(const Ast& notebook) {
   for (const Cell& cell : notebook.cells)
     for (const StmtRef ref : cell.statements) {
       const Stmt& s = notebook.stmts[ref];
+      if (s.kind == StmtKind::Let)
+        for (const Binder& b : s.binders) m_laterNames.emplace(std::string(b.name), Later{b.span, &s});
       if (s.kind == StmtKind::Hint || s.assign == AssignOp::Update) continue;
       for (const Target& t : s.targets)
         if (!t.name.empty()) m_laterNames.emplace(std::string(t.name), Later{t.nameSpan, &s});

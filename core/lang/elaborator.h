@@ -83,11 +83,14 @@ struct Scope {
   std::unordered_set<std::string> rebinds;               // Loop, Repeat: names from outside that the body assigns
 };
 
-// A tensor that a loop stacks or accumulates: named in the program around it.
+// What a loop stacks or accumulates: it becomes a tensor of the program around once the loop is done.
 struct Collected {
   std::string name;
   Span span;
-  TensorId tensor;
+  bool stacks = false;
+  TensorId inner;
+  std::optional<DType> type;
+  std::vector<std::uint32_t> layout;
 };
 
 // One program under construction.
@@ -98,8 +101,6 @@ struct Context {
   std::unordered_map<std::uint64_t, OriginId> origins;
   std::vector<std::vector<std::string>> axisNames;  // by tensor: names for generated axes
   std::vector<Loop::Invariant> invariants;
-  std::vector<Loop::Stacked> stacked;
-  std::vector<Loop::Accumulated> accumulated;
   std::vector<Collected> collected;
 };
 
@@ -199,6 +200,7 @@ class Elaborator {
   void forLoop(const ast::Ast& ast, const ast::Stmt& s);
   void repeat(const ast::Ast& ast, const ast::Stmt& s);
   void collect(const ast::Ast& ast, const ast::Stmt& s);  // stack, accumulate
+  TensorId collected(const Collected& c, const Context& body, std::int64_t trips);
   void callAlone(const ast::Ast& ast, const ast::Stmt& s);
   bool bindTarget(const ast::Target& target, Entity entity, Symbol::Kind kind = Symbol::Kind::Tensor);
   std::optional<View> scalarOf(const ast::Ast& ast, ast::ExprRef e, const std::string& local, Span span, std::optional<DType> type,

@@ -551,7 +551,11 @@ void Elaborator::callAlone(const Ast& ast, const Stmt& s) {
           e.span);
       return;
     }
+    const std::size_t told = m_out.diagnostics.size();
     wholeValue(ast, s.values[0], {});
+    if (m_out.diagnostics.size() > told && m_out.diagnostics[told].code == "undefined-function" && !e.args.empty())
+      m_out.diagnostics[told].notes.push_back(
+          {"a value is shown with `show " + std::string(m_out.sources.text(ast[e.args[0]].span)) + "`", {}});
     return;
   }
   if (!f->def->results.empty() || f->def->value != kNone) {
@@ -802,23 +806,25 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     }
     loop.carried[i].innerOut = last.id;
   }
-  Context& done = *m_contexts.back();
-  loop.invariants = done.invariants;
-  loop.stacked = done.stacked;
-  loop.accumulated = done.accumulated;
-  const auto stackedNames = std::move(done.collected);
+  loop.invariants = m_contexts.back()->invariants;
+  const std::unique_ptr<Context> inside = std::move(m_contexts.back());
   close();
   m_scope = outer;
   m_trips.pop_back();
   m_contexts.pop_back();
   if (failedSince(errors)) {
-    for (const Collected& c : stackedNames) poison(c.name, c.span);
+    for (const Collected& c : inside->collected) poison(c.name, c.span);
     return;
+  }
+  std::vector<TensorId> made;
+  for (const Collected& c : inside->collected) {
+    made.push_back(collected(c, *inside, loop.trips));
+    if (c.stacks) loop.stacked.push_back({c.inner, made.back()});
+    else loop.accumulated.push_back({c.inner, made.back()});
   }
   body->stage = Stage::Source;
   loop.body = std::move(body);
-  const bool collects = !loop.stacked.empty() || !loop.accumulated.empty();
-  if (carried.empty() && !collects) {
+  if (carried.empty() && made.empty()) {
     report("no-effect", "this loop carries nothing and collects nothing", s.nameSpan)
         .notes.push_back({"name a tensor before the loop and define it again inside, or `stack Hs = h`", {}});
     return;
@@ -831,7 +837,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   op.loop = id;
   op.phase = m_phase;
   op.origin = origin(s.span);
-  op.name = fullName(carried.empty() ? std::string(stackedNames[0].name) : carried[0]);
+  op.name = fullName(carried.empty() ? inside->collected[0].name : carried[0]);
   p.addOperator(std::move(op));
   for (std::size_t i = 0; i < carried.size(); ++i) {
     Entity last;
@@ -849,12 +855,32 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     noteMeaning(last);
     m_scope->names[carried[i]] = std::move(last);
   }
-  for (const Collected& c : stackedNames) {
+  for (std::size_t i = 0; i < made.size(); ++i) {
     Entity e;
     e.kind = Entity::Kind::Tensor;
-    e.view = wholeView({level(), c.tensor});
-    declare(c.name, c.span, std::move(e), Symbol::Kind::Tensor);
+    e.view = wholeView({level(), made[i]});
+    declare(inside->collected[i].name, inside->collected[i].span, std::move(e), Symbol::Kind::Tensor);
   }
+}
+
+TensorId Elaborator::collected(const Collected& c, const Context& body, std::int64_t trips) {
+  const Tensor& inner = (*body.program)[c.inner];
+  Tensor t;
+  t.name = level() == 0 ? fullName(c.name) : c.name;
+  const std::string wish = t.name;
+  for (int n = 2; !context().names.insert(t.name).second; ++n) t.name = wish + "#" + std::to_string(n);
+  t.type = c.type.value_or(inner.type);
+  t.shape = inner.shape;
+  t.layout.order = c.layout;
+  if (c.stacks) t.shape.insert(t.shape.begin(), trips);
+  t.origin = origin(c.span);
+  std::vector<std::string> names = body.axisNames[c.inner.value];
+  if (c.stacks) names.insert(names.begin(), std::string());
+  const TensorId id = program().addTensor(std::move(t));
+  context().axisNames.resize(program().tensors.size());
+  context().axisNames[id.value] = std::move(names);
+  if (level() == 0) m_fullNames.emplace(program()[id].name, TensorRef{0, id});
+  return id;
 }
 
 // stack Hs = h, accumulate G = x: tensors of the program around.
@@ -866,9 +892,12 @@ void Elaborator::collect(const Ast& ast, const Stmt& s) {
   }
   const std::string name(s.name);
   const Target& target = s.targets[0];
-  if (lookup(name) && lookup(name)->kind != Entity::Kind::Poison) {
+  const auto& sofar = context().collected;
+  const auto twice = std::find_if(sofar.begin(), sofar.end(), [&](const Collected& c) { return c.name == name; });
+  const Entity* taken = lookup(name);
+  if (twice != sofar.end() || (taken && taken->kind != Entity::Kind::Poison)) {
     report("redefinition", "`" + name + "` is defined already", s.nameSpan)
-        .notes.push_back({"it was defined here", lookup(name)->definition});
+        .notes.push_back({"it was defined here", twice != sofar.end() ? twice->span : taken->definition});
     return;
   }
   m_nestedBase = name;
@@ -876,27 +905,7 @@ void Elaborator::collect(const Ast& ast, const Stmt& s) {
   if (!view) return;
   TensorRef inner = materialise(*view, fresh(name + ".step"), s.span).tensor;
   if (inner.level != level()) inner = {level(), import(inner)};
-  const Tensor& t = program()[inner.id];
-  const std::uint32_t around = level() - 1;
-  Context& c = *m_contexts[around];
-  Tensor outer;
-  outer.name = around == 0 ? fullName(name) : name;
-  const std::string wish = outer.name;
-  for (int n = 2; !c.names.insert(outer.name).second; ++n) outer.name = wish + "#" + std::to_string(n);
-  outer.type = target.type.value_or(t.type);
-  outer.shape = t.shape;
-  outer.layout.order = target.layout;
-  if (stacks) outer.shape.insert(outer.shape.begin(), m_trips.back());
-  outer.origin = originIn(c, s.nameSpan, m_frame);
-  std::vector<std::string> names = context().axisNames[inner.id.value];
-  if (stacks) names.insert(names.begin(), std::string());
-  const TensorId made = c.program->addTensor(std::move(outer));
-  c.axisNames.resize(c.program->tensors.size());
-  c.axisNames[made.value] = std::move(names);
-  if (around == 0) m_fullNames.emplace((*c.program)[made].name, TensorRef{0, made});
-  if (stacks) context().stacked.push_back({inner.id, made});
-  else context().accumulated.push_back({inner.id, made});
-  context().collected.push_back({name, s.nameSpan, made});
+  context().collected.push_back({name, s.nameSpan, stacks, inner.id, target.type, target.layout});
 }
 
 }  // namespace nf::lang

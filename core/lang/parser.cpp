@@ -2,8 +2,10 @@
 #include "core/lang/parser.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "core/lang/expression_parser.h"
+#include "core/lang/spelling.h"
 #include "core/syntax/lexer.h"
 
 namespace nf {
@@ -86,6 +88,9 @@ class Parser : ExpressionParser {
       d->notes.push_back({"a line that ends with an operator goes on in the next one", {}});
     else if (t.kind == TokenKind::Name || t.kind == TokenKind::Number || t.kind == TokenKind::LeftParen)
       d->notes.push_back({"a product is written with `*`", {}});
+    else if (t.kind == TokenKind::At)
+      d->notes.push_back({"a product of matrices is written `C[i, j] = sum[k] A[i, k] * B[k, j]`", {}});
+    else if (t.kind == TokenKind::SlashSlash) d->notes.push_back({"a comment starts with `#`", {}});
   }
 
   void parseInto(Stmt& s) {
@@ -177,7 +182,12 @@ class Parser : ExpressionParser {
     if (accept(TokenKind::Colon)) {
       const auto type = at(TokenKind::Name) ? dtypeNamed(text(tok())) : std::nullopt;
       if (!type || *type == DType::Bool) {
-        fail("unknown-type", "expected a type: f32, f16, bf16, f64 or i32, found " + found(), here());
+        Diagnostic* d = fail("unknown-type", "expected a type: f32, f16, bf16, f64 or i32, found " + found(), here());
+        static constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+            {"float", "f32"},   {"float32", "f32"},   {"double", "f64"}, {"float64", "f64"}, {"half", "f16"},
+            {"float16", "f16"}, {"bfloat16", "bf16"}, {"int", "i32"},    {"int32", "i32"},   {"integer", "i32"}};
+        for (const auto& [word, meant] : kElsewhere)
+          if (d && text(tok()) == word) d->fixes.push_back({"write `" + std::string(meant) + "`", d->span, std::string(meant)});
         return;
       }
       target.type = type;
@@ -287,6 +297,11 @@ class Parser : ExpressionParser {
       }
       b.span = span(tok());
       b.name = text(take());
+      if (at(TokenKind::Colon)) {
+        Diagnostic* d = expected("`=` and the value of `" + std::string(b.name) + "`");
+        if (d) d->fixes.push_back({"write ` =`", span(tok()), " ="});
+        break;
+      }
       if (!expect(TokenKind::Assign, " and the value of `" + std::string(b.name) + "`")) break;
       continueLine();
       b.value = parseAttributeValue();
@@ -294,6 +309,20 @@ class Parser : ExpressionParser {
       if (!m_failed && !atEnd() && !at(TokenKind::Comma)) expected("`;` or `}`");
     }
     m_nesting = nesting;
+    if (m_failed) skipBraces();
+  }
+
+  // After a mistake among attributes: behind their closing brace, if it comes before the next statement.
+  void skipBraces() {
+    std::size_t i = m_at;
+    for (int open = 1; open > 0; ++i) {
+      const Token& t = tokAt(i);
+      if (t.kind == TokenKind::End || t.kind == TokenKind::CellMarker || (t.kind == TokenKind::Keyword && startsStatement(i)))
+        return;
+      if (t.kind == TokenKind::LeftBrace) ++open;
+      if (t.kind == TokenKind::RightBrace) --open;
+    }
+    m_at = i;
   }
 
   // `last 360` is one value: Call last(360).
@@ -418,7 +447,7 @@ class Parser : ExpressionParser {
       s.reversed = true;
     }
     s.values.push_back(parseSum());
-    if (!expect(TokenKind::DotDot, " and the end of the range")) return;
+    if (!expect(TokenKind::DotDot, " and the end of the range, as in `for t in 0..T`")) return;
     s.values.push_back(parseSum());
     if (atWord("reads")) {
       take();
@@ -642,6 +671,37 @@ class Parser : ExpressionParser {
     return !m_failed;
   }
 
+  // Two words where a statement begins: the first one was meant to be a keyword.
+  void unknownStatement(Stmt& s) {
+    const Target first = s.targets[0];
+    const std::string word(first.name);
+    const bool names = at(TokenKind::Name);
+    Diagnostic* d = fail("unknown-statement", "`" + word + "` begins no statement", first.nameSpan);
+    // What it names is no mistake of its own further down.
+    if (names) {
+      s.targets.emplace_back();
+      s.targets.back().name = text(tok());
+      s.targets.back().nameSpan = span(tok());
+    }
+    if (!d) return;
+    std::string lower = word;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    std::string_view nearest;
+    std::size_t least = word.size() < 4 ? 1 : 2;
+    for (const std::string_view keyword : statementWords())
+      if (const std::size_t distance = lang::editDistance(lower, keyword); distance <= least) {
+        nearest = keyword;
+        least = distance == 0 ? 0 : distance - 1;
+      }
+    if (!nearest.empty()) {
+      d->fixes.push_back({"write `" + std::string(nearest) + "`", first.nameSpan, std::string(nearest)});
+      return;
+    }
+    std::string all;
+    for (const std::string_view keyword : statementWords()) all += (all.empty() ? "" : " ") + std::string(keyword);
+    d->notes.push_back({"a statement defines a tensor, `Y[i] = ...`, or begins with one of " + all, {}});
+  }
+
   void parseNameStatement(Stmt& s) {
     const TokenKind second = tokAt(m_at + 1).kind;
     if (atWord("output") && (second == TokenKind::Name || second == TokenKind::QuotedName) && !tokAt(m_at + 1).newlineBefore) {
@@ -674,6 +734,9 @@ class Parser : ExpressionParser {
         if (d)
           d->fixes.push_back({"show it", s.targets[0].span,
                               "show " + std::string(m_text.substr(s.targets[0].span.begin, s.targets[0].span.length()))});
+      } else if (s.targets.size() == 1 && !s.targets[0].hasIndices &&
+                 (at(TokenKind::Name) || at(TokenKind::Keyword) || at(TokenKind::Number) || at(TokenKind::String))) {
+        unknownStatement(s);
       } else if (at(TokenKind::EqualEqual)) {
         Diagnostic* d = fail("expected", "`==` compares; a tensor is defined with `=`", span(tok()));
         if (d) d->fixes.push_back({"write `=`", span(tok()), "="});

@@ -108,8 +108,13 @@ bool Statement::outputs(const std::vector<TargetIndex>& indices) {
     }
     const Entity* hidden = m_elab.lookup(e.text);
     if (hidden && (hidden->kind == Entity::Kind::Number || hidden->kind == Entity::Kind::Index)) {
-      Diagnostic& d = report("shadowing", "index `" + std::string(e.text) + "` would hide the number of that name", e.span);
+      const bool counter = hidden->kind == Entity::Kind::Index;
+      Diagnostic& d =
+          report("shadowing",
+                 "index `" + std::string(e.text) + "` would hide the " + (counter ? "counter of the loop" : "number of that name"),
+                 e.span);
       d.notes.push_back({"`" + std::string(e.text) + "` is named here", hidden->definition});
+      if (counter) d.notes.push_back({"an index runs by itself: what is computed for each element needs no `for`", {}});
       return false;
     }
     const IndexVar v = addVariable(e.text, e.span);

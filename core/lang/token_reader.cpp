@@ -64,7 +64,8 @@ Diagnostic* TokenReader::fail(std::string code, std::string message, Span where)
 // Where a person looks for what is missing: the token there, or the end of the line before.
 Span TokenReader::here() const {
   const Token& t = tok();
-  const bool ended = t.kind == TokenKind::End || t.kind == TokenKind::CellMarker || (t.newlineBefore && m_nesting == 0);
+  const bool ended =
+      t.kind == TokenKind::End || t.kind == TokenKind::CellMarker || (t.newlineBefore && m_nesting == 0 && m_at != m_continued);
   if (ended) return {m_source, m_lastEnd, m_lastEnd};
   return span(t);
 }
@@ -73,7 +74,7 @@ std::string TokenReader::found() const {
   const Token& t = tok();
   if (t.kind == TokenKind::End) return "the end";
   if (t.kind == TokenKind::CellMarker) return "the end of the cell";
-  if (t.newlineBefore && m_nesting == 0) return "the end of the line";
+  if (t.newlineBefore && m_nesting == 0 && m_at != m_continued) return "the end of the line";
   if (t.kind == TokenKind::Invalid || t.kind == TokenKind::Name || t.kind == TokenKind::Keyword || t.kind == TokenKind::Number ||
       t.kind == TokenKind::Reducer)
     return "`" + std::string(text(t).substr(0, 40)) + "`";
@@ -105,7 +106,9 @@ bool TokenReader::close(TokenKind k, const Token& opened) {
         d->notes.push_back({"expected " + std::string(describe(k)) + " before this",
                             t.kind == TokenKind::End ? Span{m_source, m_lastEnd, m_lastEnd} : span(t)});
     } else {
-      expected(std::string(describe(k)) + " or `,`");
+      Diagnostic* d = expected(std::string(describe(k)) + " or `,`");
+      if (d && k == TokenKind::RightBracket && t.kind == TokenKind::Colon)
+        d->notes.push_back({"a part of an axis is read with an index, `Y[i: 3] = X[i + 2]`; a whole axis is `_`", {}});
     }
   }
   --m_nesting;
