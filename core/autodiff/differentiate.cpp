@@ -38,8 +38,9 @@ class Differentiation {
   }
 
  private:
-  void error(const Derivative& d, std::string code, std::string message) {
+  void error(const Derivative& d, std::string code, std::string message, Severity severity = Severity::Error) {
     Diagnostic diagnostic;
+    diagnostic.severity = severity;
     diagnostic.code = std::move(code);
     diagnostic.message = std::move(message);
     if (d.origin.valid() && d.origin.value < m_program.origins.size()) diagnostic.span = m_program[d.origin].span;
@@ -126,6 +127,9 @@ class Differentiation {
       else copies.emplace_back(known->second, d.result);
     }
     reverse.run();
+    for (const Derivative& d : group)
+      for (const auto& [wrt, why] : reverse.zeroByRule())
+        if (wrt == d.wrt) error(d, "zero-derivative", m_program[d.result].name + " is 0: " + why, Severity::Warning);
     for (const auto& [from, to] : copies) copy(from, to);
     const auto moved = sortOperators(m_program);
     if (moved.empty() || !m_trips.empty()) return;

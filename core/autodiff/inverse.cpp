@@ -123,7 +123,7 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
   } else {
     inverse.derivation.push_back({"Certificate", {"none: " + inverse.why + "; the gradient is a scatter"}});
   }
-  const double visits = elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
+  const double visits = visitsOf(inverse, problem);
   inverse.derivation.push_back({"Cost",
                                 {rounded(visits) + " points against " + rounded(pointsOf(problem)) +
                                  " of the forward nest, ratio " + rounded(visits / std::max(pointsOf(problem), 1.0))}});
@@ -195,9 +195,12 @@ Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
   return *proved ? result(Inverse::State::Gather, "") : result(Inverse::State::Uncertified, "the proof failed");
 }
 
+double visitsOf(const Inverse& inverse, const AccessProblem& problem) {
+  return elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
+}
+
 bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience) {
-  const double visits = elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
-  return visits <= patience * pointsOf(problem);
+  return visitsOf(inverse, problem) <= patience * pointsOf(problem);
 }
 
 namespace {

@@ -67,6 +67,7 @@ std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse
 // Does the gather pay (section 4)? It visits zShare * |Z| * trips points, the scatter the domain; up to `patience` times that the
 // gather wins: 16 where many threads run, as it needs no atomics and is deterministic, 4 for one.
 bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience = 16);
+double visitsOf(const Inverse& inverse, const AccessProblem& problem);
 
 Hash hashOf(const AccessProblem& problem);
 

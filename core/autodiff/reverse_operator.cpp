@@ -148,8 +148,22 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
     case Reducer::ArgMax:
     case Reducer::ArgMin: return;
   }
-  for (const Occurrence& occurrence : sweepBody(m_program, request))
+  const SweepResult swept = sweepBody(m_program, request);
+  for (const Occurrence& occurrence : swept.occurrences)
     addTerm(op, forward, occurrence.load, occurrence.guards, occurrence.weight);
+  for (const FlatLoad& flat : swept.flat) addFlat(forward, flat.load, flat.why);
+}
+
+void Reverse::addFlat(OperatorId forward, ExprId load, std::string why) {
+  if (!m_trips.empty()) return;
+  GradientTerm term;
+  term.forward = forward;
+  term.access = load;
+  term.tensor = m_program[m_program[load].access].tensor;
+  term.form = GradientTerm::Form::Zero;
+  term.why = std::move(why);
+  m_flat[term.tensor.value].push_back(m_context.terms.size());
+  m_context.terms.push_back(std::move(term));
 }
 
 std::shared_ptr<const Inverse> Reverse::inverseOf(const AccessProblem& problem, const Operator& op) {
@@ -195,16 +209,17 @@ void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const
     problem.shape.push_back(m_trips[counter]);
   }
   for (const IndexCond& guard : guards) problem.guards.push_back(substitute(guard, asAxis));
-  if (onData) return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, "the index depends on data");
+  if (onData)
+    return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, {}, "the index depends on data");
   const std::shared_ptr<const Inverse> inverse = inverseOf(problem, op);
   switch (inverse->state) {
     case Inverse::State::Empty: return;
     case Inverse::State::Gather:
       if (cheap(*inverse, problem)) return addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
-      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight,
+      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
                         "the gather would visit far more points");
     case Inverse::State::Uncertified:
-      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight,
+      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
                         inverse->why.empty() ? "no certified inverse" : inverse->why);
   }
 }
@@ -273,7 +288,7 @@ void Reverse::addGather(const Operator& op, OperatorId forward, const AccessProb
 }
 
 void Reverse::addScatter(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
-                         const std::vector<IndexCond>& guards, ExprId weight, std::string why) {
+                         const std::vector<IndexCond>& guards, ExprId weight, const Inverse& inverse, std::string why) {
   ScatterPartial partial;
   partial.op.kind = OperatorKind::Scatter;
   partial.op.reducer = Reducer::None;
@@ -290,6 +305,7 @@ void Reverse::addScatter(const Operator& op, OperatorId forward, AccessProblem p
     term.tensor = tensor;
     term.form = GradientTerm::Form::Scatter;
     term.why = std::move(why);
+    term.inverse = inverse;
     term.problem = std::move(problem);
     partial.record = m_context.terms.size();
     m_context.terms.push_back(std::move(term));

@@ -191,6 +191,13 @@ struct GradientTermInfo {
   NF_FIELDS(GradientTermInfo, tensor, access, result, form, certificate, certificateMs, why, tripsPerElement, derivation, origins);
 };
 
+// One element of a numeric check.
+struct NumericSample {
+  std::vector<std::int64_t> element;
+  double derived = 0, differences = 0, error = 0;  // error: relative to the largest gradient element
+  NF_FIELDS(NumericSample, element, derived, differences, error);
+};
+
 // Central differences in double precision against the derived gradient.
 struct NumericCheck {
   std::int64_t samples = 0;
@@ -198,7 +205,8 @@ struct NumericCheck {
   double worst = 0, allowed = 0;        // relative error
   std::vector<std::int64_t> histogram;  // of log10(error), equal bins over [histogramFirst, histogramLast]
   double histogramFirst = 0, histogramLast = 0;
-  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast);
+  std::vector<NumericSample> worstSamples;  // at most 8, worst first
+  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast, worstSamples);
 };
 
 // ---------------------------------------------------------------- graphs

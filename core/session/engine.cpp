@@ -229,7 +229,7 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     if (const auto names = derivativeNames(m.tensor)) {
       const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
       if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        expression->check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop);
+        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop)) expression->check = *check;
     }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   m_outbox.send(*expression, id);
@@ -282,7 +282,8 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck) expression->check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop);
+  if (m.numericCheck)
+    if (auto check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop)) expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   m_outbox.send(*expression, id);
 }

@@ -136,6 +136,9 @@ TEST_F(EngineTest, GradientIsProvedAndChecked) {
   ASSERT_TRUE(e.check.has_value());
   EXPECT_EQ(e.check->samples, 30);
   EXPECT_LT(e.check->worst, e.check->allowed);
+  ASSERT_EQ(e.check->worstSamples.size(), 8u);
+  EXPECT_EQ(e.check->worstSamples[0].error, e.check->worst);
+  EXPECT_EQ(e.check->worstSamples[0].element.size(), 2u);
   send(GradientRequest{1, "Y", "A", true}, 8);
   const Expression g = await<Expression>(8);
   EXPECT_EQ(g.shape, (std::vector<std::int64_t>{4, 6}));
