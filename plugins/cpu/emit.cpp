@@ -773,6 +773,9 @@ class Emitter {
         return fromStorage(m_b.CreateAlignedLoad(type, at, alignment(buffer)), stored);
       return fromStorage(m_b.CreateMaskedLoad(type, at, alignment(buffer), mask, llvm::Constant::getNullValue(type)), stored);
     }
+    if (m_f[buffer].scope == Scope::Local && o.fixed.size() == m_lanes) {
+      if (LV* shuffled = shuffledLocal(buffer, o)) return fromStorage(shuffled, stored);
+    }
     if (o.fixed.size() == m_lanes && !mask) {
       const auto [low, high] = std::minmax_element(o.fixed.begin(), o.fixed.end());
       const std::int64_t span = *high - *low + 1;
@@ -799,6 +802,24 @@ class Emitter {
     LV* all = mask ? mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(m_b.getInt1Ty(), m_lanes));
     return fromStorage(
         m_b.CreateMaskedGather(type, addresses(buffer, o), alignment(buffer), all, llvm::Constant::getNullValue(type)), stored);
+  }
+
+  // Lanes out of two neighbouring vectors of a local buffer, as whole vectors, so that the buffer can stay in registers.
+  LV* shuffledLocal(BufferId buffer, const LaneOffsets& o) {
+    const auto* base = llvm::dyn_cast<llvm::ConstantInt>(o.base);
+    if (!base) return nullptr;
+    const auto lanes = static_cast<std::int64_t>(m_lanes);
+    const auto [low, high] = std::minmax_element(o.fixed.begin(), o.fixed.end());
+    const std::int64_t first = (base->getSExtValue() + *low) / lanes * lanes;
+    if (base->getSExtValue() + *high >= first + 2 * lanes || first + 2 * lanes > m_f[buffer].elements) return nullptr;
+    auto* type = llvm::FixedVectorType::get(storageType(m_f[buffer].type), m_lanes);
+    const auto part = [&](std::int64_t at) {
+      return m_b.CreateAlignedLoad(type, address(buffer, m_b.getInt64(static_cast<std::uint64_t>(at))), alignment(buffer));
+    };
+    std::vector<int> order;
+    for (const std::int64_t x : o.fixed) order.push_back(static_cast<int>(base->getSExtValue() + x - first));
+    LV* left = part(first);
+    return m_b.CreateShuffleVector(left, part(first + lanes), order);
   }
 
   void store(const Statement& s) {
