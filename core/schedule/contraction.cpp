@@ -552,6 +552,8 @@ class ContractionBuilder {
     std::vector<std::pair<std::size_t, std::int64_t>> tiled;
     for (const auto& row : m_knobs.rows) tiled.emplace_back(row.axis, row.factor);
     packed(m_rows, m_knobs.packRows, vectorLeft ? AxisClass::Right : AxisClass::Left, tiled, "rows");
+    StagePlan finish;
+    if (m_knobs.apart) finish = splitFinish();
     declareOperands(m_group, m_f, m_buffers);
     BodyLowering body(m_program, m_f);
     m_body = &body;
@@ -562,8 +564,18 @@ class ContractionBuilder {
       const StagePlan plan{id};
       lowerNest(m_group, plan, firstNest(viewNest(m_group, plan), m_target), m_f, body);
     }
+    if (m_knobs.apart) declareWorkspace(m_group, m_f, body.buffers, m_program[m_op].output);
+    const std::vector<BufferId> visible = body.buffers;
     hideContraction();
     kernel();
+    body.special = {};
+    body.buffers = visible;
+    constexpr std::size_t kTogether = 8;
+    for (std::size_t k = 0; k < finish.size(); k += kTogether) {
+      const StagePlan plan(finish.begin() + static_cast<std::ptrdiff_t>(k),
+                           finish.begin() + static_cast<std::ptrdiff_t>(std::min(finish.size(), k + kTogether)));
+      lowerNest(m_group, plan, firstNest(viewNest(m_group, plan), m_target), m_f, body);
+    }
     return std::move(m_f);
   }
 
@@ -635,6 +647,42 @@ class ContractionBuilder {
     return id;
   }
 
+  // The contraction writes a tensor of its own, the vector axis innermost; its output becomes a copy of that.
+  StagePlan splitFinish() {
+    Program& p = m_program;
+    const TensorId made = p[m_op].output;
+    Tensor sums;
+    sums.name = p[m_op].name + "#sums";
+    sums.type = DType::F32;
+    sums.shape = p[made].shape;
+    sums.origin = p[m_op].origin;
+    const auto& last = m_view.nest.members[m_knobs.vectorAxis];
+    Operator copy;
+    copy.name = p[m_op].name;
+    copy.origin = p[m_op].origin;
+    copy.phase = p[m_op].phase;
+    copy.output = made;
+    copy.outputRank = p[m_op].outputRank;
+    std::vector<AccessIndex> point;
+    for (std::uint32_t k = 0; k < copy.outputRank; ++k) {
+      copy.axes.push_back(p[m_op].axes[k]);
+      point.push_back({IndexExpr::variable(k), {}});
+      if (std::find(last.begin(), last.end(), k) == last.end()) sums.layout.order.push_back(k);
+    }
+    for (const std::size_t k : last) sums.layout.order.push_back(static_cast<std::uint32_t>(k));
+    const TensorId raw = p.addTensor(std::move(sums));
+    copy.body = p.load(raw, std::move(point), p[m_op].origin);
+    p[m_op].output = raw;
+    const OperatorId id = p.addOperator(std::move(copy));
+    addStage(raw, m_op);
+    m_group.producers[made.value] = id;
+    m_group.stored[made.value] = m_group.isOutput[made.value];
+    StagePlan finish;
+    if (m_group.isOutput[made.value]) finish.push_back(id);
+    finish.insert(finish.end(), m_view.epilogue.begin(), m_view.epilogue.end());
+    return finish;
+  }
+
   void addStage(TensorId tensor, OperatorId producer) {
     const auto tensors = m_program.tensors.size();
     m_group.producers.resize(tensors);
@@ -669,6 +717,7 @@ class ContractionBuilder {
     m_made = m_program[m_op].output;
     m_targets = m_body->buffers;
     m_body->buffers[m_made.value] = {};
+    if (m_knobs.apart) return;
     for (const OperatorId id : m_view.epilogue) m_body->buffers[m_program[id].output.value] = {};
     m_body->special = [this](TensorId t, const std::vector<IndexExpr>&) -> std::optional<ValueId> {
       if (t != m_made) return std::nullopt;
@@ -866,9 +915,9 @@ class ContractionBuilder {
       to.offset = simplify(to.offset, m_f.ranges());
       return to;
     };
-    if (m_group.isOutput[m_made.value])
+    if (m_knobs.apart || m_group.isOutput[m_made.value])
       stores.push_back(m_f.store(place(m_program[m_op]), m_f.load({m_acc, accOffset, {}}), origin()));
-    for (const OperatorId id : m_view.epilogue) {
+    for (const OperatorId id : m_knobs.apart ? std::vector<OperatorId>{} : m_view.epilogue) {
       const Operator& op = m_program[id];
       const Place to = place(op);
       const std::vector<IndexExpr> own(axes.begin(), axes.begin() + op.outputRank);
@@ -985,11 +1034,17 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
       for (std::size_t a = 0; a < view.classes.size(); ++a)
         if (view.classes[a] == AxisClass::Inner && rowStride[a] == 1) dense = true;
       if (!dense) cycles += inner * r * 1.0;
+      // Rows a multiple of 4 KiB apart meet in one set of the first-level cache.
+      if (k.packRows == Packing::Place || k.packRows == Packing::Tensor)
+        for (const auto& row : k.rows)
+          if (row.factor > 8 && rowStride[row.axis] > 0 && std::fmod(rowStride[row.axis] * 4, 4096) == 0) cycles += inner * r * 1.5;
     }
     return cycles + 30;
   };
   const double outStride = view.outStride[k.vectorAxis];
-  const double storeEach = (outStride == 1 ? 1.5 : 22) * perVector * (1 + static_cast<double>(view.epilogue.size()));
+  const bool inOrder = outStride == 1 || k.apart;
+  const double finished = k.apart ? 0 : static_cast<double>(view.epilogue.size());
+  const double storeEach = (inOrder ? 1.5 : 22) * perVector * (1 + finished) + (inOrder ? 0 : 12) * perVector * finished;
 
   const double columnFull = std::floor(vectorExtent / width), columnRest = std::fmod(vectorExtent, width);
   double rowFull = 1, rowRest = 0;
@@ -1026,6 +1081,7 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
     }
     return 0.0;
   };
+  if (k.apart) cycles += points / native * (8 + 6 * static_cast<double>(view.epilogue.size())) + 200;
   cycles += copied(k.packColumns, vectorLeft, columnStride[k.vectorAxis] == 1);
   cycles += copied(k.packRows, !vectorLeft, k.packRows == Packing::Tensor);
   double outer = tiles * std::ceil(vectorExtent / width);

@@ -76,7 +76,8 @@ struct ContractionKnobs {
   int unroll = 4;                        // of the innermost reduced axis
   Packing packRows = Packing::Place;     // of the broadcast operand
   Packing packColumns = Packing::Place;  // of the vector operand
-  bool rowsInside = true;                // the loop over row tiles stands inside the one over column tiles
+  bool apart = false;      // the sums go to a workspace in the order of the lanes; a nest of its own turns and finishes them
+  bool rowsInside = true;  // the loop over row tiles stands inside the one over column tiles
 };
 
 // Which side the vector axis is on; the other one is the side of the rows.

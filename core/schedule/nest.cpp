@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "core/support/assert.h"
@@ -49,6 +50,7 @@ struct Probe {
   Function function;
   std::vector<IndexExpr> expressions;  // all that must stay simple
   std::vector<IndexExpr> loads, stores;
+  std::vector<bool> plain;  // by load: no guard, no data-dependent component
 };
 
 Probe probeStage(const GroupView& group, const StagePlan& stage) {
@@ -100,6 +102,7 @@ Probe probeStage(const GroupView& group, const StagePlan& stage) {
       case Value::Kind::Load:
         probe.expressions.push_back(v.place.offset);
         probe.loads.push_back(v.place.offset);
+        probe.plain.push_back(!v.guard.valid() && v.place.data.empty());
         break;
       case Value::Kind::Constant:
       case Value::Kind::Apply:
@@ -146,6 +149,20 @@ double accessCycles(const IndexExpr& e, IndexVar v, bool store) {
   if (stride == -1) return 2;
   return store ? 20 : 10;
 }
+
+std::int64_t strideAlong(const IndexExpr& e, IndexVar v) {
+  for (const IndexTerm& term : e.terms())
+    if (term.atom.isFloorDiv() && term.atom.numerator->uses(v)) return 0;
+  return e.coefficientOf(v);
+}
+
+// A read far apart along the lanes and contiguous along another axis.
+bool transposable(const IndexExpr& offset, IndexVar lane, IndexVar other) {
+  const std::int64_t along = strideAlong(offset, lane);
+  return along != 0 && along != 1 && along != -1 && strideAlong(offset, other) == 1;
+}
+
+constexpr double kTransposedCycles = 6;  // of a vector: a load, four shuffles
 
 int lanesCovering(std::int64_t extent, int most) {
   int lanes = 1;
@@ -348,6 +365,14 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     view.lanesAllowed.push_back(allowed);
     view.points *= static_cast<double>(view.axes[a].extent);
   }
+  if (!scatter && first.reducer == Reducer::None)
+    for (std::size_t a = 0; a < view.axes.size(); ++a) {
+      view.transposedCost.emplace_back(view.axes.size(), view.accessCost[a]);
+      for (std::size_t t = 0; t < view.axes.size(); ++t)
+        for (std::size_t l = 0; l < probe.loads.size(); ++l)
+          if (t != a && probe.plain[l] && transposable(probe.loads[l], static_cast<IndexVar>(a), static_cast<IndexVar>(t)))
+            view.transposedCost[a][t] += kTransposedCycles - accessCycles(probe.loads[l], static_cast<IndexVar>(a), false);
+    }
   std::set<TensorId> tensors;
   for (const OperatorId id : stage) {
     tensors.insert(p[id].output);
@@ -370,9 +395,12 @@ std::vector<int> lanesFor(const NestView& view, int vectorAxis, const Target& ta
 
 std::vector<int> tilesFor(const NestView& view, const NestKnobs& knobs, int tileAxis, std::size_t operators, const Target& target) {
   std::vector<int> tiles{1};
-  if (tileAxis < 0 || tileAxis == knobs.vectorAxis || knobs.vectorAxis < 0 || !view.tileAllowed[static_cast<std::size_t>(tileAxis)])
-    return tiles;
+  if (tileAxis < 0 || tileAxis == knobs.vectorAxis || knobs.vectorAxis < 0) return tiles;
   const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
+  const auto lane = static_cast<std::size_t>(knobs.vectorAxis), other = static_cast<std::size_t>(tileAxis);
+  if (!view.transposedCost.empty() && knobs.lanes == native && view.transposedCost[lane][other] < view.accessCost[lane])
+    tiles.push_back(native);
+  if (!view.tileAllowed[other]) return tiles;
   const bool fold = view.axes[static_cast<std::size_t>(knobs.vectorAxis)].reduced;
   if (fold && knobs.lanes != native) return tiles;
   const std::int64_t extent = view.axes[static_cast<std::size_t>(tileAxis)].extent;
@@ -396,7 +424,14 @@ double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& 
     const double lanes = knobs.lanes;
     const double blocks = std::ceil(extent / lanes);
     const double outer = view.points / extent;
-    const double perBlock = (lanes / native) * (view.work * 0.5 + view.accessCost[axis] * native / 16 + 6 * view.calls);
+    const bool transposed = knobs.tile > 1 && !view.transposedCost.empty();
+    double access = view.accessCost[axis];
+    if (transposed) {
+      const auto other = static_cast<std::size_t>(knobs.tileAxis);
+      const double whole = std::ceil(static_cast<double>(view.axes[other].extent) / knobs.tile) * knobs.tile;
+      access = view.transposedCost[axis][other] * whole / static_cast<double>(view.axes[other].extent);
+    }
+    const double perBlock = (lanes / native) * (view.work * 0.5 + access * native / 16 + 6 * view.calls);
     cycles = outer * blocks * (perBlock + 3.0 / knobs.tile);
     if (std::fmod(extent, lanes) != 0) cycles += outer * 4;
     double inner = 1;
@@ -502,8 +537,8 @@ class NestBuilder {
         m_laneExtent = axis(a).extent;
         continue;
       }
-      const VarId v =
-          m_f.addVar(axis(a).name + (isTiled(a) ? "o" : ""), axis(a).extent / (isTiled(a) ? m_knobs.tile : 1), LoopKind::Serial);
+      const VarId v = m_f.addVar(axis(a).name + (isTiled(a) ? "o" : ""), ceilDiv(axis(a).extent, isTiled(a) ? m_knobs.tile : 1),
+                                 LoopKind::Serial);
       merged[a] = at(v);
       if (isTiled(a)) {
         m_tile = m_f.addVar(axis(a).name + "u", m_knobs.tile, LoopKind::Unrolled);
@@ -570,7 +605,86 @@ class NestBuilder {
       const Place place = outputPlace(op);
       body.push_back(m_f.store(place, stored(value, place.buffer), op.origin));
     }
-    return overLanes(std::move(body), m_p[m_plan.front()].origin);
+    const OriginId origin = m_p[m_plan.front()].origin;
+    if (!m_tile.valid()) return overLanes(std::move(body), origin);
+    return transposed(std::move(body), origin);
+  }
+
+  // A block of lanes by as many neighbours along the tile axis. Reads that are contiguous along the tile axis come in as vectors of
+  // it and are turned, so that the stores are contiguous along the lanes.
+  std::vector<StmtId> transposed(std::vector<StmtId> body, OriginId origin) {
+    const std::int64_t lanes = m_knobs.lanes;
+    const NestAxis& other = axis(static_cast<std::size_t>(m_knobs.tileAxis));
+    const bool otherTail = other.extent % lanes != 0;
+    std::vector<StmtId> all;
+    std::map<ValueId, ValueId> turned;
+    const auto turn = [&](ValueId id) {
+      const Value load = m_f[id];
+      BufferId block = m_f.addLocal("block", arithmeticType(m_f[load.place.buffer].type), lanes * lanes);
+      const VarId row = m_f.addVar("u", lanes, LoopKind::Unrolled), lane = m_f.addVar("w", lanes, LoopKind::Vector);
+      Place from = load.place;
+      from.offset = simplify(substitute(from.offset,
+                                        [&](IndexVar v) -> std::optional<IndexExpr> {
+                                          if (v == m_lane.value) return at(row);
+                                          if (v == m_tile.value) return at(lane);
+                                          return std::nullopt;
+                                        }),
+                             m_f.ranges());
+      // Rows past the end of the lanes and lanes past the end of the tile are not read.
+      ValueId guard;
+      if (tail()) {
+        IndexExpr index = at(row);
+        if (m_block.valid()) index = lanes * at(m_block) + index;
+        guard = m_f.both(guard, m_f.ge0(IndexExpr(m_laneExtent - 1) - index));
+      }
+      if (otherTail) guard = m_f.both(guard, m_f.ge0(IndexExpr(other.extent - 1) - m_tileBase - at(lane)));
+      const ValueId read = m_f.load(std::move(from), guard, load.origin);
+      const StmtId store = m_f.store(local(block, lanes * at(row) + at(lane)), read, origin);
+      all.push_back(m_f.forEach(lane, {m_f.forEach(row, {store}, origin)}, origin));
+      return m_f.load(local(transposeBlock(block, all, origin), lanes * at(m_tile) + at(m_lane)), {}, load.origin);
+    };
+    for (const StmtId id : body) {
+      const ValueId root = m_f[id].value;
+      for (const ValueId v : valuesOf(m_f, m_f[id])) {
+        if (turned.contains(v)) continue;
+        Value value = m_f[v];
+        const bool plain = value.kind == Value::Kind::Load && !value.guard.valid() && value.place.data.empty();
+        if (plain && transposable(value.place.offset, m_lane.value, m_tile.value)) {
+          turned.emplace(v, turn(v));
+          continue;
+        }
+        bool changed = false;
+        const auto replace = [&](ValueId& operand) {
+          if (!operand.valid()) return;
+          changed = changed || turned.at(operand) != operand;
+          operand = turned.at(operand);
+        };
+        for (ValueId& operand : value.operands) replace(operand);
+        replace(value.guard);
+        for (DataIndex& d : value.place.data) replace(d.value);
+        if (changed) m_f.values.push_back(std::move(value));
+        turned.emplace(v, changed ? ValueId(m_f.values.size() - 1) : v);
+      }
+      m_f[id].value = turned.at(root);
+    }
+    if (otherTail) body = {m_f.when(m_f.ge0(IndexExpr(other.extent - 1) - m_tileBase - at(m_tile)), std::move(body), {}, origin)};
+    append(all, overLanes({m_f.forEach(m_tile, std::move(body), origin)}, origin));
+    return all;
+  }
+
+  // lanes x lanes elements, turned in place of a network: step by step row bits and lane bits change places.
+  BufferId transposeBlock(BufferId from, std::vector<StmtId>& all, OriginId origin) {
+    const std::int64_t lanes = m_knobs.lanes;
+    for (std::int64_t bit = 1; bit < lanes; bit *= 2) {
+      const BufferId into = m_f.addLocal("turned", m_f[from].type, lanes * lanes);
+      const VarId row = m_f.addVar("u", lanes, LoopKind::Unrolled), lane = m_f.addVar("w", lanes, LoopKind::Vector);
+      const IndexExpr rowBit = floorMod(floorDiv(at(row), bit), 2), laneBit = floorMod(floorDiv(at(lane), bit), 2);
+      const IndexExpr place = lanes * (at(row) + bit * (laneBit - rowBit)) + at(lane) + bit * (rowBit - laneBit);
+      const StmtId store = m_f.store(local(into, lanes * at(row) + at(lane)), m_f.load(local(from, place)), origin);
+      all.push_back(m_f.forEach(lane, {m_f.forEach(row, {store}, origin)}, origin));
+      from = into;
+    }
+    return from;
   }
 
   struct Accumulator {

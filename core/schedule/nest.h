@@ -27,6 +27,8 @@ struct NestView {
   std::vector<bool> lanesAllowed;   // by axis
   std::vector<double> foldedStore;  // by output axis: cycles of storing the results of 16 neighbours along it
   std::size_t operators = 1;
+  // Without a reduction, by vector axis and tile axis: accessCost where blocks are transposed; as accessCost where none can be.
+  std::vector<std::vector<double>> transposedCost;
   std::vector<bool> tileAllowed;  // by axis: an output axis of a reduction
   double rows = 1;                // points of the leading axes
   double work = 1;                // arithmetic operations a point
@@ -40,7 +42,8 @@ struct NestView {
 NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0);
 
 // vectorAxis: position in NestView::axes, -1 none. lanes: a power of two. tileAxis: of a reduction, an output axis of which `tile`
-// neighbours are reduced together; where the lanes are reduced too, the neighbours' lanes are folded into each other.
+// neighbours are reduced together; where the lanes are reduced too, the neighbours' lanes are folded into each other. Without a
+// reduction: the axis along which reads are contiguous that are not along the lanes; blocks of them are transposed in registers.
 struct NestKnobs {
   int vectorAxis = -1;
   int lanes = 1;

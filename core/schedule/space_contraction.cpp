@@ -26,7 +26,7 @@ class ContractionSpace final : public KnobSpace {
   }
 
  protected:
-  enum : std::size_t { kVector, kVectors, kRows, kUnroll, kPackRows, kPackColumns, kOrder };
+  enum : std::size_t { kVector, kVectors, kRows, kUnroll, kPackRows, kPackColumns, kEpilogue, kOrder };
 
   Point firstPoint() const override {
     if (m_first.empty()) m_first = search();
@@ -92,6 +92,7 @@ class ContractionSpace final : public KnobSpace {
             k.packRows == Packing::Tensor ? 1.0 : 0.0,
             k.packColumns == Packing::Tiles ? 1.0 : 0.0,
             k.packColumns == Packing::Tensor ? 1.0 : 0.0,
+            k.apart ? 1.0 : 0.0,
             k.rowsInside ? 1.0 : 0.0,
             std::log2(inner * width * 4),
             std::log2(std::max(estimate(point), 1e-9))};
@@ -134,6 +135,7 @@ class ContractionSpace final : public KnobSpace {
                {"pack_columns",
                 "how the vector operand is read: in place, from a copy in tiles, from a copy of its tensor",
                 {"place", "tiles", "tensor"}},
+               {"epilogue", "fused into the register tiles, or apart: a nest of its own over the sums", {"fused", "apart"}, true},
                {"order", "which tiles the inner loop walks", {"rows", "columns"}}};
   }
 
@@ -153,6 +155,7 @@ class ContractionSpace final : public KnobSpace {
     k.unroll = value(point, kUnroll).get<int>();
     k.packRows = static_cast<Packing>(point[kPackRows]);
     k.packColumns = static_cast<Packing>(point[kPackColumns]);
+    k.apart = point[kEpilogue] == 1;
     k.rowsInside = value(point, kOrder) == "rows";
     return k;
   }
@@ -162,13 +165,15 @@ class ContractionSpace final : public KnobSpace {
 
   // The whole space by the analytic model: some thousand points, a microsecond or two each.
   Point search() const {
-    Point best, point(7, 0);
+    Point best, point(8, 0);
     double bestSeconds = std::numeric_limits<double>::infinity();
     for (point[kVector] = 0; point[kVector] < m_knobs[kVector].values.size(); ++point[kVector])
       for (point[kVectors] = 0; point[kVectors] < m_knobs[kVectors].values.size(); ++point[kVectors])
         for (point[kRows] = 0; point[kRows] < m_knobs[kRows].values.size(); ++point[kRows])
           for (point[kPackRows] = 0; point[kPackRows] < 3; ++point[kPackRows])
-            for (point[kPackColumns] = 0; point[kPackColumns] < 3; ++point[kPackColumns]) {
+            for (std::size_t last = 0; last < 6; ++last) {
+              point[kPackColumns] = last / 2;
+              point[kEpilogue] = last % 2;
               const ContractionKnobs k = knobsOf(point);
               std::int64_t tile = k.vectors;
               for (const auto& r : k.rows) tile *= r.factor;

@@ -23,7 +23,7 @@ class NestSpace final : public KnobSpace {
     }
     if (shared > 0) {
       m_firstStageKnob = 1;
-      m_knobs.push_back({"rows", "leading axes of which one row after the other runs through all stages", {}});
+      m_knobs.push_back({"rows", "leading axes of which one row after the other runs through all stages", {}, true});
       for (std::size_t r = 0; r <= shared; ++r) m_knobs[0].values.push_back(r);
     }
     const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
@@ -32,7 +32,7 @@ class NestSpace final : public KnobSpace {
       const std::string made = m_program[m_stages[s].front()].name;
       Knob axis{of + "vector", "axis on the vector lanes of " + made, {""}};
       Knob lanes{of + "lanes", "elements one step of the vector axis handles", {}};
-      Knob tile{of + "tile", "output axis and how many neighbours along it are reduced together", {""}};
+      Knob tile{of + "tile", "axis and how many neighbours along it are reduced together, or transposed in registers", {""}, true};
       const auto add = [](Knob& knob, const std::string& value) {
         if (std::find(knob.values.begin(), knob.values.end(), value) == knob.values.end()) knob.values.push_back(value);
       };
@@ -40,6 +40,7 @@ class NestSpace final : public KnobSpace {
         const NestView& view = views[s];
         for (std::size_t a = 0; a < view.axes.size(); ++a) {
           if (view.lanesAllowed[a]) add(axis, nameOf(view, static_cast<int>(a)));
+          if (!view.transposedCost.empty()) add(tile, nameOf(view, static_cast<int>(a)) + "*" + std::to_string(native));
           if (!view.tileAllowed[a]) continue;
           for (int t = 2; t <= std::max(16, native); ++t)
             if (view.axes[a].extent % t == 0) add(tile, nameOf(view, static_cast<int>(a)) + "*" + std::to_string(t));

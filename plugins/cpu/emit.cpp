@@ -804,22 +804,27 @@ class Emitter {
         m_b.CreateMaskedGather(type, addresses(buffer, o), alignment(buffer), all, llvm::Constant::getNullValue(type)), stored);
   }
 
-  // Lanes out of two neighbouring vectors of a local buffer, as whole vectors, so that the buffer can stay in registers.
+  // Lanes out of one or two vectors of a local buffer, as whole vectors, so that the buffer can stay in registers.
   LV* shuffledLocal(BufferId buffer, const LaneOffsets& o) {
     const auto* base = llvm::dyn_cast<llvm::ConstantInt>(o.base);
     if (!base) return nullptr;
     const auto lanes = static_cast<std::int64_t>(m_lanes);
-    const auto [low, high] = std::minmax_element(o.fixed.begin(), o.fixed.end());
-    const std::int64_t first = (base->getSExtValue() + *low) / lanes * lanes;
-    if (base->getSExtValue() + *high >= first + 2 * lanes || first + 2 * lanes > m_f[buffer].elements) return nullptr;
-    auto* type = llvm::FixedVectorType::get(storageType(m_f[buffer].type), m_lanes);
-    const auto part = [&](std::int64_t at) {
-      return m_b.CreateAlignedLoad(type, address(buffer, m_b.getInt64(static_cast<std::uint64_t>(at))), alignment(buffer));
-    };
+    std::vector<std::int64_t> vectors;
     std::vector<int> order;
-    for (const std::int64_t x : o.fixed) order.push_back(static_cast<int>(base->getSExtValue() + x - first));
-    LV* left = part(first);
-    return m_b.CreateShuffleVector(left, part(first + lanes), order);
+    for (const std::int64_t x : o.fixed) {
+      const std::int64_t element = base->getSExtValue() + x, vector = element / lanes;
+      auto known = std::find(vectors.begin(), vectors.end(), vector);
+      if (known == vectors.end()) known = vectors.insert(vectors.end(), vector);
+      order.push_back(static_cast<int>((known - vectors.begin()) * lanes + element % lanes));
+    }
+    if (vectors.size() > 2 || (std::max(vectors.front(), vectors.back()) + 1) * lanes > m_f[buffer].elements) return nullptr;
+    auto* type = llvm::FixedVectorType::get(storageType(m_f[buffer].type), m_lanes);
+    const auto part = [&](std::int64_t vector) {
+      return m_b.CreateAlignedLoad(type, address(buffer, m_b.getInt64(static_cast<std::uint64_t>(vector * lanes))),
+                                   alignment(buffer));
+    };
+    LV* first = part(vectors.front());
+    return m_b.CreateShuffleVector(first, vectors.size() > 1 ? part(vectors.back()) : first, order);
   }
 
   void store(const Statement& s) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -495,6 +496,17 @@ std::vector<Case> nests() {
     }));
     add("costly and padded", std::move(b));
   }
+  for (const auto& [n, m] : std::vector<std::array<std::int64_t, 2>>{{16, 32}, {33, 20}, {5, 70}}) {
+    Builder b;  // transposes, beside what is in order
+    const TensorId x = b.input("X", {3, n, m}), y = b.input("Y", {3, m, n}, DType::F16), z = b.input("Z", {m});
+    b.output(b.op("T", {3, m, n}, {}, Reducer::None, [&](const auto& v) {
+      return b.p.binary(ScalarOp::Add, mul(b, b.at(x, {v[0], v[2], v[1]}), b.at(z, {v[1]})), b.at(y, v));
+    }));
+    b.output(b.op("D", {3, m, n}, {}, Reducer::None, [&](const auto& v) {
+      return sub(b, b.at(x, {v[0], v[2], v[1]}), b.at(y, v));
+    }));
+    add("transpose " + std::to_string(n) + "x" + std::to_string(m), std::move(b));
+  }
   {
     Builder b;  // a scatter by data and its reader
     const TensorId d = b.input("D", {20, 6}), at = b.input("I", {20}, DType::I32);
@@ -529,6 +541,14 @@ TEST(Nest, ChainsThatShareRowsRunRowByRow) {
     const bool chain = c.name.starts_with("softmax") || c.name == "routing";
     EXPECT_EQ(knobs.contains("rows"), chain) << c.name;
     if (chain) { EXPECT_GT(knobs["rows"], 0) << c.name; }
+  }
+}
+
+TEST(Nest, TransposesAreTurnedInRegisters) {
+  for (const Case& c : nests()) {
+    if (!c.name.starts_with("transpose 16x32")) continue;
+    const auto knobs = *(*scheduleSpace(c.program, hostTarget()))->first().knobs;
+    EXPECT_TRUE(knobs.contains("tile")) << knobs.dump();
   }
 }
 
