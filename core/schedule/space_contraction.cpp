@@ -10,15 +10,15 @@ namespace {
 
 class ContractionSpace final : public KnobSpace {
  public:
-  ContractionSpace(Program program, const Target& target)
-      : KnobSpace("contraction"), m_program(std::move(program)), m_target(target) {}
+  ContractionSpace(GuardedFactors guarded, const Target& target)
+      : KnobSpace("contraction"), m_program(std::move(guarded.program)), m_skips(std::move(guarded.skips)), m_target(target) {}
 
   // Two steps: the view borrows the program that is already in its place.
   bool open() {
     auto group = viewGroup(m_program);
     if (!group) return false;
     m_group = std::move(*group);
-    auto view = viewContraction(m_group);
+    auto view = viewContraction(m_group, m_skips);
     if (!view) return false;
     m_view = std::move(*view);
     declareKnobs();
@@ -26,7 +26,7 @@ class ContractionSpace final : public KnobSpace {
   }
 
  protected:
-  enum : std::size_t { kVector, kVectors, kRows, kUnroll, kPackRows, kPackColumns, kOrder };
+  enum : std::size_t { kVector, kVectors, kRows, kUnroll, kPackRows, kPackColumns, kEpilogue, kOrder };
 
   Point firstPoint() const override {
     if (m_first.empty()) m_first = search();
@@ -46,6 +46,13 @@ class ContractionSpace final : public KnobSpace {
       return "the register tile of knobs rows and vectors does not fit the registers";
     if (k.vectors > 1 && (k.vectors - 1) * k.lanes >= m_view.nest.axes[k.vectorAxis].extent)
       return "knob vectors is wider than the axis";
+    const bool left = side == AxisClass::Left;
+    if (k.packColumns == Packing::Tensor &&
+        (!(left ? m_view.leftRead : m_view.rightRead).valid() || !(left ? m_view.leftMovable : m_view.rightMovable)[k.vectorAxis]))
+      return "knob pack_columns cannot lay the vector axis innermost in a copy of the tensor";
+    if (k.packRows == Packing::Tensor &&
+        (!(left ? m_view.rightRead : m_view.leftRead).valid() || (left ? m_view.rightPlain : m_view.leftPlain)))
+      return "knob pack_rows has no expression to compute ahead";
     const std::size_t lanes = static_cast<std::size_t>(k.vectors) * static_cast<std::size_t>(tile);
     if (static_cast<int>(lanes) * k.unroll > 512) return "knob unroll makes too much code of this register tile";
     return {};
@@ -81,8 +88,11 @@ class ContractionSpace final : public KnobSpace {
             rest,
             padded,
             std::log2(k.unroll),
-            k.packRows ? 1.0 : 0.0,
-            k.packColumns ? 1.0 : 0.0,
+            k.packRows == Packing::Tiles ? 1.0 : 0.0,
+            k.packRows == Packing::Tensor ? 1.0 : 0.0,
+            k.packColumns == Packing::Tiles ? 1.0 : 0.0,
+            k.packColumns == Packing::Tensor ? 1.0 : 0.0,
+            k.apart ? 1.0 : 0.0,
             k.rowsInside ? 1.0 : 0.0,
             std::log2(inner * width * 4),
             std::log2(std::max(estimate(point), 1e-9))};
@@ -119,8 +129,13 @@ class ContractionSpace final : public KnobSpace {
                std::move(vectors),
                std::move(rows),
                {"unroll", "steps of the reduction unrolled", {1, 2, 4, 8}},
-               {"pack_rows", "copy the broadcast operand tile by tile first", {false, true}},
-               {"pack_columns", "copy the vector operand tile by tile first", {false, true}},
+               {"pack_rows",
+                "how the broadcast operand is read: in place, from a copy in tiles, from a copy of its tensor",
+                {"place", "tiles", "tensor"}},
+               {"pack_columns",
+                "how the vector operand is read: in place, from a copy in tiles, from a copy of its tensor",
+                {"place", "tiles", "tensor"}},
+               {"epilogue", "fused into the register tiles, or apart: a nest of its own over the sums", {"fused", "apart"}, true},
                {"order", "which tiles the inner loop walks", {"rows", "columns"}}};
   }
 
@@ -138,8 +153,9 @@ class ContractionSpace final : public KnobSpace {
     k.lanes = static_cast<int>(m_target.vectorBytes / 4);
     k.rows = m_rows[point[kRows]];
     k.unroll = value(point, kUnroll).get<int>();
-    k.packRows = value(point, kPackRows).get<bool>();
-    k.packColumns = value(point, kPackColumns).get<bool>();
+    k.packRows = static_cast<Packing>(point[kPackRows]);
+    k.packColumns = static_cast<Packing>(point[kPackColumns]);
+    k.apart = point[kEpilogue] == 1;
     k.rowsInside = value(point, kOrder) == "rows";
     return k;
   }
@@ -149,13 +165,15 @@ class ContractionSpace final : public KnobSpace {
 
   // The whole space by the analytic model: some thousand points, a microsecond or two each.
   Point search() const {
-    Point best, point(7, 0);
+    Point best, point(8, 0);
     double bestSeconds = std::numeric_limits<double>::infinity();
     for (point[kVector] = 0; point[kVector] < m_knobs[kVector].values.size(); ++point[kVector])
       for (point[kVectors] = 0; point[kVectors] < m_knobs[kVectors].values.size(); ++point[kVectors])
         for (point[kRows] = 0; point[kRows] < m_knobs[kRows].values.size(); ++point[kRows])
-          for (point[kPackRows] = 0; point[kPackRows] < 2; ++point[kPackRows])
-            for (point[kPackColumns] = 0; point[kPackColumns] < 2; ++point[kPackColumns]) {
+          for (point[kPackRows] = 0; point[kPackRows] < 3; ++point[kPackRows])
+            for (std::size_t last = 0; last < 6; ++last) {
+              point[kPackColumns] = last / 2;
+              point[kEpilogue] = last % 2;
               const ContractionKnobs k = knobsOf(point);
               std::int64_t tile = k.vectors;
               for (const auto& r : k.rows) tile *= r.factor;
@@ -171,6 +189,7 @@ class ContractionSpace final : public KnobSpace {
   }
 
   Program m_program;
+  std::set<ExprId> m_skips;
   Target m_target;
   GroupView m_group;
   ContractionView m_view;
