@@ -1002,18 +1002,20 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
   const auto& columnStride = vectorLeft ? view.leftStride : view.rightStride;
   const auto& rowStride = vectorLeft ? view.rightStride : view.leftStride;
   double inner = 1, tiles = 1, points = 1;
-  bool columnsGuarded = false, rowsGuarded = false;
+  double columnsGuarded = 0;
+  bool rowsGuarded = false;
   for (const ContractionGuard& g : view.guards) {
     if (g.skips && uniform(g, k)) {
       inner *= g.fraction;
       continue;
     }
-    columnsGuarded = columnsGuarded || (vectorLeft ? g.left : g.right);
+    // A condition on the lanes is a vector of comparisons, any other one a test of an address.
+    if (vectorLeft ? g.left : g.right) columnsGuarded = std::max(columnsGuarded, g.axes[k.vectorAxis] ? 10.0 : 3.0);
     rowsGuarded = rowsGuarded || (vectorLeft ? g.right : g.left);
   }
   const bool columnsPlain = (vectorLeft ? view.leftPlain : view.rightPlain) || k.packColumns != Packing::Place;
   const bool rowsPlain = (vectorLeft ? view.rightPlain : view.leftPlain) || k.packRows != Packing::Place;
-  if (k.packColumns == Packing::Tiles) columnsGuarded = false;
+  if (k.packColumns == Packing::Tiles) columnsGuarded = 0;
   if (k.packRows == Packing::Tiles) rowsGuarded = false;
   for (std::size_t a = 0; a < view.classes.size(); ++a) {
     const auto extent = static_cast<double>(view.nest.axes[a].extent);
@@ -1042,7 +1044,7 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
     }
     if (!columnsPlain) loads += v * perVector * 6;
     if (!rowsPlain) loads += 6 * r;
-    if (columnsGuarded) loads += 3 * v * perVector;
+    loads += columnsGuarded * v * perVector;
     if (rowsGuarded) loads += 3 * r;
     const double latency = 4;  // a chain of additions into one register
     double cycles = inner * std::max({fma, loads / 2, latency});
