@@ -295,7 +295,16 @@ ExprId readOf(const GroupView& group, const NestView& nest, const std::vector<Ex
 
 }  // namespace
 
-std::optional<ContractionView> viewContraction(const GroupView& group, const std::set<ExprId>& skips) {
+std::set<std::size_t> neighbours(const ContractionView& view) {
+  std::set<std::size_t> joined;
+  for (std::size_t a = 1; a < view.classes.size(); ++a)
+    if (view.classes[a] == view.classes[a - 1] && (view.classes[a] == AxisClass::Left || view.classes[a] == AxisClass::Right))
+      joined.insert(view.nest.members[a].front());
+  return joined;
+}
+
+std::optional<ContractionView> viewContraction(const GroupView& group, const std::set<ExprId>& skips,
+                                               const std::set<std::size_t>& joined) {
   const Program& p = *group.program;
   ContractionView view;
   for (std::size_t o = 0; o < p.operators.size(); ++o) {
@@ -342,7 +351,7 @@ std::optional<ContractionView> viewContraction(const GroupView& group, const std
   std::vector<std::set<std::size_t>> uses;
   for (const ExprId f : factors) uses.push_back(axesOf(group, f));
 
-  view.nest = viewNest(group, {view.op});
+  view.nest = viewNest(group, {view.op}, 0, joined);
   const std::size_t axes = view.nest.axes.size();
   if (factors.size() < 2 || factors.size() > 6) return std::nullopt;
 
@@ -397,6 +406,24 @@ std::optional<ContractionView> viewContraction(const GroupView& group, const std
   };
   view.leftPlain = plain(view.leftRead);
   view.rightPlain = plain(view.rightRead);
+  const auto loads = [&](const std::vector<ExprId>& factors) {
+    double count = 0;
+    std::vector<ExprId> roots = factors;
+    constexpr double kMost = 64;
+    while (!roots.empty() && count < kMost) {
+      const ExprId root = roots.back();
+      roots.pop_back();
+      for (const ExprId e : nodesOf(p, root)) {
+        if (p[e].op != ScalarOp::Load) continue;
+        const TensorId t = p[p[e].access].tensor;
+        if (group.stored[t.value] || !group.producers[t.value].valid()) count += 1;
+        else roots.push_back(group.producerOf(t).body);
+      }
+    }
+    return std::max(count, 1.0);
+  };
+  view.leftLoads = loads(view.left);
+  view.rightLoads = loads(view.right);
   const auto readElements = [&](ExprId read) {
     return read.valid() ? static_cast<double>(p[p[p[read].access].tensor].elements()) : 0.0;
   };
@@ -975,18 +1002,20 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
   const auto& columnStride = vectorLeft ? view.leftStride : view.rightStride;
   const auto& rowStride = vectorLeft ? view.rightStride : view.leftStride;
   double inner = 1, tiles = 1, points = 1;
-  bool columnsGuarded = false, rowsGuarded = false;
+  double columnsGuarded = 0;
+  bool rowsGuarded = false;
   for (const ContractionGuard& g : view.guards) {
     if (g.skips && uniform(g, k)) {
       inner *= g.fraction;
       continue;
     }
-    columnsGuarded = columnsGuarded || (vectorLeft ? g.left : g.right);
+    // A condition on the lanes is a vector of comparisons, any other one a test of an address.
+    if (vectorLeft ? g.left : g.right) columnsGuarded = std::max(columnsGuarded, g.axes[k.vectorAxis] ? 10.0 : 3.0);
     rowsGuarded = rowsGuarded || (vectorLeft ? g.right : g.left);
   }
   const bool columnsPlain = (vectorLeft ? view.leftPlain : view.rightPlain) || k.packColumns != Packing::Place;
   const bool rowsPlain = (vectorLeft ? view.rightPlain : view.leftPlain) || k.packRows != Packing::Place;
-  if (k.packColumns == Packing::Tiles) columnsGuarded = false;
+  if (k.packColumns == Packing::Tiles) columnsGuarded = 0;
   if (k.packRows == Packing::Tiles) rowsGuarded = false;
   for (std::size_t a = 0; a < view.classes.size(); ++a) {
     const auto extent = static_cast<double>(view.nest.axes[a].extent);
@@ -1010,11 +1039,12 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
         far = columnStride[a];
     if (direct) {
       const double along = columnStride[k.vectorAxis];
-      if (along != 1 && along != 0) loads += v * perVector * 20;
+      // A gather of a vector takes about 20 cycles, two loads one.
+      if (along != 1 && along != 0) loads += v * perVector * 40 * (vectorLeft ? view.leftLoads : view.rightLoads);
     }
     if (!columnsPlain) loads += v * perVector * 6;
     if (!rowsPlain) loads += 6 * r;
-    if (columnsGuarded) loads += 3 * v * perVector;
+    loads += columnsGuarded * v * perVector;
     if (rowsGuarded) loads += 3 * r;
     const double latency = 4;  // a chain of additions into one register
     double cycles = inner * std::max({fma, loads / 2, latency});
@@ -1071,7 +1101,7 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
   // Copies: elements moved, cheap where the source is walked in order.
   const auto copyCycles = [&](double elements, bool unit) {
     const bool big = elements * 4 > static_cast<double>(target.l2Bytes) / 2;
-    return elements / 16 * (unit ? 3 : 18) * (big ? 2 : 1);
+    return elements / 16 * (unit ? 3 : 12) * (big ? 2 : 1);
   };
   const auto copied = [&](Packing how, bool left, bool unit) {
     switch (how) {

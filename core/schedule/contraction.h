@@ -38,6 +38,7 @@ struct ContractionView {
   double leftElements = 1, rightElements = 1;  // of a copy of the side, tile by tile
   // The side is one read of one tensor, under guards at most: a copy may order the tensor's axes anew. Invalid: it is not.
   ExprId leftRead, rightRead;
+  double leftLoads = 1, rightLoads = 1;                // reads that an element of the side takes
   double leftReadElements = 0, rightReadElements = 0;  // of that tensor
   std::vector<bool> leftMovable, rightMovable;         // by merged axis: neighbours along it can be neighbours in such a copy
   double flops = 0;
@@ -51,7 +52,11 @@ struct GuardedFactors {
 GuardedFactors withGuardsOnFactors(const Program& program);
 
 // nullopt: the group is no contraction with an epilogue of its own points and what needs nothing of it.
-std::optional<ContractionView> viewContraction(const GroupView& group, const std::set<ExprId>& skips);
+// joined: as viewNest takes them.
+std::optional<ContractionView> viewContraction(const GroupView& group, const std::set<ExprId>& skips,
+                                               const std::set<std::size_t>& joined = {});
+// Axes of the operator that could be merged with the one before: both of one side, side by side in the output.
+std::set<std::size_t> neighbours(const ContractionView& view);
 // The guard is the same for all points of a register tile.
 bool uniform(const ContractionGuard& guard, const struct ContractionKnobs& knobs);
 

@@ -208,7 +208,7 @@ ValueId combine(Function& f, Reducer reducer, ValueId accumulator, ValueId value
   return {};
 }
 
-NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes) {
+NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes, const std::set<std::size_t>& joined) {
   const Program& p = *group.program;
   const Operator& first = p[stage.front()];
   Probe probe = probeStage(group, stage);
@@ -267,7 +267,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     const std::int64_t saved = extents[b.last];
     extents[b.last] = *product;
     auto merged = replaceAll(with, expressions);
-    if (floors(merged) > floors(expressions)) {
+    if (!joined.contains(b.members.front()) && floors(merged) > floors(expressions)) {
       extents[b.last] = saved;
       ++g;
       continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,10 @@ struct NestView {
   std::size_t accesses = 0;
 };
 
-// rowAxes: leading axes that stay outside, one row of the nest at a time.
-NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0);
+// rowAxes: leading axes that stay outside, one row of the nest at a time. joined: axes merged with the one before whatever it costs
+// the accesses.
+NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0,
+                  const std::set<std::size_t>& joined = {});
 
 // vectorAxis: position in NestView::axes, -1 none. lanes: a power of two. tileAxis: of a reduction, an output axis of which `tile`
 // neighbours are reduced together; where the lanes are reduced too, the neighbours' lanes are folded into each other. Without a
