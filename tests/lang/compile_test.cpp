@@ -297,6 +297,21 @@ TEST(Compile, ADerivativeIsOfWhatItsNamesMean) {
   EXPECT_EQ(c.program[c.program.derivatives[1].wrt].name, "H.1");
 }
 
+// One shape in both programs, and mistakes of both are told.
+TEST(Compile, TrainingIsAConstantOfEachProgram) {
+  const std::string text = "input X[5, 3]\nU[i, j] = select(training, X[i, j] * 2, 0)\nV[i, j] = select(training, 1, X[i, j])\n";
+  CompileOptions evaluation;
+  evaluation.training = false;
+  for (const CompileOptions& options : {CompileOptions{}, evaluation}) {
+    const auto c = clean(text, options);
+    for (const char* name : {"U", "V"})
+      EXPECT_EQ(c.program[c.program.tensorNamed(name)].shape, (std::vector<std::int64_t>{5, 3})) << options.training << name;
+  }
+  const auto c = compiled("input X[3]\nif training { Y[i] = X[i] } else { Y[i] = X[i] + Z[i] }\nshow Y\n");
+  ASSERT_EQ(c.diagnostics.size(), 1u);
+  EXPECT_EQ(c.diagnostics[0].message, "`Z` is not defined");
+}
+
 TEST(Compile, EllipsisAndWhere) {
   const auto c = clean(
       "input X[2, 3, 4]\ninput s[2]\nY[n, ...] = X[n, ...] * s[n]\nM = mean[...] Y[...]^2\nZ[i, j, k] = a * a where a = exp(X[i, "
