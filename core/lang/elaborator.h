@@ -282,6 +282,7 @@ class Elaborator {
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
   bool m_inTrain = false;
   bool m_asksForTraining = false;
+  std::unordered_set<std::string> m_elsewhere;  // tensors that the optimizers of other `train` statements make
   std::unordered_set<std::uint32_t> m_trained;  // what the optimizers of all `train` statements so far update
   const ast::Ast* m_notebook = nullptr;
 };
