@@ -140,6 +140,24 @@ TermId Statement::castCall(DType type, const Expr& e) {
   return cast;
 }
 
+// A call of a function with a body, a slice, a derivative: reading it adds to the program.
+bool Statement::makesTensors(ExprRef e) const {
+  std::vector<ExprRef> stack{e};
+  while (!stack.empty()) {
+    const Expr& x = (*m_ast)[stack.back()];
+    stack.pop_back();
+    if (x.kind == ExprKind::Derivative || x.kind == ExprKind::Hole) return true;
+    if (x.kind == ExprKind::Call) {
+      const Function* f = m_elab.functionNamed(x.text);
+      if (x.text == "grad" || x.text == "random" || (f && f->def->value == kNone)) return true;
+    }
+    stack.insert(stack.end(), x.args.begin(), x.args.end());
+    for (const Binder& b : x.binders)
+      if (b.value != kNone) stack.push_back(b.value);
+  }
+  return false;
+}
+
 TermId Statement::selectCall(const Expr& e) {
   if (!arity(e, 3, 3)) return error(e.span);
   const TermId c = term(e.args[0]);
@@ -148,7 +166,12 @@ TermId Statement::selectCall(const Expr& e) {
     report("type-mismatch", "`select` takes a condition first", m_terms[c].span);
     return error(e.span);
   }
-  if (m_terms[c].kind == Term::Kind::Truth && !m_terms[c].literal) return term(e.args[m_terms[c].truth ? 1 : 2]);
+  if (m_terms[c].kind == Term::Kind::Truth && !m_terms[c].literal) {
+    const ExprRef taken = e.args[m_terms[c].truth ? 1 : 2], other = e.args[m_terms[c].truth ? 2 : 1];
+    // What the other branch says of extents holds here, too: the same tensor has one shape in training and evaluation.
+    if (!makesTensors(other)) term(other);
+    return term(taken);
+  }
   const std::size_t tested = m_tested.size();
   testedBy(c, m_tested);
   const TermId a = term(e.args[1]), b = term(e.args[2]);

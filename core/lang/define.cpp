@@ -360,6 +360,8 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
         h.tensors.push_back(name);
         continue;
       }
+      // An optimizer's tensor: an evaluation, or another job, has no such kernel.
+      if (!m_options.training || m_elsewhere.contains(name)) return;
     }
     const Entity* e = resolve(t.name, t.nameSpan);
     if (!e || e->kind == Entity::Kind::Poison) continue;

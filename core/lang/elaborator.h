@@ -116,6 +116,7 @@ class Elaborator {
 
   void addFunctions(const ast::Ast& ast, bool standard);
   void run(const ast::Ast& notebook);
+  bool asksForTraining() const { return m_asksForTraining; }  // `training` stands in the notebook itself
 
  private:
   friend class Statement;
@@ -280,6 +281,8 @@ class Elaborator {
   std::int64_t m_randomStreams = 0;
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
   bool m_inTrain = false;
+  bool m_asksForTraining = false;
+  std::unordered_set<std::string> m_elsewhere;  // tensors that the optimizers of other `train` statements make
   std::unordered_set<std::uint32_t> m_trained;  // what the optimizers of all `train` statements so far update
   const ast::Ast* m_notebook = nullptr;
 };

@@ -162,6 +162,8 @@ void Elaborator::rehearse(const std::function<void()>& expansion) {
   expansion();
   for (std::size_t i = updates; i < m_out.program.updates.size(); ++i)
     if (m_out.program.updates[i].target.value < program.tensors.size()) m_trained.insert(m_out.program.updates[i].target.value);
+  for (const auto& [name, tensor] : m_fullNames)
+    if (!fullNames.contains(name)) m_elsewhere.insert(name);
   m_out.program = std::move(program);
   *m_contexts[0] = std::move(context);
   m_global = std::move(global);

@@ -126,6 +126,12 @@ show d(M)/d(W)
   EXPECT_TRUE(second.program.tensorNamed("W.adam.m").valid());
   EXPECT_EQ(second.program.updates.size(), 4u);  // W, its two moments, the step counter
   EXPECT_EQ(second.program.derivatives.size(), 1u);
+  // A hint for one job's kernel is nothing to the others, nor to the evaluation.
+  const std::string hinted = text + "hint schedule W.adam.M {\"tile\": [4]}\n";
+  EXPECT_TRUE(clean(hinted).program.hints.empty());
+  EXPECT_EQ(clean(hinted, options).program.hints.size(), 1u);
+  options.training = false;
+  EXPECT_TRUE(clean(hinted, options).program.hints.empty());
 }
 
 TEST(Compile, MistakesOfEveryTrainStatementAreTold) {
@@ -295,6 +301,21 @@ TEST(Compile, ADerivativeIsOfWhatItsNamesMean) {
   ASSERT_EQ(c.program.derivatives.size(), 2u);
   EXPECT_EQ(c.program[c.program.derivatives[0].wrt].name, "H");
   EXPECT_EQ(c.program[c.program.derivatives[1].wrt].name, "H.1");
+}
+
+// One shape in both programs, and mistakes of both are told.
+TEST(Compile, TrainingIsAConstantOfEachProgram) {
+  const std::string text = "input X[5, 3]\nU[i, j] = select(training, X[i, j] * 2, 0)\nV[i, j] = select(training, 1, X[i, j])\n";
+  CompileOptions evaluation;
+  evaluation.training = false;
+  for (const CompileOptions& options : {CompileOptions{}, evaluation}) {
+    const auto c = clean(text, options);
+    for (const char* name : {"U", "V"})
+      EXPECT_EQ(c.program[c.program.tensorNamed(name)].shape, (std::vector<std::int64_t>{5, 3})) << options.training << name;
+  }
+  const auto c = compiled("input X[3]\nif training { Y[i] = X[i] } else { Y[i] = X[i] + Z[i] }\nshow Y\n");
+  ASSERT_EQ(c.diagnostics.size(), 1u);
+  EXPECT_EQ(c.diagnostics[0].message, "`Z` is not defined");
 }
 
 TEST(Compile, EllipsisAndWhere) {

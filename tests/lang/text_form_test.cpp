@@ -461,6 +461,15 @@ TEST(TextForm, ExamplesRoundTripAndHaveNoMistakes) {
   EXPECT_GE(found, 4);
 }
 
+// A pass removes what nobody needs, and with it the hints that name it.
+TEST(TextForm, HintsOfWhatIsGoneAreNotWritten) {
+  Program p = compileNotebook({"test.nf", {}, "input X[3]\nY[i] = X[i] * 2\nZ[i] = Y[i] + 1\nshow Z\nhint fuse Y, Z\n"}).program;
+  EXPECT_NE(toText(p).find("hint fuse Y, Z"), std::string::npos);
+  p.hints[0].tensors[0] = "gone";
+  EXPECT_EQ(toText(p).find("hint"), std::string::npos);
+  expectRoundTrip(compileNotebook({"test.nf", {}, toText(p)}).program, "without hints");
+}
+
 TEST(TextForm, StandardLibraryRoundTrips) {
   for (const bool training : {true, false}) {
     CompileOptions options;
