@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // check, show, grad, explain: what a notebook means, without running it.
 #include <algorithm>
+#include <ctime>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -81,14 +82,20 @@ int runCheck(const FileOptions& options) {
   if (!loaded.ok() && notebook.diagnostics.empty()) return loaded.exitCode;
   // A gradient that can't be made is a mistake of the source too.
   Diagnostics diagnostics = notebook.diagnostics;
+  Json counts = Json::object();
   if (loaded.ok()) {
+    const std::clock_t begin = std::clock();
     auto differentiated = differentiate(notebook.program);
     if (!differentiated) return report(differentiated.error(), options.json, kExitInternal);
+    counts = {{"operators", notebook.program.operators.size()},
+              {"differentiated_operators", differentiated->program.operators.size()},
+              {"gradient_terms", differentiated->terms.size()},
+              {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
   }
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
-    printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}});
+    printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
   } else {
     std::cerr << render(diagnostics, notebook.sources);
     std::size_t errors = 0;

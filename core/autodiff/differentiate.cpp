@@ -2,6 +2,7 @@
 #include "core/autodiff/differentiate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/autodiff/reverse.h"
 
@@ -32,6 +33,8 @@ class Differentiation {
       const Derivative first = *ready;
       std::vector<Derivative> group, rest;
       for (const Derivative& d : pending) (d.of == first.of && d.seed == first.seed ? group : rest).push_back(d);
+      m_context.differentiatedAgain =
+          std::any_of(rest.begin(), rest.end(), [&](const Derivative& d) { return waits(d.of, group); });
       accumulate(group);
       pending = std::move(rest);
     }
@@ -167,7 +170,8 @@ class Differentiation {
 Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options) {
   DifferentiateResult result;
   result.program = program;
-  InverseCache inverses(options);
+  std::optional<InverseCache> own;
+  InverseCache& inverses = options.cache ? *options.cache : own.emplace(options);
   ReverseContext context{options, result.terms, inverses};
   Differentiation(result.program, context, result.diagnostics, {}).run();
   dropUnusedTensors(result.program, program.tensors.size());

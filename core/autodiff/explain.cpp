@@ -26,6 +26,7 @@ const char* nameOf(Inverse::State state) {
     case Inverse::State::Empty: return "empty";
     case Inverse::State::Gather: return "proved";
     case Inverse::State::Uncertified: return "none";
+    case Inverse::State::Checking: return "checking";
   }
   return "";
 }

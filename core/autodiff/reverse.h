@@ -28,6 +28,8 @@ struct ReverseContext {
   const InvertOptions& options;
   std::vector<GradientTerm>& terms;
   InverseCache& inverses;
+  double proofMilliseconds = 0;      // that proofs have taken so far
+  bool differentiatedAgain = false;  // a pending derivative depends on what is made now
 };
 
 class Reverse {
@@ -93,6 +95,7 @@ class Reverse {
   ExprId loadAt(const Adjoint& adjoint, std::vector<AccessIndex> at, DType type, OriginId origin);
   std::vector<AccessIndex> outputPoint(const Operator& op) const;
   ExprId outputLoad(const Operator& op);
+  ExprId otherFactors(const Operator& op);
   TensorId auxiliary(const Operator& op, const char* suffix, Reducer reducer, ExprId body, DType type);
   void addTerm(const Operator& op, OperatorId forward, ExprId load, const std::vector<IndexCond>& guards, ExprId weight);
   void addGather(const Operator& op, OperatorId forward, const AccessProblem& problem, const Inverse& inverse,

@@ -168,8 +168,9 @@ bool wellFormed(const Formula& formula);
 // ---------------------------------------------------------------- gradients
 enum class GradientForm : std::uint8_t { Gather, Scatter, Zero };
 constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero"}; }
-enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified };
-constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified"}; }
+// Checking: the proof is under way, and nothing runs before it ends. Then the engine sends the Expression again, with id 0.
+enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified, Checking };
+constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified", "checking"}; }
 
 struct DerivationStep {
   std::string title;

@@ -140,6 +140,40 @@ TEST(GraphStructure, WithoutAProofTheGradientIsAScatter) {
   }
 }
 
+// Shown as a gather while its proof is under way; with the proof the same program, without one a scatter.
+TEST(GraphStructure, ProofsUnderWay) {
+  const Program source = compiled(
+      "input X[8] = zeros()\nparam W[3] = zeros()\nY[p: 3] = sum[r: 3] X[2*p + r]*W[r]\nloss L = sum[p] Y[p]^2\n"
+      "show d(L)/d(X)\n");
+  for (const std::uint64_t quota : {1000000, 2}) {
+    InvertOptions kept, typing;
+    kept.interactiveQuota = 1;
+    kept.certificateQuota = quota;
+    InverseCache cache(kept);
+    typing.cache = &cache;
+    typing.putOffProofs = true;
+    typing.explain = true;
+    const auto states = [](const DifferentiateResult& result) {
+      std::vector<Inverse::State> all;
+      for (const GradientTerm& term : result.terms)
+        if (term.form != GradientTerm::Form::Zero) all.push_back(term.inverse.state);
+      return all;
+    };
+    const auto checking = differentiate(source, typing);
+    using States = std::vector<Inverse::State>;
+    EXPECT_EQ(states(*checking), (States{Inverse::State::Checking, Inverse::State::Checking}));
+    EXPECT_TRUE(cache.settle());
+    const auto settled = differentiate(source, typing);
+    if (quota == 2) {
+      EXPECT_EQ(settled->terms[1].form, GradientTerm::Form::Scatter);
+      continue;
+    }
+    EXPECT_EQ(states(*settled), (States{Inverse::State::Gather, Inverse::State::Gather}));
+    EXPECT_EQ(toText(settled->program), toText(checking->program));
+    EXPECT_EQ(toText(settled->program), toText(differentiate(source)->program));
+  }
+}
+
 // A load whose value passes only nodes without slope is a term of its own: zero, and why.
 TEST(GraphStructure, FlatLoadsAreShown) {
   const auto zeroTerms = [](const std::string& body) {
