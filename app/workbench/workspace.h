@@ -20,7 +20,8 @@ namespace nf {
 class Workspace : public QObject {
   Q_OBJECT
  public:
-  explicit Workspace(QStringList engineCommand, QObject* parent = nullptr);
+  // `selection` is the window's: only the current notebook's spans are in it. `untitled` numbers what has no file yet.
+  Workspace(QStringList engineCommand, Selection* selection, int untitled = 1, QObject* parent = nullptr);
   ~Workspace() override;
 
   // ---- the file
@@ -45,7 +46,8 @@ class Workspace : public QObject {
   void ask(const protocol::Message& message, Reply reply);
   void tell(const protocol::Message& message) { m_engine->notify(message); }
 
-  Selection& selection() { return m_selection; }
+  Selection& selection() { return *m_selection; }
+  void setCurrent(bool current);
   const protocol::Analysis& analysis() const { return m_analysis; }
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
   double millisecondsAfterKey() const { return m_afterKey; }
@@ -123,7 +125,9 @@ class Workspace : public QObject {
   std::unique_ptr<EngineLink> m_engine;
   std::map<protocol::RequestId, Reply> m_replies;
   bool m_replicaKnown = false;
-  Selection m_selection;
+  Selection* m_selection;
+  int m_untitled;
+  bool m_current = false;
   protocol::Analysis m_analysis;
   qint64 m_lastKeyMs = 0;
   double m_afterKey = 0;
