@@ -195,7 +195,9 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
     l->setFont(note ? m_theme->ui(11) : m_theme->mono(12));
     l->setWordWrap(true);
     l->setTextInteractionFlags(Qt::TextSelectableByMouse);
-    l->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Minimum);
+    QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Minimum);
+    policy.setHeightForWidth(true);  // a policy that is set anew forgets that the text wraps
+    l->setSizePolicy(policy);
     l->setMinimumWidth(60);
     m_text << text;
     return l;

@@ -63,7 +63,9 @@ void addPair(Section* section, const Theme* theme, const QString& name, const QS
   right->setFont(code ? theme->mono(12) : theme->ui(12));
   right->setWordWrap(true);
   right->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  right->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  policy.setHeightForWidth(true);
+  right->setSizePolicy(policy);
   row->addWidget(left, 0, Qt::AlignTop);
   row->addWidget(right, 1);
   section->body()->addLayout(row);
@@ -111,8 +113,10 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_pin->setCheckable(true);
   m_pin->setAccessibleName(tr("Pin"));
   m_pin->setToolTip(tr("Keep this tensor here while the selection moves on"));
-  m_name->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  QSizePolicy wrapping(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  wrapping.setHeightForWidth(true);
   m_name->setWordWrap(true);
+  m_name->setSizePolicy(wrapping);
   title->addWidget(m_name, 1);
   title->addWidget(m_pin, 0, Qt::AlignTop);
   head->addLayout(title);

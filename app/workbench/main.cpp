@@ -125,7 +125,9 @@ int main(int argc, char** argv) {
     auto* settle = new QTimer(&window);
     settle->setSingleShot(true);
     settle->setInterval(700);
-    QObject::connect(settle, &QTimer::timeout, &window, [&] {
+    QObject::connect(settle, &QTimer::timeout, &window, [&, waits = 0]() mutable {
+      constexpr int kMostWaits = 30;
+      if (!window.workspace().idle() && !window.workspace().running() && ++waits < kMostWaits) return settle->start();
       const QString path = parser.value(screenshot);
       const bool written = window.grab().save(path);
       if (!written) std::fprintf(stderr, "neoflow-workbench: %s cannot be written\n", qPrintable(path));

@@ -37,6 +37,7 @@ void MainWindow::showPage(Page page) {
   m_pages->setCurrentIndex(static_cast<int>(page));
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
+  if (page == Page::Explain) m_explain->graph()->setFocus();
   if (page == Page::Author) m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
 }
 

@@ -58,6 +58,7 @@ class Workspace : public QObject {
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
+  bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
   bool running() const { return m_runState.phase != protocol::RunPhase::Idle; }
 
   // ---- asking for what views show; the answer is a signal

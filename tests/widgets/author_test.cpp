@@ -184,6 +184,18 @@ TEST_F(AuthorWidgets, ADerivationIsReadAsSteps) {
   EXPECT_EQ(rows[7].lines[0].text, "as it is");
 }
 
+TEST_F(AuthorWidgets, WrappedStepsAreAsHighAsTheirText) {
+  DerivationView view(&theme);
+  GradientTermInfo t = term();
+  t.derivation = {
+      {"Certificate", {"proved: every point that reads an element is visited once, and no other one is, whatever its place"}}};
+  view.setTerms({t}, false);
+  view.resize(260, view.heightForWidth(260));
+  view.show();
+  for (const QLabel* l : view.findChildren<QLabel*>())
+    if (l->isVisible() && l->wordWrap()) { EXPECT_GE(l->height(), l->heightForWidth(l->width())) << l->text().toStdString(); }
+}
+
 TEST_F(AuthorWidgets, WithoutGuardsItSaysNone) {
   GradientTermInfo t = term();
   t.derivation = {{"Solution", {"p = z1"}}, {"Certificate", {"proved"}}};
