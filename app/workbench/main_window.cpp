@@ -23,6 +23,7 @@
 #include <QStatusBar>
 #include <QTextBlock>
 #include <QTextCursor>
+#include <QTimer>
 #include <QToolBar>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -34,6 +35,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
@@ -171,7 +173,10 @@ void MainWindow::makeActions() {
   add("run.restart", tr("Restart the engine"), {}, [this] { m_workspace->startEngine(); });
   add("tune.start", tr("Tune without training"), {},
       [this] { m_workspace->tell(protocol::TuneRequest{m_workspace->document().revision()}); });
-  add("tune.measureDevice", tr("Measure the devices again"), {}, [this] { m_workspace->wantDevices(true); });
+  add("tune.measureDevice", tr("Measure the devices again"), {}, [this] {
+    m_devices->setMeasuring(true);
+    m_workspace->wantDevices(true);
+  });
   add("view.author", tr("Author"), QKeySequence(Qt::CTRL | Qt::Key_1), [this] { showPage(Page::Author); });
   add("view.explain", tr("Explain"), QKeySequence(Qt::CTRL | Qt::Key_2), [this] { showPage(Page::Explain); });
   add("view.tune", tr("Tune"), QKeySequence(Qt::CTRL | Qt::Key_3), [this] { showPage(Page::Tune); });
@@ -183,6 +188,21 @@ void MainWindow::makeActions() {
     QSettings().remove(QStringLiteral("layout"));
     m_authorSplit->setSizes({256, width() - 256 - 352, 352});
     m_explain->splitter()->setSizes({width() - 376, 376});
+  });
+  // Of the plot that has the keyboard, else the step latency.
+  const auto plot = [this]() -> Plot* {
+    for (QWidget* w = QApplication::focusWidget(); w; w = w->parentWidget())
+      if (auto* found = qobject_cast<Plot*>(w)) return found;
+    return m_tune->latency();
+  };
+  add("plot.table", tr("Plot as a table"), {}, [plot] { plot()->showTable(!plot()->showsTable()); });
+  for (const char* suffix : {"csv", "json", "png", "svg"}) {
+    const QString ending = QString::fromLatin1(suffix);
+    add("plot." + ending, tr("Save the plot as %1...").arg(ending.toUpper()), {}, [plot, ending] { plot()->saveAs(ending); });
+  }
+  add("tune.profile", tr("Profile a step"), {}, [this] {
+    setStatus("running", tr("Profiling a step"));
+    m_workspace->wantProfile();
   });
   add("tools.go", tr("Go to anything"), QKeySequence(Qt::CTRL | Qt::Key_K), [this] { openPalette(true); });
   add("tools.palette", tr("Command palette"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_P), [this] { openPalette(false); });
@@ -226,8 +246,8 @@ void MainWindow::makeMenus() {
   menu(tr("Cell"),
        {"cell.above", "cell.below", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind", "-", "cell.remove"});
   menu(tr("Run"), {"run.cell", "run.stay", "run.insert", "run.all", "-", "run.pause", "run.stop", "-", "run.restart"});
-  menu(tr("Tune"), {"tune.start", "tune.measureDevice"});
-  menu(tr("Tools"), {"tools.go", "tools.palette"});
+  menu(tr("Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
+  menu(tr("Tools"), {"tools.go", "tools.palette", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});
   menu(tr("Help"), {"help.shortcuts"});
 }
 
@@ -330,6 +350,7 @@ void MainWindow::connectWorkspace() {
     m_training = 0;
     m_tune->setSubgraphs({});
     m_tune->clearSteps();
+    refreshPeer();
     refreshTitle();
     refreshOutline();
     m_left = m_workspace->leftJournal();
@@ -403,9 +424,16 @@ void MainWindow::connectWorkspace() {
   connect(w, &Workspace::trialsChanged, this, [this](const std::string& id) { m_tune->setTrials(id, m_workspace->trials(id)); });
   connect(w, &Workspace::kernelArrived, m_tune, &TuneView::setKernel);
   connect(w, &Workspace::spaceArrived, m_tune, &TuneView::setSpace);
+  connect(w, &Workspace::trialArrived, m_tune, &TuneView::addTrial);
+  connect(w, &Workspace::profileArrived, m_tune, &TuneView::setProfile);
   connect(w, &Workspace::sliceArrived, this, [this](const protocol::TensorSlice& slice, const std::vector<double>& values) {
     m_notebook->setSlice(slice, values);
     m_inspector->setSlice(slice, values);
+  });
+  connect(w, &Workspace::sliceFailed, this, [this](const QString& tensor, const QString& message) {
+    m_inspector->values()->setUnavailable(tensor, message);
+    for (CellView* v : m_notebook->cells())
+      if (v->tensorView()) v->tensorView()->setUnavailable(tensor, message);
   });
   connect(w, &Workspace::runStarted, this, [this](std::uint32_t cell) {
     m_tune->clearSteps();
@@ -414,6 +442,8 @@ void MainWindow::connectWorkspace() {
       if (v->train()) {
         v->train()->show();
         v->train()->start();
+        refreshPeer();
+        QTimer::singleShot(0, v, [this, v] { m_notebook->ensureWidgetVisible(v->train(), 0, 24); });
       }
       v->setStatus(CellStatus::Running, {});
     }
@@ -440,8 +470,9 @@ void MainWindow::connectWorkspace() {
     m_tune->addSwap(e);
     if (page() == Page::Tune) m_workspace->wantSubgraphs();
   });
-  connect(w, &Workspace::evalArrived, this, [strip](const protocol::EvalEvent& e) {
+  connect(w, &Workspace::evalArrived, this, [this, strip](const protocol::EvalEvent& e) {
     if (TrainStrip* s = strip()) s->addEval(e);
+    m_tune->addEval(e);
   });
   connect(w, &Workspace::cellFinished, this, [this](const protocol::CellResult& result) {
     CellView* v = m_notebook->viewOfAnalysisCell(result.cell);
@@ -542,13 +573,49 @@ void MainWindow::connectViews() {
     m_workspace->ask(protocol::MeasureRequest{id, schedule}, [this, id](const protocol::Envelope& envelope) {
       if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
         m_workspace->wantTrials(id);
-        m_tune->chooseTrial(measured->trial.number);
+        if (m_tune->current() == id) {
+          m_tune->chooseTrial(measured->trial.number);
+          m_tune->setMeasured(measured->trial);
+        }
         setStatus("ok", measured->trial.us ? tr("Measured: %1").arg(microsecondsText(*measured->trial.us))
                                            : tr("Not measured: %1").arg(QString::fromStdString(measured->trial.how)));
       } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+        m_tune->setMeasureFailed(QString::fromStdString(f->message));
         setStatus("error", QString::fromStdString(f->message));
       }
     });
+  });
+  connect(m_tune, &TuneView::profileWanted, m_actions["tune.profile"], &QAction::trigger);
+  m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
+    const std::string& text = m_workspace->document().text();
+    if (!span.source.empty() || !m_workspace->analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)
+      return QString();
+    return QString::fromStdString(text.substr(span.begin, span.end - span.begin));
+  });
+  // While something trains and somebody looks, its steps are profiled now and then.
+  auto* sample = new QTimer(this);
+  sample->setInterval(2000);
+  connect(sample, &QTimer::timeout, this, [this] {
+    if (page() != Page::Tune || m_workspace->runState().phase != protocol::RunPhase::Training) return;
+    m_workspace->wantProfile();
+    m_workspace->wantSubgraphs();
+  });
+  // The values that are in sight follow the training.
+  auto* values = new QTimer(this);
+  values->setInterval(500);
+  connect(values, &QTimer::timeout, this, [this] {
+    if (m_workspace->runState().phase != protocol::RunPhase::Training) return;
+    const auto follow = [this](const TensorView* view) {
+      if (view && view->isVisible() && !view->visibleRegion().isEmpty()) m_workspace->refreshSlice(view->request());
+    };
+    follow(m_inspector->values());
+    for (const CellView* v : m_notebook->cells()) follow(v->tensorView());
+  });
+  connect(m_workspace.get(), &Workspace::runStateChanged, sample, [this, sample, values] {
+    for (QTimer* timer : {sample, values}) {
+      if (m_workspace->running() && !timer->isActive()) timer->start();
+      else if (!m_workspace->running()) timer->stop();
+    }
   });
   connect(m_tune, &TuneView::budgetRequested, this, [this](double share) {
     m_workspace->tell(protocol::BudgetRequest{share, std::nullopt});
@@ -587,12 +654,19 @@ void MainWindow::refreshPage() {
       break;
     case Page::Tune:
       m_workspace->wantSubgraphs();
-      m_tune->setSteps(m_workspace->steps(), m_workspace->swaps());
+      m_tune->setRun(m_workspace->steps(), m_workspace->swaps(), m_workspace->evals());
       break;
     case Page::Devices:
       if (!m_workspace->devices()) m_workspace->wantDevices(false);
       break;
   }
+}
+
+void MainWindow::refreshPeer() {
+  const Workspace::Peer peer = m_workspace->peer();
+  m_tune->setPeer(peer.name, peer.stepMs);
+  for (CellView* v : m_notebook->cells())
+    if (v->train()) v->train()->setPeer(peer.name, peer.stepMs);
 }
 
 void MainWindow::refreshTitle() {
@@ -1014,6 +1088,10 @@ void MainWindow::showShortcuts() {
   heading(tr("In a cell's text"));
   entry(QStringLiteral("Esc"), tr("Leave the text"));
   entry(QStringLiteral("Ctrl+Space"), tr("Complete a name"));
+  heading(tr("In the trials"));
+  entry(QStringLiteral("Left  Right"), tr("The trial before, after"));
+  entry(QStringLiteral("PgUp  PgDn"), tr("The generation before, after"));
+  entry(QStringLiteral("Home  End"), tr("The first, the last trial"));
   heading(tr("In the graph"));
   entry(QStringLiteral("Arrows"), tr("Follow an edge"));
   entry(QStringLiteral("+  -  0"), tr("Zoom in, out, all"));

@@ -69,6 +69,7 @@ class MainWindow : public QMainWindow {
   void afterRunChange();
   void refreshPage();
   void refreshTitle();
+  void refreshPeer();
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();
