@@ -686,8 +686,9 @@ QString TuneView::measured() const { return m_result->text(); }
 // ---------------------------------------------------------------- what runs
 void TuneView::setKernel(const Kernel& kernel) {
   if (kernel.subgraph != m_current) return;
-  if (kernel.trial == m_trial) m_kernel->setKernel(kernel);
-  if (m_compared && kernel.trial == m_compared) m_kernel->setCompared(kernel);
+  const bool compared = m_compared && kernel.trial == m_compared;
+  if (kernel.trial == m_trial || (!m_trial && !compared)) m_kernel->setKernel(kernel);
+  if (compared) m_kernel->setCompared(kernel);
 }
 
 void TuneView::setDevice(std::optional<DeviceConstants> device) {
