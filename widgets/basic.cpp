@@ -194,7 +194,8 @@ void TabRow::paintEvent(QPaintEvent*) {
     p.setFont(m_theme->ui(12, i == m_current ? QFont::DemiBold : QFont::Normal));
     p.setPen(i == m_current ? c.text : c.muted);
     p.drawText(rectOf(i), Qt::AlignVCenter | Qt::AlignLeft, m_words[i]);
-    if (i == m_current && hasFocus()) p.fillRect(QRect(rectOf(i).left(), 25, rectOf(i).width() - 16, 2), c.accent);
+    if (i == m_current && (hasFocus() || m_underlined))
+      p.fillRect(QRect(rectOf(i).left(), 25, rectOf(i).width() - 16, 2), c.accent);
   }
 }
 

@@ -89,6 +89,7 @@ class TabRow : public QWidget {
   int current() const { return m_current; }
   void setCurrent(int index);
   void setWords(const QStringList& words);
+  void setUnderlined(bool underlined) { m_underlined = underlined; }  // the current one has a line below it
   QSize sizeHint() const override;
 
  Q_SIGNALS:
@@ -104,6 +105,7 @@ class TabRow : public QWidget {
   const Theme* m_theme;
   QStringList m_words;
   int m_current = 0;
+  bool m_underlined = false;
 };
 
 // A collapsible part of a side panel, closed below by a line.

@@ -53,6 +53,9 @@ QLineEdit, QComboBox, QSpinBox { color: @text; background: @raised; border: 1px 
   padding: 0 6px; selection-background-color: @accentSoft; selection-color: @text; }
 QLineEdit:focus, QComboBox:focus { border-color: @accent; }
 QComboBox::drop-down { border: 0; width: 20px; }
+QComboBox[flat="true"] { background: transparent; border: 1px solid transparent; padding: 0 2px; min-height: 23px; }
+QComboBox[flat="true"]:hover { background: @hover; }
+QComboBox[flat="true"]:focus { border-color: @accent; }
 QComboBox::down-arrow, QSpinBox::down-arrow { image: url(:/icons/arrow-down-@mode.svg); width: 10px; height: 10px; }
 QSpinBox::up-arrow { image: url(:/icons/arrow-up-@mode.svg); width: 10px; height: 10px; }
 QSpinBox::up-button, QSpinBox::down-button { border: 0; width: 14px; background: transparent; }

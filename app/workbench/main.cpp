@@ -6,6 +6,7 @@
 #include <QStandardPaths>
 #include <QTimer>
 #include <cstdio>
+#include <utility>
 
 #include "app/workbench/main_window.h"
 #include "widgets/explain_view.h"
@@ -55,8 +56,11 @@ int main(int argc, char** argv) {
                                       QStringLiteral("PNG"));
   const QCommandLineOption after(QStringLiteral("after"),
                                  QStringLiteral("when to take it: opened, analysis, expression, graph, fusion, devices, subgraphs, "
-                                                "kernel, cell, step, kernel_swap, trial, eval, done"),
+                                                "kernel, cell, tensor, step, kernel_swap, trial, eval, profile, done"),
                                  QStringLiteral("EVENT"), QStringLiteral("opened"));
+  const QCommandLineOption count(QStringLiteral("count"), QStringLiteral("after the N-th such event"), QStringLiteral("N"),
+                                 QStringLiteral("1"));
+  const QCommandLineOption run(QStringLiteral("run"), QStringLiteral("run the cell of --cell once the notebook is checked"));
   const QCommandLineOption train(QStringLiteral("train"), QStringLiteral("run the first train cell once the notebook is checked"));
   const QCommandLineOption cell(QStringLiteral("cell"), QStringLiteral("go to the N-th cell, counted from 1"), QStringLiteral("N"));
   const QCommandLineOption decision(QStringLiteral("decision"), QStringLiteral("choose the N-th fusion decision, counted from 1"),
@@ -66,7 +70,7 @@ int main(int argc, char** argv) {
   const QCommandLineOption inspect(QStringLiteral("inspect"),
                                    QStringLiteral("show this tensor in the inspector and check its gradient"),
                                    QStringLiteral("TENSOR"));
-  parser.addOptions({engine, view, theme, size, screenshot, after, train, cell, decision, select, inspect});
+  parser.addOptions({engine, view, theme, size, screenshot, after, count, train, cell, run, decision, select, inspect});
   parser.process(application);
 
   Theme look;
@@ -104,7 +108,10 @@ int main(int argc, char** argv) {
     const auto index = static_cast<std::size_t>(parser.value(cell).toInt());
     if (index < 1 || index > cells.size()) return usage(QStringLiteral("--cell is 1 to %1").arg(cells.size()));
     QObject::connect(&window.workspace(), &Workspace::analysed, &window,
-                     [&window, id = cells[index - 1].id] { window.showCell(id); });
+                     [&window, id = cells[index - 1].id, start = parser.isSet(run)]() mutable {
+                       window.showCell(id);
+                       if (std::exchange(start, false)) window.action(QStringLiteral("run.stay"))->trigger();
+                     });
   }
   if (parser.isSet(select)) {
     const auto place = window.workspace().document().text().find(parser.value(select).toStdString());
@@ -134,15 +141,14 @@ int main(int argc, char** argv) {
       application.exit(written ? 0 : 3);
     });
     if (parser.value(after) == QLatin1String("opened")) settle->start();
-    // What else arrives is waited for too, but a run, which never ends by itself, is not.
-    QObject::connect(&window.workspace(), &Workspace::milestone, &window,
-                     [&parser, &after, settle, armed = false](const QString& event) mutable {
-                       const bool runs = event == QLatin1String("step") || event == QLatin1String("trial") ||
-                                         event == QLatin1String("eval") || event == QLatin1String("kernel_swap");
-                       const bool wanted = event == parser.value(after);
-                       if ((wanted && !armed) || (armed && !runs)) settle->start();
-                       armed = armed || wanted;
-                     });
+    // What else arrives is waited for too, but a run goes on telling things.
+    QObject::connect(
+        &window.workspace(), &Workspace::milestone, &window,
+        [&window, &parser, &after, settle, armed = false, left = parser.value(count).toInt()](const QString& event) mutable {
+          const bool now = !armed && event == parser.value(after) && --left <= 0;
+          if (now || (armed && !window.workspace().running())) settle->start();
+          armed = armed || now;
+        });
     QObject::connect(&window.workspace(), &Workspace::engineDied, &window, [&](const QString& reason) {
       std::fprintf(stderr, "neoflow-workbench: %s\n", qPrintable(reason));
       if (parser.value(after) != QLatin1String("opened")) application.exit(3);

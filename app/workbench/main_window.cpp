@@ -265,7 +265,9 @@ void MainWindow::showTab(int index) {
   m_tab->workspace->setCurrent(true);
   m_outline->setAnalysis(m_tab->workspace->analysis());
   m_tune->setRunState(m_tab->workspace->runState());
-  m_tune->setSteps(m_tab->workspace->steps(), m_tab->workspace->swaps());
+  m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
+  refreshPeer();
+  followRun();
   for (const char* key : {"engine", "journal", "outside", "close"}) m_messages->dismiss(QString::fromLatin1(key));
   if (m_tab->left)
     m_messages->ask("journal", tr("A session ended before %1 was saved. Its changes were kept.").arg(m_tab->workspace->name()),

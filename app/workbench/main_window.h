@@ -99,6 +99,8 @@ class MainWindow : public QMainWindow {
   void refreshPage();
   void refreshTitle();
   void refreshTabs();
+  void refreshPeer();
+  void followRun();
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();
@@ -141,7 +143,7 @@ class MainWindow : public QMainWindow {
   TuneView* m_tune;
   DevicesView* m_devices;
   CommandPalette* m_palette = nullptr;
-  QTimer m_leadsTimer;
+  QTimer m_leadsTimer, m_profileTimer, m_valuesTimer;
   QString m_statusShown;
   enum class Close { No, Tab, Window } m_closeWanted = Close::No;  // once the changes are saved or given up
 };

@@ -187,6 +187,10 @@ ShortcutSheet::ShortcutSheet(const Theme* theme, const ActionRegistry* actions, 
   entry(QStringLiteral("Esc"), tr("Leave the text"));
   entry(QStringLiteral("Ctrl+Space"), tr("Complete a name"));
   entry(QStringLiteral("Tab"), tr("Take the chosen completion, or indent"));
+  heading(tr("In the trials"));
+  entry(QStringLiteral("Left  Right"), tr("The trial before, after"));
+  entry(QStringLiteral("PgUp  PgDn"), tr("The generation before, after"));
+  entry(QStringLiteral("Home  End"), tr("The first, the last trial"));
   heading(tr("In the graph"));
   entry(QStringLiteral("Arrows"), tr("Follow an edge"));
   entry(QStringLiteral("Space"), tr("Open or close the group"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The commands of the window: the registry's entries, the menus made of it, and what they do.
 #include <QActionGroup>
+#include <QApplication>
 #include <QDialog>
 #include <QDockWidget>
 #include <QFileDialog>
@@ -20,11 +21,14 @@
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/command_palette.h"
+#include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/notebook_view.h"
+#include "widgets/plots.h"
 #include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 
@@ -104,8 +108,14 @@ void MainWindow::makeActions() {
   group = tr("Tune");
   add("tune.start", tr("Tune without training"), {},
       [this] { workspace().tell(protocol::TuneRequest{workspace().document().revision()}); });
-  add("tune.measureDevice", tr("Measure the devices again"), {}, [this] { workspace().wantDevices(true); });
-  group = tr("View");
+  add("tune.profile", tr("Profile a step"), {}, [this] {
+    setStatus("running", tr("Profiling a step"));
+    workspace().wantProfile();
+  });
+  add("tune.measureDevice", tr("Measure the devices again"), {}, [this] {
+    m_devices->setMeasuring(true);
+    workspace().wantDevices(true);
+  });
   add("view.author", tr("Author"), one("Ctrl+1"), [this] { showPage(Page::Author); });
   add("view.explain", tr("Explain"), one("Ctrl+2"), [this] { showPage(Page::Explain); });
   add("view.tune", tr("Tune"), one("Ctrl+3"), [this] { showPage(Page::Tune); });
@@ -130,6 +140,18 @@ void MainWindow::makeActions() {
   add("view.dark", tr("Dark"), {}, [this] { m_theme->setMode(Theme::Mode::Dark); });
   add("view.system", tr("As the system"), {}, [this] { m_theme->setMode(Theme::Mode::System); });
   group = tr("Tools");
+  // Of the plot that has the keyboard, else the step latency.
+  const auto plot = [this]() -> Plot* {
+    for (QWidget* w = QApplication::focusWidget(); w; w = w->parentWidget())
+      if (auto* found = qobject_cast<Plot*>(w)) return found;
+    return m_tune->latency();
+  };
+  add("plot.table", tr("Plot as a table"), {}, [plot] { plot()->showTable(!plot()->showsTable()); });
+  for (const char* ending : {"csv", "json", "png", "svg"}) {
+    const QString kind = QString::fromLatin1(ending);
+    add(("plot." + kind).toLatin1().constData(), tr("Save the plot as %1...").arg(kind.toUpper()), {},
+        [plot, kind] { plot()->saveAs(kind); });
+  }
   add("tools.go", tr("Go to anything"), one("Ctrl+K"), [this] { openPalette(true); });
   add("tools.palette", tr("Command palette"), one("Ctrl+Shift+P"), [this] { openPalette(false); });
   add("tools.shortcuts", tr("Change keyboard shortcuts..."), {}, [this] { editShortcuts(); });
@@ -180,8 +202,9 @@ void MainWindow::makeMenus() {
   menu(tr("Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
                     "-", "cell.remove"});
   menu(tr("Run"), {"run.cell", "run.stay", "run.insert", "run.all", "-", "run.pause", "run.stop", "-", "run.restart"});
-  menu(tr("Tune"), {"tune.start", "tune.measureDevice"});
-  menu(tr("Tools"), {"tools.go", "tools.palette", "-", "tools.shortcuts"});
+  menu(tr("Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
+  menu(tr("Tools"),
+       {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});
   menu(tr("Help"), {"help.shortcuts"});
 }
 

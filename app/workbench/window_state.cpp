@@ -17,6 +17,7 @@
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -52,11 +53,29 @@ void MainWindow::refreshPage() {
       break;
     case Page::Tune:
       m_tab->workspace->wantSubgraphs();
-      m_tune->setSteps(m_tab->workspace->steps(), m_tab->workspace->swaps());
+      m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
       break;
     case Page::Devices:
       if (!m_tab->workspace->devices()) m_tab->workspace->wantDevices(false);
       break;
+  }
+}
+
+void MainWindow::refreshPeer() {
+  const Workspace::Peer peer = m_tab->workspace->peer();
+  m_tune->setPeer(peer.name, peer.stepMs);
+  for (const auto& tab : m_tabs) {
+    const Workspace::Peer own = tab->workspace->peer();
+    for (CellView* v : tab->notebook->cells())
+      if (v->train()) v->train()->setPeer(own.name, own.stepMs);
+  }
+}
+
+// What is asked for again and again is, while the current notebook runs.
+void MainWindow::followRun() {
+  for (QTimer* timer : {&m_profileTimer, &m_valuesTimer}) {
+    if (m_tab->workspace->running() && !timer->isActive()) timer->start();
+    else if (!m_tab->workspace->running()) timer->stop();
   }
 }
 

@@ -12,6 +12,7 @@
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
@@ -36,6 +37,7 @@ void MainWindow::connectTab(Tab* tab) {
     m_explain->reset();
     m_tune->setSubgraphs({});
     m_tune->clearSteps();
+    refreshPeer();
     refreshTitle();
     refreshOutline();
     if (tab->left)
@@ -128,6 +130,17 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::spaceArrived, this, [this, tab](const protocol::Space& s) {
     if (tab == m_tab) m_tune->setSpace(s);
   });
+  connect(w, &Workspace::trialArrived, this, [this, tab](const protocol::TrialEvent& t) {
+    if (tab == m_tab) m_tune->addTrial(t);
+  });
+  connect(w, &Workspace::profileArrived, this, [this, tab](const protocol::Profile& p) {
+    if (tab == m_tab) m_tune->setProfile(p);
+  });
+  connect(w, &Workspace::sliceFailed, this, [this, tab](const QString& tensor, const QString& message) {
+    if (tab == m_tab) m_inspector->values()->setUnavailable(tensor, message);
+    for (CellView* v : tab->notebook->cells())
+      if (v->tensorView()) v->tensorView()->setUnavailable(tensor, message);
+  });
   connect(w, &Workspace::sliceArrived, this, [this, tab](const protocol::TensorSlice& slice, const std::vector<double>& values) {
     tab->notebook->setSlice(slice, values);
     if (tab == m_tab) m_inspector->setSlice(slice, values);
@@ -152,6 +165,8 @@ void MainWindow::connectRun(Tab* tab) {
       if (v->train()) {
         v->train()->show();
         v->train()->start();
+        refreshPeer();
+        QTimer::singleShot(0, v, [tab, v] { tab->notebook->ensureWidgetVisible(v->train(), 0, 24); });
       }
       v->setStatus(CellStatus::Running, {});
     }
@@ -161,6 +176,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
     if (tab != m_tab) return;
     m_tune->setRunState(w->runState());
+    followRun();
     refreshStatus();
     action("run.stop")->setEnabled(w->running());
     action("run.pause")->setEnabled(w->running());
@@ -177,6 +193,7 @@ void MainWindow::connectRun(Tab* tab) {
   });
   connect(w, &Workspace::evalArrived, this, [this, tab](const protocol::EvalEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addEval(e);
+    if (tab == m_tab) m_tune->addEval(e);
   });
   connect(w, &Workspace::cellFinished, this, [this, tab](const protocol::CellResult& result) {
     CellView* v = tab->notebook->viewOfAnalysisCell(result.cell);
@@ -283,13 +300,41 @@ void MainWindow::connectViews() {
     workspace().ask(protocol::MeasureRequest{id, schedule}, [this, id](const protocol::Envelope& envelope) {
       if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
         workspace().wantTrials(id);
-        m_tune->chooseTrial(measured->trial.number);
+        if (m_tune->current() == id) {
+          m_tune->chooseTrial(measured->trial.number);
+          m_tune->setMeasured(measured->trial);
+        }
         setStatus("ok", measured->trial.us ? tr("Measured: %1").arg(microsecondsText(*measured->trial.us))
                                            : tr("Not measured: %1").arg(QString::fromStdString(measured->trial.how)));
       } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+        m_tune->setMeasureFailed(QString::fromStdString(f->message));
         setStatus("error", QString::fromStdString(f->message));
       }
     });
+  });
+  connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
+  m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
+    const std::string& text = workspace().document().text();
+    if (!span.source.empty() || !workspace().analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)
+      return QString();
+    return QString::fromStdString(text.substr(span.begin, span.end - span.begin));
+  });
+  // While something trains and somebody looks, its steps are profiled now and then.
+  m_profileTimer.setInterval(2000);
+  connect(&m_profileTimer, &QTimer::timeout, this, [this] {
+    if (page() != Page::Tune || workspace().runState().phase != protocol::RunPhase::Training) return;
+    workspace().wantProfile();
+    workspace().wantSubgraphs();
+  });
+  // The values that are in sight follow the training.
+  m_valuesTimer.setInterval(500);
+  connect(&m_valuesTimer, &QTimer::timeout, this, [this] {
+    if (workspace().runState().phase != protocol::RunPhase::Training) return;
+    const auto refresh = [this](const TensorView* view) {
+      if (view && view->isVisible() && !view->visibleRegion().isEmpty()) workspace().refreshSlice(view->request());
+    };
+    refresh(m_inspector->values());
+    for (const CellView* v : notebook()->cells()) refresh(v->tensorView());
   });
   connect(m_tune, &TuneView::budgetRequested, this, [this](double share) {
     workspace().tell(protocol::BudgetRequest{share, std::nullopt});

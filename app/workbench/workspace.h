@@ -2,6 +2,7 @@
 #pragma once
 #include <QFileSystemWatcher>
 #include <QObject>
+#include <QSet>
 #include <QTimer>
 #include <functional>
 #include <map>
@@ -59,6 +60,13 @@ class Workspace : public QObject {
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
   bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
+  const std::vector<protocol::EvalEvent>& evals() const { return m_evals; }
+  // A recorded step of another system: NAME.peer.json beside the notebook.
+  struct Peer {
+    QString name;
+    double stepMs = 0;  // 0: there is none
+  };
+  Peer peer() const;
   bool running() const { return m_runState.phase != protocol::RunPhase::Idle; }
 
   // ---- asking for what views show; the answer is a signal
@@ -70,7 +78,9 @@ class Workspace : public QObject {
   void wantTrials(const std::string& subgraph);
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
   void wantSpace(const std::string& subgraph);
+  void wantProfile();
   void wantSlice(const protocol::TensorRequest& request);
+  void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
   void runCell(std::uint32_t cell, bool train);
   void runAll();
@@ -95,10 +105,13 @@ class Workspace : public QObject {
   void kernelArrived(const nf::protocol::Kernel& kernel);
   void spaceArrived(const nf::protocol::Space& space);
   void sliceArrived(const nf::protocol::TensorSlice& slice, const std::vector<double>& values);
+  void sliceFailed(const QString& tensor, const QString& message);
   void runStateChanged();
   void runStarted(std::uint32_t cell);
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
+  void trialArrived(const nf::protocol::TrialEvent& trial);
+  void profileArrived(const nf::protocol::Profile& profile);
   void evalArrived(const nf::protocol::EvalEvent& eval);
   void cellFinished(const nf::protocol::CellResult& result);
   void done(const nf::protocol::DoneEvent& done);
@@ -138,6 +151,9 @@ class Workspace : public QObject {
   std::map<std::string, std::vector<protocol::TrialInfo>> m_trials;
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
+  std::vector<protocol::EvalEvent> m_evals;
+  QSet<QString> m_slices;    // asked for by refreshSlice()
+  bool m_profiling = false;  // a profile is asked for
   std::uint64_t m_graphTicket = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <QApplication>
+#include <QComboBox>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
@@ -25,6 +26,7 @@
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/stage_slider.h"
+#include "widgets/profile_view.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -189,6 +191,85 @@ TEST_F(Window, TrainingIsDrawnAndEnds) {
   EXPECT_EQ(cell(3)->train()->plot()->swaps(), 4);
   EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Ok);
   EXPECT_EQ(window->tune()->latency()->steps(), 100);
+}
+
+TEST_F(Window, TrainingFillsTheTunePage) {
+  QFile peer(folder.filePath("capsule.peer.json"));
+  ASSERT_TRUE(peer.open(QIODevice::WriteOnly));
+  peer.write(R"({"name": "PyTorch", "step_ms": 4.5})");
+  peer.close();
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->tune()->latency()->steps() == 100 && !window->workspace().running(); }));
+  EXPECT_EQ(window->tune()->loss()->points(), 100);
+  EXPECT_EQ(window->tune()->loss()->evaluations(), 1);
+  EXPECT_EQ(window->tune()->latency()->swaps(), 4);
+  EXPECT_TRUE(window->tune()->latency()->crossing());
+  EXPECT_TRUE(window->tune()->now().contains("nothing runs"));
+  EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
+}
+
+TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().budgetShare > 0; }));
+  window->tune()->budget()->setFocus();
+  QTest::keyClick(window->tune()->budget(), Qt::Key_End);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().budgetShare == 0.9; }));
+  EXPECT_EQ(window->tune()->budget()->value(), 90);
+}
+
+TEST_F(Window, AStepIsProfiledByAClick) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
+  QTest::mouseClick(window->tune()->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->tune()->profile()->model()->rowCount() == 3; }));
+}
+
+TEST_F(Window, AScheduleIsMeasuredByHand) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->knob("threads") != nullptr && window->tune()->trials()->points() > 0; }));
+  window->tune()->knob("threads")->setFocus();
+  QTest::keyClick(window->tune()->knob("threads"), Qt::Key_End);
+  QTest::mouseClick(window->tune()->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->tune()->measured().contains("33.3"); })) << window->tune()->measured().toStdString();
+}
+
+TEST_F(Window, TwoKernelsAreComparedThroughTheEngine) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->trials()->points() > 0 && window->tune()->kernel()->comparison()->count() > 3; }));
+  window->tune()->chooseTrial(2);
+  ASSERT_TRUE(wait([&] { return window->tune()->kernel()->text().contains("0..32"); }));
+  QComboBox* with = window->tune()->kernel()->comparison();
+  with->setFocus();
+  for (int i = 1; i < with->count() && window->tune()->kernel()->difference().first == 0; ++i) {
+    QTest::keyClick(with, Qt::Key_Down);
+    const bool odd = with->currentText().section('c', 1).section(' ', 0, 0).toInt() % 2 == 1;
+    if (odd) {
+      ASSERT_TRUE(wait([&] { return window->tune()->kernel()->difference() == std::pair(1, 1); }));
+    }
+  }
+  EXPECT_EQ(window->tune()->kernel()->difference(), (std::pair{1, 1}));
+}
+
+TEST_F(Window, ValuesInSightFollowTheTraining) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  ASSERT_TRUE(wait([&] { return !window->inspector()->tensor().isEmpty(); }));
+  run(3);
+  int slices = 0;
+  QObject::connect(&window->workspace(), &Workspace::sliceArrived, window.get(), [&] { ++slices; });
+  ASSERT_TRUE(wait([&] { return slices >= 2; }));
 }
 
 TEST_F(Window, StopStops) {
