@@ -158,9 +158,9 @@ int runExplain(const FileOptions& options, const BackendRegistry& registry) {
 int runGrad(const GradOptions& options) {
   Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
-  Program program = std::move(loaded.notebook.program);
+  Program program = loaded.notebook.program;
   const auto find = [&](const std::string& name) -> Result<TensorId> {
-    const TensorId id = program.tensorNamed(name);
+    const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
     std::string known;
     for (const Tensor& t : program.tensors)

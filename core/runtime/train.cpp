@@ -185,6 +185,7 @@ struct TrainJob::Impl {
   Result<Unit> compile() {
     CompileOptions compile;
     compile.sets = options.sets;
+    compile.train = options.train;
     notebook = compileNotebook(options.source, compile);
     if (!notebook.ok()) return firstError(notebook.diagnostics, "check", place);
     if (options.train >= notebook.trains.size())

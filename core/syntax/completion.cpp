@@ -9,9 +9,9 @@
 namespace nf {
 namespace {
 
-constexpr std::array<std::string_view, 17> kStatementWords{"const", "data",  "def",   "eval",  "for",       "hint",
-                                                           "if",    "input", "let",   "loss",  "param",     "repeat",
-                                                           "show",  "stack", "state", "train", "accumulate"};
+constexpr std::array<std::string_view, 18> kStatementWords{"const",   "data",  "def",   "eval",  "for",   "hint",
+                                                           "if",      "input", "let",   "loss",  "param", "repeat",
+                                                           "require", "show",  "stack", "state", "train", "accumulate"};
 constexpr std::array<std::string_view, 5> kTypes{"bf16", "f16", "f32", "f64", "i32"};
 constexpr std::array<std::string_view, 11> kInitializers{"batch", "csv",         "idx",     "kaiming", "normal", "npy",
                                                          "npz",   "safetensors", "uniform", "xavier",  "zeros"};
