@@ -84,6 +84,7 @@ int runCheck(const FileOptions& options);
 int runShow(const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(const FileOptions& options, const BackendRegistry& registry);
+std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with
 int runDoctor(const BackendRegistry& registry, bool json);
 
 // Reads the file and compiles it. On failure prints why and yields the exit code.

@@ -133,6 +133,14 @@ struct PinRequest {  // this kernel stays, no further search; none: searched aga
   NF_FIELDS(PinRequest, subgraph, trial);
 };
 
+// -> Profile. While something trains its own steps are timed, at least `steps` of them; else a step is prepared and run that often.
+struct ProfileRequest {
+  static constexpr const char* kType = "get_profile";
+  std::uint64_t revision = 0;
+  std::int64_t steps = 20;
+  NF_FIELDS(ProfileRequest, revision, steps);
+};
+
 struct SeriesRequest {  // -> Series. "latency" (ms) and "loss" over steps
   static constexpr const char* kType = "get_series";
   std::string name;
@@ -316,6 +324,17 @@ struct Kernel {
   NF_FIELDS(Kernel, subgraph, name, trial, generation, us, schedule, expression, expressionOrigins, texts, facts);
 };
 
+struct Profile {
+  static constexpr const char* kType = "profile";
+  std::uint64_t revision = 0;
+  std::string device;
+  bool training = false;  // of steps that trained
+  std::int64_t runs = 0;
+  double stepUs = 0;                    // in kernels, a step
+  std::vector<KernelTimeInfo> kernels;  // the most expensive first
+  NF_FIELDS(Profile, revision, device, training, runs, stepUs, kernels);
+};
+
 struct Series {
   static constexpr const char* kType = "series";
   std::string name;
@@ -411,9 +430,12 @@ struct TrialEvent {
   std::uint64_t number = 0;
   std::int64_t generation = 0;
   double seconds = 0;
-  std::optional<double> predicted_us;
+  std::optional<double> predicted_us, low_us, high_us;
+  std::string name;               // of the subgraph
+  std::vector<JsonText> parents;  // schedules it was bred from
   std::string how;
-  NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, how);
+  NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, low_us, high_us, name, parents,
+            how);
 };
 struct DoneEvent {
   static constexpr const char* kEvent = "done";
@@ -435,10 +457,10 @@ struct ErrorEvent {  // training or tuning ended by it
 using Message =
     std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
                  DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, PinRequest,
-                 SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest,
-                 BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport, Devices, Subgraphs,
-                 Trials, TrialMeasured, Space, Kernel, Series, TensorSlice, CellResult, RunState, FirstStepEvent, StepEvent,
-                 EvalEvent, KernelSwapEvent, TrialEvent, DoneEvent, ErrorEvent>;
+                 ProfileRequest, SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest,
+                 StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport, Devices,
+                 Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState,
+                 FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

@@ -390,6 +390,14 @@ struct KernelTextInfo {
   NF_FIELDS(KernelTextInfo, language, text, lineOrigins);
 };
 
+// Wall time of one kernel: the mean over the timed calls.
+struct KernelTimeInfo {
+  std::string subgraph, name;
+  double calls = 0, us = 0;           // calls a step; of one call
+  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
+  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes);
+};
+
 // ---------------------------------------------------------------- series
 struct Bucket {
   double x = 0;  // of the bucket's last point

@@ -29,8 +29,9 @@ namespace nf {
 class Engine {
  public:
   struct Options {
-    std::string program = "neoflow";  // with its version, as Hello says it
-    InvertOptions invert;             // of the inverses that the engine keeps
+    std::string program = "neoflow";                            // with its version, as Hello says it
+    std::vector<std::pair<std::string, std::string>> versions;  // of what it is made with, for the devices view
+    InvertOptions invert;                                       // of the inverses that the engine keeps
   };
   Engine(BackendRegistry& registry, Outbox& outbox, Options options);
   ~Engine();  // stops what runs
@@ -62,7 +63,7 @@ class Engine {
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);
-  void answerDevices(protocol::RequestId id);
+  void answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id);
 
   BackendRegistry& m_registry;
   Outbox& m_outbox;
@@ -87,6 +88,6 @@ class Engine {
 };
 
 // `neoflow engine`: protocol on these descriptors until the input ends. Returns the exit code.
-int runEngine(BackendRegistry& registry, int inputDescriptor, int outputDescriptor, const std::string& program);
+int runEngine(BackendRegistry& registry, int inputDescriptor, int outputDescriptor, Engine::Options options);
 
 }  // namespace nf

@@ -46,10 +46,13 @@ class Jobs {
                     protocol::RequestId id);
   void answerMeasure(const Revision& revision, const DeviceConstants& constants, const protocol::MeasureRequest& request,
                      protocol::RequestId id);
+  // Of the steps that train, read once enough of them have run; else of a step that is prepared for it.
+  void profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id);
   void answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id);
   void answerTensor(const protocol::TensorRequest& request, protocol::RequestId id);
 
   std::optional<Target> target();  // of the device in use; waits until it is open
+  std::string deviceInUse();       // its name; empty: none is open
 
  private:
   struct Trials {
@@ -67,6 +70,12 @@ class Jobs {
   using Task = std::function<void(std::stop_token)>;
   void enqueue(Task task);
   void work(std::stop_token stop);
+  struct PendingProfile {
+    protocol::RequestId id = 0;
+    std::uint64_t revision = 0;
+    std::int64_t from = 0, until = 0;  // steps
+  };
+  void readProfile();  // with m_mutex held
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
@@ -90,6 +99,8 @@ class Jobs {
   std::map<std::string, Trials> m_trials;
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;
+  std::optional<double> m_share;  // of device time for tuning, as last asked for
+  std::optional<PendingProfile> m_profile;
 
   std::jthread m_worker;  // last: it uses all of the above
 };

@@ -163,6 +163,11 @@ std::filesystem::path cacheDirectory() {
   return {};
 }
 
+std::filesystem::path cacheFile(const std::filesystem::path& directory, const Target& t) {
+  Hasher hasher;
+  return directory / ("machine-" + hasher.add(t.fingerprint).finish().hex().substr(0, 16) + ".json");
+}
+
 std::int64_t cacheBytes(int name, std::int64_t otherwise) {
   const long bytes = ::sysconf(name);
   return bytes > 0 ? bytes : otherwise;
@@ -200,11 +205,18 @@ std::string hostDescription(int threads) {
                                 : "128-bit vectors");
 }
 
-Target measuredHost(int threads) {
+double measuredAt(int threads) {
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(cacheFile(cacheDirectory(), describeHost(threads)), error);
+  if (error) return 0;
+  const auto time = std::chrono::file_clock::to_sys(written).time_since_epoch();
+  return std::chrono::duration<double>(time).count();
+}
+
+Target measuredHost(int threads, bool again) {
   Target t = describeHost(threads);
-  Hasher hasher;
   const auto directory = cacheDirectory();
-  const auto file = directory / ("machine-" + hasher.add(t.fingerprint).finish().hex().substr(0, 16) + ".json");
+  const auto file = cacheFile(directory, t);
   const auto fill = [&](const nlohmann::json& json) {
     if (!json.is_object()) return false;
     for (const char* key : {"P_c", "P_d", "L"})
@@ -214,7 +226,7 @@ Target measuredHost(int threads) {
     t.launchSeconds = json["L"];
     return true;
   };
-  if (!directory.empty()) {
+  if (!directory.empty() && !again) {
     std::ifstream in(file);
     if (in && fill(nlohmann::json::parse(in, nullptr, false))) return t;
   }
