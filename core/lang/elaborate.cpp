@@ -1208,6 +1208,7 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
     const std::string name(t.name);
     const bool derived = name.find('/') != std::string::npos || name.find('#') != std::string::npos;
     if (!derived && !m_fullNames.contains(name)) {
+      if (!m_options.training && !lookup(name)) return;  // an optimiser's tensor: an evaluation has no such kernel
       Entity* e = resolve(t.name, t.nameSpan);
       if (!e || e->kind == Entity::Kind::Poison) continue;
       if (e->kind != Entity::Kind::Tensor) {

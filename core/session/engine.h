@@ -51,7 +51,6 @@ class Engine {
   void answer(const Request& request);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
-  DeviceConstants constants();
 
   void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
@@ -71,7 +70,6 @@ class Engine {
   std::shared_ptr<const Revision> m_newest;
   std::deque<std::shared_ptr<Request>> m_requests;
   std::vector<std::shared_ptr<Request>> m_active;
-  std::optional<DeviceConstants> m_constants;
 
   Jobs m_jobs;
   std::jthread m_analysis, m_clerk;  // last: they use all of the above

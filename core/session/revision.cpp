@@ -25,31 +25,30 @@ Revision::Revision(std::uint64_t number, Source source, const CompileOptions& op
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
       m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook) {}
 
-namespace {
-
-Result<std::shared_ptr<const Stages>> passesOf(Program program, const DeviceConstants& device, bool explain) {
+Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const {
+  const std::lock_guard lock(m_mutex);
+  if (slot && slot->reverted == inputs.reverted) return slot->stages;
   StageOptions options;
-  options.device = device;
-  options.invert.explain = explain;
-  auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
-  if (!stages) return stages.error();
-  return std::make_shared<const Stages>(std::move(*stages));
+  options.device = inputs.device;
+  options.invert.explain = !running;
+  if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
+  auto stages = [&]() -> Result<Stages> {
+    if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
+    return runStages(std::make_shared<const Program>(running ? trainingProgram(m_notebook, 0) : m_notebook.program), options);
+  }();
+  slot = Known{inputs.reverted, stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
+                                       : Result<std::shared_ptr<const Stages>>(stages.error())};
+  return slot->stages;
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const Stages>> Revision::stages(const DeviceConstants& device) const {
+Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& inputs) const {
   if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
-  const std::lock_guard lock(m_mutex);
-  if (!m_stages) m_stages = passesOf(m_notebook.program, device, true);
-  return *m_stages;
+  return known(m_stages, inputs, false);
 }
 
-Result<std::shared_ptr<const Stages>> Revision::runningStages(const DeviceConstants& device) const {
-  if (!m_notebook.ok() || m_notebook.trains.empty()) return stages(device);
-  const std::lock_guard lock(m_mutex);
-  if (!m_running) m_running = passesOf(trainingProgram(m_notebook, 0), device, false);
-  return *m_running;
+Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {
+  if (!m_notebook.ok() || m_notebook.trains.empty()) return stages(inputs);
+  return known(m_running, inputs, true);
 }
 
 }  // namespace nf
