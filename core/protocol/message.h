@@ -482,13 +482,13 @@ struct ErrorEvent {  // training or tuning ended by it
   NF_FIELDS(ErrorEvent, stage, message, file, line, column);
 };
 
-using Message =
-    std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
-                 DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, CompareFusionRequest,
-                 ProfileRequest, SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest,
-                 BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport, FusionCompared, Devices,
-                 Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState, FirstStepEvent,
-                 StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, TrialEvent, DoneEvent, ErrorEvent>;
+using Message = std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest,
+                             FusionRequest, DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest,
+                             MeasureRequest, CompareFusionRequest, ProfileRequest, SeriesRequest, TensorRequest, RunRequest,
+                             TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest, BudgetRequest, Failed, Cancelled,
+                             Finished, Analysis, Expression, GraphPage, FusionReport, FusionCompared, Devices, Subgraphs, Trials,
+                             TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState, FirstStepEvent,
+                             StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;
