@@ -441,6 +441,7 @@ struct Jobs::Found {
   Target target;
   std::unique_ptr<ScheduleSpace> space;
   Schedule first;  // pinned, or the analytic model's
+  bool pinned = false;
 };
 
 std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInputs& inputs, const std::string& id,
@@ -467,9 +468,10 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
       return std::nullopt;
     }
     Schedule first = (*space)->first();
+    bool pins = false;
     if (const Hint* hint = pinOf(program.hints, program, group.operators))
-      if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned);
-    return Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first)};
+      if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned), pins = true;
+    return Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins};
   }
   fail(request, {"kernel", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
   return std::nullopt;
@@ -554,7 +556,7 @@ void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, con
   if (!found) return;
   protocol::Space answer;
   answer.subgraph = request.subgraph;
-  const Schedule first = found->space->first();
+  const Schedule first = found->first;
   answer.kind = first.kind;
   answer.size = found->space->size();
   for (const KnobInfo& knob : found->space->knobs()) {
@@ -566,7 +568,8 @@ void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, con
   {
     const std::lock_guard lock(m_mutex);
     const auto trials = m_trials.find(request.subgraph);
-    if (trials != m_trials.end() && !trials->second.schedule.empty()) answer.current.text = trials->second.schedule;
+    if (!found->pinned && trials != m_trials.end() && !trials->second.schedule.empty())
+      answer.current.text = trials->second.schedule;
   }
   m_outbox.send(answer, id);
 }
@@ -589,7 +592,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     if (trials != m_trials.end()) {
       answer.generation = trials->second.generation;
       answer.us = trials->second.us;
-      if (!trials->second.schedule.empty()) scheduleText = trials->second.schedule;
+      if (!found->pinned && !trials->second.schedule.empty()) scheduleText = trials->second.schedule;
       if (request.trial) {
         const protocol::TrialInfo& trial = trials->second.list[*request.trial];
         scheduleText = trial.schedule.text;
