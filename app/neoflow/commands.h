@@ -32,7 +32,7 @@ struct ShowOptions : FileOptions {
 
 struct GradOptions : FileOptions {
   std::string output, input;
-  bool explain = false;
+  bool explain = false, check = false;
 };
 
 struct DeviceChoice {

@@ -148,6 +148,8 @@ int main(int argc, char** argv) {
       ->required();
   gradCommand->add_option("INPUT", grad.input, "tensor to differentiate by")->required();
   gradCommand->add_flag("--explain", grad.explain, "the linear system, its solution, guards and certificate of every access");
+  gradCommand->add_flag("--check", grad.check,
+                        "hold the gradient against central differences in double precision; exit code 1 where they disagree");
   gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
 
   nf::BenchOpsOptions benchOps;

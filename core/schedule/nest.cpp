@@ -6,11 +6,14 @@
 #include <limits>
 #include <set>
 
+#include "core/ir/integer_set.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
 
 namespace nf::loop {
 namespace {
+
+constexpr std::uint64_t kRaceQuota = 100000;  // isl operations
 
 bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
 
@@ -631,8 +634,11 @@ class NestBuilder {
     const BufferId target = m_targets[op.output.value];
     zero(op, target);
     openLoops(op.origin);
-    // Points may meet in one element: only the lanes, which never do, are free of an order.
-    for (const VarId v : m_open) m_f.vars[v.value].kind = LoopKind::Serial;
+    // Points may meet in one element. Loops whose iterations never do go outside and run in parallel; the others keep their order, so
+    // each element sums in the same order whatever the number of threads.
+    const auto free = std::stable_partition(m_open.begin(), m_open.end(), [&](VarId v) { return iterationsNeverMeet(op, v); });
+    for (auto it = m_open.begin(); it != free; ++it) m_f.vars[it->value].kind = LoopKind::Parallel;
+    for (auto it = free; it != m_open.end(); ++it) m_f.vars[it->value].kind = LoopKind::Serial;
     const OperatorId id = m_plan.front();
     const ScatterParts parts = partsOf(m_p, op);
     ValueId guard;
@@ -653,6 +659,39 @@ class NestBuilder {
     std::vector<StmtId> body{m_f.store(std::move(place), sum, op.origin)};
     if (guard.valid()) body = {m_f.when(guard, std::move(body), {}, op.origin)};
     close(overLanes(std::move(body), op.origin), op);
+  }
+
+  // Is there no pair of points of different iterations of v whose affine indices are equal? Asked of isl; unknown means no.
+  bool iterationsNeverMeet(const Operator& op, VarId v) const {
+    std::vector<IndexExpr> places;
+    std::vector<IndexVar> used{v.value};
+    for (std::size_t k = 0; k < op.scatter.size(); ++k) {
+      if (op.scatter[k].isData()) continue;
+      places.push_back(m_body.at(op.scatter[k].affine, m_axes));
+      places.back().collectVariables(used);
+    }
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    std::vector<Range> box;
+    const RangeOf ranges = m_f.ranges();
+    for (int twice = 0; twice < 2; ++twice)
+      for (const IndexVar u : used) {
+        const auto range = ranges(u);
+        if (!range) return false;
+        box.push_back(*range);
+      }
+    const auto point = [&](std::size_t which) {
+      return [&used, which](IndexVar u) -> std::optional<IndexExpr> {
+        const auto at = static_cast<std::size_t>(std::lower_bound(used.begin(), used.end(), u) - used.begin());
+        return IndexExpr::variable(static_cast<IndexVar>(which * used.size() + at));
+      };
+    };
+    IntegerContext context(kRaceQuota);
+    IntegerSet meeting = IntegerSet::box(context, box);
+    for (const IndexExpr& place : places)
+      meeting = meeting.constrained(IndexCond::eq0(substitute(place, point(1)) - substitute(place, point(0))));
+    const IndexExpr first = *point(0)(v.value), second = *point(1)(v.value);
+    return meeting.constrained(IndexCond::ge0(second - first - IndexExpr(1))).isEmpty().value_or(false);
   }
 
   void zero(const Operator& op, BufferId target) {

@@ -388,6 +388,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
       case Inverse::State::Empty: info.certificate = protocol::CertificateState::Empty; break;
       case Inverse::State::Gather: info.certificate = protocol::CertificateState::Proved; break;
       case Inverse::State::Uncertified: info.certificate = protocol::CertificateState::Uncertified; break;
+      case Inverse::State::Checking: info.certificate = protocol::CertificateState::Checking; break;
     }
     info.certificateMs = term.inverse.certificateMilliseconds;
     info.why = term.why;

@@ -33,8 +33,9 @@ std::optional<std::pair<std::string, std::string>> derivativeNames(const std::st
 }  // namespace
 
 Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
-    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_jobs(registry, outbox),
-      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }) {
+    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_inverses(m_options.invert), m_jobs(registry, outbox),
+      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }),
+      m_prover([this](std::stop_token stop) { settleProofs(stop); }) {
   protocol::Hello hello;
   hello.program = m_options.program;
   hello.host = hostName();
@@ -50,6 +51,7 @@ Engine::~Engine() {
   }
   m_analysis.request_stop();
   m_clerk.request_stop();
+  m_prover.request_stop();
 }
 
 void Engine::fail(protocol::RequestId id, const Error& error) {
@@ -143,7 +145,7 @@ void Engine::analyse(std::stop_token stop) {
       document = m_document;
       number = m_documentRevision;
     }
-    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{});
+    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{}, &m_inverses);
     bool overtaken;
     {
       const std::lock_guard lock(m_mutex);
@@ -174,8 +176,44 @@ void Engine::answerRequests(std::stop_token stop) {
   }
 }
 
+// A view that was shown `checking` gets the same expression again, proved or as a scatter, without asking.
+void Engine::settleProofs(std::stop_token stop) {
+  for (;;) {
+    {
+      std::unique_lock lock(m_mutex);
+      if (!m_changed.wait(lock, stop, [this] { return m_unsettled.has_value(); })) return;
+    }
+    m_inverses.settle(stop);
+    {
+      const std::lock_guard lock(m_mutex);
+      if (!m_unsettled) continue;
+      auto request = std::make_shared<Request>();
+      request->message = *std::exchange(m_unsettled, std::nullopt);
+      request->again = m_unsettledRevision;
+      m_requests.push_back(std::move(request));
+    }
+    m_changed.notify_all();
+  }
+}
+
+void Engine::sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id) {
+  const bool checking = std::any_of(expression.terms.begin(), expression.terms.end(), [](const protocol::GradientTermInfo& term) {
+    return term.certificate == protocol::CertificateState::Checking;
+  });
+  m_outbox.send(expression, id);
+  if (!checking) return;
+  {
+    const std::lock_guard lock(m_mutex);
+    m_unsettled = request;
+    m_unsettledRevision = expression.revision;
+  }
+  m_changed.notify_all();
+}
+
 void Engine::answer(const Request& request) {
   const std::stop_token stop = request.stop.get_token();
+  if (request.again != 0)
+    if (const auto revision = newest(); !revision || revision->number() != request.again) return;
   if (const auto* m = std::get_if<protocol::ExpressionRequest>(&request.message)) return answerExpression(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
@@ -231,10 +269,10 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     if (const auto names = derivativeNames(m.tensor)) {
       const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
       if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        expression->check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop);
+        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop)) expression->check = *check;
     }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
-  m_outbox.send(*expression, id);
+  sendExpression(*expression, m, id);
 }
 
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
@@ -272,6 +310,8 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   program.derivatives.push_back(derivative);
   InvertOptions options;
   options.explain = true;
+  options.cache = &m_inverses;
+  options.putOffProofs = true;
   const auto differentiated = differentiate(program, options);
   if (!differentiated) return fail(id, differentiated.error());
   if (hasErrors(differentiated->diagnostics))
@@ -284,9 +324,10 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck) expression->check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop);
+  if (m.numericCheck)
+    if (auto check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop)) expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
-  m_outbox.send(*expression, id);
+  sendExpression(*expression, m, id);
 }
 
 void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id) {

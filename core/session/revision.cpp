@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/session/revision.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/runtime/train.h"
@@ -21,19 +22,27 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 
 }  // namespace
 
-Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options)
+Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
-      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook) {}
+      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook), m_inverses(inverses) {}
 
 namespace {
 
-Result<std::shared_ptr<const Stages>> passesOf(Program program, const DeviceConstants& device, bool explain) {
+Result<std::shared_ptr<const Stages>> passesOf(Program program, const DeviceConstants& device, InverseCache* inverses, bool show) {
   StageOptions options;
   options.device = device;
-  options.invert.explain = explain;
+  options.invert.explain = show;
+  options.invert.putOffProofs = show && inverses;
+  options.invert.cache = inverses;
   auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
   if (!stages) return stages.error();
   return std::make_shared<const Stages>(std::move(*stages));
+}
+
+bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
+  return stages && *stages && std::any_of((*stages)->terms.begin(), (*stages)->terms.end(), [](const GradientTerm& term) {
+           return term.inverse.state == Inverse::State::Checking;
+         });
 }
 
 }  // namespace
@@ -41,14 +50,23 @@ Result<std::shared_ptr<const Stages>> passesOf(Program program, const DeviceCons
 Result<std::shared_ptr<const Stages>> Revision::stages(const DeviceConstants& device) const {
   if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
   const std::lock_guard lock(m_mutex);
-  if (!m_stages) m_stages = passesOf(m_notebook.program, device, true);
+  const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
+  if (m_stages && m_proofsThen != proofs && isChecking(*m_stages)) m_stages.reset();
+  if (!m_stages) {
+    m_proofsThen = proofs;
+    m_stages = passesOf(m_notebook.program, device, m_inverses, true);
+  }
   return *m_stages;
 }
 
 Result<std::shared_ptr<const Stages>> Revision::runningStages(const DeviceConstants& device) const {
-  if (!m_notebook.ok() || m_notebook.trains.empty()) return stages(device);
+  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+  if (m_notebook.trains.empty())
+    if (auto shown = stages(device); !isChecking(shown)) return shown;
   const std::lock_guard lock(m_mutex);
-  if (!m_running) m_running = passesOf(trainingProgram(m_notebook, 0), device, false);
+  if (!m_running)
+    m_running =
+        passesOf(m_notebook.trains.empty() ? m_notebook.program : trainingProgram(m_notebook, 0), device, m_inverses, false);
   return *m_running;
 }
 

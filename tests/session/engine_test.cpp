@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <deque>
 #include <future>
+#include <mutex>
+#include <set>
 
 namespace nf {
 namespace {
@@ -189,11 +193,53 @@ TEST_F(EngineTest, GradientIsProvedAndChecked) {
   ASSERT_TRUE(e.check.has_value());
   EXPECT_EQ(e.check->samples, 30);
   EXPECT_LT(e.check->worst, e.check->allowed);
+  ASSERT_EQ(e.check->worstSamples.size(), 8u);
+  EXPECT_EQ(e.check->worstSamples[0].error, e.check->worst);
+  EXPECT_EQ(e.check->worstSamples[0].element.size(), 2u);
   send(GradientRequest{1, "Y", "A", true}, 8);
   const Expression g = await<Expression>(8);
   EXPECT_EQ(g.shape, (std::vector<std::int64_t>{4, 6}));
   ASSERT_TRUE(g.check.has_value());
   EXPECT_LT(g.check->worst, g.check->allowed);
+}
+
+// While somebody types a gradient is shown before it is proved, and again when it is.
+TEST(EngineProofs, CheckingThenProved) {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::deque<Envelope> received;
+  FrameReader reader;
+  Outbox outbox([&](std::string_view bytes) {
+    std::vector<Error> errors;
+    const std::lock_guard lock(mutex);
+    for (Envelope& e : reader.feed(bytes, errors)) received.push_back(std::move(e));
+    arrived.notify_all();
+    return true;
+  });
+  const auto expression = [&](RequestId id) {
+    for (;;) {
+      std::unique_lock lock(mutex);
+      arrived.wait(lock, [&] { return !received.empty(); });
+      const Envelope e = std::move(received.front());
+      received.pop_front();
+      if (const auto* m = std::get_if<Expression>(&e.message); m && e.id == id) return *m;
+    }
+  };
+  const auto certificates = [](const Expression& e) {
+    std::set<CertificateState> all;
+    for (const GradientTermInfo& term : e.terms) all.insert(term.certificate);
+    return all;
+  };
+  BackendRegistry registry;
+  Engine::Options options;
+  options.invert.interactiveQuota = 1;  // no proof ends at once
+  Engine engine(registry, outbox, options);
+  engine.receive({0, DocumentReplaced{1, "test.nf", "", kNotebook}, {}});
+  engine.receive({7, ExpressionRequest{1, "d(L)/d(W)", false}, {}});
+  EXPECT_EQ(certificates(expression(7)), std::set{CertificateState::Checking});
+  EXPECT_EQ(certificates(expression(0)), std::set{CertificateState::Proved});
+  engine.receive({8, ExpressionRequest{1, "d(L)/d(W)", false}, {}});
+  EXPECT_EQ(certificates(expression(8)), std::set{CertificateState::Proved});  // known from before
 }
 
 TEST_F(EngineTest, GraphComesInPagesByStage) {
