@@ -611,6 +611,22 @@ class Emitter {
       for (unsigned l = 0; l < m_lanes; ++l) result.fixed.push_back(stride * l);
       return result;
     }
+    // What only the lane decides is a number a lane.
+    IndexExpr ofLane, others(e.constant());
+    for (const IndexTerm& term : e.terms()) {
+      const bool uses = term.atom.isFloorDiv() ? usesLane(*term.atom.numerator) : term.atom.variable == m_lane.value;
+      IndexExpr& part = uses ? ofLane : others;
+      part = part + term.coefficient * (term.atom.isFloorDiv() ? floorDiv(*term.atom.numerator, term.atom.divisor)
+                                                               : IndexExpr::variable(term.atom.variable));
+    }
+    std::vector<IndexVar> used;
+    ofLane.collectVariables(used);
+    if (used.size() == 1) {
+      const auto at = [&](unsigned lane) { return evaluate(ofLane, [&](IndexVar) { return static_cast<std::int64_t>(lane); }); };
+      for (unsigned l = 0; l < m_lanes; ++l) result.fixed.push_back(at(l) - at(0));
+      result.base = index(others + IndexExpr(at(0)));
+      return result;
+    }
     // Floors of the lane: the distances may still be constants, (16*b + l)//8 for one.
     std::optional<IndexExpr> first;
     for (unsigned l = 0; l < m_lanes; ++l) {
