@@ -227,8 +227,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const CompiledNotebook& notebook = loaded.notebook;
   if (notebook.trains.empty()) return report({"train", "The notebook has no `train` statement.", {}, {}}, json, kExitWrongInput);
   if (options.which == 0 || options.which > notebook.trains.size())
-    return report({"train", "The notebook has " + std::to_string(notebook.trains.size()) + " `train` statements.", {}, {}}, json,
-                  kExitUsage);
+    return report({"train",
+                   "The notebook has " + std::to_string(notebook.trains.size()) +
+                       (notebook.trains.size() == 1 ? " `train` statement." : " `train` statements."),
+                   {},
+                   {}},
+                  json, kExitUsage);
   TrainOptions train;
   train.source = notebook.sources.at(notebook.notebook);
   train.sets = *sets;

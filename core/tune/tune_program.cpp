@@ -9,14 +9,6 @@
 namespace nf {
 namespace {
 
-// `{"kind": .., "knobs": ..}` with or without the version that records carry.
-Result<Schedule> scheduleOfHint(const Hint& hint) {
-  auto json = nlohmann::json::parse(hint.attributes, nullptr, false);
-  if (!json.is_object()) return Error{"hint schedule", "the attributes are no JSON object", {}, {}};
-  if (!json.contains("version")) json["version"] = 1;
-  return Schedule::parse(json.dump());
-}
-
 class TaskCollector {
  public:
   explicit TaskCollector(std::vector<std::string>* messages) : m_messages(messages) {}
@@ -65,7 +57,7 @@ class TaskCollector {
   }
 
   void force(TuningTask& task, const Hint& hint) {
-    auto schedule = scheduleOfHint(hint);
+    auto schedule = Schedule::parse(hint.attributes);
     if (schedule) task.forced = std::move(*schedule);
     else if (m_messages) m_messages->push_back("hint schedule of " + task.name + ": " + schedule.error().message);
   }
