@@ -97,7 +97,11 @@ int main(int argc, char** argv) {
   addSeed(trainCommand, train.seed);
   trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::Range(std::int64_t{1}, kMost));
   trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::Range(std::int64_t{1}, kMost));
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(CLI::Range(1e-3, 1e9));
+  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check([](const std::string& text) {
+    double seconds = 0;
+    const bool fits = CLI::detail::lexical_cast(text, seconds) && seconds >= 1e-3 && seconds <= 1e9;
+    return fits ? std::string() : text + " is no number of seconds from 0.001 to 1e9";
+  });
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand->add_option("--replay-swaps", train.replaySwaps,
