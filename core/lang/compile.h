@@ -57,7 +57,8 @@ struct CellInfo {
   enum class Kind { Markdown, Code } kind = Kind::Code;
   Span span;
   std::vector<TensorId> defines;
-  bool hasTrain = false, hasShow = false;
+  std::vector<TensorId> shows;  // in the order written
+  bool hasTrain = false;
 };
 
 // A token of the notebook that names a tensor: what a click on it selects. In order of `span.begin`.

@@ -342,8 +342,9 @@ void Elaborator::show(const Ast& ast, const Stmt& s) {
       continue;
     }
     const View whole = materialise(value->view, "shown", e.span);
-    if (whole.tensor.valid())
-      m_out.program.outputs.push_back({label, whole.tensor.id, s.named ? OutputRole::Named : OutputRole::Show});
+    if (!whole.tensor.valid()) continue;
+    m_out.program.outputs.push_back({label, whole.tensor.id, s.named ? OutputRole::Named : OutputRole::Show});
+    if (!s.named) m_shown.push_back(whole.tensor.id);
   }
 }
 

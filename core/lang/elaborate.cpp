@@ -485,15 +485,13 @@ void Elaborator::addFunctions(const Ast& ast, bool standard) {
       f.def = &s;
       f.standard = standard;
       f.signature = signature(s);
-      if (!standard) {
-        Symbol symbol;
-        symbol.kind = Symbol::Kind::Function;
-        symbol.name = name;
-        symbol.detail = f.signature;
-        symbol.definition = s.nameSpan;
-        f.symbol = static_cast<std::uint32_t>(m_out.symbols.size());
-        m_out.symbols.push_back(std::move(symbol));
-      }
+      Symbol symbol;
+      symbol.kind = Symbol::Kind::Function;
+      symbol.name = name;
+      symbol.detail = f.signature;
+      symbol.definition = s.nameSpan;
+      f.symbol = static_cast<std::uint32_t>(m_out.symbols.size());
+      m_out.symbols.push_back(std::move(symbol));
       m_functions[name] = std::move(f);
     }
 }
@@ -516,11 +514,10 @@ void Elaborator::run(const Ast& notebook) {
     info.kind = cell.markdown ? CellInfo::Kind::Markdown : CellInfo::Kind::Code;
     info.span = cell.span;
     const std::size_t before = m_out.program.tensors.size();
+    m_shown.clear();
     statements(notebook, cell.statements);
-    for (const StmtRef ref : cell.statements) {
-      info.hasTrain = info.hasTrain || notebook.stmts[ref].kind == StmtKind::Train;
-      info.hasShow = info.hasShow || notebook.stmts[ref].kind == StmtKind::Show;
-    }
+    info.shows = std::move(m_shown);
+    for (const StmtRef ref : cell.statements) info.hasTrain = info.hasTrain || notebook.stmts[ref].kind == StmtKind::Train;
     for (std::size_t t = before; t < m_out.program.tensors.size(); ++t) info.defines.push_back(TensorId(t));
     m_out.cells.push_back(std::move(info));
   }

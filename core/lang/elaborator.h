@@ -276,9 +276,10 @@ class Elaborator {
   Phase m_phase = Phase::Forward;
   std::string m_nestedBase;  // names the operators of nested reductions
   std::size_t m_errors = 0;
-  bool m_refused = false;  // the call being expanded broke a `require`: what follows from that is not told about
-  std::size_t m_work = 0;  // statements and functions expanded so far
-  bool spend(Span where);  // one more of them; false and one diagnostic past the limit
+  bool m_refused = false;         // the call being expanded broke a `require`: what follows from that is not told about
+  std::vector<TensorId> m_shown;  // by the cell that is being read
+  std::size_t m_work = 0;         // statements and functions expanded so far
+  bool spend(Span where);         // one more of them; false and one diagnostic past the limit
   std::int64_t m_randomStreams = 0;
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
   bool m_inTrain = false;

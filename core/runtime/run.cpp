@@ -83,7 +83,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
   m_store = std::make_shared<TensorStore>(m_context.device());
-  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {false, m_options.verify, {}}));
+  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {.updates = false, .verify = m_options.verify}));
   Executable& x = *m_prepared.executable;
   KernelSupplyOptions supply;
   supply.tuning = m_options.tuning;
@@ -122,7 +122,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
 
 Result<Unit> RunJob::run(bool timed) {
   Executable& x = *m_prepared.executable;
-  for (auto& watch : x.watches()) watch.on = timed;
+  x.setProfiling(timed);
   auto ran = x.run(m_seed, 0);
   if (!ran) m_place = x.failedAt();
   return ran;
@@ -135,12 +135,13 @@ Result<HostTensor> RunJob::tensor(const std::string& name) const {
   return Error{"run", "There is no value of " + name + ".", {}, {}};
 }
 
-std::vector<RunJob::KernelTime> RunJob::kernelTimes() const {
+std::vector<KernelTime> RunJob::kernelTimes() const { return nf::kernelTimes(*m_prepared.executable); }
+
+std::vector<KernelTime> kernelTimes(const Executable& x) {
   std::vector<KernelTime> times;
-  Executable& x = *m_prepared.executable;
   for (std::size_t i = 0; i < x.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = x.plan().subgraphs[i];
-    const Executable::Watch& watch = x.watches()[i];
+    const Executable::Watch& watch = x.profile()[i];
     KernelTime t{s.hash, s.name, s.callsPerStep, watch.calls > 0 ? watch.seconds / static_cast<double>(watch.calls) * 1e6 : 0,
                  0,      0};
     const auto made = producers(*s.program);

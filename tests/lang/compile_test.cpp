@@ -212,9 +212,18 @@ TEST(Compile, OriginsPointAtTheTokens) {
   const Program& p = c.program;
   std::vector<std::string> tokens;
   for (const ExprId e : nodesOf(p, p.operators[0].body)) tokens.emplace_back(c.sources.text(p[p[e].origin].span));
-  EXPECT_EQ(tokens, (std::vector<std::string>{"X", "exp", "2", "*"}));
+  EXPECT_EQ(tokens, (std::vector<std::string>{"X[i, k]", "exp", "2", "*"}));
   EXPECT_EQ(c.sources.text(p[p.operators[0].axes[1].origin].span), "k");
   EXPECT_EQ(c.sources.text(p[p.operators[0].origin].span), "Y[i] = sum[k] exp(X[i, k]) * 2");
+}
+
+TEST(Compile, CellsKnowWhatTheyShow) {
+  const auto c = clean("# %%\ninput X[2]\nY[i] = X[i] + 1\n# %%\nshow Y, X\n");
+  ASSERT_EQ(c.cells.size(), 2u);
+  EXPECT_TRUE(c.cells[0].shows.empty());
+  ASSERT_EQ(c.cells[1].shows.size(), 2u);
+  EXPECT_EQ(c.program[c.cells[1].shows[0]].name, "Y");
+  EXPECT_EQ(c.program[c.cells[1].shows[1]].name, "X");
 }
 
 TEST(Compile, SymbolsReferencesAndHints) {
