@@ -18,6 +18,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/neoflow/commands.h"
 #include "app/neoflow/peers/peers.h"
 #include "core/device/backend.h"
 #include "core/schedule/schedule.h"
@@ -416,6 +417,14 @@ int runBenchOps(const BenchOpsOptions& options) {
     return 3;
   }
   const Peers peers = openPeers(options.threads);
+  const std::vector<BenchCase> cases = allCases(peers);
+  if (std::none_of(cases.begin(), cases.end(),
+                   [&](const BenchCase& c) { return c.name.find(options.filter) != std::string::npos; })) {
+    std::string names;
+    for (const BenchCase& c : cases) names += (names.empty() ? "" : ", ") + c.name;
+    return report({"bench", "No case has \"" + options.filter + "\" in its name.", {}, "There are " + names + "."}, options.json,
+                  kExitUsage);
+  }
   const bool alone = options.threads == 1;
   nlohmann::json rows = nlohmann::json::array();
   if (!options.json) {
@@ -425,7 +434,7 @@ int runBenchOps(const BenchOpsOptions& options) {
     std::printf("%-34s %10s %9s %8s %8s   %s\n", "case", "ours ms", "GFLOP/s", "compile", "code", "peers: ms, ratio");
   }
   std::mt19937_64 rng(options.seed);
-  for (const BenchCase& c : allCases(peers)) {
+  for (const BenchCase& c : cases) {
     if (c.name.find(options.filter) == std::string::npos) continue;
     auto space = scheduleSpace(c.program, target);
     if (!space) {

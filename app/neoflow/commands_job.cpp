@@ -228,8 +228,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const CompiledNotebook& notebook = loaded.notebook;
   if (notebook.trains.empty()) return report({"train", "The notebook has no `train` statement.", {}, {}}, json, kExitWrongInput);
   if (options.which == 0 || options.which > notebook.trains.size())
-    return report({"train", "The notebook has " + std::to_string(notebook.trains.size()) + " `train` statements.", {}, {}}, json,
-                  kExitUsage);
+    return report({"train",
+                   "The notebook has " + std::to_string(notebook.trains.size()) +
+                       (notebook.trains.size() == 1 ? " `train` statement." : " `train` statements."),
+                   {},
+                   {}},
+                  json, kExitUsage);
   TrainOptions train;
   train.source = notebook.sources.at(notebook.notebook);
   train.sets = *sets;
@@ -292,10 +296,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   TrainJob job(**context, train, sink);
   const auto summary = job.run(signals.token());
   if (!summary) {
-    if (json) return summary.error().stage == "train" ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
+    const std::string& stage = summary.error().stage;
+    const bool input = stage == "train" || stage == "source" || stage == "load data";
+    const int exitCode = input ? kExitWrongInput : kExitMachineLacks;
+    if (json) return exitCode;  // the error event has been printed
     std::fflush(stdout);
-    return report(summary.error(), false,
-                  summary.error().stage == "train" || summary.error().stage == "source" ? kExitWrongInput : kExitMachineLacks);
+    return report(summary.error(), false, exitCode);
   }
   if (!json) {
     const protocol::DoneEvent& d = summary->done;

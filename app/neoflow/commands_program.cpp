@@ -102,7 +102,9 @@ int runCheck(const FileOptions& options) {
     std::cerr << render(diagnostics, notebook.sources);
     std::size_t errors = 0;
     for (const Diagnostic& d : diagnostics) errors += d.severity == Severity::Error;
-    if (ok) std::cout << options.file << ": fine, " << notebook.program.operators.size() << " operators\n";
+    if (ok)
+      std::cout << options.file << ": fine, " << notebook.program.operators.size()
+                << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");
     else std::cout << options.file << ": " << errors << (errors == 1 ? " error\n" : " errors\n");
   }
   return ok ? kExitFine : kExitWrongInput;

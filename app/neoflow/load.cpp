@@ -24,22 +24,32 @@ int report(const Error& error, bool json, int exitCode) {
 
 Result<Source> readSource(const std::string& file) {
   Source source;
+  constexpr std::size_t kLargest = 64u << 20;
+  const auto readAll = [&](std::istream& in) {
+    std::vector<char> chunk(std::size_t{1} << 16);
+    while (in && source.text.size() <= kLargest) {
+      in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+      source.text.append(chunk.data(), static_cast<std::size_t>(in.gcount()));
+    }
+    return source.text.size() <= kLargest;
+  };
+  const Error tooLarge{"read", file + " is larger than 64 MiB: that is no notebook.", {}, {}};
   if (file == "-") {
     source.name = "standard input";
-    source.text.assign(std::istreambuf_iterator<char>(std::cin), {});
+    if (!readAll(std::cin)) return tooLarge;
     return source;
   }
   namespace fs = std::filesystem;
   std::error_code error;
-  if (fs::is_directory(file, error)) return Error{"read", file + " is a folder, a notebook (.nf) was expected.", {}, {}};
+  const fs::file_status status = fs::status(file, error);
+  if (fs::is_directory(status)) return Error{"read", file + " is a folder, a notebook (.nf) was expected.", {}, {}};
+  if (fs::is_character_file(status) || fs::is_block_file(status))
+    return Error{"read", file + " is a device, a notebook (.nf) was expected.", {}, {}};
   std::ifstream in(file, std::ios::binary);
   if (!in) return Error{"read", "There is no file " + file + " that can be read.", {}, {}};
-  constexpr std::uintmax_t kLargest = 64u << 20;
-  if (fs::file_size(file, error) > kLargest && !error)
-    return Error{"read", file + " is larger than 64 MiB: that is no notebook.", {}, {}};
   source.name = file;
   source.directory = fs::path(file).parent_path().string();
-  source.text.assign(std::istreambuf_iterator<char>(in), {});
+  if (!readAll(in)) return tooLarge;
   return source;
 }
 

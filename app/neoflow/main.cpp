@@ -2,8 +2,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include "app/neoflow/bench_ops.h"
 #include "app/neoflow/commands.h"
@@ -19,6 +22,17 @@ void addFile(CLI::App* command, nf::FileOptions& options) {
   command->add_flag("--json", options.json, "one JSON object on stdout, nothing else there");
 }
 
+// At most this many steps, epochs, ...: what a number that fits no 64 bits is read as lies beyond.
+constexpr std::int64_t kMost = 1000000000000000;
+
+CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
+  return command
+      ->add_option_function<std::int64_t>(
+          "--seed", [&seed](const std::int64_t& value) { seed = static_cast<std::uint64_t>(value); },
+          "of initial values and batches")
+      ->check(CLI::Range(std::int64_t{0}, kMost));
+}
+
 void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
   command->add_option("--device", choice.device, "auto, reference, cpu, cuda, cuda:1")->capture_default_str();
   command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(CLI::Range(0, 1024));
@@ -30,7 +44,11 @@ int main(int argc, char** argv) {
   CLI::App app{"NeoFlow: tensor operators as expressions, with derived gradients, fused and tuned kernels"};
   app.require_subcommand(1);
   app.set_version_flag("--version", NF_VERSION);
-  app.failure_message(CLI::FailureMessage::help);
+  app.name("neoflow");
+  app.failure_message(CLI::FailureMessage::simple);
+  app.footer(
+      "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
+      "  neoflow grad net.nf L W");
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
   nf::BackendRegistry registry;
   registry.add("cpu", &neoflowPlugin);
@@ -64,7 +82,7 @@ int main(int argc, char** argv) {
   CLI::App* runCommand = app.add_subcommand("run", "Compute what cells show; trains nothing");
   addFile(runCommand, run);
   addDevice(runCommand, run.device);
-  runCommand->add_option("--seed", run.seed, "of initial values and batches");
+  addSeed(runCommand, run.seed);
   runCommand->add_option("-o,--output", run.output, "folder for --dump; NAME.nf.out where it is left out");
   runCommand->add_option("--dump", run.dump, "values of these tensors as .npy files: 'Y,L,d(L)/d(W)', or all");
   runCommand->add_option("--weights", run.weights, "safetensors or npz: tensors by name, in place of initial values");
@@ -78,10 +96,14 @@ int main(int argc, char** argv) {
   trainCommand->add_option("--which", train.which, "number of the `train` statement, from 1")->capture_default_str();
   trainCommand->add_option("--mode", train.mode, "dynamic: kernels get faster while it trains; static: the same kernels throughout")
       ->check(CLI::IsMember({"dynamic", "static"}));
-  trainCommand->add_option("--seed", train.seed, "of initial values and batches");
-  trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::NonNegativeNumber);
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::NonNegativeNumber);
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(CLI::NonNegativeNumber);
+  addSeed(trainCommand, train.seed);
+  trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::Range(std::int64_t{1}, kMost));
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::Range(std::int64_t{1}, kMost));
+  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check([](const std::string& text) {
+    double seconds = 0;
+    const bool fits = CLI::detail::lexical_cast(text, seconds) && seconds >= 1e-3 && seconds <= 1e9;
+    return fits ? std::string() : text + " is no number of seconds from 0.001 to 1e9";
+  });
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand->add_option("--replay-swaps", train.replaySwaps,
@@ -173,6 +195,14 @@ int main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) { return app.exit(error) == 0 ? nf::kExitFine : nf::kExitUsage; }
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error), nf::kExitFine;
+    const bool json = std::any_of(argv, argv + argc, [](const char* a) {
+      return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
+    });
+    if (json) return nf::report({"usage", error.what(), {}, {}}, true, nf::kExitUsage);
+    app.exit(error);
+    return nf::kExitUsage;
+  }
   return exitCode;
 }

@@ -15,6 +15,12 @@ bool lang::isJsonObject(const std::string& text) {
   return parsed.is_object();
 }
 
+bool lang::isSchedule(const std::string& text) {
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+  return parsed.is_object() && parsed.contains("kind") && parsed["kind"].is_string() && parsed.contains("knobs") &&
+         parsed["knobs"].is_object() && (!parsed.contains("version") || parsed["version"] == 1);
+}
+
 TensorId CompiledNotebook::tensorNamed(std::string_view name) const {
   for (const Symbol& s : symbols)
     if (s.name == name && s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)

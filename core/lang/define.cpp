@@ -384,6 +384,27 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
       report("bad-attribute", "a schedule is a JSON object", s.raw);
       return;
     }
+    if (!isSchedule(h.attributes)) {
+      report("bad-attribute", "a schedule has a kind and knobs", s.raw)
+          .notes.push_back(
+              {"as the tuner writes it: `hint schedule Y {\"kind\": \"contraction\", \"knobs\": {\"tile\": [8, 8]}}`", {}});
+      return;
+    }
+  } else {
+    // Neighbours in the list are what a hint speaks of.
+    for (const Hint& other : m_out.program.hints) {
+      if (other.kind == h.kind || other.kind == Hint::Kind::Schedule) continue;
+      for (std::size_t i = 0; i + 1 < h.tensors.size(); ++i)
+        for (std::size_t k = 0; k + 1 < other.tensors.size(); ++k) {
+          const bool same = h.tensors[i] == other.tensors[k] && h.tensors[i + 1] == other.tensors[k + 1];
+          const bool turned = h.tensors[i] == other.tensors[k + 1] && h.tensors[i + 1] == other.tensors[k];
+          if (!same && !turned) continue;
+          Diagnostic& d = report("contradiction",
+                                 "`" + h.tensors[i] + "` and `" + h.tensors[i + 1] + "` can't be both fused and split", s.span);
+          if (other.origin.valid()) d.notes.push_back({"the other hint", m_out.program[other.origin].span});
+          return;
+        }
+    }
   }
   m_out.program.hints.push_back(std::move(h));
 }

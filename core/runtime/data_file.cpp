@@ -56,6 +56,7 @@ Result<std::string> readFile(const std::string& path, std::size_t largest) {
   if (file.fd < 0) return dataError(path, std::string("cannot be opened (") + std::strerror(errno) + ")");
   struct stat status {};
   if (::fstat(file.fd, &status) != 0 || S_ISDIR(status.st_mode)) return dataError(path, "is a folder, a file was expected");
+  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) return dataError(path, "is a device, a file was expected");
   std::string bytes;
   if (S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) <= largest)
     bytes.reserve(static_cast<std::size_t>(status.st_size));

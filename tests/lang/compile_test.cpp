@@ -127,7 +127,7 @@ show d(M)/d(W)
   EXPECT_EQ(second.program.updates.size(), 4u);  // W, its two moments, the step counter
   EXPECT_EQ(second.program.derivatives.size(), 1u);
   // A hint for one job's kernel is nothing to the others, nor to the evaluation.
-  const std::string hinted = text + "hint schedule W.adam.M {\"tile\": [4]}\n";
+  const std::string hinted = text + "hint schedule W.adam.M {\"kind\": \"fake\", \"knobs\": {\"tile\": [4]}}\n";
   EXPECT_TRUE(clean(hinted).program.hints.empty());
   EXPECT_EQ(clean(hinted, options).program.hints.size(), 1u);
   options.training = false;

@@ -47,7 +47,8 @@ class Generator {
         p.outputs.push_back({p[t].name, t, chance(50) ? OutputRole::Loss : OutputRole::Eval});
     }
     if (chance(30)) p.hints.push_back({Hint::Kind::Fuse, {p.tensors[0].name, p.tensors[1].name}, {}, {}});
-    if (chance(30)) p.hints.push_back({Hint::Kind::Schedule, {p.tensors.back().name}, "{\"tile\": [4, 8]}", {}});
+    if (chance(30))
+      p.hints.push_back({Hint::Kind::Schedule, {p.tensors.back().name}, R"({"kind": "fake", "knobs": {"tile": [4, 8]}})", {}});
     return p;
   }
 
