@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "app/neoflow/commands.h"
+#include "core/runtime/data_file.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
@@ -71,7 +72,9 @@ Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, con
   options.device = choice.device;
   options.threads = choice.threads;
   if (!records) options.records = "none";
-  return DeviceContext::open(registry, options);
+  auto context = DeviceContext::open(registry, options);
+  if (context && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
+  return context;
 }
 
 // What a run is called beside its notebook: NAME.nf.out; of standard input: neoflow.out.
@@ -244,6 +247,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   train.resume = options.resume;
   train.replaySwaps = options.replaySwaps;
   train.initialWeights = options.weights;
+  if (options.checkpointSeconds) train.checkpointSeconds = *options.checkpointSeconds;
   train.tuning.deviceShare = options.share;
   train.tuning.useRecords = !options.noRecords;
   train.version = NF_VERSION;
@@ -277,9 +281,15 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       }
     } else if (const auto* m = std::get_if<protocol::EvalEvent>(&message)) {
       char line[100];
-      if (m->accuracy) std::snprintf(line, sizeof line, "  held out: accuracy %.4f", *m->accuracy);
-      else std::snprintf(line, sizeof line, "  held out: loss %.5f", m->loss.value_or(NAN));
-      lastEvaluation = line;
+      lastEvaluation = "  held out:";
+      for (const auto& [name, value] : m->values) {
+        std::snprintf(line, sizeof line, " %s %.4f", name.substr(0, 60).c_str(), value);
+        lastEvaluation += line;
+      }
+      if (m->values.empty() && m->loss) {
+        std::snprintf(line, sizeof line, " loss %.5f", *m->loss);
+        lastEvaluation += line;
+      }
     } else if (std::get_if<protocol::TrialEvent>(&message)) {
       ++trials;
     } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
@@ -299,12 +309,15 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   }
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
-    std::printf("%s%lld steps in %.2f s, loss %.5f", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds,
-                d.loss.value_or(NAN));
+    std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
+    if (d.loss) std::printf(", loss %.5f", *d.loss);
+    else std::printf(": stopped before the first one was made");
     if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
-    std::printf("\nstep: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %lld kernel swaps\n",
-                d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
-                static_cast<long long>(swaps));
+    std::printf("\n");
+    if (d.loss)
+      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %lld kernel swaps\n",
+                  d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
+                  static_cast<long long>(swaps));
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
   if (!summary->folder.empty()) {
@@ -315,10 +328,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       reportOptions.peerStepMilliseconds = peer->stepMilliseconds;
     }
     if (const auto html = htmlReport(summary->folder, reportOptions)) {
-      if (std::FILE* f = std::fopen((summary->folder + "/report.html").c_str(), "wb")) {
-        std::fwrite(html->data(), 1, html->size(), f);
-        std::fclose(f);
-      }
+      if (const auto written = writeFileAtomically(summary->folder + "/report.html", *html); !written)
+        return report(written.error(), json, kExitMachineLacks);
     }
   }
   return kExitFine;
