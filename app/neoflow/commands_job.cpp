@@ -99,6 +99,12 @@ std::vector<std::string> commaList(const std::string& list) {
   return names;
 }
 
+bool isInput(const Error& error) {
+  for (const char* stage : {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read"})
+    if (error.stage == stage) return true;
+  return false;
+}
+
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
   if (!json && place.valid()) {
@@ -109,8 +115,7 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
     if (!error.detail.empty()) std::cerr << error.detail << "\n";
     return kExitWrongInput;
   }
-  const bool input =
-      error.stage == "source" || error.stage == "load data" || error.stage == "data" || error.stage == "read" || place.valid();
+  const bool input = isInput(error) || place.valid();
   return report(error, json, input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks);
 }
 
@@ -302,10 +307,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   TrainJob job(**context, train, sink);
   const auto summary = job.run(signals.token());
   if (!summary) {
-    if (json) return summary.error().stage == "train" ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
+    if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);
-    return report(summary.error(), false,
-                  summary.error().stage == "train" || summary.error().stage == "source" ? kExitWrongInput : kExitMachineLacks);
+    return report(summary.error(), false, isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks);
   }
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
