@@ -58,6 +58,7 @@ struct TrainCommandOptions : FileOptions {
   std::int64_t steps = 0, epochs = 0;
   double seconds = 0, share = 0.3;
   std::size_t which = 1;
+  std::optional<double> checkpointSeconds;
   bool progress = false, noEvaluation = false, noRecords = false;
 };
 

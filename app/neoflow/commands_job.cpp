@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "app/neoflow/commands.h"
+#include "core/runtime/data_file.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
@@ -71,7 +72,9 @@ Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, con
   options.device = choice.device;
   options.threads = choice.threads;
   if (!records) options.records = "none";
-  return DeviceContext::open(registry, options);
+  auto context = DeviceContext::open(registry, options);
+  if (context && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
+  return context;
 }
 
 // What a run is called beside its notebook: NAME.nf.out; of standard input: neoflow.out.
@@ -96,6 +99,12 @@ std::vector<std::string> commaList(const std::string& list) {
   return names;
 }
 
+bool isInput(const Error& error) {
+  for (const char* stage : {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read"})
+    if (error.stage == stage) return true;
+  return false;
+}
+
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
   if (!json && place.valid()) {
@@ -106,8 +115,7 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
     if (!error.detail.empty()) std::cerr << error.detail << "\n";
     return kExitWrongInput;
   }
-  const bool input =
-      error.stage == "source" || error.stage == "load data" || error.stage == "data" || error.stage == "read" || place.valid();
+  const bool input = isInput(error) || place.valid();
   return report(error, json, input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks);
 }
 
@@ -248,6 +256,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   train.resume = options.resume;
   train.replaySwaps = options.replaySwaps;
   train.initialWeights = options.weights;
+  if (options.checkpointSeconds) train.checkpointSeconds = *options.checkpointSeconds;
   train.tuning.deviceShare = options.share;
   train.tuning.useRecords = !options.noRecords;
   train.version = NF_VERSION;
@@ -281,9 +290,15 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       }
     } else if (const auto* m = std::get_if<protocol::EvalEvent>(&message)) {
       char line[100];
-      if (m->accuracy) std::snprintf(line, sizeof line, "  held out: accuracy %.4f", *m->accuracy);
-      else std::snprintf(line, sizeof line, "  held out: loss %.5f", m->loss.value_or(NAN));
-      lastEvaluation = line;
+      lastEvaluation = "  held out:";
+      for (const auto& [name, value] : m->values) {
+        std::snprintf(line, sizeof line, " %s %.4f", name.substr(0, 60).c_str(), value);
+        lastEvaluation += line;
+      }
+      if (m->values.empty() && m->loss) {
+        std::snprintf(line, sizeof line, " loss %.5f", *m->loss);
+        lastEvaluation += line;
+      }
     } else if (std::get_if<protocol::TrialEvent>(&message)) {
       ++trials;
     } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
@@ -296,21 +311,21 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   TrainJob job(**context, train, sink);
   const auto summary = job.run(signals.token());
   if (!summary) {
-    const std::string& stage = summary.error().stage;
-    const bool input = stage == "train" || stage == "source" || stage == "load data";
-    const int exitCode = input ? kExitWrongInput : kExitMachineLacks;
-    if (json) return exitCode;  // the error event has been printed
+    if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);
-    return report(summary.error(), false, exitCode);
+    return report(summary.error(), false, isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks);
   }
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
-    std::printf("%s%lld steps in %.2f s, loss %.5f", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds,
-                d.loss.value_or(NAN));
+    std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
+    if (d.loss) std::printf(", loss %.5f", *d.loss);
+    else std::printf(": stopped before the first one was made");
     if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
-    std::printf("\nstep: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %lld kernel swaps\n",
-                d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
-                static_cast<long long>(swaps));
+    std::printf("\n");
+    if (d.loss)
+      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %lld kernel swaps\n",
+                  d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
+                  static_cast<long long>(swaps));
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
   if (!summary->folder.empty()) {
@@ -321,10 +336,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       reportOptions.peerStepMilliseconds = peer->stepMilliseconds;
     }
     if (const auto html = htmlReport(summary->folder, reportOptions)) {
-      if (std::FILE* f = std::fopen((summary->folder + "/report.html").c_str(), "wb")) {
-        std::fwrite(html->data(), 1, html->size(), f);
-        std::fclose(f);
-      }
+      if (const auto written = writeFileAtomically(summary->folder + "/report.html", *html); !written)
+        return report(written.error(), json, kExitMachineLacks);
     }
   }
   return kExitFine;

@@ -91,8 +91,9 @@ void RunFolder::flush() {
     std::fwrite(chunk.data(), 1, chunk.size(), m_steps);
     m_rows.clear();
   }
-  std::fflush(m_steps);
-  std::fflush(m_events);
+  for (std::FILE* file : {m_steps, m_events})
+    if ((std::fflush(file) != 0 || std::ferror(file) != 0) && m_failure.empty())
+      m_failure = "The results in " + m_path + " are not complete: " + std::strerror(errno) + ".";
 }
 
 Result<std::string> newestCheckpoint(const std::string& root) {

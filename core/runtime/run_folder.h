@@ -38,6 +38,8 @@ class RunFolder {
   void addStep(const StepRow& row);
   void addEvent(std::string_view jsonLine);
   void flush();
+  // Why something could not be written (a full disk), once that has happened; empty: everything was.
+  const std::string& failure() const { return m_failure; }
 
  private:
   RunFolder() = default;
@@ -45,6 +47,7 @@ class RunFolder {
   std::FILE* m_steps = nullptr;
   std::FILE* m_events = nullptr;
   std::vector<StepRow> m_rows;
+  std::string m_failure;
 };
 
 // The checkpoint written last in any run under `root`; an Error where there is none.

@@ -373,7 +373,6 @@ struct TrainJob::Impl {
     for (auto& [name, sum] : sums) event.values[name] = sum / rows;
     if (lossSum) event.loss = *lossSum / rows;
     if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;
-    else if (event.values.size() == 1) event.accuracy = event.values.begin()->second;
     done.accuracy = event.accuracy;
     // The training executable's inputs have been overwritten where shapes agree: the next step writes them anew.
     emit(event);
@@ -644,6 +643,12 @@ struct TrainJob::Impl {
                                       : settings.epochs * feed->stepsPerEpoch();
     if (stepLimit == 0 && options.seconds <= 0)
       return Error{"train", "Nothing says how long to train: give epochs, steps or seconds.", {}, {}};
+    if (checkpoint && stepLimit > 0 && step >= stepLimit)
+      return Error{"train",
+                   options.resume + " has " + std::to_string(step) + " steps behind it, and " + std::to_string(stepLimit) +
+                       " are asked for: give more.",
+                   {},
+                   {}};
     if (!options.outputRoot.empty()) {
       NF_TRY(folder, RunFolder::create(options.outputRoot));
       NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
@@ -663,6 +668,7 @@ struct TrainJob::Impl {
   Result<Unit> steps(std::stop_token stop) {
     const std::int64_t perEpoch = feed->stepsPerEpoch();
     Time lastCheckpoint = begun;
+    double checkpointTook = 0;
     bool evaluationsAsked = false;
     while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
            (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
@@ -677,8 +683,11 @@ struct TrainJob::Impl {
       }
       const bool last = stepLimit > 0 && step >= stepLimit;
       if (step % perEpoch == 0 && !last && !evaluations.empty()) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
-      if (options.checkpointSeconds > 0 && secondsSince(lastCheckpoint) > options.checkpointSeconds) {
+      if (options.checkpointSeconds > 0 &&
+          secondsSince(lastCheckpoint) > std::max(options.checkpointSeconds, 50 * checkpointTook)) {
+        const Time start = std::chrono::steady_clock::now();
         NF_TRY([[maybe_unused]] const std::string saved, saveCheckpoint());
+        checkpointTook = secondsSince(start);
         lastCheckpoint = std::chrono::steady_clock::now();
       }
     }
@@ -712,6 +721,7 @@ struct TrainJob::Impl {
     summary.swaps = supply->swaps();
     if (folder) {
       folder->flush();
+      if (!folder->failure().empty()) return Error{"save", folder->failure(), {}, {}};
       summary.folder = folder->path();
     }
     return summary;

@@ -35,7 +35,7 @@ struct TrainOptions {
   std::string resume;             // a checkpoint
   std::string replaySwaps;        // swaps.jsonl of an earlier run
   std::string initialWeights;     // safetensors or npz: by name, in place of initial values
-  double checkpointSeconds = 60;  // between checkpoints; the last step always makes one
+  double checkpointSeconds = 10;  // between checkpoints, which take a fiftieth of the time at most; the last step always makes one
   TuningOptions tuning;
   bool verify = false;  // every stage of the program
   std::string version;  // for run.json

@@ -94,28 +94,48 @@ class Statement {
   int m_code = SQLITE_OK, m_at = 0;
 };
 
-// Opens and checks. An error here means: this file is no use as it is. `busy`: only somebody else's lock was in the way.
+// Opens and checks. An error here means: this file is no use as it is. `busy`: only the world was in the way, a lock or a full disk.
 Result<Connection> openChecked(const std::string& path, bool& busy) {
   sqlite3* raw = nullptr;
+  // What the world does to a sound file says nothing against it: a full disk, a broken one, a read-only one, no memory.
+  const auto excused = [](int result) {
+    switch (result & 0xff) {
+      case SQLITE_BUSY:
+      case SQLITE_LOCKED:
+      case SQLITE_FULL:
+      case SQLITE_IOERR:
+      case SQLITE_CANTOPEN:
+      case SQLITE_READONLY:
+      case SQLITE_PERM:
+      case SQLITE_NOMEM: return true;
+      default: return false;
+    }
+  };
   const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, nullptr);
   Connection db(raw);
+  busy = excused(code);
   if (code != SQLITE_OK) return failed("cannot open " + path, raw);
   sqlite3_busy_timeout(raw, kBusyMilliseconds);
   const auto execute = [&](const char* sql) {
     const int result = sqlite3_exec(raw, sql, nullptr, nullptr, nullptr);
-    busy = busy || result == SQLITE_BUSY || result == SQLITE_LOCKED;
+    busy = busy || excused(result);
     return result == SQLITE_OK;
   };
   if (!execute("PRAGMA journal_mode = WAL") || !execute("PRAGMA synchronous = NORMAL")) return failed("cannot use " + path, raw);
   {
     Statement version(raw, "PRAGMA user_version");
-    if (!version.row()) return failed("cannot read " + path, raw);
+    if (!version.row()) {
+      busy = busy || excused(sqlite3_errcode(raw));
+      return failed("cannot read " + path, raw);
+    }
     const std::int64_t found = version.integer(0);
     if (found != 0 && found != kVersion) return Error{"tuning records", path + " is of version " + std::to_string(found), {}, {}};
   }
   {
     Statement check(raw, "PRAGMA quick_check(1)");
-    if (!check.row() || check.text(0) != "ok") return Error{"tuning records", path + " is damaged", {}, {}};
+    const bool read = check.row();
+    if (!read) busy = busy || excused(sqlite3_errcode(raw));
+    if (!read || check.text(0) != "ok") return Error{"tuning records", path + " is damaged", {}, {}};
   }
   const std::string stamp = "PRAGMA user_version = " + std::to_string(kVersion);
   if (!execute("BEGIN IMMEDIATE") || !execute(kTables) || !execute(stamp.c_str()) || !execute("COMMIT"))

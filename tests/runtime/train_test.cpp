@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 
 #include "core/device/reference_backend.h"
 #include "core/runtime/checkpoint.h"
@@ -123,6 +125,38 @@ TEST(Train, ACheckpointOfAnotherProgramIsRefused) {
   ASSERT_EQ(only<protocol::ErrorEvent>(messages).size(), 1u);
   ASSERT_TRUE(writeSafetensors(path, c.tensors).ok());
   EXPECT_THAT(readCheckpoint(path).error().message, HasSubstr("no state of a training run"));
+}
+
+TEST(Train, AResumeThatHasNothingLeftToDoSaysSo) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(kDigits);
+  o.steps = 5;
+  o.evaluate = false;
+  o.outputRoot = folder.path("out");
+  TrainJob first(*context, o, {});
+  o.resume = first.run({})->checkpoint;
+  TrainJob again(*context, o, {});
+  const auto summary = again.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("has 5 steps behind it"));
+}
+
+TEST(Train, OnlyAnEvalOfThatNameIsTheAccuracy) {
+  const auto context = interpreter();
+  std::string text = kDigits;
+  text.replace(text.find("eval accuracy"), 13, "eval hits");
+  TrainOptions o = optionsFor(text);
+  o.steps = 5;
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok());
+  EXPECT_FALSE(summary->done.accuracy);
+  const auto evals = only<protocol::EvalEvent>(messages);
+  ASSERT_EQ(evals.size(), 1u);
+  EXPECT_FALSE(evals[0].accuracy);
+  EXPECT_TRUE(evals[0].values.contains("hits"));
 }
 
 TEST(Train, ANaNStopsAndNamesTheFirstOperator) {
@@ -263,6 +297,26 @@ TEST(Run, ComputesNamedTensorsAndDerivatives) {
   o.tensors = {"nothing"};
   RunJob wrong(*context, o);
   EXPECT_THAT(wrong.prepare({}).error().message, HasSubstr("There is no tensor nothing"));
+}
+
+TEST(RunFolder, WhatCannotBeWrittenIsTold) {
+  const fakes::Folder folder;
+  auto run = RunFolder::create(folder.path("r"));
+  ASSERT_TRUE(run.ok());
+  (*run)->addEvent("{}");
+  (*run)->flush();
+  EXPECT_TRUE((*run)->failure().empty());
+  // As a full disk has it: the files may not grow.
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  (*run)->addEvent("{}");
+  (*run)->flush();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_THAT((*run)->failure(), HasSubstr("not complete"));
 }
 
 TEST(RunFolder, AChunkThatIsCutOffIsIgnored) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <csignal>
 #include <fstream>
 #include <thread>
 
@@ -139,6 +141,30 @@ TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
   EXPECT_TRUE(std::filesystem::exists(m_path + ".damaged-1"));
   EXPECT_TRUE(records->all(kWork, kTarget).empty());
   EXPECT_TRUE(records->begin(kWork, kTarget, tile(2), kTraits));
+}
+
+// A file that cannot be written to now is no damaged file: it stays where it is.
+TEST_F(RecordDatabaseTest, AFullDiskIsNoDamage) {
+  {
+    const auto records = open();
+    ASSERT_TRUE(records->begin(kWork, kTarget, tile(1), kTraits));
+  }
+  std::string message;
+  {
+    // As a full disk has it: the file may not grow.
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const auto handler = signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const auto refused = RecordDatabase::open(m_path, &message);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    EXPECT_FALSE(refused.ok());
+  }
+  EXPECT_TRUE(message.empty()) << message;
+  EXPECT_FALSE(std::filesystem::exists(m_path + ".damaged-1"));
+  EXPECT_EQ(open()->all(kWork, kTarget).size(), 1u);
 }
 
 TEST_F(RecordDatabaseTest, RandomDamageIsNeverFatal) {
