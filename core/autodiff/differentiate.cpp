@@ -12,7 +12,8 @@ namespace {
 class Differentiation {
  public:
   Differentiation(Program& program, ReverseContext& context, Diagnostics& diagnostics, std::vector<std::int64_t> trips)
-      : m_program(program), m_context(context), m_diagnostics(diagnostics), m_trips(std::move(trips)) {}
+      : m_program(program), m_context(context), m_diagnostics(diagnostics), m_trips(std::move(trips)),
+        m_firstTerm(context.terms.size()) {}
 
   void run() {
     differentiateBodies();
@@ -92,7 +93,11 @@ class Differentiation {
       Program body = inside;
       std::vector<std::int64_t> trips = m_trips;
       trips.push_back(m_program.loops[l].trips);
+      const std::size_t before = m_context.terms.size();
       Differentiation(body, m_context, m_diagnostics, std::move(trips)).run();
+      for (std::size_t t = before; t < m_context.terms.size(); ++t)
+        for (auto* path : {&m_context.terms[t].forwardLoops, &m_context.terms[t].backwardLoops})
+          path->insert(path->begin(), LoopId(l));
       m_program.loops[l].body = std::make_shared<const Program>(std::move(body));
     }
   }
@@ -135,10 +140,11 @@ class Differentiation {
         if (wrt == d.wrt) error(d, "zero-derivative", m_program[d.result].name + " is 0: " + why, Severity::Warning);
     for (const auto& [from, to] : copies) copy(from, to);
     const auto moved = sortOperators(m_program);
-    if (moved.empty() || !m_trips.empty()) return;
-    for (GradientTerm& term : m_context.terms) {
-      if (term.forward.valid()) term.forward = moved[term.forward.value];
-      if (term.backward.valid()) term.backward = moved[term.backward.value];
+    if (moved.empty()) return;
+    for (std::size_t t = m_firstTerm; t < m_context.terms.size(); ++t) {
+      GradientTerm& term = m_context.terms[t];
+      if (term.forward.valid() && term.forwardLoops.empty()) term.forward = moved[term.forward.value];
+      if (term.backward.valid() && term.backwardLoops.empty()) term.backward = moved[term.backward.value];
     }
   }
 
@@ -163,9 +169,16 @@ class Differentiation {
   ReverseContext& m_context;
   Diagnostics& m_diagnostics;
   std::vector<std::int64_t> m_trips;
+  std::size_t m_firstTerm;
 };
 
 }  // namespace
+
+const Program& bodyAt(const Program& program, const std::vector<LoopId>& loops) {
+  const Program* p = &program;
+  for (const LoopId loop : loops) p = (*p)[loop].body.get();
+  return *p;
+}
 
 Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options) {
   DifferentiateResult result;

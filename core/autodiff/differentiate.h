@@ -16,7 +16,13 @@ struct GradientTerm {
   std::string why;  // of Scatter and Zero
   AccessProblem problem;
   Inverse inverse;
+  // Inside Loops: in whose bodies the two operators stand, outermost first. The ids above are of the innermost body then; `access` and
+  // `tensor` of the forward one.
+  std::vector<LoopId> forwardLoops, backwardLoops;
 };
+
+// The program that a path of loops leads to; the program itself where it is empty.
+const Program& bodyAt(const Program& program, const std::vector<LoopId>& loops);
 
 struct DifferentiateResult {
   Program program;  // stage Differentiated: every Derivative has its producer

@@ -46,12 +46,14 @@ double product(const std::vector<std::int64_t>& extents) {
 
 }  // namespace
 
-Json explanationJson(const Program& p, const GradientTerm& term) {
+Json explanationJson(const Program& program, const GradientTerm& term) {
+  const Program& p = bodyAt(program, term.forwardLoops);
+  const Program& backward = bodyAt(program, term.backwardLoops);
   Json json;
   json["tensor"] = p[term.tensor].name;
   json["forward"] = term.forward.valid() ? p[term.forward].name : std::string();
   json["access"] = term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name;
-  json["result"] = term.backward.valid() ? p[p[term.backward].output].name : std::string();
+  json["result"] = term.backward.valid() ? backward[backward[term.backward].output].name : std::string();
   json["form"] = nameOf(term.form);
   json["why"] = term.why;
   for (const auto& list : kLists) {
@@ -83,7 +85,8 @@ Json explanationJson(const Program& p, const GradientTerm& term) {
   return json;
 }
 
-std::string explanationText(const Program& p, const GradientTerm& term) {
+std::string explanationText(const Program& program, const GradientTerm& term) {
+  const Program& p = bodyAt(program, term.forwardLoops);
   std::string text = "# " + (term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name);
   if (term.forward.valid()) text += " in " + p[term.forward].name;
   text += std::string(": ") + nameOf(term.form) + (term.why.empty() ? "" : ", " + term.why) + "\n";

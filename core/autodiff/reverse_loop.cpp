@@ -165,12 +165,14 @@ void Reverse::reverseLoop(OperatorId id) {
     g.given[inner.value] = outer;
     seeds.emplace_back(a.inner, Adjoint{inner, false, {}, 0});
   }
+  const std::size_t firstTerm = m_context.terms.size();
   Reverse inner(g.body, m_context, m_of, trips);
   for (const auto& [tensor, adjoint] : seeds) inner.seed(tensor, adjoint);
   for (const auto& slot : g.carried) inner.want(g.loop.carried[slot.index].innerIn, slot.adjointOut);
   for (const auto& i : g.loop.invariants)
     if (g.relevant[i.inner.value]) inner.defer(i.inner);
   inner.run();
+  const std::size_t endTerm = m_context.terms.size();
   // What nested loops left for an invariant is summed over the steps.
   std::vector<std::pair<Loop::Invariant, TensorId>> summed;
   for (const auto& i : g.loop.invariants)
@@ -214,6 +216,8 @@ void Reverse::reverseLoop(OperatorId id) {
     g.step.addOperator(sliceOperator(g.step, all, one, counter));
     return one;
   };
+  std::vector<OperatorId> movedOperator(g.body.operators.size());  // of `body` -> of `step`
+  std::vector<LoopId> movedLoop(g.body.loops.size());
   for (std::size_t o = g.forwardOperators; o < g.body.operators.size(); ++o) {
     Operator op = g.body.operators[o];
     if (op.kind == OperatorKind::Loop) {
@@ -226,6 +230,7 @@ void Reverse::reverseLoop(OperatorId id) {
       for (auto& s : nested.stacked) s.outer = stepTensor(s.outer);
       for (auto& a : nested.accumulated) a.outer = stepTensor(a.outer);
       g.step.loops.push_back(std::move(nested));
+      movedLoop[op.loop.value] = LoopId(g.step.loops.size() - 1);
       op.loop = LoopId(g.step.loops.size() - 1);
     } else {
       ExprRewriter rewriter(g.body, g.step);
@@ -238,7 +243,7 @@ void Reverse::reverseLoop(OperatorId id) {
       for (AccessIndex& index : op.scatter) index = rewriter.rewrite(index);
       op.output = stepTensor(op.output);
     }
-    g.step.addOperator(std::move(op));
+    movedOperator[o] = g.step.addOperator(std::move(op));
   }
   for (const auto& slot : g.carried) {
     const auto& c = g.loop.carried[slot.index];
@@ -283,6 +288,7 @@ void Reverse::reverseLoop(OperatorId id) {
   }
 
   // ---- into the program
+  LoopId reverseLoop;
   if (!g.body.loops.empty()) {
     Program forward = g.body;  // nested loops may stack more than before
     forward.operators.resize(g.forwardOperators);
@@ -296,9 +302,23 @@ void Reverse::reverseLoop(OperatorId id) {
     op.kind = OperatorKind::Loop;
     op.name = fresh("d(" + m_of + ")/d(" + g.op.name + ")");
     op.phase = Phase::Backward;
-    op.loop = LoopId(m_program.loops.size() - 1);
+    op.loop = reverseLoop = LoopId(m_program.loops.size() - 1);
     op.origin = m_program.derivedOrigin("differentiate", {g.op.origin});
     m_program.addOperator(std::move(op));
+  }
+
+  for (std::size_t t = firstTerm; t < endTerm; ++t) {
+    GradientTerm& term = m_context.terms[t];
+    term.forwardLoops.insert(term.forwardLoops.begin(), g.op.loop);
+    if (!term.backward.valid()) continue;
+    if (!reverseLoop.valid()) {  // nothing needs it
+      term.backward = {};
+      term.backwardLoops.clear();
+      continue;
+    }
+    if (term.backwardLoops.empty()) term.backward = movedOperator[term.backward.value];
+    else term.backwardLoops.front() = movedLoop[term.backwardLoops.front().value];
+    term.backwardLoops.insert(term.backwardLoops.begin(), reverseLoop);
   }
 
   // ---- gradients of invariants, with time as an axis

@@ -191,7 +191,6 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
 }
 
 void Reverse::addFlat(OperatorId forward, ExprId load, std::string why) {
-  if (!m_trips.empty()) return;
   GradientTerm term;
   term.forward = forward;
   term.access = load;
@@ -317,16 +316,14 @@ void Reverse::addGather(const Operator& op, OperatorId forward, const AccessProb
     partial.body = guarded(m_program, {{all.size() == 1 ? all.front() : IndexCond::all(all), {}, true}}, partial.body);
   }
   partial.origin = m_program.derivedOrigin("differentiate", {op.origin, m_program[load].origin});
-  if (m_trips.empty()) {
-    GradientTerm term;
-    term.forward = forward;
-    term.access = load;
-    term.tensor = tensor;
-    term.problem = problem;
-    term.inverse = inverse;
-    partial.record = m_context.terms.size();
-    m_context.terms.push_back(std::move(term));
-  }
+  GradientTerm term;
+  term.forward = forward;
+  term.access = load;
+  term.tensor = tensor;
+  term.problem = problem;
+  term.inverse = inverse;
+  partial.record = m_context.terms.size();
+  m_context.terms.push_back(std::move(term));
   m_partials[tensor.value].emplace_back(std::move(partial));
 }
 
@@ -341,18 +338,16 @@ void Reverse::addScatter(const Operator& op, OperatorId forward, AccessProblem p
   std::vector<PathCondition> path;
   for (const IndexCond& guard : guards) path.push_back({guard, {}, true});
   partial.op.body = guarded(m_program, path, weight);
-  if (m_trips.empty()) {
-    GradientTerm term;
-    term.forward = forward;
-    term.access = load;
-    term.tensor = tensor;
-    term.form = GradientTerm::Form::Scatter;
-    term.why = std::move(why);
-    term.inverse = inverse;
-    term.problem = std::move(problem);
-    partial.record = m_context.terms.size();
-    m_context.terms.push_back(std::move(term));
-  }
+  GradientTerm term;
+  term.forward = forward;
+  term.access = load;
+  term.tensor = tensor;
+  term.form = GradientTerm::Form::Scatter;
+  term.why = std::move(why);
+  term.inverse = inverse;
+  term.problem = std::move(problem);
+  partial.record = m_context.terms.size();
+  m_context.terms.push_back(std::move(term));
   m_partials[tensor.value].emplace_back(std::move(partial));
 }
 

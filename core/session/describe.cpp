@@ -359,6 +359,18 @@ protocol::GraphPage describeGraph(const Program& p, const Program* before, const
   return page;
 }
 
+namespace {
+
+// Is the term's operator one of these, or does it stand in the body of one?
+bool isPartOf(const Program& p, const std::vector<OperatorId>& shown, const GradientTerm& term) {
+  return std::any_of(shown.begin(), shown.end(), [&](OperatorId id) {
+    if (term.backwardLoops.empty()) return id == term.backward;
+    return p[id].kind == OperatorKind::Loop && p[id].loop == term.backwardLoops.front();
+  });
+}
+
+}  // namespace
+
 std::optional<protocol::Expression> describeExpression(const Program& p, TensorId tensor, const std::vector<GradientTerm>& terms,
                                                        const OriginSpans& spans) {
   const std::vector<OperatorId> made = producers(p);
@@ -384,11 +396,13 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
     e.formulas.push_back(formulaOf(p, id, spans));
   }
   for (const GradientTerm& term : terms) {
-    if (std::find(shown.begin(), shown.end(), term.backward) == shown.end()) continue;
+    if (!term.backward.valid() || !isPartOf(p, shown, term)) continue;
+    const Program& forward = bodyAt(p, term.forwardLoops);
+    const Program& backward = bodyAt(p, term.backwardLoops);
     protocol::GradientTermInfo info;
-    info.tensor = p[term.tensor].name;
-    info.access = term.access.valid() ? toText(p, p[term.forward], term.access) : info.tensor;
-    info.result = p[p[term.backward].output].name;
+    info.tensor = forward[term.tensor].name;
+    info.access = term.access.valid() ? toText(forward, forward[term.forward], term.access) : info.tensor;
+    info.result = backward[backward[term.backward].output].name;
     switch (term.form) {
       case GradientTerm::Form::Gather: info.form = protocol::GradientForm::Gather; break;
       case GradientTerm::Form::Scatter: info.form = protocol::GradientForm::Scatter; break;
@@ -404,7 +418,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
     info.why = term.why;
     info.tripsPerElement = term.inverse.tripsPerZ;
     for (const Inverse::Step& step : term.inverse.derivation) info.derivation.push_back({step.title, step.lines});
-    if (term.access.valid()) info.origins = spans.of(p, p[term.access].origin);
+    if (term.access.valid()) info.origins = spans.of(forward, forward[term.access].origin);
     e.terms.push_back(std::move(info));
   }
   return e;

@@ -44,6 +44,40 @@ TEST(GraphLoop, WeightGradientsAreContractionsOverTime) {
   for (const Loop& loop : p.loops) EXPECT_TRUE(loop.accumulated.empty() || !loop.reversed);
 }
 
+// Every access inside a loop's body has its term, in the body of the forward loop and of the one that runs back.
+void checkTerms(const DifferentiateResult& result, std::size_t atLeast) {
+  std::size_t inside = 0;
+  for (const GradientTerm& term : result.terms) {
+    if (!term.backward.valid()) continue;
+    const Program& forward = bodyAt(result.program, term.forwardLoops);
+    const Program& backward = bodyAt(result.program, term.backwardLoops);
+    ASSERT_LT(term.backward.value, backward.operators.size());
+    EXPECT_EQ(backward[term.backward].phase, Phase::Backward);
+    EXPECT_NE(backward[term.backward].kind, OperatorKind::Loop);
+    if (!term.access.valid() || term.forwardLoops.empty()) continue;
+    ++inside;
+    EXPECT_EQ(forward[forward[term.access].access].tensor, term.tensor);
+    if (forward[term.forward].kind == OperatorKind::Loop) continue;  // an inner loop's operator with time as an axis
+    const auto nodes = nodesOf(forward, forward[term.forward].body);
+    EXPECT_NE(std::find(nodes.begin(), nodes.end(), term.access), nodes.end()) << forward[term.forward].name;
+    const std::string wanted = ")/d(" + forward[term.tensor].name + ")";
+    EXPECT_NE(backward[backward[term.backward].output].name.find(wanted), std::string::npos)
+        << backward[backward[term.backward].output].name << " for " << wanted;
+  }
+  EXPECT_GE(inside, atLeast);
+}
+
+TEST(GraphLoop, TermsInsideBodies) {
+  for (const bool reversed : {false, true}) {
+    Build b;
+    const TensorId L = test::recurrentNet(b, 5, reversed);
+    b.derivative(L, b.p.tensorNamed("h"));
+    const auto result = differentiate(b.p);
+    ASSERT_TRUE(result.ok());
+    checkTerms(*result, 2);
+  }
+}
+
 TEST(GraphLoop, SecondOrder) {
   Build b;
   const TensorId L = test::recurrentNet(b, 3, false);
@@ -142,6 +176,11 @@ TEST(GraphLoop, LoopInALoop) {
     const auto last = outer.carry(h0, h, hNext);
     outer.close("outer");
     checkAll(b, test::squareSum(b, "L", last), 1e-5);
+    const auto result = differentiate(b.p);
+    ASSERT_TRUE(result.ok());
+    checkTerms(*result, 5);
+    EXPECT_TRUE(std::any_of(result->terms.begin(), result->terms.end(),
+                            [](const GradientTerm& t) { return t.forwardLoops.size() == 2 && t.backwardLoops.size() == 2; }));
   }
 }
 
