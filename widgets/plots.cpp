@@ -233,7 +233,8 @@ void Plot::arrange() {
         case Side::BelowRight: corner = {g, g}; break;
         case Side::BelowLeft: corner = {-g - w, g}; break;
       }
-      return QRectF(at + corner - QPointF(0, up), size);
+      const bool below = side == Side::Below || side == Side::BelowRight || side == Side::BelowLeft;
+      return QRectF(at + corner + QPointF(0, below ? up : -up), size);
     };
     const auto meets = [](const std::vector<QRectF>& others, const QRectF& r) {
       return std::any_of(others.begin(), others.end(), [&](const QRectF& t) { return t.intersects(r); });

@@ -61,7 +61,7 @@ class Plot : public QWidget {
     int weight = QFont::Normal;
     QColor color;
     double gap = 6;     // pixels from the point
-    int rows = 0;       // lines it may be moved up, further and further
+    int rows = 0;       // lines it may be moved away, further and further
     bool must = false;  // drawn even where it covers something
     QCPItemText* item = nullptr;
   };

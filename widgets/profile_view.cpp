@@ -234,6 +234,16 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   clear();
 }
 
+// Names first: bars give way to them.
+void ProfileView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  const bool narrow = width() < 600;
+  m_table->setColumnHidden(ProfileModel::kCalls, narrow);
+  for (const auto& [column, wide] :
+       {std::pair{ProfileModel::kShare, 112}, {ProfileModel::kBandwidth, 126}, {ProfileModel::kArithmetic, 126}})
+    m_table->setColumnWidth(column, narrow ? 92 : wide);
+}
+
 void ProfileView::clear() {
   m_age.invalidate();
   m_model->setProfile({});

@@ -63,6 +63,9 @@ class ProfileView : public QWidget {
   void kernelChosen(const std::string& subgraph);
   void profileWanted();
 
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+
  private:
   void showAge();
   void showSentence();
