@@ -12,7 +12,7 @@
 namespace nf {
 namespace {
 
-constexpr int kNames = 148;
+constexpr int kNames = 148, kColumn = 980;
 
 QLabel* wrapped(QLabel* l) {
   l->setWordWrap(true);
@@ -69,6 +69,12 @@ DevicesView::DevicesView(const Theme* theme, QWidget* parent)
   });
 }
 
+// Wide lines are hard to read: one column, as wide as a page.
+void DevicesView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  m_layout->setContentsMargins(24, 20, std::max(24, width() - 24 - kColumn), 24);
+}
+
 void DevicesView::setMeasuring(bool measuring) {
   m_measure->setEnabled(!measuring);
   m_header->setDetail(measuring ? tr("measuring") : tr("constants are measured on this machine, never looked up"));
@@ -81,18 +87,13 @@ void DevicesView::setDevices(const protocol::Devices& devices) {
     if (item->widget()) item->widget()->hide(), item->widget()->deleteLater();
     delete item;
   }
-  // Wide lines are hard to read: one column, as wide as a page.
-  const auto addBlock = [this](QWidget* block) {
-    block->setMaximumWidth(980);
-    m_layout->addWidget(block);
-  };
   // What can serve first, what is missing after it.
   std::vector<const protocol::DeviceInfo*> order;
   for (const bool missing : {false, true})
     for (const auto& d : devices.devices)
       if (d.unavailable.empty() != missing) order.push_back(&d);
-  for (const auto* d : order) addBlock(deviceCard(*d));
-  if (!devices.doctor.empty()) addBlock(doctorTable(devices.doctor));
+  for (const auto* d : order) m_layout->addWidget(deviceCard(*d));
+  if (!devices.doctor.empty()) m_layout->addWidget(doctorTable(devices.doctor));
   m_layout->addStretch(1);
 }
 

@@ -25,6 +25,9 @@ class DevicesView : public QWidget {
  Q_SIGNALS:
   void measureWanted();
 
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+
  private:
   QWidget* deviceCard(const protocol::DeviceInfo& device);
   QWidget* doctorTable(const std::vector<protocol::DoctorLine>& lines);

@@ -337,8 +337,9 @@ void LossPlot::redraw() {
   const Palette& c = m_theme->colors();
   QVector<double> x, y, ex, ey, ax, ay;
   double least = HUGE_VAL, most = -HUGE_VAL, last = 0;
-  const std::size_t per = std::max<std::size_t>(1, m_steps.size() / 600);
-  for (std::size_t i = 0; i < m_steps.size(); i += per) {
+  const auto places = static_cast<std::size_t>(std::clamp(m_plot->width() / 3, 40, 600));
+  const std::size_t per = (m_steps.size() + places - 1) / places;
+  for (std::size_t i = 0; i < m_steps.size(); i += std::max<std::size_t>(1, per)) {
     // A single batch says little: the line is the mean of the bucket.
     double sum = 0;
     const std::size_t end = std::min(i + per, m_steps.size());
@@ -388,6 +389,7 @@ void LossPlot::redraw() {
     share.low = std::min(*low, 1.0), share.high = std::max(*high, share.low + 0.01), share.positive = false, share.room = 0.12;
     nf::setAxis(m_plot->yAxis2, share, percentTick);
     m_plot->yAxis2->setScaleType(QCPAxis::stLinear);
+    m_plot->yAxis2->setTickLabels(!m_compact);  // the last value is named beside its point
     auto* accuracy = m_plot->addGraph(m_plot->xAxis, m_plot->yAxis2);
     accuracy->setData(ax, ay, true);
     accuracy->setPen(QPen(c.backward, 1.4));

@@ -474,14 +474,20 @@ TEST_F(Tuning, NotANumberIsCountedInSight) {
 
 TEST_F(Tuning, DevicesSayWhatIsMissingAndWhy) {
   DevicesView view(&theme);
-  view.resize(900, 600);
+  view.resize(1600, 900);
   view.show();
   view.setDevices(capsule::devices());
+  view.setDevices(capsule::devices());
+  QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
   QStringList texts;
   for (const QLabel* l : view.findChildren<QLabel*>()) texts << l->text();
   EXPECT_TRUE(texts.contains("no CUDA driver was found: libcuda.so.1 is not there"));
   EXPECT_TRUE(texts.contains("21.4 GB/s"));
   EXPECT_TRUE(texts.contains("measured 12 min 0 s ago"));
+  // Everything has a place: nothing is drawn over or outside of its parent.
+  QCoreApplication::processEvents();
+  for (const QLabel* l : view.findChildren<QLabel*>())
+    if (!l->text().isEmpty()) { EXPECT_TRUE(l->isVisible() && l->width() > 0 && l->height() >= 12) << l->text().toStdString(); }
   bool asked = false;
   QObject::connect(&view, &DevicesView::measureWanted, &view, [&] { asked = true; });
   QTest::mouseClick(view.measure(), Qt::LeftButton);
