@@ -182,6 +182,16 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     }
     info.curve = std::move(curve);
   }
+  if (d.measured && d.measured->pairs > 0) {
+    protocol::Measured saving;
+    saving.median = d.measured->split - d.measured->fused;
+    // The spreads are half the distances of the quartiles.
+    const double error = 1.96 * 1.2533 * 1.4826 * std::hypot(d.measured->fusedSpread, d.measured->splitSpread) /
+                         std::sqrt(static_cast<double>(d.measured->pairs));
+    saving.low = saving.median - error;
+    saving.high = saving.median + error;
+    info.measuredSaving = std::move(saving);
+  }
   info.origins = spans.of(fused, d.origin);
   return info;
 }

@@ -133,6 +133,7 @@ void Engine::cancel(protocol::RequestId id) {
     }
   }
   if (waiting) m_outbox.send(protocol::Cancelled{}, id);
+  else m_jobs.cancel(id);
 }
 
 void Engine::analyse(std::stop_token stop) {
@@ -222,37 +223,32 @@ void Engine::answer(const Request& request) {
   if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*m, request.id);
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
-  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id);
-  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message)) return m_jobs.train(revision, *m, request.id);
-  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id);
-  if (std::get_if<protocol::SubgraphsRequest>(&request.message)) return m_jobs.answerSubgraphs(*revision, constants(), request.id);
+  const auto queued = [&] {
+    if (stop.stop_requested()) m_jobs.cancel(request.id);
+  };
+  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id), queued();
+  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message))
+    return m_jobs.train(revision, *m, request.id), queued();
+  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id), queued();
+  if (std::get_if<protocol::SubgraphsRequest>(&request.message))
+    return m_jobs.answerSubgraphs(*revision, m_jobs.fusionInputs(), request.id);
   if (const auto* m = std::get_if<protocol::ProfileRequest>(&request.message)) return m_jobs.profile(revision, *m, request.id);
   if (const auto* m = std::get_if<protocol::SpaceRequest>(&request.message))
-    return m_jobs.answerSpace(*revision, constants(), *m, request.id);
+    return m_jobs.answerSpace(*revision, m_jobs.fusionInputs(), *m, request.id);
   if (const auto* m = std::get_if<protocol::KernelRequest>(&request.message))
-    return m_jobs.answerKernel(*revision, constants(), *m, request.id);
+    return m_jobs.answerKernel(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
   if (const auto* m = std::get_if<protocol::MeasureRequest>(&request.message))
-    return m_jobs.answerMeasure(*revision, constants(), *m, request.id);
+    return m_jobs.answerMeasure(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
+  if (const auto* m = std::get_if<protocol::CompareFusionRequest>(&request.message))
+    return m_jobs.answerCompareFusion(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
   fail(request.id, {"protocol", "The engine does not answer this message.", {}, {}});
-}
-
-DeviceConstants Engine::constants() {
-  {
-    const std::lock_guard lock(m_mutex);
-    if (m_constants) return *m_constants;
-  }
-  DeviceConstants measured;
-  if (const auto target = m_jobs.target()) measured = deviceConstants(*target);
-  const std::lock_guard lock(m_mutex);
-  m_constants = measured;
-  return measured;
 }
 
 void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
   const CompiledNotebook& notebook = revision->notebook();
-  const auto stages = revision->stages(constants());
+  const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
   const TensorId tensor = program->tensorNamed(m.tensor);
@@ -337,7 +333,7 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         id, {"graph", "There is no stage \"" + m.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}});
   const auto revision = newest();
   if (!revision) return fail(id, {"graph", "There is no notebook yet.", {}, {}});
-  const auto stages = revision->stages(constants());
+  const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   protocol::GraphPage page;
   if (!*stages || *stage == Stage::Source) {
@@ -377,8 +373,9 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
 void Engine::answerFusion(protocol::RequestId id) {
   const auto revision = newest();
   if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
-  const DeviceConstants device = constants();
-  const auto stages = revision->stages(device);
+  const FusionInputs inputs = m_jobs.fusionInputs();
+  const DeviceConstants& device = inputs.device;
+  const auto stages = revision->stages(inputs);
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();
@@ -387,9 +384,11 @@ void Engine::answerFusion(protocol::RequestId id) {
   report.device.flopRate = device.flopRate;
   report.device.launchSeconds = device.launchSeconds;
   if (*stages && (*stages)->fused)
-    for (const FusionDecision& d : (*stages)->decisions)
+    for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
+      if (const auto saving = m_jobs.measuredSaving(d)) report.decisions.back().measuredSaving = saving;
+    }
   m_outbox.send(report, id);
 }
 

@@ -57,7 +57,6 @@ class Engine {
   void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
-  DeviceConstants constants();
 
   void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
@@ -77,7 +76,6 @@ class Engine {
   std::shared_ptr<const Revision> m_newest;
   std::deque<std::shared_ptr<Request>> m_requests;
   std::vector<std::shared_ptr<Request>> m_active;
-  std::optional<DeviceConstants> m_constants;
 
   InverseCache m_inverses;
   std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
