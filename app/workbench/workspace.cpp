@@ -463,6 +463,12 @@ void Workspace::handle(const Envelope& envelope) {
     Q_EMIT milestone(QStringLiteral("trial"));
     return;
   }
+  // A decision was undone by measurement: decisions and kernels are others now.
+  if (std::holds_alternative<FusionRevertedEvent>(envelope.message)) {
+    wantFusion();
+    wantSubgraphs();
+    return;
+  }
   if (const auto* finished = std::get_if<DoneEvent>(&envelope.message)) {
     m_replies.erase(envelope.id);
     Q_EMIT done(*finished);
