@@ -299,7 +299,6 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   });
   m_measure->setIcon(theme->icon(QStringLiteral("measure"), theme->colors().onAccent));
   m_measure->setProperty("primary", true);
-  m_measure->hide();
   m_measure->setToolTip(tr("Runs both ways in turn on the device"));
   buttons->addWidget(m_force);
   buttons->addWidget(m_forbid);
@@ -323,6 +322,10 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   connect(m_release, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::None); });
   clear();
 }
+
+QString DecisionCard::whatIf() const { return m_noise->text(); }
+bool DecisionCard::comparing() const { return !m_measure->isEnabled(); }
+bool DecisionCard::intervals() const { return m_intervals->count() > 0; }
 
 void DecisionCard::setComparing() {
   m_measure->setEnabled(false);

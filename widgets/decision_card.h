@@ -36,7 +36,10 @@ class DecisionCard : public QWidget {
     protocol::Measured apart, fused, saving;  // microseconds a step
     std::string verdict;
   };
-  void setComparing();  // the measurement is under way
+  QString whatIf() const;  // what is said about measuring
+  bool comparing() const;
+  bool intervals() const;  // both ways are drawn
+  void setComparing();     // the measurement is under way
   void setComparison(const Comparison& comparison);
   void setComparisonFailed(const QString& message);
   void setLeads(const std::vector<Lead>& leads);

@@ -213,6 +213,7 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
           QStringLiteral("%1: %2 of %3").arg(QString::fromStdString(term.result), form, QString::fromStdString(term.access));
       if (term.form == protocol::GradientForm::Gather && term.certificate == protocol::CertificateState::Proved)
         text += tr(", proved in %1").arg(microsecondsText(term.certificateMs * 1000));
+      if (term.certificate == protocol::CertificateState::Checking) text += tr(", its proof under way");
       if (!term.why.empty()) text += QStringLiteral(", ") + QString::fromStdString(term.why);
       auto* heading = words(text, false);
       heading->setFont(m_theme->mono(12, QFont::DemiBold));

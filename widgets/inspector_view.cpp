@@ -187,18 +187,21 @@ void InspectorView::setExpression(const protocol::Expression& e) {
   m_derivation->hide();
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
-    bool gathers = true, proved = true;
+    bool gathers = true, proved = true, checking = false;
     double ms = 0;
     for (const auto& t : e.terms) {
       ms += t.certificateMs;
       gathers = gathers && t.form != protocol::GradientForm::Scatter;
+      checking = checking || t.certificate == protocol::CertificateState::Checking;
       proved = proved && (t.form == protocol::GradientForm::Zero || t.certificate != protocol::CertificateState::Uncertified);
     }
-    if (gathers && proved) m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
+    if (checking) m_proved->show(QStringLiteral("running"), tr("checking"), c.accent);
+    else if (gathers && proved) m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
     else m_proved->show(QStringLiteral("warning"), tr("scatter"), c.stale);
-    m_certificate->setDetail(tr("isl, %1").arg(microsecondsText(ms * 1000)));
+    m_certificate->setDetail(checking ? QString() : tr("isl, %1").arg(microsecondsText(ms * 1000)));
     m_certificate->body()->addWidget(paragraph(
-        gathers && proved
+        checking ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
+        : gathers && proved
             ? tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, proved "
                  "against the access as written.")
                   .arg(derivativeText(m_tensor))

@@ -79,6 +79,7 @@ void MainWindow::connectTab(Tab* tab) {
       if (v->train()) v->train()->setLost();
     if (tab != m_tab) return;
     afterRunChange();
+    if (m_explain->card()->comparing()) m_explain->card()->setComparisonFailed(tr("the engine ended"));
     m_messages->ask("engine", reason, {tr("Restart the engine")});
     refreshStatus();
   });
@@ -277,6 +278,24 @@ void MainWindow::connectViews() {
     return workspace().document().fusionHint(producer, consumer);
   });
   connect(m_explain->card(), &DecisionCard::leadChosen, this, &MainWindow::follow);
+  connect(
+      m_explain->card(), &DecisionCard::measureRequested, this, [this](const std::string& producer, const std::string& consumer) {
+        m_explain->card()->setComparing();
+        setStatus(
+            "running",
+            tr("Measuring %1 and %2 fused and apart").arg(QString::fromStdString(producer), QString::fromStdString(consumer)));
+        workspace().ask(
+            protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
+            [this](const protocol::Envelope& envelope) {
+              if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
+                m_explain->card()->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
+                setStatus("ok", QString::fromStdString(k->verdict));
+              } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
+                setStatus("error", QString::fromStdString(f->message));
+              }
+            });
+      });
   connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
   connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });
   connect(m_explain, &ExplainView::hintRequested, this,

@@ -415,6 +415,13 @@ void Workspace::handle(const Envelope& envelope) {
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;
   }
+  // A proof that was under way has ended.
+  if (const auto* e = std::get_if<Expression>(&envelope.message); e && envelope.id == 0) {
+    if (e->revision != m_document->revision()) return;
+    Q_EMIT expressionArrived(*e);
+    Q_EMIT milestone(QStringLiteral("expression"));
+    return;
+  }
   if (const auto* state = std::get_if<RunState>(&envelope.message)) {
     m_runState = *state;
     Q_EMIT runStateChanged();
@@ -454,6 +461,12 @@ void Workspace::handle(const Envelope& envelope) {
     Q_EMIT trialArrived(*trial);
     Q_EMIT trialsChanged(trial->subgraph);
     Q_EMIT milestone(QStringLiteral("trial"));
+    return;
+  }
+  // A decision was undone by measurement: decisions and kernels are others now.
+  if (std::holds_alternative<FusionRevertedEvent>(envelope.message)) {
+    wantFusion();
+    wantSubgraphs();
     return;
   }
   if (const auto* finished = std::get_if<DoneEvent>(&envelope.message)) {

@@ -227,6 +227,29 @@ TEST_F(AuthorWidgets, TheInspectorShowsTheDerivationAndIsPinned) {
   EXPECT_TRUE(view.pinned());
 }
 
+TEST_F(AuthorWidgets, AProofUnderWayIsNotCalledProved) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(A)", tensor.dtype = "f32", tensor.shape = {1, 29};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = "d(L)/d(A)";
+  e.terms = {term()};
+  const auto badge = [&] {
+    QStringList words;
+    for (const Badge* b : view.findChildren<Badge*>())
+      if (b->isVisible()) words << b->accessibleName();
+    return words;
+  };
+  e.terms[0].certificate = CertificateState::Checking;
+  view.setExpression(e);
+  EXPECT_EQ(badge(), QStringList{"checking"});
+  e.terms[0].certificate = CertificateState::Proved;
+  view.setExpression(e);
+  EXPECT_EQ(badge(), QStringList{"proved"});
+}
+
 TEST_F(AuthorWidgets, HintsThatDoNotFitAreShortened) {
   ExpressionEditor editor(&theme, true);
   editor.setBytes("Y[b,k,p,q,i,j] = sum[c,r,s,l] A[b, c, p*2+r, q*2+s, i, l] * W[k, c, r, s, l, j]");

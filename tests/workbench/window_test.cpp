@@ -304,6 +304,19 @@ TEST_F(Window, ForcingAFusionWritesAHintAndDecidesAgain) {
   ASSERT_TRUE(wait([&] { return window->explain()->fusion()->report().decisions[2].state == protocol::FusionState::Refused; }));
 }
 
+TEST_F(Window, BothWaysOfADecisionAreMeasured) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() == 4; }));
+  window->explain()->chooseDecision(2);
+  QTest::mouseClick(window->explain()->card()->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->explain()->card()->whatIf().contains("slower by 1.8"); }));
+  EXPECT_TRUE(window->explain()->card()->measure()->isEnabled());
+  EXPECT_TRUE(window->explain()->card()->intervals());
+  window->explain()->chooseDecision(1);
+  EXPECT_FALSE(window->explain()->card()->intervals());
+}
+
 TEST_F(Window, TheStageSliderChangesTheGraph) {
   openChecked();
   window->showPage(MainWindow::Page::Explain);

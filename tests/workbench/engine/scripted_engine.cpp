@@ -132,6 +132,13 @@ int main() {
         TrialInfo t;
         t.number = 900, t.us = 33.3, t.schedule = r->schedule, t.how = "by hand";
         say(TrialMeasured{r->subgraph, t}, id);
+      } else if (const auto* r = std::get_if<CompareFusionRequest>(&m)) {
+        FusionCompared k;
+        k.revision = r->revision, k.producer = r->producer, k.consumer = r->consumer, k.device = "cpu";
+        k.split = {41.8, 41.4, 42.3, {41.4, 41.8, 42.3}}, k.fused = {43.6, 43.1, 44.3, {43.1, 43.6, 44.3}};
+        k.saving = {-1.8, -2.4, -1.2, {-1.7, -1.8, -2.0}}, k.separates = true;
+        k.verdict = "Fused is slower by 1.8 us [1.2, 2.4], separated.";
+        say(k, id);
       } else if (const auto* r = std::get_if<TensorRequest>(&m)) {
         TensorSlice slice;
         slice.tensor = r->tensor, slice.dtype = "f32", slice.begin = r->begin, slice.end = r->end;
