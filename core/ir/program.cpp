@@ -2,6 +2,7 @@
 #include "core/ir/program.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "core/ir/folding.h"
@@ -340,6 +341,56 @@ std::int64_t flopsOf(const Program& program, OperatorId id) {
   std::int64_t each = op.reducer == Reducer::None && op.kind == OperatorKind::Gather ? 0 : 1;
   for (const ExprId e : nodesOf(program, op.body)) each += info(program[e].op).flops;
   return checkedMul(points, each).value_or(INT64_MAX / 4096);
+}
+
+std::int64_t leastFlopsOf(const Program& program, OperatorId id) {
+  const Operator& op = program[id];
+  if (op.kind == OperatorKind::Loop) {
+    const Loop& loop = program[op.loop];
+    std::int64_t body = 0;
+    for (std::size_t i = 0; i < loop.body->operators.size(); ++i) body += leastFlopsOf(*loop.body, OperatorId(i));
+    return loop.trips > 0 ? body : 0;
+  }
+  std::unordered_map<ExprId, std::vector<bool>> axesOf;
+  const auto note = [&](std::vector<bool>& axes, const IndexExpr& e) {
+    for (std::size_t a = 0; a < op.axes.size(); ++a)
+      if (e.uses(IndexVar(a))) axes[a] = true;
+  };
+  const auto points = [&](const std::vector<bool>& axes) {
+    std::int64_t n = 1;
+    for (std::size_t a = 0; a < op.axes.size(); ++a)
+      if (axes[a]) n = checkedMul(n, op.axes[a].extent).value_or(INT64_MAX / 4096);
+    return n;
+  };
+  for (const ExprId e : nodesOf(program, op.body)) {
+    const ScalarNode& node = program[e];
+    std::vector<bool> axes(op.axes.size());
+    const auto join = [&](ExprId operand) {
+      for (std::size_t a = 0; a < axes.size(); ++a) axes[a] = axes[a] || axesOf.at(operand)[a];
+    };
+    for (int k = 0; k < info(node.op).arity; ++k) join(node.operands[k]);
+    if (node.index.valid()) note(axes, program[node.index]);
+    if (node.op == ScalarOp::Load)
+      for (const AccessIndex& index : program[node.access].indices) {
+        if (index.isData()) join(index.data);
+        else note(axes, index.affine);
+      }
+    axesOf.emplace(e, std::move(axes));
+  }
+  std::int64_t least = 0;
+  const auto add = [&](std::int64_t more) { least = std::min(least + more, INT64_MAX / 4096); };
+  std::unordered_set<ExprId> seen;
+  std::vector<ExprId> open{op.body};
+  while (!open.empty()) {
+    const ExprId e = open.back();
+    open.pop_back();
+    if (program[e].op == ScalarOp::Select || !seen.insert(e).second) continue;
+    if (info(program[e].op).flops > 0) add(points(axesOf.at(e)));
+    for (int k = 0; k < info(program[e].op).arity; ++k) open.push_back(program[e].operands[k]);
+  }
+  if ((op.reducer != Reducer::None || op.kind == OperatorKind::Scatter) && program[op.body].op != ScalarOp::Select)
+    add(points(axesOf.at(op.body)));
+  return least;
 }
 
 ExprId ExprCloner::clone(ExprId root) {

@@ -325,6 +325,8 @@ std::vector<TensorId> writesOf(const Program& program, OperatorId op);
 std::vector<ExprId> nodesOf(const Program& program, ExprId root);
 // Arithmetic operations of one execution.
 std::int64_t flopsOf(const Program& program, OperatorId op);
+// What no execution can do without: values computed once for all points that share them, of a select neither branch, any function one.
+std::int64_t leastFlopsOf(const Program& program, OperatorId op);
 
 // Copies expressions from one program into another: tensors and index variables are mapped, shared nodes stay shared.
 class ExprCloner {

@@ -109,7 +109,7 @@ class Statement;
 bool isBuiltinFunction(std::string_view name);
 bool isJsonObject(const std::string& text);
 bool isSchedule(const std::string& text);  // what core/schedule reads: a kind and knobs
-std::string printReal(double value);  // the shortest that reads back as the same number
+std::string printReal(double value);       // the shortest that reads back as the same number
 
 class Elaborator {
  public:

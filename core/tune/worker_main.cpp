@@ -231,6 +231,8 @@ class MeasureWorker {
     if (codeBytes > body.size()) return Error{"measure", "malformed message: code of another length", {}, {}};
     const auto split = body.begin() + static_cast<std::ptrdiff_t>(codeBytes);
     NF_TRY(const KernelObject candidate, kernelFromJson(candidateJson, {body.begin(), split}));
+    std::int64_t leastFlops = 0;
+    for (std::size_t o = 0; o < program->operators.size(); ++o) leastFlops += leastFlopsOf(*program, OperatorId(o));
     NF_TRY(Kept* const kept, gateOf(std::move(program), hash));
     NF_TRY(const auto kernel, m_device->link(candidate));
     std::optional<KernelObject> incumbent;
@@ -253,14 +255,15 @@ class MeasureWorker {
       outcome.status = TrialStatus::Wrong;
       outcome.reason = outcome.gate.failure;
     } else if (request.at("time").get<bool>()) {
-      NF_TRY([[maybe_unused]] const Unit timed, timeKernels(request.at("exclusive").get<bool>(), *kept->gate, candidate, *kernel,
-                                                            incumbent ? &*incumbent : nullptr, incumbentKernel.get(), outcome));
+      NF_TRY([[maybe_unused]] const Unit timed,
+             timeKernels(request.at("exclusive").get<bool>(), *kept->gate, candidate, *kernel, leastFlops,
+                         incumbent ? &*incumbent : nullptr, incumbentKernel.get(), outcome));
     }
     outcome.deviceSeconds = static_cast<double>(nanoseconds(clock) - start) * 1e-9;
     return outcome;
   }
 
-  Result<Unit> timeKernels(bool exclusive, const Gate& gate, const KernelObject& candidate, Kernel& kernel,
+  Result<Unit> timeKernels(bool exclusive, const Gate& gate, const KernelObject& candidate, Kernel& kernel, std::int64_t leastFlops,
                            const KernelObject* incumbent, Kernel* incumbentKernel, MeasureOutcome& outcome) {
     Slices slices(exclusive ? m_lease.get() : nullptr);
     void* workspace = nullptr;
@@ -282,7 +285,7 @@ class MeasureWorker {
     outcome.pairs = std::move(measured->pairs);
     // Faster than the machine can compute: it does not compute what it should, whatever the gate saw.
     const Target& target = m_device->target();
-    const double rate = static_cast<double>(candidate.flops) / (outcome.timing.median * 1e-6);
+    const double rate = static_cast<double>(leastFlops) / (outcome.timing.median * 1e-6);
     if (target.peakFlops > 0 && rate > 3 * target.peakFlops * static_cast<double>(std::max(m_threads, 1))) {
       outcome.status = TrialStatus::Wrong;
       outcome.reason = "it claims a rate of arithmetic that the device cannot reach";

@@ -54,7 +54,23 @@ TEST(Program, VerifiesAndCountsWork) {
   const Program p = matmulRelu();
   EXPECT_EQ(verify(p, Stage::Differentiated), std::vector<std::string>{});
   EXPECT_EQ(flopsOf(p, OperatorId(0u)), 4 * 5 * 6 * 2);
+  EXPECT_EQ(leastFlopsOf(p, OperatorId(0u)), 4 * 5 * 6 * 2);
   EXPECT_EQ(readsOf(p, OperatorId(0u)), (std::vector{p.tensorNamed("A"), p.tensorNamed("B")}));
+}
+
+TEST(Program, NoExecutionDoesLessThanTheLeastWork) {
+  Program p;
+  const TensorId x = given(p, "X", {4}), w = given(p, "W", {4, 6});
+  const TensorId y = given(p, "Y", {4}, TensorKind::Intermediate), z = given(p, "Z", {4, 6}, TensorKind::Intermediate);
+  // A square is one product, and exp(X[i]) is one value for all j.
+  const ExprId e = p.unary(ScalarOp::Exp, p.load(x, {at(0)}));
+  const ExprId square = p.binary(ScalarOp::Pow, p.load(w, {at(0), at(1)}), p.constant(2));
+  p.addOperator(gather("Y", {{"i", 4, {}}, {"j", 6, {}}}, 1, Reducer::Sum, p.binary(ScalarOp::Mul, e, square), y));
+  EXPECT_EQ(leastFlopsOf(p, OperatorId(0u)), 4 + 24 + 24 + 24);
+  // A branch may never be taken.
+  const ExprId inside = p.cond(IndexCond::ge0(IndexExpr::variable(1) - IndexExpr(5)));
+  p.addOperator(gather("Z", {{"i", 4, {}}, {"j", 6, {}}}, 2, Reducer::None, p.select(inside, square, p.constant(0)), z));
+  EXPECT_EQ(leastFlopsOf(p, OperatorId(1u)), 0);
 }
 
 TEST(Program, HashIgnoresNamesAndSeesStructure) {
