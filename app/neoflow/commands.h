@@ -36,7 +36,7 @@ struct ExplainOptions : FileOptions {
 
 struct GradOptions : FileOptions {
   std::string output, input;
-  bool explain = false;
+  bool explain = false, check = false;
 };
 
 struct DeviceChoice {
@@ -89,6 +89,7 @@ int runCheck(const FileOptions& options);
 int runShow(const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(BackendRegistry& registry, const ExplainOptions& options);
+std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with
 int runDoctor(const BackendRegistry& registry, bool json);
 
 // Reads the file and compiles it. On failure prints why and yields the exit code.

@@ -138,7 +138,9 @@ int main(int argc, char** argv) {
 
   CLI::App* engineCommand =
       app.add_subcommand("engine", "The child process of the workbench: the protocol on standard input and output");
-  engineCommand->callback([&] { exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, "neoflow " NF_VERSION); });
+  engineCommand->callback([&] {
+    exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
+  });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
   workerCommand->prefix_command();
@@ -151,6 +153,8 @@ int main(int argc, char** argv) {
       ->required();
   gradCommand->add_option("INPUT", grad.input, "tensor to differentiate by")->required();
   gradCommand->add_flag("--explain", grad.explain, "the linear system, its solution, guards and certificate of every access");
+  gradCommand->add_flag("--check", grad.check,
+                        "hold the gradient against central differences in double precision; exit code 1 where they disagree");
   gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
 
   nf::BenchOpsOptions benchOps;

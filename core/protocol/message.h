@@ -134,6 +134,14 @@ struct CompareFusionRequest {
   NF_FIELDS(CompareFusionRequest, revision, producer, consumer);
 };
 
+// -> Profile. While something trains its own steps are timed, at least `steps` of them; else a step is prepared and run that often.
+struct ProfileRequest {
+  static constexpr const char* kType = "get_profile";
+  std::uint64_t revision = 0;
+  std::int64_t steps = 20;
+  NF_FIELDS(ProfileRequest, revision, steps);
+};
+
 struct SeriesRequest {  // -> Series. "latency" (ms) and "loss" over steps
   static constexpr const char* kType = "get_series";
   std::string name;
@@ -334,6 +342,17 @@ struct Kernel {
   NF_FIELDS(Kernel, subgraph, name, trial, generation, us, schedule, expression, expressionOrigins, texts, facts);
 };
 
+struct Profile {
+  static constexpr const char* kType = "profile";
+  std::uint64_t revision = 0;
+  std::string device;
+  bool training = false;  // of steps that trained
+  std::int64_t runs = 0;
+  double stepUs = 0;                    // in kernels, a step
+  std::vector<KernelTimeInfo> kernels;  // the most expensive first
+  NF_FIELDS(Profile, revision, device, training, runs, stepUs, kernels);
+};
+
 struct Series {
   static constexpr const char* kType = "series";
   std::string name;
@@ -439,9 +458,12 @@ struct TrialEvent {
   std::uint64_t number = 0;
   std::int64_t generation = 0;
   double seconds = 0;
-  std::optional<double> predicted_us;
+  std::optional<double> predicted_us, low_us, high_us;
+  std::string name;               // of the subgraph
+  std::vector<JsonText> parents;  // schedules it was bred from
   std::string how;
-  NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, how);
+  NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, low_us, high_us, name, parents,
+            how);
 };
 struct DoneEvent {
   static constexpr const char* kEvent = "done";
@@ -460,13 +482,13 @@ struct ErrorEvent {  // training or tuning ended by it
   NF_FIELDS(ErrorEvent, stage, message, file, line, column);
 };
 
-using Message =
-    std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
-                 DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, CompareFusionRequest,
-                 SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest,
-                 BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport, FusionCompared, Devices,
-                 Subgraphs, Trials, TrialMeasured, Space, Kernel, Series, TensorSlice, CellResult, RunState, FirstStepEvent,
-                 StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, TrialEvent, DoneEvent, ErrorEvent>;
+using Message = std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest,
+                             FusionRequest, DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest,
+                             MeasureRequest, CompareFusionRequest, ProfileRequest, SeriesRequest, TensorRequest, RunRequest,
+                             TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest, BudgetRequest, Failed, Cancelled,
+                             Finished, Analysis, Expression, GraphPage, FusionReport, FusionCompared, Devices, Subgraphs, Trials,
+                             TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState, FirstStepEvent,
+                             StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

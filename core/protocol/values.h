@@ -168,8 +168,9 @@ bool wellFormed(const Formula& formula);
 // ---------------------------------------------------------------- gradients
 enum class GradientForm : std::uint8_t { Gather, Scatter, Zero };
 constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero"}; }
-enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified };
-constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified"}; }
+// Checking: the proof is under way, and nothing runs before it ends. Then the engine sends the Expression again, with id 0.
+enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified, Checking };
+constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified", "checking"}; }
 
 struct DerivationStep {
   std::string title;
@@ -191,6 +192,13 @@ struct GradientTermInfo {
   NF_FIELDS(GradientTermInfo, tensor, access, result, form, certificate, certificateMs, why, tripsPerElement, derivation, origins);
 };
 
+// One element of a numeric check.
+struct NumericSample {
+  std::vector<std::int64_t> element;
+  double derived = 0, differences = 0, error = 0;  // error: relative to the largest gradient element
+  NF_FIELDS(NumericSample, element, derived, differences, error);
+};
+
 // Central differences in double precision against the derived gradient.
 struct NumericCheck {
   std::int64_t samples = 0;
@@ -198,7 +206,8 @@ struct NumericCheck {
   double worst = 0, allowed = 0;        // relative error
   std::vector<std::int64_t> histogram;  // of log10(error), equal bins over [histogramFirst, histogramLast]
   double histogramFirst = 0, histogramLast = 0;
-  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast);
+  std::vector<NumericSample> worstSamples;  // at most 8, worst first
+  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast, worstSamples);
 };
 
 // ---------------------------------------------------------------- graphs
@@ -380,6 +389,14 @@ struct KernelTextInfo {
   std::string text;
   std::vector<Origins> lineOrigins;  // by line; shorter than the text or empty: no mapping there
   NF_FIELDS(KernelTextInfo, language, text, lineOrigins);
+};
+
+// Wall time of one kernel: the mean over the timed calls.
+struct KernelTimeInfo {
+  std::string subgraph, name;
+  double calls = 0, us = 0;           // calls a step; of one call
+  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
+  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes);
 };
 
 // ---------------------------------------------------------------- series

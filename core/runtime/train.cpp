@@ -201,6 +201,7 @@ struct TrainJob::Impl {
   Result<Unit> compile() {
     CompileOptions compile;
     compile.sets = options.sets;
+    compile.train = options.train;
     notebook = compileNotebook(options.source, compile);
     if (!notebook.ok()) return firstError(notebook.diagnostics, "check", place);
     if (options.train >= notebook.trains.size())
@@ -255,13 +256,7 @@ struct TrainJob::Impl {
     o.tuning.seed = seed;
     o.tuning.exclusive = context.lease() != nullptr;
     o.tuning.onTrial = [this, outer = options.tuning.onTrial](const TrialEvent& event) {
-      protocol::TrialEvent e;
-      e.subgraph = event.subgraph.hex();
-      e.schedule.text = event.schedule.text();
-      e.us = event.microseconds;
-      e.status = static_cast<protocol::TrialStatus>(event.status);
-      e.seconds = event.seconds;
-      e.how = event.reason;
+      protocol::TrialEvent e = protocolEvent(event);
       {
         const std::lock_guard lock(mutex);
         trialEvents.push_back(std::move(e));
@@ -776,6 +771,25 @@ void TrainJob::setDeviceShare(double share) {
   const std::lock_guard lock(m_impl->mutex);
   m_impl->share = share;
   m_impl->attention = true;
+}
+
+protocol::TrialEvent protocolEvent(const TrialEvent& event) {
+  protocol::TrialEvent e;
+  e.subgraph = event.subgraph.hex();
+  e.name = event.name;
+  e.schedule.text = event.schedule.text();
+  e.us = event.microseconds;
+  if (event.microseconds) {
+    e.low_us = *event.microseconds - event.spreadMicroseconds;
+    e.high_us = *event.microseconds + event.spreadMicroseconds;
+  }
+  e.status = static_cast<protocol::TrialStatus>(event.status);
+  e.seconds = event.seconds;
+  e.generation = event.lineage.round;
+  if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;
+  for (const std::string& parent : event.lineage.parents) e.parents.push_back({parent});
+  e.how = event.reason.empty() ? event.lineage.how : event.reason;
+  return e;
 }
 
 bool TrainJob::betweenSteps(std::function<void(Executable&)> task) {

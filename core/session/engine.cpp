@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 
 #include "core/session/describe.h"
@@ -32,8 +33,9 @@ std::optional<std::pair<std::string, std::string>> derivativeNames(const std::st
 }  // namespace
 
 Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
-    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_jobs(registry, outbox),
-      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }) {
+    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_inverses(m_options.invert), m_jobs(registry, outbox),
+      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }),
+      m_prover([this](std::stop_token stop) { settleProofs(stop); }) {
   protocol::Hello hello;
   hello.program = m_options.program;
   hello.host = hostName();
@@ -49,6 +51,7 @@ Engine::~Engine() {
   }
   m_analysis.request_stop();
   m_clerk.request_stop();
+  m_prover.request_stop();
 }
 
 void Engine::fail(protocol::RequestId id, const Error& error) {
@@ -143,7 +146,7 @@ void Engine::analyse(std::stop_token stop) {
       document = m_document;
       number = m_documentRevision;
     }
-    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{});
+    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{}, &m_inverses);
     bool overtaken;
     {
       const std::lock_guard lock(m_mutex);
@@ -174,13 +177,49 @@ void Engine::answerRequests(std::stop_token stop) {
   }
 }
 
+// A view that was shown `checking` gets the same expression again, proved or as a scatter, without asking.
+void Engine::settleProofs(std::stop_token stop) {
+  for (;;) {
+    {
+      std::unique_lock lock(m_mutex);
+      if (!m_changed.wait(lock, stop, [this] { return m_unsettled.has_value(); })) return;
+    }
+    m_inverses.settle(stop);
+    {
+      const std::lock_guard lock(m_mutex);
+      if (!m_unsettled) continue;
+      auto request = std::make_shared<Request>();
+      request->message = *std::exchange(m_unsettled, std::nullopt);
+      request->again = m_unsettledRevision;
+      m_requests.push_back(std::move(request));
+    }
+    m_changed.notify_all();
+  }
+}
+
+void Engine::sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id) {
+  const bool checking = std::any_of(expression.terms.begin(), expression.terms.end(), [](const protocol::GradientTermInfo& term) {
+    return term.certificate == protocol::CertificateState::Checking;
+  });
+  m_outbox.send(expression, id);
+  if (!checking) return;
+  {
+    const std::lock_guard lock(m_mutex);
+    m_unsettled = request;
+    m_unsettledRevision = expression.revision;
+  }
+  m_changed.notify_all();
+}
+
 void Engine::answer(const Request& request) {
   const std::stop_token stop = request.stop.get_token();
+  if (request.again != 0)
+    if (const auto revision = newest(); !revision || revision->number() != request.again) return;
   if (const auto* m = std::get_if<protocol::ExpressionRequest>(&request.message)) return answerExpression(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
   if (std::get_if<protocol::FusionRequest>(&request.message)) return answerFusion(request.id);
-  if (std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(request.id);
+  if (const auto* m = std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(*m, request.id);
   if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*m, request.id);
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
@@ -193,6 +232,7 @@ void Engine::answer(const Request& request) {
   if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id), queued();
   if (std::get_if<protocol::SubgraphsRequest>(&request.message))
     return m_jobs.answerSubgraphs(*revision, m_jobs.fusionInputs(), request.id);
+  if (const auto* m = std::get_if<protocol::ProfileRequest>(&request.message)) return m_jobs.profile(revision, *m, request.id);
   if (const auto* m = std::get_if<protocol::SpaceRequest>(&request.message))
     return m_jobs.answerSpace(*revision, m_jobs.fusionInputs(), *m, request.id);
   if (const auto* m = std::get_if<protocol::KernelRequest>(&request.message))
@@ -225,10 +265,10 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     if (const auto names = derivativeNames(m.tensor)) {
       const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
       if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        expression->check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop);
+        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop)) expression->check = *check;
     }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
-  m_outbox.send(*expression, id);
+  sendExpression(*expression, m, id);
 }
 
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
@@ -266,6 +306,8 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   program.derivatives.push_back(derivative);
   InvertOptions options;
   options.explain = true;
+  options.cache = &m_inverses;
+  options.putOffProofs = true;
   const auto differentiated = differentiate(program, options);
   if (!differentiated) return fail(id, differentiated.error());
   if (hasErrors(differentiated->diagnostics))
@@ -278,9 +320,10 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck) expression->check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop);
+  if (m.numericCheck)
+    if (auto check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop)) expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
-  m_outbox.send(*expression, id);
+  sendExpression(*expression, m, id);
 }
 
 void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id) {
@@ -349,10 +392,13 @@ void Engine::answerFusion(protocol::RequestId id) {
   m_outbox.send(report, id);
 }
 
-void Engine::answerDevices(protocol::RequestId id) {
+void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id) {
   protocol::Devices devices;
   devices.doctor.push_back({"program", m_options.program, true});
   devices.doctor.push_back({"host", hostName(), true});
+  for (const auto& [name, version] : m_options.versions) devices.doctor.push_back({name, version, true});
+  const std::string inUse = m_jobs.deviceInUse();
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (const BackendRegistry::Entry& entry : m_registry.entries()) {
     devices.doctor.push_back({"plugin " + entry.name, entry.reason.empty() ? "serves" : entry.reason, entry.reason.empty()});
@@ -367,30 +413,41 @@ void Engine::answerDevices(protocol::RequestId id) {
       protocol::DeviceInfo info;
       info.name = name;
       info.backend = entry.name;
-      if (const auto target = entry.backend->target(name, threads)) {
+      info.inUse = name == inUse;
+      const auto target = m.measure ? entry.backend->measureAgain(name, threads) : entry.backend->target(name, threads);
+      if (target) {
+        const Backend::About about = entry.backend->about(name, threads);
         const DeviceConstants c = deviceConstants(*target);
-        info.description = target->fingerprint;
+        info.description = about.description.empty() ? target->fingerprint : about.description;
         protocol::DeviceConstants constants;
         constants.device = name;
         constants.bandwidth = c.bandwidth;
         constants.flopRate = c.flopRate;
         constants.launchSeconds = c.launchSeconds;
+        if (about.measuredAt > 0) constants.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
         info.constants = constants;
         info.facts = {{"threads", std::to_string(target->threads)},
                       {"vector", std::to_string(target->vectorBytes * 8) + " bits"},
                       {"caches", std::to_string(target->l1Bytes >> 10) + " KiB, " + std::to_string(target->l2Bytes >> 10) +
                                      " KiB, " + std::to_string(target->l3Bytes >> 10) + " KiB"},
                       {"fingerprint", target->fingerprint}};
+        for (const auto& [name, version] : about.versions) info.facts.push_back({name, version});
       } else {
         info.unavailable = target.error().message;
       }
       devices.devices.push_back(std::move(info));
     }
   }
+  // Always there: what every other back end is held against.
+  protocol::DeviceInfo reference;
+  reference.name = reference.backend = "reference";
+  reference.description = "Interpreter in double precision, the oracle of the others";
+  reference.inUse = inUse == "reference";
+  devices.devices.push_back(std::move(reference));
   m_outbox.send(devices, id);
 }
 
-int runEngine(BackendRegistry& registry, int input, int output, const std::string& program) {
+int runEngine(BackendRegistry& registry, int input, int output, Engine::Options options) {
   Outbox outbox([output](std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t written = write(output, bytes.data(), bytes.size());
@@ -400,7 +457,7 @@ int runEngine(BackendRegistry& registry, int input, int output, const std::strin
     }
     return true;
   });
-  Engine engine(registry, outbox, {program});
+  Engine engine(registry, outbox, std::move(options));
   protocol::FrameReader reader;
   std::vector<char> buffer(1 << 16);
   for (;;) {

@@ -21,14 +21,17 @@
 #include "core/session/revision.h"
 
 // The engine's side of the protocol: holds a numbered replica of the notebook, keeps its meaning up to date as edits come,
-// answers what the views ask, and runs jobs. Three threads besides the reader: analysis of the newest revision, answers, the job.
+// answers what the views ask, and runs jobs. Four threads besides the reader: analysis of the newest revision, answers, proofs that
+// were put off, the job.
 // (design: architecture, "Three kinds of process"; workbench)
 namespace nf {
 
 class Engine {
  public:
   struct Options {
-    std::string program = "neoflow";  // with its version, as Hello says it
+    std::string program = "neoflow";                            // with its version, as Hello says it
+    std::vector<std::pair<std::string, std::string>> versions;  // of what it is made with, for the devices view
+    InvertOptions invert;                                       // of the inverses that the engine keeps
   };
   Engine(BackendRegistry& registry, Outbox& outbox, Options options);
   ~Engine();  // stops what runs
@@ -41,6 +44,7 @@ class Engine {
     protocol::RequestId id = 0;
     protocol::Message message;
     std::stop_source stop;
+    std::uint64_t again = 0;  // the revision of an answer that is sent a second time; dropped when that is no longer the newest
   };
 
   void replaceDocument(const protocol::DocumentReplaced& m, protocol::RequestId id);
@@ -49,6 +53,8 @@ class Engine {
   void analyse(std::stop_token stop);
   void answerRequests(std::stop_token stop);
   void answer(const Request& request);
+  void settleProofs(std::stop_token stop);
+  void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
 
@@ -56,7 +62,7 @@ class Engine {
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);
-  void answerDevices(protocol::RequestId id);
+  void answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id);
 
   BackendRegistry& m_registry;
   Outbox& m_outbox;
@@ -71,11 +77,15 @@ class Engine {
   std::deque<std::shared_ptr<Request>> m_requests;
   std::vector<std::shared_ptr<Request>> m_active;
 
+  InverseCache m_inverses;
+  std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
+  std::uint64_t m_unsettledRevision = 0;
+
   Jobs m_jobs;
-  std::jthread m_analysis, m_clerk;  // last: they use all of the above
+  std::jthread m_analysis, m_clerk, m_prover;  // last: they use all of the above
 };
 
 // `neoflow engine`: protocol on these descriptors until the input ends. Returns the exit code.
-int runEngine(BackendRegistry& registry, int inputDescriptor, int outputDescriptor, const std::string& program);
+int runEngine(BackendRegistry& registry, int inputDescriptor, int outputDescriptor, Engine::Options options);
 
 }  // namespace nf

@@ -153,6 +153,7 @@ void Jobs::resume() {
 
 void Jobs::setBudget(const protocol::BudgetRequest& request) {
   const std::lock_guard lock(m_mutex);
+  if (request.share) m_share = *request.share;
   if (m_train && request.share) m_train->setDeviceShare(*request.share);
 }
 
@@ -200,6 +201,11 @@ std::optional<Target> Jobs::target() {
   return *m_context->target();
 }
 
+std::string Jobs::deviceInUse() {
+  const std::lock_guard lock(m_mutex);
+  return m_context ? m_context->device().name() : std::string();
+}
+
 // Every message of a job passes here on its way out: what views ask for later is kept.
 void Jobs::note(const protocol::Message& message) {
   if (std::holds_alternative<protocol::FusionRevertedEvent>(message)) readReverted();
@@ -211,6 +217,7 @@ void Jobs::note(const protocol::Message& message) {
     };
     if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
       m_step = m->step;
+      if (m_profile && m->step >= m_profile->until) readProfile();
       add("latency", {static_cast<double>(m->step), m->ms_min, m->ms_max, m->ms, m->steps});
       if (m->loss) add("loss", {static_cast<double>(m->step), *m->loss, *m->loss, *m->loss, 1});
     } else if (const auto* e = std::get_if<protocol::EvalEvent>(&message)) {
@@ -225,6 +232,14 @@ void Jobs::note(const protocol::Message& message) {
       info.generation = t->generation;
       info.seconds = t->seconds;
       info.us = t->us;
+      info.lowUs = t->low_us;
+      info.highUs = t->high_us;
+      for (const protocol::JsonText& parent : t->parents)
+        for (const protocol::TrialInfo& known : trials.list)
+          if (&known != &info && known.schedule == parent) {
+            info.parents.push_back(known.number);
+            break;
+          }
       info.predictedUs = t->predicted_us;
       info.status = t->status;
       info.schedule = t->schedule;
@@ -335,6 +350,10 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       options.resume = *checkpoint;
     }
     options.processStart = std::chrono::steady_clock::now();
+    {
+      const std::lock_guard lock(m_mutex);
+      if (m_share) options.tuning.deviceShare = *m_share;
+    }
     auto job = std::make_shared<TrainJob>(
         *device, std::move(options), [this, cell = request.cell, number = revision->number()](const protocol::Message& message) {
           if (const auto* m = std::get_if<protocol::RunState>(&message)) {
@@ -350,14 +369,18 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       const std::lock_guard lock(m_mutex);
       m_trials.clear();
       m_series.clear();
+      m_step = -1;
       m_run.reset();
       m_train = job;
     }
     const auto summary = job->run(stop);
+    std::optional<PendingProfile> unread;
     {
       const std::lock_guard lock(m_mutex);
       m_train.reset();
+      unread.swap(m_profile);
     }
+    if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
     if (!summary) fail(id, summary.error());
     else finish(id);
     m_outbox.send(protocol::RunState{});
@@ -389,14 +412,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     options.seconds = request.seconds;
     options.stop = stop;
     options.onTrial = [&](const TrialEvent& e) {
-      protocol::TrialEvent event;
-      event.subgraph = e.subgraph.hex();
-      event.schedule.text = e.schedule.text();
-      event.us = e.microseconds;
-      event.status = protocolStatus(e.status);
-      event.seconds = e.seconds;
-      event.how = e.reason;
-      note(event);
+      note(protocolEvent(e));
       ++state.trials;
       state.seconds = e.seconds;
       m_outbox.send(state);

@@ -48,6 +48,8 @@ class Jobs {
                     protocol::RequestId id, std::stop_token stop);
   void answerMeasure(const Revision& revision, const FusionInputs& inputs, const protocol::MeasureRequest& request,
                      protocol::RequestId id, std::stop_token stop);
+  // Of the steps that train, read once enough of them have run; else of a step that is prepared for it.
+  void profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id);
   void answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id);
   void answerTensor(const protocol::TensorRequest& request, protocol::RequestId id);
 
@@ -58,6 +60,7 @@ class Jobs {
 
   FusionInputs fusionInputs();     // of the device in use; waits until it is open
   std::optional<Target> target();  // of the device in use; waits until it is open
+  std::string deviceInUse();       // its name; empty: none is open
 
  private:
   struct Trials {
@@ -82,6 +85,12 @@ class Jobs {
   void enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours = false);
   void finish(protocol::RequestId id);  // of the job that runs: Finished or Cancelled
   void work(std::stop_token stop);
+  struct PendingProfile {
+    protocol::RequestId id = 0;
+    std::uint64_t revision = 0;
+    std::int64_t from = 0, until = 0;  // steps
+  };
+  void readProfile();  // with m_mutex held
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
@@ -106,6 +115,8 @@ class Jobs {
   std::map<std::string, Trials> m_trials;
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;
+  std::optional<double> m_share;  // of device time for tuning, as last asked for
+  std::optional<PendingProfile> m_profile;
   std::shared_ptr<const MeasuredKernels> m_reverted;
   std::map<std::string, protocol::Measured> m_savings;  // by savingKey()
 

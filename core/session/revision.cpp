@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/session/revision.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/runtime/train.h"
@@ -21,23 +22,39 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 
 }  // namespace
 
-Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options)
+Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
-      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook) {}
+      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook), m_inverses(inverses) {}
+
+namespace {
+
+bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
+  return stages && *stages && std::any_of((*stages)->terms.begin(), (*stages)->terms.end(), [](const GradientTerm& term) {
+           return term.inverse.state == Inverse::State::Checking;
+         });
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const {
   const std::lock_guard lock(m_mutex);
+  const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
+  if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
   if (slot && slot->reverted == inputs.reverted) return slot->stages;
   StageOptions options;
   options.device = inputs.device;
   options.invert.explain = !running;
+  options.invert.putOffProofs = !running && m_inverses;
+  options.invert.cache = m_inverses;
   if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
-    return runStages(std::make_shared<const Program>(running ? trainingProgram(m_notebook, 0) : m_notebook.program), options);
+    const bool trains = running && !m_notebook.trains.empty();
+    return runStages(std::make_shared<const Program>(trains ? trainingProgram(m_notebook, 0) : m_notebook.program), options);
   }();
-  slot = Known{inputs.reverted, stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
-                                       : Result<std::shared_ptr<const Stages>>(stages.error())};
+  slot = Known{inputs.reverted, proofs,
+               stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
+                      : Result<std::shared_ptr<const Stages>>(stages.error())};
   return slot->stages;
 }
 
@@ -47,7 +64,9 @@ Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& input
 }
 
 Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {
-  if (!m_notebook.ok() || m_notebook.trains.empty()) return stages(inputs);
+  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+  if (m_notebook.trains.empty())
+    if (auto shown = stages(inputs); !isChecking(shown)) return shown;
   return known(m_running, inputs, true);
 }
 

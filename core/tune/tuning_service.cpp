@@ -119,6 +119,7 @@ struct TuningService::Impl {
     std::unique_ptr<CostModel> model;
     std::unique_ptr<GeneticSearch> search;
     std::vector<Schedule> forgotten;
+    std::map<std::string, Lineage> lineages;  // by text, of what was proposed
   };
   struct Item {
     Subject* subject = nullptr;
@@ -335,10 +336,13 @@ struct TuningService::Impl {
       event.subgraph = subject.task.hash;
       event.name = subject.task.name;
       event.bestMicroseconds = best;
+      if (const auto found = subject.lineages.find(schedule.text()); found != subject.lineages.end()) event.lineage = found->second;
+      else event.lineage.how = "first";
     }
     event.schedule = schedule;
     event.status = status;
     if (hasTime) event.microseconds = timing.median;
+    event.spreadMicroseconds = timing.spread;
     event.reason = reason;
     event.seconds = std::chrono::duration<double>(clock.now() - born).count();
     if (options.onTrial) options.onTrial(event);
@@ -440,7 +444,11 @@ struct TuningService::Impl {
     lock.unlock();
     if (!subject->search) startSearch(*subject);
     std::vector<Schedule> round = subject->search->propose(count);
+    std::vector<Lineage> lineages;
+    for (const Schedule& s : round)
+      if (const Lineage* known = subject->search->lineage(s)) lineages.push_back(*known);
     lock.lock();
+    for (std::size_t i = 0; i < lineages.size(); ++i) subject->lineages[round[i].text()] = std::move(lineages[i]);
     subject->inFlight = static_cast<int>(round.size());
     if (round.empty()) subject->state.exhausted = true;
     for (Schedule& s : round) scheduled.push_back({subject, std::move(s), false, nullptr});

@@ -16,6 +16,7 @@
 #include "core/tune/compile_service.h"
 #include "core/tune/cost_model.h"
 #include "core/tune/function_cache.h"
+#include "core/tune/genetic_search.h"
 #include "core/tune/measure_service.h"
 #include "core/tune/record_database.h"
 #include "core/tune/trial.h"
@@ -53,6 +54,8 @@ struct TrialEvent {
   bool improved = false;        // this trial is the new best
   std::string reason;
   double seconds = 0;  // since the service started
+  double spreadMicroseconds = 0;
+  Lineage lineage;  // round 0: a first kernel
 };
 nlohmann::json toJson(const TrialEvent& event);  // {"event":"trial","subgraph":..,"schedule":{..},"us":..|null,"status":..,...}
 
