@@ -28,7 +28,7 @@ Result<bool> compileKernels(const std::vector<SiteKernel>& kernels, DeviceContex
     if (const auto best = options.schedule ? options.schedule(k.hash) : std::nullopt; best && space->check(*best))
       job.schedules.push_back(*best);
     job.schedules.push_back(space->first());
-    job.priority = CompilePriority::Background;
+    job.priority = options.whole ? CompilePriority::FirstKernel : CompilePriority::Background;  // a person waits for a whole one
     job.attempts = 1;
     CompileOutcome outcome = context.evaluator()->compile(std::move(job), stop);
     if (outcome.cancelled) return false;
