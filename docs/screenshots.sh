@@ -10,7 +10,14 @@ shot() { # NAME NOTEBOOK VIEW EVENT THEME [OPTION...]
   shift 5
   "$bin/neoflow-workbench" "$notebook" --view "$view" --after "$event" --theme "$theme" --screenshot "docs/images/$name.png" "$@"
 }
-shot author examples/welcome.nf author expression light
+shot author examples/welcome.nf author expression light --select 'A[b, c' --inspect 'd(L)/d(W)'
+shot author-dark examples/welcome.nf author expression dark --select 'A[b, c' --inspect 'd(L)/d(W)'
 shot explain examples/digits_capsnet.nf explain fusion dark --decision 3
-shot tune examples/welcome.nf tune done dark --train
-shot devices examples/welcome.nf devices devices light
+shot explain-light examples/digits_capsnet.nf explain fusion light --decision 3
+shot tune examples/digits_capsnet.nf tune profile dark --train --count 4
+shot tune-light examples/digits_capsnet.nf tune done light --train
+shot training examples/digits_capsnet.nf author eval light --train --count 30 --cell 10
+shot training-dark examples/digits_capsnet.nf author done dark --train --cell 10
+shot tensors examples/welcome.nf author tensor light --cell 8 --run
+shot devices examples/welcome.nf devices devices dark
+shot devices-light examples/welcome.nf devices devices light

@@ -194,7 +194,8 @@ void TabRow::paintEvent(QPaintEvent*) {
     p.setFont(m_theme->ui(12, i == m_current ? QFont::DemiBold : QFont::Normal));
     p.setPen(i == m_current ? c.text : c.muted);
     p.drawText(rectOf(i), Qt::AlignVCenter | Qt::AlignLeft, m_words[i]);
-    if (i == m_current && hasFocus()) p.fillRect(QRect(rectOf(i).left(), 25, rectOf(i).width() - 16, 2), c.accent);
+    if (i == m_current && (hasFocus() || m_underlined))
+      p.fillRect(QRect(rectOf(i).left(), 25, rectOf(i).width() - 16, 2), c.accent);
   }
 }
 
@@ -262,7 +263,8 @@ Badge::Badge(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(the
 void Badge::show(const QString& icon, const QString& text, const QColor& color) {
   m_icon = icon, m_text = text, m_color = color;
   setAccessibleName(text);
-  setVisible(!text.isEmpty());
+  // One that stands nowhere yet would come up as a window of its own.
+  if (parentWidget() || text.isEmpty()) setVisible(!text.isEmpty());
   updateGeometry();
   update();
 }

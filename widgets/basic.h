@@ -35,6 +35,7 @@ class PanelHeader : public QWidget {
  public:
   PanelHeader(const Theme* theme, const QString& title, QWidget* parent = nullptr);
   void setTitle(const QString& title) { m_title->setText(title); }
+  QString title() const { return m_title->text(); }
   void setDetail(const QString& detail) { m_detail->setText(detail); }
   void add(QWidget* widget);
 
@@ -88,6 +89,7 @@ class TabRow : public QWidget {
   int current() const { return m_current; }
   void setCurrent(int index);
   void setWords(const QStringList& words);
+  void setUnderlined(bool underlined) { m_underlined = underlined; }  // the current one has a line below it
   QSize sizeHint() const override;
 
  Q_SIGNALS:
@@ -103,6 +105,7 @@ class TabRow : public QWidget {
   const Theme* m_theme;
   QStringList m_words;
   int m_current = 0;
+  bool m_underlined = false;
 };
 
 // A collapsible part of a side panel, closed below by a line.

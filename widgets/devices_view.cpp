@@ -10,19 +10,49 @@
 #include "widgets/basic.h"
 
 namespace nf {
+namespace {
+
+constexpr int kNames = 148, kColumn = 980;
+
+QLabel* wrapped(QLabel* l) {
+  l->setWordWrap(true);
+  l->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  return l;
+}
+
+// A measured constant: the number large, what it is below it.
+QWidget* figure(const Theme* theme, const QString& value, const QString& name, const QString& note) {
+  auto* widget = new QWidget;
+  auto* layout = new QVBoxLayout(widget);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  auto* number = label(value);
+  number->setFont(theme->ui(20, QFont::DemiBold));
+  layout->addWidget(number);
+  auto* words = label(name);
+  words->setFont(theme->ui(12));
+  layout->addWidget(words);
+  auto* under = label(note, "muted");
+  under->setFont(theme->ui(12));
+  layout->addWidget(under);
+  widget->setAccessibleName(name + QLatin1Char(' ') + value);
+  return widget;
+}
+
+}  // namespace
 
 DevicesView::DevicesView(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Devices"))), m_content(new QWidget),
-      m_layout(new QVBoxLayout(m_content)) {
+      m_layout(new QVBoxLayout(m_content)), m_measure(new IconButton(theme, QStringLiteral("measure"), tr("Measure again"))) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  auto* measure = new IconButton(theme, QStringLiteral("measure"), tr("Measure again"));
-  m_header->add(measure);
+  m_header->add(m_measure);
+  m_measure->setToolTip(tr("The new constants count from the next start of the engine"));
   m_header->setDetail(tr("constants are measured on this machine, never looked up"));
-  connect(measure, &QToolButton::clicked, this, &DevicesView::measureWanted);
+  connect(m_measure, &QToolButton::clicked, this, &DevicesView::measureWanted);
   layout->addWidget(m_header);
   layout->addWidget(line());
   auto* scroll = new QScrollArea;
@@ -30,98 +60,138 @@ DevicesView::DevicesView(const Theme* theme, QWidget* parent)
   m_content->setProperty("role", QStringLiteral("page"));
   scroll->setWidget(m_content);
   layout->addWidget(scroll, 1);
-  m_layout->setContentsMargins(24, 16, 24, 16);
-  m_layout->setSpacing(12);
+  m_layout->setContentsMargins(24, 20, 24, 24);
+  m_layout->setSpacing(16);
   m_layout->addWidget(label(tr("Waiting for the engine."), "muted"));
   m_layout->addStretch(1);
+  connect(theme, &Theme::changed, this, [this] {
+    if (m_devices) setDevices(*m_devices);
+  });
+}
+
+// Wide lines are hard to read: one column, as wide as a page.
+void DevicesView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  m_layout->setContentsMargins(24, 20, std::max(24, width() - 24 - kColumn), 24);
+}
+
+void DevicesView::setMeasuring(bool measuring) {
+  m_measure->setEnabled(!measuring);
+  m_header->setDetail(measuring ? tr("measuring") : tr("constants are measured on this machine, never looked up"));
 }
 
 void DevicesView::setDevices(const protocol::Devices& devices) {
+  m_devices = devices;
+  setMeasuring(false);
   while (QLayoutItem* item = m_layout->takeAt(0)) {
     if (item->widget()) item->widget()->hide(), item->widget()->deleteLater();
     delete item;
   }
-  const Palette& c = m_theme->colors();
-  for (const auto& d : devices.devices) {
-    auto* card = new QWidget;
-    auto* box = new QVBoxLayout(card);
-    box->setContentsMargins(0, 0, 0, 0);
-    box->setSpacing(6);
-    auto* head = new QHBoxLayout;
-    auto* icon = new QLabel;
-    icon->setPixmap(m_theme->pixmap(QStringLiteral("chip"), c.text, devicePixelRatioF()));
-    head->addWidget(icon);
-    auto* title = label(QString::fromStdString(d.description.empty() ? d.name : d.description));
-    title->setFont(m_theme->ui(15, QFont::DemiBold));
-    head->addWidget(title);
-    auto* badge = new Badge(m_theme);
-    if (!d.unavailable.empty()) badge->show(QStringLiteral("refused"), tr("missing"), c.muted);
-    else if (d.inUse) badge->show(QStringLiteral("running"), tr("in use"), c.accent);
-    else badge->show(QStringLiteral("ok"), tr("ready"), c.proved);
-    head->addWidget(badge);
-    head->addStretch(1);
-    head->addWidget(label(QString::fromStdString(d.name), "hint"));
-    box->addLayout(head);
-    if (!d.unavailable.empty()) {
-      auto* why = label(QString::fromStdString(d.unavailable), "muted");
-      why->setWordWrap(true);
-      box->addWidget(why);
-    }
-    auto* grid = new QGridLayout;
-    grid->setHorizontalSpacing(24);
-    grid->setVerticalSpacing(4);
-    int row = 0;
-    const auto add = [&](const QString& name, const QString& value, const QString& note = {}) {
-      grid->addWidget(label(name, "muted"), row, 0);
-      auto* v = label(value);
-      v->setFont(m_theme->mono(13));
-      v->setWordWrap(true);
-      v->setTextInteractionFlags(Qt::TextSelectableByMouse);
-      grid->addWidget(v, row, 1);
-      grid->addWidget(label(note, "hint"), row, 2);
-      ++row;
-    };
-    if (d.constants) {
-      const auto& k = *d.constants;
-      const QString ago =
-          k.measuredSecondsAgo > 0 ? tr("measured %1 ago").arg(secondsText(k.measuredSecondsAgo)) : tr("measured now");
-      add(tr("Bandwidth, P_d"), flopsText(k.bandwidth, QStringLiteral("B/s")), ago);
-      add(tr("Arithmetic, P_c"), flopsText(k.flopRate, QStringLiteral("FLOP/s")));
-      add(tr("One launch, L"), microsecondsText(k.launchSeconds * 1e6));
-      if (k.l2Bandwidth > 0) add(tr("L2 bandwidth"), flopsText(k.l2Bandwidth, QStringLiteral("B/s")));
-    }
-    for (const auto& fact : d.facts) add(QString::fromStdString(fact.name), QString::fromStdString(fact.text));
-    grid->setColumnStretch(1, 1);
-    grid->setColumnMinimumWidth(0, 150);
-    box->addLayout(grid);
-    m_layout->addWidget(card);
-    m_layout->addWidget(line());
-  }
-  if (!devices.doctor.empty()) {
-    auto* title = label(tr("Doctor"));
-    title->setFont(m_theme->ui(15, QFont::DemiBold));
-    m_layout->addWidget(title);
-    auto* table = new QWidget;
-    auto* grid = new QGridLayout(table);
-    grid->setContentsMargins(0, 0, 0, 0);
-    grid->setHorizontalSpacing(12);
-    int row = 0;
-    for (const auto& entry : devices.doctor) {
-      auto* icon = new QLabel;
-      icon->setPixmap(m_theme->pixmap(entry.ok ? QStringLiteral("ok") : QStringLiteral("refused"), entry.ok ? c.proved : c.muted,
-                                      devicePixelRatioF()));
-      icon->setAccessibleName(entry.ok ? tr("found") : tr("missing"));
-      grid->addWidget(icon, row, 0);
-      grid->addWidget(label(QString::fromStdString(entry.item)), row, 1);
-      auto* text = label(QString::fromStdString(entry.text), "muted");
-      text->setWordWrap(true);
-      grid->addWidget(text, row++, 2);
-    }
-    grid->setColumnStretch(2, 1);
-    grid->setColumnMinimumWidth(1, 150);
-    m_layout->addWidget(table);
-  }
+  // What can serve first, what is missing after it.
+  std::vector<const protocol::DeviceInfo*> order;
+  for (const bool missing : {false, true})
+    for (const auto& d : devices.devices)
+      if (d.unavailable.empty() != missing) order.push_back(&d);
+  for (const auto* d : order) m_layout->addWidget(deviceCard(*d));
+  if (!devices.doctor.empty()) m_layout->addWidget(doctorTable(devices.doctor));
   m_layout->addStretch(1);
+}
+
+QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
+  const Palette& c = m_theme->colors();
+  auto* card = new QWidget;
+  card->setObjectName(QString::fromStdString(d.name));
+  auto* box = new QVBoxLayout(card);
+  box->setContentsMargins(0, 0, 0, 0);
+  box->setSpacing(10);
+  auto* head = new QHBoxLayout;
+  head->setSpacing(8);
+  auto* icon = new QLabel;
+  icon->setPixmap(m_theme->pixmap(QStringLiteral("chip"), d.unavailable.empty() ? c.text : c.hint, devicePixelRatioF()));
+  head->addWidget(icon);
+  auto* name = label(QString::fromStdString(d.name));
+  name->setFont(m_theme->ui(15, QFont::DemiBold));
+  head->addWidget(name);
+  head->addWidget(label(QString::fromStdString(d.description), "muted"));
+  auto* badge = new Badge(m_theme);
+  if (!d.unavailable.empty()) badge->show(QStringLiteral("refused"), tr("missing"), c.muted);
+  else if (d.inUse) badge->show(QStringLiteral("ok"), tr("in use"), c.accent);
+  else badge->show(QStringLiteral("ok"), tr("ready"), c.proved);
+  head->addStretch(1);
+  head->addWidget(badge);
+  box->addLayout(head);
+  if (!d.unavailable.empty()) {
+    auto* why = wrapped(label(QString::fromStdString(d.unavailable)));
+    why->setContentsMargins(24, 0, 0, 0);
+    box->addWidget(why);
+  }
+  if (d.constants) {
+    const auto& k = *d.constants;
+    auto* figures = new QHBoxLayout;
+    figures->setContentsMargins(24, 0, 0, 4);
+    figures->setSpacing(48);
+    const QString ago =
+        k.measuredSecondsAgo < 5 ? tr("measured now")
+        : k.measuredSecondsAgo < 86400
+            ? tr("measured %1 ago").arg(secondsText(k.measuredSecondsAgo))
+            : tr("measured %1 ago").arg(counted(static_cast<std::int64_t>(k.measuredSecondsAgo / 86400), tr("day"), tr("days")));
+    figures->addWidget(figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"), ago));
+    figures->addWidget(
+        figure(m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"),
+               k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
+    figures->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"), QString()));
+    if (k.l2Bandwidth > 0)
+      figures->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"), QString()));
+    figures->addStretch(1);
+    box->addLayout(figures);
+  }
+  if (!d.facts.empty()) {
+    auto* grid = new QGridLayout;
+    grid->setContentsMargins(24, 0, 0, 0);
+    grid->setHorizontalSpacing(16);
+    grid->setVerticalSpacing(3);
+    int row = 0;
+    for (const auto& fact : d.facts) {
+      grid->addWidget(label(QString::fromStdString(fact.name), "muted"), row, 0, Qt::AlignTop);
+      auto* value = wrapped(label(QString::fromStdString(fact.text)));
+      value->setFont(m_theme->mono(12));
+      grid->addWidget(value, row++, 1);
+    }
+    grid->setColumnStretch(1, 1);
+    grid->setColumnMinimumWidth(0, kNames);
+    box->addLayout(grid);
+  }
+  box->addSpacing(2);
+  box->addWidget(line());
+  return card;
+}
+
+QWidget* DevicesView::doctorTable(const std::vector<protocol::DoctorLine>& lines) {
+  const Palette& c = m_theme->colors();
+  auto* block = new QWidget;
+  auto* layout = new QVBoxLayout(block);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(8);
+  auto* title = label(tr("Doctor"));
+  title->setFont(m_theme->ui(15, QFont::DemiBold));
+  layout->addWidget(title);
+  auto* grid = new QGridLayout;
+  grid->setHorizontalSpacing(8);
+  grid->setVerticalSpacing(3);
+  int row = 0;
+  for (const auto& entry : lines) {
+    auto* icon = new QLabel;
+    icon->setPixmap(m_theme->pixmap(entry.ok ? QStringLiteral("ok") : QStringLiteral("refused"), entry.ok ? c.proved : c.stale,
+                                    devicePixelRatioF()));
+    icon->setAccessibleName(entry.ok ? tr("found") : tr("missing"));
+    grid->addWidget(icon, row, 0, Qt::AlignTop);
+    grid->addWidget(label(QString::fromStdString(entry.item)), row, 1, Qt::AlignTop);
+    grid->addWidget(wrapped(label(QString::fromStdString(entry.text), "muted")), row++, 2);
+  }
+  grid->setColumnStretch(2, 1);
+  grid->setColumnMinimumWidth(1, kNames);
+  layout->addLayout(grid);
+  return block;
 }
 
 }  // namespace nf

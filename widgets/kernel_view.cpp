@@ -1,41 +1,85 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/kernel_view.h"
 
-#include <Qsci/qscilexercpp.h>
 #include <Qsci/qsciscintilla.h>
+#include <Qsci/qscistyle.h>
 
+#include <QComboBox>
 #include <QLabel>
 #include <QPlainTextEdit>
 #include <QTextBlock>
 #include <QVBoxLayout>
+#include <map>
 
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
+#include "widgets/code_lexer.h"
 
 namespace nf {
 namespace {
 
-constexpr int kExact = 1, kAround = 2;
+constexpr int kExact = 1, kAround = 2, kAdded = 3, kRemoved = 4;
+constexpr int kTagMargin = 1;
+constexpr std::size_t kMostTags = 9;
+
+const char* const kOrder[] = {"cuda", "ptx", "sass", "loops", "llvm", "asm"};
 
 QString shownName(const std::string& language) {
   if (language == "loops") return QObject::tr("Loop IR");
   if (language == "llvm") return QObject::tr("LLVM IR");
   if (language == "asm") return QObject::tr("Assembly");
   if (language == "cuda") return QStringLiteral("CUDA C");
-  if (language == "ptx") return QStringLiteral("PTX");
-  return QString::fromStdString(language);
+  return QString::fromStdString(language).toUpper();
+}
+
+int rankOf(const std::string& language) {
+  for (int i = 0; i < static_cast<int>(std::size(kOrder)); ++i)
+    if (language == kOrder[i]) return i;
+  return static_cast<int>(std::size(kOrder));
+}
+
+// Directives that say nothing about what runs: positions for the debugger, unwinding, sections of debug data.
+bool isNoise(std::string_view line, bool& inDebugSection) {
+  const std::size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return true;
+  line.remove_prefix(begin);
+  if (line.starts_with(".section") || line.starts_with(".text")) inDebugSection = line.find(".debug") != std::string_view::npos;
+  if (inDebugSection) return true;
+  for (const std::string_view noise :
+       {".cfi_", ".loc\t", ".loc ", ".file", ".ident", ".addrsig", ".Ltmp", ".Lfunc_", ".size", ".type", ".section\t\".note"})
+    if (line.starts_with(noise)) return true;
+  return false;
+}
+
+QString withoutSpaces(const QString& text, std::vector<int>* places = nullptr) {
+  QString out;
+  for (int i = 0; i < text.size(); ++i) {
+    if (text[i].isSpace()) continue;
+    out += text[i];
+    if (places) places->push_back(i);
+  }
+  return out;
 }
 
 }  // namespace
 
 KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_header(new PanelHeader(theme, tr("Kernel"))),
-      m_languages(new TabRow(theme, {})), m_expression(new QPlainTextEdit), m_code(new QsciScintilla), m_facts(label({}, "muted")),
-      m_mapping(label({}, "hint")) {
+      m_languages(new TabRow(theme, {})), m_comparison(new QComboBox), m_expression(new QPlainTextEdit), m_tagRow(new QLabel),
+      m_code(new QsciScintilla), m_facts(label({}, "muted")), m_mapping(label({}, "hint")) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
+  m_languages->setUnderlined(true);
+  m_languages->setAccessibleName(tr("Form of the kernel"));
   m_header->add(m_languages);
+  m_comparison->setProperty("flat", true);
+  m_comparison->setAccessibleName(tr("Compare with"));
+  m_comparison->setToolTip(tr("Compare with another candidate"));
+  m_comparison->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_comparison->setMinimumContentsLength(13);
+  m_comparison->setMaxVisibleItems(24);
+  m_header->add(m_comparison);
   layout->addWidget(m_header);
   layout->addWidget(line());
   m_expression->setReadOnly(true);
@@ -45,46 +89,69 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   m_expression->setAccessibleName(tr("Expression of the kernel"));
   m_expression->document()->setDocumentMargin(12);
   layout->addWidget(m_expression);
+  m_tagRow->setContentsMargins(16, 0, 16, 8);
+  m_tagRow->setTextFormat(Qt::RichText);
+  m_tagRow->setWordWrap(true);
+  m_tagRow->setMinimumWidth(0);
+  m_tagRow->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  m_tagRow->setTextInteractionFlags(Qt::LinksAccessibleByMouse | Qt::LinksAccessibleByKeyboard);
+  m_tagRow->setAccessibleName(tr("Tokens of the source and their lines"));
+  connect(m_tagRow, &QLabel::linkActivated, this, [this](const QString& origin) { m_selection->select({origin.toUInt()}); });
+  layout->addWidget(m_tagRow);
   layout->addWidget(line());
   m_code->setReadOnly(true);
   m_code->setFrameShape(QFrame::NoFrame);
   m_code->setUtf8(true);
   m_code->setMarginType(0, QsciScintilla::NumberMargin);
-  m_code->setMarginWidth(1, 0);
+  m_code->setMarginType(kTagMargin, QsciScintilla::TextMarginRightJustified);
   m_code->setMarginWidth(2, 0);
   m_code->setCaretLineVisible(false);
   m_code->setAccessibleName(tr("Code of the kernel"));
-  m_code->markerDefine(QsciScintilla::Background, kExact);
-  m_code->markerDefine(QsciScintilla::Background, kAround);
+  for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDefine(QsciScintilla::Background, marker);
   m_code->SendScintilla(QsciScintilla::SCI_SETSCROLLWIDTHTRACKING, 1);
   m_code->SendScintilla(QsciScintilla::SCI_SETSCROLLWIDTH, 1);
+  m_code->SendScintilla(QsciScintilla::SCI_SETEXTRAASCENT, 2);
+  m_code->SendScintilla(QsciScintilla::SCI_SETEXTRADESCENT, 2);
   layout->addWidget(m_code, 1);
   layout->addWidget(line());
   auto* row = new QHBoxLayout;
   row->setContentsMargins(16, 6, 16, 6);
-  m_facts->setFont(theme->mono(12));
-  m_facts->setWordWrap(true);
+  m_facts->setFont(theme->ui(12));
+  m_facts->setTextFormat(Qt::RichText);
+  m_facts->setMinimumWidth(0);
+  m_facts->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_mapping->setFont(theme->ui(12));
   row->addWidget(m_facts, 1);
   row->addWidget(m_mapping);
   layout->addLayout(row);
   connect(m_languages, &TabRow::chosen, this, [this](int i) {
     m_current = i;
+    m_wish = language();
     showText();
     Q_EMIT languageChosen(language());
   });
+  connect(m_comparison, &QComboBox::activated, this, [this](int i) {
+    std::optional<std::uint64_t> number;
+    if (i > 0 && static_cast<std::size_t>(i) <= m_candidates.size()) number = m_candidates[static_cast<std::size_t>(i - 1)].first;
+    if (!number && m_compared) {
+      m_compared.reset();
+      showText();
+    }
+    Q_EMIT comparisonWanted(number);
+  });
   connect(m_code, &QsciScintilla::cursorPositionChanged, this, [this](int lineNumber, int) {
-    if (!m_code->hasFocus() || m_current >= static_cast<int>(m_kernel.texts.size())) return;
-    const auto& origins = m_kernel.texts[static_cast<std::size_t>(m_current)].lineOrigins;
-    if (lineNumber >= 0 && static_cast<std::size_t>(lineNumber) < origins.size() &&
-        !origins[static_cast<std::size_t>(lineNumber)].empty())
-      m_selection->select(origins[static_cast<std::size_t>(lineNumber)]);
+    if (!m_code->hasFocus() || lineNumber < 0 || static_cast<std::size_t>(lineNumber) >= m_lines.size()) return;
+    const auto& origins = m_lines[static_cast<std::size_t>(lineNumber)].origins;
+    if (!origins.empty()) m_selection->select(origins);
   });
   connect(m_expression, &QPlainTextEdit::cursorPositionChanged, this, [this] {
     if (!m_expression->hasFocus()) return;
-    const auto at = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
-    if (at < m_kernel.expressionOrigins.size() && !m_kernel.expressionOrigins[at].empty())
-      m_selection->select(m_kernel.expressionOrigins[at]);
+    const int at = m_expression->textCursor().position();
+    for (const Tag& tag : m_tags)
+      if (at >= tag.begin && at < tag.end) return m_selection->select({tag.origin});
+    const auto block = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
+    if (block < m_kernel.expressionOrigins.size() && !m_kernel.expressionOrigins[block].empty())
+      m_selection->select(m_kernel.expressionOrigins[block]);
   });
   connect(selection, &Selection::changed, this, &KernelView::tint);
   connect(theme, &Theme::changed, this, [this] {
@@ -102,39 +169,33 @@ void KernelView::dress() {
   font.setPointSizeF(12 * 72.0 / std::max(1, logicalDpiY()));
   m_expression->setFont(m_theme->mono(13));
   m_expression->setStyleSheet(QStringLiteral("QPlainTextEdit { background: %1; }").arg(c.page.name()));
-  auto* lexer = new QsciLexerCPP(m_code);
-  lexer->setDefaultFont(font);
-  for (int style = 0; style < 128; ++style) {
-    lexer->setFont(font, style);
-    lexer->setColor(c.text, style);
-    lexer->setPaper(c.page, style);
-  }
-  lexer->setColor(c.keyword, QsciLexerCPP::Keyword);
-  lexer->setColor(c.keyword, QsciLexerCPP::PreProcessor);
-  lexer->setColor(c.number, QsciLexerCPP::Number);
-  lexer->setColor(c.call, QsciLexerCPP::DoubleQuotedString);
-  for (const int comment : {QsciLexerCPP::Comment, QsciLexerCPP::CommentLine, QsciLexerCPP::CommentDoc})
-    lexer->setColor(c.comment, comment);
-  QsciLexer* old = m_code->lexer();
+  auto* lexer = new CodeLexer(m_theme, font, m_code);
   m_code->setLexer(lexer);
-  delete old;
+  delete m_lexer;
+  m_lexer = lexer;
   m_code->setColor(c.text);
   m_code->setPaper(c.page);
   m_code->setMarginsBackgroundColor(c.page);
   m_code->setMarginsForegroundColor(c.hint);
   m_code->setMarginsFont(font);
-  m_code->setSelectionBackgroundColor(c.accentSoft);
+  m_code->setSelectionBackgroundColor(mixed(c.page, c.accent, 0.3));
   m_code->resetSelectionForegroundColor();
   m_code->setCaretForegroundColor(c.text);
   m_code->setMarkerBackgroundColor(c.accentSoft, kExact);
   m_code->setMarkerBackgroundColor(mixed(c.page, c.accentSoft, 0.4), kAround);
+  m_code->setMarkerBackgroundColor(mixed(c.page, c.proved, 0.2), kAdded);
+  m_code->setMarkerBackgroundColor(mixed(c.page, c.failed, 0.18), kRemoved);
 }
 
 void KernelView::clear() {
   m_kernel = {};
+  m_compared.reset();
   m_header->setDetail(tr("choose a subgraph"));
   m_languages->setWords({});
+  m_expression->clear();
   m_expression->setFixedHeight(44);
+  m_facts->clear();
+  setCandidates({});
   showText();
 }
 
@@ -146,78 +207,271 @@ QString KernelView::language() const {
 
 QString KernelView::text() const { return m_code->text(); }
 
+void KernelView::setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates) {
+  const auto now = static_cast<std::size_t>(std::max(0, m_comparison->currentIndex()));
+  const bool any = now > 0 && now <= m_candidates.size();
+  const std::uint64_t chosen = any ? m_candidates[now - 1].first : 0;
+  if (candidates == m_candidates && m_comparison->count() > 0) return;
+  m_candidates = std::move(candidates);
+  const QSignalBlocker blocker(m_comparison);
+  m_comparison->clear();
+  m_comparison->addItem(tr("Diff with..."));
+  int index = 0;
+  for (std::size_t i = 0; i < m_candidates.size(); ++i) {
+    m_comparison->addItem(tr("Diff with %1").arg(m_candidates[i].second));
+    if (any && chosen == m_candidates[i].first) index = static_cast<int>(i) + 1;
+  }
+  m_comparison->setCurrentIndex(index);
+  m_comparison->setEnabled(!m_candidates.empty());
+}
+
 void KernelView::setKernel(const protocol::Kernel& kernel) {
-  const QString was = language();
+  if (kernel.subgraph != m_kernel.subgraph) m_compared.reset();
   m_kernel = kernel;
+  std::stable_sort(m_kernel.texts.begin(), m_kernel.texts.end(),
+                   [](const auto& a, const auto& b) { return rankOf(a.language) < rankOf(b.language); });
   QStringList words;
   m_current = 0;
-  for (std::size_t i = 0; i < kernel.texts.size(); ++i) {
-    words << shownName(kernel.texts[i].language);
-    if (QString::fromStdString(kernel.texts[i].language) == was) m_current = static_cast<int>(i);
+  for (std::size_t i = 0; i < m_kernel.texts.size(); ++i) {
+    words << shownName(m_kernel.texts[i].language);
+    if (QString::fromStdString(m_kernel.texts[i].language) == m_wish) m_current = static_cast<int>(i);
   }
   m_languages->setWords(words);
   m_languages->setCurrent(m_current);
-  QString detail = QString::fromStdString(kernel.name);
-  if (kernel.trial) detail += QStringLiteral("  g%1 c%2").arg(kernel.generation).arg(*kernel.trial);
-  if (kernel.us) detail += QStringLiteral("  ") + microsecondsText(*kernel.us);
-  m_header->setDetail(detail);
+  QStringList detail;
+  if (kernel.trial) detail << QStringLiteral("g%1 c%2").arg(kernel.generation).arg(*kernel.trial);
+  else detail << tr("newest");
+  if (kernel.us) detail << microsecondsText(*kernel.us);
+  m_header->setDetail(detail.join(QStringLiteral(", ")));
   QStringList facts;
-  for (const auto& f : kernel.facts) facts << QString::fromStdString(f.name) + QLatin1Char(' ') + QString::fromStdString(f.text);
-  m_facts->setText(facts.join(QStringLiteral("   ")));
+  for (const auto& f : kernel.facts)
+    facts << QStringLiteral("%1 <span style='color:%2; font-family:\"%3\"'>%4</span>")
+                 .arg(QString::fromStdString(f.name).toHtmlEscaped(), m_theme->colors().text.name(), m_theme->mono().family(),
+                      QString::fromStdString(f.text).toHtmlEscaped());
+  m_facts->setText(facts.join(QStringLiteral(" &nbsp;&nbsp; ")));
   const QString expression = QString::fromStdString(kernel.expression).trimmed();
   m_expression->setPlainText(expression);
-  const int lines = std::clamp(static_cast<int>(expression.count(QLatin1Char('\n'))) + 1, 1, 7);
-  m_expression->setFixedHeight(lines * QFontMetrics(m_theme->mono(13)).lineSpacing() + 36);
+  const int lines = std::clamp(static_cast<int>(expression.count(QLatin1Char('\n'))) + 1, 1, 5);
+  m_expression->setFixedHeight(lines * QFontMetrics(m_theme->mono(13)).lineSpacing() + 30);
   showText();
 }
 
+void KernelView::setCompared(const protocol::Kernel& kernel) {
+  m_compared = kernel;
+  showText();
+}
+
+std::pair<int, int> KernelView::difference() const {
+  std::pair<int, int> count{0, 0};
+  for (const ShownLine& l : m_lines) {
+    count.first += l.kind == DiffLine::Kind::Removed;
+    count.second += l.kind == DiffLine::Kind::Added;
+  }
+  return count;
+}
+
 void KernelView::showLanguage(const QString& wish) {
+  m_wish = wish;
   for (std::size_t i = 0; i < m_kernel.texts.size(); ++i)
     if (QString::fromStdString(m_kernel.texts[i].language) == wish) m_current = static_cast<int>(i);
   m_languages->setCurrent(m_current);
   showText();
 }
 
+std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel) const {
+  std::vector<ShownLine> out;
+  const std::string wanted = language().toStdString();
+  for (const auto& text : kernel.texts) {
+    if (text.language != wanted) continue;
+    const bool assembly = text.language == "asm";
+    bool debugSection = false;
+    std::size_t number = 0;
+    for (std::size_t at = 0; at < text.text.size(); ++number) {
+      const std::size_t end = std::min(text.text.find('\n', at), text.text.size());
+      std::string line = text.text.substr(at, end - at);
+      at = end + 1;
+      if (assembly && isNoise(line, debugSection)) continue;
+      out.push_back({std::move(line), number < text.lineOrigins.size() ? text.lineOrigins[number] : protocol::Origins{},
+                     DiffLine::Kind::Same});
+    }
+  }
+  return out;
+}
+
 void KernelView::showText() {
+  m_lines = linesOf(m_kernel);
+  if (m_compared) {
+    const auto before = linesOf(*m_compared);
+    const auto joined = [](const std::vector<ShownLine>& lines) {
+      std::string text;
+      for (const ShownLine& l : lines) text += l.text + '\n';
+      return text;
+    };
+    std::vector<ShownLine> both;
+    std::size_t i = 0, k = 0;
+    for (const DiffLine& d : diffLines(joined(before), joined(m_lines))) {
+      const bool removed = d.kind == DiffLine::Kind::Removed;
+      const auto& from = removed ? before : m_lines;
+      std::size_t& at = removed ? i : k;
+      both.push_back({d.text, at < from.size() ? from[at].origins : protocol::Origins{}, d.kind});
+      ++at;
+      if (d.kind == DiffLine::Kind::Same) ++i;
+    }
+    m_lines = std::move(both);
+  }
+  QString text;
+  for (const ShownLine& l : m_lines) {
+    QString lineText = QString::fromStdString(l.text);
+    text += lineText.replace(QLatin1Char('\t'), QStringLiteral("    ")) + QLatin1Char('\n');
+  }
+  m_lexer->setCodeLanguage(language());
   m_code->setReadOnly(false);
-  m_code->setText(m_current < static_cast<int>(m_kernel.texts.size())
-                      ? QString::fromStdString(m_kernel.texts[static_cast<std::size_t>(m_current)].text)
-                      : QString());
+  m_code->setText(text);
   m_code->setReadOnly(true);
-  m_code->setMarginWidth(0, QStringLiteral("0") + QString::number(std::max(100, m_code->lines())) + QLatin1Char(' '));
+  m_code->recolor();
+  m_code->setMarginWidth(0, QStringLiteral("0") + QString::number(std::max(100, m_code->lines())));
+  findTags();
+  showTags();
   tint();
 }
 
+// Tokens of the source that lines came from. A span that holds another one that is here says less: it gets no tag of its own.
+void KernelView::findTags() {
+  m_tags.clear();
+  std::map<std::uint32_t, std::vector<int>> lines;
+  for (std::size_t i = 0; i < m_lines.size(); ++i)
+    for (const std::uint32_t origin : m_lines[i].origins)
+      if (auto& places = lines[origin]; places.empty() || places.back() != static_cast<int>(i))
+        places.push_back(static_cast<int>(i));
+  const auto& spans = m_selection->spans();
+  std::erase_if(lines, [&](const auto& entry) { return entry.first >= spans.size(); });
+  const auto holds = [&](std::uint32_t outer, std::uint32_t inner) {
+    const auto &a = spans[outer], &b = spans[inner];
+    return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
+  };
+  for (const auto& [origin, places] : lines) {
+    if (std::any_of(lines.begin(), lines.end(), [&, o = origin](const auto& other) { return holds(o, other.first); })) continue;
+    const QString text = m_spanText ? m_spanText(spans[origin]).simplified() : QString();
+    // A sign alone names nothing.
+    if (std::any_of(text.begin(), text.end(), [](QChar ch) { return ch.isLetterOrNumber(); }))
+      m_tags.push_back({origin, text, places, -1, -1});
+  }
+  std::stable_sort(m_tags.begin(), m_tags.end(), [&](const Tag& a, const Tag& b) {
+    return std::pair(spans[a.origin].source, spans[a.origin].begin) < std::pair(spans[b.origin].source, spans[b.origin].begin);
+  });
+  // Many lines come from few tokens: those are worth a number.
+  while (m_tags.size() > kMostTags)
+    m_tags.erase(
+        std::min_element(m_tags.begin(), m_tags.end(), [](const Tag& a, const Tag& b) { return a.lines.size() < b.lines.size(); }));
+  std::vector<int> places;
+  const QString expression = withoutSpaces(m_expression->toPlainText(), &places);
+  int from = 0;
+  for (Tag& tag : m_tags) {
+    const QString wanted = withoutSpaces(tag.text);
+    int at = static_cast<int>(expression.indexOf(wanted, from));
+    if (at < 0) at = static_cast<int>(expression.indexOf(wanted));
+    if (at < 0 || wanted.isEmpty()) continue;
+    from = at + static_cast<int>(wanted.size());
+    tag.begin = places[static_cast<std::size_t>(at)];
+    tag.end = places[static_cast<std::size_t>(from - 1)] + 1;
+  }
+  const Palette& c = m_theme->colors();
+  const QsciStyle style(-1, QStringLiteral("tag"), c.accent, c.page, m_theme->mono(11));
+  QFont small = m_theme->mono(11);
+  small.setPointSizeF(11 * 72.0 / std::max(1, logicalDpiY()));
+  QsciStyle drawn(style);
+  drawn.setFont(small);
+  m_code->clearMarginText();
+  bool any = false;
+  for (std::size_t i = 0; i < m_lines.size(); ++i) {
+    QStringList numbers;
+    for (std::size_t t = 0; t < m_tags.size(); ++t)
+      if (std::binary_search(m_tags[t].lines.begin(), m_tags[t].lines.end(), static_cast<int>(i)))
+        numbers << QString::number(t + 1);
+    QString text = numbers.size() > 3 ? numbers.mid(0, 3).join(QString()) + QChar(0x2026) : numbers.join(QString());
+    if (m_lines[i].kind == DiffLine::Kind::Added) text += QStringLiteral(" +");
+    if (m_lines[i].kind == DiffLine::Kind::Removed) text += QStringLiteral(" -");
+    if (text.isEmpty()) continue;
+    any = true;
+    m_code->setMarginText(static_cast<int>(i), text + QLatin1Char(' '), drawn);
+  }
+  m_code->setMarginWidth(kTagMargin, any ? QStringLiteral("0000 + ") : QString());
+}
+
+void KernelView::showTags() {
+  const Palette& c = m_theme->colors();
+  QStringList parts;
+  for (std::size_t t = 0; t < m_tags.size(); ++t) {
+    const Tag& tag = m_tags[t];
+    QStringList numbers;
+    for (std::size_t i = 0; i < tag.lines.size() && i < 3; ++i) numbers << QString::number(tag.lines[i] + 1);
+    QString lines = numbers.join(QStringLiteral(", "));
+    if (tag.lines.size() > 3) lines += tr(" and %1 more").arg(tag.lines.size() - 3);
+    QString text = tag.text;
+    if (text.size() > 30) text = text.left(29) + QChar(0x2026);
+    const bool chosen = m_selection->origins() == protocol::Origins{tag.origin};
+    const QString words = QString(text).replace(QLatin1Char(' '), QChar(0xa0)).toHtmlEscaped();
+    parts << QStringLiteral(
+                 "<a href='%1' style='text-decoration:none; color:%2%6'><b>%3</b>&nbsp;<span style='font-family:\"%7\"'>%4"
+                 "</span></a>&nbsp;<span style='color:%8'>%5</span>")
+                 .arg(tag.origin)
+                 .arg((chosen ? c.text : c.accent).name())
+                 .arg(t + 1)
+                 .arg(words, QString(lines).replace(QLatin1Char(' '), QChar(0xa0)),
+                      chosen ? QStringLiteral("; background-color:") + c.accentSoft.name() : QString(), m_theme->mono().family(),
+                      c.muted.name());
+  }
+  m_tagRow->setText(QStringLiteral("<span style='font-size:12px'>%1</span>").arg(parts.join(QStringLiteral(" &nbsp; "))));
+  m_tagRow->setVisible(!parts.isEmpty());
+}
+
 void KernelView::tint() {
-  m_code->markerDeleteAll(kExact);
-  m_code->markerDeleteAll(kAround);
+  for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDeleteAll(marker);
   m_tinted.clear();
   QList<QTextEdit::ExtraSelection> marks;
   const Palette& c = m_theme->colors();
   const QString expression = m_expression->toPlainText();
-  for (const auto& run : highlight(expression.toStdString(), c)) {
+  const auto mark = [&](int begin, int end) {
     QTextEdit::ExtraSelection s;
-    s.format = run.format;
     s.cursor = QTextCursor(m_expression->document());
-    s.cursor.setPosition(std::min(run.begin, static_cast<int>(expression.size())));
-    s.cursor.setPosition(std::min(run.begin + run.length, static_cast<int>(expression.size())), QTextCursor::KeepAnchor);
+    s.cursor.setPosition(std::clamp(begin, 0, static_cast<int>(expression.size())));
+    s.cursor.setPosition(std::clamp(end, 0, static_cast<int>(expression.size())), QTextCursor::KeepAnchor);
+    return s;
+  };
+  for (const auto& run : highlight(expression.toStdString(), c)) {
+    auto s = mark(run.begin, run.begin + run.length);
+    s.format = run.format;
+    marks << s;
+  }
+  for (const Tag& tag : m_tags) {
+    if (tag.begin < 0) continue;
+    auto s = mark(tag.begin, tag.end);
+    const bool chosen = !m_selection->empty() && m_selection->relation({tag.origin}) == Selection::Relation::Exact;
+    if (chosen) s.format.setBackground(c.accentSoft);
+    s.format.setUnderlineStyle(QTextCharFormat::SingleUnderline);
+    s.format.setUnderlineColor(chosen ? c.accent : c.separator);
     marks << s;
   }
   bool mapped = false;
-  if (m_current < static_cast<int>(m_kernel.texts.size()) && !m_selection->empty()) {
-    const auto& origins = m_kernel.texts[static_cast<std::size_t>(m_current)].lineOrigins;
-    for (std::size_t i = 0; i < origins.size(); ++i) {
-      mapped = mapped || !origins[i].empty();
-      switch (m_selection->relation(origins[i])) {
-        case Selection::Relation::None: break;
-        case Selection::Relation::Around: m_code->markerAdd(static_cast<int>(i), kAround); break;
-        case Selection::Relation::Exact:
-          m_code->markerAdd(static_cast<int>(i), kExact);
-          m_tinted.push_back(static_cast<int>(i));
-          break;
-      }
+  for (std::size_t i = 0; i < m_lines.size(); ++i) {
+    const int number = static_cast<int>(i);
+    mapped = mapped || !m_lines[i].origins.empty();
+    if (m_lines[i].kind == DiffLine::Kind::Added) m_code->markerAdd(number, kAdded);
+    if (m_lines[i].kind == DiffLine::Kind::Removed) m_code->markerAdd(number, kRemoved);
+    if (m_selection->empty()) continue;
+    switch (m_selection->relation(m_lines[i].origins)) {
+      case Selection::Relation::None: break;
+      case Selection::Relation::Around:
+        if (m_lines[i].kind == DiffLine::Kind::Same) m_code->markerAdd(number, kAround);
+        break;
+      case Selection::Relation::Exact:
+        if (m_lines[i].kind == DiffLine::Kind::Same) m_code->markerAdd(number, kExact);
+        m_tinted.push_back(number);
+        break;
     }
-    if (!m_tinted.empty() && !m_code->hasFocus()) m_code->ensureLineVisible(m_tinted.front());
+  }
+  if (!m_tinted.empty() && !m_code->hasFocus()) m_code->ensureLineVisible(m_tinted.front());
+  if (!m_selection->empty())
     for (std::size_t i = 0; i < m_kernel.expressionOrigins.size(); ++i) {
       if (m_selection->relation(m_kernel.expressionOrigins[i]) != Selection::Relation::Exact) continue;
       QTextEdit::ExtraSelection s;
@@ -226,14 +480,18 @@ void KernelView::tint() {
       s.cursor = QTextCursor(m_expression->document()->findBlockByNumber(static_cast<int>(i)));
       marks.prepend(s);
     }
-  }
   m_expression->setExtraSelections(marks);
+  showTags();
   QString words;
-  if (!m_selection->empty() && !m_kernel.texts.empty())
+  if (m_compared) {
+    const auto [removed, added] = difference();
+    words = removed + added == 0 ? tr("the same code") : tr("%1 lines gone, %2 new").arg(removed).arg(added);
+  } else if (!m_selection->empty() && !m_kernel.texts.empty()) {
     words = !m_tinted.empty()
                 ? counted(static_cast<std::int64_t>(m_tinted.size()), tr("line"), tr("lines")) + tr(" from the selection")
             : mapped ? tr("nothing here comes from the selection")
                      : tr("these lines carry no mapping");
+  }
   m_mapping->setText(words);
 }
 

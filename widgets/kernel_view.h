@@ -1,49 +1,87 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <functional>
+#include <optional>
 
+#include "core/document/journal.h"
 #include "core/protocol/message.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
+class QComboBox;
 class QLabel;
 class QPlainTextEdit;
 class QsciScintilla;
 
 namespace nf {
 
+class CodeLexer;
 class PanelHeader;
 class TabRow;
 
-// The expression of a kernel above what it became: loop IR, LLVM IR, assembly. Lines that came from the selection are tinted, a click
-// on a line selects where it came from.
+// The expression of a kernel above what it became: loop IR, LLVM IR, assembly. Numbered tags tie tokens of the source to lines: the
+// gutter shows them, a click on one selects. Lines that came from the selection are tinted; any two candidates can be compared.
 class KernelView : public QWidget {
   Q_OBJECT
  public:
   KernelView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   void clear();
   void setKernel(const protocol::Kernel& kernel);
+  // What can be compared with: trial numbers and their names.
+  void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
+  void setCompared(const protocol::Kernel& kernel);
+  // The source text of a span, for the tags; without it they have none.
+  void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
   void showLanguage(const QString& language);
   QString language() const;
   QString text() const;
   std::vector<int> tintedLines() const { return m_tinted; }
+  struct Tag {
+    std::uint32_t origin = 0;
+    QString text;              // the token as written
+    std::vector<int> lines;    // of the shown text, from 0
+    int begin = -1, end = -1;  // in the expression; -1: not found there as written
+  };
+  const std::vector<Tag>& tags() const { return m_tags; }
+  QComboBox* comparison() const { return m_comparison; }
+  // Lines that the other kernel has and this one has not, and the other way round.
+  std::pair<int, int> difference() const;
 
  Q_SIGNALS:
   void languageChosen(const QString& language);
+  void comparisonWanted(std::optional<std::uint64_t> trial);
 
  private:
+  struct ShownLine {
+    std::string text;
+    protocol::Origins origins;
+    DiffLine::Kind kind = DiffLine::Kind::Same;
+  };
+  std::vector<ShownLine> linesOf(const protocol::Kernel& kernel) const;
   void showText();
+  void findTags();
+  void showTags();
   void tint();
   void dress();
   const Theme* m_theme;
   Selection* m_selection;
   protocol::Kernel m_kernel;
+  std::optional<protocol::Kernel> m_compared;
+  std::vector<std::pair<std::uint64_t, QString>> m_candidates;
+  std::function<QString(const protocol::SourceSpan&)> m_spanText;
   PanelHeader* m_header;
   TabRow* m_languages;
+  QComboBox* m_comparison;
   QPlainTextEdit* m_expression;
+  QLabel* m_tagRow;
   QsciScintilla* m_code;
+  CodeLexer* m_lexer = nullptr;
   QLabel *m_facts, *m_mapping;
   int m_current = 0;
+  QString m_wish = QStringLiteral("loops");  // the language that a person has chosen
+  std::vector<ShownLine> m_lines;
+  std::vector<Tag> m_tags;
   std::vector<int> m_tinted;
 };
 

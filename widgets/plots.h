@@ -1,37 +1,107 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QVariant>
 #include <QWidget>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
+class QCPItemText;
 class QCustomPlot;
+class QStackedWidget;
+class QTableView;
 class QTimer;
 
-// Plots without frames: a thin grid, few round numbers, log where the range is wide. Redraws are thinned to 20 a second; every point stays.
+// Plots without frames: a thin grid, few round numbers, log where the range is wide. Redraws are thinned to 20 a second; every point
+// stays. Each plot is also a table: to read with the keyboard and to export.
 namespace nf {
+
+struct PlotTable {
+  QStringList columns;  // with units
+  std::vector<QVariantList> rows;
+};
+QString csvOf(const PlotTable& table);
+QByteArray jsonOf(const PlotTable& table);  // an array of objects
 
 class Plot : public QWidget {
   Q_OBJECT
  public:
-  Plot(const Theme* theme, QWidget* parent = nullptr);
+  Plot(const Theme* theme, const QString& name, QWidget* parent = nullptr);
   QCustomPlot* plot() const { return m_plot; }
-  bool saveSvg(const QString& path) const;
+  virtual PlotTable table() const = 0;
+  // By the suffix: csv, json, svg, png. False: it could not be written, or the suffix is another.
+  bool save(const QString& path);
+  bool saveSvg(const QString& path);
+  void saveAs(const QString& suffix);  // asks where
+  void showTable(bool table);
+  bool showsTable() const;
+  QTableView* tableView() const { return m_table; }
+  // Where a menu's "Save" asks for a path; a file dialog unless set. An empty answer cancels.
+  void setPathChooser(std::function<QString(const QString& suggested)> chooser) { m_choosePath = std::move(chooser); }
+  // The labels that found a place, with their rectangles in pixels of the plot.
+  std::vector<std::pair<QString, QRectF>> shownLabels();
+  QStringList tickLabels(Qt::Orientation orientation);
+  QPointF valueAt(QPoint pixel) const;  // plot coordinates
+  QWidget* canvas() const;              // what takes the mouse
+  std::int64_t redraws() const { return m_redraws; }
+
+ Q_SIGNALS:
+  void tableShown(bool table);
 
  protected:
+  enum class Side { Right, Left, Above, Below, AboveRight, AboveLeft, BelowRight, BelowLeft };
+  // A text beside a point. The first place that is free is taken; a label without one is not drawn.
+  struct Label {
+    QString text;
+    double x = 0, y = 0;  // plot coordinates
+    std::vector<Side> sides;
+    int weight = QFont::Normal;
+    QColor color;
+    double gap = 6;     // pixels from the point
+    int rows = 0;       // lines it may be moved up, further and further
+    bool must = false;  // drawn even where it covers something
+    QCPItemText* item = nullptr;
+  };
   void requestRedraw();
   virtual void redraw() = 0;
   virtual void dress();
+  // After the layout of a redraw: labels find their places.
+  virtual void arrange();
+  void addLabel(Label label);
+  void avoid(double x, double y, double radius);               // a point, pixels around it
+  void avoidBox(double x0, double y0, double x1, double y1);   // plot coordinates
+  void avoidLine(double x0, double y0, double x1, double y1);  // plot coordinates, straight on the screen
+  void showEvent(QShowEvent*) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
+  void drawNow();
+  static QString shortMilliseconds(double ms);
   const Theme* m_theme;
   QCustomPlot* m_plot;
 
  private:
+  struct Obstacle {
+    QRectF box;  // plot coordinates
+    double radius;
+    bool line;
+  };
+  void fillTable();
+  QString m_name;
   QTimer* m_timer;
+  QStackedWidget* m_stack;
+  QTableView* m_table = nullptr;
+  std::vector<Label> m_labels;
+  std::vector<Obstacle> m_obstacles;
+  std::function<QString(const QString&)> m_choosePath;
+  bool m_waiting = false;  // something changed while nobody could see it
+  std::int64_t m_redraws = 0;
 };
 
-// Step latency over steps or time: buckets with their min/max band, kernel swaps named where they happened.
+enum class TrainingAxis { Steps, Time };
+
+// Step latency: the median of each bucket with its min/max band, kernel swaps named where the line drops, reference lines.
 class LatencyPlot : public Plot {
   Q_OBJECT
  public:
@@ -40,46 +110,75 @@ class LatencyPlot : public Plot {
   void addStep(const protocol::StepEvent& step);
   void addSwap(const protocol::KernelSwapEvent& swap);
   void setSteps(std::vector<protocol::StepEvent> steps, std::vector<protocol::KernelSwapEvent> swaps);
+  void setAxis(TrainingAxis axis);
+  // A recorded step of another system; 0: none.
+  void setPeer(const QString& name, double milliseconds);
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
+  // The first step from which ten in a row are faster than the peer's.
+  std::optional<std::int64_t> crossing() const;
+  PlotTable table() const override;
+
+ Q_SIGNALS:
+  void swapChosen(const nf::protocol::KernelSwapEvent& swap);
 
  protected:
   void redraw() override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
+  double xOf(const protocol::KernelSwapEvent& swap) const;
   bool m_compact;
+  TrainingAxis m_axis = TrainingAxis::Steps;
+  QString m_peer;
+  double m_peerMs = 0;
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
 };
 
+// Training loss of every step, held-out loss and accuracy of every evaluation.
 class LossPlot : public Plot {
   Q_OBJECT
  public:
-  explicit LossPlot(const Theme* theme, QWidget* parent = nullptr);
+  LossPlot(const Theme* theme, bool compact, QWidget* parent = nullptr);
   void clear();
   void addStep(const protocol::StepEvent& step);
   void addEval(const protocol::EvalEvent& eval);
+  void setRun(const std::vector<protocol::StepEvent>& steps, std::vector<protocol::EvalEvent> evals);
+  void setAxis(TrainingAxis axis);
+  int points() const { return static_cast<int>(m_steps.size()); }
+  int evaluations() const { return static_cast<int>(m_evals.size()); }
+  PlotTable table() const override;
 
  protected:
   void redraw() override;
+  void dress() override;
 
  private:
-  std::vector<std::pair<double, double>> m_losses, m_evals;
+  double xOf(std::int64_t step) const;
+  bool m_compact;
+  TrainingAxis m_axis = TrainingAxis::Steps;
+  std::vector<protocol::StepEvent> m_steps;
+  std::vector<protocol::EvalEvent> m_evals;
 };
 
-// Every trial of one subgraph: discs, the best-so-far staircase, failures in a strip above, each kind with its shape and count.
+// Every trial of one subgraph: discs, the best-so-far staircase, failures in a strip above, each kind with its shape. The playhead
+// stands on one trial; arrow keys move it.
 class TrialsPlot : public Plot {
   Q_OBJECT
  public:
   explicit TrialsPlot(const Theme* theme, QWidget* parent = nullptr);
-  enum class Axis { Trials, Time };
+  enum class Axis { Trials, Time, Predicted };
   void setAxis(Axis axis);
   void setTrials(const std::vector<protocol::TrialInfo>& trials);
   void setCurrent(std::optional<std::uint64_t> number);
+  std::optional<std::uint64_t> current() const { return m_current; }
   int points() const { return static_cast<int>(m_trials.size()); }
   int failures() const;
-  // The measured trial nearest to a place of the widget, within 12 px.
+  // The trial nearest to a place of the plot, within 12 px; a failure is found in its strip.
   std::optional<std::uint64_t> trialAt(QPoint at) const;
+  QPoint pixelOf(std::uint64_t number) const;
+  PlotTable table() const override;
 
  Q_SIGNALS:
   void trialChosen(std::uint64_t number);
@@ -87,10 +186,68 @@ class TrialsPlot : public Plot {
  protected:
   void redraw() override;
   bool eventFilter(QObject* watched, QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
 
  private:
-  double xOf(const protocol::TrialInfo& trial) const;
+  std::optional<double> xOf(const protocol::TrialInfo& trial) const;
+  double yOf(const protocol::TrialInfo& trial) const;
   Axis m_axis = Axis::Trials;
+  std::vector<protocol::TrialInfo> m_trials;
+  std::optional<std::uint64_t> m_current;
+  double m_strip = 0;  // where failures stand
+};
+
+// The shapes of the trials plot with their counts.
+class TrialsLegend : public QWidget {
+  Q_OBJECT
+ public:
+  explicit TrialsLegend(const Theme* theme, QWidget* parent = nullptr);
+  void setTrials(const std::vector<protocol::TrialInfo>& trials);
+  QString text() const;  // "trial 148, best so far, wrong result 15"
+  QSize sizeHint() const override { return {200, 26}; }
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+
+ private:
+  struct Entry {
+    int shape;
+    QString words;
+  };
+  const Theme* m_theme;
+  std::vector<Entry> m_entries;
+};
+
+// What the search reached generation by generation, one box each; the chosen one is the playhead's.
+class GenerationStrip : public QWidget {
+  Q_OBJECT
+ public:
+  explicit GenerationStrip(const Theme* theme, QWidget* parent = nullptr);
+  void setTrials(const std::vector<protocol::TrialInfo>& trials);
+  void setCurrent(std::optional<std::uint64_t> number);
+  struct Generation {
+    std::int64_t number = 0;
+    std::uint64_t best = 0;  // the trial that was best when it ended
+    double us = 0;
+  };
+  const std::vector<Generation>& generations() const { return m_generations; }
+  int current() const;  // index of the generation; -1: none
+  void step(int by);
+  QSize sizeHint() const override { return {200, 48}; }
+
+ Q_SIGNALS:
+  void trialChosen(std::uint64_t number);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+
+ private:
+  QRect boxOf(int index) const;
+  int firstShown() const;
+  const Theme* m_theme;
+  std::vector<Generation> m_generations;
   std::vector<protocol::TrialInfo> m_trials;
   std::optional<std::uint64_t> m_current;
 };
@@ -103,15 +260,32 @@ class RooflinePlot : public Plot {
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs, const std::string& current);
   void setTrials(const std::vector<protocol::TrialInfo>& trials);
+  // The trial of the playhead; none: the newest.
+  void setCurrent(std::optional<std::uint64_t> number);
+  PlotTable table() const override;
+
+ Q_SIGNALS:
+  void subgraphChosen(const std::string& id);
 
  protected:
   void redraw() override;
+  void arrange() override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
   std::optional<protocol::DeviceConstants> m_device;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::string m_current;
-  std::vector<protocol::TrialInfo> m_path;
+  std::vector<protocol::TrialInfo> m_trials, m_path;
+  std::optional<std::uint64_t> m_trial;
+  struct Slope {
+    QCPItemText* item;
+    double x, y;
+  };
+  std::vector<Slope> m_slopes;  // names that run along a bandwidth ceiling
 };
+
+// "A.sum + A", "V.Vote.0 ...d 12 more": a kernel's name in at most `most` characters.
+QString shortName(const std::string& name, int most);
 
 }  // namespace nf

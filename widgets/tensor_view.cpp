@@ -22,12 +22,15 @@ QColor diverging(double value, double scale) {
   return mixed(Qt::white, t < 0 ? QColor(0x00, 0x72, 0xB2) : QColor(0xD5, 0x5E, 0x00), std::abs(t));
 }
 
-void TensorModel::set(std::vector<double> values, int rows, int columns) {
-  beginResetModel();
+void TensorModel::set(std::vector<double> values, int rows, int columns, double scale, const QColor& page) {
+  // The same place with new values keeps its scroll position.
+  const bool same = rows == m_rows && columns == m_columns && rows > 0 && columns > 0;
+  if (!same) beginResetModel();
   m_values = std::move(values);
-  m_rows = rows, m_columns = columns;
+  m_rows = rows, m_columns = columns, m_scale = scale, m_page = page;
   m_values.resize(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns), std::nan(""));
-  endResetModel();
+  if (!same) endResetModel();
+  else Q_EMIT dataChanged(index(0, 0), index(rows - 1, columns - 1));
 }
 
 QVariant TensorModel::data(const QModelIndex& index, int role) const {
@@ -38,6 +41,10 @@ QVariant TensorModel::data(const QModelIndex& index, int role) const {
   if (role == Qt::ToolTipRole) return QString::number(value, 'g', 17);
   if (role == Qt::TextAlignmentRole) return static_cast<int>(Qt::AlignRight | Qt::AlignVCenter);
   if (role == Qt::UserRole) return value;
+  if (role == Qt::BackgroundRole && m_page.isValid() && m_scale > 0 && std::isfinite(value)) {
+    const double t = std::clamp(value / m_scale, -1.0, 1.0);
+    return mixed(m_page, t < 0 ? QColor(0x00, 0x72, 0xB2) : QColor(0xD5, 0x5E, 0x00), 0.4 * std::abs(t));
+  }
   return {};
 }
 
@@ -50,14 +57,29 @@ class TensorView::Image : public QWidget {
   Image(const Theme* theme, const TensorModel* model) : m_theme(theme), m_model(model) {
     setMinimumSize(110, 110);
     setMouseTracking(true);
+    setAccessibleName(tr("Values as a picture: blue below zero, orange above"));
   }
   double scale = 1;
 
  protected:
   QRectF frame() const {
+    // A scale stands at the right. Long thin slices are stretched: single cells stay visible.
     const double rows = std::max(1, m_model->rowCount()), columns = std::max(1, m_model->columnCount());
-    const double side = std::min(width() / columns, height() / rows);
-    return {0, 0, side * columns, side * rows};
+    const double room = std::max(20, width() - kScale), side = std::min(room / columns, height() / rows);
+    return {0, 0, std::max(side * columns, std::min(room, 40.0)), std::max(side * rows, std::min<double>(height(), 24))};
+  }
+  static constexpr int kScale = 62;
+  void paintScale(QPainter& p) const {
+    const Palette& c = m_theme->colors();
+    const QRectF bar(frame().right() + 10, 0, 8, std::min<double>(height() - 1, 120));
+    for (int y = 0; y < static_cast<int>(bar.height()); ++y)
+      p.fillRect(QRectF(bar.left(), y, bar.width(), 1), diverging(1 - 2 * y / bar.height(), 1));
+    p.setFont(m_theme->ui(11));
+    p.setPen(c.muted);
+    const QRectF words(bar.right() + 4, 0, kScale, bar.height());
+    p.drawText(words, Qt::AlignTop | Qt::AlignLeft, significant(scale, 2));
+    p.drawText(words, Qt::AlignVCenter | Qt::AlignLeft, QStringLiteral("0"));
+    p.drawText(words, Qt::AlignBottom | Qt::AlignLeft, significant(-scale, 2));
   }
   void paintEvent(QPaintEvent*) override {
     const int rows = m_model->rowCount(), columns = m_model->columnCount();
@@ -69,6 +91,7 @@ class TensorView::Image : public QWidget {
     QPainter p(this);
     const QRectF box = frame();
     p.drawImage(box, image);
+    paintScale(p);
     if (box.width() / columns >= 7) {
       p.setPen(QPen(m_theme->colors().page, 1));
       for (int c = 1; c < columns; ++c)
@@ -130,7 +153,8 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(8);
   m_choices->setSpacing(4);
-  auto* mode = new TabRow(theme, {tr("image"), tr("table")});
+  auto* mode = m_mode = new TabRow(theme, {tr("image"), tr("table")});
+  mode->setAccessibleName(tr("Form of the values"));
   connect(mode, &TabRow::chosen, this, [this](int i) { setMode(i); });
   auto* places = new QHBoxLayout;
   places->addLayout(m_choices);
@@ -167,13 +191,26 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   m_stack->hide();
 }
 
-void TensorView::setMode(int mode) { m_stack->setCurrentIndex(mode); }
+void TensorView::setMode(int mode) {
+  m_stack->setCurrentIndex(mode);
+  m_mode->setCurrent(mode);
+}
+
+QString TensorView::facts() const { return m_facts->text(); }
+QString TensorView::note() const { return m_none->isHidden() ? QString() : m_none->text(); }
+
+void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
+  if (tensor != m_name) return;
+  m_none->setText(reason);
+  m_none->show();
+}
 
 void TensorView::setTensor(const QString& name, const std::vector<std::int64_t>& shape) {
   if (name == m_name && shape == m_shape) return;
   m_name = name, m_shape = shape;
   m_model->set({}, 0, 0);
   m_facts->clear();
+  m_none->setText(tr("No values yet: run the cell to compute them."));
   m_none->show();
   m_stack->hide();
   showChoices();
@@ -195,7 +232,8 @@ void TensorView::showChoices() {
     if (axis + 2 < m_shape.size()) {
       auto* place = new QSpinBox;
       place->setRange(0, static_cast<int>(std::clamp<std::int64_t>(m_shape[axis] - 1, 0, 1 << 30)));
-      place->setFixedWidth(44);
+      place->setFixedWidth(m_shape[axis] > 100 ? 56 : 44);
+      place->setToolTip(tr("0 to %1").arg(m_shape[axis] - 1));
       place->setAccessibleName(tr("Axis %1").arg(axis));
       connect(place, &QSpinBox::valueChanged, this, &TensorView::sliceWanted);
       m_choices->addWidget(place);
@@ -227,12 +265,23 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   if (rank >= 2 && slice.end.size() == rank) rows = slice.end[rank - 2] - slice.begin[rank - 2];
   // A binary frame that is shorter than it says leaves cells that are no numbers; one of absurd extents shows nothing.
   if (rows < 0 || columns < 0 || rows > 4096 || columns > 4096) rows = columns = 0;
-  m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns));
+  const Palette& c = m_theme->colors();
   m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
+  m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page);
   m_histogram->slice = slice;
-  m_facts->setText(tr("rms %1   mean %2   NaN %3   Inf %4%5")
-                       .arg(significant(slice.rms), significant(slice.mean), grouped(slice.nans), grouped(slice.infinities),
-                            slice.step >= 0 ? tr("   step %1").arg(grouped(slice.step)) : QString()));
+  // What is no number is what one looks for first.
+  const auto count = [&](const QString& name, std::int64_t n) {
+    const QString text = name + QLatin1Char(' ') + grouped(n);
+    return n == 0 ? text : QStringLiteral("<b style='color:%1'>%2</b>").arg(c.failed.name(), text);
+  };
+  QStringList facts{tr("rms %1").arg(significant(slice.rms)), tr("mean %1").arg(significant(slice.mean)),
+                    count(tr("NaN"), slice.nans), count(tr("Inf"), slice.infinities)};
+  if (slice.step >= 0) facts << tr("at step %1").arg(grouped(slice.step));
+  std::int64_t all = 1, shown = rows * columns;
+  for (const std::int64_t extent : slice.shape) all *= extent;
+  if (shown < all) facts << tr("%1 of %2 values").arg(grouped(shown), grouped(all));
+  m_facts->setTextFormat(Qt::RichText);
+  m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
   m_none->hide();
   m_stack->show();
   m_image->update();

@@ -15,12 +15,15 @@ class QTableView;
 
 namespace nf {
 
+class TabRow;
+
 // Two axes of a slice: rows by columns.
 class TensorModel : public QAbstractTableModel {
   Q_OBJECT
  public:
   using QAbstractTableModel::QAbstractTableModel;
-  void set(std::vector<double> values, int rows, int columns);
+  // `scale`: what is coloured fully; `page`: the ground that colours are mixed into.
+  void set(std::vector<double> values, int rows, int columns, double scale = 0, const QColor& page = {});
   int rowCount(const QModelIndex& = {}) const override { return m_rows; }
   int columnCount(const QModelIndex& = {}) const override { return m_columns; }
   QVariant data(const QModelIndex& index, int role) const override;
@@ -29,6 +32,8 @@ class TensorModel : public QAbstractTableModel {
  private:
   std::vector<double> m_values;
   int m_rows = 0, m_columns = 0;
+  double m_scale = 0;
+  QColor m_page;
 };
 
 // The values of a tensor: picture, table, histogram, counts of what is no number. The last two axes are shown, the others are chosen.
@@ -39,7 +44,12 @@ class TensorView : public QWidget {
   // Before values are there: which tensor, and its shape.
   void setTensor(const QString& name, const std::vector<std::int64_t>& shape);
   void setSlice(const protocol::TensorSlice& slice, std::vector<double> values);
+  // Why there are no values; what is shown stays, marked as old.
+  void setUnavailable(const QString& tensor, const QString& reason);
   QString tensor() const { return m_name; }
+  QString facts() const;
+  QString note() const;
+  QSpinBox* place(std::size_t axis) const { return axis < m_places.size() ? m_places[axis] : nullptr; }
   // What to ask for now: the whole of the last two axes at the chosen place.
   protocol::TensorRequest request() const;
   const TensorModel* model() const { return m_model; }
@@ -60,6 +70,7 @@ class TensorView : public QWidget {
   QLabel* m_facts;
   QLabel* m_none;
   QStackedWidget* m_stack;
+  TabRow* m_mode;
   Image* m_image;
   Histogram* m_histogram;
   QTableView* m_table;

@@ -13,14 +13,15 @@ namespace nf {
 TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_detail(label({}, "muted")), m_right(label({}, "muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
-      m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
-      m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))), m_plot(new LatencyPlot(theme, true)) {
+      m_title(label(tr("Training"), "title")), m_progress(new QProgressBar),
+      m_pause(new IconButton(theme, QStringLiteral("pause"))), m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
+      m_plot(new LatencyPlot(theme, true)), m_lossPlot(new LossPlot(theme, true)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 0, 0, 0);
   layout->setSpacing(2);
   auto* top = new QHBoxLayout;
   top->setSpacing(10);
-  top->addWidget(label(tr("Training"), "title"));
+  top->addWidget(m_title);
   top->addWidget(m_detail);
   m_progress->setFixedWidth(120);
   m_progress->setTextVisible(false);
@@ -42,17 +43,23 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   figures->insertSpacing(3, 6);
   figures->addStretch(1);
   auto* column = new QWidget;
-  column->setFixedWidth(140);
+  column->setFixedWidth(148);
   column->setLayout(figures);
   figures->setContentsMargins(0, 6, 0, 0);
   row->addWidget(column);
-  m_plot->setFixedHeight(128);
-  row->addWidget(m_plot, 1);
+  m_plot->setFixedHeight(132);
+  m_lossPlot->setFixedHeight(132);
+  row->addWidget(m_plot, 3);
+  row->addWidget(m_lossPlot, 2);
   layout->addLayout(row);
   connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
   connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
   setRunning(false);
 }
+
+void TrainStrip::setPeer(const QString& name, double milliseconds) { m_plot->setPeer(name, milliseconds); }
+
+QString TrainStrip::result() const { return m_running ? QString() : m_title->text() + QLatin1Char(' ') + m_detail->text(); }
 
 QString TrainStrip::detail() const { return m_detail->text(); }
 
@@ -65,6 +72,8 @@ void TrainStrip::setRunning(bool running) {
 
 void TrainStrip::start() {
   m_plot->clear();
+  m_lossPlot->clear();
+  m_title->setText(tr("Preparing"));
   m_trials = m_swaps = 0;
   for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_right}) l->clear();
   m_detail->setText(tr("preparing the first kernels"));
@@ -79,9 +88,16 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_paused = s.phase == RunPhase::Paused;
   m_pause->setIconName(m_paused ? QStringLiteral("run") : QStringLiteral("pause"));
   m_pause->setToolTip(m_paused ? tr("Resume") : tr("Pause"));
+  switch (s.phase) {
+    case RunPhase::Idle: break;
+    case RunPhase::Preparing: m_title->setText(tr("Preparing")); break;
+    case RunPhase::Computing: m_title->setText(tr("Computing")); break;
+    case RunPhase::Training: m_title->setText(tr("Training")); break;
+    case RunPhase::Tuning: m_title->setText(tr("Tuning")); break;
+    case RunPhase::Paused: m_title->setText(tr("Paused")); break;
+    case RunPhase::Stopping: m_title->setText(tr("Stopping")); break;
+  }
   QStringList parts;
-  if (s.phase == RunPhase::Paused) parts << tr("paused");
-  if (s.phase == RunPhase::Stopping) parts << tr("stopping");
   if (s.step > 0)
     parts << (s.steps > 0 ? tr("step %1 of %2").arg(grouped(s.step), grouped(s.steps)) : tr("step %1").arg(grouped(s.step)));
   if (s.epochs > 0) parts << tr("epoch %1 of %2").arg(s.epoch).arg(s.epochs);
@@ -93,7 +109,10 @@ void TrainStrip::setState(const protocol::RunState& s) {
     m_progress->setValue(
         static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
   m_trials = s.trials, m_swaps = s.swaps;
-  m_right->setText(tr("tuner %1 trials, %2 kernel swaps").arg(grouped(m_trials), grouped(m_swaps)));
+  if (m_trials + m_swaps > 0)
+    m_right->setText(
+        tr("tuner %1, %2")
+            .arg(counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("kernel swap"), tr("kernel swaps"))));
   if (s.stepMs) {
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
@@ -106,18 +125,21 @@ void TrainStrip::setState(const protocol::RunState& s) {
 
 void TrainStrip::addStep(const protocol::StepEvent& step) {
   m_plot->addStep(step);
+  m_lossPlot->addStep(step);
   if (step.loss) m_loss->setText(tr("loss %1").arg(significant(*step.loss, 4)));
 }
 
 void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) { m_plot->addSwap(swap); }
 
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {
+  m_lossPlot->addEval(eval);
   if (eval.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*eval.accuracy * 100, 'f', 2)));
   else if (eval.loss) m_eval->setText(tr("held-out loss %1").arg(significant(*eval.loss, 4)));
 }
 
 void TrainStrip::setDone(const protocol::DoneEvent& done) {
   setRunning(false);
+  m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
   m_detail->setText(done.stopped
                         ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
                         : tr("%1 steps in %2, first step after %3")
@@ -134,12 +156,14 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
 
 void TrainStrip::setError(const QString& message) {
   setRunning(false);
+  m_title->setText(tr("Failed"));
   m_detail->setText(tr("stopped: %1").arg(message));
 }
 
 void TrainStrip::setLost() {
   if (!m_running) return;
   setRunning(false);
+  m_title->setText(tr("Interrupted"));
   m_detail->setText(tr("ended with the engine; the curve is what arrived"));
 }
 

@@ -12,6 +12,7 @@ namespace nf {
 
 class IconButton;
 class LatencyPlot;
+class LossPlot;
 
 // Under a train cell: progress with time left, the live step latency with its swaps, loss and evaluations, pause and stop.
 class TrainStrip : public QWidget {
@@ -26,7 +27,10 @@ class TrainStrip : public QWidget {
   void setDone(const protocol::DoneEvent& done);
   void setError(const QString& message);
   void setLost();  // the engine died: what was drawn stays
+  void setPeer(const QString& name, double milliseconds);
   LatencyPlot* plot() const { return m_plot; }
+  LossPlot* lossPlot() const { return m_lossPlot; }
+  QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
   QString detail() const;
 
@@ -38,9 +42,11 @@ class TrainStrip : public QWidget {
   void setRunning(bool running);
   const Theme* m_theme;
   QLabel *m_detail, *m_right, *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval;
+  QLabel* m_title;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop;
   LatencyPlot* m_plot;
+  LossPlot* m_lossPlot;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_swaps = 0;
 };

@@ -8,17 +8,19 @@
 #include <QJsonObject>
 #include <QLabel>
 #include <QListWidget>
+#include <QMouseEvent>
 #include <QPainter>
 #include <QPushButton>
 #include <QScrollArea>
-#include <QSlider>
 #include <QSplitter>
 #include <QStyledItemDelegate>
+#include <QTimer>
 #include <QVBoxLayout>
 
 #include "widgets/basic.h"
 #include "widgets/kernel_view.h"
 #include "widgets/plots.h"
+#include "widgets/profile_view.h"
 
 namespace nf {
 
@@ -66,7 +68,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QString gain = s.us && s.firstUs && *s.us > 0 ? QObject::tr("%1× first").arg(significant(*s.firstUs / *s.us)) : QString();
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);
-    if (s.trials > 0) kind += QObject::tr(", %1 trials").arg(grouped(s.trials));
+    if (s.trials > 0) kind += QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials"));
     p->drawText(second.adjusted(0, 0, -p->fontMetrics().horizontalAdvance(gain) - 6, 0), Qt::AlignVCenter,
                 p->fontMetrics().elidedText(kind, Qt::ElideRight, second.width() - p->fontMetrics().horizontalAdvance(gain) - 6));
     p->fillRect(QRect(inner.left(), r.bottom() - 9, inner.width(), 3), c.separator);
@@ -118,115 +120,111 @@ std::string withKnobs(const std::string& schedule, const std::map<std::string, s
   return QJsonDocument(object).toJson(QJsonDocument::Compact).toStdString();
 }
 
+// ---------------------------------------------------------------- budget
+BudgetSlider::BudgetSlider(const Theme* theme, QWidget* parent) : QSlider(Qt::Horizontal, parent), m_theme(theme) {
+  setRange(0, 90);
+  setValue(30);
+  setPageStep(10);
+  setFocusPolicy(Qt::StrongFocus);
+  setAccessibleName(tr("Share of device time for tuning, percent"));
+  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+}
+
+void BudgetSlider::setSpent(double share) {
+  m_spent = share;
+  update();
+}
+
+namespace {
+constexpr double kHandle = 7;
+}
+
+void BudgetSlider::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.setRenderHint(QPainter::Antialiasing);
+  const Palette& c = m_theme->colors();
+  const double left = kHandle, room = width() - 2 * kHandle, y = 12;
+  const auto at = [&](double percent) { return left + room * percent / maximum(); };
+  p.setPen(Qt::NoPen);
+  p.setBrush(c.separator);
+  p.drawRoundedRect(QRectF(left, y - 1.5, room, 3), 1.5, 1.5);
+  p.setBrush(mixed(c.page, c.accent, 0.35));
+  p.drawRoundedRect(QRectF(left, y - 1.5, at(value()) - left, 3), 1.5, 1.5);
+  p.setBrush(c.accent);
+  p.drawRoundedRect(QRectF(left, y - 2, at(std::clamp(m_spent * 100, 0.0, double(maximum()))) - left, 4), 2, 2);
+  p.setPen(QPen(c.accent, 2));
+  p.setBrush(c.page);
+  p.drawEllipse(QPointF(at(value()), y), kHandle - 1, kHandle - 1);
+  if (hasFocus()) {
+    p.setPen(QPen(c.accent, 1));
+    p.setBrush(Qt::NoBrush);
+    p.drawEllipse(QPointF(at(value()), y), kHandle + 2, kHandle + 2);
+  }
+  p.setFont(m_theme->ui(11));
+  p.setPen(c.muted);
+  for (const int mark : {0, 30, 60, 90}) {
+    const QString text = QStringLiteral("%1 %").arg(mark);
+    const double w = p.fontMetrics().horizontalAdvance(text);
+    p.drawText(QRectF(std::clamp(at(mark) - w / 2, 0.0, width() - w - 1), y + 10, w + 2, 16), text);
+  }
+}
+
+void BudgetSlider::moveTo(double x) {
+  setValue(static_cast<int>(std::lround(std::clamp((x - kHandle) / (width() - 2 * kHandle), 0.0, 1.0) * maximum())));
+}
+
+void BudgetSlider::mousePressEvent(QMouseEvent* event) {
+  if (event->button() != Qt::LeftButton) return;
+  setSliderDown(true);
+  moveTo(event->position().x());
+}
+
+void BudgetSlider::mouseMoveEvent(QMouseEvent* event) {
+  if (event->buttons() & Qt::LeftButton) moveTo(event->position().x());
+}
+
+// ---------------------------------------------------------------- layout
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(label({}, "muted")),
-      m_legend(label({}, "muted")), m_share(new QSlider(Qt::Horizontal)), m_list(new QListWidget),
+      m_now(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
       m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
-      m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_knobBox(new QWidget), m_lineage(label({}, "muted")),
-      m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))), m_trials(new TrialsPlot(theme)),
-      m_latency(new LatencyPlot(theme, false)), m_roofline(new RooflinePlot(theme)), m_kernel(new KernelView(theme, selection)) {
+      m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
+      m_knobBox(new QWidget), m_lineage(new QLabel), m_result(label({}, "muted")), m_measure(new QPushButton(tr("Measure"))),
+      m_tune(new QPushButton(tr("Tune"))), m_legend(new TrialsLegend(theme)), m_trials(new TrialsPlot(theme)),
+      m_generations(new GenerationStrip(theme)), m_latency(new LatencyPlot(theme, false)), m_loss(new LossPlot(theme, false)),
+      m_profile(new ProfileView(theme)), m_roofline(new RooflinePlot(theme)), m_kernel(new KernelView(theme, selection)),
+      m_kernelTimer(new QTimer(this)), m_shareTimer(new QTimer(this)), m_play(new QTimer(this)),
+      m_columns(new QSplitter(Qt::Horizontal)), m_rows(new QSplitter(Qt::Vertical)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
-  auto* split = new QSplitter(Qt::Horizontal);
-  split->setHandleWidth(1);
+  m_columns->setHandleWidth(1);
+  m_columns->addWidget(makeLeft());
+  m_columns->addWidget(makeMiddle());
+  m_columns->addWidget(makeRight());
+  m_columns->setStretchFactor(0, 0);
+  m_columns->setStretchFactor(1, 1);
+  m_columns->setStretchFactor(2, 1);
+  m_columns->setSizes({264, 690, 646});
+  layout->addWidget(m_columns);
 
-  auto* left = new QWidget;
-  auto* leftLayout = new QVBoxLayout(left);
-  leftLayout->setContentsMargins(0, 0, 0, 0);
-  leftLayout->setSpacing(0);
-  leftLayout->addWidget(new PanelHeader(theme, tr("Budget")));
-  auto* budget = new QVBoxLayout;
-  budget->setContentsMargins(16, 0, 16, 12);
-  budget->setSpacing(6);
-  auto* figure = new QHBoxLayout;
-  m_budget->setFont(theme->ui(20, QFont::DemiBold));
-  figure->addWidget(m_budget);
-  figure->addStretch(1);
-  figure->addWidget(m_tune);
-  m_tune->setToolTip(tr("Search without training"));
-  budget->addLayout(figure);
-  m_share->setRange(0, 90);
-  m_share->setValue(30);
-  m_share->setAccessibleName(tr("Share of device time for tuning"));
-  budget->addWidget(m_share);
-  m_spent->setFont(theme->ui(12));
-  m_spent->setWordWrap(true);
-  budget->addWidget(m_spent);
-  leftLayout->addLayout(budget);
-  leftLayout->addWidget(line());
-  auto* subgraphHeader = new PanelHeader(theme, tr("Subgraphs"));
-  subgraphHeader->setDetail(tr("share of the budget"));
-  leftLayout->addWidget(subgraphHeader);
-  m_list->setItemDelegate(new SubgraphDelegate(theme, &m_subgraphs, this));
-  m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  m_list->setAccessibleName(tr("Subgraphs"));
-  leftLayout->addWidget(m_list, 3);
-  leftLayout->addWidget(line());
-  leftLayout->addWidget(m_knobHeader);
-  auto* knobScroll = new QScrollArea;
-  knobScroll->setWidgetResizable(true);
-  knobScroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  m_knobBox->setProperty("role", QStringLiteral("page"));
-  new QGridLayout(m_knobBox);
-  knobScroll->setWidget(m_knobBox);
-  leftLayout->addWidget(knobScroll, 2);
-  m_lineage->setContentsMargins(16, 6, 16, 6);
-  m_lineage->setFont(theme->mono(12));
-  m_lineage->setWordWrap(true);
-  leftLayout->addWidget(m_lineage);
-  leftLayout->addWidget(line());
-  auto* buttons = new QHBoxLayout;
-  buttons->setContentsMargins(12, 10, 12, 10);
-  m_measure->setProperty("primary", true);
-  buttons->addStretch(1);
-  buttons->addWidget(m_measure);
-  leftLayout->addLayout(buttons);
-  split->addWidget(left);
+  // A playhead in motion asks for one kernel and then for none; where it rests, that one is made.
+  m_kernelTimer->setSingleShot(true);
+  m_kernelTimer->setInterval(120);
+  connect(m_kernelTimer, &QTimer::timeout, this, [this] {
+    if (std::exchange(m_kernelPending, false)) Q_EMIT trialWanted(m_current, m_trial);
+  });
+  m_shareTimer->setSingleShot(true);
+  m_shareTimer->setInterval(100);
+  connect(m_shareTimer, &QTimer::timeout, this, [this] { Q_EMIT budgetRequested(m_share->value() / 100.0); });
+  m_play->setInterval(500);
+  connect(m_play, &QTimer::timeout, this, [this] {
+    const int at = m_generations->current(), last = static_cast<int>(m_generations->generations().size()) - 1;
+    if (at < last) m_generations->step(1);
+    if (at >= last - 1) m_playButton->setChecked(false);
+  });
 
-  auto* middle = new QWidget;
-  auto* middleLayout = new QVBoxLayout(middle);
-  middleLayout->setContentsMargins(0, 0, 0, 0);
-  middleLayout->setSpacing(0);
-  auto* axis = new QComboBox;
-  axis->addItems({tr("Trials"), tr("Time")});
-  axis->setAccessibleName(tr("Horizontal axis"));
-  m_trialsHeader->add(axis);
-  middleLayout->addWidget(m_trialsHeader);
-  middleLayout->addWidget(line());
-  m_legend->setContentsMargins(16, 8, 16, 0);
-  m_legend->setFont(theme->ui(11));
-  m_legend->setTextFormat(Qt::RichText);
-  middleLayout->addWidget(m_legend);
-  middleLayout->addWidget(m_trials, 3);
-  middleLayout->addWidget(line());
-  m_latencyHeader->setDetail(tr("last, min and max of each bucket; dotted: kernel swaps"));
-  middleLayout->addWidget(m_latencyHeader);
-  middleLayout->addWidget(line());
-  middleLayout->addWidget(m_latency, 2);
-  split->addWidget(middle);
-
-  auto* right = new QWidget;
-  auto* rightLayout = new QVBoxLayout(right);
-  rightLayout->setContentsMargins(0, 0, 0, 0);
-  rightLayout->setSpacing(0);
-  auto* roofHeader = new PanelHeader(theme, tr("Roofline"));
-  roofHeader->setDetail(tr("under measured ceilings"));
-  rightLayout->addWidget(roofHeader);
-  rightLayout->addWidget(line());
-  rightLayout->addWidget(m_roofline, 2);
-  rightLayout->addWidget(line());
-  rightLayout->addWidget(m_kernel, 4);
-  split->addWidget(right);
-  split->setStretchFactor(0, 0);
-  split->setStretchFactor(1, 1);
-  split->setStretchFactor(2, 1);
-  split->setSizes({264, 690, 646});
-  layout->addWidget(split);
-
-  connect(axis, &QComboBox::currentIndexChanged, this,
-          [this](int i) { m_trials->setAxis(i == 1 ? TrialsPlot::Axis::Time : TrialsPlot::Axis::Trials); });
   connect(m_list, &QListWidget::currentRowChanged, this, [this](int row) {
     if (row < 0 || static_cast<std::size_t>(row) >= m_subgraphs.size()) return;
     const SubgraphInfo s = m_subgraphs[static_cast<std::size_t>(row)];
@@ -235,22 +233,224 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     m_selection->select(s.origins);
   });
   connect(m_trials, &TrialsPlot::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
-  connect(m_share, &QSlider::sliderReleased, this, [this] { Q_EMIT budgetRequested(m_share->value() / 100.0); });
-  connect(m_share, &QSlider::valueChanged, this, [this](int value) { m_budget->setText(tr("%1 % of the device").arg(value)); });
-  connect(m_measure, &QPushButton::clicked, this, [this] { Q_EMIT measureRequested(m_current, chosenSchedule()); });
+  connect(m_generations, &GenerationStrip::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
+  connect(m_roofline, &RooflinePlot::subgraphChosen, this, [this](const std::string& id) { chooseSubgraph(id); });
+  connect(m_profile, &ProfileView::kernelChosen, this, [this](const std::string& id) { chooseSubgraph(id); });
+  connect(m_profile, &ProfileView::profileWanted, this, &TuneView::profileWanted);
+  connect(m_latency, &LatencyPlot::swapChosen, this, [this](const KernelSwapEvent& swap) {
+    if (swap.subgraph != m_current) chooseSubgraph(swap.subgraph);
+    chooseTrial(std::nullopt);
+  });
+  connect(m_share, &QSlider::valueChanged, this, [this] {
+    showBudget();
+    if (m_settingShare) return;
+    m_sinceShare.start();
+    if (!m_shareTimer->isActive()) m_shareTimer->start();
+  });
+  connect(m_measure, &QPushButton::clicked, this, [this] {
+    setMeasuring();
+    Q_EMIT measureRequested(m_current, chosenSchedule());
+  });
   connect(m_tune, &QPushButton::clicked, this, &TuneView::tuneRequested);
+  connect(m_kernel, &KernelView::comparisonWanted, this, [this](std::optional<std::uint64_t> number) {
+    m_compared = number;
+    if (number) Q_EMIT trialWanted(m_current, number);
+  });
   connect(selection, &Selection::changed, this, &TuneView::markSelection);
-  m_budget->setText(tr("%1 % of the device").arg(30));
-  m_spent->setText(tr("Tuning shares the device with training; this is its part."));
+  connect(theme, &Theme::changed, this, [this] {
+    showKnobs();
+    showLineage();
+  });
   m_measure->setEnabled(false);
   m_tune->setEnabled(false);
   m_knobHeader->setDetail(tr("of the chosen subgraph"));
+  showBudget();
+  setRunState({});
 }
 
+QWidget* TuneView::makeLeft() {
+  auto* left = new QWidget;
+  left->setMinimumWidth(220);
+  auto* layout = new QVBoxLayout(left);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  auto* header = new PanelHeader(m_theme, tr("Budget"));
+  layout->addWidget(header);
+  auto* budget = new QVBoxLayout;
+  budget->setContentsMargins(16, 0, 16, 10);
+  budget->setSpacing(4);
+  auto* figure = new QHBoxLayout;
+  m_budget->setFont(m_theme->ui(20, QFont::DemiBold));
+  figure->addWidget(m_budget);
+  figure->addStretch(1);
+  m_tune->setToolTip(tr("Search without training"));
+  figure->addWidget(m_tune);
+  budget->addLayout(figure);
+  m_share->setToolTip(tr("Share of the device that tuning may take while training; drag it at any time. Solid: taken so far"));
+  budget->addWidget(m_share);
+  for (QLabel* l : {m_spent, m_now}) {
+    l->setFont(m_theme->ui(12));
+    l->setMinimumWidth(0);
+    l->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    budget->addWidget(l);
+  }
+  layout->addLayout(budget);
+  layout->addWidget(line());
+  auto* subgraphHeader = new PanelHeader(m_theme, tr("Subgraphs"));
+  subgraphHeader->setDetail(tr("share of the trials"));
+  layout->addWidget(subgraphHeader);
+  m_list->setItemDelegate(new SubgraphDelegate(m_theme, &m_subgraphs, this));
+  m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_list->setVerticalScrollMode(QAbstractItemView::ScrollPerPixel);
+  m_list->setAccessibleName(tr("Subgraphs"));
+  layout->addWidget(m_list, 3);
+  layout->addWidget(line());
+  layout->addWidget(m_knobHeader);
+  auto* scroll = new QScrollArea;
+  scroll->setWidgetResizable(true);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_knobBox->setProperty("role", QStringLiteral("page"));
+  new QGridLayout(m_knobBox);
+  scroll->setWidget(m_knobBox);
+  layout->addWidget(scroll, 2);
+  layout->addWidget(line());
+  layout->addWidget(m_lineageHeader);
+  m_lineage->setContentsMargins(16, 0, 12, 8);
+  m_lineage->setTextFormat(Qt::RichText);
+  m_lineage->setWordWrap(true);
+  m_lineage->setMinimumWidth(0);
+  m_lineage->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  m_lineage->setFocusPolicy(Qt::TabFocus);
+  m_lineage->setTextInteractionFlags(Qt::LinksAccessibleByMouse | Qt::LinksAccessibleByKeyboard);
+  connect(m_lineage, &QLabel::linkActivated, this, [this](const QString& number) { chooseTrial(number.toULongLong()); });
+  layout->addWidget(m_lineage);
+  layout->addWidget(line());
+  auto* buttons = new QHBoxLayout;
+  buttons->setContentsMargins(16, 8, 12, 8);
+  m_measure->setProperty("primary", true);
+  m_measure->setToolTip(tr("Compile, check and time the schedule that the knobs say"));
+  m_result->setFont(m_theme->ui(12));
+  m_result->setWordWrap(true);
+  m_result->setMinimumWidth(0);
+  buttons->addWidget(m_result, 1);
+  buttons->addWidget(m_measure);
+  layout->addLayout(buttons);
+  return left;
+}
+
+QToolButton* TuneView::tableButton(Plot* plot) {
+  auto* button = new IconButton(m_theme, QStringLiteral("table"));
+  button->setCheckable(true);
+  button->setToolTip(tr("Show as a table"));
+  button->setAccessibleName(tr("%1 as a table").arg(plot->accessibleName()));
+  connect(button, &QToolButton::toggled, plot, &Plot::showTable);
+  connect(plot, &Plot::tableShown, button, &QToolButton::setChecked);
+  return button;
+}
+
+QWidget* TuneView::makeMiddle() {
+  const auto panel = [](std::initializer_list<std::pair<QWidget*, int>> parts) {
+    auto* widget = new QWidget;
+    auto* layout = new QVBoxLayout(widget);
+    layout->setContentsMargins(0, 0, 0, 0);
+    layout->setSpacing(0);
+    for (const auto& [part, stretch] : parts) layout->addWidget(part, stretch);
+    return widget;
+  };
+  m_rows->setHandleWidth(1);
+  m_rows->setChildrenCollapsible(false);
+  auto* axis = new QComboBox;
+  axis->addItems({tr("Trials"), tr("Time"), tr("Predicted")});
+  axis->setItemData(2, tr("Measured against what the cost model predicted"), Qt::ToolTipRole);
+  axis->setAccessibleName(tr("Horizontal axis of the trials"));
+  axis->setObjectName(QStringLiteral("trialsAxis"));
+  axis->setProperty("flat", true);
+  connect(axis, &QComboBox::currentIndexChanged, this, [this](int i) { m_trials->setAxis(static_cast<TrialsPlot::Axis>(i)); });
+  m_trialsHeader->add(axis);
+  m_trialsHeader->add(tableButton(m_trials));
+  m_trials->setMinimumHeight(80);
+  auto* strip = new QWidget;
+  auto* stripRow = new QHBoxLayout(strip);
+  stripRow->setContentsMargins(8, 0, 8, 0);
+  stripRow->setSpacing(0);
+  m_playButton = new IconButton(m_theme, QStringLiteral("run"));
+  m_playButton->setCheckable(true);
+  m_playButton->setObjectName(QStringLiteral("play"));
+  m_playButton->setToolTip(tr("Play the generations; the arrow keys scrub"));
+  m_playButton->setAccessibleName(tr("Play the generations"));
+  connect(m_playButton, &QToolButton::toggled, this, [this](bool on) {
+    static_cast<IconButton*>(m_playButton)->setIconName(on ? QStringLiteral("pause") : QStringLiteral("run"));
+    if (!on) return m_play->stop();
+    const auto& all = m_generations->generations();
+    if (all.empty()) return m_playButton->setChecked(false);
+    if (m_generations->current() + 1 >= static_cast<int>(all.size())) chooseTrial(all.front().best);
+    m_play->start();
+  });
+  stripRow->addWidget(m_playButton);
+  stripRow->addWidget(m_generations, 1);
+  m_rows->addWidget(panel({{m_trialsHeader, 0}, {line(), 0}, {m_legend, 0}, {m_trials, 1}, {strip, 0}}));
+
+  auto* time = new QComboBox;
+  time->addItems({tr("Steps"), tr("Time")});
+  time->setAccessibleName(tr("Horizontal axis of latency and loss"));
+  time->setObjectName(QStringLiteral("trainingAxis"));
+  time->setProperty("flat", true);
+  connect(time, &QComboBox::currentIndexChanged, this, [this](int i) {
+    m_latency->setAxis(static_cast<TrainingAxis>(i));
+    m_loss->setAxis(static_cast<TrainingAxis>(i));
+  });
+  m_latencyHeader->setDetail(tr("median, min and max; loss below"));
+  m_latencyHeader->add(time);
+  auto* latencyTable = tableButton(m_latency);
+  connect(latencyTable, &QToolButton::toggled, m_loss, &Plot::showTable);
+  m_latencyHeader->add(latencyTable);
+  m_latency->setMinimumHeight(80);
+  m_loss->setMinimumHeight(56);
+  m_rows->addWidget(panel({{m_latencyHeader, 0}, {line(), 0}, {m_latency, 3}, {m_loss, 2}}));
+  m_rows->addWidget(m_profile);
+  m_rows->setStretchFactor(0, 5);
+  m_rows->setStretchFactor(1, 5);
+  m_rows->setStretchFactor(2, 3);
+  m_rows->setSizes({330, 320, 220});
+  return m_rows;
+}
+
+QWidget* TuneView::makeRight() {
+  auto* right = new QWidget;
+  auto* layout = new QVBoxLayout(right);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  auto* header = new PanelHeader(m_theme, tr("Roofline"));
+  header->setDetail(tr("FLOP/s under measured ceilings"));
+  header->add(tableButton(m_roofline));
+  layout->addWidget(header);
+  layout->addWidget(line());
+  m_roofline->setMinimumHeight(140);
+  layout->addWidget(m_roofline, 2);
+  layout->addWidget(line());
+  layout->addWidget(m_kernel, 4);
+  return right;
+}
+
+// ---------------------------------------------------------------- what is chosen
 const SubgraphInfo* TuneView::subgraph() const {
   for (const SubgraphInfo& s : m_subgraphs)
     if (s.id == m_current) return &s;
   return nullptr;
+}
+
+const TrialInfo* TuneView::trialNumbered(std::uint64_t number) const {
+  for (const TrialInfo& t : m_trialList)
+    if (t.number == number) return &t;
+  return nullptr;
+}
+
+const TrialInfo* TuneView::shownTrial() const {
+  if (m_trial) return trialNumbered(*m_trial);
+  const TrialInfo* best = nullptr;
+  for (const TrialInfo& t : m_trialList)
+    if (t.us && t.status == TrialStatus::Ok && (!best || *t.us < *best->us)) best = &t;
+  return best;
 }
 
 void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
@@ -260,7 +460,9 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   while (m_list->count() < static_cast<int>(subgraphs.size())) new QListWidgetItem(m_list);
   int row = -1;
   for (std::size_t i = 0; i < subgraphs.size(); ++i) {
-    m_list->item(static_cast<int>(i))->setText(QString::fromStdString(subgraphs[i].name));
+    QListWidgetItem* item = m_list->item(static_cast<int>(i));
+    const QString name = QString::fromStdString(subgraphs[i].name);
+    if (item->text() != name) item->setText(name), item->setToolTip(name);
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
   m_list->setCurrentRow(row);
@@ -268,22 +470,37 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_roofline->setSubgraphs(subgraphs, m_current);
   m_tune->setEnabled(!subgraphs.empty());
   if (row < 0 && !subgraphs.empty()) {
-    m_list->setCurrentRow(0);
-    chooseSubgraph(subgraphs.front().id);
+    // What a step spends most on is where to look first.
+    std::size_t most = 0;
+    const auto weight = [&](std::size_t i) { return subgraphs[i].us.value_or(0) * static_cast<double>(subgraphs[i].callsPerStep); };
+    for (std::size_t i = 1; i < subgraphs.size(); ++i)
+      if (weight(i) > weight(most)) most = i;
+    m_list->setCurrentRow(static_cast<int>(most));
+    chooseSubgraph(subgraphs[most].id);
   }
 }
 
 void TuneView::chooseSubgraph(const std::string& id) {
   m_current = id;
   m_trial.reset();
+  m_compared.reset();
   m_space = {};
-  const QSignalBlocker blocker(m_list);
-  for (std::size_t i = 0; i < m_subgraphs.size(); ++i)
-    if (m_subgraphs[i].id == id) m_list->setCurrentRow(static_cast<int>(i));
+  m_kernelTimer->stop();
+  m_kernelPending = false;
+  m_playButton->setChecked(false);
+  {
+    const QSignalBlocker blocker(m_list);
+    for (std::size_t i = 0; i < m_subgraphs.size(); ++i)
+      if (m_subgraphs[i].id == id) m_list->setCurrentRow(static_cast<int>(i));
+  }
   const SubgraphInfo* s = subgraph();
-  m_trialsHeader->setDetail(s ? tr("%1, every trial a point, none hidden").arg(QString::fromStdString(s->name)) : QString());
+  m_trialsHeader->setDetail(s ? tr("%1, every trial a point, none hidden").arg(shortName(s->name, 30)) : QString());
   m_roofline->setSubgraphs(m_subgraphs, m_current);
+  m_roofline->setCurrent(std::nullopt);
+  m_profile->choose(id);
   m_trials->setCurrent(std::nullopt);
+  m_generations->setCurrent(std::nullopt);
+  m_result->clear();
   setTrials(id, {});
   m_kernel->clear();
   showKnobs();
@@ -295,57 +512,61 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   if (id != m_current) return;
   m_trialList = trials;
   m_trials->setTrials(trials);
+  m_generations->setTrials(trials);
   m_roofline->setTrials(trials);
-  std::map<TrialStatus, int> counts;
-  for (const TrialInfo& t : trials) ++counts[t.status];
-  const Palette& c = m_theme->colors();
-  QString text = QStringLiteral("<span style='color:%1'>●</span> trial %2 &nbsp;&nbsp; <span style='color:%3'>▬</span> best so far")
-                     .arg(c.muted.name())
-                     .arg(counts[TrialStatus::Ok])
-                     .arg(c.accent.name());
-  const auto add = [&](TrialStatus status, const char* shape, const QString& word) {
-    if (counts[status] > 0)
-      text += QStringLiteral(" &nbsp;&nbsp; <span style='color:%1'>%2</span> %3 %4")
-                  .arg(c.failed.name(), QString::fromUtf8(shape), word)
-                  .arg(counts[status]);
+  m_legend->setTrials(trials);
+  std::vector<std::pair<std::uint64_t, QString>> candidates;
+  const auto add = [&](std::uint64_t number, const QString& text) {
+    if (std::none_of(candidates.begin(), candidates.end(), [&](const auto& c) { return c.first == number; }))
+      candidates.emplace_back(number, text);
   };
-  add(TrialStatus::Wrong, "✕", tr("wrong result"));
-  add(TrialStatus::Failed, "△", tr("compile"));
-  add(TrialStatus::Slow, "□", tr("too slow"));
-  add(TrialStatus::Killed, "□", tr("timed out"));
-  add(TrialStatus::Crashed, "◇", tr("killed its worker"));
-  m_legend->setText(trials.empty() ? tr("No trials yet: train, or press Tune.") : text);
+  const auto text = [&](const TrialInfo& t) {
+    return QStringLiteral("g%1 c%2  %3").arg(t.generation).arg(t.number).arg(t.us ? microsecondsText(*t.us) : QString());
+  };
+  for (const auto& g : m_generations->generations())
+    if (const TrialInfo* t = trialNumbered(g.best)) add(g.best, text(*t));
+  for (const TrialInfo& t : trials)
+    if (t.us) add(t.number, text(t));
+  m_kernel->setCandidates(std::move(candidates));
   showLineage();
 }
 
 void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   m_trial = number;
   m_trials->setCurrent(number);
+  m_generations->setCurrent(number);
+  m_roofline->setCurrent(number);
   showKnobs();
   showLineage();
-  Q_EMIT trialWanted(m_current, number);
+  m_kernelPending = m_kernelTimer->isActive();
+  m_kernelTimer->start();
+  if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
 }
 
 void TuneView::showLineage() {
-  QStringList lines;
-  std::optional<std::uint64_t> at = m_trial;
-  if (!at) {
-    double best = 1e300;
-    for (const TrialInfo& t : m_trialList)
-      if (t.us && t.status == TrialStatus::Ok && *t.us < best) best = *t.us, at = t.number;
-  }
+  const TrialInfo* at = shownTrial();
+  m_lineageHeader->setVisible(at != nullptr);
+  m_lineage->setVisible(at != nullptr);
+  if (!at) return;
+  m_lineageHeader->setDetail(at->predictedUs ? tr("predicted %1").arg(microsecondsText(*at->predictedUs)) : QString());
+  const Palette& c = m_theme->colors();
+  const QString mono = m_theme->mono(12).family();
+  QString rows;
   for (int depth = 0; at && depth < 4; ++depth) {
-    const auto found = std::find_if(m_trialList.begin(), m_trialList.end(), [&](const TrialInfo& t) { return t.number == *at; });
-    if (found == m_trialList.end()) break;
-    QString text = QStringLiteral("g%1 c%2  %3").arg(found->generation).arg(found->number).arg(QString::fromStdString(found->how));
-    if (depth == 0 && found->predictedUs) text += tr("  predicted %1").arg(microsecondsText(*found->predictedUs));
-    lines << text;
-    at = found->parents.empty() || found->parents.front() >= found->number ? std::nullopt : std::optional(found->parents.front());
+    rows += QStringLiteral(
+                "<tr><td style='padding-right:14px; white-space:nowrap; font-family:\"%1\"'>"
+                "<a href='%2' style='color:%3; text-decoration:none'>g%4 c%2</a></td><td style='color:%5'>%6</td></tr>")
+                .arg(mono)
+                .arg(at->number)
+                .arg((depth == 0 ? c.text : c.accent).name())
+                .arg(at->generation)
+                .arg(c.muted.name(), QString::fromStdString(at->how).left(64).toHtmlEscaped());
+    at = at->parents.empty() || at->parents.front() >= at->number ? nullptr : trialNumbered(at->parents.front());
   }
-  m_lineage->setText(lines.join(QLatin1Char('\n')));
-  m_lineage->setVisible(!lines.isEmpty());
+  m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
 }
 
+// ---------------------------------------------------------------- knobs
 void TuneView::setSpace(const Space& space) {
   if (space.subgraph != m_current) return;
   m_space = space;
@@ -359,68 +580,192 @@ void TuneView::showKnobs() {
     delete item;
   }
   m_knobs.clear();
-  grid->setContentsMargins(16, 0, 12, 8);
+  grid->setContentsMargins(16, 0, 8, 8);
   grid->setHorizontalSpacing(8);
-  grid->setVerticalSpacing(2);
+  grid->setVerticalSpacing(0);
   std::string schedule = m_space.current.text;
-  for (const TrialInfo& t : m_trialList)
-    if (m_trial && t.number == *m_trial) schedule = t.schedule.text;
+  if (m_trial)
+    if (const TrialInfo* t = trialNumbered(*m_trial)) schedule = t->schedule.text;
   const auto values = knobsOf(schedule);
   int row = 0;
   for (const KnobInfo& knob : m_space.knobs) {
     const QString name = QString::fromStdString(knob.name);
-    auto* title = label(name);
+    auto* title = label(QString(name).replace(QLatin1Char('_'), QLatin1Char(' ')));
     title->setToolTip(QString::fromStdString(knob.help));
     title->setFont(m_theme->ui(12));
     auto* box = new QComboBox;
+    box->setProperty("flat", true);
     box->setFont(m_theme->mono(12));
     box->setAccessibleName(name);
     box->setToolTip(QString::fromStdString(knob.help));
+    box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
     const auto now = values.find(knob.name);
     bool present = false;
     for (const JsonText& v : knob.values) present = present || (now != values.end() && v.text == now->second);
     if (now != values.end() && !present) box->addItem(pretty(now->second), QString::fromStdString(now->second));
     for (const JsonText& v : knob.values) box->addItem(pretty(v.text), QString::fromStdString(v.text));
     if (now != values.end()) box->setCurrentIndex(std::max(0, box->findData(QString::fromStdString(now->second))));
+    connect(box, &QComboBox::currentIndexChanged, this, &TuneView::showMeasureState);
+    title->setBuddy(box);
     grid->addWidget(title, row, 0);
     grid->addWidget(box, row++, 1);
     m_knobs[name] = box;
   }
   grid->setColumnStretch(1, 1);
   grid->setRowStretch(row, 1);
-  QString detail = tr("edit, then measure");
-  if (m_space.size > 0) detail = tr("%1 schedules").arg(significant(m_space.size, 2));
-  m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
+  const TrialInfo* shown = m_trial ? shownTrial() : nullptr;
+  m_knobHeader->setTitle(shown ? tr("Knobs of g%1 c%2").arg(shown->generation).arg(shown->number) : tr("Knobs"));
+  showMeasureState();
+}
+
+QComboBox* TuneView::knob(const QString& name) const {
+  const auto found = m_knobs.find(name);
+  return found == m_knobs.end() ? nullptr : found->second;
+}
+
+void TuneView::showMeasureState() {
+  const std::string wish = chosenSchedule().text;
+  const bool edited = !m_space.knobs.empty() && knobsOf(wish) != knobsOf([this] {
+                                                  if (m_trial)
+                                                    if (const TrialInfo* t = trialNumbered(*m_trial)) return t->schedule.text;
+                                                  return m_space.current.text;
+                                                }());
   m_measure->setEnabled(!m_space.knobs.empty());
+  QString detail;
+  if (edited) detail = tr("edited, not measured");
+  else if (m_space.size > 0)
+    detail = tr("of %1 schedules")
+                 .arg(m_space.size < 1e6 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
+  m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
 }
 
 JsonText TuneView::chosenSchedule() const {
   std::string schedule = m_space.current.text;
-  for (const TrialInfo& t : m_trialList)
-    if (m_trial && t.number == *m_trial) schedule = t.schedule.text;
+  if (m_trial)
+    if (const TrialInfo* t = trialNumbered(*m_trial)) schedule = t->schedule.text;
   std::map<std::string, std::string> knobs;
   for (const auto& [name, box] : m_knobs) knobs[name.toStdString()] = box->currentData().toString().toStdString();
   return {withKnobs(schedule, knobs)};
 }
 
-void TuneView::setKernel(const Kernel& kernel) {
-  if (kernel.subgraph == m_current) m_kernel->setKernel(kernel);
+void TuneView::setMeasuring() {
+  m_measure->setEnabled(false);
+  m_result->setText(tr("measuring by hand"));
 }
 
-void TuneView::setDevice(std::optional<DeviceConstants> device) { m_roofline->setDevice(std::move(device)); }
+void TuneView::setMeasured(const TrialInfo& trial) {
+  m_measure->setEnabled(true);
+  const TrialInfo* best = nullptr;
+  for (const TrialInfo& t : m_trialList)
+    if (t.us && t.status == TrialStatus::Ok && t.number != trial.number && (!best || *t.us < *best->us)) best = &t;
+  if (!trial.us || (trial.status != TrialStatus::Ok && trial.status != TrialStatus::Slow)) {
+    m_result->setText(tr("refused: %1").arg(QString::fromStdString(trial.how)));
+    return;
+  }
+  QString text = microsecondsText(*trial.us);
+  if (trial.lowUs && trial.highUs) text += QStringLiteral(" [%1, %2]").arg(significant(*trial.lowUs), significant(*trial.highUs));
+  if (best) {
+    // "Faster" needs intervals that do not touch.
+    const double low = trial.lowUs.value_or(*trial.us), high = trial.highUs.value_or(*trial.us);
+    const double bestLow = best->lowUs.value_or(*best->us), bestHigh = best->highUs.value_or(*best->us);
+    const int percent = static_cast<int>(std::lround(std::abs(1 - *trial.us / *best->us) * 100));
+    if (high < bestLow) text += QLatin1Char('\n') + tr("%1 % faster than the best").arg(percent);
+    else if (low > bestHigh) text += QLatin1Char('\n') + tr("%1 % slower than the best").arg(percent);
+    else text += QLatin1Char('\n') + tr("within the noise of the best");
+  }
+  m_result->setText(text);
+}
+
+void TuneView::setMeasureFailed(const QString& message) {
+  m_measure->setEnabled(true);
+  m_result->setText(message);
+}
+
+QString TuneView::measured() const { return m_result->text(); }
+
+// ---------------------------------------------------------------- what runs
+void TuneView::setKernel(const Kernel& kernel) {
+  if (kernel.subgraph != m_current) return;
+  const bool compared = m_compared && kernel.trial == m_compared;
+  if (kernel.trial == m_trial || (!m_trial && !compared)) m_kernel->setKernel(kernel);
+  if (compared) m_kernel->setCompared(kernel);
+}
+
+void TuneView::setDevice(std::optional<DeviceConstants> device) {
+  m_profile->setDevice(device);
+  m_roofline->setDevice(std::move(device));
+}
+
+void TuneView::setProfile(const Profile& profile) {
+  m_profile->setProfile(profile);
+  m_profile->choose(m_current);
+}
+
+void TuneView::setPeer(const QString& name, double milliseconds) { m_latency->setPeer(name, milliseconds); }
+
+void TuneView::showBudget() { m_budget->setText(tr("%1 % of the device").arg(m_share->value())); }
 
 void TuneView::setRunState(const RunState& s) {
-  if (s.phase == RunPhase::Idle) return;
-  if (!m_share->isSliderDown() && s.budgetShare > 0) m_share->setValue(static_cast<int>(s.budgetShare * 100 + 0.5));
-  m_spent->setText(tr("%1 used, %2 trials, %3 swaps").arg(secondsText(s.budgetSpentSeconds), grouped(s.trials), grouped(s.swaps)));
+  m_state = s;
+  const bool runs = s.phase != RunPhase::Idle;
+  m_profile->setRunning(runs);
+  m_tune->setVisible(!runs);
+  if (!runs) {
+    m_now->setText(tr("nothing runs"));
+    if (m_spent->text().isEmpty()) m_spent->setText(tr("shared with training; drag it at any time"));
+    return;
+  }
+  constexpr auto phases = enumNames(RunPhase{});
+  if (s.phase != RunPhase::Training && s.phase != RunPhase::Tuning)
+    m_now->setText(s.detail.empty() ? QString::fromLatin1(phases[static_cast<std::size_t>(s.phase)])
+                                    : QString::fromStdString(s.detail));
+  // The handle is the person's while it is dragged and until the engine has taken the wish up.
+  if (!m_share->isSliderDown() && !m_shareTimer->isActive() && (!m_sinceShare.isValid() || m_sinceShare.elapsed() > 1000) &&
+      s.budgetShare > 0) {
+    m_settingShare = true;
+    m_share->setValue(static_cast<int>(s.budgetShare * 100 + 0.5));
+    m_settingShare = false;
+  }
+  const double share = s.seconds > 0 ? s.budgetSpentSeconds / s.seconds : 0;
+  m_share->setSpent(share);
+  m_spent->setText(tr("%1 used, %2 %: %3 trials, %4")
+                       .arg(secondsText(s.budgetSpentSeconds))
+                       .arg(std::lround(share * 100))
+                       .arg(grouped(s.trials), counted(s.swaps, tr("swap"), tr("swaps"))));
 }
 
-void TuneView::setSteps(const std::vector<StepEvent>& steps, const std::vector<KernelSwapEvent>& swaps) {
-  m_latency->setSteps(steps, swaps);
+void TuneView::addTrial(const TrialEvent& t) {
+  QString name = QString::fromStdString(t.name);
+  for (const SubgraphInfo& s : m_subgraphs)
+    if (s.id == t.subgraph) name = QString::fromStdString(s.name);
+  const QString what =
+      t.us ? microsecondsText(*t.us) : QString::fromLatin1(enumNames(TrialStatus{})[static_cast<std::size_t>(t.status)]);
+  m_now->setText(tr("now %1 g%2 c%3: %4").arg(shortName(name.toStdString(), 16)).arg(t.generation).arg(t.number).arg(what));
+  m_now->setToolTip(name + QStringLiteral("\n") + QString::fromStdString(t.how));
 }
-void TuneView::addStep(const StepEvent& step) { m_latency->addStep(step); }
+
+QString TuneView::now() const { return m_now->text(); }
+
+std::vector<Plot*> TuneView::plots() const { return {m_trials, m_latency, m_loss, m_roofline}; }
+
+void TuneView::setRun(const std::vector<StepEvent>& steps, const std::vector<KernelSwapEvent>& swaps,
+                      const std::vector<EvalEvent>& evals) {
+  m_latency->setSteps(steps, swaps);
+  m_loss->setRun(steps, evals);
+}
+void TuneView::addStep(const StepEvent& step) {
+  m_latency->addStep(step);
+  m_loss->addStep(step);
+}
 void TuneView::addSwap(const KernelSwapEvent& swap) { m_latency->addSwap(swap); }
-void TuneView::clearSteps() { m_latency->clear(); }
+void TuneView::addEval(const EvalEvent& eval) { m_loss->addEval(eval); }
+void TuneView::clearSteps() {
+  m_latency->clear();
+  m_loss->clear();
+  m_profile->clear();
+  m_spent->clear();
+  m_share->setSpent(0);
+}
 
 void TuneView::markSelection() {
   if (m_selection->empty()) return;

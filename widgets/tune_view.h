@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QElapsedTimer>
+#include <QSlider>
 #include <QWidget>
 #include <map>
 #include <optional>
 
 #include "core/protocol/message.h"
+#include "widgets/plots.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
@@ -12,19 +15,40 @@ class QComboBox;
 class QLabel;
 class QListWidget;
 class QPushButton;
-class QSlider;
 class QSplitter;
+class QTimer;
+class QToolButton;
 class QVBoxLayout;
 
 namespace nf {
 
 class KernelView;
-class LatencyPlot;
 class PanelHeader;
-class RooflinePlot;
-class TrialsPlot;
+class ProfileView;
 
-// The search: subgraphs and their share, every trial, the latency of the steps, the kernel and its place under the roofline.
+// The share of device time that tuning may take: the handle. What it has taken so far: the solid part.
+class BudgetSlider : public QSlider {
+  Q_OBJECT
+ public:
+  explicit BudgetSlider(const Theme* theme, QWidget* parent = nullptr);
+  void setSpent(double share);  // 0..1 of the time that has passed
+  double spent() const { return m_spent; }
+  QSize sizeHint() const override { return {160, 40}; }
+  QSize minimumSizeHint() const override { return {100, 40}; }
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+
+ private:
+  void moveTo(double x);
+  const Theme* m_theme;
+  double m_spent = 0;
+};
+
+// The search and the training it serves: subgraphs and their share, every trial, latency and loss of the steps, the kernel and its
+// place under the roofline. The playhead, one trial, is in all of them.
 class TuneView : public QWidget {
   Q_OBJECT
  public:
@@ -34,20 +58,40 @@ class TuneView : public QWidget {
   void setSpace(const protocol::Space& space);
   void setKernel(const protocol::Kernel& kernel);
   void setDevice(std::optional<protocol::DeviceConstants> device);
+  void setProfile(const protocol::Profile& profile);
+  void setPeer(const QString& name, double milliseconds);
   void setRunState(const protocol::RunState& state);
-  void setSteps(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps);
+  void setRun(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
+              const std::vector<protocol::EvalEvent>& evals);
   void addStep(const protocol::StepEvent& step);
   void addSwap(const protocol::KernelSwapEvent& swap);
+  void addEval(const protocol::EvalEvent& eval);
+  void addTrial(const protocol::TrialEvent& trial);  // what the tuner does now
   void clearSteps();
   std::string current() const { return m_current; }
+  std::optional<std::uint64_t> trial() const { return m_trial; }
   void chooseSubgraph(const std::string& id);
   void chooseTrial(std::optional<std::uint64_t> number);
+  // A measurement by hand, from its start to its result.
+  void setMeasuring();
+  void setMeasured(const protocol::TrialInfo& trial);
+  void setMeasureFailed(const QString& message);
+
   TrialsPlot* trials() const { return m_trials; }
+  GenerationStrip* generations() const { return m_generations; }
   LatencyPlot* latency() const { return m_latency; }
+  LossPlot* loss() const { return m_loss; }
+  RooflinePlot* roofline() const { return m_roofline; }
   KernelView* kernel() const { return m_kernel; }
+  ProfileView* profile() const { return m_profile; }
+  BudgetSlider* budget() const { return m_share; }
   QListWidget* list() const { return m_list; }
+  QComboBox* knob(const QString& name) const;
   protocol::JsonText chosenSchedule() const;
   QPushButton* measure() const { return m_measure; }
+  QString measured() const;
+  QString now() const;
+  std::vector<Plot*> plots() const;
 
  Q_SIGNALS:
   void subgraphChosen(const std::string& id);
@@ -55,31 +99,53 @@ class TuneView : public QWidget {
   void measureRequested(const std::string& subgraph, const nf::protocol::JsonText& schedule);
   void budgetRequested(double share);
   void tuneRequested();
+  void profileWanted();
 
  private:
+  QWidget* makeLeft();
+  QWidget* makeMiddle();
+  QWidget* makeRight();
+  QToolButton* tableButton(Plot* plot);
   void showKnobs();
   void showLineage();
+  void showMeasureState();
+  void showBudget();
   void markSelection();
   const protocol::SubgraphInfo* subgraph() const;
+  const protocol::TrialInfo* trialNumbered(std::uint64_t number) const;
+  // The playhead's trial, or the best one where none was chosen.
+  const protocol::TrialInfo* shownTrial() const;
   const Theme* m_theme;
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
   std::string m_current;
   std::optional<std::uint64_t> m_trial;
+  std::optional<std::uint64_t> m_compared;  // the other side of the diff
   protocol::Space m_space;
+  protocol::RunState m_state;
   std::map<QString, QComboBox*> m_knobs;
-  QLabel *m_budget, *m_spent, *m_legend;
-  QSlider* m_share;
+  QLabel *m_budget, *m_spent, *m_now;
+  BudgetSlider* m_share;
+  QElapsedTimer m_sinceShare;  // since a person has moved the handle
+  bool m_settingShare = false;
   QListWidget* m_list;
-  PanelHeader *m_trialsHeader, *m_latencyHeader, *m_knobHeader;
+  PanelHeader *m_trialsHeader, *m_latencyHeader, *m_knobHeader, *m_lineageHeader;
   QWidget* m_knobBox;
-  QLabel* m_lineage;
+  QLabel *m_lineage, *m_result;
   QPushButton *m_measure, *m_tune;
+  TrialsLegend* m_legend;
   TrialsPlot* m_trials;
+  GenerationStrip* m_generations;
   LatencyPlot* m_latency;
+  LossPlot* m_loss;
+  ProfileView* m_profile;
   RooflinePlot* m_roofline;
   KernelView* m_kernel;
+  bool m_kernelPending = false;
+  QTimer *m_kernelTimer, *m_shareTimer, *m_play;
+  QToolButton* m_playButton = nullptr;
+  QSplitter *m_columns, *m_rows;
 };
 
 // The knobs of a schedule's JSON text by name, as JSON text; and the schedule with some of them set.

@@ -104,10 +104,9 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
         report.peerName = peer->name;
         report.peerStepMilliseconds = peer->stepMilliseconds;
       }
-      if (const auto html = htmlReport(run, report)) training = *html;
+      if (const auto html = htmlOfRun(run, report)) training = *html;
     }
-    done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *stages, passes.device));
-    if (done && !training.empty()) done = write(folder / (stem + "-training.html"), training);
+    done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *stages, passes.device, training));
   } else if (options.to == "json") {
     done = write(folder / (stem + ".json"), toJson(stages->last()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {

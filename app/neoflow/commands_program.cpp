@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // check, show, grad, explain: what a notebook means, without running it.
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <iomanip>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
 #include "core/session/numeric_check.h"
 
@@ -149,16 +151,75 @@ int runShow(const ShowOptions& options) {
   return kExitFine;
 }
 
-int runExplain(const FileOptions& options, const BackendRegistry& registry) {
+namespace {
+
+Json timingJson(const Timing& t) { return {{"us", t.median}, {"spread_us", t.spread}, {"runs", t.runs}}; }
+
+int explainMeasured(DeviceContext& context, const Stages& stages, const StageOptions& passes, const ExplainOptions& options) {
+  const std::size_t comma = options.measure.rfind(',');
+  if (comma == std::string::npos || comma == 0 || comma + 1 == options.measure.size())
+    return report({"usage", "--measure takes two tensors, PRODUCER,CONSUMER.", {}, {}}, options.json, kExitUsage);
+  const auto compared =
+      compareBranches(stages, context, passes, options.measure.substr(0, comma), options.measure.substr(comma + 1), {});
+  if (!compared)
+    return report(compared.error(), options.json, compared.error().stage == "compare" ? kExitWrongInput : kExitMachineLacks);
+  const BranchComparison& c = **compared;
+  const auto names = [](const std::vector<SiteKernel>& kernels) {
+    Json list = Json::array();
+    for (const SiteKernel& k : kernels) list.push_back(k.name);
+    return list;
+  };
+  if (options.json) {
+    Json pairs = Json::array();
+    for (const TimedPair& p : c.comparison.pairs) pairs.push_back({p.incumbent, p.candidate});
+    Json fused = timingJson(c.comparison.first), split = timingJson(c.comparison.second);
+    fused["kernels"] = names(c.site.first);
+    split["kernels"] = names(c.site.second);
+    printJson({{"device", context.device().name()},
+               {"loop", c.site.loop},
+               {"fused", fused},
+               {"split", split},
+               {"pairs_us", pairs},
+               {"gain_of_split", c.comparison.verdict.medianGain},
+               {"error_of_gain", c.comparison.verdict.spread},
+               {"separates", c.comparison.separates},
+               {"verdict", c.verdict()}});
+    return kExitFine;
+  }
+  const auto row = [](const char* name, const std::vector<SiteKernel>& kernels, const Timing& t) {
+    std::printf("%-6s %10.2f us  +- %.2f us  %3d runs  ", name, t.median, t.spread, t.runs);
+    for (std::size_t i = 0; i < kernels.size(); ++i) std::printf("%s{%s}", i ? ", " : "", kernels[i].name.c_str());
+    std::printf("\n");
+  };
+  row("fused", c.site.first, c.comparison.first);
+  row("split", c.site.second, c.comparison.second);
+  std::printf("%s\n", c.verdict().c_str());
+  return kExitFine;
+}
+
+}  // namespace
+
+int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
+  // As training meets it: the same device, and what was measured on it before.
+  std::unique_ptr<DeviceContext> context;
+  DeviceContextOptions device;
+  device.compileWorkers = options.measure.empty() ? 0 : 2;
+  device.measures = !options.measure.empty();
+  if (auto opened = DeviceContext::open(registry, device)) context = std::move(*opened);
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
   StageOptions passes;
-  if (Backend* cpu = registry.find("cpu"))
-    if (const auto target = cpu->target("cpu", static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))))
-      passes.device = deviceConstants(*target);
+  if (context) {
+    passes.device = deviceConstants(*context->target());
+    passes.fusion.reverted = revertedKernels(*context);
+  }
   int exitCode = kExitFine;
   const auto stages = stagesOf(loaded.notebook, passes, Stage::Fused, options.json, exitCode);
   if (!stages) return exitCode;
+  if (!options.measure.empty()) {
+    if (!context) return report({"measure", "There is no device to measure on: see `neoflow doctor`.", {}, {}}, options.json);
+    return explainMeasured(*context, *stages, passes, options);
+  }
   if (options.json) printJson(toJson(stages->decisions, passes.device));
   else
     std::cout << toText(stages->decisions, passes.device) << "\n"
@@ -211,9 +272,9 @@ std::string checkText(const protocol::NumericCheck& check) {
 int runGrad(const GradOptions& options) {
   Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
-  Program program = std::move(loaded.notebook.program);
+  Program program = loaded.notebook.program;
   const auto find = [&](const std::string& name) -> Result<TensorId> {
-    const TensorId id = program.tensorNamed(name);
+    const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
     std::string known;
     for (const Tensor& t : program.tensors)

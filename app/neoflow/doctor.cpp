@@ -14,17 +14,20 @@
 
 namespace nf {
 
-int runDoctor(const BackendRegistry& registry, bool json) {
-  using Json = nlohmann::json;
-  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+std::vector<std::pair<std::string, std::string>> versions() {
   std::string islVersion = isl_version();
   islVersion = islVersion.substr(0, islVersion.find_first_of("\n"));
   utsname system{};
   uname(&system);
-  const std::vector<std::pair<std::string, std::string>> versions{
-      {"neoflow", NF_VERSION},          {"system", std::string(system.sysname) + " " + system.release + " " + system.machine},
-      {"compiler", __VERSION__},        {"isl", islVersion},
-      {"sqlite", sqlite3_libversion()}, {"zlib", zlibVersion()}};
+  return {{"neoflow", NF_VERSION},          {"system", std::string(system.sysname) + " " + system.release + " " + system.machine},
+          {"compiler", __VERSION__},        {"isl", islVersion},
+          {"sqlite", sqlite3_libversion()}, {"zlib", zlibVersion()}};
+}
+
+int runDoctor(const BackendRegistry& registry, bool json) {
+  using Json = nlohmann::json;
+  const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto versions = nf::versions();
   Json plugins = Json::array(), devices = Json::array(), versionsJson = Json::object();
   for (const auto& [name, version] : versions) versionsJson[name] = version;
   std::string text = "Versions\n";

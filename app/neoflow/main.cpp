@@ -53,10 +53,12 @@ int main(int argc, char** argv) {
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
   showCommand->callback([&] { exitCode = nf::runShow(show); });
 
-  nf::FileOptions explain;
+  nf::ExplainOptions explain;
   CLI::App* explainCommand = app.add_subcommand("explain", "Every fusion decision with dT, dC, dK, R, why, and what would flip it");
   addFile(explainCommand, explain);
-  explainCommand->callback([&] { exitCode = nf::runExplain(explain, registry); });
+  explainCommand->add_option("--measure", explain.measure,
+                             "PRODUCER,CONSUMER: compile this fusion both ways, fused and split, and measure them in turn");
+  explainCommand->callback([&] { exitCode = nf::runExplain(registry, explain); });
 
   nf::RunCommandOptions run;
   CLI::App* runCommand = app.add_subcommand("run", "Compute what cells show; trains nothing");
@@ -133,7 +135,9 @@ int main(int argc, char** argv) {
 
   CLI::App* engineCommand =
       app.add_subcommand("engine", "The child process of the workbench: the protocol on standard input and output");
-  engineCommand->callback([&] { exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, "neoflow " NF_VERSION); });
+  engineCommand->callback([&] {
+    exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
+  });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
   workerCommand->prefix_command();

@@ -2,24 +2,14 @@
 #include "app/neoflow/notebook_html.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+
+#include "core/runtime/report.h"
+#include "core/syntax/lexer.h"
 
 namespace nf {
 namespace {
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out.push_back(c);
-    }
-  }
-  return out;
-}
 
 std::string number(double value) {
   char buffer[32];
@@ -34,7 +24,7 @@ std::string markdown(std::string_view cell) {
   const auto inlineText = [](std::string_view text) {
     std::string html;
     bool code = false;
-    for (const char c : escaped(text)) {
+    for (const char c : htmlEscaped(text)) {
       if (c == '`') {
         html += code ? "</code>" : "<code>";
         code = !code;
@@ -81,25 +71,46 @@ std::string markdown(std::string_view cell) {
   return out;
 }
 
-constexpr const char* kStyle =
-    "body{font:14px/1.5 Inter,system-ui,sans-serif;max-width:1000px;margin:32px auto;padding:0 16px;color:#1a2027;background:#fff}"
-    "pre{font:13px/1.45 'JetBrains Mono','DejaVu Sans "
-    "Mono',monospace;background:#f5f7f9;padding:12px;overflow-x:auto;border-radius:4px}"
-    "code{font-family:'JetBrains Mono','DejaVu Sans Mono',monospace}table{border-collapse:collapse;font-size:12px}"
-    "td,th{padding:4px 10px;border-bottom:1px solid "
-    "#d9dee3;text-align:right}td:first-child,th:first-child,td.t,th.t{text-align:left}"
-    ".muted{color:#56626e;font-size:12px}@media(prefers-color-scheme:dark){body{background:#1c1f24;color:#e4e8ec}pre{background:#"
-    "191c20}"
-    "td,th{border-color:#343a42}.muted{color:#a3aeb9}}";
+// "1 536" bytes as people read them.
+std::string scaled(double value, double base, std::initializer_list<const char*> units) {
+  auto unit = units.begin();
+  while (std::abs(value) >= base && unit + 1 != units.end()) value /= base, ++unit;
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.3g %s", value, *unit);
+  return buffer;
+}
+std::string bytesText(double v) { return scaled(v, 1024, {"B", "KiB", "MiB", "GiB"}); }
+std::string flopsText(double v) { return scaled(v, 1000, {"", "k", "M", "G", "T"}); }
 
-}  // namespace
+// Words of the language in colour: the project's own lexer says which they are.
+std::string highlighted(std::string_view source) {
+  std::string out;
+  std::size_t at = 0;
+  const auto upTo = [&](std::size_t end) {
+    out += htmlEscaped(source.substr(at, end - at));
+    at = end;
+  };
+  for (const Token& token : lex(source, {}).tokens) {
+    const char* kind = nullptr;
+    if (token.kind == TokenKind::Keyword || token.kind == TokenKind::Reducer) kind = "k";
+    else if (token.kind == TokenKind::Number) kind = "n";
+    else if (token.kind == TokenKind::Comment) kind = "c";
+    if (!kind || token.begin < at) continue;
+    upTo(token.begin);
+    out += std::string("<b class=\"") + kind + "\">" + htmlEscaped(source.substr(token.begin, token.end - token.begin)) + "</b>";
+    at = token.end;
+  }
+  upTo(source.size());
+  return out;
+}
 
-std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device) {
-  const std::string& name = notebook.sources.at(notebook.notebook).name;
-  std::string out =
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>" +
-      escaped(name) + "</title><style>" + kStyle + "</style></head><body>\n";
+std::string_view withoutEnd(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+  return text;
+}
+
+std::string cellsOf(const CompiledNotebook& notebook) {
+  std::string out;
   for (const CellInfo& cell : notebook.cells) {
     std::string_view text = notebook.sources.text(cell.span);
     if (cell.kind == CellInfo::Kind::Markdown) {
@@ -108,47 +119,85 @@ std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages,
     }
     if (text.starts_with("# %%"))
       text.remove_prefix(std::min(text.size(), text.find('\n') == std::string_view::npos ? text.size() : text.find('\n') + 1));
-    while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+    text = withoutEnd(text);
     if (text.empty()) continue;
-    out += "<pre>" + escaped(text) + "</pre>\n";
+    out += "<pre>" + highlighted(text) + "</pre>\n";
+    std::string defines;
     for (const TensorId t : cell.defines) {
       const Tensor& tensor = notebook.program[t];
-      out += "<p class=\"muted\"><code>" + escaped(tensor.name) + "</code> " + std::string(nf::name(tensor.type)) + " [";
-      for (std::size_t k = 0; k < tensor.shape.size(); ++k) out += (k ? ", " : "") + std::to_string(tensor.shape[k]);
-      out += "]</p>\n";
+      // What functions and optimisers name has a path or is a derivative: nobody wrote it here.
+      if (tensor.name.find_first_of(".(") != std::string::npos) continue;
+      defines += (defines.empty() ? "<code>" : " &nbsp; <code>") + htmlEscaped(tensor.name) + "</code> " +
+                 std::string(nf::name(tensor.type));
+      for (std::size_t k = 0; k < tensor.shape.size(); ++k) defines += (k ? ", " : " [") + std::to_string(tensor.shape[k]);
+      if (!tensor.shape.empty()) defines += "]";
     }
+    if (!defines.empty()) out += "<p class=\"muted\">" + defines + "</p>\n";
   }
-  if (stages.differentiated) {
-    std::string gradients;
-    const Program& p = *stages.differentiated;
-    for (std::size_t i = 0; i < p.operators.size(); ++i)
-      if (p.operators[i].phase == Phase::Backward && p.operators[i].kind != OperatorKind::Loop)
-        gradients += toText(p, OperatorId(i)) + "\n";
-    if (!gradients.empty()) {
-      std::size_t proved = 0, scatters = 0;
-      for (const GradientTerm& term : stages.terms) {
-        proved += term.form == GradientTerm::Form::Gather;
-        scatters += term.form == GradientTerm::Form::Scatter;
-      }
-      out += "<h2>Derived gradients</h2>\n<p class=\"muted\">" + std::to_string(proved) +
-             " terms gather, each proved to read every contribution once; " + std::to_string(scatters) + " scatter.</p>\n<pre>" +
-             escaped(gradients) + "</pre>\n";
-    }
+  return out;
+}
+
+std::string fusionOf(const Stages& stages, const DeviceConstants& device) {
+  if (stages.decisions.empty()) return {};
+  std::size_t accepted = 0;
+  double saved = 0;
+  for (const FusionDecision& d : stages.decisions) {
+    const bool yes = nf::name(d.state) == "accepted" || nf::name(d.state) == "forced";
+    accepted += yes;
+    if (yes) saved += d.R;
   }
-  if (!stages.decisions.empty()) {
-    out += "<h2>Fusion</h2>\n<p class=\"muted\">R = dT / P_d + dC / P_c + dK L, with P_d " + number(device.bandwidth * 1e-9) +
-           " GB/s, P_c " + number(device.flopRate * 1e-9) + " GFLOP/s, L " + number(device.launchSeconds * 1e6) + " us</p>\n";
-    out +=
-        "<table><tr><th>producer, consumer</th><th class=\"t\">category</th><th class=\"t\">state</th><th>dT, bytes</th><th>dC, "
-        "operations</th><th>dK</th><th>R, us</th><th class=\"t\">why</th></tr>\n";
-    for (const FusionDecision& d : stages.decisions)
-      out += "<tr><td>" + escaped(d.producer) + ", " + escaped(d.consumer) + "</td><td class=\"t\">" + d.category +
-             "</td><td class=\"t\">" + std::string(nf::name(d.state)) + "</td><td>" + number(d.dT) + "</td><td>" + number(d.dC) +
-             "</td><td>" + std::to_string(d.dK) + "</td><td>" + number(d.R * 1e6) + "</td><td class=\"t\">" + escaped(d.why) +
-             "</td></tr>\n";
-    out += "</table>\n";
+  std::string out = "<h2>Fusion</h2>\n<p class=\"muted\">" + std::to_string(accepted) + " of " +
+                    std::to_string(stages.decisions.size()) + " pairs fused, " + number(saved * 1e6) +
+                    " \u00b5s a step saved by the model. R = dT / P_d + dC / P_c + dK L, with P_d " +
+                    number(device.bandwidth * 1e-9) + " GB/s, P_c " + number(device.flopRate * 1e-9) + " GFLOP/s, L " +
+                    number(device.launchSeconds * 1e6) + " \u00b5s, all measured on this machine.</p>\n";
+  out +=
+      "<div class=\"wide\"><table><tr><th class=\"t\">producer, consumer</th><th class=\"t\">category</th><th "
+      "class=\"t\">state</th><th>dT</th>"
+      "<th>dC, FLOP</th><th>dK</th><th>R, \u00b5s</th><th class=\"t\">why</th></tr>\n";
+  for (const FusionDecision& d : stages.decisions) {
+    const std::string state(nf::name(d.state));
+    const char* tone = state == "accepted" || state == "forced" ? "good" : state == "refused" ? "cost" : "muted";
+    const char* mark = state == "accepted" ? "\u2713 " : state == "refused" ? "\u2212 " : "";
+    out += "<tr><td class=\"t m\">" + htmlEscaped(d.producer) + " \u2192 " + htmlEscaped(d.consumer) + "</td><td class=\"t\">" +
+           d.category + "</td><td class=\"t " + tone + "\">" + mark + state + "</td><td>" + bytesText(d.dT) + "</td><td>" +
+           flopsText(d.dC) + "</td><td>" + std::to_string(d.dK) + "</td><td>" + number(d.R * 1e6) + "</td><td class=\"t w\">" +
+           htmlEscaped(d.why) + "</td></tr>\n";
   }
-  return out + "</body></html>\n";
+  return out + "</table></div>\n";
+}
+
+std::string gradientsOf(const Stages& stages) {
+  if (!stages.differentiated) return {};
+  std::string text;
+  const Program& p = *stages.differentiated;
+  for (std::size_t i = 0; i < p.operators.size(); ++i)
+    if (p.operators[i].phase == Phase::Backward && p.operators[i].kind != OperatorKind::Loop)
+      text += std::string(withoutEnd(toText(p, OperatorId(i)))) + "\n";
+  if (text.empty()) return {};
+  std::size_t gathers = 0, scatters = 0;
+  for (const GradientTerm& term : stages.terms) {
+    gathers += term.form == GradientTerm::Form::Gather;
+    scatters += term.form == GradientTerm::Form::Scatter;
+  }
+  const auto terms = [](std::size_t n) { return std::to_string(n) + (n == 1 ? " term" : " terms"); };
+  return "<h2>Derived gradients</h2>\n<p class=\"muted\">" + terms(gathers) +
+         " gathered, each proved to read every contribution once; " + terms(scatters) +
+         " scattered. This is the language itself: any of it can be pasted into a cell.</p>\n<pre>" + highlighted(text) +
+         "</pre>\n";
+}
+
+}  // namespace
+
+std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device,
+                         const std::string& training) {
+  std::string out = htmlHead(notebook.sources.at(notebook.notebook).name);
+  out +=
+      "<style>.cells h2{border:0;padding:0;margin-top:24px}pre .k{color:var(--accent);font-weight:400}pre "
+      ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}</style>\n";
+  out += "<section class=\"cells\">\n" + cellsOf(notebook) + "</section>\n";
+  if (!training.empty()) out += "<h2>The newest run</h2>\n" + training;
+  return out + fusionOf(stages, device) + gradientsOf(stages) + htmlTail();
 }
 
 }  // namespace nf

@@ -7,7 +7,9 @@
 
 namespace nf {
 
-// The notebook as one self-contained page: its cells, what each defines, its derived gradients, and every fusion decision.
-std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device);
+// The notebook as one self-contained page: its cells, what each defines; `training`, the sections of its newest run where there is one;
+// every fusion decision with its numbers; the derived gradients and how each was proved.
+std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device,
+                         const std::string& training);
 
 }  // namespace nf

@@ -6,6 +6,8 @@
 #include <QDir>
 #include <QFile>
 #include <QFileInfo>
+#include <QJsonDocument>
+#include <QJsonObject>
 #include <QSaveFile>
 #include <QStandardPaths>
 
@@ -13,9 +15,9 @@ namespace nf {
 
 using namespace protocol;
 
-Workspace::Workspace(QStringList engineCommand, QObject* parent)
+Workspace::Workspace(QStringList engineCommand, Selection* selection, int untitled, QObject* parent)
     : QObject(parent), m_document(std::make_unique<Document>()), m_engineCommand(std::move(engineCommand)),
-      m_engine(std::make_unique<EngineLink>(m_engineCommand)) {
+      m_engine(std::make_unique<EngineLink>(m_engineCommand)), m_selection(selection), m_untitled(untitled) {
   connect(m_engine.get(), &EngineLink::ready, this, [this] {
     m_replicaKnown = false;
     sendDocument();
@@ -24,6 +26,8 @@ Workspace::Workspace(QStringList engineCommand, QObject* parent)
   });
   connect(m_engine.get(), &EngineLink::died, this, [this](const QString& reason) {
     m_replies.clear();
+    m_profiling = false;
+    m_slices.clear();
     m_replicaKnown = false;
     const bool wasRunning = running();
     m_runState = {};
@@ -50,7 +54,15 @@ Workspace::Workspace(QStringList engineCommand, QObject* parent)
 
 Workspace::~Workspace() = default;
 
-QString Workspace::name() const { return m_path.isEmpty() ? tr("untitled.nf") : QFileInfo(m_path).fileName(); }
+QString Workspace::name() const {
+  if (!m_path.isEmpty()) return QFileInfo(m_path).fileName();
+  return m_untitled == 1 ? tr("untitled.nf") : tr("untitled %1.nf").arg(m_untitled);
+}
+
+void Workspace::setCurrent(bool current) {
+  m_current = current;
+  if (current) m_selection->setSpans(m_analysis.spans);
+}
 
 void Workspace::attachDocument() {
   m_document->edited = [this](const TextEdit& edit) {
@@ -77,7 +89,8 @@ void Workspace::openText(const std::string& text, const QString& path) {
   m_trials.clear();
   m_steps.clear();
   m_swaps.clear();
-  m_selection.setSpans({});
+  m_evals.clear();
+  if (m_current) m_selection->setSpans({});
   attachDocument();
   watch();
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
@@ -137,7 +150,8 @@ QString Workspace::journalPath() const {
     return info.absoluteDir().filePath(QLatin1Char('.') + info.fileName() + QStringLiteral(".journal"));
   }
   const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation));
-  return folder.filePath(QStringLiteral("untitled.nf.journal"));
+  return folder.filePath(m_untitled == 1 ? QStringLiteral("untitled.nf.journal")
+                                         : QStringLiteral("untitled-%1.nf.journal").arg(m_untitled));
 }
 
 void Workspace::writeJournal() {
@@ -281,8 +295,40 @@ void Workspace::wantSpace(const std::string& subgraph) {
   askFor<Space>(SpaceRequest{subgraph}, tr("Knobs"), [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
 }
 
+// One at a time: the steps are timed for it.
+void Workspace::wantProfile() {
+  if (m_profiling) return;
+  m_profiling = m_engine->state() == EngineLink::State::Ready;
+  ask(ProfileRequest{m_document->revision(), 20}, [this](const Envelope& envelope) {
+    m_profiling = false;
+    if (const auto* p = std::get_if<Profile>(&envelope.message)) {
+      Q_EMIT profileArrived(*p);
+      Q_EMIT milestone(QStringLiteral("profile"));
+    } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running()) {
+      Q_EMIT failed(tr("Profile"), QString::fromStdString(error->message));
+    }
+  });
+}
+
+Workspace::Peer Workspace::peer() const {
+  if (m_path.isEmpty()) return {};
+  const QFileInfo info(m_path);
+  QFile file(info.absoluteDir().filePath(info.completeBaseName() + QStringLiteral(".peer.json")));
+  if (!file.open(QIODevice::ReadOnly)) return {};
+  const QJsonObject json = QJsonDocument::fromJson(file.readAll()).object();
+  const double ms = json.value(QStringLiteral("step_ms")).toDouble();
+  const QString name = json.value(QStringLiteral("name")).toString();
+  return ms > 0 && !name.isEmpty() ? Peer{name, ms} : Peer{};
+}
+
 void Workspace::wantSlice(const TensorRequest& request) {
-  ask(request, [this](const Envelope& envelope) {
+  if (request.tensor.empty()) return;
+  ask(request, [this, tensor = QString::fromStdString(request.tensor)](const Envelope& envelope) {
+    m_slices.remove(tensor);
+    if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+      if (error->stage != "revision") Q_EMIT sliceFailed(tensor, QString::fromStdString(error->message));
+      return;
+    }
     if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
       Q_EMIT sliceArrived(*slice, unpackValues(envelope.binary));
       Q_EMIT milestone(QStringLiteral("tensor"));
@@ -290,10 +336,19 @@ void Workspace::wantSlice(const TensorRequest& request) {
   });
 }
 
+void Workspace::refreshSlice(const TensorRequest& request) {
+  const QString tensor = QString::fromStdString(request.tensor);
+  if (m_slices.contains(tensor)) return;
+  m_slices.insert(tensor);
+  wantSlice(request);
+}
+
 void Workspace::runCell(std::uint32_t cell, bool train) {
   if (train) {
     m_steps.clear();
     m_swaps.clear();
+    m_evals.clear();
+    m_trials.clear();
     Q_EMIT runStarted(cell);
     TrainRequest request;
     request.revision = m_document->revision();
@@ -355,7 +410,7 @@ void Workspace::handle(const Envelope& envelope) {
     if (a->revision != m_document->revision()) return;  // overtaken
     m_analysis = *a;
     m_afterKey = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs);
-    m_selection.setSpans(m_analysis.spans);
+    if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;
@@ -378,6 +433,7 @@ void Workspace::handle(const Envelope& envelope) {
     return;
   }
   if (const auto* eval = std::get_if<EvalEvent>(&envelope.message)) {
+    m_evals.push_back(*eval);
     Q_EMIT evalArrived(*eval);
     Q_EMIT milestone(QStringLiteral("eval"));
     return;
@@ -386,8 +442,16 @@ void Workspace::handle(const Envelope& envelope) {
     auto& known = m_trials[trial->subgraph];
     TrialInfo info;
     info.number = trial->number, info.generation = trial->generation, info.seconds = trial->seconds, info.us = trial->us;
+    info.lowUs = trial->low_us, info.highUs = trial->high_us;
+    for (const JsonText& parent : trial->parents)
+      if (const auto from = std::find_if(known.begin(), known.end(), [&](const TrialInfo& t) { return t.schedule == parent; });
+          from != known.end())
+        info.parents.push_back(from->number);
     info.predictedUs = trial->predicted_us, info.status = trial->status, info.schedule = trial->schedule, info.how = trial->how;
+    // The first kernel is told when it was checked and again when it was timed.
     if (known.empty() || known.back().number < info.number) known.push_back(std::move(info));
+    else if (known.back().number == info.number) known.back() = std::move(info);
+    Q_EMIT trialArrived(*trial);
     Q_EMIT trialsChanged(trial->subgraph);
     Q_EMIT milestone(QStringLiteral("trial"));
     return;

@@ -2,6 +2,7 @@
 #pragma once
 #include <QFileSystemWatcher>
 #include <QObject>
+#include <QSet>
 #include <QTimer>
 #include <functional>
 #include <map>
@@ -20,7 +21,8 @@ namespace nf {
 class Workspace : public QObject {
   Q_OBJECT
  public:
-  explicit Workspace(QStringList engineCommand, QObject* parent = nullptr);
+  // `selection` is the window's: only the current notebook's spans are in it. `untitled` numbers what has no file yet.
+  Workspace(QStringList engineCommand, Selection* selection, int untitled = 1, QObject* parent = nullptr);
   ~Workspace() override;
 
   // ---- the file
@@ -45,7 +47,8 @@ class Workspace : public QObject {
   void ask(const protocol::Message& message, Reply reply);
   void tell(const protocol::Message& message) { m_engine->notify(message); }
 
-  Selection& selection() { return m_selection; }
+  Selection& selection() { return *m_selection; }
+  void setCurrent(bool current);
   const protocol::Analysis& analysis() const { return m_analysis; }
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
   double millisecondsAfterKey() const { return m_afterKey; }
@@ -56,6 +59,14 @@ class Workspace : public QObject {
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
+  bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
+  const std::vector<protocol::EvalEvent>& evals() const { return m_evals; }
+  // A recorded step of another system: NAME.peer.json beside the notebook.
+  struct Peer {
+    QString name;
+    double stepMs = 0;  // 0: there is none
+  };
+  Peer peer() const;
   bool running() const { return m_runState.phase != protocol::RunPhase::Idle; }
 
   // ---- asking for what views show; the answer is a signal
@@ -67,7 +78,9 @@ class Workspace : public QObject {
   void wantTrials(const std::string& subgraph);
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
   void wantSpace(const std::string& subgraph);
+  void wantProfile();
   void wantSlice(const protocol::TensorRequest& request);
+  void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
   void runCell(std::uint32_t cell, bool train);
   void runAll();
@@ -92,10 +105,13 @@ class Workspace : public QObject {
   void kernelArrived(const nf::protocol::Kernel& kernel);
   void spaceArrived(const nf::protocol::Space& space);
   void sliceArrived(const nf::protocol::TensorSlice& slice, const std::vector<double>& values);
+  void sliceFailed(const QString& tensor, const QString& message);
   void runStateChanged();
   void runStarted(std::uint32_t cell);
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
+  void trialArrived(const nf::protocol::TrialEvent& trial);
+  void profileArrived(const nf::protocol::Profile& profile);
   void evalArrived(const nf::protocol::EvalEvent& eval);
   void cellFinished(const nf::protocol::CellResult& result);
   void done(const nf::protocol::DoneEvent& done);
@@ -123,7 +139,9 @@ class Workspace : public QObject {
   std::unique_ptr<EngineLink> m_engine;
   std::map<protocol::RequestId, Reply> m_replies;
   bool m_replicaKnown = false;
-  Selection m_selection;
+  Selection* m_selection;
+  int m_untitled;
+  bool m_current = false;
   protocol::Analysis m_analysis;
   qint64 m_lastKeyMs = 0;
   double m_afterKey = 0;
@@ -133,6 +151,9 @@ class Workspace : public QObject {
   std::map<std::string, std::vector<protocol::TrialInfo>> m_trials;
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
+  std::vector<protocol::EvalEvent> m_evals;
+  QSet<QString> m_slices;    // asked for by refreshSlice()
+  bool m_profiling = false;  // a profile is asked for
   std::uint64_t m_graphTicket = 0;
 };
 

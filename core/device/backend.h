@@ -97,6 +97,15 @@ class Backend {
   virtual Result<std::unique_ptr<Device>> open(const std::string& device, int threads) = 0;
   virtual Result<Target> target(const std::string& device, int threads) = 0;  // cheap: reads the measured constants' cache
   virtual Result<std::unique_ptr<Compiler>> compiler(const Target& target) = 0;
+  // The constants once more, left where target() reads them. A job that runs on the device disturbs them.
+  virtual Result<Target> measureAgain(const std::string& device, int threads) { return target(device, threads); }
+  // For people.
+  struct About {
+    std::string description;                                    // "Intel(R) Xeon(R), 2 threads, AVX-512"
+    double measuredAt = 0;                                      // of the constants, seconds since 1970; 0: unknown
+    std::vector<std::pair<std::string, std::string>> versions;  // {"LLVM", "19.1.7"}, driver, code generator
+  };
+  virtual About about(const std::string&, int) { return {}; }
 };
 
 inline constexpr std::uint32_t kPluginVersion = 1;

@@ -286,7 +286,7 @@ struct FusionCurve {  // R over the quantity that flips it soonest
 };
 
 struct Measured {
-  double median = 0, low = 0, high = 0;  // microseconds
+  double median = 0, low = 0, high = 0;  // microseconds; the interval holds the true median with 95 %
   std::vector<double> samples;
   NF_FIELDS(Measured, median, low, high, samples);
 };
@@ -304,7 +304,7 @@ struct FusionDecisionInfo {
   std::string why;
   std::vector<FusionFlip> flips;  // the soonest first
   std::optional<FusionCurve> curve;
-  std::optional<Measured> measuredSaving;
+  std::optional<Measured> measuredSaving;  // of one run: by an A/B, or of Reverted what turned it
   Origins origins;
   NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
             recomputed, state, why, flips, curve, measuredSaving, origins);
@@ -357,12 +357,13 @@ struct SubgraphInfo {
   std::int64_t callsPerStep = 1;
   std::optional<double> us, firstUs;  // of the newest and of the first kernel
   std::int64_t trials = 0, generation = 0;
-  double budgetShare = 0;  // 0..1
-  SubgraphState state = SubgraphState::Waiting;
-  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
+  double budgetShare = 0;                        // 0..1
+  SubgraphState state = SubgraphState::Waiting;  // Pinned: a `hint schedule` of the notebook keeps its schedule
+  std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can
+  std::int64_t flops = 0, bytes = 0;             // of one call; bytes: distinct tensors read and written
   Origins origins;
-  NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, flops,
-            bytes, origins);
+  NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
+            flops, bytes, origins);
 };
 
 struct TrialInfo {
@@ -388,6 +389,14 @@ struct KernelTextInfo {
   std::string text;
   std::vector<Origins> lineOrigins;  // by line; shorter than the text or empty: no mapping there
   NF_FIELDS(KernelTextInfo, language, text, lineOrigins);
+};
+
+// Wall time of one kernel: the mean over the timed calls.
+struct KernelTimeInfo {
+  std::string subgraph, name;
+  double calls = 0, us = 0;           // calls a step; of one call
+  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
+  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes);
 };
 
 // ---------------------------------------------------------------- series

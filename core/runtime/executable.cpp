@@ -86,6 +86,7 @@ Result<std::unique_ptr<Executable>> Executable::create(std::shared_ptr<const Exe
   const Program& program = *p.main.program;
   self->m_kernels.resize(p.subgraphs.size());
   self->m_watches.resize(p.subgraphs.size());
+  self->m_profile.resize(p.subgraphs.size());
   self->m_slots.assign(p.slots, nullptr);
   self->m_arguments.resize(mostTensors(p.main));
   self->m_counters.reserve(deepest(p.main));
@@ -171,6 +172,11 @@ Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) {
   return Unit{};
 }
 
+void Executable::setProfiling(bool on) {
+  if (on && !m_profiling) std::fill(m_profile.begin(), m_profile.end(), Watch{});
+  m_profiling = on;
+}
+
 Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensors) {
   LinkedKernel& linked = *m_kernels[subgraph];
   LaunchArgs args;
@@ -180,14 +186,15 @@ Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensor
   args.seed = m_seed;
   args.step = m_step;
   Watch& watch = m_watches[subgraph];
-  if (!watch.on) return linked.kernel->launch(args);
+  if (!watch.on && !m_profiling) return linked.kernel->launch(args);
   const bool host = m_device.target().backend != "cuda";
   if (!host) { NF_TRY([[maybe_unused]] const Unit waited, m_device.synchronize()); }
   const auto start = std::chrono::steady_clock::now();
   auto done = linked.kernel->launch(args);
   if (!host && done) done = m_device.synchronize();
-  watch.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  ++watch.calls;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (watch.on) watch.seconds += seconds, ++watch.calls;
+  if (m_profiling) m_profile[subgraph].seconds += seconds, ++m_profile[subgraph].calls;
   return done;
 }
 

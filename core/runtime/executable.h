@@ -64,6 +64,9 @@ class Executable {
     std::int64_t calls = 0;
   };
   std::vector<Watch>& watches() { return m_watches; }
+  // The same for every subgraph at once, apart from the watches: from zero when it is switched on.
+  void setProfiling(bool on);
+  const std::vector<Watch>& profile() const { return m_profile; }
 
   // Runs the step again from the same inputs, states and weights, launch by launch, and names the operator whose output is the first
   // to hold a NaN. Between run() and applyUpdates(). Empty: none was met.
@@ -92,7 +95,8 @@ class Executable {
   std::vector<void*> m_slots;  // by PlannedSequence::firstSlot + tensor
   std::vector<void*> m_arguments;
   std::vector<std::int64_t> m_counters;
-  std::vector<Watch> m_watches;
+  std::vector<Watch> m_watches, m_profile;
+  bool m_profiling = false;
   void* m_arena = nullptr;
   void* m_workspace = nullptr;
   std::int64_t m_workspaceBytes = 0;

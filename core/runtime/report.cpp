@@ -2,13 +2,14 @@
 #include "core/runtime/report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "core/runtime/data_file.h"
+#include "core/runtime/report_chart.h"
 #include "core/runtime/run_folder.h"
 
 namespace nf {
@@ -16,144 +17,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
-  }
-  return out;
-}
-
 std::string number(double value, int digits = 4) {
   char text[40];
-  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  const bool whole = std::abs(value) >= std::pow(10, digits) && std::abs(value) < 1e15;
+  if (whole) std::snprintf(text, sizeof text, "%.0f", value);
+  else std::snprintf(text, sizeof text, "%.*g", digits, value);
   return text;
 }
 
-struct Point {
-  double x = 0, y = 0;
-};
-struct Mark {
-  double x = 0;
-  std::string title;
-};
+std::string milliseconds(double ms) { return ms >= 1000 ? number(ms * 1e-3, 3) + " s" : number(ms, 3) + " ms"; }
 
-// A line chart as SVG; each point of a line is a bucket's median where there are more than fit, its range a band.
-class Chart {
- public:
-  Chart(std::string title, std::string xLabel, std::string yLabel, bool logarithmic)
-      : m_title(std::move(title)), m_xLabel(std::move(xLabel)), m_yLabel(std::move(yLabel)), m_log(logarithmic) {}
-  std::vector<Point> points;
-  std::vector<Mark> marks;
-  std::optional<double> reference;
-  std::string referenceLabel;
-
-  std::string svg() const {
-    if (points.empty()) return {};
-    double x0 = points.front().x, x1 = points.back().x, y0 = INFINITY, y1 = -INFINITY;
-    for (const Point& p : points) {
-      if (!std::isfinite(p.y) || (m_log && p.y <= 0)) continue;
-      y0 = std::min(y0, p.y);
-      y1 = std::max(y1, p.y);
-    }
-    if (reference) {
-      y0 = std::min(y0, *reference);
-      y1 = std::max(y1, *reference);
-    }
-    if (!std::isfinite(y0)) return {};
-    if (x1 <= x0) x1 = x0 + 1;
-    if (m_log) {
-      y0 = std::log10(y0) - 0.05;
-      y1 = std::log10(y1) + 0.05;
-    }
-    if (y1 <= y0) {
-      y0 -= 0.5;
-      y1 += 0.5;
-    }
-    const auto X = [&](double x) { return kLeft + (x - x0) / (x1 - x0) * (kWidth - kLeft - kRight); };
-    const auto Y = [&](double y) {
-      return kTop + (y1 - (m_log ? std::log10(std::max(y, 1e-300)) : y)) / (y1 - y0) * (kHeight - kTop - kBottom);
-    };
-    std::string s = "<figure><figcaption>" + escaped(m_title) + "</figcaption><svg viewBox=\"0 0 " + number(kWidth) + " " +
-                    number(kHeight) + "\" role=\"img\">";
-    for (const double y : ticks(y0, y1)) {
-      const double at = kTop + (y1 - y) / (y1 - y0) * (kHeight - kTop - kBottom);
-      s += "<line class=\"grid\" x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) + "\" y1=\"" + number(at) +
-           "\" y2=\"" + number(at) + "\"/>";
-      s += "<text x=\"" + number(kLeft - 6) + "\" y=\"" + number(at + 4) + "\" text-anchor=\"end\">" +
-           number(m_log ? std::pow(10, y) : y, 3) + "</text>";
-    }
-    for (const double x : linearTicks(x0, x1))
-      s += "<text x=\"" + number(X(x)) + "\" y=\"" + number(kHeight - kBottom + 16) + "\" text-anchor=\"middle\">" + number(x, 4) +
-           "</text>";
-    s += "<text x=\"" + number((kLeft + kWidth - kRight) / 2) + "\" y=\"" + number(kHeight - 4) + "\" text-anchor=\"middle\">" +
-         escaped(m_xLabel) + "</text>";
-    s += "<text x=\"4\" y=\"" + number(kTop - 8) + "\">" + escaped(m_yLabel) + "</text>";
-    for (const Mark& m : marks)
-      s += "<line class=\"mark\" x1=\"" + number(X(m.x), 6) + "\" x2=\"" + number(X(m.x), 6) + "\" y1=\"" + number(kTop) +
-           "\" y2=\"" + number(kHeight - kBottom) + "\"><title>" + escaped(m.title) + "</title></line>";
-    if (reference) {
-      s += "<line class=\"reference\" x1=\"" + number(kLeft) + "\" x2=\"" + number(kWidth - kRight) + "\" y1=\"" +
-           number(Y(*reference)) + "\" y2=\"" + number(Y(*reference)) + "\"/><text class=\"reference\" x=\"" +
-           number(kWidth - kRight) + "\" y=\"" + number(Y(*reference) - 5) + "\" text-anchor=\"end\">" + escaped(referenceLabel) +
-           "</text>";
-    }
-    std::string band, line;
-    constexpr std::size_t kBuckets = 500;
-    const std::size_t per = (points.size() + kBuckets - 1) / kBuckets;
-    std::vector<std::array<double, 4>> buckets;  // x, low, median, high
-    for (std::size_t at = 0; at < points.size(); at += per) {
-      std::vector<double> ys;
-      for (std::size_t i = at; i < std::min(points.size(), at + per); ++i)
-        if (std::isfinite(points[i].y)) ys.push_back(points[i].y);
-      if (ys.empty()) continue;
-      std::sort(ys.begin(), ys.end());
-      buckets.push_back({points[at].x, ys.front(), ys[ys.size() / 2], ys.back()});
-    }
-    for (const auto& b : buckets) line += number(X(b[0]), 6) + "," + number(Y(b[2]), 6) + " ";
-    if (per > 1) {
-      for (const auto& b : buckets) band += number(X(b[0]), 6) + "," + number(Y(b[3]), 6) + " ";
-      for (auto b = buckets.rbegin(); b != buckets.rend(); ++b) band += number(X((*b)[0]), 6) + "," + number(Y((*b)[1]), 6) + " ";
-      s += "<polygon class=\"band\" points=\"" + band + "\"/>";
-    }
-    s += "<polyline class=\"line\" points=\"" + line + "\"/>";
-    if (buckets.size() <= 60)
-      for (const auto& b : buckets)
-        s += "<circle class=\"dot\" r=\"2.5\" cx=\"" + number(X(b[0]), 6) + "\" cy=\"" + number(Y(b[2]), 6) + "\"/>";
-    return s + "</svg></figure>\n";
-  }
-
- private:
-  static constexpr double kWidth = 860, kHeight = 280, kLeft = 64, kRight = 16, kTop = 26, kBottom = 40;
-
-  static std::vector<double> linearTicks(double low, double high) {
-    const double raw = (high - low) / 6, power = std::pow(10, std::floor(std::log10(raw)));
-    double step = power;
-    for (const double factor : {1.0, 2.0, 5.0, 10.0})
-      if (power * factor >= raw) {
-        step = power * factor;
-        break;
-      }
-    std::vector<double> ticks;
-    for (double t = std::ceil(low / step) * step; t <= high && ticks.size() < 20; t += step) ticks.push_back(t);
-    return ticks;
-  }
-  std::vector<double> ticks(double low, double high) const {
-    if (!m_log) return linearTicks(low, high);
-    std::vector<double> ticks;
-    for (double decade = std::floor(low); decade <= high; ++decade)
-      for (const double factor : {1.0, 2.0, 5.0})
-        if (const double t = decade + std::log10(factor); t >= low && t <= high) ticks.push_back(t);
-    return ticks;
-  }
-
-  std::string m_title, m_xLabel, m_yLabel;
-  bool m_log;
-};
+std::string microseconds(double us) {
+  if (us >= 1e6) return number(us * 1e-6, 3) + " s";
+  if (us >= 1e3) return number(us * 1e-3, 3) + " ms";
+  return number(us, 3) + " \u00b5s";
+}
 
 double real(const Json& j, const char* key, double otherwise = 0) {
   return j.contains(key) && j[key].is_number() ? j[key].get<double>() : otherwise;
@@ -162,106 +40,305 @@ std::string text(const Json& j, const char* key) {
   return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : std::string();
 }
 
+std::string shortName(const std::string& name, std::size_t most) {
+  if (name.size() <= most) return name;
+  const std::size_t plus = name.find(" + ");
+  std::string out = name.substr(0, std::min(plus, most - 4));
+  if (out.size() < plus && plus > most - 4) out += "\u2026";
+  std::size_t more = 0;
+  for (std::size_t at = plus; at != std::string::npos; at = name.find(" + ", at + 3)) ++more;
+  return more ? out + " +" + std::to_string(more) : out;
+}
+
 void flatten(const Json& j, const std::string& prefix, std::string& rows) {
   for (const auto& [key, value] : j.items()) {
     if (value.is_object()) {
       flatten(value, prefix + key + ".", rows);
       continue;
     }
-    rows += "<tr><td>" + escaped(prefix + key) + "</td><td>" +
-            escaped(value.is_string() ? value.get<std::string>() : value.dump()) + "</td></tr>";
+    rows += "<tr><td class=\"t\">" + htmlEscaped(prefix + key) + "</td><td class=\"t\">" +
+            htmlEscaped(value.is_string() ? value.get<std::string>() : value.dump()) + "</td></tr>";
   }
 }
 
-constexpr const char* kStyle =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#1d232b;background:#fff}"
-    "h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2em}table{border-collapse:collapse;font-size:13px}"
-    "td,th{padding:2px 14px 2px 0;text-align:left;border-bottom:1px solid "
-    "#e3e7ec;font-variant-numeric:tabular-nums;vertical-align:top}"
-    "figure{margin:1em 0}figcaption{font-weight:600}svg{width:100%;font:11px "
-    "system-ui,sans-serif;fill:#5a6572}.grid{stroke:#e3e7ec}"
-    ".line{fill:none;stroke:#2563eb;stroke-width:1.5}.band{fill:#2563eb;opacity:.15}.dot{fill:#2563eb}.mark{stroke:#d97706;stroke-"
-    "dasharray:2 3}"
-    ".reference{stroke:#b91c1c;stroke-dasharray:6 4}text.reference{stroke:none;fill:#b91c1c}details{margin:.5em 0}"
-    "@media(prefers-color-scheme:dark){body{color:#dfe5ec;background:#14181d}td,th{border-color:#2b333d}.grid{stroke:#2b333d}svg{"
-    "fill:#9aa6b2}"
-    ".line,.dot{stroke:#6ea8fe}.dot{fill:#6ea8fe}.band{fill:#6ea8fe}}";
+std::string figure(const std::string& value, const std::string& name, const std::string& note = {}) {
+  return "<div><strong>" + htmlEscaped(value) + "</strong><span>" + htmlEscaped(name) + "</span><small>" + htmlEscaped(note) +
+         "</small></div>";
+}
 
-}  // namespace
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
 
-Result<std::string> htmlReport(const std::string& runFolder, const ReportOptions& options) {
-  NF_TRY(const auto steps, readSteps(runFolder + "/steps.bin"));
-  NF_TRY(const std::string runText, readFile(runFolder + "/run.json"));
-  NF_TRY(const std::string eventText, readFile(runFolder + "/events.jsonl"));
-  const Json run = Json::parse(runText, nullptr, false);
-  Chart latency("Step latency", "seconds since training began", "ms", true), loss("Training loss", "step", "", false),
-      accuracy("Held-out accuracy", "step", "", false), heldOutLoss("Held-out loss", "step", "", false);
-  std::string swapRows, summary;
+struct KernelRow {
+  std::string name;
   std::int64_t trials = 0, failed = 0, swaps = 0;
-  for (std::size_t at = 0; at < eventText.size();) {
-    const std::size_t end = std::min(eventText.find('\n', at), eventText.size());
-    const Json e = Json::parse(eventText.begin() + static_cast<std::ptrdiff_t>(at),
-                               eventText.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+  double first = 0, best = 0;  // microseconds; 0: not timed
+};
+
+struct Run {
+  Json settings, done;
+  std::vector<StepRow> steps;
+  std::vector<Json> swaps;
+  std::map<std::string, KernelRow> kernels;  // by subgraph
+  std::vector<ReportChart::Point> accuracy, heldOutLoss;
+  std::int64_t trials = 0, failed = 0;
+};
+
+Result<Run> readRun(const std::string& folder) {
+  Run run;
+  NF_TRY(run.steps, readSteps(folder + "/steps.bin"));
+  NF_TRY(const std::string runText, readFile(folder + "/run.json"));
+  NF_TRY(const std::string events, readFile(folder + "/events.jsonl"));
+  run.settings = Json::parse(runText, nullptr, false);
+  for (std::size_t at = 0; at < events.size();) {
+    const std::size_t end = std::min(events.find('\n', at), events.size());
+    Json e = Json::parse(events.begin() + static_cast<std::ptrdiff_t>(at), events.begin() + static_cast<std::ptrdiff_t>(end),
+                         nullptr, false);
     at = end + 1;
     if (!e.is_object()) continue;
     const std::string kind = text(e, "event");
     if (kind == "kernel_swap") {
-      ++swaps;
-      const double before = real(e, "before_us"), after = real(e, "after_us");
-      latency.marks.push_back({real(e, "seconds"), text(e, "name") + ": " + number(before) + " to " + number(after) + " us"});
-      swapRows += "<tr><td>" + number(real(e, "seconds")) + "</td><td>" + number(real(e, "step"), 9) + "</td><td>" +
-                  escaped(text(e, "name")) + "</td><td>" + number(before) + "</td><td>" + number(after) + "</td><td>" +
-                  number(real(e, "generation"), 9) + "</td></tr>";
+      KernelRow& k = run.kernels[text(e, "subgraph")];
+      k.name = text(e, "name");
+      ++k.swaps;
+      if (k.first == 0) k.first = real(e, "before_us");
+      run.swaps.push_back(std::move(e));
     } else if (kind == "trial") {
-      ++trials;
-      failed += text(e, "status") != "ok" && text(e, "status") != "slow";
+      KernelRow& k = run.kernels[text(e, "subgraph")];
+      if (k.name.empty()) k.name = text(e, "name");
+      const std::string status = text(e, "status");
+      const bool bad = status != "ok" && status != "slow";
+      const double us = real(e, "us");
+      // A first kernel is told when it was checked and again when it was timed: one trial.
+      if (us > 0 || bad) ++run.trials, ++k.trials;
+      run.failed += bad, k.failed += bad;
+      if (status == "ok" && us > 0) {
+        if (k.first == 0) k.first = us;
+        k.best = k.best == 0 ? us : std::min(k.best, us);
+      }
     } else if (kind == "eval") {
-      if (e.contains("accuracy") && e["accuracy"].is_number())
-        accuracy.points.push_back({real(e, "step"), e["accuracy"].get<double>()});
-      if (e.contains("loss") && e["loss"].is_number()) heldOutLoss.points.push_back({real(e, "step"), e["loss"].get<double>()});
+      if (e.contains("accuracy") && e["accuracy"].is_number()) run.accuracy.push_back({real(e, "step"), real(e, "accuracy")});
+      if (e.contains("loss") && e["loss"].is_number()) run.heldOutLoss.push_back({real(e, "step"), real(e, "loss")});
     } else if (kind == "done" || kind == "error") {
-      std::string rows;
-      flatten(e, "", rows);
-      summary += "<table>" + rows + "</table>";
+      run.done = std::move(e);
     }
   }
-  double total = 0;
-  for (const StepRow& s : steps) {
-    latency.points.push_back({s.seconds, s.milliseconds});
-    loss.points.push_back({static_cast<double>(s.step), s.loss});
-    total += s.milliseconds;
+  return run;
+}
+
+// From the first of ten steps in a row that are all faster.
+const StepRow* crossingOf(const std::vector<StepRow>& steps, double milliseconds) {
+  constexpr std::size_t kRun = 10;
+  std::size_t faster = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    faster = steps[i].milliseconds < milliseconds ? faster + 1 : 0;
+    if (faster == kRun) return &steps[i + 1 - kRun];
+  }
+  return nullptr;
+}
+
+std::string figuresOf(const Run& run, const ReportOptions& options) {
+  const Json& d = run.done;
+  std::string out = "<div class=\"figures\">";
+  if (!d.is_object() || d.empty()) return out + figure("unfinished", "the run has no end on record") + "</div>\n";
+  if (text(d, "event") == "error") return out + figure("failed", text(d, "message")) + "</div>\n";
+  if (d.contains("accuracy") && d["accuracy"].is_number())
+    out += figure(number(real(d, "accuracy") * 100, 4) + " %", "accuracy on held-out rows");
+  const double first = real(d, "median_step_ms_first_tenth"), last = real(d, "median_step_ms_last_tenth");
+  if (last > 0)
+    out += figure(milliseconds(last), "median step, last tenth",
+                  first > 0 ? milliseconds(first) + " in the first tenth, " + number(first / last, 3) + "\u00d7" : "");
+  if (options.peerStepMilliseconds && last > 0)
+    out += figure(number(*options.peerStepMilliseconds / last, 3) + "\u00d7", "the speed of " + options.peerName,
+                  "whose step takes " + number(*options.peerStepMilliseconds, 3) + " ms");
+  out += figure(number(real(d, "seconds"), 3) + " s", number(real(d, "steps"), 9) + " steps",
+                d.value("stopped", false) ? "stopped by a person" : "");
+  if (real(d, "first_step_ms") > 0) out += figure(milliseconds(real(d, "first_step_ms")), "to the first step");
+  if (d.contains("loss") && d["loss"].is_number()) out += figure(number(real(d, "loss"), 3), "training loss");
+  return out + "</div>\n";
+}
+
+std::string latencyOf(const Run& run, const ReportOptions& options) {
+  ReportChart chart;
+  chart.title = "Step latency";
+  chart.note = "median, min and max; a tick for each kernel that was swapped in";
+  chart.xLabel = "seconds since training began";
+  chart.unit = " ms";
+  chart.logarithmic = true;
+  chart.height = 330;
+  for (const StepRow& s : run.steps) chart.points.push_back({s.seconds, s.milliseconds});
+  std::vector<double> begin, end;
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    if (i < std::max<std::size_t>(10, run.steps.size() / 10)) begin.push_back(run.steps[i].milliseconds);
+    if (i + std::max<std::size_t>(10, run.steps.size() / 10) >= run.steps.size()) end.push_back(run.steps[i].milliseconds);
+  }
+  if (!end.empty()) chart.lastLabel = milliseconds(median(end));
+  if (!run.swaps.empty() && !begin.empty())
+    chart.references.push_back({median(begin), "first tenth, " + number(median(begin), 3) + " ms", true});
+  for (const Json& e : run.swaps) {
+    const double before = real(e, "before_us"), after = real(e, "after_us");
+    chart.marks.push_back({real(e, "seconds"), shortName(text(e, "name"), 18),
+                           text(e, "name") + ": " + microseconds(before) + " to " + microseconds(after), before - after});
   }
   std::string crossing;
   if (options.peerStepMilliseconds) {
-    latency.reference = options.peerStepMilliseconds;
-    latency.referenceLabel = options.peerName + ", " + number(*options.peerStepMilliseconds) + " ms";
-    // From the first of ten steps in a row that are all faster.
-    constexpr std::size_t kRun = 10;
-    std::size_t faster = 0;
-    for (std::size_t i = 0; i < steps.size() && crossing.empty(); ++i) {
-      faster = steps[i].milliseconds < *options.peerStepMilliseconds ? faster + 1 : 0;
-      if (faster == kRun)
-        crossing = "<p>Faster than " + escaped(options.peerName) + "'s step from step " + std::to_string(steps[i + 1 - kRun].step) +
-                   " on, " + number(steps[i + 1 - kRun].seconds) + " s after training began.</p>";
+    const double peer = *options.peerStepMilliseconds;
+    chart.references.push_back({peer, options.peerName + ", " + number(peer, 3) + " ms", false});
+    if (const StepRow* at = crossingOf(run.steps, peer)) {
+      chart.rings.push_back({at->seconds, std::min(peer, at->milliseconds)});
+      crossing = "<p>Faster than " + htmlEscaped(options.peerName) + "'s step from step " + std::to_string(at->step) + " on, " +
+                 number(at->seconds) + " s after training began.</p>\n";
+    } else {
+      crossing = "<p>Never faster than " + htmlEscaped(options.peerName) + "'s step for ten steps in a row.</p>\n";
     }
-    if (crossing.empty()) crossing = "<p>Never faster than " + escaped(options.peerName) + "'s step for ten steps in a row.</p>";
   }
-  const std::string title = options.title.empty() ? text(run, "notebook") : options.title;
-  std::string html =
-      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>" +
-      escaped(title) + "</title><style>" + kStyle + "</style><h1>" + escaped(title) + "</h1>";
-  html += "<p>" + std::to_string(steps.size()) + " steps, " + std::to_string(swaps) + " kernel swaps, " + std::to_string(trials) +
-          " trials (" + std::to_string(failed) + " failed).</p>" + summary;
-  html += "<h2>Latency</h2>" + latency.svg() + crossing + "<h2>Learning</h2>" + loss.svg() + accuracy.svg() + heldOutLoss.svg();
-  if (!swapRows.empty())
-    html += "<h2>Kernel swaps</h2><details open><summary>" + std::to_string(swaps) +
-            " swaps</summary><table><tr><th>s</th><th>step</th><th>kernel</th><th>before, us</th><th>after, "
-            "us</th><th>generation</th></tr>" +
-            swapRows + "</table></details>";
+  return chart.svg() + crossing;
+}
+
+std::string learningOf(const Run& run) {
+  ReportChart loss, accuracy, held;
+  loss.title = "Training loss";
+  for (const StepRow& s : run.steps) loss.points.push_back({static_cast<double>(s.step), s.loss});
+  if (!run.steps.empty()) loss.lastLabel = number(run.steps.back().loss, 3);
+  accuracy.title = "Held-out accuracy";
+  accuracy.percent = true;
+  accuracy.points = run.accuracy;
+  if (!run.accuracy.empty()) accuracy.lastLabel = number(run.accuracy.back().y * 100, 4) + " %";
+  held.title = "Held-out loss";
+  held.points = run.heldOutLoss;
+  if (!run.heldOutLoss.empty()) held.lastLabel = number(run.heldOutLoss.back().y, 3);
+  std::string out = "<div class=\"pair\">";
+  ReportChart* const second = accuracy.points.empty() ? &held : &accuracy;
+  for (ReportChart* chart : {&loss, second}) {
+    chart->xLabel = "step";
+    chart->logarithmic = chart != &accuracy;
+    chart->width = second->points.empty() ? 1000 : 490;
+    chart->height = 240;
+    out += chart->svg();
+  }
+  return out + "</div>\n";
+}
+
+std::string kernelsOf(const Run& run) {
+  if (run.kernels.empty()) return {};
+  std::vector<const KernelRow*> rows;
+  for (const auto& [id, row] : run.kernels) rows.push_back(&row);
+  std::sort(rows.begin(), rows.end(), [](const KernelRow* a, const KernelRow* b) { return a->best > b->best; });
+  std::string out =
+      "<h2>Kernels</h2>\n<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>best, "
+      "\u00b5s</th><th>gain</th><th "
+      "class=\"t\"></th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
+  for (const KernelRow* k : rows) {
+    const double gain = k->best > 0 && k->first > 0 ? k->first / k->best : 0;
+    const double saved = gain > 1 ? 1 - 1 / gain : 0;
+    out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(shortName(k->name, 40)) + "</td><td>" +
+           (k->first > 0 ? number(k->first, 3) : "\u2013") + "</td><td>" + (k->best > 0 ? number(k->best, 3) : "\u2013") +
+           "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
+           "</td><td class=\"t\"><i class=\"bar\"><i style=\"width:" + number(saved * 100, 3) + "%\"></i></i></td><td>" +
+           std::to_string(k->trials) + "</td><td>" + std::to_string(k->failed) + "</td><td>" + std::to_string(k->swaps) +
+           "</td></tr>\n";
+  }
+  return out + "</table></div>\n";
+}
+
+std::string swapsOf(const Run& run) {
+  if (run.swaps.empty()) return {};
+  std::string rows;
+  for (const Json& e : run.swaps) {
+    const double before = real(e, "before_us"), after = real(e, "after_us");
+    rows += "<tr><td>" + number(real(e, "seconds"), 3) + "</td><td>" + number(real(e, "step"), 9) +
+            "</td><td class=\"t m\" title=\"" + htmlEscaped(text(e, "name")) + "\">" + htmlEscaped(shortName(text(e, "name"), 40)) +
+            "</td><td>" + (before > 0 ? number(before, 3) : "\u2013") + "</td><td>" + number(after, 3) + "</td><td>" +
+            (before > 0 && after > 0 ? number(before / after, 3) + "\u00d7" : "\u2013") + "</td></tr>\n";
+  }
+  return "<h2>Kernel swaps</h2>\n<details" + std::string(run.swaps.size() <= 12 ? " open" : "") + "><summary>" +
+         std::to_string(run.swaps.size()) + (run.swaps.size() == 1 ? " swap" : " swaps") +
+         ", in order</summary><div class=\"wide\"><table><tr><th>s</th><th>step</th><th "
+         "class=\"t\">kernel</th><th>before, \u00b5s</th><th>after, \u00b5s</th><th>gain</th></tr>\n" +
+         rows + "</table></div></details>\n";
+}
+
+constexpr const char* kStyle =
+    ":root{--page:#fff;--code:#f5f7f9;--line:#d9dee3;--grid:#e9ecef;--text:#1a2027;--muted:#56626e;--accent:#0067a6;--good:#00795a;"
+    "--cost:"
+    "#cc7a00;--bad:#bf3b00}\n"
+    "@media(prefers-color-scheme:dark){:root{--page:#1c1f24;--code:#191c20;--line:#343a42;--grid:#2a2f36;--text:#e4e8ec;--muted:#"
+    "a3aeb9;"
+    "--accent:#56b4e9;--good:#2db88b;--cost:#e69f00;--bad:#ff7a52}}\n"
+    "*{box-sizing:border-box}body{font:14px/1.5 Inter,system-ui,sans-serif;margin:0;color:var(--text);background:var(--page)}\n"
+    "main{max-width:1032px;margin:32px auto 64px;padding:0 16px}h1{font-size:24px;line-height:1.2;margin:0 0 4px}\n"
+    "h2{font-size:15px;margin:36px 0 8px;padding-top:16px;border-top:1px solid var(--line)}h3{font-size:14px;margin:20px 0 "
+    "4px}p{margin:8px 0}\n"
+    "pre,code,.m{font-family:'JetBrains Mono','DejaVu Sans Mono',monospace;font-variant-ligatures:none}\n"
+    "pre{font-size:13px;line-height:1.5;background:var(--code);padding:12px 16px;overflow-x:auto;border-radius:4px;margin:8px 0}\n"
+    "code{font-size:.93em}.muted,figcaption span,summary{color:var(--muted);font-size:12px}summary{cursor:pointer;padding:4px 0}\n"
+    "table{border-collapse:collapse;font-size:12px;width:100%;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}\n"
+    "td,th{padding:5px 12px 5px 0;border-bottom:1px solid var(--grid);text-align:right;vertical-align:top}th{color:var(--muted);"
+    "font-weight:600;white-space:nowrap}td{white-space:nowrap}.t{text-align:left}td.w{white-space:normal;min-width:220px}\n"
+    ".figures{display:flex;flex-wrap:wrap;gap:12px 40px;margin:20px 0}.figures div{display:flex;flex-direction:column}\n"
+    ".figures strong{font-size:20px;line-height:1.3}.figures span{font-size:12px}.figures "
+    "small{font-size:12px;color:var(--muted)}\n"
+    "figure{margin:12px 0}figcaption{font-size:13px}.pair{display:grid;grid-template-columns:1fr 1fr;gap:0 20px}\n"
+    "@media(max-width:720px){.pair{grid-template-columns:1fr}}svg{display:block;width:100%;font:11px Inter,system-ui,sans-serif}\n"
+    "svg .axis{fill:var(--muted)}svg .name{fill:var(--text)}svg "
+    ".strong{fill:var(--text);font-weight:600}.grid{stroke:var(--grid)}\n"
+    ".line{fill:none;stroke:var(--accent);stroke-width:1.8;stroke-linejoin:round}.band{fill:var(--accent);opacity:.18}.dot{fill:"
+    "var(--accent)}\n"
+    ".ring{fill:var(--page);stroke:var(--accent);stroke-width:1.6}.mark{stroke:var(--muted);stroke-dasharray:1 3;opacity:.8}\n"
+    ".dashed{stroke:var(--muted);stroke-dasharray:5 4}.dotted{stroke:var(--muted);stroke-dasharray:1 3}\n"
+    ".bar{display:block;width:90px;height:5px;margin-top:6px;background:var(--grid)}.bar "
+    "i{display:block;height:5px;background:var(--good)}\n"
+    ".good{color:var(--good)}.cost{color:var(--cost)}.bad{color:var(--bad)}\n"
+    "@media print{body{font-size:12px}main{margin:0}pre{white-space:pre-wrap}details>*{display:block}}";
+
+}  // namespace
+
+std::string htmlEscaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default: out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string htmlHead(std::string_view title) {
+  return "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+         "content=\"width=device-width\"><meta "
+         "name=\"color-scheme\" content=\"light dark\"><title>" +
+         htmlEscaped(title) + "</title>\n<style>" + kStyle + "</style></head><body><main>\n";
+}
+
+std::string htmlTail() { return "</main></body></html>\n"; }
+
+Result<std::string> htmlOfRun(const std::string& runFolder, const ReportOptions& options) {
+  NF_TRY(const Run run, readRun(runFolder));
+  std::string html = figuresOf(run, options);
+  html += "<p class=\"muted\">" + std::to_string(run.steps.size()) + " steps, " + std::to_string(run.swaps.size()) +
+          " kernel swaps, " + std::to_string(run.trials) + " trials (" + std::to_string(run.failed) + " failed)</p>\n";
+  html += latencyOf(run, options) + learningOf(run) + kernelsOf(run) + swapsOf(run);
   std::string settings;
-  if (run.is_object()) flatten(run, "", settings);
-  html += "<h2>Settings and machine</h2><table>" + settings + "</table></html>\n";
-  return html;
+  if (run.settings.is_object()) flatten(run.settings, "", settings);
+  if (run.done.is_object()) flatten(run.done, "", settings);
+  return html + "<h2>Settings and machine</h2>\n<details><summary>everything that is on record</summary><table>" + settings +
+         "</table></details>\n";
+}
+
+Result<std::string> htmlReport(const std::string& runFolder, const ReportOptions& options) {
+  NF_TRY(const std::string body, htmlOfRun(runFolder, options));
+  NF_TRY(const std::string runText, readFile(runFolder + "/run.json"));
+  const Json run = Json::parse(runText, nullptr, false);
+  const std::string title = options.title.empty() && run.is_object() ? text(run, "notebook") : options.title;
+  return htmlHead(title) + "<h1>" + htmlEscaped(title) + "</h1>\n<p class=\"muted\">report of a training run</p>\n" + body +
+         htmlTail();
 }
 
 }  // namespace nf

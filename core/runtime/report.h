@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/support/result.h"
 
@@ -13,8 +14,16 @@ struct ReportOptions {
   std::string peerName;
 };
 
-// One HTML file without any other: settings, final numbers, latency on a logarithmic axis with kernel swaps marked and the moment it
-// crosses the peer's step, loss, accuracy, swaps and trials as tables. Reads what RunFolder wrote.
+// One HTML file without any other: final numbers, latency with its min/max band, kernel swaps named where they happened and the moment it
+// crosses the peer's step, loss, accuracy, kernels and swaps as tables, settings. Reads what RunFolder wrote.
 Result<std::string> htmlReport(const std::string& runFolder, const ReportOptions& options);
+
+// The same without head and body, sections under <h2>: for a page that holds more.
+Result<std::string> htmlOfRun(const std::string& runFolder, const ReportOptions& options);
+
+// <!doctype> to <body><main>, with the style of all reports, light and dark; and what closes it.
+std::string htmlHead(std::string_view title);
+std::string htmlTail();
+std::string htmlEscaped(std::string_view text);
 
 }  // namespace nf

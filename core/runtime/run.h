@@ -11,11 +11,21 @@
 
 #include "core/lang/compile.h"
 #include "core/runtime/device_context.h"
+#include "core/runtime/executable.h"
 #include "core/runtime/host_tensor.h"
 #include "core/runtime/kernel_supply.h"
 #include "core/runtime/prepared.h"
 
 namespace nf {
+
+struct KernelTime {
+  Hash subgraph;
+  std::string name;
+  double callsPerStep = 0, microseconds = 0;  // of one call, mean over the timed ones
+  std::int64_t flops = 0, bytes = 0;          // of one call
+};
+// Of what the executable's profile has seen, the most expensive first.
+std::vector<KernelTime> kernelTimes(const Executable& executable);
 
 struct RunOptions {
   Source source;
@@ -43,12 +53,6 @@ class RunJob {
   const std::vector<std::string>& names() const { return m_names; }
   Result<HostTensor> tensor(const std::string& name) const;
 
-  struct KernelTime {
-    Hash subgraph;
-    std::string name;
-    double callsPerStep = 0, microseconds = 0;  // of one call, mean over the timed runs
-    std::int64_t flops = 0, bytes = 0;          // of one call
-  };
   std::vector<KernelTime> kernelTimes() const;  // the most expensive first
   const CompiledNotebook& notebook() const { return m_notebook; }
   const Executable& executable() const { return *m_prepared.executable; }

@@ -73,6 +73,9 @@ class TrainJob {
   std::unique_ptr<Impl> m_impl;
 };
 
+// A trial as views and scripts get it; its number is the receiver's.
+protocol::TrialEvent protocolEvent(const TrialEvent& event);
+
 // The program of one training step: what the loss and the updates need. `train` selects the statement's loss.
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
 // The loss and every `eval`, nothing else.

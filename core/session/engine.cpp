@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 
 #include "core/session/describe.h"
@@ -132,6 +133,7 @@ void Engine::cancel(protocol::RequestId id) {
     }
   }
   if (waiting) m_outbox.send(protocol::Cancelled{}, id);
+  else m_jobs.cancel(id);
 }
 
 void Engine::analyse(std::stop_token stop) {
@@ -217,40 +219,36 @@ void Engine::answer(const Request& request) {
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
   if (std::get_if<protocol::FusionRequest>(&request.message)) return answerFusion(request.id);
-  if (std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(request.id);
+  if (const auto* m = std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(*m, request.id);
   if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*m, request.id);
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
-  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id);
-  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message)) return m_jobs.train(revision, *m, request.id);
-  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id);
-  if (std::get_if<protocol::SubgraphsRequest>(&request.message)) return m_jobs.answerSubgraphs(*revision, constants(), request.id);
+  const auto queued = [&] {
+    if (stop.stop_requested()) m_jobs.cancel(request.id);
+  };
+  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id), queued();
+  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message))
+    return m_jobs.train(revision, *m, request.id), queued();
+  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id), queued();
+  if (std::get_if<protocol::SubgraphsRequest>(&request.message))
+    return m_jobs.answerSubgraphs(*revision, m_jobs.fusionInputs(), request.id);
+  if (const auto* m = std::get_if<protocol::ProfileRequest>(&request.message)) return m_jobs.profile(revision, *m, request.id);
   if (const auto* m = std::get_if<protocol::SpaceRequest>(&request.message))
-    return m_jobs.answerSpace(*revision, constants(), *m, request.id);
+    return m_jobs.answerSpace(*revision, m_jobs.fusionInputs(), *m, request.id);
   if (const auto* m = std::get_if<protocol::KernelRequest>(&request.message))
-    return m_jobs.answerKernel(*revision, constants(), *m, request.id);
+    return m_jobs.answerKernel(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
   if (const auto* m = std::get_if<protocol::MeasureRequest>(&request.message))
-    return m_jobs.answerMeasure(*revision, constants(), *m, request.id);
+    return m_jobs.answerMeasure(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
+  if (const auto* m = std::get_if<protocol::CompareFusionRequest>(&request.message))
+    return m_jobs.answerCompareFusion(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
   fail(request.id, {"protocol", "The engine does not answer this message.", {}, {}});
-}
-
-DeviceConstants Engine::constants() {
-  {
-    const std::lock_guard lock(m_mutex);
-    if (m_constants) return *m_constants;
-  }
-  DeviceConstants measured;
-  if (const auto target = m_jobs.target()) measured = deviceConstants(*target);
-  const std::lock_guard lock(m_mutex);
-  m_constants = measured;
-  return measured;
 }
 
 void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
   const CompiledNotebook& notebook = revision->notebook();
-  const auto stages = revision->stages(constants());
+  const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
   const TensorId tensor = program->tensorNamed(m.tensor);
@@ -335,7 +333,7 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         id, {"graph", "There is no stage \"" + m.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}});
   const auto revision = newest();
   if (!revision) return fail(id, {"graph", "There is no notebook yet.", {}, {}});
-  const auto stages = revision->stages(constants());
+  const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   protocol::GraphPage page;
   if (!*stages || *stage == Stage::Source) {
@@ -375,8 +373,9 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
 void Engine::answerFusion(protocol::RequestId id) {
   const auto revision = newest();
   if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
-  const DeviceConstants device = constants();
-  const auto stages = revision->stages(device);
+  const FusionInputs inputs = m_jobs.fusionInputs();
+  const DeviceConstants& device = inputs.device;
+  const auto stages = revision->stages(inputs);
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();
@@ -385,16 +384,21 @@ void Engine::answerFusion(protocol::RequestId id) {
   report.device.flopRate = device.flopRate;
   report.device.launchSeconds = device.launchSeconds;
   if (*stages && (*stages)->fused)
-    for (const FusionDecision& d : (*stages)->decisions)
+    for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
+      if (const auto saving = m_jobs.measuredSaving(d)) report.decisions.back().measuredSaving = saving;
+    }
   m_outbox.send(report, id);
 }
 
-void Engine::answerDevices(protocol::RequestId id) {
+void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id) {
   protocol::Devices devices;
   devices.doctor.push_back({"program", m_options.program, true});
   devices.doctor.push_back({"host", hostName(), true});
+  for (const auto& [name, version] : m_options.versions) devices.doctor.push_back({name, version, true});
+  const std::string inUse = m_jobs.deviceInUse();
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (const BackendRegistry::Entry& entry : m_registry.entries()) {
     devices.doctor.push_back({"plugin " + entry.name, entry.reason.empty() ? "serves" : entry.reason, entry.reason.empty()});
@@ -409,30 +413,41 @@ void Engine::answerDevices(protocol::RequestId id) {
       protocol::DeviceInfo info;
       info.name = name;
       info.backend = entry.name;
-      if (const auto target = entry.backend->target(name, threads)) {
+      info.inUse = name == inUse;
+      const auto target = m.measure ? entry.backend->measureAgain(name, threads) : entry.backend->target(name, threads);
+      if (target) {
+        const Backend::About about = entry.backend->about(name, threads);
         const DeviceConstants c = deviceConstants(*target);
-        info.description = target->fingerprint;
+        info.description = about.description.empty() ? target->fingerprint : about.description;
         protocol::DeviceConstants constants;
         constants.device = name;
         constants.bandwidth = c.bandwidth;
         constants.flopRate = c.flopRate;
         constants.launchSeconds = c.launchSeconds;
+        if (about.measuredAt > 0) constants.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
         info.constants = constants;
         info.facts = {{"threads", std::to_string(target->threads)},
                       {"vector", std::to_string(target->vectorBytes * 8) + " bits"},
                       {"caches", std::to_string(target->l1Bytes >> 10) + " KiB, " + std::to_string(target->l2Bytes >> 10) +
                                      " KiB, " + std::to_string(target->l3Bytes >> 10) + " KiB"},
                       {"fingerprint", target->fingerprint}};
+        for (const auto& [name, version] : about.versions) info.facts.push_back({name, version});
       } else {
         info.unavailable = target.error().message;
       }
       devices.devices.push_back(std::move(info));
     }
   }
+  // Always there: what every other back end is held against.
+  protocol::DeviceInfo reference;
+  reference.name = reference.backend = "reference";
+  reference.description = "Interpreter in double precision, the oracle of the others";
+  reference.inUse = inUse == "reference";
+  devices.devices.push_back(std::move(reference));
   m_outbox.send(devices, id);
 }
 
-int runEngine(BackendRegistry& registry, int input, int output, const std::string& program) {
+int runEngine(BackendRegistry& registry, int input, int output, Engine::Options options) {
   Outbox outbox([output](std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t written = write(output, bytes.data(), bytes.size());
@@ -442,7 +457,7 @@ int runEngine(BackendRegistry& registry, int input, int output, const std::strin
     }
     return true;
   });
-  Engine engine(registry, outbox, {program});
+  Engine engine(registry, outbox, std::move(options));
   protocol::FrameReader reader;
   std::vector<char> buffer(1 << 16);
   for (;;) {

@@ -29,8 +29,9 @@ namespace nf {
 class Engine {
  public:
   struct Options {
-    std::string program = "neoflow";  // with its version, as Hello says it
-    InvertOptions invert;             // of the inverses that the engine keeps
+    std::string program = "neoflow";                            // with its version, as Hello says it
+    std::vector<std::pair<std::string, std::string>> versions;  // of what it is made with, for the devices view
+    InvertOptions invert;                                       // of the inverses that the engine keeps
   };
   Engine(BackendRegistry& registry, Outbox& outbox, Options options);
   ~Engine();  // stops what runs
@@ -56,13 +57,12 @@ class Engine {
   void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
-  DeviceConstants constants();
 
   void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);
-  void answerDevices(protocol::RequestId id);
+  void answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id);
 
   BackendRegistry& m_registry;
   Outbox& m_outbox;
@@ -76,7 +76,6 @@ class Engine {
   std::shared_ptr<const Revision> m_newest;
   std::deque<std::shared_ptr<Request>> m_requests;
   std::vector<std::shared_ptr<Request>> m_active;
-  std::optional<DeviceConstants> m_constants;
 
   InverseCache m_inverses;
   std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
@@ -87,6 +86,6 @@ class Engine {
 };
 
 // `neoflow engine`: protocol on these descriptors until the input ends. Returns the exit code.
-int runEngine(BackendRegistry& registry, int inputDescriptor, int outputDescriptor, const std::string& program);
+int runEngine(BackendRegistry& registry, int inputDescriptor, int outputDescriptor, Engine::Options options);
 
 }  // namespace nf

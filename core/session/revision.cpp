@@ -28,17 +28,6 @@ Revision::Revision(std::uint64_t number, Source source, const CompileOptions& op
 
 namespace {
 
-Result<std::shared_ptr<const Stages>> passesOf(Program program, const DeviceConstants& device, InverseCache* inverses, bool show) {
-  StageOptions options;
-  options.device = device;
-  options.invert.explain = show;
-  options.invert.putOffProofs = show && inverses;
-  options.invert.cache = inverses;
-  auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
-  if (!stages) return stages.error();
-  return std::make_shared<const Stages>(std::move(*stages));
-}
-
 bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
   return stages && *stages && std::any_of((*stages)->terms.begin(), (*stages)->terms.end(), [](const GradientTerm& term) {
            return term.inverse.state == Inverse::State::Checking;
@@ -47,27 +36,38 @@ bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Stages>> Revision::stages(const DeviceConstants& device) const {
-  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const {
   const std::lock_guard lock(m_mutex);
   const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
-  if (m_stages && m_proofsThen != proofs && isChecking(*m_stages)) m_stages.reset();
-  if (!m_stages) {
-    m_proofsThen = proofs;
-    m_stages = passesOf(m_notebook.program, device, m_inverses, true);
-  }
-  return *m_stages;
+  if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
+  if (slot && slot->reverted == inputs.reverted) return slot->stages;
+  StageOptions options;
+  options.device = inputs.device;
+  options.invert.explain = !running;
+  options.invert.putOffProofs = !running && m_inverses;
+  options.invert.cache = m_inverses;
+  if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
+  auto stages = [&]() -> Result<Stages> {
+    if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
+    const bool trains = running && !m_notebook.trains.empty();
+    return runStages(std::make_shared<const Program>(trains ? trainingProgram(m_notebook, 0) : m_notebook.program), options);
+  }();
+  slot = Known{inputs.reverted, proofs,
+               stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
+                      : Result<std::shared_ptr<const Stages>>(stages.error())};
+  return slot->stages;
 }
 
-Result<std::shared_ptr<const Stages>> Revision::runningStages(const DeviceConstants& device) const {
+Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& inputs) const {
+  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+  return known(m_stages, inputs, false);
+}
+
+Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {
   if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
   if (m_notebook.trains.empty())
-    if (auto shown = stages(device); !isChecking(shown)) return shown;
-  const std::lock_guard lock(m_mutex);
-  if (!m_running)
-    m_running =
-        passesOf(m_notebook.trains.empty() ? m_notebook.program : trainingProgram(m_notebook, 0), device, m_inverses, false);
-  return *m_running;
+    if (auto shown = stages(inputs); !isChecking(shown)) return shown;
+  return known(m_running, inputs, true);
 }
 
 }  // namespace nf

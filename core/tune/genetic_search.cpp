@@ -3,9 +3,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 namespace nf {
+
+std::string knobDifference(const Schedule& from, const Schedule& to) {
+  if (!from.knobs || !to.knobs) return {};
+  std::string out;
+  int changed = 0;
+  for (const auto& [name, value] : to.knobs->items()) {
+    const auto before = from.knobs->find(name);
+    if (before != from.knobs->end() && *before == value) continue;
+    if (++changed > 3) continue;
+    out +=
+        (out.empty() ? "" : ", ") + name + ": " + (before == from.knobs->end() ? "none" : before->dump()) + " to " + value.dump();
+  }
+  if (changed > 3) out += ", " + std::to_string(changed - 3) + " more";
+  return out;
+}
 
 GeneticSearch::GeneticSearch(const ScheduleSpace& space, CostModel& model, SearchOptions options)
     : m_space(space), m_model(model), m_options(options), m_rng(options.seed) {}
@@ -20,10 +36,11 @@ bool GeneticSearch::fresh(const Schedule& schedule) const {
   return !m_taken.contains(schedule.text()) && m_space.check(schedule).ok();
 }
 
-Schedule GeneticSearch::breed() {
+GeneticSearch::Child GeneticSearch::drawn() { return {m_space.random(m_rng), {}, "random"}; }
+
+GeneticSearch::Child GeneticSearch::breed() {
   const std::size_t parents = std::min(m_measured.size(), m_options.elite);
-  if (parents == 0)
-    return std::uniform_int_distribution<int>(0, 1)(m_rng) ? m_space.random(m_rng) : m_space.mutate(m_space.first(), m_rng);
+  if (parents == 0) return std::uniform_int_distribution<int>(0, 1)(m_rng) ? drawn() : mutant();
   // The better half of a pair drawn at random: the best breeds most, none is left out.
   const auto pick = [&]() -> const Schedule& {
     std::uniform_int_distribution<std::size_t> any(0, parents - 1);
@@ -32,17 +49,27 @@ Schedule GeneticSearch::breed() {
   };
   const Schedule& mother = pick();
   const Schedule& father = pick();
-  Schedule child = m_space.cross(mother, father, m_rng);
-  if (std::uniform_real_distribution<double>(0, 1)(m_rng) < 0.5 || mother.text() == father.text())
-    child = m_space.mutate(child, m_rng);
+  Child child{m_space.cross(mother, father, m_rng), {mother.text()}, {}};
+  const bool alone = mother.text() == father.text();
+  if (std::uniform_real_distribution<double>(0, 1)(m_rng) < 0.5 || alone) child.schedule = m_space.mutate(child.schedule, m_rng);
+  if (!alone) child.parents.push_back(father.text());
+  const std::string change = knobDifference(mother, child.schedule);
+  child.how = alone ? change : change.empty() ? "crossed" : "crossed, " + change;
   return child;
 }
 
-Schedule GeneticSearch::mutant() {
+GeneticSearch::Child GeneticSearch::mutant() {
   const std::size_t parents = std::min(m_measured.size(), m_options.elite);
   Schedule from =
       parents == 0 ? m_space.first() : m_measured[std::uniform_int_distribution<std::size_t>(0, parents - 1)(m_rng)].schedule;
-  return m_space.mutate(from, m_rng);
+  Schedule to = m_space.mutate(from, m_rng);
+  std::string how = knobDifference(from, to);
+  return {std::move(to), {from.text()}, std::move(how)};
+}
+
+const Lineage* GeneticSearch::lineage(const Schedule& schedule) const {
+  const auto found = m_lineages.find(schedule.text());
+  return found == m_lineages.end() ? nullptr : &found->second;
 }
 
 std::vector<double> GeneticSearch::predictedSeconds(const std::vector<Schedule>& schedules) const {
@@ -56,14 +83,17 @@ std::vector<double> GeneticSearch::predictedSeconds(const std::vector<Schedule>&
 
 std::vector<Schedule> GeneticSearch::propose(std::size_t count) {
   std::vector<Schedule> chosen;
-  const auto take = [&](const Schedule& s) {
-    if (chosen.size() >= count || !fresh(s)) return false;
-    m_taken.insert(s.text());
-    chosen.push_back(s);
+  ++m_round;
+  const auto take = [&](const Child& child) {
+    if (chosen.size() >= count || !fresh(child.schedule)) return false;
+    const std::string text = child.schedule.text();
+    m_taken.insert(text);
+    m_lineages[text] = {m_round, child.parents, child.how, 0};
+    chosen.push_back(child.schedule);
     return true;
   };
-  if (m_measured.empty()) take(m_space.first());
-  for (const Schedule& s : m_suggested) take(s);
+  if (m_measured.empty()) take({m_space.first(), {}, "first"});
+  for (const Schedule& s : m_suggested) take({s, {}, "recorded for a similar workload"});
   if (chosen.size() < count) m_suggested.clear();
 
   const auto draw = [&](auto make) {
@@ -76,28 +106,36 @@ std::vector<Schedule> GeneticSearch::propose(std::size_t count) {
   std::size_t filtered = 0;
   for (std::size_t i = 0; i < open; ++i) {
     const double lot = unit(m_rng);
-    if (lot < m_options.randomShare) draw([&] { return m_space.random(m_rng); });
+    if (lot < m_options.randomShare) draw([&] { return drawn(); });
     else if (lot < m_options.randomShare + m_options.mutantShare) draw([&] { return mutant(); });
     else ++filtered;
   }
   if (filtered > 0 && chosen.size() < count) {
     std::vector<Schedule> population;
+    std::vector<Child> children;
     std::set<std::string> texts;
     const std::size_t wanted = m_options.population;
     for (std::size_t i = 0; i < wanted; ++i) {
-      Schedule s = i % 8 == 7 ? m_space.random(m_rng) : breed();
-      if (fresh(s) && texts.insert(s.text()).second) population.push_back(std::move(s));
+      Child c = i % 8 == 7 ? drawn() : breed();
+      if (!fresh(c.schedule) || !texts.insert(c.schedule.text()).second) continue;
+      population.push_back(c.schedule);
+      children.push_back(std::move(c));
     }
     const std::vector<double> seconds = predictedSeconds(population);
     std::vector<std::size_t> order(population.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return seconds[a] < seconds[b]; });
     if (!order.empty() && !m_measured.empty()) m_promise = std::clamp(1 - seconds[order[0]] / m_measured[0].seconds, 0.0, 0.9);
-    for (const std::size_t i : order) take(population[i]);
+    for (const std::size_t i : order) take(children[i]);
   }
   // Duplicates may have left places open; whatever is new fills them. Random points alone would not do: in a space where
   // few combinations are legal they come out as the first schedule again and again.
-  for (int i = 0; i < 64 && chosen.size() < count; ++i) take(i % 4 == 3 ? m_space.random(m_rng) : i % 2 ? breed() : mutant());
+  for (int i = 0; i < 64 && chosen.size() < count; ++i) take(i % 4 == 3 ? drawn() : i % 2 ? breed() : mutant());
+  // Nothing to go by before the first trial: the estimate alone is no prediction of the model.
+  if (!m_measured.empty()) {
+    const std::vector<double> seconds = predictedSeconds(chosen);
+    for (std::size_t i = 0; i < chosen.size(); ++i) m_lineages[chosen[i].text()].predictedSeconds = seconds[i];
+  }
   return chosen;
 }
 

@@ -25,6 +25,16 @@ struct SearchOptions {
   int triesPerCandidate = 8;     // to find one that is new and legal
 };
 
+// How a schedule came to be proposed.
+struct Lineage {
+  std::int64_t round = 0;            // of propose(), from 1
+  std::vector<std::string> parents;  // texts of the schedules it was bred from
+  std::string how;              // "unroll: 2 to 4", "crossed, tile: [4,8] to [8,8]", "random", "recorded for a similar workload"
+  double predictedSeconds = 0;  // by model and estimate when it was proposed
+};
+// The knobs in which two schedules of one space differ, "unroll: 2 to 4"; three are named, the others counted.
+std::string knobDifference(const Schedule& from, const Schedule& to);
+
 // Genetic search over one schedule space (paper, section 6; design: codegen, "Search"). Each round breeds a population from the best
 // measured schedules and offers those for which model and estimate together promise most, a share of unfiltered mutants among
 // them. The trajectory depends on the seed and the observed timings alone.
@@ -39,6 +49,8 @@ class GeneticSearch {
   void forbid(const Schedule& schedule);
   // Up to `count` schedules that were not offered before. Fewer, or none: the space is exhausted as far as the search can see.
   std::vector<Schedule> propose(std::size_t count);
+  // Of a schedule that was proposed; null: of none.
+  const Lineage* lineage(const Schedule& schedule) const;
   // What measuring brought. Only an Ok or Slow trial with a time teaches and breeds.
   void observe(const Schedule& schedule, TrialStatus status, double seconds);
 
@@ -55,14 +67,22 @@ class GeneticSearch {
     double seconds = 0;
   };
   bool fresh(const Schedule& schedule) const;
-  Schedule breed();
-  Schedule mutant();
+  struct Child {
+    Schedule schedule;
+    std::vector<std::string> parents;
+    std::string how;
+  };
+  Child drawn();
+  Child breed();
+  Child mutant();
   std::vector<double> predictedSeconds(const std::vector<Schedule>& schedules) const;
 
   const ScheduleSpace& m_space;
   CostModel& m_model;
   SearchOptions m_options;
   std::mt19937_64 m_rng;
+  std::map<std::string, Lineage> m_lineages;  // by text
+  std::int64_t m_round = 0;
   std::set<std::string> m_taken;  // texts of all that were offered or forbidden
   std::vector<Schedule> m_suggested;
   std::vector<Known> m_measured;  // by time

@@ -67,6 +67,10 @@ class WorkerEvaluator final : public Evaluator {
     job.stop = std::move(stop);
     return m_measure.measure(std::move(job)).get();
   }
+  MeasureOutcome compare(CompareJob job, std::stop_token stop) override {
+    job.stop = std::move(stop);
+    return m_measure.compare(std::move(job)).get();
+  }
 
  private:
   CompileService& m_compile;
@@ -74,6 +78,13 @@ class WorkerEvaluator final : public Evaluator {
 };
 
 }  // namespace
+
+MeasureOutcome Evaluator::compare(CompareJob, std::stop_token) {
+  MeasureOutcome outcome;
+  outcome.status = TrialStatus::Crashed;
+  outcome.reason = "branches are not compared here";
+  return outcome;
+}
 
 std::unique_ptr<Evaluator> workerEvaluator(CompileService& compile, MeasureService& measure) {
   return std::make_unique<WorkerEvaluator>(compile, measure);
@@ -108,6 +119,7 @@ struct TuningService::Impl {
     std::unique_ptr<CostModel> model;
     std::unique_ptr<GeneticSearch> search;
     std::vector<Schedule> forgotten;
+    std::map<std::string, Lineage> lineages;  // by text, of what was proposed
   };
   struct Item {
     Subject* subject = nullptr;
@@ -324,10 +336,13 @@ struct TuningService::Impl {
       event.subgraph = subject.task.hash;
       event.name = subject.task.name;
       event.bestMicroseconds = best;
+      if (const auto found = subject.lineages.find(schedule.text()); found != subject.lineages.end()) event.lineage = found->second;
+      else event.lineage.how = "first";
     }
     event.schedule = schedule;
     event.status = status;
     if (hasTime) event.microseconds = timing.median;
+    event.spreadMicroseconds = timing.spread;
     event.reason = reason;
     event.seconds = std::chrono::duration<double>(clock.now() - born).count();
     if (options.onTrial) options.onTrial(event);
@@ -429,7 +444,11 @@ struct TuningService::Impl {
     lock.unlock();
     if (!subject->search) startSearch(*subject);
     std::vector<Schedule> round = subject->search->propose(count);
+    std::vector<Lineage> lineages;
+    for (const Schedule& s : round)
+      if (const Lineage* known = subject->search->lineage(s)) lineages.push_back(*known);
     lock.lock();
+    for (std::size_t i = 0; i < lineages.size(); ++i) subject->lineages[round[i].text()] = std::move(lineages[i]);
     subject->inFlight = static_cast<int>(round.size());
     if (round.empty()) subject->state.exhausted = true;
     for (Schedule& s : round) scheduled.push_back({subject, std::move(s), false, nullptr});
@@ -728,6 +747,28 @@ void TuningService::setDeviceShare(double share) {
   m_impl->changed.notify_all();
 }
 
+bool TuningService::awaitBudget(std::stop_token stop) {
+  std::unique_lock lock(m_impl->mutex);
+  while (m_impl->changed.wait(lock, stop, [&] { return m_impl->started && !m_impl->paused; })) {
+    if (!m_impl->waitForBudget(lock, stop)) return false;
+    if (!m_impl->paused) return true;
+  }
+  return false;
+}
+
+void TuningService::charge(double deviceSeconds) {
+  const std::lock_guard lock(m_impl->mutex);
+  m_impl->credit -= deviceSeconds;
+  m_impl->spent += deviceSeconds;
+}
+
+std::optional<Schedule> TuningService::bestSchedule(const Hash& subgraph) const {
+  if (const auto cached = m_impl->cache.find(subgraph)) return cached->object->schedule;
+  if (m_impl->records && m_impl->options.useRecords)
+    if (const auto best = m_impl->records->best(subgraph, m_impl->target->fingerprint)) return best->schedule;
+  return std::nullopt;
+}
+
 void TuningService::stepDone(double seconds) {
   const std::lock_guard lock(m_impl->mutex);
   double& smooth = m_impl->stepSeconds;
@@ -771,6 +812,12 @@ PairedVerdict TuningService::reportPairs(std::uint64_t ticket, std::span<const T
   m_impl->offered.erase(at);
   m_impl->changed.notify_all();
   return verdict;
+}
+
+void TuningService::forget(std::uint64_t ticket) {
+  const std::lock_guard lock(m_impl->mutex);
+  std::erase_if(m_impl->offered, [ticket](const Impl::Offered& o) { return o.candidate.ticket == ticket; });
+  m_impl->changed.notify_all();
 }
 
 void TuningService::withdraw(std::uint64_t ticket, const std::string& reason) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <llvm/Config/llvm-config.h>
+
 #include "plugins/cpu/plugin.h"
 
 #include <algorithm>
@@ -109,6 +111,17 @@ class CpuBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Compiler>> compiler(const Target& target) override { return makeCompiler(target); }
+
+  Result<Target> measureAgain(const std::string& device, int threads) override {
+    if (device != "cpu") return failure("measure", "there is no device " + device);
+    return measuredHost(threadsOr(threads), true);
+  }
+
+  About about(const std::string&, int threads) override {
+    return {hostDescription(threadsOr(threads)),
+            measuredAt(threadsOr(threads)),
+            {{"LLVM", LLVM_VERSION_STRING}, {"code generator", std::to_string(kCodeGeneratorVersion)}}};
+  }
 };
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(GraphStructure, OriginsReachTheToken) {
   ASSERT_EQ(result->terms.size(), 1u);
   const Origin& origin = result->program[result->program[result->terms[0].backward].origin];
   ASSERT_EQ(origin.parents.size(), 2u);
-  EXPECT_EQ(notebook.sources.text(result->program[origin.parents[1]].span), "W");
+  EXPECT_EQ(notebook.sources.text(result->program[origin.parents[1]].span), "W[i]");
 }
 
 TEST(GraphStructure, IndependentTensorsGetAnExplicitZero) {

@@ -21,7 +21,7 @@ class EngineTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(pipe(m_in), 0);
     ASSERT_EQ(pipe(m_out), 0);
-    m_engine = std::async(std::launch::async, [this] { return runEngine(m_registry, m_in[0], m_out[1], "neoflow test"); });
+    m_engine = std::async(std::launch::async, [this] { return runEngine(m_registry, m_in[0], m_out[1], {"neoflow test", {}}); });
   }
   void TearDown() override {
     close(m_in[1]);
@@ -92,9 +92,62 @@ TEST_F(EngineTest, SaysHelloAndAnalyses) {
   ASSERT_FALSE(y->origins.empty());
   const std::string text = kNotebook;
   const auto token = std::find_if(a.tokens.begin(), a.tokens.end(),
-                                  [&](const TokenInfo& t) { return text.substr(t.begin, t.end - t.begin) == "A" && t.begin > 60; });
+                                  [&](const TokenInfo& t) { return text.substr(t.begin, t.end - t.begin) == "A[i, j]"; });
   ASSERT_NE(token, a.tokens.end());
   EXPECT_EQ(token->tensor, "A");
+}
+
+TEST_F(EngineTest, AnAccessIsOneTokenInEveryFormulaItLedTo) {
+  await<Hello>();
+  const std::string text =
+      "input A[1, 29]\nparam W[3, 3] = normal(0, 1)\nY[k, p] = sum[r] A[0, p*2 + r] * W[k, r]\nloss L = mean[k, p] Y[k, p]^2\n"
+      "show Y, d(L)/d(W)\n";
+  document(text);
+  const Analysis a = await<Analysis>();
+  ASSERT_TRUE(a.diagnostics.empty());
+  ASSERT_EQ(a.cells.size(), 1u);
+  EXPECT_EQ(a.cells[0].shows, (std::vector<std::string>{"Y", "d(L)/d(W)"}));
+  const auto begin = static_cast<std::uint32_t>(text.find("A[0"));
+  const auto span =
+      std::find_if(a.spans.begin(), a.spans.end(), [&](const SourceSpan& s) { return s.begin == begin && s.source.empty(); });
+  ASSERT_NE(span, a.spans.end());
+  EXPECT_EQ(text.substr(span->begin, span->end - span->begin), "A[0, p*2 + r]");
+  const auto id = static_cast<std::uint32_t>(span - a.spans.begin());
+  std::uint64_t request = 10;
+  for (const std::string& tensor : a.cells[0].shows) {
+    send(ExpressionRequest{1, tensor, false}, request);
+    const Expression e = await<Expression>(request++);
+    int accesses = 0;
+    for (const Formula& f : e.formulas) {
+      ASSERT_TRUE(wellFormed(f));
+      for (const FormulaNode& n : f.nodes)
+        accesses += n.kind == FormulaKind::Subscript && std::find(n.origins.begin(), n.origins.end(), id) != n.origins.end() &&
+                    f.nodes[n.children[0]].text == "A";
+    }
+    EXPECT_GE(accesses, 1) << tensor;
+  }
+}
+
+TEST_F(EngineTest, IndicesAndDerivativesAreTrees) {
+  await<Hello>();
+  document(
+      "input A[1, 29]\nparam W[3, 3] = normal(0, 1)\nY[k, p] = sum[r] A[0, p*2 + r] * W[k, r]\nloss L = mean[k, p] Y[k, p]^2\n"
+      "show d(L)/d(W)\n");
+  await<Analysis>();
+  send(ExpressionRequest{1, "Y", false}, 4);
+  const Formula y = await<Expression>(4).formulas.at(0);
+  const auto has = [](const Formula& f, FormulaKind kind, const std::string& text) {
+    return std::any_of(f.nodes.begin(), f.nodes.end(), [&](const FormulaNode& n) { return n.kind == kind && n.text == text; });
+  };
+  EXPECT_TRUE(has(y, FormulaKind::Number, "2"));
+  EXPECT_TRUE(has(y, FormulaKind::Infix, "+"));
+  EXPECT_TRUE(has(y, FormulaKind::Name, "p"));
+  send(ExpressionRequest{1, "d(L)/d(W)", false}, 5);
+  const Formula w = await<Expression>(5).formulas.at(0);
+  const auto partial =
+      std::find_if(w.nodes.begin(), w.nodes.end(), [](const FormulaNode& n) { return n.kind == FormulaKind::Partial; });
+  ASSERT_NE(partial, w.nodes.end());
+  EXPECT_EQ(w.nodes[partial->children[1]].kind, FormulaKind::Subscript);
 }
 
 TEST_F(EngineTest, EditsAreRevisions) {

@@ -251,6 +251,8 @@ inline std::vector<protocol::TrialInfo> trials(int count = 120) {
     else if (i % 17 == 9) t.status = TrialStatus::Crashed;
     else if (i % 29 == 11) t.status = TrialStatus::Killed;
     else t.us = 40 + 900.0 / (1 + i * 0.4) + (i * 7919 % 97) * (i == 0 ? 0 : 3.0);
+    if (t.us) t.lowUs = *t.us * 0.99, t.highUs = *t.us * 1.01;
+    if (t.us && i > 0) t.predictedUs = *t.us * (1 + (i * 31 % 7 - 3) * 0.05);
     if (i > 0) t.parents = {static_cast<std::uint64_t>(i / 2)};
     out.push_back(t);
   }
@@ -271,6 +273,7 @@ inline std::vector<protocol::SubgraphInfo> subgraphs() {
                  4,
                  0.5,
                  SubgraphState::Searching,
+                 "Y",
                  231211008,
                  5000000,
                  {0, 3}});
@@ -285,10 +288,25 @@ inline std::vector<protocol::SubgraphInfo> subgraphs() {
                  3,
                  0.4,
                  SubgraphState::Searching,
+                 "d(L)/d(W)",
                  231211008,
                  4000000,
                  {2, 5}});
-  out.push_back({"cc03", "dY", "elementwise", {"d(L)/d(Y)"}, 1, 3.1, 6.8, 20, 2, 0.1, SubgraphState::Done, 1200000, 3200000, {3}});
+  out.push_back({"cc03",
+                 "dY",
+                 "elementwise",
+                 {"d(L)/d(Y)"},
+                 1,
+                 3.1,
+                 6.8,
+                 20,
+                 2,
+                 0.1,
+                 SubgraphState::Done,
+                 "d(L)/d(Y)",
+                 1200000,
+                 3200000,
+                 {3}});
   return out;
 }
 
@@ -309,6 +327,24 @@ inline protocol::Kernel kernel(const std::string& subgraph, std::optional<std::u
   k.texts = {loops, llvm};
   k.facts = {{"vector", "16"}, {"workspace", "0 B"}, {"tasks", "28"}};
   return k;
+}
+
+// The kernel of another schedule: one line differs.
+inline protocol::Kernel otherKernel(const std::string& subgraph, std::uint64_t trial) {
+  protocol::Kernel k = kernel(subgraph, trial);
+  auto& text = k.texts[0].text;
+  text.replace(text.find("for k in 0..32"), 14, "for k in 0..16");
+  return k;
+}
+
+inline protocol::Profile profile(std::uint64_t revision, bool training) {
+  protocol::Profile p;
+  p.revision = revision, p.device = "cpu", p.training = training, p.runs = 20;
+  p.kernels = {{"bb02", "dW + sgd", 2, 900, 43200000, 4000000},
+               {"aa01", "Y + L", 1, 400, 4000000, 6000000},
+               {"cc03", "dY", 1, 3.1, 1200, 3200}};
+  for (const auto& k : p.kernels) p.stepUs += k.us * k.calls;
+  return p;
 }
 
 inline protocol::Space space(const std::string& subgraph) {

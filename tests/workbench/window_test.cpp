@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <QApplication>
+#include <QComboBox>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
@@ -11,10 +12,10 @@
 #include <QTemporaryDir>
 #include <QTest>
 
-#include "app/workbench/main_window.h"
-#include "tests/widgets/capsule.h"
+#include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/command_palette.h"
+#include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
@@ -24,6 +25,8 @@
 #include "widgets/kernel_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
+#include "widgets/profile_view.h"
+#include "widgets/stage_slider.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -34,55 +37,14 @@ int main(int argc, char** argv) {
   QApplication application(argc, argv);
   QApplication::setApplicationName("neoflow-workbench-test");
   QApplication::setOrganizationName("neoflow-test");
+  // Tests run side by side: each has settings of its own.
+  QTemporaryDir settings;
+  QSettings::setPath(QSettings::NativeFormat, QSettings::UserScope, settings.path());
   return RUN_ALL_TESTS();
 }
 
 namespace nf {
 namespace {
-
-constexpr int kPatience = 30000;
-
-struct Window : ::testing::Test {
-  QTemporaryDir folder;
-  Theme theme;
-  std::unique_ptr<MainWindow> window;
-
-  Window() {
-    theme.setMode(Theme::Mode::Light);
-    write(capsule::kText);
-  }
-  QString path() const { return folder.filePath("capsule.nf"); }
-  void write(const std::string& text) const {
-    QFile file(path());
-    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write(text.data(), static_cast<qint64>(text.size()));
-  }
-  std::string onDisk() const {
-    QFile file(path());
-    return file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
-  }
-  template <class F>
-  static bool wait(F condition) {
-    return QTest::qWaitFor(condition, kPatience);
-  }
-  void open(const QString& engine = NF_SCRIPTED_ENGINE) {
-    window = std::make_unique<MainWindow>(&theme, QStringList{engine});
-    window->openFile(path());
-    window->show();
-    window->activateWindow();
-    window->workspace().startEngine();
-  }
-  void openChecked() {
-    open();
-    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
-  }
-  Document& document() { return window->workspace().document(); }
-  CellView* cell(std::size_t i) { return window->notebook()->cells()[i]; }
-  void run(std::size_t i) {
-    window->notebook()->activate(cell(i)->id(), false);
-    window->action("run.stay")->trigger();
-  }
-};
 
 TEST_F(Window, OpensChecksAndRunsNothing) {
   openChecked();
@@ -229,6 +191,85 @@ TEST_F(Window, TrainingIsDrawnAndEnds) {
   EXPECT_EQ(cell(3)->train()->plot()->swaps(), 4);
   EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Ok);
   EXPECT_EQ(window->tune()->latency()->steps(), 100);
+}
+
+TEST_F(Window, TrainingFillsTheTunePage) {
+  QFile peer(folder.filePath("capsule.peer.json"));
+  ASSERT_TRUE(peer.open(QIODevice::WriteOnly));
+  peer.write(R"({"name": "PyTorch", "step_ms": 4.5})");
+  peer.close();
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->tune()->latency()->steps() == 100 && !window->workspace().running(); }));
+  EXPECT_EQ(window->tune()->loss()->points(), 100);
+  EXPECT_EQ(window->tune()->loss()->evaluations(), 1);
+  EXPECT_EQ(window->tune()->latency()->swaps(), 4);
+  EXPECT_TRUE(window->tune()->latency()->crossing());
+  EXPECT_TRUE(window->tune()->now().contains("nothing runs"));
+  EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
+}
+
+TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().budgetShare > 0; }));
+  window->tune()->budget()->setFocus();
+  QTest::keyClick(window->tune()->budget(), Qt::Key_End);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().budgetShare == 0.9; }));
+  EXPECT_EQ(window->tune()->budget()->value(), 90);
+}
+
+TEST_F(Window, AStepIsProfiledByAClick) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
+  QTest::mouseClick(window->tune()->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->tune()->profile()->model()->rowCount() == 3; }));
+}
+
+TEST_F(Window, AScheduleIsMeasuredByHand) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->knob("threads") != nullptr && window->tune()->trials()->points() > 0; }));
+  window->tune()->knob("threads")->setFocus();
+  QTest::keyClick(window->tune()->knob("threads"), Qt::Key_End);
+  QTest::mouseClick(window->tune()->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->tune()->measured().contains("33.3"); })) << window->tune()->measured().toStdString();
+}
+
+TEST_F(Window, TwoKernelsAreComparedThroughTheEngine) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->trials()->points() > 0 && window->tune()->kernel()->comparison()->count() > 3; }));
+  window->tune()->chooseTrial(2);
+  ASSERT_TRUE(wait([&] { return window->tune()->kernel()->text().contains("0..32"); }));
+  QComboBox* with = window->tune()->kernel()->comparison();
+  with->setFocus();
+  for (int i = 1; i < with->count() && window->tune()->kernel()->difference().first == 0; ++i) {
+    QTest::keyClick(with, Qt::Key_Down);
+    const bool odd = with->currentText().section('c', 1).section(' ', 0, 0).toInt() % 2 == 1;
+    if (odd) {
+      ASSERT_TRUE(wait([&] { return window->tune()->kernel()->difference() == std::pair(1, 1); }));
+    }
+  }
+  EXPECT_EQ(window->tune()->kernel()->difference(), (std::pair{1, 1}));
+}
+
+TEST_F(Window, ValuesInSightFollowTheTraining) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  ASSERT_TRUE(wait([&] { return !window->inspector()->tensor().isEmpty(); }));
+  run(3);
+  int slices = 0;
+  QObject::connect(&window->workspace(), &Workspace::sliceArrived, window.get(), [&] { ++slices; });
+  ASSERT_TRUE(wait([&] { return slices >= 2; }));
 }
 
 TEST_F(Window, StopStops) {

@@ -15,6 +15,14 @@ namespace {
 std::string text;
 std::uint64_t revision = 0;
 bool training = false;
+double share = 0.3;
+RunState lastState;
+
+RunState trainingState() {
+  RunState state = lastState;
+  state.budgetShare = share;
+  return state;
+}
 
 void say(const Message& message, RequestId id = 0, std::string binary = {}) {
   const std::string frame = encodeFrame({id, message, std::move(binary)});
@@ -45,7 +53,8 @@ void train(RequestId id, std::uint32_t cell) {
   for (const TrialInfo& t : capsule::trials(40)) {
     TrialEvent e;
     e.subgraph = "aa01", e.number = t.number, e.generation = t.generation, e.us = t.us, e.status = t.status,
-    e.schedule = t.schedule, e.seconds = t.seconds, e.how = t.how;
+    e.schedule = t.schedule, e.seconds = t.seconds, e.how = t.how, e.name = "Y + L", e.predicted_us = t.predictedUs;
+    e.low_us = t.lowUs, e.high_us = t.highUs;
     say(e);
   }
   EvalEvent eval;
@@ -53,8 +62,9 @@ void train(RequestId id, std::uint32_t cell) {
   say(eval);
   state.step = 400, state.loss = 0.256, state.stepMs = 1.18, state.stepMsLow = 1.17, state.stepMsHigh = 1.2, state.samples = 50,
   state.trials = 40, state.swaps = 4, state.secondsLeft = 0.4;
-  state.budgetShare = 0.3, state.budgetSpentSeconds = 0.6;
-  say(state);
+  state.seconds = 2, state.budgetSpentSeconds = 0.6;
+  lastState = state;
+  say(trainingState());
   if (text.find("steps = 1000000") != std::string::npos) return;  // goes on until it is stopped
   training = false;
   DoneEvent done;
@@ -112,7 +122,12 @@ int main() {
       } else if (const auto* r = std::get_if<SpaceRequest>(&m)) {
         say(capsule::space(r->subgraph), id);
       } else if (const auto* r = std::get_if<KernelRequest>(&m)) {
-        say(capsule::kernel(r->subgraph, r->trial), id);
+        say(r->trial && *r->trial % 2 ? capsule::otherKernel(r->subgraph, *r->trial) : capsule::kernel(r->subgraph, r->trial), id);
+      } else if (std::holds_alternative<ProfileRequest>(m)) {
+        say(capsule::profile(revision, training), id);
+      } else if (const auto* r = std::get_if<BudgetRequest>(&m)) {
+        share = r->share.value_or(share);
+        if (training) say(trainingState());
       } else if (const auto* r = std::get_if<MeasureRequest>(&m)) {
         TrialInfo t;
         t.number = 900, t.us = 33.3, t.schedule = r->schedule, t.how = "by hand";

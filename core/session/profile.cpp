@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wall time of every kernel of a step, for the workbench.
+#include <algorithm>
+
+#include "core/session/jobs.h"
+
+namespace nf {
+namespace {
+
+protocol::Profile profileOf(const Executable& executable, std::uint64_t revision, std::int64_t runs, bool training) {
+  protocol::Profile answer;
+  answer.revision = revision;
+  answer.device = executable.device().name();
+  answer.training = training;
+  answer.runs = runs;
+  for (const KernelTime& t : kernelTimes(executable)) {
+    if (!(t.microseconds > 0)) continue;
+    answer.stepUs += t.microseconds * t.callsPerStep;
+    answer.kernels.push_back({t.subgraph.hex(), t.name, t.callsPerStep, t.microseconds, t.flops, t.bytes});
+  }
+  return answer;
+}
+
+}  // namespace
+
+void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id) {
+  const std::int64_t steps = std::clamp<std::int64_t>(request.steps, 1, 100000);
+  std::shared_ptr<TrainJob> training;
+  std::optional<PendingProfile> replaced;
+  {
+    const std::lock_guard lock(m_mutex);
+    training = m_train;
+    if (training) {
+      replaced.swap(m_profile);
+      const std::int64_t now = std::max<std::int64_t>(m_step, 0);
+      m_profile = {id, revision->number(), now, now + steps};
+    }
+  }
+  if (replaced) m_outbox.send(protocol::Cancelled{}, replaced->id);
+  if (training) {
+    if (training->betweenSteps([](Executable& executable) { executable.setProfiling(true); })) return;
+    const std::lock_guard lock(m_mutex);
+    if (m_profile && m_profile->id == id) m_profile.reset();
+    return fail(id, {"profile", "Training has not begun yet.", {}, {}});
+  }
+  enqueue(id, [this, revision = std::move(revision), steps, id](std::stop_token stop) {
+    const CompiledNotebook& notebook = revision->notebook();
+    if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
+    DeviceContext* device = context("auto", id);
+    if (!device) return;
+    protocol::RunState state;
+    state.phase = protocol::RunPhase::Preparing;
+    state.revision = revision->number();
+    state.device = device->device().name();
+    m_outbox.send(state);
+    RunOptions options;
+    options.source = notebook.sources.at(notebook.notebook);
+    options.tensors = {"all"};
+    options.training = !notebook.trains.empty();
+    RunJob job(*device, options);
+    const auto prepared = job.prepare(stop, [&](std::size_t done, std::size_t all) {
+      state.detail = "compiling " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
+      m_outbox.send(state);
+    });
+    Result<Unit> done = Unit{};
+    if (prepared && *prepared) {
+      state.phase = protocol::RunPhase::Computing;
+      state.detail = "profiling";
+      m_outbox.send(state);
+      // The first runs touch memory for the first time.
+      constexpr std::int64_t kWarm = 2;
+      for (std::int64_t i = 0; done && i < kWarm + steps && !stop.stop_requested(); ++i) done = job.run(i >= kWarm);
+    }
+    if (!prepared) fail(id, prepared.error());
+    else if (!done) fail(id, done.error());
+    else if (!*prepared || stop.stop_requested()) m_outbox.send(protocol::Cancelled{}, id);
+    else m_outbox.send(profileOf(job.executable(), revision->number(), steps, false), id);
+    m_outbox.send(protocol::RunState{});
+  });
+}
+
+void Jobs::readProfile() {
+  const PendingProfile pending = *m_profile;
+  m_profile.reset();
+  const bool asked = m_train->betweenSteps([this, pending](Executable& executable) {
+    std::int64_t now;
+    {
+      const std::lock_guard lock(m_mutex);
+      now = m_step;
+    }
+    executable.setProfiling(false);
+    m_outbox.send(profileOf(executable, pending.revision, now - pending.from, true), pending.id);
+  });
+  if (!asked) m_outbox.send(protocol::Cancelled{}, pending.id);
+}
+
+}  // namespace nf

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/plot_axis.h"
+
+#include <cmath>
+
+#include "widgets/basic.h"
+
+namespace nf {
+namespace {
+
+class RoundTicker : public QCPAxisTicker {
+ public:
+  RoundTicker(QCPAxis* axis, bool integers, double most, TickText text)
+      : m_axis(axis), m_integers(integers), m_most(most), m_text(text) {}
+
+ protected:
+  double pixels() const {
+    const QCPAxisRect* rect = m_axis->axisRect();
+    return m_axis->orientation() == Qt::Horizontal ? rect->width() : rect->height();
+  }
+  double perTick() const { return m_axis->orientation() == Qt::Horizontal ? 84 : 34; }
+
+  double getTickStep(const QCPRange& range) override {
+    setTickCount(std::max(2, static_cast<int>(pixels() / perTick())));
+    const double step = QCPAxisTicker::getTickStep(range);
+    m_step = m_integers ? std::max(1.0, std::ceil(step - 1e-9)) : step;
+    return m_step;
+  }
+
+  QVector<double> createTickVector(double step, const QCPRange& range) override {
+    QVector<double> ticks;
+    if (m_axis->scaleType() == QCPAxis::stLogarithmic) ticks = decades(range);
+    if (ticks.size() < 2) {
+      ticks = QCPAxisTicker::createTickVector(step, range);
+    } else {
+      m_step = 0;
+    }
+    ticks.removeIf([&](double t) { return t > m_most || t < range.lower || t > range.upper; });
+    m_top = ticks.isEmpty() ? range.upper : ticks.back();
+    return ticks;
+  }
+
+  QString getTickLabel(double tick, const QLocale&, QChar, int) override { return m_text(tick, m_step, m_top); }
+  QVector<double> createSubTickVector(int, const QVector<double>&) override { return {}; }
+
+ private:
+  // The densest of 1-2-5, 1-3, 1 a decade, every second decade ... that has room.
+  QVector<double> decades(const QCPRange& range) const {
+    const double low = std::max(range.lower, 1e-300), high = std::max(std::min(range.upper, m_most), low);
+    const int first = static_cast<int>(std::floor(std::log10(low))), last = static_cast<int>(std::ceil(std::log10(high)));
+    const double room = std::max(2.0, pixels() / perTick());
+    const auto make = [&](std::initializer_list<double> factors, int every) {
+      QVector<double> ticks;
+      for (int e = first; e <= last; ++e)
+        for (const double f : factors)
+          if (const double t = f * std::pow(10.0, e); e % every == 0 && t >= low && t <= high) ticks << t;
+      return ticks;
+    };
+    for (const auto& factors : {std::initializer_list<double>{1.0, 2.0, 5.0}, {1.0, 3.0}, {1.0}})
+      if (const auto ticks = make(factors, 1); static_cast<double>(ticks.size()) <= room) return ticks;
+    int every = 2;
+    while (every < 64 && static_cast<double>(make({1.0}, every).size()) > room) ++every;
+    return make({1.0}, every);
+  }
+
+  QCPAxis* m_axis;
+  bool m_integers;
+  double m_most, m_step = 0, m_top = 1;
+  TickText m_text;
+};
+
+int decimalsFor(double step) { return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9); }
+
+QString scaledTick(double value, double step, double top, std::initializer_list<std::pair<double, const char*>> units) {
+  const double measure = step > 0 ? std::max(std::abs(top), step) : std::abs(value);
+  auto unit = units.begin();
+  while (unit + 1 != units.end() && measure >= (unit + 1)->first * (1 - 1e-9)) ++unit;
+  const QString number =
+      step > 0 ? QString::number(value / unit->first, 'f', decimalsFor(step / unit->first)) : significant(value / unit->first, 3);
+  return withoutZeros(number + QLatin1Char(' ') + QString::fromUtf8(unit->second));
+}
+
+}  // namespace
+
+QString withoutZeros(QString text) {
+  qsizetype space = text.indexOf(QLatin1Char(' '));
+  if (space < 0) space = text.size();
+  if (!text.left(space).contains(QLatin1Char('.')) || text.left(space).contains(QLatin1Char('e'))) return text;
+  qsizetype end = space;
+  while (text[end - 1] == QLatin1Char('0')) --end;
+  if (text[end - 1] == QLatin1Char('.')) --end;
+  return text.left(end) + text.mid(space);
+}
+
+QString countTick(double value, double, double) { return grouped(static_cast<std::int64_t>(std::llround(value))); }
+QString microsecondTick(double us, double step, double top) {
+  return scaledTick(us, step, top, {{1e-3, "ns"}, {1.0, "µs"}, {1e3, "ms"}, {1e6, "s"}});
+}
+QString millisecondTick(double ms, double step, double top) { return microsecondTick(ms * 1e3, step * 1e3, top * 1e3); }
+QString secondTick(double s, double step, double top) {
+  return s == 0 ? QStringLiteral("0 s") : scaledTick(s, step, top, {{1e-3, "ms"}, {1.0, "s"}, {60.0, "min"}, {3600.0, "h"}});
+}
+QString flopTick(double flops, double step, double top) {
+  return scaledTick(flops, step, top, {{1.0, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "G"}, {1e12, "T"}, {1e15, "P"}}).trimmed();
+}
+QString plainTick(double value, double step, double) {
+  if (step > 0 && std::abs(value) < step / 2) return QStringLiteral("0");
+  return step > 0 && step > 1e-6 ? withoutZeros(QString::number(value, 'f', decimalsFor(step)))
+                                 : withoutZeros(significant(value, 3));
+}
+QString percentTick(double share, double step, double) {
+  return QString::number(share * 100, 'f', decimalsFor(std::max(1e-9, step * 100))) + QStringLiteral(" %");
+}
+
+void setAxis(QCPAxis* axis, const AxisRange& wish, TickText text) {
+  double low = wish.low, high = wish.high;
+  if (!(low <= high)) low = wish.positive ? 0.1 : 0, high = 1;
+  const bool log = wish.logarithmic || (wish.positive && low > 0 && high / low > 10);
+  axis->setScaleType(log ? QCPAxis::stLogarithmic : QCPAxis::stLinear);
+  axis->setTicker(QSharedPointer<QCPAxisTicker>(new RoundTicker(axis, wish.integers, wish.labelsUpTo, text)));
+  if (log) {
+    const double room = std::max(1.02, std::pow(high / low, wish.room));
+    axis->setRange(low / room, high * room);
+  } else {
+    const double room = high > low ? (high - low) * wish.room : std::max(std::abs(high) * 0.1, 1e-9);
+    axis->setRange(wish.positive ? std::max(0.0, low - room) : low - room, high + room);
+  }
+}
+
+void sayEmpty(QCustomPlot* plot, const Theme* theme, const QString& text) {
+  for (QCPAxis* axis : {plot->xAxis, plot->yAxis}) axis->setTickLabels(text.isEmpty()), axis->grid()->setVisible(text.isEmpty());
+  if (text.isEmpty()) return;
+  auto* item = new QCPItemText(plot);
+  item->setText(text);
+  item->setFont(theme->ui(12));
+  item->setColor(theme->colors().muted);
+  item->position->setType(QCPItemPosition::ptAxisRectRatio);
+  item->position->setCoords(0.5, 0.5);
+  item->setClipToAxisRect(false);
+}
+
+}  // namespace nf

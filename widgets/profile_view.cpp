@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/profile_view.h"
+
+#include <QAction>
+#include <QFileDialog>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QLabel>
+#include <QPainter>
+#include <QSaveFile>
+#include <QStyledItemDelegate>
+#include <QTableView>
+#include <QTimer>
+#include <QVBoxLayout>
+#include <cmath>
+
+#include "widgets/basic.h"
+
+namespace nf {
+namespace {
+
+// A bar and the number beside it; orange where this is what limits.
+class BarDelegate : public QStyledItemDelegate {
+ public:
+  BarDelegate(const Theme* theme, QObject* parent) : QStyledItemDelegate(parent), m_theme(theme) {}
+  void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    const Palette& c = m_theme->colors();
+    const QRect r = option.rect;
+    if (option.state & QStyle::State_Selected) p->fillRect(r, c.accentSoft);
+    if (index.column() == 0 && option.state & QStyle::State_Selected)
+      p->fillRect(QRect(r.left(), r.top(), 3, r.height()), c.accent);
+    p->setFont(m_theme->mono(12));
+    p->setPen(c.text);
+    const QVariant bar = index.data(ProfileModel::kBarRole);
+    const QString text = index.data(Qt::DisplayRole).toString();
+    if (!bar.isValid()) {
+      const bool left = index.column() == ProfileModel::kKernel;
+      const QRect inner = r.adjusted(left ? 14 : 6, 0, -8, 0);
+      p->drawText(inner, Qt::AlignVCenter | (left ? Qt::AlignLeft : Qt::AlignRight),
+                  p->fontMetrics().elidedText(text, Qt::ElideRight, inner.width()));
+      return;
+    }
+    const int words = 62, room = std::max(12, r.width() - words - 14);
+    const QRect groove(r.left() + 8, r.center().y() - 2, room, 5);
+    p->fillRect(groove, c.separator);
+    p->fillRect(QRectF(groove.left(), groove.top(), groove.width() * std::clamp(bar.toDouble(), 0.0, 1.0), groove.height()),
+                index.data(ProfileModel::kLimitRole).toBool() ? c.backward : mixed(c.page, c.muted, 0.8));
+    p->setPen(index.data(ProfileModel::kLimitRole).toBool() ? c.text : c.muted);
+    p->drawText(QRect(groove.right() + 6, r.top(), words - 2, r.height()), Qt::AlignVCenter | Qt::AlignLeft, text);
+  }
+  QSize sizeHint(const QStyleOptionViewItem&, const QModelIndex&) const override { return {80, 26}; }
+
+ private:
+  const Theme* m_theme;
+};
+
+QString percent(double share) { return QString::number(std::lround(share * 100)) + QStringLiteral(" %"); }
+
+}  // namespace
+
+void ProfileModel::setProfile(const protocol::Profile& profile) {
+  const bool same = profile.kernels.size() == m_profile.kernels.size();
+  if (!same) beginResetModel();
+  m_profile = profile;
+  if (!same) endResetModel();
+  else if (!profile.kernels.empty()) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
+}
+
+void ProfileModel::setDevice(std::optional<protocol::DeviceConstants> device) {
+  m_device = std::move(device);
+  if (rowCount() > 0) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
+}
+
+int ProfileModel::rowOf(const std::string& subgraph) const {
+  for (std::size_t i = 0; i < m_profile.kernels.size(); ++i)
+    if (m_profile.kernels[i].subgraph == subgraph) return static_cast<int>(i);
+  return -1;
+}
+
+ProfileModel::Rates ProfileModel::ratesOf(const protocol::KernelTimeInfo& k) const {
+  if (!m_device || !(k.us > 0)) return {};
+  Rates r;
+  const double seconds = k.us * 1e-6;
+  if (m_device->bandwidth > 0) r.bandwidth = static_cast<double>(k.bytes) / seconds / m_device->bandwidth;
+  if (m_device->flopRate > 0) r.arithmetic = static_cast<double>(k.flops) / seconds / m_device->flopRate;
+  r.launch = m_device->launchSeconds / seconds;
+  return r;
+}
+
+QString ProfileModel::limitOf(int row) const {
+  if (row < 0 || row >= rowCount()) return {};
+  const auto& k = m_profile.kernels[static_cast<std::size_t>(row)];
+  const Rates r = ratesOf(k);
+  if (!m_device || !(k.us > 0)) return {};
+  if (r.launch > 0.5) return tr("Limited by its launch: %1 of the call.").arg(percent(std::min(1.0, r.launch)));
+  if (r.bandwidth > 1 && r.bandwidth >= r.arithmetic)
+    return tr("Served by a cache: it moves %1 of what memory could, arithmetic runs at %2.")
+        .arg(percent(r.bandwidth), percent(r.arithmetic));
+  if (r.bandwidth < 0.3 && r.arithmetic < 0.3)
+    return tr("Limited by neither ceiling: memory at %1, arithmetic at %2. Latency, order or too little parallel work.")
+        .arg(percent(r.bandwidth), percent(r.arithmetic));
+  if (r.bandwidth >= r.arithmetic)
+    return tr("Limited by memory: %1 of its bandwidth, arithmetic at %2.").arg(percent(r.bandwidth), percent(r.arithmetic));
+  return tr("Limited by arithmetic: %1 of its peak, memory at %2.").arg(percent(r.arithmetic), percent(r.bandwidth));
+}
+
+PlotTable ProfileModel::table() const {
+  PlotTable out{{tr("kernel"), tr("µs a call"), tr("calls a step"), tr("share of the step"), tr("GB/s"), tr("GFLOP/s"), tr("bytes"),
+                 tr("FLOP"), tr("subgraph")},
+                {}};
+  for (const auto& k : m_profile.kernels)
+    out.rows.push_back({QString::fromStdString(k.name), k.us, k.calls, m_profile.stepUs > 0 ? k.us * k.calls / m_profile.stepUs : 0,
+                        k.us > 0 ? static_cast<double>(k.bytes) / k.us * 1e-3 : 0,
+                        k.us > 0 ? static_cast<double>(k.flops) / k.us * 1e-3 : 0, QVariant::fromValue<qlonglong>(k.bytes),
+                        QVariant::fromValue<qlonglong>(k.flops), QString::fromStdString(k.subgraph)});
+  return out;
+}
+
+QVariant ProfileModel::data(const QModelIndex& index, int role) const {
+  if (!index.isValid() || index.row() >= rowCount()) return {};
+  const auto& k = m_profile.kernels[static_cast<std::size_t>(index.row())];
+  const double share = m_profile.stepUs > 0 ? k.us * k.calls / m_profile.stepUs : 0;
+  const Rates r = ratesOf(k);
+  const double gb = k.us > 0 ? static_cast<double>(k.bytes) / k.us * 1e-3 : 0,
+               gflop = k.us > 0 ? static_cast<double>(k.flops) / k.us * 1e-3 : 0;
+  if (role == Qt::DisplayRole) switch (index.column()) {
+      case kKernel: return shortName(k.name, 26);
+      case kTime: return microsecondsText(k.us);
+      case kCalls: return QString::number(k.calls, 'g', 4);
+      case kShare: return percent(share);
+      case kBandwidth: return significant(gb);
+      case kArithmetic: return significant(gflop);
+    }
+  if (role == Qt::ToolTipRole) switch (index.column()) {
+      case kBandwidth:
+        return tr("%1 a call, %2 of the measured bandwidth").arg(bytesText(static_cast<double>(k.bytes)), percent(r.bandwidth));
+      case kArithmetic:
+        return tr("%1 a call, %2 of the measured peak").arg(flopsText(static_cast<double>(k.flops)), percent(r.arithmetic));
+      default: return QString::fromStdString(k.name);
+    }
+  if (role == kBarRole) switch (index.column()) {
+      case kShare: return share;
+      case kBandwidth: return m_device ? QVariant(r.bandwidth) : QVariant(0.0);
+      case kArithmetic: return m_device ? QVariant(r.arithmetic) : QVariant(0.0);
+      default: return {};
+    }
+  if (role == kLimitRole) switch (index.column()) {
+      case kBandwidth: return r.bandwidth >= 0.3 && r.bandwidth <= 1 && r.bandwidth >= r.arithmetic;
+      case kArithmetic: return r.arithmetic >= 0.3 && r.arithmetic > r.bandwidth;
+      default: return false;
+    }
+  return {};
+}
+
+QVariant ProfileModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal) return {};
+  if (role == Qt::TextAlignmentRole)
+    return static_cast<int>((section == kTime || section == kCalls ? Qt::AlignRight : Qt::AlignLeft) | Qt::AlignVCenter);
+  if (role != Qt::DisplayRole) return {};
+  switch (section) {
+    case kKernel: return tr("Kernel");
+    case kTime: return tr("Time");
+    case kCalls: return tr("Calls");
+    case kShare: return tr("Share");
+    case kBandwidth: return tr("GB/s");
+    case kArithmetic: return tr("GFLOP/s");
+  }
+  return {};
+}
+
+ProfileView::ProfileView(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Kernels"))), m_model(new ProfileModel(this)),
+      m_table(new QTableView), m_bolt(new QLabel), m_sentence(label({})), m_tick(new QTimer(this)) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  auto* profile = new IconButton(theme, QStringLiteral("measure"), tr("Profile"));
+  profile->setObjectName(QStringLiteral("profile"));
+  profile->setToolTip(tr("Run some steps and time every kernel"));
+  connect(profile, &QToolButton::clicked, this, &ProfileView::profileWanted);
+  m_header->add(profile);
+  layout->addWidget(m_header);
+  layout->addWidget(line());
+  m_table->setModel(m_model);
+  m_table->setItemDelegate(new BarDelegate(theme, this));
+  m_table->setAccessibleName(tr("Kernels of a step"));
+  m_table->setShowGrid(false);
+  m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
+  m_table->setSelectionMode(QAbstractItemView::SingleSelection);
+  m_table->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_table->verticalHeader()->hide();
+  m_table->verticalHeader()->setDefaultSectionSize(26);
+  m_table->horizontalHeader()->setHighlightSections(false);
+  m_table->horizontalHeader()->setFixedHeight(26);
+  m_table->horizontalHeader()->setMinimumSectionSize(40);
+  m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
+  m_table->horizontalHeader()->setSectionResizeMode(ProfileModel::kKernel, QHeaderView::Stretch);
+  const int widths[] = {0, 74, 46, 112, 126, 126};
+  for (int i = 1; i < ProfileModel::kColumns; ++i) m_table->setColumnWidth(i, widths[i]);
+  m_table->setMinimumHeight(78);
+  layout->addWidget(m_table, 1);
+  layout->addWidget(line());
+  auto* foot = new QHBoxLayout;
+  foot->setContentsMargins(16, 6, 16, 6);
+  foot->setSpacing(8);
+  foot->addWidget(m_bolt, 0, Qt::AlignTop);
+  m_sentence->setWordWrap(true);
+  foot->addWidget(m_sentence, 1);
+  layout->addLayout(foot);
+  m_tick->setInterval(1000);
+  connect(m_tick, &QTimer::timeout, this, [this] {
+    showAge();
+    if (!m_age.isValid() || m_age.elapsed() > 60000) m_tick->stop();
+  });
+  connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
+    if (!now.isValid()) return;
+    const auto& k = m_model->profile().kernels[static_cast<std::size_t>(now.row())];
+    showSentence();
+    if (k.subgraph == m_chosen) return;
+    m_chosen = k.subgraph;
+    Q_EMIT kernelChosen(k.subgraph);
+  });
+  connect(theme, &Theme::changed, this, [this] { showSentence(); });
+  setContextMenuPolicy(Qt::ActionsContextMenu);
+  for (const char* suffix : {"csv", "json"}) {
+    auto* a = new QAction(tr("Save as %1...").arg(QString::fromLatin1(suffix).toUpper()), this);
+    a->setObjectName(QLatin1String(suffix));
+    connect(a, &QAction::triggered, this, [this, ending = QString::fromLatin1(suffix)] {
+      const QString path = QFileDialog::getSaveFileName(this, tr("Save the profile"), QStringLiteral("profile.") + ending);
+      if (!path.isEmpty()) save(path);
+    });
+    addAction(a);
+  }
+  clear();
+}
+
+void ProfileView::clear() {
+  m_age.invalidate();
+  m_model->setProfile({});
+  showAge();
+  showSentence();
+}
+
+void ProfileView::setProfile(const protocol::Profile& profile) {
+  m_age.start();
+  m_tick->start();
+  m_model->setProfile(profile);
+  choose(m_chosen);
+  showAge();
+  showSentence();
+}
+
+void ProfileView::setDevice(std::optional<protocol::DeviceConstants> device) {
+  m_model->setDevice(std::move(device));
+  showSentence();
+}
+
+void ProfileView::setRunning(bool running) { findChild<IconButton*>(QStringLiteral("profile"))->setVisible(!running); }
+
+void ProfileView::choose(const std::string& subgraph) {
+  m_chosen = subgraph;
+  const int row = m_model->rowOf(subgraph);
+  if (row >= 0 && row != m_table->currentIndex().row()) m_table->setCurrentIndex(m_model->index(row, 0));
+  if (row < 0) m_table->clearSelection();
+  showSentence();
+}
+
+void ProfileView::showAge() {
+  const auto& p = m_model->profile();
+  if (!m_age.isValid()) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
+  const qint64 seconds = m_age.elapsed() / 1000;
+  m_header->setDetail(tr("%1, mean of %2, %3")
+                          .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
+                               counted(p.runs, tr("step"), tr("steps")),
+                               seconds < 2    ? tr("just now")
+                               : seconds < 60 ? tr("%1 s ago").arg(seconds)
+                                              : tr("over a minute ago")));
+}
+
+void ProfileView::showSentence() {
+  const int row = m_model->rowOf(m_chosen);
+  const QString text = row >= 0 ? m_model->limitOf(row) : QString();
+  m_sentence->setText(text);
+  m_sentence->setVisible(!text.isEmpty());
+  m_bolt->setVisible(!text.isEmpty());
+  m_bolt->setPixmap(m_theme->pixmap(QStringLiteral("bolt"), m_theme->colors().backward, devicePixelRatioF()));
+}
+
+QString ProfileView::sentence() const { return m_sentence->text(); }
+
+bool ProfileView::save(const QString& path) const {
+  QSaveFile file(path);
+  const QByteArray bytes = path.endsWith(QLatin1String(".json")) ? jsonOf(m_model->table()) : csvOf(m_model->table()).toUtf8();
+  return file.open(QIODevice::WriteOnly) && file.write(bytes) == bytes.size() && file.commit();
+}
+
+}  // namespace nf
