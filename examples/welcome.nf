@@ -30,7 +30,7 @@ loss L = mean[b,k,p,q,i,j] (Y[b,k,p,q,i,j] - 1)^2
 # the result is exact.
 
 # %%
-show d(L)/d(W), d(L)/d(A)
+show Y, d(L)/d(W), d(L)/d(A)
 
 # %% [markdown]
 # Training starts at once, with kernels that a model of the machine chose. While it runs, better ones are searched, measured and

@@ -263,7 +263,8 @@ Badge::Badge(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(the
 void Badge::show(const QString& icon, const QString& text, const QColor& color) {
   m_icon = icon, m_text = text, m_color = color;
   setAccessibleName(text);
-  setVisible(!text.isEmpty());
+  // One that stands nowhere yet would come up as a window of its own.
+  if (parentWidget() || text.isEmpty()) setVisible(!text.isEmpty());
   updateGeometry();
   update();
 }

@@ -35,6 +35,7 @@ class PanelHeader : public QWidget {
  public:
   PanelHeader(const Theme* theme, const QString& title, QWidget* parent = nullptr);
   void setTitle(const QString& title) { m_title->setText(title); }
+  QString title() const { return m_title->text(); }
   void setDetail(const QString& detail) { m_detail->setText(detail); }
   void add(QWidget* widget);
 

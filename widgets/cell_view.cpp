@@ -14,6 +14,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
+#include "widgets/derivation_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/markdown_view.h"
@@ -59,24 +60,6 @@ class MessageStrip : public QWidget {
   QHBoxLayout* m_row;
 };
 
-void addLines(QString& out, const protocol::Expression& e) {
-  for (const auto& term : e.terms) {
-    if (!out.isEmpty()) out += QStringLiteral("\n\n");
-    const QString form = term.form == protocol::GradientForm::Gather    ? QObject::tr("gather")
-                         : term.form == protocol::GradientForm::Scatter ? QObject::tr("scatter")
-                                                                        : QObject::tr("zero");
-    out += QStringLiteral("%1: %2 of %3").arg(QString::fromStdString(term.result), form, QString::fromStdString(term.access));
-    if (term.form == protocol::GradientForm::Gather && term.certificate == protocol::CertificateState::Proved)
-      out += QObject::tr(", proved complete in %1").arg(microsecondsText(term.certificateMs * 1000));
-    if (!term.why.empty()) out += QStringLiteral(", ") + QString::fromStdString(term.why);
-    int number = 0;
-    for (const auto& step : term.derivation) {
-      out += QStringLiteral("\n  %1  %2").arg(++number).arg(QString::fromStdString(step.title));
-      for (const auto& text : step.lines) out += QStringLiteral("\n       ") + QString::fromStdString(text);
-    }
-  }
-}
-
 }  // namespace
 
 CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind kind, QWidget* parent)
@@ -87,6 +70,8 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   m_layout->setContentsMargins(kGutter, 0, kRight, 0);
   m_layout->setSpacing(0);
   m_editor->setAccessibleName(tr("Cell text"));
+  m_editor->setPlaceholderText(kind == CellKind::Code ? tr("Write a statement:  Y[i, j] = sum[k] A[i, k] * B[k, j]")
+                                                      : tr("Write Markdown"));
   m_layout->addWidget(m_editor);
   if (kind == CellKind::Markdown) {
     m_markdown = new MarkdownView(theme);
@@ -240,20 +225,18 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     return;
   }
   const std::size_t end = bodyBegin + m_editor->bytes().size();
-  std::map<std::pair<std::uint32_t, std::uint32_t>, QString> hints;  // by statement
+  std::map<std::pair<std::uint32_t, std::uint32_t>, QStringList> hints;  // by statement
   for (const auto& extent : analysis.extents) {
     if (extent.begin < bodyBegin || extent.end > end + 1) continue;
-    QString& text = hints[{extent.begin, extent.end}];
-    if (!text.isEmpty()) text += QStringLiteral("  ");
-    text += QString::fromStdString(extent.axis) + QStringLiteral(": %1").arg(extent.extent);
+    hints[{extent.begin, extent.end}] << QString::fromStdString(extent.axis) + QStringLiteral(": %1").arg(extent.extent);
   }
   std::vector<ExpressionEditor::Hint> list;
-  for (auto& [statement, text] : hints) {
+  for (auto& [statement, entries] : hints) {
     std::size_t at = statement.second - bodyBegin;
     while (at > 0 && (at > m_editor->bytes().size() ||
                       (at <= m_editor->bytes().size() && (m_editor->bytes()[at - 1] == '\n' || m_editor->bytes()[at - 1] == ' '))))
       --at;
-    list.push_back({at, text});
+    list.push_back({at, entries});
   }
   m_editor->setHints(std::move(list));
   m_status = info->status;
@@ -375,19 +358,28 @@ void CellView::ensureResult() {
   m_source->setFrameShape(QFrame::NoFrame);
   m_source->setLineWrapMode(QPlainTextEdit::NoWrap);
   m_source->setAccessibleName(tr("Source of the result"));
-  m_derivation = label({});
-  m_derivation->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  m_derivation->setWordWrap(true);
-  m_derivation->setAlignment(Qt::AlignTop | Qt::AlignLeft);
-  m_derivation->setFont(m_theme->mono(12));
+  auto* derivation = new QWidget;
+  auto* derivationLayout = new QVBoxLayout(derivation);
+  derivationLayout->setContentsMargins(0, 4, 0, 4);
+  m_derivation = new DerivationView(m_theme);
+  m_nothingDerived = label(tr("Nothing was derived here: these are operators as written."), "muted");
+  derivationLayout->addWidget(m_nothingDerived);
+  derivationLayout->addWidget(m_derivation);
+  derivationLayout->addStretch(1);
   m_values = new TensorView(m_theme, false);
-  for (QWidget* page : {static_cast<QWidget*>(m_formula), static_cast<QWidget*>(m_source), static_cast<QWidget*>(m_derivation),
-                        static_cast<QWidget*>(m_values)})
+  for (QWidget* page :
+       {static_cast<QWidget*>(m_formula), static_cast<QWidget*>(m_source), derivation, static_cast<QWidget*>(m_values)})
     m_pages->addWidget(page);
   m_source->setFont(m_theme->mono(13));
   m_source->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
   layout->addWidget(m_pages);
+  m_waiting = label({}, "muted");
+  m_waiting->setFont(m_theme->ui(12));
+  m_waiting->setWordWrap(true);
+  m_waiting->hide();
+  layout->addWidget(m_waiting);
   m_layout->addWidget(m_result);
+  connect(m_formula, &FormulaView::heightChanged, this, &CellView::fitResult);
   connect(m_tabs, &TabRow::chosen, this, [this](int tab) { showResult(tab); });
   connect(m_which, &QComboBox::currentTextChanged, this, [this](const QString& name) {
     m_values->setTensor(name, m_shapes[name]);
@@ -445,7 +437,7 @@ QString CellView::latex() const {
 void CellView::refreshResult() {
   if (!m_result) return;
   std::vector<protocol::Formula> formulas;
-  QString derivation;
+  std::vector<protocol::GradientTermInfo> terms;
   QStringList waiting;
   for (const QString& show : m_shows) {
     const auto found = m_expressions.find(show);
@@ -456,7 +448,7 @@ void CellView::refreshResult() {
       continue;
     }
     for (const auto& f : found->second.formulas) formulas.push_back(f);
-    addLines(derivation, found->second);
+    terms.insert(terms.end(), found->second.terms.begin(), found->second.terms.end());
   }
   m_formula->setFormulas(std::move(formulas));
   const QString text = source();
@@ -473,14 +465,25 @@ void CellView::refreshResult() {
     }
     m_source->setExtraSelections(colors);
   }
-  m_derivation->setText(derivation.isEmpty() ? tr("Nothing was derived here: these are operators as written.") : derivation);
-  setToolTip(waiting.join(QLatin1Char('\n')));
-  // The stack is as high as the page that shows.
+  m_derivation->setTerms(terms, true);
+  m_nothingDerived->setVisible(terms.empty());
+  m_waiting->setText(waiting.join(QLatin1Char('\n')));
+  m_waiting->setVisible(!waiting.isEmpty());
+  fitResult();
+}
+
+// The stack is as high as the page that shows.
+void CellView::fitResult() {
   int height = 0;
   switch (m_pages->currentIndex()) {
     case 0: height = std::max(24, m_formula->sizeHint().height()); break;
     case 1: height = std::min(30, std::max(1, m_source->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 22; break;
-    case 2: height = m_derivation->heightForWidth(std::max(300, m_pages->width())); break;
+    case 2: {
+      QWidget* page = m_pages->widget(2);
+      const int wide = std::max(300, m_pages->width());
+      height = page->hasHeightForWidth() ? page->heightForWidth(wide) : page->sizeHint().height();
+      break;
+    }
     case 3: height = m_values->sizeHint().height(); break;
   }
   m_pages->setFixedHeight(height);

@@ -18,6 +18,7 @@ class QVBoxLayout;
 
 namespace nf {
 
+class DerivationView;
 class ExpressionEditor;
 class FormulaView;
 class MarkdownView;
@@ -84,6 +85,7 @@ class CellView : public QWidget {
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();
+  void fitResult();
   void writeMarkdown(const QString& markdown);
   const Theme* m_theme;
   Selection* m_selection;
@@ -104,7 +106,8 @@ class CellView : public QWidget {
   QStackedWidget* m_pages = nullptr;
   FormulaView* m_formula = nullptr;
   QPlainTextEdit* m_source = nullptr;
-  QLabel* m_derivation = nullptr;
+  DerivationView* m_derivation = nullptr;
+  QLabel *m_nothingDerived = nullptr, *m_waiting = nullptr;
   TensorView* m_values = nullptr;
   QComboBox* m_which = nullptr;
   TrainStrip* m_train = nullptr;

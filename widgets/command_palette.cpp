@@ -36,7 +36,10 @@ class EntryDelegate : public QStyledItemDelegate {
 
 // Letters of `wish` in order in `text`: how well, lower is better; -1: not at all.
 int score(const QString& text, const QString& wish) {
-  int at = 0, cost = 0;
+  if (wish.isEmpty()) return 0;
+  if (const auto whole = static_cast<int>(text.indexOf(wish, 0, Qt::CaseInsensitive)); whole >= 0)
+    return whole + (whole == 0 || !text[whole - 1].isLetterOrNumber() ? 0 : 100);
+  int at = 0, cost = 1000;
   for (const QChar letter : wish) {
     if (letter.isSpace()) continue;
     const int found = static_cast<int>(text.indexOf(letter, at, Qt::CaseInsensitive));

@@ -1,83 +1,32 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
-#include <QWidget>
 #include <functional>
 
 #include "core/document/document.h"
 #include "core/protocol/message.h"
+#include "widgets/dock_page.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
 class QComboBox;
 class QLabel;
 class QLineEdit;
-class QPushButton;
+class QToolButton;
 class QSortFilterProxyModel;
-class QSplitter;
 class QStackedWidget;
 class QTableView;
 class QTableWidget;
 
 namespace nf {
 
-class Badge;
+class DecisionCard;
 class FusionModel;
 class GraphView;
-class IconButton;
 class PanelHeader;
-class Section;
+class StageSlider;
 
-// The stages of the compiler as stops on a line.
-class StageSlider : public QWidget {
-  Q_OBJECT
- public:
-  explicit StageSlider(const Theme* theme, QWidget* parent = nullptr);
-  void setStages(const std::vector<protocol::StageSummary>& stages);
-  void setCurrent(const QString& stage);
-  QString current() const { return m_current; }
-
- Q_SIGNALS:
-  void chosen(const QString& stage);
-
- protected:
-  void paintEvent(QPaintEvent*) override;
-  void mousePressEvent(QMouseEvent*) override;
-  void keyPressEvent(QKeyEvent*) override;
-
- private:
-  int count() const;
-  double xOf(int i) const;
-  const Theme* m_theme;
-  std::vector<protocol::StageSummary> m_stages;
-  QString m_current;
-};
-
-// One decision: why, in numbers that add up; what would flip it; force and forbid.
-class DecisionCard : public QWidget {
-  Q_OBJECT
- public:
-  explicit DecisionCard(const Theme* theme, QWidget* parent = nullptr);
-  void clear();
-  void setDecision(int number, const protocol::FusionDecisionInfo& decision, const protocol::DeviceConstants& device,
-                   Document::FusionHint hint);
-  QPushButton* force() const { return m_force; }
-  QPushButton* forbid() const { return m_forbid; }
-
- Q_SIGNALS:
-  void hintRequested(Document::FusionHint hint);
-
- private:
-  const Theme* m_theme;
-  PanelHeader* m_header;
-  QLabel *m_title, *m_why, *m_empty, *m_noise;
-  Badge* m_badge;
-  Section *m_waterfall, *m_flip, *m_what;
-  QPushButton *m_force, *m_forbid, *m_release;
-  QWidget* m_body;
-};
-
-// Graph by stage, fusion decisions, and the card of the chosen one: one selection.
-class ExplainView : public QWidget {
+// Graph by stage in the middle; fusion decisions and the card of the chosen one in panels around it: one selection.
+class ExplainView : public DockPage {
   Q_OBJECT
  public:
   ExplainView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
@@ -92,9 +41,11 @@ class ExplainView : public QWidget {
   DecisionCard* card() const { return m_card; }
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
-  QSplitter* splitter() const { return m_split; }
+  const protocol::FusionDecisionInfo* chosenDecision() const;
+  void reset();  // another notebook
 
  Q_SIGNALS:
+  void decisionChosen();
   void stageWanted(const QString& stage);
   void hintRequested(const QString& producer, const QString& consumer, Document::FusionHint hint);
 
@@ -108,13 +59,12 @@ class ExplainView : public QWidget {
   QTableWidget* m_nodes;
   QStackedWidget* m_graphStack;
   QLineEdit* m_find;
-  QLabel* m_zoom;
+  QToolButton* m_zoom;
   FusionModel* m_model;
   QSortFilterProxyModel* m_proxy;
   QTableView* m_table;
   QComboBox* m_states;
   DecisionCard* m_card;
-  QSplitter* m_split;
   std::function<Document::FusionHint(const std::string&, const std::string&)> m_hints;
 };
 

@@ -3,15 +3,19 @@
 
 #include <QAbstractItemView>
 #include <QCompleter>
+#include <QHelpEvent>
 #include <QKeyEvent>
 #include <QPainter>
 #include <QScrollBar>
-#include <QStringListModel>
+#include <QStandardItemModel>
+#include <QStyledItemDelegate>
 #include <QTextBlock>
 #include <QTextLayout>
+#include <QToolTip>
 
 #include "core/document/document.h"
 #include "widgets/code_highlighter.h"
+#include "widgets/completion_list.h"
 
 namespace nf {
 namespace {
@@ -21,10 +25,39 @@ QString shown(std::string_view bytes) {
   const std::u16string text = displayText(bytes);
   return QString::fromUtf16(text.data(), static_cast<qsizetype>(text.size()));
 }
+
+enum ItemRole { kDetailRole = Qt::UserRole, kIconRole };
+
+class CompletionDelegate : public QStyledItemDelegate {
+ public:
+  CompletionDelegate(const Theme* theme, QObject* parent) : QStyledItemDelegate(parent), m_theme(theme) {}
+  QSize sizeHint(const QStyleOptionViewItem&, const QModelIndex&) const override { return {100, 24}; }
+  void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    const Palette& c = m_theme->colors();
+    p->fillRect(option.rect, option.state & QStyle::State_Selected ? c.accentSoft : c.raised);
+    const QRect r = option.rect.adjusted(8, 0, -8, 0);
+    if (const QString icon = index.data(kIconRole).toString(); !icon.isEmpty())
+      p->drawPixmap(r.left(), r.center().y() - 7, m_theme->pixmap(icon, c.muted, p->device()->devicePixelRatioF()));
+    p->setFont(m_theme->mono(13));
+    const QString word = index.data(Qt::DisplayRole).toString();
+    const int width = p->fontMetrics().horizontalAdvance(word);
+    p->setPen(c.text);
+    p->drawText(r.adjusted(24, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft, word);
+    p->setFont(m_theme->ui(11));
+    p->setPen(c.hint);
+    const QRect right = r.adjusted(24 + width + 16, 0, 0, 0);
+    p->drawText(right, Qt::AlignVCenter | Qt::AlignRight,
+                p->fontMetrics().elidedText(index.data(kDetailRole).toString(), Qt::ElideRight, right.width()));
+  }
+
+ private:
+  const Theme* m_theme;
+};
 }  // namespace
 
 ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* parent)
-    : QPlainTextEdit(parent), m_theme(theme), m_code(code), m_completer(new QCompleter(this)), m_words(new QStringListModel(this)) {
+    : QPlainTextEdit(parent), m_theme(theme), m_code(code), m_completer(new QCompleter(this)),
+      m_items(new QStandardItemModel(this)) {
   setUndoRedoEnabled(false);
   setFrameShape(QFrame::NoFrame);
   setLineWrapMode(code ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth);
@@ -34,19 +67,17 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   setAcceptDrops(false);
   document()->setDocumentMargin(0);
   setViewportMargins(kPadX, kPadY, kPadX, kPadY);
-  m_completer->setModel(m_words);
+  m_completer->setModel(m_items);
   m_completer->setWidget(this);
-  m_completer->setCompletionMode(QCompleter::PopupCompletion);
-  m_completer->setCaseSensitivity(Qt::CaseInsensitive);
-  connect(m_completer, qOverload<const QString&>(&QCompleter::activated), this, [this](const QString& word) {
-    QTextCursor cursor = textCursor();
-    cursor.movePosition(QTextCursor::Left, QTextCursor::KeepAnchor, static_cast<int>(m_completer->completionPrefix().size()));
-    cursor.insertText(word);
-    setTextCursor(cursor);
-  });
+  m_completer->setCompletionMode(QCompleter::UnfilteredPopupCompletion);
+  m_completer->popup()->setItemDelegate(new CompletionDelegate(theme, this));
+  m_completer->popup()->setAccessibleName(tr("Completions"));
+  connect(m_completer, qOverload<const QString&>(&QCompleter::activated), this, &ExpressionEditor::choose);
   connect(this, &QPlainTextEdit::textChanged, this, &ExpressionEditor::noticeChange);
   connect(this, &QPlainTextEdit::cursorPositionChanged, this, [this] {
-    if (!m_setting) Q_EMIT caretMoved();
+    if (m_setting) return;
+    tellSignature();
+    Q_EMIT caretMoved();
   });
   // The cell is as high as its text: it never scrolls upright, also not while it is being laid out.
   connect(verticalScrollBar(), &QScrollBar::valueChanged, this, [this](int value) {
@@ -189,9 +220,9 @@ void ExpressionEditor::showMarks() {
   setExtraSelections(selections);
 }
 
-void ExpressionEditor::setCompletions(const QStringList& words) {
-  if (words != m_words->stringList()) m_words->setStringList(words);
-}
+void ExpressionEditor::setSymbols(Symbols symbols) { m_symbols = std::move(symbols); }
+
+QAbstractItemView* ExpressionEditor::completionList() const { return m_completer->popup(); }
 
 bool ExpressionEditor::completing() const { return m_completer->popup()->isVisible(); }
 
@@ -210,6 +241,21 @@ void ExpressionEditor::moveCaretTo(std::size_t byte) {
 }
 
 void ExpressionEditor::insertAtCaret(const QString& text) { textCursor().insertText(text); }
+
+bool ExpressionEditor::viewportEvent(QEvent* event) {
+  if (event->type() == QEvent::ToolTip) {
+    auto* help = static_cast<QHelpEvent*>(event);
+    QString text;
+    for (std::size_t i = 0; i < m_hints.size(); ++i) {
+      const QRectF box = hintRect(i);
+      if (help->pos().y() >= box.top() && help->pos().y() < box.bottom()) text = m_hints[i].entries.join(QStringLiteral("  "));
+    }
+    if (text.isEmpty()) QToolTip::hideText();
+    else QToolTip::showText(help->globalPos(), tr("Inferred: %1").arg(text), viewport());
+    return true;
+  }
+  return QPlainTextEdit::viewportEvent(event);
+}
 
 bool ExpressionEditor::event(QEvent* event) {
   if (event->type() == QEvent::ShortcutOverride) {
@@ -254,21 +300,64 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
 }
 
 void ExpressionEditor::complete(bool asked) {
-  const QTextCursor cursor = textCursor();
-  const QString text = cursor.block().text().left(cursor.positionInBlock());
-  int from = static_cast<int>(text.size());
-  while (from > 0 &&
-         (text[from - 1].isLetterOrNumber() || text[from - 1] == QLatin1Char('_') || text[from - 1] == QLatin1Char('.')))
-    --from;
-  const QString prefix = text.mid(from);
-  if (!asked && (prefix.size() < 2 || prefix[0].isDigit())) return m_completer->popup()->hide();
-  m_completer->setCompletionPrefix(prefix);
-  const int count = m_completer->completionCount();
-  if (count == 0 || (count == 1 && m_completer->currentCompletion() == prefix)) return m_completer->popup()->hide();
-  m_completer->popup()->setCurrentIndex(m_completer->completionModel()->index(0, 0));
+  constexpr std::size_t kMostShown = 60;
+  const auto caret = static_cast<std::uint32_t>(caretByte());
+  const CompletionContext context = completionContext(m_bytes, caret);
+  static const std::vector<protocol::SymbolInfo> none;
+  std::vector<CompletionItem> items;
+  if (m_code && (asked || context.prefix.size() >= 2))
+    items = completionsAt(m_bytes, caret, context, m_symbols ? *m_symbols : none);
+  if (items.empty() || (items.size() == 1 && items[0].word.toStdString() == context.prefix)) return m_completer->popup()->hide();
+  m_wordBegin = context.begin, m_wordEnd = context.end;
+  m_items->clear();
+  for (std::size_t i = 0; i < std::min(items.size(), kMostShown); ++i) {
+    auto* item = new QStandardItem(items[i].word);
+    item->setData(items[i].detail, kDetailRole);
+    item->setData(items[i].icon, kIconRole);
+    m_items->appendRow(item);
+  }
   QRect rect = cursorRect().translated(kPadX, kPadY);
-  rect.setWidth(240);
+  rect.setWidth(380);
   m_completer->complete(rect);
+  m_completer->popup()->setCurrentIndex(m_completer->completionModel()->index(0, 0));
+}
+
+void ExpressionEditor::choose(const QString& word) {
+  QTextCursor cursor = textCursor();
+  cursor.setPosition(static_cast<int>(unitOffset(m_bytes, m_wordBegin)));
+  cursor.setPosition(std::max(static_cast<int>(unitOffset(m_bytes, m_wordEnd)), textCursor().position()), QTextCursor::KeepAnchor);
+  cursor.insertText(word);
+  setTextCursor(cursor);
+}
+
+void ExpressionEditor::tellSignature() {
+  if (!m_code || !m_symbols) return;
+  const QString signature = signatureAt(completionContext(m_bytes, static_cast<std::uint32_t>(caretByte())), *m_symbols);
+  if (signature == m_signature) return;
+  m_signature = signature;
+  Q_EMIT signatureChanged(signature);
+}
+
+// Where the hint of a line may stand: after its text, within the cell.
+QRectF ExpressionEditor::hintRect(std::size_t hint) const {
+  const QTextBlock block = document()->findBlock(static_cast<int>(unitOffset(m_bytes, m_hints[hint].byte)));
+  if (!block.isValid()) return {};
+  const QRectF box = blockBoundingGeometry(block).translated(contentOffset());
+  const QTextLine last = block.layout()->lineAt(std::max(0, block.layout()->lineCount() - 1));
+  const double x = box.left() + (last.isValid() ? last.naturalTextWidth() : 0) + 18;
+  return {x, box.top(), std::max(0.0, viewport()->width() - x), box.height()};
+}
+
+QString ExpressionEditor::shownHint(std::size_t hint) const {
+  const QFontMetrics metrics(m_theme->mono(12));
+  const double room = hintRect(hint).width();
+  const QString all = m_hints[hint].entries.join(QStringLiteral("  "));
+  if (metrics.horizontalAdvance(all) <= room) return all;
+  for (qsizetype n = m_hints[hint].entries.size() - 1; n > 0; --n) {
+    const QString some = m_hints[hint].entries.mid(0, n).join(QStringLiteral("  ")) + QStringLiteral("  …");
+    if (metrics.horizontalAdvance(some) <= room) return some;
+  }
+  return metrics.horizontalAdvance(QChar(0x2026)) <= room ? QStringLiteral("…") : QString();
 }
 
 void ExpressionEditor::paintEvent(QPaintEvent* event) {
@@ -278,14 +367,7 @@ void ExpressionEditor::paintEvent(QPaintEvent* event) {
   const Palette& c = m_theme->colors();
   p.setFont(m_theme->mono(12));
   p.setPen(m_outdated ? mixed(c.code, c.hint, 0.45) : c.hint);
-  for (const Hint& hint : m_hints) {
-    const QTextBlock block = document()->findBlock(static_cast<int>(unitOffset(m_bytes, hint.byte)));
-    if (!block.isValid()) continue;
-    const QRectF box = blockBoundingGeometry(block).translated(contentOffset());
-    const QTextLine last = block.layout()->lineAt(std::max(0, block.layout()->lineCount() - 1));
-    const double x = box.left() + (last.isValid() ? last.naturalTextWidth() : 0) + 18;
-    p.drawText(QRectF(x, box.top(), 1000, box.height()), Qt::AlignBottom | Qt::AlignLeft, hint.text);
-  }
+  for (std::size_t i = 0; i < m_hints.size(); ++i) p.drawText(hintRect(i), Qt::AlignBottom | Qt::AlignLeft, shownHint(i));
 }
 
 void ExpressionEditor::resizeEvent(QResizeEvent* event) {

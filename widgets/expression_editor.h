@@ -2,13 +2,16 @@
 #pragma once
 #include <QPlainTextEdit>
 #include <QStringList>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "core/protocol/values.h"
 #include "widgets/theme.h"
 
+class QAbstractItemView;
 class QCompleter;
-class QStringListModel;
+class QStandardItemModel;
 
 namespace nf {
 
@@ -26,8 +29,8 @@ class ExpressionEditor : public QPlainTextEdit {
   void acceptBytes(std::string bytes) { m_bytes = std::move(bytes); }
 
   struct Hint {
-    std::size_t byte;  // its line gets the words
-    QString text;
+    std::size_t byte;     // its line gets the words
+    QStringList entries;  // "p: 28"
   };
   void setHints(std::vector<Hint> hints);
   struct Mark {
@@ -37,7 +40,8 @@ class ExpressionEditor : public QPlainTextEdit {
   };
   void setMarks(std::vector<Mark> marks);
   void setOutdated(bool outdated);  // hints are of an older text: paler
-  void setCompletions(const QStringList& words);
+  using Symbols = std::shared_ptr<const std::vector<protocol::SymbolInfo>>;
+  void setSymbols(Symbols symbols);  // what completion offers beside the words of the language
 
   std::size_t caretByte() const;
   std::pair<std::size_t, std::size_t> selectionBytes() const;
@@ -46,8 +50,12 @@ class ExpressionEditor : public QPlainTextEdit {
   QSize sizeHint() const override;
   QSize minimumSizeHint() const override { return {80, sizeHint().height()}; }
   bool completing() const;
+  QAbstractItemView* completionList() const;
+  // The hint of a line as it is drawn: entries that do not fit are left out.
+  QString shownHint(std::size_t hint) const;
 
  Q_SIGNALS:
+  void signatureChanged(const QString& signature);  // of the call around the cursor; empty: none
   // Bytes [begin, end) of bytes() as it was became `text`.
   void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);
   void caretMoved();
@@ -60,6 +68,7 @@ class ExpressionEditor : public QPlainTextEdit {
 
  protected:
   bool event(QEvent*) override;
+  bool viewportEvent(QEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void paintEvent(QPaintEvent*) override;
   void focusInEvent(QFocusEvent*) override;
@@ -73,6 +82,9 @@ class ExpressionEditor : public QPlainTextEdit {
   void showMarks();
   void fit();
   void complete(bool asked);
+  void choose(const QString& word);
+  void tellSignature();
+  QRectF hintRect(std::size_t hint) const;
   const Theme* m_theme;
   bool m_code;
   std::string m_bytes;
@@ -81,7 +93,10 @@ class ExpressionEditor : public QPlainTextEdit {
   bool m_outdated = false;
   bool m_setting = false;
   QCompleter* m_completer;
-  QStringListModel* m_words;
+  QStandardItemModel* m_items;
+  Symbols m_symbols;
+  std::size_t m_wordBegin = 0, m_wordEnd = 0;  // bytes that a choice replaces
+  QString m_signature;
 };
 
 }  // namespace nf

@@ -14,14 +14,17 @@ using protocol::FormulaKind;
 using protocol::FormulaNode;
 
 constexpr double kIndex = 0.68;
+constexpr double kIndexBelow = 18;  // letters smaller than this are indices
 
 // How tightly a node binds: a looser one inside a tighter place gets parentheses.
-enum Binding { kCompare = 0, kSum = 1, kProduct = 2, kPrefix = 3, kPower = 4, kAtom = 5 };
+enum Binding { kOr = -2, kAnd = -1, kCompare = 0, kSum = 1, kProduct = 2, kPrefix = 3, kPower = 4, kAtom = 5 };
 
 Binding infixBinding(const std::string& op) {
   if (op == "+" || op == "-") return kSum;
   if (op == "*" || op == "%") return kProduct;
   if (op == "/" || op == "//") return kAtom;  // drawn as fraction and floor
+  if (op == "or") return kOr;
+  if (op == "and") return kAnd;
   return kCompare;
 }
 
@@ -91,9 +94,15 @@ class Setter {
     box.runs.push_back({text, font, {0, 0}});
     return box;
   }
+  // One letter is italic, digits after it stand lower; a name of several letters is upright.
   FormulaBox name(const std::string& text, double px) {
     const QString t = QString::fromStdString(text);
-    return word(t, px, t.size() <= 2);
+    qsizetype digits = t.size();
+    while (digits > 1 && t[digits - 1].isDigit()) --digits;
+    if (digits != 1 || !t[0].isLetter()) return word(t, px, t.size() == 1 && t[0].isLetter());
+    FormulaBox box = word(t.left(1), px, true);
+    if (digits < t.size()) put(box, word(t.mid(1), px * 0.74, false), box.width, px * 0.16);
+    return box;
   }
 
   // `box` between brackets as high as it: round, floor, or bars.
@@ -184,6 +193,55 @@ class Setter {
     return out;
   }
 
+  // The operands of a chain of `and`, in order.
+  void conjuncts(std::uint32_t id, std::vector<std::uint32_t>& into) const {
+    const FormulaNode& node = m_nodes[id];
+    if (node.kind != FormulaKind::Infix || node.text != "and") return into.push_back(id);
+    for (const auto child : node.children) conjuncts(child, into);
+  }
+
+  // A row for each value, a line for each condition of it; cases inside the last value go on as rows.
+  FormulaBox cases(std::uint32_t id, double px) {
+    const double line = px * 0.26, row = px * 0.5;
+    struct Row {
+      FormulaBox value, condition;
+    };
+    std::vector<Row> rows;
+    while (m_nodes[id].kind == FormulaKind::Cases) {
+      std::vector<std::uint32_t> conditions;
+      conjuncts(m_nodes[id].children[0], conditions);
+      Row made{set(m_nodes[id].children[1], px * 0.92), {}};
+      const double indent = word(QStringLiteral("and"), px * 0.8, false).width + px * 0.28;
+      for (std::size_t i = 0; i < conditions.size(); ++i) {
+        FormulaBox text = word(i == 0 ? QStringLiteral("if") : QStringLiteral("and"), px * 0.8, false);
+        put(text, operand(conditions[i], px * 0.8, conditions.size() > 1 ? kCompare : kOr), indent, 0);
+        put(made.condition, text, 0, i == 0 ? 0 : made.condition.descent + line + text.ascent);
+      }
+      rows.push_back(std::move(made));
+      id = m_nodes[id].children[2];
+    }
+    rows.push_back({set(id, px * 0.92), word(QStringLiteral("otherwise"), px * 0.8, false)});
+    double column = 0, height = 0;
+    for (const Row& r : rows) {
+      column = std::max(column, r.value.width);
+      height += std::max(r.value.ascent + r.value.descent, r.condition.ascent + r.condition.descent);
+    }
+    height += row * static_cast<double>(rows.size() - 1);
+    FormulaBox box;
+    double top = -px * 0.27 - height / 2;
+    for (const Row& r : rows) {
+      const double value = r.value.ascent + r.value.descent, condition = r.condition.ascent + r.condition.descent;
+      const double own = std::max(value, condition);
+      put(box, r.value, px * 0.5, top + (own - value) / 2 + r.value.ascent);
+      put(box, r.condition, px * 0.5 + column + px * 0.9, top + (own - condition) / 2 + r.condition.ascent);
+      top += own + row;
+    }
+    const double t = -box.ascent, b = box.descent, m = (t + b) / 2, r = px * 0.16;
+    box.strokes.push_back(
+        {{{2 * r, t}, {r, t + r}, {r, m - r}, {0, m}, {r, m + r}, {r, b - r}, {2 * r, b}}, std::max(1.0, px * 0.055)});
+    return box;
+  }
+
   FormulaBox setNode(std::uint32_t id, double px) {
     const FormulaNode& node = m_nodes[id];
     const auto& child = node.children;
@@ -205,25 +263,34 @@ class Setter {
       }
       case FormulaKind::Reduce: {
         box = big(node, px);
-        append(box, operand(child[0], px, kProduct), px * 0.2);
+        append(box, operand(child[0], px, kProduct), px * 0.32);
         return box;
       }
       case FormulaKind::Infix: {
+        const bool index = px < kIndexBelow;
         if (node.text == "/") return fraction(set(child[0], px * 0.92), set(child[1], px * 0.92), px);
-        if (node.text == "//") return bracketed(fraction(set(child[0], px * 0.85), set(child[1], px * 0.85), px), px, 'f');
+        if (node.text == "//") {
+          if (!index) return bracketed(fraction(set(child[0], px * 0.85), set(child[1], px * 0.85), px), px, 'f');
+          // A fraction in an index would be too small to read: on one line, between floor brackets.
+          append(box, operand(child[0], px, kProduct));
+          append(box, word(QStringLiteral("/"), px, false), 1);
+          append(box, operand(child[1], px, kAtom), 1);
+          return bracketed(box, px, 'f');
+        }
         const Binding own = infixBinding(node.text);
         const Binding right = node.text == "-" || node.text == "%" ? static_cast<Binding>(own + 1) : own;
         FormulaBox left = operand(child[0], px, own);
         if (node.text == "*" && m_nodes[child[0]].kind == FormulaKind::Reduce) left = bracketed(left, px, '(');
         append(box, left);
         if (node.text == "*") {
-          const bool dot =
-              m_nodes[child[1]].kind == FormulaKind::Number || (px < 18 && m_nodes[child[0]].kind != FormulaKind::Number);
-          if (dot) append(box, word(QStringLiteral("·"), px, false), px * 0.18);
-          append(box, operand(child[1], px, right), px < 18 ? px * 0.06 : px * 0.2);
+          const bool number = m_nodes[child[0]].kind == FormulaKind::Number;
+          const bool dot = m_nodes[child[1]].kind == FormulaKind::Number || (index && !number);
+          if (dot) append(box, word(QStringLiteral("·"), px, false), px * (index ? 0.06 : 0.18));
+          append(box, operand(child[1], px, right), number && !dot ? px * 0.04 : index ? px * 0.06 : px * 0.2);
         } else {
-          const double gap = px < 18 ? px * 0.06 : px * 0.24;
-          append(box, word(symbolOf(node.text), px, false), gap);
+          const QString symbol = symbolOf(node.text);
+          const double gap = symbol[0].isLetter() ? px * 0.3 : index && own == kSum ? px * 0.1 : px * 0.24;
+          append(box, word(symbol, px, false), gap);
           append(box, operand(child[1], px, right), gap);
         }
         return box;
@@ -257,21 +324,7 @@ class Setter {
         append(box, bracketed(arguments, px, '('), px * 0.04);
         return box;
       }
-      case FormulaKind::Cases: {
-        FormulaBox condition = word(QStringLiteral("if "), px * 0.8, false);
-        append(condition, set(child[0], px * 0.8), px * 0.2);
-        const FormulaBox then = set(child[1], px * 0.9), other = set(child[2], px * 0.9),
-                         word2 = word(QStringLiteral("otherwise"), px * 0.8, false);
-        const double column = std::max(then.width, other.width) + px * 0.8, x = px * 0.5;
-        const double up = -px * 0.3 - std::max(then.descent, condition.descent) - px * 0.12;
-        const double down = -px * 0.3 + std::max(other.ascent, word2.ascent) + px * 0.12;
-        put(box, then, x, up), put(box, condition, x + column, up);
-        put(box, other, x, down), put(box, word2, x + column, down);
-        const double t = -box.ascent, b = box.descent, m = (t + b) / 2, r = px * 0.16;
-        box.strokes.push_back(
-            {{{2 * r, t}, {r, t + r}, {r, m - r}, {0, m}, {r, m + r}, {r, b - r}, {2 * r, b}}, std::max(1.0, px * 0.055)});
-        return box;
-      }
+      case FormulaKind::Cases: return cases(id, px);
       case FormulaKind::Partial: {
         FormulaBox above = word(QStringLiteral("∂"), px, false), below = above;
         append(above, set(child[0], px)), append(below, set(child[1], px));
@@ -328,9 +381,11 @@ class Latex {
         const Binding right = n.text == "-" || n.text == "%" ? static_cast<Binding>(own + 1) : own;
         QString left = inside(c[0], own);
         if (n.text == "*" && m_nodes[c[0]].kind == FormulaKind::Reduce) left = QStringLiteral("\\left(%1\\right)").arg(left);
-        const QString sign = n.text == "*"
-                                 ? m_nodes[c[1]].kind == FormulaKind::Number ? QStringLiteral(" \\cdot ") : QStringLiteral(" \\, ")
-                             : n.text == "%"   ? QStringLiteral(" \\bmod ")
+        const bool tight = m_nodes[c[0]].kind == FormulaKind::Number && m_nodes[c[1]].kind == FormulaKind::Name;
+        const QString sign = n.text == "*"     ? m_nodes[c[1]].kind == FormulaKind::Number ? QStringLiteral(" \\cdot ")
+                                                 : tight                                   ? QStringLiteral(" ")
+                                                                                           : QStringLiteral(" \\, ")
+                                 : n.text == "%" ? QStringLiteral(" \\bmod ")
                              : n.text == "<="  ? QStringLiteral(" \\le ")
                              : n.text == ">="  ? QStringLiteral(" \\ge ")
                              : n.text == "!="  ? QStringLiteral(" \\ne ")
@@ -368,6 +423,9 @@ class Latex {
   }
   static QString named(QString name) {
     name.replace(QLatin1Char('_'), QStringLiteral("\\_"));
+    qsizetype digits = name.size();
+    while (digits > 1 && name[digits - 1].isDigit()) --digits;
+    if (digits == 1 && name.size() > 1) return QStringLiteral("{%1_{%2}}").arg(name.left(1), name.mid(1));
     return name.size() <= 1 ? name : QStringLiteral("\\mathit{%1}").arg(name);
   }
   const std::vector<FormulaNode>& m_nodes;

@@ -4,16 +4,23 @@
 #include <QMouseEvent>
 #include <QPainter>
 #include <QPainterPath>
+#include <QScrollBar>
+#include <QWheelEvent>
 
 namespace nf {
 namespace {
-constexpr double kPx = 22, kLeast = 13;
-}
+constexpr double kPx = 22;
+constexpr int kBar = 10;
+}  // namespace
 
 FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_selection(selection) {
+    : QWidget(parent), m_theme(theme), m_selection(selection), m_scroll(new QScrollBar(Qt::Horizontal, this)) {
   setMouseTracking(true);
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+  m_scroll->setAccessibleName(tr("Scroll the formula"));
+  m_scroll->setSingleStep(24);
+  m_scroll->hide();
+  connect(m_scroll, &QScrollBar::valueChanged, this, qOverload<>(&QWidget::update));
   connect(theme, &Theme::changed, this, [this] { layOut(); });
   connect(selection, &Selection::changed, this, qOverload<>(&QWidget::update));
 }
@@ -33,25 +40,41 @@ void FormulaView::layOut() {
   double y = 8, width = 0;
   for (const auto& formula : m_formulas) {
     FormulaBox box = setFormula(formula, *m_theme, kPx);
-    // A formula wider than the cell is set smaller, down to a readable size.
-    const double room = std::max(200, this->width() - 4);
-    if (box.width > room) box = setFormula(formula, *m_theme, std::max(kLeast, kPx * room / box.width));
     m_origins.emplace_back(0, y + box.ascent);
     y += box.ascent + box.descent + 16;
     width = std::max(width, box.width);
     m_boxes.push_back(std::move(box));
   }
-  const QSize size(static_cast<int>(width) + 8, m_boxes.empty() ? 0 : static_cast<int>(y));
-  if (size != m_size) {
-    m_size = size;
-    setFixedHeight(size.height());
-    updateGeometry();
-  }
+  m_content = {static_cast<int>(width) + 8, m_boxes.empty() ? 0 : static_cast<int>(y)};
+  placeScrollBar();
   update();
 }
 
+QSize FormulaView::sizeHint() const { return {m_content.width(), m_content.height() + (m_scroll->isHidden() ? 0 : kBar)}; }
+
+void FormulaView::placeScrollBar() {
+  const int beyond = std::max(0, m_content.width() - width());
+  m_scroll->setRange(0, beyond);
+  m_scroll->setPageStep(width());
+  m_scroll->setVisible(beyond > 0);
+  const int wanted = sizeHint().height();
+  m_scroll->setGeometry(0, wanted - kBar, width(), kBar);
+  if (height() == wanted) return;
+  setFixedHeight(wanted);
+  updateGeometry();
+  Q_EMIT heightChanged();
+}
+
 void FormulaView::resizeEvent(QResizeEvent* event) {
-  if (event->oldSize().width() != event->size().width()) layOut();
+  if (event->oldSize().width() != event->size().width()) placeScrollBar();
+}
+
+// Upright the notebook scrolls.
+void FormulaView::wheelEvent(QWheelEvent* event) {
+  const QPoint by = event->angleDelta();
+  const int sideways = event->modifiers() & Qt::ShiftModifier ? by.x() + by.y() : by.x();
+  if (sideways == 0 || m_scroll->maximum() == 0) return event->ignore();
+  m_scroll->setValue(m_scroll->value() - sideways);
 }
 
 void FormulaView::paintEvent(QPaintEvent*) {
@@ -61,7 +84,7 @@ void FormulaView::paintEvent(QPaintEvent*) {
   for (std::size_t i = 0; i < m_boxes.size(); ++i) {
     const FormulaBox& box = m_boxes[i];
     p.save();
-    p.translate(m_origins[i]);
+    p.translate(m_origins[i] - QPointF(m_scroll->value(), 0));
     p.setPen(Qt::NoPen);
     for (const auto& region : box.regions) {
       const bool selected =
@@ -88,6 +111,7 @@ void FormulaView::paintEvent(QPaintEvent*) {
 std::optional<std::pair<std::size_t, std::uint32_t>> FormulaView::partAt(QPointF at) const {
   std::optional<std::pair<std::size_t, std::uint32_t>> best;
   double area = 1e18;
+  at.rx() += m_scroll->value();
   for (std::size_t i = 0; i < m_boxes.size(); ++i)
     for (const auto& region : m_boxes[i].regions) {
       const QRectF r = region.rect.translated(m_origins[i]);

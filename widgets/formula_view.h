@@ -5,19 +5,26 @@
 #include "widgets/formula_layout.h"
 #include "widgets/selection.h"
 
+class QScrollBar;
+
 namespace nf {
 
 // Formulas under one another; the parts that the selection led to are tinted, a click selects, hovering says where a part comes from.
+// A formula wider than the view keeps its size and is scrolled sideways.
 class FormulaView : public QWidget {
   Q_OBJECT
  public:
   FormulaView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   void setFormulas(std::vector<protocol::Formula> formulas);
   const std::vector<protocol::Formula>& formulas() const { return m_formulas; }
-  QSize sizeHint() const override { return m_size; }
-  QSize minimumSizeHint() const override { return {120, m_size.height()}; }
+  QSize sizeHint() const override;
+  QSize minimumSizeHint() const override { return {120, sizeHint().height()}; }
   // The innermost part at a place: formula and node; nullopt: none.
   std::optional<std::pair<std::size_t, std::uint32_t>> partAt(QPointF at) const;
+  QScrollBar* scrollBar() const { return m_scroll; }
+
+ Q_SIGNALS:
+  void heightChanged();
 
  protected:
   void paintEvent(QPaintEvent*) override;
@@ -25,16 +32,19 @@ class FormulaView : public QWidget {
   void mouseMoveEvent(QMouseEvent*) override;
   void leaveEvent(QEvent*) override;
   void resizeEvent(QResizeEvent*) override;
+  void wheelEvent(QWheelEvent*) override;
 
  private:
   void layOut();
+  void placeScrollBar();
   const Theme* m_theme;
   Selection* m_selection;
+  QScrollBar* m_scroll;
   std::vector<protocol::Formula> m_formulas;
   std::vector<FormulaBox> m_boxes;
   std::vector<QPointF> m_origins;
   std::optional<std::pair<std::size_t, std::uint32_t>> m_hovered;
-  QSize m_size{0, 0};
+  QSize m_content{0, 0};
 };
 
 }  // namespace nf

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <unordered_set>
 
 namespace nf {
 
@@ -11,7 +12,11 @@ using namespace protocol;
 
 namespace {
 
-constexpr double kColumn = 132, kRow = 66, kBandGap = 74, kPillHeight = 22, kPillRow = 30;
+constexpr double kColumnGap = 30, kRowGap = 18, kBandGap = 46, kLineGap = 64;
+constexpr double kPillHeight = 22, kPillRow = 28, kPillGap = 22;
+constexpr double kPadding = 10, kWidestPill = 150;
+constexpr int kInnerColumns = 6;
+constexpr double kWideEnough = 2000, kAspect = 2.3;
 
 enum Band { kForward, kBackward, kOptimizer, kPill };
 
@@ -26,159 +31,395 @@ Band bandOf(const GraphNode& n) {
   return kForward;
 }
 
-// Longest path over the edges inside one band; nodes on a cycle (carried between steps) stop where they are met again.
-std::vector<int> ranks(const std::vector<Band>& band, Band wanted, const std::vector<std::pair<int, int>>& edges,
-                       const std::vector<bool>& carried) {
-  const std::size_t n = band.size();
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+using Links = std::vector<std::vector<int>>;
+
+// Longest path over the links among the chosen; nodes on a cycle (carried between steps) stop where they are met again.
+std::vector<int> ranksOf(std::size_t n, const Links& out, const std::vector<bool>& chosen) {
   std::vector<int> rank(n, 0), incoming(n, 0);
-  std::vector<std::vector<int>> out(n);
-  for (std::size_t e = 0; e < edges.size(); ++e) {
-    const auto [a, b] = edges[e];
-    if (a < 0 || b < 0 || a == b || carried[e]) continue;
-    if (band[static_cast<std::size_t>(a)] != wanted || band[static_cast<std::size_t>(b)] != wanted) continue;
-    out[static_cast<std::size_t>(a)].push_back(b);
-    ++incoming[static_cast<std::size_t>(b)];
-  }
+  for (std::size_t a = 0; a < n; ++a)
+    if (chosen[a])
+      for (const int b : out[a]) incoming[at(b)] += chosen[at(b)];
   std::deque<int> ready;
   for (std::size_t i = 0; i < n; ++i)
-    if (band[i] == wanted && incoming[i] == 0) ready.push_back(static_cast<int>(i));
+    if (chosen[i] && incoming[i] == 0) ready.push_back(static_cast<int>(i));
   while (!ready.empty()) {
     const int a = ready.front();
     ready.pop_front();
-    for (const int b : out[static_cast<std::size_t>(a)]) {
-      rank[static_cast<std::size_t>(b)] = std::max(rank[static_cast<std::size_t>(b)], rank[static_cast<std::size_t>(a)] + 1);
-      if (--incoming[static_cast<std::size_t>(b)] == 0) ready.push_back(b);
+    for (const int b : out[at(a)]) {
+      if (!chosen[at(b)]) continue;
+      rank[at(b)] = std::max(rank[at(b)], rank[at(a)] + 1);
+      if (--incoming[at(b)] == 0) ready.push_back(b);
     }
   }
   return rank;
 }
 
-}  // namespace
+// A node that is in no group, or a group: what is ranked and stacked.
+struct Box {
+  Band band = kForward;
+  int group = -1;            // by index in the grouping
+  std::vector<int> members;  // node indices
+  double width = kNodeWidth, height = kNodeHeight;
+  std::vector<QPointF> inside;  // of each member, from the box's corner
+  bool closed = false;
+  int column = 0, line = 0;
+  QPointF corner;
+  double wish = 0;
+  bool placed = false;
+};
 
-GraphLayout layOutGraph(const GraphPage& graph, const std::unordered_map<std::string, QPointF>& previous) {
-  GraphLayout out;
-  const std::size_t n = graph.nodes.size();
-  out.nodes.resize(n);
-  out.groupOf.assign(n, -1);
-  std::unordered_map<std::string, int> index;
-  for (std::size_t i = 0; i < n; ++i) index.emplace(graph.nodes[i].id, static_cast<int>(i));
-  const auto find = [&](const std::string& id) {
-    const auto found = index.find(id);
-    return found == index.end() ? -1 : found->second;
-  };
-  std::vector<bool> carried;
-  for (const GraphEdge& e : graph.edges) {
-    out.edges.emplace_back(find(e.from), find(e.to));
-    carried.push_back(e.carried);
-  }
-  for (std::size_t g = 0; g < graph.groups.size(); ++g)
-    for (const std::string& id : graph.groups[g].nodes)
-      if (const int i = find(id); i >= 0) out.groupOf[static_cast<std::size_t>(i)] = static_cast<int>(g);
+class Layout {
+ public:
+  Layout(const GraphPage& graph, const GraphLayoutOptions& options) : m_graph(graph), m_options(options) {}
 
-  std::vector<Band> band(n);
-  for (std::size_t i = 0; i < n; ++i) band[i] = bandOf(graph.nodes[i]);
-  const std::vector<int> forward = ranks(band, kForward, out.edges, carried), backward = ranks(band, kBackward, out.edges, carried),
-                         optimizer = ranks(band, kOptimizer, out.edges, carried);
-  std::vector<std::vector<int>> before(n), after(n);
-  for (const auto& [a, b] : out.edges)
-    if (a >= 0 && b >= 0 && a != b)
-      before[static_cast<std::size_t>(b)].push_back(a), after[static_cast<std::size_t>(a)].push_back(b);
-  int last = 0;
-  for (std::size_t i = 0; i < n; ++i)
-    if (band[i] == kForward) last = std::max(last, forward[i]);
-  std::vector<int> column(n, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    if (band[i] == kForward) column[i] = forward[i];
-    if (band[i] == kBackward) column[i] = last - backward[i];
+  GraphLayout run() {
+    const std::size_t n = m_graph.nodes.size();
+    m_out.nodes.resize(n);
+    m_out.groupOf.assign(n, -1);
+    m_out.groups.resize(m_graph.groups.size());
+    for (std::size_t i = 0; i < n; ++i) m_index.emplace(m_graph.nodes[i].id, static_cast<int>(i));
+    m_band.resize(n);
+    for (std::size_t i = 0; i < n; ++i) m_band[i] = bandOf(m_graph.nodes[i]);
+    link();
+    makeBoxes();
+    for (Box& b : m_boxes) arrange(b);
+    column();
+    fold();
+    stack();
+    pills();
+    finish();
+    return std::move(m_out);
   }
-  for (std::size_t i = 0; i < n; ++i) {
-    if (band[i] != kOptimizer) continue;
-    int least = last;
-    for (const int p : before[i])
-      if (band[static_cast<std::size_t>(p)] == kBackward) least = std::min(least, column[static_cast<std::size_t>(p)]);
-    column[i] = least - 1 - optimizer[i];
-  }
-  for (std::size_t i = 0; i < n; ++i) {
-    if (band[i] != kPill) continue;
-    int first = 1 << 20;
-    for (const int c : after[i])
-      if (band[static_cast<std::size_t>(c)] == kForward) first = std::min(first, column[static_cast<std::size_t>(c)]);
-    if (first == 1 << 20)
-      for (const int c : after[i]) first = std::min(first, column[static_cast<std::size_t>(c)]);
-    column[i] = first == 1 << 20 ? 0 : first;
-  }
-  int least = 0;
-  for (const int c : column) least = std::min(least, c);
-  for (int& c : column) c -= least;
 
-  // Vertical places, band by band: near the mean of what feeds a node and of its group, never nearer than a row to its neighbour.
-  const auto place = [&](const auto& inBand, double top, double row, double height, bool reverse) {
-    std::vector<std::vector<int>> columns;
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!inBand(band[i])) continue;
-      const auto c = static_cast<std::size_t>(column[i]);
-      if (columns.size() <= c) columns.resize(c + 1);
-      columns[c].push_back(static_cast<int>(i));
+ private:
+  int find(const std::string& id) const {
+    const auto found = m_index.find(id);
+    return found == m_index.end() ? -1 : found->second;
+  }
+
+  void link() {
+    m_before.resize(m_graph.nodes.size());
+    m_after.resize(m_graph.nodes.size());
+    for (const GraphEdge& e : m_graph.edges) {
+      const int a = find(e.from), b = find(e.to);
+      m_out.edges.emplace_back(a, b);
+      if (a < 0 || b < 0 || a == b || e.carried) continue;
+      m_after[at(a)].push_back(b);
+      m_before[at(b)].push_back(a);
     }
-    if (reverse) std::reverse(columns.begin(), columns.end());
-    std::unordered_map<int, std::pair<double, int>> groupY;
-    double bottom = top;
-    for (auto& nodes : columns) {
-      std::vector<std::pair<double, int>> wish;
-      for (const int i : nodes) {
-        double y = 0;
-        int count = 0;
-        for (const int p : before[static_cast<std::size_t>(i)])
-          if (inBand(band[static_cast<std::size_t>(p)]) && !out.nodes[static_cast<std::size_t>(p)].rect.isNull())
-            y += out.nodes[static_cast<std::size_t>(p)].rect.top(), ++count;
-        if (const int g = out.groupOf[static_cast<std::size_t>(i)]; g >= 0 && groupY.contains(g))
-          y += 3 * groupY[g].first, count += 3;
-        double wanted = count > 0 ? y / count : top;
-        if (const auto was = previous.find(graph.nodes[static_cast<std::size_t>(i)].id); was != previous.end())
-          wanted = was->second.y();
-        wish.emplace_back(wanted, i);
+  }
+
+  void makeBoxes() {
+    m_boxOf.assign(m_graph.nodes.size(), -1);
+    const auto makeGroup = [&](const std::vector<std::string>& ids, int number) {
+      Box box;
+      for (const std::string& id : ids)
+        if (const int i = find(id); i >= 0 && m_band[at(i)] != kPill && m_boxOf[at(i)] < 0) box.members.push_back(i);
+      if (box.members.size() < 2) return;
+      box.group = number;
+      box.band = m_band[at(box.members[0])];
+      // What computes forward stands among the forward operators, whatever it computes besides.
+      bool forward = false;
+      for (const int i : box.members) {
+        m_boxOf[at(i)] = static_cast<int>(m_boxes.size());
+        box.band = std::max(box.band, m_band[at(i)]);
+        forward = forward || m_band[at(i)] == kForward;
       }
+      if (forward) box.band = kForward;
+      box.closed = number >= 0 && m_options.closed.contains(ids.front());
+      m_boxes.push_back(std::move(box));
+    };
+    const bool own =
+        std::any_of(m_graph.groups.begin(), m_graph.groups.end(), [](const GraphGroup& g) { return g.nodes.size() > 1; });
+    for (std::size_t g = 0; g < m_graph.groups.size(); ++g) {
+      for (const std::string& id : m_graph.groups[g].nodes)
+        if (const int i = find(id); i >= 0) m_out.groupOf[at(i)] = static_cast<int>(g);
+      if (own) makeGroup(m_graph.groups[g].nodes, static_cast<int>(g));
+    }
+    if (!own)
+      for (const auto& ids : m_options.grouping) makeGroup(ids, -1);
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+      if (m_band[i] == kPill || m_boxOf[i] >= 0) continue;
+      m_boxOf[i] = static_cast<int>(m_boxes.size());
+      Box box;
+      box.band = m_band[i];
+      box.members = {static_cast<int>(i)};
+      m_boxes.push_back(std::move(box));
+    }
+  }
+
+  // Members by rank in columns, in the direction of the band; after six columns the next row of them begins.
+  void arrange(Box& box) {
+    if (box.members.size() == 1) {
+      box.inside = {QPointF(0, 0)};
+      return;
+    }
+    if (box.closed) {
+      box.width = kClosedWidth, box.height = kClosedHeight;
+      return;
+    }
+    const std::size_t n = box.members.size();
+    std::unordered_map<int, int> local;
+    for (std::size_t k = 0; k < n; ++k) local[box.members[k]] = static_cast<int>(k);
+    Links out(n);
+    for (std::size_t k = 0; k < n; ++k)
+      for (const int b : m_after[at(box.members[k])])
+        if (const auto found = local.find(b); found != local.end()) out[k].push_back(found->second);
+    const std::vector<int> rank = ranksOf(n, out, std::vector<bool>(n, true));
+    const bool reversed = box.band != kForward;
+    const int last = *std::max_element(rank.begin(), rank.end());
+    const int columns = std::min(last + 1, kInnerColumns);
+    box.inside.resize(n);
+    double y = kGroupTitle;
+    for (int first = 0; first <= last; first += kInnerColumns) {
+      int most = 0;
+      for (int r = first; r <= std::min(last, first + kInnerColumns - 1); ++r) {
+        int row = 0;
+        const int column = reversed ? columns - 1 - (r - first) : r - first;
+        for (std::size_t k = 0; k < n; ++k) {
+          if (rank[k] != r) continue;
+          box.inside[k] = {kPadding + column * (kNodeWidth + kColumnGap), y + row * (kNodeHeight + kRowGap)};
+          most = std::max(most, ++row);
+        }
+      }
+      y += most * (kNodeHeight + kRowGap);
+    }
+    box.width = 2 * kPadding + columns * kNodeWidth + (columns - 1) * kColumnGap;
+    box.height = y - kRowGap + kPadding;
+  }
+
+  void column() {
+    const std::size_t n = m_boxes.size();
+    m_boxBefore.resize(n);
+    m_boxAfter.resize(n);
+    for (std::size_t a = 0; a < m_after.size(); ++a)
+      for (const int b : m_after[a]) {
+        const int from = m_boxOf[a], to = m_boxOf[at(b)];
+        if (from < 0 || to < 0 || from == to) continue;
+        m_boxAfter[at(from)].push_back(to);
+        m_boxBefore[at(to)].push_back(from);
+      }
+    const auto ranks = [&](Band band) {
+      std::vector<bool> chosen(n);
+      for (std::size_t i = 0; i < n; ++i) chosen[i] = m_boxes[i].band == band;
+      return ranksOf(n, m_boxAfter, chosen);
+    };
+    const std::vector<int> forward = ranks(kForward), backward = ranks(kBackward), optimizer = ranks(kOptimizer);
+    int last = 0, least = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      if (m_boxes[i].band == kForward) last = std::max(last, forward[i]);
+    for (std::size_t i = 0; i < n; ++i) {
+      Box& b = m_boxes[i];
+      if (b.band == kForward) b.column = forward[i];
+      if (b.band == kBackward) b.column = last - backward[i];
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      Box& b = m_boxes[i];
+      if (b.band != kOptimizer) continue;
+      int left = last + 1;
+      for (const int p : m_boxBefore[i])
+        if (m_boxes[at(p)].band == kBackward) left = std::min(left, m_boxes[at(p)].column);
+      b.column = left - 1 - optimizer[i];
+    }
+    for (const Box& b : m_boxes) least = std::min(least, b.column);
+    for (Box& b : m_boxes) b.column -= least, m_columns = std::max(m_columns, b.column + 1);
+  }
+
+  void fold() {
+    std::vector<double> width(at(m_columns), kNodeWidth);
+    for (const Box& b : m_boxes) width[at(b.column)] = std::max(width[at(b.column)], b.width);
+    double total = 0;
+    for (const double w : width) total += w + kColumnGap;
+    const double room = std::max(kWideEnough, std::sqrt(total * 400 * kAspect));
+    const auto wanted = static_cast<int>(std::ceil(total / (room * 1.2)));
+    const double line = total / std::max(1, wanted);
+    m_lineOf.assign(at(m_columns), 0);
+    m_columnX.assign(at(m_columns), 0);
+    m_columnWidth = width;
+    double x = 0;
+    int number = 0;
+    for (std::size_t c = 0; c < width.size(); ++c) {
+      if (x > 0 && x + width[c] > line * 1.08 && number + 1 < wanted) x = 0, ++number;
+      m_lineOf[c] = number;
+      m_columnX[c] = x;
+      x += width[c] + kColumnGap;
+    }
+    m_lines = number + 1;
+    for (Box& b : m_boxes) b.line = m_lineOf[at(b.column)];
+  }
+
+  // Where a box was, or near the mean of what feeds it.
+  double wishOf(std::size_t i, double top) const {
+    const Box& b = m_boxes[i];
+    double y = 0;
+    int count = 0;
+    for (std::size_t k = 0; k < b.members.size(); ++k)
+      if (const auto was = m_options.previous.find(m_graph.nodes[at(b.members[k])].id); was != m_options.previous.end())
+        y += was->second.y() - (b.closed ? 0 : b.inside[k].y()), ++count;
+    if (count > 0) return y / count;
+    for (const int p : m_boxBefore[i]) {
+      const Box& before = m_boxes[at(p)];
+      if (before.placed && before.line == b.line && (before.band == kForward) == (b.band == kForward))
+        y += before.corner.y() + (before.height - b.height) / 2, ++count;
+    }
+    return count > 0 ? y / count : top;
+  }
+
+  double stackBand(int line, bool forward, double top) {
+    std::vector<std::vector<std::size_t>>& columns = m_byColumn[forward ? 0 : 1];
+    double bottom = top;
+    const auto place = [&](std::size_t c) {
+      std::vector<std::pair<double, std::size_t>> wish;
+      for (const std::size_t i : columns[c]) wish.emplace_back(wishOf(i, top), i);
       std::stable_sort(wish.begin(), wish.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      // A wish far below everything else would leave a hole.
+      double need = 0;
+      for (const auto& [wanted, i] : wish) need += m_boxes[i].height + kRowGap;
       double y = top;
       for (const auto& [wanted, i] : wish) {
-        const double at = std::max(y, std::round((std::max(wanted, top) - top) / (row / 2)) * (row / 2) + top);
-        out.nodes[static_cast<std::size_t>(i)].rect = QRectF(column[static_cast<std::size_t>(i)] * kColumn, at, kNodeWidth, height);
-        y = at + row;
-        bottom = std::max(bottom, y);
-        if (const int g = out.groupOf[static_cast<std::size_t>(i)]; g >= 0) groupY[g] = {at, 0};
+        Box& b = m_boxes[i];
+        const double at = std::max(y, std::round((std::min(wanted, top + 2 * need) - top) / 4) * 4 + top);
+        b.corner = {m_columnX[c] + (m_columnWidth[c] - b.width) / 2, at};
+        b.placed = true;
+        y = at + b.height + kRowGap;
+        bottom = std::max(bottom, y - kRowGap);
       }
-    }
+    };
+    std::vector<std::size_t> own;
+    for (std::size_t c = 0; c < m_lineOf.size(); ++c)
+      if (m_lineOf[c] == line && !columns[c].empty()) own.push_back(c);
+    if (!forward) std::reverse(own.begin(), own.end());
+    for (const std::size_t c : own) place(c);
     return bottom;
-  };
-  double bottom = place([](Band b) { return b == kForward; }, 0, kRow, kNodeHeight, false);
-  const double backTop = bottom + kBandGap - (kRow - kNodeHeight);
-  place([](Band b) { return b == kBackward || b == kOptimizer; }, backTop, kRow, kNodeHeight, true);
-  // Pills stand above the highest node of their column, a little to the left, so that their edges come in from above.
-  struct Shelf {
-    double right = 0;
-    int level = 0;
-  };
-  std::unordered_map<int, Shelf> shelves;
-  const double above = -46;
-  for (std::size_t i = 0; i < n; ++i) {
-    if (band[i] != kPill) continue;
-    const double width = std::clamp(16.0 + 8.0 * static_cast<double>(graph.nodes[i].name.size()), 34.0, 102.0);
-    Shelf& shelf = shelves[column[i]];
-    if (shelf.right > 0 && shelf.right + width > kColumn - 12) shelf = {0, shelf.level + 1};
-    out.nodes[i].pill = true;
-    out.nodes[i].rect =
-        QRectF(column[i] * kColumn - 6 + shelf.right, above - kPillHeight - kPillRow * shelf.level, width, kPillHeight);
-    shelf.right += width + 8;
   }
 
-  out.groups.resize(graph.groups.size());
-  for (std::size_t i = 0; i < n; ++i)
-    if (out.groupOf[i] >= 0) out.groups[static_cast<std::size_t>(out.groupOf[i])] |= out.nodes[i].rect;
-  for (QRectF& g : out.groups)
-    if (!g.isNull()) g.adjust(-8, -24, 8, 10);
-  for (const auto& node : out.nodes) out.bounds |= node.rect;
-  for (const QRectF& g : out.groups) out.bounds |= g;
-  return out;
-}
+  void stack() {
+    for (auto& band : m_byColumn) band.resize(at(m_columns));
+    for (std::size_t i = 0; i < m_boxes.size(); ++i)
+      m_byColumn[m_boxes[i].band == kForward ? 0 : 1][at(m_boxes[i].column)].push_back(i);
+    shelve();
+    double top = 0;
+    for (int line = 0; line < m_lines; ++line) {
+      top += m_shelfLevels[at(line)] * kPillRow + (m_shelfLevels[at(line)] > 0 ? kPillGap : 0);
+      m_lineTop.push_back(top);
+      const double bottom = stackBand(line, true, top);
+      const double back = bottom > top ? bottom + kBandGap : top;
+      top = std::max(bottom, stackBand(line, false, back)) + kLineGap;
+    }
+  }
+
+  // Which column, and which place on its shelf, each pill has.
+  void shelve() {
+    m_shelfLevels.assign(at(m_lines), 0);
+    m_pillColumn.assign(m_graph.nodes.size(), 0);
+    m_pillAt.assign(m_graph.nodes.size(), {0, 0});
+    m_pillWidth.assign(m_graph.nodes.size(), 0);
+    m_pillHome.assign(m_graph.nodes.size(), -1);
+    struct Shelf {
+      double right = 0;
+      int level = 0;
+    };
+    std::vector<Shelf> shelves(at(std::max(1, m_columns)));
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+      if (m_band[i] != kPill) continue;
+      int first = -1, any = -1;
+      for (const int c : m_after[i]) {
+        const int box = m_boxOf[at(c)];
+        if (box < 0) continue;
+        const int column = m_boxes[at(box)].column;
+        if (m_boxes[at(box)].band == kForward && (first < 0 || column < first)) first = column;
+        if (any < 0 || column < any) any = column;
+      }
+      const int column = first >= 0 ? first : std::max(any, 0);
+      // The state of an optimiser in a closed kernel is that kernel's own affair.
+      const bool inside = m_graph.nodes[i].kind == NodeKind::State && !m_after[i].empty() &&
+                          std::all_of(m_after[i].begin(), m_after[i].end(), [&](int c) {
+                            const int box = m_boxOf[at(c)];
+                            return box >= 0 && m_boxes[at(box)].closed && m_boxes[at(box)].band != kForward;
+                          });
+      m_pillHome[i] = inside ? m_boxOf[at(m_after[i][0])] : -1;
+      if (inside) continue;
+      m_pillColumn[i] = column;
+      const double turns = m_graph.nodes[i].kind == NodeKind::State ? 18 : 0;
+      m_pillWidth[i] = std::clamp(16.0 + turns + 7.5 * static_cast<double>(m_graph.nodes[i].name.size()), 34.0, kWidestPill);
+      Shelf& shelf = shelves[at(column)];
+      const double room = m_columns > 0 ? m_columnWidth[at(column)] : kNodeWidth;
+      if (shelf.right > 0 && shelf.right + m_pillWidth[i] > room) shelf = {0, shelf.level + 1};
+      m_pillAt[i] = {shelf.right, shelf.level};
+      shelf.right += m_pillWidth[i] + 8;
+      if (m_columns > 0) {
+        int& levels = m_shelfLevels[at(m_lineOf[at(column)])];
+        levels = std::max(levels, shelf.level + 1);
+      }
+    }
+  }
+
+  void pills() {
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+      if (m_band[i] != kPill) continue;
+      if (m_pillHome[i] >= 0) {
+        const Box& home = m_boxes[at(m_pillHome[i])];
+        m_out.nodes[i] = {QRectF(home.corner, QSizeF(home.width, home.height)), true, true};
+        continue;
+      }
+      const int column = m_pillColumn[i];
+      const double x = m_columns > 0 ? m_columnX[at(column)] : 0, top = m_columns > 0 ? m_lineTop[at(m_lineOf[at(column)])] : 0;
+      m_out.nodes[i].pill = true;
+      m_out.nodes[i].rect =
+          QRectF(x + m_pillAt[i].first, top - kPillGap - kPillHeight - kPillRow * m_pillAt[i].second, m_pillWidth[i], kPillHeight);
+    }
+  }
+
+  void finish() {
+    for (const Box& b : m_boxes) {
+      const QRectF rect(b.corner, QSizeF(b.width, b.height));
+      for (std::size_t k = 0; k < b.members.size(); ++k) {
+        auto& node = m_out.nodes[at(b.members[k])];
+        node.hidden = b.closed;
+        node.rect = b.closed ? rect : QRectF(b.corner + b.inside[k], QSizeF(kNodeWidth, kNodeHeight));
+      }
+      if (b.group >= 0) m_out.groups[at(b.group)] = {rect, b.closed};
+    }
+    std::unordered_set<std::uint64_t> seen;
+    m_out.drawn.assign(m_out.edges.size(), true);
+    for (std::size_t e = 0; e < m_out.edges.size(); ++e) {
+      const auto [a, b] = m_out.edges[e];
+      if (a < 0 || b < 0) {
+        m_out.drawn[e] = false;
+        continue;
+      }
+      const auto end = [&](int node) {
+        const int i = m_pillHome[at(node)] >= 0 ? m_boxes[at(m_pillHome[at(node)])].members[0] : node;
+        return static_cast<std::uint64_t>(m_out.nodes[at(i)].hidden ? static_cast<int>(m_graph.nodes.size()) + m_out.groupOf[at(i)]
+                                                                    : i);
+      };
+      m_out.drawn[e] = end(a) != end(b) && seen.insert(end(a) << 32 | end(b)).second;
+    }
+    for (const auto& node : m_out.nodes) m_out.bounds |= node.rect;
+    for (const auto& g : m_out.groups) m_out.bounds |= g.rect;
+  }
+
+  const GraphPage& m_graph;
+  const GraphLayoutOptions& m_options;
+  GraphLayout m_out;
+  std::unordered_map<std::string, int> m_index;
+  std::vector<Band> m_band;
+  Links m_before, m_after, m_boxBefore, m_boxAfter;  // by node; by box
+  std::vector<Box> m_boxes;
+  std::vector<int> m_boxOf;  // of each node; -1: a pill
+  int m_columns = 0, m_lines = 1;
+  std::vector<int> m_lineOf;  // by column
+  std::vector<double> m_columnX, m_columnWidth, m_lineTop;
+  std::vector<std::vector<std::size_t>> m_byColumn[2];
+  std::vector<int> m_shelfLevels, m_pillColumn, m_pillHome;
+  std::vector<std::pair<double, int>> m_pillAt;
+  std::vector<double> m_pillWidth;
+};
+
+}  // namespace
+
+GraphLayout layOutGraph(const GraphPage& graph, const GraphLayoutOptions& options) { return Layout(graph, options).run(); }
 
 }  // namespace nf

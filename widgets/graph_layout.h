@@ -2,6 +2,7 @@
 #pragma once
 #include <QPointF>
 #include <QRectF>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -11,22 +12,37 @@
 namespace nf {
 
 // Where the nodes of a graph stand. Forward operators run left to right, backward ones return right to left under them, the optimiser
-// stands left of what makes its gradient; inputs and parameters are pills above their first consumer.
+// stands left of what makes its gradient; inputs and parameters are pills above their first consumer. A fused group is one box, which no
+// other node enters; closed, it stands for its nodes. A graph much longer than high is folded into lines that are read downwards.
 struct GraphLayout {
   struct Node {
-    QRectF rect;
+    QRectF rect;  // of its group's box while that is closed
     bool pill = false;
+    bool hidden = false;  // in a closed group
+  };
+  struct Group {
+    QRectF rect;  // null where fewer than two members are drawn: no outline
+    bool closed = false;
   };
   std::vector<Node> nodes;                 // by index in GraphPage::nodes
   std::vector<std::pair<int, int>> edges;  // node indices, by index in GraphPage::edges; -1: an end is not there
-  std::vector<QRectF> groups;              // by index in GraphPage::groups; null where no member is drawn
+  std::vector<bool> drawn;                 // by edge: false where it lies in a closed group or repeats another
+  std::vector<Group> groups;               // by index in GraphPage::groups
   std::vector<int> groupOf;                // of each node; -1: none
   QRectF bounds;
 };
 
-inline constexpr double kNodeWidth = 102, kNodeHeight = 40;
+struct GraphLayoutOptions {
+  std::unordered_map<std::string, QPointF> previous;  // places of nodes in the stage before: they stay where they were
+  std::vector<std::vector<std::string>> grouping;  // nodes kept together where the graph has no groups of its own: those of `fused`
+  std::set<std::string> closed;                    // first node of each closed group
+};
 
-// Linear in nodes and edges but for sorting. `previous` seeds the vertical order: what was above stays above from stage to stage.
-GraphLayout layOutGraph(const protocol::GraphPage& graph, const std::unordered_map<std::string, QPointF>& previous = {});
+inline constexpr double kNodeWidth = 102, kNodeHeight = 40;
+inline constexpr double kGroupTitle = 26;                        // height of an open group's title
+inline constexpr double kClosedWidth = 178, kClosedHeight = 46;  // of a closed group
+
+// Linear in nodes and edges but for sorting.
+GraphLayout layOutGraph(const protocol::GraphPage& graph, const GraphLayoutOptions& options = {});
 
 }  // namespace nf

@@ -14,6 +14,7 @@
 #include <deque>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 
@@ -32,21 +33,38 @@ GraphView::GraphView(const Theme* theme, Selection* selection, QWidget* parent)
   });
 }
 
+namespace {
+constexpr std::size_t kManyOperators = 40;
+constexpr double kReadable = 0.62;  // below this zoom the words in the nodes are too small
+}  // namespace
+
+GraphLayoutOptions GraphView::options() const { return {m_previous, m_grouping, m_closed}; }
+
 void GraphView::setGraph(GraphPage graph) {
   for (std::size_t i = 0; i < m_graph.nodes.size() && i < m_layout.nodes.size(); ++i)
-    m_previous[m_graph.nodes[i].id] = m_layout.nodes[i].rect.topLeft();
+    if (!m_layout.nodes[i].hidden) m_previous[m_graph.nodes[i].id] = m_layout.nodes[i].rect.topLeft();
   m_outdated = false;
   const auto generation = ++m_generation;
+  std::vector<std::vector<std::string>> grouping;
+  std::size_t grouped = 0;
+  for (const GraphGroup& g : graph.groups)
+    if (g.nodes.size() > 1) grouping.push_back(g.nodes), grouped += g.nodes.size();
+  if (!grouping.empty()) m_grouping = grouping;
+  if (!grouping.empty() && !m_groupsSeen) {
+    m_groupsSeen = true;
+    if (graph.nodes.size() > kManyOperators)
+      for (const auto& nodes : grouping) m_closed.insert(nodes.front());
+  }
   if (graph.nodes.size() < 3000) {
-    GraphLayout layout = layOutGraph(graph, m_previous);
+    GraphLayout layout = layOutGraph(graph, options());
     m_graph = std::move(graph);
     adopt(std::move(layout));
     return;
   }
   // A large one is laid out beside the main thread; until then the old one stays.
   auto shared = std::make_shared<GraphPage>(std::move(graph));
-  QThreadPool::globalInstance()->start([self = QPointer<GraphView>(this), shared, previous = m_previous, generation] {
-    auto layout = std::make_shared<GraphLayout>(layOutGraph(*shared, previous));
+  QThreadPool::globalInstance()->start([self = QPointer<GraphView>(this), shared, wishes = options(), generation] {
+    auto layout = std::make_shared<GraphLayout>(layOutGraph(*shared, wishes));
     QMetaObject::invokeMethod(
         self,
         [self, shared, layout, generation] {
@@ -68,9 +86,52 @@ void GraphView::adopt(GraphLayout layout) {
     m_out[static_cast<std::size_t>(a)].push_back(static_cast<int>(e));
     m_in[static_cast<std::size_t>(b)].push_back(static_cast<int>(e));
   }
+  // Columns come and go at the left from stage to stage: the sheet is moved so that what stays is not.
+  QPointF moved;
+  int common = 0;
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+    if (const auto was = m_previous.find(m_graph.nodes[i].id); was != m_previous.end() && !m_layout.nodes[i].hidden)
+      moved += m_layout.nodes[i].rect.topLeft() - was->second, ++common;
+  if (common > 0) m_offset -= moved / common * m_scale;
+  m_previous.clear();
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+    if (!m_layout.nodes[i].hidden) m_previous[m_graph.nodes[i].id] = m_layout.nodes[i].rect.topLeft();
   relate();
-  if (!m_fitted) fit();
+  if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
+                        .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
+    showFirst();
   update();
+}
+
+void GraphView::toggleGroup(int group) {
+  if (group < 0 || m_layout.groups[static_cast<std::size_t>(group)].rect.isNull()) return;
+  const QRectF before = m_layout.groups[static_cast<std::size_t>(group)].rect;
+  const std::string key = m_graph.groups[static_cast<std::size_t>(group)].nodes.front();
+  if (!m_closed.erase(key)) m_closed.insert(key);
+  m_previous.clear();
+  adopt(layOutGraph(m_graph, options()));
+  // The group stays under the hand that opened it.
+  m_offset += (before.topLeft() - m_layout.groups[static_cast<std::size_t>(group)].rect.topLeft()) * m_scale;
+  update();
+}
+
+void GraphView::toggleGroups() {
+  const bool open = !m_closed.empty();
+  m_closed.clear();
+  if (!open)
+    for (const auto& nodes : m_grouping) m_closed.insert(nodes.front());
+  m_previous.clear();
+  adopt(layOutGraph(m_graph, options()));
+  showFirst();
+}
+
+void GraphView::reset() {
+  m_previous.clear();
+  m_grouping.clear();
+  m_closed.clear();
+  m_chosen.clear();
+  m_groupsSeen = m_fitted = false;
+  setGraph({});
 }
 
 void GraphView::setOutdated(bool outdated) {
@@ -85,6 +146,8 @@ void GraphView::setHighlightChanges(bool on) {
 
 void GraphView::setDecision(const QString& producer, const QString& consumer, const QString& text) {
   m_decisionFrom = producer, m_decisionTo = consumer, m_decisionText = text;
+  m_decisionOrigins = m_selection->origins();
+  relate();
   update();
 }
 
@@ -92,10 +155,14 @@ void GraphView::setDecision(const QString& producer, const QString& consumer, co
 void GraphView::relate() {
   m_marks.clear();
   if (m_selection->empty() && m_chosen.isEmpty()) return;
+  // While a decision is what was selected, its two ends are, not everything that came from the same source.
+  const bool decided = !m_decisionFrom.isEmpty() && m_selection->origins() == m_decisionOrigins;
   std::vector<Mark> marks(m_graph.nodes.size(), Mark::Plain);
   std::vector<int> chosen;
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if ((!m_selection->empty() && m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact) ||
+    if ((!m_selection->empty() && !decided && m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact) ||
+        (decided && (QString::fromStdString(m_graph.nodes[i].id) == m_decisionFrom ||
+                     QString::fromStdString(m_graph.nodes[i].id) == m_decisionTo)) ||
         QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
       marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
   // A token inside an operator: the operator around it is what it led to.
@@ -125,7 +192,7 @@ void GraphView::relate() {
 
 void GraphView::fit() {
   if (m_layout.bounds.isNull() || width() < 10) return;
-  const QRectF room = m_layout.bounds.adjusted(-24, -20, 24, 20);
+  const QRectF room = m_layout.bounds.adjusted(-24, -20, 24, 40);
   m_scale = std::clamp(std::min(width() / room.width(), height() / room.height()), 0.02, 1.0);
   m_offset = QPointF(width() / 2.0, height() / 2.0) - room.center() * m_scale;
   m_fitted = true;
@@ -133,8 +200,20 @@ void GraphView::fit() {
   update();
 }
 
+// All of it where that can be read, else its beginning.
+void GraphView::showFirst() {
+  fit();
+  if (m_scale >= kReadable || m_layout.bounds.isNull() || m_graph.nodes.size() > 3000) return;
+  m_scale = kReadable;
+  const QSizeF room = m_layout.bounds.size() * m_scale;
+  const double x = room.width() + 48 < width() ? (width() - room.width()) / 2 : 24;
+  const double y = room.height() + 60 < height() ? (height() - room.height()) / 2 : 20;
+  m_offset = QPointF(x, y) - m_layout.bounds.topLeft() * m_scale;
+  Q_EMIT zoomChanged(m_scale);
+}
+
 void GraphView::resizeEvent(QResizeEvent* event) {
-  if (!m_fitted || !event->oldSize().isValid() || event->oldSize().width() < 50) fit();
+  if (!m_fitted || !event->oldSize().isValid() || event->oldSize().width() < 50) showFirst();
   else
     m_offset += QPointF((event->size().width() - event->oldSize().width()) / 2.0,
                         (event->size().height() - event->oldSize().height()) / 2.0);
@@ -163,20 +242,21 @@ QColor GraphView::phaseColor(const GraphNode& node) const {
 void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, double width) {
   const auto [a, b] = m_layout.edges[e];
   const QRectF from = m_layout.nodes[static_cast<std::size_t>(a)].rect, to = m_layout.nodes[static_cast<std::size_t>(b)].rect;
-  const bool vertical =
-      std::abs(from.center().x() - to.center().x()) < kNodeWidth * 0.7 || m_layout.nodes[static_cast<std::size_t>(a)].pill;
+  const bool beside = to.left() >= from.right() || from.left() >= to.right();
+  const bool vertical = !beside || m_layout.nodes[static_cast<std::size_t>(a)].pill ||
+                        (std::abs(from.center().y() - to.center().y()) > 2.5 * std::abs(from.center().x() - to.center().x()));
   QPointF start, end, c1, c2;
   if (vertical) {
     const bool down = to.center().y() > from.center().y();
     start = {from.center().x(), down ? from.bottom() : from.top()};
     end = {std::clamp(from.center().x(), to.left() + 12, to.right() - 12), down ? to.top() : to.bottom()};
-    const double pull = std::max(14.0, std::abs(end.y() - start.y()) * 0.45) * (down ? 1 : -1);
+    const double pull = std::clamp(std::abs(end.y() - start.y()) * 0.45, 14.0, 90.0) * (down ? 1 : -1);
     c1 = start + QPointF(0, pull), c2 = end - QPointF(0, pull);
   } else {
     const bool right = to.center().x() > from.center().x();
     start = {right ? from.right() : from.left(), from.center().y()};
     end = {right ? to.left() : to.right(), to.center().y()};
-    const double pull = std::max(16.0, std::abs(end.x() - start.x()) * 0.45) * (right ? 1 : -1);
+    const double pull = std::clamp(std::abs(end.x() - start.x()) * 0.45, 16.0, 160.0) * (right ? 1 : -1);
     c1 = start + QPointF(pull, 0), c2 = end - QPointF(pull, 0);
   }
   QPainterPath path(start);
@@ -196,6 +276,87 @@ void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, doubl
   p.drawPolygon(QPolygonF{end, end - direction * 7 + normal * 3.2, end - direction * 7 - normal * 3.2});
 }
 
+void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
+  const Palette& c = m_theme->colors();
+  const auto& box = m_layout.groups[g];
+  const GraphGroup& group = m_graph.groups[g];
+  const bool detail = scale > 0.34;
+  bool marked = m_marks.empty(), chosen = false;
+  std::vector<int> members(4, 0);
+  for (std::size_t i = 0; i < m_layout.groupOf.size() && box.closed; ++i) {
+    if (m_layout.groupOf[i] != static_cast<int>(g)) continue;
+    ++members[static_cast<std::size_t>(m_graph.nodes[i].phase)];
+  }
+  if (!m_marks.empty())
+    for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
+      if (m_layout.groupOf[i] == static_cast<int>(g)) {
+        marked = marked || m_marks[i] != Mark::Plain;
+        chosen = chosen || m_marks[i] == Mark::Chosen;
+      }
+  const bool dim = !marked || m_outdated;
+  const auto shade = [&](const QColor& color) { return dim ? mixed(c.page, color, 0.42) : color; };
+  QString facts = counted(group.kernels, tr("kernel"), tr("kernels"));
+  if (group.us) facts += QStringLiteral("  ") + microsecondsText(*group.us);
+  const QString name = shortName(group.name);
+  if (box.closed) {
+    const QColor phases[] = {c.forward, c.backward, c.optimizer, c.muted};
+    QColor main = c.forward;
+    int most = 0;
+    for (std::size_t k = 0; k < 4; ++k)
+      if (members[k] > most) most = members[k], main = phases[k];
+    p.setPen(QPen(chosen ? c.text : mixed(c.page, main, dim ? 0.35 : 0.75), chosen ? 2.2 : 1.1));
+    p.setBrush(mixed(c.page, main, c.dark ? 0.13 : 0.07));
+    p.drawRoundedRect(box.rect, 10, 10);
+    // The bar shows every phase in the group by its share.
+    const int total = std::max(1, members[0] + members[1] + members[2] + members[3]);
+    double y = box.rect.top() + 8;
+    const double room = box.rect.height() - 16;
+    p.setPen(Qt::NoPen);
+    for (std::size_t k = 0; k < 4; ++k) {
+      if (members[k] == 0) continue;
+      const double h = room * members[k] / total;
+      p.setBrush(shade(phases[k]));
+      p.drawRect(QRectF(box.rect.left() + 6, y, 3, h));
+      y += h;
+    }
+    if (!detail) return;
+    p.drawPixmap(QRectF(box.rect.left() + 12, box.rect.top() + 7, 14, 14),
+                 m_theme->pixmap(QStringLiteral("right"), shade(c.muted), 2), QRectF(0, 0, 32, 32));
+    const QRectF inner = box.rect.adjusted(28, 5, -8, -5);
+    p.setFont(m_theme->ui(12, QFont::DemiBold));
+    p.setPen(shade(c.text));
+    p.drawText(inner, Qt::AlignTop | Qt::AlignLeft,
+               p.fontMetrics().elidedText(name, Qt::ElideMiddle, static_cast<int>(inner.width())));
+    p.setFont(m_theme->ui(11));
+    p.setPen(shade(c.muted));
+    const QString text = counted(total, tr("operator"), tr("operators")) + QStringLiteral("  ") + facts;
+    p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
+               p.fontMetrics().elidedText(text, Qt::ElideRight, static_cast<int>(inner.width())));
+    return;
+  }
+  if (!detail) return;
+  const QRectF title(box.rect.left() + 6, box.rect.top() + 4, box.rect.width() - 12, kGroupTitle - 8);
+  p.setFont(m_theme->ui(12));
+  const double factsWidth = p.fontMetrics().horizontalAdvance(facts);
+  p.setFont(m_theme->ui(12, QFont::DemiBold));
+  const double full = p.fontMetrics().horizontalAdvance(name);
+  const bool both = 18 + std::min(full, 60.0) + 10 + factsWidth < title.width();
+  const double nameRoom = title.width() - 18 - (both ? factsWidth + 10 : 0);
+  const QString shownName = p.fontMetrics().elidedText(name, Qt::ElideMiddle, static_cast<int>(nameRoom));
+  const double nameWidth = p.fontMetrics().horizontalAdvance(shownName);
+  p.fillRect(
+      QRectF(title.left(), title.top(), std::min(title.width(), 18 + nameWidth + 10 + (both ? factsWidth : 0)), title.height()),
+      c.page);
+  p.drawPixmap(QRectF(title.left() + 1, title.top() + 2, 14, 14), m_theme->pixmap(QStringLiteral("down"), shade(c.muted), 2),
+               QRectF(0, 0, 32, 32));
+  p.setPen(shade(c.text));
+  p.drawText(QRectF(title.left() + 18, title.top(), nameWidth + 4, title.height()), Qt::AlignVCenter, shownName);
+  if (!both) return;
+  p.setFont(m_theme->ui(12));
+  p.setPen(shade(c.muted));
+  p.drawText(QRectF(title.left() + 18 + nameWidth + 10, title.top(), factsWidth + 4, title.height()), Qt::AlignVCenter, facts);
+}
+
 void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
   const Palette& c = m_theme->colors();
   const auto faded = [&](const QColor& color) { return mixed(c.page, color, 0.32); };
@@ -203,37 +364,45 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
   p.setRenderHint(QPainter::Antialiasing, m_graph.nodes.size() < 5000);
   // Dashing and stroking curves that cross the whole of a large graph takes minutes: there, edges are hairlines.
   const bool hairlines = scale < 0.12 || m_layout.edges.size() > 20000;
-  for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
-    const QRectF r = m_layout.groups[g];
-    if (!r.intersects(visible) || m_graph.groups[g].nodes.size() < 2) continue;
+  for (const auto& group : m_layout.groups) {
+    if (group.closed || group.rect.isNull() || !group.rect.intersects(visible)) continue;
     p.setPen(QPen(mixed(c.page, c.muted, 0.75), 1.1));
     p.setBrush(Qt::NoBrush);
-    p.drawRoundedRect(r, 10, 10);
+    p.drawRoundedRect(group.rect, 10, 10);
   }
-  const QString from = m_decisionFrom, to = m_decisionTo;
-  for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
-    const auto [a, b] = m_layout.edges[e];
-    if (a < 0 || b < 0) continue;
-    const auto &ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, &rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
-    if (!ra.united(rb).intersects(visible)) continue;
-    QColor color = m_graph.nodes[static_cast<std::size_t>(b)].kind == NodeKind::Operator
-                       ? phaseColor(m_graph.nodes[static_cast<std::size_t>(b)])
-                       : c.muted;
-    if (m_layout.nodes[static_cast<std::size_t>(a)].pill || m_graph.edges[e].keptForBackward) color = mixed(c.page, color, 0.6);
-    const bool on = !m_marks.empty() && m_marks[static_cast<std::size_t>(a)] != Mark::Plain &&
-                    m_marks[static_cast<std::size_t>(b)] != Mark::Plain;
-    if (!m_marks.empty() && !on) color = faded(color);
-    if (m_outdated) color = faded(color);
-    if (hairlines) {
-      p.setPen(QPen(color, 0));
-      p.drawLine(ra.center(), rb.center());
-    } else {
-      paintEdge(p, e, color, on ? 2.2 : 1.3);
+  const auto markOf = [&](std::size_t i) { return m_marks.empty() ? Mark::Plain : m_marks[i]; };
+  for (const bool strong : {false, true})
+    for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
+      if (!m_layout.drawn[e]) continue;
+      const auto a = static_cast<std::size_t>(m_layout.edges[e].first), b = static_cast<std::size_t>(m_layout.edges[e].second);
+      const auto &ra = m_layout.nodes[a].rect, &rb = m_layout.nodes[b].rect;
+      if (!ra.united(rb).intersects(visible)) continue;
+      const bool on = !m_marks.empty() && markOf(a) != Mark::Plain && markOf(b) != Mark::Plain;
+      if (on != strong) continue;
+      const GraphNode& to = m_graph.nodes[b];
+      QColor color = to.kind == NodeKind::Operator ? phaseColor(to) : c.muted;
+      // What a step hands to another part of the picture would cover everything between.
+      const bool pill = m_layout.nodes[a].pill || m_layout.nodes[b].pill;
+      const bool far =
+          m_graph.edges[e].keptForBackward || m_graph.edges[e].carried ||
+          (pill && (std::abs(ra.center().y() - rb.center().y()) > 150 || std::abs(ra.center().x() - rb.center().x()) > 420));
+      const bool touched = markOf(a) == Mark::Chosen || markOf(b) == Mark::Chosen;
+      if (far && !touched) color = mixed(c.page, color, m_graph.edges.size() > 60 ? 0.14 : 0.3);
+      else if (pill) color = mixed(c.page, color, 0.6);
+      else if (!m_marks.empty() && !on) color = faded(color);
+      if (m_outdated) color = faded(color);
+      if (hairlines) {
+        p.setPen(QPen(color, 0));
+        p.drawLine(ra.center(), rb.center());
+      } else {
+        paintEdge(p, e, color, on && !(far && !touched) ? 2.2 : 1.3);
+      }
     }
-  }
+  for (std::size_t g = 0; g < m_layout.groups.size(); ++g)
+    if (m_layout.groups[g].closed && m_layout.groups[g].rect.intersects(visible)) paintGroup(p, g, scale);
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
     const auto& box = m_layout.nodes[i];
-    if (!box.rect.intersects(visible)) continue;
+    if (box.hidden || !box.rect.intersects(visible)) continue;
     const GraphNode& node = m_graph.nodes[i];
     const Mark mark = m_marks.empty() ? Mark::Path : m_marks[i];
     const bool dim = (mark == Mark::Plain && !m_marks.empty()) || m_outdated || (m_changes && !node.added && !node.changed);
@@ -267,7 +436,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     p.setFont(m_theme->mono(13));
     p.setPen(text);
     p.drawText(inner, Qt::AlignTop | Qt::AlignLeft,
-               p.fontMetrics().elidedText(QString::fromStdString(node.name), Qt::ElideMiddle, static_cast<int>(inner.width())));
+               p.fontMetrics().elidedText(shortName(node.name), Qt::ElideMiddle, static_cast<int>(inner.width())));
     p.setFont(m_theme->ui(11));
     p.setPen(muted);
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
@@ -278,48 +447,60 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
       p.drawText(inner, Qt::AlignTop | Qt::AlignRight, tr("new"));
     }
   }
-  if (detail)
-    for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
-      const QRectF r = m_layout.groups[g];
-      const GraphGroup& group = m_graph.groups[g];
-      if (!r.intersects(visible) || group.nodes.size() < 2) continue;
-      QString facts = counted(group.kernels, tr("kernel"), tr("kernels"));
-      if (group.us) facts += QStringLiteral("  ") + microsecondsText(*group.us);
-      p.setFont(m_theme->ui(12, QFont::DemiBold));
-      const QString title =
-          p.fontMetrics().elidedText(QString::fromStdString(group.name), Qt::ElideRight, static_cast<int>(r.width()) - 20);
-      const double width = p.fontMetrics().horizontalAdvance(title);
-      const QRectF place(r.left() + 9, r.top() + 4, width + 6, 17);
-      p.fillRect(place, c.page);
-      p.setPen(c.text);
-      p.drawText(place.adjusted(3, 0, 10, 0), Qt::AlignVCenter, title);
-      p.setFont(m_theme->ui(12));
-      if (width + p.fontMetrics().horizontalAdvance(facts) + 34 < r.width()) {
-        p.setPen(c.muted);
-        p.drawText(QRectF(place.right() + 8, place.top(), 200, 17), Qt::AlignVCenter, facts);
-      }
-    }
-  if (!from.isEmpty() && detail) {
-    int a = -1, b = -1;
-    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
-      const QString id = QString::fromStdString(m_graph.nodes[i].id);
-      if (id == from) a = static_cast<int>(i);
-      if (id == to) b = static_cast<int>(i);
-    }
-    if (a >= 0 && b >= 0) {
-      const QPointF middle =
-          (m_layout.nodes[static_cast<std::size_t>(a)].rect.center() + m_layout.nodes[static_cast<std::size_t>(b)].rect.center()) /
-              2 +
-          QPointF(0, 34);
-      p.setFont(m_theme->mono(12, QFont::DemiBold));
-      const double w = p.fontMetrics().horizontalAdvance(m_decisionText) + 16;
-      const QRectF tag(middle.x() - w / 2, middle.y() - 10, w, 20);
-      p.setPen(QPen(c.text, 1.2));
-      p.setBrush(c.page);
-      p.drawRoundedRect(tag, 3, 3);
-      p.drawText(tag, Qt::AlignCenter, m_decisionText);
-    }
+  for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
+    const auto& group = m_layout.groups[g];
+    if (!group.closed && !group.rect.isNull() && group.rect.intersects(visible)) paintGroup(p, g, scale);
   }
+  if (m_decisionFrom.isEmpty() || !detail) return;
+  int a = -1, b = -1;
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+    const QString id = QString::fromStdString(m_graph.nodes[i].id);
+    if (id == m_decisionFrom) a = static_cast<int>(i);
+    if (id == m_decisionTo) b = static_cast<int>(i);
+  }
+  if (a < 0 || b < 0) return;
+  const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
+  p.setFont(m_theme->mono(12, QFont::DemiBold));
+  const double w = p.fontMetrics().horizontalAdvance(m_decisionText) + 16;
+  const QPointF middle = ra == rb ? QPointF(ra.center().x(), ra.bottom() + 14) : (ra.center() + rb.center()) / 2 + QPointF(0, 34);
+  const QRectF tag(middle.x() - w / 2, middle.y() - 10, w, 20);
+  p.setPen(QPen(c.text, 1.2));
+  p.setBrush(c.page);
+  p.drawRoundedRect(tag, 3, 3);
+  p.drawText(tag, Qt::AlignCenter, m_decisionText);
+}
+
+// A small picture of the whole, where it does not fit, with what is in sight.
+QRectF GraphView::overview() const {
+  const QRectF all = m_layout.bounds;
+  if (all.isNull() || m_graph.nodes.size() < 2 || width() < 500 || height() < 320) return {};
+  const QRectF shown(toWidget(all.topLeft()), toWidget(all.bottomRight()));
+  if (QRectF(rect()).adjusted(-4, -4, 4, 4).contains(shown)) return {};
+  const double scale = std::min(160 / all.width(), 80 / all.height());
+  const QSizeF size = all.size() * scale;
+  return {width() - size.width() - 12, height() - size.height() - 12, size.width(), size.height()};
+}
+
+void GraphView::paintOverview(QPainter& p) {
+  const QRectF place = overview();
+  if (place.isNull()) return;
+  const Palette& c = m_theme->colors();
+  const double scale = place.width() / m_layout.bounds.width();
+  p.setPen(c.separator);
+  p.setBrush(c.page);
+  p.drawRect(place.adjusted(-4, -4, 4, 4));
+  if (m_graph.nodes.size() < 5000)
+    for (std::size_t i = 0; i < m_layout.nodes.size(); ++i) {
+      const QRectF& r = m_layout.nodes[i].rect;
+      p.fillRect(QRectF(place.topLeft() + (r.topLeft() - m_layout.bounds.topLeft()) * scale,
+                        QSizeF(std::max(1.5, r.width() * scale), std::max(1.5, r.height() * scale))),
+                 m_layout.nodes[i].pill ? c.separator : mixed(c.page, phaseColor(m_graph.nodes[i]), 0.6));
+    }
+  const QRectF seen(-m_offset / m_scale, QSizeF(size()) / m_scale);
+  QRectF frame(place.topLeft() + (seen.topLeft() - m_layout.bounds.topLeft()) * scale, seen.size() * scale);
+  p.setPen(QPen(c.accent, 1));
+  p.setBrush(Qt::NoBrush);
+  p.drawRect(frame.intersected(place.adjusted(-3, -3, 3, 3)));
 }
 
 void GraphView::paintEvent(QPaintEvent*) {
@@ -355,6 +536,7 @@ void GraphView::paintEvent(QPaintEvent*) {
   entry(tr("backward"), c.backward, Qt::SolidLine);
   entry(tr("optimiser"), c.optimizer, Qt::SolidLine);
   entry(tr("kept for backward"), c.muted, Qt::DotLine);
+  paintOverview(p);
   if (hasFocus()) {
     p.setPen(QPen(mixed(c.page, c.accent, 0.6), 1));
     p.setBrush(Qt::NoBrush);
@@ -379,7 +561,19 @@ bool GraphView::saveSvg(const QString& path) {
 
 int GraphView::nodeAt(QPointF world) const {
   for (std::size_t i = m_layout.nodes.size(); i-- > 0;)
-    if (m_layout.nodes[i].rect.contains(world)) return static_cast<int>(i);
+    if (!m_layout.nodes[i].hidden && m_layout.nodes[i].rect.contains(world)) return static_cast<int>(i);
+  return -1;
+}
+
+// The group at a place: a closed one anywhere, an open one at its title.
+int GraphView::groupAt(QPointF world, bool titleOnly) const {
+  for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
+    QRectF r = m_layout.groups[g].rect;
+    if (r.isNull()) continue;
+    if (m_layout.groups[g].closed && titleOnly) r.setWidth(28);
+    if (!m_layout.groups[g].closed) r.setHeight(kGroupTitle - 4);
+    if (r.contains(world)) return static_cast<int>(g);
+  }
   return -1;
 }
 
@@ -414,6 +608,14 @@ bool GraphView::findNext(const QString& text) {
 }
 
 void GraphView::mousePressEvent(QMouseEvent* event) {
+  if (const QRectF place = overview(); place.contains(event->position())) {
+    const QPointF world =
+        m_layout.bounds.topLeft() + (event->position() - place.topLeft()) * (m_layout.bounds.width() / place.width());
+    m_offset = QPointF(width() / 2.0, height() / 2.0) - world * m_scale;
+    m_pressed = event->position(), m_pressedOffset = m_offset;
+    m_dragging = true;
+    return update();
+  }
   m_pressed = event->position(), m_pressedOffset = m_offset;
   m_dragging = false;
 }
@@ -426,18 +628,35 @@ void GraphView::mouseMoveEvent(QMouseEvent* event) {
     m_offset = m_pressedOffset + by;
     update();
   } else {
-    setCursor(nodeAt((event->position() - m_offset) / m_scale) >= 0 ? Qt::PointingHandCursor : Qt::ArrowCursor);
+    const QPointF world = (event->position() - m_offset) / m_scale;
+    setCursor(nodeAt(world) >= 0 || groupAt(world, false) >= 0 ? Qt::PointingHandCursor : Qt::ArrowCursor);
   }
 }
 
 void GraphView::mouseReleaseEvent(QMouseEvent* event) {
   if (m_dragging) return void(m_dragging = false);
-  const int i = nodeAt((event->position() - m_offset) / m_scale);
+  const QPointF world = (event->position() - m_offset) / m_scale;
+  if (const int title = groupAt(world, true); title >= 0) return toggleGroup(title);
+  const int i = nodeAt(world);
   if (i >= 0) return choose(QString::fromStdString(m_graph.nodes[static_cast<std::size_t>(i)].id), false);
+  if (const int g = groupAt(world, false); g >= 0) {
+    const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(g)];
+    m_chosen = QString::fromStdString(group.nodes.front());
+    m_selection->select(group.origins);
+    relate();
+    update();
+    Q_EMIT groupChosen(QString::fromStdString(group.id));
+    return;
+  }
   m_chosen.clear();
   m_selection->clear();
   relate();
   update();
+}
+
+void GraphView::mouseDoubleClickEvent(QMouseEvent* event) {
+  const QPointF world = (event->position() - m_offset) / m_scale;
+  if (const int g = groupAt(world, false); g >= 0 && groupAt(world, true) < 0) toggleGroup(g);
 }
 
 void GraphView::wheelEvent(QWheelEvent* event) {
@@ -459,6 +678,10 @@ void GraphView::keyPressEvent(QKeyEvent* event) {
     case Qt::Key_Equal: return zoomBy(1.25);
     case Qt::Key_Minus: return zoomBy(0.8);
     case Qt::Key_0: return fit();
+    case Qt::Key_Space:
+      for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+        if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) return toggleGroup(m_layout.groupOf[i]);
+      return;
     case Qt::Key_Escape:
       m_chosen.clear();
       m_selection->clear();
@@ -498,7 +721,13 @@ bool GraphView::event(QEvent* event) {
   if (event->type() == QEvent::ToolTip) {
     auto* help = static_cast<QHelpEvent*>(event);
     const int i = nodeAt((QPointF(help->pos()) - m_offset) / m_scale);
-    if (i < 0) {
+    if (const int g = groupAt((QPointF(help->pos()) - m_offset) / m_scale, false); g >= 0) {
+      const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(g)];
+      QStringList names;
+      for (const std::string& id : group.nodes) names << QString::fromStdString(id);
+      QToolTip::showText(help->globalPos(), QString::fromStdString(group.id + "  " + group.name) + QLatin1Char('\n') +
+                                                names.join(QStringLiteral(", ")));
+    } else if (i < 0) {
       QToolTip::hideText();
     } else {
       const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(i)];

@@ -10,7 +10,9 @@
 
 namespace nf {
 
-// The graph of one stage: drag pans, the wheel zooms, arrow keys follow edges. Only what is in sight is painted.
+// The graph of one stage: drag pans, the wheel zooms, arrow keys follow edges, a group opens and closes at its title. Only what is in
+// sight is painted. Edges that leave their part of the picture (a parameter read by its gradient, a value kept for backward) are faint
+// until an end of theirs is selected.
 class GraphView : public QWidget {
   Q_OBJECT
  public:
@@ -26,6 +28,10 @@ class GraphView : public QWidget {
   QString chosen() const { return m_chosen; }
   bool findNext(const QString& text);
   void fit();
+  // Large graphs start with their fused groups closed; Space or a click on the title opens one.
+  void toggleGroup(int group);
+  void toggleGroups();  // all of them: closed ones open when none is open
+  void reset();         // another notebook: nothing of the old one is kept
   void zoomBy(double factor, std::optional<QPointF> at = {});
   double zoom() const { return m_scale; }
   bool saveSvg(const QString& path);
@@ -34,12 +40,14 @@ class GraphView : public QWidget {
  Q_SIGNALS:
   void nodeChosen(const QString& id);
   void zoomChanged(double zoom);
+  void groupChosen(const QString& group);
 
  protected:
   void paintEvent(QPaintEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
   void mouseMoveEvent(QMouseEvent*) override;
   void mouseReleaseEvent(QMouseEvent*) override;
+  void mouseDoubleClickEvent(QMouseEvent*) override;
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void resizeEvent(QResizeEvent*) override;
@@ -49,6 +57,12 @@ class GraphView : public QWidget {
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
   void adopt(GraphLayout layout);
+  GraphLayoutOptions options() const;
+  void showFirst();
+  int groupAt(QPointF world, bool titleOnly) const;
+  QRectF overview() const;
+  void paintOverview(QPainter& p);
+  void paintGroup(QPainter& p, std::size_t group, double scale);
   void relate();
   int nodeAt(QPointF world) const;
   void step(int key);
@@ -58,10 +72,14 @@ class GraphView : public QWidget {
   protocol::GraphPage m_graph;
   GraphLayout m_layout;
   std::unordered_map<std::string, QPointF> m_previous;
+  std::vector<std::vector<std::string>> m_grouping;  // of the last stage that had groups
+  std::set<std::string> m_closed;
+  bool m_groupsSeen = false;
   std::vector<std::vector<int>> m_in, m_out;  // edges by node
   enum class Mark : std::uint8_t { Plain, Path, Chosen };
   std::vector<Mark> m_marks;  // by node; empty: nothing is selected
   QString m_chosen, m_decisionFrom, m_decisionTo, m_decisionText;
+  protocol::Origins m_decisionOrigins;
   double m_scale = 1;
   QPointF m_offset, m_pressed, m_pressedOffset;
   bool m_dragging = false, m_fitted = false, m_outdated = false, m_changes = false;

@@ -9,6 +9,8 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/derivation_view.h"
+#include "widgets/names.h"
 #include "widgets/tensor_view.h"
 
 namespace nf {
@@ -51,16 +53,19 @@ class InspectorView::Check : public QWidget {
 
 namespace {
 
-void addPair(Section* section, const Theme* theme, const QString& name, const QString& value) {
+void addPair(Section* section, const Theme* theme, const QString& name, const QString& value, bool code = false) {
   auto* row = new QHBoxLayout;
   row->setSpacing(8);
   auto* left = label(name, "muted");
-  left->setFixedWidth(116);
+  left->setFixedWidth(108);
   left->setFont(theme->ui(12));
   auto* right = label(value);
+  right->setFont(code ? theme->mono(12) : theme->ui(12));
   right->setWordWrap(true);
   right->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  right->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  policy.setHeightForWidth(true);
+  right->setSizePolicy(policy);
   row->addWidget(left, 0, Qt::AlignTop);
   row->addWidget(right, 1);
   section->body()->addLayout(row);
@@ -82,14 +87,14 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
                     "muted")),
       m_proved(new Badge(theme)), m_checked(new Badge(theme)), m_certificate(new Section(theme, tr("Certificate"))),
       m_derivation(new Section(theme, tr("Derivation"))), m_check(new Section(theme, tr("Numeric check"))),
-      m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))), m_body(new QWidget),
+      m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))),
+      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_body(new QWidget),
       m_values(new TensorView(theme, true)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  layout->addWidget(new PanelHeader(theme, tr("Inspector")));
   m_empty->setWordWrap(true);
   m_empty->setContentsMargins(16, 4, 16, 0);
   m_empty->setAlignment(Qt::AlignTop);
@@ -104,7 +109,17 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_name->setTextInteractionFlags(Qt::TextSelectableByMouse);
   m_facts->setWordWrap(true);
   m_facts->setFont(theme->ui(12));
-  head->addWidget(m_name);
+  auto* title = new QHBoxLayout;
+  m_pin->setCheckable(true);
+  m_pin->setAccessibleName(tr("Pin"));
+  m_pin->setToolTip(tr("Keep this tensor here while the selection moves on"));
+  QSizePolicy wrapping(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  wrapping.setHeightForWidth(true);
+  m_name->setWordWrap(true);
+  m_name->setSizePolicy(wrapping);
+  title->addWidget(m_name, 1);
+  title->addWidget(m_pin, 0, Qt::AlignTop);
+  head->addLayout(title);
   head->addWidget(m_facts);
   auto* badges = new QHBoxLayout;
   badges->setSpacing(8);
@@ -119,6 +134,7 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   // A tensor of many axes has a wide row of slice boxes: it must not push the whole panel wider than it is.
   m_values->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_valueSection->body()->addWidget(m_values);
+  m_derivation->body()->addWidget(m_steps);
   auto* scroll = new QScrollArea;
   scroll->setWidgetResizable(true);
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
@@ -129,8 +145,13 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   clear();
 }
 
+void InspectorView::setPinned(bool pinned) { m_pin->setChecked(pinned); }
+
+bool InspectorView::pinned() const { return m_pin->isChecked(); }
+
 void InspectorView::clear() {
   m_tensor.clear();
+  m_pin->setChecked(false);
   m_body->hide();
   m_empty->show();
 }
@@ -141,7 +162,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   m_tensor = name;
   m_empty->hide();
   m_body->show();
-  m_name->setText(name);
+  m_name->setText(derivativeText(name));
   double values = 1;
   QStringList shape;
   for (const auto extent : t.shape) values *= static_cast<double>(extent), shape << QString::number(extent);
@@ -152,7 +173,8 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   if (!same) {
     m_proved->show({}, {}, {});
     m_checked->show({}, {}, {});
-    for (Section* s : {m_certificate, m_derivation, m_check, m_leads}) s->clear(), s->hide();
+    for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
+    m_derivation->hide();
   }
   m_values->setTensor(name, t.shape);
   m_valueSection->show();
@@ -161,7 +183,8 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
 void InspectorView::setExpression(const protocol::Expression& e) {
   if (QString::fromStdString(e.tensor) != m_tensor) return;
   const Palette& c = m_theme->colors();
-  for (Section* s : {m_certificate, m_derivation, m_check}) s->clear(), s->hide();
+  for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
+  m_derivation->hide();
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
     bool gathers = true, proved = true;
@@ -178,43 +201,21 @@ void InspectorView::setExpression(const protocol::Expression& e) {
         gathers && proved
             ? tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, proved "
                  "against the access as written.")
-                  .arg(m_tensor)
+                  .arg(derivativeText(m_tensor))
             : tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")));
     for (const auto& t : e.terms) {
       const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
                                                                        : tr("zero");
-      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access));
+      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access), true);
       if (t.tripsPerElement > 0) addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);
       if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));
     }
     m_certificate->show();
-    int steps = 0;
-    for (const auto& t : e.terms)
-      for (const auto& step : t.derivation) {
-        auto* row = new QHBoxLayout;
-        row->setSpacing(8);
-        auto* number = label(QString::number(++steps));
-        number->setFont(m_theme->ui(12, QFont::DemiBold));
-        number->setStyleSheet(QStringLiteral("color: %1").arg(c.accent.name()));
-        number->setFixedWidth(14);
-        auto* title = label(QString::fromStdString(step.title), "muted");
-        title->setFont(m_theme->ui(12));
-        title->setFixedWidth(82);
-        title->setWordWrap(true);
-        QStringList lines;
-        for (const auto& text : step.lines) lines << QString::fromStdString(text);
-        auto* words = paragraph(lines.join(QLatin1Char('\n')));
-        words->setFont(m_theme->mono(12));
-        words->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
-        row->addWidget(number, 0, Qt::AlignTop);
-        row->addWidget(title, 0, Qt::AlignTop);
-        row->addWidget(words, 1);
-        m_derivation->body()->addLayout(row);
-      }
-    m_derivation->setDetail(counted(steps, tr("step"), tr("steps")));
-    m_derivation->setVisible(steps > 0);
+    m_steps->setTerms(e.terms, e.terms.size() > 1);
+    m_derivation->setDetail(counted(m_steps->steps(), tr("step"), tr("steps")));
+    m_derivation->setVisible(m_steps->steps() > 0);
     if (e.check) {
       const bool good = e.check->worst <= e.check->allowed;
       m_checked->show(good ? QStringLiteral("proved") : QStringLiteral("error"),
@@ -239,22 +240,7 @@ void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vect
 }
 
 void InspectorView::setLeads(const std::vector<Lead>& leads) {
-  m_leads->clear();
-  m_leads->setVisible(!leads.empty());
-  m_leads->setDetail(QString::number(leads.size()));
-  for (const Lead& lead : leads) {
-    auto* button = new IconButton(m_theme, lead.icon, lead.text);
-    button->setCursor(Qt::PointingHandCursor);
-    auto* row = new QHBoxLayout;
-    row->setContentsMargins(0, 0, 0, 0);
-    row->addWidget(button);
-    row->addStretch(1);
-    auto* detail = label(lead.detail, "hint");
-    detail->setFont(m_theme->mono(12));
-    row->addWidget(detail);
-    m_leads->body()->addLayout(row);
-    connect(button, &QToolButton::clicked, this, [this, target = lead.target] { Q_EMIT leadChosen(target); });
-  }
+  showLeads(m_leads, m_theme, leads, [this](const QString& target) { Q_EMIT leadChosen(target); });
 }
 
 }  // namespace nf

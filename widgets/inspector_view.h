@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/protocol/message.h"
+#include "widgets/leads.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
@@ -12,6 +13,8 @@ class QLabel;
 namespace nf {
 
 class Badge;
+class DerivationView;
+class IconButton;
 class Section;
 class TensorView;
 
@@ -24,11 +27,11 @@ class InspectorView : public QWidget {
   void setTensor(const protocol::TensorInfo& tensor);
   void setExpression(const protocol::Expression& expression);
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
-  struct Lead {
-    QString icon, text, detail, target;  // target: "node:ID", "kernel:ID"
-  };
   void setLeads(const std::vector<Lead>& leads);
   QString tensor() const { return m_tensor; }
+  DerivationView* derivation() const { return m_steps; }
+  void setPinned(bool pinned);
+  bool pinned() const;  // the selection moves on without it
   TensorView* values() const { return m_values; }
 
  Q_SIGNALS:
@@ -43,6 +46,8 @@ class InspectorView : public QWidget {
   QLabel *m_name, *m_facts, *m_empty;
   Badge *m_proved, *m_checked;
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
+  DerivationView* m_steps;
+  IconButton* m_pin;
   QWidget* m_body;
   TensorView* m_values;
 };

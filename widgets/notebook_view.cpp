@@ -48,6 +48,7 @@ CellView* NotebookView::make(const Cell& cell) {
     m_document->replace(v->bodyBegin + begin, v->bodyBegin + end, bytes, tr("Typing").toStdString(), true);
     Q_EMIT edited();
   });
+  connect(v->editor(), &ExpressionEditor::signatureChanged, this, &NotebookView::signatureChanged);
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
   connect(v, &CellView::commandModeWanted, this, [this, v] { activate(v->id(), false); });
   connect(v, &CellView::caretMoved, this, [this, v] {
@@ -142,16 +143,7 @@ void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
   m_analysis = analysis;
   m_analysisCells.clear();
   if (!m_document || analysis.revision != m_document->revision()) return;  // of a text that is gone: its places mean nothing here
-  QStringList words;
-  for (const auto& s : analysis.symbols) words << QString::fromStdString(s.name);
-  for (const char* word :
-       {"let",     "input",  "param", "const", "state",  "data",  "loss",        "eval",    "show",     "train",  "hint",
-        "def",     "for",    "in",    "stack", "repeat", "sum",   "prod",        "max",     "min",      "mean",   "argmax",
-        "argmin",  "select", "exp",   "log",   "sqrt",   "rsqrt", "tanh",        "sigmoid", "relu",     "normal", "uniform",
-        "kaiming", "xavier", "zeros", "npy",   "npz",    "csv",   "safetensors", "batch",   "training", "else"})
-    words << QLatin1String(word);
-  words.sort(Qt::CaseInsensitive);
-  words.removeDuplicates();
+  const auto symbols = std::make_shared<const std::vector<protocol::SymbolInfo>>(analysis.symbols);
   for (std::size_t i = 0; i < m_cells.size(); ++i) {
     CellView* v = m_cells[i];
     const Cell* cell = m_document->cell(v->id());
@@ -165,7 +157,7 @@ void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
         break;
       }
     }
-    v->editor()->setCompletions(words);
+    v->editor()->setSymbols(symbols);
     v->setAnalysis(analysis, info);
   }
 }
@@ -232,12 +224,12 @@ std::size_t NotebookView::caretByte() const {
 
 void NotebookView::insertInto(CellView* v, const QString& text) { v->editor()->insertAtCaret(text); }
 
-void NotebookView::scrollToByte(std::size_t byte, bool focus) {
+void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
   for (const Cell& cell : m_document->cells()) {
     if (byte < cell.begin || (byte >= cell.end && &cell != &m_document->cells().back())) continue;
     CellView* v = view(cell.id);
     if (!v) return;
-    if (focus) activate(cell.id, v->kind() == CellKind::Code);
+    if (focus) activate(cell.id, edit && v->kind() == CellKind::Code);
     if (v->kind() == CellKind::Code) v->editor()->moveCaretTo(byte > cell.bodyBegin ? byte - cell.bodyBegin : 0);
     // The layout of a cell that was just made is not there yet.
     QTimer::singleShot(

@@ -23,7 +23,8 @@ class NotebookView : public QScrollArea {
   void setDocument(Document* document);
   // After any edit of the document, this view's own ones too.
   void followDocument();
-  void scrollToByte(std::size_t byte, bool focus);
+  // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
+  void scrollToByte(std::size_t byte, bool focus, bool edit = true);
 
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
@@ -65,6 +66,7 @@ class NotebookView : public QScrollArea {
   void expressionWanted(const QString& tensor);
   void tensorWanted(const nf::protocol::TensorRequest& request);
   void textCopied(const QString& what);
+  void signatureChanged(const QString& signature);
   void pauseRequested(bool pause);
   void stopRequested();
 

@@ -8,6 +8,7 @@
 #include <QTreeWidget>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 namespace {
@@ -70,7 +71,6 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  layout->addWidget(new PanelHeader(theme, tr("Outline")));
   auto* row = new QHBoxLayout;
   row->setContentsMargins(12, 0, 12, 8);
   m_filter->setPlaceholderText(tr("Filter names"));
@@ -156,7 +156,7 @@ void OutlineView::setAnalysis(const protocol::Analysis& analysis) {
   const Palette& c = m_theme->colors();
   for (const auto& t : analysis.tensors) {
     const QString name = QString::fromStdString(t.name);
-    auto* item = new QTreeWidgetItem(m_tensors, {name});
+    auto* item = new QTreeWidgetItem(m_tensors, {derivativeText(name)});
     item->setData(0, kKindRole, kTensor);
     item->setData(0, kValueRole, name);
     item->setData(0, kMonoRole, true);
@@ -179,7 +179,8 @@ void OutlineView::setAnalysis(const protocol::Analysis& analysis) {
     m_origins[name] = t.origins;
   }
   for (const auto& s : analysis.symbols) {
-    if (s.kind != protocol::SymbolKind::Function) continue;
+    // The library is long: only what the notebook calls.
+    if (s.kind != protocol::SymbolKind::Function || (!s.definition.source.empty() && s.uses.empty())) continue;
     auto* item = new QTreeWidgetItem(m_functions, {QString::fromStdString(s.name)});
     item->setData(0, kKindRole, kFunction);
     item->setData(0, kValueRole, s.definition.begin);
@@ -225,7 +226,8 @@ void OutlineView::applyFilter() {
 void OutlineView::markSelection() {
   for (int i = 0; i < m_tensors->childCount(); ++i) {
     QTreeWidgetItem* item = m_tensors->child(i);
-    item->setSelected(!m_selection->empty() && m_selection->relation(m_origins[item->text(0)]) == Selection::Relation::Exact);
+    item->setSelected(!m_selection->empty() &&
+                      m_selection->relation(m_origins[item->data(0, kValueRole).toString()]) == Selection::Relation::Exact);
   }
 }
 

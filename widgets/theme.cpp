@@ -27,8 +27,8 @@ QString firstFamily(const QStringList& wishes, QFontDatabase::SystemFont fallbac
 QString sheet(const Palette& p) {
   QString css = QStringLiteral(R"(
 QMainWindow, QMenuBar, QStatusBar, QToolBar { background: @chrome; color: @text; border: 0; }
-QMenuBar { min-height: 28px; padding-left: 10px; }
-QMenuBar::item { padding: 4px 11px; background: transparent; border-radius: 4px; }
+QMenuBar { padding-left: 10px; }
+QMenuBar::item { padding: 3px 11px; margin: 2px 0; background: transparent; border-radius: 4px; }
 QMenuBar::item:selected { background: @accentSoft; }
 QMenu { background: @raised; color: @text; border: 1px solid @separator; padding: 4px; }
 QMenu::item { padding: 5px 28px 5px 12px; border-radius: 4px; }
@@ -37,6 +37,7 @@ QMenu::item:disabled { color: @hint; }
 QMenu::separator { height: 1px; background: @separator; margin: 4px 8px; }
 QToolTip { background: @raised; color: @text; border: 1px solid @separator; padding: 4px 6px; }
 QToolButton { color: @text; border: 1px solid transparent; border-radius: 4px; padding: 4px 6px; background: transparent; }
+QToolButton[role="field"] { background: @raised; border-color: @separator; padding: 0 10px; }
 QToolButton:hover { background: @hover; }
 QToolButton:pressed, QToolButton:checked { background: @accentSoft; }
 QToolButton:disabled { color: @hint; }
@@ -72,6 +73,15 @@ QScrollBar::handle:vertical { min-height: 28px; }
 QScrollBar::handle:horizontal { min-width: 28px; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
+QMainWindow::separator { background: @page; width: 4px; height: 4px; }
+QMainWindow::separator:horizontal { background: qlineargradient(x1:0, y1:0, x2:0, y2:1, stop:0 @page, stop:0.74 @page, stop:0.75 @separator, stop:1 @separator); }
+QMainWindow::separator:vertical { background: qlineargradient(x1:0, y1:0, x2:1, y2:0, stop:0 @page, stop:0.74 @page, stop:0.75 @separator, stop:1 @separator); }
+QDockWidget { color: @text; }
+QTabBar { background: @page; border: 0; }
+QTabBar::tab { color: @muted; background: @page; border: 0; border-right: 1px solid @separator; border-bottom: 2px solid @page; padding: 0 14px; height: 31px; }
+QTabBar::tab:selected { color: @text; border-bottom-color: @accent; }
+QTabBar::tab:hover { background: @hover; }
+QTabBar QToolButton { background: @page; }
 QSplitter::handle { background: @separator; }
 QSplitter::handle:horizontal { width: 1px; }
 QSplitter::handle:vertical { height: 1px; }
@@ -83,6 +93,7 @@ QCheckBox, QRadioButton, QLabel { color: @text; background: transparent; }
 QLabel[role="muted"] { color: @muted; }
 QLabel[role="hint"] { color: @hint; }
 QLabel[role="title"] { font-weight: 600; }
+QLabel[role="accent"] { color: @accent; }
 QDialog { background: @page; }
 QWidget[role="page"] { background: @page; }
 QWidget[role="chrome"] { background: @chrome; }
@@ -203,8 +214,8 @@ QFont Theme::mono(int px, int weight) const {
   font.setPixelSize(px);
   font.setWeight(static_cast<QFont::Weight>(weight));
   font.setStyleHint(QFont::Monospace);
-  // JetBrains Mono joins `<=` into one sign; a letter spacing that is not zero switches its ligatures off.
-  font.setLetterSpacing(QFont::AbsoluteSpacing, 0.01);
+  // JetBrains Mono joins `<=` into one sign by contextual alternates, which only shaping applies.
+  font.setStyleStrategy(QFont::PreferNoShaping);
   return font;
 }
 

@@ -30,9 +30,13 @@ struct ShowOptions : FileOptions {
   bool evaluation = false;
 };
 
+struct ExplainOptions : FileOptions {
+  std::string measure;  // "PRODUCER,CONSUMER"
+};
+
 struct GradOptions : FileOptions {
   std::string output, input;
-  bool explain = false;
+  bool explain = false, check = false;
 };
 
 struct DeviceChoice {
@@ -83,7 +87,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options);
 int runCheck(const FileOptions& options);
 int runShow(const ShowOptions& options);
 int runGrad(const GradOptions& options);
-int runExplain(const FileOptions& options, const BackendRegistry& registry);
+int runExplain(BackendRegistry& registry, const ExplainOptions& options);
 std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with
 int runDoctor(const BackendRegistry& registry, bool json);
 

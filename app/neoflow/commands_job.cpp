@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "app/neoflow/commands.h"
+#include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
@@ -283,6 +284,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       ++trials;
     } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
       ++swaps;
+    } else if (const auto* m = std::get_if<protocol::FusionRevertedEvent>(&message)) {
+      std::printf("%ssplit again: %s, %.2f us fused, %.2f us in parts\n", terminal ? "\r\033[K" : "", m->name.c_str(), m->fused_us,
+                  m->split_us);
     }
   };
   TrainJob job(**context, train, sink);
@@ -357,7 +361,24 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
     if (!json && terminal) std::fflush(stdout);
   };
   tune.onMessage = [&](const std::string& message) { std::cerr << message << "\n"; };
-  const auto summary = tuneProgram(*stages->fused, registry, tune);
+  // Which kernels there are comes before what they are made by.
+  auto context = openDevice(registry, options.device);
+  if (!context) return report(context.error(), json);
+  passes.fusion.reverted = revertedKernels(**context);
+  auto settled = fusedAgain(*stages, passes);
+  if (settled)
+    settled = settleFusion(
+        std::move(*settled), **context, passes,
+        [&](const RevertedFusion& r) {
+          if (options.progress) printLine(protocol::encode(revertedEvent(r)));
+          else if (!options.json)
+            std::printf("split again: %s, %.2f us fused, %.2f us in parts\n", r.kernel.name.c_str(), r.measurement.fused,
+                        r.measurement.split);
+        },
+        signals.token());
+  if (!settled) return report(settled.error(), json, kExitInternal);
+  context->reset();  // its workers: the search has its own
+  const auto summary = tuneProgram(*settled->fused, registry, tune);
   if (!summary) return report(summary.error(), json);
   if (json) {
     Json subgraphs = Json::array();

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // check, show, grad, explain: what a notebook means, without running it.
 #include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "app/neoflow/commands.h"
 #include "core/autodiff/differentiate.h"
+#include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
+#include "core/session/numeric_check.h"
 
 namespace nf {
 namespace {
@@ -77,14 +84,20 @@ int runCheck(const FileOptions& options) {
   if (!loaded.ok() && notebook.diagnostics.empty()) return loaded.exitCode;
   // A gradient that can't be made is a mistake of the source too.
   Diagnostics diagnostics = notebook.diagnostics;
+  Json counts = Json::object();
   if (loaded.ok()) {
+    const std::clock_t begin = std::clock();
     auto differentiated = differentiate(notebook.program);
     if (!differentiated) return report(differentiated.error(), options.json, kExitInternal);
+    counts = {{"operators", notebook.program.operators.size()},
+              {"differentiated_operators", differentiated->program.operators.size()},
+              {"gradient_terms", differentiated->terms.size()},
+              {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
   }
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
-    printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}});
+    printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
   } else {
     std::cerr << render(diagnostics, notebook.sources);
     std::size_t errors = 0;
@@ -138,16 +151,75 @@ int runShow(const ShowOptions& options) {
   return kExitFine;
 }
 
-int runExplain(const FileOptions& options, const BackendRegistry& registry) {
+namespace {
+
+Json timingJson(const Timing& t) { return {{"us", t.median}, {"spread_us", t.spread}, {"runs", t.runs}}; }
+
+int explainMeasured(DeviceContext& context, const Stages& stages, const StageOptions& passes, const ExplainOptions& options) {
+  const std::size_t comma = options.measure.rfind(',');
+  if (comma == std::string::npos || comma == 0 || comma + 1 == options.measure.size())
+    return report({"usage", "--measure takes two tensors, PRODUCER,CONSUMER.", {}, {}}, options.json, kExitUsage);
+  const auto compared =
+      compareBranches(stages, context, passes, options.measure.substr(0, comma), options.measure.substr(comma + 1), {});
+  if (!compared)
+    return report(compared.error(), options.json, compared.error().stage == "compare" ? kExitWrongInput : kExitMachineLacks);
+  const BranchComparison& c = **compared;
+  const auto names = [](const std::vector<SiteKernel>& kernels) {
+    Json list = Json::array();
+    for (const SiteKernel& k : kernels) list.push_back(k.name);
+    return list;
+  };
+  if (options.json) {
+    Json pairs = Json::array();
+    for (const TimedPair& p : c.comparison.pairs) pairs.push_back({p.incumbent, p.candidate});
+    Json fused = timingJson(c.comparison.first), split = timingJson(c.comparison.second);
+    fused["kernels"] = names(c.site.first);
+    split["kernels"] = names(c.site.second);
+    printJson({{"device", context.device().name()},
+               {"loop", c.site.loop},
+               {"fused", fused},
+               {"split", split},
+               {"pairs_us", pairs},
+               {"gain_of_split", c.comparison.verdict.medianGain},
+               {"error_of_gain", c.comparison.verdict.spread},
+               {"separates", c.comparison.separates},
+               {"verdict", c.verdict()}});
+    return kExitFine;
+  }
+  const auto row = [](const char* name, const std::vector<SiteKernel>& kernels, const Timing& t) {
+    std::printf("%-6s %10.2f us  +- %.2f us  %3d runs  ", name, t.median, t.spread, t.runs);
+    for (std::size_t i = 0; i < kernels.size(); ++i) std::printf("%s{%s}", i ? ", " : "", kernels[i].name.c_str());
+    std::printf("\n");
+  };
+  row("fused", c.site.first, c.comparison.first);
+  row("split", c.site.second, c.comparison.second);
+  std::printf("%s\n", c.verdict().c_str());
+  return kExitFine;
+}
+
+}  // namespace
+
+int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
+  // As training meets it: the same device, and what was measured on it before.
+  std::unique_ptr<DeviceContext> context;
+  DeviceContextOptions device;
+  device.compileWorkers = options.measure.empty() ? 0 : 2;
+  device.measures = !options.measure.empty();
+  if (auto opened = DeviceContext::open(registry, device)) context = std::move(*opened);
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
   StageOptions passes;
-  if (Backend* cpu = registry.find("cpu"))
-    if (const auto target = cpu->target("cpu", static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))))
-      passes.device = deviceConstants(*target);
+  if (context) {
+    passes.device = deviceConstants(*context->target());
+    passes.fusion.reverted = revertedKernels(*context);
+  }
   int exitCode = kExitFine;
   const auto stages = stagesOf(loaded.notebook, passes, Stage::Fused, options.json, exitCode);
   if (!stages) return exitCode;
+  if (!options.measure.empty()) {
+    if (!context) return report({"measure", "There is no device to measure on: see `neoflow doctor`.", {}, {}}, options.json);
+    return explainMeasured(*context, *stages, passes, options);
+  }
   if (options.json) printJson(toJson(stages->decisions, passes.device));
   else
     std::cout << toText(stages->decisions, passes.device) << "\n"
@@ -155,12 +227,54 @@ int runExplain(const FileOptions& options, const BackendRegistry& registry) {
   return kExitFine;
 }
 
+namespace {
+
+constexpr double kCheckOperations = 2e10;  // of the reference interpreter: some seconds
+
+Json checkJson(const protocol::NumericCheck& check) {
+  Json samples = Json::array();
+  for (const protocol::NumericSample& s : check.worstSamples)
+    samples.push_back({{"element", s.element}, {"derived", s.derived}, {"differences", s.differences}, {"error", s.error}});
+  return {{"samples", check.samples},
+          {"epsilon", check.epsilon},
+          {"worst", check.worst},
+          {"allowed", check.allowed},
+          {"worst_samples", std::move(samples)}};
+}
+
+// # check: 24 elements by central differences, worst error 3.1e-10 of 1e-05 allowed
+// #   [0, 2]: derived 0.25, differences 0.250000001, error 3.1e-10
+std::string checkText(const protocol::NumericCheck& check) {
+  const auto number = [](double value) {
+    std::ostringstream text;
+    text << std::setprecision(9) << value;
+    return text.str();
+  };
+  const auto brief = [](double value) {
+    std::ostringstream text;
+    text << std::setprecision(2) << value;
+    return text.str();
+  };
+  std::string text = "# check: " + std::to_string(check.samples) + " elements by central differences, worst error " +
+                     brief(check.worst) + (check.worst <= check.allowed ? " of " : ", more than the ") + brief(check.allowed) +
+                     " allowed\n";
+  for (const protocol::NumericSample& sample : check.worstSamples) {
+    text += "#   [";
+    for (std::size_t k = 0; k < sample.element.size(); ++k) text += (k ? ", " : "") + std::to_string(sample.element[k]);
+    text += "]: derived " + number(sample.derived) + ", differences " + number(sample.differences) + ", error " +
+            brief(sample.error) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
 int runGrad(const GradOptions& options) {
   Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
-  Program program = std::move(loaded.notebook.program);
+  Program program = loaded.notebook.program;
   const auto find = [&](const std::string& name) -> Result<TensorId> {
-    const TensorId id = program.tensorNamed(name);
+    const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
     std::string known;
     for (const Tensor& t : program.tensors)
@@ -216,42 +330,30 @@ int runGrad(const GradOptions& options) {
   for (std::size_t i = 0; i < d.program.operators.size(); ++i)
     if (d.program.operators[i].phase == Phase::Backward || i >= forwardOperators) text += toText(d.program, OperatorId(i)) + "\n";
 
-  const auto formName = [](GradientTerm::Form form) {
-    switch (form) {
-      case GradientTerm::Form::Gather: return "gather";
-      case GradientTerm::Form::Scatter: return "scatter";
-      case GradientTerm::Form::Zero: return "zero";
-    }
-    return "";
-  };
+  std::optional<Result<protocol::NumericCheck>> check;
+  if (options.check) { check = checkNumerically(d.program, *of, *wrt, derivative.result, derivative.seed, kCheckOperations, {}); }
+  const bool passed = !check || (*check && (*check)->worst <= (*check)->allowed);
   if (options.json) {
     Json terms = Json::array();
-    for (const GradientTerm& term : d.terms) {
-      Json steps = Json::array();
-      for (const Inverse::Step& step : term.inverse.derivation) steps.push_back({{"title", step.title}, {"lines", step.lines}});
-      terms.push_back({{"forward", d.program[term.forward].name},
-                       {"tensor", d.program[term.tensor].name},
-                       {"form", formName(term.form)},
-                       {"why", term.why},
-                       {"trips", term.inverse.tripsPerZ},
-                       {"certified", term.form == GradientTerm::Form::Gather},
-                       {"certificate_ms", term.inverse.certificateMilliseconds},
-                       {"derivation", steps}});
+    for (const GradientTerm& term : d.terms) terms.push_back(explanationJson(d.program, term));
+    Json json{{"ok", passed},
+              {"text", text},
+              {"terms", std::move(terms)},
+              {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}};
+    if (check) {
+      if (*check) json["check"] = checkJson(**check);
+      else json["check"] = {{"unavailable", check->error().message}};
     }
-    printJson({{"ok", true}, {"text", text}, {"terms", terms}});
-    return kExitFine;
+    printJson(json);
+    return passed ? kExitFine : kExitWrongInput;
   }
   std::cout << text;
+  if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
   if (options.explain)
-    for (const GradientTerm& term : d.terms) {
-      std::cout << "\n# " << d.program[term.tensor].name << " in " << d.program[term.forward].name << ": " << formName(term.form)
-                << (term.why.empty() ? "" : ", " + term.why) << "\n";
-      for (const Inverse::Step& step : term.inverse.derivation) {
-        std::cout << "#   " << step.title << "\n";
-        for (const std::string& line : step.lines) std::cout << "#     " << line << "\n";
-      }
-    }
-  return kExitFine;
+    for (const GradientTerm& term : d.terms) std::cout << "\n" << explanationText(d.program, term);
+  if (check && *check) std::cout << "\n" << checkText(**check);
+  if (check && !*check) return report(check->error(), false, kExitWrongInput);
+  return passed ? kExitFine : kExitWrongInput;
 }
 
 }  // namespace nf

@@ -53,10 +53,12 @@ int main(int argc, char** argv) {
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
   showCommand->callback([&] { exitCode = nf::runShow(show); });
 
-  nf::FileOptions explain;
+  nf::ExplainOptions explain;
   CLI::App* explainCommand = app.add_subcommand("explain", "Every fusion decision with dT, dC, dK, R, why, and what would flip it");
   addFile(explainCommand, explain);
-  explainCommand->callback([&] { exitCode = nf::runExplain(explain, registry); });
+  explainCommand->add_option("--measure", explain.measure,
+                             "PRODUCER,CONSUMER: compile this fusion both ways, fused and split, and measure them in turn");
+  explainCommand->callback([&] { exitCode = nf::runExplain(registry, explain); });
 
   nf::RunCommandOptions run;
   CLI::App* runCommand = app.add_subcommand("run", "Compute what cells show; trains nothing");
@@ -148,6 +150,8 @@ int main(int argc, char** argv) {
       ->required();
   gradCommand->add_option("INPUT", grad.input, "tensor to differentiate by")->required();
   gradCommand->add_flag("--explain", grad.explain, "the linear system, its solution, guards and certificate of every access");
+  gradCommand->add_flag("--check", grad.check,
+                        "hold the gradient against central differences in double precision; exit code 1 where they disagree");
   gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
 
   nf::BenchOpsOptions benchOps;

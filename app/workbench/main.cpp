@@ -10,6 +10,7 @@
 
 #include "app/workbench/main_window.h"
 #include "widgets/explain_view.h"
+#include "widgets/notebook_view.h"
 #include "widgets/theme.h"
 
 using namespace nf;
@@ -64,7 +65,12 @@ int main(int argc, char** argv) {
   const QCommandLineOption cell(QStringLiteral("cell"), QStringLiteral("go to the N-th cell, counted from 1"), QStringLiteral("N"));
   const QCommandLineOption decision(QStringLiteral("decision"), QStringLiteral("choose the N-th fusion decision, counted from 1"),
                                     QStringLiteral("N"));
-  parser.addOptions({engine, view, theme, size, screenshot, after, count, train, cell, run, decision});
+  const QCommandLineOption select(QStringLiteral("select"), QStringLiteral("put the cursor into the first place of TEXT"),
+                                  QStringLiteral("TEXT"));
+  const QCommandLineOption inspect(QStringLiteral("inspect"),
+                                   QStringLiteral("show this tensor in the inspector and check its gradient"),
+                                   QStringLiteral("TENSOR"));
+  parser.addOptions({engine, view, theme, size, screenshot, after, count, train, cell, run, decision, select, inspect});
   parser.process(application);
 
   Theme look;
@@ -90,11 +96,13 @@ int main(int argc, char** argv) {
   if (parser.isSet(train)) window.trainFirst();
   if (const QStringList files = parser.positionalArguments(); !files.isEmpty()) {
     if (!QFileInfo::exists(files.first())) return usage(QStringLiteral("%1 does not exist").arg(files.first()));
-    window.openFile(files.first());
+    for (const QString& file : files) window.openFile(file);
+  } else if (!parser.isSet(screenshot)) {
+    window.restoreSession();
   }
   window.showPage(static_cast<MainWindow::Page>(page));
   window.show();
-  window.workspace().startEngine();
+  window.startEngine();
   if (parser.isSet(cell)) {
     const auto& cells = window.workspace().document().cells();
     const auto index = static_cast<std::size_t>(parser.value(cell).toInt());
@@ -105,6 +113,17 @@ int main(int argc, char** argv) {
                        if (std::exchange(start, false)) window.action(QStringLiteral("run.stay"))->trigger();
                      });
   }
+  if (parser.isSet(select)) {
+    const auto place = window.workspace().document().text().find(parser.value(select).toStdString());
+    if (place == std::string::npos) return usage(QStringLiteral("--select: the notebook has no such text"));
+    QObject::connect(
+        &window.workspace(), &Workspace::analysed, &window, [&window, place] { window.notebook()->scrollToByte(place + 1, true); },
+        Qt::SingleShotConnection);
+  }
+  if (parser.isSet(inspect))
+    QObject::connect(
+        &window.workspace(), &Workspace::analysed, &window, [&window, name = parser.value(inspect)] { window.pinInspector(name); },
+        Qt::SingleShotConnection);
   if (parser.isSet(decision))
     QObject::connect(&window.workspace(), &Workspace::fusionArrived, &window,
                      [&window, number = parser.value(decision).toInt()] { window.explain()->chooseDecision(number - 1); });
@@ -113,17 +132,23 @@ int main(int argc, char** argv) {
     auto* settle = new QTimer(&window);
     settle->setSingleShot(true);
     settle->setInterval(700);
-    QObject::connect(settle, &QTimer::timeout, &window, [&] {
+    QObject::connect(settle, &QTimer::timeout, &window, [&, waits = 0]() mutable {
+      constexpr int kMostWaits = 30;
+      if (!window.workspace().idle() && !window.workspace().running() && ++waits < kMostWaits) return settle->start();
       const QString path = parser.value(screenshot);
       const bool written = window.grab().save(path);
       if (!written) std::fprintf(stderr, "neoflow-workbench: %s cannot be written\n", qPrintable(path));
       application.exit(written ? 0 : 3);
     });
     if (parser.value(after) == QLatin1String("opened")) settle->start();
-    QObject::connect(&window.workspace(), &Workspace::milestone, &window,
-                     [&parser, &after, settle, left = parser.value(count).toInt()](const QString& event) mutable {
-                       if (event == parser.value(after) && --left <= 0 && !settle->isActive()) settle->start();
-                     });
+    // What else arrives is waited for too, but a run goes on telling things.
+    QObject::connect(
+        &window.workspace(), &Workspace::milestone, &window,
+        [&window, &parser, &after, settle, armed = false, left = parser.value(count).toInt()](const QString& event) mutable {
+          const bool now = !armed && event == parser.value(after) && --left <= 0;
+          if (now || (armed && !window.workspace().running())) settle->start();
+          armed = armed || now;
+        });
     QObject::connect(&window.workspace(), &Workspace::engineDied, &window, [&](const QString& reason) {
       std::fprintf(stderr, "neoflow-workbench: %s\n", qPrintable(reason));
       if (parser.value(after) != QLatin1String("opened")) application.exit(3);

@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QMainWindow>
-#include <map>
+#include <QTimer>
 #include <memory>
+#include <optional>
 
+#include "app/workbench/actions.h"
 #include "app/workbench/workspace.h"
+#include "widgets/leads.h"
 #include "widgets/theme.h"
 
 class QLabel;
-class QAction;
-class QSplitter;
 class QStackedWidget;
+class QTabBar;
 class QToolButton;
 
 namespace nf {
 
 class CommandPalette;
 class DevicesView;
+class DockPage;
 class ExplainView;
-class IconButton;
 class InspectorView;
 class MessageBar;
 class NotebookView;
 class OutlineView;
-class PanelHeader;
 class SegmentedSwitch;
+class TrainStrip;
 class TuneView;
 
-// The window: one notebook, four layouts of views over one selection, every command in one registry.
+// The window: open notebooks as tabs, each with its engine; pages of views over one selection; every command in one registry.
+// What each file holds: main_window.cpp the frame, tabs, layout and session; window_commands.cpp the commands and menus;
+// window_wiring.cpp who hears whom; window_state.cpp what is shown.
 class MainWindow : public QMainWindow {
   Q_OBJECT
  public:
@@ -35,21 +39,33 @@ class MainWindow : public QMainWindow {
   MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent = nullptr);
   ~MainWindow() override;
 
+  // In a tab of its own; the tab it is in already, or an untouched empty one, is used.
   void openFile(const QString& path);
+  void startEngine();  // of the current notebook now, of the others when they are first looked at
   void showPage(Page page);
   Page page() const;
-  Workspace& workspace() { return *m_workspace; }
-  NotebookView* notebook() { return m_notebook; }
+  Workspace& workspace() { return *m_tab->workspace; }
+  NotebookView* notebook() { return m_tab->notebook; }
+  QTabBar* tabs() { return m_tabBar; }
+  void showTab(int index);
+  void closeTab(int index);
   ExplainView* explain() { return m_explain; }
   TuneView* tune() { return m_tune; }
   InspectorView* inspector() { return m_inspector; }
+  OutlineView* outline() { return m_outline; }
+  DockPage* authorPage() { return m_author; }
   MessageBar* messages() { return m_messages; }
   CommandPalette* palette() { return m_palette; }
-  QAction* action(const QString& id) const { return m_actions.at(id); }
-  const std::map<QString, QAction*>& actions() const { return m_actions; }
+  ActionRegistry& registry() { return *m_actions; }
+  QAction* action(const QString& id) const { return m_actions->at(id); }
+  const std::map<QString, QAction*>& actions() const { return m_actions->all(); }
   void trainFirst();  // starts the first train cell once the notebook has been checked
   void showCell(CellId id);
+  void pinInspector(const QString& tensor);  // shows it, has its gradient checked by differences, and stays on it
   void restoreLayout();
+  void saveLayout();
+  void restoreSession();  // the notebooks that were open when the window was last closed
+  QString statusText() const;
 
  protected:
   void closeEvent(QCloseEvent*) override;
@@ -58,58 +74,78 @@ class MainWindow : public QMainWindow {
   void resizeEvent(QResizeEvent*) override;
 
  private:
-  QAction* add(const QString& id, const QString& text, const QKeySequence& key, std::function<void()> run,
-               const QString& icon = {});
+  struct Tab {
+    std::unique_ptr<Workspace> workspace;
+    NotebookView* notebook = nullptr;
+    QString inspected;
+    std::optional<Journal> left;  // of a session that ended before it was saved
+    CellId training = 0;
+    bool trainWhenChecked = false;
+    bool discard = false;  // its changes, when it closes
+  };
+  static constexpr int kLayoutVersion = 2;
+
+  Tab* newTab();
+  int indexOf(const Tab* tab) const;
+  QWidget* makeToolbar();
+  void makeAuthor();
   void makeActions();
   void makeMenus();
-  QWidget* makeToolbar();
-  QWidget* makeAuthor();
-  void connectWorkspace();
+  void connectTab(Tab* tab);
+  void connectRun(Tab* tab);
+  void connectNotebook(Tab* tab);
   void connectViews();
   void afterRunChange();
   void refreshPage();
   void refreshTitle();
+  void refreshTabs();
   void refreshPeer();
+  void followRun();
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();
   void refreshLeads();
+  std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
+  void follow(const QString& target);
   void inspect(const QString& tensor);
   void inspectSelection();
+  TrainStrip* strip(Tab* tab) const;
   void runActive(int then);
   void runCell(CellId id);
   void undoOrRedo(bool undo);
   void save(bool ask);
   void openPalette(bool everything);
   void showShortcuts();
+  void editShortcuts();
   void compare(const std::string& before, const std::string& after, const QString& title);
   void answer(const QString& key, int index);
   void setStatus(const QString& icon, const QString& text);
   void remember(const QString& path);
 
   Theme* m_theme;
-  std::unique_ptr<Workspace> m_workspace;
-  std::map<QString, QAction*> m_actions;
-  std::vector<QString> m_actionOrder;
+  QStringList m_engineCommand;
+  Selection m_selection;
+  ActionRegistry* m_actions;
+  std::vector<std::unique_ptr<Tab>> m_tabs;
+  Tab* m_tab = nullptr;  // the current one
+  int m_untitled = 0;
+  bool m_enginesWanted = false;
   QLabel *m_name, *m_state, *m_statusIcon, *m_status, *m_constants, *m_place;
   QToolButton* m_device;
   SegmentedSwitch* m_switch;
   MessageBar* m_messages;
-  QStackedWidget* m_pages;
-  QSplitter* m_authorSplit;
-  PanelHeader* m_notebookHeader;
+  QStackedWidget *m_pages, *m_notebooks;
+  QTabBar* m_tabBar;
+  DockPage* m_author;
   OutlineView* m_outline;
-  NotebookView* m_notebook;
   InspectorView* m_inspector;
   ExplainView* m_explain;
   TuneView* m_tune;
   DevicesView* m_devices;
   CommandPalette* m_palette = nullptr;
-  QString m_inspected;
-  std::optional<Journal> m_left;
-  CellId m_training = 0;
-  bool m_trainWhenChecked = false;
-  bool m_closing = false;
+  QTimer m_leadsTimer, m_profileTimer, m_valuesTimer;
+  QString m_statusShown;
+  enum class Close { No, Tab, Window } m_closeWanted = Close::No;  // once the changes are saved or given up
 };
 
 }  // namespace nf

@@ -15,9 +15,9 @@ namespace nf {
 
 using namespace protocol;
 
-Workspace::Workspace(QStringList engineCommand, QObject* parent)
+Workspace::Workspace(QStringList engineCommand, Selection* selection, int untitled, QObject* parent)
     : QObject(parent), m_document(std::make_unique<Document>()), m_engineCommand(std::move(engineCommand)),
-      m_engine(std::make_unique<EngineLink>(m_engineCommand)) {
+      m_engine(std::make_unique<EngineLink>(m_engineCommand)), m_selection(selection), m_untitled(untitled) {
   connect(m_engine.get(), &EngineLink::ready, this, [this] {
     m_replicaKnown = false;
     sendDocument();
@@ -54,7 +54,15 @@ Workspace::Workspace(QStringList engineCommand, QObject* parent)
 
 Workspace::~Workspace() = default;
 
-QString Workspace::name() const { return m_path.isEmpty() ? tr("untitled.nf") : QFileInfo(m_path).fileName(); }
+QString Workspace::name() const {
+  if (!m_path.isEmpty()) return QFileInfo(m_path).fileName();
+  return m_untitled == 1 ? tr("untitled.nf") : tr("untitled %1.nf").arg(m_untitled);
+}
+
+void Workspace::setCurrent(bool current) {
+  m_current = current;
+  if (current) m_selection->setSpans(m_analysis.spans);
+}
 
 void Workspace::attachDocument() {
   m_document->edited = [this](const TextEdit& edit) {
@@ -82,7 +90,7 @@ void Workspace::openText(const std::string& text, const QString& path) {
   m_steps.clear();
   m_swaps.clear();
   m_evals.clear();
-  m_selection.setSpans({});
+  if (m_current) m_selection->setSpans({});
   attachDocument();
   watch();
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
@@ -142,7 +150,8 @@ QString Workspace::journalPath() const {
     return info.absoluteDir().filePath(QLatin1Char('.') + info.fileName() + QStringLiteral(".journal"));
   }
   const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation));
-  return folder.filePath(QStringLiteral("untitled.nf.journal"));
+  return folder.filePath(m_untitled == 1 ? QStringLiteral("untitled.nf.journal")
+                                         : QStringLiteral("untitled-%1.nf.journal").arg(m_untitled));
 }
 
 void Workspace::writeJournal() {
@@ -401,7 +410,7 @@ void Workspace::handle(const Envelope& envelope) {
     if (a->revision != m_document->revision()) return;  // overtaken
     m_analysis = *a;
     m_afterKey = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs);
-    m_selection.setSpans(m_analysis.spans);
+    if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;

@@ -21,7 +21,8 @@ namespace nf {
 class Workspace : public QObject {
   Q_OBJECT
  public:
-  explicit Workspace(QStringList engineCommand, QObject* parent = nullptr);
+  // `selection` is the window's: only the current notebook's spans are in it. `untitled` numbers what has no file yet.
+  Workspace(QStringList engineCommand, Selection* selection, int untitled = 1, QObject* parent = nullptr);
   ~Workspace() override;
 
   // ---- the file
@@ -46,7 +47,8 @@ class Workspace : public QObject {
   void ask(const protocol::Message& message, Reply reply);
   void tell(const protocol::Message& message) { m_engine->notify(message); }
 
-  Selection& selection() { return m_selection; }
+  Selection& selection() { return *m_selection; }
+  void setCurrent(bool current);
   const protocol::Analysis& analysis() const { return m_analysis; }
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
   double millisecondsAfterKey() const { return m_afterKey; }
@@ -57,6 +59,7 @@ class Workspace : public QObject {
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
+  bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
   const std::vector<protocol::EvalEvent>& evals() const { return m_evals; }
   // A recorded step of another system: NAME.peer.json beside the notebook.
   struct Peer {
@@ -136,7 +139,9 @@ class Workspace : public QObject {
   std::unique_ptr<EngineLink> m_engine;
   std::map<protocol::RequestId, Reply> m_replies;
   bool m_replicaKnown = false;
-  Selection m_selection;
+  Selection* m_selection;
+  int m_untitled;
+  bool m_current = false;
   protocol::Analysis m_analysis;
   qint64 m_lastKeyMs = 0;
   double m_afterKey = 0;

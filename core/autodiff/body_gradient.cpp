@@ -15,6 +15,21 @@ namespace {
 
 constexpr std::size_t kMostPaths = 64;
 
+// Why no gradient passes a node whatever its operands are; null where one may.
+const char* whyFlat(const Program& program, ExprId id) {
+  const ScalarNode& n = program[id];
+  switch (n.op) {
+    case ScalarOp::Floor: return "floor has slope 0";
+    case ScalarOp::StopGradient: return "stop_gradient cuts it";
+    case ScalarOp::Lt:
+    case ScalarOp::Le:
+    case ScalarOp::Eq:
+    case ScalarOp::Ne: return "a comparison has slope 0";
+    case ScalarOp::Cast: return isFloating(n.type) ? nullptr : "a cast to whole numbers has slope 0";
+    default: return nullptr;
+  }
+}
+
 // An adjoint, and where it holds.
 struct PathAdjoint {
   std::vector<PathCondition> path;
@@ -25,10 +40,12 @@ class Sweep {
  public:
   Sweep(Program& program, const SweepRequest& request) : m_program(program), m_request(request), m_fold(program) {}
 
-  std::vector<Occurrence> run() {
+  SweepResult run() {
     const std::vector<ExprId> order = nodesOf(m_program, m_request.body);
     findActive(order);
-    if (!m_active.contains(m_request.body.value)) return {};
+    SweepResult result;
+    result.flat = flatLoads(order);
+    if (!m_active.contains(m_request.body.value)) return result;
     m_adjoints[m_request.body.value].push_back({m_request.path, m_request.adjoint});
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
       const auto found = m_adjoints.find(it->value);
@@ -37,7 +54,8 @@ class Sweep {
       m_adjoints.erase(found);
       for (const PathAdjoint& a : adjoints) visit(*it, a);
     }
-    return std::move(m_occurrences);
+    result.occurrences = std::move(m_occurrences);
+    return result;
   }
 
  private:
@@ -57,6 +75,24 @@ class Sweep {
       }
       if (active) m_active.insert(id.value);
     }
+  }
+
+  // Wanted loads below a node without slope, each with the outermost such node.
+  std::vector<FlatLoad> flatLoads(const std::vector<ExprId>& order) const {
+    std::vector<FlatLoad> result;
+    std::unordered_set<std::uint32_t> seen;
+    for (auto it = order.rbegin(); it != order.rend(); ++it) {
+      const char* why = whyFlat(m_program, *it);
+      const ScalarNode& n = m_program[*it];
+      if (!why && n.op != ScalarOp::Select) continue;
+      for (const ExprId below : nodesOf(m_program, why ? *it : n.operands[0])) {
+        const ScalarNode& leaf = m_program[below];
+        if (leaf.op != ScalarOp::Load || !isFloating(leaf.type) || !m_request.wanted(m_program[leaf.access].tensor)) continue;
+        if (seen.insert(below.value).second) result.push_back({below, why ? why : "a condition has slope 0"});
+      }
+    }
+    std::reverse(result.begin(), result.end());
+    return result;
   }
 
   bool isActive(ExprId id) const { return m_active.contains(id.value); }
@@ -257,6 +293,6 @@ ExprId guarded(Program& program, const std::vector<PathCondition>& path, ExprId 
   return value;
 }
 
-std::vector<Occurrence> sweepBody(Program& program, const SweepRequest& request) { return Sweep(program, request).run(); }
+SweepResult sweepBody(Program& program, const SweepRequest& request) { return Sweep(program, request).run(); }
 
 }  // namespace nf

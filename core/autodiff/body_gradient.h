@@ -23,6 +23,17 @@ struct Occurrence {
   ExprId weight;                  // over the operator's variables; conditions on data stand in it as lazy selects
 };
 
+// A load of a wanted tensor whose value reaches the body's only through a node without slope, and why that has none.
+struct FlatLoad {
+  ExprId load;
+  const char* why;  // "floor has slope 0"
+};
+
+struct SweepResult {
+  std::vector<Occurrence> occurrences;
+  std::vector<FlatLoad> flat;
+};
+
 struct SweepRequest {
   ExprId body;
   ExprId adjoint;                   // of the body's value at a point
@@ -33,7 +44,7 @@ struct SweepRequest {
 
 // Reverse sweep over a body (design: autodiff, section 5): new nodes are appended to the program, over the same variables.
 // Conditions of selects go to the path, never into the weight's arithmetic, so a branch that is not taken is never read.
-std::vector<Occurrence> sweepBody(Program& program, const SweepRequest& request);
+SweepResult sweepBody(Program& program, const SweepRequest& request);
 
 // The conjuncts of a condition (or of its negation), those of pure index arithmetic as such.
 std::vector<PathCondition> pathOf(const Program& program, ExprId condition, bool holds);

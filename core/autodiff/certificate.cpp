@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/autodiff/inverse.h"
 #include "core/autodiff/partition.h"
+#include "core/ir/rewrite.h"
 
 namespace nf {
 namespace {
@@ -23,10 +26,9 @@ IntegerSet nestOf(IntegerContext& context, const AccessProblem& problem, const I
   return constrainedBy(constrainedBy(box, inverse.zGuards), inverse.tGuards);
 }
 
-// With the witness: { [z, t] -> y = g(z, t) : boxes, guards } is the inverse of
-// { y -> [f(y), tOfY(y)] : y in the domain, path guards, f(y) in the tensor }. The witness need not be believed: whatever it is,
-// a function that undoes g on the nest and reaches just these y makes g a bijection onto them that keeps z.
-std::optional<bool> proveByWitness(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse) {
+bool overflowed(const IndexCond& c) { return c.expr.overflowed() || std::any_of(c.operands.begin(), c.operands.end(), overflowed); }
+
+IntegerSet pointsOf(IntegerContext& context, const AccessProblem& problem) {
   IntegerSet points = constrainedBy(IntegerSet::box(context, problem.domain), problem.guards);
   const RangeOf ranges = [&](IndexVar v) { return std::optional(problem.domain[v]); };
   for (std::size_t j = 0; j < problem.access.size(); ++j) {
@@ -35,9 +37,60 @@ std::optional<bool> proveByWitness(IntegerContext& context, const AccessProblem&
     if (!range || range->hi >= problem.shape[j])
       points = points.constrained(IndexCond::ge0(IndexExpr(problem.shape[j] - 1) - problem.access[j]));
   }
+  return points;
+}
+
+// With the witness h = (f, tOfY), point by point: g leads from the nest into the points, h from the points into the nest, h undoes g
+// and g undoes h. Every claim is that a set is empty: many small questions, where an equality of relations is one large one.
+std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse) {
+  const std::size_t m = problem.shape.size();
+  const IntegerSet nest = nestOf(context, problem, inverse), points = pointsOf(context, problem);
+  const auto v = [](std::size_t i) { return IndexExpr::variable(static_cast<IndexVar>(i)); };
+  const auto atG = [&](IndexVar i) { return std::optional(inverse.y[i]); };
+  const auto atH = [&](IndexVar i) { return std::optional(i < m ? problem.access[i] : inverse.tOfY[i - m]); };
+  bool known = true;
+  const auto always = [&](const IntegerSet& set, const IndexCond& claim) {
+    const std::optional<bool> empty = overflowed(claim) ? std::nullopt : set.constrained(IndexCond::negate(claim)).isEmpty();
+    known = known && empty.has_value();
+    return empty == true;
+  };
+  const auto equal = [&](const IntegerSet& set, const IndexExpr& a, const IndexExpr& b) {
+    const IndexExpr difference = a - b;
+    if (!difference.overflowed() && difference == IndexExpr(0)) return true;
+    return always(set, IndexCond::ge0(difference)) && always(set, IndexCond::ge0(-difference));
+  };
+  const auto inside = [&](const IntegerSet& set, const IndexExpr& e, const Range& range) {
+    return always(set, IndexCond::ge0(e - IndexExpr(range.lo))) && always(set, IndexCond::ge0(IndexExpr(range.hi) - e));
+  };
+  const auto holds = [&] {
+    for (std::size_t i = 0; i < inverse.y.size(); ++i)
+      if (!inside(nest, inverse.y[i], problem.domain[i])) return false;
+    for (std::size_t k = 0; k < inverse.axes.size(); ++k)
+      if (!inside(points, inverse.tOfY[k], {0, inverse.axes[k] - 1})) return false;
+    for (std::size_t j = 0; j < m; ++j)
+      if (!equal(nest, substitute(problem.access[j], atG), v(j))) return false;
+    for (std::size_t k = 0; k < inverse.axes.size(); ++k)
+      if (!equal(nest, substitute(inverse.tOfY[k], atG), v(m + k))) return false;
+    for (std::size_t i = 0; i < inverse.y.size(); ++i)
+      if (!equal(points, substitute(inverse.y[i], atH), v(i))) return false;
+    for (const IndexCond& g : problem.guards)
+      if (!always(nest, substitute(g, atG))) return false;
+    for (const auto* guards : {&inverse.zGuards, &inverse.tGuards})
+      for (const IndexCond& g : *guards)
+        if (!always(points, substitute(g, atH))) return false;
+    return true;
+  };
+  if (holds()) return true;
+  return known ? std::optional(false) : std::nullopt;
+}
+
+// With the witness: { [z, t] -> y = g(z, t) : boxes, guards } is the inverse of
+// { y -> [f(y), tOfY(y)] : y in the domain, path guards, f(y) in the tensor }. The witness need not be believed: whatever it is,
+// a function that undoes g on the nest and reaches just these y makes g a bijection onto them that keeps z.
+std::optional<bool> proveByWitness(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse) {
   std::vector<IndexExpr> back = problem.access;
   back.insert(back.end(), inverse.tOfY.begin(), inverse.tOfY.end());
-  return context.areInverse(nestOf(context, problem, inverse), inverse.y, points, back);
+  return context.areInverse(nestOf(context, problem, inverse), inverse.y, pointsOf(context, problem), back);
 }
 
 // Without it: { [z, t] -> [z, y] : boxes, guards, y = g(z, t) } is injective, and its range is
@@ -60,7 +113,9 @@ std::optional<bool> proveByRange(IntegerContext& context, const AccessProblem& p
 }
 
 std::optional<bool> provePart(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse) {
-  if (inverse.tOfY.size() == inverse.axes.size() && proveByWitness(context, problem, inverse) == true) return true;
+  if (inverse.tOfY.size() == inverse.axes.size() &&
+      (proveByClaims(context, problem, inverse) == true || proveByWitness(context, problem, inverse) == true))
+    return true;
   return proveByRange(context, problem, inverse);
 }
 

@@ -2,6 +2,7 @@
 #include "core/autodiff/differentiate.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/autodiff/reverse.h"
 
@@ -32,14 +33,17 @@ class Differentiation {
       const Derivative first = *ready;
       std::vector<Derivative> group, rest;
       for (const Derivative& d : pending) (d.of == first.of && d.seed == first.seed ? group : rest).push_back(d);
+      m_context.differentiatedAgain =
+          std::any_of(rest.begin(), rest.end(), [&](const Derivative& d) { return waits(d.of, group); });
       accumulate(group);
       pending = std::move(rest);
     }
   }
 
  private:
-  void error(const Derivative& d, std::string code, std::string message) {
+  void error(const Derivative& d, std::string code, std::string message, Severity severity = Severity::Error) {
     Diagnostic diagnostic;
+    diagnostic.severity = severity;
     diagnostic.code = std::move(code);
     diagnostic.message = std::move(message);
     if (d.origin.valid() && d.origin.value < m_program.origins.size()) diagnostic.span = m_program[d.origin].span;
@@ -126,6 +130,9 @@ class Differentiation {
       else copies.emplace_back(known->second, d.result);
     }
     reverse.run();
+    for (const Derivative& d : group)
+      for (const auto& [wrt, why] : reverse.zeroByRule())
+        if (wrt == d.wrt) error(d, "zero-derivative", m_program[d.result].name + " is 0: " + why, Severity::Warning);
     for (const auto& [from, to] : copies) copy(from, to);
     const auto moved = sortOperators(m_program);
     if (moved.empty() || !m_trips.empty()) return;
@@ -163,7 +170,8 @@ class Differentiation {
 Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options) {
   DifferentiateResult result;
   result.program = program;
-  InverseCache inverses(options);
+  std::optional<InverseCache> own;
+  InverseCache& inverses = options.cache ? *options.cache : own.emplace(options);
   ReverseContext context{options, result.terms, inverses};
   Differentiation(result.program, context, result.diagnostics, {}).run();
   dropUnusedTensors(result.program, program.tensors.size());

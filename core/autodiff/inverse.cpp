@@ -17,6 +17,7 @@ namespace nf {
 namespace {
 
 constexpr std::size_t kDeepestCondition = 64;
+constexpr std::size_t kMostCached = 100000;
 
 std::string nameOfY(const std::vector<std::string>& names, std::size_t i) {
   return i < names.size() && !names[i].empty() ? names[i] : "y" + std::to_string(i);
@@ -116,14 +117,16 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
   add("Guards dropped", lines.dropped);
   add("Where a fibre is not empty", lines.existence);
   inverse.derivation.push_back({"Inverse", {toText(inverse, names.y)}});
-  if (inverse.state == Inverse::State::Gather) {
+  if (inverse.state == Inverse::State::Checking) {
+    inverse.derivation.push_back({"Certificate", {"checking: the proof is under way"}});
+  } else if (inverse.state == Inverse::State::Gather) {
     inverse.derivation.push_back({"Certificate",
                                   {"proved: every point that reads an element is visited once, and no other (" +
                                    rounded(inverse.certificateMilliseconds) + " ms)"}});
   } else {
     inverse.derivation.push_back({"Certificate", {"none: " + inverse.why + "; the gradient is a scatter"}});
   }
-  const double visits = elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
+  const double visits = visitsOf(inverse, problem);
   inverse.derivation.push_back({"Cost",
                                 {rounded(visits) + " points against " + rounded(pointsOf(problem)) +
                                  " of the forward nest, ratio " + rounded(visits / std::max(pointsOf(problem), 1.0))}});
@@ -131,7 +134,10 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
 
 }  // namespace
 
-Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
+namespace {
+
+// Steps 0 to 6b, and what `prove` says of the result.
+Inverse solve(const AccessProblem& problem, const InvertOptions& options, const std::function<void(Inverse&)>& prove) {
   Inverse inverse;
   inverse.phaseModulus.assign(problem.shape.size(), 1);
   Explanation lines;
@@ -188,16 +194,38 @@ Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
   inverse.phaseModulus = phaseModuli(inverse, problem.shape.size());
 
   if (options.sabotage) options.sabotage(inverse);
+  prove(inverse);
+  if (options.explain) finish(problem, names, lines, inverse);
+  return inverse;
+}
+
+// Step 7. False: the proof did not end within the quota.
+bool conclude(const AccessProblem& problem, std::uint64_t quota, Inverse& inverse) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::optional<bool> proved = certify(problem, inverse, options.certificateQuota);
+  const std::optional<bool> proved = certify(problem, inverse, quota);
   inverse.certificateMilliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  if (!proved) return result(Inverse::State::Uncertified, "the proof did not end within its quota");
-  return *proved ? result(Inverse::State::Gather, "") : result(Inverse::State::Uncertified, "the proof failed");
+  inverse.state = proved == true ? Inverse::State::Gather : Inverse::State::Uncertified;
+  inverse.why = !proved ? "the proof did not end within its quota" : *proved ? "" : "the proof failed";
+  return proved.has_value();
+}
+
+void putOffProof(Inverse& inverse) {
+  inverse.state = Inverse::State::Checking;
+  inverse.why = "the proof is under way";
+}
+
+}  // namespace
+
+Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
+  return solve(problem, options, [&](Inverse& inverse) { conclude(problem, options.certificateQuota, inverse); });
+}
+
+double visitsOf(const Inverse& inverse, const AccessProblem& problem) {
+  return elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
 }
 
 bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience) {
-  const double visits = elementsOf(problem) * inverse.zShare * static_cast<double>(inverse.tripsPerZ);
-  return visits <= patience * pointsOf(problem);
+  return visitsOf(inverse, problem) <= patience * pointsOf(problem);
 }
 
 namespace {
@@ -220,21 +248,76 @@ Hash hashOf(const AccessProblem& problem) {
   return hasher.finish();
 }
 
-std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem) {
+InverseCache::InverseCache(InvertOptions options) : m_options(std::move(options)) {
+  m_options.explain = false;
+  m_options.names.clear();
+  m_options.cache = nullptr;
+}
+
+std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem, Proof proof) {
   const Hash key = hashOf(problem);
   {
     const std::lock_guard lock(m_mutex);
     const auto found = m_inverses.find(key);
-    if (found != m_inverses.end()) {
+    if (found != m_inverses.end() && (proof != Proof::Now || found->second->state != Inverse::State::Checking)) {
       ++m_hits;
       return found->second;
     }
   }
-  InvertOptions options = m_options;
-  options.explain = false;
-  auto made = std::make_shared<const Inverse>(nf::invert(problem, options));
+  auto made = std::make_shared<const Inverse>(solve(problem, m_options, [&](Inverse& inverse) {
+    if (proof == Proof::Now) conclude(problem, m_options.certificateQuota, inverse);
+    else if (proof == Proof::PutOff || !conclude(problem, m_options.interactiveQuota, inverse)) putOffProof(inverse);
+  }));
   const std::lock_guard lock(m_mutex);
-  return m_inverses.emplace(key, std::move(made)).first->second;
+  if (m_inverses.size() >= kMostCached) {
+    m_inverses.clear();
+    m_waiting.clear();
+  }
+  auto& kept = m_inverses[key];
+  // Another thread may have been here: its proof is as good, and better than none.
+  if (!kept || kept->state == Inverse::State::Checking) kept = std::move(made);
+  if (kept->state == Inverse::State::Checking) m_waiting.emplace(key, problem);
+  else m_waiting.erase(key);
+  return kept;
+}
+
+Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof) {
+  const std::shared_ptr<const Inverse> known = invert(problem, proof);
+  InvertOptions options = m_options;
+  options.explain = true;
+  options.names = std::move(names);
+  return solve(problem, options, [&](Inverse& inverse) {
+    inverse.state = known->state;
+    inverse.why = known->why;
+    inverse.certificateMilliseconds = known->certificateMilliseconds;
+  });
+}
+
+bool InverseCache::settle(std::stop_token stop) {
+  bool any = false;
+  while (!stop.stop_requested()) {
+    std::optional<AccessProblem> problem;
+    {
+      const std::lock_guard lock(m_mutex);
+      if (m_waiting.empty()) return any;
+      problem = m_waiting.begin()->second;
+    }
+    invert(*problem);
+    const std::lock_guard lock(m_mutex);
+    ++m_settled;
+    any = true;
+  }
+  return any;
+}
+
+std::size_t InverseCache::putOff() const {
+  const std::lock_guard lock(m_mutex);
+  return m_waiting.size();
+}
+
+std::uint64_t InverseCache::settledProofs() const {
+  const std::lock_guard lock(m_mutex);
+  return m_settled;
 }
 
 std::size_t InverseCache::size() const {
@@ -251,6 +334,7 @@ std::string toText(const Inverse& inverse, const std::vector<std::string>& names
   switch (inverse.state) {
     case Inverse::State::Empty: return "0";
     case Inverse::State::Gather:
+    case Inverse::State::Checking:
     case Inverse::State::Uncertified: break;
   }
   const std::size_t m = inverse.phaseModulus.size();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,7 +29,8 @@ struct AccessProblem {
 
 // z are variables 0..m-1 of the expressions below, t are variables m..m+axes-1.
 struct Inverse {
-  enum class State { Empty, Gather, Uncertified };
+  // Checking: solved, and the proof was put off (InverseCache). It may be shown as a gather; it must not run as one.
+  enum class State { Empty, Gather, Uncertified, Checking };
   State state = State::Uncertified;
   std::string why;                         // of Uncertified: one clause for a person
   std::vector<std::int64_t> axes;          // extents of t, each > 1
@@ -48,6 +50,8 @@ struct Inverse {
   std::vector<Step> derivation;
 };
 
+class InverseCache;
+
 struct InvertOptions {
   std::uint64_t certificateQuota = 1000000;  // isl operations
   std::uint64_t pruneQuota = 300000;         // isl operations a question
@@ -55,6 +59,12 @@ struct InvertOptions {
   bool explain = false;                      // fill `derivation`
   std::vector<std::string> names;            // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
   std::function<void(Inverse&)> sabotage;    // tests only: spoils the solution, to show that the certificate refuses it
+  InverseCache* cache = nullptr;             // of differentiate(): where inverses are kept from one program to the next
+  // While somebody types: a proof that does not end within `interactiveQuota`, or that comes when the proofs of this program have
+  // taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
+  bool putOffProofs = false;
+  std::uint64_t interactiveQuota = 100000;
+  double interactiveMilliseconds = 50;
 };
 
 // Steps 0-7. Never wrong: state Gather carries isl's proof against the original access; Uncertified means scatter, Empty that no y
@@ -67,14 +77,26 @@ std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse
 // Does the gather pay (section 4)? It visits zShare * |Z| * trips points, the scatter the domain; up to `patience` times that the
 // gather wins: 16 where many threads run, as it needs no atomics and is deterministic, 4 for one.
 bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience = 16);
+double visitsOf(const Inverse& inverse, const AccessProblem& problem);
 
 Hash hashOf(const AccessProblem& problem);
 
-// Inverses by problem; each is made once. Safe to use from several threads; two that ask for the same new problem may both solve it.
+// Inverses by problem; each is made once, and kept for as long as the cache lives (a hundred thousand at most, then it begins anew).
+// Safe to use from several threads; two that ask for the same new problem may both solve it.
 class InverseCache {
  public:
-  explicit InverseCache(InvertOptions options = {}) : m_options(std::move(options)) {}  // `explain` and `names` are not used
-  std::shared_ptr<const Inverse> invert(const AccessProblem& problem);
+  explicit InverseCache(InvertOptions options = {});  // `explain`, `names` and `cache` are not used
+  // Quick: a proof that does not end within `interactiveQuota` is put off, PutOff: every new one is. The state is Checking then.
+  enum class Proof { Now, Quick, PutOff };
+  std::shared_ptr<const Inverse> invert(const AccessProblem& problem, Proof proof = Proof::Now);
+  // The same with its derivation; the proof is the cached one's.
+  Inverse explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof = Proof::Now);
+
+  // Makes the proofs that were put off, until there is none or stop is requested. True where one was made.
+  bool settle(std::stop_token stop = {});
+  std::size_t putOff() const;           // how many proofs wait
+  std::uint64_t settledProofs() const;  // how many settle() made: what was derived with fewer may be derived anew
+
   std::size_t size() const;
   std::size_t hits() const;
 
@@ -82,7 +104,9 @@ class InverseCache {
   InvertOptions m_options;
   mutable std::mutex m_mutex;
   std::unordered_map<Hash, std::shared_ptr<const Inverse>> m_inverses;
+  std::unordered_map<Hash, AccessProblem> m_waiting;
   std::size_t m_hits = 0;
+  std::uint64_t m_settled = 0;
 };
 
 // Language-like text of a gather, its axes named t0, t1, ..:

@@ -18,6 +18,7 @@ constexpr std::size_t kEnumerated = 2048;  // points of z and t that are enumera
 constexpr std::size_t kMaskBits = 64;
 constexpr std::size_t kMostExistenceGuards = 4;
 constexpr std::size_t kMostEliminated = 40;
+constexpr int kMostRelaxed = 8;
 
 bool isNever(const IndexCond& c) { return c.kind == IndexCond::Kind::Or && c.operands.empty(); }
 
@@ -234,6 +235,61 @@ void dropImplied(Nest& nest, const Observation& observed, Oracle& oracle, const 
   std::erase_if(nest.guards, [&](const Guard&) { return !kept[g++]; });
 }
 
+// A weaker inequality in which t stands in no floor: c*floor(n/d) is at most c*n/d, for negative c at most c*(n-d+1)/d.
+// nullopt: a number does not fit, or the floors nest too deep.
+//   before: 3*z - (t + z)//2 >= 0        after: 5*z - t + 1 >= 0
+std::optional<IndexExpr> withoutFloorsOf(IndexVar t, IndexExpr e) {
+  for (int step = 0; step < kMostRelaxed; ++step) {
+    const auto& terms = e.terms();
+    const auto found = std::find_if(terms.begin(), terms.end(),
+                                    [&](const IndexTerm& term) { return term.atom.isFloorDiv() && term.atom.numerator->uses(t); });
+    if (found == terms.end()) return e;
+    const IndexExpr numerator = *found->atom.numerator;
+    const std::int64_t c = found->coefficient, d = found->atom.divisor;
+    const IndexExpr rest = e - c * floorDiv(numerator, d);
+    e = d * rest + c * (c > 0 ? numerator : numerator - IndexExpr(d - 1));
+    if (e.overflowed()) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Of many necessary conditions on z the few that keep out the most.
+void keepStrongest(const std::vector<std::int64_t>& shape, const std::vector<IndexCond>& before, std::vector<Guard>& guards) {
+  std::vector<Range> box;
+  for (const std::int64_t extent : shape) box.push_back({0, extent - 1});
+  Tape tape(box.size());
+  std::vector<Tape::Test> known, tests;
+  for (const IndexCond& c : before) known.push_back(tape.add(c));
+  for (const Guard& g : guards) tests.push_back(tape.add(g.condition));
+  std::vector<std::vector<bool>> refused;  // points that pass so far, and which guards refuse them
+  std::vector<std::int64_t> values(tape.slots());
+  BoxPoints points(box, kEnumerated);
+  while (points.next(values)) {
+    tape.run(values);
+    const auto holds = [&](const Tape::Test& t) { return t.holds(values); };
+    if (!std::all_of(known.begin(), known.end(), holds)) continue;
+    std::vector<bool> by;
+    for (const Tape::Test& t : tests) by.push_back(!holds(t));
+    refused.push_back(std::move(by));
+  }
+  std::vector<Guard> kept;
+  while (kept.size() < kMostExistenceGuards && !refused.empty()) {
+    std::size_t best = 0;
+    std::ptrdiff_t most = 0;
+    for (std::size_t g = 0; g < guards.size(); ++g) {
+      const auto count = std::count_if(refused.begin(), refused.end(), [&](const std::vector<bool>& by) { return by[g]; });
+      if (count > most) {
+        most = count;
+        best = g;
+      }
+    }
+    if (most == 0) break;
+    kept.push_back(guards[best]);
+    std::erase_if(refused, [&](const std::vector<bool>& by) { return by[best]; });
+  }
+  guards = std::move(kept);
+}
+
 }  // namespace
 
 IndexExpr reducedInequality(const IndexExpr& e) {
@@ -295,15 +351,17 @@ NestState addExistenceGuards(Nest& nest, std::uint64_t quota, const PartNames& n
   if (atoms.empty() || !Observation(nest).emptyFibres()) return NestState::Ready;
   const std::vector<Range> box = nest.ranges();
   const RangeOf ranges = rangesOf(box);
-  // Fourier-Motzkin with integer bounds: exact for one axis, necessary for more.
+  // Fourier-Motzkin with integer bounds: exact for one axis, necessary for more and for an axis inside a floor.
   for (std::size_t k = nest.axes.size(); k-- > 0;) {
     const auto t = static_cast<IndexVar>(nest.shape.size() + k);
     std::vector<IndexExpr> next, lower{0}, upper{nest.axes[k] - 1};
-    for (const IndexExpr& e : atoms) {
+    for (const IndexExpr& atom : atoms) {
+      const auto free = withoutFloorsOf(t, atom);
+      if (!free) continue;
+      const IndexExpr& e = *free;
       const std::int64_t c = e.coefficientOf(t);
       const IndexExpr rest = e - c * IndexExpr::variable(t);
       if (rest.overflowed()) return NestState::Overflow;
-      if (rest.uses(t)) continue;  // inside a floor: what would follow is skipped
       if (c == 0) next.push_back(e);
       else if (c > 0) lower.push_back(-simplify(floorDiv(simplify(rest, ranges), c), ranges));
       else upper.push_back(simplify(floorDiv(simplify(rest, ranges), -c), ranges));
@@ -335,7 +393,8 @@ NestState addExistenceGuards(Nest& nest, std::uint64_t quota, const PartNames& n
   std::vector<Guard> added;
   for (Guard& g : onlyZ.guards)
     if (std::find(before.begin(), before.end(), g.condition) == before.end()) added.push_back(std::move(g));
-  if (added.empty() || added.size() > kMostExistenceGuards) return NestState::Ready;
+  if (added.size() > kMostExistenceGuards) keepStrongest(nest.shape, before, added);
+  if (added.empty()) return NestState::Ready;
   for (Guard& g : added) {
     if (names) names.lines->existence.push_back(names.textZ(g.condition));
     nest.guards.push_back(std::move(g));

@@ -48,7 +48,10 @@ Reverse::Reverse(Program& program, ReverseContext& context, std::string of, std:
   for (const Tensor& t : program.tensors) m_names.insert(t.name);
 }
 
-void Reverse::seed(TensorId of, Adjoint adjoint) { m_partials[of.value].emplace_back(std::move(adjoint)); }
+void Reverse::seed(TensorId of, Adjoint adjoint) {
+  m_seeded.push_back(of);
+  m_partials[of.value].emplace_back(std::move(adjoint));
+}
 
 void Reverse::want(TensorId wrt, TensorId result) {
   m_results[wrt.value] = result;
@@ -62,6 +65,7 @@ void Reverse::defer(TensorId invariant) {
 }
 
 void Reverse::run() {
+  m_forwardOperators = m_program.operators.size();
   m_relevant.resize(m_program.tensors.size(), false);
   markDependents(m_program, m_relevant);
   for (std::size_t o = m_program.operators.size(); o-- > 0;) {
@@ -140,7 +144,16 @@ Adjoint Reverse::finalize(TensorId t) {
   if (result != m_results.end()) adjoint.tensor = result->second;
   else adjoint.tensor = newTensor(fresh(gradientName(t)), m_program[t].type, m_program[t].shape, m_program[t].origin);
   combine(t, std::move(partials), adjoint.tensor);
+  settleFlat(t);
   return m_done[t.value] = adjoint;
+}
+
+// Loads without a slope belong to the operator that makes their tensor's gradient, the last one that was added.
+void Reverse::settleFlat(TensorId t) {
+  const auto found = m_flat.find(t.value);
+  if (found == m_flat.end()) return;
+  for (const std::size_t record : found->second) recordBackward(record, OperatorId(m_program.operators.size() - 1));
+  m_flat.erase(found);
 }
 
 Adjoint Reverse::whole(TensorId t) {
@@ -255,12 +268,43 @@ void Reverse::makeZero(TensorId t, TensorId target) {
   op.outputRank = static_cast<std::uint32_t>(shape.size());
   op.body = m_program.constant(0, arithmeticType(m_program[t].type), op.origin);
   const OperatorId id = emit(std::move(op), target);
+  if (!m_trips.empty()) return;
   GradientTerm term;
   term.backward = id;
   term.tensor = t;
   term.form = GradientTerm::Form::Zero;
-  term.why = m_of + " does not depend on " + m_program[t].name;
-  if (m_trips.empty()) m_context.terms.push_back(std::move(term));
+  const std::string reason = whyZero(t, id);
+  term.why = reason.empty() ? m_of + " does not depend on " + m_program[t].name
+                            : m_of + " depends on " + m_program[t].name + " only where the slope is 0: " + reason;
+  if (!reason.empty()) m_zeroByRule.emplace_back(t, term.why);
+  m_context.terms.push_back(std::move(term));
+}
+
+// Empty: no way leads from t to what is differentiated. Else what cuts the ways; those loads belong to the operator `zero`.
+std::string Reverse::whyZero(TensorId t, OperatorId zero) {
+  std::vector<bool> reached(m_program.tensors.size(), false);
+  reached[t.value] = true;
+  std::string whole;
+  for (std::size_t o = 0; o < m_forwardOperators; ++o) {
+    const auto reads = readsOf(m_program, OperatorId(o));
+    if (!std::any_of(reads.begin(), reads.end(), [&](TensorId r) { return reached[r.value]; })) continue;
+    for (const TensorId w : writesOf(m_program, OperatorId(o))) {
+      reached[w.value] = true;
+      if (whole.empty() && !isFloating(m_program[w].type)) whole = m_program[w].name + " holds whole numbers";
+    }
+  }
+  if (std::none_of(m_seeded.begin(), m_seeded.end(), [&](TensorId s) { return reached[s.value]; })) return {};
+  std::string reason;
+  for (auto& [tensor, records] : m_flat) {
+    if (!reached[tensor]) continue;
+    for (const std::size_t record : records) {
+      GradientTerm& term = m_context.terms[record];
+      if (!term.backward.valid()) term.backward = zero;
+      if (reason.empty() || term.why < reason) reason = term.why;
+    }
+  }
+  if (reason.empty()) reason = whole;
+  return reason.empty() ? "no operator between them has one" : reason;
 }
 
 }  // namespace nf

@@ -28,6 +28,8 @@ struct ReverseContext {
   const InvertOptions& options;
   std::vector<GradientTerm>& terms;
   InverseCache& inverses;
+  double proofMilliseconds = 0;      // that proofs have taken so far
+  bool differentiatedAgain = false;  // a pending derivative depends on what is made now
 };
 
 class Reverse {
@@ -40,6 +42,9 @@ class Reverse {
   // Loop bodies: an invariant's gradient is taken outside, from operators with the time axis; see lift().
   void defer(TensorId invariant);
   void run();
+
+  // Wanted tensors whose gradient is 0 though the value depends on them, and why.
+  const std::vector<std::pair<TensorId, std::string>>& zeroByRule() const { return m_zeroByRule; }
 
   struct DeferredUse {
     OperatorId op;
@@ -82,18 +87,22 @@ class Reverse {
   OperatorId emitSum(TensorId t, TensorId target, const std::vector<const GatherPartial*>& terms, const std::vector<Adjoint>& more);
   TensorId zeros(const std::string& name, TensorId like);
   void makeZero(TensorId t, TensorId target);
+  void settleFlat(TensorId t);
+  std::string whyZero(TensorId t, OperatorId zero);
 
   // ---- one operator (reverse_operator.cpp)
   void reverseOperator(const Operator& op, OperatorId forward, const Adjoint& adjoint, const Wanted& wanted);
   ExprId loadAt(const Adjoint& adjoint, std::vector<AccessIndex> at, DType type, OriginId origin);
   std::vector<AccessIndex> outputPoint(const Operator& op) const;
   ExprId outputLoad(const Operator& op);
+  ExprId otherFactors(const Operator& op);
   TensorId auxiliary(const Operator& op, const char* suffix, Reducer reducer, ExprId body, DType type);
   void addTerm(const Operator& op, OperatorId forward, ExprId load, const std::vector<IndexCond>& guards, ExprId weight);
   void addGather(const Operator& op, OperatorId forward, const AccessProblem& problem, const Inverse& inverse,
                  const std::vector<std::uint32_t>& counters, TensorId tensor, ExprId load, ExprId weight);
   void addScatter(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
-                  const std::vector<IndexCond>& guards, ExprId weight, std::string why);
+                  const std::vector<IndexCond>& guards, ExprId weight, const Inverse& inverse, std::string why);
+  void addFlat(OperatorId forward, ExprId load, std::string why);
   std::shared_ptr<const Inverse> inverseOf(const AccessProblem& problem, const Operator& op);
   RangeOf rangesWithCounters(std::vector<std::int64_t> extents) const;
 
@@ -110,11 +119,14 @@ class Reverse {
   std::unordered_set<std::string> m_names;
   std::unordered_map<std::string, int> m_nextNumber;
   std::vector<bool> m_relevant;
+  std::size_t m_forwardOperators = 0;  // those behind are this run's
   std::set<std::uint32_t> m_deferred;
   std::unordered_map<std::uint32_t, TensorId> m_results;
-  std::vector<TensorId> m_wants;
+  std::vector<TensorId> m_wants, m_seeded;
+  std::vector<std::pair<TensorId, std::string>> m_zeroByRule;
   std::unordered_map<std::uint32_t, std::vector<Partial>> m_partials;
   std::unordered_map<std::uint32_t, Adjoint> m_done;
+  std::unordered_map<std::uint32_t, std::vector<std::size_t>> m_flat;  // records of loads without a slope, by tensor
   std::vector<DeferredUse> m_deferredUses;
   struct Stack {
     LoopId loop;

@@ -3,6 +3,7 @@
 // gather through the certified inverse, or a scatter (design: autodiff, sections 3 to 5).
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 
 #include "core/autodiff/body_gradient.h"
 #include "core/autodiff/reverse.h"
@@ -78,6 +79,37 @@ TensorId Reverse::auxiliary(const Operator& op, const char* suffix, Reducer redu
   return output;
 }
 
+// The product of all factors but one, for each one: quadratic in the reduced points, but it has the right slope where factors are 0.
+// Counting zeros, as the first derivative may, gives a value that is right and piecewise constant around two zeros.
+ExprId Reverse::otherFactors(const Operator& op) {
+  const std::size_t rank = op.axes.size(), reduced = rank - op.outputRank;
+  Operator made;
+  made.axes = op.axes;
+  std::vector<IndexCond> same;
+  for (std::size_t k = 0; k < reduced; ++k) {
+    made.axes.push_back(op.axes[op.outputRank + k]);
+    made.axes.back().name += "_other";
+    same.push_back(IndexCond::eq0(IndexExpr::variable(static_cast<IndexVar>(op.outputRank + k)) -
+                                  IndexExpr::variable(static_cast<IndexVar>(rank + k))));
+  }
+  made.outputRank = static_cast<std::uint32_t>(rank);
+  made.reducer = Reducer::Prod;
+  made.origin = m_program.derivedOrigin("differentiate", {op.origin});
+  ExprRewriter rewriter(m_program, m_program);
+  rewriter.variable = [&](IndexVar v) -> std::optional<IndexExpr> {
+    if (v < op.outputRank || v >= kLoopVariable) return std::nullopt;
+    return IndexExpr::variable(static_cast<IndexVar>(v + reduced));
+  };
+  const DType type = m_program[op.body].type;
+  const ExprId factor = rewriter.rewrite(op.body);
+  made.body = m_program.select(m_program.cond(IndexCond::all(same)), m_program.constant(1, type, op.origin), factor, op.origin);
+  std::vector<std::int64_t> shape;
+  for (const Axis& axis : op.axes) shape.push_back(axis.extent);
+  const TensorId output = newTensor(fresh(identifier(op.name) + "_others"), type, std::move(shape), made.origin);
+  emit(std::move(made), output);
+  return m_program.load(output, variables(0, rank), op.origin);
+}
+
 void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjoint& adjoint, const Wanted& wanted) {
   Folding fold(m_program);
   SweepRequest request;
@@ -134,6 +166,10 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
       break;
     }
     case Reducer::Prod: {
+      if (m_context.differentiatedAgain) {
+        request.adjoint = fold.mul(dB, otherFactors(op), origin);
+        break;
+      }
       // The product of the others, without dividing by an element that is 0.
       const ExprId isZero = equal(op.body, number(0));
       const TensorId zeroCount =
@@ -148,16 +184,36 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
     case Reducer::ArgMax:
     case Reducer::ArgMin: return;
   }
-  for (const Occurrence& occurrence : sweepBody(m_program, request))
+  const SweepResult swept = sweepBody(m_program, request);
+  for (const Occurrence& occurrence : swept.occurrences)
     addTerm(op, forward, occurrence.load, occurrence.guards, occurrence.weight);
+  for (const FlatLoad& flat : swept.flat) addFlat(forward, flat.load, flat.why);
+}
+
+void Reverse::addFlat(OperatorId forward, ExprId load, std::string why) {
+  if (!m_trips.empty()) return;
+  GradientTerm term;
+  term.forward = forward;
+  term.access = load;
+  term.tensor = m_program[m_program[load].access].tensor;
+  term.form = GradientTerm::Form::Zero;
+  term.why = std::move(why);
+  m_flat[term.tensor.value].push_back(m_context.terms.size());
+  m_context.terms.push_back(std::move(term));
 }
 
 std::shared_ptr<const Inverse> Reverse::inverseOf(const AccessProblem& problem, const Operator& op) {
-  if (!m_context.options.explain) return m_context.inverses.invert(problem);
-  InvertOptions options = m_context.options;
-  options.names.clear();
-  for (const Axis& axis : op.axes) options.names.push_back(axis.name);
-  return std::make_shared<const Inverse>(invert(problem, options));
+  using Proof = InverseCache::Proof;
+  const InvertOptions& options = m_context.options;
+  Proof proof = Proof::Now;
+  if (options.putOffProofs) proof = m_context.proofMilliseconds > options.interactiveMilliseconds ? Proof::PutOff : Proof::Quick;
+  const auto begin = std::chrono::steady_clock::now();
+  std::shared_ptr<const Inverse> inverse = m_context.inverses.invert(problem, proof);
+  m_context.proofMilliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (!options.explain) return inverse;
+  std::vector<std::string> names;
+  for (const Axis& axis : op.axes) names.push_back(axis.name);
+  return std::make_shared<const Inverse>(m_context.inverses.explained(problem, std::move(names), Proof::PutOff));
 }
 
 RangeOf Reverse::rangesWithCounters(std::vector<std::int64_t> extents) const {
@@ -195,16 +251,18 @@ void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const
     problem.shape.push_back(m_trips[counter]);
   }
   for (const IndexCond& guard : guards) problem.guards.push_back(substitute(guard, asAxis));
-  if (onData) return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, "the index depends on data");
+  if (onData)
+    return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, {}, "the index depends on data");
   const std::shared_ptr<const Inverse> inverse = inverseOf(problem, op);
   switch (inverse->state) {
     case Inverse::State::Empty: return;
     case Inverse::State::Gather:
+    case Inverse::State::Checking:
       if (cheap(*inverse, problem)) return addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
-      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight,
+      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
                         "the gather would visit far more points");
     case Inverse::State::Uncertified:
-      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight,
+      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
                         inverse->why.empty() ? "no certified inverse" : inverse->why);
   }
 }
@@ -273,7 +331,7 @@ void Reverse::addGather(const Operator& op, OperatorId forward, const AccessProb
 }
 
 void Reverse::addScatter(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
-                         const std::vector<IndexCond>& guards, ExprId weight, std::string why) {
+                         const std::vector<IndexCond>& guards, ExprId weight, const Inverse& inverse, std::string why) {
   ScatterPartial partial;
   partial.op.kind = OperatorKind::Scatter;
   partial.op.reducer = Reducer::None;
@@ -290,6 +348,7 @@ void Reverse::addScatter(const Operator& op, OperatorId forward, AccessProblem p
     term.tensor = tensor;
     term.form = GradientTerm::Form::Scatter;
     term.why = std::move(why);
+    term.inverse = inverse;
     term.problem = std::move(problem);
     partial.record = m_context.terms.size();
     m_context.terms.push_back(std::move(term));

@@ -300,6 +300,64 @@ void Document::setFusionHint(std::string_view producer, std::string_view consume
     replace(found->begin, found->end, line, label);
     return;
   }
+  addHint(line, label);
+}
+
+std::optional<Document::ScheduleLines> Document::findScheduleHint(std::string_view tensor) const {
+  for (const Cell& cell : m_cells) {
+    if (cell.kind != CellKind::Code) continue;
+    const std::string_view all = std::string_view(m_text).substr(0, cell.bodyEnd);
+    for (std::size_t at = cell.bodyBegin; at < cell.bodyEnd;) {
+      const std::size_t newlineAt = all.find('\n', at);
+      const std::size_t next = newlineAt == std::string_view::npos ? all.size() : newlineAt + 1;
+      std::size_t p = at;
+      const auto word = [&](std::string_view wanted) {
+        while (p < next && isBlank(all[p])) ++p;
+        if (all.substr(p, wanted.size()) != wanted) return false;
+        p += wanted.size();
+        return p < next && isBlank(all[p]);
+      };
+      if (word("hint") && word("schedule")) {
+        while (p < next && isBlank(all[p])) ++p;
+        const std::size_t brace = all.find('{', p);
+        std::size_t nameEnd = brace == std::string_view::npos ? p : brace;
+        while (nameEnd > p && std::string_view(" \t\r\n").find(all[nameEnd - 1]) != std::string_view::npos) --nameEnd;
+        if (brace != std::string_view::npos && all.substr(p, nameEnd - p) == tensor) {
+          int depth = 0;
+          for (std::size_t i = brace; i < all.size(); ++i) {
+            depth += all[i] == '{' ? 1 : all[i] == '}' ? -1 : 0;
+            if (depth > 0) continue;
+            const std::size_t lineEnd = all.find('\n', i);
+            return ScheduleLines{at, lineEnd == std::string_view::npos ? all.size() : lineEnd + 1, brace, i + 1};
+          }
+        }
+      }
+      at = next;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Document::scheduleHint(std::string_view tensor) const {
+  const auto found = findScheduleHint(tensor);
+  if (!found) return std::nullopt;
+  return m_text.substr(found->jsonBegin, found->jsonEnd - found->jsonBegin);
+}
+
+void Document::setScheduleHint(std::string_view tensor, std::optional<std::string_view> json) {
+  const auto found = findScheduleHint(tensor);
+  if (found && json) {
+    const bool same = std::string_view(m_text).substr(found->jsonBegin, found->jsonEnd - found->jsonBegin) == *json;
+    if (!same) replace(found->jsonBegin, found->jsonEnd, std::string(*json), "Pin schedule");
+  } else if (found) {
+    replace(found->begin, found->end, {}, "Unpin schedule");
+  } else if (json) {
+    std::string line = "hint schedule ";
+    addHint(line.append(tensor).append(" ").append(*json).append(newline()), "Pin schedule");
+  }
+}
+
+void Document::addHint(const std::string& line, const std::string& label) {
   // A last cell of nothing but hints takes the new one; else a cell of its own, after every name it may use.
   const Cell& last = m_cells.back();
   bool onlyHints = last.kind == CellKind::Code && last.bodyEnd > last.bodyBegin;

@@ -72,6 +72,9 @@ class Document {
   enum class FusionHint : std::uint8_t { None, Fuse, Split };
   void setFusionHint(std::string_view producer, std::string_view consumer, FusionHint hint);
   FusionHint fusionHint(std::string_view producer, std::string_view consumer) const;
+  // A kernel's schedule kept by hand, as a `hint schedule A {..}` line: written, changed, or, without `json`, taken out.
+  void setScheduleHint(std::string_view tensor, std::optional<std::string_view> json);
+  std::optional<std::string> scheduleHint(std::string_view tensor) const;  // its JSON, as written
 
   bool canUndo() const { return m_done > 0; }
   bool canRedo() const { return m_done < m_history.size(); }
@@ -105,6 +108,12 @@ class Document {
     FusionHint hint;
   };
   std::optional<HintLine> findHint(std::string_view producer, std::string_view consumer) const;
+  struct ScheduleLines {
+    std::size_t begin, end;          // whole lines with the last newline
+    std::size_t jsonBegin, jsonEnd;  // from `{` to `}`
+  };
+  std::optional<ScheduleLines> findScheduleHint(std::string_view tensor) const;
+  void addHint(const std::string& line, const std::string& label);
 
   std::string m_text;
   std::vector<Cell> m_cells;

@@ -65,6 +65,12 @@ Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants&
                     {"flip", d.flips.empty() ? Json(nullptr) : toJson(d.flips.front())},
                     {"flips", flips},
                     {"loop", d.loop}});
+    if (d.measured)
+      list.back()["measured"] = {{"fused_us", d.measured->fused},
+                                 {"fused_spread_us", d.measured->fusedSpread},
+                                 {"split_us", d.measured->split},
+                                 {"split_spread_us", d.measured->splitSpread},
+                                 {"pairs", d.measured->pairs}};
   }
   return {{"device", {{"P_d", device.bandwidth}, {"P_c", device.flopRate}, {"L", device.launchSeconds}}}, {"decisions", list}};
 }
@@ -79,10 +85,11 @@ std::string toText(const std::vector<FusionDecision>& decisions, const DeviceCon
     if (text.size() < width) text.append(width - text.size(), ' ');
     return text;
   };
-  out += padded("producer -> consumer", wide) + "  category   state          dT          dC          dK  R           flips at\n";
+  out += padded("producer -> consumer", wide) +
+         "  category   state                    dT          dC          dK  R           flips at\n";
   for (const FusionDecision& d : decisions) {
     out += padded(d.producer + " -> " + d.consumer, wide) + "  " + padded(d.category, 9) + "  " +
-           padded(std::string(name(d.state)), 13) + "  " + padded(shortNumber(d.dT, "B"), 10) + "  " +
+           padded(std::string(name(d.state)), 23) + "  " + padded(shortNumber(d.dT, "B"), 10) + "  " +
            padded(shortNumber(d.dC, "op"), 10) + "  " + padded(std::to_string(d.dK), 2) + "  " + padded(shortNumber(d.R, "s"), 10) +
            "  ";
     if (!d.flips.empty())

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <queue>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -21,7 +21,7 @@ std::string_view name(FusionState state) {
     case FusionState::NotLowerable: return "not lowerable";
     case FusionState::Forced: return "forced";
     case FusionState::Forbidden: return "forbidden";
-    case FusionState::Reverted: return "reverted";
+    case FusionState::Reverted: return "reverted by measurement";
   }
   return "";
 }
@@ -65,17 +65,12 @@ class Fuser {
       for (std::size_t i = 0; i + 1 < hint.tensors.size(); ++i)
         (hint.kind == Hint::Kind::Fuse ? force : forbid).emplace_back(hint.tensors[i], hint.tensors[i + 1]);
     }
-    const auto forbidAll = [&](const auto& pairs, FusionState state) {
-      for (const auto& [a, b] : pairs)
-        if (m_byName.contains(a) && m_byName.contains(b)) {
-          m_graph.forbid(m_byName.at(a), m_byName.at(b));
-          m_forbidden.emplace_back(m_byName.at(a), m_byName.at(b), state);
-        }
-    };
-    forbidAll(forbid, FusionState::Forbidden);
-    forbidAll(m_options.reverted, FusionState::Reverted);
+    for (const auto& [a, b] : forbid)
+      if (m_byName.contains(a) && m_byName.contains(b)) m_graph.forbid(m_byName.at(a), m_byName.at(b));
+    m_graph.bar(m_options.reverted);
     for (const auto& [a, b] : force) forceFusion(a, b);
     greedy();
+    recordTakenBack();
     recordRefused();
     FusionResult result{std::move(m_graph).take(), std::move(m_decisions)};
     return result;
@@ -88,7 +83,7 @@ class Fuser {
     double R = -HUGE_VAL;
   };
 
-  bool feasible(const Move& m) const { return !m.obstacle && !m.forbidden; }
+  bool feasible(const Move& m) const { return !m.obstacle && !m.forbidden && !m.reverted; }
 
   std::optional<Move> best(TensorId t, bool onlyFeasible) const {
     std::optional<Move> best;
@@ -166,6 +161,7 @@ class Fuser {
     d.state = state;
     d.origin = p[producer].origin;
     d.flips = flips(d);
+    if (state == FusionState::Reverted && move.reverted) d.measured = m_options.reverted.at(*move.reverted);
     d.why = sentence(d, c);
     return d;
   }
@@ -199,7 +195,13 @@ class Fuser {
     switch (d.state) {
       case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.");
       case FusionState::Forbidden: return "A `hint split` keeps them apart.";
-      case FusionState::Reverted: return "Measured, the fused kernel was slower than its parts.";
+      case FusionState::Reverted: {
+        if (!d.measured) break;
+        char text[160];
+        std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g us and its parts %.3g us (%lld pairs).",
+                      d.measured->fused, d.measured->split, static_cast<long long>(d.measured->pairs));
+        return text;
+      }
       case FusionState::Forced: return "A `hint fuse` asks for it.";
       case FusionState::Accepted:
       case FusionState::Refused: break;
@@ -272,6 +274,7 @@ class Fuser {
     c.R = reward(*c.forward, m_device);
     if (c.forward->obstacle || c.forward->forbidden) {
       FusionDecision d = describe(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
+      m_takenBack.insert(from.value);
       m_decisions.push_back(std::move(d));
       m_decided.insert(from.value);
       return;
@@ -281,12 +284,29 @@ class Fuser {
 
   FusionState refusal(const Choice& c) const {
     const Move& move = c.forward ? *c.forward : *c.gradient;
-    if (move.forbidden) {
-      for (const auto& [a, b, state] : m_forbidden)
-        if (a == move.tensor || b == move.tensor) return state;
-      return FusionState::Forbidden;
-    }
     return c.R > 0 && move.obstacle ? FusionState::NotLowerable : FusionState::Refused;
+  }
+
+  // What would have been fused, had it not been measured or forbidden. Forward and backward are kernels of their own here.
+  void recordTakenBack() {
+    const std::size_t count = m_graph.program().tensors.size();
+    if (m_options.reverted.empty() && !m_graph.forbidsAny()) return;
+    for (std::size_t i = 0; i < count; ++i) {
+      const TensorId t(i);
+      if (m_takenBack.contains(t.value)) continue;
+      std::optional<Move> best;
+      for (Move& m : m_graph.movesFor(t, m_options.limits)) {
+        if (!m.forbidden && (m.obstacle || !m.reverted)) continue;
+        if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
+      }
+      if (!best) continue;
+      const FusionState state = best->forbidden ? FusionState::Forbidden : FusionState::Reverted;
+      Choice c;
+      c.R = reward(*best, m_device);
+      c.forward = std::move(best);
+      m_decisions.push_back(describe(t, c, state));
+      m_takenBack.insert(t.value);
+    }
   }
 
   void recordRefused() {
@@ -294,6 +314,7 @@ class Fuser {
     for (std::size_t i = 0; i < count; ++i) {
       const TensorId t(i);
       if (!m_graph.producerOf(t).valid() || m_graph.consumersOf(t, 0).empty() || m_decided.contains(t.value)) continue;
+      if (m_takenBack.contains(t.value)) continue;
       if (m_isGradient.contains(t.value)) {
         // Told with the forward tensor it belongs to, where that has a decision of its own.
         const TensorId of = m_isGradient.at(t.value);
@@ -314,7 +335,7 @@ class Fuser {
   std::map<TensorId, TensorId> m_gradient;
   std::unordered_map<std::uint32_t, TensorId> m_isGradient;  // of which tensor
   std::unordered_set<std::uint32_t> m_decided;
-  std::vector<std::tuple<TensorId, TensorId, FusionState>> m_forbidden;
+  std::unordered_set<std::uint32_t> m_takenBack;  // told of already
   std::priority_queue<std::pair<double, std::uint32_t>> m_queue;
   std::vector<FusionDecision> m_decisions;
 };

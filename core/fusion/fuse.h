@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 
 #include "core/fusion/lowerable.h"
 #include "core/ir/program.h"
+#include "core/support/hash.h"
 #include "core/support/result.h"
 
 namespace nf {
@@ -21,7 +24,8 @@ struct DeviceConstants {
 };
 
 enum class FusionState : std::uint8_t { Accepted, Refused, NotLowerable, Forced, Forbidden, Reverted };
-std::string_view name(FusionState state);  // "accepted", "refused", "not lowerable", "forced", "forbidden", "reverted"
+// "accepted", "refused", "not lowerable", "forced", "forbidden", "reverted by measurement"
+std::string_view name(FusionState state);
 
 // A term of dT (bytes) or dC (operations): positive is saved, negative is added.
 struct FusionTerm {
@@ -36,6 +40,20 @@ struct FusionFlip {
   std::string unit;  // "B/s", "FLOP/s", "s", "B"
 };
 
+// A fused kernel against its parts, run in turn on the device. Microseconds: median, and half the distance of the quartiles.
+struct FusionMeasurement {
+  double fused = 0, fusedSpread = 0;
+  double split = 0, splitSpread = 0;
+  std::int64_t pairs = 0;
+  friend bool operator==(const FusionMeasurement&, const FusionMeasurement&) = default;
+};
+// By kernelSignature().
+using MeasuredKernels = std::map<Hash, FusionMeasurement>;
+
+// Equal for kernels of equal operators, wired alike: names, ids, and which tensors are written do not count. What is known of a fused
+// kernel holds wherever it is met again.
+Hash kernelSignature(const Program& program, const std::vector<OperatorId>& group);
+
 // One decision with all its numbers: R = dT / P_d + dC / P_c + dK * L, seconds saved a step; of a Loop's body times its trips.
 struct FusionDecision {
   std::string producer, consumer;  // tensors: what lies between is `producer`
@@ -47,15 +65,17 @@ struct FusionDecision {
   std::vector<FusionTerm> traffic, arithmetic;
   std::string recomputed;  // names what is computed again; empty: nothing is
   FusionState state = FusionState::Refused;
-  std::string why;                // one sentence
-  std::vector<FusionFlip> flips;  // the smallest relative change first
-  OriginId origin;                // of the producer
-  std::string loop;               // names of the Loops around, outermost first, "outer/inner"; empty: none
+  std::string why;                            // one sentence
+  std::vector<FusionFlip> flips;              // the smallest relative change first
+  OriginId origin;                            // of the producer
+  std::optional<FusionMeasurement> measured;  // of Reverted: what turned it
+  std::string loop;                           // names of the Loops around, outermost first, "outer/inner"; empty: none
 };
 
 struct FusionOptions {
   FusionLimits limits;
-  std::vector<std::pair<std::string, std::string>> force, forbid, reverted;  // tensor names; besides the program's hints
+  std::vector<std::pair<std::string, std::string>> force, forbid;  // tensor names; besides the program's hints
+  MeasuredKernels reverted;  // kernels that are slower than their parts: no move makes one, unless it is forced
 };
 
 struct FusionResult {
@@ -64,7 +84,8 @@ struct FusionResult {
 };
 
 // Merges kernels greedily, best reward first, rescored around every merge, until none is positive. The reward counts real kernels
-// before and after, of the tensor and of its gradient together. Forced and forbidden pairs come first and win over it.
+// before and after, of the tensor and of its gradient together. Forced and forbidden pairs come first and win over it; what was
+// measured to be slower wins over the reward.
 //   before: groups {B}, {C}            after: group {B, C}, B never leaves the chip
 Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& device, const FusionOptions& options = {});
 

@@ -2,10 +2,50 @@
 #include "core/fusion/kernel_graph.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "core/ir/structural_hash.h"
+
 namespace nf {
+namespace {
+
+// ops in a topological order; writer: who makes the tensor that an operator reads, invalid for those from outside.
+template <class HashOf, class ReadsOf, class Writer>
+Hash signatureOf(const std::vector<OperatorId>& ops, const HashOf& hashOf, const ReadsOf& readsOf, const Writer& writer) {
+  std::unordered_map<std::uint32_t, Hash> known;
+  Hash sum;
+  for (const OperatorId op : ops) {
+    Hasher hasher;
+    hasher.add(hashOf(op));
+    const std::vector<TensorId>& reads = readsOf(op);
+    for (std::size_t k = 0; k < reads.size(); ++k) {
+      const OperatorId from = writer(op, reads[k]);
+      const auto inside = from.valid() ? known.find(from.value) : known.end();
+      if (inside != known.end()) hasher.add(k).add(inside->second);
+    }
+    const Hash hash = hasher.finish();
+    known.emplace(op.value, hash);
+    sum.low += hash.low;
+    sum.high += hash.high;
+  }
+  return Hasher().add(sum).add(ops.size()).finish();
+}
+
+}  // namespace
+
+Hash kernelSignature(const Program& program, const std::vector<OperatorId>& group) {
+  std::unordered_map<std::uint32_t, OperatorId> writers;
+  for (const OperatorId op : group)
+    for (const TensorId t : writesOf(program, op)) writers.emplace(t.value, op);
+  return signatureOf(
+      group, [&](OperatorId op) { return structuralHash(program, op); }, [&](OperatorId op) { return readsOf(program, op); },
+      [&](OperatorId, TensorId t) {
+        const auto found = writers.find(t.value);
+        return found == writers.end() ? OperatorId() : found->second;
+      });
+}
 
 KernelGraph::KernelGraph(Program program)
     : m_program(std::move(program)), m_producer(producers(m_program)), m_readers(m_program.tensors.size()),
@@ -46,6 +86,32 @@ void KernelGraph::know(OperatorId op) {
   m_writes[op.value] = nf::writesOf(m_program, op);
   m_classes[op.value] = fusionClass(m_program, op);
   m_flops[op.value] = static_cast<double>(flopsOf(m_program, op));
+  if (m_barred) {
+    m_hashes.resize(m_classes.size());
+    m_hashes[op.value] = structuralHash(m_program, op);
+  }
+}
+
+void KernelGraph::bar(const MeasuredKernels& kernels) {
+  if (kernels.empty()) return;
+  m_barred = &kernels;
+  for (std::size_t i = 0; i < m_program.operators.size(); ++i) know(OperatorId(i));
+}
+
+// reads: whether an operator reads a tensor that another one of them makes from there, rather than from outside.
+template <class Reads>
+std::optional<Hash> KernelGraph::barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const {
+  if (!m_barred || ops.size() < 2) return std::nullopt;
+  const Hash signature = signatureOf(
+      ops, [&](OperatorId op) { return m_hashes[op.value]; },
+      [&](OperatorId op) -> const std::vector<TensorId>& { return m_reads[op.value]; },
+      [&](OperatorId op, TensorId t) { return reads(op, t) ? producerOf(t) : OperatorId(); });
+  if (m_barred->contains(signature)) return signature;
+  return std::nullopt;
+}
+
+std::optional<Hash> KernelGraph::barred(const std::vector<OperatorId>& ops) const {
+  return barredWhere(ops, [](OperatorId, TensorId) { return true; });
 }
 
 void KernelGraph::link(OperatorId op) {
@@ -166,11 +232,23 @@ std::vector<KernelGraph::KernelId> KernelGraph::between(KernelId from, KernelId 
   return found;
 }
 
+// Nearest first, as a way round is short where there is one: readers of the same tensor.
 bool KernelGraph::cycleIfMerged(KernelId a, KernelId b) const {
   if (m_position[a] > m_position[b]) std::swap(a, b);
-  bool leadsOn = false;
-  between(a, b, leadsOn);
-  return leadsOn;
+  const std::uint32_t epoch = ++m_marks.epoch;
+  m_marks.kernels.resize(m_kernels.size(), 0);
+  m_marks.kernels[a] = epoch;
+  std::vector<KernelId> waiting{a};
+  for (std::size_t i = 0; i < waiting.size(); ++i)
+    for (const OperatorId op : m_kernels[waiting[i]])
+      for (const TensorId t : m_writes[op.value])
+        for (const OperatorId r : readersOf(t)) {
+          const KernelId next = kernelOf(r);
+          if (next == b && waiting[i] != a) return true;
+          if (next == b || m_position[next] > m_position[b]) continue;
+          if (std::exchange(m_marks.kernels[next], epoch) != epoch) waiting.push_back(next);
+        }
+  return false;
 }
 
 // The merged kernel takes the place of the later one; what needs the earlier one moves behind it.
@@ -260,11 +338,12 @@ KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between,
     if (move.operations < 0) move.recomputed = m_program[between].name;
   }
   move.forbidden = violates(merged);
+  move.reverted = barred(merged);
   // A training step runs without what only an evaluation asks for.
   const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
   if (evaluates(a) != evaluates(b)) move.obstacle = "One belongs to the evaluation, the other to the step.";
-  else if (cycleIfMerged(a, b)) move.obstacle = "Another kernel lies between them.";
   else move.obstacle = whyNotLowerable(m_program, merged, limits, m_classes);
+  if (!move.obstacle && !move.forbidden && cycleIfMerged(a, b)) move.obstacle = "Another kernel lies between them.";
   return move;
 }
 
@@ -318,7 +397,13 @@ KernelGraph::Move KernelGraph::inlineOf(TensorId t, const std::vector<KernelId>&
     move.operations -= sliceOperations * times;
     if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_classes);
     move.forbidden |= violates(joined);
+    if (!move.reverted)
+      move.reverted = barredWhere(joined, [&](OperatorId op, TensorId read) {
+        const OperatorId from = producerOf(read);
+        return read == t || kernelOf(op) != k || !from.valid() || !inSlice.contains(from.value);
+      });
   }
+  if (!move.reverted) move.reverted = barred(rest);
   std::erase_if(traffic.bytes, [](const auto& item) { return item.second == 0; });
   move.traffic = std::move(traffic.bytes);
   move.bytes = traffic.total;

@@ -33,6 +33,7 @@ class KernelGraph {
     std::string recomputed;
     std::optional<std::string> obstacle;  // why it can't be lowered
     bool forbidden = false;
+    std::optional<Hash> reverted;  // a kernel it would make is known to be slower than its parts
   };
 
   const Program& program() const { return m_program; }
@@ -45,7 +46,10 @@ class KernelGraph {
   std::vector<KernelId> consumersOf(TensorId t, std::size_t most = SIZE_MAX) const;
   std::vector<TensorId> tensorsAround(KernelId k) const;  // read or written by it
 
+  // `kernels` outlives the graph. Before the first move.
+  void bar(const MeasuredKernels& kernels);
   void forbid(TensorId a, TensorId b) { m_forbidden.emplace_back(a, b); }
+  bool forbidsAny() const { return !m_forbidden.empty(); }
   // All ways of fusing the producer of `t` with its readers.
   std::vector<Move> movesFor(TensorId t, const FusionLimits& limits) const;
   Move mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const;
@@ -58,7 +62,7 @@ class KernelGraph {
  private:
   // Marks by tensor and operator that hold while they equal the epoch: sets without allocation. One thread at a time.
   struct Marks {
-    std::vector<std::uint32_t> operators, tensors;
+    std::vector<std::uint32_t> operators, tensors, kernels;
     std::uint32_t epoch = 0;
   };
   struct Traffic {
@@ -74,6 +78,9 @@ class KernelGraph {
   void resequence(KernelId a, KernelId b);
   double reevaluation(OperatorId reader, TensorId t) const;
   bool violates(const std::vector<OperatorId>& ops) const;
+  std::optional<Hash> barred(const std::vector<OperatorId>& ops) const;
+  template <class Reads>
+  std::optional<Hash> barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
   std::vector<OperatorId> unite(const std::vector<OperatorId>& a, const std::vector<OperatorId>& b) const;
   Move inlineOf(TensorId t, const std::vector<KernelId>& consumers, const FusionLimits& limits) const;
   void know(OperatorId op);  // what the caches hold of it
@@ -90,6 +97,8 @@ class KernelGraph {
   std::vector<std::vector<TensorId>> m_reads, m_writes;
   std::vector<FusionClass> m_classes;
   std::vector<double> m_flops;
+  const MeasuredKernels* m_barred = nullptr;
+  std::vector<Hash> m_hashes;  // of operators, where kernels are barred
   std::vector<KernelId> m_kernelOf;
   mutable Marks m_marks;
   std::vector<std::vector<OperatorId>> m_kernels;  // empty: merged away

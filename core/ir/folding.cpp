@@ -50,6 +50,17 @@ std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b
   return std::nullopt;
 }
 
+std::optional<double> constantIndexNode(const Program& program, const ScalarNode& node) {
+  if (!node.index.valid() || !program[node.index].isConstant() || program[node.index].overflowed()) return std::nullopt;
+  const std::int64_t at = program[node.index].constant();
+  switch (node.op) {
+    case ScalarOp::Index: return static_cast<double>(at);
+    case ScalarOp::IndexGe0: return at >= 0 ? 1.0 : 0.0;
+    case ScalarOp::IndexEq0: return at == 0 ? 1.0 : 0.0;
+    default: return std::nullopt;
+  }
+}
+
 std::optional<double> Folding::constant(ExprId e) const {
   const ScalarNode& n = m_program[e];
   return n.op == ScalarOp::Constant ? std::optional(n.value) : std::nullopt;
@@ -128,8 +139,7 @@ ExprId Folding::rebuilt(ScalarNode node) {
   if (arity > 0 && constant(a) && (arity < 2 || constant(b)))
     if (const auto value = evaluateScalar(node.op, node.type, *constant(a), arity > 1 ? *constant(b) : 0))
       return m_program.constant(*value, node.type, node.origin);
-  if (node.op == ScalarOp::Index && m_program[node.index].isConstant())
-    return m_program.constant(static_cast<double>(m_program[node.index].constant()), node.type, node.origin);
+  if (const auto value = constantIndexNode(m_program, node)) return m_program.constant(*value, node.type, node.origin);
   switch (node.op) {
     case ScalarOp::Neg: made = neg(a, node.origin); break;
     case ScalarOp::Add: made = add(a, b, node.origin); break;

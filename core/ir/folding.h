@@ -36,4 +36,8 @@ class Folding {
 // The value of an operation on constants, in double; nullopt for leaves, random numbers, and i32 division by zero.
 std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b);
 
+// The value of an Index, IndexGe0 or IndexEq0 node in whose index expression no variable stands; conditions are 1 or 0. A program
+// holds no such node: its builders make a Constant of it.
+std::optional<double> constantIndexNode(const Program& program, const ScalarNode& node);
+
 }  // namespace nf

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/ir/folding.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
 
@@ -75,7 +76,16 @@ OriginId Program::derivedOrigin(std::string_view pass, std::vector<OriginId> par
 
 namespace {
 
+// An index value without variables is a number, such a condition true or false: what is equal has one form.
 ExprId push(Program& program, ScalarNode node) {
+  if (const auto value = constantIndexNode(program, node)) {
+    ScalarNode constant;
+    constant.op = ScalarOp::Constant;
+    constant.type = node.type;
+    constant.value = *value;
+    constant.origin = node.origin;
+    node = constant;
+  }
   program.scalars.push_back(node);
   return ExprId(program.scalars.size() - 1);
 }

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "core/ir/bounds.h"
+#include "core/ir/folding.h"
 #include "core/ir/paths.h"
 #include "core/support/checked.h"
 
@@ -70,6 +71,7 @@ class Verifier {
       const bool wantsIndex =
           n.op == ScalarOp::Index || n.op == ScalarOp::IndexGe0 || n.op == ScalarOp::IndexEq0 || n.op == ScalarOp::Random;
       if (wantsIndex && !in(n.index, m_program.indices.size())) problem(what + " lacks its index expression");
+      else if (constantIndexNode(m_program, n)) problem(what + " is a constant: no variable stands in its index expression");
       if (n.index.valid() && m_program[n.index].overflowed()) problem(what + " has an index that overflowed");
       if (n.op == ScalarOp::Load) {
         if (!in(n.access, m_program.accesses.size())) {

@@ -98,7 +98,8 @@ enum class StmtKind : std::uint8_t {
   Show,
   Train,
   Hint,
-  If
+  If,
+  Require
 };
 
 struct TargetIndex {
@@ -142,7 +143,7 @@ struct Stmt {
   std::string_view name;        // Def, For and Repeat (counter), Data, Loss, Eval, Train, Stack, Accumulate
   std::vector<Target> targets;  // Assign; Declare (one, indices are extents); Hint (tensors)
   std::vector<ExprRef>
-      values;  // Assign, Show, Loss, Eval, Stack, Accumulate: right sides; Call: the call; For, Repeat: bounds; If: the condition
+      values;  // Assign, Show, Loss, Eval, Stack, Accumulate: right sides; Call: the call; For, Repeat: bounds; If, Require: the condition
   std::vector<Binder> binders;  // Let; Train and Data attributes; Def: options; Assign: `where`; Scatter: axes; For: names read
   bool explicitAxes = false;    // scatter[n: 5] T[..] += ..
   std::size_t scatterAxes = 0;  // so many of the binders are those axes, the rest is `where`
@@ -150,7 +151,7 @@ struct Stmt {
   std::vector<Binder> results;     // Def
   std::vector<StmtRef> body;       // Def, For, Repeat, If
   std::vector<StmtRef> otherwise;  // If: the `else` block
-  ExprRef value = kNone;           // Declare: initial value; Data: source; Def: body expression; Show: name to print
+  ExprRef value = kNone;  // Declare: initial value; Data: source; Def: body expression; Show: name to print; Require: what to say
   // input X[...] = batch D[:, begin..end] op number ...
   std::string_view batchData;
   Span batchSpan;

@@ -15,6 +15,31 @@ bool lang::isJsonObject(const std::string& text) {
   return parsed.is_object();
 }
 
+TensorId CompiledNotebook::tensorNamed(std::string_view name) const {
+  for (const Symbol& s : symbols)
+    if (s.name == name && s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
+      return s.tensor;
+  return program.tensorNamed(name);
+}
+
+namespace {
+
+// Mistakes in what only the evaluating program has.
+void addMistakesOfEvaluation(CompiledNotebook& out, CompileOptions options) {
+  options.training = false;
+  const CompiledNotebook evaluation = compileNotebook(out.sources.at(out.notebook), options);
+  for (const Diagnostic& d : evaluation.diagnostics) {
+    const bool known = std::any_of(out.diagnostics.begin(), out.diagnostics.end(), [&](const Diagnostic& other) {
+      return other.code == d.code && other.message == d.message && other.span == d.span;
+    });
+    if (known) continue;
+    out.diagnostics.push_back(d);
+    out.diagnostics.back().notes.push_back({"where `training` is false", {}});
+  }
+}
+
+}  // namespace
+
 CompiledNotebook compileNotebook(Source source, const CompileOptions& options) {
   CompiledNotebook out;
   out.notebook = out.sources.add(std::move(source));
@@ -31,6 +56,7 @@ CompiledNotebook compileNotebook(Source source, const CompileOptions& options) {
   lang::Elaborator elaborator(out, options);
   for (const ast::Ast& file : library) elaborator.addFunctions(file, true);
   elaborator.run(notebook);
+  if (options.training && elaborator.asksForTraining()) addMistakesOfEvaluation(out, options);
   std::stable_sort(out.diagnostics.begin(), out.diagnostics.end(),
                    [](const Diagnostic& a, const Diagnostic& b) { return a.span.begin < b.span.begin; });
   std::stable_sort(out.references.begin(), out.references.end(),

@@ -18,6 +18,7 @@ struct CompileOptions {
   std::map<std::string, std::string> sets;  // --set NAME=VALUE
   bool training = true;                     // value of the reserved condition `training`
   std::int64_t batchOverride = 0;           // >0: extent of the batch axis (the remainder of an evaluation, inference)
+  std::size_t train = 0;                    // the `train` statement whose optimizer the program holds: each is a job of its own
 };
 
 // An inferred extent, shown as a grey hint after the statement: "p: 28".
@@ -35,7 +36,7 @@ struct Symbol {
   std::string detail;  // "f32 [32, 28, 28]", "conv2d(X[N,C,H,W], K, R; stride = 1, pad = 0) -> Y"
   Span definition;
   std::vector<Span> uses;
-  TensorId tensor;  // valid for tensors
+  TensorId tensor;  // what a tensor's name means at the end of the notebook: `for` and `repeat` give it to another one
 };
 
 // `train L { ... }` with every attribute resolved.
@@ -56,7 +57,8 @@ struct CellInfo {
   enum class Kind { Markdown, Code } kind = Kind::Code;
   Span span;
   std::vector<TensorId> defines;
-  bool hasTrain = false, hasShow = false;
+  std::vector<TensorId> shows;  // in the order written
+  bool hasTrain = false;
 };
 
 // A token of the notebook that names a tensor: what a click on it selects. In order of `span.begin`.
@@ -75,6 +77,8 @@ struct CompiledNotebook {
   std::vector<TensorReference> references;
   std::vector<CellInfo> cells;
   std::vector<TrainSettings> trains;
+  // By its name in the notebook, else by its full name, `Z.F`; invalid where there is none.
+  TensorId tensorNamed(std::string_view name) const;
   bool ok() const { return !hasErrors(diagnostics); }
 };
 

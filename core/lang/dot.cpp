@@ -6,7 +6,7 @@
 namespace nf {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string dotString(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out.push_back('\\');
@@ -52,19 +52,19 @@ std::string toDot(const Program& program) {
       used[t.value] = true;
       const std::string from = made[t.value].valid() ? "op" + std::to_string(made[t.value].value) : "t" + std::to_string(t.value);
       edges += "  " + from + " -> op" + std::to_string(i) +
-               " [label=" + quoted(program[t].name + " " + std::to_string(program[t].bytes()) + " B") + ", fontsize=8];\n";
+               " [label=" + dotString(program[t].name + " " + std::to_string(program[t].bytes()) + " B") + ", fontsize=8];\n";
     }
   for (std::size_t t = 0; t < used.size(); ++t)
     if (used[t] && !made[t].valid())
       out += "  t" + std::to_string(t) +
-             " [shape=ellipse, label=" + quoted(program.tensors[t].name + "\n" + shapeText(program.tensors[t])) + "];\n";
+             " [shape=ellipse, label=" + dotString(program.tensors[t].name + "\n" + shapeText(program.tensors[t])) + "];\n";
   const auto node = [&](OperatorId id) {
     const Operator& op = program[id];
     const std::string text = op.kind == OperatorKind::Loop
                                  ? "for " + program[op.loop].counter + " in 0.." + std::to_string(program[op.loop].trips)
                                  : shortened(toText(program, id));
     return "op" + std::to_string(id.value) + " [color=\"" + std::string(colour(op.phase)) +
-           "\", label=" + quoted(op.name + "\n" + text) + "];\n";
+           "\", label=" + dotString(op.name + "\n" + text) + "];\n";
   };
   if (program.groups.empty())
     for (std::size_t i = 0; i < program.operators.size(); ++i) out += "  " + node(OperatorId(i));
@@ -74,7 +74,7 @@ std::string toDot(const Program& program) {
       out += "  " + node(group.operators[0]);
       continue;
     }
-    out += "  subgraph cluster_" + std::to_string(g) + " {\n    style=rounded; label=" + quoted(group.name) + ";\n";
+    out += "  subgraph cluster_" + std::to_string(g) + " {\n    style=rounded; label=" + dotString(group.name) + ";\n";
     for (const OperatorId id : group.operators) out += "    " + node(id);
     out += "  }\n";
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,8 +14,10 @@
 
 // From the AST to a Program, statement by statement. Private to core/lang.
 //
-//   Elaborator  walks statements: scopes, declarations, functions, loops, training       elaborate.cpp, expand.cpp, train.cpp
-//   Statement   one right side: terms, extents, operators                                 terms.cpp, extents.cpp, emit.cpp
+//   Elaborator  walks statements: scopes, declarations, definitions, functions, loops, training
+//               elaborate.cpp, declare.cpp, define.cpp, expand.cpp, train.cpp
+//   Statement   one right side: terms, extents, operators
+//               terms.cpp, operators.cpp, calls.cpp, extents.cpp, emit.cpp
 namespace nf::lang {
 
 // A tensor of one of the programs under construction: level 0 is the notebook's, deeper ones are bodies of loops.
@@ -80,11 +83,14 @@ struct Scope {
   std::unordered_set<std::string> rebinds;               // Loop, Repeat: names from outside that the body assigns
 };
 
-// A tensor that a loop stacks or accumulates: named in the program around it.
+// What a loop stacks or accumulates: it becomes a tensor of the program around once the loop is done.
 struct Collected {
   std::string name;
   Span span;
-  TensorId tensor;
+  bool stacks = false;
+  TensorId inner;
+  std::optional<DType> type;
+  std::vector<std::uint32_t> layout;
 };
 
 // One program under construction.
@@ -95,8 +101,6 @@ struct Context {
   std::unordered_map<std::uint64_t, OriginId> origins;
   std::vector<std::vector<std::string>> axisNames;  // by tensor: names for generated axes
   std::vector<Loop::Invariant> invariants;
-  std::vector<Loop::Stacked> stacked;
-  std::vector<Loop::Accumulated> accumulated;
   std::vector<Collected> collected;
 };
 
@@ -112,6 +116,7 @@ class Elaborator {
 
   void addFunctions(const ast::Ast& ast, bool standard);
   void run(const ast::Ast& notebook);
+  bool asksForTraining() const { return m_asksForTraining; }  // `training` stands in the notebook itself
 
  private:
   friend class Statement;
@@ -144,6 +149,8 @@ class Elaborator {
   void close();
   std::string fullName(const std::string& local);
   void noteUse(Entity& entity, Span use);
+  void noteMeaning(const Entity& entity);
+  void nameLast(const std::string& name);  // what a repetition made last, as the name outside
   std::vector<std::string> suggestions(std::string_view name) const;
   bool inNotebook(Span span) const { return span.source == m_out.notebook; }
 
@@ -176,6 +183,7 @@ class Elaborator {
   void assignment(const ast::Ast& ast, const ast::Stmt& s);
   void define(const ast::Ast& ast, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
   void defineWhole(const ast::Ast& ast, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
+  void defineBy(Statement& right, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
   void update(const ast::Ast& ast, const ast::Stmt& s);
   void scatter(const ast::Ast& ast, const ast::Stmt& s);
   void namedScalar(const ast::Ast& ast, const ast::Stmt& s);
@@ -184,12 +192,16 @@ class Elaborator {
   void train(const ast::Ast& ast, const ast::Stmt& s);
   void optimize(const ast::Ast& ast, const ast::Stmt& s, TensorId loss, const ast::Expr* optimizer, bool all,
                 const std::vector<std::string>& wrt, const TrainSettings& settings);
+  void rehearse(const std::function<void()>& expansion);
   TensorRef stepCounter(const std::string& loss, Span span);
   void clip(std::vector<TensorRef>& gradients, double limit, Span span);
   void conditional(const ast::Ast& ast, const ast::Stmt& s);
+  void require(const ast::Ast& ast, const ast::Stmt& s);
+  std::optional<bool> constantCondition(const ast::Ast& ast, ast::ExprRef e, const std::string& word);
   void forLoop(const ast::Ast& ast, const ast::Stmt& s);
   void repeat(const ast::Ast& ast, const ast::Stmt& s);
   void collect(const ast::Ast& ast, const ast::Stmt& s);  // stack, accumulate
+  TensorId collected(const Collected& c, const Context& body, std::int64_t trips);
   void callAlone(const ast::Ast& ast, const ast::Stmt& s);
   bool bindTarget(const ast::Target& target, Entity entity, Symbol::Kind kind = Symbol::Kind::Tensor);
   std::optional<View> scalarOf(const ast::Ast& ast, ast::ExprRef e, const std::string& local, Span span, std::optional<DType> type,
@@ -263,10 +275,16 @@ class Elaborator {
   Phase m_phase = Phase::Forward;
   std::string m_nestedBase;  // names the operators of nested reductions
   std::size_t m_errors = 0;
-  std::size_t m_work = 0;  // statements and functions expanded so far
-  bool spend(Span where);  // one more of them; false and one diagnostic past the limit
+  bool m_refused = false;         // the call being expanded broke a `require`: what follows from that is not told about
+  std::vector<TensorId> m_shown;  // by the cell that is being read
+  std::size_t m_work = 0;         // statements and functions expanded so far
+  bool spend(Span where);         // one more of them; false and one diagnostic past the limit
   std::int64_t m_randomStreams = 0;
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
+  bool m_inTrain = false;
+  bool m_asksForTraining = false;
+  std::unordered_set<std::string> m_elsewhere;  // tensors that the optimizers of other `train` statements make
+  std::unordered_set<std::uint32_t> m_trained;  // what the optimizers of all `train` statements so far update
   const ast::Ast* m_notebook = nullptr;
 };
 

@@ -93,7 +93,7 @@ ExprId Statement::emitCondition(Operation& op, const Term& t) {
 
 ExprId Statement::emitLoad(Operation& op, const Term& t) {
   const TermId self = static_cast<TermId>(&t - m_terms.data());
-  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.span, t.frame);
   std::vector<AccessIndex> at;
   at.reserve(t.indices.size());
   for (const TermIndex& index : t.indices) at.push_back(emitIndex(op, index, t.frame != 0));
@@ -135,7 +135,9 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
     const auto done = op.memo.find(id);
     if (done != op.memo.end()) return done->second;
   }
-  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  // The token of an access is all of it, indices included; of everything else its operator or name.
+  const Span token = t.kind == Term::Kind::Load ? t.span : t.head;
+  const OriginId origin = m_elab.originIn(m_elab.context(), token, t.frame);
   const DType type = t.soft ? want : t.type;
   ExprId made;
   switch (t.kind) {

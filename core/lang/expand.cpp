@@ -218,14 +218,6 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
     if (!there || there->kind != Entity::Kind::Tensor) return std::nullopt;
     return there->view;
   }
-  if (const auto full = m_fullNames.find(written); full != m_fullNames.end()) {
-    if (inNotebook(e.span)) m_out.references.push_back({e.span, full->second.id});
-    return wholeView(full->second);
-  }
-  if (level() > 0) {
-    report("derivative-in-loop", "a derivative is asked for outside of loops", e.span);
-    return std::nullopt;
-  }
   Entity* of = resolve(e.text, e.span);
   if (!of || of->kind == Entity::Kind::Poison) return std::nullopt;
   const Entity ofCopy = *of;
@@ -242,18 +234,27 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
       return std::nullopt;
     }
   }
-  const TensorId ofId = ofCopy.view.tensor.id, wrtId = wrt->view.tensor.id;
-  if (!program()[ofId].shape.empty()) {
+  const Tensor &ofTensor = tensorOf(ofCopy.view.tensor), &wrtTensor = tensorOf(wrt->view.tensor);
+  if (!ofTensor.shape.empty()) {
     Diagnostic& d = report("not-scalar",
                            "`d(" + std::string(e.text) + ")/d(" + std::string(e.text2) + ")` needs a scalar, `" +
-                               std::string(e.text) + "` is " + detailOf(program()[ofId]),
+                               std::string(e.text) + "` is " + detailOf(ofTensor),
                            e.span);
     d.notes.push_back(
         {"`grad(" + std::string(e.text) + ", " + std::string(e.text2) + ", seed)` takes any tensor and a seed of its shape", {}});
     return std::nullopt;
   }
-  const std::string full = "d(" + program()[ofId].name + ")/d(" + program()[wrtId].name + ")";
-  if (const auto made = m_fullNames.find(full); made != m_fullNames.end()) return wholeView(made->second);
+  const std::string full = "d(" + ofTensor.name + ")/d(" + wrtTensor.name + ")";
+  const bool outside = ofCopy.view.tensor.level == 0 && wrt->view.tensor.level == 0;
+  if (const auto made = m_fullNames.find(full); outside && made != m_fullNames.end()) {
+    if (inNotebook(e.span)) m_out.references.push_back({e.span, made->second.id});
+    return wholeView(made->second);
+  }
+  if (level() > 0) {
+    report("derivative-in-loop", "a derivative is asked for outside of loops", e.span);
+    return std::nullopt;
+  }
+  const TensorId ofId = ofCopy.view.tensor.id, wrtId = wrt->view.tensor.id;
   NewTensor t;
   t.local = full;
   t.temporary = true;
@@ -507,10 +508,12 @@ std::optional<std::vector<Entity>> Elaborator::expandWith(const Function& f, con
   ++m_callDepth;
   std::optional<std::vector<Entity>> results;
   const std::size_t errors = m_errors;
+  const bool refused = m_refused;
   if (bindParameters(f, arguments, options, site, inner)) {
     m_frames.push_back({site, frame, &f});
     m_frame = static_cast<std::uint32_t>(m_frames.size() - 1);
     statements(*f.ast, def.body);
+    m_refused = refused;
     results.emplace();
     for (const Binder& r : def.results) {
       Entity* e = lookup(r.name);
@@ -548,7 +551,11 @@ void Elaborator::callAlone(const Ast& ast, const Stmt& s) {
           e.span);
       return;
     }
+    const std::size_t told = m_out.diagnostics.size();
     wholeValue(ast, s.values[0], {});
+    if (m_out.diagnostics.size() > told && m_out.diagnostics[told].code == "undefined-function" && !e.args.empty())
+      m_out.diagnostics[told].notes.push_back(
+          {"a value is shown with `show " + std::string(m_out.sources.text(ast[e.args[0]].span)) + "`", {}});
     return;
   }
   if (!f->def->results.empty() || f->def->value != kNone) {
@@ -617,27 +624,80 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
     }
     const std::size_t errors = m_errors;
     statements(ast, s.body);
+    const auto rebound = std::move(inner.rebinds);
     close();
     m_scope = outer;
     if (failedSince(errors)) return;
+    if (i + 1 == *to)
+      for (const std::string& name : rebound) nameLast(name);
   }
+}
+
+// `Y.2` becomes `Y` where no tensor is called so; the index still finds it.
+void Elaborator::nameLast(const std::string& name) {
+  const Entity* last = lookup(name);
+  if (!last || last->kind != Entity::Kind::Tensor || !last->view.fixed.empty() || last->view.tensor.level != level()) return;
+  const TensorId id = last->view.tensor.id;
+  Tensor& t = program().tensors[id.value];
+  const std::string full = fullName(name);
+  if (t.kind != TensorKind::Intermediate || !t.name.starts_with(full + ".") || !context().names.insert(full).second) return;
+  const std::string before = std::exchange(t.name, full);
+  for (Operator& op : program().operators)
+    if (op.output == id && op.name == before) op.name = full;
+  if (level() == 0) m_fullNames.emplace(full, TensorRef{0, id});
 }
 
 // ---------------------------------------------------------------- if
 
-// A condition known while compiling: the other block does not exist.
-void Elaborator::conditional(const Ast& ast, const Stmt& s) {
+std::optional<bool> Elaborator::constantCondition(const Ast& ast, ExprRef e, const std::string& word) {
   const std::size_t errors = m_errors;
   Statement condition(*this, ast);
-  const TermId id = condition.term(s.values[0]);
-  const Term& t = condition.at(id);
-  if (t.kind != Term::Kind::Truth) {
-    if (!failedSince(errors) && t.kind != Term::Kind::Error)
-      report("not-a-constant", "`if` takes a condition known while compiling; between numbers choose with `select(c, a, b)`",
-             ast[s.values[0]].span);
+  const Term& t = condition.at(condition.term(e));
+  if (t.kind == Term::Kind::Truth) return t.truth;
+  if (!failedSince(errors) && t.kind != Term::Kind::Error)
+    report("not-a-constant",
+           "`" + word + "` takes a condition known while compiling; between numbers choose with `select(c, a, b)`", ast[e].span);
+  return std::nullopt;
+}
+
+// The other block does not exist.
+void Elaborator::conditional(const Ast& ast, const Stmt& s) {
+  const auto condition = constantCondition(ast, s.values[0], "if");
+  if (condition) statements(ast, *condition ? s.body : s.otherwise);
+}
+
+// In a function it is the call that is at fault.
+void Elaborator::require(const Ast& ast, const Stmt& s) {
+  const ExprRef condition = s.values[0];
+  const auto holds = constantCondition(ast, condition, "require");
+  if (!holds || *holds) return;
+  std::string message = s.value != kNone ? std::string(ast[s.value].text)
+                                         : "`" + std::string(m_out.sources.text(ast[condition].span)) + "` does not hold";
+  std::vector<std::string_view> named;
+  std::vector<ExprRef> stack{condition};
+  while (!stack.empty()) {
+    const Expr& e = ast[stack.back()];
+    stack.pop_back();
+    stack.insert(stack.end(), e.args.rbegin(), e.args.rend());
+    if (e.kind != ExprKind::Name || std::find(named.begin(), named.end(), e.text) != named.end()) continue;
+    const Entity* entity = lookup(e.text);
+    if (!entity || entity->kind != Entity::Kind::Number) continue;
+    const Number& n = entity->number;
+    message +=
+        (named.empty() ? ": " : ", ") + std::string(e.text) + " = " + (n.isInteger ? std::to_string(n.integer) : printReal(n.real));
+    named.push_back(e.text);
+  }
+  if (m_frame == 0) {
+    report("requirement", std::move(message), ast[condition].span);
     return;
   }
-  statements(ast, t.truth ? s.body : s.otherwise);
+  m_refused = true;
+  const std::uint32_t frame = m_frame;
+  const Frame call = m_frames[frame];
+  if (call.function) message = "`" + std::string(call.function->def->name) + "`: " + message;
+  m_frame = call.parent;
+  report("requirement", std::move(message), call.site).notes.push_back({"it is required here", ast[condition].span});
+  m_frame = frame;
 }
 
 // ---------------------------------------------------------------- for
@@ -746,23 +806,25 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     }
     loop.carried[i].innerOut = last.id;
   }
-  Context& done = *m_contexts.back();
-  loop.invariants = done.invariants;
-  loop.stacked = done.stacked;
-  loop.accumulated = done.accumulated;
-  const auto stackedNames = std::move(done.collected);
+  loop.invariants = m_contexts.back()->invariants;
+  const std::unique_ptr<Context> inside = std::move(m_contexts.back());
   close();
   m_scope = outer;
   m_trips.pop_back();
   m_contexts.pop_back();
   if (failedSince(errors)) {
-    for (const Collected& c : stackedNames) poison(c.name, c.span);
+    for (const Collected& c : inside->collected) poison(c.name, c.span);
     return;
+  }
+  std::vector<TensorId> made;
+  for (const Collected& c : inside->collected) {
+    made.push_back(collected(c, *inside, loop.trips));
+    if (c.stacks) loop.stacked.push_back({c.inner, made.back()});
+    else loop.accumulated.push_back({c.inner, made.back()});
   }
   body->stage = Stage::Source;
   loop.body = std::move(body);
-  const bool collects = !loop.stacked.empty() || !loop.accumulated.empty();
-  if (carried.empty() && !collects) {
+  if (carried.empty() && made.empty()) {
     report("no-effect", "this loop carries nothing and collects nothing", s.nameSpan)
         .notes.push_back({"name a tensor before the loop and define it again inside, or `stack Hs = h`", {}});
     return;
@@ -775,7 +837,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   op.loop = id;
   op.phase = m_phase;
   op.origin = origin(s.span);
-  op.name = fullName(carried.empty() ? std::string(stackedNames[0].name) : carried[0]);
+  op.name = fullName(carried.empty() ? inside->collected[0].name : carried[0]);
   p.addOperator(std::move(op));
   for (std::size_t i = 0; i < carried.size(); ++i) {
     Entity last;
@@ -786,15 +848,39 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     Entity* before = lookup(carried[i]);
     last.definition = before->definition;
     last.symbol = before->symbol;
-    if (m_scope->kind == Scope::Kind::Repeat && m_scope->rebinds.contains(carried[i])) bind(carried[i], std::move(last));
-    else m_scope->names[carried[i]] = std::move(last);
+    if (m_scope->kind == Scope::Kind::Repeat && m_scope->rebinds.contains(carried[i])) {
+      bind(carried[i], std::move(last));
+      continue;
+    }
+    noteMeaning(last);
+    m_scope->names[carried[i]] = std::move(last);
   }
-  for (const Collected& c : stackedNames) {
+  for (std::size_t i = 0; i < made.size(); ++i) {
     Entity e;
     e.kind = Entity::Kind::Tensor;
-    e.view = wholeView({level(), c.tensor});
-    declare(c.name, c.span, std::move(e), Symbol::Kind::Tensor);
+    e.view = wholeView({level(), made[i]});
+    declare(inside->collected[i].name, inside->collected[i].span, std::move(e), Symbol::Kind::Tensor);
   }
+}
+
+TensorId Elaborator::collected(const Collected& c, const Context& body, std::int64_t trips) {
+  const Tensor& inner = (*body.program)[c.inner];
+  Tensor t;
+  t.name = level() == 0 ? fullName(c.name) : c.name;
+  const std::string wish = t.name;
+  for (int n = 2; !context().names.insert(t.name).second; ++n) t.name = wish + "#" + std::to_string(n);
+  t.type = c.type.value_or(inner.type);
+  t.shape = inner.shape;
+  t.layout.order = c.layout;
+  if (c.stacks) t.shape.insert(t.shape.begin(), trips);
+  t.origin = origin(c.span);
+  std::vector<std::string> names = body.axisNames[c.inner.value];
+  if (c.stacks) names.insert(names.begin(), std::string());
+  const TensorId id = program().addTensor(std::move(t));
+  context().axisNames.resize(program().tensors.size());
+  context().axisNames[id.value] = std::move(names);
+  if (level() == 0) m_fullNames.emplace(program()[id].name, TensorRef{0, id});
+  return id;
 }
 
 // stack Hs = h, accumulate G = x: tensors of the program around.
@@ -806,9 +892,12 @@ void Elaborator::collect(const Ast& ast, const Stmt& s) {
   }
   const std::string name(s.name);
   const Target& target = s.targets[0];
-  if (lookup(name) && lookup(name)->kind != Entity::Kind::Poison) {
+  const auto& sofar = context().collected;
+  const auto twice = std::find_if(sofar.begin(), sofar.end(), [&](const Collected& c) { return c.name == name; });
+  const Entity* taken = lookup(name);
+  if (twice != sofar.end() || (taken && taken->kind != Entity::Kind::Poison)) {
     report("redefinition", "`" + name + "` is defined already", s.nameSpan)
-        .notes.push_back({"it was defined here", lookup(name)->definition});
+        .notes.push_back({"it was defined here", twice != sofar.end() ? twice->span : taken->definition});
     return;
   }
   m_nestedBase = name;
@@ -816,27 +905,7 @@ void Elaborator::collect(const Ast& ast, const Stmt& s) {
   if (!view) return;
   TensorRef inner = materialise(*view, fresh(name + ".step"), s.span).tensor;
   if (inner.level != level()) inner = {level(), import(inner)};
-  const Tensor& t = program()[inner.id];
-  const std::uint32_t around = level() - 1;
-  Context& c = *m_contexts[around];
-  Tensor outer;
-  outer.name = around == 0 ? fullName(name) : name;
-  const std::string wish = outer.name;
-  for (int n = 2; !c.names.insert(outer.name).second; ++n) outer.name = wish + "#" + std::to_string(n);
-  outer.type = target.type.value_or(t.type);
-  outer.shape = t.shape;
-  outer.layout.order = target.layout;
-  if (stacks) outer.shape.insert(outer.shape.begin(), m_trips.back());
-  outer.origin = originIn(c, s.nameSpan, m_frame);
-  std::vector<std::string> names = context().axisNames[inner.id.value];
-  if (stacks) names.insert(names.begin(), std::string());
-  const TensorId made = c.program->addTensor(std::move(outer));
-  c.axisNames.resize(c.program->tensors.size());
-  c.axisNames[made.value] = std::move(names);
-  if (around == 0) m_fullNames.emplace((*c.program)[made].name, TensorRef{0, made});
-  if (stacks) context().stacked.push_back({inner.id, made});
-  else context().accumulated.push_back({inner.id, made});
-  context().collected.push_back({name, s.nameSpan, made});
+  context().collected.push_back({name, s.nameSpan, stacks, inner.id, target.type, target.layout});
 }
 
 }  // namespace nf::lang

@@ -79,7 +79,8 @@ class Printer {
     while (m_nextDerivative < m_program.derivatives.size()) explicitDerivative();
     for (const Update& u : m_program.updates) line(nameOf(u.target) + " <- " + nameOf(u.value));
     for (const Output& o : m_program.outputs) line(outputText(o));
-    for (const Hint& h : m_program.hints) line(hintText(h));
+    for (const Hint& h : m_program.hints)
+      if (isNamed(h)) line(hintText(h));
     return std::move(m_out);
   }
 
@@ -204,6 +205,13 @@ class Printer {
                (o.name == tensor || o.name.find('"') != std::string::npos ? "" : " as \"" + o.name + "\"");
     }
     return "";
+  }
+
+  // A pass may have removed what a hint names; derived tensors and operators come later.
+  bool isNamed(const Hint& h) const {
+    return std::all_of(h.tensors.begin(), h.tensors.end(), [&](const std::string& name) {
+      return name.find('/') != std::string::npos || name.find('#') != std::string::npos || m_program.tensorNamed(name).valid();
+    });
   }
 
   std::string hintText(const Hint& h) const {

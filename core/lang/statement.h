@@ -126,6 +126,7 @@ class Statement {
   TermId unaryCall(ScalarOp op, const ast::Expr& e);
   TermId castCall(DType type, const ast::Expr& e);
   TermId selectCall(const ast::Expr& e);
+  bool makesTensors(ast::ExprRef e) const;
   TermId randomCall(const ast::Expr& e);
   TermId inlined(const Function& f, const ast::Expr& e);
   TermId reduction(const ast::Expr& e);

@@ -135,7 +135,44 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     }
   m_out.trains.push_back(settings);
   if (!m_options.training) return;
-  optimize(ast, s, lossId, optimizer, all, wrt, settings);
+  const auto expansion = [&] { optimize(ast, s, lossId, optimizer, all, wrt, settings); };
+  m_inTrain = true;
+  if (m_out.trains.size() - 1 == m_options.train) {
+    const std::size_t before = m_out.program.updates.size();
+    expansion();
+    for (std::size_t i = before; i < m_out.program.updates.size(); ++i) m_trained.insert(m_out.program.updates[i].target.value);
+  } else {
+    rehearse(expansion);
+  }
+  m_inTrain = false;
+}
+
+// The optimizer of another job: expanded for its mistakes alone, then forgotten.
+void Elaborator::rehearse(const std::function<void()>& expansion) {
+  Program program = m_out.program;
+  Context context = *m_contexts[0];
+  Scope global = m_global;
+  auto fullNames = m_fullNames;
+  auto prefixes = m_prefixes;
+  auto scalars = m_scalars;
+  const std::int64_t streams = m_randomStreams;
+  const std::size_t extents = m_out.extents.size();
+  std::erase_if(m_out.program.updates, [&](const Update& u) { return m_trained.contains(u.target.value); });
+  const std::size_t updates = m_out.program.updates.size();
+  expansion();
+  for (std::size_t i = updates; i < m_out.program.updates.size(); ++i)
+    if (m_out.program.updates[i].target.value < program.tensors.size()) m_trained.insert(m_out.program.updates[i].target.value);
+  for (const auto& [name, tensor] : m_fullNames)
+    if (!fullNames.contains(name)) m_elsewhere.insert(name);
+  m_out.program = std::move(program);
+  *m_contexts[0] = std::move(context);
+  m_global = std::move(global);
+  m_fullNames = std::move(fullNames);
+  m_prefixes = std::move(prefixes);
+  m_scalars = std::move(scalars);
+  m_randomStreams = streams;
+  m_out.extents.resize(extents);
+  std::erase_if(m_out.references, [&](const TensorReference& r) { return r.tensor.value >= m_out.program.tensors.size(); });
 }
 
 void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Expr* optimizer, bool all,

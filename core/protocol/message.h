@@ -126,11 +126,12 @@ struct MeasureRequest {  // -> TrialMeasured: compiles, gates and measures this 
   NF_FIELDS(MeasureRequest, subgraph, schedule);
 };
 
-struct PinRequest {  // this kernel stays, no further search; none: searched again
-  static constexpr const char* kType = "pin";
-  std::string subgraph;
-  std::optional<std::uint64_t> trial;
-  NF_FIELDS(PinRequest, subgraph, trial);
+// -> FusionCompared: both branches of one fusion decision, forced and forbidden, compiled and measured in turn now.
+struct CompareFusionRequest {
+  static constexpr const char* kType = "compare_fusion";
+  std::uint64_t revision = 0;
+  std::string producer, consumer;  // of a FusionDecisionInfo
+  NF_FIELDS(CompareFusionRequest, revision, producer, consumer);
 };
 
 // -> Profile. While something trains its own steps are timed, at least `steps` of them; else a step is prepared and run that often.
@@ -168,7 +169,8 @@ struct RunRequest {
   NF_FIELDS(RunRequest, revision, cells, device, sets);
 };
 
-// Runs a train cell: RunState and the events, then Done or Error. What is empty or 0 is as the cell says.
+// Runs a train cell: RunState and the events, then Done or Error. What is empty or 0 is as the cell says. `resume`: a checkpoint to go
+// on from; "newest": the last one that a run of this notebook wrote.
 struct TrainRequest {
   static constexpr const char* kType = "train";
   std::uint64_t revision = 0;
@@ -177,7 +179,8 @@ struct TrainRequest {
   std::int64_t steps = 0;
   double seconds = 0;
   std::map<std::string, std::string> sets;
-  NF_FIELDS(TrainRequest, revision, cell, mode, device, steps, seconds, sets);
+  std::string resume;
+  NF_FIELDS(TrainRequest, revision, cell, mode, device, steps, seconds, sets, resume);
 };
 
 struct TuneRequest {  // searches without training
@@ -269,6 +272,21 @@ struct FusionReport {
   DeviceConstants device;
   std::vector<FusionDecisionInfo> decisions;
   NF_FIELDS(FusionReport, revision, device, decisions);
+};
+
+// One run of all that differs between the branches. Later FusionReports carry the saving with the decision, as long as it stands.
+struct FusionCompared {
+  static constexpr const char* kType = "fusion_compared";
+  std::uint64_t revision = 0;
+  std::string producer, consumer, device;
+  std::string loop;  // whose body holds the kernels, "outer/inner"; empty: none
+  std::vector<std::string> fusedKernels, splitKernels;
+  Measured fused, split;
+  Measured saving;         // split - fused of each pair: positive, the fused branch is faster
+  bool separates = false;  // one of them is faster beyond noise
+  std::string verdict;     // one sentence
+  NF_FIELDS(FusionCompared, revision, producer, consumer, device, loop, fusedKernels, splitKernels, fused, split, saving, separates,
+            verdict);
 };
 
 struct Devices {
@@ -421,6 +439,16 @@ struct KernelSwapEvent {
   double seconds = 0;
   NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds);
 };
+// A fused kernel was slower than its parts beyond noise: from this step on it is split. FusionReport and Subgraphs have changed.
+struct FusionRevertedEvent {
+  static constexpr const char* kEvent = "fusion_reverted";
+  std::string kernel, name;        // signature, and name as GraphGroup has it
+  std::string producer, consumer;  // tensors of the kernel
+  double fused_us = 0, split_us = 0;
+  std::int64_t pairs = 0, step = 0;
+  double seconds = 0;
+  NF_FIELDS(FusionRevertedEvent, kernel, name, producer, consumer, fused_us, split_us, pairs, step, seconds);
+};
 struct TrialEvent {
   static constexpr const char* kEvent = "trial";
   std::string subgraph;
@@ -454,13 +482,13 @@ struct ErrorEvent {  // training or tuning ended by it
   NF_FIELDS(ErrorEvent, stage, message, file, line, column);
 };
 
-using Message =
-    std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
-                 DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, PinRequest,
-                 ProfileRequest, SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest,
-                 StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport, Devices,
-                 Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState,
-                 FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, TrialEvent, DoneEvent, ErrorEvent>;
+using Message = std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest,
+                             FusionRequest, DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest,
+                             MeasureRequest, CompareFusionRequest, ProfileRequest, SeriesRequest, TensorRequest, RunRequest,
+                             TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest, BudgetRequest, Failed, Cancelled,
+                             Finished, Analysis, Expression, GraphPage, FusionReport, FusionCompared, Devices, Subgraphs, Trials,
+                             TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState, FirstStepEvent,
+                             StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

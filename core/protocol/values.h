@@ -168,8 +168,9 @@ bool wellFormed(const Formula& formula);
 // ---------------------------------------------------------------- gradients
 enum class GradientForm : std::uint8_t { Gather, Scatter, Zero };
 constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero"}; }
-enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified };
-constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified"}; }
+// Checking: the proof is under way, and nothing runs before it ends. Then the engine sends the Expression again, with id 0.
+enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified, Checking };
+constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified", "checking"}; }
 
 struct DerivationStep {
   std::string title;
@@ -191,6 +192,13 @@ struct GradientTermInfo {
   NF_FIELDS(GradientTermInfo, tensor, access, result, form, certificate, certificateMs, why, tripsPerElement, derivation, origins);
 };
 
+// One element of a numeric check.
+struct NumericSample {
+  std::vector<std::int64_t> element;
+  double derived = 0, differences = 0, error = 0;  // error: relative to the largest gradient element
+  NF_FIELDS(NumericSample, element, derived, differences, error);
+};
+
 // Central differences in double precision against the derived gradient.
 struct NumericCheck {
   std::int64_t samples = 0;
@@ -198,7 +206,8 @@ struct NumericCheck {
   double worst = 0, allowed = 0;        // relative error
   std::vector<std::int64_t> histogram;  // of log10(error), equal bins over [histogramFirst, histogramLast]
   double histogramFirst = 0, histogramLast = 0;
-  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast);
+  std::vector<NumericSample> worstSamples;  // at most 8, worst first
+  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast, worstSamples);
 };
 
 // ---------------------------------------------------------------- graphs
@@ -277,7 +286,7 @@ struct FusionCurve {  // R over the quantity that flips it soonest
 };
 
 struct Measured {
-  double median = 0, low = 0, high = 0;  // microseconds
+  double median = 0, low = 0, high = 0;  // microseconds; the interval holds the true median with 95 %
   std::vector<double> samples;
   NF_FIELDS(Measured, median, low, high, samples);
 };
@@ -295,7 +304,7 @@ struct FusionDecisionInfo {
   std::string why;
   std::vector<FusionFlip> flips;  // the soonest first
   std::optional<FusionCurve> curve;
-  std::optional<Measured> measuredSaving;
+  std::optional<Measured> measuredSaving;  // of one run: by an A/B, or of Reverted what turned it
   Origins origins;
   NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
             recomputed, state, why, flips, curve, measuredSaving, origins);
@@ -348,12 +357,13 @@ struct SubgraphInfo {
   std::int64_t callsPerStep = 1;
   std::optional<double> us, firstUs;  // of the newest and of the first kernel
   std::int64_t trials = 0, generation = 0;
-  double budgetShare = 0;  // 0..1
-  SubgraphState state = SubgraphState::Waiting;
-  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
+  double budgetShare = 0;                        // 0..1
+  SubgraphState state = SubgraphState::Waiting;  // Pinned: a `hint schedule` of the notebook keeps its schedule
+  std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can
+  std::int64_t flops = 0, bytes = 0;             // of one call; bytes: distinct tensors read and written
   Origins origins;
-  NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, flops,
-            bytes, origins);
+  NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
+            flops, bytes, origins);
 };
 
 struct TrialInfo {

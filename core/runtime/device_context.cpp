@@ -39,13 +39,21 @@ Result<std::pair<Backend*, std::string>> choose(BackendRegistry& registry, const
 DeviceContext::~DeviceContext() = default;
 
 std::unique_ptr<DeviceContext> DeviceContext::of(std::unique_ptr<Device> device, std::unique_ptr<Compiler> inProcess,
-                                                 std::unique_ptr<Evaluator> evaluator) {
+                                                 std::unique_ptr<Evaluator> evaluator, std::unique_ptr<RecordDatabase> records) {
   std::unique_ptr<DeviceContext> self(new DeviceContext);
   self->m_target = std::make_shared<const Target>(device->target());
   self->m_device = std::move(device);
   self->m_inProcess = std::move(inProcess);
   self->m_evaluator = std::move(evaluator);
+  self->m_records = std::move(records);
   return self;
+}
+
+void DeviceContext::openRecords(const DeviceContextOptions& options) {
+  if (options.records == "none") return;
+  auto records = RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &m_recordsMessage);
+  if (records) m_records = std::move(*records);
+  else m_recordsMessage = records.error().message;
 }
 
 Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& registry, const DeviceContextOptions& options) {
@@ -57,6 +65,12 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& regi
     NF_TRY(self->m_device, interpreter.open("reference:f64", threads));
     self->m_target = std::make_shared<const Target>(self->m_device->target());
     NF_TRY(self->m_inProcess, interpreter.compiler(*self->m_target));
+    return self;
+  }
+  if (!options.measures && options.compileWorkers == 0) {
+    NF_TRY(self->m_device, chosen.first->open(chosen.second, threads));
+    self->m_target = std::make_shared<const Target>(self->m_device->target());
+    self->openRecords(options);
     return self;
   }
   CompileService::Options compile;
@@ -76,12 +90,7 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& regi
   // One training thread leaves the other cores to the measuring worker.
   const bool ownCore = self->m_target->backend == "cpu" && threads < static_cast<int>(std::thread::hardware_concurrency());
   if (!ownCore) { NF_TRY(self->m_lease, DeviceLease::open(chosen.second, options.leaseDirectory)); }
-  if (options.records != "none") {
-    auto records =
-        RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &self->m_recordsMessage);
-    if (records) self->m_records = std::move(*records);
-    else self->m_recordsMessage = records.error().message;
-  }
+  self->openRecords(options);
   return self;
 }
 

@@ -16,6 +16,7 @@ struct DeviceContextOptions {
   std::string device = "auto";  // auto, reference, cpu, cuda, cuda:1
   int threads = 0;              // of CPU kernels; 0: one
   int compileWorkers = 2;
+  bool measures = true;  // false, with no compile workers: only what the device is and what is recorded of it
   WorkerCommand worker;
   std::string records;  // path of the record database; empty: the user's; "none": no records
   std::string leaseDirectory;
@@ -28,7 +29,7 @@ class DeviceContext {
   static Result<std::unique_ptr<DeviceContext>> open(BackendRegistry& registry, const DeviceContextOptions& options);
   // For tests: a device whose kernels `evaluator` makes in this process.
   static std::unique_ptr<DeviceContext> of(std::unique_ptr<Device> device, std::unique_ptr<Compiler> inProcess,
-                                           std::unique_ptr<Evaluator> evaluator);
+                                           std::unique_ptr<Evaluator> evaluator, std::unique_ptr<RecordDatabase> records = nullptr);
   ~DeviceContext();
 
   Device& device() const { return *m_device; }
@@ -45,6 +46,7 @@ class DeviceContext {
 
  private:
   DeviceContext() = default;
+  void openRecords(const DeviceContextOptions& options);
   std::unique_ptr<Device> m_device;
   std::shared_ptr<const Target> m_target;
   std::unique_ptr<Compiler> m_inProcess;

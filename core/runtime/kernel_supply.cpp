@@ -2,33 +2,28 @@
 #include "core/runtime/kernel_supply.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "core/tune/tune_program.h"
 
 namespace nf {
 namespace {
 
+// What `hint schedule` pins, by subgraph.
+Result<Unit> pinnedSchedules(const PlannedSequence& sequence, const std::vector<Hint>& hints, const ExecutionPlan& plan,
+                             const Target& target, std::map<std::uint32_t, Schedule>& pinned) {
+  for (const PlannedLaunch& launch : sequence.launches)
+    if (const Hint* hint = pinOf(hints, *sequence.program, launch.operators)) {
+      NF_TRY(Schedule schedule, pinnedSchedule(*hint, *plan.subgraphs[launch.subgraph].program, &target));
+      pinned.emplace(launch.subgraph, std::move(schedule));
+    }
+  for (const PlannedLoop& loop : sequence.loops) {
+    NF_TRY([[maybe_unused]] const Unit inner, pinnedSchedules(*loop.body, hints, plan, target, pinned));
+  }
+  return Unit{};
+}
+
 constexpr std::size_t kTrialsAtOnce = 8;  // subgraphs with a candidate in the same steps
 constexpr std::size_t kPairsPerReport = 3;
-
-// `hint schedule Y { .. }`: the schedule of the kernel that writes Y.
-Result<std::map<std::uint32_t, Schedule>> hintedSchedules(const ExecutionPlan& plan) {
-  std::map<std::uint32_t, Schedule> forced;
-  const Program& p = *plan.main.program;
-  for (const Hint& hint : p.hints) {
-    if (hint.kind != Hint::Kind::Schedule || hint.tensors.empty()) continue;
-    for (const PlannedLaunch& launch : plan.main.launches) {
-      const bool writes = std::any_of(launch.operators.begin(), launch.operators.end(),
-                                      [&](OperatorId o) { return p[p[o].output].name == hint.tensors.front(); });
-      if (!writes) continue;
-      auto schedule = Schedule::parse(hint.attributes);
-      if (!schedule)
-        return Error{
-            "schedule", "hint schedule " + hint.tensors.front() + ": " + schedule.error().message, {}, schedule.error().detail};
-      forced.emplace(launch.subgraph, std::move(*schedule));
-    }
-  }
-  return forced;
-}
 
 }  // namespace
 
@@ -55,7 +50,10 @@ Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
   m_versions.emplace(&executable, 0);
   if (Compiler* compiler = m_context.inProcess()) return linkInProcess(executable, *compiler);
   if (m_options.replay) return Unit{};
-  NF_TRY(const auto hinted, hintedSchedules(executable.plan()));
+  const ExecutionPlan& plan = executable.plan();
+  std::map<std::uint32_t, Schedule> hinted;
+  NF_TRY([[maybe_unused]] const Unit pinned,
+         pinnedSchedules(plan.main, plan.main.program->hints, plan, *m_context.target(), hinted));
   std::vector<TuningTask> tasks;
   for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = executable.plan().subgraphs[i];
@@ -95,12 +93,13 @@ Result<bool> KernelSupply::collect(Executable& executable) {
   if (m_context.inProcess()) return executable.complete();
   const auto& subgraphs = executable.plan().subgraphs;
   if (m_options.replay) {
-    // The first kernel of each: the newest at or before the first step that is run.
+    // The newest of each up to now; those of a later step stand in until then.
     for (std::uint32_t i = 0; i < subgraphs.size(); ++i) {
       if (executable.kernel(i)) continue;
-      const auto first = std::find_if(m_options.replay->begin(), m_options.replay->end(),
-                                      [&](const KernelSwap& s) { return s.subgraph == subgraphs[i].hash; });
-      NF_TRY(auto kernel, compiled(subgraphs[i], first == m_options.replay->end() ? std::string() : first->schedule));
+      const KernelSwap* logged = nullptr;
+      for (const KernelSwap& s : *m_options.replay)
+        if (!s.reverted && s.subgraph == subgraphs[i].hash && (!logged || s.step <= m_step)) logged = &s;
+      NF_TRY(auto kernel, compiled(subgraphs[i], logged ? logged->schedule : std::string()));
       NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
     }
     return true;
@@ -168,6 +167,7 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
 Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
   const auto& log = *m_options.replay;
   for (; m_replayed < log.size() && log[m_replayed].step <= step; ++m_replayed) {
+    if (log[m_replayed].reverted) continue;
     const auto found = numbers(training).find(log[m_replayed].subgraph);
     if (found == numbers(training).end())
       return Error{
@@ -237,6 +237,31 @@ Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& tra
   return swaps;
 }
 
+std::vector<Hash> KernelSupply::revertedUpTo(std::int64_t step) const {
+  std::vector<Hash> kernels;
+  if (m_options.replay)
+    for (const KernelSwap& s : *m_options.replay)
+      if (s.reverted && s.step <= step) kernels.push_back(s.subgraph);
+  return kernels;
+}
+
+void KernelSupply::replace(Executable& training, Executable& next) {
+  for (const Trial& trial : m_trials) m_tuning->forget(trial.candidate.ticket);
+  m_trials.clear();
+  numbers(next);
+  drop(training);
+}
+
+void KernelSupply::drop(const Executable& executable) {
+  m_numbers.erase(&executable);
+  m_versions.erase(&executable);
+  if (!m_tuning) return;
+  std::vector<Hash> running;
+  for (const auto& [executable, subgraphs] : m_numbers)
+    for (const auto& [hash, number] : subgraphs) running.push_back(hash);
+  m_tuning->retain(running);
+}
+
 void KernelSupply::logKernels(const Executable& training, std::int64_t step) {
   for (std::uint32_t i = 0; i < training.plan().subgraphs.size(); ++i) {
     const auto& kernel = training.kernel(i);
@@ -245,7 +270,7 @@ void KernelSupply::logKernels(const Executable& training, std::int64_t step) {
     // The same schedule linked anew computes the same bits: no entry.
     const bool same = logged && logged->schedule == kernel->schedule;
     logged = kernel;
-    if (!same) m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule});
+    if (!same) m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule, false});
   }
 }
 

@@ -50,6 +50,13 @@ class KernelSupply {
   // Before training step `step`: new kernels from the cache, kernels of candidates under trial, or those of the replayed log.
   // Returns what the cache has replaced for good.
   Result<std::vector<Swap>> beforeStep(Executable& training, std::int64_t step);
+  // Another partition of the training program takes over before step `step`: `next` is complete.
+  void replace(Executable& training, Executable& next);
+  void drop(const Executable& executable);  // nobody runs it any more
+  // Into the log: from this step on fusion goes without these kernels.
+  void logReverted(const Hash& kernel, std::int64_t step) { m_swaps.push_back({step, kernel, {}, true}); }
+  // Of a replay: those that the log names up to this step.
+  std::vector<Hash> revertedUpTo(std::int64_t step) const;
   // After it: reports the timings of candidates.
   void afterStep(Executable& training, double seconds);
   // A launch failed: true when a candidate was running, which is withdrawn; the step can be repeated.

@@ -26,6 +26,10 @@ std::optional<Hash> hashFromHex(std::string_view hex) {
 std::string toJsonLines(const std::vector<KernelSwap>& swaps) {
   std::string text;
   for (const KernelSwap& s : swaps) {
+    if (s.reverted) {
+      text += nlohmann::json{{"step", s.step}, {"reverted", s.subgraph.hex()}}.dump() + "\n";
+      continue;
+    }
     const auto schedule = nlohmann::json::parse(s.schedule, nullptr, false);
     text += nlohmann::json{{"step", s.step},
                            {"subgraph", s.subgraph.hex()},
@@ -47,12 +51,17 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
     if (line.empty()) continue;
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const Error damaged{"replay", "Line " + std::to_string(number) + " of the swap log is damaged.", {}, {}};
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || !json.contains("subgraph") ||
-        !json["subgraph"].is_string() || !json.contains("schedule"))
-      return damaged;
-    const auto hash = hashFromHex(json["subgraph"].get<std::string>());
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return damaged;
+    const bool reverted = json.contains("reverted");
+    const char* const key = reverted ? "reverted" : "subgraph";
+    if (!json.contains(key) || !json[key].is_string() || (!reverted && !json.contains("schedule"))) return damaged;
+    const auto hash = hashFromHex(json[key].get<std::string>());
     if (!hash) return damaged;
-    swaps.push_back({json["step"].get<std::int64_t>(), *hash, json["schedule"].dump()});
+    if (reverted) {
+      swaps.push_back({json["step"].get<std::int64_t>(), *hash, {}, true});
+      continue;
+    }
+    swaps.push_back({json["step"].get<std::int64_t>(), *hash, json["schedule"].dump(), false});
   }
   return swaps;
 }

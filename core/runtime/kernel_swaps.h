@@ -11,15 +11,17 @@
 
 namespace nf {
 
-// From step `step` on, this subgraph ran the kernel of this schedule. What was run follows from the log: replaying it is bit-identical.
+// From step `step` on, this subgraph ran the kernel of this schedule; or, `reverted`, fusion went without the kernel of this signature.
+// What was run follows from the log: replaying it is bit-identical.
 struct KernelSwap {
   std::int64_t step = 0;
   Hash subgraph;
-  std::string schedule;  // its canonical text
+  std::string schedule;  // its canonical text; of a reverted fusion none
+  bool reverted = false;
   friend bool operator==(const KernelSwap&, const KernelSwap&) = default;
 };
 
-// {"step":..,"subgraph":"hex","schedule":{..}} a line.
+// {"step":..,"subgraph":"hex","schedule":{..}} or {"step":..,"reverted":"hex"} a line.
 std::string toJsonLines(const std::vector<KernelSwap>& swaps);
 Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text);
 std::optional<Hash> hashFromHex(std::string_view hex);

@@ -5,6 +5,7 @@
 
 #include "core/fusion/partition.h"
 #include "core/ir/verify.h"
+#include "core/support/assert.h"
 #include "core/transform/hoist_loops.h"
 #include "core/transform/merge_equal_operators.h"
 #include "core/transform/remove_dead_operators.h"
@@ -89,6 +90,15 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
   s.decisions = std::move(fused.decisions);
   NF_TRY([[maybe_unused]] Unit e, done(Stage::Fused, s.fused, std::move(fused.program)));
   return s;
+}
+
+Result<Stages> fusedAgain(const Stages& stages, const StageOptions& options) {
+  NF_ASSERT(stages.partitioned);
+  Stages again = stages;
+  NF_TRY(FusionResult fused, fuse(*stages.partitioned, options.device, options.fusion));
+  again.decisions = std::move(fused.decisions);
+  again.fused = std::make_shared<const Program>(std::move(fused.program));
+  return again;
 }
 
 }  // namespace nf

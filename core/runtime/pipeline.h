@@ -36,6 +36,9 @@ struct Stages {
 
 Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptions& options, Stage upTo = Stage::Fused);
 
+// The same program with fusion decided anew.
+Result<Stages> fusedAgain(const Stages& stages, const StageOptions& options);
+
 // P_d, P_c and L of Equation 4 as fusion counts them.
 DeviceConstants deviceConstants(const Target& target);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/prepared.h"
 
+#include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
 
 namespace nf {
@@ -14,18 +15,29 @@ Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span&
   return {stage, "The program has mistakes.", {}, {}};
 }
 
-Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
-                         const PrepareOptions& options) {
-  Prepared prepared;
+StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options) {
   StageOptions stage;
   stage.device = deviceConstants(*context.target());
   stage.fuse = context.inProcess() == nullptr;
   stage.verify = options.verify;
-  NF_TRY(prepared.stages, runStages(std::make_shared<const Program>(program), stage));
-  if (hasErrors(prepared.stages.diagnostics)) {
+  stage.fusion.reverted = options.reverted ? *options.reverted : revertedKernels(context);
+  return stage;
+}
+
+Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options) {
+  NF_TRY(Stages stages, runStages(std::make_shared<const Program>(program), stageOptions(context, options)));
+  if (hasErrors(stages.diagnostics)) {
     Span place;
-    return firstError(prepared.stages.diagnostics, "differentiate", place);
+    return firstError(stages.diagnostics, "differentiate", place);
   }
+  return prepare(std::move(stages), context, store, options);
+}
+
+Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options) {
+  Prepared prepared;
+  prepared.stages = std::move(stages);
   PlanOptions plan;
   plan.updates = options.updates;
   plan.doubles = context.device().storesDoubles();

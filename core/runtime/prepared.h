@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/lang/compile.h"
@@ -21,11 +22,18 @@ struct Prepared {
 struct PrepareOptions {
   bool updates = true;
   bool verify = false;
-  std::vector<std::string> keep;  // tensors, by name, that stay readable; those that no pass has removed
+  std::optional<MeasuredKernels> reverted;  // fusion goes without these; nullopt: without those that are recorded
+  std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
 };
 
 // Stage by stage; the interpreter runs one operator at a time, other devices what fusion decided.
 Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options);
+
+// How these passes are run on this device.
+StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options);
+// Only what follows the passes.
+Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options);
 
 // Initial values for what the executable reads and nobody has given a value; integers that index others are range-checked.

@@ -19,14 +19,14 @@ std::optional<std::pair<std::string, std::string>> derivativeNamed(const std::st
   return std::pair(name.substr(2, middle - 2), name.substr(middle + 4, name.size() - middle - 5));
 }
 
-// The tensor of this name; a derivative that the notebook does not ask for is asked for here.
-TensorId tensorFor(Program& p, const std::string& name) {
+// The tensor of this name; a derivative that the notebook does not ask for is asked for here, of `p`.
+TensorId tensorFor(const CompiledNotebook& notebook, Program& p, const std::string& name) {
   for (const Output& o : p.outputs)
     if (o.name == name) return o.tensor;
-  if (const TensorId t = p.tensorNamed(name); t.valid()) return t;
+  if (const TensorId t = notebook.tensorNamed(name); t.valid()) return t;
   const auto derivative = derivativeNamed(name);
   if (!derivative) return {};
-  const TensorId of = p.tensorNamed(derivative->first), wrt = p.tensorNamed(derivative->second);
+  const TensorId of = notebook.tensorNamed(derivative->first), wrt = notebook.tensorNamed(derivative->second);
   if (!of.valid() || !wrt.valid() || p[of].elements() != 1 || !p[of].shape.empty()) return {};
   Tensor t;
   t.name = name;
@@ -57,14 +57,14 @@ Result<Program> RunJob::wantedProgram() {
     }
     if (all)
       for (const Symbol& s : m_notebook.symbols)
-        if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(p[s.tensor].name);
+        if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(s.name);
     for (const Output& o : m_notebook.program.outputs)
       if (all || o.role == OutputRole::Show) want(o.name);
   }
   std::vector<TensorId> tensors;
   std::vector<Output> outputs;
   for (const std::string& name : names) {
-    const TensorId t = tensorFor(p, name);
+    const TensorId t = tensorFor(m_notebook, p, name);
     if (!t.valid()) return Error{"run", "There is no tensor " + name + ".", {}, {}};
     tensors.push_back(t);
     outputs.push_back({name, t, OutputRole::Named});
@@ -83,7 +83,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
   m_store = std::make_shared<TensorStore>(m_context.device());
-  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {false, m_options.verify, {}}));
+  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {.updates = false, .verify = m_options.verify}));
   Executable& x = *m_prepared.executable;
   KernelSupplyOptions supply;
   supply.tuning = m_options.tuning;

@@ -95,6 +95,20 @@ void RunFolder::flush() {
   std::fflush(m_events);
 }
 
+Result<std::string> newestCheckpoint(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::pair<fs::file_time_type, std::string> newest{fs::file_time_type::min(), {}};
+  std::error_code code;
+  for (const fs::directory_entry& run : fs::directory_iterator(root, code)) {
+    const fs::path path = run.path() / "checkpoint.safetensors";
+    std::error_code none;
+    const fs::file_time_type written = fs::last_write_time(path, none);
+    if (!none) newest = std::max(newest, std::pair(written, path.string()));
+  }
+  if (newest.second.empty()) return Error{"resume", "No run of this notebook has left a checkpoint.", {}, {}};
+  return newest.second;
+}
+
 Result<std::vector<StepRow>> readSteps(const std::string& path) {
   NF_TRY(const std::string bytes, readFile(path));
   const Error damaged{"read", path + " is no file of steps, or a damaged one.", {}, {}};

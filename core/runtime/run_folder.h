@@ -47,6 +47,9 @@ class RunFolder {
   std::vector<StepRow> m_rows;
 };
 
+// The checkpoint written last in any run under `root`; an Error where there is none.
+Result<std::string> newestCheckpoint(const std::string& root);
+
 Result<std::vector<StepRow>> readSteps(const std::string& path);
 
 }  // namespace nf

@@ -9,10 +9,12 @@
 #include <deque>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "core/ir/structural_hash.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
+#include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
@@ -69,7 +71,8 @@ struct TrainJob::Impl {
   std::optional<double> share;
   std::deque<std::function<void(Executable&)>> tasks;
   std::vector<protocol::TrialEvent> trialEvents;
-  std::atomic<bool> attention{false};  // something above wants the stepping thread
+  std::deque<RevertedFusion> revertedFusions;  // found, not yet in use
+  std::atomic<bool> attention{false};          // something above wants the stepping thread
 
   // ---- of the thread that runs
   CompiledNotebook notebook;
@@ -77,9 +80,20 @@ struct TrainJob::Impl {
   std::shared_ptr<TensorStore> store;
   std::unique_ptr<KernelSupply> supply;
   Prepared training;
+  PrepareOptions prepareOptions;  // of training; `reverted` grows
+  std::optional<Checkpoint> checkpoint;
+  std::optional<std::vector<KernelSwap>> replay;
+  std::unique_ptr<FusionTrials> fusionTrials;
+  struct Replanned {
+    RevertedFusion reverted;
+    Prepared prepared;
+    bool requested = false;
+  };
+  std::optional<Replanned> replanned;  // waits for its kernels
   struct Evaluation {
     Prepared prepared;
     std::int64_t rows = 0;
+    std::vector<TensorStore::Entry*> inputs;  // as the feed has them
     bool ready = false;
   };
   std::vector<Evaluation> evaluations;  // of full batches, of the remainder
@@ -100,6 +114,8 @@ struct TrainJob::Impl {
   std::optional<double> lastLoss;
   bool dynamic = false;
   double waited = 0;
+
+  std::jthread fusionThread;  // last: it uses all of the above
 
   void emit(const protocol::Message& message, bool intoFolder = true) {
     if (folder && intoFolder) folder->addEvent(protocol::encode(message));
@@ -185,6 +201,7 @@ struct TrainJob::Impl {
   Result<Unit> compile() {
     CompileOptions compile;
     compile.sets = options.sets;
+    compile.train = options.train;
     notebook = compileNotebook(options.source, compile);
     if (!notebook.ok()) return firstError(notebook.diagnostics, "check", place);
     if (options.train >= notebook.trains.size())
@@ -201,15 +218,38 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
+  // What fusion goes without at first: what the log or the checkpoint says where bits must agree, else what is recorded.
+  MeasuredKernels firstReverted() const {
+    MeasuredKernels reverted;
+    const std::vector<KernelSwap>* log = replay ? &*replay : checkpoint ? &checkpoint->swaps : nullptr;
+    const std::int64_t from = checkpoint ? checkpoint->step : 0;
+    if (log)
+      for (const KernelSwap& s : *log)
+        if (s.reverted && (!replay || s.step <= from)) reverted.emplace(s.subgraph, FusionMeasurement{});
+    if (!replay && (dynamic || !checkpoint) && options.tuning.useRecords) reverted.merge(revertedKernels(context));
+    return reverted;
+  }
+
+  Result<Unit> readEarlier() {
+    if (!options.replaySwaps.empty()) {
+      NF_TRY(const std::string text, readFile(options.replaySwaps));
+      NF_TRY(replay, swapsFromJsonLines(text));
+    }
+    if (!options.resume.empty()) { NF_TRY(checkpoint, readCheckpoint(options.resume)); }
+    return Unit{};
+  }
+
   Result<Unit> prepareTraining() {
     store = std::make_shared<TensorStore>(context.device());
-    NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, {true, options.verify, {}}));
+    prepareOptions.verify = options.verify;
+    prepareOptions.reverted = firstReverted();
+    NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
     loss = lossOf(training.executable->program(), settings.loss);
     if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
     return Unit{};
   }
 
-  Result<Unit> makeSupply(const std::optional<Checkpoint>& checkpoint) {
+  Result<Unit> makeSupply() {
     KernelSupplyOptions o;
     o.dynamic = dynamic;
     o.tuning = options.tuning;
@@ -227,23 +267,20 @@ struct TrainJob::Impl {
     // Bit-identical resume: the kernels that ran last, whatever the records say by now.
     if (checkpoint && !dynamic)
       for (const KernelSwap& s : checkpoint->swaps)
-        if (auto schedule = Schedule::parse(s.schedule)) o.forced.insert_or_assign(s.subgraph, std::move(*schedule));
-    if (!options.replaySwaps.empty()) {
-      NF_TRY(const std::string text, readFile(options.replaySwaps));
-      NF_TRY(o.replay, swapsFromJsonLines(text));
-    }
+        if (auto schedule = Schedule::parse(s.schedule); schedule && !s.reverted)
+          o.forced.insert_or_assign(s.subgraph, std::move(*schedule));
+    o.replay = replay;
     supply = std::make_unique<KernelSupply>(context, std::move(o));
+    for (const auto& [kernel, measurement] : *prepareOptions.reverted) supply->logReverted(kernel, step);
     return supply->request(*training.executable);
   }
 
   Result<Unit> loadData() {
     NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed));
     std::size_t most = 0;
-    for (const DataFeed::Input& in : feed->inputs()) {
-      const TensorId t = training.executable->program().tensorNamed(in.name);
-      trainingInputs.push_back(training.executable->entry(t));
+    trainingInputs = inputsOf(*training.executable);
+    for (const DataFeed::Input& in : feed->inputs())
       most = std::max(most, static_cast<std::size_t>(feed->batch() * in.rowElements * bytesOf(in.type)));
-    }
     staging.resize(most);
     return initializeTensors(*training.executable, seed, options.source.directory);
   }
@@ -284,12 +321,14 @@ struct TrainJob::Impl {
       if (!compiled.ok()) return firstError(compiled.diagnostics, "check", place);
       Evaluation e;
       e.rows = rows;
-      NF_TRY(e.prepared, prepare(evaluationProgram(compiled, settings.loss), context, store, {false, options.verify, {}}));
+      NF_TRY(e.prepared, prepare(evaluationProgram(compiled, settings.loss), context, store,
+                                 {.updates = false, .verify = options.verify, .reverted = prepareOptions.reverted}));
       NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(*e.prepared.executable, seed, options.source.directory));
       const double runs = static_cast<double>(feed->heldOutRows() / rows) / static_cast<double>(feed->stepsPerEpoch());
       NF_TRY([[maybe_unused]] const Unit requested,
              supply->request(*e.prepared.executable,
                              rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / rows)));
+      e.inputs = inputsOf(*e.prepared.executable);
       evaluations.push_back(std::move(e));
     }
     return Unit{};
@@ -311,7 +350,7 @@ struct TrainJob::Impl {
       x.bind();
       while (row + e.rows <= feed->heldOutRows() && (e.rows == feed->batch() || row + e.rows == feed->heldOutRows())) {
         for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
-          TensorStore::Entry* entry = x.entry(x.program().tensorNamed(feed->inputs()[i].name));
+          TensorStore::Entry* entry = e.inputs[i];
           if (!entry) continue;
           staging.resize(std::max(
               staging.size(), static_cast<std::size_t>(e.rows * feed->inputs()[i].rowElements * bytesOf(feed->inputs()[i].type))));
@@ -341,6 +380,96 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
+  // ---------------------------------------------------------------- fusion undone by measurement
+  // Between two steps; training goes on with what it has until the other partition's kernels are all there.
+  Result<Unit> replan() {
+    if (replay) return replanAsLogged();
+    if (!replanned) {
+      const std::lock_guard lock(mutex);
+      if (revertedFusions.empty()) return Unit{};
+      replanned = Replanned{std::move(revertedFusions.front()), {}, false};
+      revertedFusions.pop_front();
+    }
+    if (!replanned->requested) {
+      replanned->requested = true;
+      NF_TRY(replanned->prepared, prepare(replanned->reverted.stages, context, store, prepareOptions));
+      NF_TRY([[maybe_unused]] const Unit asked, supply->request(*replanned->prepared.executable));
+    }
+    const auto complete = supply->collect(*replanned->prepared.executable);
+    if (!complete) {
+      // One of the parts has no kernel after all: what runs goes on.
+      supply->drop(*replanned->prepared.executable);
+      replanned.reset();
+      return Unit{};
+    }
+    if (!*complete) return Unit{};
+    const RevertedFusion& r = replanned->reverted;
+    prepareOptions.reverted->insert_or_assign(r.kernel.signature, r.measurement);
+    supply->logReverted(r.kernel.signature, step);
+    NF_TRY([[maybe_unused]] const Unit used, trainWith(std::move(replanned->prepared)));
+    protocol::FusionRevertedEvent e = revertedEvent(r);
+    e.step = step;
+    e.seconds = secondsSince(begun);
+    emit(e);
+    replanned.reset();
+    return Unit{};
+  }
+
+  Result<Unit> replanAsLogged() {
+    std::size_t added = 0;
+    for (const Hash& kernel : supply->revertedUpTo(step))
+      if (prepareOptions.reverted->emplace(kernel, FusionMeasurement{}).second) {
+        supply->logReverted(kernel, step);
+        ++added;
+      }
+    if (added == 0) return Unit{};
+    NF_TRY(Stages stages, fusedAgain(training.stages, stageOptions(context, prepareOptions)));
+    NF_TRY(Prepared next, prepare(std::move(stages), context, store, prepareOptions));
+    NF_TRY([[maybe_unused]] const Unit asked, supply->request(*next.executable));
+    NF_TRY([[maybe_unused]] const bool complete, supply->collect(*next.executable));
+    return trainWith(std::move(next));
+  }
+
+  Result<Unit> trainWith(Prepared next) {
+    NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(*next.executable, seed, options.source.directory));
+    supply->replace(*training.executable, *next.executable);
+    training = std::move(next);
+    training.executable->bind();
+    loss = lossOf(training.executable->program(), settings.loss);
+    trainingInputs = inputsOf(*training.executable);
+    return Unit{};
+  }
+
+  std::vector<TensorStore::Entry*> inputsOf(const Executable& executable) const {
+    std::vector<TensorStore::Entry*> entries;
+    for (const DataFeed::Input& in : feed->inputs()) {
+      const TensorId t = executable.program().tensorNamed(in.name);
+      entries.push_back(t.valid() ? executable.entry(t) : nullptr);
+    }
+    return entries;
+  }
+
+  void startFusionTrials() {
+    if (!dynamic || !supply->tuning() || !context.evaluator()) return;
+    FusionTrials::Options o;
+    o.stages = stageOptions(context, prepareOptions);
+    o.exclusive = context.lease() != nullptr;
+    o.useRecords = options.tuning.useRecords;
+    TuningService& tuning = *supply->tuning();
+    o.schedule = [&tuning](const Hash& hash) { return tuning.bestSchedule(hash); };
+    o.before = [&tuning](std::stop_token stop) { return tuning.awaitBudget(stop); };
+    o.after = [&tuning](double seconds) { tuning.charge(seconds); };
+    fusionTrials = std::make_unique<FusionTrials>(context, training.stages, std::move(o));
+    fusionThread = std::jthread([this](std::stop_token stop) {
+      for (;;) {
+        auto found = fusionTrials->next(stop);
+        if (!found || !*found) return;
+        const std::lock_guard lock(mutex);
+        revertedFusions.push_back(std::move(**found));
+      }
+    });
+  }
+
   Result<Unit> feedBatch() {
     for (std::size_t i = 0; i < trainingInputs.size(); ++i) {
       if (!trainingInputs[i]) continue;
@@ -351,6 +480,7 @@ struct TrainJob::Impl {
   }
 
   Result<Unit> oneStep() {
+    NF_TRY([[maybe_unused]] const Unit planned, replan());
     Executable& x = *training.executable;
     NF_TRY(const auto swaps, supply->beforeStep(x, step));
     for (const KernelSupply::Swap& s : swaps) {
@@ -492,24 +622,21 @@ struct TrainJob::Impl {
   Result<TrainSummary> train(std::stop_token stop) {
     emitState(protocol::RunPhase::Preparing, "compiling", true);
     NF_TRY([[maybe_unused]] const Unit compiled, compile());
+    NF_TRY([[maybe_unused]] const Unit read, readEarlier());
     NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining());
-    std::optional<Checkpoint> checkpoint;
-    if (!options.resume.empty()) {
-      NF_TRY(checkpoint, readCheckpoint(options.resume));
+    if (checkpoint) {
       if (checkpoint->program != programHash()) return Error{"resume", options.resume + " belongs to another program.", {}, {}};
       if (!options.seed) seed = checkpoint->seed;
+      firstStep = step = checkpoint->step;
     }
-    NF_TRY([[maybe_unused]] const Unit supplied, makeSupply(checkpoint));
+    NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
     NF_TRY([[maybe_unused]] const Unit loaded, loadData());
     if (!options.initialWeights.empty()) {
       NF_TRY(const NamedTensors weights, options.initialWeights.ends_with(".npz") ? readNpzAll(options.initialWeights)
                                                                                   : readSafetensorsAll(options.initialWeights));
       NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
     }
-    if (checkpoint) {
-      NF_TRY([[maybe_unused]] const Unit restored, loadWeights(checkpoint->tensors, options.resume, true));
-      firstStep = step = checkpoint->step;
-    }
+    if (checkpoint) { NF_TRY([[maybe_unused]] const Unit restored, loadWeights(checkpoint->tensors, options.resume, true)); }
     stepLimit = options.steps > 0     ? options.steps
                 : options.epochs > 0  ? options.epochs * feed->stepsPerEpoch()
                 : options.seconds > 0 ? 0
@@ -546,6 +673,7 @@ struct TrainJob::Impl {
         evaluationsAsked = true;
         NF_TRY([[maybe_unused]] const Unit requested, requestEvaluations());
         supply->start();
+        startFusionTrials();
       }
       const bool last = stepLimit > 0 && step >= stepLimit;
       if (step % perEpoch == 0 && !last && !evaluations.empty()) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
@@ -560,6 +688,7 @@ struct TrainJob::Impl {
   Result<TrainSummary> finish(std::stop_token stop) {
     TrainSummary summary;
     if (supply->tuning()) supply->tuning()->pause();
+    fusionThread = {};  // asked to stop, and waited for
     if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
     NF_TRY(summary.checkpoint, saveCheckpoint());
     attention = true;

@@ -77,17 +77,34 @@ void conjunctsOf(const Program& p, ExprId condition, std::vector<ExprId>& into) 
 
 bool depthIsSmall(const Program& p, ExprId root) { return nodesOf(p, root).size() < 4000; }
 
+bool isZero(const Program& p, ExprId e) { return p[e].op == ScalarOp::Constant && p[e].value == 0; }
+
+// A factor without the selects against zero at its root, and the conjuncts of their conditions; those on data stay.
+struct Peeled {
+  std::vector<ExprId> conditions;
+  ExprId value;
+};
+
+Peeled peel(const Program& p, ExprId root) {
+  Peeled result{{}, root};
+  for (;;) {
+    const ScalarNode& node = p[result.value];
+    if (node.op != ScalarOp::Select || !isFloating(node.type) || !isZero(p, node.operands[2]) ||
+        !depthIsSmall(p, node.operands[0]) || !asIndexCond(p, node.operands[0]))
+      return result;
+    conjunctsOf(p, node.operands[0], result.conditions);
+    result.value = node.operands[1];
+  }
+}
+
 // sum of select(c, a*b, 0): c goes to the factors that use its axes, as select(c, a, 0) * b. (0 times what is never read.)
 // The program is the caller's copy.
-void distributeGuards(Program& p, Operator& op) {
-  const ScalarNode root = p[op.body];
-  if (root.op != ScalarOp::Select || !isFloating(root.type)) return;
-  const ScalarNode otherwise = p[root.operands[2]];
-  if (otherwise.op != ScalarOp::Constant || otherwise.value != 0 || !depthIsSmall(p, root.operands[0])) return;
-  if (!asIndexCond(p, root.operands[0])) return;
-  std::vector<ExprId> factors, conditions;
-  factorsOf(p, root.operands[1], factors);
-  conjunctsOf(p, root.operands[0], conditions);
+void distributeGuards(Program& p, Operator& op, std::set<ExprId>& skips) {
+  const Peeled peeled = peel(p, op.body);
+  const std::vector<ExprId>& conditions = peeled.conditions;
+  if (conditions.empty()) return;
+  std::vector<ExprId> factors;
+  factorsOf(p, peeled.value, factors);
   if (factors.size() < 2) return;
   const auto axesIn = [&](ExprId e) {
     GroupView view;
@@ -133,6 +150,7 @@ void distributeGuards(Program& p, Operator& op) {
     product = product.valid() ? p.binary(ScalarOp::Mul, product, factor) : factor;
   }
   op.body = product;
+  skips.insert(conditions.begin(), conditions.end());
 }
 
 // How one side's loads move along each merged axis.
@@ -177,18 +195,116 @@ double elementsOf(const GroupView& group, const NestView& nest, const std::vecto
 
 }  // namespace
 
-Program withGuardsOnFactors(const Program& program) {
-  Program copy = program;
+GuardedFactors withGuardsOnFactors(const Program& program) {
+  GuardedFactors result{program, {}};
+  Program& copy = result.program;
   for (std::size_t o = 0; o < copy.operators.size(); ++o) {
     Operator op = copy.operators[o];
     if (op.kind != OperatorKind::Gather || op.reducer != Reducer::Sum) continue;
-    distributeGuards(copy, op);
+    distributeGuards(copy, op, result.skips);
     copy.operators[o] = std::move(op);
   }
-  return copy;
+  return result;
 }
 
-std::optional<ContractionView> viewContraction(const GroupView& group) {
+bool uniform(const ContractionGuard& guard, const ContractionKnobs& knobs) {
+  if (guard.axes[knobs.vectorAxis]) return false;
+  return std::none_of(knobs.rows.begin(), knobs.rows.end(), [&](const auto& r) { return r.factor > 1 && guard.axes[r.axis]; });
+}
+
+namespace {
+
+// Share of the points of the guard's axes where it holds; every so many of them where they are many.
+double fractionOf(const Program& p, const Operator& op, const std::vector<ExprId>& conditions) {
+  std::vector<IndexCond> conds;
+  std::vector<IndexVar> used;
+  for (const ExprId c : conditions) {
+    conds.push_back(*asIndexCond(p, c));
+    collectVariables(conds.back(), used);
+  }
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  double points = 1;
+  for (const IndexVar v : used) points *= v < op.axes.size() ? static_cast<double>(op.axes[v].extent) : 1;
+  constexpr double kMost = 20000;
+  const auto stride = static_cast<std::int64_t>(std::max(1.0, std::floor(points / kMost)));
+  std::int64_t seen = 0, held = 0;
+  for (std::int64_t at = 0; static_cast<double>(at) < points; at += stride) {
+    const auto value = [&](IndexVar wanted) -> std::int64_t {
+      std::int64_t rest = at;
+      for (const IndexVar v : used) {
+        if (v >= op.axes.size()) continue;
+        if (v == wanted) return rest % op.axes[v].extent;
+        rest /= op.axes[v].extent;
+      }
+      return 0;
+    };
+    ++seen;
+    held += std::all_of(conds.begin(), conds.end(), [&](const IndexCond& c) { return evaluate(c, value); });
+  }
+  return seen == 0 ? 1 : static_cast<double>(held) / static_cast<double>(seen);
+}
+
+std::vector<ContractionGuard> guardsOf(const GroupView& group, const ContractionView& view, const std::set<ExprId>& skips) {
+  const Program& p = *group.program;
+  std::vector<ContractionGuard> guards;
+  for (const bool left : {true, false})
+    for (const ExprId f : left ? view.left : view.right)
+      for (const ExprId c : peel(p, f).conditions) {
+        const auto used = axesOf(group, c);
+        std::vector<bool> axes(view.nest.axes.size(), false);
+        for (std::size_t a = 0; a < axes.size(); ++a)
+          for (const std::size_t member : view.nest.members[a])
+            if (used.contains(member)) axes[a] = true;
+        const bool skip = skips.contains(c);
+        auto at = std::find_if(guards.begin(), guards.end(),
+                               [&](const ContractionGuard& g) { return g.axes == axes && g.skips == skip; });
+        if (at == guards.end()) {
+          guards.push_back({{}, axes, 1, false, false, skip});
+          at = guards.end() - 1;
+        }
+        (left ? at->left : at->right) = true;
+        if (std::find(at->conditions.begin(), at->conditions.end(), c) == at->conditions.end()) at->conditions.push_back(c);
+      }
+  for (ContractionGuard& g : guards) g.fraction = fractionOf(p, p[view.op], g.conditions);
+  return guards;
+}
+
+// The side's one read, and along which merged axes a copy of its tensor could have neighbours side by side: every member is a
+// component of the read by itself.
+ExprId readOf(const GroupView& group, const NestView& nest, const std::vector<ExprId>& factors, std::vector<bool>& movable) {
+  const Program& p = *group.program;
+  movable.assign(nest.axes.size(), false);
+  if (factors.size() != 1) return {};
+  const ExprId read = peel(p, factors[0]).value;
+  if (p[read].op != ScalarOp::Load) return {};
+  const Access& access = p[p[read].access];
+  if (std::any_of(access.indices.begin(), access.indices.end(), [](const AccessIndex& i) { return i.isData(); })) return {};
+  if (!isFloating(p[access.tensor].type)) return {};
+  for (std::size_t a = 0; a < nest.axes.size(); ++a)
+    movable[a] = std::all_of(nest.members[a].begin(), nest.members[a].end(), [&](std::size_t member) {
+      std::size_t uses = 0, alone = 0;
+      for (const AccessIndex& i : access.indices) {
+        uses += i.affine.uses(static_cast<IndexVar>(member));
+        alone += i.affine.asVariable() == std::optional<IndexVar>(static_cast<IndexVar>(member));
+      }
+      return uses == 1 && alone == 1;
+    });
+  return read;
+}
+
+}  // namespace
+
+std::set<std::size_t> neighbours(const ContractionView& view) {
+  std::set<std::size_t> joined;
+  for (std::size_t a = 1; a < view.classes.size(); ++a)
+    if (view.classes[a] == view.classes[a - 1] && (view.classes[a] == AxisClass::Left || view.classes[a] == AxisClass::Right))
+      joined.insert(view.nest.members[a].front());
+  return joined;
+}
+
+std::optional<ContractionView> viewContraction(const GroupView& group, const std::set<ExprId>& skips,
+                                               const std::set<std::size_t>& joined) {
   const Program& p = *group.program;
   ContractionView view;
   for (std::size_t o = 0; o < p.operators.size(); ++o) {
@@ -202,61 +318,40 @@ std::optional<ContractionView> viewContraction(const GroupView& group) {
   const TensorId made = op.output;
   if (!isFloating(p[op.body].type) || p[op.body].type == DType::F64) return std::nullopt;
 
-  // The rest: stored before the contraction nothing, after it only operators at its own points.
-  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+  // What needs the contraction, directly or not, may meet it at its own point alone.
+  std::vector<bool> needs(p.operators.size(), false);
+  needs[view.op.value] = true;
+  for (std::size_t o = view.op.value + 1; o < p.operators.size(); ++o) {
     const OperatorId id(o);
     const Operator& other = p.operators[o];
-    if (id == view.op) continue;
-    bool reads = false;
+    bool own = other.outputRank == op.outputRank;
+    for (std::size_t k = 0; own && k < op.outputRank; ++k) own = other.axes[k].extent == op.axes[k].extent;
     for (const ExprId e : nodesOf(p, other.body)) {
-      if (p[e].op != ScalarOp::Load || p[p[e].access].tensor != made) continue;
-      reads = true;
+      if (p[e].op != ScalarOp::Load) continue;
       const Access& access = p[p[e].access];
-      if (other.outputRank != op.outputRank) return std::nullopt;
-      for (std::size_t k = 0; k < access.indices.size(); ++k)
-        if (access.indices[k].isData() || !(access.indices[k].affine == IndexExpr::variable(static_cast<IndexVar>(k))))
-          return std::nullopt;
-      for (std::size_t k = 0; k < op.outputRank; ++k)
-        if (other.axes[k].extent != op.axes[k].extent) return std::nullopt;
+      const OperatorId from = group.producers[access.tensor.value];
+      if (!from.valid() || !needs[from.value]) continue;
+      needs[o] = true;
+      for (std::size_t k = 0; own && k < access.indices.size(); ++k)
+        own = !access.indices[k].isData() && access.indices[k].affine == IndexExpr::variable(static_cast<IndexVar>(k));
     }
-    const bool stored = group.stored[other.output.value];
-    if (stored && !group.isOutput[other.output.value]) return std::nullopt;
-    if (!stored) continue;
-    if (o < view.op.value) return std::nullopt;
-    // Through inlined operators too, it may meet the contraction at its own point alone.
-    std::vector<OperatorId> stack{id};
-    std::set<OperatorId> seen{id};
-    while (!stack.empty()) {
-      const OperatorId at = stack.back();
-      stack.pop_back();
-      for (const ExprId e : nodesOf(p, p[at].body)) {
-        if (p[e].op != ScalarOp::Load) continue;
-        const Access& access = p[p[e].access];
-        const OperatorId from = group.producers[access.tensor.value];
-        if (!from.valid()) continue;
-        if (from != view.op && !group.injective(from)) return std::nullopt;
-        bool own = access.indices.size() == op.outputRank;
-        for (std::size_t k = 0; own && k < access.indices.size(); ++k)
-          own = !access.indices[k].isData() && access.indices[k].affine == IndexExpr::variable(static_cast<IndexVar>(k));
-        if (!own) return std::nullopt;
-        if (from != view.op && seen.insert(from).second) stack.push_back(from);
-        reads = true;
-      }
-    }
-    if (other.outputRank != op.outputRank) return std::nullopt;
-    for (std::size_t k = 0; k < op.outputRank; ++k)
-      if (other.axes[k].extent != op.axes[k].extent) return std::nullopt;
-    (void)reads;
-    view.epilogue.push_back(id);
+    if (needs[o] && !own) return std::nullopt;
   }
-  // Inlined operators that read the contraction and are read by its factors would be a cycle; topological order forbids it.
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    const OperatorId id(o);
+    const TensorId out = p.operators[o].output;
+    if (id == view.op || !group.stored[out.value]) continue;
+    if (!needs[o]) view.before.push_back(id);
+    else if (group.isOutput[out.value]) view.epilogue.push_back(id);
+    else return std::nullopt;
+  }
 
   std::vector<ExprId> factors;
   factorsOf(p, op.body, factors);
   std::vector<std::set<std::size_t>> uses;
   for (const ExprId f : factors) uses.push_back(axesOf(group, f));
 
-  view.nest = viewNest(group, {view.op});
+  view.nest = viewNest(group, {view.op}, 0, joined);
   const std::size_t axes = view.nest.axes.size();
   if (factors.size() < 2 || factors.size() > 6) return std::nullopt;
 
@@ -301,16 +396,39 @@ std::optional<ContractionView> viewContraction(const GroupView& group) {
     if (view.classes[a] == AxisClass::Inner) inner *= static_cast<double>(view.nest.axes[a].extent);
   if (inner < 2) return std::nullopt;
   view.flops = 2 * view.nest.points;
-  const auto plain = [&](const std::vector<ExprId>& side) {
-    if (side.size() != 1 || p[side[0]].op != ScalarOp::Load) return false;
-    const Access& access = p[p[side[0]].access];
-    if (group.producers[access.tensor.value].valid()) return false;
-    const DType type = p[access.tensor].type;
-    if (type != DType::F32) return false;
-    return std::none_of(access.indices.begin(), access.indices.end(), [](const AccessIndex& i) { return i.isData(); });
+  view.guards = guardsOf(group, view, skips);
+  view.leftRead = readOf(group, view.nest, view.left, view.leftMovable);
+  view.rightRead = readOf(group, view.nest, view.right, view.rightMovable);
+  const auto plain = [&](ExprId read) {
+    if (!read.valid()) return false;
+    const TensorId t = p[p[read].access].tensor;
+    return (!group.producers[t.value].valid() || group.stored[t.value]) && p[t].type == DType::F32;
   };
-  view.leftPlain = plain(view.left);
-  view.rightPlain = plain(view.right);
+  view.leftPlain = plain(view.leftRead);
+  view.rightPlain = plain(view.rightRead);
+  const auto loads = [&](const std::vector<ExprId>& factors) {
+    double count = 0;
+    std::vector<ExprId> roots = factors;
+    constexpr double kMost = 64;
+    while (!roots.empty() && count < kMost) {
+      const ExprId root = roots.back();
+      roots.pop_back();
+      for (const ExprId e : nodesOf(p, root)) {
+        if (p[e].op != ScalarOp::Load) continue;
+        const TensorId t = p[p[e].access].tensor;
+        if (group.stored[t.value] || !group.producers[t.value].valid()) count += 1;
+        else roots.push_back(group.producerOf(t).body);
+      }
+    }
+    return std::max(count, 1.0);
+  };
+  view.leftLoads = loads(view.left);
+  view.rightLoads = loads(view.right);
+  const auto readElements = [&](ExprId read) {
+    return read.valid() ? static_cast<double>(p[p[p[read].access].tensor].elements()) : 0.0;
+  };
+  view.leftReadElements = readElements(view.leftRead);
+  view.rightReadElements = readElements(view.rightRead);
   view.leftStride = stridesAlong(group, view.nest, view.left);
   view.rightStride = stridesAlong(group, view.nest, view.right);
   view.leftElements = elementsOf(group, view.nest, view.left);
@@ -335,16 +453,16 @@ IndexExpr mergedFromOriginal(const Program& p, const Operator& op, const NestVie
 }
 
 // Replaces one side of the contraction by a copy in the order the kernel reads it: op#rows[.., tile, .., k.., in tile].
-struct Packing {
+struct PackedSide {
   OperatorId op;  // writes the copy
   TensorId tensor;
   ExprId load;  // in the contraction's body
 };
 
 // outer, inner: merged axes of the copy. innerFirst: the copying loops walk the reduced axes outside, as the source stores them.
-Packing pack(Program& p, const ContractionView& view, OperatorId target, const std::vector<ExprId>& factors,
-             const std::vector<std::size_t>& outer, const std::vector<std::size_t>& inner,
-             const std::vector<std::pair<std::size_t, std::int64_t>>& tiled, const std::string& name, bool innerFirst) {
+PackedSide pack(Program& p, const ContractionView& view, OperatorId target, const std::vector<ExprId>& factors,
+                const std::vector<std::size_t>& outer, const std::vector<std::size_t>& inner,
+                const std::vector<std::pair<std::size_t, std::int64_t>>& tiled, const std::string& name, bool innerFirst) {
   const Operator op = p[target];
   const auto tileOf = [&](std::size_t a) -> std::int64_t {
     for (const auto& [axis, factor] : tiled)
@@ -423,7 +541,7 @@ Packing pack(Program& p, const ContractionView& view, OperatorId target, const s
   }
   if (guard.valid()) body = p.select(guard, body, p.constant(0, p[body].type));
   copy.body = body;
-  Packing result;
+  PackedSide result;
   result.tensor = p.addTensor(std::move(tensor));
   copy.output = result.tensor;
   result.op = p.addOperator(std::move(copy));
@@ -445,38 +563,164 @@ class ContractionBuilder {
     m_rows = vectorLeft ? m_view.right : m_view.left;
     m_op = m_view.op;
     m_width = static_cast<std::int64_t>(m_knobs.vectors) * m_knobs.lanes;
+    hoistGuards();
     innerOrder();
-    std::vector<OperatorId> packs;
-    if (m_knobs.packColumns) packs.push_back(packSide(m_columns, side, {{m_knobs.vectorAxis, m_width}}, "columns"));
-    if (m_knobs.packRows) {
-      std::vector<std::pair<std::size_t, std::int64_t>> tiled;
-      for (const auto& row : m_knobs.rows) tiled.emplace_back(row.axis, row.factor);
-      packs.push_back(packSide(m_rows, vectorLeft ? AxisClass::Right : AxisClass::Left, tiled, "rows"));
-    }
+    std::vector<OperatorId> stages = m_view.before;
+    const auto packed = [&](std::vector<ExprId>& factors, Packing how, AxisClass of,
+                            const std::vector<std::pair<std::size_t, std::int64_t>>& tiled, const std::string& name) {
+      switch (how) {
+        case Packing::Place: break;
+        case Packing::Tiles: stages.push_back(packTiles(factors, of, tiled, name)); return;
+        case Packing::Tensor: stages.push_back(packTensor(factors, of == side, name)); break;
+      }
+      for (ExprId& f : factors) f = withoutHoisted(f);
+    };
+    packed(m_columns, m_knobs.packColumns, side, {{m_knobs.vectorAxis, m_width}}, "columns");
+    std::vector<std::pair<std::size_t, std::int64_t>> tiled;
+    for (const auto& row : m_knobs.rows) tiled.emplace_back(row.axis, row.factor);
+    packed(m_rows, m_knobs.packRows, vectorLeft ? AxisClass::Right : AxisClass::Left, tiled, "rows");
+    StagePlan finish;
+    if (m_knobs.apart) finish = splitFinish();
     declareOperands(m_group, m_f, m_buffers);
     BodyLowering body(m_program, m_f);
     m_body = &body;
     body.buffers = m_buffers;
-    for (const OperatorId id : packs) {
+    for (const OperatorId id : stages) {
       const TensorId t = m_program[id].output;
-      declareWorkspace(m_group, m_f, body.buffers, t);
+      if (!body.buffers[t.value].valid()) declareWorkspace(m_group, m_f, body.buffers, t);
       const StagePlan plan{id};
       lowerNest(m_group, plan, firstNest(viewNest(m_group, plan), m_target), m_f, body);
     }
+    if (m_knobs.apart) declareWorkspace(m_group, m_f, body.buffers, m_program[m_op].output);
+    const std::vector<BufferId> visible = body.buffers;
     hideContraction();
     kernel();
+    body.special = {};
+    body.buffers = visible;
+    constexpr std::size_t kTogether = 8;
+    for (std::size_t k = 0; k < finish.size(); k += kTogether) {
+      const StagePlan plan(finish.begin() + static_cast<std::ptrdiff_t>(k),
+                           finish.begin() + static_cast<std::ptrdiff_t>(std::min(finish.size(), k + kTogether)));
+      lowerNest(m_group, plan, firstNest(viewNest(m_group, plan), m_target), m_f, body);
+    }
     return std::move(m_f);
   }
 
  private:
-  // Reduced axes from outside in: small ones innermost, where they are unrolled.
-  void innerOrder() {
-    for (std::size_t a = 0; a < m_view.classes.size(); ++a)
-      if (m_view.classes[a] == AxisClass::Inner) m_inner.push_back(a);
+  // Guards that a register tile passes or fails as a whole become one test around it.
+  void hoistGuards() {
+    for (const ContractionGuard& g : m_view.guards) {
+      if (!g.skips || !uniform(g, m_knobs)) continue;
+      m_hoisted.insert(g.conditions.begin(), g.conditions.end());
+      for (std::size_t a = 0; a < g.axes.size(); ++a)
+        if (g.axes[a] && m_view.classes[a] == AxisClass::Inner) m_guardAxes.insert(a);
+    }
   }
 
-  OperatorId packSide(std::vector<ExprId>& factors, AxisClass side, const std::vector<std::pair<std::size_t, std::int64_t>>& tiled,
-                      const std::string& name) {
+  ExprId withoutHoisted(ExprId factor) {
+    const Peeled peeled = peel(m_program, factor);
+    ExprId guard;
+    for (const ExprId c : peeled.conditions)
+      if (!m_hoisted.contains(c)) guard = guard.valid() ? m_program.binary(ScalarOp::And, guard, c) : c;
+    if (!guard.valid()) return peeled.value;
+    return m_program.select(guard, peeled.value, m_program.constant(0, m_program[peeled.value].type));
+  }
+
+  // Reduced axes from outside in: those of hoisted guards outermost, so that a test counts for many points.
+  void innerOrder() {
+    for (const bool guarded : {true, false})
+      for (std::size_t a = 0; a < m_view.classes.size(); ++a)
+        if (m_view.classes[a] == AxisClass::Inner && m_guardAxes.contains(a) == guarded) m_inner.push_back(a);
+  }
+
+  // A copy of the tensor that the side reads, each element computed once; the vector axis innermost for the columns.
+  OperatorId packTensor(std::vector<ExprId>& factors, bool columns, const std::string& name) {
+    Program& p = m_program;
+    const Peeled peeled = peel(p, factors[0]);
+    const Access access = p[p[peeled.value].access];
+    const Tensor source = p[access.tensor];
+    Tensor tensor;
+    tensor.name = p[m_op].name + "#" + name;
+    tensor.type = DType::F32;
+    tensor.origin = p[m_op].origin;
+    tensor.shape = source.shape;
+    Operator copy;
+    copy.name = tensor.name;
+    copy.origin = p[m_op].origin;
+    copy.phase = p[m_op].phase;
+    copy.outputRank = static_cast<std::uint32_t>(source.shape.size());
+    std::vector<AccessIndex> point;
+    for (std::size_t k = 0; k < source.shape.size(); ++k) {
+      copy.axes.push_back({"x" + std::to_string(k), source.shape[k], {}});
+      point.push_back({IndexExpr::variable(static_cast<IndexVar>(k)), {}});
+    }
+    if (columns) {
+      std::vector<std::uint32_t> last;
+      for (const std::size_t member : m_view.nest.members[m_knobs.vectorAxis])
+        for (std::uint32_t k = 0; k < access.indices.size(); ++k)
+          if (access.indices[k].affine.uses(static_cast<IndexVar>(member))) last.push_back(k);
+      for (std::uint32_t k = 0; k < source.shape.size(); ++k)
+        if (std::find(last.begin(), last.end(), k) == last.end()) tensor.layout.order.push_back(k);
+      tensor.layout.order.insert(tensor.layout.order.end(), last.begin(), last.end());
+    }
+    copy.body = p.load(access.tensor, std::move(point), p[m_op].origin);
+    const TensorId made = p.addTensor(std::move(tensor));
+    copy.output = made;
+    const OperatorId id = p.addOperator(std::move(copy));
+    ExprId value = p.load(made, access.indices, p[peeled.value].origin);
+    for (const ExprId c : peeled.conditions) value = p.select(c, value, p.constant(0, p[value].type));
+    factors = {value};
+    addStage(made, id);
+    return id;
+  }
+
+  // The contraction writes a tensor of its own, the vector axis innermost; its output becomes a copy of that.
+  StagePlan splitFinish() {
+    Program& p = m_program;
+    const TensorId made = p[m_op].output;
+    Tensor sums;
+    sums.name = p[m_op].name + "#sums";
+    sums.type = DType::F32;
+    sums.shape = p[made].shape;
+    sums.origin = p[m_op].origin;
+    const auto& last = m_view.nest.members[m_knobs.vectorAxis];
+    Operator copy;
+    copy.name = p[m_op].name;
+    copy.origin = p[m_op].origin;
+    copy.phase = p[m_op].phase;
+    copy.output = made;
+    copy.outputRank = p[m_op].outputRank;
+    std::vector<AccessIndex> point;
+    for (std::uint32_t k = 0; k < copy.outputRank; ++k) {
+      copy.axes.push_back(p[m_op].axes[k]);
+      point.push_back({IndexExpr::variable(k), {}});
+      if (std::find(last.begin(), last.end(), k) == last.end()) sums.layout.order.push_back(k);
+    }
+    for (const std::size_t k : last) sums.layout.order.push_back(static_cast<std::uint32_t>(k));
+    const TensorId raw = p.addTensor(std::move(sums));
+    copy.body = p.load(raw, std::move(point), p[m_op].origin);
+    p[m_op].output = raw;
+    const OperatorId id = p.addOperator(std::move(copy));
+    addStage(raw, m_op);
+    m_group.producers[made.value] = id;
+    m_group.stored[made.value] = m_group.isOutput[made.value];
+    StagePlan finish;
+    if (m_group.isOutput[made.value]) finish.push_back(id);
+    finish.insert(finish.end(), m_view.epilogue.begin(), m_view.epilogue.end());
+    return finish;
+  }
+
+  void addStage(TensorId tensor, OperatorId producer) {
+    const auto tensors = m_program.tensors.size();
+    m_group.producers.resize(tensors);
+    m_group.producers[tensor.value] = producer;
+    m_group.isOutput.resize(tensors, false);
+    m_group.stored.resize(tensors, false);
+    m_group.stored[tensor.value] = true;
+  }
+
+  OperatorId packTiles(std::vector<ExprId>& factors, AxisClass side, const std::vector<std::pair<std::size_t, std::int64_t>>& tiled,
+                       const std::string& name) {
     std::set<std::size_t> used;
     for (const ExprId f : factors)
       for (const std::size_t v : axesOf(m_group, f))
@@ -490,21 +734,17 @@ class ContractionBuilder {
       if (used.contains(a)) inner.push_back(a);
     const auto& strides = side == AxisClass::Left ? m_view.leftStride : m_view.rightStride;
     const bool innerFirst = tiled.size() == 1 && strides[tiled[0].first] == 1;
-    const Packing packing = pack(m_program, m_view, m_op, factors, outer, inner, tiled, name, innerFirst);
-    factors = {packing.load};
-    const auto tensors = m_program.tensors.size();
-    m_group.producers.resize(tensors);
-    m_group.producers[packing.tensor.value] = packing.op;
-    m_group.isOutput.resize(tensors, false);
-    m_group.stored.resize(tensors, false);
-    m_group.stored[packing.tensor.value] = true;
-    return packing.op;
+    const PackedSide packed = pack(m_program, m_view, m_op, factors, outer, inner, tiled, name, innerFirst);
+    factors = {packed.load};
+    addStage(packed.tensor, packed.op);
+    return packed.op;
   }
 
   void hideContraction() {
     m_made = m_program[m_op].output;
     m_targets = m_body->buffers;
     m_body->buffers[m_made.value] = {};
+    if (m_knobs.apart) return;
     for (const OperatorId id : m_view.epilogue) m_body->buffers[m_program[id].output.value] = {};
     m_body->special = [this](TensorId t, const std::vector<IndexExpr>&) -> std::optional<ValueId> {
       if (t != m_made) return std::nullopt;
@@ -587,6 +827,10 @@ class ContractionBuilder {
     for (std::size_t r = 0; r < m_knobs.rows.size(); ++r) {
       const auto& [a, factor] = m_knobs.rows[r];
       const std::int64_t extent = rowTail && r == 0 ? axis(a).extent % factor : factor;
+      if (extent == 1) {
+        row = factor * row;
+        continue;
+      }
       const VarId u = m_f.addVar(axis(a).name + "r", extent, LoopKind::Unrolled);
       rowVars.push_back(u);
       merged[a] = merged[a] + at(u);
@@ -607,7 +851,7 @@ class ContractionBuilder {
         m_f.forEach(lane, overTile({m_f.store({m_acc, accOffset, {}}, m_f.constant(0, DType::F32), origin())}), origin())};
 
     // Lanes past the end are never loaded; they hold zero.
-    if (columnTail && !m_knobs.packColumns)
+    if (columnTail && m_knobs.packColumns != Packing::Tiles)
       all.push_back(m_f.forEach(
           lane, {m_f.forEach(v, {m_f.store({m_column, inTile, {}}, m_f.constant(0, DType::F32), origin())}, origin())}, origin()));
 
@@ -615,8 +859,9 @@ class ContractionBuilder {
     std::vector<VarId> innerVars;
     double unrolled = 1;
     for (const std::size_t a : m_inner) innerVars.push_back(m_f.addVar(axis(a).name, axis(a).extent, LoopKind::Serial));
-    std::size_t split = m_inner.size();  // the axis that is split
-    for (std::size_t k = m_inner.size(); k-- > 0;) {
+    std::size_t split = m_inner.size();             // the axis that is split
+    const std::size_t tested = m_guardAxes.size();  // they stand first, and stay loops
+    for (std::size_t k = m_inner.size(); k-- > tested;) {
       const std::int64_t extent = axis(m_inner[k]).extent;
       if (unrolled * static_cast<double>(extent) <= m_knobs.unroll) {
         m_f.vars[innerVars[k].value].kind = LoopKind::Unrolled;
@@ -628,8 +873,19 @@ class ContractionBuilder {
       break;
     }
     for (std::size_t k = 0; k < split && k < m_inner.size(); ++k) merged[m_inner[k]] = at(innerVars[k]);
+    // The test stands where the last of its axes is known.
+    const auto test = [&](std::vector<StmtId> body) {
+      if (m_hoisted.empty()) return body;
+      const std::vector<IndexExpr> axes = originals(merged);
+      ValueId holds;
+      for (const ExprId c : m_hoisted) holds = m_f.both(holds, m_body->lower(m_op, c, axes));
+      return std::vector<StmtId>{m_f.when(holds, std::move(body), {}, origin())};
+    };
     const auto wrap = [&](std::vector<StmtId> body, std::size_t from, std::size_t to) {
-      for (std::size_t k = to; k-- > from;) body = {m_f.forEach(innerVars[k], std::move(body), origin())};
+      for (std::size_t k = to; k-- > from;) {
+        if (k + 1 == tested) body = test(std::move(body));
+        body = {m_f.forEach(innerVars[k], std::move(body), origin())};
+      }
       return body;
     };
     const auto step = [&](const std::vector<IndexExpr>& where) {
@@ -638,7 +894,8 @@ class ContractionBuilder {
       const StmtId load = m_f.store(column, product(m_columns, axes), origin());
       // The last vector's lanes past the end are read under a mask unless the copy has zeros there.
       StmtId loads = load;
-      if (columnTail && !m_knobs.packColumns) loads = m_f.when(m_f.ge0(IndexExpr(columnRest - 1) - inTile), {load}, {}, origin());
+      if (columnTail && m_knobs.packColumns != Packing::Tiles)
+        loads = m_f.when(m_f.ge0(IndexExpr(columnRest - 1) - inTile), {load}, {}, origin());
       const Place acc{m_acc, accOffset, {}};
       const ValueId sum = m_f.fma(product(m_rows, axes), m_f.load(column), m_f.load(acc), m_program[m_program[m_op].body].origin);
       const StmtId add = m_f.store(acc, sum, origin());
@@ -669,6 +926,7 @@ class ContractionBuilder {
       }
       sum = wrap(std::move(sum), 0, split);
     }
+    if (tested == 0) sum = test(std::move(sum));
     all.insert(all.end(), sum.begin(), sum.end());
 
     // Epilogue.
@@ -684,9 +942,9 @@ class ContractionBuilder {
       to.offset = simplify(to.offset, m_f.ranges());
       return to;
     };
-    if (m_group.isOutput[m_made.value])
+    if (m_knobs.apart || m_group.isOutput[m_made.value])
       stores.push_back(m_f.store(place(m_program[m_op]), m_f.load({m_acc, accOffset, {}}), origin()));
-    for (const OperatorId id : m_view.epilogue) {
+    for (const OperatorId id : m_knobs.apart ? std::vector<OperatorId>{} : m_view.epilogue) {
       const Operator& op = m_program[id];
       const Place to = place(op);
       const std::vector<IndexExpr> own(axes.begin(), axes.begin() + op.outputRank);
@@ -724,6 +982,8 @@ class ContractionBuilder {
   std::vector<BufferId> m_buffers, m_targets;
   std::vector<ExprId> m_rows, m_columns;
   std::vector<std::size_t> m_inner;
+  std::set<ExprId> m_hoisted;
+  std::set<std::size_t> m_guardAxes;  // reduced axes of hoisted guards
   OperatorId m_op;
   TensorId m_made;
   std::int64_t m_width = 16;
@@ -742,6 +1002,21 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
   const auto& columnStride = vectorLeft ? view.leftStride : view.rightStride;
   const auto& rowStride = vectorLeft ? view.rightStride : view.leftStride;
   double inner = 1, tiles = 1, points = 1;
+  double columnsGuarded = 0;
+  bool rowsGuarded = false;
+  for (const ContractionGuard& g : view.guards) {
+    if (g.skips && uniform(g, k)) {
+      inner *= g.fraction;
+      continue;
+    }
+    // A condition on the lanes is a vector of comparisons, any other one a test of an address.
+    if (vectorLeft ? g.left : g.right) columnsGuarded = std::max(columnsGuarded, g.axes[k.vectorAxis] ? 10.0 : 3.0);
+    rowsGuarded = rowsGuarded || (vectorLeft ? g.right : g.left);
+  }
+  const bool columnsPlain = (vectorLeft ? view.leftPlain : view.rightPlain) || k.packColumns != Packing::Place;
+  const bool rowsPlain = (vectorLeft ? view.rightPlain : view.leftPlain) || k.packRows != Packing::Place;
+  if (k.packColumns == Packing::Tiles) columnsGuarded = 0;
+  if (k.packRows == Packing::Tiles) rowsGuarded = false;
   for (std::size_t a = 0; a < view.classes.size(); ++a) {
     const auto extent = static_cast<double>(view.nest.axes[a].extent);
     if (view.classes[a] == AxisClass::Inner) inner *= extent;
@@ -757,18 +1032,20 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
   const auto tileCycles = [&](double r, double v) {
     const double fma = r * v * perVector / 2;
     double loads = v * perVector + r;
-    const bool direct = !k.packColumns;
+    const bool direct = k.packColumns == Packing::Place;
     double far = 0;  // a step of the reduction is a multiple of 4 KiB
     for (std::size_t a = 0; a < view.classes.size(); ++a)
       if (view.classes[a] == AxisClass::Inner && columnStride[a] > 0 && std::fmod(columnStride[a] * 4, 4096) == 0)
         far = columnStride[a];
     if (direct) {
       const double along = columnStride[k.vectorAxis];
-      const bool plain = vectorLeft ? view.leftPlain : view.rightPlain;
-      if (along != 1 && along != 0) loads += v * perVector * 20;
-      if (!plain) loads += v * perVector * 6;
+      // A gather of a vector takes about 20 cycles, two loads one.
+      if (along != 1 && along != 0) loads += v * perVector * 40 * (vectorLeft ? view.leftLoads : view.rightLoads);
     }
-    if (!k.packRows && !(vectorLeft ? view.rightPlain : view.leftPlain)) loads += 6 * r;
+    if (!columnsPlain) loads += v * perVector * 6;
+    if (!rowsPlain) loads += 6 * r;
+    loads += columnsGuarded * v * perVector;
+    if (rowsGuarded) loads += 3 * r;
     const double latency = 4;  // a chain of additions into one register
     double cycles = inner * std::max({fma, loads / 2, latency});
     const double registers = r * v * perVector + v * perVector + 2;
@@ -782,16 +1059,22 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
     if (panel > 0.75 * static_cast<double>(target.l1Bytes)) cycles = std::max(cycles, panel / 40);
     if (panel > 0.75 * static_cast<double>(target.l2Bytes)) cycles = std::max(cycles, panel / 10);
     // Rows read in place far apart: a line a row and step.
-    if (!k.packRows) {
+    if (k.packRows != Packing::Tiles) {
       bool dense = false;
       for (std::size_t a = 0; a < view.classes.size(); ++a)
         if (view.classes[a] == AxisClass::Inner && rowStride[a] == 1) dense = true;
       if (!dense) cycles += inner * r * 1.0;
+      // Rows a multiple of 4 KiB apart meet in one set of the first-level cache.
+      if (k.packRows == Packing::Place || k.packRows == Packing::Tensor)
+        for (const auto& row : k.rows)
+          if (row.factor > 8 && rowStride[row.axis] > 0 && std::fmod(rowStride[row.axis] * 4, 4096) == 0) cycles += inner * r * 1.5;
     }
     return cycles + 30;
   };
   const double outStride = view.outStride[k.vectorAxis];
-  const double storeEach = (outStride == 1 ? 1.5 : 22) * perVector * (1 + static_cast<double>(view.epilogue.size()));
+  const bool inOrder = outStride == 1 || k.apart;
+  const double finished = k.apart ? 0 : static_cast<double>(view.epilogue.size());
+  const double storeEach = (inOrder ? 1.5 : 22) * perVector * (1 + finished) + (inOrder ? 0 : 12) * perVector * finished;
 
   const double columnFull = std::floor(vectorExtent / width), columnRest = std::fmod(vectorExtent, width);
   double rowFull = 1, rowRest = 0;
@@ -818,11 +1101,19 @@ double estimateContraction(const ContractionView& view, const ContractionKnobs& 
   // Copies: elements moved, cheap where the source is walked in order.
   const auto copyCycles = [&](double elements, bool unit) {
     const bool big = elements * 4 > static_cast<double>(target.l2Bytes) / 2;
-    return elements / 16 * (unit ? 3 : 18) * (big ? 2 : 1);
+    return elements / 16 * (unit ? 3 : 12) * (big ? 2 : 1);
   };
-  if (k.packColumns)
-    cycles += copyCycles(vectorLeft ? view.leftElements : view.rightElements, columnStride[k.vectorAxis] == 1) + 200;
-  if (k.packRows) cycles += copyCycles(vectorLeft ? view.rightElements : view.leftElements, false) + 200;
+  const auto copied = [&](Packing how, bool left, bool unit) {
+    switch (how) {
+      case Packing::Place: return 0.0;
+      case Packing::Tiles: return copyCycles(left ? view.leftElements : view.rightElements, unit) + 200;
+      case Packing::Tensor: return copyCycles(left ? view.leftReadElements : view.rightReadElements, unit) + 200;
+    }
+    return 0.0;
+  };
+  if (k.apart) cycles += points / native * (8 + 6 * static_cast<double>(view.epilogue.size())) + 200;
+  cycles += copied(k.packColumns, vectorLeft, columnStride[k.vectorAxis] == 1);
+  cycles += copied(k.packRows, !vectorLeft, k.packRows == Packing::Tensor);
   double outer = tiles * std::ceil(vectorExtent / width);
   for (const auto& r : k.rows)
     outer *= std::ceil(static_cast<double>(view.nest.axes[r.axis].extent) / static_cast<double>(r.factor));

@@ -10,6 +10,44 @@ namespace {
 
 Error refuse(const std::string& why) { return Error{"schedule", why, {}, {}}; }
 
+constexpr double kSpared = 4;  // evaluations in place of each of which a costly value is kept
+
+bool costly(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::Div:
+    case ScalarOp::Sqrt:
+    case ScalarOp::Rsqrt:
+    case ScalarOp::Exp:
+    case ScalarOp::Log:
+    case ScalarOp::Tanh:
+    case ScalarOp::Sigmoid:
+    case ScalarOp::Erf:
+    case ScalarOp::Sin:
+    case ScalarOp::Cos:
+    case ScalarOp::Pow: return true;
+    default: return false;
+  }
+}
+
+// An operator with divisions or functions in it that is read many times an element is computed once and kept.
+void storeCostly(GroupView& view) {
+  const Program& p = *view.program;
+  std::vector<double> evaluations(p.tensors.size(), 0);  // of what is inlined
+  for (std::size_t o = p.operators.size(); o-- > 0;) {
+    const Operator& op = p.operators[o];
+    const std::size_t out = op.output.value;
+    const auto nodes = nodesOf(p, op.body);
+    const bool often = evaluations[out] >= kSpared * static_cast<double>(p[op.output].elements());
+    if (!view.stored[out] && often && std::any_of(nodes.begin(), nodes.end(), [&](ExprId e) { return costly(p[e].op); }))
+      view.stored[out] = true;
+    double points = 1;
+    for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
+    if (!view.stored[out]) points = evaluations[out];
+    for (const ExprId e : nodes)
+      if (p[e].op == ScalarOp::Load) evaluations[p[p[e].access].tensor.value] += points;
+  }
+}
+
 constexpr std::size_t kDeepestInline = 48;
 constexpr std::size_t kLargestInline = 2000;  // nodes of one expression after inlining
 
@@ -69,6 +107,7 @@ Result<GroupView> viewGroup(const Program& program) {
       view.stored[out] = true;
     }
   }
+  storeCostly(view);
   return view;
 }
 

@@ -23,7 +23,8 @@ double KnobSpace::size() const {
 
 Schedule KnobSpace::scheduleOf(const Point& point) const {
   nlohmann::json knobs = nlohmann::json::object();
-  for (std::size_t k = 0; k < m_knobs.size(); ++k) knobs[m_knobs[k].name] = value(point, k);
+  for (std::size_t k = 0; k < m_knobs.size(); ++k)
+    if (!m_knobs[k].optional || point[k] > 0) knobs[m_knobs[k].name] = value(point, k);
   return {m_kind, std::make_shared<const nlohmann::json>(std::move(knobs))};
 }
 
@@ -37,7 +38,12 @@ Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
   if (s.kind != m_kind) return refuse("the schedule is of kind " + s.kind + ", this subgraph takes " + m_kind);
   Point point;
   for (const Knob& knob : m_knobs) {
-    if (!s.knobs || !s.knobs->contains(knob.name)) return refuse("the schedule lacks the knob " + knob.name);
+    const bool named = s.knobs && s.knobs->contains(knob.name);
+    if (!named && knob.optional) {
+      point.push_back(0);
+      continue;
+    }
+    if (!named) return refuse("the schedule lacks the knob " + knob.name);
     const auto found = std::find(knob.values.begin(), knob.values.end(), (*s.knobs)[knob.name]);
     if (found == knob.values.end()) return refuse("knob " + knob.name + " cannot be " + (*s.knobs)[knob.name].dump() + " here");
     point.push_back(static_cast<std::size_t>(found - knob.values.begin()));

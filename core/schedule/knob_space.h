@@ -17,6 +17,7 @@ class KnobSpace : public ScheduleSpace {
   struct Knob {
     std::string name, help;
     std::vector<nlohmann::json> values;
+    bool optional = false;  // a schedule that does not name it has the first value, and is written without it
   };
   using Point = std::vector<std::size_t>;
 

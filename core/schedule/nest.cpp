@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
+#include "core/ir/integer_set.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
 
 namespace nf::loop {
 namespace {
+
+constexpr std::uint64_t kRaceQuota = 100000;  // isl operations
 
 bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
 
@@ -49,6 +53,7 @@ struct Probe {
   Function function;
   std::vector<IndexExpr> expressions;  // all that must stay simple
   std::vector<IndexExpr> loads, stores;
+  std::vector<bool> plain;  // by load: no guard, no data-dependent component
 };
 
 Probe probeStage(const GroupView& group, const StagePlan& stage) {
@@ -100,6 +105,7 @@ Probe probeStage(const GroupView& group, const StagePlan& stage) {
       case Value::Kind::Load:
         probe.expressions.push_back(v.place.offset);
         probe.loads.push_back(v.place.offset);
+        probe.plain.push_back(!v.guard.valid() && v.place.data.empty());
         break;
       case Value::Kind::Constant:
       case Value::Kind::Apply:
@@ -147,6 +153,20 @@ double accessCycles(const IndexExpr& e, IndexVar v, bool store) {
   return store ? 20 : 10;
 }
 
+std::int64_t strideAlong(const IndexExpr& e, IndexVar v) {
+  for (const IndexTerm& term : e.terms())
+    if (term.atom.isFloorDiv() && term.atom.numerator->uses(v)) return 0;
+  return e.coefficientOf(v);
+}
+
+// A read far apart along the lanes and contiguous along another axis.
+bool transposable(const IndexExpr& offset, IndexVar lane, IndexVar other) {
+  const std::int64_t along = strideAlong(offset, lane);
+  return along != 0 && along != 1 && along != -1 && strideAlong(offset, other) == 1;
+}
+
+constexpr double kTransposedCycles = 6;  // of a vector: a load, four shuffles
+
 int lanesCovering(std::int64_t extent, int most) {
   int lanes = 1;
   while (lanes < extent && lanes < most) lanes *= 2;
@@ -191,7 +211,7 @@ ValueId combine(Function& f, Reducer reducer, ValueId accumulator, ValueId value
   return {};
 }
 
-NestView viewNest(const GroupView& group, const StagePlan& stage) {
+NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes, const std::set<std::size_t>& joined) {
   const Program& p = *group.program;
   const Operator& first = p[stage.front()];
   Probe probe = probeStage(group, stage);
@@ -236,7 +256,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
     Group& a = groups[g];
     Group& b = groups[g + 1];
     const auto product = checkedMul(a.extent, b.extent);
-    if (a.reduced != b.reduced || !product) {
+    if (a.reduced != b.reduced || a.last < rowAxes || !product) {
       ++g;
       continue;
     }
@@ -250,7 +270,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
     const std::int64_t saved = extents[b.last];
     extents[b.last] = *product;
     auto merged = replaceAll(with, expressions);
-    if (floors(merged) > floors(expressions)) {
+    if (!joined.contains(b.members.front()) && floors(merged) > floors(expressions)) {
       extents[b.last] = saved;
       ++g;
       continue;
@@ -263,13 +283,18 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
     groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(g));
     if (g > 0) --g;
   }
+  // Variables numbered by position.
+  std::vector<std::uint32_t> position(rank, 0);
   for (const Group& g : groups) {
+    if (g.last < rowAxes) continue;
+    position[g.last] = static_cast<std::uint32_t>(view.axes.size());
     view.axes.push_back({g.name, g.extent, g.reduced});
     view.members.push_back(g.members);
   }
-  // Variables numbered by position.
-  std::vector<std::uint32_t> position(rank, 0);
-  for (std::size_t g = 0; g < groups.size(); ++g) position[groups[g].last] = static_cast<std::uint32_t>(g);
+  for (std::size_t k = 0; k < rowAxes; ++k) {
+    position[k] = static_cast<std::uint32_t>(view.axes.size() + k);
+    view.rows *= static_cast<double>(first.axes[k].extent);
+  }
   const auto renumber = [&](IndexVar v) -> std::optional<IndexExpr> {
     if (v < rank) return IndexExpr::variable(position[v]);
     return std::nullopt;
@@ -278,6 +303,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
 
   std::vector<std::int64_t> mergedExtents;
   for (const NestAxis& axis : view.axes) mergedExtents.push_back(axis.extent);
+  for (std::size_t k = 0; k < rowAxes; ++k) mergedExtents.push_back(first.axes[k].extent);
   const RangeOf ranges = rangesOf(std::span<const std::int64_t>(mergedExtents));
   const auto final = [&](const IndexExpr& e) {
     return simplify(substitute(e,
@@ -290,6 +316,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
   for (IndexExpr& e : probe.loads) e = final(e);
   for (IndexExpr& e : probe.stores) e = final(e);
   view.accesses = probe.loads.size() + probe.stores.size();
+  view.operators = stage.size();
   bool anyArg = false, data = false;
   for (const OperatorId id : stage) anyArg = anyArg || isArg(p[id].reducer);
   for (const Value& v : probe.function.values) {
@@ -299,10 +326,12 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
     }
     data = data || !v.place.data.empty();
   }
+  view.points = view.rows;
   for (std::size_t a = 0; a < view.axes.size(); ++a) {
     const auto v = static_cast<IndexVar>(a);
     double cycles = 0;
     for (const IndexExpr& e : probe.loads) cycles += accessCycles(e, v, false);
+    view.tileAllowed.push_back(!scatter && !anyArg && first.reducer != Reducer::None && !view.axes[a].reduced);
     bool allowed = true;
     if (scatter) {
       // Lanes must not meet: one component of the place is the lane itself, and it stands nowhere else.
@@ -331,10 +360,22 @@ NestView viewNest(const GroupView& group, const StagePlan& stage) {
     } else {
       for (const IndexExpr& e : probe.stores) cycles += accessCycles(e, v, true);
     }
+    double stored = 0;
+    if (!view.axes[a].reduced)
+      for (const IndexExpr& e : probe.stores) stored += accessCycles(e, v, true);
+    view.foldedStore.push_back(stored);
     view.accessCost.push_back(cycles);
     view.lanesAllowed.push_back(allowed);
     view.points *= static_cast<double>(view.axes[a].extent);
   }
+  if (!scatter && first.reducer == Reducer::None)
+    for (std::size_t a = 0; a < view.axes.size(); ++a) {
+      view.transposedCost.emplace_back(view.axes.size(), view.accessCost[a]);
+      for (std::size_t t = 0; t < view.axes.size(); ++t)
+        for (std::size_t l = 0; l < probe.loads.size(); ++l)
+          if (t != a && probe.plain[l] && transposable(probe.loads[l], static_cast<IndexVar>(a), static_cast<IndexVar>(t)))
+            view.transposedCost[a][t] += kTransposedCycles - accessCycles(probe.loads[l], static_cast<IndexVar>(a), false);
+    }
   std::set<TensorId> tensors;
   for (const OperatorId id : stage) {
     tensors.insert(p[id].output);
@@ -355,6 +396,24 @@ std::vector<int> lanesFor(const NestView& view, int vectorAxis, const Target& ta
   return lanes;
 }
 
+std::vector<int> tilesFor(const NestView& view, const NestKnobs& knobs, int tileAxis, std::size_t operators, const Target& target) {
+  std::vector<int> tiles{1};
+  if (tileAxis < 0 || tileAxis == knobs.vectorAxis || knobs.vectorAxis < 0) return tiles;
+  const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
+  const auto lane = static_cast<std::size_t>(knobs.vectorAxis), other = static_cast<std::size_t>(tileAxis);
+  if (!view.transposedCost.empty() && knobs.lanes == native && view.transposedCost[lane][other] < view.accessCost[lane])
+    tiles.push_back(native);
+  if (!view.tileAllowed[other]) return tiles;
+  const bool fold = view.axes[static_cast<std::size_t>(knobs.vectorAxis)].reduced;
+  if (fold && knobs.lanes != native) return tiles;
+  const std::int64_t extent = view.axes[static_cast<std::size_t>(tileAxis)].extent;
+  const std::int64_t vectors = std::max(1, knobs.lanes / native) * static_cast<std::int64_t>(operators);
+  const std::int64_t most = std::min<std::int64_t>(fold ? knobs.lanes : 16, target.vectorRegisters * 3 / 4 / vectors);
+  for (int t = 2; t <= most; ++t)
+    if (extent % t == 0) tiles.push_back(t);
+  return tiles;
+}
+
 // Cycles of issue a vector, padded lanes counted, against the traffic of distinct bytes.
 double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& target) {
   const double native = static_cast<double>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
@@ -368,19 +427,30 @@ double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& 
     const double lanes = knobs.lanes;
     const double blocks = std::ceil(extent / lanes);
     const double outer = view.points / extent;
-    const double perBlock = (lanes / native) * (view.work * 0.5 + view.accessCost[axis] * native / 16 + 6 * view.calls) + 3;
-    cycles = outer * blocks * perBlock;
-    if (std::fmod(extent, lanes) != 0) cycles += outer * 4;
-    if (view.axes[axis].reduced) {
-      double inner = 1;
-      for (const NestAxis& a : view.axes)
-        if (a.reduced) inner *= static_cast<double>(a.extent);
-      cycles += view.points / inner * (6 * std::log2(lanes) + 6);
-      // A dependent chain of additions: latency 4 over the vectors in flight.
-      cycles = std::max(cycles, outer * blocks * 4);
+    const bool transposed = knobs.tile > 1 && !view.transposedCost.empty();
+    double access = view.accessCost[axis];
+    if (transposed) {
+      const auto other = static_cast<std::size_t>(knobs.tileAxis);
+      const double whole = std::ceil(static_cast<double>(view.axes[other].extent) / knobs.tile) * knobs.tile;
+      access = view.transposedCost[axis][other] * whole / static_cast<double>(view.axes[other].extent);
     }
+    const double perBlock = (lanes / native) * (view.work * 0.5 + access * native / 16 + 6 * view.calls);
+    cycles = outer * blocks * (perBlock + 3.0 / knobs.tile);
+    if (std::fmod(extent, lanes) != 0) cycles += outer * 4;
+    double inner = 1;
+    for (const NestAxis& a : view.axes)
+      if (a.reduced) inner *= static_cast<double>(a.extent);
+    const double results = view.points / inner;
+    if (view.axes[axis].reduced) {
+      // Folding neighbours into each other takes three operations a pair of vectors.
+      if (knobs.tile > 1)
+        cycles += results / knobs.tile * (3 * (lanes - 1) + view.foldedStore[static_cast<std::size_t>(knobs.tileAxis)]);
+      else cycles += results * (6 * std::log2(lanes) + 6);
+    }
+    // A dependent chain of additions: latency 4 over the vectors in flight.
+    if (inner > 1) cycles = std::max(cycles, outer * blocks * 4 / knobs.tile);
   }
-  const double fits = view.bytes < static_cast<double>(target.l2Bytes) ? 8 : 1;
+  const double fits = view.bytes / view.rows < static_cast<double>(target.l2Bytes) ? 8 : 1;
   const double bandwidth = (target.peakBandwidth > 0 ? target.peakBandwidth : 1e10) * fits;
   // Not the larger alone: of two nests that wait for memory the one that computes less is still the better.
   const double compute = cycles / hertz, memory = view.bytes / bandwidth;
@@ -396,12 +466,18 @@ NestKnobs firstNest(const NestView& view, const Target& target) {
     for (const int l : lanes) {
       // Wide vectors spill once the expression holds many values.
       if (view.calls > 0 && l > 2 * lanes.front()) continue;
-      const NestKnobs knobs{static_cast<int>(a), l};
-      const double seconds = estimateNest(view, knobs, target);
-      if (seconds < bestSeconds) {
-        best = knobs;
-        bestSeconds = seconds;
-      }
+      const NestKnobs flat{static_cast<int>(a), l, -1, 1};
+      const auto consider = [&](const NestKnobs& knobs) {
+        const double seconds = estimateNest(view, knobs, target);
+        if (seconds < bestSeconds) {
+          best = knobs;
+          bestSeconds = seconds;
+        }
+      };
+      consider(flat);
+      for (std::size_t t = 0; t < view.axes.size(); ++t)
+        for (const int tile : tilesFor(view, flat, static_cast<int>(t), view.operators, target))
+          if (tile > 1) consider({flat.vectorAxis, l, static_cast<int>(t), tile});
     }
   }
   return best;
@@ -412,11 +488,13 @@ namespace {
 // Builds the loops of one stage.
 class NestBuilder {
  public:
-  NestBuilder(const GroupView& group, const StagePlan& plan, const NestKnobs& knobs, Function& function, BodyLowering& body)
-      : m_group(group), m_p(*group.program), m_plan(plan), m_knobs(knobs), m_f(function), m_body(body),
-        m_view(viewNest(group, plan)) {}
+  // rows: variables of the leading axes, bound outside; the loops are then returned, not made a stage.
+  NestBuilder(const GroupView& group, const StagePlan& plan, const NestKnobs& knobs, Function& function, BodyLowering& body,
+              std::vector<VarId> rows = {})
+      : m_group(group), m_p(*group.program), m_plan(plan), m_knobs(knobs), m_f(function), m_body(body), m_rows(std::move(rows)),
+        m_view(viewNest(group, plan, m_rows.size())) {}
 
-  void run() {
+  std::vector<StmtId> run() {
     const Operator& first = m_p[m_plan.front()];
     const std::vector<BufferId> visible = m_body.buffers;
     hideOwn(m_group, m_plan, m_body);
@@ -425,6 +503,7 @@ class NestBuilder {
     else gather(first);
     m_body.buffers = visible;
     m_body.forget();
+    return std::move(m_made);
   }
 
  private:
@@ -436,11 +515,13 @@ class NestBuilder {
 
   void close(std::vector<StmtId> inner, const Operator& op) {
     for (auto it = m_open.rbegin(); it != m_open.rend(); ++it) inner = {m_f.forEach(*it, std::move(inner), op.origin)};
-    m_f.stages.push_back({op.name, std::move(inner)});
+    if (m_rows.empty()) m_f.stages.push_back({op.name, std::move(inner)});
+    else m_made = std::move(inner);
   }
 
   const NestAxis& axis(std::size_t a) const { return m_view.axes[a]; }
   bool isVector(std::size_t a) const { return m_knobs.vectorAxis == static_cast<int>(a); }
+  bool isTiled(std::size_t a) const { return m_knobs.tileAxis == static_cast<int>(a) && m_knobs.tile > 1; }
 
   // Variables of all axes; loops of the output axes are opened, those of reduced ones come later.
   void openLoops(OriginId) {
@@ -459,26 +540,39 @@ class NestBuilder {
         m_laneExtent = axis(a).extent;
         continue;
       }
-      const VarId v = m_f.addVar(axis(a).name, axis(a).extent, LoopKind::Serial);
+      const VarId v = m_f.addVar(axis(a).name + (isTiled(a) ? "o" : ""), ceilDiv(axis(a).extent, isTiled(a) ? m_knobs.tile : 1),
+                                 LoopKind::Serial);
       merged[a] = at(v);
+      if (isTiled(a)) {
+        m_tile = m_f.addVar(axis(a).name + "u", m_knobs.tile, LoopKind::Unrolled);
+        m_tileBase = m_knobs.tile * at(v);
+        merged[a] = m_tileBase + at(m_tile);
+      }
       if (axis(a).reduced) m_reduced.push_back(v);
       else outer.push_back(v.value);
     }
     if (m_block.valid() && !axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced) outer.push_back(m_block.value);
     for (const std::size_t v : outer) {
       // Few tasks keep one level serial; enough of them to share out is enough.
-      if (tasks < 256) m_f.vars[v].kind = LoopKind::Parallel;
+      if (tasks < 256 && m_rows.empty()) m_f.vars[v].kind = LoopKind::Parallel;
       tasks *= static_cast<double>(m_f.vars[v].extent);
       m_open.push_back(VarId(v));
     }
-    for (const IndexExpr& e : m_view.original)
-      m_axes.push_back(simplify(substitute(e,
-                                           [&](IndexVar v) -> std::optional<IndexExpr> {
-                                             if (v < merged.size()) return merged[v];
-                                             return std::nullopt;
-                                           }),
-                                m_f.ranges()));
+    for (const VarId row : m_rows) merged.push_back(at(row));
     m_merged = std::move(merged);
+    m_axes = originals(m_merged);
+  }
+
+  std::vector<IndexExpr> originals(const std::vector<IndexExpr>& merged) const {
+    std::vector<IndexExpr> axes;
+    for (const IndexExpr& e : m_view.original)
+      axes.push_back(simplify(substitute(e,
+                                         [&](IndexVar v) -> std::optional<IndexExpr> {
+                                           if (v < merged.size()) return merged[v];
+                                           return std::nullopt;
+                                         }),
+                              m_f.ranges()));
+    return axes;
   }
 
   bool tail() const { return m_lane.valid() && m_laneExtent % m_knobs.lanes != 0; }
@@ -494,11 +588,12 @@ class NestBuilder {
     return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), {whole}, {masked}, origin)};
   }
 
-  Place outputPlace(const Operator& op) {
+  Place outputPlace(const Operator& op) { return outputPlace(op, m_axes); }
+  Place outputPlace(const Operator& op, const std::vector<IndexExpr>& axes) {
     Place place;
     place.buffer = m_targets[op.output.value];
     const auto strides = stridesOf(m_p[op.output]);
-    for (std::size_t k = 0; k < strides.size(); ++k) place.offset = place.offset + strides[k] * m_axes[k];
+    for (std::size_t k = 0; k < strides.size(); ++k) place.offset = place.offset + strides[k] * axes[k];
     place.offset = simplify(place.offset, m_f.ranges());
     return place;
   }
@@ -513,7 +608,86 @@ class NestBuilder {
       const Place place = outputPlace(op);
       body.push_back(m_f.store(place, stored(value, place.buffer), op.origin));
     }
-    return overLanes(std::move(body), m_p[m_plan.front()].origin);
+    const OriginId origin = m_p[m_plan.front()].origin;
+    if (!m_tile.valid()) return overLanes(std::move(body), origin);
+    return transposed(std::move(body), origin);
+  }
+
+  // A block of lanes by as many neighbours along the tile axis. Reads that are contiguous along the tile axis come in as vectors of
+  // it and are turned, so that the stores are contiguous along the lanes.
+  std::vector<StmtId> transposed(std::vector<StmtId> body, OriginId origin) {
+    const std::int64_t lanes = m_knobs.lanes;
+    const NestAxis& other = axis(static_cast<std::size_t>(m_knobs.tileAxis));
+    const bool otherTail = other.extent % lanes != 0;
+    std::vector<StmtId> all;
+    std::map<ValueId, ValueId> turned;
+    const auto turn = [&](ValueId id) {
+      const Value load = m_f[id];
+      BufferId block = m_f.addLocal("block", arithmeticType(m_f[load.place.buffer].type), lanes * lanes);
+      const VarId row = m_f.addVar("u", lanes, LoopKind::Unrolled), lane = m_f.addVar("w", lanes, LoopKind::Vector);
+      Place from = load.place;
+      from.offset = simplify(substitute(from.offset,
+                                        [&](IndexVar v) -> std::optional<IndexExpr> {
+                                          if (v == m_lane.value) return at(row);
+                                          if (v == m_tile.value) return at(lane);
+                                          return std::nullopt;
+                                        }),
+                             m_f.ranges());
+      // Rows past the end of the lanes and lanes past the end of the tile are not read.
+      ValueId guard;
+      if (tail()) {
+        IndexExpr index = at(row);
+        if (m_block.valid()) index = lanes * at(m_block) + index;
+        guard = m_f.both(guard, m_f.ge0(IndexExpr(m_laneExtent - 1) - index));
+      }
+      if (otherTail) guard = m_f.both(guard, m_f.ge0(IndexExpr(other.extent - 1) - m_tileBase - at(lane)));
+      const ValueId read = m_f.load(std::move(from), guard, load.origin);
+      const StmtId store = m_f.store(local(block, lanes * at(row) + at(lane)), read, origin);
+      all.push_back(m_f.forEach(lane, {m_f.forEach(row, {store}, origin)}, origin));
+      return m_f.load(local(transposeBlock(block, all, origin), lanes * at(m_tile) + at(m_lane)), {}, load.origin);
+    };
+    for (const StmtId id : body) {
+      const ValueId root = m_f[id].value;
+      for (const ValueId v : valuesOf(m_f, m_f[id])) {
+        if (turned.contains(v)) continue;
+        Value value = m_f[v];
+        const bool plain = value.kind == Value::Kind::Load && !value.guard.valid() && value.place.data.empty();
+        if (plain && transposable(value.place.offset, m_lane.value, m_tile.value)) {
+          turned.emplace(v, turn(v));
+          continue;
+        }
+        bool changed = false;
+        const auto replace = [&](ValueId& operand) {
+          if (!operand.valid()) return;
+          changed = changed || turned.at(operand) != operand;
+          operand = turned.at(operand);
+        };
+        for (ValueId& operand : value.operands) replace(operand);
+        replace(value.guard);
+        for (DataIndex& d : value.place.data) replace(d.value);
+        if (changed) m_f.values.push_back(std::move(value));
+        turned.emplace(v, changed ? ValueId(m_f.values.size() - 1) : v);
+      }
+      m_f[id].value = turned.at(root);
+    }
+    if (otherTail) body = {m_f.when(m_f.ge0(IndexExpr(other.extent - 1) - m_tileBase - at(m_tile)), std::move(body), {}, origin)};
+    append(all, overLanes({m_f.forEach(m_tile, std::move(body), origin)}, origin));
+    return all;
+  }
+
+  // lanes x lanes elements, turned in place of a network: step by step row bits and lane bits change places.
+  BufferId transposeBlock(BufferId from, std::vector<StmtId>& all, OriginId origin) {
+    const std::int64_t lanes = m_knobs.lanes;
+    for (std::int64_t bit = 1; bit < lanes; bit *= 2) {
+      const BufferId into = m_f.addLocal("turned", m_f[from].type, lanes * lanes);
+      const VarId row = m_f.addVar("u", lanes, LoopKind::Unrolled), lane = m_f.addVar("w", lanes, LoopKind::Vector);
+      const IndexExpr rowBit = floorMod(floorDiv(at(row), bit), 2), laneBit = floorMod(floorDiv(at(lane), bit), 2);
+      const IndexExpr place = lanes * (at(row) + bit * (laneBit - rowBit)) + at(lane) + bit * (rowBit - laneBit);
+      const StmtId store = m_f.store(local(into, lanes * at(row) + at(lane)), m_f.load(local(from, place)), origin);
+      all.push_back(m_f.forEach(lane, {m_f.forEach(row, {store}, origin)}, origin));
+      from = into;
+    }
+    return from;
   }
 
   struct Accumulator {
@@ -525,7 +699,18 @@ class NestBuilder {
 
   std::vector<StmtId> reduction() {
     const bool rows = m_lane.valid() && axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
-    const IndexExpr lane = m_lane.valid() ? at(m_lane) : IndexExpr(0);
+    const bool fold = rows && m_tile.valid();
+    IndexExpr lane = m_lane.valid() ? at(m_lane) : IndexExpr(0);
+    if (m_tile.valid()) lane = static_cast<std::int64_t>(m_knobs.lanes) * at(m_tile) + lane;
+    // Where lanes of neighbours are folded, a last vector holds a result a lane.
+    std::vector<IndexExpr> resultAxes = m_axes;
+    VarId resultLane;
+    if (fold) {
+      resultLane = m_f.addVar("f", m_knobs.lanes, LoopKind::Vector);
+      std::vector<IndexExpr> merged = m_merged;
+      merged[static_cast<std::size_t>(m_knobs.tileAxis)] = m_tileBase + at(resultLane);
+      resultAxes = originals(merged);
+    }
     std::vector<Accumulator> accumulators;
     std::vector<StmtId> start, step, finish, result;
     for (const OperatorId id : m_plan) {
@@ -535,7 +720,8 @@ class NestBuilder {
       if (type == DType::Bool) type = DType::F32;
       Accumulator acc;
       acc.type = type;
-      acc.value = m_f.addLocal("acc" + std::to_string(accumulators.size()), type, m_knobs.lanes);
+      acc.value = m_f.addLocal("acc" + std::to_string(accumulators.size()), type,
+                               static_cast<std::int64_t>(m_knobs.lanes) * (fold ? m_knobs.lanes : m_knobs.tile));
       const Place place = local(acc.value, lane);
       start.push_back(m_f.store(place, m_f.constant(identityOf(op.reducer, type), type), op.origin));
       const ValueId next = m_body.convert(value, type);
@@ -558,17 +744,29 @@ class NestBuilder {
         step.push_back(m_f.store(place, combine(m_f, op.reducer, old, next), op.origin));
       }
       const BufferId from = acc.index.valid() ? acc.index : acc.value;
-      const Place out = outputPlace(op);
-      const ValueId last = m_f.load(local(from, rows ? IndexExpr(0) : lane));
+      const Place out = outputPlace(op, resultAxes);
+      const ValueId last = m_f.load(local(from, fold ? at(resultLane) : rows ? IndexExpr(0) : lane));
       result.push_back(m_f.store(out, stored(last, out.buffer), op.origin));
       accumulators.push_back(acc);
     }
     const OriginId origin = m_p[m_plan.front()].origin;
+    if (m_tile.valid()) {
+      start = {m_f.forEach(m_tile, std::move(start), origin)};
+      step = {m_f.forEach(m_tile, std::move(step), origin)};
+      if (!fold) result = {m_f.forEach(m_tile, std::move(result), origin)};
+    }
     if (rows) {
       std::vector<StmtId> all = lanes(std::move(start), false, origin);
       std::vector<StmtId> inner = overLanes(std::move(step), origin);
       if (m_block.valid()) inner = {m_f.forEach(m_block, std::move(inner), origin)};
       append(all, reducedLoops(std::move(inner), origin));
+      if (fold) {
+        append(all, foldRows(accumulators, origin));
+        if (m_knobs.tile < m_knobs.lanes)
+          result = {m_f.when(m_f.ge0(IndexExpr(m_knobs.tile - 1) - at(resultLane)), std::move(result), {}, origin)};
+        append(all, {m_f.forEach(resultLane, std::move(result), origin)});
+        return all;
+      }
       append(all, tree(accumulators, origin));
       append(all, std::move(result));
       return all;
@@ -597,7 +795,8 @@ class NestBuilder {
     for (auto it = m_reduced.rbegin(); it != m_reduced.rend(); ++it) {
       Var& v = m_f.vars[it->value];
       trips *= static_cast<double>(v.extent);
-      if (trips <= 9 && m_plan.size() == 1 && m_view.work < 12) v.kind = LoopKind::Unrolled;
+      if (trips * m_knobs.tile <= (m_knobs.tile > 1 ? 32 : 9) && m_plan.size() == 1 && m_view.work < 12)
+        v.kind = LoopKind::Unrolled;
       inner = {m_f.forEach(*it, std::move(inner), origin)};
     }
     return inner;
@@ -608,6 +807,41 @@ class NestBuilder {
     IndexExpr linear;
     for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) linear = op.axes[k].extent * linear + m_axes[k];
     return simplify(linear, m_f.ranges());
+  }
+
+  // Vectors that stand below each other, folded pair by pair: half of the lanes of one beside half of those of the next, until
+  // lane l of one vector is the sum of vector l.
+  //   a0 a1 a2 a3 | b0 b1 b2 b3   ->   a0+a2 a1+a3 b0+b2 b1+b3   ->   ..
+  std::vector<StmtId> foldRows(std::vector<Accumulator>& accumulators, OriginId origin) {
+    const std::int64_t lanes = m_knobs.lanes;
+    std::vector<StmtId> all;
+    for (std::size_t k = 0; k < accumulators.size(); ++k) {
+      const Reducer reducer = m_p[m_plan[k]].reducer;
+      BufferId from = accumulators[k].value;
+      const DType type = accumulators[k].type;
+      if (m_knobs.tile < lanes) {
+        const VarId lane = m_f.addVar("w", lanes, LoopKind::Vector);
+        const VarId row = m_f.addVar("u", lanes - m_knobs.tile, LoopKind::Unrolled);
+        const StmtId fill = m_f.store(local(from, lanes * (at(row) + IndexExpr(m_knobs.tile)) + at(lane)),
+                                      m_f.constant(identityOf(reducer, type), type), origin);
+        all.push_back(m_f.forEach(lane, {m_f.forEach(row, {fill}, origin)}, origin));
+      }
+      for (std::int64_t half = lanes / 2; half >= 1; half /= 2) {
+        const std::int64_t rows = half;  // as many vectors as a segment has lanes
+        const BufferId into = half == 1 ? accumulators[k].value : m_f.addLocal("fold", type, rows * lanes);
+        const VarId lane = m_f.addVar("w", lanes, LoopKind::Vector);
+        const VarId row = m_f.addVar("u", rows, LoopKind::Unrolled);
+        const IndexExpr within = floorMod(at(lane), lanes / 2);
+        const IndexExpr first =
+            lanes * (2 * at(row) + floorDiv(at(lane), lanes / 2)) + 2 * half * floorDiv(within, half) + floorMod(within, half);
+        const ValueId a = m_f.load(local(from, first));
+        const ValueId b = m_f.load(local(from, first + IndexExpr(half)));
+        const StmtId store = m_f.store(local(into, lanes * at(row) + at(lane)), combine(m_f, reducer, a, b), origin);
+        all.push_back(m_f.forEach(lane, {m_f.forEach(row, {store}, origin)}, origin));
+        from = into;
+      }
+    }
+    return all;
   }
 
   // Halves the lanes until one is left: a fixed tree.
@@ -631,8 +865,11 @@ class NestBuilder {
     const BufferId target = m_targets[op.output.value];
     zero(op, target);
     openLoops(op.origin);
-    // Points may meet in one element: only the lanes, which never do, are free of an order.
-    for (const VarId v : m_open) m_f.vars[v.value].kind = LoopKind::Serial;
+    // Points may meet in one element. Loops whose iterations never do go outside and run in parallel; the others keep their order, so
+    // each element sums in the same order whatever the number of threads.
+    const auto free = std::stable_partition(m_open.begin(), m_open.end(), [&](VarId v) { return iterationsNeverMeet(op, v); });
+    for (auto it = m_open.begin(); it != free; ++it) m_f.vars[it->value].kind = LoopKind::Parallel;
+    for (auto it = free; it != m_open.end(); ++it) m_f.vars[it->value].kind = LoopKind::Serial;
     const OperatorId id = m_plan.front();
     const ScatterParts parts = partsOf(m_p, op);
     ValueId guard;
@@ -655,6 +892,39 @@ class NestBuilder {
     close(overLanes(std::move(body), op.origin), op);
   }
 
+  // Is there no pair of points of different iterations of v whose affine indices are equal? Asked of isl; unknown means no.
+  bool iterationsNeverMeet(const Operator& op, VarId v) const {
+    std::vector<IndexExpr> places;
+    std::vector<IndexVar> used{v.value};
+    for (std::size_t k = 0; k < op.scatter.size(); ++k) {
+      if (op.scatter[k].isData()) continue;
+      places.push_back(m_body.at(op.scatter[k].affine, m_axes));
+      places.back().collectVariables(used);
+    }
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    std::vector<Range> box;
+    const RangeOf ranges = m_f.ranges();
+    for (int twice = 0; twice < 2; ++twice)
+      for (const IndexVar u : used) {
+        const auto range = ranges(u);
+        if (!range) return false;
+        box.push_back(*range);
+      }
+    const auto point = [&](std::size_t which) {
+      return [&used, which](IndexVar u) -> std::optional<IndexExpr> {
+        const auto at = static_cast<std::size_t>(std::lower_bound(used.begin(), used.end(), u) - used.begin());
+        return IndexExpr::variable(static_cast<IndexVar>(which * used.size() + at));
+      };
+    };
+    IntegerContext context(kRaceQuota);
+    IntegerSet meeting = IntegerSet::box(context, box);
+    for (const IndexExpr& place : places)
+      meeting = meeting.constrained(IndexCond::eq0(substitute(place, point(1)) - substitute(place, point(0))));
+    const IndexExpr first = *point(0)(v.value), second = *point(1)(v.value);
+    return meeting.constrained(IndexCond::ge0(second - first - IndexExpr(1))).isEmpty().value_or(false);
+  }
+
   void zero(const Operator& op, BufferId target) {
     const std::int64_t n = m_f[target].elements;
     const std::int64_t lanes = n >= 64 ? 64 : lanesCovering(n, 64);
@@ -674,11 +944,14 @@ class NestBuilder {
   NestKnobs m_knobs;
   Function& m_f;
   BodyLowering& m_body;
+  std::vector<VarId> m_rows;
   NestView m_view;
+  std::vector<StmtId> m_made;  // of a row
   std::vector<BufferId> m_targets;
   std::vector<VarId> m_open, m_reduced;
   std::vector<IndexExpr> m_axes, m_merged;
-  VarId m_lane, m_block;
+  VarId m_lane, m_block, m_tile;
+  IndexExpr m_tileBase;
   IndexExpr m_laneIndex;
   std::int64_t m_laneExtent = 1, m_full = 0;
 };
@@ -687,6 +960,49 @@ class NestBuilder {
 
 void lowerNest(const GroupView& group, const StagePlan& stage, const NestKnobs& knobs, Function& function, BodyLowering& body) {
   NestBuilder(group, stage, knobs, function, body).run();
+}
+
+std::size_t sharedRows(const GroupView& group, const std::vector<StagePlan>& stages) {
+  const Program& p = *group.program;
+  const Operator* first = nullptr;
+  std::size_t shared = 0;
+  // Only operators that the stages need, inlined ones included; all of them make something another one reads or an output.
+  for (const Operator& op : p.operators) {
+    if (op.kind != OperatorKind::Gather) return 0;
+    if (!first) {
+      first = &op;
+      shared = op.outputRank;
+    }
+    shared = std::min<std::size_t>(shared, op.outputRank);
+    for (std::size_t k = 0; k < shared; ++k)
+      if (op.axes[k].extent != first->axes[k].extent) shared = k;
+    for (const ExprId e : nodesOf(p, op.body)) {
+      if (p[e].op != ScalarOp::Load) continue;
+      const Access& access = p[p[e].access];
+      if (!group.producers[access.tensor.value].valid()) continue;
+      for (std::size_t k = 0; k < shared; ++k)
+        if (k >= access.indices.size() || access.indices[k].isData() ||
+            access.indices[k].affine.asVariable() != std::optional<IndexVar>(static_cast<IndexVar>(k)))
+          shared = k;
+    }
+  }
+  return stages.size() < 2 ? 0 : shared;
+}
+
+void lowerRows(const GroupView& group, const std::vector<StagePlan>& stages, std::size_t rowAxes,
+               const std::vector<NestKnobs>& knobs, Function& function, BodyLowering& body) {
+  const Program& p = *group.program;
+  const Operator& first = p[stages.front().front()];
+  std::vector<VarId> rows;
+  for (std::size_t k = 0; k < rowAxes; ++k)
+    rows.push_back(function.addVar(first.axes[k].name, first.axes[k].extent, LoopKind::Parallel));
+  std::vector<StmtId> all;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const auto made = NestBuilder(group, stages[s], knobs[s], function, body, rows).run();
+    all.insert(all.end(), made.begin(), made.end());
+  }
+  for (auto it = rows.rbegin(); it != rows.rend(); ++it) all = {function.forEach(*it, std::move(all), first.origin)};
+  function.stages.push_back({p[stages.back().back()].name, std::move(all)});
 }
 
 }  // namespace nf::loop

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,31 +22,54 @@ struct NestAxis {
 struct NestView {
   std::vector<NestAxis> axes;                     // output axes first
   std::vector<std::vector<std::size_t>> members;  // by axis: the operators' axes it merges, outermost first
-  std::vector<IndexExpr> original;                // axis of the operators -> expression over the axes above (variable = position)
-  std::vector<double> accessCost;                 // by axis: cycles of memory accesses a 16-lane vector, were it the lanes
-  std::vector<bool> lanesAllowed;                 // by axis
-  double work = 1;                                // arithmetic operations a point
-  double calls = 0;                               // of them in exp, tanh, ..
+  // Axis of the operators -> expression over the axes above (variable = position); leading axes of a row stand behind them, in order.
+  std::vector<IndexExpr> original;
+  std::vector<double> accessCost;   // by axis: cycles of memory accesses a 16-lane vector, were it the lanes
+  std::vector<bool> lanesAllowed;   // by axis
+  std::vector<double> foldedStore;  // by output axis: cycles of storing the results of 16 neighbours along it
+  std::size_t operators = 1;
+  // Without a reduction, by vector axis and tile axis: accessCost where blocks are transposed; as accessCost where none can be.
+  std::vector<std::vector<double>> transposedCost;
+  std::vector<bool> tileAllowed;  // by axis: an output axis of a reduction
+  double rows = 1;                // points of the leading axes
+  double work = 1;                // arithmetic operations a point
+  double calls = 0;               // of them in exp, tanh, ..
   double points = 1;
   double bytes = 0;  // of distinct tensors
   std::size_t accesses = 0;
 };
 
-NestView viewNest(const GroupView& group, const StagePlan& stage);
+// rowAxes: leading axes that stay outside, one row of the nest at a time. joined: axes merged with the one before whatever it costs
+// the accesses.
+NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0,
+                  const std::set<std::size_t>& joined = {});
 
-// vectorAxis: position in NestView::axes, -1 none. lanes: a power of two.
+// vectorAxis: position in NestView::axes, -1 none. lanes: a power of two. tileAxis: of a reduction, an output axis of which `tile`
+// neighbours are reduced together; where the lanes are reduced too, the neighbours' lanes are folded into each other. Without a
+// reduction: the axis along which reads are contiguous that are not along the lanes; blocks of them are transposed in registers.
 struct NestKnobs {
   int vectorAxis = -1;
   int lanes = 1;
+  int tileAxis = -1;
+  int tile = 1;
   friend bool operator==(const NestKnobs&, const NestKnobs&) = default;
 };
 
 std::vector<int> lanesFor(const NestView& view, int vectorAxis, const Target& target);
+// Legal tiles along an axis, given the lanes.
+std::vector<int> tilesFor(const NestView& view, const NestKnobs& knobs, int tileAxis, std::size_t operators, const Target& target);
 double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& target);
 NestKnobs firstNest(const NestView& view, const Target& target);
 
 // Appends the stage (a scatter: two, the first zeroes) to the function. body.buffers names the buffers of earlier stages.
 void lowerNest(const GroupView& group, const StagePlan& stage, const NestKnobs& knobs, Function& function, BodyLowering& body);
+
+// Leading axes that all operators of the group share and at which each reads only what the others made at the same place: the
+// points of these axes are independent of each other through the whole group.
+std::size_t sharedRows(const GroupView& group, const std::vector<StagePlan>& stages);
+// All stages for one row, then the next row: one stage whose tasks are the rows. Knobs by stage, of views with the same rowAxes.
+void lowerRows(const GroupView& group, const std::vector<StagePlan>& stages, std::size_t rowAxes,
+               const std::vector<NestKnobs>& knobs, Function& function, BodyLowering& body);
 
 // The identity of a reducer and one step of it; arg reducers are not among them.
 double identityOf(Reducer reducer, DType type);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/schedule/contraction.h"
 #include "core/schedule/knob_space.h"
@@ -10,23 +11,26 @@ namespace {
 
 class ContractionSpace final : public KnobSpace {
  public:
-  ContractionSpace(Program program, const Target& target)
-      : KnobSpace("contraction"), m_program(std::move(program)), m_target(target) {}
+  ContractionSpace(GuardedFactors guarded, const Target& target)
+      : KnobSpace("contraction"), m_program(std::move(guarded.program)), m_skips(std::move(guarded.skips)), m_target(target) {}
 
   // Two steps: the view borrows the program that is already in its place.
   bool open() {
     auto group = viewGroup(m_program);
     if (!group) return false;
     m_group = std::move(*group);
-    auto view = viewContraction(m_group);
+    auto view = viewContraction(m_group, m_skips);
     if (!view) return false;
-    m_view = std::move(*view);
+    const auto joined = neighbours(*view);
+    m_forms.emplace_back(std::move(*view));
+    if (!joined.empty())
+      if (auto flat = viewContraction(m_group, m_skips, joined)) m_forms.emplace_back(std::move(*flat));
     declareKnobs();
     return canTile();
   }
 
  protected:
-  enum : std::size_t { kVector, kVectors, kRows, kUnroll, kPackRows, kPackColumns, kOrder };
+  enum : std::size_t { kVector, kVectors, kRows, kUnroll, kPackRows, kPackColumns, kEpilogue, kAxes, kOrder };
 
   Point firstPoint() const override {
     if (m_first.empty()) m_first = search();
@@ -34,43 +38,55 @@ class ContractionSpace final : public KnobSpace {
   }
 
   std::string illegal(const Point& point) const override {
+    const Form& form = formOf(point);
+    const ContractionView& view = form.view;
+    if (!form.vectors.contains(value(point, kVector).get<std::string>())) return "knob vector names no axis of these axes";
+    if (!form.rows.contains(value(point, kRows).get<std::string>())) return "knob rows names no axis of these axes";
     const ContractionKnobs k = knobsOf(point);
-    const AxisClass side = m_view.classes[k.vectorAxis];
+    const AxisClass side = view.classes[k.vectorAxis];
     std::int64_t tile = 1;
     for (const auto& r : k.rows) {
-      if (m_view.classes[r.axis] == side) return "knob rows tiles the side that knob vector has on the lanes";
+      if (view.classes[r.axis] == side) return "knob rows tiles the side that knob vector has on the lanes";
       tile *= r.factor;
     }
     // A tile that does not fit the registers spills: a cliff, not a slope.
     if (tile * k.vectors + k.vectors + 1 > m_target.vectorRegisters)
       return "the register tile of knobs rows and vectors does not fit the registers";
-    if (k.vectors > 1 && (k.vectors - 1) * k.lanes >= m_view.nest.axes[k.vectorAxis].extent)
+    if (k.vectors > 1 && (k.vectors - 1) * k.lanes >= view.nest.axes[k.vectorAxis].extent)
       return "knob vectors is wider than the axis";
+    const bool left = side == AxisClass::Left;
+    if (k.packColumns == Packing::Tensor &&
+        (!(left ? view.leftRead : view.rightRead).valid() || !(left ? view.leftMovable : view.rightMovable)[k.vectorAxis]))
+      return "knob pack_columns cannot lay the vector axis innermost in a copy of the tensor";
+    if (k.packRows == Packing::Tensor &&
+        (!(left ? view.rightRead : view.leftRead).valid() || (left ? view.rightPlain : view.leftPlain)))
+      return "knob pack_rows has no expression to compute ahead";
     const std::size_t lanes = static_cast<std::size_t>(k.vectors) * static_cast<std::size_t>(tile);
     if (static_cast<int>(lanes) * k.unroll > 512) return "knob unroll makes too much code of this register tile";
     return {};
   }
 
-  double estimate(const Point& point) const override { return estimateContraction(m_view, knobsOf(point), m_target); }
+  double estimate(const Point& point) const override { return estimateContraction(formOf(point).view, knobsOf(point), m_target); }
 
   std::vector<double> featuresOf(const Point& point) const override {
+    const ContractionView& view = formOf(point).view;
     const ContractionKnobs k = knobsOf(point);
     double batch = 1, rows = 1, columns = 1, inner = 1, tile = 1, rest = 0;
-    const AxisClass side = m_view.classes[k.vectorAxis];
-    for (std::size_t a = 0; a < m_view.classes.size(); ++a) {
-      const auto extent = static_cast<double>(m_view.nest.axes[a].extent);
-      if (m_view.classes[a] == AxisClass::Batch) batch *= extent;
-      else if (m_view.classes[a] == AxisClass::Inner) inner *= extent;
-      else (m_view.classes[a] == side ? columns : rows) *= extent;
+    const AxisClass side = view.classes[k.vectorAxis];
+    for (std::size_t a = 0; a < view.classes.size(); ++a) {
+      const auto extent = static_cast<double>(view.nest.axes[a].extent);
+      if (view.classes[a] == AxisClass::Batch) batch *= extent;
+      else if (view.classes[a] == AxisClass::Inner) inner *= extent;
+      else (view.classes[a] == side ? columns : rows) *= extent;
     }
     for (const auto& r : k.rows) {
       tile *= static_cast<double>(r.factor);
-      rest += std::fmod(static_cast<double>(m_view.nest.axes[r.axis].extent), static_cast<double>(r.factor)) /
+      rest += std::fmod(static_cast<double>(view.nest.axes[r.axis].extent), static_cast<double>(r.factor)) /
               static_cast<double>(r.factor);
     }
     const double width = k.vectors * k.lanes;
-    const double padded = std::ceil(static_cast<double>(m_view.nest.axes[k.vectorAxis].extent) / width) * width /
-                          static_cast<double>(m_view.nest.axes[k.vectorAxis].extent);
+    const double padded = std::ceil(static_cast<double>(view.nest.axes[k.vectorAxis].extent) / width) * width /
+                          static_cast<double>(view.nest.axes[k.vectorAxis].extent);
     return {std::log2(batch),
             std::log2(rows),
             std::log2(columns),
@@ -81,85 +97,120 @@ class ContractionSpace final : public KnobSpace {
             rest,
             padded,
             std::log2(k.unroll),
-            k.packRows ? 1.0 : 0.0,
-            k.packColumns ? 1.0 : 0.0,
+            k.packRows == Packing::Tiles ? 1.0 : 0.0,
+            k.packRows == Packing::Tensor ? 1.0 : 0.0,
+            k.packColumns == Packing::Tiles ? 1.0 : 0.0,
+            k.packColumns == Packing::Tensor ? 1.0 : 0.0,
+            k.apart ? 1.0 : 0.0,
             k.rowsInside ? 1.0 : 0.0,
             std::log2(inner * width * 4),
             std::log2(std::max(estimate(point), 1e-9))};
   }
 
-  Function lowerPoint(const Point& point) const override { return lowerContraction(m_group, m_view, knobsOf(point), m_target); }
+  Function lowerPoint(const Point& point) const override {
+    return lowerContraction(m_group, formOf(point).view, knobsOf(point), m_target);
+  }
 
  private:
-  std::string axisName(std::size_t a) const { return std::to_string(a) + ":" + m_view.nest.axes[a].name; }
+  // The contraction with its axes as the accesses have them, or with neighbours of one side merged.
+  struct Form {
+    explicit Form(ContractionView v) : view(std::move(v)) {}
+    ContractionView view;
+    std::map<std::string, std::size_t> vectors;  // values of the knobs that are legal here
+    std::map<std::string, std::vector<ContractionKnobs::Row>> rows;
+  };
+  const Form& formOf(const Point& point) const { return m_forms[point[kAxes]]; }
+
+  static std::string axisName(const ContractionView& view, std::size_t a) {
+    return std::to_string(a) + ":" + view.nest.axes[a].name;
+  }
 
   void declareKnobs() {
     Knob vector{"vector", "output axis on the vector lanes", {}};
-    for (std::size_t a = 0; a < m_view.classes.size(); ++a) {
-      if (m_view.classes[a] != AxisClass::Left && m_view.classes[a] != AxisClass::Right) continue;
-      vector.values.push_back(axisName(a));
-      m_vectorAxes.push_back(a);
-    }
     Knob vectors{"vectors", "vectors of one register tile", {1, 2, 3, 4, 5, 6}};
     Knob rows{"rows", "axes and factors of the register tile's rows", {}};
-    for (std::size_t a = 0; a < m_view.classes.size(); ++a) {
-      if (m_view.classes[a] != AxisClass::Left && m_view.classes[a] != AxisClass::Right) continue;
-      for (const std::int64_t f : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28}) {
-        if (f > m_view.nest.axes[a].extent) break;
-        addRows(rows, {{a, f}});
-        // A second axis of the same side, taken whole or halved: small windows.
-        for (std::size_t b = 0; b < m_view.classes.size(); ++b) {
-          if (b == a || m_view.classes[b] != m_view.classes[a]) continue;
-          const std::int64_t extent = m_view.nest.axes[b].extent;
-          if (extent <= 8 && f * extent <= 28 && f > 1) addRows(rows, {{a, f}, {b, extent}});
+    Knob axes{"axes", "as the accesses have them, or neighbours of one side merged", {"own"}, true};
+    const auto add = [](Knob& knob, const std::string& text) {
+      if (std::find(knob.values.begin(), knob.values.end(), text) == knob.values.end()) knob.values.push_back(text);
+    };
+    for (Form& form : m_forms) {
+      const ContractionView& view = form.view;
+      const auto addRows = [&](std::vector<ContractionKnobs::Row> tile) {
+        std::string text;
+        for (const auto& r : tile) text += (text.empty() ? "" : " ") + axisName(view, r.axis) + "*" + std::to_string(r.factor);
+        add(rows, text);
+        form.rows.emplace(std::move(text), std::move(tile));
+      };
+      for (std::size_t a = 0; a < view.classes.size(); ++a) {
+        if (view.classes[a] != AxisClass::Left && view.classes[a] != AxisClass::Right) continue;
+        add(vector, axisName(view, a));
+        form.vectors.emplace(axisName(view, a), a);
+        for (const std::int64_t f : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28}) {
+          if (f > view.nest.axes[a].extent) break;
+          addRows({{a, f}});
+          // A second axis of the same side, taken whole or halved: small windows.
+          for (std::size_t b = 0; b < view.classes.size(); ++b) {
+            if (b == a || view.classes[b] != view.classes[a]) continue;
+            const std::int64_t extent = view.nest.axes[b].extent;
+            if (extent <= 8 && f * extent <= 28 && f > 1) addRows({{a, f}, {b, extent}});
+          }
         }
       }
     }
+    if (m_forms.size() > 1) axes.values.push_back("merged");
     m_knobs = {std::move(vector),
                std::move(vectors),
                std::move(rows),
                {"unroll", "steps of the reduction unrolled", {1, 2, 4, 8}},
-               {"pack_rows", "copy the broadcast operand tile by tile first", {false, true}},
-               {"pack_columns", "copy the vector operand tile by tile first", {false, true}},
+               {"pack_rows",
+                "how the broadcast operand is read: in place, from a copy in tiles, from a copy of its tensor",
+                {"place", "tiles", "tensor"}},
+               {"pack_columns",
+                "how the vector operand is read: in place, from a copy in tiles, from a copy of its tensor",
+                {"place", "tiles", "tensor"}},
+               {"epilogue", "fused into the register tiles, or apart: a nest of its own over the sums", {"fused", "apart"}, true},
+               std::move(axes),
                {"order", "which tiles the inner loop walks", {"rows", "columns"}}};
-  }
-
-  void addRows(Knob& knob, std::vector<ContractionKnobs::Row> rows) {
-    std::string text;
-    for (const auto& r : rows) text += (text.empty() ? "" : " ") + axisName(r.axis) + "*" + std::to_string(r.factor);
-    knob.values.push_back(text);
-    m_rows.push_back(std::move(rows));
   }
 
   ContractionKnobs knobsOf(const Point& point) const {
     ContractionKnobs k;
-    k.vectorAxis = m_vectorAxes[point[kVector]];
+    const Form& form = formOf(point);
+    k.vectorAxis = form.vectors.at(value(point, kVector).get<std::string>());
     k.vectors = value(point, kVectors).get<int>();
     k.lanes = static_cast<int>(m_target.vectorBytes / 4);
-    k.rows = m_rows[point[kRows]];
+    k.rows = form.rows.at(value(point, kRows).get<std::string>());
     k.unroll = value(point, kUnroll).get<int>();
-    k.packRows = value(point, kPackRows).get<bool>();
-    k.packColumns = value(point, kPackColumns).get<bool>();
+    k.packRows = static_cast<Packing>(point[kPackRows]);
+    k.packColumns = static_cast<Packing>(point[kPackColumns]);
+    k.apart = point[kEpilogue] == 1;
     k.rowsInside = value(point, kOrder) == "rows";
     return k;
   }
 
   // Any tile of one row and one vector is legal: there is one where both sides have an axis.
-  bool canTile() const { return !m_vectorAxes.empty() && !m_rows.empty(); }
+  bool canTile() const { return !m_forms[0].vectors.empty() && !m_forms[0].rows.empty(); }
 
   // The whole space by the analytic model: some thousand points, a microsecond or two each.
   Point search() const {
-    Point best, point(7, 0);
+    Point best, point(9, 0);
     double bestSeconds = std::numeric_limits<double>::infinity();
-    for (point[kVector] = 0; point[kVector] < m_knobs[kVector].values.size(); ++point[kVector])
-      for (point[kVectors] = 0; point[kVectors] < m_knobs[kVectors].values.size(); ++point[kVectors])
-        for (point[kRows] = 0; point[kRows] < m_knobs[kRows].values.size(); ++point[kRows])
-          for (point[kPackRows] = 0; point[kPackRows] < 2; ++point[kPackRows])
-            for (point[kPackColumns] = 0; point[kPackColumns] < 2; ++point[kPackColumns]) {
+    for (point[kAxes] = 0; point[kAxes] < m_forms.size(); ++point[kAxes]) {
+      const Form& form = formOf(point);
+      for (const auto& [vector, axis] : form.vectors)
+        for (const auto& [rows, tile] : form.rows) {
+          if (form.view.classes[tile[0].axis] == form.view.classes[axis]) continue;
+          point[kVector] = positionOf(kVector, vector);
+          point[kRows] = positionOf(kRows, rows);
+          for (point[kVectors] = 0; point[kVectors] < m_knobs[kVectors].values.size(); ++point[kVectors])
+            for (std::size_t last = 0; last < 18; ++last) {
+              point[kPackRows] = last / 6;
+              point[kPackColumns] = last / 2 % 3;
+              point[kEpilogue] = last % 2;
               const ContractionKnobs k = knobsOf(point);
-              std::int64_t tile = k.vectors;
-              for (const auto& r : k.rows) tile *= r.factor;
-              point[kUnroll] = tile * 8 <= 64 ? 3 : tile * 4 <= 64 ? 2 : tile * 2 <= 64 ? 1 : 0;
+              std::int64_t registers = k.vectors;
+              for (const auto& r : k.rows) registers *= r.factor;
+              point[kUnroll] = registers * 8 <= 64 ? 3 : registers * 4 <= 64 ? 2 : registers * 2 <= 64 ? 1 : 0;
               point[kOrder] = 0;
               if (!illegal(point).empty()) continue;
               const double seconds = estimate(point);
@@ -167,15 +218,16 @@ class ContractionSpace final : public KnobSpace {
               best = point;
               bestSeconds = seconds;
             }
+        }
+    }
     return best;
   }
 
   Program m_program;
+  std::set<ExprId> m_skips;
   Target m_target;
   GroupView m_group;
-  ContractionView m_view;
-  std::vector<std::size_t> m_vectorAxes;
-  std::vector<std::vector<ContractionKnobs::Row>> m_rows;
+  std::vector<Form> m_forms;
   mutable Point m_first;  // found when it is first asked for
 };
 

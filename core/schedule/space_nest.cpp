@@ -8,68 +8,142 @@
 namespace nf::loop {
 namespace {
 
-// Every stage a nest of its own: for any group at all.
+std::size_t pick(std::mt19937_64& rng, std::size_t count) { return count <= 1 ? 0 : static_cast<std::size_t>(rng() % count); }
+
+// Every stage a nest of its own, one after the other over all points or for one row after the other: for any group at all.
 class NestSpace final : public KnobSpace {
  public:
   NestSpace(const Program& program, const GroupView& group, const Target& target, std::string kind)
       : KnobSpace(std::move(kind)), m_program(program), m_group(group), m_target(target), m_stages(planStages(group)) {
     m_group.program = &m_program;
+    const std::size_t shared = sharedRows(m_group, m_stages);
+    for (std::size_t r = 0; r <= shared; ++r) {
+      m_views.emplace_back();
+      for (const StagePlan& stage : m_stages) m_views.back().push_back(viewNest(m_group, stage, r));
+    }
+    if (shared > 0) {
+      m_firstStageKnob = 1;
+      m_knobs.push_back({"rows", "leading axes of which one row after the other runs through all stages", {}, true});
+      for (std::size_t r = 0; r <= shared; ++r) m_knobs[0].values.push_back(r);
+    }
+    const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
-      m_views.push_back(viewNest(m_group, m_stages[s]));
-      const NestView& view = m_views.back();
       const std::string of = m_stages.size() == 1 ? "" : "stage" + std::to_string(s) + ".";
-      Knob axis{of + "vector", "axis on the vector lanes of " + m_program[m_stages[s].front()].name, {""}};
-      for (std::size_t a = 0; a < view.axes.size(); ++a)
-        if (view.lanesAllowed[a]) axis.values.push_back(std::to_string(a) + ":" + view.axes[a].name);
+      const std::string made = m_program[m_stages[s].front()].name;
+      Knob axis{of + "vector", "axis on the vector lanes of " + made, {""}};
       Knob lanes{of + "lanes", "elements one step of the vector axis handles", {}};
-      const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
+      Knob tile{of + "tile", "axis and how many neighbours along it are reduced together, or transposed in registers", {""}, true};
+      const auto add = [](Knob& knob, const std::string& value) {
+        if (std::find(knob.values.begin(), knob.values.end(), value) == knob.values.end()) knob.values.push_back(value);
+      };
+      for (const auto& views : m_views) {
+        const NestView& view = views[s];
+        for (std::size_t a = 0; a < view.axes.size(); ++a) {
+          if (view.lanesAllowed[a]) add(axis, nameOf(view, static_cast<int>(a)));
+          if (!view.transposedCost.empty()) add(tile, nameOf(view, static_cast<int>(a)) + "*" + std::to_string(native));
+          if (!view.tileAllowed[a]) continue;
+          for (int t = 2; t <= std::max(16, native); ++t)
+            if (view.axes[a].extent % t == 0) add(tile, nameOf(view, static_cast<int>(a)) + "*" + std::to_string(t));
+        }
+      }
       for (const int l : {1, native, 2 * native, 4 * native}) lanes.values.push_back(l);
       m_knobs.push_back(std::move(axis));
       m_knobs.push_back(std::move(lanes));
+      m_knobs.push_back(std::move(tile));
     }
+  }
+
+  // One stage's knobs hang together: they are drawn, changed and inherited as one.
+  Schedule random(std::mt19937_64& rng) const override {
+    Point point(m_knobs.size(), 0);
+    if (m_firstStageKnob > 0) point[0] = pick(rng, m_knobs[0].values.size());
+    for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, draw(point, s, rng));
+    return scheduleOf(point);
+  }
+
+  Schedule mutate(const Schedule& schedule, std::mt19937_64& rng) const override {
+    const auto from = pointOf(schedule);
+    if (!from) return first();
+    for (int attempt = 0; attempt < 32; ++attempt) {
+      Point point = *from;
+      if (m_firstStageKnob > 0 && pick(rng, 8) == 0) {
+        point[0] = pick(rng, m_knobs[0].values.size());
+        prepare();
+        for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[rowsOf(point)][s]);
+      } else {
+        const std::size_t s = pick(rng, m_stages.size());
+        set(point, s, draw(point, s, rng));
+      }
+      if (point != *from) return scheduleOf(point);
+    }
+    return schedule;
+  }
+
+  Schedule cross(const Schedule& a, const Schedule& b, std::mt19937_64& rng) const override {
+    const auto left = pointOf(a), right = pointOf(b);
+    if (!left || !right) return first();
+    if (rowsOf(*left) != rowsOf(*right)) return pick(rng, 2) == 0 ? a : b;
+    Point point = *left;
+    for (std::size_t s = 0; s < m_stages.size(); ++s)
+      if (pick(rng, 2) == 0) set(point, s, knobsOf(*right, s));
+    return scheduleOf(point);
   }
 
  protected:
   Point firstPoint() const override {
-    Point point;
-    for (std::size_t s = 0; s < m_stages.size(); ++s) {
-      const NestKnobs best = firstNest(m_views[s], m_target);
-      point.push_back(best.vectorAxis < 0 ? 0 : positionOf(2 * s, nameOf(s, static_cast<std::size_t>(best.vectorAxis))));
-      point.push_back(positionOf(2 * s + 1, best.lanes));
+    prepare();
+    Point best;
+    double bestSeconds = 0;
+    for (std::size_t r = 0; r < m_views.size(); ++r) {
+      Point point(m_knobs.size(), 0);
+      if (m_firstStageKnob > 0) point[0] = r;
+      for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[r][s]);
+      const double seconds = estimate(point);
+      if (!best.empty() && seconds >= bestSeconds) continue;
+      best = std::move(point);
+      bestSeconds = seconds;
     }
-    return point;
+    return best;
   }
 
   std::string illegal(const Point& point) const override {
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
+      const NestView& view = m_views[rowsOf(point)][s];
+      const std::string axis = text(point, s, 0), tile = text(point, s, 2);
       const NestKnobs knobs = knobsOf(point, s);
-      if (knobs.vectorAxis < 0) {
-        if (knobs.lanes != 1) return "knob " + m_knobs[2 * s + 1].name + " must be 1 where no axis is on the lanes";
-        continue;
-      }
-      const auto allowed = lanesFor(m_views[s], knobs.vectorAxis, m_target);
-      if (std::find(allowed.begin(), allowed.end(), knobs.lanes) == allowed.end())
-        return "knob " + m_knobs[2 * s + 1].name + " does not suit the axis on the lanes";
+      if (!axis.empty() && knobs.vectorAxis < 0) return "knob " + knob(s, 0).name + " names no axis of these rows";
+      if (!tile.empty() && knobs.tileAxis < 0) return "knob " + knob(s, 2).name + " names no axis of these rows";
+      const auto lanes = lanesFor(view, knobs.vectorAxis, m_target);
+      if (std::find(lanes.begin(), lanes.end(), knobs.lanes) == lanes.end())
+        return "knob " + knob(s, 1).name + " does not suit the axis on the lanes";
+      const auto tiles = tilesFor(view, knobs, knobs.tileAxis, m_stages[s].size(), m_target);
+      if (std::find(tiles.begin(), tiles.end(), knobs.tile) == tiles.end())
+        return "knob " + knob(s, 2).name + " does not suit the axis on the lanes or the registers";
     }
     return {};
   }
 
   double estimate(const Point& point) const override {
-    double seconds = m_target.launchSeconds * static_cast<double>(m_stages.size());
-    for (std::size_t s = 0; s < m_stages.size(); ++s) seconds += estimateNest(m_views[s], knobsOf(point, s), m_target);
+    const std::size_t rows = rowsOf(point);
+    double seconds = m_target.launchSeconds * (rows > 0 ? 1.0 : static_cast<double>(m_stages.size()));
+    for (std::size_t s = 0; s < m_stages.size(); ++s) seconds += estimateNest(m_views[rows][s], knobsOf(point, s), m_target);
+    // Fewer rows than threads leave some of them idle.
+    const double threads = static_cast<double>(std::max<std::int64_t>(m_target.threads, 1));
+    if (rows > 0) seconds *= threads / std::min(threads, m_views[rows].front().rows);
     return seconds;
   }
 
   std::vector<double> featuresOf(const Point& point) const override {
-    double points = 0, bytes = 0, work = 0, calls = 0, cost = 0, lanes = 0, waste = 0, reduced = 0;
+    double points = 0, bytes = 0, work = 0, calls = 0, cost = 0, lanes = 0, waste = 0, reduced = 0, tiles = 0;
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
-      const NestView& view = m_views[s];
+      const NestView& view = m_views[rowsOf(point)][s];
       const NestKnobs knobs = knobsOf(point, s);
       points += view.points;
       bytes += view.bytes;
       work += view.work * view.points;
       calls += view.calls * view.points;
       lanes += std::log2(knobs.lanes);
+      tiles += std::log2(knobs.tile);
       if (knobs.vectorAxis < 0) continue;
       const auto axis = static_cast<std::size_t>(knobs.vectorAxis);
       cost += view.accessCost[axis] * view.points;
@@ -78,9 +152,18 @@ class NestSpace final : public KnobSpace {
       reduced += view.axes[axis].reduced ? 1 : 0;
     }
     const auto log = [](double x) { return std::log2(1 + x); };
-    return {
-        static_cast<double>(m_stages.size()),      log(points), log(bytes), log(work), log(calls), log(cost), lanes, waste, reduced,
-        std::log2(std::max(estimate(point), 1e-9))};
+    return {static_cast<double>(m_stages.size()),
+            static_cast<double>(rowsOf(point)),
+            log(points),
+            log(bytes),
+            log(work),
+            log(calls),
+            log(cost),
+            lanes,
+            tiles,
+            waste,
+            reduced,
+            std::log2(std::max(estimate(point), 1e-9))};
   }
 
   Function lowerPoint(const Point& point) const override {
@@ -89,28 +172,85 @@ class NestSpace final : public KnobSpace {
     declareOperands(m_group, f, buffers);
     BodyLowering body(m_program, f);
     body.buffers = buffers;
+    std::vector<NestKnobs> knobs;
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       for (const OperatorId id : m_stages[s])
         if (!body.buffers[m_program[id].output.value].valid()) declareWorkspace(m_group, f, body.buffers, m_program[id].output);
-      lowerNest(m_group, m_stages[s], knobsOf(point, s), f, body);
+      knobs.push_back(knobsOf(point, s));
+      if (rowsOf(point) == 0) lowerNest(m_group, m_stages[s], knobs.back(), f, body);
     }
+    if (rowsOf(point) > 0) lowerRows(m_group, m_stages, rowsOf(point), knobs, f, body);
     return f;
   }
 
  private:
-  std::string nameOf(std::size_t stage, std::size_t axis) const {
-    return std::to_string(axis) + ":" + m_views[stage].axes[axis].name;
+  static std::string nameOf(const NestView& view, int axis) {
+    return axis < 0 ? std::string() : std::to_string(axis) + ":" + view.axes[static_cast<std::size_t>(axis)].name;
   }
+  static int axisNamed(const NestView& view, const std::string& name) {
+    for (std::size_t a = 0; a < view.axes.size(); ++a)
+      if (nameOf(view, static_cast<int>(a)) == name) return static_cast<int>(a);
+    return -1;
+  }
+
+  std::size_t rowsOf(const Point& point) const { return m_firstStageKnob > 0 ? point[0] : 0; }
+  std::size_t at(std::size_t stage, std::size_t which) const { return m_firstStageKnob + 3 * stage + which; }
+  const Knob& knob(std::size_t stage, std::size_t which) const { return m_knobs[at(stage, which)]; }
+  std::string text(const Point& point, std::size_t stage, std::size_t which) const {
+    return value(point, at(stage, which)).get<std::string>();
+  }
+
   NestKnobs knobsOf(const Point& point, std::size_t stage) const {
-    const std::string axis = value(point, 2 * stage).get<std::string>();
-    return {axis.empty() ? -1 : std::stoi(axis), value(point, 2 * stage + 1).get<int>()};
+    const NestView& view = m_views[rowsOf(point)][stage];
+    NestKnobs knobs;
+    knobs.vectorAxis = axisNamed(view, text(point, stage, 0));
+    knobs.lanes = value(point, at(stage, 1)).get<int>();
+    const std::string tile = text(point, stage, 2);
+    if (tile.empty()) return knobs;
+    const std::size_t star = tile.rfind('*');
+    knobs.tileAxis = axisNamed(view, tile.substr(0, star));
+    knobs.tile = std::stoi(tile.substr(star + 1));
+    return knobs;
+  }
+
+  void set(Point& point, std::size_t stage, const NestKnobs& knobs) const {
+    const NestView& view = m_views[rowsOf(point)][stage];
+    point[at(stage, 0)] = positionOf(at(stage, 0), nameOf(view, knobs.vectorAxis));
+    point[at(stage, 1)] = positionOf(at(stage, 1), knobs.lanes);
+    point[at(stage, 2)] =
+        knobs.tile > 1 ? positionOf(at(stage, 2), nameOf(view, knobs.tileAxis) + "*" + std::to_string(knobs.tile)) : 0;
+  }
+
+  NestKnobs draw(const Point& point, std::size_t stage, std::mt19937_64& rng) const {
+    const NestView& view = m_views[rowsOf(point)][stage];
+    NestKnobs knobs;
+    knobs.vectorAxis = axisNamed(view, knob(stage, 0).values[pick(rng, knob(stage, 0).values.size())].get<std::string>());
+    const auto lanes = lanesFor(view, knobs.vectorAxis, m_target);
+    knobs.lanes = lanes[pick(rng, lanes.size())];
+    if (view.axes.empty()) return knobs;
+    const int axis = static_cast<int>(pick(rng, view.axes.size()));
+    const auto tiles = tilesFor(view, knobs, axis, m_stages[stage].size(), m_target);
+    knobs.tile = tiles[pick(rng, tiles.size())];
+    if (knobs.tile > 1) knobs.tileAxis = axis;
+    return knobs;
+  }
+
+  // The analytic model's knobs of every stage, found when they are first asked for.
+  void prepare() const {
+    if (!m_first.empty()) return;
+    for (const auto& views : m_views) {
+      m_first.emplace_back();
+      for (const NestView& view : views) m_first.back().push_back(firstNest(view, m_target));
+    }
   }
 
   Program m_program;
   GroupView m_group;
   Target m_target;
   std::vector<StagePlan> m_stages;
-  std::vector<NestView> m_views;
+  std::vector<std::vector<NestView>> m_views;  // by number of row axes, by stage
+  std::size_t m_firstStageKnob = 0;
+  mutable std::vector<std::vector<NestKnobs>> m_first;
 };
 
 }  // namespace

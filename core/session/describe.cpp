@@ -182,6 +182,16 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     }
     info.curve = std::move(curve);
   }
+  if (d.measured && d.measured->pairs > 0) {
+    protocol::Measured saving;
+    saving.median = d.measured->split - d.measured->fused;
+    // The spreads are half the distances of the quartiles.
+    const double error = 1.96 * 1.2533 * 1.4826 * std::hypot(d.measured->fusedSpread, d.measured->splitSpread) /
+                         std::sqrt(static_cast<double>(d.measured->pairs));
+    saving.low = saving.median - error;
+    saving.high = saving.median + error;
+    info.measuredSaving = std::move(saving);
+  }
   info.origins = spans.of(fused, d.origin);
   return info;
 }
@@ -231,9 +241,7 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Orig
     }
     if (last.valid() && info.status != protocol::CellStatus::Error)
       info.summary = p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " + flopsText(flops);
-    for (const Output& o : p.outputs)
-      if (o.role == OutputRole::Show && cell.hasShow && inside(p[o.tensor].origin.valid() ? p[p[o.tensor].origin].span : Span{}))
-        info.shows.push_back(p[o.tensor].name);
+    for (const TensorId t : cell.shows) info.shows.push_back(p[t].name);
     for (const TrainSettings& train : notebook.trains)
       if (inside(train.span))
         info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,
@@ -390,6 +398,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
       case Inverse::State::Empty: info.certificate = protocol::CertificateState::Empty; break;
       case Inverse::State::Gather: info.certificate = protocol::CertificateState::Proved; break;
       case Inverse::State::Uncertified: info.certificate = protocol::CertificateState::Uncertified; break;
+      case Inverse::State::Checking: info.certificate = protocol::CertificateState::Checking; break;
     }
     info.certificateMs = term.inverse.certificateMilliseconds;
     info.why = term.why;

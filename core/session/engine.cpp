@@ -33,8 +33,9 @@ std::optional<std::pair<std::string, std::string>> derivativeNames(const std::st
 }  // namespace
 
 Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
-    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_jobs(registry, outbox),
-      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }) {
+    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_inverses(m_options.invert), m_jobs(registry, outbox),
+      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }),
+      m_prover([this](std::stop_token stop) { settleProofs(stop); }) {
   protocol::Hello hello;
   hello.program = m_options.program;
   hello.host = hostName();
@@ -50,6 +51,7 @@ Engine::~Engine() {
   }
   m_analysis.request_stop();
   m_clerk.request_stop();
+  m_prover.request_stop();
 }
 
 void Engine::fail(protocol::RequestId id, const Error& error) {
@@ -131,6 +133,7 @@ void Engine::cancel(protocol::RequestId id) {
     }
   }
   if (waiting) m_outbox.send(protocol::Cancelled{}, id);
+  else m_jobs.cancel(id);
 }
 
 void Engine::analyse(std::stop_token stop) {
@@ -143,7 +146,7 @@ void Engine::analyse(std::stop_token stop) {
       document = m_document;
       number = m_documentRevision;
     }
-    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{});
+    auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{}, &m_inverses);
     bool overtaken;
     {
       const std::lock_guard lock(m_mutex);
@@ -174,8 +177,44 @@ void Engine::answerRequests(std::stop_token stop) {
   }
 }
 
+// A view that was shown `checking` gets the same expression again, proved or as a scatter, without asking.
+void Engine::settleProofs(std::stop_token stop) {
+  for (;;) {
+    {
+      std::unique_lock lock(m_mutex);
+      if (!m_changed.wait(lock, stop, [this] { return m_unsettled.has_value(); })) return;
+    }
+    m_inverses.settle(stop);
+    {
+      const std::lock_guard lock(m_mutex);
+      if (!m_unsettled) continue;
+      auto request = std::make_shared<Request>();
+      request->message = *std::exchange(m_unsettled, std::nullopt);
+      request->again = m_unsettledRevision;
+      m_requests.push_back(std::move(request));
+    }
+    m_changed.notify_all();
+  }
+}
+
+void Engine::sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id) {
+  const bool checking = std::any_of(expression.terms.begin(), expression.terms.end(), [](const protocol::GradientTermInfo& term) {
+    return term.certificate == protocol::CertificateState::Checking;
+  });
+  m_outbox.send(expression, id);
+  if (!checking) return;
+  {
+    const std::lock_guard lock(m_mutex);
+    m_unsettled = request;
+    m_unsettledRevision = expression.revision;
+  }
+  m_changed.notify_all();
+}
+
 void Engine::answer(const Request& request) {
   const std::stop_token stop = request.stop.get_token();
+  if (request.again != 0)
+    if (const auto revision = newest(); !revision || revision->number() != request.again) return;
   if (const auto* m = std::get_if<protocol::ExpressionRequest>(&request.message)) return answerExpression(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
@@ -184,37 +223,32 @@ void Engine::answer(const Request& request) {
   if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*m, request.id);
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
-  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id);
-  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message)) return m_jobs.train(revision, *m, request.id);
-  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id);
-  if (std::get_if<protocol::SubgraphsRequest>(&request.message)) return m_jobs.answerSubgraphs(*revision, constants(), request.id);
+  const auto queued = [&] {
+    if (stop.stop_requested()) m_jobs.cancel(request.id);
+  };
+  if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id), queued();
+  if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message))
+    return m_jobs.train(revision, *m, request.id), queued();
+  if (const auto* m = std::get_if<protocol::TuneRequest>(&request.message)) return m_jobs.tune(revision, *m, request.id), queued();
+  if (std::get_if<protocol::SubgraphsRequest>(&request.message))
+    return m_jobs.answerSubgraphs(*revision, m_jobs.fusionInputs(), request.id);
   if (const auto* m = std::get_if<protocol::ProfileRequest>(&request.message)) return m_jobs.profile(revision, *m, request.id);
   if (const auto* m = std::get_if<protocol::SpaceRequest>(&request.message))
-    return m_jobs.answerSpace(*revision, constants(), *m, request.id);
+    return m_jobs.answerSpace(*revision, m_jobs.fusionInputs(), *m, request.id);
   if (const auto* m = std::get_if<protocol::KernelRequest>(&request.message))
-    return m_jobs.answerKernel(*revision, constants(), *m, request.id);
+    return m_jobs.answerKernel(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
   if (const auto* m = std::get_if<protocol::MeasureRequest>(&request.message))
-    return m_jobs.answerMeasure(*revision, constants(), *m, request.id);
+    return m_jobs.answerMeasure(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
+  if (const auto* m = std::get_if<protocol::CompareFusionRequest>(&request.message))
+    return m_jobs.answerCompareFusion(*revision, m_jobs.fusionInputs(), *m, request.id, stop);
   fail(request.id, {"protocol", "The engine does not answer this message.", {}, {}});
-}
-
-DeviceConstants Engine::constants() {
-  {
-    const std::lock_guard lock(m_mutex);
-    if (m_constants) return *m_constants;
-  }
-  DeviceConstants measured;
-  if (const auto target = m_jobs.target()) measured = deviceConstants(*target);
-  const std::lock_guard lock(m_mutex);
-  m_constants = measured;
-  return measured;
 }
 
 void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
   const CompiledNotebook& notebook = revision->notebook();
-  const auto stages = revision->stages(constants());
+  const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
   const TensorId tensor = program->tensorNamed(m.tensor);
@@ -231,10 +265,10 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     if (const auto names = derivativeNames(m.tensor)) {
       const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
       if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        expression->check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop);
+        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop)) expression->check = *check;
     }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
-  m_outbox.send(*expression, id);
+  sendExpression(*expression, m, id);
 }
 
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
@@ -272,6 +306,8 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   program.derivatives.push_back(derivative);
   InvertOptions options;
   options.explain = true;
+  options.cache = &m_inverses;
+  options.putOffProofs = true;
   const auto differentiated = differentiate(program, options);
   if (!differentiated) return fail(id, differentiated.error());
   if (hasErrors(differentiated->diagnostics))
@@ -284,9 +320,10 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck) expression->check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop);
+  if (m.numericCheck)
+    if (auto check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop)) expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
-  m_outbox.send(*expression, id);
+  sendExpression(*expression, m, id);
 }
 
 void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id) {
@@ -296,7 +333,7 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         id, {"graph", "There is no stage \"" + m.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}});
   const auto revision = newest();
   if (!revision) return fail(id, {"graph", "There is no notebook yet.", {}, {}});
-  const auto stages = revision->stages(constants());
+  const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   protocol::GraphPage page;
   if (!*stages || *stage == Stage::Source) {
@@ -336,8 +373,9 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
 void Engine::answerFusion(protocol::RequestId id) {
   const auto revision = newest();
   if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
-  const DeviceConstants device = constants();
-  const auto stages = revision->stages(device);
+  const FusionInputs inputs = m_jobs.fusionInputs();
+  const DeviceConstants& device = inputs.device;
+  const auto stages = revision->stages(inputs);
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();
@@ -346,9 +384,11 @@ void Engine::answerFusion(protocol::RequestId id) {
   report.device.flopRate = device.flopRate;
   report.device.launchSeconds = device.launchSeconds;
   if (*stages && (*stages)->fused)
-    for (const FusionDecision& d : (*stages)->decisions)
+    for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
+      if (const auto saving = m_jobs.measuredSaving(d)) report.decisions.back().measuredSaving = saving;
+    }
   m_outbox.send(report, id);
 }
 

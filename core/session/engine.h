@@ -21,7 +21,8 @@
 #include "core/session/revision.h"
 
 // The engine's side of the protocol: holds a numbered replica of the notebook, keeps its meaning up to date as edits come,
-// answers what the views ask, and runs jobs. Three threads besides the reader: analysis of the newest revision, answers, the job.
+// answers what the views ask, and runs jobs. Four threads besides the reader: analysis of the newest revision, answers, proofs that
+// were put off, the job.
 // (design: architecture, "Three kinds of process"; workbench)
 namespace nf {
 
@@ -30,6 +31,7 @@ class Engine {
   struct Options {
     std::string program = "neoflow";                            // with its version, as Hello says it
     std::vector<std::pair<std::string, std::string>> versions;  // of what it is made with, for the devices view
+    InvertOptions invert;                                       // of the inverses that the engine keeps
   };
   Engine(BackendRegistry& registry, Outbox& outbox, Options options);
   ~Engine();  // stops what runs
@@ -42,6 +44,7 @@ class Engine {
     protocol::RequestId id = 0;
     protocol::Message message;
     std::stop_source stop;
+    std::uint64_t again = 0;  // the revision of an answer that is sent a second time; dropped when that is no longer the newest
   };
 
   void replaceDocument(const protocol::DocumentReplaced& m, protocol::RequestId id);
@@ -50,9 +53,10 @@ class Engine {
   void analyse(std::stop_token stop);
   void answerRequests(std::stop_token stop);
   void answer(const Request& request);
+  void settleProofs(std::stop_token stop);
+  void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
-  DeviceConstants constants();
 
   void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
@@ -72,10 +76,13 @@ class Engine {
   std::shared_ptr<const Revision> m_newest;
   std::deque<std::shared_ptr<Request>> m_requests;
   std::vector<std::shared_ptr<Request>> m_active;
-  std::optional<DeviceConstants> m_constants;
+
+  InverseCache m_inverses;
+  std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
+  std::uint64_t m_unsettledRevision = 0;
 
   Jobs m_jobs;
-  std::jthread m_analysis, m_clerk;  // last: they use all of the above
+  std::jthread m_analysis, m_clerk, m_prover;  // last: they use all of the above
 };
 
 // `neoflow engine`: protocol on these descriptors until the input ends. Returns the exit code.

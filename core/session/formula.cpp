@@ -63,8 +63,84 @@ class FormulaBuilder {
     return v == kLoopVariable ? "t" : "t" + std::to_string(v - kLoopVariable);
   }
 
-  std::uint32_t index(const IndexExpr& e, OriginId origin) {
-    return add(FormulaKind::Name, toText(e, [this](IndexVar v) { return variableName(v); }), {}, origin);
+  // The printer's text of an index, "2*p + r - 1" or "(z + 1) // 2 <= 3", as a tree: what a person reads in the source is what is
+  // set in type, remainders re-created. Variables stand in it as `$` and their number.
+  class IndexReader {
+   public:
+    IndexReader(FormulaBuilder& builder, std::string text) : m_builder(builder), m_text(std::move(text)) {}
+    std::uint32_t comparison() {
+      const std::uint32_t left = sum();
+      for (const char* relation : {"<=", ">=", "=="})
+        if (take(relation)) {
+          const std::uint32_t right = sum();
+          return m_builder.add(FormulaKind::Infix, relation, {left, right}, {});
+        }
+      return left;
+    }
+
+   private:
+    bool take(std::string_view word) {
+      while (m_at < m_text.size() && m_text[m_at] == ' ') ++m_at;
+      if (std::string_view(m_text).substr(m_at, word.size()) != word) return false;
+      m_at += word.size();
+      return true;
+    }
+    std::string digits() {
+      const std::size_t begin = m_at;
+      while (m_at < m_text.size() && m_text[m_at] >= '0' && m_text[m_at] <= '9') ++m_at;
+      return m_text.substr(begin, m_at - begin);
+    }
+    std::uint32_t infix(const char* sign, std::uint32_t left, std::uint32_t right) {
+      return m_builder.add(FormulaKind::Infix, sign, {left, right}, {});
+    }
+    std::uint32_t sum() {
+      std::uint32_t left = product();
+      while (true) {
+        const char* sign = take("+") ? "+" : take("-") ? "-" : nullptr;
+        if (!sign) return left;
+        const std::uint32_t right = product();
+        left = infix(sign, left, right);
+      }
+    }
+    std::uint32_t product() {
+      std::uint32_t left = atom();
+      while (true) {
+        const char* sign = take("//") ? "//" : take("*") ? "*" : take("%") ? "%" : nullptr;
+        if (!sign) return left;
+        const std::uint32_t right = atom();
+        left = infix(sign, left, right);
+      }
+    }
+    std::uint32_t atom() {
+      if (take("-")) {
+        const std::uint32_t operand = atom();
+        return m_builder.add(FormulaKind::Prefix, "-", {operand}, {});
+      }
+      if (take("(")) {
+        const std::uint32_t inner = sum();
+        take(")");
+        return inner;
+      }
+      if (take("$"))
+        return m_builder.add(FormulaKind::Name, m_builder.variableName(static_cast<IndexVar>(std::stoul("0" + digits()))), {}, {});
+      return m_builder.add(FormulaKind::Number, digits(), {}, {});
+    }
+
+    FormulaBuilder& m_builder;
+    std::string m_text;
+    std::size_t m_at = 0;
+  };
+  static std::string numbered(IndexVar v) { return "$" + std::to_string(v); }
+
+  template <class T>
+  std::uint32_t index(const T& e, OriginId origin) {
+    constexpr std::size_t kLongest = 300;  // its tree is as deep as it has summands
+    std::string text = toText(e, numbered);
+    if (text.size() > kLongest)
+      return add(FormulaKind::Name, toText(e, [this](IndexVar v) { return variableName(v); }), {}, origin);
+    const std::uint32_t made = IndexReader(*this, std::move(text)).comparison();
+    if (origin.valid()) m_formula.nodes[made].origins = m_spans.of(m_program, origin);
+    return made;
   }
 
   std::vector<std::uint32_t> leftIndices() {
@@ -78,40 +154,30 @@ class FormulaBuilder {
     return indices;
   }
 
-  // `d(L)/d(W)` is set as a partial derivative.
-  std::uint32_t base(const std::string& name) {
-    const std::size_t middle = name.find(")/d(");
-    if (!name.starts_with("d(") || middle == std::string::npos || name.back() != ')') return add(FormulaKind::Name, name, {}, {});
-    const std::uint32_t of = add(FormulaKind::Name, name.substr(2, middle - 2), {}, {});
-    const std::uint32_t wrt = add(FormulaKind::Name, name.substr(middle + 4, name.size() - middle - 5), {}, {});
-    return add(FormulaKind::Partial, {}, {of, wrt}, {});
-  }
-
+  // `d(L)/d(W)` is set as a partial derivative, its indices below at W; the sums it is made of, `d(L)/d(W)#2`, carry their number.
   std::uint32_t subscripted(const std::string& name, std::vector<std::uint32_t> indices, OriginId origin) {
-    const std::uint32_t named = base(name);
-    if (indices.empty()) {
-      m_formula.nodes[named].origins = origin.valid() ? m_spans.of(m_program, origin) : Origins{};
-      return named;
+    const std::size_t middle = name.find(")/d("), end = name.rfind(')');
+    const bool partial = name.starts_with("d(") && middle != std::string::npos && end > middle + 3 &&
+                         (end + 1 == name.size() || name[end + 1] == '#');
+    const auto with = [&](std::uint32_t base) {
+      if (indices.empty()) return base;
+      indices.insert(indices.begin(), base);
+      return add(FormulaKind::Subscript, {}, std::move(indices), {});
+    };
+    std::uint32_t made;
+    if (partial) {
+      const std::uint32_t of = add(FormulaKind::Name, name.substr(2, middle - 2), {}, {});
+      const std::uint32_t wrt = with(add(FormulaKind::Name, name.substr(middle + 4, end - middle - 4), {}, {}));
+      made = add(FormulaKind::Partial, {}, {of, wrt}, {});
+      if (end + 1 < name.size()) {
+        const std::uint32_t number = add(FormulaKind::Name, "(" + name.substr(end + 2) + ")", {}, {});
+        made = add(FormulaKind::Power, {}, {made, number}, {});
+      }
+    } else {
+      made = with(add(FormulaKind::Name, name, {}, {}));
     }
-    indices.insert(indices.begin(), named);
-    return add(FormulaKind::Subscript, {}, std::move(indices), origin);
-  }
-
-  std::uint32_t condition(const IndexExpr& e, std::string_view relation, OriginId origin) {
-    // 5 - p >= 0 reads as p <= 5: positive terms on one side, negative ones on the other.
-    IndexExpr left, right;
-    for (const IndexTerm& t : e.terms()) {
-      const IndexExpr atom =
-          t.atom.isFloorDiv() ? floorDiv(*t.atom.numerator, t.atom.divisor) : IndexExpr::variable(t.atom.variable);
-      if (t.coefficient > 0) left = left + t.coefficient * atom;
-      else right = right + (-t.coefficient) * atom;
-    }
-    if (left.isConstant() && !right.isConstant() && relation == ">=") {
-      const std::uint32_t a = index(right, {}), b = index(left + IndexExpr(e.constant()), {});
-      return add(FormulaKind::Infix, "<=", {a, b}, origin);
-    }
-    const std::uint32_t a = index(left, {}), b = index(right - IndexExpr(e.constant()), {});
-    return add(FormulaKind::Infix, std::string(relation), {a, b}, origin);
+    m_formula.nodes[made].origins = origin.valid() ? m_spans.of(m_program, origin) : Origins{};
+    return made;
   }
 
   std::uint32_t scalar(ExprId id, int depth) {
@@ -123,8 +189,8 @@ class FormulaBuilder {
       case ScalarOp::Index: return index(m_program[n.index], n.origin);
       case ScalarOp::Training: return add(FormulaKind::Name, "training", {}, n.origin);
       case ScalarOp::Random: return add(FormulaKind::Name, "random", {}, n.origin);
-      case ScalarOp::IndexGe0: return condition(m_program[n.index], ">=", n.origin);
-      case ScalarOp::IndexEq0: return condition(m_program[n.index], "==", n.origin);
+      case ScalarOp::IndexGe0: return index(IndexCond::ge0(m_program[n.index]), n.origin);
+      case ScalarOp::IndexEq0: return index(IndexCond::eq0(m_program[n.index]), n.origin);
       case ScalarOp::Load: {
         const Access& access = m_program[n.access];
         std::vector<std::uint32_t> indices;

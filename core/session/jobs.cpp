@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/ir/structural_hash.h"
+#include "core/runtime/fusion_trials.h"
+#include "core/runtime/run_folder.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -44,14 +47,17 @@ std::string outputRootOf(const Source& source) {
 Jobs::Jobs(BackendRegistry& registry, Outbox& outbox)
     : m_registry(registry), m_outbox(outbox), m_worker([this](std::stop_token stop) { work(stop); }) {
   // The device first, so that workers are up before somebody presses a key.
-  enqueue([this](std::stop_token) {
-    context("auto", 0);
-    {
-      const std::lock_guard lock(m_mutex);
-      m_opened = true;
-    }
-    m_changed.notify_all();
-  });
+  enqueue(
+      0,
+      [this](std::stop_token) {
+        context("auto", 0);
+        {
+          const std::lock_guard lock(m_mutex);
+          m_opened = true;
+        }
+        m_changed.notify_all();
+      },
+      true);
 }
 
 Jobs::~Jobs() {
@@ -63,7 +69,11 @@ void Jobs::fail(protocol::RequestId id, const Error& error) {
   m_outbox.send(protocol::Failed{error.stage, error.message, error.device, error.detail}, id);
 }
 
-void Jobs::enqueue(Task task) {
+void Jobs::enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours) {
+  auto task = std::make_shared<Task>();
+  task->id = id;
+  task->ours = ours;
+  task->work = std::move(work);
   {
     const std::lock_guard lock(m_mutex);
     m_tasks.push_back(std::move(task));
@@ -73,28 +83,62 @@ void Jobs::enqueue(Task task) {
 
 void Jobs::work(std::stop_token stop) {
   for (;;) {
-    Task task;
-    std::stop_token jobStop;
+    std::shared_ptr<Task> task;
     {
       std::unique_lock lock(m_mutex);
+      m_task.reset();
       if (!m_changed.wait(lock, stop, [this] { return !m_tasks.empty(); })) return;
-      task = std::move(m_tasks.front());
+      task = m_task = std::move(m_tasks.front());
       m_tasks.pop_front();
-      jobStop = m_stop.get_token();
     }
-    task(jobStop);
+    task->work(task->stop.get_token());
   }
 }
 
 void Jobs::stop() {
   std::shared_ptr<TrainJob> training;
+  std::vector<std::shared_ptr<Task>> dropped;
   {
     const std::lock_guard lock(m_mutex);
-    m_stop.request_stop();
-    m_stop = std::stop_source();
+    if (m_task) m_task->stop.request_stop();
     training = m_train;
+    std::erase_if(m_tasks, [&](const std::shared_ptr<Task>& task) {
+      if (task->ours) return false;
+      dropped.push_back(task);
+      return true;
+    });
   }
   if (training) training->resume();  // a paused run ends too
+  for (const auto& task : dropped) m_outbox.send(protocol::Cancelled{}, task->id);
+}
+
+bool Jobs::cancel(protocol::RequestId id) {
+  std::shared_ptr<TrainJob> training;
+  bool waiting = false;
+  {
+    const std::lock_guard lock(m_mutex);
+    if (m_task && m_task->id == id) {
+      m_task->cancelled = true;
+      m_task->stop.request_stop();
+      training = m_train;
+    } else {
+      waiting = std::erase_if(m_tasks, [id](const std::shared_ptr<Task>& task) { return task->id == id; }) > 0;
+      if (!waiting) return false;
+    }
+  }
+  if (training) training->resume();
+  if (waiting) m_outbox.send(protocol::Cancelled{}, id);
+  return true;
+}
+
+void Jobs::finish(protocol::RequestId id) {
+  bool cancelled;
+  {
+    const std::lock_guard lock(m_mutex);
+    cancelled = m_task && m_task->cancelled;
+  }
+  if (cancelled) m_outbox.send(protocol::Cancelled{}, id);
+  else m_outbox.send(protocol::Finished{}, id);
 }
 
 void Jobs::pause() {
@@ -123,11 +167,31 @@ DeviceContext* Jobs::context(const std::string& device, protocol::RequestId id) 
     if (id != 0) fail(id, opened.error());
     return nullptr;
   }
-  const std::lock_guard lock(m_mutex);
-  m_run.reset();
-  m_context = std::move(*opened);
-  m_contextDevice = device;
+  {
+    const std::lock_guard lock(m_mutex);
+    m_run.reset();
+    m_context = std::move(*opened);
+    m_contextDevice = device;
+    m_reverted.reset();
+  }
+  readReverted();
   return m_context.get();
+}
+
+// The same object as long as nothing has changed: what was made with it holds.
+void Jobs::readReverted() {
+  if (!m_context) return;
+  auto reverted = std::make_shared<const MeasuredKernels>(revertedKernels(*m_context));
+  const std::lock_guard lock(m_mutex);
+  if (!m_reverted || *m_reverted != *reverted) m_reverted = std::move(reverted);
+}
+
+FusionInputs Jobs::fusionInputs() {
+  FusionInputs inputs;
+  if (const auto device = target()) inputs.device = deviceConstants(*device);
+  const std::lock_guard lock(m_mutex);
+  inputs.reverted = m_reverted;
+  return inputs;
 }
 
 std::optional<Target> Jobs::target() {
@@ -144,6 +208,7 @@ std::string Jobs::deviceInUse() {
 
 // Every message of a job passes here on its way out: what views ask for later is kept.
 void Jobs::note(const protocol::Message& message) {
+  if (std::holds_alternative<protocol::FusionRevertedEvent>(message)) readReverted();
   {
     const std::lock_guard lock(m_mutex);
     const auto add = [this](const char* series, Point point) {
@@ -202,7 +267,7 @@ void Jobs::note(const protocol::Message& message) {
 }
 
 void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id) {
-  enqueue([this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
+  enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     const CompiledNotebook& notebook = revision->notebook();
     if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
     DeviceContext* device = context(request.device.empty() ? "auto" : request.device, id);
@@ -235,7 +300,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
           for (const TensorId t : notebook.cells[cell].defines) result.tensors.push_back(notebook.program[t].name);
         m_outbox.send(result, id);
       }
-      m_outbox.send(protocol::Finished{}, id);
+      finish(id);
       m_outbox.send(protocol::RunState{});
     };
     const auto prepared = job->prepare(stop, [&](std::size_t done, std::size_t all) {
@@ -262,7 +327,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
 }
 
 void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainRequest request, protocol::RequestId id) {
-  enqueue([this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
+  enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     const CompiledNotebook& notebook = revision->notebook();
     if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
     const std::size_t statement = trainOfCell(notebook, request.cell);
@@ -278,6 +343,12 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     options.steps = request.steps;
     options.seconds = request.seconds;
     options.outputRoot = outputRootOf(options.source);
+    options.resume = request.resume;
+    if (request.resume == "newest") {
+      const auto checkpoint = newestCheckpoint(options.outputRoot);
+      if (!checkpoint) return fail(id, checkpoint.error());
+      options.resume = *checkpoint;
+    }
     options.processStart = std::chrono::steady_clock::now();
     {
       const std::lock_guard lock(m_mutex);
@@ -311,26 +382,31 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     }
     if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
     if (!summary) fail(id, summary.error());
-    else m_outbox.send(protocol::Finished{}, id);
+    else finish(id);
     m_outbox.send(protocol::RunState{});
   });
 }
 
 void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest request, protocol::RequestId id) {
-  enqueue([this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
+  enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     DeviceContext* device = context("auto", id);
     if (!device) return;
-    const DeviceConstants constants = device->target() ? deviceConstants(*device->target()) : DeviceConstants{};
-    const auto stages = revision->runningStages(constants);
+    const FusionInputs inputs = fusionInputs();
+    const auto stages = revision->runningStages(inputs);
     if (!stages) return fail(id, stages.error());
     if (!*stages || !(*stages)->fused) return fail(id, {"tune", "The notebook has errors.", {}, {}});
     if (!device->target() || device->inProcess()) return fail(id, {"tune", "The interpreter has nothing to tune.", {}, {}});
+    TuneProgramOptions options;
+    for (const std::string& subgraph : request.subgraphs) {
+      const auto hash = hashFromHex(subgraph);
+      if (!hash) return fail(id, {"tune", "The program has no kernel " + subgraph + " now.", {}, {}});
+      options.only.push_back(*hash);
+    }
     protocol::RunState state;
     state.phase = protocol::RunPhase::Tuning;
     state.revision = revision->number();
     state.device = device->device().name();
     m_outbox.send(state);
-    TuneProgramOptions options;
     options.threads = static_cast<int>(device->target()->threads);
     if (request.trials > 0) options.trials = request.trials;
     options.seconds = request.seconds;
@@ -341,9 +417,18 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
       state.seconds = e.seconds;
       m_outbox.send(state);
     };
-    const auto summary = tuneProgram(*(*stages)->fused, m_registry, options);
+    // Which kernels there are comes before what they are made by, unless somebody has chosen some.
+    StageOptions passes;
+    passes.device = inputs.device;
+    if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
+    auto settled = Result<Stages>(**stages);
+    if (request.subgraphs.empty())
+      settled = settleFusion(
+          **stages, *device, passes, [&](const RevertedFusion& r) { note(revertedEvent(r)); }, stop);
+    if (!settled) return fail(id, settled.error()), m_outbox.send(protocol::RunState{});
+    const auto summary = tuneProgram(*settled->fused, m_registry, options);
     if (!summary) fail(id, summary.error());
-    else m_outbox.send(protocol::Finished{}, id);
+    else finish(id);
     m_outbox.send(protocol::RunState{});
   });
 }
@@ -355,11 +440,13 @@ struct Jobs::Found {
   Subgraph subgraph;
   Target target;
   std::unique_ptr<ScheduleSpace> space;
+  Schedule first;  // pinned, or the analytic model's
+  bool pinned = false;
 };
 
-std::optional<Jobs::Found> Jobs::find(const Revision& revision, const DeviceConstants& constants, const std::string& id,
+std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInputs& inputs, const std::string& id,
                                       protocol::RequestId request) {
-  const auto stages = revision.runningStages(constants);
+  const auto stages = revision.runningStages(inputs);
   if (!stages || !*stages || !(*stages)->fused) {
     fail(request, stages ? Error{"kernel", "The notebook has errors.", {}, {}} : stages.error());
     return std::nullopt;
@@ -380,16 +467,20 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const DeviceCons
       fail(request, space.error());
       return std::nullopt;
     }
-    return Found{*stages, group, std::move(subgraph), *device, std::move(*space)};
+    Schedule first = (*space)->first();
+    bool pins = false;
+    if (const Hint* hint = pinOf(program.hints, program, group.operators))
+      if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned), pins = true;
+    return Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins};
   }
   fail(request, {"kernel", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
   return std::nullopt;
 }
 
-void Jobs::answerSubgraphs(const Revision& revision, const DeviceConstants& constants, protocol::RequestId id) {
+void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id) {
   protocol::Subgraphs answer;
   answer.revision = revision.number();
-  const auto stages = revision.runningStages(constants);
+  const auto stages = revision.runningStages(inputs);
   if (!stages) return fail(id, stages.error());
   if (!*stages || !(*stages)->fused) return m_outbox.send(answer, id);
   const Program& program = *(*stages)->fused;
@@ -421,6 +512,10 @@ void Jobs::answerSubgraphs(const Revision& revision, const DeviceConstants& cons
         info.generation = trials->second.generation;
         info.state = m_train ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
+      if (pinOf(program.hints, program, group.operators)) info.state = protocol::SubgraphState::Pinned;
+      for (const OperatorId op : group.operators)
+        if (const std::string& tensor = program[program[op].output].name; tensor.find('#') == std::string::npos)
+          info.pinTensor = tensor;
       answer.subgraphs.push_back(std::move(info));
     }
     protocol::SubgraphInfo& info = answer.subgraphs[place->second];
@@ -455,13 +550,13 @@ void Jobs::answerTrials(const protocol::TrialsRequest& request, protocol::Reques
   m_outbox.send(answer, id);
 }
 
-void Jobs::answerSpace(const Revision& revision, const DeviceConstants& constants, const protocol::SpaceRequest& request,
+void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, const protocol::SpaceRequest& request,
                        protocol::RequestId id) {
-  const auto found = find(revision, constants, request.subgraph, id);
+  const auto found = find(revision, inputs, request.subgraph, id);
   if (!found) return;
   protocol::Space answer;
   answer.subgraph = request.subgraph;
-  const Schedule first = found->space->first();
+  const Schedule first = found->first;
   answer.kind = first.kind;
   answer.size = found->space->size();
   for (const KnobInfo& knob : found->space->knobs()) {
@@ -473,38 +568,41 @@ void Jobs::answerSpace(const Revision& revision, const DeviceConstants& constant
   {
     const std::lock_guard lock(m_mutex);
     const auto trials = m_trials.find(request.subgraph);
-    if (trials != m_trials.end() && !trials->second.schedule.empty()) answer.current.text = trials->second.schedule;
+    if (!found->pinned && trials != m_trials.end() && !trials->second.schedule.empty())
+      answer.current.text = trials->second.schedule;
   }
   m_outbox.send(answer, id);
 }
 
-void Jobs::answerKernel(const Revision& revision, const DeviceConstants& constants, const protocol::KernelRequest& request,
-                        protocol::RequestId id) {
-  auto found = find(revision, constants, request.subgraph, id);
+void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, const protocol::KernelRequest& request,
+                        protocol::RequestId id, std::stop_token stop) {
+  auto found = find(revision, inputs, request.subgraph, id);
   if (!found) return;
   protocol::Kernel answer;
   answer.subgraph = request.subgraph;
   answer.name = found->group.name;
   answer.trial = request.trial;
-  std::string scheduleText = found->space->first().text();
-  CompileService* service = nullptr;
+  std::string scheduleText = found->first.text();
+  std::shared_ptr<DeviceContext> context;
   {
     const std::lock_guard lock(m_mutex);
     const auto trials = m_trials.find(request.subgraph);
+    if (request.trial && (trials == m_trials.end() || *request.trial >= trials->second.list.size()))
+      return fail(id, {"kernel", "There is no such trial.", {}, {}});
     if (trials != m_trials.end()) {
       answer.generation = trials->second.generation;
       answer.us = trials->second.us;
-      if (!trials->second.schedule.empty()) scheduleText = trials->second.schedule;
+      if (!found->pinned && !trials->second.schedule.empty()) scheduleText = trials->second.schedule;
       if (request.trial) {
-        if (*request.trial >= trials->second.list.size()) return fail(id, {"kernel", "There is no such trial.", {}, {}});
         const protocol::TrialInfo& trial = trials->second.list[*request.trial];
         scheduleText = trial.schedule.text;
         answer.us = trial.us;
         answer.generation = trial.generation;
       }
     }
-    if (m_context) service = m_context->compileService();
+    context = m_context;
   }
+  CompileService* const service = context ? context->compileService() : nullptr;
   const auto schedule = Schedule::parse(scheduleText);
   if (!schedule) return fail(id, schedule.error());
   if (!service) return fail(id, {"kernel", "There is no compiler for this device.", {}, {}});
@@ -521,7 +619,9 @@ void Jobs::answerKernel(const Revision& revision, const DeviceConstants& constan
   job.target = std::make_shared<const Target>(found->target);
   job.schedules = {*schedule};
   job.texts = request.languages.empty() ? std::vector<std::string>{"loops", "llvm", "asm"} : request.languages;
+  job.stop = stop;
   const CompileOutcome outcome = service->compile(std::move(job)).get();
+  if (outcome.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
   if (!outcome.kernel) return fail(id, outcome.kernel.error());
   for (const auto& [language, text] : outcome.kernel->texts) {
     protocol::KernelTextInfo info;
@@ -544,23 +644,21 @@ void Jobs::answerKernel(const Revision& revision, const DeviceConstants& constan
   m_outbox.send(answer, id);
 }
 
-void Jobs::answerMeasure(const Revision& revision, const DeviceConstants& constants, const protocol::MeasureRequest& request,
-                         protocol::RequestId id) {
-  auto found = find(revision, constants, request.subgraph, id);
+void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, const protocol::MeasureRequest& request,
+                         protocol::RequestId id, std::stop_token stop) {
+  auto found = find(revision, inputs, request.subgraph, id);
   if (!found) return;
   const auto schedule = Schedule::parse(request.schedule.text);
   if (!schedule) return fail(id, schedule.error());
   const auto legal = found->space->check(*schedule);
   if (!legal) return fail(id, legal.error());
-  CompileService* compile = nullptr;
-  MeasureService* measure = nullptr;
+  std::shared_ptr<DeviceContext> context;
   {
     const std::lock_guard lock(m_mutex);
-    if (m_context) {
-      compile = m_context->compileService();
-      measure = m_context->measureService();
-    }
+    context = m_context;
   }
+  CompileService* const compile = context ? context->compileService() : nullptr;
+  MeasureService* const measure = context ? context->measureService() : nullptr;
   if (!compile || !measure) return fail(id, {"measure", "This device measures nothing.", {}, {}});
   const auto begin = std::chrono::steady_clock::now();
   auto program = std::make_shared<const Program>(std::move(found->subgraph.program));
@@ -570,7 +668,9 @@ void Jobs::answerMeasure(const Revision& revision, const DeviceConstants& consta
   job.target = std::make_shared<const Target>(found->target);
   job.schedules = {*schedule};
   job.attempts = 1;
+  job.stop = stop;
   const CompileOutcome compiled = compile->compile(std::move(job)).get();
+  if (compiled.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
   protocol::TrialMeasured answer;
   answer.subgraph = request.subgraph;
   answer.trial.schedule = request.schedule;
@@ -584,7 +684,9 @@ void Jobs::answerMeasure(const Revision& revision, const DeviceConstants& consta
     measured.subgraph = program;
     measured.hash = Hasher().add(found->subgraph.hash).add("with origins").add(revision.number()).finish();
     measured.candidate = std::make_shared<const KernelObject>(*compiled.kernel);
+    measured.stop = stop;
     const MeasureOutcome outcome = measure->measure(std::move(measured)).get();
+    if (outcome.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
     answer.trial.status = protocolStatus(outcome.status);
     if (outcome.timing.runs > 0) {
       answer.trial.us = outcome.timing.median;
@@ -600,6 +702,80 @@ void Jobs::answerMeasure(const Revision& revision, const DeviceConstants& consta
     answer.trial.number = trials.list.size();
     if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
     trials.list.push_back(answer.trial);
+  }
+  m_outbox.send(answer, id);
+}
+
+namespace {
+
+// The median's interval that holds the true one with 95 %, by its standard error.
+protocol::Measured measuredOf(std::vector<double> samples) {
+  protocol::Measured m;
+  m.samples = samples;
+  const Timing timing = timingOf(std::move(samples));
+  const double error = 1.96 * 1.2533 * 1.4826 * timing.spread / std::sqrt(static_cast<double>(std::max(1, timing.runs)));
+  m.median = timing.median;
+  m.low = m.median - error;
+  m.high = m.median + error;
+  return m;
+}
+
+std::string savingKey(const FusionDecision& d) {
+  char numbers[96];
+  std::snprintf(numbers, sizeof numbers, "\n%.17g\n%.17g\n%lld", d.dT, d.dC, static_cast<long long>(d.dK));
+  return d.producer + "\n" + d.consumer + numbers;
+}
+
+}  // namespace
+
+std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision) const {
+  const std::lock_guard lock(m_mutex);
+  const auto found = m_savings.find(savingKey(decision));
+  if (found == m_savings.end()) return std::nullopt;
+  return found->second;
+}
+
+void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
+                               protocol::RequestId id, std::stop_token stop) {
+  const auto stages = revision.stages(inputs);
+  if (!stages) return fail(id, stages.error());
+  if (!*stages || !(*stages)->fused) return fail(id, {"compare", "The notebook has errors.", {}, {}});
+  std::shared_ptr<DeviceContext> context;
+  {
+    const std::lock_guard lock(m_mutex);
+    context = m_context;
+  }
+  if (!context) return fail(id, {"compare", "There is no device to measure on: see the devices view.", {}, {}});
+  StageOptions passes;
+  passes.device = inputs.device;
+  if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
+  const auto compared = compareBranches(**stages, *context, passes, request.producer, request.consumer, stop);
+  if (!compared) return fail(id, compared.error());
+  if (!*compared) return m_outbox.send(protocol::Cancelled{}, id);
+  const BranchComparison& c = **compared;
+  protocol::FusionCompared answer;
+  answer.revision = revision.number();
+  answer.producer = request.producer;
+  answer.consumer = request.consumer;
+  answer.device = context->device().name();
+  answer.loop = c.site.loop;
+  for (const SiteKernel& k : c.site.first) answer.fusedKernels.push_back(k.name);
+  for (const SiteKernel& k : c.site.second) answer.splitKernels.push_back(k.name);
+  std::vector<double> fused, split, saving;
+  for (const TimedPair& pair : c.comparison.pairs) {
+    fused.push_back(pair.incumbent);
+    split.push_back(pair.candidate);
+    saving.push_back(pair.candidate - pair.incumbent);
+  }
+  answer.fused = measuredOf(std::move(fused));
+  answer.split = measuredOf(std::move(split));
+  answer.saving = measuredOf(std::move(saving));
+  answer.separates = c.comparison.separates;
+  answer.verdict = c.verdict();
+  {
+    const std::lock_guard lock(m_mutex);
+    for (const FusionDecision& d : (*stages)->decisions)
+      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d)] = answer.saving;
   }
   m_outbox.send(answer, id);
 }

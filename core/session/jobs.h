@@ -34,23 +34,31 @@ class Jobs {
   void tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest request, protocol::RequestId id);
   void pause();
   void resume();
-  void stop();
+  void stop();  // what runs ends by itself; what waits answers Cancelled
+  // Of a job by its request: answered by Cancelled once it has ended. False: there is none.
+  bool cancel(protocol::RequestId id);
   void setBudget(const protocol::BudgetRequest& request);
 
   // Answers. They may take as long as one kernel takes to compile or measure.
-  void answerSubgraphs(const Revision& revision, const DeviceConstants& constants, protocol::RequestId id);
+  void answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id);
   void answerTrials(const protocol::TrialsRequest& request, protocol::RequestId id);
-  void answerSpace(const Revision& revision, const DeviceConstants& constants, const protocol::SpaceRequest& request,
+  void answerSpace(const Revision& revision, const FusionInputs& inputs, const protocol::SpaceRequest& request,
                    protocol::RequestId id);
-  void answerKernel(const Revision& revision, const DeviceConstants& constants, const protocol::KernelRequest& request,
-                    protocol::RequestId id);
-  void answerMeasure(const Revision& revision, const DeviceConstants& constants, const protocol::MeasureRequest& request,
-                     protocol::RequestId id);
+  void answerKernel(const Revision& revision, const FusionInputs& inputs, const protocol::KernelRequest& request,
+                    protocol::RequestId id, std::stop_token stop);
+  void answerMeasure(const Revision& revision, const FusionInputs& inputs, const protocol::MeasureRequest& request,
+                     protocol::RequestId id, std::stop_token stop);
   // Of the steps that train, read once enough of them have run; else of a step that is prepared for it.
   void profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id);
   void answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id);
   void answerTensor(const protocol::TensorRequest& request, protocol::RequestId id);
 
+  void answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
+                           protocol::RequestId id, std::stop_token stop);
+  // What an A/B has measured of this decision, as long as its numbers are the same.
+  std::optional<protocol::Measured> measuredSaving(const FusionDecision& decision) const;
+
+  FusionInputs fusionInputs();     // of the device in use; waits until it is open
   std::optional<Target> target();  // of the device in use; waits until it is open
   std::string deviceInUse();       // its name; empty: none is open
 
@@ -67,8 +75,15 @@ class Jobs {
     std::int64_t count = 1;
   };
 
-  using Task = std::function<void(std::stop_token)>;
-  void enqueue(Task task);
+  struct Task {
+    protocol::RequestId id = 0;
+    std::function<void(std::stop_token)> work;
+    std::stop_source stop;
+    bool cancelled = false;
+    bool ours = false;  // nobody's request: stop() leaves it
+  };
+  void enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours = false);
+  void finish(protocol::RequestId id);  // of the job that runs: Finished or Cancelled
   void work(std::stop_token stop);
   struct PendingProfile {
     protocol::RequestId id = 0;
@@ -79,20 +94,21 @@ class Jobs {
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
+  void readReverted();
   void sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id);
   struct Found;
-  std::optional<Found> find(const Revision& revision, const DeviceConstants& constants, const std::string& subgraph,
+  std::optional<Found> find(const Revision& revision, const FusionInputs& inputs, const std::string& subgraph,
                             protocol::RequestId id);
 
   BackendRegistry& m_registry;
   Outbox& m_outbox;
 
-  std::mutex m_mutex;
+  mutable std::mutex m_mutex;
   std::condition_variable_any m_changed;
-  std::deque<Task> m_tasks;
-  std::stop_source m_stop;  // of the job that runs and of those that wait
+  std::deque<std::shared_ptr<Task>> m_tasks;
+  std::shared_ptr<Task> m_task;  // that runs
   bool m_opened = false;
-  std::unique_ptr<DeviceContext> m_context;
+  std::shared_ptr<DeviceContext> m_context;  // an answer may still use the one before
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
   std::shared_ptr<TrainJob> m_train;
@@ -101,6 +117,8 @@ class Jobs {
   std::int64_t m_step = -1;
   std::optional<double> m_share;  // of device time for tuning, as last asked for
   std::optional<PendingProfile> m_profile;
+  std::shared_ptr<const MeasuredKernels> m_reverted;
+  std::map<std::string, protocol::Measured> m_savings;  // by savingKey()
 
   std::jthread m_worker;  // last: it uses all of the above
 };

@@ -43,7 +43,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     if (m_profile && m_profile->id == id) m_profile.reset();
     return fail(id, {"profile", "Training has not begun yet.", {}, {}});
   }
-  enqueue([this, revision = std::move(revision), steps, id](std::stop_token stop) {
+  enqueue(id, [this, revision = std::move(revision), steps, id](std::stop_token stop) {
     const CompiledNotebook& notebook = revision->notebook();
     if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
     DeviceContext* device = context("auto", id);

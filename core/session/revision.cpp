@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/session/revision.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/runtime/train.h"
@@ -21,35 +22,52 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 
 }  // namespace
 
-Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options)
+Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
-      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook) {}
+      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook), m_inverses(inverses) {}
 
 namespace {
 
-Result<std::shared_ptr<const Stages>> passesOf(Program program, const DeviceConstants& device, bool explain) {
-  StageOptions options;
-  options.device = device;
-  options.invert.explain = explain;
-  auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
-  if (!stages) return stages.error();
-  return std::make_shared<const Stages>(std::move(*stages));
+bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
+  return stages && *stages && std::any_of((*stages)->terms.begin(), (*stages)->terms.end(), [](const GradientTerm& term) {
+           return term.inverse.state == Inverse::State::Checking;
+         });
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const Stages>> Revision::stages(const DeviceConstants& device) const {
-  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const {
   const std::lock_guard lock(m_mutex);
-  if (!m_stages) m_stages = passesOf(m_notebook.program, device, true);
-  return *m_stages;
+  const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
+  if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
+  if (slot && slot->reverted == inputs.reverted) return slot->stages;
+  StageOptions options;
+  options.device = inputs.device;
+  options.invert.explain = !running;
+  options.invert.putOffProofs = !running && m_inverses;
+  options.invert.cache = m_inverses;
+  if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
+  auto stages = [&]() -> Result<Stages> {
+    if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
+    const bool trains = running && !m_notebook.trains.empty();
+    return runStages(std::make_shared<const Program>(trains ? trainingProgram(m_notebook, 0) : m_notebook.program), options);
+  }();
+  slot = Known{inputs.reverted, proofs,
+               stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
+                      : Result<std::shared_ptr<const Stages>>(stages.error())};
+  return slot->stages;
 }
 
-Result<std::shared_ptr<const Stages>> Revision::runningStages(const DeviceConstants& device) const {
-  if (!m_notebook.ok() || m_notebook.trains.empty()) return stages(device);
-  const std::lock_guard lock(m_mutex);
-  if (!m_running) m_running = passesOf(trainingProgram(m_notebook, 0), device, false);
-  return *m_running;
+Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& inputs) const {
+  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+  return known(m_stages, inputs, false);
+}
+
+Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {
+  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+  if (m_notebook.trains.empty())
+    if (auto shown = stages(inputs); !isChecking(shown)) return shown;
+  return known(m_running, inputs, true);
 }
 
 }  // namespace nf

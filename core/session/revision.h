@@ -10,27 +10,43 @@
 
 namespace nf {
 
-// What is known of one revision. The passes run when somebody first asks, once; others wait for them.
+// What fusion is decided by, besides the notebook.
+struct FusionInputs {
+  DeviceConstants device;
+  std::shared_ptr<const MeasuredKernels> reverted;  // the device's; null: none
+};
+
+// What is known of one revision. The passes run when somebody first asks, once; others wait for them. Fusion is decided anew when
+// measurements have undone some of it.
 class Revision {
  public:
-  Revision(std::uint64_t number, Source source, const CompileOptions& options);
+  // inverses: where gradients are looked up and kept; it outlives the revision. Null: each pass has its own.
+  Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses = nullptr);
 
   std::uint64_t number() const { return m_number; }
   const CompiledNotebook& notebook() const { return m_notebook; }
   const OriginSpans& spans() const { return m_spans; }
   double analysisMilliseconds() const { return m_milliseconds; }
-  // Null where the notebook has errors; an Error where a pass failed.
-  Result<std::shared_ptr<const Stages>> stages(const DeviceConstants& device) const;
-  // The same of what runs: the training step of the first `train`, else all that the notebook computes.
-  Result<std::shared_ptr<const Stages>> runningStages(const DeviceConstants& device) const;
+  // Null where the notebook has errors; an Error where a pass failed. Proofs that take long are put off: made for views, not to run.
+  Result<std::shared_ptr<const Stages>> stages(const FusionInputs& inputs) const;
+  // The same of what runs, every gradient proved or a scatter: the training step of the first `train`, else all that the notebook
+  // computes.
+  Result<std::shared_ptr<const Stages>> runningStages(const FusionInputs& inputs) const;
 
  private:
   std::uint64_t m_number;
   double m_milliseconds = 0;  // before the notebook: compiling it sets this
   CompiledNotebook m_notebook;
   OriginSpans m_spans;
+  InverseCache* m_inverses;
   mutable std::mutex m_mutex;
-  mutable std::optional<Result<std::shared_ptr<const Stages>>> m_stages, m_running;
+  struct Known {
+    std::shared_ptr<const MeasuredKernels> reverted;
+    std::uint64_t proofs = 0;  // settled when these were made
+    Result<std::shared_ptr<const Stages>> stages;
+  };
+  Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const;
+  mutable std::optional<Known> m_stages, m_running;
 };
 
 }  // namespace nf

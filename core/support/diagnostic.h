@@ -35,7 +35,7 @@ using Diagnostics = std::vector<Diagnostic>;
 
 bool hasErrors(const Diagnostics& diagnostics);
 
-// For people: "file:line:column: error: message", the line, a caret line under the span, the notes.
+// For people: "file:line:column: error: message", the line, a caret line under the span, the notes, the fixes.
 std::string render(const Diagnostic& diagnostic, const SourceMap& sources);
 std::string render(const Diagnostics& diagnostics, const SourceMap& sources);
 

@@ -9,19 +9,46 @@
 namespace nf {
 namespace {
 
-constexpr std::array<std::string_view, 17> kStatementWords{"const", "data",  "def",   "eval",  "for",       "hint",
-                                                           "if",    "input", "let",   "loss",  "param",     "repeat",
-                                                           "show",  "stack", "state", "train", "accumulate"};
+constexpr std::array<std::string_view, 18> kStatementWords{"const",   "data",  "def",   "eval",  "for",   "hint",
+                                                           "if",      "input", "let",   "loss",  "param", "repeat",
+                                                           "require", "show",  "stack", "state", "train", "accumulate"};
 constexpr std::array<std::string_view, 5> kTypes{"bf16", "f16", "f32", "f64", "i32"};
 constexpr std::array<std::string_view, 11> kInitializers{"batch", "csv",         "idx",     "kaiming", "normal", "npy",
                                                          "npz",   "safetensors", "uniform", "xavier",  "zeros"};
 constexpr std::array<std::string_view, 9> kTrain{"batch", "clip", "device", "epochs", "mode", "optimizer", "seed", "steps", "wrt"};
 constexpr std::array<std::string_view, 1> kData{"split"};
+constexpr std::array<std::string_view, 3> kOptimizers{"adam", "momentum", "sgd"};
+constexpr std::array<std::string_view, 2> kModes{"dynamic", "static"};
+constexpr std::array<std::string_view, 4> kDevices{"auto", "cpu", "cuda", "reference"};
 constexpr std::array<std::string_view, 3> kHints{"fuse", "schedule", "split"};
 constexpr std::array<std::string_view, 32> kExpression{
     "abs",    "and",  "argmax", "argmin", "cos",     "else", "erf",  "exp", "f16",  "f32",     "float",
     "floor",  "grad", "i32",    "log",    "max",     "mean", "min",  "not", "or",   "pow",     "prod",
     "random", "relu", "rsqrt",  "select", "sigmoid", "sin",  "sqrt", "sum", "tanh", "training"};
+
+// A line that ends with this goes on in the next one.
+bool continues(TokenKind last) {
+  switch (last) {
+    case TokenKind::Plus:
+    case TokenKind::Minus:
+    case TokenKind::Star:
+    case TokenKind::Slash:
+    case TokenKind::SlashSlash:
+    case TokenKind::Percent:
+    case TokenKind::Caret:
+    case TokenKind::Assign:
+    case TokenKind::AddAssign:
+    case TokenKind::Becomes:
+    case TokenKind::Comma:
+    case TokenKind::Less:
+    case TokenKind::LessEqual:
+    case TokenKind::Greater:
+    case TokenKind::GreaterEqual:
+    case TokenKind::EqualEqual:
+    case TokenKind::NotEqual: return true;
+    default: return false;
+  }
+}
 
 // The statement around the cursor: its tokens before it.
 struct Before {
@@ -60,28 +87,7 @@ CompletionContext completionContext(std::string_view text, std::uint32_t cursor)
     const bool isWord = t.kind == TokenKind::Name || t.kind == TokenKind::Keyword || t.kind == TokenKind::Reducer;
     // A new line outside of ( and [ begins a statement; one inside braces belongs to the block.
     const bool inParens = !before.open.empty() && before.tokens[before.open.back()].kind != TokenKind::LeftBrace;
-    const bool goesOn = !before.tokens.empty() && [&] {
-      switch (before.tokens.back().kind) {
-        case TokenKind::Plus:
-        case TokenKind::Minus:
-        case TokenKind::Star:
-        case TokenKind::Slash:
-        case TokenKind::SlashSlash:
-        case TokenKind::Percent:
-        case TokenKind::Caret:
-        case TokenKind::Assign:
-        case TokenKind::AddAssign:
-        case TokenKind::Becomes:
-        case TokenKind::Comma:
-        case TokenKind::Less:
-        case TokenKind::LessEqual:
-        case TokenKind::Greater:
-        case TokenKind::GreaterEqual:
-        case TokenKind::EqualEqual:
-        case TokenKind::NotEqual: return true;
-        default: return false;
-      }
-    }();
+    const bool goesOn = !before.tokens.empty() && continues(before.tokens.back().kind);
     if ((t.newlineBefore && !inParens && !goesOn) ||
         (!before.tokens.empty() && before.tokens.back().kind == TokenKind::Semicolon && !inParens))
       reset(before.open.empty() ? 0 : before.open.back() + 1);
@@ -151,6 +157,15 @@ CompletionContext completionContext(std::string_view text, std::uint32_t cursor)
   const auto at = [&](std::size_t i) -> const Token& { return before.tokens[from + i]; };
   if (attributes) {
     const TokenKind last = count == 0 ? TokenKind::Semicolon : before.tokens.back().kind;
+    if (last == TokenKind::Assign && count >= 2 && context.owner == "train") {
+      context.attribute = word(before.tokens[before.tokens.size() - 2]);
+      if (context.attribute == "optimiser") context.attribute = "optimizer";
+      if (context.attribute == "optimizer" || context.attribute == "mode" || context.attribute == "device") {
+        context.kind = CompletionContext::Kind::AttributeValue;
+        return context;
+      }
+      context.attribute.clear();
+    }
     context.kind = last == TokenKind::Semicolon || last == TokenKind::Comma || last == TokenKind::LeftBrace
                        ? CompletionContext::Kind::Attribute
                        : CompletionContext::Kind::Expression;
@@ -189,11 +204,50 @@ std::vector<std::string_view> languageWords(const CompletionContext& context) {
       if (context.owner == "train") words.assign(kTrain.begin(), kTrain.end());
       else words.assign(kData.begin(), kData.end());
       break;
+    case CompletionContext::Kind::AttributeValue:
+      if (context.attribute == "optimizer") words.assign(kOptimizers.begin(), kOptimizers.end());
+      else if (context.attribute == "mode") words.assign(kModes.begin(), kModes.end());
+      else words.assign(kDevices.begin(), kDevices.end());
+      break;
     case CompletionContext::Kind::Hint: words.assign(kHints.begin(), kHints.end()); break;
   }
   std::erase_if(words, [&](std::string_view w) { return w.substr(0, context.prefix.size()) != context.prefix; });
   std::sort(words.begin(), words.end());
   return words;
+}
+
+std::vector<std::string_view> indicesAround(std::string_view text, std::uint32_t cursor) {
+  std::vector<std::string_view> found;
+  const LexResult lexed = lex(text, SourceId());
+  const auto& tokens = lexed.tokens;
+  int depth = 0, brackets = 0;
+  TokenKind last = TokenKind::End;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Token& t = tokens[i];
+    if (t.kind == TokenKind::End) break;
+    if (t.kind == TokenKind::Comment || t.kind == TokenKind::Markdown) continue;
+    if (t.kind == TokenKind::CellMarker || t.kind == TokenKind::Semicolon || (t.newlineBefore && depth == 0 && !continues(last))) {
+      if (t.begin > cursor) break;
+      found.clear();
+    }
+    last = t.kind;
+    switch (t.kind) {
+      case TokenKind::LeftBracket: ++brackets; [[fallthrough]];
+      case TokenKind::LeftParen: ++depth; break;
+      case TokenKind::RightBracket: brackets = std::max(0, brackets - 1); [[fallthrough]];
+      case TokenKind::RightParen: depth = std::max(0, depth - 1); break;
+      case TokenKind::Name: {
+        const std::string_view name = text.substr(t.begin, t.end - t.begin);
+        const bool used =
+            i + 1 < tokens.size() && (tokens[i + 1].kind == TokenKind::LeftBracket || tokens[i + 1].kind == TokenKind::LeftParen);
+        const bool atCursor = t.begin <= cursor && cursor <= t.end;
+        if (brackets > 0 && !used && !atCursor && std::find(found.begin(), found.end(), name) == found.end()) found.push_back(name);
+        break;
+      }
+      default: break;
+    }
+  }
+  return found;
 }
 
 }  // namespace nf

@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace nf {
 namespace {
 
-constexpr std::array<std::string_view, 25> kKeywords{
-    "accumulate", "and", "const", "data",  "def",    "else",    "eval", "for",   "hint",  "if",    "in",       "input", "let",
-    "loss",       "not", "or",    "param", "repeat", "scatter", "show", "stack", "state", "train", "training", "where"};
+constexpr std::array<std::string_view, 26> kKeywords{
+    "accumulate", "and", "const", "data",  "def",    "else",    "eval",    "for",  "hint",  "if",    "in",    "input",    "let",
+    "loss",       "not", "or",    "param", "repeat", "require", "scatter", "show", "stack", "state", "train", "training", "where"};
 constexpr std::array<std::string_view, 7> kReducers{"argmax", "argmin", "max", "mean", "min", "prod", "sum"};
-constexpr std::array<std::string_view, 18> kStatements{"accumulate", "const",   "data", "def",   "eval",  "for",
-                                                       "hint",       "input",   "let",  "if",    "loss",  "param",
-                                                       "repeat",     "scatter", "show", "stack", "state", "train"};
+constexpr std::array<std::string_view, 19> kStatements{"accumulate", "const", "data",  "def",   "eval",  "for",    "hint",
+                                                       "input",      "let",   "if",    "loss",  "param", "repeat", "require",
+                                                       "scatter",    "show",  "stack", "state", "train"};
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool isLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -74,11 +75,42 @@ std::size_t nameEnd(std::string_view text, std::size_t at) {
   return at;
 }
 
+// What a word processor or another language writes, and what is meant.
+struct LookAlike {
+  std::string_view written, meant;
+};
+constexpr std::array<LookAlike, 21> kLookAlikes{{
+    {"\u2212", "-"},  {"\u2013", "-"},  {"\u2014", "-"},  {"\u00d7", "*"},  {"\u00b7", "*"},  {"\u22c5", "*"},  {"\u00f7", "/"},
+    {"\u2264", "<="}, {"\u2265", ">="}, {"\u2260", "!="}, {"\u2190", "<-"}, {"\u2192", "->"}, {"\u201c", "\""}, {"\u201d", "\""},
+    {"\u201e", "\""}, {"\u2018", "\""}, {"\u2019", "\""}, {"\u00a0", " "},  {"&&", "and"},    {"||", "or"},     {"!", "not "},
+}};
+
+// No text at all: UTF-16, or bytes that nobody reads. Empty: it may be one.
+std::string_view noText(std::string_view text) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) return "this file is UTF-16: save it as UTF-8";
+  const std::string_view begin = text.substr(0, 4096);
+  if (begin.find('\0') == std::string_view::npos) return {};
+  std::size_t strange = 0;
+  for (std::size_t i = 0; i < begin.size();) {
+    std::uint32_t c = 0;
+    const std::size_t length = sequenceLength(begin, i, c);
+    strange += length == 0 || (c < 0x20 && c != '\t' && c != '\n' && c != '\r');
+    i += std::max<std::size_t>(length, 1);
+  }
+  return strange > 8 && strange > begin.size() / 16 ? std::string_view("this is no text: a notebook is UTF-8") : std::string_view();
+}
+
 class Lexer {
  public:
   Lexer(std::string_view text, SourceId source) : m_text(text), m_source(source) {}
 
   LexResult run() {
+    if (const std::string_view why = noText(m_text); !why.empty()) {
+      mistake("no-text", std::string(why), 0, std::min<std::size_t>(2, m_text.size()));
+      push(TokenKind::Invalid, 0, m_text.size());
+      push(TokenKind::End, m_text.size(), m_text.size());
+      return std::move(m_result);
+    }
     if (m_text.substr(0, 3) == "\xef\xbb\xbf") m_at = 3;
     while (true) {
       skipSpace();
@@ -116,10 +148,16 @@ class Lexer {
     if (kind != TokenKind::Comment) m_lineStart = false;
   }
 
-  void mistake(std::string code, std::string message, std::size_t begin, std::size_t end) {
-    constexpr std::size_t kMost = 50;  // a binary file is told about once, not byte by byte
+  void mistake(std::string code, std::string message, std::size_t begin, std::size_t end,
+               std::optional<DiagnosticFix> fix = std::nullopt, Severity severity = Severity::Error) {
+    constexpr std::size_t kMost = 50;  // strange bytes are told about once, not one by one
     if (m_result.diagnostics.size() >= kMost) return;
     Diagnostic d;
+    d.severity = severity;
+    if (fix) {
+      fix->span = {m_source, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
+      d.fixes.push_back(std::move(*fix));
+    }
     d.code = std::move(code);
     d.message = std::move(message);
     d.span = {m_source, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(end)};
@@ -137,13 +175,32 @@ class Lexer {
     const std::size_t end = lineEnd(m_at);
     const std::string_view line = m_text.substr(m_at, end - m_at);
     const bool marker = isCellMarker(line);
+    if (!marker) looksLikeMarker(line);
     if (!marker && !m_markdown) return false;
-    if (marker) m_markdown = isMarkdownMarker(line);
+    if (marker) {
+      m_markdown = isMarkdownMarker(line);
+      if (!m_markdown) looksLikeMarkdown(line, end);
+    }
     push(marker ? TokenKind::CellMarker : TokenKind::Markdown, m_at, end);
     m_lineStart = true;
     m_at = end;
     while (m_at < m_text.size() && m_text[m_at] != '\n') ++m_at;
     return true;
+  }
+
+  void looksLikeMarker(std::string_view line) {
+    if (!line.starts_with("#%%")) return;
+    mistake("cell-marker", "a cell starts with `# %%`: this is a comment", m_at, m_at + 3,
+            DiagnosticFix{"write `# %%`", {}, "# %%"}, Severity::Warning);
+  }
+
+  void looksLikeMarkdown(std::string_view line, std::size_t end) {
+    const std::size_t word = line.find_first_not_of(" \t", 4);
+    if (word == std::string_view::npos) return;
+    const std::string_view rest = line.substr(word);
+    if (rest != "markdown" && rest != "Markdown" && rest != "md" && rest != "[md]" && rest != "[Markdown]") return;
+    mistake("cell-marker", "a Markdown cell starts with `# %% [markdown]`: this one is code", m_at + word, end,
+            DiagnosticFix{"write `[markdown]`", {}, "[markdown]"}, Severity::Warning);
   }
 
   void lexToken() {
@@ -191,6 +248,7 @@ class Lexer {
   void lexName() {
     const std::size_t begin = m_at;
     m_at = nameEnd(m_text, begin);
+    if (otherLetter(m_at) > 0) return lexForeignName(begin);
     const std::string_view word = m_text.substr(begin, m_at - begin);
     TokenKind kind = TokenKind::Name;
     if (word == "_") kind = TokenKind::Hole;
@@ -198,6 +256,28 @@ class Lexer {
     else if (isKeyword(word)) kind = TokenKind::Keyword;
     else if (isReducerName(word)) kind = TokenKind::Reducer;
     push(kind, begin, m_at);
+  }
+
+  // Bytes of a character at `at` that a name of another language might hold; 0 for what means something else.
+  std::size_t otherLetter(std::size_t at) const {
+    if (at >= m_text.size() || static_cast<unsigned char>(m_text[at]) < 0x80) return 0;
+    for (const LookAlike& l : kLookAlikes)
+      if (m_text.substr(at).starts_with(l.written)) return 0;
+    std::uint32_t c = 0;
+    return sequenceLength(m_text, at, c);
+  }
+
+  void lexForeignName(std::size_t begin) {
+    m_at = begin;
+    for (std::size_t before = m_text.size(); m_at != before;) {
+      before = m_at;
+      m_at = identifierEnd(m_text, m_at);
+      m_at += otherLetter(m_at);
+    }
+    const std::string name(m_text.substr(begin, m_at - begin));
+    mistake("foreign-name", "`" + name + "` is no name: names are made of letters a to z, digits, `_` and Greek letters", begin,
+            m_at, DiagnosticFix{"a tensor may have it in backquotes", {}, "`" + name + "`"});
+    push(TokenKind::Invalid, begin, m_at);
   }
 
   void lexQuoted(char quote, TokenKind kind, const char* what) {
@@ -251,14 +331,42 @@ class Lexer {
       std::uint32_t ignored = 0;
       while (m_at < m_text.size() && sequenceLength(m_text, m_at, ignored) == 0) ++m_at;
       mistake("invalid-utf8", "these bytes are no UTF-8 text", begin, m_at);
-    } else {
-      m_at += length;
-      const bool printable = codePoint > 0x20 && codePoint != 0x7f;
-      mistake("unexpected-character",
-              printable ? "`" + std::string(m_text.substr(begin, length)) + "` means nothing here"
-                        : "a control character means nothing here",
-              begin, m_at);
+      push(TokenKind::Invalid, begin, m_at);
+      return;
     }
+    for (const LookAlike& l : kLookAlikes) {
+      if (!m_text.substr(begin).starts_with(l.written)) continue;
+      m_at += l.written.size();
+      mistake("unexpected-character", "`" + std::string(l.written) + "` means nothing here", begin, m_at,
+              DiagnosticFix{"write `" + std::string(l.meant) + "`", {}, std::string(l.meant)});
+      push(TokenKind::Invalid, begin, m_at);
+      return;
+    }
+    if (m_text[begin] == '\'') return lexSingleQuoted();
+    if (codePoint >= 0x80) return lexForeignName(begin);
+    m_at += length;
+    const bool printable = codePoint > 0x20 && codePoint != 0x7f;
+    std::optional<DiagnosticFix> fix;
+    if (codePoint == '\\') fix = DiagnosticFix{"leave it out: a line that ends with an operator goes on", {}, ""};
+    mistake("unexpected-character",
+            printable ? "`" + std::string(m_text.substr(begin, length)) + "` means nothing here"
+                      : "a control character means nothing here",
+            begin, m_at, std::move(fix));
+    // With its newline: what follows belongs to the statement that has the mistake.
+    if (codePoint == '\\' && lineEnd(m_at) == m_at && m_at < m_text.size())
+      m_at = std::min(m_text.find('\n', m_at) + 1, m_text.size());
+    push(TokenKind::Invalid, begin, m_at);
+  }
+
+  void lexSingleQuoted() {
+    const std::size_t begin = m_at, close = m_text.find('\'', begin + 1);
+    const bool closed = close != std::string_view::npos && close < lineEnd(begin);
+    m_at = closed ? close + 1 : begin + 1;
+    std::optional<DiagnosticFix> fix;
+    const std::string inside(m_text.substr(begin + 1, closed ? close - begin - 1 : 0));
+    if (closed && inside.find('"') == std::string::npos)
+      fix = DiagnosticFix{"write `\"" + inside + "\"`", {}, "\"" + inside + "\""};
+    mistake("unexpected-character", "a string stands in double quotes", begin, m_at, std::move(fix));
     push(TokenKind::Invalid, begin, m_at);
   }
 
@@ -326,6 +434,8 @@ bool isReducerName(std::string_view word) { return std::find(kReducers.begin(), 
 bool beginsStatement(std::string_view keyword) {
   return !keyword.empty() && std::find(kStatements.begin(), kStatements.end(), keyword) != kStatements.end();
 }
+
+std::span<const std::string_view> statementWords() { return kStatements; }
 
 bool isPlainName(std::string_view text) {
   if (letterLength(text, 0) == 0 || nameEnd(text, 0) != text.size()) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace nf {
@@ -65,6 +66,7 @@ bool isKeyword(std::string_view word);
 bool isReducerName(std::string_view word);
 // Keywords that begin a statement: where the parser starts again after a mistake.
 bool beginsStatement(std::string_view keyword);
+std::span<const std::string_view> statementWords();
 // A name as the lexer reads one, dots included: what needs no backquotes.
 bool isPlainName(std::string_view text);
 

@@ -29,7 +29,7 @@ Result<Measured> measureCandidate(const std::function<Result<double>()>& candida
   if (incumbent) {
     NF_TRY(const double other, incumbent());
     others.push_back(other);
-    if (first > policy.killBeyond * other) return slow(first / other), result;
+    if (!policy.whole && first > policy.killBeyond * other) return slow(first / other), result;
   }
   for (int i = 0; i < 2; ++i) {
     NF_TRY(const double run, candidate());
@@ -45,14 +45,21 @@ Result<Measured> measureCandidate(const std::function<Result<double>()>& candida
   }
   // The least of three is the one least disturbed.
   const double ratio = *std::min_element(runs.begin(), runs.end()) / *std::min_element(others.begin(), others.end());
-  if (ratio > policy.dropBeyond) return slow(ratio), result;
+  if (!policy.whole && ratio > policy.dropBeyond) return slow(ratio), result;
 
-  while (judge(result.pairs, policy.pairs).decision == PairedVerdict::Decision::NeedMore &&
-         static_cast<int>(result.pairs.size()) < policy.pairs.maximumPairs) {
+  double spent = 0;  // microseconds
+  const auto wanted = [&] {
+    const auto count = static_cast<int>(result.pairs.size());
+    if (count >= policy.pairs.maximumPairs) return false;
+    if (policy.whole) return count < policy.pairs.minimumPairs || spent < policy.seconds * 1e6;
+    return judge(result.pairs, policy.pairs).decision == PairedVerdict::Decision::NeedMore;
+  };
+  while (wanted()) {
     // Who goes first changes from pair to pair: what the first one leaves in the caches helps both alike.
     const bool candidateFirst = result.pairs.size() % 2 == 0;
     NF_TRY(const double a, (candidateFirst ? candidate : incumbent)());
     NF_TRY(const double b, (candidateFirst ? incumbent : candidate)());
+    spent += a + b;
     result.pairs.push_back(candidateFirst ? TimedPair{b, a} : TimedPair{a, b});
   }
   runs.clear();

@@ -14,6 +14,8 @@ struct MeasurePolicy {
   double killBeyond = 3;
   double dropBeyond = 1.2;
   PairedPolicy pairs;
+  bool whole = false;  // never given up: as many pairs as there may be, of which at least `minimumPairs` past `seconds`
+  double seconds = 2;
 };
 
 struct Measured {

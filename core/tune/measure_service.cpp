@@ -38,6 +38,25 @@ Frame requestOf(const MeasureJob& job, WorkerMemory& memory) {
   return frame;
 }
 
+Frame requestOf(const CompareJob& job, WorkerMemory& memory) {
+  nlohmann::json branches = nlohmann::json::array();
+  Frame frame;
+  for (const auto* branch : {&job.first, &job.second}) {
+    nlohmann::json kernels = nlohmann::json::array();
+    for (const BranchKernel& k : *branch) {
+      nlohmann::json kernel{{"kernel", kernelToJson(*k.object)}, {"tensors", k.tensors}};
+      addProgram(kernel, *k.subgraph, k.hash, memory);
+      frame.body.insert(frame.body.end(), k.object->code.begin(), k.object->code.end());
+      kernels.push_back(std::move(kernel));
+    }
+    branches.push_back(std::move(kernels));
+  }
+  frame.header =
+      nlohmann::json{{"op", "compare"}, {"branches", std::move(branches)}, {"whole", job.whole}, {"exclusive", job.exclusive}}
+          .dump();
+  return frame;
+}
+
 }  // namespace
 
 struct MeasureService::State {
@@ -101,6 +120,26 @@ std::future<MeasureOutcome> MeasureService::measure(MeasureJob job) {
   auto promise = std::make_shared<std::promise<MeasureOutcome>>();
   auto future = promise->get_future();
   measure(std::move(job), [promise](MeasureOutcome outcome) { promise->set_value(std::move(outcome)); });
+  return future;
+}
+
+std::future<MeasureOutcome> MeasureService::compare(CompareJob job) {
+  NF_ASSERT(!job.first.empty() && !job.second.empty());
+  auto promise = std::make_shared<std::promise<MeasureOutcome>>();
+  auto future = promise->get_future();
+  const auto shared = std::make_shared<CompareJob>(std::move(job));
+  WorkerPool::Job work;
+  work.priority = shared->priority;
+  work.stop = shared->stop;
+  work.request = [shared](WorkerMemory& memory) { return requestOf(*shared, memory); };
+  work.deadline = [shared] { return shared->deadline; };
+  work.attempted = [state = m_state.get(), promise](WorkerPool::Attempt attempt) {
+    MeasureOutcome outcome = state->outcomeOf(attempt);
+    ++(outcome.status == TrialStatus::Ok ? state->measured : state->refused);
+    promise->set_value(std::move(outcome));
+    return true;
+  };
+  m_state->pool.submit(std::move(work));
   return future;
 }
 

@@ -43,6 +43,25 @@ struct MeasureOutcome {
   bool cancelled = false;        // by `stop` or the end of the service: says nothing about the candidate
 };
 
+// One kernel of a branch. `tensors` numbers its inputs, then its outputs: what a kernel writes, later ones of the branch read.
+struct BranchKernel {
+  std::shared_ptr<const Program> subgraph;
+  Hash hash;
+  std::shared_ptr<const KernelObject> object;
+  std::vector<std::uint32_t> tensors;
+};
+
+// Two ways of computing the same, each a sequence of kernels run one after the other: a fused kernel and its parts. Every kernel
+// passes the quick gate first. The second branch is the candidate of the outcome, the first one its incumbent.
+struct CompareJob {
+  std::vector<BranchKernel> first, second;
+  bool whole = false;  // all pairs, whichever is slower; else it ends as soon as the second one has lost
+  bool exclusive = true;
+  CompilePriority priority = CompilePriority::Background;
+  std::chrono::milliseconds deadline{30000};
+  std::stop_token stop;
+};
+
 // The one process that holds a context of this device and runs candidates: links, checks, times (measurement policy: codegen,
 // "Search"). It may hang or die; its parent kills it and starts another.
 class MeasureService {
@@ -63,6 +82,8 @@ class MeasureService {
   // Background job ends as Crashed or Killed.
   std::future<MeasureOutcome> measure(MeasureJob job);
   void measure(MeasureJob job, std::function<void(MeasureOutcome)> done);
+  // As a Background job.
+  std::future<MeasureOutcome> compare(CompareJob job);
   CompileService::Statistics statistics() const;
   std::vector<pid_t> processIds() const;
 

@@ -36,6 +36,16 @@ CREATE TABLE IF NOT EXISTS trial (
   spread_us REAL NOT NULL DEFAULT 0,
   runs INTEGER NOT NULL DEFAULT 0,
   UNIQUE (workload, schedule));
+CREATE TABLE IF NOT EXISTS fusion (
+  kernel TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  reverted INTEGER NOT NULL,
+  fused_us REAL NOT NULL,
+  fused_spread_us REAL NOT NULL,
+  split_us REAL NOT NULL,
+  split_spread_us REAL NOT NULL,
+  pairs INTEGER NOT NULL,
+  PRIMARY KEY (kernel, fingerprint));
 )";
 
 struct Close {
@@ -139,13 +149,18 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(sum / std::max<double>(static_cast<double>(most), 1));
 }
 
+std::optional<Hash> hashOf(const std::string& hex) {
+  if (hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  return Hash{std::stoull(hex.substr(16), nullptr, 16), std::stoull(hex.substr(0, 16), nullptr, 16)};
+}
+
 std::optional<TuningRecord> recordFrom(const Statement& row) {
   // hash, fingerprint, schedule, status, median, spread, runs
   auto schedule = Schedule::parse(row.text(2));
-  const std::string hex = row.text(0);
-  if (!schedule || hex.size() != 32 || hex.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  const auto workload = hashOf(row.text(0));
+  if (!schedule || !workload) return std::nullopt;
   TuningRecord record;
-  record.workload = {std::stoull(hex.substr(16), nullptr, 16), std::stoull(hex.substr(0, 16), nullptr, 16)};
+  record.workload = *workload;
   record.fingerprint = row.text(1);
   record.schedule = std::move(*schedule);
   record.status = trialStatusNamed(row.text(3));
@@ -242,6 +257,37 @@ Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fi
                    "UPDATE workload SET best = (SELECT id FROM trial WHERE workload = workload.id AND schedule = ?) "
                    "WHERE hash = ? AND fingerprint = ?");
   return update.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot record the best schedule");
+}
+
+Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const FusionRecord& record) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement insert(m_impl->db.get(),
+                   "INSERT OR REPLACE INTO fusion (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
+                   "split_spread_us, pairs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+  const FusionMeasurement& m = record.measurement;
+  return insert.bind(record.kernel.hex())
+      .bind(fingerprint)
+      .bind(std::int64_t{record.reverted})
+      .bind(m.fused)
+      .bind(m.fusedSpread)
+      .bind(m.split)
+      .bind(m.splitSpread)
+      .bind(m.pairs)
+      .run("cannot record a fusion");
+}
+
+std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::string& fingerprint) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement query(m_impl->db.get(),
+                  "SELECT kernel, reverted, fused_us, fused_spread_us, split_us, split_spread_us, pairs FROM fusion "
+                  "WHERE fingerprint = ? ORDER BY kernel");
+  query.bind(fingerprint);
+  std::vector<FusionRecord> records;
+  while (query.row())
+    if (const auto kernel = hashOf(query.text(0)))
+      records.push_back(
+          {*kernel, query.integer(1) != 0, {query.real(2), query.real(3), query.real(4), query.real(5), query.integer(6)}});
+  return records;
 }
 
 std::optional<TuningRecord> RecordDatabase::best(const Hash& workload, const std::string& fingerprint) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/fusion/fuse.h"
 #include "core/schedule/schedule.h"
 #include "core/support/hash.h"
 #include "core/support/result.h"
@@ -46,6 +47,15 @@ class RecordDatabase {
   Result<Unit> withdraw(const Hash& workload, const std::string& fingerprint, const Schedule& schedule);
   // The schedule that won the last comparison. begin() and finish() of it come first.
   Result<Unit> setBest(const Hash& workload, const std::string& fingerprint, const Schedule& schedule);
+
+  // Whether a fused kernel is kept or split again, by its signature (core/fusion): what was measured, and which way it went.
+  struct FusionRecord {
+    Hash kernel;
+    bool reverted = false;
+    FusionMeasurement measurement;
+  };
+  Result<Unit> setFusion(const std::string& fingerprint, const FusionRecord& record);
+  std::vector<FusionRecord> fusions(const std::string& fingerprint);
 
   std::optional<TuningRecord> best(const Hash& workload, const std::string& fingerprint);
   std::vector<TuningRecord> all(const Hash& workload, const std::string& fingerprint);  // in order of their first trial

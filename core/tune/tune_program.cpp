@@ -9,17 +9,10 @@
 namespace nf {
 namespace {
 
-// `{"kind": .., "knobs": ..}` with or without the version that records carry.
-Result<Schedule> scheduleOfHint(const Hint& hint) {
-  auto json = nlohmann::json::parse(hint.attributes, nullptr, false);
-  if (!json.is_object()) return Error{"hint schedule", "the attributes are no JSON object", {}, {}};
-  if (!json.contains("version")) json["version"] = 1;
-  return Schedule::parse(json.dump());
-}
-
 class TaskCollector {
  public:
-  explicit TaskCollector(std::vector<std::string>* messages) : m_messages(messages) {}
+  // hints: of the whole program; they name tensors of the bodies in it too.
+  TaskCollector(const std::vector<Hint>& hints, std::vector<std::string>* messages) : m_hints(hints), m_messages(messages) {}
 
   void collect(const Program& program, double calls) {
     const SubgraphExtractor extractor(program);
@@ -51,25 +44,14 @@ class TaskCollector {
     }
     TuningTask& task = m_tasks[at->second];
     task.callsPerStep += calls;
-    for (const Hint& hint : program.hints)
-      if (hint.kind == Hint::Kind::Schedule && names(program, group, hint)) force(task, hint);
+    if (const Hint* hint = pinOf(m_hints, program, group.operators)) {
+      auto schedule = pinnedSchedule(*hint, *task.subgraph, nullptr);
+      if (schedule) task.forced = std::move(*schedule);
+      else if (m_messages) m_messages->push_back(schedule.error().message);
+    }
   }
 
-  static bool names(const Program& program, const Group& group, const Hint& hint) {
-    return std::any_of(group.operators.begin(), group.operators.end(), [&](OperatorId op) {
-      const std::vector<TensorId> written = writesOf(program, op);
-      return std::any_of(written.begin(), written.end(), [&](TensorId t) {
-        return std::find(hint.tensors.begin(), hint.tensors.end(), program[t].name) != hint.tensors.end();
-      });
-    });
-  }
-
-  void force(TuningTask& task, const Hint& hint) {
-    auto schedule = scheduleOfHint(hint);
-    if (schedule) task.forced = std::move(*schedule);
-    else if (m_messages) m_messages->push_back("hint schedule of " + task.name + ": " + schedule.error().message);
-  }
-
+  const std::vector<Hint>& m_hints;
   std::vector<std::string>* m_messages;
   std::vector<TuningTask> m_tasks;
   std::unordered_map<Hash, std::size_t> m_known;
@@ -77,8 +59,34 @@ class TaskCollector {
 
 }  // namespace
 
+const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const std::vector<OperatorId>& operators) {
+  const auto writes = [&](const std::string& name) {
+    return std::any_of(operators.begin(), operators.end(), [&](OperatorId op) {
+      const std::vector<TensorId> written = writesOf(program, op);
+      return std::any_of(written.begin(), written.end(), [&](TensorId t) { return program[t].name == name; });
+    });
+  };
+  for (const Hint& hint : hints)
+    if (hint.kind == Hint::Kind::Schedule && std::any_of(hint.tensors.begin(), hint.tensors.end(), writes)) return &hint;
+  return nullptr;
+}
+
+Result<Schedule> pinnedSchedule(const Hint& hint, const Program& subgraph, const Target* target) {
+  const std::string where = "hint schedule " + (hint.tensors.empty() ? std::string() : hint.tensors.front()) + ": ";
+  auto json = nlohmann::json::parse(hint.attributes, nullptr, false);
+  if (!json.is_object()) return Error{"hint", where + "the attributes are no JSON object", {}, {}};
+  if (!json.contains("version")) json["version"] = 1;
+  auto schedule = Schedule::parse(json.dump());
+  if (!schedule) return Error{"hint", where + schedule.error().message, {}, schedule.error().detail};
+  if (!target) return schedule;
+  NF_TRY(const auto space, scheduleSpace(subgraph, *target));
+  if (const auto legal = space->check(*schedule); !legal)
+    return Error{"hint", where + "this kernel has no such schedule: " + legal.error().message, {}, legal.error().detail};
+  return schedule;
+}
+
 std::vector<TuningTask> tuningTasks(const Program& program, std::vector<std::string>* messages) {
-  TaskCollector collector(messages);
+  TaskCollector collector(program.hints, messages);
   collector.collect(program, 1);
   return collector.take();
 }
@@ -101,6 +109,12 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   std::vector<std::string> hints;
   std::vector<TuningTask> tasks = tuningTasks(program, &hints);
   for (const std::string& hint : hints) say(hint);
+  if (!options.only.empty()) {
+    std::erase_if(tasks, [&](const TuningTask& task) {
+      return std::find(options.only.begin(), options.only.end(), task.hash) == options.only.end();
+    });
+    if (tasks.empty()) return Error{"tune", "The program has none of these kernels now.", options.device, {}};
+  }
   std::vector<Hash> hashes;
   for (const TuningTask& task : tasks) hashes.push_back(task.hash);
 

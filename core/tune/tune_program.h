@@ -15,6 +15,12 @@ namespace nf {
 // of a tensor that a group writes becomes the task's forced schedule; `messages` says which hints are no schedules.
 std::vector<TuningTask> tuningTasks(const Program& program, std::vector<std::string>* messages = nullptr);
 
+// The schedule that `hint schedule Y {..}` pins for the kernel that writes Y: `{"kind": .., "knobs": ..}`, with or without the version that
+// records carry. An Error of stage "hint" where it is none, or none that this kernel can have on this target (any, where that is null).
+Result<Schedule> pinnedSchedule(const Hint& hint, const Program& subgraph, const Target* target);
+// The hint among `hints` that names a tensor the operators write; null: none.
+const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const std::vector<OperatorId>& operators);
+
 struct TuneProgramOptions {
   std::string backend = "cpu";
   std::string device = "cpu";
@@ -22,6 +28,7 @@ struct TuneProgramOptions {
   std::int64_t trials = 256;  // all subgraphs together
   double seconds = 0;         // 0: no limit
   std::uint64_t seed = 1;
+  std::vector<Hash> only;   // these subgraphs; empty: all. An Error where the program has none of them
   std::string recordsPath;  // empty: RecordDatabase::defaultPath()
   int compileWorkers = 2;
   WorkerCommand worker;

@@ -67,6 +67,10 @@ class WorkerEvaluator final : public Evaluator {
     job.stop = std::move(stop);
     return m_measure.measure(std::move(job)).get();
   }
+  MeasureOutcome compare(CompareJob job, std::stop_token stop) override {
+    job.stop = std::move(stop);
+    return m_measure.compare(std::move(job)).get();
+  }
 
  private:
   CompileService& m_compile;
@@ -74,6 +78,13 @@ class WorkerEvaluator final : public Evaluator {
 };
 
 }  // namespace
+
+MeasureOutcome Evaluator::compare(CompareJob, std::stop_token) {
+  MeasureOutcome outcome;
+  outcome.status = TrialStatus::Crashed;
+  outcome.reason = "branches are not compared here";
+  return outcome;
+}
 
 std::unique_ptr<Evaluator> workerEvaluator(CompileService& compile, MeasureService& measure) {
   return std::make_unique<WorkerEvaluator>(compile, measure);
@@ -736,6 +747,28 @@ void TuningService::setDeviceShare(double share) {
   m_impl->changed.notify_all();
 }
 
+bool TuningService::awaitBudget(std::stop_token stop) {
+  std::unique_lock lock(m_impl->mutex);
+  while (m_impl->changed.wait(lock, stop, [&] { return m_impl->started && !m_impl->paused; })) {
+    if (!m_impl->waitForBudget(lock, stop)) return false;
+    if (!m_impl->paused) return true;
+  }
+  return false;
+}
+
+void TuningService::charge(double deviceSeconds) {
+  const std::lock_guard lock(m_impl->mutex);
+  m_impl->credit -= deviceSeconds;
+  m_impl->spent += deviceSeconds;
+}
+
+std::optional<Schedule> TuningService::bestSchedule(const Hash& subgraph) const {
+  if (const auto cached = m_impl->cache.find(subgraph)) return cached->object->schedule;
+  if (m_impl->records && m_impl->options.useRecords)
+    if (const auto best = m_impl->records->best(subgraph, m_impl->target->fingerprint)) return best->schedule;
+  return std::nullopt;
+}
+
 void TuningService::stepDone(double seconds) {
   const std::lock_guard lock(m_impl->mutex);
   double& smooth = m_impl->stepSeconds;
@@ -779,6 +812,12 @@ PairedVerdict TuningService::reportPairs(std::uint64_t ticket, std::span<const T
   m_impl->offered.erase(at);
   m_impl->changed.notify_all();
   return verdict;
+}
+
+void TuningService::forget(std::uint64_t ticket) {
+  const std::lock_guard lock(m_impl->mutex);
+  std::erase_if(m_impl->offered, [ticket](const Impl::Offered& o) { return o.candidate.ticket == ticket; });
+  m_impl->changed.notify_all();
 }
 
 void TuningService::withdraw(std::uint64_t ticket, const std::string& reason) {

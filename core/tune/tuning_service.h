@@ -39,6 +39,8 @@ class Evaluator {
   virtual ~Evaluator() = default;
   virtual CompileOutcome compile(CompileJob job, std::stop_token stop) = 0;
   virtual MeasureOutcome measure(MeasureJob job, std::stop_token stop) = 0;
+  // Where branches can't be compared: an outcome of status Crashed that says so.
+  virtual MeasureOutcome compare(CompareJob job, std::stop_token stop);
 };
 std::unique_ptr<Evaluator> workerEvaluator(CompileService& compile, MeasureService& measure);
 
@@ -102,12 +104,19 @@ class TuningService {
   void stop();                        // joins the loops
   void setDeviceShare(double share);  // 0 to 1, live
 
+  // ---- other work on the same device that the budget pays for: waits until it has something left (false: a stop), says what was spent
+  bool awaitBudget(std::stop_token stop);
+  void charge(double deviceSeconds);
+  // The schedule that a kernel of this subgraph is made by best, as far as is known: of the cache, else recorded.
+  std::optional<Schedule> bestSchedule(const Hash& subgraph) const;
+
   // ---- the executor's side, between steps; these never wait for work
   void stepDone(double seconds);  // duration of a step: the scale of expected gains
   std::optional<StepCandidate> nextCandidate();
   // Further pairs of a candidate, microseconds of one call each. Accept: it stands in the cache now. Reject: forget it.
   PairedVerdict reportPairs(std::uint64_t ticket, std::span<const TimedPair> pairs);
   void withdraw(std::uint64_t ticket, const std::string& reason);  // it failed to link or launch
+  void forget(std::uint64_t ticket);                               // no step runs its subgraph any more: says nothing about it
 
   struct State {
     Hash subgraph;

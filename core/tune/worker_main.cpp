@@ -162,7 +162,8 @@ class MeasureWorker {
   }
 
   Frame answer(const json& request, std::vector<std::byte> body) {
-    Result<MeasureOutcome> outcome = measure(request, std::move(body));
+    Result<MeasureOutcome> outcome =
+        request.value("op", "") == "compare" ? compare(request, body) : measure(request, std::move(body));
     if (!outcome) {
       MeasureOutcome failed;
       failed.status = TrialStatus::Crashed;
@@ -287,6 +288,111 @@ class MeasureWorker {
       outcome.reason = "it claims a rate of arithmetic that the device cannot reach";
     }
     return Unit{};
+  }
+
+  // Kernels one after the other, as a step runs them.
+  struct Branch {
+    struct Member {
+      KernelObject object;
+      std::unique_ptr<Kernel> kernel;
+      std::unique_ptr<Gate> gate;
+      std::vector<void*> tensors;
+    };
+    std::vector<Member> members;
+  };
+
+  Result<Branch> branchOf(const json& request, const std::vector<std::byte>& body, std::size_t& at, MeasureOutcome& outcome) {
+    Branch branch;
+    std::map<std::uint32_t, void*> written;
+    for (const json& item : request) {
+      NF_TRY(auto program, m_programs.of(item));
+      NF_TRY(const Hash hash, hashFromHex(item.at("hash").get<std::string>()));
+      const auto bytes = item.at("kernel").at("codeBytes").get<std::size_t>();
+      if (bytes > body.size() - at) return Error{"measure", "malformed message: code of another length", {}, {}};
+      const auto begin = body.begin() + static_cast<std::ptrdiff_t>(at);
+      at += bytes;
+      Branch::Member m;
+      NF_TRY(m.object, kernelFromJson(item.at("kernel"), {begin, begin + static_cast<std::ptrdiff_t>(bytes)}));
+      NF_TRY(m.kernel, m_device->link(m.object));
+      const std::size_t outputs = program->outputs.size();
+      NF_TRY(m.gate, Gate::prepare(*m_device, std::move(program), hash));
+      outcome.gate = m.gate->check(*m.kernel, m.object, GateLevel::Quick);
+      if (!outcome.gate.passed) {
+        outcome.status = TrialStatus::Wrong;
+        outcome.reason = outcome.gate.failure;
+        return branch;
+      }
+      const auto numbers = item.at("tensors").get<std::vector<std::uint32_t>>();
+      m.tensors.assign(m.gate->tensors().begin(), m.gate->tensors().end());
+      if (numbers.size() != m.tensors.size() || outputs > numbers.size())
+        return Error{"measure", "malformed message: tensors of another kernel", {}, {}};
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (i >= numbers.size() - outputs) written[numbers[i]] = m.tensors[i];
+        else if (const auto known = written.find(numbers[i]); known != written.end()) m.tensors[i] = known->second;
+      }
+      branch.members.push_back(std::move(m));
+    }
+    return branch;
+  }
+
+  // Microseconds of one run of the sequence. Short ones run several times, so that the clock's own cost does not count.
+  struct BranchRunner {
+    Device& device;
+    const Branch& branch;
+    Slices& slices;
+    void* workspace;
+    clockid_t clock;
+    int repeats = 1;
+
+    Result<double> operator()() {
+      slices.beforeRun();
+      constexpr std::int64_t kShort = 50'000, kMostRepeats = 1000;
+      for (;;) {
+        const std::int64_t start = nanoseconds(clock);
+        for (int i = 0; i < repeats; ++i)
+          for (const Branch::Member& m : branch.members) {
+            NF_TRY([[maybe_unused]] const Unit done, m.kernel->launch({m.tensors, workspace, m.gate->counters(), 1, 0}));
+          }
+        NF_TRY([[maybe_unused]] const Unit done, device.synchronize());
+        const std::int64_t duration = std::max<std::int64_t>(nanoseconds(clock) - start, 1);
+        if (duration >= kShort / 2 || repeats >= kMostRepeats) return static_cast<double>(duration) / repeats / 1000;
+        repeats = static_cast<int>(std::min(kMostRepeats, repeats * (kShort / duration + 1)));
+      }
+    }
+  };
+
+  Result<MeasureOutcome> compare(const json& request, const std::vector<std::byte>& body) {
+    if (!m_failure.empty()) return Error{"measure", m_failure, {}, {}};
+    MeasureOutcome outcome;
+    const bool cpu = m_device->target().backend == "cpu";
+    const clockid_t budgetClock = cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    const std::int64_t start = nanoseconds(budgetClock);
+    const json& branches = request.at("branches");
+    std::size_t at = 0;
+    NF_TRY(const Branch first, branchOf(branches.at(0), body, at, outcome));
+    if (outcome.status != TrialStatus::Ok) return outcome;
+    NF_TRY(const Branch second, branchOf(branches.at(1), body, at, outcome));
+    if (outcome.status != TrialStatus::Ok) return outcome;
+    std::int64_t bytes = 0;
+    for (const Branch* branch : {&first, &second})
+      for (const Branch::Member& m : branch->members) bytes = std::max(bytes, m.object.workspaceBytes);
+    void* workspace = nullptr;
+    if (bytes > 0) { NF_TRY(workspace, m_device->allocate(bytes)); }
+    Slices slices(request.at("exclusive").get<bool>() ? m_lease.get() : nullptr);
+    const clockid_t clock = cpu && m_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    BranchRunner candidate{*m_device, second, slices, workspace, clock}, incumbent{*m_device, first, slices, workspace, clock};
+    MeasurePolicy policy;
+    policy.whole = request.at("whole").get<bool>();
+    auto measured = measureCandidate(std::ref(candidate), std::ref(incumbent), policy);
+    if (workspace) m_device->release(workspace);
+    if (!measured) return measured.error();
+    outcome.status = measured->status;
+    outcome.reason = measured->reason;
+    outcome.timing = measured->timing;
+    outcome.incumbent = measured->incumbent;
+    outcome.pairs = std::move(measured->pairs);
+    outcome.deviceSeconds = static_cast<double>(nanoseconds(budgetClock) - start) * 1e-9;
+    return outcome;
   }
 
   int m_threads;

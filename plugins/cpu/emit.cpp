@@ -773,6 +773,9 @@ class Emitter {
         return fromStorage(m_b.CreateAlignedLoad(type, at, alignment(buffer)), stored);
       return fromStorage(m_b.CreateMaskedLoad(type, at, alignment(buffer), mask, llvm::Constant::getNullValue(type)), stored);
     }
+    if (m_f[buffer].scope == Scope::Local && o.fixed.size() == m_lanes) {
+      if (LV* shuffled = shuffledLocal(buffer, o)) return fromStorage(shuffled, stored);
+    }
     if (o.fixed.size() == m_lanes && !mask) {
       const auto [low, high] = std::minmax_element(o.fixed.begin(), o.fixed.end());
       const std::int64_t span = *high - *low + 1;
@@ -799,6 +802,29 @@ class Emitter {
     LV* all = mask ? mask : llvm::Constant::getAllOnesValue(llvm::FixedVectorType::get(m_b.getInt1Ty(), m_lanes));
     return fromStorage(
         m_b.CreateMaskedGather(type, addresses(buffer, o), alignment(buffer), all, llvm::Constant::getNullValue(type)), stored);
+  }
+
+  // Lanes out of one or two vectors of a local buffer, as whole vectors, so that the buffer can stay in registers.
+  LV* shuffledLocal(BufferId buffer, const LaneOffsets& o) {
+    const auto* base = llvm::dyn_cast<llvm::ConstantInt>(o.base);
+    if (!base) return nullptr;
+    const auto lanes = static_cast<std::int64_t>(m_lanes);
+    std::vector<std::int64_t> vectors;
+    std::vector<int> order;
+    for (const std::int64_t x : o.fixed) {
+      const std::int64_t element = base->getSExtValue() + x, vector = element / lanes;
+      auto known = std::find(vectors.begin(), vectors.end(), vector);
+      if (known == vectors.end()) known = vectors.insert(vectors.end(), vector);
+      order.push_back(static_cast<int>((known - vectors.begin()) * lanes + element % lanes));
+    }
+    if (vectors.size() > 2 || (std::max(vectors.front(), vectors.back()) + 1) * lanes > m_f[buffer].elements) return nullptr;
+    auto* type = llvm::FixedVectorType::get(storageType(m_f[buffer].type), m_lanes);
+    const auto part = [&](std::int64_t vector) {
+      return m_b.CreateAlignedLoad(type, address(buffer, m_b.getInt64(static_cast<std::uint64_t>(vector * lanes))),
+                                   alignment(buffer));
+    };
+    LV* first = part(vectors.front());
+    return m_b.CreateShuffleVector(first, vectors.size() > 1 ? part(vectors.back()) : first, order);
   }
 
   void store(const Statement& s) {

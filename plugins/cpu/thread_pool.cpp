@@ -2,8 +2,17 @@
 #include "plugins/cpu/thread_pool.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include <immintrin.h>
 
 namespace nf::cpu {
+namespace {
+
+// Longer than the gap between two stages of a step, shorter than anybody else would miss the core.
+constexpr std::chrono::microseconds kSpin{40};
+
+}  // namespace
 
 ThreadPool::ThreadPool(int threads) {
   for (int i = 1; i < threads; ++i) m_workers.emplace_back([this](std::stop_token stop) { serve(stop); });
@@ -11,6 +20,18 @@ ThreadPool::ThreadPool(int threads) {
 
 ThreadPool::~ThreadPool() {
   for (std::jthread& worker : m_workers) worker.request_stop();
+}
+
+template <class Condition>
+bool ThreadPool::soon(Condition&& condition) {
+  const auto until = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (condition()) return true;
+      _mm_pause();
+    }
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
 }
 
 void ThreadPool::share() {
@@ -25,6 +46,11 @@ void ThreadPool::serve(std::stop_token stop) {
   std::uint64_t seen = 0;
   std::unique_lock lock(m_mutex);
   for (;;) {
+    if (m_generation == seen) {
+      lock.unlock();
+      soon([&] { return m_generation.load(std::memory_order_relaxed) != seen; });
+      lock.lock();
+    }
     if (!m_wake.wait(lock, stop, [&] { return m_generation != seen; })) return;
     seen = m_generation;
     if (m_next.load(std::memory_order_relaxed) >= m_tasks) continue;  // woke too late
@@ -54,6 +80,7 @@ void ThreadPool::run(StageEntry entry, const KernelCall& call, std::int64_t task
   }
   m_wake.notify_all();
   share();
+  soon([&] { return m_busy.load(std::memory_order_relaxed) == 0; });
   std::unique_lock lock(m_mutex);
   m_idle.wait(lock, [&] { return m_busy == 0; });
 }

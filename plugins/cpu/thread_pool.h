@@ -25,13 +25,17 @@ class ThreadPool {
  private:
   void serve(std::stop_token stop);
   void share();
+  // Looks for a moment without giving up the core: stages follow each other within microseconds.
+  template <class Condition>
+  static bool soon(Condition&& condition);
 
   std::mutex m_launch;  // of run
   std::mutex m_mutex;
   std::condition_variable_any m_wake;
   std::condition_variable m_idle;
-  std::uint64_t m_generation = 0;  // of the stage; under m_mutex
-  int m_busy = 0;                  // workers inside share; under m_mutex
+  // Changed under m_mutex; looked at without it by those who spin.
+  std::atomic<std::uint64_t> m_generation{0};  // of the stage
+  std::atomic<int> m_busy{0};                  // workers inside share
   StageEntry m_entry = nullptr;
   const KernelCall* m_call = nullptr;
   std::int64_t m_tasks = 0, m_chunk = 1;

@@ -16,6 +16,8 @@ def attention(Q[B, H, T, D], K[B, H, S, D], V[B, H, S, E]; causal = 0) -> Y {
 
 # Projections, heads and the projection back. X: [batch, time, features].
 def self_attention(X[B, T, C], heads; causal = 0) -> Y {
+  require heads >= 1, "`heads` is at least 1"
+  require C % heads == 0, "`heads` must divide the features C"
   let D = C // heads
   Pq = linear(X, C)
   Pk = linear(X, C)

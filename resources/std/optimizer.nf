@@ -3,13 +3,14 @@
 # right side sees the old values and a step stays a function. They are operators like all others: fusion joins them with what
 # makes the gradient.
 
-# Stochastic gradient descent, with momentum where it is asked for.
+# Stochastic gradient descent, with momentum and weight decay where they are asked for.
 def sgd(W[...], G[...]; lr = 0.01, momentum = 0, decay = 0) {
+  if decay == 0 { D = G } else { D[...] = G[...] + decay * W[...] }
   if momentum == 0 {
-    W[...] <- W[...] - lr * (G[...] + decay * W[...])
+    W[...] <- W[...] - lr * D[...]
   } else {
     state m[...] = zeros()
-    M[...] = momentum * m[...] + G[...] + decay * W[...]
+    M[...] = momentum * m[...] + D[...]
     m <- M
     W[...] <- W[...] - lr * M[...]
   }

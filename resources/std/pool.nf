@@ -4,12 +4,16 @@
 
 # The greatest value of each window. Where several are equal the first in row-major order gets the gradient.
 def max_pool2d(X[N, C, H, W], R; stride = R, pad = 0) -> Y {
+  require stride >= 1, "`stride` is at least 1"
+  require H + 2*pad >= R and W + 2*pad >= R, "the window does not fit into the padded image"
   Y[n, c, p: (H + 2*pad - R) // stride + 1, q: (W + 2*pad - R) // stride + 1] =
     max[r: R, s: R] X[n, c, p*stride + r - pad, q*stride + s - pad] else (-inf)
 }
 
 # The mean of each window; what lies outside counts as zeros.
 def avg_pool2d(X[N, C, H, W], R; stride = R, pad = 0) -> Y {
+  require stride >= 1, "`stride` is at least 1"
+  require H + 2*pad >= R and W + 2*pad >= R, "the window does not fit into the padded image"
   Y[n, c, p: (H + 2*pad - R) // stride + 1, q: (W + 2*pad - R) // stride + 1] =
     mean[r: R, s: R] (X[n, c, p*stride + r - pad, q*stride + s - pad] else 0)
 }

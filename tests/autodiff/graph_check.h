@@ -16,7 +16,8 @@ inline Program differentiated(const Program& program, bool clean = true) {
   auto result = differentiate(program);
   EXPECT_TRUE(result.ok());
   if (clean) {
-    for (const Diagnostic& d : result->diagnostics) ADD_FAILURE() << d.code << ": " << d.message;
+    for (const Diagnostic& d : result->diagnostics)
+      if (d.severity == Severity::Error) ADD_FAILURE() << d.code << ": " << d.message;
     for (const std::string& problem : verify(result->program, Stage::Differentiated)) ADD_FAILURE() << problem;
   }
   return result->program;

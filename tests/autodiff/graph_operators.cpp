@@ -302,6 +302,26 @@ TEST(GraphRules, ProductWithZeros) {
   test::checkAgainstDifferences(b.p, inputs);
 }
 
+// Where two factors are 0 the product's first derivative is 0 and its second is not.
+TEST(GraphRules, SecondDerivativeOfAProductWithTwoZeros) {
+  Build b;
+  const auto A = b.tensor("A", {3, 4});
+  const auto Y = b.op("Y", {{"i", 3}, {"j", 2}, {"k", 2}}, 1, Reducer::Prod, b.load(A, {var(0), 2 * var(1) + var(2)}));
+  const auto dY = b.tensor("dY", {3});
+  const auto g = b.derivative(Y, A, dY);
+  const auto G =
+      b.op("G", {{"i", 3}, {"k", 4}}, 0, Reducer::Sum, b.p.unary(ScalarOp::Sin, b.add(b.load(g, {var(0), var(1)}), b.number(0.5))));
+  b.derivative(G, A);
+  b.derivative(G, dY);
+  std::mt19937_64 rng(4);
+  TensorValues inputs = test::inputsFor(b.p, rng);
+  inputs[A].values[1] = inputs[A].values[2] = inputs[A].values[5] = 0;  // two in the first product, one in the second
+  test::checkAgainstDifferences(b.p, inputs, 1e-5);
+  const Program p = test::differentiated(b.p);
+  const auto got = test::values(p, inputs, {b.p.derivatives[1].result}).at(b.p.derivatives[1].result).values;
+  EXPECT_GT(std::fabs(got[1]), 1e-3);  // not flat
+}
+
 // d/dA select(A > 0, log(A), 0): log of the dead branch must not leak, neither value nor slope.
 TEST(GraphRules, DeadBranchesGiveNoNan) {
   Build b;

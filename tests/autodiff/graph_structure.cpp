@@ -75,7 +75,7 @@ TEST(GraphStructure, OriginsReachTheToken) {
   ASSERT_EQ(result->terms.size(), 1u);
   const Origin& origin = result->program[result->program[result->terms[0].backward].origin];
   ASSERT_EQ(origin.parents.size(), 2u);
-  EXPECT_EQ(notebook.sources.text(result->program[origin.parents[1]].span), "W");
+  EXPECT_EQ(notebook.sources.text(result->program[origin.parents[1]].span), "W[i]");
 }
 
 TEST(GraphStructure, IndependentTensorsGetAnExplicitZero) {
@@ -101,6 +101,136 @@ TEST(GraphStructure, DataDependentAccessesScatterAndSayWhy) {
   EXPECT_EQ(result->terms[0].form, GradientTerm::Form::Scatter);
   EXPECT_EQ(result->terms[0].why, "the index depends on data");
   EXPECT_EQ(result->program[result->terms[0].backward].kind, OperatorKind::Scatter);
+}
+
+// Strided convolution with a guard: the proof is refused, or does not end, and the gradient is the same numbers as a scatter.
+TEST(GraphStructure, WithoutAProofTheGradientIsAScatter) {
+  Build b;
+  const auto X = b.tensor("X", {9}), W = b.tensor("W", {3});
+  const IndexExpr at = 2 * var(0) + var(1) - IndexExpr(1);
+  const ExprId x =
+      b.p.select(b.p.cond(IndexCond::all({IndexCond::ge0(at), IndexCond::ge0(IndexExpr(8) - at)})), b.load(X, {at}), b.number(0));
+  const auto Y = b.op("Y", {{"p", 5}, {"r", 3}}, 1, Reducer::Sum, b.mul(x, b.load(W, {var(1)})));
+  const auto dY = b.tensor("dY", {5});
+  const auto g = b.derivative(Y, X, dY);
+  std::mt19937_64 rng(7);
+  const TensorValues inputs = test::inputsFor(b.p, rng);
+  const auto proved = differentiate(b.p);
+  ASSERT_EQ(proved->terms.size(), 1u);
+  ASSERT_EQ(proved->terms[0].form, GradientTerm::Form::Gather);
+  const auto expected = test::values(proved->program, inputs, {g}).at(g).values;
+
+  InvertOptions wrong, unfinished;
+  wrong.sabotage = [](Inverse& inverse) { inverse.tGuards.clear(); };
+  unfinished.certificateQuota = 1;
+  for (const auto& [options, why] :
+       {std::pair(wrong, "the proof failed"), {unfinished, "the proof did not end within its quota"}}) {
+    const auto refused = differentiate(b.p, options);
+    ASSERT_TRUE(refused.ok());
+    ASSERT_EQ(refused->terms.size(), 1u);
+    const GradientTerm& term = refused->terms[0];
+    EXPECT_EQ(term.form, GradientTerm::Form::Scatter);
+    EXPECT_EQ(term.why, why);
+    EXPECT_EQ(term.inverse.state, Inverse::State::Uncertified);
+    EXPECT_EQ(refused->program[term.backward].kind, OperatorKind::Scatter);
+    EXPECT_TRUE(verify(refused->program, Stage::Differentiated).empty());
+    const auto got = test::values(refused->program, inputs, {g}).at(g).values;
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-12) << i;
+  }
+}
+
+// Shown as a gather while its proof is under way; with the proof the same program, without one a scatter.
+TEST(GraphStructure, ProofsUnderWay) {
+  const Program source = compiled(
+      "input X[8] = zeros()\nparam W[3] = zeros()\nY[p: 3] = sum[r: 3] X[2*p + r]*W[r]\nloss L = sum[p] Y[p]^2\n"
+      "show d(L)/d(X)\n");
+  for (const std::uint64_t quota : {1000000, 2}) {
+    InvertOptions kept, typing;
+    kept.interactiveQuota = 1;
+    kept.certificateQuota = quota;
+    InverseCache cache(kept);
+    typing.cache = &cache;
+    typing.putOffProofs = true;
+    typing.explain = true;
+    const auto states = [](const DifferentiateResult& result) {
+      std::vector<Inverse::State> all;
+      for (const GradientTerm& term : result.terms)
+        if (term.form != GradientTerm::Form::Zero) all.push_back(term.inverse.state);
+      return all;
+    };
+    const auto checking = differentiate(source, typing);
+    using States = std::vector<Inverse::State>;
+    EXPECT_EQ(states(*checking), (States{Inverse::State::Checking, Inverse::State::Checking}));
+    EXPECT_TRUE(cache.settle());
+    const auto settled = differentiate(source, typing);
+    if (quota == 2) {
+      EXPECT_EQ(settled->terms[1].form, GradientTerm::Form::Scatter);
+      continue;
+    }
+    EXPECT_EQ(states(*settled), (States{Inverse::State::Gather, Inverse::State::Gather}));
+    EXPECT_EQ(toText(settled->program), toText(checking->program));
+    EXPECT_EQ(toText(settled->program), toText(differentiate(source)->program));
+  }
+}
+
+// A load whose value passes only nodes without slope is a term of its own: zero, and why.
+TEST(GraphStructure, FlatLoadsAreShown) {
+  const auto zeroTerms = [](const std::string& body) {
+    const auto result =
+        differentiate(compiled("input X[4] = zeros()\nY[i] = " + body + "\nloss L = sum[i] Y[i]\nshow d(L)/d(X)\n"));
+    std::vector<std::string> found;
+    for (const GradientTerm& t : result->terms) {
+      found.push_back((t.form == GradientTerm::Form::Zero ? "zero " : "gather ") + result->program[t.tensor].name + " " + t.why);
+      EXPECT_TRUE(t.backward.valid());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(zeroTerms("X[i] * floor(X[3 - i])"), (Texts{"gather X ", "gather Y ", "zero X floor has slope 0"}));
+  EXPECT_EQ(zeroTerms("X[i] * stop_gradient(X[i])"), (Texts{"gather X ", "gather Y ", "zero X stop_gradient cuts it"}));
+  EXPECT_EQ(zeroTerms("select(X[i] > 0, X[i], 0)"), (Texts{"gather X ", "gather Y ", "zero X a condition has slope 0"}));
+}
+
+TEST(GraphStructure, ZeroByRuleIsAWarningWithItsReason) {
+  const auto warned = [](const std::string& text, std::string_view at) {
+    const CompiledNotebook notebook = compileNotebook({"test.nf", {}, text});
+    EXPECT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+    const auto result = differentiate(notebook.program);
+    EXPECT_EQ(result->diagnostics.size(), 1u);
+    if (result->diagnostics.size() != 1) return std::string();
+    const Diagnostic& d = result->diagnostics[0];
+    EXPECT_EQ(d.severity, Severity::Warning);
+    EXPECT_EQ(d.code, "zero-derivative");
+    EXPECT_EQ(notebook.sources.text(d.span), at);
+    return d.message;
+  };
+  EXPECT_EQ(warned("input X[4] = zeros()\nloss L = sum[i] floor(2*X[i])\nshow d(L)/d(X)\n", "d(L)/d(X)"),
+            "d(L)/d(X) is 0: L depends on X only where the slope is 0: floor has slope 0");
+  EXPECT_EQ(warned("input X[4] = zeros()\nY[i] = 2*X[i]\nloss L = sum[i] floor(Y[i])\nshow d(L)/d(X)\n", "d(L)/d(X)"),
+            "d(L)/d(X) is 0: L depends on X only where the slope is 0: floor has slope 0");
+  EXPECT_EQ(warned("input X[4] = zeros()\nbest = argmax[i] X[i]\nloss L = float(best)\nshow d(L)/d(X)\n", "d(L)/d(X)"),
+            "d(L)/d(X) is 0: L depends on X only where the slope is 0: best holds whole numbers");
+}
+
+// What can't be differentiated is said with its place and reason, whether the language or the gradient notices.
+TEST(GraphStructure, RefusalsPointAtTheSource) {
+  const auto said = [](const std::string& text) {
+    const CompiledNotebook notebook = compileNotebook({"test.nf", {}, text});
+    Diagnostics diagnostics = notebook.diagnostics;
+    if (notebook.ok()) diagnostics = differentiate(notebook.program)->diagnostics;
+    std::vector<std::string> all;
+    for (const Diagnostic& d : diagnostics) all.push_back(std::string(notebook.sources.text(d.span)) + ": " + d.message);
+    return all;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(said("input X[4] = zeros()\nbest = argmax[i] X[i]\nshow d(best)/d(X)\n"),
+            (Texts{"d(best)/d(X): `best` holds integers: it has no derivative"}));
+  EXPECT_EQ(said("input X[4] = zeros()\nY[i] = 2*X[i]\nshow d(Y)/d(X)\n"),
+            (Texts{"d(Y)/d(X): `d(Y)/d(X)` needs a scalar, `Y` is f32 [4]"}));
+  EXPECT_EQ(said("input X[16] = zeros()\nloss L = sum[i: 4] X[i*i]\nshow d(L)/d(X)\n"),
+            (Texts{"i*i: this index is not affine: indices are added, and multiplied or divided by constants only"}));
 }
 
 TEST(GraphStructure, RefusalsNameWhatIsWrong) {

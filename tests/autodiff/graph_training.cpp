@@ -61,5 +61,33 @@ TEST(GraphTraining, DigitsCapsuleNetFollowsPyTorchForTwentySteps) {
   }
 }
 
+// A whole training graph: every parameter has its gradient, every access a proof, and equal accesses are solved once.
+TEST(GraphTraining, ResNet50IsProvedThroughout) {
+  const CompiledNotebook notebook =
+      compileNotebook({"resnet50.nf", {}, test::readText("resnet50.nf") + "train L { steps = 1; optimizer = sgd(lr=0.1) }\n"});
+  ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  InverseCache cache;
+  InvertOptions options;
+  options.cache = &cache;
+  const auto result = differentiate(notebook.program, options);
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->diagnostics.empty());
+  std::size_t parameters = 0, gathers = 0;
+  for (const Tensor& t : result->program.tensors) parameters += t.kind == TensorKind::Param ? 1 : 0;
+  EXPECT_EQ(parameters, 161u);  // 53 convolutions, 53 normalisations of two each, a linear layer with its bias
+  for (const GradientTerm& term : result->terms) {
+    if (term.form == GradientTerm::Form::Zero) continue;
+    const std::string name = result->program[term.tensor].name;
+    if (term.form == GradientTerm::Form::Scatter) {
+      EXPECT_EQ(term.why, "the index depends on data") << name;
+      continue;
+    }
+    ++gathers;
+    EXPECT_EQ(term.inverse.state, Inverse::State::Gather) << name;
+  }
+  EXPECT_GT(gathers, 500u);
+  EXPECT_LT(cache.size() * 4, gathers);
+}
+
 }  // namespace
 }  // namespace nf

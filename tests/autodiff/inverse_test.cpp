@@ -149,6 +149,32 @@ TEST(InverseCache, SharedBetweenThreads) {
   EXPECT_NE(hashOf(other), hashOf(accesses[0].problem));
 }
 
+TEST(InverseCache, ProofsThatWerePutOffAreSettled) {
+  InvertOptions options;
+  options.interactiveQuota = 1;
+  InverseCache cache(options);
+  const AccessProblem problem = namedAccesses()[4].problem;
+  EXPECT_EQ(cache.invert(problem, InverseCache::Proof::PutOff)->state, Inverse::State::Checking);
+  EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Checking);
+  EXPECT_EQ(cache.putOff(), 1u);
+  const Inverse shown = cache.explained(problem, {"p", "r"}, InverseCache::Proof::Quick);
+  EXPECT_EQ(shown.state, Inverse::State::Checking);
+  EXPECT_EQ(shown.derivation[shown.derivation.size() - 2].lines[0], "checking: the proof is under way");
+  EXPECT_TRUE(cache.settle());
+  EXPECT_EQ(cache.putOff(), 0u);
+  EXPECT_EQ(cache.settledProofs(), 1u);
+  EXPECT_FALSE(cache.settle());
+  const auto proved = cache.invert(problem, InverseCache::Proof::Quick);
+  EXPECT_EQ(proved->state, Inverse::State::Gather);
+  EXPECT_EQ(toText(*proved), toText(invert(problem)));
+  // Who needs the proof gets it at once.
+  AccessProblem other = problem;
+  other.shape[0] += 1;
+  EXPECT_EQ(cache.invert(other, InverseCache::Proof::PutOff)->state, Inverse::State::Checking);
+  EXPECT_EQ(cache.invert(other)->state, Inverse::State::Gather);
+  EXPECT_EQ(cache.putOff(), 0u);
+}
+
 // a * u == h, u unimodular, h lower echelon with positive pivots that bound what is left of them.
 TEST(Hermite, Properties) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {

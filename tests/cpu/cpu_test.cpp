@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "tests/cpu/kernel_check.h"
 
@@ -358,6 +360,38 @@ std::vector<Case> contractions() {
     add("capsule convolution", std::move(b));
   }
   {
+    Builder b;  // dX of a 3x3 stride 2 over the output's places: tests on whole tiles, nested guards
+    const TensorId dy = b.input("dY", {5, 24, 2, 2}), w = b.input("W", {24, 18, 3, 3});
+    b.output(b.op("dX", {5, 18, 6, 6}, {24, 2, 2}, Reducer::Sum, [&](const auto& v) {
+      const IndexExpr r = v[2] - 2 * v[5], s = v[3] - 2 * v[6];
+      const ExprId product = b.p.binary(ScalarOp::Mul, b.at(dy, {v[0], v[4], v[5], v[6]}), b.at(w, {v[4], v[1], r, s}));
+      const ExprId zero = b.p.constant(0);
+      const ExprId inner = b.p.select(b.p.cond(IndexCond::all({inside(r, 3), inside(s, 3)})), product, zero);
+      return b.p.select(b.p.cond(IndexCond::all({IndexCond::ge0(IndexExpr(4) - v[2]), IndexCond::ge0(IndexExpr(4) - v[3])})), inner,
+                        zero);
+    }));
+    add("dX stride 2 by places", std::move(b));
+  }
+  {
+    Builder b;  // Adam in the epilogue, its scalars beside the contraction
+    const TensorId step = b.input("step", {}), x = b.input("A", {21, 20}), y = b.input("B", {21, 33}), w = b.input("W", {20, 33});
+    const TensorId next = b.op("next", {}, {}, Reducer::None,
+                               [&](const auto&) { return b.p.binary(ScalarOp::Add, b.at(step, {}), b.p.constant(2)); });
+    const TensorId scale = b.op("scale", {}, {}, Reducer::None, [&](const auto&) {
+      return b.p.binary(ScalarOp::Div, b.p.constant(1), b.p.binary(ScalarOp::Add, b.at(next, {}), b.p.constant(0.5)));
+    });
+    const TensorId g = b.op("G", {20, 33}, {21}, Reducer::Sum, [&](const auto& v) {
+      return b.p.binary(ScalarOp::Mul, b.at(x, {v[2], v[0]}), b.at(y, {v[2], v[1]}));
+    });
+    const TensorId m = b.op("M", {20, 33}, {}, Reducer::None,
+                            [&](const auto& v) { return b.p.binary(ScalarOp::Mul, b.at(g, v), b.at(scale, {})); });
+    b.output(next);
+    b.output(m);
+    b.output(b.op("W.next", {20, 33}, {}, Reducer::None,
+                  [&](const auto& v) { return b.p.binary(ScalarOp::Sub, b.at(w, v), b.p.unary(ScalarOp::Tanh, b.at(m, v))); }));
+    add("optimiser in the epilogue", std::move(b));
+  }
+  {
     Builder b;  // three factors, f16 operands, a scale of the rows
     const TensorId x = b.input("A", {12, 20}, DType::F16), y = b.input("B", {20, 33}, DType::BF16), s = b.input("s", {12});
     b.output(b.op("C", {12, 33}, {20}, Reducer::Sum, [&](const auto& v) {
@@ -376,8 +410,172 @@ TEST(Contraction, FirstSchedules) {
   }
 }
 
+// Reductions, elementwise operators and chains of both that share rows.
+std::vector<Case> nests() {
+  std::vector<Case> cases;
+  const auto add = [&](const std::string& name, Builder b) { cases.push_back({name, std::move(b.p)}); };
+  const auto sub = [](Builder& b, ExprId l, ExprId r) { return b.p.binary(ScalarOp::Sub, l, r); };
+  const auto mul = [](Builder& b, ExprId l, ExprId r) { return b.p.binary(ScalarOp::Mul, l, r); };
+  const auto div = [](Builder& b, ExprId l, ExprId r) { return b.p.binary(ScalarOp::Div, l, r); };
+  for (const Reducer reducer : {Reducer::Sum, Reducer::Prod, Reducer::Max, Reducer::Min, Reducer::ArgMax}) {
+    Builder b;
+    const TensorId x = b.input("X", {12, 5, 32, 10}), y = b.input("Y", {32, 10});
+    const bool arg = reducer == Reducer::ArgMax;
+    b.output(b.op(
+        "R", {12, 32}, {5, 10}, reducer,
+        [&](const auto& v) {
+          return mul(b, b.at(x, {v[0], v[2], v[1], v[3]}), b.at(y, {v[1], v[3]}));
+        },
+        arg ? DType::I32 : DType::F32));
+    add(std::string("reduction ") + std::string(name(reducer)), std::move(b));
+  }
+  {
+    Builder b;  // several side by side
+    const TensorId x = b.input("X", {24, 37});
+    b.output(b.op("S", {24}, {37}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); }));
+    b.output(b.op("M", {24}, {37}, Reducer::Max, [&](const auto& v) { return b.p.unary(ScalarOp::Abs, b.at(x, v)); }));
+    add("reductions side by side", std::move(b));
+  }
+  for (const std::int64_t n : {10, 16, 33}) {
+    Builder b;
+    const TensorId x = b.input("X", {6, 8, n});
+    const TensorId m = b.op("M", {6, 8}, {n}, Reducer::Max, [&](const auto& v) { return b.at(x, v); });
+    const TensorId e = b.op("E", {6, 8, n}, {}, Reducer::None, [&](const auto& v) {
+      return b.p.unary(ScalarOp::Exp, sub(b, b.at(x, v), b.at(m, {v[0], v[1]})));
+    });
+    const TensorId s = b.op("S", {6, 8}, {n}, Reducer::Sum, [&](const auto& v) { return b.at(e, v); });
+    const TensorId y = b.op("Y", {6, 8, n}, {}, Reducer::None, [&](const auto& v) {
+      return div(b, b.at(e, v), b.at(s, {v[0], v[1]}));
+    });
+    b.output(s);
+    b.output(y);
+    add("softmax of " + std::to_string(n), std::move(b));
+  }
+  {
+    Builder b;  // votes that agree are routed together: all stages of one row share its votes
+    const TensorId votes = b.input("Votes", {5, 32, 10, 16});
+    const TensorId s = b.op("S", {5, 10, 16}, {32}, Reducer::Sum, [&](const auto& v) {
+      return b.at(votes, {v[0], v[3], v[1], v[2]});
+    });
+    const TensorId q = b.op("Q", {5, 10}, {16}, Reducer::Sum, [&](const auto& v) {
+      const ExprId e = b.at(s, v);
+      return mul(b, e, e);
+    });
+    const TensorId u = b.op("U", {5, 10, 16}, {}, Reducer::None, [&](const auto& v) {
+      const ExprId length = b.at(q, {v[0], v[1]});
+      return div(b, mul(b, b.at(s, v), length), b.p.unary(ScalarOp::Sqrt, b.p.binary(ScalarOp::Add, length, b.p.constant(1))));
+    });
+    const TensorId l = b.op("L", {5, 32, 10}, {16}, Reducer::Sum, [&](const auto& v) {
+      return mul(b, b.at(votes, {v[0], v[1], v[2], v[3]}), b.at(u, {v[0], v[2], v[3]}));
+    });
+    const TensorId m = b.op("M", {5, 32}, {10}, Reducer::Max, [&](const auto& v) { return b.at(l, v); });
+    const TensorId c = b.op("C", {5, 32, 10}, {}, Reducer::None, [&](const auto& v) {
+      return b.p.unary(ScalarOp::Tanh, sub(b, b.at(l, v), b.at(m, {v[0], v[1]})));
+    });
+    b.output(l);
+    b.output(b.op("V", {5, 10, 16}, {32}, Reducer::Sum, [&](const auto& v) {
+      return mul(b, b.at(c, {v[0], v[3], v[1]}), b.at(votes, {v[0], v[3], v[1], v[2]}));
+    }));
+    add("routing", std::move(b));
+  }
+  {
+    Builder b;  // rows that shift inside: no rows can be shared
+    const TensorId x = b.input("X", {9, 20});
+    const TensorId s = b.op("S", {9}, {20}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); });
+    b.output(
+        b.op("Y", {9, 20}, {}, Reducer::None, [&](const auto& v) { return sub(b, b.at(x, v), b.at(s, {IndexExpr(8) - v[0]})); }));
+    add("reversed rows", std::move(b));
+  }
+  {
+    Builder b;  // a costly value that many points read, under padding
+    const TensorId x = b.input("X", {7}), z = b.input("Z", {11, 18});
+    const TensorId e = b.op("E", {7}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(ScalarOp::Exp, b.at(x, v)); });
+    b.output(b.op("Y", {11, 18}, {}, Reducer::None, [&](const auto& v) {
+      const IndexExpr i = v[0] - IndexExpr(2);
+      return b.p.binary(ScalarOp::Add, b.at(z, v), b.p.select(b.p.cond(inside(i, 7)), b.at(e, {i}), b.p.constant(0)));
+    }));
+    add("costly and padded", std::move(b));
+  }
+  for (const auto& [n, m] : std::vector<std::array<std::int64_t, 2>>{{16, 32}, {33, 20}, {5, 70}}) {
+    Builder b;  // transposes, beside what is in order
+    const TensorId x = b.input("X", {3, n, m}), y = b.input("Y", {3, m, n}, DType::F16), z = b.input("Z", {m});
+    b.output(b.op("T", {3, m, n}, {}, Reducer::None, [&](const auto& v) {
+      return b.p.binary(ScalarOp::Add, mul(b, b.at(x, {v[0], v[2], v[1]}), b.at(z, {v[1]})), b.at(y, v));
+    }));
+    b.output(b.op("D", {3, m, n}, {}, Reducer::None, [&](const auto& v) {
+      return sub(b, b.at(x, {v[0], v[2], v[1]}), b.at(y, v));
+    }));
+    add("transpose " + std::to_string(n) + "x" + std::to_string(m), std::move(b));
+  }
+  {
+    Builder b;  // a scatter by data and its reader
+    const TensorId d = b.input("D", {20, 6}), at = b.input("I", {20}, DType::I32);
+    Tensor out;
+    out.name = "G";
+    out.shape = {4, 6};
+    Operator op;
+    op.name = "G";
+    op.kind = OperatorKind::Scatter;
+    op.axes = {{"i", 20, {}}, {"j", 6, {}}};
+    op.body = b.at(d, {IndexExpr::variable(0), IndexExpr::variable(1)});
+    op.scatter = {{{}, b.at(at, {IndexExpr::variable(0)})}, {IndexExpr::variable(1), {}}};
+    op.output = b.p.addTensor(out);
+    b.p.addOperator(op);
+    b.output(b.op("Y", {4, 6}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(ScalarOp::Neg, b.at(op.output, v)); }));
+    add("scatter", std::move(b));
+  }
+  return cases;
+}
+
+TEST(Nest, FirstSchedules) {
+  std::mt19937_64 rng(21);
+  for (const Case& c : nests()) {
+    EXPECT_EQ(compareFirst(c.program, rng), "") << c.name;
+    EXPECT_EQ(compareFirst(c.program, rng, 2), "") << c.name;
+  }
+}
+
+TEST(Nest, ChainsThatShareRowsRunRowByRow) {
+  for (const Case& c : nests()) {
+    const auto knobs = *(*scheduleSpace(c.program, hostTarget()))->first().knobs;
+    const bool chain = c.name.starts_with("softmax") || c.name == "routing";
+    EXPECT_EQ(knobs.contains("rows"), chain) << c.name;
+    if (chain) { EXPECT_GT(knobs["rows"], 0) << c.name; }
+  }
+}
+
+TEST(Nest, TransposesAreTurnedInRegisters) {
+  for (const Case& c : nests()) {
+    if (!c.name.starts_with("transpose 16x32")) continue;
+    const auto knobs = *(*scheduleSpace(c.program, hostTarget()))->first().knobs;
+    EXPECT_TRUE(knobs.contains("tile")) << knobs.dump();
+  }
+}
+
+TEST(Nest, RandomLegalSchedulesEqualTheReference) {
+  const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 rng(seed);
+  const Target target = hostTarget(2);
+  auto device = cpu().open("cpu", 2);
+  ASSERT_TRUE(device.ok());
+  for (const Case& c : nests()) {
+    const auto space = scheduleSpace(c.program, target);
+    Schedule last = (*space)->first();
+    for (int i = 0; i < 9; ++i) {
+      const Schedule s = i % 3 == 0   ? (*space)->random(rng)
+                         : i % 3 == 1 ? (*space)->mutate(last, rng)
+                                      : (*space)->cross(last, (*space)->random(rng), rng);
+      EXPECT_TRUE((*space)->check(s).ok());
+      EXPECT_EQ(compare(c.program, s, target, **device, rng), "") << c.name << ", seed " << seed;
+      last = s;
+    }
+  }
+}
+
 TEST(Contraction, RandomLegalSchedulesEqualTheReference) {
   const std::uint64_t seed = std::random_device{}();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 rng(seed);
   const Target target = hostTarget(2);
   auto device = cpu().open("cpu", 2);

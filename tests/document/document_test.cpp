@@ -205,6 +205,32 @@ TEST(FusionHints, AreWrittenChangedAndTakenOut) {
   EXPECT_EQ(d.text(), kNotebook);
 }
 
+TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
+  Document d(kNotebook);
+  const std::string one = R"({"kind":"nest","knobs":{"tile":[8,{"a":1}]}})", two = R"({"kind":"nest","knobs":{}})";
+  EXPECT_FALSE(d.scheduleHint("Y"));
+  d.setScheduleHint("Y", one);
+  EXPECT_EQ(d.text(), std::string(kNotebook) + "\n# %%\nhint schedule Y " + one + "\n");
+  d.setScheduleHint("d(L)/d(Y)", two);
+  EXPECT_EQ(d.scheduleHint("Y"), one);
+  EXPECT_EQ(d.scheduleHint("d(L)/d(Y)"), two);
+  EXPECT_FALSE(d.scheduleHint("L"));
+  d.setScheduleHint("Y", two);
+  EXPECT_EQ(d.body(d.cells().back()), "hint schedule Y " + two + "\nhint schedule d(L)/d(Y) " + two);
+  d.setScheduleHint("Y", std::nullopt);
+  EXPECT_EQ(d.body(d.cells().back()), "hint schedule d(L)/d(Y) " + two);
+  d.setScheduleHint("Y", std::nullopt);
+  for (int i = 0; i < 4; ++i) d.undo();
+  EXPECT_EQ(d.text(), kNotebook);
+
+  // As a person may write it.
+  Document by("# %%\nhint schedule   Y\t{\n  \"kind\": \"nest\",\n  \"knobs\": {}\n}  # mine\nhint schedule Z {\n");
+  EXPECT_EQ(by.scheduleHint("Y"), "{\n  \"kind\": \"nest\",\n  \"knobs\": {}\n}");
+  EXPECT_FALSE(by.scheduleHint("Z")) << "it has no end";
+  by.setScheduleHint("Y", std::nullopt);
+  EXPECT_EQ(by.text(), "# %%\nhint schedule Z {\n");
+}
+
 TEST(Journal, RoundTripsAndATornOneIsRefused) {
   const Journal j{"/home/a b/c\n.nf", {1, 2}, 77, std::string("text\0\xff", 6)};
   const std::string bytes = toBytes(j);

@@ -9,6 +9,7 @@
 #include "core/device/reference.h"
 #include "core/fusion/kernel_graph.h"
 #include "core/fusion/partition.h"
+#include "core/fusion/site.h"
 #include "core/ir/verify.h"
 
 namespace nf {
@@ -281,6 +282,103 @@ Program loopProgram(std::int64_t trips) {
   outer.p.addOperator(op);
   outer.keep(last);
   return outer.partitioned();
+}
+
+// What is known of a kernel holds for every kernel of the same operators, whatever its tensors are called.
+TEST(Fusion, AKernelThatMeasuredSlowerIsSplitAgain) {
+  const auto chain = [](const std::string& prefix) {
+    Build b;
+    const TensorId a = b.given(prefix + "A", kN);
+    const TensorId x = b.product(prefix + "B", {a}, kN), y = b.product(prefix + "C", {x, a}, kN);
+    b.keep(b.product(prefix + "D", {y}, kN));
+    return b.partitioned();
+  };
+  const auto whole = fuse(chain(""), kSlowMemory);
+  ASSERT_TRUE(whole.ok());
+  ASSERT_EQ(whole->program.groups.size(), 1u);
+  const auto kernels = fusedKernels(whole->program);
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].signature, kernelSignature(whole->program, whole->program.groups[0].operators));
+
+  FusionOptions options;
+  options.reverted[kernels[0].signature] = {12, 0.5, 9, 0.25, 9};
+  const auto split = fuse(chain("other"), kSlowMemory, options);
+  ASSERT_TRUE(split.ok());
+  EXPECT_EQ(split->program.groups.size(), 2u);
+  EXPECT_EQ(verify(split->program, Stage::Fused), std::vector<std::string>{});
+  std::size_t told = 0;
+  for (const FusionDecision& d : split->decisions) {
+    if (d.state != FusionState::Reverted) continue;
+    ++told;
+    ASSERT_TRUE(d.measured);
+    EXPECT_EQ(d.measured->split, 9);
+    EXPECT_EQ(d.why, "Measured, the fused kernel took 12 us and its parts 9 us (9 pairs).");
+    EXPECT_GT(d.R, 0);
+  }
+  EXPECT_EQ(told, 1u);
+  const auto json = toJson(split->decisions, kSlowMemory)["decisions"];
+  const auto reverted =
+      std::find_if(json.begin(), json.end(), [](const auto& d) { return d["state"] == "reverted by measurement"; });
+  ASSERT_NE(reverted, json.end());
+  EXPECT_EQ((*reverted)["accepted"], false);
+  EXPECT_EQ((*reverted)["measured"]["fused_us"], 12.0);
+
+  // The two sides of it, and nothing around them.
+  const auto named = fuse(chain(""), kSlowMemory, options);
+  const auto sites = differingSites(whole->program, named->program);
+  ASSERT_EQ(sites.size(), 1u);
+  ASSERT_EQ(sites[0].first.size(), 1u);
+  EXPECT_EQ(sites[0].first[0].tensors, (std::vector<std::string>{"A", "D"}));
+  ASSERT_EQ(sites[0].second.size(), 2u);
+  EXPECT_EQ(sites[0].second[1].tensors.back(), "D");
+  EXPECT_EQ(sites[0].second[0].tensors.back(), sites[0].second[1].tensors.front());
+
+  // A part that loses as well is split in its turn; and what a person forces is theirs to decide.
+  for (auto parts = kernels; !parts.empty(); parts = fusedKernels(fuse(chain(""), kSlowMemory, options)->program))
+    for (const FusedKernel& part : parts) options.reverted[part.signature] = {5, 0, 4, 0, 9};
+  EXPECT_EQ(fuse(chain(""), kSlowMemory, options)->program.groups.size(), 3u);
+  options.force = {{"B", "C"}, {"C", "D"}};
+  EXPECT_EQ(fuse(chain(""), kSlowMemory, options)->program.groups.size(), 1u);
+}
+
+// With anything split or not the kernels are a sound partition that computes every operator.
+TEST(FusionProperty, AnyKernelCanBeTakenBack) {
+  std::mt19937 rng(5);
+  for (int round = 0; round < 40; ++round) {
+    Build b;
+    std::vector<TensorId> all{b.given("A", kN), b.given("B", kN)};
+    const int operators = 3 + static_cast<int>(rng() % 4);
+    for (int i = 0; i < operators; ++i) {
+      std::vector<TensorId> operands{all[rng() % all.size()]};
+      if (rng() % 2) operands.push_back(all[rng() % all.size()]);
+      all.push_back(b.product("T" + std::to_string(i), operands, kN));
+    }
+    b.keep(all.back());
+    const Program program = b.partitioned();
+    FusionOptions options;
+    auto fused = fuse(program, kSlowMemory);
+    // Down to one kernel an operator, one kernel at a time.
+    for (int step = 0; step < 1000; ++step) {
+      ASSERT_TRUE(fused.ok());
+      ASSERT_EQ(verify(fused->program, Stage::Fused), std::vector<std::string>{});
+      const auto kernels = fusedKernels(fused->program);
+      if (kernels.empty()) break;
+      const FusedKernel& chosen = kernels[rng() % kernels.size()];
+      options.reverted[chosen.signature] = {2, 0, 1, 0, 7};
+      auto next = fuse(program, kSlowMemory, options);
+      ASSERT_TRUE(next.ok());
+      for (const FusedKernel& k : fusedKernels(next->program)) EXPECT_FALSE(options.reverted.contains(k.signature));
+      bool found = false;
+      for (const FusionSite& site : differingSites(fused->program, next->program)) {
+        ASSERT_FALSE(site.first.empty());
+        ASSERT_FALSE(site.second.empty());
+        for (const SiteKernel& k : site.first) found |= k.hash == chosen.subgraph;
+      }
+      EXPECT_TRUE(found);
+      fused = std::move(next);
+    }
+    EXPECT_TRUE(fusedKernels(fused->program).empty());
+  }
 }
 
 TEST(Fusion, LoopBodiesCountOnceATrip) {

@@ -102,6 +102,56 @@ train L { steps = 10; optimizer = sgd(lr=0.1); clip = 1 }
   EXPECT_TRUE(clean(text, evaluation).program.updates.empty());
 }
 
+// Each `train` is a job: its program has its own optimizer and nothing of the others.
+TEST(Compile, SeveralTrainStatementsMayTrainOneParameter) {
+  const std::string text = R"(
+input X[4, 8]
+param W[3, 8] = normal(0, 1)
+param V[3] = zeros()
+Y[n, o] = V[o] + sum[i] X[n, i] * W[o, i]
+loss L = mean[n, o] Y[n, o]^2
+loss M = mean[n, o] abs(Y[n, o])
+train L { steps = 10; optimizer = sgd(lr=0.1) }
+train M { steps = 20; optimizer = adam(lr=1e-3); wrt = tensors(W) }
+show d(M)/d(W)
+)";
+  const auto first = clean(text);
+  ASSERT_EQ(first.trains.size(), 2u);
+  EXPECT_EQ(first.program.updates.size(), 2u);
+  EXPECT_FALSE(first.program.tensorNamed("W.adam.m").valid());
+  EXPECT_EQ(first.program.derivatives.size(), 3u);
+  CompileOptions options;
+  options.train = 1;
+  const auto second = clean(text, options);
+  EXPECT_TRUE(second.program.tensorNamed("W.adam.m").valid());
+  EXPECT_EQ(second.program.updates.size(), 4u);  // W, its two moments, the step counter
+  EXPECT_EQ(second.program.derivatives.size(), 1u);
+  // A hint for one job's kernel is nothing to the others, nor to the evaluation.
+  const std::string hinted = text + "hint schedule W.adam.M {\"tile\": [4]}\n";
+  EXPECT_TRUE(clean(hinted).program.hints.empty());
+  EXPECT_EQ(clean(hinted, options).program.hints.size(), 1u);
+  options.training = false;
+  EXPECT_TRUE(clean(hinted, options).program.hints.empty());
+}
+
+TEST(Compile, MistakesOfEveryTrainStatementAreTold) {
+  const auto c = compiled(
+      "param W[3] = zeros()\nloss L = sum[i] W[i]^2\ntrain L { steps = 1 }\ntrain L { steps = 1; optimizer = sgd(rate=1) }\n"
+      "W[...] <- W[...] * 2\n");
+  ASSERT_EQ(c.diagnostics.size(), 2u);
+  EXPECT_EQ(c.diagnostics[0].code, "unknown-option");
+  EXPECT_EQ(c.diagnostics[1].code, "updated-twice");
+}
+
+// x * 0 is no 0 where x is infinite: without decay the term is not there at all.
+TEST(Compile, AnOptimizerWithoutDecayDoesNotReadThroughIt) {
+  const auto c = clean("param W[3] = zeros()\nloss L = sum[i] W[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.5) }\n");
+  EXPECT_NE(toText(c.program).find("W[i] - 0.5 * d(L)/d(W)[i]"), std::string::npos) << toText(c.program);
+  const auto decayed =
+      clean("param W[3] = zeros()\nloss L = sum[i] W[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.5, decay=0.1) }\n");
+  EXPECT_NE(toText(decayed.program).find("0.1 * W[i]"), std::string::npos) << toText(decayed.program);
+}
+
 TEST(Compile, LoopCarriesAndStacks) {
   const auto c = clean(R"(
 def cell(x[B, I], h[B, H]) -> y {
@@ -162,9 +212,18 @@ TEST(Compile, OriginsPointAtTheTokens) {
   const Program& p = c.program;
   std::vector<std::string> tokens;
   for (const ExprId e : nodesOf(p, p.operators[0].body)) tokens.emplace_back(c.sources.text(p[p[e].origin].span));
-  EXPECT_EQ(tokens, (std::vector<std::string>{"X", "exp", "2", "*"}));
+  EXPECT_EQ(tokens, (std::vector<std::string>{"X[i, k]", "exp", "2", "*"}));
   EXPECT_EQ(c.sources.text(p[p.operators[0].axes[1].origin].span), "k");
   EXPECT_EQ(c.sources.text(p[p.operators[0].origin].span), "Y[i] = sum[k] exp(X[i, k]) * 2");
+}
+
+TEST(Compile, CellsKnowWhatTheyShow) {
+  const auto c = clean("# %%\ninput X[2]\nY[i] = X[i] + 1\n# %%\nshow Y, X\n");
+  ASSERT_EQ(c.cells.size(), 2u);
+  EXPECT_TRUE(c.cells[0].shows.empty());
+  ASSERT_EQ(c.cells[1].shows.size(), 2u);
+  EXPECT_EQ(c.program[c.cells[1].shows[0]].name, "Y");
+  EXPECT_EQ(c.program[c.cells[1].shows[1]].name, "X");
 }
 
 TEST(Compile, SymbolsReferencesAndHints) {
@@ -219,6 +278,53 @@ TEST(Compile, RepeatRebindsAndIndexesNames) {
   EXPECT_TRUE(c.program.tensorNamed("H.0.W").valid());
   EXPECT_EQ(c.program[c.program.outputs[0].tensor].name, "H.2");
   EXPECT_EQ(c.program[c.program.outputs[1].tensor].name, "Z.1");
+  EXPECT_EQ(c.tensorNamed("H"), c.program.outputs[0].tensor);
+}
+
+// What a repetition makes last goes by the plain name where no other tensor has it; the index finds it still.
+TEST(Compile, AfterARepetitionItsLastValueHasThePlainName) {
+  const auto c = clean(
+      "def twice(X[...]) -> Y {\n  Y = X\n  repeat 3 { Y = Y * 2 }\n}\ninput X[2]\nZ = twice(X)\nR = Z\nrepeat 2 { R = R + Z }\n"
+      "S[i] = R[i] * R.1[i]\nhint fuse Z, R\nloss L = sum[i] R[i]\nshow d(L)/d(X)\n");
+  const Program& p = c.program;
+  EXPECT_TRUE(p.tensorNamed("Z").valid());
+  EXPECT_TRUE(p.tensorNamed("Z.1").valid());
+  EXPECT_FALSE(p.tensorNamed("Z.2").valid());
+  EXPECT_EQ(c.tensorNamed("R"), p.tensorNamed("R"));
+  EXPECT_EQ(p.operators.back().name, "L");
+  ASSERT_EQ(p.hints.size(), 1u);
+  EXPECT_EQ(p.hints[0].tensors, (std::vector<std::string>{"Z", "R"}));
+}
+
+TEST(Compile, ANameMeansWhatItsLoopLeft) {
+  const auto c = clean("input X[4, 3]\nconst h[3] = 0\nfor t in 0..4 { h[i] = h[i] + X[t, i] }\nY[i] = h[i] * 2\nhint fuse h, Y\n");
+  EXPECT_EQ(c.program[c.tensorNamed("h")].name, "h#2");
+  EXPECT_EQ(c.tensorNamed("Y"), c.program.tensorNamed("Y"));
+}
+
+// The same words ask for another derivative once the name means another tensor.
+TEST(Compile, ADerivativeIsOfWhatItsNamesMean) {
+  const auto c = clean(
+      "param H[3] = zeros()\nloss S = sum[i] H[i]^2\nG = d(S)/d(H)\nrepeat 2 { H = H * 2 }\nloss T = sum[i] H[i]^2\n"
+      "show d(T)/d(H), G\n");
+  ASSERT_EQ(c.program.derivatives.size(), 2u);
+  EXPECT_EQ(c.program[c.program.derivatives[0].wrt].name, "H");
+  EXPECT_EQ(c.program[c.program.derivatives[1].wrt].name, "H.1");
+}
+
+// One shape in both programs, and mistakes of both are told.
+TEST(Compile, TrainingIsAConstantOfEachProgram) {
+  const std::string text = "input X[5, 3]\nU[i, j] = select(training, X[i, j] * 2, 0)\nV[i, j] = select(training, 1, X[i, j])\n";
+  CompileOptions evaluation;
+  evaluation.training = false;
+  for (const CompileOptions& options : {CompileOptions{}, evaluation}) {
+    const auto c = clean(text, options);
+    for (const char* name : {"U", "V"})
+      EXPECT_EQ(c.program[c.program.tensorNamed(name)].shape, (std::vector<std::int64_t>{5, 3})) << options.training << name;
+  }
+  const auto c = compiled("input X[3]\nif training { Y[i] = X[i] } else { Y[i] = X[i] + Z[i] }\nshow Y\n");
+  ASSERT_EQ(c.diagnostics.size(), 1u);
+  EXPECT_EQ(c.diagnostics[0].message, "`Z` is not defined");
 }
 
 TEST(Compile, EllipsisAndWhere) {

@@ -150,6 +150,26 @@ TEST(Robustness, EmptyAndOddTexts) {
   expectSane(compiled(std::string(3, '\0') + "let N = 3"), "zeros");
 }
 
+// A file that is no notebook is said once, and no byte of it reaches a terminal as it is.
+TEST(Robustness, WhatIsNoTextIsSaidOnce) {
+  const std::string utf16("\xff\xfei\0n\0p\0u\0t\0 \0x\0\n\0", 18);
+  const CompiledNotebook wide = compiled(utf16);
+  ASSERT_EQ(wide.diagnostics.size(), 1u);
+  EXPECT_EQ(wide.diagnostics[0].message, "this file is UTF-16: save it as UTF-8");
+  std::mt19937_64 random(5);
+  std::string bytes;
+  for (int i = 0; i < 100000; ++i) bytes += static_cast<char>(random());
+  const CompiledNotebook binary = compiled(bytes);
+  ASSERT_EQ(binary.diagnostics.size(), 1u);
+  EXPECT_EQ(binary.diagnostics[0].code, "no-text");
+  const CompiledNotebook control = compiled("input x\ny = x \x1b[31m + `a\x07`\n" + std::string(1, '\0'));
+  EXPECT_FALSE(control.diagnostics.empty());
+  for (const CompiledNotebook* c : {&wide, &binary, &control}) {
+    expectSane(*c, "no text");
+    for (const char b : render(c->diagnostics, c->sources)) EXPECT_TRUE(b == '\n' || static_cast<unsigned char>(b) >= 0x20);
+  }
+}
+
 // Mutates the examples, the golden mistakes and the library's test. NF_SEED=n replays one mutation; NF_MUTATIONS=n asks for more.
 TEST(Robustness, MutatedNotebooksAreDiagnosed) {
   std::vector<std::string> seeds;

@@ -170,7 +170,6 @@ class Generator {
       case 0:
       case 1: {
         const IndexExpr e = anyIndex(at);
-        if (e.isConstant()) return at.p.constant(pick(0, 1), DType::Bool);
         return chance(50) ? at.p.condGe0(e) : at.p.condEq0(e);
       }
       case 2: {
@@ -192,7 +191,7 @@ class Generator {
         case 1: {
           const IndexExpr e = anyIndex(at);
           const DType type = chance(70) ? DType::F32 : DType::I32;
-          return e.isConstant() ? at.p.constant(static_cast<double>(e.constant()), type) : at.p.indexValue(e, type);
+          return at.p.indexValue(e, type);
         }
         case 2: return at.p.random(pick(0, 9), anyIndex(at));
         default:
@@ -460,6 +459,15 @@ TEST(TextForm, ExamplesRoundTripAndHaveNoMistakes) {
     }
   }
   EXPECT_GE(found, 4);
+}
+
+// A pass removes what nobody needs, and with it the hints that name it.
+TEST(TextForm, HintsOfWhatIsGoneAreNotWritten) {
+  Program p = compileNotebook({"test.nf", {}, "input X[3]\nY[i] = X[i] * 2\nZ[i] = Y[i] + 1\nshow Z\nhint fuse Y, Z\n"}).program;
+  EXPECT_NE(toText(p).find("hint fuse Y, Z"), std::string::npos);
+  p.hints[0].tensors[0] = "gone";
+  EXPECT_EQ(toText(p).find("hint"), std::string::npos);
+  expectRoundTrip(compileNotebook({"test.nf", {}, toText(p)}).program, "without hints");
 }
 
 TEST(TextForm, StandardLibraryRoundTrips) {

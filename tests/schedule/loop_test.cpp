@@ -57,6 +57,35 @@ TEST(LoopText, GoldenElementwiseWithATail) {
   EXPECT_TRUE(verify(*f).empty());
 }
 
+// An embedding's gradient: points of two tokens may meet, those of two features never do.
+TEST(LoopText, ScatterRunsInParallelWhereItNeverMeets) {
+  const auto text = [](bool shifted) {
+    Program p;
+    const TensorId d = p.addTensor({.name = "D", .kind = TensorKind::Input, .shape = {5, 6}});
+    const TensorId rows = p.addTensor({.name = "rows", .kind = TensorKind::Input, .type = DType::I32, .shape = {5}});
+    const IndexExpr n = IndexExpr::variable(0), j = IndexExpr::variable(1);
+    Operator op;
+    op.name = "G";
+    op.kind = OperatorKind::Scatter;
+    op.axes = {{"n", 5, {}}, {"j", 6, {}}};
+    op.body = p.load(d, {{n, {}}, {j, {}}});
+    op.scatter = {{{}, p.load(rows, {{n, {}}})}, {shifted ? j + n : j, {}}};
+    op.output = p.addTensor({.name = "G", .shape = {4, 10}});
+    p.addOperator(op);
+    p.outputs.push_back({"G", op.output, OutputRole::Named});
+    const auto f = lower(p, *Schedule::parse(R"({"version":1,"kind":"scatter","knobs":{"vector":"","lanes":1}})"), plainTarget());
+    EXPECT_TRUE(f.ok()) << (f.ok() ? "" : f.error().message);
+    if (!f.ok()) return std::string();
+    EXPECT_TRUE(verify(*f).empty());
+    return toText(*f).text;
+  };
+  const std::string embedding = text(false), shifted = text(true);
+  EXPECT_LT(embedding.find("parallel j in 6"), embedding.find("for n in 5")) << embedding;
+  EXPECT_NE(embedding.find("for n in 5"), std::string::npos) << embedding;
+  EXPECT_EQ(shifted.find("parallel j"), std::string::npos) << shifted;
+  EXPECT_EQ(shifted.find("parallel n"), std::string::npos) << shifted;
+}
+
 TEST(Schedule, TextRoundTripsAndRefusals) {
   const Program p = scaled(40);
   const auto space = scheduleSpace(p, plainTarget());

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <deque>
 #include <future>
+#include <mutex>
+#include <set>
 
 namespace nf {
 namespace {
@@ -88,9 +92,62 @@ TEST_F(EngineTest, SaysHelloAndAnalyses) {
   ASSERT_FALSE(y->origins.empty());
   const std::string text = kNotebook;
   const auto token = std::find_if(a.tokens.begin(), a.tokens.end(),
-                                  [&](const TokenInfo& t) { return text.substr(t.begin, t.end - t.begin) == "A" && t.begin > 60; });
+                                  [&](const TokenInfo& t) { return text.substr(t.begin, t.end - t.begin) == "A[i, j]"; });
   ASSERT_NE(token, a.tokens.end());
   EXPECT_EQ(token->tensor, "A");
+}
+
+TEST_F(EngineTest, AnAccessIsOneTokenInEveryFormulaItLedTo) {
+  await<Hello>();
+  const std::string text =
+      "input A[1, 29]\nparam W[3, 3] = normal(0, 1)\nY[k, p] = sum[r] A[0, p*2 + r] * W[k, r]\nloss L = mean[k, p] Y[k, p]^2\n"
+      "show Y, d(L)/d(W)\n";
+  document(text);
+  const Analysis a = await<Analysis>();
+  ASSERT_TRUE(a.diagnostics.empty());
+  ASSERT_EQ(a.cells.size(), 1u);
+  EXPECT_EQ(a.cells[0].shows, (std::vector<std::string>{"Y", "d(L)/d(W)"}));
+  const auto begin = static_cast<std::uint32_t>(text.find("A[0"));
+  const auto span =
+      std::find_if(a.spans.begin(), a.spans.end(), [&](const SourceSpan& s) { return s.begin == begin && s.source.empty(); });
+  ASSERT_NE(span, a.spans.end());
+  EXPECT_EQ(text.substr(span->begin, span->end - span->begin), "A[0, p*2 + r]");
+  const auto id = static_cast<std::uint32_t>(span - a.spans.begin());
+  std::uint64_t request = 10;
+  for (const std::string& tensor : a.cells[0].shows) {
+    send(ExpressionRequest{1, tensor, false}, request);
+    const Expression e = await<Expression>(request++);
+    int accesses = 0;
+    for (const Formula& f : e.formulas) {
+      ASSERT_TRUE(wellFormed(f));
+      for (const FormulaNode& n : f.nodes)
+        accesses += n.kind == FormulaKind::Subscript && std::find(n.origins.begin(), n.origins.end(), id) != n.origins.end() &&
+                    f.nodes[n.children[0]].text == "A";
+    }
+    EXPECT_GE(accesses, 1) << tensor;
+  }
+}
+
+TEST_F(EngineTest, IndicesAndDerivativesAreTrees) {
+  await<Hello>();
+  document(
+      "input A[1, 29]\nparam W[3, 3] = normal(0, 1)\nY[k, p] = sum[r] A[0, p*2 + r] * W[k, r]\nloss L = mean[k, p] Y[k, p]^2\n"
+      "show d(L)/d(W)\n");
+  await<Analysis>();
+  send(ExpressionRequest{1, "Y", false}, 4);
+  const Formula y = await<Expression>(4).formulas.at(0);
+  const auto has = [](const Formula& f, FormulaKind kind, const std::string& text) {
+    return std::any_of(f.nodes.begin(), f.nodes.end(), [&](const FormulaNode& n) { return n.kind == kind && n.text == text; });
+  };
+  EXPECT_TRUE(has(y, FormulaKind::Number, "2"));
+  EXPECT_TRUE(has(y, FormulaKind::Infix, "+"));
+  EXPECT_TRUE(has(y, FormulaKind::Name, "p"));
+  send(ExpressionRequest{1, "d(L)/d(W)", false}, 5);
+  const Formula w = await<Expression>(5).formulas.at(0);
+  const auto partial =
+      std::find_if(w.nodes.begin(), w.nodes.end(), [](const FormulaNode& n) { return n.kind == FormulaKind::Partial; });
+  ASSERT_NE(partial, w.nodes.end());
+  EXPECT_EQ(w.nodes[partial->children[1]].kind, FormulaKind::Subscript);
 }
 
 TEST_F(EngineTest, EditsAreRevisions) {
@@ -136,11 +193,53 @@ TEST_F(EngineTest, GradientIsProvedAndChecked) {
   ASSERT_TRUE(e.check.has_value());
   EXPECT_EQ(e.check->samples, 30);
   EXPECT_LT(e.check->worst, e.check->allowed);
+  ASSERT_EQ(e.check->worstSamples.size(), 8u);
+  EXPECT_EQ(e.check->worstSamples[0].error, e.check->worst);
+  EXPECT_EQ(e.check->worstSamples[0].element.size(), 2u);
   send(GradientRequest{1, "Y", "A", true}, 8);
   const Expression g = await<Expression>(8);
   EXPECT_EQ(g.shape, (std::vector<std::int64_t>{4, 6}));
   ASSERT_TRUE(g.check.has_value());
   EXPECT_LT(g.check->worst, g.check->allowed);
+}
+
+// While somebody types a gradient is shown before it is proved, and again when it is.
+TEST(EngineProofs, CheckingThenProved) {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::deque<Envelope> received;
+  FrameReader reader;
+  Outbox outbox([&](std::string_view bytes) {
+    std::vector<Error> errors;
+    const std::lock_guard lock(mutex);
+    for (Envelope& e : reader.feed(bytes, errors)) received.push_back(std::move(e));
+    arrived.notify_all();
+    return true;
+  });
+  const auto expression = [&](RequestId id) {
+    for (;;) {
+      std::unique_lock lock(mutex);
+      arrived.wait(lock, [&] { return !received.empty(); });
+      const Envelope e = std::move(received.front());
+      received.pop_front();
+      if (const auto* m = std::get_if<Expression>(&e.message); m && e.id == id) return *m;
+    }
+  };
+  const auto certificates = [](const Expression& e) {
+    std::set<CertificateState> all;
+    for (const GradientTermInfo& term : e.terms) all.insert(term.certificate);
+    return all;
+  };
+  BackendRegistry registry;
+  Engine::Options options;
+  options.invert.interactiveQuota = 1;  // no proof ends at once
+  Engine engine(registry, outbox, options);
+  engine.receive({0, DocumentReplaced{1, "test.nf", "", kNotebook}, {}});
+  engine.receive({7, ExpressionRequest{1, "d(L)/d(W)", false}, {}});
+  EXPECT_EQ(certificates(expression(7)), std::set{CertificateState::Checking});
+  EXPECT_EQ(certificates(expression(0)), std::set{CertificateState::Proved});
+  engine.receive({8, ExpressionRequest{1, "d(L)/d(W)", false}, {}});
+  EXPECT_EQ(certificates(expression(8)), std::set{CertificateState::Proved});  // known from before
 }
 
 TEST_F(EngineTest, GraphComesInPagesByStage) {

@@ -97,7 +97,8 @@ TEST(Completion, KnowsWhatMayStandWhere) {
   EXPECT_EQ(at("Y[i] = X[i] +\n  |").kind, Kind::Expression);
   EXPECT_EQ(at("train L { |").kind, Kind::Attribute);
   EXPECT_EQ(at("train L { steps = 3; op|").kind, Kind::Attribute);
-  EXPECT_EQ(at("train L { optimizer = ad|").kind, Kind::Expression);
+  EXPECT_EQ(at("train L { optimizer = ad|").kind, Kind::AttributeValue);
+  EXPECT_EQ(at("train L { steps = |").kind, Kind::Expression);
   EXPECT_EQ(at("data D = csv(\"a\") { sp|").kind, Kind::Attribute);
   EXPECT_EQ(at("hint f|").kind, Kind::Hint);
   EXPECT_EQ(at("for t in 0..3 {\n  |").kind, Kind::Statement);
@@ -116,7 +117,17 @@ TEST(Completion, NamesTheCallAround) {
   EXPECT_FALSE(at("Y[i] = (X[i] + |").call.has_value());
 }
 
+TEST(Completion, FindsTheIndicesOfTheStatement) {
+  const std::string text = "input X[N, 4]\nY[i, k] = sum[j] X[i, j] * \n  W[k, m*2] \nZ[a] = Y[a, 0]\n";
+  const auto around = [&](const char* place) { return indicesAround(text, static_cast<std::uint32_t>(text.find(place))); };
+  EXPECT_EQ(around("sum"), (std::vector<std::string_view>{"i", "k", "j", "m"}));
+  EXPECT_EQ(around("W["), (std::vector<std::string_view>{"i", "k", "j", "m"}));
+  EXPECT_EQ(around("Z["), (std::vector<std::string_view>{"a"}));
+}
+
 TEST(Completion, OffersTheLanguagesWords) {
+  EXPECT_EQ(languageWords(at("train L { optimizer = s|")), (std::vector<std::string_view>{"sgd"}));
+  EXPECT_EQ(languageWords(at("train L { mode = |")), (std::vector<std::string_view>{"dynamic", "static"}));
   EXPECT_EQ(languageWords(at("param W[3] = nor|")), (std::vector<std::string_view>{"normal"}));
   EXPECT_EQ(languageWords(at("train L { s|")), (std::vector<std::string_view>{"seed", "steps"}));
   EXPECT_TRUE(languageWords(at("# s|")).empty());

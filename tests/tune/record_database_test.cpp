@@ -54,6 +54,24 @@ TEST_F(RecordDatabaseTest, WhatIsFinishedIsThereForTheNextProgram) {
   EXPECT_FALSE(records->best(kOther, kTarget));
 }
 
+TEST_F(RecordDatabaseTest, WhatFusionLostIsKnownToTheNextProgram) {
+  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9}, faster{3, 0.1, 4, 0.1, 7};
+  {
+    const auto records = open();
+    ASSERT_TRUE(records->setFusion(kTarget, {kWork, false, faster}));
+    ASSERT_TRUE(records->setFusion(kTarget, {kWork, true, slower}));  // the last word
+    ASSERT_TRUE(records->setFusion(kTarget, {kOther, false, faster}));
+    ASSERT_TRUE(records->setFusion("another machine", {kOther, true, slower}));
+  }
+  const auto found = open()->fusions(kTarget);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].kernel, kWork);
+  EXPECT_TRUE(found[0].reverted);
+  EXPECT_EQ(found[0].measurement, slower);
+  EXPECT_EQ(found[1].kernel, kOther);
+  EXPECT_FALSE(found[1].reverted);
+}
+
 TEST_F(RecordDatabaseTest, AStartedTrialSurvivesTheProgramThatDied) {
   open()->begin(kWork, kTarget, tile(1), kTraits).value();
   const auto records = open();

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
-#include <thread>
 
 #include "core/tune/compile_service.h"
 #include "core/tune/measure_service.h"
@@ -167,31 +165,27 @@ TEST(CompileService, ACommandThatCannotStartIsAnError) {
 TEST(CompileService, EveryFirstKernelArrivesWhileWorkersAreKilled) {
   const fakes::Folder folder;
   CompileService service(options(2, {"--abort-first", folder.path("aborts"), "2"}));
-  std::atomic<bool> done = false;
-  std::atomic<int> kills = 0;
-  std::jthread killer([&] {
-    std::size_t turn = 0;
-    while (!done) {
-      const auto ids = service.processIds();
-      if (!ids.empty() && kill(ids[turn++ % ids.size()], SIGKILL) == 0) ++kills;
-      poll(nullptr, 0, 20);
-    }
-  });
   int arrived = 0;
-  for (int round = 0; kills < 10; ++round) {
+  for (int round = 0; round < 8; ++round) {
     std::vector<std::future<CompileOutcome>> futures;
     for (int i = 0; i < 8; ++i) {
       futures.push_back(service.compile(job({schedule({{"n", 100 * round + i}}), schedule({{"safe", 1}})})));
     }
-    for (auto& future : futures) {
-      const auto outcome = future.get();
+    // The first round has the aborts. In each other one two die, whatever they do then: a job has three attempts, so none can lose
+    // all of them, however slow the machine is.
+    for (std::size_t i = 0; i < futures.size(); ++i) {
+      if (round > 0 && i % 4 == 0) {
+        std::vector<pid_t> ids = service.processIds();
+        while (ids.empty()) ids = service.processIds();
+        kill(ids[static_cast<std::size_t>(round) % ids.size()], SIGKILL);
+      }
+      const auto outcome = futures[i].get();
       EXPECT_TRUE(outcome.kernel.ok());
       EXPECT_EQ(outcome.status, TrialStatus::Ok);
       ++arrived;
     }
   }
-  done = true;
-  EXPECT_GE(arrived, 8);
+  EXPECT_EQ(arrived, 64);
   EXPECT_GE(service.statistics().workersDied, 2);
 }
 

@@ -273,6 +273,7 @@ inline std::vector<protocol::SubgraphInfo> subgraphs() {
                  4,
                  0.5,
                  SubgraphState::Searching,
+                 "Y",
                  231211008,
                  5000000,
                  {0, 3}});
@@ -287,10 +288,25 @@ inline std::vector<protocol::SubgraphInfo> subgraphs() {
                  3,
                  0.4,
                  SubgraphState::Searching,
+                 "d(L)/d(W)",
                  231211008,
                  4000000,
                  {2, 5}});
-  out.push_back({"cc03", "dY", "elementwise", {"d(L)/d(Y)"}, 1, 3.1, 6.8, 20, 2, 0.1, SubgraphState::Done, 1200000, 3200000, {3}});
+  out.push_back({"cc03",
+                 "dY",
+                 "elementwise",
+                 {"d(L)/d(Y)"},
+                 1,
+                 3.1,
+                 6.8,
+                 20,
+                 2,
+                 0.1,
+                 SubgraphState::Done,
+                 "d(L)/d(Y)",
+                 1200000,
+                 3200000,
+                 {3}});
   return out;
 }
 

@@ -12,10 +12,10 @@
 #include <QTemporaryDir>
 #include <QTest>
 
-#include "app/workbench/main_window.h"
-#include "tests/widgets/capsule.h"
+#include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/command_palette.h"
+#include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
@@ -26,6 +26,7 @@
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
+#include "widgets/stage_slider.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -36,55 +37,14 @@ int main(int argc, char** argv) {
   QApplication application(argc, argv);
   QApplication::setApplicationName("neoflow-workbench-test");
   QApplication::setOrganizationName("neoflow-test");
+  // Tests run side by side: each has settings of its own.
+  QTemporaryDir settings;
+  QSettings::setPath(QSettings::NativeFormat, QSettings::UserScope, settings.path());
   return RUN_ALL_TESTS();
 }
 
 namespace nf {
 namespace {
-
-constexpr int kPatience = 30000;
-
-struct Window : ::testing::Test {
-  QTemporaryDir folder;
-  Theme theme;
-  std::unique_ptr<MainWindow> window;
-
-  Window() {
-    theme.setMode(Theme::Mode::Light);
-    write(capsule::kText);
-  }
-  QString path() const { return folder.filePath("capsule.nf"); }
-  void write(const std::string& text) const {
-    QFile file(path());
-    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write(text.data(), static_cast<qint64>(text.size()));
-  }
-  std::string onDisk() const {
-    QFile file(path());
-    return file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
-  }
-  template <class F>
-  static bool wait(F condition) {
-    return QTest::qWaitFor(condition, kPatience);
-  }
-  void open(const QString& engine = NF_SCRIPTED_ENGINE) {
-    window = std::make_unique<MainWindow>(&theme, QStringList{engine});
-    window->openFile(path());
-    window->show();
-    window->activateWindow();
-    window->workspace().startEngine();
-  }
-  void openChecked() {
-    open();
-    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
-  }
-  Document& document() { return window->workspace().document(); }
-  CellView* cell(std::size_t i) { return window->notebook()->cells()[i]; }
-  void run(std::size_t i) {
-    window->notebook()->activate(cell(i)->id(), false);
-    window->action("run.stay")->trigger();
-  }
-};
 
 TEST_F(Window, OpensChecksAndRunsNothing) {
   openChecked();

@@ -4,4 +4,5 @@ Y == X
 [expected] equality_as_definition.nf:2:3: error: `==` compares; a tensor is defined with `=`
   Y == X
     ^~
+help: write `=`
 fix: write `=`: `==` becomes `=`

@@ -5,4 +5,5 @@ Y[i] = X[F[i]]
 [type-mismatch] float_tensor_index.nf:3:10: error: an index is an integer, this is f32
   Y[i] = X[F[i]]
            ^~~~
+help: convert it: `i32(F[i])`
 fix: convert it: `F[i]` becomes `i32(F[i])`

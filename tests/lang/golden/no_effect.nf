@@ -4,4 +4,5 @@ X
 [no-effect] no_effect.nf:2:1: error: `X` alone does nothing
   X
   ^
+help: show it: `show X`
 fix: show it: `X` becomes `show X`

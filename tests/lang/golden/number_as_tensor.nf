@@ -4,4 +4,5 @@ N = B
 [number-as-tensor] number_as_tensor.nf:2:1: error: `N` would be a number: numbers are named with `let`
   N = B
   ^~~~~
+help: write `let`
 fix: write `let`: `` becomes `let `

@@ -5,4 +5,5 @@ Y[i: 5] = X[i - 1]
   Y[i: 5] = X[i - 1]
               ^~~~~
 note: with `i` over 0..4
+help: read 0 outside: ` else 0`
 fix: read 0 outside: `` becomes ` else 0`

@@ -6,5 +6,7 @@ Y[p: 28] = sum[r] A[p*2 + r + 1, 0] * W[r]
   Y[p: 28] = sum[r] A[p*2 + r + 1, 0] * W[r]
                       ^~~~~~~~~~~
 note: with `p` over 0..27, `r` over 0..2
+help: run `p` over 27
+help: read 0 outside: ` else 0`
 fix: run `p` over 27: `28` becomes `27`
 fix: read 0 outside: `` becomes ` else 0`

@@ -5,5 +5,7 @@ Y[i: 9] = select(i < 6, X[i], 0)
   Y[i: 9] = select(i < 6, X[i], 0)
                             ^
 note: with `i` over 0..8
+help: run `i` over 5
+help: read 0 outside: ` else 0`
 fix: run `i` over 5: `9` becomes `5`
 fix: read 0 outside: `` becomes ` else 0`

@@ -6,5 +6,7 @@ Y[p: 29] = sum[r] A[p + r] * W[r]
   Y[p: 29] = sum[r] A[p + r] * W[r]
                       ^~~~~
 note: with `p` over 0..28, `r` over 0..2
+help: run `p` over 28
+help: read 0 outside: ` else 0`
 fix: run `p` over 28: `29` becomes `28`
 fix: read 0 outside: `` becomes ` else 0`

@@ -7,3 +7,4 @@ X[i: 3] = 1
 redefinition.nf:1:7: note: it was defined here
   input X[3]
         ^
+note: a name is given once: call the new value otherwise

@@ -4,4 +4,5 @@ Y = lineer(X, 4)
 [undefined-function] undefined_function.nf:2:5: error: there is no function `lineer`
   Y = lineer(X, 4)
       ^~~~~~
+help: write `linear`
 fix: write `linear`: `lineer` becomes `linear`

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The commands of the window: the registry's entries, the menus made of it, and what they do.
+#include <QActionGroup>
+#include <QApplication>
+#include <QDialog>
+#include <QDockWidget>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QMenuBar>
+#include <QPlainTextEdit>
+#include <QSettings>
+#include <QStackedWidget>
+#include <QTabBar>
+#include <QTextBlock>
+#include <QTextCursor>
+#include <QVBoxLayout>
+#include <utility>
+
+#include "app/workbench/main_window.h"
+#include "app/workbench/shortcuts.h"
+#include "widgets/basic.h"
+#include "widgets/cell_view.h"
+#include "widgets/command_palette.h"
+#include "widgets/devices_view.h"
+#include "widgets/dock_page.h"
+#include "widgets/explain_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/notebook_view.h"
+#include "widgets/plots.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+
+using protocol::CellStatus;
+
+void MainWindow::makeActions() {
+  using Keys = QList<QKeySequence>;
+  const auto keys = [](QKeySequence::StandardKey key) { return QKeySequence::keyBindings(key); };
+  const auto one = [](const char* key) { return Keys{QKeySequence(QString::fromLatin1(key))}; };
+  QString group;
+  const auto add = [&](const char* id, const QString& text, const Keys& shortcut, std::function<void()> run, const char* icon = "",
+                       const char* notebookKey = "") {
+    m_actions->add(QString::fromLatin1(id), group, text, shortcut, std::move(run), QString::fromLatin1(icon),
+                   QString::fromLatin1(notebookKey));
+  };
+  group = tr("File");
+  add("file.new", tr("New notebook"), one("Ctrl+N"), [this] { showTab(indexOf(newTab())); });
+  add("file.open", tr("Open..."), one("Ctrl+O"), [this] {
+    const QString path =
+        QFileDialog::getOpenFileName(this, tr("Open a notebook"), workspace().path(), tr("Notebooks (*.nf);;All files (*)"));
+    if (!path.isEmpty()) openFile(path);
+  });
+  add("file.save", tr("Save"), one("Ctrl+S"), [this] { save(false); });
+  add("file.saveAs", tr("Save as..."), one("Ctrl+Shift+S"), [this] { save(true); });
+  add("file.close", tr("Close notebook"), one("Ctrl+W"), [this] { closeTab(indexOf(m_tab)); });
+  add("file.next", tr("Next notebook"), one("Ctrl+PgDown"),
+      [this] { showTab((indexOf(m_tab) + 1) % static_cast<int>(m_tabs.size())); });
+  add("file.previous", tr("Previous notebook"), one("Ctrl+PgUp"), [this] {
+    const int n = static_cast<int>(m_tabs.size());
+    showTab((indexOf(m_tab) + n - 1) % n);
+  });
+  add("file.quit", tr("Quit"), one("Ctrl+Q"), [this] { close(); });
+  group = tr("Edit");
+  add(
+      "edit.undo", tr("Undo"), keys(QKeySequence::Undo), [this] { undoOrRedo(true); }, "undo", "Z");
+  add(
+      "edit.redo", tr("Redo"), {QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Z), QKeySequence(Qt::CTRL | Qt::Key_Y)},
+      [this] { undoOrRedo(false); }, "redo");
+  group = tr("Cell");
+  add(
+      "cell.above", tr("Insert cell above"), {}, [this] { notebook()->insertAbove(); }, "", "A");
+  add(
+      "cell.below", tr("Insert cell below"), {}, [this] { notebook()->insertBelow(); }, "", "B");
+  add("cell.text", tr("Insert text below"), {}, [this] {
+    notebook()->insertBelow();
+    notebook()->toggleKind();
+    notebook()->activate(notebook()->activeCell(), true);
+  });
+  add("cell.up", tr("Move cell up"), one("Alt+Up"), [this] { notebook()->moveActive(-1); });
+  add("cell.down", tr("Move cell down"), one("Alt+Down"), [this] { notebook()->moveActive(1); });
+  add("cell.split", tr("Split cell at the cursor"), one("Ctrl+Shift+-"), [this] { notebook()->splitActive(); });
+  add("cell.join", tr("Join with the next cell"), {}, [this] { notebook()->joinActive(); });
+  add(
+      "cell.kind", tr("Code or Markdown"), {}, [this] { notebook()->toggleKind(); }, "", "M  Y");
+  add(
+      "cell.cut", tr("Cut cell"), {}, [this] { notebook()->cutActive(); }, "", "X");
+  add(
+      "cell.copy", tr("Copy cell"), {}, [this] { notebook()->copyActive(); }, "", "C");
+  add(
+      "cell.paste", tr("Paste cell below"), {}, [this] { notebook()->pasteBelow(); }, "", "V");
+  add(
+      "cell.remove", tr("Delete cell"), {}, [this] { notebook()->removeActive(); }, "", "D D");
+  group = tr("Run");
+  add(
+      "run.cell", tr("Run cell"), {QKeySequence(Qt::SHIFT | Qt::Key_Return), QKeySequence(Qt::SHIFT | Qt::Key_Enter)},
+      [this] { runActive(1); }, "run");
+  add("run.stay", tr("Run cell and stay"), {QKeySequence(Qt::CTRL | Qt::Key_Return), QKeySequence(Qt::CTRL | Qt::Key_Enter)},
+      [this] { runActive(0); });
+  add("run.insert", tr("Run cell and insert below"),
+      {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)}, [this] { runActive(2); });
+  add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] { workspace().runAll(); });
+  add("run.pause", tr("Pause or resume"), {},
+      [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); });
+  add(
+      "run.stop", tr("Stop"), one("Ctrl+."), [this] { workspace().stop(); }, "stop");
+  add("run.restart", tr("Restart the engine"), {}, [this] { workspace().startEngine(); });
+  group = tr("Tune");
+  add("tune.start", tr("Tune without training"), {},
+      [this] { workspace().tell(protocol::TuneRequest{workspace().document().revision()}); });
+  add("tune.profile", tr("Profile a step"), {}, [this] {
+    setStatus("running", tr("Profiling a step"));
+    workspace().wantProfile();
+  });
+  add("tune.measureDevice", tr("Measure the devices again"), {}, [this] {
+    m_devices->setMeasuring(true);
+    workspace().wantDevices(true);
+  });
+  add("view.author", tr("Author"), one("Ctrl+1"), [this] { showPage(Page::Author); });
+  add("view.explain", tr("Explain"), one("Ctrl+2"), [this] { showPage(Page::Explain); });
+  add("view.tune", tr("Tune"), one("Ctrl+3"), [this] { showPage(Page::Tune); });
+  add("view.devices", tr("Devices"), one("Ctrl+4"), [this] { showPage(Page::Devices); });
+  const auto panel = [&](const char* id, const QString& text, Page page, DockPage* host, const char* name) {
+    add(id, text, {}, [this, page, host, name] {
+      QDockWidget* dock = host->panel(QString::fromLatin1(name));
+      const bool shown = dock->isVisible();
+      showPage(page);
+      dock->setVisible(!shown);
+    });
+  };
+  panel("view.outline", tr("Show or hide the outline"), Page::Author, m_author, "outline");
+  panel("view.inspector", tr("Show or hide the inspector"), Page::Author, m_author, "inspector");
+  panel("view.fusion", tr("Show or hide the fusion decisions"), Page::Explain, m_explain, "fusion");
+  panel("view.decision", tr("Show or hide the chosen decision"), Page::Explain, m_explain, "decision");
+  add("view.reset", tr("Reset the layout"), {}, [this] {
+    QSettings().remove(QStringLiteral("layout"));
+    for (DockPage* page : m_pages->findChildren<DockPage*>()) page->resetLayout();
+  });
+  add("view.light", tr("Light"), {}, [this] { m_theme->setMode(Theme::Mode::Light); });
+  add("view.dark", tr("Dark"), {}, [this] { m_theme->setMode(Theme::Mode::Dark); });
+  add("view.system", tr("As the system"), {}, [this] { m_theme->setMode(Theme::Mode::System); });
+  group = tr("Tools");
+  // Of the plot that has the keyboard, else the step latency.
+  const auto plot = [this]() -> Plot* {
+    for (QWidget* w = QApplication::focusWidget(); w; w = w->parentWidget())
+      if (auto* found = qobject_cast<Plot*>(w)) return found;
+    return m_tune->latency();
+  };
+  add("plot.table", tr("Plot as a table"), {}, [plot] { plot()->showTable(!plot()->showsTable()); });
+  for (const char* ending : {"csv", "json", "png", "svg"}) {
+    const QString kind = QString::fromLatin1(ending);
+    add(("plot." + kind).toLatin1().constData(), tr("Save the plot as %1...").arg(kind.toUpper()), {},
+        [plot, kind] { plot()->saveAs(kind); });
+  }
+  add("tools.go", tr("Go to anything"), one("Ctrl+K"), [this] { openPalette(true); });
+  add("tools.palette", tr("Command palette"), one("Ctrl+Shift+P"), [this] { openPalette(false); });
+  add("tools.shortcuts", tr("Change keyboard shortcuts..."), {}, [this] { editShortcuts(); });
+  group = tr("Help");
+  add("help.shortcuts", tr("Keys"), {QKeySequence(Qt::Key_F1), QKeySequence(Qt::Key_Question)}, [this] { showShortcuts(); });
+}
+
+void MainWindow::makeMenus() {
+  const auto menu = [this](const QString& title, std::initializer_list<const char*> ids) {
+    QMenu* m = menuBar()->addMenu(title);
+    for (const char* id : ids) {
+      if (*id == '-') m->addSeparator();
+      else m->addAction(action(QString::fromLatin1(id)));
+    }
+    return m;
+  };
+  QMenu* file = menu(tr("File"), {"file.new", "file.open"});
+  QMenu* recent = file->addMenu(tr("Open recent"));
+  connect(recent, &QMenu::aboutToShow, this, [this, recent] {
+    recent->clear();
+    for (const QString& path : QSettings().value(QStringLiteral("recent")).toStringList())
+      if (QFileInfo::exists(path))
+        recent->addAction(QFileInfo(path).fileName() + QStringLiteral("   ") + QFileInfo(path).path(), this,
+                          [this, path] { openFile(path); });
+    if (recent->isEmpty()) recent->addAction(tr("No notebook yet"))->setEnabled(false);
+  });
+  file->addSeparator();
+  for (const char* id : {"file.save", "file.saveAs", "file.close"}) file->addAction(action(QString::fromLatin1(id)));
+  file->addSeparator();
+  file->addAction(action(QStringLiteral("file.quit")));
+  menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "cell.cut", "cell.copy", "cell.paste"});
+  QMenu* view = menu(tr("View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
+  QMenu* panels = view->addMenu(tr("Panels"));
+  for (const char* id : {"view.outline", "view.inspector", "view.fusion", "view.decision"})
+    panels->addAction(action(QString::fromLatin1(id)));
+  QMenu* themes = view->addMenu(tr("Theme"));
+  auto* group = new QActionGroup(this);
+  for (const char* id : {"view.light", "view.dark", "view.system"}) {
+    QAction* a = action(QString::fromLatin1(id));
+    a->setCheckable(true);
+    a->setChecked(m_theme->mode() == (QLatin1String(id).endsWith(QLatin1String("light"))  ? Theme::Mode::Light
+                                      : QLatin1String(id).endsWith(QLatin1String("dark")) ? Theme::Mode::Dark
+                                                                                          : Theme::Mode::System));
+    group->addAction(a);
+    themes->addAction(a);
+  }
+  view->addAction(action(QStringLiteral("view.reset")));
+  menu(tr("Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
+                    "-", "cell.remove"});
+  menu(tr("Run"), {"run.cell", "run.stay", "run.insert", "run.all", "-", "run.pause", "run.stop", "-", "run.restart"});
+  menu(tr("Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
+  menu(tr("Tools"),
+       {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});
+  menu(tr("Help"), {"help.shortcuts"});
+}
+
+void MainWindow::remember(const QString& path) {
+  QSettings settings;
+  QStringList recent = settings.value(QStringLiteral("recent")).toStringList();
+  recent.removeAll(path);
+  recent.prepend(path);
+  settings.setValue(QStringLiteral("recent"), recent.mid(0, 12));
+}
+
+void MainWindow::save(bool ask) {
+  QString path = m_tab->workspace->path();
+  if (ask || path.isEmpty())
+    path = QFileDialog::getSaveFileName(this, tr("Save the notebook"), path.isEmpty() ? QStringLiteral("untitled.nf") : path,
+                                        tr("Notebooks (*.nf)"));
+  if (path.isEmpty()) return;
+  const auto saved = m_tab->workspace->save(path);
+  if (!saved) {
+    m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
+    return;
+  }
+  m_messages->dismiss("save");
+  m_messages->dismiss("close");
+  remember(m_tab->workspace->path());
+  setStatus("ok", tr("Saved %1").arg(m_tab->workspace->name()));
+  const Close wanted = std::exchange(m_closeWanted, Close::No);
+  if (wanted == Close::Window) close();
+  if (wanted == Close::Tab) closeTab(indexOf(m_tab));
+}
+
+void MainWindow::undoOrRedo(bool undo) {
+  Document& d = m_tab->workspace->document();
+  const auto where = undo ? d.undo() : d.redo();
+  if (!where) return;
+  const bool editing = m_tab->notebook->editing();
+  m_tab->notebook->followDocument();
+  const std::size_t byte = std::min(*where, d.text().size());
+  m_tab->notebook->scrollToByte(byte, page() == Page::Author, editing);
+  refreshOutline();
+  refreshTitle();
+}
+
+void MainWindow::runActive(int then) {
+  const CellId id = m_tab->notebook->activeCell();
+  runCell(id);
+  if (then == 1) {
+    if (m_tab->workspace->document().indexOf(id) + 1 >= m_tab->workspace->document().cells().size()) m_tab->notebook->insertBelow();
+    else m_tab->notebook->activateBeside(1);
+  } else if (then == 2) {
+    m_tab->notebook->insertBelow();
+  } else {
+    m_tab->notebook->activate(id, false);
+  }
+}
+
+void MainWindow::runCell(CellId id) {
+  CellView* v = m_tab->notebook->view(id);
+  if (!v || v->kind() == CellKind::Markdown) return;
+  if (m_tab->workspace->engine().state() != EngineLink::State::Ready) {
+    setStatus("error", tr("The engine is not running"));
+    return;
+  }
+  const auto cell = m_tab->notebook->analysisCell(id);
+  if (!cell || !m_tab->workspace->analysisIsCurrent()) {
+    setStatus("stale", tr("The cell is still being checked"));
+    return;
+  }
+  const auto& info = m_tab->workspace->analysis().cells[*cell];
+  if (v->status() == CellStatus::Error && !v->diagnosticTexts().isEmpty()) {
+    setStatus("error", v->diagnosticTexts().front().section(QLatin1Char('\n'), 0, 0));
+    return;
+  }
+  if (info.train && m_tab->workspace->running()) {
+    setStatus("error", tr("Another run is under way: stop it first"));
+    return;
+  }
+  v->setStatus(CellStatus::Running, {});
+  m_tab->workspace->runCell(*cell, info.train.has_value());
+  refreshOutline();
+}
+
+void MainWindow::showCell(CellId id) {
+  m_tab->notebook->activate(id, false);
+  if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->ensureWidgetVisible(v, 0, 40);
+}
+
+void MainWindow::trainFirst() { m_tab->trainWhenChecked = true; }
+
+void MainWindow::answer(const QString& key, int index) {
+  if (key == QLatin1String("engine") && index == 0) {
+    m_tab->workspace->startEngine();
+    refreshStatus();
+  } else if (key == QLatin1String("journal") && m_tab->left) {
+    if (index == 0) {
+      m_tab->workspace->recover(*std::exchange(m_tab->left, std::nullopt));
+      m_tab->notebook->followDocument();
+      refreshOutline();
+    } else if (index == 1) {
+      compare(m_tab->workspace->document().text(), m_tab->left->text, tr("What the journal has and the file has not"));
+      m_messages->ask("journal", tr("Recover the changes of the session that ended?"),
+                      {tr("Recover"), tr("Compare"), tr("Discard")});
+    } else if (index == 2) {
+      m_tab->left.reset();
+      m_tab->workspace->removeJournal();
+    }
+  } else if (key == QLatin1String("outside")) {
+    if (index == 1) {
+      m_tab->workspace->reloadFromDisk();
+      m_tab->notebook->followDocument();
+      refreshOutline();
+    } else if (index == 2) {
+      QFile file(m_tab->workspace->path());
+      if (file.open(QIODevice::ReadOnly))
+        compare(m_tab->workspace->document().text(), file.readAll().toStdString(), tr("What the file has and this window has not"));
+      m_messages->ask("outside", tr("%1 changed on disk while it was edited here.").arg(m_tab->workspace->name()),
+                      {tr("Keep mine"), tr("Reload"), tr("Compare")});
+    }
+  } else if (key == QLatin1String("save")) {
+    if (index >= 0) save(index == 1);
+  } else if (key == QLatin1String("close")) {
+    if (index == 0) save(false);
+    else if (index == 1) {
+      m_tab->discard = true;
+      m_tab->workspace->removeJournal();
+      if (std::exchange(m_closeWanted, Close::No) == Close::Window) close();
+      else closeTab(indexOf(m_tab));
+    } else {
+      m_closeWanted = Close::No;
+    }
+  }
+}
+
+void MainWindow::compare(const std::string& before, const std::string& after, const QString& title) {
+  auto* dialog = new QDialog(this);
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->setWindowTitle(title);
+  dialog->resize(820, 620);
+  auto* layout = new QVBoxLayout(dialog);
+  auto* text = new QPlainTextEdit;
+  text->setReadOnly(true);
+  text->setFont(m_theme->mono(13));
+  text->setLineWrapMode(QPlainTextEdit::NoWrap);
+  layout->addWidget(text);
+  const Palette& c = m_theme->colors();
+  QTextCursor cursor(text->document());
+  for (const DiffLine& l : diffLines(before, after)) {
+    QTextBlockFormat format;
+    if (l.kind == DiffLine::Kind::Removed) format.setBackground(mixed(c.page, c.failed, 0.18));
+    if (l.kind == DiffLine::Kind::Added) format.setBackground(mixed(c.page, c.proved, 0.18));
+    cursor.setBlockFormat(format);
+    cursor.insertText((l.kind == DiffLine::Kind::Removed ? QStringLiteral("- ")
+                       : l.kind == DiffLine::Kind::Added ? QStringLiteral("+ ")
+                                                         : QStringLiteral("  ")) +
+                      QString::fromStdString(l.text));
+    cursor.insertBlock();
+  }
+  dialog->show();
+}
+
+void MainWindow::openPalette(bool everything) {
+  std::vector<CommandPalette::Entry> entries;
+  if (everything) {
+    for (const auto& s : m_tab->workspace->analysis().symbols) {
+      if (!s.definition.source.empty()) continue;
+      entries.push_back({QStringLiteral("tensor"), QString::fromStdString(s.name), QString::fromStdString(s.detail).left(28),
+                         [this, at = s.definition.begin] {
+                           showPage(Page::Author);
+                           m_tab->notebook->scrollToByte(at, true);
+                         }});
+    }
+    int number = 0;
+    for (const Cell& cell : m_tab->workspace->document().cells()) {
+      const QString first =
+          QString::fromStdString(std::string(m_tab->workspace->document().body(cell))).section(QLatin1Char('\n'), 0, 0);
+      number += cell.kind == CellKind::Code;
+      entries.push_back({cell.kind == CellKind::Code ? QStringLiteral("code") : QStringLiteral("text"), first,
+                         cell.kind == CellKind::Code ? tr("cell %1").arg(number) : tr("text"), [this, id = cell.id] {
+                           showPage(Page::Author);
+                           m_tab->notebook->activate(id, false);
+                           if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->ensureWidgetVisible(v, 0, 40);
+                         }});
+    }
+    for (const auto& node : m_explain->graph()->graph().nodes)
+      entries.push_back(
+          {QStringLiteral("graph"), QString::fromStdString(node.name), tr("node"), [this, id = QString::fromStdString(node.id)] {
+             showPage(Page::Explain);
+             m_explain->graph()->choose(id, true);
+           }});
+  }
+  for (const QString& id : m_actions->order()) {
+    QAction* a = action(id);
+    if (a->isEnabled())
+      entries.push_back({a->property("icon").toString(), m_actions->group(id) + QStringLiteral(": ") + a->text(),
+                         a->shortcut().toString(QKeySequence::NativeText), [a] { a->trigger(); }});
+  }
+  m_palette->open(everything ? tr("Go to anything") : tr("Run a command"), std::move(entries));
+}
+
+void MainWindow::showShortcuts() { (new ShortcutSheet(m_theme, m_actions, this))->show(); }
+
+void MainWindow::editShortcuts() { (new ShortcutEditor(m_theme, m_actions, this))->show(); }
+
+}  // namespace nf

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What the window shows of the current notebook: titles, outline, status, inspector, and where things lead.
+#include <QLabel>
+#include <QStackedWidget>
+#include <QTabBar>
+#include <QToolButton>
+#include <algorithm>
+
+#include "app/workbench/main_window.h"
+#include "widgets/basic.h"
+#include "widgets/cell_view.h"
+#include "widgets/decision_card.h"
+#include "widgets/explain_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
+#include "widgets/notebook_view.h"
+#include "widgets/outline_view.h"
+#include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+
+using protocol::CellStatus;
+
+void MainWindow::afterRunChange() {
+  action(QStringLiteral("run.stop"))->setEnabled(m_tab->workspace->running());
+  action(QStringLiteral("run.pause"))->setEnabled(m_tab->workspace->running());
+  refreshOutline();
+  refreshStatus();
+  if (page() == Page::Tune) m_tab->workspace->wantSubgraphs();
+}
+
+MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->currentIndex()); }
+
+void MainWindow::showPage(Page page) {
+  m_pages->setCurrentIndex(static_cast<int>(page));
+  m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
+  refreshPage();
+  if (page == Page::Explain) m_explain->graph()->setFocus();
+  if (page == Page::Author) m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
+}
+
+// What the visible page shows is asked for again; what is hidden waits until it is seen.
+void MainWindow::refreshPage() {
+  switch (page()) {
+    case Page::Author: m_leadsTimer.start(); break;  // where things lead to: not while one types
+    case Page::Explain:
+      m_tab->workspace->wantGraph(m_explain->stage());
+      m_tab->workspace->wantFusion();
+      m_tab->workspace->wantSubgraphs();
+      break;
+    case Page::Tune:
+      m_tab->workspace->wantSubgraphs();
+      m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
+      break;
+    case Page::Devices:
+      if (!m_tab->workspace->devices()) m_tab->workspace->wantDevices(false);
+      break;
+  }
+}
+
+void MainWindow::refreshPeer() {
+  const Workspace::Peer peer = m_tab->workspace->peer();
+  m_tune->setPeer(peer.name, peer.stepMs);
+  for (const auto& tab : m_tabs) {
+    const Workspace::Peer own = tab->workspace->peer();
+    for (CellView* v : tab->notebook->cells())
+      if (v->train()) v->train()->setPeer(own.name, own.stepMs);
+  }
+}
+
+// What is asked for again and again is, while the current notebook runs.
+void MainWindow::followRun() {
+  for (QTimer* timer : {&m_profileTimer, &m_valuesTimer}) {
+    if (m_tab->workspace->running() && !timer->isActive()) timer->start();
+    else if (!m_tab->workspace->running()) timer->stop();
+  }
+}
+
+void MainWindow::refreshTabs() {
+  for (std::size_t i = 0; i < m_tabs.size(); ++i) {
+    const Workspace& w = *m_tabs[i]->workspace;
+    const int index = static_cast<int>(i);
+    m_tabBar->setTabText(index, w.name() + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
+    m_tabBar->setTabToolTip(index, w.path());
+  }
+}
+
+void MainWindow::refreshTitle() {
+  const bool modified = m_tab->workspace->document().modified();
+  m_name->setText(m_tab->workspace->name());
+  m_state->setText(modified ? tr("edited") : m_tab->workspace->path().isEmpty() ? tr("not saved yet") : tr("saved"));
+  setWindowTitle(m_tab->workspace->name() + QStringLiteral("[*] - NeoFlow"));
+  setWindowModified(modified);
+  refreshTabs();
+  const Document& d = m_tab->workspace->document();
+  action(QStringLiteral("edit.undo"))->setEnabled(d.canUndo());
+  action(QStringLiteral("edit.redo"))->setEnabled(d.canRedo());
+  action(QStringLiteral("edit.undo"))
+      ->setToolTip(d.canUndo() ? tr("Undo: %1").arg(QString::fromStdString(d.undoLabel())) : tr("Undo"));
+  action(QStringLiteral("edit.redo"))
+      ->setToolTip(d.canRedo() ? tr("Redo: %1").arg(QString::fromStdString(d.redoLabel())) : tr("Redo"));
+}
+
+void MainWindow::refreshOutline() {
+  std::vector<OutlineView::CellLine> lines;
+  int number = 0;
+  for (const Cell& cell : m_tab->workspace->document().cells()) {
+    const CellView* v = m_tab->notebook->view(cell.id);
+    OutlineView::CellLine entry{cell.id, {}, {}, OutlineView::CellLine::Kind::Code, -1};
+    if (cell.kind == CellKind::Markdown) {
+      entry.kind = OutlineView::CellLine::Kind::Text;
+      QString title = QString::fromStdString(markdownOf(m_tab->workspace->document().body(cell)))
+                          .section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty);
+      while (title.startsWith(QLatin1Char('#'))) title.remove(0, 1);
+      entry.title = title.trimmed().isEmpty() ? tr("empty text") : title.trimmed();
+    } else {
+      ++number;
+      QString title;
+      std::uint32_t index = 0;
+      if (const auto k = m_tab->notebook->analysisCell(cell.id); k && *k < m_tab->workspace->analysis().cells.size()) {
+        index = *k;
+        const auto& info = m_tab->workspace->analysis().cells[index];
+        QStringList names;
+        for (const auto& n : info.defines) names << QString::fromStdString(n);
+        if (names.size() > 3) names = names.mid(0, 3) << QStringLiteral("...");
+        title = info.train ? tr("train %1").arg(QString::fromStdString(info.train->loss)) : names.join(QStringLiteral(", "));
+        if (title.isEmpty() && !info.shows.empty()) {
+          QStringList shows;
+          for (const auto& n : info.shows) shows << QString::fromStdString(n);
+          title = tr("show %1").arg(shows.join(QStringLiteral(", ")));
+        }
+      }
+      if (title.isEmpty())
+        title = QString::fromStdString(std::string(m_tab->workspace->document().body(cell)))
+                    .section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty)
+                    .trimmed();
+      entry.title = QStringLiteral("%1  %2").arg(number).arg(title.isEmpty() ? tr("empty") : title);
+      if (v) {
+        entry.status = static_cast<int>(v->status());
+        switch (v->status()) {
+          case CellStatus::Ok: break;
+          case CellStatus::Error:
+            entry.state = counted(std::max<std::int64_t>(1, v->diagnosticTexts().size()), tr("error"), tr("errors"));
+            break;
+          case CellStatus::Stale: entry.state = tr("stale"); break;
+          case CellStatus::Queued: entry.state = tr("queued"); break;
+          case CellStatus::Running: entry.state = tr("running"); break;
+        }
+      }
+    }
+    lines.push_back(std::move(entry));
+  }
+  m_outline->setCells(lines, m_tab->notebook->activeCell());
+}
+
+void MainWindow::setStatus(const QString& icon, const QString& text) {
+  const Palette& c = m_theme->colors();
+  const QColor color = icon == QLatin1String("error")                                   ? c.failed
+                       : icon == QLatin1String("proved") || icon == QLatin1String("ok") ? c.proved
+                       : icon == QLatin1String("running")                               ? c.accent
+                                                                                        : c.muted;
+  m_statusIcon->setPixmap(m_theme->pixmap(icon, color, devicePixelRatioF()));
+  m_status->setText(text);
+  m_status->setToolTip(text);
+}
+
+void MainWindow::refreshStatus() {
+  using State = EngineLink::State;
+  const auto& run = m_tab->workspace->runState();
+  constexpr auto phases = protocol::enumNames(protocol::RunPhase{});
+  switch (m_tab->workspace->engine().state()) {
+    case State::Stopped:
+    case State::Starting: setStatus("running", tr("Starting the engine")); break;
+    case State::Dead: setStatus("error", tr("The engine is gone; the notebook can be edited and saved")); break;
+    case State::Ready:
+      if (m_tab->workspace->running()) {
+        QString text = QString::fromLatin1(phases[static_cast<std::size_t>(run.phase)]);
+        text[0] = text[0].toUpper();
+        if (run.step > 0) text += tr(", step %1").arg(grouped(run.step));
+        if (!run.detail.empty()) text += QStringLiteral(", ") + QString::fromStdString(run.detail);
+        setStatus("running", text);
+      } else if (!m_tab->workspace->analysisIsCurrent()) {
+        setStatus("running", tr("Checking"));
+      } else {
+        int errors = 0;
+        for (const auto& d : m_tab->workspace->analysis().diagnostics) errors += d.severity == protocol::Severity::Error;
+        if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
+        else
+          setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
+                                  .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));
+      }
+  }
+  QString constants;
+  if (m_tab->workspace->devices())
+    for (const auto& d : m_tab->workspace->devices()->devices)
+      if (d.constants && (d.inUse || constants.isEmpty()) && d.unavailable.empty()) {
+        constants = QStringLiteral("%1  %2  ·  %3  ·  %4")
+                        .arg(QString::fromStdString(d.name), flopsText(d.constants->bandwidth, QStringLiteral("B/s")),
+                             flopsText(d.constants->flopRate, QStringLiteral("FLOP/s")),
+                             tr("launch %1").arg(microsecondsText(d.constants->launchSeconds * 1e6)));
+        m_tune->setDevice(d.constants);
+      }
+  m_constants->setText(constants);
+}
+
+void MainWindow::refreshDevice() {
+  QString text = tr("No device yet");
+  if (m_tab->workspace->devices())
+    for (const auto& d : m_tab->workspace->devices()->devices)
+      if (d.unavailable.empty() && (d.inUse || text == tr("No device yet") || text == QLatin1String("reference")))
+        text = QString::fromStdString(d.name);
+  m_device->setText(text);
+}
+
+void MainWindow::inspect(const QString& name) {
+  if (m_inspector->pinned() && name != m_inspector->tensor()) return;
+  const auto* t = m_tab->workspace->tensor(name.toStdString());
+  if (!t) return;
+  m_tab->inspected = name;
+  m_inspector->setTensor(*t);
+  m_tab->workspace->wantExpression(name);
+  m_tab->workspace->wantSlice(m_inspector->values()->request());
+  refreshLeads();
+}
+
+void MainWindow::pinInspector(const QString& tensor) {
+  m_inspector->setPinned(false);
+  inspect(tensor);
+  m_inspector->setPinned(true);
+  if (const auto* t = m_tab->workspace->tensor(tensor.toStdString()); t && t->derivative) Q_EMIT m_inspector->checkWanted(tensor);
+}
+
+// The tensor of the smallest selected token; else the one whose definition is selected.
+void MainWindow::inspectSelection() {
+  const Selection& selection = m_tab->workspace->selection();
+  if (selection.empty()) {
+    // Nothing chosen yet: the last thing a cell shows is what the notebook is about.
+    if (m_tab->inspected.isEmpty())
+      for (const auto& cell : m_tab->workspace->analysis().cells)
+        if (!cell.shows.empty()) m_tab->inspected = QString::fromStdString(cell.shows.back());
+    if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
+    return;
+  }
+  const protocol::TokenInfo* best = nullptr;
+  for (const auto& token : m_tab->workspace->analysis().tokens)
+    if (selection.relation(token.origins) == Selection::Relation::Exact &&
+        (!best || token.end - token.begin > best->end - best->begin))
+      best = &token;
+  if (best && !best->tensor.empty()) return inspect(QString::fromStdString(best->tensor));
+  for (const auto& t : m_tab->workspace->analysis().tensors)
+    if (selection.relation(t.origins) == Selection::Relation::Exact) return inspect(QString::fromStdString(t.name));
+}
+
+// Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
+std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::string& tensor) {
+  constexpr std::size_t kMostNodes = 4, kMostKernels = 2;
+  std::vector<Lead> leads;
+  Selection probe;
+  probe.setSpans(m_tab->workspace->analysis().spans);
+  probe.select(origins);
+  const auto& graph = m_explain->graph()->graph();
+  constexpr auto phases = protocol::enumNames(protocol::Phase{});
+  std::vector<std::string> ids;
+  for (const auto& node : graph.nodes) {
+    if (node.id != tensor && (node.origins.empty() || probe.relation(node.origins) != Selection::Relation::Exact)) continue;
+    if (ids.size() >= kMostNodes) break;
+    ids.push_back(node.id);
+    leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(QString::fromStdString(node.name)),
+                     QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),
+                     QStringLiteral("node:") + QString::fromStdString(node.id)});
+  }
+  for (const auto& group : graph.groups)
+    if (group.nodes.size() > 1 && std::any_of(group.nodes.begin(), group.nodes.end(), [&](const std::string& id) {
+          return std::find(ids.begin(), ids.end(), id) != ids.end();
+        }))
+      leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(QString::fromStdString(group.name)),
+                       QString::fromStdString(group.id), QStringLiteral("node:") + QString::fromStdString(group.nodes.front())});
+  std::size_t kernels = 0;
+  for (const auto& s : m_tab->workspace->subgraphs().subgraphs) {
+    const bool own = std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
+      return op == tensor || std::find(ids.begin(), ids.end(), op) != ids.end();
+    });
+    if (!own && (s.origins.empty() || probe.relation(s.origins) != Selection::Relation::Exact)) continue;
+    if (++kernels > kMostKernels) break;
+    const QString id = QString::fromStdString(s.id);
+    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(QString::fromStdString(s.name)),
+                     s.us ? microsecondsText(*s.us) : tr("not built yet"), QStringLiteral("kernel:") + id});
+    leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
+    leads.push_back({QStringLiteral("code"), tr("Machine code"), {}, QStringLiteral("code:") + id});
+  }
+  return leads;
+}
+
+void MainWindow::refreshLeads() {
+  if (const auto* t = m_tab->workspace->tensor(m_tab->inspected.toStdString())) m_inspector->setLeads(leadsOf(t->origins, t->name));
+  const auto* decision = m_explain->chosenDecision();
+  if (!decision) return;
+  std::vector<Lead> leads;
+  const auto& spans = m_tab->workspace->analysis().spans;
+  const std::string& text = m_tab->workspace->document().text();
+  if (m_tab->workspace->analysisIsCurrent())
+    for (const auto id : decision->origins) {
+      if (id >= spans.size() || !spans[id].source.empty() || spans[id].end > text.size() || leads.size() >= 2) continue;
+      const QString source = QString::fromStdString(text.substr(spans[id].begin, spans[id].end - spans[id].begin)).simplified();
+      leads.push_back({QStringLiteral("text"), tr("Source"), source.size() > 24 ? source.left(23) + QChar(0x2026) : source,
+                       QStringLiteral("byte:%1").arg(spans[id].begin)});
+    }
+  for (const std::string& name : {decision->producer, decision->consumer})
+    if (name.starts_with("d(") && m_tab->workspace->tensor(name))
+      leads.push_back({QStringLiteral("sum"),
+                       tr("Gradient %1").arg(QString::fromStdString(name)),
+                       {},
+                       QStringLiteral("tensor:") + QString::fromStdString(name)});
+  for (Lead& lead : leadsOf({}, decision->consumer)) leads.push_back(std::move(lead));
+  m_explain->card()->setLeads(leads);
+}
+
+void MainWindow::follow(const QString& target) {
+  const QString kind = target.section(QLatin1Char(':'), 0, 0), id = target.section(QLatin1Char(':'), 1);
+  if (kind == QLatin1String("node")) {
+    showPage(Page::Explain);
+    m_explain->graph()->choose(id, true);
+  } else if (kind == QLatin1String("byte")) {
+    showPage(Page::Author);
+    m_tab->notebook->scrollToByte(id.toULongLong(), true);
+  } else if (kind == QLatin1String("tensor")) {
+    showPage(Page::Author);
+    inspect(id);
+  } else {
+    showPage(Page::Tune);
+    m_tune->chooseSubgraph(id.toStdString());
+    if (kind == QLatin1String("loops")) m_tune->kernel()->showLanguage(QStringLiteral("loops"));
+    if (kind == QLatin1String("code"))
+      for (const char* language : {"llvm", "asm", "cuda", "ptx"}) m_tune->kernel()->showLanguage(QString::fromLatin1(language));
+  }
+}
+
+QString MainWindow::statusText() const { return m_status->text(); }
+
+}  // namespace nf

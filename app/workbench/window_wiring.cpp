@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Who hears whom. A notebook's views always follow it; the shared views follow the current one.
+#include <QApplication>
+#include <QLabel>
+#include <utility>
+
+#include "app/workbench/main_window.h"
+#include "widgets/basic.h"
+#include "widgets/cell_view.h"
+#include "widgets/decision_card.h"
+#include "widgets/devices_view.h"
+#include "widgets/explain_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
+#include "widgets/notebook_view.h"
+#include "widgets/outline_view.h"
+#include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+
+using protocol::CellStatus;
+
+void MainWindow::connectTab(Tab* tab) {
+  Workspace* w = tab->workspace.get();
+  connect(w, &Workspace::opened, this, [this, tab, w] {
+    tab->notebook->setDocument(&w->document());
+    tab->inspected.clear();
+    tab->training = 0;
+    tab->discard = false;
+    tab->left = w->leftJournal();
+    refreshTabs();
+    if (tab != m_tab) return;
+    m_inspector->clear();
+    m_explain->reset();
+    m_tune->setSubgraphs({});
+    m_tune->clearSteps();
+    refreshPeer();
+    refreshTitle();
+    refreshOutline();
+    if (tab->left)
+      m_messages->ask("journal", tr("A session ended before %1 was saved. Its changes were kept.").arg(w->name()),
+                      {tr("Recover"), tr("Compare"), tr("Discard")});
+  });
+  connect(w, &Workspace::documentEdited, this, [this, tab] {
+    tab->discard = false;
+    tab->notebook->setOutdated();
+    if (tab != m_tab) return refreshTabs();
+    refreshTitle();
+    m_explain->setOutdated(true);
+    refreshStatus();
+  });
+  connect(w, &Workspace::modifiedChanged, this, [this, tab] {
+    if (tab == m_tab) refreshTitle();
+    else refreshTabs();
+  });
+  connect(w, &Workspace::changedOutside, this, [this, tab, w](bool clean) {
+    if (clean) tab->notebook->followDocument();
+    if (tab != m_tab) return;
+    if (clean) {
+      refreshOutline();
+      setStatus("reload", tr("%1 changed on disk and was read again").arg(w->name()));
+    } else {
+      m_messages->ask("outside", tr("%1 changed on disk while it was edited here.").arg(w->name()),
+                      {tr("Keep mine"), tr("Reload"), tr("Compare")});
+    }
+  });
+  connect(w, &Workspace::engineReady, this, [this, tab] {
+    m_enginesWanted = true;
+    if (tab != m_tab) return;
+    m_messages->dismiss("engine");
+    refreshStatus();
+    refreshDevice();
+  });
+  connect(w, &Workspace::engineDied, this, [this, tab](const QString& reason) {
+    for (CellView* v : tab->notebook->cells())
+      if (v->train()) v->train()->setLost();
+    if (tab != m_tab) return;
+    afterRunChange();
+    m_messages->ask("engine", reason, {tr("Restart the engine")});
+    refreshStatus();
+  });
+  connect(w, &Workspace::analysed, this, [this, tab, w] {
+    tab->notebook->setAnalysis(w->analysis());
+    if (tab == m_tab) {
+      m_outline->setAnalysis(w->analysis());
+      refreshOutline();
+      refreshStatus();
+      refreshPage();
+      inspectSelection();
+    }
+    if (tab != m_tab || !std::exchange(tab->trainWhenChecked, false)) return;
+    for (std::size_t i = 0; i < w->analysis().cells.size(); ++i)
+      if (w->analysis().cells[i].train)
+        if (CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i))) return runCell(v->id());
+  });
+  connect(w, &Workspace::expressionArrived, this, [this, tab](const protocol::Expression& e) {
+    tab->notebook->setExpression(e);
+    if (tab == m_tab) m_inspector->setExpression(e);
+  });
+  connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
+  connect(w, &Workspace::graphArrived, this, [this, tab](const protocol::GraphPage& graph) {
+    if (tab != m_tab) return;
+    m_explain->setGraph(graph);
+    refreshLeads();
+  });
+  connect(w, &Workspace::fusionArrived, this, [this, tab](const protocol::FusionReport& report) {
+    if (tab == m_tab) m_explain->setFusion(report);
+  });
+  connect(w, &Workspace::devicesArrived, this, [this, tab, w] {
+    if (tab != m_tab) return;
+    m_devices->setDevices(*w->devices());
+    m_outline->setDevices(*w->devices());
+    refreshDevice();
+    refreshStatus();
+  });
+  connect(w, &Workspace::subgraphsArrived, this, [this, tab, w] {
+    if (tab != m_tab) return;
+    m_tune->setSubgraphs(w->subgraphs().subgraphs);
+    refreshLeads();
+  });
+  connect(w, &Workspace::trialsChanged, this, [this, tab, w](const std::string& id) {
+    if (tab == m_tab) m_tune->setTrials(id, w->trials(id));
+  });
+  connect(w, &Workspace::kernelArrived, this, [this, tab](const protocol::Kernel& k) {
+    if (tab == m_tab) m_tune->setKernel(k);
+  });
+  connect(w, &Workspace::spaceArrived, this, [this, tab](const protocol::Space& s) {
+    if (tab == m_tab) m_tune->setSpace(s);
+  });
+  connect(w, &Workspace::trialArrived, this, [this, tab](const protocol::TrialEvent& t) {
+    if (tab == m_tab) m_tune->addTrial(t);
+  });
+  connect(w, &Workspace::profileArrived, this, [this, tab](const protocol::Profile& p) {
+    if (tab == m_tab) m_tune->setProfile(p);
+  });
+  connect(w, &Workspace::sliceFailed, this, [this, tab](const QString& tensor, const QString& message) {
+    if (tab == m_tab) m_inspector->values()->setUnavailable(tensor, message);
+    for (CellView* v : tab->notebook->cells())
+      if (v->tensorView()) v->tensorView()->setUnavailable(tensor, message);
+  });
+  connect(w, &Workspace::sliceArrived, this, [this, tab](const protocol::TensorSlice& slice, const std::vector<double>& values) {
+    tab->notebook->setSlice(slice, values);
+    if (tab == m_tab) m_inspector->setSlice(slice, values);
+  });
+  connect(w, &Workspace::failed, this, [this, tab](const QString& what, const QString& message) {
+    if (tab == m_tab) setStatus("error", what + QStringLiteral(": ") + message);
+  });
+}
+
+TrainStrip* MainWindow::strip(Tab* tab) const {
+  CellView* v = tab->notebook->view(tab->training);
+  return v ? v->train() : nullptr;
+}
+
+// A run: its strip under the cell, and the tune page while it is the current notebook's.
+void MainWindow::connectRun(Tab* tab) {
+  Workspace* w = tab->workspace.get();
+  connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell) {
+    if (tab == m_tab) m_tune->clearSteps();
+    if (CellView* v = tab->notebook->viewOfAnalysisCell(cell)) {
+      tab->training = v->id();
+      if (v->train()) {
+        v->train()->show();
+        v->train()->start();
+        refreshPeer();
+        QTimer::singleShot(0, v, [tab, v] { tab->notebook->ensureWidgetVisible(v->train(), 0, 24); });
+      }
+      v->setStatus(CellStatus::Running, {});
+    }
+    if (tab == m_tab) refreshOutline();
+  });
+  connect(w, &Workspace::runStateChanged, this, [this, tab, w] {
+    if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
+    if (tab != m_tab) return;
+    m_tune->setRunState(w->runState());
+    followRun();
+    refreshStatus();
+    action("run.stop")->setEnabled(w->running());
+    action("run.pause")->setEnabled(w->running());
+  });
+  connect(w, &Workspace::stepArrived, this, [this, tab](const protocol::StepEvent& e) {
+    if (TrainStrip* s = strip(tab)) s->addStep(e);
+    if (tab == m_tab) m_tune->addStep(e);
+  });
+  connect(w, &Workspace::swapArrived, this, [this, tab, w](const protocol::KernelSwapEvent& e) {
+    if (TrainStrip* s = strip(tab)) s->addSwap(e);
+    if (tab != m_tab) return;
+    m_tune->addSwap(e);
+    if (page() == Page::Tune) w->wantSubgraphs();
+  });
+  connect(w, &Workspace::evalArrived, this, [this, tab](const protocol::EvalEvent& e) {
+    if (TrainStrip* s = strip(tab)) s->addEval(e);
+    if (tab == m_tab) m_tune->addEval(e);
+  });
+  connect(w, &Workspace::cellFinished, this, [this, tab](const protocol::CellResult& result) {
+    CellView* v = tab->notebook->viewOfAnalysisCell(result.cell);
+    if (!v) return;
+    v->setStatus(result.status, QString::fromStdString(result.message));
+    if (result.status == CellStatus::Ok && !v->shows().isEmpty()) v->showResult(3);
+    if (tab == m_tab) refreshOutline();
+  });
+  const auto ended = [this, tab](CellStatus status, const QString& message) {
+    tab->notebook->setCellStatus(tab->training, status, message);
+    tab->training = 0;
+    if (tab == m_tab) afterRunChange();
+    if (!isActiveWindow()) QApplication::alert(this);
+  };
+  connect(w, &Workspace::done, this, [this, tab, ended](const protocol::DoneEvent& e) {
+    if (TrainStrip* s = strip(tab)) s->setDone(e);
+    ended(CellStatus::Ok, {});
+  });
+  connect(w, &Workspace::runFailed, this, [this, tab, ended](const QString& message) {
+    if (TrainStrip* s = strip(tab)) s->setError(message);
+    ended(CellStatus::Error, message);
+  });
+}
+
+void MainWindow::connectNotebook(Tab* tab) {
+  NotebookView* n = tab->notebook;
+  Workspace* w = tab->workspace.get();
+  connect(n, &NotebookView::edited, this, [this, tab, n] {
+    n->followDocument();
+    if (tab == m_tab) refreshOutline();
+  });
+  connect(n, &NotebookView::undoRequested, this, [this] { undoOrRedo(true); });
+  connect(n, &NotebookView::redoRequested, this, [this] { undoOrRedo(false); });
+  connect(n, &NotebookView::caretMoved, this,
+          [this](int lineNumber, int column) { m_place->setText(tr("Ln %1, Col %2").arg(lineNumber).arg(column)); });
+  connect(n, &NotebookView::signatureChanged, this, [this](const QString& signature) {
+    if (signature.isEmpty()) refreshStatus();
+    else setStatus("function", signature);
+  });
+  connect(n, &NotebookView::activeChanged, this, [this, tab, n] {
+    if (tab != m_tab) return;
+    refreshOutline();
+    const CellView* v = n->view(n->activeCell());
+    if (v && !v->shows().isEmpty()) inspect(v->shows().back());
+  });
+  connect(n, &NotebookView::expressionWanted, w, &Workspace::wantExpression);
+  connect(n, &NotebookView::tensorWanted, w, &Workspace::wantSlice);
+  connect(n, &NotebookView::textCopied, this, [this](const QString& what) { setStatus("copy", tr("Copied %1").arg(what)); });
+  connect(n, &NotebookView::pauseRequested, w, &Workspace::pause);
+  connect(n, &NotebookView::stopRequested, w, &Workspace::stop);
+}
+
+void MainWindow::connectViews() {
+  connect(m_messages, &MessageBar::answered, this, &MainWindow::answer);
+  connect(&m_selection, &Selection::changed, this, [this] {
+    if (m_tab) inspectSelection();
+  });
+  connect(&m_leadsTimer, &QTimer::timeout, this, [this] {
+    if (page() != Page::Author || !m_tab->workspace->analysisIsCurrent()) return;
+    m_tab->workspace->wantGraph(m_explain->stage());
+    m_tab->workspace->wantSubgraphs();
+  });
+  connect(m_outline, &OutlineView::cellChosen, this, [this](CellId id) { showCell(id); });
+  connect(m_outline, &OutlineView::tensorChosen, this, [this](const QString& name) {
+    if (const auto* t = workspace().tensor(name.toStdString())) m_selection.select(t->origins);
+    inspect(name);
+  });
+  connect(m_outline, &OutlineView::placeChosen, this, [this](std::uint32_t byte) { notebook()->scrollToByte(byte, true); });
+  connect(m_outline, &OutlineView::deviceChosen, this, [this] { showPage(Page::Devices); });
+  connect(m_inspector, &InspectorView::sliceWanted, this, [this] { workspace().wantSlice(m_inspector->values()->request()); });
+  connect(m_inspector, &InspectorView::checkWanted, this, [this](const QString& tensor) {
+    workspace().ask(protocol::ExpressionRequest{workspace().document().revision(), tensor.toStdString(), true},
+                    [this](const protocol::Envelope& envelope) {
+                      if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) m_inspector->setExpression(*e);
+                      else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message))
+                        setStatus("error", QString::fromStdString(f->message));
+                    });
+  });
+  connect(m_inspector, &InspectorView::leadChosen, this, &MainWindow::follow);
+  m_explain->setHints([this](const std::string& producer, const std::string& consumer) {
+    return workspace().document().fusionHint(producer, consumer);
+  });
+  connect(m_explain->card(), &DecisionCard::leadChosen, this, &MainWindow::follow);
+  connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
+  connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });
+  connect(m_explain, &ExplainView::hintRequested, this,
+          [this](const QString& producer, const QString& consumer, Document::FusionHint hint) {
+            Document& d = workspace().document();
+            d.setFusionHint(producer.toStdString(), consumer.toStdString(), hint);
+            notebook()->followDocument();
+            refreshOutline();
+            if (!d.undoLabel().empty())
+              setStatus("flag", tr("%1: written into the notebook as a hint").arg(QString::fromStdString(d.undoLabel())));
+          });
+  connect(m_tune, &TuneView::subgraphChosen, this, [this](const std::string& id) {
+    workspace().wantTrials(id);
+    workspace().wantSpace(id);
+    m_tune->setTrials(id, workspace().trials(id));
+  });
+  connect(m_tune, &TuneView::trialWanted, this,
+          [this](const std::string& subgraph, std::optional<std::uint64_t> trial) { workspace().wantKernel(subgraph, trial); });
+  connect(m_tune, &TuneView::measureRequested, this, [this](const std::string& id, const protocol::JsonText& schedule) {
+    setStatus("running", tr("Measuring by hand"));
+    workspace().ask(protocol::MeasureRequest{id, schedule}, [this, id](const protocol::Envelope& envelope) {
+      if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
+        workspace().wantTrials(id);
+        if (m_tune->current() == id) {
+          m_tune->chooseTrial(measured->trial.number);
+          m_tune->setMeasured(measured->trial);
+        }
+        setStatus("ok", measured->trial.us ? tr("Measured: %1").arg(microsecondsText(*measured->trial.us))
+                                           : tr("Not measured: %1").arg(QString::fromStdString(measured->trial.how)));
+      } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+        m_tune->setMeasureFailed(QString::fromStdString(f->message));
+        setStatus("error", QString::fromStdString(f->message));
+      }
+    });
+  });
+  connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
+  m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
+    const std::string& text = workspace().document().text();
+    if (!span.source.empty() || !workspace().analysisIsCurrent() || span.end > text.size() || span.begin >= span.end)
+      return QString();
+    return QString::fromStdString(text.substr(span.begin, span.end - span.begin));
+  });
+  // While something trains and somebody looks, its steps are profiled now and then.
+  m_profileTimer.setInterval(2000);
+  connect(&m_profileTimer, &QTimer::timeout, this, [this] {
+    if (page() != Page::Tune || workspace().runState().phase != protocol::RunPhase::Training) return;
+    workspace().wantProfile();
+    workspace().wantSubgraphs();
+  });
+  // The values that are in sight follow the training.
+  m_valuesTimer.setInterval(500);
+  connect(&m_valuesTimer, &QTimer::timeout, this, [this] {
+    if (workspace().runState().phase != protocol::RunPhase::Training) return;
+    const auto refresh = [this](const TensorView* view) {
+      if (view && view->isVisible() && !view->visibleRegion().isEmpty()) workspace().refreshSlice(view->request());
+    };
+    refresh(m_inspector->values());
+    for (const CellView* v : notebook()->cells()) refresh(v->tensorView());
+  });
+  connect(m_tune, &TuneView::budgetRequested, this, [this](double share) {
+    workspace().tell(protocol::BudgetRequest{share, std::nullopt});
+  });
+  connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
+  connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
+  action("run.stop")->setEnabled(false);
+  action("run.pause")->setEnabled(false);
+}
+
+}  // namespace nf

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/autodiff/explain.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "core/lang/compile.h"
+
+namespace nf {
+namespace {
+
+using Json = nlohmann::json;
+
+const char* nameOf(GradientTerm::Form form) {
+  switch (form) {
+    case GradientTerm::Form::Gather: return "gather";
+    case GradientTerm::Form::Scatter: return "scatter";
+    case GradientTerm::Form::Zero: return "zero";
+  }
+  return "";
+}
+
+const char* nameOf(Inverse::State state) {
+  switch (state) {
+    case Inverse::State::Empty: return "empty";
+    case Inverse::State::Gather: return "proved";
+    case Inverse::State::Uncertified: return "none";
+    case Inverse::State::Checking: return "checking";
+  }
+  return "";
+}
+
+// Keys of the steps that are lists of lines.
+constexpr std::array<std::pair<const char*, const char*>, 5> kLists = {{{"Linear system", "linear_system"},
+                                                                        {"Solution", "solution"},
+                                                                        {"Free axes", "free_axes"},
+                                                                        {"Guards dropped", "dropped_guards"},
+                                                                        {"Where a fibre is not empty", "existence"}}};
+
+double product(const std::vector<std::int64_t>& extents) {
+  double all = 1;
+  for (const std::int64_t extent : extents) all *= static_cast<double>(extent);
+  return all;
+}
+
+}  // namespace
+
+Json explanationJson(const Program& p, const GradientTerm& term) {
+  Json json;
+  json["tensor"] = p[term.tensor].name;
+  json["forward"] = term.forward.valid() ? p[term.forward].name : std::string();
+  json["access"] = term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name;
+  json["result"] = term.backward.valid() ? p[p[term.backward].output].name : std::string();
+  json["form"] = nameOf(term.form);
+  json["why"] = term.why;
+  for (const auto& list : kLists) {
+    const auto step = std::find_if(term.inverse.derivation.begin(), term.inverse.derivation.end(),
+                                   [&](const Inverse::Step& s) { return s.title == list.first; });
+    json[list.second] = step == term.inverse.derivation.end() ? Json::array() : Json(step->lines);
+  }
+  Json steps = Json::array();
+  for (const Inverse::Step& step : term.inverse.derivation) steps.push_back({{"title", step.title}, {"lines", step.lines}});
+  json["derivation"] = std::move(steps);
+  const bool inverted = term.form != GradientTerm::Form::Zero && !term.inverse.y.empty();
+  json["certificate"] = {{"state", inverted ? nameOf(term.inverse.state) : "none"}, {"ms", term.inverse.certificateMilliseconds}};
+  json["axes"] = term.inverse.axes;
+  json["y"] = Json::object();
+  json["guards"] = {{"z", Json::array()}, {"t", Json::array()}};
+  json["cost"] = nullptr;
+  if (!inverted) return json;
+  const std::size_t m = term.problem.shape.size();
+  const auto name = [m](IndexVar v) { return v < m ? "z" + std::to_string(v) : "t" + std::to_string(v - m); };
+  const Operator& forward = p[term.forward];
+  for (std::size_t i = 0; i < term.inverse.y.size(); ++i)
+    json["y"][i < forward.axes.size() ? forward.axes[i].name : "y" + std::to_string(i)] = toText(term.inverse.y[i], name);
+  for (const IndexCond& g : term.inverse.zGuards) json["guards"]["z"].push_back(toText(g, name));
+  for (const IndexCond& g : term.inverse.tGuards) json["guards"]["t"].push_back(toText(g, name));
+  const double points = visitsOf(term.inverse, term.problem);
+  std::vector<std::int64_t> domain;
+  for (const Range& r : term.problem.domain) domain.push_back(r.extent());
+  json["cost"] = {{"points", points}, {"forward_points", product(domain)}, {"ratio", points / std::max(product(domain), 1.0)}};
+  return json;
+}
+
+std::string explanationText(const Program& p, const GradientTerm& term) {
+  std::string text = "# " + (term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name);
+  if (term.forward.valid()) text += " in " + p[term.forward].name;
+  text += std::string(": ") + nameOf(term.form) + (term.why.empty() ? "" : ", " + term.why) + "\n";
+  for (const Inverse::Step& step : term.inverse.derivation) {
+    text += "#   " + step.title + "\n";
+    for (const std::string& line : step.lines) text += "#     " + line + "\n";
+  }
+  return text;
+}
+
+}  // namespace nf

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of the language, and those that are written into the operator that uses them.
+#include <cmath>
+
+#include "core/ir/folding.h"
+#include "core/lang/statement.h"
+
+namespace nf::lang {
+
+using namespace ast;
+
+namespace {
+
+std::optional<ScalarOp> unaryNamed(std::string_view name) {
+  for (std::size_t i = 0; i < kScalarOpCount; ++i) {
+    const auto op = static_cast<ScalarOp>(i);
+    if (info(op).form == ScalarForm::Call && info(op).arity == 1 && op != ScalarOp::Cast && info(op).spelling == name) return op;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> castNamed(std::string_view name) {
+  if (name == "float") return DType::F32;
+  if (name == "int") return DType::I32;
+  const auto type = dtypeNamed(name);
+  return type && *type != DType::Bool ? type : std::nullopt;
+}
+
+}  // namespace
+
+bool isBuiltinFunction(std::string_view name) {
+  return unaryNamed(name) || castNamed(name) || name == "max" || name == "min" || name == "pow" || name == "select" ||
+         name == "random" || name == "grad";
+}
+
+bool Statement::arity(const Expr& e, std::size_t least, std::size_t most) {
+  if (!e.binders.empty()) {
+    report("unknown-option", "`" + std::string(e.text) + "` has no option `" + std::string(e.binders[0].name) + "`",
+           e.binders[0].span);
+    return false;
+  }
+  if (e.args.size() >= least && e.args.size() <= most) return true;
+  std::string wanted = std::to_string(least) + (least == 1 ? " argument" : " arguments");
+  if (most > 1000) wanted = "at least " + wanted;
+  else if (most != least) wanted = std::to_string(least) + " to " + std::to_string(most) + " arguments";
+  report("wrong-arity", "`" + std::string(e.text) + "` takes " + wanted + ", here are " + std::to_string(e.args.size()), e.span);
+  return false;
+}
+
+TermId Statement::call(const Expr& e) {
+  bool known = true;
+  const TermId built = builtin(e, known);
+  if (known) return built;
+  const Function* f = m_elab.functionNamed(e.text);
+  if (f && f->def->value != kNone) return inlined(*f, e);
+  const ExprRef ref = static_cast<ExprRef>(&e - m_ast->exprs.data());
+  auto value = m_elab.wholeValue(*m_ast, ref, {});
+  if (!value) return error(e.span);
+  return entityTerm(*value, e);
+}
+
+TermId Statement::builtin(const Expr& e, bool& known) {
+  if (const auto op = unaryNamed(e.text)) return unaryCall(*op, e);
+  if (const auto type = castNamed(e.text)) return castCall(*type, e);
+  if (e.text == "select") return selectCall(e);
+  if (e.text == "random") return randomCall(e);
+  if (e.text == "pow") {
+    if (!arity(e, 2, 2)) return error(e.span);
+    const TermId a = asValue(term(e.args[0]), "to calculate with"), b = asValue(term(e.args[1]), "to calculate with");
+    if (m_terms[a].kind == Term::Kind::Error || m_terms[b].kind == Term::Kind::Error) return error(e.span);
+    Expr power = e;
+    power.op = Op::Pow;
+    return arithmetic(power, a, b);
+  }
+  if (e.text == "max" || e.text == "min") {
+    if (!arity(e, 2, 1000000)) return error(e.span);
+    const ScalarOp op = e.text == "max" ? ScalarOp::Max : ScalarOp::Min;
+    TermId all = asValue(term(e.args[0]), "to compare");
+    for (std::size_t i = 1; i < e.args.size(); ++i) {
+      const TermId next = asValue(term(e.args[i]), "to compare");
+      if (m_terms[all].kind == Term::Kind::Error || m_terms[next].kind == Term::Kind::Error) return error(e.span);
+      const Term &x = m_terms[all], &y = m_terms[next];
+      if (x.kind == Term::Kind::Constant && y.kind == Term::Kind::Constant && x.soft && y.soft) {
+        const bool first = op == ScalarOp::Max ? x.number.value() > y.number.value() : x.number.value() < y.number.value();
+        all = constant(first ? x.number : y.number, e.span);
+      } else {
+        all = operation(op, {all, next, kNoTerm}, e);
+      }
+    }
+    return all;
+  }
+  known = false;
+  return kNoTerm;
+}
+
+TermId Statement::unaryCall(ScalarOp op, const Expr& e) {
+  if (!arity(e, 1, 1)) return error(e.span);
+  const TermId a = asValue(term(e.args[0]), "for a function");
+  const Term& t = m_terms[a];
+  if (t.kind == Term::Kind::Error) return error(e.span);
+  if (t.kind == Term::Kind::Constant && t.soft && op != ScalarOp::StopGradient) {
+    const double y = evaluateScalar(op, DType::F64, t.number.value(), 0).value();
+    const bool stays = t.number.isInteger && (op == ScalarOp::Abs || op == ScalarOp::Relu || op == ScalarOp::Floor);
+    const bool floors = op == ScalarOp::Floor && std::fabs(y) < 9e15;
+    return constant(stays || floors ? Number::of(static_cast<std::int64_t>(y)) : Number::of(y), e.span);
+  }
+  const bool keepsInteger = op == ScalarOp::Abs || op == ScalarOp::Relu || op == ScalarOp::StopGradient || op == ScalarOp::Floor;
+  if (!t.soft && t.type == DType::I32 && !keepsInteger) {
+    const TermId real = operation(ScalarOp::Cast, {a, kNoTerm, kNoTerm}, e);
+    m_terms[real].type = DType::F32;
+    return operation(op, {real, kNoTerm, kNoTerm}, e);
+  }
+  return operation(op, {a, kNoTerm, kNoTerm}, e);
+}
+
+TermId Statement::castCall(DType type, const Expr& e) {
+  if (!arity(e, 1, 1)) return error(e.span);
+  const TermId a = term(e.args[0]);
+  Term t = m_terms[a];
+  if (t.kind == Term::Kind::Error) return error(e.span);
+  t.span = e.span;
+  t.head = e.head;
+  if (t.type == DType::Bool) {  // 1 or 0
+    const TermId one = constant(Number::of(std::int64_t{1}), e.span), zero = constant(Number::of(std::int64_t{0}), e.span);
+    const TermId s = operation(ScalarOp::Select, {a, one, zero}, e);
+    m_terms[s].soft = false;
+    m_terms[s].type = type;
+    return s;
+  }
+  const bool plain = type == DType::F32 || type == DType::F64 || type == DType::I32;
+  const bool exact = type != DType::I32 || t.kind == Term::Kind::Index || (t.kind == Term::Kind::Constant && t.number.isInteger);
+  if (t.soft && plain && exact && t.kind != Term::Kind::Op) {
+    t.soft = false;
+    t.type = type;
+    return push(std::move(t));
+  }
+  const TermId cast = operation(ScalarOp::Cast, {a, kNoTerm, kNoTerm}, e);
+  m_terms[cast].soft = false;
+  m_terms[cast].type = type;
+  return cast;
+}
+
+// A call of a function with a body, a slice, a derivative: reading it adds to the program.
+bool Statement::makesTensors(ExprRef e) const {
+  std::vector<ExprRef> stack{e};
+  while (!stack.empty()) {
+    const Expr& x = (*m_ast)[stack.back()];
+    stack.pop_back();
+    if (x.kind == ExprKind::Derivative || x.kind == ExprKind::Hole) return true;
+    if (x.kind == ExprKind::Call) {
+      const Function* f = m_elab.functionNamed(x.text);
+      if (x.text == "grad" || x.text == "random" || (f && f->def->value == kNone)) return true;
+    }
+    stack.insert(stack.end(), x.args.begin(), x.args.end());
+    for (const Binder& b : x.binders)
+      if (b.value != kNone) stack.push_back(b.value);
+  }
+  return false;
+}
+
+TermId Statement::selectCall(const Expr& e) {
+  if (!arity(e, 3, 3)) return error(e.span);
+  const TermId c = term(e.args[0]);
+  if (m_terms[c].kind == Term::Kind::Error) return error(e.span);
+  if (m_terms[c].type != DType::Bool || m_terms[c].soft) {
+    report("type-mismatch", "`select` takes a condition first", m_terms[c].span);
+    return error(e.span);
+  }
+  if (m_terms[c].kind == Term::Kind::Truth && !m_terms[c].literal) {
+    const ExprRef taken = e.args[m_terms[c].truth ? 1 : 2], other = e.args[m_terms[c].truth ? 2 : 1];
+    // What the other branch says of extents holds here, too: the same tensor has one shape in training and evaluation.
+    if (!makesTensors(other)) term(other);
+    return term(taken);
+  }
+  const std::size_t tested = m_tested.size();
+  testedBy(c, m_tested);
+  const TermId a = term(e.args[1]), b = term(e.args[2]);
+  m_tested.resize(tested);
+  const Term &ta = m_terms[a], &tb = m_terms[b];
+  if (ta.kind == Term::Kind::Error || tb.kind == Term::Kind::Error) return error(e.span);
+  if ((ta.type == DType::Bool) != (tb.type == DType::Bool)) {
+    report("type-mismatch", "`select` chooses between two numbers or two conditions", e.span);
+    return error(e.span);
+  }
+  return operation(ScalarOp::Select, {c, a, b}, e);
+}
+
+// random() numbers its use; random(stream, point) is what the printer writes.
+TermId Statement::randomCall(const Expr& e) {
+  if (!arity(e, 0, 2)) return error(e.span);
+  Term t;
+  t.kind = Term::Kind::Random;
+  t.op = ScalarOp::Random;
+  t.span = e.span;
+  t.head = e.head;
+  t.readsData = true;
+  if (e.args.empty()) {
+    t.number = Number::of(m_elab.m_randomStreams++);
+    return push(std::move(t));
+  }
+  if (!arity(e, 2, 2)) return error(e.span);
+  const auto stream = constantOf(term(e.args[0]));
+  const TermId at = term(e.args[1]);
+  const auto point = asIndex(at);
+  if (!stream || !stream->isInteger || !point) {
+    report("type-mismatch", "`random(stream, point)` takes a constant integer and an index", e.span);
+    return error(e.span);
+  }
+  t.number = *stream;
+  t.index = *point;
+  t.hasPoint = true;
+  return push(std::move(t));
+}
+
+// def gelu(x) = ...: its expression over the caller's terms.
+TermId Statement::inlined(const Function& f, const Expr& e) {
+  const Stmt& def = *f.def;
+  if (e.args.size() != def.parameters.size()) {
+    Diagnostic& d =
+        report("wrong-arity",
+               "`" + std::string(e.text) + "` takes " + std::to_string(def.parameters.size()) +
+                   (def.parameters.size() == 1 ? " argument" : " arguments") + ", here are " + std::to_string(e.args.size()),
+               e.span);
+    d.notes.push_back({f.signature, def.nameSpan});
+    return error(e.span);
+  }
+  if (!m_elab.spend(e.span)) return error(e.span);
+  if (m_elab.m_callDepth > 100) {
+    report("recursive-function", "`" + std::string(e.text) + "` calls itself: functions are expanded, so they can't", e.span);
+    return error(e.span);
+  }
+  std::vector<Macro> macros;
+  bool good = true;
+  for (std::size_t i = 0; i < e.args.size(); ++i) {
+    Macro m;
+    m.name = def.parameters[i].name;
+    m.term = term(e.args[i]);
+    good = good && m_terms[m.term].kind != Term::Kind::Error;
+    macros.push_back(m);
+  }
+  std::vector<bool> used(e.binders.size(), false);
+  std::vector<ExprRef> defaults;
+  for (std::size_t i = 0; i < def.binders.size(); ++i) {
+    const Binder& option = def.binders[i];
+    Macro m;
+    m.name = option.name;
+    for (std::size_t k = 0; k < e.binders.size(); ++k)
+      if (e.binders[k].name == option.name) {
+        used[k] = true;
+        m.term = term(e.binders[k].value);
+      }
+    m.expr = option.value;  // worked out in the function's own source
+    macros.push_back(m);
+  }
+  for (std::size_t k = 0; k < used.size(); ++k)
+    if (!used[k]) {
+      Diagnostic& d =
+          report("unknown-option", "`" + std::string(e.text) + "` has no option `" + std::string(e.binders[k].name) + "`",
+                 e.binders[k].span);
+      d.notes.push_back({f.signature, def.nameSpan});
+      good = false;
+    }
+  if (!good) return error(e.span);
+  const Ast* caller = m_ast;
+  const std::size_t bindingsBase = m_bindingsBase, macrosBase = m_macrosBase, macroCount = m_macros.size();
+  const std::uint32_t frame = m_elab.m_frame;
+  m_ast = f.ast;
+  m_bindingsBase = m_bindings.size();
+  m_macrosBase = m_macros.size();
+  m_macros.insert(m_macros.end(), macros.begin(), macros.end());
+  m_elab.m_frames.push_back({e.head, frame, &f});
+  m_elab.m_frame = static_cast<std::uint32_t>(m_elab.m_frames.size() - 1);
+  ++m_elab.m_callDepth;
+  const TermId result = term(def.value);
+  --m_elab.m_callDepth;
+  m_elab.m_frame = frame;
+  m_macros.resize(macroCount);
+  m_macrosBase = macrosBase;
+  m_bindingsBase = bindingsBase;
+  m_ast = caller;
+  return result;
+}
+
+}  // namespace nf::lang

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/fusion_trials.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+namespace nf {
+namespace {
+
+// The model is off by less than this where it matters: parts that it holds for slower still are not measured.
+constexpr double kDoubtful = 0.6;
+
+struct Compiled {
+  std::map<Hash, std::shared_ptr<const KernelObject>> objects;
+};
+
+Result<bool> compileKernels(const std::vector<SiteKernel>& kernels, DeviceContext& context, const CompareOptions& options,
+                            std::stop_token stop, Compiled& into) {
+  for (const SiteKernel& k : kernels) {
+    if (into.objects.contains(k.hash)) continue;
+    NF_TRY(const auto space, scheduleSpace(*k.subgraph, *context.target()));
+    CompileJob job;
+    job.subgraph = k.subgraph;
+    job.hash = k.hash;
+    job.target = context.target();
+    if (const auto best = options.schedule ? options.schedule(k.hash) : std::nullopt; best && space->check(*best))
+      job.schedules.push_back(*best);
+    job.schedules.push_back(space->first());
+    job.priority = CompilePriority::Background;
+    job.attempts = 1;
+    CompileOutcome outcome = context.evaluator()->compile(std::move(job), stop);
+    if (outcome.cancelled) return false;
+    if (!outcome.kernel) return outcome.kernel.error();
+    into.objects[k.hash] = std::make_shared<const KernelObject>(std::move(*outcome.kernel));
+  }
+  return true;
+}
+
+std::vector<BranchKernel> branchOf(const std::vector<SiteKernel>& kernels, const Compiled& compiled) {
+  std::map<std::string, std::uint32_t> numbers;
+  std::vector<BranchKernel> branch;
+  for (const SiteKernel& k : kernels) {
+    BranchKernel b{k.subgraph, k.hash, compiled.objects.at(k.hash), {}};
+    for (const std::string& tensor : k.tensors)
+      b.tensors.push_back(numbers.emplace(tensor, static_cast<std::uint32_t>(numbers.size())).first->second);
+    branch.push_back(std::move(b));
+  }
+  return branch;
+}
+
+}  // namespace
+
+Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, DeviceContext& context, const CompareOptions& options,
+                                                    std::stop_token stop) {
+  if (!context.evaluator()) return Error{"measure", "The interpreter measures nothing.", context.device().name(), {}};
+  if (site.first.empty() || site.second.empty()) return Error{"measure", "The two programs have the same kernels.", {}, {}};
+  Compiled compiled;
+  for (const auto* side : {&site.first, &site.second}) {
+    NF_TRY(const bool made, compileKernels(*side, context, options, stop, compiled));
+    if (!made) return std::optional<FusionComparison>();
+  }
+  CompareJob job;
+  job.first = branchOf(site.first, compiled);
+  job.second = branchOf(site.second, compiled);
+  job.whole = options.whole;
+  job.exclusive = options.exclusive;
+  const MeasureOutcome outcome = context.evaluator()->compare(std::move(job), stop);
+  if (outcome.cancelled) return std::optional<FusionComparison>();
+  if (outcome.status != TrialStatus::Ok && outcome.status != TrialStatus::Slow)
+    return Error{"measure", outcome.reason, context.device().name(), {}};
+  FusionComparison result;
+  result.first = outcome.incumbent;
+  result.second = outcome.timing;
+  result.pairs = outcome.pairs;
+  result.deviceSeconds = outcome.deviceSeconds;
+  result.verdict = judge(outcome.pairs);
+  if (outcome.status == TrialStatus::Slow) result.verdict.decision = PairedVerdict::Decision::Reject;
+  result.separates = outcome.status == TrialStatus::Slow ||
+                     (!outcome.pairs.empty() && std::abs(result.verdict.medianGain) > 2 * result.verdict.spread);
+  return std::optional(std::move(result));
+}
+
+std::string BranchComparison::verdict() const {
+  char text[160];
+  const auto pairs = comparison.pairs.size();
+  const double gain = comparison.verdict.medianGain;
+  if (!comparison.separates) std::snprintf(text, sizeof text, "The two cannot be told apart in %zu pairs.", pairs);
+  else
+    std::snprintf(text, sizeof text, "%s is %.1f %% faster (%zu pairs).", gain > 0 ? "Split" : "Fused",
+                  100 * (gain > 0 ? gain : -gain / (1 - gain)), pairs);
+  return text;
+}
+
+Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, DeviceContext& context, const StageOptions& options,
+                                                        const std::string& producer, const std::string& consumer,
+                                                        std::stop_token stop) {
+  StageOptions fused = options, split = options;
+  fused.fusion.force.emplace_back(producer, consumer);
+  split.fusion.forbid.emplace_back(producer, consumer);
+  const auto isHint = [&](const Hint& h) {
+    return h.kind != Hint::Kind::Schedule && std::find(h.tensors.begin(), h.tensors.end(), producer) != h.tensors.end() &&
+           std::find(h.tensors.begin(), h.tensors.end(), consumer) != h.tensors.end();
+  };
+  // What the notebook says of this very decision is what is held against the other branch.
+  Stages open = stages;
+  Program partitioned = *stages.partitioned;
+  std::erase_if(partitioned.hints, isHint);
+  open.partitioned = std::make_shared<const Program>(std::move(partitioned));
+  NF_TRY(const Stages first, fusedAgain(open, fused));
+  NF_TRY(const Stages second, fusedAgain(open, split));
+  for (const FusionDecision& d : first.decisions)
+    if (d.state == FusionState::NotLowerable && d.producer == producer && d.consumer == consumer)
+      return Error{"compare", "They cannot be fused: " + d.why, {}, {}};
+  BranchComparison result;
+  result.site = siteAround(*first.fused, *second.fused, producer);
+  if (result.site.first.empty())
+    return Error{"compare", "There is no fusion of " + producer + " and " + consumer + " to force or to forbid.", {}, {}};
+  CompareOptions compare;
+  compare.whole = true;
+  compare.exclusive = context.lease() != nullptr;
+  compare.schedule = recordedSchedules(context);
+  NF_TRY(auto compared, compareSite(result.site, context, compare, stop));
+  if (!compared) return std::optional<BranchComparison>();
+  result.comparison = std::move(*compared);
+  return std::optional(std::move(result));
+}
+
+std::function<std::optional<Schedule>(const Hash&)> recordedSchedules(const DeviceContext& context) {
+  return [records = context.records(), fingerprint = context.target()->fingerprint](const Hash& hash) -> std::optional<Schedule> {
+    if (!records) return std::nullopt;
+    const auto best = records->best(hash, fingerprint);
+    if (!best) return std::nullopt;
+    return best->schedule;
+  };
+}
+
+MeasuredKernels revertedKernels(const DeviceContext& context) {
+  MeasuredKernels reverted;
+  if (context.records())
+    for (const auto& record : context.records()->fusions(context.target()->fingerprint))
+      if (record.reverted) reverted.emplace(record.kernel, record.measurement);
+  return reverted;
+}
+
+protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& r) {
+  protocol::FusionRevertedEvent e;
+  e.kernel = r.kernel.signature.hex();
+  e.name = r.kernel.name;
+  e.producer = r.kernel.producer;
+  e.consumer = r.kernel.consumer;
+  e.fused_us = r.measurement.fused;
+  e.split_us = r.measurement.split;
+  e.pairs = r.measurement.pairs;
+  return e;
+}
+
+FusionTrials::FusionTrials(DeviceContext& context, Stages running, Options options)
+    : m_context(context), m_running(std::move(running)), m_options(std::move(options)) {
+  if (m_options.useRecords && context.records())
+    for (const auto& record : context.records()->fusions(context.target()->fingerprint)) m_judged.insert(record.kernel);
+}
+
+// Seconds of one run of them all, as the analytic model has it.
+std::optional<double> FusionTrials::estimate(const std::vector<SiteKernel>& kernels) const {
+  double seconds = 0;
+  for (const SiteKernel& k : kernels) {
+    const auto space = scheduleSpace(*k.subgraph, *m_context.target());
+    if (!space) return std::nullopt;
+    const auto best = m_options.schedule ? m_options.schedule(k.hash) : std::nullopt;
+    seconds += (*space)->estimateSeconds(best && (*space)->check(*best) ? *best : (*space)->first());
+  }
+  return seconds;
+}
+
+// What the program is without this kernel, where it pays to measure that. nullopt: a hint asks for the kernel, fusion finds no other way,
+// or the model is sure.
+Result<std::optional<FusionSite>> FusionTrials::doubtfulSite(const FusedKernel& kernel) const {
+  StageOptions without = m_options.stages;
+  without.fusion.reverted.emplace(kernel.signature, FusionMeasurement{});
+  NF_TRY(const Stages alternative, fusedAgain(m_running, without));
+  for (FusionSite& site : differingSites(*m_running.fused, *alternative.fused)) {
+    const auto is = [&](const SiteKernel& k) { return k.hash == kernel.subgraph; };
+    if (std::none_of(site.first.begin(), site.first.end(), is)) continue;
+    const auto fused = estimate(site.first), split = estimate(site.second);
+    if (fused && split && *fused > kDoubtful * *split) return std::optional(std::move(site));
+    break;
+  }
+  return std::optional<FusionSite>();
+}
+
+Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
+  std::vector<FusedKernel> kernels = fusedKernels(*m_running.fused);
+  std::erase_if(kernels, [&](const FusedKernel& k) { return m_judged.contains(k.signature); });
+  for (FusedKernel& kernel : kernels) {
+    if (stop.stop_requested()) break;
+    NF_TRY(const auto site, doubtfulSite(kernel));
+    m_judged.insert(kernel.signature);
+    if (!site) continue;
+    if (m_options.before && !m_options.before(stop)) break;
+    CompareOptions options;
+    options.exclusive = m_options.exclusive;
+    options.schedule = m_options.schedule;
+    const auto compared = compareSite(*site, m_context, options, stop);
+    if (!compared) continue;  // a part that has no kernel: what is fused stays fused
+    if (!*compared) break;
+    const FusionComparison& result = **compared;
+    if (m_options.after) m_options.after(result.deviceSeconds);
+    const FusionMeasurement measurement{result.first.median, result.first.spread, result.second.median, result.second.spread,
+                                        static_cast<std::int64_t>(result.pairs.size())};
+    const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept;
+    if (m_options.useRecords && m_context.records()) [[maybe_unused]]
+      const auto done = m_context.records()->setFusion(m_context.target()->fingerprint, {kernel.signature, loses, measurement});
+    if (!loses) continue;
+    m_options.stages.fusion.reverted[kernel.signature] = measurement;
+    NF_TRY(m_running, fusedAgain(m_running, m_options.stages));
+    return std::optional(RevertedFusion{std::move(kernel), measurement, m_running});
+  }
+  return std::optional<RevertedFusion>();
+}
+
+Result<Stages> settleFusion(Stages stages, DeviceContext& context, StageOptions options,
+                            const std::function<void(const RevertedFusion&)>& reverted, std::stop_token stop) {
+  FusionTrials::Options o;
+  o.stages = std::move(options);
+  o.exclusive = context.lease() != nullptr;
+  o.schedule = recordedSchedules(context);
+  FusionTrials trials(context, stages, std::move(o));
+  for (;;) {
+    NF_TRY(auto found, trials.next(stop));
+    if (!found) return stages;
+    stages = found->stages;
+    if (reverted) reverted(*found);
+  }
+}
+
+}  // namespace nf

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <vector>
+
+#include "core/fusion/site.h"
+#include "core/protocol/message.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/pipeline.h"
+
+// Fusion decided by measurement: the reward is a filter, the device has the last word (paper, section 6.1; design: architecture, "Dynamic
+// mode").
+namespace nf {
+
+struct FusionComparison {
+  Timing first, second;          // of one run of each side of the site, microseconds
+  std::vector<TimedPair> pairs;  // incumbent: the first; empty where the second one was dropped at once
+  PairedVerdict verdict;         // Accept: the second one is faster beyond noise
+  bool separates = false;        // one of them is, whichever
+  double deviceSeconds = 0;
+};
+
+struct CompareOptions {
+  bool whole = false;  // see CompareJob
+  bool exclusive = true;
+  // The schedule to make a kernel by; nullopt or empty: the analytic model's.
+  std::function<std::optional<Schedule>(const Hash&)> schedule;
+};
+
+// Compiles the kernels of both sides in workers and runs the two in turn in the measuring worker. An Error where a kernel can't be made
+// or fails its gate. nullopt: stop was requested.
+Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, DeviceContext& context, const CompareOptions& options,
+                                                    std::stop_token stop);
+
+// One decision both ways: everything of the body that makes `producer` that differs between `hint fuse` and `hint split`.
+struct BranchComparison {
+  FusionSite site;  // first: fused
+  FusionComparison comparison;
+  std::string verdict() const;  // one sentence
+};
+// All pairs, whichever is slower. An Error where the fusion can't be lowered, with its reason, or changes nothing.
+Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, DeviceContext& context, const StageOptions& options,
+                                                        const std::string& producer, const std::string& consumer,
+                                                        std::stop_token stop);
+
+// The best schedules that are recorded for the context's device.
+std::function<std::optional<Schedule>(const Hash&)> recordedSchedules(const DeviceContext& context);
+// Kernels that are known to be slower than their parts on the context's device.
+MeasuredKernels revertedKernels(const DeviceContext& context);
+
+// A kernel that turned out slower than its parts, and the program without it.
+struct RevertedFusion {
+  FusedKernel kernel;
+  FusionMeasurement measurement;
+  Stages stages;
+};
+
+protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& reverted);  // without step and time
+
+// Holds every fused kernel against what fusion would make without it, unless the analytic model is sure, until none loses: each verdict
+// is recorded and never asked for again. One thread at a time.
+class FusionTrials {
+ public:
+  struct Options {
+    StageOptions stages;  // of the fusion that runs; `fusion.reverted` grows
+    bool exclusive = true;
+    bool useRecords = true;
+    std::function<std::optional<Schedule>(const Hash&)> schedule;
+    std::function<bool(std::stop_token)> before;  // of a comparison: waits for its turn. False: a stop
+    std::function<void(double)> after;            // device seconds it took
+  };
+  FusionTrials(DeviceContext& context, Stages running, Options options);
+
+  // The next kernel that loses; nullopt: none is left, or a stop. Compiles and measures: it takes its time.
+  Result<std::optional<RevertedFusion>> next(std::stop_token stop);
+  const MeasuredKernels& reverted() const { return m_options.stages.fusion.reverted; }
+
+ private:
+  Result<std::optional<FusionSite>> doubtfulSite(const FusedKernel& kernel) const;
+  std::optional<double> estimate(const std::vector<SiteKernel>& kernels) const;
+
+  DeviceContext& m_context;
+  Stages m_running;
+  Options m_options;
+  std::set<Hash> m_judged;
+};
+
+// All of it at once, for `tune`: the stages when no fused kernel loses any more, or a stop was requested.
+Result<Stages> settleFusion(Stages stages, DeviceContext& context, StageOptions options,
+                            const std::function<void(const RevertedFusion&)>& reverted, std::stop_token stop);
+
+}  // namespace nf

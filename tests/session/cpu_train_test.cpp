@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training on compiled CPU kernels made in worker processes: what must be bit-identical is.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/fusion_trials.h"
+#include "core/runtime/train.h"
+#include "plugins/cpu/plugin.h"
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+constexpr const char* kDigits = R"(
+let B = 32
+data D = digits { split = last 360 }
+input X[B, 64] = batch D[:, 0..64] / 16
+input y[B] : i32 = batch D[:, 64]
+param W[16, 64] = normal(0, 0.1)
+param V[10, 16] = normal(0, 0.1)
+H[b, m] = relu(sum[k] X[b, k] * W[m, k])
+Z[b, n] = sum[m] H[b, m] * V[n, m]
+P[b, n] = exp(Z[b, n]) / (sum[m] exp(Z[b, m]))
+loss L = mean[b, n] (P[b, n] - select(y[b] == n, 1, 0))^2
+train L { epochs = 1; batch = 32; optimizer = adam(lr=1e-2); mode = static; seed = 3 }
+)";
+
+class CpuTrain : public ::testing::Test {
+ protected:
+  CpuTrain() { m_registry.add("cpu", neoflowPlugin); }
+
+  std::unique_ptr<DeviceContext> open(const std::string& records) {
+    DeviceContextOptions options;
+    options.device = "cpu";
+    options.worker.arguments = {NF_NEOFLOW, "worker"};
+    options.records = records;
+    options.leaseDirectory = m_folder.path("lease");
+    auto context = DeviceContext::open(m_registry, options);
+    EXPECT_TRUE(context.ok());
+    return std::move(*context);
+  }
+  TrainOptions options(std::int64_t steps) {
+    TrainOptions o;
+    o.source = {"test.nf", "", kDigits};
+    o.steps = steps;
+    o.evaluate = false;
+    o.outputRoot = m_folder.path("out");
+    return o;
+  }
+  TrainSummary train(DeviceContext& context, TrainOptions o, TrainJob::Sink sink = {}, std::stop_token stop = {}) {
+    TrainJob job(context, std::move(o), std::move(sink));
+    auto summary = job.run(stop);
+    EXPECT_TRUE(summary.ok()) << (summary ? "" : summary.error().message + " " + summary.error().detail);
+    return summary ? std::move(*summary) : TrainSummary{};
+  }
+
+  fakes::Folder m_folder;
+  BackendRegistry m_registry;
+};
+
+TEST_F(CpuTrain, StaticResumeIsBitIdentical) {
+  const auto context = open("none");
+  const auto whole = readCheckpoint(train(*context, options(60)).checkpoint);
+  TrainOptions first = options(25), second = options(60);
+  second.resume = train(*context, first).checkpoint;
+  const auto resumed = readCheckpoint(train(*context, second).checkpoint);
+  ASSERT_TRUE(whole.ok());
+  ASSERT_TRUE(resumed.ok());
+  EXPECT_EQ(resumed->step, 60);
+  EXPECT_EQ(whole->tensors, resumed->tensors);
+}
+
+// A run whose kernels changed while it went on is repeated to the bit by other processes, from its log alone.
+TEST_F(CpuTrain, ASwapLogReplaysBitIdentically) {
+  TrainSummary summary;
+  Result<Checkpoint> trained = Error{};
+  {
+    const auto context = open(m_folder.path("records.sqlite"));
+    TrainOptions o = options(1'000'000'000);
+    o.mode = "dynamic";
+    o.tuning.deviceShare = 1;
+    o.tuning.lastWordInSteps = true;
+    std::stop_source stop;
+    int trials = 0;
+    // Steps have the last word on candidates, so the log changes kernels back and forth, whichever of them wins.
+    summary = train(
+        *context, std::move(o),
+        [&](const protocol::Message& m) {
+          if (const auto* t = std::get_if<protocol::TrialEvent>(&m); t && ++trials >= 25) stop.request_stop();
+        },
+        stop.get_token());
+    trained = readCheckpoint(summary.checkpoint);
+    ASSERT_TRUE(trained.ok());
+  }
+  const auto context = open("none");
+  TrainOptions o = options(trained->step);
+  o.mode = "dynamic";
+  o.replaySwaps = summary.folder + "/swaps.jsonl";
+  const TrainSummary replayed = train(*context, std::move(o));
+  EXPECT_EQ(readCheckpoint(replayed.checkpoint)->tensors, trained->tensors);
+  EXPECT_EQ(replayed.swaps, summary.swaps);
+}
+
+// Real workers, but what a comparison of two fusions says is the test's to decide: timings are the machine's.
+class Judge final : public Evaluator {
+ public:
+  Judge(std::unique_ptr<Evaluator> real, bool splitWins) : m_real(std::move(real)), m_splitWins(splitWins) {}
+  CompileOutcome compile(CompileJob job, std::stop_token stop) override { return m_real->compile(std::move(job), stop); }
+  MeasureOutcome measure(MeasureJob job, std::stop_token stop) override { return m_real->measure(std::move(job), stop); }
+  MeasureOutcome compare(CompareJob job, std::stop_token stop) override {
+    MeasureOutcome outcome = m_real->compare(std::move(job), stop);
+    if (outcome.cancelled) return outcome;
+    EXPECT_TRUE(outcome.status == TrialStatus::Ok || outcome.status == TrialStatus::Slow) << outcome.reason;
+    EXPECT_GT(outcome.timing.median, 0);
+    EXPECT_GT(outcome.incumbent.median, 0);
+    outcome.status = TrialStatus::Ok;
+    outcome.incumbent = {10, 0.1, 7};
+    outcome.timing = {m_splitWins ? 8.0 : 12.0, 0.1, 7};
+    outcome.pairs.assign(7, {10, outcome.timing.median});
+    return outcome;
+  }
+
+ private:
+  std::unique_ptr<Evaluator> m_real;
+  bool m_splitWins;
+};
+
+// Fused kernels that lose are split while training goes on; the log of that, too, replays to the bit, and the next run starts split.
+TEST_F(CpuTrain, AFusionThatLosesIsSplitBetweenStepsAndReplays) {
+  const std::string records = m_folder.path("records.sqlite");
+  CompileService compile({2, {{NF_NEOFLOW, "worker"}}});
+  MeasureService measure({"cpu", "cpu", 1, {{NF_NEOFLOW, "worker"}}, m_folder.path("lease")});
+  const auto judged = [&](bool splitWins) {
+    return DeviceContext::of(std::move(*m_registry.find("cpu")->open("cpu", 1)), nullptr,
+                             std::make_unique<Judge>(workerEvaluator(compile, measure), splitWins), *RecordDatabase::open(records));
+  };
+  TrainOptions o = options(1'000'000'000);
+  o.mode = "dynamic";
+  o.tuning.deviceShare = 1;
+  o.verify = true;
+  TrainSummary summary;
+  std::vector<protocol::FusionRevertedEvent> events;
+  {
+    const auto context = judged(true);
+    std::stop_source stop;
+    std::int64_t last = -1;
+    summary = train(
+        *context, o,
+        [&](const protocol::Message& m) {
+          if (const auto* e = std::get_if<protocol::FusionRevertedEvent>(&m)) events.push_back(*e);
+          if (events.size() >= 2 && last < 0) last = events.back().step + 20;
+          if (const auto* s = std::get_if<protocol::StepEvent>(&m); s && last >= 0 && s->step > last) stop.request_stop();
+        },
+        stop.get_token());
+  }
+  ASSERT_GE(events.size(), 2u);
+  EXPECT_EQ(events[0].fused_us, 10);
+  EXPECT_EQ(events[0].split_us, 8);
+  EXPECT_FALSE(events[0].producer.empty());
+  const auto isRevert = [](const KernelSwap& s) { return s.reverted; };
+  EXPECT_EQ(static_cast<std::size_t>(std::count_if(summary.swaps.begin(), summary.swaps.end(), isRevert)), events.size());
+  const auto trained = readCheckpoint(summary.checkpoint);
+  ASSERT_TRUE(trained.ok());
+  EXPECT_EQ(trained->swaps, summary.swaps) << "the checkpoint knows it too";
+
+  {
+    TrainOptions again = options(trained->step);
+    again.mode = "dynamic";
+    again.replaySwaps = summary.folder + "/swaps.jsonl";
+    const auto context = open("none");
+    const TrainSummary replayed = train(*context, again);
+    EXPECT_EQ(readCheckpoint(replayed.checkpoint)->tensors, trained->tensors);
+    EXPECT_EQ(replayed.swaps, summary.swaps);
+  }
+
+  // The records say so to the next run, which asks again only for what is new; `none` is reverted that was kept.
+  const auto context = judged(false);
+  const MeasuredKernels known = revertedKernels(*context);
+  EXPECT_GE(known.size(), events.size());
+  o.steps = 5;
+  events.clear();
+  const TrainSummary next = train(*context, o, [&](const protocol::Message& m) {
+    if (const auto* e = std::get_if<protocol::FusionRevertedEvent>(&m)) events.push_back(*e);
+  });
+  EXPECT_TRUE(events.empty());
+  std::size_t atFirst = 0;
+  for (const KernelSwap& s : next.swaps)
+    if (s.reverted) {
+      ++atFirst;
+      EXPECT_EQ(s.step, 0);
+      EXPECT_TRUE(known.contains(s.subgraph));
+    }
+  EXPECT_EQ(atFirst, known.size());
+}
+
+}  // namespace
+}  // namespace nf

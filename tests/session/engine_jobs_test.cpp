@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine as a user meets it: its own process, workers, the real CPU back end, driven over the protocol.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/run_folder.h"
+#include "tests/session/engine_process.h"
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+// A head on the bundled digits: a contraction, an elementwise chain, a row reduction, and gradients of all.
+constexpr const char* kDigits = R"(
+# %%
+let B = 32
+data D = digits { split = last 360 }
+input X[B, 64] = batch D[:, 0..64] / 16
+input y[B] : i32 = batch D[:, 64]
+param W[10, 64] = normal(0, 0.05)
+Z[b, n] = sum[k] X[b, k] * W[n, k]
+# %%
+P[b, n] = tanh(Z[b, n])
+loss L = mean[b, n] (P[b, n] - select(y[b] == n, 1, 0))^2
+eval accuracy = mean[b] (argmax[n] Z[b, n] == y[b])
+# %%
+train L { epochs = 2; batch = 32; optimizer = adam(lr=1e-2); mode = dynamic; seed = 3 }
+)";
+constexpr std::uint32_t kTrainCell = 3;  // the text before the first mark is a cell
+
+constexpr const char* kFormula = R"(
+# %%
+param w[6, 4] = normal(2, 0)
+u[i, j] = w[i, j] * float(i) + float(j)
+v[i, j] = u[i, j] * u[i, j]
+s[i] = sum[j] v[i, j]
+# %%
+loss L = sum[i] s[i]
+show d(L)/d(w)
+)";
+
+class EngineJobs : public ::testing::Test {
+ protected:
+  TrainRequest train(std::int64_t steps, const std::string& mode = {}) const {
+    TrainRequest r;
+    r.revision = 1;
+    r.cell = kTrainCell;
+    r.steps = steps;
+    r.mode = mode;
+    return r;
+  }
+  static void awaitStep(EngineProcess& engine) { engine.await<StepEvent>(); }
+
+  fakes::Folder m_folder;
+};
+
+TEST_F(EngineJobs, RunComputesWhatSlicesShow) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kFormula);
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  const auto cells = engine.passed<CellResult>();
+  ASSERT_EQ(cells.size(), 2u);
+  for (const CellResult& c : cells) EXPECT_EQ(c.status, CellStatus::Ok) << c.message;
+  EXPECT_NE(std::find(cells[0].tensors.begin(), cells[0].tensors.end(), "u"), cells[0].tensors.end());
+
+  const auto slice = engine.ask<TensorSlice>(TensorRequest{"u", {1, 1}, {3, 4}, 65536});
+  EXPECT_EQ(slice.shape, (std::vector<std::int64_t>{6, 4}));
+  EXPECT_EQ(slice.step, -1);
+  EXPECT_EQ(unpackValues(engine.binary()), (std::vector<double>{3, 4, 5, 5, 6, 7}));
+  EXPECT_EQ(slice.min, 0);
+  EXPECT_EQ(slice.max, 13);
+  std::int64_t counted = 0;
+  for (const std::int64_t n : slice.histogram) counted += n;
+  EXPECT_EQ(counted, 24);
+  // Past the limit whole outer rows are cut off; past the tensor nothing is read.
+  const auto cut = engine.ask<TensorSlice>(TensorRequest{"u", {}, {}, 8});
+  EXPECT_EQ(cut.end, (std::vector<std::int64_t>{2, 4}));
+  EXPECT_EQ(unpackValues(engine.binary()).size(), 8u);
+  const auto outside = engine.ask<TensorSlice>(TensorRequest{"u", {-5, 9}, {99, 99}, 100});
+  EXPECT_TRUE(unpackValues(engine.binary()).empty());
+  EXPECT_EQ(outside.shape, (std::vector<std::int64_t>{6, 4}));
+  engine.ask<TensorSlice>(TensorRequest{"d(L)/d(w)", {}, {}, 100});
+  const auto gradient = unpackValues(engine.binary());
+  for (int i = 0; i < 6; ++i)
+    for (int j = 0; j < 4; ++j) EXPECT_FLOAT_EQ(static_cast<float>(gradient[i * 4 + j]), 2.0f * (2 * i + j) * i);
+  EXPECT_EQ(engine.ask<Failed>(TensorRequest{"nothing", {}, {}, 10}).stage, "tensor");
+}
+
+TEST_F(EngineJobs, ARunThatCannotBeSaysSoAndTheNextOneCan) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document("data D = csv(\"missing.csv\")\ninput X[4, 2] = batch D[:, 0..2]\nY[b] = sum[k] X[b, k]\n");
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  bool told = false;
+  for (const CellResult& c : engine.passed<CellResult>())
+    told = told || (c.status == CellStatus::Error && c.message.find("missing.csv") != std::string::npos);
+  EXPECT_TRUE(told);
+  EXPECT_EQ(engine.ask<Failed>(RunRequest{1, {}, "cuda:9", {}}).stage, "open device");
+  engine.document("param w[3] = normal(2, 0)\nu[i] = w[i] + 1\n", 2);
+  engine.ask<Finished>(RunRequest{2, {0}, "reference", {}});
+  engine.ask<TensorSlice>(TensorRequest{"u", {}, {}, 10});
+  EXPECT_EQ(unpackValues(engine.binary()), (std::vector<double>{3, 3, 3}));
+}
+
+TEST_F(EngineJobs, KernelsShowTheirTextsAndKnobsAreMeasured) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1});
+  ASSERT_FALSE(subgraphs.subgraphs.empty());
+  std::set<std::string> kinds;
+  for (const SubgraphInfo& s : subgraphs.subgraphs) {
+    SCOPED_TRACE(s.name);
+    EXPECT_FALSE(s.kind.empty());
+    EXPECT_FALSE(s.operators.empty());
+    kinds.insert(s.kind);
+  }
+  EXPECT_GT(kinds.size(), 1u) << "a contraction and others";
+  const SubgraphInfo chosen = *std::max_element(subgraphs.subgraphs.begin(), subgraphs.subgraphs.end(),
+                                                [](const auto& a, const auto& b) { return a.flops < b.flops; });
+
+  const auto kernel = engine.ask<Kernel>(KernelRequest{chosen.id, {}, {}});
+  EXPECT_EQ(kernel.subgraph, chosen.id);
+  EXPECT_FALSE(kernel.expression.empty());
+  std::set<std::string> languages;
+  for (const KernelTextInfo& text : kernel.texts) {
+    SCOPED_TRACE(text.language);
+    languages.insert(text.language);
+    EXPECT_FALSE(text.text.empty());
+    EXPECT_TRUE(std::any_of(text.lineOrigins.begin(), text.lineOrigins.end(), [](const Origins& o) { return !o.empty(); }))
+        << "no line leads back to the source";
+  }
+  EXPECT_EQ(languages, (std::set<std::string>{"asm", "llvm", "loops"}));
+  const auto one = engine.ask<Kernel>(KernelRequest{chosen.id, {}, {"loops"}});
+  ASSERT_EQ(one.texts.size(), 1u);
+  EXPECT_EQ(engine.ask<Failed>(KernelRequest{"0123", {}, {}}).stage, "kernel");
+  EXPECT_EQ(engine.ask<Failed>(KernelRequest{chosen.id, 7, {}}).stage, "kernel") << "there is no trial yet";
+
+  const auto space = engine.ask<Space>(SpaceRequest{chosen.id});
+  EXPECT_EQ(space.kind, chosen.kind);
+  ASSERT_FALSE(space.knobs.empty());
+  const auto measured = engine.ask<TrialMeasured>(MeasureRequest{chosen.id, space.current});
+  EXPECT_EQ(measured.trial.status, TrialStatus::Ok) << measured.trial.how;
+  ASSERT_TRUE(measured.trial.us);
+  EXPECT_GT(*measured.trial.us, 0);
+  EXPECT_LE(*measured.trial.lowUs, *measured.trial.us);
+  EXPECT_GE(*measured.trial.highUs, *measured.trial.us);
+  for (const protocol::KnobInfo& knob : space.knobs) {
+    if (knob.values.size() < 2) continue;
+    auto json = nlohmann::json::parse(space.current.text);
+    json["knobs"][knob.name] = nlohmann::json::parse(knob.values.back().text);
+    const RequestId id = engine.newId();
+    engine.send(MeasureRequest{chosen.id, {json.dump()}}, id);
+    const Envelope e = engine.awaitThat([id](const Envelope& m) { return m.id == id; });
+    // A knob that can't be turned alone is refused with the reason.
+    if (const auto* turned = std::get_if<TrialMeasured>(&e.message))
+      EXPECT_TRUE(turned->trial.status == TrialStatus::Ok || turned->trial.status == TrialStatus::Slow) << turned->trial.how;
+    else EXPECT_TRUE(std::holds_alternative<Failed>(e.message));
+  }
+  auto illegal = nlohmann::json::parse(space.current.text);
+  illegal["knobs"] = {{"no such knob", -1}};
+  engine.ask<Failed>(MeasureRequest{chosen.id, {illegal.dump()}});
+  engine.ask<Failed>(MeasureRequest{chosen.id, {"[]"}});
+
+  const auto trials = engine.ask<Trials>(TrialsRequest{chosen.id, 0, 5000});
+  ASSERT_EQ(trials.total, trials.trials.size());
+  ASSERT_GE(trials.total, 1u);
+  EXPECT_EQ(trials.trials[0], measured.trial);
+  EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen.id, 99, 5000}).trials.size(), 0u);
+  EXPECT_FALSE(engine.ask<Kernel>(KernelRequest{chosen.id, 0, {"asm"}}).texts.empty());
+}
+
+TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const RequestId id = engine.newId();
+  engine.send(train(0), id);
+  const auto done = engine.await<DoneEvent>();
+  engine.await<Finished>(id);
+  const std::int64_t steps = 2 * (1437 / 32);
+  EXPECT_EQ(done.steps, steps);
+  EXPECT_FALSE(done.stopped);
+  EXPECT_GT(*done.accuracy, 0.5) << "chance is 0.1";
+  EXPECT_EQ(engine.passed<FirstStepEvent>().size(), 1u);
+  EXPECT_EQ(engine.passed<EvalEvent>().size(), 2u);
+  std::int64_t told = 0;
+  for (const StepEvent& e : engine.passed<StepEvent>()) told += e.steps;
+  EXPECT_EQ(told, steps);
+  std::set<RunPhase> phases;
+  for (const RunState& s : engine.passed<RunState>()) phases.insert(s.phase);
+  EXPECT_TRUE(phases.contains(RunPhase::Preparing));
+  EXPECT_TRUE(phases.contains(RunPhase::Training));
+
+  for (const char* name : {"latency", "loss"}) {
+    SCOPED_TRACE(name);
+    SeriesRequest request;
+    request.name = name;
+    request.buckets = 3;
+    const auto series = engine.ask<Series>(request);
+    EXPECT_EQ(series.points, static_cast<std::int64_t>(engine.passed<StepEvent>().size()));
+    ASSERT_LE(series.buckets.size(), 3u);
+    EXPECT_EQ(series.buckets.back().x, static_cast<double>(steps));
+  }
+  SeriesRequest none;
+  none.name = "nonsense";
+  EXPECT_EQ(engine.ask<Series>(none).points, 0);
+  // Every trial that was told of can be asked for.
+  std::map<std::string, std::set<std::uint64_t>> told_trials;
+  for (const TrialEvent& e : engine.passed<TrialEvent>()) told_trials[e.subgraph].insert(e.number);
+  EXPECT_FALSE(told_trials.empty());
+  for (const auto& [subgraph, numbers] : told_trials)
+    EXPECT_EQ(engine.ask<Trials>(TrialsRequest{subgraph, 0, 5000}).total, numbers.size());
+  const std::string checkpoint = *newestCheckpoint(m_folder.path("test.nf.out"));
+  const auto run = readSteps(checkpoint.substr(0, checkpoint.rfind('/')) + "/steps.bin");
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->size(), static_cast<std::size_t>(steps));
+}
+
+TEST_F(EngineJobs, AnswersGoOnWhileItTrainsAndHostileLinesCostNothing) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const RequestId job = engine.newId();
+  engine.send(train(1'000'000'000), job);
+  engine.await<FirstStepEvent>();
+
+  engine.sendBytes("this is no json\n");
+  EXPECT_EQ(engine.await<Failed>().stage, "protocol");
+  engine.sendBytes(std::string("\xff\xfe\x00\n", 4));
+  engine.await<Failed>();
+  engine.sendBytes("{\"type\":\"train\",\"id\":\"seven\",\"cell\":[]}\n");
+  engine.await<Failed>();
+  engine.sendBytes("{\"type\":\"get_tensor\",\"tensor\":\"W\",\"begin\":[\"x\"]}\n");
+  engine.await<Failed>();
+  engine.sendBytes("{\"type\":\"cancel\",\"request\":-3}\n");
+  engine.await<Failed>();
+  engine.sendBytes(std::string(200'000, '{') + "\n");
+  engine.await<Failed>();
+  engine.sendBytes("\n\n   \n");
+
+  const auto slice = engine.ask<TensorSlice>(TensorRequest{"W", {0, 0}, {1, 4}, 100});
+  EXPECT_GT(slice.step, 0);
+  EXPECT_EQ(unpackValues(engine.binary()).size(), 4u);
+  EXPECT_EQ(engine.ask<Failed>(TensorRequest{"no such tensor", {}, {}, 10}).stage, "tensor");
+  const auto whole = engine.ask<GraphPage>(GraphRequest{1, "fused", 0, 2000});
+  std::vector<GraphNode> paged;
+  for (std::int64_t offset = 0; offset < whole.totalNodes; offset += 3)
+    for (GraphNode& n : engine.ask<GraphPage>(GraphRequest{1, "fused", offset, 3}).nodes) paged.push_back(std::move(n));
+  EXPECT_EQ(paged, whole.nodes);
+  EXPECT_TRUE(engine.ask<GraphPage>(GraphRequest{1, "fused", -7, -2}).nodes.empty());
+  EXPECT_TRUE(engine.ask<GraphPage>(GraphRequest{1, "source", INT64_MAX, INT64_MAX}).nodes.empty());
+  EXPECT_EQ(engine.ask<Failed>(GraphRequest{1, "nonsense", 0, 10}).stage, "graph");
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1});
+  EXPECT_FALSE(engine.ask<Kernel>(KernelRequest{subgraphs.subgraphs.front().id, {}, {"loops"}}).texts.empty());
+  engine.send(BudgetRequest{0.1, {}});
+  engine.send(PauseRequest{});
+  engine.awaitThat([](const Envelope& e) {
+    const auto* s = std::get_if<RunState>(&e.message);
+    return s && s->phase == RunPhase::Paused;
+  });
+  EXPECT_GT(engine.ask<TensorSlice>(TensorRequest{"W", {}, {}, 10}).step, 0) << "a paused run has its values";
+  engine.send(ResumeRequest{});
+  awaitStep(engine);
+
+  engine.send(StopRequest{});
+  EXPECT_TRUE(engine.await<DoneEvent>().stopped);
+  engine.await<Finished>(job);
+}
+
+TEST_F(EngineJobs, JobsAreCancelledByTheirIds) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const RequestId first = engine.newId(), second = engine.newId(), third = engine.newId();
+  engine.send(train(1'000'000'000), first);
+  engine.send(train(1'000'000'000), second);
+  engine.send(RunRequest{1, {}, "auto", {}}, third);
+  engine.await<FirstStepEvent>();
+  engine.send(Cancel{second});
+  engine.await<Cancelled>(second);
+  engine.send(Cancel{4711});  // nobody's
+  engine.send(PauseRequest{});
+  engine.send(Cancel{first});  // also while it stands still
+  engine.await<Cancelled>(first);
+  engine.await<Finished>(third);
+  EXPECT_EQ(engine.passed<FirstStepEvent>().size(), 0u);
+
+  // A stop ends what runs by itself and takes back what waits.
+  const RequestId running = engine.newId(), waiting = engine.newId();
+  engine.send(train(1'000'000'000), running);
+  engine.send(train(1'000'000'000), waiting);
+  engine.await<FirstStepEvent>();
+  engine.ask<Devices>(DevicesRequest{});  // answered in turn: both trainings are queued by now
+  engine.send(StopRequest{});
+  engine.await<Cancelled>(waiting);
+  engine.await<Finished>(running);
+}
+
+TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  const SubgraphInfo chosen =
+      *std::max_element(subgraphs.begin(), subgraphs.end(), [](const auto& a, const auto& b) { return a.flops < b.flops; });
+  const RequestId id = engine.newId();
+  TuneRequest request;
+  request.revision = 1;
+  request.subgraphs = {chosen.id};
+  request.trials = 6;
+  engine.send(request, id);
+  engine.await<Finished>(id);
+  const auto trials = engine.passed<TrialEvent>();
+  EXPECT_GE(trials.size(), 2u);
+  for (const TrialEvent& e : trials) EXPECT_EQ(e.subgraph, chosen.id);
+  std::set<std::uint64_t> numbers;
+  for (const TrialEvent& e : trials) numbers.insert(e.number);
+  EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen.id, 0, 100}).total, numbers.size());
+  // An unknown one is told, and all are searched until a cancel.
+  request.subgraphs = {"0123"};
+  EXPECT_EQ(engine.ask<Failed>(request).stage, "tune");
+  request.subgraphs = {};
+  request.trials = 1'000'000;
+  const RequestId all = engine.newId();
+  engine.send(request, all);
+  engine.await<TrialEvent>();
+  engine.send(Cancel{all});
+  engine.await<Cancelled>(all);
+}
+
+TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
+  EngineProcess engine(m_folder.path(""));
+  std::vector<std::vector<double>> results;
+  std::uint64_t revision = 0;
+  for (const char* hint : {"", "hint split u, v\n", "hint fuse u, v\n"}) {
+    SCOPED_TRACE(hint);
+    engine.document(std::string(kFormula) + hint, ++revision);
+    const auto report = engine.ask<FusionReport>(FusionRequest{revision});
+    const std::string wanted = hint;
+    const FusionState state = wanted.starts_with("hint split")  ? FusionState::Forbidden
+                              : wanted.starts_with("hint fuse") ? FusionState::Forced
+                                                                : FusionState::Accepted;
+    EXPECT_TRUE(std::any_of(report.decisions.begin(), report.decisions.end(), [&](const FusionDecisionInfo& d) {
+      return d.producer == "u" && d.consumer == "v" && d.state == state;
+    }));
+    engine.ask<Finished>(RunRequest{revision, {}, "auto", {}});
+    engine.ask<TensorSlice>(TensorRequest{"d(L)/d(w)", {}, {}, 100});
+    results.push_back(unpackValues(engine.binary()));
+  }
+  EXPECT_EQ(results[0].size(), 24u);
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+// Which branch is faster is the machine's business; that the answer is whole, and stays with the decision, is ours.
+TEST_F(EngineJobs, AFusionIsMeasuredBothWays) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kFormula);
+  const auto before = engine.ask<FusionReport>(FusionRequest{1});
+  for (const FusionDecisionInfo& d : before.decisions) EXPECT_FALSE(d.measuredSaving);
+  const auto compared = engine.ask<FusionCompared>(CompareFusionRequest{1, "u", "v"});
+  EXPECT_EQ(compared.device, "cpu");
+  EXPECT_FALSE(compared.fusedKernels.empty());
+  EXPECT_FALSE(compared.splitKernels.empty());
+  EXPECT_NE(compared.fusedKernels, compared.splitKernels);
+  for (const protocol::Measured* m : {&compared.fused, &compared.split, &compared.saving}) {
+    EXPECT_EQ(m->samples.size(), compared.fused.samples.size());
+    EXPECT_LE(m->low, m->median);
+    EXPECT_GE(m->high, m->median);
+  }
+  EXPECT_GE(compared.fused.samples.size(), 7u);
+  EXPECT_GT(compared.fused.median, 0);
+  EXPECT_EQ(compared.verdict.find("cannot be told apart") == std::string::npos, compared.separates);
+  std::size_t carried = 0;
+  for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{1}).decisions)
+    if (d.measuredSaving) {
+      ++carried;
+      EXPECT_EQ(d.producer, "u");
+      EXPECT_EQ(*d.measuredSaving, compared.saving);
+    }
+  EXPECT_EQ(carried, 1u);
+  EXPECT_EQ(engine.ask<Failed>(CompareFusionRequest{1, "u", "nothing"}).stage, "compare");
+  EXPECT_EQ(engine.ask<Failed>(CompareFusionRequest{1, "w", "u"}).stage, "compare");
+}
+
+TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  const SubgraphInfo chosen =
+      *std::max_element(subgraphs.begin(), subgraphs.end(), [](const auto& a, const auto& b) { return a.flops < b.flops; });
+  EXPECT_NE(chosen.state, SubgraphState::Pinned);
+  ASSERT_FALSE(chosen.pinTensor.empty());
+  const auto space = engine.ask<Space>(SpaceRequest{chosen.id});
+  const auto first = nlohmann::json::parse(space.current.text);
+  auto pinned = first;
+  // Knobs depend on one another: one that can be turned alone.
+  for (const protocol::KnobInfo& knob : space.knobs)
+    for (const JsonText& value : knob.values) {
+      auto turned = first;
+      turned["knobs"][knob.name] = nlohmann::json::parse(value.text);
+      if (pinned != first || turned == first) continue;
+      const RequestId id = engine.newId();
+      engine.send(MeasureRequest{chosen.id, {turned.dump()}}, id);
+      const Envelope e = engine.awaitThat([id](const Envelope& m) { return m.id == id; });
+      const auto* measured = std::get_if<TrialMeasured>(&e.message);
+      if (measured && (measured->trial.status == TrialStatus::Ok || measured->trial.status == TrialStatus::Slow)) pinned = turned;
+    }
+  ASSERT_NE(pinned, first);
+  engine.document(std::string(kDigits) + "hint schedule " + chosen.pinTensor + " " + pinned.dump() + "\n", 2);
+  const auto after = engine.ask<Subgraphs>(SubgraphsRequest{2}).subgraphs;
+  for (const SubgraphInfo& s : after) EXPECT_EQ(s.state == SubgraphState::Pinned, s.id == chosen.id) << s.name;
+  EXPECT_EQ(nlohmann::json::parse(engine.ask<Space>(SpaceRequest{chosen.id}).current.text), pinned);
+  const RequestId id = engine.newId();
+  auto request = train(0);
+  request.revision = 2;
+  engine.send(request, id);
+  engine.await<DoneEvent>();
+  engine.await<Finished>(id);
+  bool used = false;
+  for (const TrialEvent& e : engine.passed<TrialEvent>()) {
+    if (e.subgraph != chosen.id) continue;
+    used = true;
+    EXPECT_EQ(nlohmann::json::parse(e.schedule.text), pinned);
+  }
+  EXPECT_TRUE(used);
+
+  // One that the kernel can't have is a mistake that is told, not passed over.
+  engine.document(std::string(kDigits) + "hint schedule " + chosen.pinTensor + " {\"kind\": \"nonsense\", \"knobs\": {}}\n", 3);
+  request.revision = 3;
+  const RequestId wrong = engine.newId();
+  engine.send(request, wrong);
+  const auto failed = engine.awaitThat([&](const Envelope& e) { return e.id == wrong; });
+  ASSERT_TRUE(std::holds_alternative<Failed>(failed.message));
+  EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
+}
+
+TEST_F(EngineJobs, AKilledEngineLeavesNothingRunningAndTheNextOneGoesOn) {
+  const auto newest = [&] { return readCheckpoint(*newestCheckpoint(m_folder.path("test.nf.out"))); };
+  std::vector<pid_t> workers;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    engine.ask<Finished>(train(30, "static"));
+    EXPECT_EQ(newest()->step, 30);
+    auto further = train(1'000'000'000, "static");
+    further.resume = "newest";
+    engine.send(further, engine.newId());
+    engine.awaitThat([](const Envelope& e) {
+      const auto* s = std::get_if<StepEvent>(&e.message);
+      return s && s->step > 40;
+    });
+    workers = engine.children();
+    EXPECT_GE(workers.size(), 2u);
+    engine.kill();
+  }
+  for (const pid_t worker : workers) awaitEnd(worker);
+  EXPECT_EQ(newest()->step, 30) << "a checkpoint is whole or not there";
+
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    auto rest = train(60, "static");
+    rest.resume = "newest";
+    const RequestId id = engine.newId();
+    engine.send(rest, id);
+    EXPECT_EQ(engine.await<DoneEvent>().steps, 60);
+    engine.await<Finished>(id);
+  }
+  const auto resumed = newest();
+  EXPECT_EQ(resumed->step, 60);
+
+  // The same as if nothing had happened.
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  engine.ask<Finished>(train(60, "static"));
+  const auto whole = newest();
+  EXPECT_EQ(whole->tensors, resumed->tensors);
+}
+
+TEST_F(EngineJobs, AResumeWithoutACheckpointIsRefused) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  auto request = train(3);
+  request.resume = "newest";
+  EXPECT_EQ(engine.ask<Failed>(request).stage, "resume");
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Formulas, derivations, completion and hints: what a person reads and writes on the Author page.
+#include <gtest/gtest.h>
+
+#include <QAbstractItemView>
+#include <QDockWidget>
+#include <QFontMetricsF>
+#include <QImage>
+#include <QMainWindow>
+#include <QPainter>
+#include <QScrollBar>
+#include <QSettings>
+#include <QTemporaryDir>
+#include <QTest>
+
+#include "tests/widgets/capsule.h"
+#include "widgets/basic.h"
+#include "widgets/completion_list.h"
+#include "widgets/derivation_view.h"
+#include "widgets/dock_page.h"
+#include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
+#include "widgets/inspector_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+using Kind = FormulaKind;
+
+struct AuthorWidgets : ::testing::Test {
+  Theme theme;
+  Selection selection;
+  AuthorWidgets() {
+    theme.setMode(Theme::Mode::Light);
+    selection.setSpans(capsule::analysis(capsule::kText, 1).spans);
+  }
+};
+
+QStringList textsOf(const FormulaBox& box) {
+  QStringList out;
+  for (const auto& run : box.runs) out << run.text;
+  return out;
+}
+
+TEST_F(AuthorWidgets, MonospaceTextHasNoLigatures) {
+  // `<=` is as wide as its two characters, and is drawn as they are drawn one by one.
+  const QFont font = theme.mono(24);
+  const auto draw = [&](std::initializer_list<const char*> parts) {
+    QImage image(80, 40, QImage::Format_Grayscale8);
+    image.fill(Qt::white);
+    QPainter p(&image);
+    p.setFont(font);
+    double x = 4;
+    for (const char* part : parts) {
+      p.drawText(QPointF(x, 30), QString::fromLatin1(part));
+      x += std::round(QFontMetricsF(font).horizontalAdvance(QString::fromLatin1(part)));
+    }
+    return image;
+  };
+  int differs = 0;
+  const QImage whole = draw({"<="}), apart = draw({"<", "="});
+  for (int y = 0; y < whole.height(); ++y)
+    for (int x = 0; x < whole.width(); ++x) differs += std::abs(qGray(whole.pixel(x, y)) - qGray(apart.pixel(x, y))) > 128;
+  EXPECT_LT(differs, 20);
+}
+
+TEST_F(AuthorWidgets, IndicesAreSetOneWay) {
+  capsule::FormulaMaker m;
+  m.access("A", {"b", "2p+r"});
+  const FormulaBox box = setFormula(m.formula, theme, 22);
+  for (const auto& run : box.runs)
+    for (const QChar c : run.text) {
+      if (c.isLetter()) { EXPECT_TRUE(run.font.italic()) << run.text.toStdString(); }
+    }
+  // 2p is a product without a sign between.
+  EXPECT_FALSE(textsOf(box).contains(QStringLiteral("·")));
+  EXPECT_EQ(textsOf(box), (QStringList{"A", "b", ",", "2", "p", "+", "r"}));
+}
+
+TEST_F(AuthorWidgets, ALetterAndItsNumberAreOneName) {
+  capsule::FormulaMaker m;
+  m.add(Kind::Name, "z12");
+  const FormulaBox box = setFormula(m.formula, theme, 22);
+  ASSERT_EQ(box.runs.size(), 2u);
+  EXPECT_TRUE(box.runs[0].font.italic());
+  EXPECT_FALSE(box.runs[1].font.italic());
+  EXPECT_GT(box.runs[1].at.y(), box.runs[0].at.y());
+  EXPECT_EQ(toLatex(m.formula), "{z_{12}}");
+}
+
+Formula longCases() {
+  capsule::FormulaMaker m;
+  std::uint32_t all = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto left = m.access("condition", {"i", "j"}), right = m.access("bound", {"k", "l"});
+    const auto one = m.add(Kind::Infix, ">=", {left, right});
+    all = i == 0 ? one : m.add(Kind::Infix, "and", {all, one});
+  }
+  const auto value = m.access("Y", {"b", "k", "p", "q", "i", "j"}), zero = m.add(Kind::Number, "0");
+  const auto cases = m.add(Kind::Cases, "", {all, value, zero});
+  const auto name = m.access("G", {"b"});
+  m.add(Kind::Equation, "=", {name, cases});
+  return m.formula;
+}
+
+TEST_F(AuthorWidgets, ConditionsStandOneALine) {
+  const FormulaBox box = setFormula(longCases(), theme, 22);
+  std::set<int> lines;
+  for (const auto& run : box.runs)
+    if (run.text == "if" || run.text == "and") lines.insert(static_cast<int>(run.at.y()));
+  EXPECT_EQ(lines.size(), 4u);
+  for (const auto& run : box.runs) EXPECT_GE(run.font.pixelSize(), 10) << run.text.toStdString();
+}
+
+TEST_F(AuthorWidgets, AWideFormulaKeepsItsSizeAndIsScrolled) {
+  FormulaView view(&theme, &selection);
+  view.resize(200, 200);
+  view.show();
+  view.setFormulas({longCases()});
+  ASSERT_TRUE(view.scrollBar()->isVisible());
+  EXPECT_GT(view.scrollBar()->maximum(), 0);
+  const QImage before = view.grab().toImage();
+  QTest::mouseClick(view.scrollBar(), Qt::LeftButton, {}, QPoint(view.scrollBar()->width() - 3, 5));
+  EXPECT_GT(view.scrollBar()->value(), 0);
+  EXPECT_NE(view.grab().toImage(), before);
+  view.resize(2000, view.height());
+  EXPECT_FALSE(view.scrollBar()->isVisible());
+}
+
+TEST_F(AuthorWidgets, AnAccessIsTintedInEveryFormula) {
+  FormulaView view(&theme, &selection);
+  view.resize(1200, 300);
+  auto formulas = capsule::expression("Y", 1).formulas;
+  for (const auto& f : capsule::expression("d(L)/d(W)", 1).formulas) formulas.push_back(f);
+  view.setFormulas(formulas);
+  view.show();
+  const QImage before = view.grab().toImage();
+  selection.select({1});
+  const QImage after = view.grab().toImage();
+  std::set<int> rows;
+  for (int y = 0; y < after.height(); ++y)
+    for (int x = 0; x < after.width(); ++x)
+      if (after.pixelColor(x, y) == theme.colors().accentSoft && before.pixelColor(x, y) != theme.colors().accentSoft)
+        rows.insert(y);
+  ASSERT_FALSE(rows.empty());
+  EXPECT_LT(*rows.begin(), before.height() / 2);
+  EXPECT_GT(*rows.rbegin(), before.height() / 2);
+}
+
+GradientTermInfo term() {
+  GradientTermInfo t;
+  t.tensor = "A", t.access = "A[b, 2*p + r]", t.result = "d(L)/d(A)", t.form = GradientForm::Gather,
+  t.certificate = CertificateState::Proved;
+  t.derivation = {
+      {"Access",
+       {"z0 = b, 0 <= z0 < 1", "z1 = 2*p + r, 0 <= z1 < 29", "0 <= b <= 0", "0 <= p <= 13", "0 <= q <= 13", "1 <= r <= 2"}},
+      {"Linear system", {"b = z0", "2*p + r = z1", "0 <= b <= 0", "0 <= p <= 13", "0 <= s0 <= 7   (s0 is p // 2)"}},
+      {"Solution", {"b = z0", "p = z1 // 2 - t0", "r = 2*t0 + z1 % 2"}},
+      {"Free axes", {"t0: 2 runs over r in steps of 2, 0 <= r <= 2"}},
+      {"Guards that stay", {"2*t0 + z1 % 2 <= 2", "z0 % 2 == 0   (of z alone: around the sum)"}},
+      {"Guards dropped", {"z1 >= 0   (s0 >= 0): always true"}},
+      {"Inverse", {"sum t0:2 where ...: p = ..."}},
+      {"Certificate", {"proved: every point is visited once"}},
+      {"Something new", {"as it is"}}};
+  return t;
+}
+
+TEST_F(AuthorWidgets, ADerivationIsReadAsSteps) {
+  const auto rows = derivationRows(term());
+  QStringList titles;
+  for (const auto& row : rows) titles << row.title;
+  EXPECT_EQ(titles,
+            (QStringList{"Access", "System", "Solution", "Free axes", "Guards", "Dropped", "Certificate", "Something new"}));
+  EXPECT_EQ(rows[0].lines[0].text, "z = (b, 2*p + r)");
+  EXPECT_EQ(rows[0].lines[1].text, "0 ≤ z < (1, 29)");
+  EXPECT_EQ(rows[0].pieces, (QStringList{"0 ≤ b < 1", "0 ≤ p, q < 14", "1 ≤ r < 3"}));
+  EXPECT_EQ(rows[1].pieces, (QStringList{"b = z0", "2*p + r = z1", "0 ≤ s0 < 8", "s0 = p // 2"}));
+  EXPECT_EQ(rows[3].pieces, QStringList{"t0 < 2 over r by 2"});
+  EXPECT_EQ(rows[4].lines[1].text, "z0 % 2 == 0");
+  EXPECT_EQ(rows[4].lines[1].note, "of z alone: around the sum");
+  EXPECT_EQ(rows[5].lines[0].text, "z1 ≥ 0");
+  EXPECT_EQ(rows[5].lines[0].note, "s0 ≥ 0: always true");
+  EXPECT_EQ(rows[7].lines[0].text, "as it is");
+}
+
+TEST_F(AuthorWidgets, WrappedStepsAreAsHighAsTheirText) {
+  DerivationView view(&theme);
+  GradientTermInfo t = term();
+  t.derivation = {
+      {"Certificate", {"proved: every point that reads an element is visited once, and no other one is, whatever its place"}}};
+  view.setTerms({t}, false);
+  view.resize(260, view.heightForWidth(260));
+  view.show();
+  for (const QLabel* l : view.findChildren<QLabel*>())
+    if (l->isVisible() && l->wordWrap()) { EXPECT_GE(l->height(), l->heightForWidth(l->width())) << l->text().toStdString(); }
+}
+
+TEST_F(AuthorWidgets, WithoutGuardsItSaysNone) {
+  GradientTermInfo t = term();
+  t.derivation = {{"Solution", {"p = z1"}}, {"Certificate", {"proved"}}};
+  const auto rows = derivationRows(t);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[1].title, "Guards");
+  EXPECT_EQ(rows[1].pieces, QStringList{"none"});
+}
+
+TEST_F(AuthorWidgets, TheInspectorShowsTheDerivationAndIsPinned) {
+  InspectorView view(&theme);
+  view.resize(352, 900);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(A)", tensor.dtype = "f32", tensor.shape = {1, 29};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = "d(L)/d(A)";
+  e.terms = {term()};
+  view.setExpression(e);
+  EXPECT_EQ(view.derivation()->steps(), 8);
+  EXPECT_TRUE(view.derivation()->text().contains("0 ≤ p, q < 14"));
+  EXPECT_TRUE(view.derivation()->isVisible());
+  EXPECT_FALSE(view.pinned());
+  auto buttons = view.findChildren<QToolButton*>();
+  const auto pin = std::find_if(buttons.begin(), buttons.end(), [](QToolButton* b) { return b->accessibleName() == "Pin"; });
+  ASSERT_NE(pin, buttons.end());
+  QTest::mouseClick(*pin, Qt::LeftButton);
+  EXPECT_TRUE(view.pinned());
+}
+
+TEST_F(AuthorWidgets, HintsThatDoNotFitAreShortened) {
+  ExpressionEditor editor(&theme, true);
+  editor.setBytes("Y[b,k,p,q,i,j] = sum[c,r,s,l] A[b, c, p*2+r, q*2+s, i, l] * W[k, c, r, s, l, j]");
+  editor.resize(1400, 60);
+  editor.show();
+  editor.setHints({{editor.bytes().size(), {"b: 1", "k: 16", "p: 14", "q: 14", "i: 4", "j: 4"}}});
+  EXPECT_EQ(editor.shownHint(0), "b: 1  k: 16  p: 14  q: 14  i: 4  j: 4");
+  const int text = QFontMetrics(theme.mono(13)).horizontalAdvance(editor.toPlainText());
+  editor.resize(text + 180, 60);
+  EXPECT_TRUE(editor.shownHint(0).endsWith("…"));
+  EXPECT_TRUE(editor.shownHint(0).startsWith("b: 1  k: 16"));
+  EXPECT_LE(QFontMetrics(theme.mono(12)).horizontalAdvance(editor.shownHint(0)), 180);
+  editor.resize(text / 2, 60);
+  EXPECT_TRUE(editor.shownHint(0).isEmpty());
+}
+
+std::vector<SymbolInfo> symbols() {
+  std::vector<SymbolInfo> out;
+  const auto add = [&](SymbolKind kind, const char* name, const char* detail) {
+    SymbolInfo s;
+    s.kind = kind, s.name = name, s.detail = detail;
+    out.push_back(s);
+  };
+  add(SymbolKind::Param, "weights", "f32 [3]");
+  add(SymbolKind::Extent, "width", "3");
+  add(SymbolKind::State, "wave", "f32 [3]");
+  add(SymbolKind::Data, "digits", "1797 rows");
+  add(SymbolKind::Function, "conv2d", "conv2d(X[N,C,H,W], K, R; stride = 1, pad = 0) -> Y");
+  add(SymbolKind::Tensor, "d(L)/d(weights)", "f32 [3]");
+  return out;
+}
+
+QStringList offered(std::string text) {
+  const auto cursor = static_cast<std::uint32_t>(text.find('|'));
+  text.erase(cursor, 1);
+  QStringList out;
+  for (const auto& item : completionsAt(text, cursor, completionContext(text, cursor), symbols())) out << item.word;
+  return out;
+}
+
+TEST_F(AuthorWidgets, CompletionGoesByPlace) {
+  EXPECT_EQ(offered("Y[i] = w|"), (QStringList{"weights", "width", "wave"}));
+  EXPECT_EQ(offered("Y[row, i] = weights[ro|]"), (QStringList{"row", "prod"}));
+  EXPECT_TRUE(offered("Y[i] = co|").contains("conv2d"));
+  EXPECT_TRUE(offered("Y[i] = co|").contains("cos"));
+  EXPECT_EQ(offered("input w|"), QStringList());
+  EXPECT_EQ(offered("input X[3] : f|"), (QStringList{"f16", "f32", "f64"}));
+  EXPECT_EQ(offered("train L { optimizer = |"), (QStringList{"adam", "momentum", "sgd"}));
+  EXPECT_EQ(offered("train L { op|"), QStringList{"optimizer"});
+  EXPECT_TRUE(offered("inp|").contains("input"));
+  EXPECT_FALSE(offered("wi|").contains("width"));
+  EXPECT_EQ(offered("# wei|"), QStringList());
+}
+
+TEST_F(AuthorWidgets, CompletionInsertsTheChosenByKey) {
+  ExpressionEditor editor(&theme, true);
+  editor.setSymbols(std::make_shared<const std::vector<SymbolInfo>>(symbols()));
+  editor.setBytes("Y[i] =  + 1");
+  editor.resize(600, 60);
+  editor.show();
+  editor.setFocus();
+  editor.moveCaretTo(7);
+  QTest::keyClicks(&editor, "wi");
+  ASSERT_TRUE(editor.completing());
+  QTest::keyClick(editor.completionList(), Qt::Key_Return);
+  EXPECT_EQ(editor.bytes(), "Y[i] = width + 1");
+  EXPECT_FALSE(editor.completing());
+  QTest::keyClick(&editor, Qt::Key_Space, Qt::ControlModifier);
+  EXPECT_FALSE(editor.completing()) << "the only choice is there already";
+  editor.moveCaretTo(editor.bytes().size());
+  QTest::keyClicks(&editor, " * wa");
+  ASSERT_TRUE(editor.completing());
+  QTest::keyClick(editor.completionList(), Qt::Key_Tab);
+  EXPECT_EQ(editor.bytes(), "Y[i] = width + 1 * wave");
+  QTest::keyClicks(&editor, " - we");
+  ASSERT_TRUE(editor.completing());
+  QTest::keyClick(editor.completionList(), Qt::Key_Escape);
+  EXPECT_FALSE(editor.completing());
+  EXPECT_TRUE(editor.bytes().ends_with(" - we"));
+}
+
+TEST_F(AuthorWidgets, TheSignatureOfTheCallIsTold) {
+  ExpressionEditor editor(&theme, true);
+  editor.setSymbols(std::make_shared<const std::vector<SymbolInfo>>(symbols()));
+  editor.show();
+  editor.setFocus();
+  QString told;
+  QObject::connect(&editor, &ExpressionEditor::signatureChanged, &editor, [&](const QString& s) { told = s; });
+  editor.setBytes("Z = conv2d(X, 3)");
+  editor.moveCaretTo(12);
+  EXPECT_TRUE(told.startsWith("conv2d(X[N,C,H,W]"));
+  editor.moveCaretTo(1);
+  EXPECT_TRUE(told.isEmpty());
+}
+
+TEST_F(AuthorWidgets, PanelsStayWhereTheyWerePut) {
+  QTemporaryDir folder;
+  QSettings settings(folder.filePath("layout.ini"), QSettings::IniFormat);
+  const auto make = [&] {
+    auto page = std::make_unique<DockPage>(&theme, QStringLiteral("page"));
+    page->setCentralWidget(new QWidget);
+    page->addPanel(QStringLiteral("left"), new PanelHeader(&theme, "Left"), new QWidget, Qt::LeftDockWidgetArea, 200);
+    page->addPanel(QStringLiteral("right"), new PanelHeader(&theme, "Right"), new QWidget, Qt::RightDockWidgetArea, 300);
+    page->resize(1000, 600);
+    return page;
+  };
+  auto page = make();
+  page->show();
+  EXPECT_EQ(page->panel("left")->width(), 200);
+  EXPECT_EQ(page->panel("right")->width(), 300);
+  page->panel("right")->hide();
+  page->addDockWidget(Qt::RightDockWidgetArea, page->panel("left"));
+  page->saveLayout(settings);
+  page = make();
+  page->restoreLayout(settings);
+  page->show();
+  EXPECT_FALSE(page->panel("right")->isVisible());
+  EXPECT_EQ(page->dockWidgetArea(page->panel("left")), Qt::RightDockWidgetArea);
+  page->resetLayout();
+  EXPECT_TRUE(page->panel("right")->isVisible());
+  EXPECT_EQ(page->dockWidgetArea(page->panel("left")), Qt::LeftDockWidgetArea);
+}
+
+}  // namespace
+}  // namespace nf

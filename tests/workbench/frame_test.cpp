@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The frame: notebooks in tabs, panels and their layout, session, the registry of commands and its keys.
+#include <QDockWidget>
+#include <QKeySequenceEdit>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QMenu>
+#include <QPushButton>
+#include <QSettings>
+#include <QTabBar>
+#include <QToolButton>
+#include <QTreeWidget>
+
+#include "app/workbench/shortcuts.h"
+#include "tests/workbench/window.h"
+#include "widgets/basic.h"
+#include "widgets/command_palette.h"
+#include "widgets/dock_page.h"
+#include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/outline_view.h"
+
+namespace nf {
+namespace {
+
+struct Frame : Window {
+  QString other() const {
+    QFile file(folder.filePath("other.nf"));
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write("# %%\nlet z = 3\n");
+    return file.fileName();
+  }
+  void command(Qt::Key key, Qt::KeyboardModifiers modifiers = {}) { QTest::keyClick(window->notebook(), key, modifiers); }
+};
+
+TEST_F(Frame, NotebooksStandInTabs) {
+  open();
+  ASSERT_EQ(window->tabs()->count(), 1);
+  const QString second = other();
+  window->openFile(second);
+  ASSERT_EQ(window->tabs()->count(), 2);
+  EXPECT_EQ(document().text(), "# %%\nlet z = 3\n");
+  QTest::mouseClick(window->tabs(), Qt::LeftButton, {}, window->tabs()->tabRect(0).center());
+  EXPECT_EQ(document().text(), capsule::kText);
+  window->openFile(second);  // open already: no third tab
+  EXPECT_EQ(window->tabs()->count(), 2);
+  EXPECT_EQ(window->tabs()->currentIndex(), 1);
+  window->notebook()->activate(cell(0)->id(), true);
+  QTest::keyClicks(cell(0)->editor(), "q");
+  EXPECT_TRUE(window->tabs()->tabText(1).contains("•"));
+  QTest::keyClick(window.get(), Qt::Key_PageUp, Qt::ControlModifier);
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Frame, EachNotebookHasItsEngineAndAnalysis) {
+  openChecked();
+  window->openFile(other());
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  window->showTab(0);
+  EXPECT_TRUE(window->workspace().analysisIsCurrent());
+  EXPECT_EQ(window->notebook()->cells().size(), 4u);
+}
+
+TEST_F(Frame, ClosingAChangedTabAsks) {
+  open();
+  window->openFile(other());
+  document().replace(0, 0, "# x\n", "Edit");
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  EXPECT_EQ(window->tabs()->count(), 2);
+  ASSERT_EQ(window->messages()->key(), "close");
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  EXPECT_EQ(window->tabs()->count(), 1);
+  EXPECT_EQ(document().text(), capsule::kText);
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  ASSERT_EQ(window->tabs()->count(), 1);  // an empty notebook takes the place of the last one
+  EXPECT_TRUE(document().text().empty());
+}
+
+TEST_F(Frame, TheSessionComesBack) {
+  open();
+  const QString second = other();
+  window->openFile(second);
+  window->showTab(0);
+  EXPECT_TRUE(window->close());
+  window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+  window->restoreSession();
+  ASSERT_EQ(window->tabs()->count(), 2);
+  EXPECT_EQ(window->workspace().path(), path());
+  EXPECT_EQ(window->tabs()->currentIndex(), 0);
+}
+
+TEST_F(Frame, TheLayoutIsKeptAndReset) {
+  open();
+  window->action("view.inspector")->trigger();
+  EXPECT_FALSE(window->authorPage()->panel("inspector")->isVisible());
+  EXPECT_TRUE(window->close());
+  open();
+  window->restoreLayout();
+  EXPECT_FALSE(window->authorPage()->panel("inspector")->isVisible());
+  window->action("view.reset")->trigger();
+  EXPECT_TRUE(window->authorPage()->panel("inspector")->isVisible());
+  EXPECT_EQ(window->authorPage()->panel("inspector")->width(), 352);
+}
+
+TEST_F(Frame, APanelIsHiddenByItsMenu) {
+  open();
+  QDockWidget* outline = window->authorPage()->panel("outline");
+  auto* more = outline->titleBarWidget()->findChild<QToolButton*>();
+  ASSERT_TRUE(more && more->menu());
+  for (QAction* a : more->menu()->actions())
+    if (a->text() == "Hide") a->trigger();
+  EXPECT_FALSE(outline->isVisible());
+}
+
+TEST_F(Frame, AKeyIsChangedInTheShortcutEditor) {
+  open();
+  window->action("tools.shortcuts")->trigger();
+  auto* editor = window->findChild<ShortcutEditor*>();
+  ASSERT_TRUE(editor);
+  QTest::keyClicks(editor->filter(), "join");
+  editor->choose("cell.join");
+  editor->keys()->setKeySequence(QKeySequence(Qt::CTRL | Qt::Key_S));
+  QTest::mouseClick(editor->use(), Qt::LeftButton);
+  EXPECT_EQ(window->registry().holder(QKeySequence(Qt::CTRL | Qt::Key_S)), "cell.join");
+  EXPECT_TRUE(window->action("file.save")->shortcuts().isEmpty());
+  QSettings settings;
+  window->registry().save(settings);
+  QTest::mouseClick(editor->resetAll(), Qt::LeftButton);
+  EXPECT_EQ(window->registry().holder(QKeySequence(Qt::CTRL | Qt::Key_S)), "file.save");
+  window->registry().load(settings);
+  EXPECT_EQ(window->registry().holder(QKeySequence(Qt::CTRL | Qt::Key_S)), "cell.join");
+  editor->choose("cell.join");
+  QTest::mouseClick(editor->reset(), Qt::LeftButton);
+  EXPECT_FALSE(window->registry().changed("cell.join"));
+  window->registry().resetAllKeys();
+}
+
+TEST_F(Frame, EveryCommandIsInTheEditorTheSheetAndThePalette) {
+  open();
+  window->action("tools.shortcuts")->trigger();
+  auto* editor = window->findChild<ShortcutEditor*>();
+  EXPECT_EQ(editor->list()->topLevelItemCount(), static_cast<int>(window->actions().size()));
+  editor->close();
+  window->activateWindow();
+  ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
+  command(Qt::Key_Question);
+  auto* sheet = window->findChild<ShortcutSheet*>();
+  ASSERT_TRUE(sheet);
+  QStringList words;
+  for (const QLabel* l : sheet->findChildren<QLabel*>()) words << l->text();
+  for (const auto& [id, a] : window->actions()) {
+    if (!a->shortcuts().isEmpty()) { EXPECT_TRUE(words.contains(a->text())) << id.toStdString(); }
+  }
+  window->action("tools.palette")->trigger();
+  EXPECT_GT(window->palette()->list()->count(), 30);
+}
+
+TEST_F(Frame, EnterAndEscapeGoInAndOutOfACell) {
+  openChecked();
+  window->notebook()->activate(cell(1)->id(), false);
+  command(Qt::Key_Return);
+  EXPECT_TRUE(window->notebook()->editing());
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  EXPECT_FALSE(window->notebook()->editing());
+}
+
+TEST_F(Frame, TheThreeWaysOfRunningACell) {
+  openChecked();
+  window->notebook()->activate(cell(2)->id(), true);
+  QTest::keyClick(cell(2)->editor(), Qt::Key_Return, Qt::ControlModifier);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(2)->id());
+  ASSERT_TRUE(wait([&] { return cell(2)->status() == protocol::CellStatus::Ok; }));
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Return, Qt::ShiftModifier);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(2)->id());
+  QTest::keyClick(window->notebook(), Qt::Key_Return, Qt::AltModifier);
+  EXPECT_EQ(window->notebook()->cells().size(), 5u);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(3)->id());
+}
+
+TEST_F(Frame, KeysOfCommandModeReachTheDocument) {
+  open();
+  window->notebook()->activate(cell(1)->id(), false);
+  const std::string body(document().body(document().cells()[1]));
+  command(Qt::Key_C);
+  command(Qt::Key_V);
+  ASSERT_EQ(window->notebook()->cells().size(), 5u);
+  EXPECT_EQ(document().body(document().cells()[2]), body);
+  command(Qt::Key_X);
+  EXPECT_EQ(window->notebook()->cells().size(), 4u);
+  command(Qt::Key_Z);
+  EXPECT_EQ(window->notebook()->cells().size(), 5u);
+  command(Qt::Key_Z);
+  EXPECT_EQ(document().text(), capsule::kText);
+  window->notebook()->activate(cell(1)->id(), false);
+  command(Qt::Key_A);
+  command(Qt::Key_B);
+  EXPECT_EQ(window->notebook()->cells().size(), 6u);
+  command(Qt::Key_M);
+  EXPECT_EQ(document().cell(window->notebook()->activeCell())->kind, CellKind::Markdown);
+  command(Qt::Key_Y);
+  EXPECT_EQ(document().cell(window->notebook()->activeCell())->kind, CellKind::Code);
+  const CellId here = window->notebook()->activeCell();
+  command(Qt::Key_J);
+  command(Qt::Key_K);
+  EXPECT_EQ(window->notebook()->activeCell(), here);
+  command(Qt::Key_D);
+  command(Qt::Key_D);
+  EXPECT_EQ(window->notebook()->cells().size(), 5u);
+}
+
+TEST_F(Frame, TheInspectorLeadsToTheGraph) {
+  openChecked();
+  Q_EMIT window->outline()->tensorChosen("Y");
+  QToolButton* lead = nullptr;
+  ASSERT_TRUE(wait([&] { return (lead = window->inspector()->findChild<QToolButton*>("node:Y")) && lead->isVisible(); }));
+  QTest::mouseClick(lead, Qt::LeftButton);
+  EXPECT_EQ(window->page(), MainWindow::Page::Explain);
+  EXPECT_EQ(window->explain()->graph()->chosen(), "Y");
+}
+
+TEST_F(Frame, APinnedInspectorStays) {
+  openChecked();
+  Q_EMIT window->outline()->tensorChosen("Y");
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+  for (QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+    if (b->accessibleName() == "Pin") QTest::mouseClick(b, Qt::LeftButton);
+  Q_EMIT window->outline()->tensorChosen("W");
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+}
+
+TEST_F(Frame, NoOtherWindowComesUp) {
+  openChecked();
+  ASSERT_TRUE(wait([&] { return window->workspace().devices().has_value(); }));
+  for (const auto page : {MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices, MainWindow::Page::Author})
+    window->showPage(page);
+  EXPECT_TRUE(window->isActiveWindow());
+}
+
+TEST_F(Frame, EveryButtonHasAName) {
+  openChecked();
+  for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain}) {
+    window->showPage(page);
+    for (const QAbstractButton* b : window->findChildren<QAbstractButton*>()) {
+      if (!b->isVisible() || b->objectName().startsWith("qt_") || b->inherits("QLineEditIconButton")) continue;
+      EXPECT_FALSE((b->text() + b->accessibleName() + b->toolTip()).trimmed().isEmpty())
+          << b->metaObject()->className() << " in " << b->parentWidget()->metaObject()->className();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nf

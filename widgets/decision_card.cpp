@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/decision_card.h"
+
+#include <QGridLayout>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPainter>
+#include <QPushButton>
+#include <QScrollArea>
+#include <algorithm>
+#include <cmath>
+
+#include "widgets/basic.h"
+#include "widgets/fusion_model.h"
+#include "widgets/names.h"
+
+namespace nf {
+
+using namespace protocol;
+
+namespace {
+
+QString plusMinus(double us) {
+  return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + QString::number(std::abs(us), 'f', 2);
+}
+
+// A quantity in its unit: sizes of tensors in bytes, times, rates.
+QString sizeText(double value, const std::string& unit) {
+  if (unit == "s") return microsecondsText(value * 1e6);
+  if (unit == "B") return bytesText(value);
+  if (unit == "B/s" || unit == "FLOP/s") return flopsText(value, QString::fromStdString(unit));
+  return value >= 1000 && value == std::floor(value) ? grouped(static_cast<std::int64_t>(value)) : significant(value, 4);
+}
+
+// dT/P_d + dC/P_c + dK·L = R, each bar where the one before ended.
+class Waterfall : public QWidget {
+ public:
+  Waterfall(const Theme* theme, const FusionDecisionInfo& d, const DeviceConstants& k) : m_theme(theme) {
+    const double a = k.bandwidth > 0 ? d.dT / k.bandwidth * 1e6 : 0, b = k.flopRate > 0 ? d.dC / k.flopRate * 1e6 : 0,
+                 c = d.dK * k.launchSeconds * 1e6;
+    m_rows = {
+        {QStringLiteral("dT / P_d"), tr("%1 at %2").arg(bytesText(d.dT), flopsText(k.bandwidth, QStringLiteral("B/s"))), 0, a},
+        {QStringLiteral("dC / P_c"), tr("%1 at %2").arg(flopsText(d.dC), flopsText(k.flopRate, QStringLiteral("FLOP/s"))), a,
+         a + b},
+        {QStringLiteral("dK · L"),
+         tr("%1 at %2")
+             .arg(counted(static_cast<std::int64_t>(d.dK), tr("launch"), tr("launches")), microsecondsText(k.launchSeconds * 1e6)),
+         a + b, a + b + c},
+        {QStringLiteral("R"), QString(), 0, d.R * 1e6}};
+    setFixedHeight(4 * 38 - 10);
+  }
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    QPainter p(this);
+    const Palette& c = m_theme->colors();
+    double low = 0, high = 0;
+    for (const Row& r : m_rows) low = std::min({low, r.from, r.to}), high = std::max({high, r.from, r.to});
+    if (high - low < 1e-9) high = low + 1;
+    const double left = 88, room = width() - left - 4;
+    const auto x = [&](double v) { return left + (v - low) / (high - low) * room; };
+    const QFontMetricsF small(m_theme->ui(11));
+    // Lines between the bars go around the words below them.
+    const auto line = [&](double at, double y, double h, double noteWidth, const QColor& color, Qt::PenStyle style) {
+      if (at < noteWidth + 6) return;
+      p.setPen(QPen(color, 1, style));
+      p.drawLine(QPointF(at, y), QPointF(at, y + h));
+    };
+    for (std::size_t i = 0; i < m_rows.size(); ++i) {
+      const Row& r = m_rows[i];
+      const double y = static_cast<double>(i) * 38;
+      const double value = r.to - r.from;
+      const double note = small.horizontalAdvance(r.note);
+      p.setPen(QPen(mixed(c.page, c.text, 0.6), 1));
+      p.drawLine(QPointF(x(0), y - 1), QPointF(x(0), y + 16));
+      if (i + 1 < m_rows.size()) {
+        line(x(0), y + 15, 23, note, mixed(c.page, c.text, 0.6), Qt::SolidLine);
+        line(x(r.to), y + 15, 23, note, c.muted, Qt::DotLine);
+      }
+      const QRectF bar(std::min(x(r.from), x(r.to)), y, std::max(2.0, std::abs(x(r.to) - x(r.from))), 15);
+      const bool total = i + 1 == m_rows.size();
+      p.fillRect(bar, total ? c.text : value >= 0 ? c.optimizer : c.backward);
+      p.setFont(m_theme->ui(12, QFont::DemiBold));
+      p.setPen(c.text);
+      p.drawText(QRectF(0, y - 1, left - 8, 17), Qt::AlignVCenter, r.name);
+      p.setFont(m_theme->ui(11));
+      p.setPen(c.muted);
+      p.drawText(QRectF(0, y + 16, width(), 15), Qt::AlignVCenter, r.note);
+      p.setFont(m_theme->mono(11, QFont::DemiBold));
+      const QString text = plusMinus(value) + (total ? QStringLiteral(" µs") : QString());
+      const double w = p.fontMetrics().horizontalAdvance(text) + 4;
+      if (bar.width() > w + 6) {
+        p.setPen(total ? c.page : c.dark ? QColor(0x10, 0x14, 0x18) : QColor(Qt::white));
+        p.drawText(bar, Qt::AlignCenter, text);
+      } else {
+        p.setPen(c.text);
+        const bool right = bar.right() + w < width();
+        p.drawText(right ? QRectF(bar.right() + 4, y, w, 15) : QRectF(bar.left() - w - 2, y, w, 15), Qt::AlignVCenter, text);
+      }
+    }
+  }
+
+ private:
+  struct Row {
+    QString name, note;
+    double from, to;
+  };
+  const Theme* m_theme;
+  std::vector<Row> m_rows;
+};
+
+// R over the size that flips it soonest, with where it stands now.
+class FlipCurve : public QWidget {
+ public:
+  FlipCurve(const Theme* theme, FusionCurve curve, FusionFlip flip)
+      : m_theme(theme), m_curve(std::move(curve)), m_flip(std::move(flip)) {
+    setFixedHeight(108);
+  }
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    const std::size_t n = std::min(m_curve.x.size(), m_curve.rewardSeconds.size());
+    if (n < 2) return;
+    QPainter p(this);
+    p.setRenderHint(QPainter::Antialiasing);
+    const Palette& c = m_theme->colors();
+    double lowX = m_curve.x[0], highX = lowX, low = 0, high = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      lowX = std::min(lowX, m_curve.x[i]), highX = std::max(highX, m_curve.x[i]);
+      low = std::min(low, m_curve.rewardSeconds[i]), high = std::max(high, m_curve.rewardSeconds[i]);
+    }
+    if (!(highX > lowX) || !(high > low)) return;
+    const double left = 34, room = width() - left - 8, bottom = height() - 36;
+    const bool logarithmic = lowX > 0 && highX / lowX > 10;
+    const auto along = [&](double v) {
+      return logarithmic ? std::log(v / lowX) / std::log(highX / lowX) : (v - lowX) / (highX - lowX);
+    };
+    const auto x = [&](double v) { return left + along(v) * room; };
+    const auto y = [&](double v) { return 6 + (high - v) / (high - low) * (bottom - 12); };
+    p.setPen(QPen(c.grid, 1));
+    p.drawLine(QPointF(left, y(0)), QPointF(width(), y(0)));
+    p.setFont(m_theme->ui(11));
+    p.setPen(c.muted);
+    p.drawText(QRectF(0, y(0) - 8, left - 6, 16), Qt::AlignVCenter, QStringLiteral("R 0"));
+    for (std::size_t i = 0; i + 1 < n; ++i) {
+      p.setPen(QPen(m_curve.rewardSeconds[i] + m_curve.rewardSeconds[i + 1] >= 0 ? c.optimizer : c.backward, 2));
+      p.drawLine(QPointF(x(m_curve.x[i]), y(m_curve.rewardSeconds[i])),
+                 QPointF(x(m_curve.x[i + 1]), y(m_curve.rewardSeconds[i + 1])));
+    }
+    struct Mark {
+      double at;
+      QString text;
+      bool filled;
+    };
+    std::vector<Mark> marks;
+    const auto mark = [&](double v, const QString& text, bool filled) {
+      if (v < lowX || v > highX) return;
+      double r = m_curve.rewardSeconds[0];
+      for (std::size_t i = 0; i + 1 < n; ++i)
+        if (v >= m_curve.x[i] && v <= m_curve.x[i + 1])
+          r = m_curve.rewardSeconds[i] + (m_curve.rewardSeconds[i + 1] - m_curve.rewardSeconds[i]) * (v - m_curve.x[i]) /
+                                             std::max(1e-300, m_curve.x[i + 1] - m_curve.x[i]);
+      p.setPen(QPen(c.muted, 1, Qt::DotLine));
+      p.drawLine(QPointF(x(v), y(r)), QPointF(x(v), bottom + 2));
+      p.setPen(QPen(c.text, 1.4));
+      p.setBrush(filled ? c.text : c.page);
+      p.drawEllipse(QPointF(x(v), y(r)), 4, 4);
+      marks.push_back({x(v), text, filled});
+    };
+    mark(m_flip.threshold, QObject::tr("flips at %1").arg(sizeText(m_flip.threshold, m_flip.unit)), false);
+    mark(m_flip.now, QObject::tr("now %1").arg(sizeText(m_flip.now, m_flip.unit)), true);
+    std::sort(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) { return a.at < b.at; });
+    // Side by side where both fit; else the right one takes the line below.
+    p.setFont(m_theme->ui(11, QFont::DemiBold));
+    p.setPen(c.text);
+    double end = -1e9;
+    for (const Mark& m : marks) {
+      const double w = p.fontMetrics().horizontalAdvance(m.text) + 2;
+      const double from = std::clamp(m.at - w / 2, left, std::max(left, width() - w - 2));
+      const bool below = from < end + 10;
+      p.drawText(QRectF(from, bottom + (below ? 18 : 3), w + 2, 15), Qt::AlignVCenter, m.text);
+      end = from + w;
+    }
+  }
+
+ private:
+  const Theme* m_theme;
+  FusionCurve m_curve;
+  FusionFlip m_flip;
+};
+
+// The two ways under one axis: whiskers, a mark at the median (ring A, square B), samples as dots.
+class Intervals : public QWidget {
+ public:
+  Intervals(const Theme* theme, Measured a, Measured b) : m_theme(theme), m_rows{std::move(a), std::move(b)} {
+    setFixedHeight(92);
+    setAccessibleName(
+        QObject::tr("Apart %1 µs, fused %2 µs a step").arg(significant(m_rows[0].median), significant(m_rows[1].median)));
+  }
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    QPainter p(this);
+    p.setRenderHint(QPainter::Antialiasing);
+    const Palette& c = m_theme->colors();
+    double low = m_rows[0].low, high = m_rows[0].high;
+    for (const Measured& m : m_rows) {
+      low = std::min(low, m.low), high = std::max(high, m.high);
+      for (const double s : m.samples) low = std::min(low, s), high = std::max(high, s);
+    }
+    const double margin = std::max((high - low) * 0.08, std::abs(high) * 1e-4 + 1e-9);
+    low -= margin, high += margin;
+    const double left = 66, room = width() - left - 10;
+    const auto x = [&](double v) { return left + (v - low) / (high - low) * room; };
+    // Few round numbers below.
+    const double ten = std::pow(10, std::floor(std::log10((high - low) / 4)));
+    double step = 10 * ten;
+    for (const double k : {5.0, 2.0, 1.0})
+      if ((high - low) / (k * ten) <= 5) step = k * ten;
+    p.setFont(m_theme->ui(11));
+    for (double v = std::ceil(low / step) * step; v <= high; v += step) {
+      p.setPen(QPen(c.grid, 1));
+      p.drawLine(QPointF(x(v), 2), QPointF(x(v), 68));
+      p.setPen(c.muted);
+      p.drawText(QRectF(x(v) - 40, 72, 80, 16), Qt::AlignCenter, significant(v, 4));
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Measured& m = m_rows[i];
+      const double y = i == 0 ? 16 : 48;
+      const QColor color = i == 0 ? c.accent : c.text;
+      p.setFont(m_theme->ui(12));
+      p.setPen(c.text);
+      p.drawText(QRectF(0, y - 9, left - 6, 18), Qt::AlignVCenter, i == 0 ? QObject::tr("A  apart") : QObject::tr("B  fused"));
+      p.setPen(QPen(color, 1.6));
+      p.drawLine(QPointF(x(m.low), y), QPointF(x(m.high), y));
+      for (const double end : {m.low, m.high}) p.drawLine(QPointF(x(end), y - 5), QPointF(x(end), y + 5));
+      p.setBrush(c.page);
+      if (i == 0) p.drawEllipse(QPointF(x(m.median), y), 4, 4);
+      else p.drawRect(QRectF(x(m.median) - 3.5, y - 3.5, 7, 7));
+      p.setPen(Qt::NoPen);
+      p.setBrush(c.hint);
+      for (const double s : m.samples) p.drawEllipse(QPointF(x(s), y + 11), 1.6, 1.6);
+    }
+  }
+
+ private:
+  const Theme* m_theme;
+  Measured m_rows[2];
+};
+
+}  // namespace
+
+DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Decision"))), m_title(label({})), m_why(label({})),
+      m_empty(label(tr("Choose a decision in the table: its numbers, what would flip it, and what you can do about it stand here."),
+                    "muted")),
+      m_noise(label({}, "muted")), m_badge(new Badge(theme)), m_waterfall(new Section(theme, tr("Why"))),
+      m_flip(new Section(theme, tr("Smallest change that flips it"))), m_what(new Section(theme, tr("What if"))),
+      m_leads(new Section(theme, tr("Same selection elsewhere"))), m_force(new QPushButton(tr("Force"))),
+      m_forbid(new QPushButton(tr("Forbid"))), m_release(new QPushButton(tr("Let the reward decide"))),
+      m_measure(new QPushButton(tr("Measure A/B"))), m_intervals(new QVBoxLayout), m_body(new QWidget) {
+  setProperty("role", QStringLiteral("page"));
+  setAttribute(Qt::WA_StyledBackground);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  m_empty->setWordWrap(true);
+  m_empty->setContentsMargins(16, 4, 16, 0);
+  m_empty->setAlignment(Qt::AlignTop);
+  layout->addWidget(m_empty);
+  auto* content = new QVBoxLayout(m_body);
+  content->setContentsMargins(0, 0, 0, 0);
+  content->setSpacing(0);
+  auto* head = new QVBoxLayout;
+  head->setContentsMargins(16, 4, 16, 12);
+  head->setSpacing(8);
+  auto* top = new QHBoxLayout;
+  m_title->setFont(theme->ui(15, QFont::DemiBold));
+  m_title->setWordWrap(true);
+  top->addWidget(m_title, 1);
+  top->addWidget(m_badge, 0, Qt::AlignTop);
+  head->addLayout(top);
+  m_why->setWordWrap(true);
+  m_why->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  head->addWidget(m_why);
+  content->addLayout(head);
+  content->addWidget(line());
+  for (Section* s : {m_waterfall, m_flip, m_what, m_leads}) content->addWidget(s);
+  m_waterfall->setDetail(QStringLiteral("R = dT/P_d + dC/P_c + dK·L"));
+  content->addStretch(1);
+  auto* buttons = new QHBoxLayout;
+  buttons->setSpacing(8);
+  m_force->setIcon(theme->icon(QStringLiteral("flag")));
+  m_forbid->setIcon(theme->icon(QStringLiteral("refused")));
+  connect(theme, &Theme::changed, this, [this] {
+    m_force->setIcon(m_theme->icon(QStringLiteral("flag")));
+    m_forbid->setIcon(m_theme->icon(QStringLiteral("refused")));
+    m_measure->setIcon(m_theme->icon(QStringLiteral("measure"), m_theme->colors().onAccent));
+  });
+  m_measure->setIcon(theme->icon(QStringLiteral("measure"), theme->colors().onAccent));
+  m_measure->setProperty("primary", true);
+  m_measure->hide();
+  m_measure->setToolTip(tr("Runs both ways in turn on the device"));
+  buttons->addWidget(m_force);
+  buttons->addWidget(m_forbid);
+  buttons->addWidget(m_release);
+  buttons->addStretch(1);
+  buttons->addWidget(m_measure);
+  m_noise->setWordWrap(true);
+  m_intervals->setContentsMargins(0, 0, 0, 0);
+  m_what->body()->addLayout(m_intervals);
+  m_what->body()->addWidget(m_noise);
+  m_what->body()->addLayout(buttons);
+  auto* scroll = new QScrollArea;
+  scroll->setWidgetResizable(true);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_body->setProperty("role", QStringLiteral("page"));
+  scroll->setWidget(m_body);
+  layout->addWidget(scroll, 1);
+  connect(m_force, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Fuse); });
+  connect(m_forbid, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Split); });
+  connect(m_measure, &QPushButton::clicked, this, [this] { Q_EMIT measureRequested(m_producer, m_consumer); });
+  connect(m_release, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::None); });
+  clear();
+}
+
+void DecisionCard::setComparing() {
+  m_measure->setEnabled(false);
+  m_noise->setText(tr("Measuring both ways in turn"));
+}
+
+void DecisionCard::setComparison(const Comparison& k) {
+  if (k.producer != m_producer || k.consumer != m_consumer) return;
+  m_measure->setEnabled(true);
+  clearIntervals();
+  m_intervals->addWidget(new Intervals(m_theme, k.apart, k.fused));
+  m_what->setDetail(tr("µs a step on %1, %2 pairs").arg(QString::fromStdString(k.device)).arg(k.saving.samples.size()));
+  m_noise->setText(QString::fromStdString(k.verdict));
+}
+
+void DecisionCard::setComparisonFailed(const QString& message) {
+  m_measure->setEnabled(true);
+  m_noise->setText(tr("Not measured: %1").arg(message));
+}
+
+void DecisionCard::clearIntervals() {
+  while (QLayoutItem* item = m_intervals->takeAt(0)) {
+    item->widget()->hide();
+    item->widget()->deleteLater();
+    delete item;
+  }
+  m_what->setDetail({});
+}
+
+void DecisionCard::setLeads(const std::vector<Lead>& leads) {
+  showLeads(m_leads, m_theme, leads, [this](const QString& target) { Q_EMIT leadChosen(target); });
+}
+
+void DecisionCard::clear() {
+  m_header->setTitle(tr("Decision"));
+  m_body->hide();
+  m_empty->show();
+}
+
+void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const DeviceConstants& device, Document::FusionHint hint) {
+  const Palette& c = m_theme->colors();
+  if (d.producer != m_producer || d.consumer != m_consumer) clearIntervals(), m_measure->setEnabled(true);
+  m_producer = d.producer, m_consumer = d.consumer;
+  m_empty->hide();
+  m_body->show();
+  m_header->setTitle(tr("Decision %1").arg(number));
+  m_title->setText(shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
+                   (d.recomputed.empty() ? QString() : tr(", recomputed")));
+  m_badge->show(stateIcon(d.state), stateWord(d.state), stateColor(d.state, c));
+  QString why = QString::fromStdString(d.why);
+  if (!d.recomputed.empty()) why += QLatin1Char('\n') + tr("Computed again: %1.").arg(QString::fromStdString(d.recomputed));
+  if (!d.producerClass.empty())
+    why += QLatin1Char('\n') + tr("%1: %2 is %3, %4 is %5.")
+                                   .arg(QString::fromStdString(d.category), QString::fromStdString(d.producer),
+                                        QString::fromStdString(d.producerClass), QString::fromStdString(d.consumer),
+                                        QString::fromStdString(d.consumerClass));
+  m_why->setText(why);
+  m_waterfall->clear();
+  m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));
+  if (!d.traffic.empty() || !d.arithmetic.empty()) {
+    auto* grid = new QGridLayout;
+    grid->setHorizontalSpacing(14);
+    grid->setVerticalSpacing(2);
+    int row = 0;
+    const auto add = [&](const FusionTerm& t, const QString& value) {
+      auto* name = label(shortName(t.name));
+      name->setFont(m_theme->mono(12));
+      auto* amount = label(value);
+      amount->setFont(m_theme->mono(12));
+      amount->setAlignment(Qt::AlignRight);
+      grid->addWidget(name, row, 0);
+      grid->addWidget(amount, row++, 1);
+    };
+    for (const FusionTerm& t : d.traffic) add(t, (t.amount > 0 ? QStringLiteral("+") : QString()) + bytesText(t.amount));
+    for (const FusionTerm& t : d.arithmetic) add(t, (t.amount > 0 ? QStringLiteral("+") : QString()) + flopsText(t.amount));
+    grid->setColumnStretch(0, 1);
+    auto* box = new QWidget;
+    box->setLayout(grid);
+    grid->setContentsMargins(0, 6, 0, 0);
+    m_waterfall->body()->addWidget(box);
+  }
+  m_flip->clear();
+  m_flip->setVisible(!d.flips.empty());
+  if (!d.flips.empty()) {
+    const FusionFlip& first = d.flips.front();
+    const double change = first.now != 0 ? (first.threshold / first.now - 1) * 100 : 0;
+    m_flip->setDetail(tr("%1, by %2 %").arg(shortName(first.quantity)).arg(std::abs(change), 0, 'f', 0));
+    if (d.curve) m_flip->body()->addWidget(new FlipCurve(m_theme, *d.curve, first));
+    auto* box = new QWidget;
+    auto* grid = new QGridLayout(box);
+    grid->setContentsMargins(0, 0, 0, 0);
+    grid->setVerticalSpacing(4);
+    int row = 0;
+    for (const FusionFlip& f : d.flips) {
+      auto* condition =
+          label(shortName(f.quantity) + (f.above ? QStringLiteral(" ≥ ") : QStringLiteral(" ≤ ")) + sizeText(f.threshold, f.unit));
+      condition->setFont(m_theme->mono(12));
+      grid->addWidget(condition, row, 0);
+      grid->addWidget(label(tr("now %1").arg(sizeText(f.now, f.unit)), "muted"), row, 1);
+      const double percent = f.now != 0 ? (f.threshold / f.now - 1) * 100 : 0;
+      auto* by = label(std::abs(percent) < 100 ? QStringLiteral("%1%2 %")
+                                                     .arg(percent > 0 ? QStringLiteral("+") : QStringLiteral("-"))
+                                                     .arg(std::abs(percent), 0, 'f', 0)
+                                               : QStringLiteral("× %1").arg(significant(f.now != 0 ? f.threshold / f.now : 0)));
+      by->setFont(m_theme->mono(12));
+      by->setAlignment(Qt::AlignRight);
+      grid->addWidget(by, row++, 2);
+    }
+    m_flip->body()->addWidget(box);
+  }
+  m_noise->setText(d.measuredSaving ? tr("Measured: %1 µs saved a step [%2, %3], n = %4. R said %5.")
+                                          .arg(significant(d.measuredSaving->median), significant(d.measuredSaving->low),
+                                               significant(d.measuredSaving->high))
+                                          .arg(d.measuredSaving->samples.size())
+                                          .arg(plusMinus(d.R * 1e6))
+                   : hint != Document::FusionHint::None
+                       ? tr("A hint in the notebook decides this one.")
+                       : tr("Writes a hint into the notebook; the engine decides again and the next run measures it."));
+  m_force->setVisible(hint != Document::FusionHint::Fuse);
+  m_forbid->setVisible(hint != Document::FusionHint::Split);
+  m_release->setVisible(hint != Document::FusionHint::None);
+}
+
+}  // namespace nf

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+
+#include "core/document/document.h"
+#include "core/protocol/message.h"
+#include "widgets/leads.h"
+#include "widgets/theme.h"
+
+class QLabel;
+class QPushButton;
+class QVBoxLayout;
+
+namespace nf {
+
+class Badge;
+class PanelHeader;
+class Section;
+
+// One decision: why, in numbers that add up; what would flip it; force and forbid.
+class DecisionCard : public QWidget {
+  Q_OBJECT
+ public:
+  explicit DecisionCard(const Theme* theme, QWidget* parent = nullptr);
+  void clear();
+  void setDecision(int number, const protocol::FusionDecisionInfo& decision, const protocol::DeviceConstants& device,
+                   Document::FusionHint hint);
+  PanelHeader* header() const { return m_header; }  // the panel's title
+  QPushButton* force() const { return m_force; }
+  QPushButton* forbid() const { return m_forbid; }
+  QPushButton* release() const { return m_release; }
+  QPushButton* measure() const { return m_measure; }
+  // Both ways measured in pairs on the device. `verdict`: one sentence, whether they separate.
+  struct Comparison {
+    std::string producer, consumer, device;
+    protocol::Measured apart, fused, saving;  // microseconds a step
+    std::string verdict;
+  };
+  void setComparing();  // the measurement is under way
+  void setComparison(const Comparison& comparison);
+  void setComparisonFailed(const QString& message);
+  void setLeads(const std::vector<Lead>& leads);
+
+ Q_SIGNALS:
+  void hintRequested(Document::FusionHint hint);
+  void leadChosen(const QString& target);
+  void measureRequested(const std::string& producer, const std::string& consumer);
+
+ private:
+  void clearIntervals();
+  const Theme* m_theme;
+  PanelHeader* m_header;
+  QLabel *m_title, *m_why, *m_empty, *m_noise;
+  Badge* m_badge;
+  Section *m_waterfall, *m_flip, *m_what, *m_leads;
+  QPushButton *m_force, *m_forbid, *m_release, *m_measure;
+  QVBoxLayout* m_intervals;
+  std::string m_producer, m_consumer;
+  QWidget* m_body;
+};
+
+}  // namespace nf

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QMainWindow>
+#include <vector>
+
+#include "widgets/theme.h"
+
+class QDockWidget;
+class QSettings;
+
+namespace nf {
+
+class PanelHeader;
+
+// A page of the workbench: one view in the middle, panels around it that are dragged, floated, hidden, and stay where they were put.
+class DockPage : public QMainWindow {
+  Q_OBJECT
+ public:
+  DockPage(const Theme* theme, const QString& id, QWidget* parent = nullptr);
+  // `header` becomes the panel's title bar, with a menu at its right end; `size` is its width or height when the layout is reset.
+  QDockWidget* addPanel(const QString& id, PanelHeader* header, QWidget* content, Qt::DockWidgetArea area, int size);
+  QList<QAction*> panelActions() const;  // show and hide, one a panel
+  QDockWidget* panel(const QString& id) const;
+  void saveLayout(QSettings& settings) const;
+  void restoreLayout(const QSettings& settings);
+  void resetLayout();
+
+ protected:
+  void showEvent(QShowEvent*) override;
+
+ private:
+  // Another number when panels come or go: an older layout is not restored.
+  static constexpr int kLayoutVersion = 1;
+  struct Panel {
+    QDockWidget* dock;
+    Qt::DockWidgetArea area;
+    int size;
+  };
+  const Theme* m_theme;
+  QString m_id;
+  std::vector<Panel> m_panels;
+  bool m_placed = false;
+};
+
+}  // namespace nf

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+
+#include "core/protocol/message.h"
+#include "widgets/theme.h"
+
+namespace nf {
+
+// The stages of the compiler as stops on a line.
+class StageSlider : public QWidget {
+  Q_OBJECT
+ public:
+  explicit StageSlider(const Theme* theme, QWidget* parent = nullptr);
+  void setStages(const std::vector<protocol::StageSummary>& stages);
+  void setCurrent(const QString& stage);
+  QString current() const { return m_current; }
+
+ Q_SIGNALS:
+  void chosen(const QString& stage);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+
+ private:
+  int count() const;
+  double xOf(int i) const;
+  const Theme* m_theme;
+  std::vector<protocol::StageSummary> m_stages;
+  QString m_current;
+};
+
+}  // namespace nf
