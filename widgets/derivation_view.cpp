@@ -18,6 +18,8 @@ QString pretty(QString text) {
   return text.replace(QLatin1String("<="), QStringLiteral("≤")).replace(QLatin1String(">="), QStringLiteral("≥"));
 }
 
+QString unbroken(QString text) { return text.replace(QLatin1Char(' '), QChar(0xa0)); }
+
 struct Range {
   QString name;
   qint64 low, high;  // inclusive
@@ -86,16 +88,29 @@ DerivationRow systemRow(const DerivationStep& step, const std::set<QString>& kno
   return row;
 }
 
-// "z0 >= 0   (s0 >= 0): always true" is a guard, what it was before, and why it may go.
+// "z0 >= 0   (s0 >= 0): always true" is a guard, what it was before, and why it may go. Those that go for one reason stand together.
 DerivationRow droppedRow(const DerivationStep& step) {
   static const QRegularExpression form(QStringLiteral(R"(^(.*?)\s{2,}\((.*)\): (.*)$)"));
   DerivationRow row{QObject::tr("Dropped"), {}, {}};
+  std::vector<QString> reasons;  // by line; empty: not understood
   for (const std::string& text : step.lines) {
     const QString line = QString::fromStdString(text);
     const auto match = form.match(line);
-    if (!match.hasMatch()) row.lines.push_back({pretty(line), {}});
-    else
-      row.lines.push_back({pretty(match.captured(1)), QStringLiteral("%1: %2").arg(pretty(match.captured(2)), match.captured(3))});
+    if (!match.hasMatch()) {
+      row.lines.push_back({pretty(line), {}});
+      reasons.emplace_back();
+      continue;
+    }
+    const QString guard = pretty(match.captured(1)), reason = match.captured(3);
+    const auto same = std::find(reasons.begin(), reasons.end(), reason);
+    if (same == reasons.end()) {
+      row.lines.push_back({guard, QStringLiteral("%1: %2").arg(pretty(match.captured(2)), reason)});
+      reasons.push_back(reason);
+    } else {
+      auto& together = row.lines[static_cast<std::size_t>(same - reasons.begin())];
+      together.text += QStringLiteral("   ") + unbroken(guard);
+      together.note = reason;
+    }
   }
   return row;
 }
@@ -128,8 +143,6 @@ DerivationRow axesRow(const DerivationStep& step) {
   }
   return row;
 }
-
-QString unbroken(QString text) { return text.replace(QLatin1Char(' '), QChar(0xa0)); }
 
 }  // namespace
 

@@ -223,7 +223,7 @@ void InspectorView::setExpression(const protocol::Expression& e) {
       const bool good = e.check->worst <= e.check->allowed;
       m_checked->show(good ? QStringLiteral("proved") : QStringLiteral("error"),
                       tr("numeric check %1").arg(significant(e.check->worst, 2)), good ? c.proved : c.failed);
-      m_check->setDetail(tr("%1 samples, f64, eps %2").arg(e.check->samples).arg(significant(e.check->epsilon, 1)));
+      m_check->setDetail(tr("%1 samples, f64, eps %2").arg(e.check->samples).arg(significant(e.check->epsilon, 2)));
       m_check->body()->addWidget(new Check(m_theme, *e.check));
     } else {
       m_checked->show({}, {}, {});

@@ -196,6 +196,20 @@ TEST_F(AuthorWidgets, WrappedStepsAreAsHighAsTheirText) {
     if (l->isVisible() && l->wordWrap()) { EXPECT_GE(l->height(), l->heightForWidth(l->width())) << l->text().toStdString(); }
 }
 
+TEST_F(AuthorWidgets, GuardsThatGoForOneReasonStandTogether) {
+  GradientTermInfo t = term();
+  t.derivation = {{"Guards dropped",
+                   {"z0 >= 0   (k >= 0): always true", "z0 <= 15   (k <= 15): always true",
+                    "z1 >= t0   (p >= 0): the other guards imply it", "in other words"}}};
+  const auto rows = derivationRows(t);
+  ASSERT_EQ(rows.size(), 1u);
+  ASSERT_EQ(rows[0].lines.size(), 3u);
+  EXPECT_EQ(QString(rows[0].lines[0].text).replace(QChar(0xa0), ' '), "z0 ≥ 0   z0 ≤ 15");
+  EXPECT_EQ(rows[0].lines[0].note, "always true");
+  EXPECT_EQ(rows[0].lines[1].note, "p ≥ 0: the other guards imply it");
+  EXPECT_EQ(rows[0].lines[2].text, "in other words");
+}
+
 TEST_F(AuthorWidgets, WithoutGuardsItSaysNone) {
   GradientTermInfo t = term();
   t.derivation = {{"Solution", {"p = z1"}}, {"Certificate", {"proved"}}};
