@@ -14,7 +14,7 @@ shot author examples/welcome.nf author expression light --select 'A[b, c' --insp
 shot author-dark examples/welcome.nf author expression dark --select 'A[b, c' --inspect 'd(L)/d(W)'
 shot explain examples/digits_capsnet.nf explain fusion dark --decision 3
 shot explain-light examples/digits_capsnet.nf explain fusion light --decision 3
-shot tune examples/digits_capsnet.nf tune profile dark --train --count 4
+shot tune examples/digits_capsnet.nf tune done dark --train
 shot tune-light examples/digits_capsnet.nf tune done light --train
 shot training examples/digits_capsnet.nf author eval light --train --count 30 --cell 10
 shot training-dark examples/digits_capsnet.nf author done dark --train --cell 10
