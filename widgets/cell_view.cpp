@@ -11,6 +11,7 @@
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QStackedWidget>
+#include <QTimer>
 
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
@@ -470,6 +471,8 @@ void CellView::refreshResult() {
   m_waiting->setText(waiting.join(QLatin1Char('\n')));
   m_waiting->setVisible(!waiting.isEmpty());
   fitResult();
+  // Rows that were made just now have a height once they are shown, which layouts do later.
+  if (m_pages->currentIndex() == 2) QTimer::singleShot(0, this, &CellView::fitResult);
 }
 
 // The stack is as high as the page that shows.

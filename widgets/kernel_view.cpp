@@ -199,6 +199,8 @@ void KernelView::clear() {
   showText();
 }
 
+void KernelView::setWaiting(const QString& why) { m_header->setDetail(why); }
+
 QString KernelView::language() const {
   return m_current < static_cast<int>(m_kernel.texts.size())
              ? QString::fromStdString(m_kernel.texts[static_cast<std::size_t>(m_current)].language)

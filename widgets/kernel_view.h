@@ -27,6 +27,8 @@ class KernelView : public QWidget {
  public:
   KernelView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   void clear();
+  bool empty() const { return m_kernel.texts.empty(); }
+  void setWaiting(const QString& why);  // said in place of a kernel
   void setKernel(const protocol::Kernel& kernel);
   // What can be compared with: trial numbers and their names.
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);

@@ -275,6 +275,7 @@ QWidget* TuneView::makeLeft() {
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   auto* header = new PanelHeader(m_theme, tr("Budget"));
+  header->setDetail(tr("share of the device's time"));
   layout->addWidget(header);
   auto* budget = new QVBoxLayout;
   budget->setContentsMargins(16, 0, 16, 10);
@@ -477,6 +478,9 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
       if (weight(i) > weight(most)) most = i;
     m_list->setCurrentRow(static_cast<int>(most));
     chooseSubgraph(subgraphs[most].id);
+  } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
+    // It was chosen before it had a kernel.
+    Q_EMIT trialWanted(m_current, m_trial);
   }
 }
 
@@ -503,6 +507,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
   m_result->clear();
   setTrials(id, {});
   m_kernel->clear();
+  m_kernel->setWaiting(tr("no kernel yet"));
   showKnobs();
   Q_EMIT subgraphChosen(id);
   Q_EMIT trialWanted(id, std::nullopt);
@@ -580,6 +585,7 @@ void TuneView::showKnobs() {
     delete item;
   }
   m_knobs.clear();
+  m_knobsAsFound.clear();
   grid->setContentsMargins(16, 0, 8, 8);
   grid->setHorizontalSpacing(8);
   grid->setVerticalSpacing(0);
@@ -610,6 +616,7 @@ void TuneView::showKnobs() {
     grid->addWidget(title, row, 0);
     grid->addWidget(box, row++, 1);
     m_knobs[name] = box;
+    m_knobsAsFound[name] = box->currentData().toString();
   }
   grid->setColumnStretch(1, 1);
   grid->setRowStretch(row, 1);
@@ -624,12 +631,9 @@ QComboBox* TuneView::knob(const QString& name) const {
 }
 
 void TuneView::showMeasureState() {
-  const std::string wish = chosenSchedule().text;
-  const bool edited = !m_space.knobs.empty() && knobsOf(wish) != knobsOf([this] {
-                                                  if (m_trial)
-                                                    if (const TrialInfo* t = trialNumbered(*m_trial)) return t->schedule.text;
-                                                  return m_space.current.text;
-                                                }());
+  const bool edited = std::any_of(m_knobs.begin(), m_knobs.end(), [this](const auto& knob) {
+    return knob.second->currentData().toString() != m_knobsAsFound[knob.first];
+  });
   m_measure->setEnabled(!m_space.knobs.empty());
   QString detail;
   if (edited) detail = tr("edited, not measured");
@@ -703,7 +707,7 @@ void TuneView::setProfile(const Profile& profile) {
 
 void TuneView::setPeer(const QString& name, double milliseconds) { m_latency->setPeer(name, milliseconds); }
 
-void TuneView::showBudget() { m_budget->setText(tr("%1 % of the device").arg(m_share->value())); }
+void TuneView::showBudget() { m_budget->setText(tr("%1 %").arg(m_share->value())); }
 
 void TuneView::setRunState(const RunState& s) {
   m_state = s;

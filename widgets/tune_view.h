@@ -125,6 +125,7 @@ class TuneView : public QWidget {
   protocol::Space m_space;
   protocol::RunState m_state;
   std::map<QString, QComboBox*> m_knobs;
+  std::map<QString, QString> m_knobsAsFound;  // what each box showed first
   QLabel *m_budget, *m_spent, *m_now;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle

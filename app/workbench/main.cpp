@@ -3,6 +3,7 @@
 #include <QCommandLineParser>
 #include <QFileInfo>
 #include <QProcess>
+#include <QScreen>
 #include <QStandardPaths>
 #include <QTimer>
 #include <cstdio>
@@ -86,7 +87,10 @@ int main(int argc, char** argv) {
   if (page < 0) return usage(QStringLiteral("--view is author, explain, tune or devices"));
 
   MainWindow window(&look, engineCommand(parser.value(engine)));
-  if (!parser.isSet(screenshot)) window.restoreLayout();
+  if (!parser.isSet(screenshot)) {
+    window.resize(window.size().boundedTo(window.screen()->availableGeometry().size()));
+    window.restoreLayout();
+  }
   if (parser.isSet(size)) {
     const QStringList parts = parser.value(size).split(QLatin1Char('x'));
     if (parts.size() != 2 || parts[0].toInt() < 200 || parts[1].toInt() < 200)

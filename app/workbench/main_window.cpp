@@ -4,6 +4,7 @@
 #include <QCloseEvent>
 #include <QDockWidget>
 #include <QDragEnterEvent>
+#include <QFile>
 #include <QFileInfo>
 #include <QGridLayout>
 #include <QHBoxLayout>
@@ -292,6 +293,11 @@ void MainWindow::openFile(const QString& path) {
       now.path().isEmpty() && !m_tab->workspace->document().modified() && m_tab->workspace->document().text().empty();
   if (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir()) {
     m_messages->ask("open", tr("%1 cannot be read.").arg(path), {});
+    return;
+  }
+  // Shown as text, it would not be what is on the disk.
+  if (QFile file(wanted); file.open(QIODevice::ReadOnly) && file.read(1 << 16).contains('\0')) {
+    m_messages->ask("open", tr("%1 is no notebook: it holds binary data.").arg(path), {});
     return;
   }
   Tab* tab = untouched ? m_tab : newTab();

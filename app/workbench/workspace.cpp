@@ -93,7 +93,6 @@ void Workspace::openText(const std::string& text, const QString& path) {
   if (m_current) m_selection->setSpans({});
   attachDocument();
   watch();
-  m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
   sendDocument();
   Q_EMIT opened();
   Q_EMIT modifiedChanged();
@@ -186,6 +185,7 @@ void Workspace::startEngine() { m_engine->start(); }
 void Workspace::sendDocument() {
   if (m_engine->state() != EngineLink::State::Ready) return;
   m_replicaKnown = true;
+  m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
   tell(DocumentReplaced{m_document->revision(), name().toStdString(),
                         m_path.isEmpty() ? QDir::currentPath().toStdString() : QFileInfo(m_path).absolutePath().toStdString(),
                         m_document->text()});

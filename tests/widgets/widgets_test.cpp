@@ -15,6 +15,7 @@
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/decision_card.h"
+#include "widgets/derivation_view.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
@@ -498,6 +499,13 @@ TEST_F(Notebook, AShowCellHasFormulaSourceAndDerivation) {
     cell(2)->showResult(tab);
     cell(2)->grab();
   }
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  cell(2)->showResult(2);
+  const auto* derivation = cell(2)->findChild<DerivationView*>();
+  ASSERT_TRUE(derivation);
+  EXPECT_GT(derivation->steps(), 0);
+  EXPECT_TRUE(QTest::qWaitFor([&] { return derivation->height() >= 12 * derivation->steps(); }, 30000));
 }
 
 TEST_F(Notebook, TheCaretSelectsTheAccessUnderIt) {

@@ -131,6 +131,21 @@ TEST_F(Window, AFileChangedOutsideIsReadAgainOrAskedAbout) {
   EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
 }
 
+TEST_F(Window, ABinaryFileIsNotOpened) {
+  openChecked();
+  QFile file(folder.filePath("a.nf"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write(
+      QByteArray("\x7f"
+                 "ELF\0\1",
+                 6));
+  file.close();
+  window->openFile(file.fileName());
+  EXPECT_EQ(window->messages()->key(), "open");
+  EXPECT_TRUE(window->messages()->text().contains("binary"));
+  EXPECT_EQ(document().text(), capsule::kText);
+}
+
 TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
   open();
   document().replace(0, 0, "# x\n", "Edit");
