@@ -399,6 +399,11 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   context->reset();  // its workers: the search has its own
   const auto summary = tuneProgram(*settled->fused, registry, tune);
   if (!summary) return report(summary.error(), json);
+  // A kernel that no trial has timed has no figure, and a step with such a kernel none either.
+  const auto figure = [](double microseconds) { return microseconds > 0 ? Json(microseconds) : Json(); };
+  const auto unmeasured = std::count_if(summary->subgraphs.begin(), summary->subgraphs.end(), [](const TuningService::State& s) {
+    return s.bestMicroseconds <= 0 && s.notLowerable.empty();
+  });
   if (json) {
     Json subgraphs = Json::array();
     for (const TuningService::State& s : summary->subgraphs)
@@ -407,26 +412,36 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
                            {"calls_per_step", s.callsPerStep},
                            {"trials", s.trials},
                            {"failed", s.failed},
-                           {"first_us", s.firstMicroseconds},
-                           {"best_us", s.bestMicroseconds},
+                           {"first_us", figure(s.firstMicroseconds)},
+                           {"best_us", figure(s.bestMicroseconds)},
                            {"roofline_us", s.rooflineMicroseconds},
                            {"record_hit", s.recordHit},
                            {"not_lowerable", s.notLowerable}});
     printLine(text({{"event", "done"},
                     {"trials", summary->trials},
                     {"seconds", summary->seconds},
-                    {"first_step_us", summary->firstStepMicroseconds},
-                    {"best_step_us", summary->bestStepMicroseconds},
+                    {"first_step_us", figure(unmeasured > 0 ? 0 : summary->firstStepMicroseconds)},
+                    {"best_step_us", figure(unmeasured > 0 ? 0 : summary->bestStepMicroseconds)},
                     {"subgraphs", subgraphs}}));
     return kExitFine;
   }
   std::printf("\n%-34s %6s %10s %10s %10s %7s\n", "kernel", "calls", "first us", "best us", "bound us", "trials");
+  const auto cell = [](double microseconds) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.2f", microseconds);
+    return microseconds > 0 ? std::string(buffer) : std::string("-");
+  };
   for (const TuningService::State& s : summary->subgraphs)
-    std::printf("%-34s %6.0f %10.2f %10.2f %10.2f %7lld\n", s.name.substr(0, 34).c_str(), s.callsPerStep, s.firstMicroseconds,
-                s.bestMicroseconds, s.rooflineMicroseconds, static_cast<long long>(s.trials));
-  std::printf("\n%lld trials in %.1f s; a step's kernels: %s first, %s best\n", static_cast<long long>(summary->trials),
-              summary->seconds, secondsText(summary->firstStepMicroseconds * 1e-6).c_str(),
-              secondsText(summary->bestStepMicroseconds * 1e-6).c_str());
+    std::printf("%-34s %6.0f %10s %10s %10.2f %7lld\n", s.name.substr(0, 34).c_str(), s.callsPerStep,
+                cell(s.firstMicroseconds).c_str(), cell(s.bestMicroseconds).c_str(), s.rooflineMicroseconds,
+                static_cast<long long>(s.trials));
+  std::printf("\n%lld trials in %.1f s; ", static_cast<long long>(summary->trials), summary->seconds);
+  if (unmeasured > 0)
+    std::printf("%lld of %zu kernels were not measured: more trials give a figure for the step\n",
+                static_cast<long long>(unmeasured), summary->subgraphs.size());
+  else
+    std::printf("a step's kernels: %s first, %s best\n", secondsText(summary->firstStepMicroseconds * 1e-6).c_str(),
+                secondsText(summary->bestStepMicroseconds * 1e-6).c_str());
   return kExitFine;
 }
 
