@@ -328,6 +328,19 @@ std::vector<TensorId> readsOf(const Program& program, OperatorId id) {
   return reads;
 }
 
+namespace {
+
+// A power with a small whole exponent is a few products.
+int flopsOfNode(const Program& program, const ScalarNode& node) {
+  if (node.op != ScalarOp::Pow || program[node.operands[1]].op != ScalarOp::Constant) return info(node.op).flops;
+  const double exponent = program[node.operands[1]].value;
+  if (exponent == 1) return 0;
+  if (exponent == 2) return 1;
+  return exponent == 3 || exponent == 4 ? 2 : info(node.op).flops;
+}
+
+}  // namespace
+
 std::int64_t flopsOf(const Program& program, OperatorId id) {
   const Operator& op = program[id];
   if (op.kind == OperatorKind::Loop) {
@@ -339,7 +352,7 @@ std::int64_t flopsOf(const Program& program, OperatorId id) {
   std::int64_t points = 1;
   for (const Axis& axis : op.axes) points = checkedMul(points, axis.extent).value_or(INT64_MAX / 4096);
   std::int64_t each = op.reducer == Reducer::None && op.kind == OperatorKind::Gather ? 0 : 1;
-  for (const ExprId e : nodesOf(program, op.body)) each += info(program[e].op).flops;
+  for (const ExprId e : nodesOf(program, op.body)) each += flopsOfNode(program, program[e]);
   return checkedMul(points, each).value_or(INT64_MAX / 4096);
 }
 

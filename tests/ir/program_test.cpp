@@ -67,6 +67,7 @@ TEST(Program, NoExecutionDoesLessThanTheLeastWork) {
   const ExprId square = p.binary(ScalarOp::Pow, p.load(w, {at(0), at(1)}), p.constant(2));
   p.addOperator(gather("Y", {{"i", 4, {}}, {"j", 6, {}}}, 1, Reducer::Sum, p.binary(ScalarOp::Mul, e, square), y));
   EXPECT_EQ(leastFlopsOf(p, OperatorId(0u)), 4 + 24 + 24 + 24);
+  EXPECT_EQ(flopsOf(p, OperatorId(0u)), 24 * (1 + info(ScalarOp::Exp).flops + 1 + 1));
   // A branch may never be taken.
   const ExprId inside = p.cond(IndexCond::ge0(IndexExpr::variable(1) - IndexExpr(5)));
   p.addOperator(gather("Z", {{"i", 4, {}}, {"j", 6, {}}}, 2, Reducer::None, p.select(inside, square, p.constant(0)), z));
