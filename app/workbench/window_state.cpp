@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What the window shows of the current notebook: titles, outline, status, inspector, and where things lead.
+#include <QFileInfo>
 #include <QLabel>
+#include <QLocale>
 #include <QStackedWidget>
 #include <QTabBar>
 #include <QToolButton>
@@ -36,6 +38,7 @@ MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->cu
 
 void MainWindow::showPage(Page page) {
   m_pages->setCurrentIndex(static_cast<int>(page));
+  m_sessionTimer.start();
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
   if (page == Page::Explain) m_explain->graph()->setFocus();
@@ -86,12 +89,61 @@ void MainWindow::refreshTabs() {
     m_tabBar->setTabText(index, w.name() + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
     m_tabBar->setTabToolTip(index, w.path());
   }
+  m_sessionTimer.start();
+}
+
+// A question is put once and stays until it is answered, put away, or has nothing to ask any more.
+void MainWindow::askOnce(const QString& key, const QString& text, const QStringList& answers) {
+  const QString all = text + QChar(0) + answers.join(QChar(0));
+  const auto known = m_asked.find(key);
+  if (text.isEmpty()) {
+    if (known == m_asked.end()) return;
+    m_asked.erase(known);
+    return m_messages->dismiss(key);
+  }
+  if (known != m_asked.end() && known->second == all) return;
+  m_asked[key] = all;
+  m_messages->ask(key, text, answers);
+}
+
+// What the current notebook has to ask.
+void MainWindow::refreshMessages() {
+  const Workspace& w = *m_tab->workspace;
+  const QString name = w.name();
+  askOnce("keep",
+          m_tab->journalHidden || w.journalError().isEmpty()
+              ? QString()
+              : tr("What is not saved of %1 cannot be kept for recovery: %2").arg(name, w.journalError()),
+          {tr("Save")});
+  if (m_tab->left.empty()) {
+    askOnce("journal", {}, {});
+  } else {
+    const QString when = QLocale().toString(QFileInfo(m_tab->left.front().file).lastModified(), QLocale::ShortFormat);
+    askOnce("journal", tr("A session ended before %1 was saved. Its changes of %2 were kept.").arg(name, when),
+            {tr("Recover"), tr("Compare"), tr("Discard")});
+  }
+  askOnce("lock",
+          w.holder().isEmpty() || m_tab->holderHidden
+              ? QString()
+              : tr("%1 is open in %2. It is shown here and cannot be edited.").arg(name, w.holder()),
+          {tr("Edit anyway")});
+  const bool deleted = w.onDisk() == Workspace::OnDisk::Deleted;
+  askOnce("outside",
+          w.onDisk() == Workspace::OnDisk::Same || m_tab->diskHidden ? QString()
+          : deleted ? tr("%1 was deleted on disk. Its text is still here; saving writes the file again.").arg(name)
+                    : tr("%1 changed on disk while it was edited here.").arg(name),
+          deleted ? QStringList{tr("Save"), tr("Save as...")} : QStringList{tr("Keep mine"), tr("Reload"), tr("Compare")});
+  askOnce("engine", m_tab->engineLost, {tr("Restart the engine")});
 }
 
 void MainWindow::refreshTitle() {
   const bool modified = m_tab->workspace->document().modified();
   m_name->setText(m_tab->workspace->name());
-  m_state->setText(modified ? tr("edited") : m_tab->workspace->path().isEmpty() ? tr("not saved yet") : tr("saved"));
+  m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
+                   : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
+                   : modified                                                 ? tr("edited")
+                   : m_tab->workspace->path().isEmpty()                       ? tr("not saved yet")
+                                                                              : tr("saved"));
   setWindowTitle(m_tab->workspace->name() + QStringLiteral("[*] - NeoFlow"));
   setWindowModified(modified);
   refreshTabs();

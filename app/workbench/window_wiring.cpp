@@ -30,7 +30,8 @@ void MainWindow::connectTab(Tab* tab) {
     tab->inspected.clear();
     tab->training = 0;
     tab->discard = false;
-    tab->left = w->leftJournal();
+    tab->diskHidden = tab->holderHidden = false;
+    tab->notebook->setReadOnly(w->document().readOnly());
     refreshTabs();
     if (tab != m_tab) return;
     m_inspector->clear();
@@ -40,9 +41,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshPeer();
     refreshTitle();
     refreshOutline();
-    if (tab->left)
-      m_messages->ask("journal", tr("A session ended before %1 was saved. Its changes were kept.").arg(w->name()),
-                      {tr("Recover"), tr("Compare"), tr("Discard")});
+    refreshMessages();
   });
   connect(w, &Workspace::documentEdited, this, [this, tab] {
     tab->discard = false;
@@ -56,31 +55,45 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) refreshTitle();
     else refreshTabs();
   });
-  connect(w, &Workspace::changedOutside, this, [this, tab, w](bool clean) {
-    if (clean) tab->notebook->followDocument();
+  connect(w, &Workspace::readAgain, this, [this, tab, w] {
+    tab->notebook->followDocument();
     if (tab != m_tab) return;
-    if (clean) {
-      refreshOutline();
-      setStatus("reload", tr("%1 changed on disk and was read again").arg(w->name()));
-    } else {
-      m_messages->ask("outside", tr("%1 changed on disk while it was edited here.").arg(w->name()),
-                      {tr("Keep mine"), tr("Reload"), tr("Compare")});
-    }
+    refreshOutline();
+    setStatus("reload", tr("%1 changed on disk and was read again").arg(w->name()));
+  });
+  connect(w, &Workspace::diskChanged, this, [this, tab] {
+    tab->diskHidden = false;
+    if (tab == m_tab) refreshMessages();
+  });
+  connect(w, &Workspace::lockChanged, this, [this, tab, w] {
+    tab->holderHidden = false;
+    tab->notebook->setReadOnly(w->document().readOnly());
+    if (tab != m_tab) return refreshTabs();
+    if (w->holder().isEmpty()) setStatus("ok", tr("%1 can be edited here").arg(w->name()));
+    refreshTitle();
+    refreshMessages();
+  });
+  connect(w, &Workspace::journalChanged, this, [this, tab] {
+    tab->journalHidden = false;
+    m_sessionTimer.start();
+    if (tab == m_tab) refreshMessages();
   });
   connect(w, &Workspace::engineReady, this, [this, tab] {
     m_enginesWanted = true;
+    tab->engineLost.clear();
     if (tab != m_tab) return;
-    m_messages->dismiss("engine");
+    refreshMessages();
     refreshStatus();
     refreshDevice();
   });
   connect(w, &Workspace::engineDied, this, [this, tab](const QString& reason) {
     for (CellView* v : tab->notebook->cells())
       if (v->train()) v->train()->setLost();
+    tab->engineLost = reason;
     if (tab != m_tab) return;
     afterRunChange();
     if (m_explain->card()->comparing()) m_explain->card()->setComparisonFailed(tr("the engine ended"));
-    m_messages->ask("engine", reason, {tr("Restart the engine")});
+    refreshMessages();
     refreshStatus();
   });
   connect(w, &Workspace::analysed, this, [this, tab, w] {
@@ -235,6 +248,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     else setStatus("function", signature);
   });
   connect(n, &NotebookView::activeChanged, this, [this, tab, n] {
+    m_sessionTimer.start();
     if (tab != m_tab) return;
     refreshOutline();
     const CellView* v = n->view(n->activeCell());

@@ -55,7 +55,8 @@ std::string toBytes(const Journal& journal) {
   std::string body = sized(journal.path) + hex(journal.onDisk.low) + " " + hex(journal.onDisk.high) + " " +
                      std::to_string(journal.revision) + "\n";
   const History& h = journal.history;
-  body += std::to_string(h.steps.size()) + " " + std::to_string(h.done) + " " + (h.saved ? std::to_string(*h.saved + 1) : "0") + "\n";
+  body +=
+      std::to_string(h.steps.size()) + " " + std::to_string(h.done) + " " + (h.saved ? std::to_string(*h.saved + 1) : "0") + "\n";
   for (const History::Step& step : h.steps)
     body += std::to_string(step.edit.begin) + " " + (step.typing ? "1 " : "0 ") + sized(step.edit.removed) +
             sized(step.edit.inserted) + sized(step.label);
