@@ -73,6 +73,7 @@ struct TuneCommandOptions : FileOptions {
 struct ProfileOptions : FileOptions {
   DeviceChoice device;
   int repeats = 20;
+  std::size_t which = 1;
 };
 
 struct ExportOptions : FileOptions {

@@ -134,9 +134,13 @@ int main(int argc, char** argv) {
   tuneCommand->callback([&] { exitCode = nf::runTune(registry, tune); });
 
   nf::ProfileOptions profile;
-  CLI::App* profileCommand = app.add_subcommand("profile", "Wall time of every kernel of a step");
+  CLI::App* profileCommand =
+      app.add_subcommand("profile", "Wall time of every kernel of a training step; where nothing trains, of what cells show");
   addFile(profileCommand, profile);
   addDevice(profileCommand, profile.device);
+  profileCommand->add_option("--which", profile.which, "number of the `train` statement, from 1")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(CLI::Range(1, 100000));
   profileCommand->callback([&] { exitCode = nf::runProfile(registry, profile); });
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,7 +52,13 @@ struct LaunchArgs {
   void* workspace = nullptr;               // KernelObject::workspaceBytes
   std::span<const std::int64_t> counters;  // of enclosing loops, outermost first
   std::uint64_t seed = 0, step = 0;        // of Random
+  // Set by another thread: a launch that takes long ends early, with stopped(); what it wrote is worth nothing. Null: never.
+  const std::atomic<bool>* stop = nullptr;
 };
+
+// How a launch ends that was asked to; isStopped() tells it from failures.
+Error stopped();
+bool isStopped(const Error& error);
 
 class Kernel {
  public:

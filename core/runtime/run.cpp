@@ -8,6 +8,7 @@
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
+#include "core/runtime/train.h"
 
 namespace nf {
 namespace {
@@ -43,6 +44,11 @@ RunJob::RunJob(DeviceContext& context, RunOptions options) : m_context(context),
 RunJob::~RunJob() = default;
 
 Result<Program> RunJob::wantedProgram() {
+  if (m_options.trainStep) {
+    if (*m_options.trainStep >= m_notebook.trains.size())
+      return Error{"train", "There is no `train` statement " + std::to_string(*m_options.trainStep + 1) + ".", {}, {}};
+    return trainingProgram(m_notebook, *m_options.trainStep);
+  }
   Program p = m_notebook.program;
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -77,13 +83,15 @@ Result<Program> RunJob::wantedProgram() {
 Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting) {
   CompileOptions compile;
   compile.sets = m_options.sets;
-  compile.training = m_options.training;
+  compile.training = m_options.training || m_options.trainStep;
+  if (m_options.trainStep) compile.train = *m_options.trainStep;
   m_notebook = compileNotebook(m_options.source, compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
   m_store = std::make_shared<TensorStore>(m_context.device());
-  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {.updates = false, .verify = m_options.verify}));
+  NF_TRY(m_prepared,
+         nf::prepare(program, m_context, m_store, {.updates = m_options.trainStep.has_value(), .verify = m_options.verify}));
   Executable& x = *m_prepared.executable;
   KernelSupplyOptions supply;
   supply.tuning = m_options.tuning;
@@ -120,12 +128,14 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   return m_supply->await(x, stop, waiting);
 }
 
-Result<Unit> RunJob::run(bool timed) {
+Result<Unit> RunJob::run(bool timed, std::stop_token stop) {
   Executable& x = *m_prepared.executable;
   x.setProfiling(timed);
-  auto ran = x.run(m_seed, 0);
+  std::atomic<bool> stops{false};
+  const std::stop_callback onStop(stop, [&] { stops = true; });
+  auto ran = x.run(m_seed, 0, &stops);
   if (!ran) m_place = x.failedAt();
-  return ran;
+  return ran && m_options.trainStep ? x.applyUpdates() : ran;
 }
 
 Result<HostTensor> RunJob::tensor(const std::string& name) const {

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/cpu/kernel_check.h"
 
@@ -736,6 +738,55 @@ TEST(Compiler, TextsCarryOriginsToInstructions) {
         std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(), [&](const auto& o) { return o == std::vector{origin}; });
     EXPECT_GE(known, kind == std::string("loops") ? 1 : 8) << kind;
   }
+}
+
+// A kernel of centuries ends when it is asked to, wherever its loops stand; a short one has no code for that.
+TEST(Device, LongKernelsStop) {
+  const auto sum = [](Builder& b, std::vector<std::int64_t> shape, std::vector<std::int64_t> reduced) {
+    const TensorId x = b.input("X", {16});
+    b.output(b.op("S", std::move(shape), std::move(reduced), Reducer::Sum, [&](const auto& v) {
+      return b.p.binary(ScalarOp::Mul, b.at(x, {IndexExpr(3)}), b.p.indexValue(v.back(), DType::F32));
+    }));
+  };
+  const Target target = hostTarget();
+  auto compiler = cpu().compiler(target);
+  const std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> cases{
+      {{1}, {1'000'000'000'000'000}}, {{4}, {1'000'000'000'000, 3}}, {{1'000'000}, {1'000'000'000}}, {{2, 8}, {40'000'000'000}}};
+  for (const auto& [shape, reduced] : cases) {
+    Builder b;
+    sum(b, shape, reduced);
+    const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, target))->first(), {}});
+    ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
+    for (const int threads : {1, 2}) {
+      auto device = cpu().open("cpu", threads);
+      auto kernel = (*device)->link(*object);
+      std::vector<float> x(16, 1.f);
+      std::int64_t elements = 1;
+      for (const std::int64_t n : shape) elements *= n;
+      void* tensors[] = {x.data(), *(*device)->allocate(elements * 4)};
+      std::vector<std::byte> workspace(static_cast<std::size_t>(object->workspaceBytes) + 64);
+      std::atomic<bool> stop{false};
+      LaunchArgs args;
+      args.tensors = tensors;
+      args.workspace = workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
+      args.stop = &stop;
+      std::atomic<bool> running{false};
+      std::thread other([&] {
+        while (!running) std::this_thread::yield();
+        stop = true;
+      });
+      running = true;
+      const auto done = (*kernel)->launch(args);
+      other.join();
+      ASSERT_FALSE(done.ok());
+      EXPECT_TRUE(isStopped(done.error()));
+      (*device)->release(tensors[1]);
+    }
+  }
+  Builder b;
+  sum(b, {1000}, {1000});
+  const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, target))->first(), {"llvm"}});
+  EXPECT_EQ(object->texts.at("llvm").text.find("stopped"), std::string::npos);
 }
 
 // Tasks are shared out differently; every reduction has its own fixed tree.
