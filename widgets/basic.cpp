@@ -65,6 +65,20 @@ QString shapeText(const std::vector<std::int64_t>& shape) {
   return parts.join(QChar(0xb7));
 }
 
+QString constantsText(const protocol::DeviceConstants& k) {
+  return QStringLiteral("P_d %1  ·  P_c %2  ·  L %3")
+      .arg(flopsText(k.bandwidth, QStringLiteral("B/s")), flopsText(k.flopRate, QStringLiteral("FLOP/s")),
+           microsecondsText(k.launchSeconds * 1e6));
+}
+
+QString scopeText(const protocol::DeviceConstants& k, std::int64_t ofThreads) {
+  QString out = QString::fromStdString(k.device);
+  if (k.threads <= 0) return out;
+  return out + QStringLiteral(", ") +
+         (ofThreads > k.threads ? QObject::tr("%1 of %2 threads").arg(k.threads).arg(ofThreads)
+                                : counted(k.threads, QObject::tr("thread"), QObject::tr("threads")));
+}
+
 QLabel* label(const QString& text, const char* role, QWidget* parent) {
   auto* l = new QLabel(text, parent);
   l->setTextFormat(Qt::PlainText);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/protocol/values.h"
 #include "widgets/theme.h"
 
 class QHBoxLayout;
@@ -27,6 +28,10 @@ QString microsecondsText(std::optional<double> us);  // a dash where there is no
 QString secondsText(double seconds);
 QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "scalar"
 QString significant(double value, int digits = 3);          // minus as U+2212 is left to the caller: columns align on '-'
+
+// The constants of a device by the terms of Equation 4, and what they are of: "cpu, 1 of 2 threads".
+QString constantsText(const protocol::DeviceConstants& constants);  // "P_d 5.49 GB/s  ·  P_c 118 GFLOP/s  ·  L 0.202 µs"
+QString scopeText(const protocol::DeviceConstants& constants, std::int64_t ofThreads = 0);
 
 QLabel* label(const QString& text, const char* role = nullptr, QWidget* parent = nullptr);
 

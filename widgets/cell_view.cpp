@@ -275,6 +275,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     m_train->hide();
     connect(m_train, &TrainStrip::pauseRequested, this, &CellView::pauseRequested);
     connect(m_train, &TrainStrip::stopRequested, this, &CellView::stopRequested);
+    connect(m_train, &TrainStrip::swapChosen, this, &CellView::swapChosen);
   }
   showSelection();
   update();

@@ -76,6 +76,7 @@ class CellView : public QWidget {
   void textCopied(const QString& what);
   void pauseRequested(bool pause);
   void stopRequested();
+  void swapChosen(const nf::protocol::KernelSwapEvent& swap);
 
  protected:
   void paintEvent(QPaintEvent*) override;

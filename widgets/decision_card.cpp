@@ -385,6 +385,11 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   m_why->setText(why);
   m_waterfall->clear();
   m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));
+  m_scope = device.device.empty() ? QString() : scopeText(device) + QStringLiteral(":  ") + constantsText(device);
+  auto* scope = label(m_scope, "muted");
+  scope->setFont(m_theme->ui(12));
+  scope->setWordWrap(true);
+  m_waterfall->body()->addWidget(scope);
   if (!d.traffic.empty() || !d.arithmetic.empty()) {
     auto* grid = new QGridLayout;
     grid->setHorizontalSpacing(14);

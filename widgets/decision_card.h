@@ -36,7 +36,8 @@ class DecisionCard : public QWidget {
     protocol::Measured apart, fused, saving;  // microseconds a step
     std::string verdict;
   };
-  QString whatIf() const;  // what is said about measuring
+  QString whatIf() const;                    // what is said about measuring
+  QString scope() const { return m_scope; }  // the constants that R is counted with, and what they are of
   bool comparing() const;
   bool intervals() const;  // both ways are drawn
   void setComparing();     // the measurement is under way
@@ -59,6 +60,7 @@ class DecisionCard : public QWidget {
   QPushButton *m_force, *m_forbid, *m_release, *m_measure;
   QVBoxLayout* m_intervals;
   std::string m_producer, m_consumer;
+  QString m_scope;
   QWidget* m_body;
 };
 

@@ -125,26 +125,40 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
     why->setContentsMargins(24, 0, 0, 0);
     box->addWidget(why);
   }
-  if (d.constants) {
-    const auto& k = *d.constants;
-    auto* figures = new QHBoxLayout;
-    figures->setContentsMargins(24, 0, 0, 4);
-    figures->setSpacing(48);
+  const auto figures = [&](const protocol::DeviceConstants& k, const QString& title, const QString& note) {
+    if (!title.isEmpty()) {
+      auto* words = label(title);
+      words->setFont(m_theme->ui(13, QFont::DemiBold));
+      words->setContentsMargins(24, 4, 0, 0);
+      box->addWidget(words);
+    }
+    auto* row = new QHBoxLayout;
+    row->setContentsMargins(24, 0, 0, 4);
+    row->setSpacing(48);
     const QString ago =
         k.measuredSecondsAgo < 5 ? tr("measured now")
         : k.measuredSecondsAgo < 86400
             ? tr("measured %1 ago").arg(secondsText(k.measuredSecondsAgo))
             : tr("measured %1 ago").arg(counted(static_cast<std::int64_t>(k.measuredSecondsAgo / 86400), tr("day"), tr("days")));
-    figures->addWidget(figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"), ago));
-    figures->addWidget(
+    row->addWidget(figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"), ago));
+    row->addWidget(
         figure(m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"),
                k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
-    figures->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"), QString()));
+    row->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"), QString()));
     if (k.l2Bandwidth > 0)
-      figures->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"), QString()));
-    figures->addStretch(1);
-    box->addLayout(figures);
-  }
+      row->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"), QString()));
+    row->addStretch(1);
+    box->addLayout(row);
+    if (note.isEmpty()) return;
+    auto* under = wrapped(label(note, "muted"));
+    under->setContentsMargins(24, 0, 0, 4);
+    box->addWidget(under);
+  };
+  if (d.kernels && d.constants)
+    figures(*d.kernels, scopeText(*d.kernels, d.constants->threads),
+            tr("What kernels run on here: fusion decisions, roofline and profile count with these."));
+  if (d.constants)
+    figures(*d.constants, d.kernels ? tr("All of it: %1").arg(scopeText(*d.constants)) : scopeText(*d.constants), {});
   if (!d.facts.empty()) {
     auto* grid = new QGridLayout;
     grid->setContentsMargins(24, 0, 0, 0);

@@ -54,7 +54,10 @@ bool sameBoxes(const GraphPage& a, const GraphPage& b) {
          same(a.groups, b.groups, [](const GraphGroup& x, const GraphGroup& y) { return x.nodes == y.nodes; });
 }
 constexpr std::size_t kManyOperators = 40;
-constexpr double kReadable = 0.62;    // below this zoom the words in the nodes are too small
+constexpr double kReadable = 0.78;  // below this zoom a node has no room for its expression
+constexpr double kNamed = 0.42;     // below this one none for its name
+// A font's size on the sheet, that it is no smaller than it should be on the screen.
+int sized(int px, double scale) { return std::max(px, static_cast<int>(std::ceil(kSmallestText / std::max(scale, 1e-3)))); }
 constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
 }  // namespace
 
@@ -369,7 +372,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const Palette& c = m_theme->colors();
   const auto& box = m_layout.groups[g];
   const GraphGroup& group = m_graph.groups[g];
-  const bool detail = scale > 0.34;
+  const bool detail = scale >= kNamed;
   bool marked = m_marks.empty(), chosen = false;
   std::vector<int> members(4, 0);
   for (std::size_t i = 0; i < m_layout.groupOf.size() && box.closed; ++i) {
@@ -410,22 +413,26 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     if (!detail) return;
     p.drawPixmap(QRectF(box.rect.left() + 12, box.rect.top() + 7, 14, 14),
                  m_theme->pixmap(QStringLiteral("right"), shade(c.muted), 2), QRectF(0, 0, 32, 32));
-    const QRectF inner = box.rect.adjusted(28, 5, -8, -5);
-    p.setFont(m_theme->ui(12, QFont::DemiBold));
+    const QRectF inner = box.rect.adjusted(28, 3, -8, -3);
+    const QFont small = m_theme->ui(sized(11, scale));
+    p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
     p.setPen(shade(c.text));
-    p.drawText(inner, Qt::AlignTop | Qt::AlignLeft,
+    const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
+    p.drawText(inner, (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft,
                p.fontMetrics().elidedText(name, Qt::ElideMiddle, static_cast<int>(inner.width())));
-    p.setFont(m_theme->ui(11));
+    if (!both) return;
+    p.setFont(small);
     p.setPen(shade(c.muted));
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
                p.fontMetrics().elidedText(facts, Qt::ElideRight, static_cast<int>(inner.width())));
     return;
   }
   if (!detail) return;
-  const QRectF title(box.rect.left() + 6, box.rect.top() + 4, box.rect.width() - 12, kGroupTitle - 8);
-  p.setFont(m_theme->ui(12));
+  const QRectF title(box.rect.left() + 6, box.rect.top() + 3, box.rect.width() - 12, kGroupTitle - 6);
+  p.setFont(m_theme->ui(sized(12, scale)));
+  if (p.fontMetrics().height() > kGroupTitle) return;
   const double factsWidth = p.fontMetrics().horizontalAdvance(facts);
-  p.setFont(m_theme->ui(12, QFont::DemiBold));
+  p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
   const double full = p.fontMetrics().horizontalAdvance(name);
   const bool both = 18 + std::min(full, 60.0) + 10 + factsWidth < title.width();
   const double nameRoom = title.width() - 18 - (both ? factsWidth + 10 : 0);
@@ -439,7 +446,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   p.setPen(shade(c.text));
   p.drawText(QRectF(title.left() + 18, title.top(), nameWidth + 4, title.height()), Qt::AlignVCenter, shownName);
   if (!both) return;
-  p.setFont(m_theme->ui(12));
+  p.setFont(m_theme->ui(sized(12, scale)));
   p.setPen(shade(c.muted));
   p.drawText(QRectF(title.left() + 18 + nameWidth + 10, title.top(), factsWidth + 4, title.height()), Qt::AlignVCenter, facts);
 }
@@ -447,7 +454,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
 void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
   const Palette& c = m_theme->colors();
   const auto faded = [&](const QColor& color) { return mixed(c.page, color, 0.32); };
-  const bool detail = scale > 0.34;
+  const bool detail = scale >= kNamed;
   p.setRenderHint(QPainter::Antialiasing, m_graph.nodes.size() < 5000);
   // Dashing and stroking curves that cross the whole of a large graph takes minutes: there, edges are hairlines.
   const bool hairlines = scale < 0.12 || m_layout.edges.size() > 20000;
@@ -502,7 +509,8 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
       p.drawRoundedRect(box.rect, 11, 11);
       if (!detail) continue;
       const bool turns = node.kind == NodeKind::State;
-      p.setFont(m_theme->mono(12));
+      p.setFont(m_theme->mono(sized(12, scale)));
+      if (p.fontMetrics().ascent() > box.rect.height()) continue;
       p.setPen(text);
       p.drawText(box.rect.adjusted(6, 0, turns ? -20 : -6, 0), Qt::AlignCenter,
                  p.fontMetrics().elidedText(QString::fromStdString(node.name), Qt::ElideMiddle,
@@ -519,17 +527,20 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     p.setBrush(phase);
     p.drawRoundedRect(QRectF(box.rect.left() + 3, box.rect.top() + 4, 3, box.rect.height() - 8), 1.5, 1.5);
     if (!detail) continue;
-    const QRectF inner = box.rect.adjusted(12, 3, -5, -3);
-    p.setFont(m_theme->mono(13));
+    const QRectF inner = box.rect.adjusted(12, 1, -5, -1);
+    const QFont small = m_theme->ui(sized(11, scale));
+    p.setFont(m_theme->mono(sized(13, scale)));
     p.setPen(text);
-    p.drawText(inner, Qt::AlignTop | Qt::AlignLeft,
+    const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
+    p.drawText(both ? inner.adjusted(0, 1, 0, -1) : inner, (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft,
                p.fontMetrics().elidedText(nodeName(m_graph, node), Qt::ElideMiddle, static_cast<int>(inner.width())));
-    p.setFont(m_theme->ui(11));
+    if (!both) continue;
+    p.setFont(small);
     p.setPen(muted);
-    p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
+    p.drawText(inner.adjusted(0, 1, 0, -1), Qt::AlignBottom | Qt::AlignLeft,
                p.fontMetrics().elidedText(captionOf(static_cast<int>(i)), Qt::ElideRight, static_cast<int>(inner.width())));
     if (m_changes && node.added && !dim) {
-      p.setFont(m_theme->ui(11, QFont::DemiBold));
+      p.setFont(m_theme->ui(sized(11, scale), QFont::DemiBold));
       p.setPen(c.proved);
       p.drawText(inner, Qt::AlignTop | Qt::AlignRight, tr("new"));
     }
@@ -547,10 +558,10 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
   }
   if (a < 0 || b < 0) return;
   const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
-  p.setFont(m_theme->mono(12, QFont::DemiBold));
-  const double w = p.fontMetrics().horizontalAdvance(m_decisionText) + 16;
+  p.setFont(m_theme->mono(sized(12, scale), QFont::DemiBold));
+  const double w = p.fontMetrics().horizontalAdvance(m_decisionText) + 16, h = p.fontMetrics().height() + 4;
   const QPointF middle = ra == rb ? QPointF(ra.center().x(), ra.bottom() + 14) : (ra.center() + rb.center()) / 2 + QPointF(0, 34);
-  const QRectF tag(middle.x() - w / 2, middle.y() - 10, w, 20);
+  const QRectF tag(middle.x() - w / 2, middle.y() - h / 2, w, h);
   p.setPen(QPen(c.text, 1.2));
   p.setBrush(c.page);
   p.drawRoundedRect(tag, 3, 3);

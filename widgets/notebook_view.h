@@ -71,6 +71,7 @@ class NotebookView : public QScrollArea {
   void signatureChanged(const QString& signature);
   void pauseRequested(bool pause);
   void stopRequested();
+  void swapChosen(const nf::protocol::KernelSwapEvent& swap);
 
  protected:
   void keyPressEvent(QKeyEvent*) override;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QList>
+#include <QPointF>
 #include <QVariant>
 #include <QWidget>
 #include <functional>
@@ -178,6 +180,7 @@ class TrialsPlot : public Plot {
   // The trial nearest to a place of the plot, within 12 px; a failure is found in its strip.
   std::optional<std::uint64_t> trialAt(QPoint at) const;
   QPoint pixelOf(std::uint64_t number) const;
+  QList<QPointF> bestSoFar();  // the staircase, as drawn
   PlotTable table() const override;
 
  Q_SIGNALS:
@@ -194,6 +197,7 @@ class TrialsPlot : public Plot {
   Axis m_axis = Axis::Trials;
   std::vector<protocol::TrialInfo> m_trials;
   std::optional<std::uint64_t> m_current;
+  QList<QPointF> m_best;
   double m_strip = 0;  // where failures stand
 };
 

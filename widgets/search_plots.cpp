@@ -191,10 +191,16 @@ PlotTable TrialsPlot::table() const {
   return out;
 }
 
+QList<QPointF> TrialsPlot::bestSoFar() {
+  drawNow();
+  return m_best;
+}
+
 void TrialsPlot::redraw() {
   m_plot->clearPlottables();
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
+  m_best.clear();
   QVector<double> x, y, px, py, sx, sy;
   double least = HUGE_VAL, most = 0, first = HUGE_VAL, last = -HUGE_VAL, best = HUGE_VAL;
   for (const TrialInfo& t : m_trials) {
@@ -274,7 +280,9 @@ void TrialsPlot::redraw() {
   early->setLineStyle(QCPGraph::lsNone);
   early->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(grey, 1), Qt::NoBrush, 4));
   if (!square) {
-    if (!sx.isEmpty()) sx << last, sy << best;
+    // It holds on to the end: one trial is a curve, too.
+    if (!sx.isEmpty()) sx << m_plot->xAxis->range().upper, sy << best;
+    for (qsizetype i = 0; i < sx.size(); ++i) m_best << QPointF(sx[i], sy[i]);
     auto* stairs = m_plot->addGraph();
     stairs->setData(sx, sy, true);
     stairs->setLineStyle(QCPGraph::lsStepLeft);
@@ -290,6 +298,16 @@ void TrialsPlot::redraw() {
       marks->setScatterStyle(QCPScatterStyle(kind.shape, QPen(c.failed, 1.3), Qt::NoBrush, 7));
     }
   }
+  if (!square && !m_current && best < HUGE_VAL)
+    addLabel({tr("best %1").arg(microsecondsText(best)),
+              m_plot->xAxis->range().upper,
+              best,
+              {Side::AboveLeft, Side::BelowLeft},
+              QFont::DemiBold,
+              c.text,
+              4,
+              2,
+              true});
   for (const TrialInfo& t : m_trials) {
     const auto at = xOf(t);
     if (t.number != m_current || !at) continue;
@@ -598,9 +616,8 @@ void RooflinePlot::redraw() {
     if (m_device->l2Bandwidth > m_device->bandwidth)
       ceiling(m_device->l2Bandwidth, QPen(c.muted, 1.2, Qt::DashLine),
               tr("L2 %1").arg(flopsText(m_device->l2Bandwidth, QStringLiteral("B/s"))), false);
-    ceiling(m_device->bandwidth, QPen(c.text, 1.6), tr("memory %1").arg(flopsText(m_device->bandwidth, QStringLiteral("B/s"))),
-            true);
-    addLabel({tr("FP32 %1").arg(flopsText(m_device->flopRate, QStringLiteral("FLOP/s"))),
+    ceiling(m_device->bandwidth, QPen(c.text, 1.6), tr("P_d %1").arg(flopsText(m_device->bandwidth, QStringLiteral("B/s"))), true);
+    addLabel({tr("P_c %1").arg(flopsText(m_device->flopRate, QStringLiteral("FLOP/s"))),
               to,
               m_device->flopRate,
               {Side::AboveLeft, Side::BelowLeft},

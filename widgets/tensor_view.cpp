@@ -52,6 +52,10 @@ QVariant TensorModel::headerData(int section, Qt::Orientation, int role) const {
   return role == Qt::DisplayRole ? QVariant(section) : QVariant();
 }
 
+namespace {
+constexpr double kFaded = 0.45;  // what was, and is not asked for again
+}
+
 class TensorView::Image : public QWidget {
  public:
   Image(const Theme* theme, const TensorModel* model) : m_theme(theme), m_model(model) {
@@ -60,6 +64,7 @@ class TensorView::Image : public QWidget {
     setAccessibleName(tr("Values as a picture: blue below zero, orange above"));
   }
   double scale = 1;
+  bool old = false;
 
  protected:
   QRectF frame() const {
@@ -89,6 +94,7 @@ class TensorView::Image : public QWidget {
       for (int c = 0; c < columns; ++c)
         image.setPixelColor(c, r, diverging(m_model->data(m_model->index(r, c), Qt::UserRole).toDouble(), scale));
     QPainter p(this);
+    if (old) p.setOpacity(kFaded);
     const QRectF box = frame();
     p.drawImage(box, image);
     paintScale(p);
@@ -121,11 +127,13 @@ class TensorView::Histogram : public QWidget {
     setMaximumWidth(260);
   }
   protocol::TensorSlice slice;
+  bool old = false;
 
  protected:
   void paintEvent(QPaintEvent*) override {
     if (slice.histogram.empty()) return;
     QPainter p(this);
+    if (old) p.setOpacity(kFaded);
     const Palette& c = m_theme->colors();
     const double most =
         static_cast<double>(std::max<std::int64_t>(1, *std::max_element(slice.histogram.begin(), slice.histogram.end())));
@@ -201,14 +209,29 @@ QString TensorView::note() const { return m_none->isHidden() ? QString() : m_non
 
 void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   if (tensor != m_name) return;
-  m_none->setText(reason);
+  // Values that are there stay, and say of when they are: what follows is not about them.
+  const bool shown = !m_stack->isHidden();
+  const QString stay = m_step >= 0 ? tr("These are of step %1 and stay until there are newer ones.").arg(grouped(m_step))
+                                   : tr("These are of the last run and stay until there are newer ones.");
+  m_none->setText(shown ? stay + QLatin1Char(' ') + tr("Now: %1").arg(reason) : reason);
   m_none->show();
+  setOld(shown);
 }
+
+void TensorView::setOld(bool old) {
+  m_image->old = m_histogram->old = old;
+  m_image->update();
+  m_histogram->update();
+}
+
+bool TensorView::old() const { return m_image->old; }
 
 void TensorView::setTensor(const QString& name, const std::vector<std::int64_t>& shape) {
   if (name == m_name && shape == m_shape) return;
   m_name = name, m_shape = shape;
   m_model->set({}, 0, 0);
+  m_step = -1;
+  setOld(false);
   m_facts->clear();
   m_none->setText(tr("No values yet: run the cell to compute them."));
   m_none->show();
@@ -269,6 +292,7 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page);
   m_histogram->slice = slice;
+  m_step = slice.step;
   // What is no number is what one looks for first.
   const auto count = [&](const QString& name, std::int64_t n) {
     const QString text = name + QLatin1Char(' ') + grouped(n);
@@ -284,8 +308,7 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
   m_none->hide();
   m_stack->show();
-  m_image->update();
-  m_histogram->update();
+  setOld(false);
 }
 
 }  // namespace nf

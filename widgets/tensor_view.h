@@ -49,6 +49,7 @@ class TensorView : public QWidget {
   QString tensor() const { return m_name; }
   QString facts() const;
   QString note() const;
+  bool old() const;  // what is shown is not of now
   QSpinBox* place(std::size_t axis) const { return axis < m_places.size() ? m_places[axis] : nullptr; }
   // What to ask for now: the whole of the last two axes at the chosen place.
   protocol::TensorRequest request() const;
@@ -62,9 +63,11 @@ class TensorView : public QWidget {
   class Image;
   class Histogram;
   void showChoices();
+  void setOld(bool old);
   const Theme* m_theme;
   QString m_name;
   std::vector<std::int64_t> m_shape;
+  std::int64_t m_step = -1;  // of the values shown
   std::vector<QSpinBox*> m_places;
   QHBoxLayout* m_choices;
   QLabel* m_facts;

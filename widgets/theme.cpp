@@ -48,6 +48,7 @@ QPushButton:focus { border-color: @accent; }
 QPushButton:disabled { color: @hint; }
 QPushButton[primary="true"] { color: @onAccent; background: @accent; border-color: @accent; font-weight: 600; }
 QPushButton[primary="true"]:disabled { color: @hint; background: @raised; border-color: @separator; }
+QPushButton[tight="true"] { padding: 0 8px; }
 QPushButton[mono="true"] { padding: 0 9px; min-height: 22px; }
 QLineEdit, QComboBox, QSpinBox { color: @text; background: @raised; border: 1px solid @separator; border-radius: 4px; min-height: 24px;
   padding: 0 6px; selection-background-color: @accentSoft; selection-color: @text; }
@@ -221,7 +222,7 @@ QFont Theme::mono(int px, int weight) const {
 
 QFont Theme::math(double px, bool italic) const {
   QFont font(m_mathFamily);
-  font.setPixelSize(std::max(6, static_cast<int>(px + 0.5)));
+  font.setPixelSize(std::max(kSmallestText, static_cast<int>(px + 0.5)));
   font.setItalic(italic);
   return font;
 }

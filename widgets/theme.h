@@ -27,6 +27,9 @@ struct Palette {
 // `amount` of `over` mixed into `base`, 0..1.
 QColor mixed(const QColor& base, const QColor& over, double amount);
 
+// Nothing is set smaller than this at 100 %.
+inline constexpr int kSmallestText = 11;
+
 // The look: palette, type, icons. Widgets hold a pointer and repaint on `changed`.
 class Theme : public QObject {
   Q_OBJECT

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/train_strip.h"
 
+#include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QProgressBar>
+#include <algorithm>
 
 #include "widgets/basic.h"
 #include "widgets/plots.h"
+#include "widgets/swap_list.h"
 
 namespace nf {
 
 TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
-      m_title(label(tr("Training"), "title")), m_progress(new QProgressBar),
+      m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_progress(new QProgressBar),
       m_pause(new IconButton(theme, QStringLiteral("pause"))), m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
-      m_plot(new LatencyPlot(theme, true)), m_lossPlot(new LossPlot(theme, true)) {
+      m_plot(new LatencyPlot(theme, true)), m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout),
+      m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 0, 0, 0);
   layout->setSpacing(2);
@@ -38,31 +42,86 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   top->addWidget(m_pause);
   top->addWidget(m_stop);
   layout->addLayout(top);
-  auto* row = new QHBoxLayout;
-  row->setSpacing(12);
   auto* figures = new QVBoxLayout;
   figures->setSpacing(2);
   m_figure->setFont(theme->ui(20, QFont::DemiBold));
-  for (QLabel* l : {m_figureName, m_interval, m_loss, m_eval}) l->setFont(theme->ui(12));
-  for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval}) figures->addWidget(l);
+  for (QLabel* l : {m_figureName, m_interval, m_loss, m_eval, m_peer}) l->setFont(theme->ui(12)), l->setWordWrap(true);
+  for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_peer}) figures->addWidget(l);
   figures->insertSpacing(3, 6);
   figures->addStretch(1);
   auto* column = new QWidget;
   column->setFixedWidth(148);
   column->setLayout(figures);
   figures->setContentsMargins(0, 6, 0, 0);
-  row->addWidget(column);
-  m_plot->setFixedHeight(132);
-  m_lossPlot->setFixedHeight(132);
-  row->addWidget(m_plot, 3);
-  row->addWidget(m_lossPlot, 2);
-  layout->addLayout(row);
+  m_grid->setHorizontalSpacing(12);
+  m_grid->setVerticalSpacing(4);
+  m_grid->addWidget(column, 0, 0, 2, 1, Qt::AlignTop);
+  m_grid->addWidget(m_plot, 0, 1);
+  m_grid->addWidget(m_lossPlot, 1, 1);
+  m_grid->setColumnStretch(1, 3);
+  m_plot->setFixedHeight(150);
+  m_lossPlot->setFixedHeight(104);
+  layout->addLayout(m_grid);
+  layout->addWidget(m_swapList);
+  connect(m_swapList, &SwapList::swapChosen, this, &TrainStrip::swapChosen);
+  connect(m_plot, &LatencyPlot::swapChosen, this, &TrainStrip::swapChosen);
   connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
   connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
   setRunning(false);
 }
 
-void TrainStrip::setPeer(const QString& name, double milliseconds) { m_plot->setPeer(name, milliseconds); }
+// Latency and loss stand side by side where both can be read, else one above the other.
+void TrainStrip::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  constexpr int kSideBySide = 900;
+  const bool wide = width() >= kSideBySide;
+  if (wide == m_wide) return;
+  m_wide = wide;
+  m_grid->removeWidget(m_lossPlot);
+  m_grid->addWidget(m_lossPlot, wide ? 0 : 1, wide ? 2 : 1);
+  m_grid->setColumnStretch(2, wide ? 2 : 0);
+  m_lossPlot->setFixedHeight(wide ? 150 : 104);
+}
+
+void TrainStrip::setPeer(const QString& name, double milliseconds) {
+  m_peerName = name, m_peerMs = milliseconds;
+  m_plot->setPeer(name, milliseconds);
+  showPeer();
+}
+
+// Since when a step is faster than the recorded one of another system.
+void TrainStrip::showPeer() {
+  m_peer->setVisible(m_peerMs > 0);
+  if (!(m_peerMs > 0)) return;
+  const QString other = QStringLiteral("%1, %2").arg(m_peerName, microsecondsText(m_peerMs * 1000));
+  const auto since = m_plot->crossing();
+  m_peer->setText(since                  ? tr("faster than %1 from step %2 on").arg(other, grouped(*since))
+                  : m_plot->steps() == 0 ? tr("to compare with: %1").arg(other)
+                                         : tr("not yet faster than %1").arg(other));
+}
+
+// No swap is an answer too.
+void TrainStrip::sayNoSwaps(bool ended) {
+  const QString tried = counted(m_trials, tr("candidate"), tr("candidates"));
+  if (m_swaps > 0) return m_swapList->setNone({});
+  if (!ended)
+    return m_swapList->setNone(m_trials > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
+                                            : tr("No kernel swapped yet: the search has tried nothing so far."));
+  m_swapList->setNone(
+      m_trials > 0
+          ? tr("No kernel was swapped: of %1 that were tried while it ran, none was faster than the kernel in use beyond noise. "
+               "The curve is that of the first kernels.")
+                .arg(tried)
+          : tr("No kernel was swapped: nothing was tried while it ran. The kernels are those on record from earlier searches, or "
+               "the mode is static, or it ended before the search had begun."));
+}
+
+QString TrainStrip::figures() const {
+  QStringList parts;
+  for (const QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_peer})
+    if (!l->isHidden() && !l->text().isEmpty()) parts << l->text();
+  return parts.join(QLatin1Char('\n'));
+}
 
 QString TrainStrip::result() const { return m_running ? QString() : m_title->text() + QLatin1Char(' ') + m_detail->text(); }
 
@@ -80,7 +139,9 @@ void TrainStrip::start() {
   m_lossPlot->clear();
   m_title->setText(tr("Preparing"));
   m_trials = m_swaps = 0;
+  m_swapList->clear();
   for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
+  showPeer();
   m_detail->setText(tr("preparing the first kernels"));
   m_progress->setRange(0, 0);
   setRunning(true);
@@ -114,17 +175,21 @@ void TrainStrip::setState(const protocol::RunState& s) {
   if (s.steps > 0)
     m_progress->setValue(
         static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
-  m_trials = s.trials, m_swaps = s.swaps;
+  m_trials = s.trials;
+  m_swaps = std::max(m_swaps, s.swaps);
   if (m_trials + m_swaps > 0)
     m_right->setText(
         tr("tuner %1, %2")
             .arg(counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("kernel swap"), tr("kernel swaps"))));
+  if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
+  showPeer();
   if (s.stepMs) {
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
     if (s.stepMsLow && s.stepMsHigh)
       m_interval->setText(
           QStringLiteral("[%1, %2]  n = %3").arg(significant(*s.stepMsLow), significant(*s.stepMsHigh)).arg(s.samples));
+    m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
 }
@@ -135,7 +200,11 @@ void TrainStrip::addStep(const protocol::StepEvent& step) {
   if (step.loss) m_loss->setText(tr("loss %1").arg(significant(*step.loss, 4)));
 }
 
-void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) { m_plot->addSwap(swap); }
+void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
+  ++m_swaps;
+  m_plot->addSwap(swap);
+  m_swapList->add(swap);
+}
 
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {
   m_lossPlot->addEval(eval);
@@ -153,9 +222,18 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   if (done.median_step_ms_last_tenth > 0) {
     m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));
     m_figureName->setText(tr("median step, last tenth"));
+    QStringList lines;
+    if (done.last_tenth_high_ms > 0)
+      lines << QStringLiteral("[%1, %2]  n = %3")
+                   .arg(significant(done.last_tenth_low_ms), significant(done.last_tenth_high_ms))
+                   .arg(done.last_tenth_steps);
     if (done.median_step_ms_first_tenth > 0)
-      m_interval->setText(tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000)));
+      lines << tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000));
+    m_interval->setText(lines.join(QLatin1Char('\n')));
+    m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
+  sayNoSwaps(true);
+  showPeer();
   if (done.loss) m_loss->setText(tr("loss %1").arg(significant(*done.loss, 4)));
   if (done.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*done.accuracy * 100, 'f', 2)));
 }

@@ -5,6 +5,7 @@
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
+class QGridLayout;
 class QLabel;
 class QProgressBar;
 
@@ -14,8 +15,10 @@ class ElidedLabel;
 class IconButton;
 class LatencyPlot;
 class LossPlot;
+class SwapList;
 
-// Under a train cell: progress with time left, the live step latency with its swaps, loss and evaluations, pause and stop.
+// Under a train cell: progress with time left, the live step latency with its swaps and the recorded step of another system, loss and
+// evaluations, every kernel swap with what it gained, pause and stop.
 class TrainStrip : public QWidget {
   Q_OBJECT
  public:
@@ -34,21 +37,34 @@ class TrainStrip : public QWidget {
   QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
   QString detail() const;
+  QString figures() const;  // the median step with its spread, and how it stands to the other system's
+  SwapList* swaps() const { return m_swapList; }
 
  Q_SIGNALS:
+  void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void pauseRequested(bool pause);
   void stopRequested();
 
+ protected:
+  void resizeEvent(QResizeEvent*) override;
+
  private:
   void setRunning(bool running);
+  void showPeer();
+  void sayNoSwaps(bool ended);
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
-  QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval;
+  QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
   QLabel* m_title;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop;
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
+  QGridLayout* m_grid;
+  SwapList* m_swapList;
+  QString m_peerName;
+  double m_peerMs = 0;
+  bool m_wide = false;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_swaps = 0;
 };

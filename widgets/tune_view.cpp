@@ -188,14 +188,15 @@ void BudgetSlider::mouseMoveEvent(QMouseEvent* event) {
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(label({}, "muted")),
       m_now(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
-      m_trialsHeader(new PanelHeader(theme, tr("Trials"))), m_latencyHeader(new PanelHeader(theme, tr("Step latency"))),
-      m_knobHeader(new PanelHeader(theme, tr("Knobs"))), m_lineageHeader(new PanelHeader(theme, tr("Lineage"))),
-      m_knobBox(new QWidget), m_lineage(new QLabel), m_result(label({}, "muted")), m_measure(new QPushButton(tr("Measure"))),
-      m_tune(new QPushButton(tr("Tune"))), m_legend(new TrialsLegend(theme)), m_trials(new TrialsPlot(theme)),
-      m_generations(new GenerationStrip(theme)), m_latency(new LatencyPlot(theme, false)), m_loss(new LossPlot(theme, false)),
-      m_profile(new ProfileView(theme)), m_roofline(new RooflinePlot(theme)), m_kernel(new KernelView(theme, selection)),
-      m_kernelTimer(new QTimer(this)), m_shareTimer(new QTimer(this)), m_play(new QTimer(this)),
-      m_columns(new QSplitter(Qt::Horizontal)), m_rows(new QSplitter(Qt::Vertical)) {
+      m_roofHeader(new PanelHeader(theme, tr("Roofline"))), m_trialsHeader(new PanelHeader(theme, tr("Trials"))),
+      m_latencyHeader(new PanelHeader(theme, tr("Step latency"))), m_knobHeader(new PanelHeader(theme, tr("Knobs"))),
+      m_lineageHeader(new PanelHeader(theme, tr("Lineage"))), m_knobBox(new QWidget), m_lineage(new QLabel),
+      m_result(label({}, "muted")), m_pin(new QPushButton(tr("Pin"))), m_replay(new QPushButton(tr("Replay"))),
+      m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))), m_legend(new TrialsLegend(theme)),
+      m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)), m_latency(new LatencyPlot(theme, false)),
+      m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)), m_roofline(new RooflinePlot(theme)),
+      m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)), m_shareTimer(new QTimer(this)),
+      m_play(new QTimer(this)), m_columns(new QSplitter(Qt::Horizontal)), m_rows(new QSplitter(Qt::Vertical)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QHBoxLayout(this);
@@ -253,17 +254,40 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     Q_EMIT measureRequested(m_current, chosenSchedule());
   });
   connect(m_tune, &QPushButton::clicked, this, &TuneView::tuneRequested);
+  connect(m_replay, &QPushButton::clicked, this, [this] {
+    const TrialInfo* t = shownTrial();
+    if (!t) return;
+    const TrialInfo trial = *t;
+    setReplaying(trial.number);
+    Q_EMIT replayRequested(m_current, trial.number, trial.schedule);
+  });
+  connect(m_pin, &QPushButton::clicked, this, [this] {
+    const SubgraphInfo* s = subgraph();
+    if (!s || s->pinTensor.empty()) return;
+    const std::string tensor = s->pinTensor;
+    if (pinned()) Q_EMIT unpinRequested(tensor);
+    else Q_EMIT pinRequested(tensor, chosenSchedule());
+    refreshPin();
+  });
   connect(m_kernel, &KernelView::comparisonWanted, this, [this](std::optional<std::uint64_t> number) {
     m_compared = number;
     if (number) Q_EMIT trialWanted(m_current, number);
   });
   connect(selection, &Selection::changed, this, &TuneView::markSelection);
-  connect(theme, &Theme::changed, this, [this] {
+  const auto dress = [this] {
+    m_pin->setIcon(m_theme->icon(QStringLiteral("pin")));
+    m_replay->setIcon(m_theme->icon(QStringLiteral("reload")));
+  };
+  dress();
+  connect(theme, &Theme::changed, this, [this, dress] {
+    dress();
     showKnobs();
     showLineage();
   });
   m_measure->setEnabled(false);
   m_tune->setEnabled(false);
+  m_result->hide();
+  refreshPin();
   m_knobHeader->setDetail(tr("of the chosen subgraph"));
   showBudget();
   setRunState({});
@@ -328,13 +352,20 @@ QWidget* TuneView::makeLeft() {
   layout->addWidget(m_lineage);
   layout->addWidget(line());
   auto* buttons = new QHBoxLayout;
-  buttons->setContentsMargins(16, 8, 12, 8);
+  buttons->setContentsMargins(12, 8, 12, 8);
+  buttons->setSpacing(6);
   m_measure->setProperty("primary", true);
+  m_replay->setToolTip(tr("Measure the chosen trial once more and show the new figure beside the old one"));
+  for (QPushButton* b : {m_pin, m_replay, m_measure}) b->setProperty("tight", true);
   m_measure->setToolTip(tr("Compile, check and time the schedule that the knobs say"));
   m_result->setFont(m_theme->ui(12));
   m_result->setWordWrap(true);
   m_result->setMinimumWidth(0);
-  buttons->addWidget(m_result, 1);
+  m_result->setContentsMargins(16, 8, 12, 0);
+  layout->addWidget(m_result);
+  buttons->addWidget(m_pin);
+  buttons->addWidget(m_replay);
+  buttons->addStretch(1);
   buttons->addWidget(m_measure);
   layout->addLayout(buttons);
   return left;
@@ -422,10 +453,9 @@ QWidget* TuneView::makeRight() {
   auto* layout = new QVBoxLayout(right);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  auto* header = new PanelHeader(m_theme, tr("Roofline"));
-  header->setDetail(tr("FLOP/s under measured ceilings"));
-  header->add(tableButton(m_roofline));
-  layout->addWidget(header);
+  m_roofHeader->setDetail(tr("FLOP/s under measured ceilings"));
+  m_roofHeader->add(tableButton(m_roofline));
+  layout->addWidget(m_roofHeader);
   layout->addWidget(line());
   m_roofline->setMinimumHeight(140);
   layout->addWidget(m_roofline, 2);
@@ -471,6 +501,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_list->viewport()->update();
   m_roofline->setSubgraphs(subgraphs, m_current);
   m_tune->setEnabled(!subgraphs.empty());
+  refreshPin();
   if (row < 0 && !subgraphs.empty()) {
     // What a step spends most on is where to look first.
     std::size_t most = 0;
@@ -505,7 +536,8 @@ void TuneView::chooseSubgraph(const std::string& id) {
   m_profile->choose(id);
   m_trials->setCurrent(std::nullopt);
   m_generations->setCurrent(std::nullopt);
-  m_result->clear();
+  say({});
+  m_measuring = false;
   setTrials(id, {});
   m_kernel->clear();
   m_kernel->setWaiting(tr("no kernel yet"));
@@ -535,6 +567,7 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
     if (t.us) add(t.number, text(t));
   m_kernel->setCandidates(std::move(candidates));
   showLineage();
+  refreshPin();
 }
 
 void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
@@ -635,7 +668,8 @@ void TuneView::showMeasureState() {
   const bool edited = std::any_of(m_knobs.begin(), m_knobs.end(), [this](const auto& knob) {
     return knob.second->currentData().toString() != m_knobsAsFound[knob.first];
   });
-  m_measure->setEnabled(!m_space.knobs.empty());
+  m_measure->setEnabled(!m_space.knobs.empty() && !m_measuring);
+  refreshPin();
   QString detail;
   if (edited) detail = tr("edited, not measured");
   else if (m_space.size > 0)
@@ -653,37 +687,100 @@ JsonText TuneView::chosenSchedule() const {
   return {withKnobs(schedule, knobs)};
 }
 
-void TuneView::setMeasuring() {
+void TuneView::say(const QString& text) {
+  m_result->setText(text);
+  m_result->setVisible(!text.isEmpty());
+}
+
+bool TuneView::pinned() const {
+  const SubgraphInfo* s = subgraph();
+  return s && (m_pins ? m_pins(s->pinTensor) : s->state == SubgraphState::Pinned);
+}
+
+void TuneView::refreshPin() {
+  const SubgraphInfo* s = subgraph();
+  const bool pins = pinned();
+  m_pin->setText(pins ? tr("Unpin") : tr("Pin"));
+  m_pin->setEnabled(s && !s->pinTensor.empty() && (pins || !knobsOf(chosenSchedule().text).empty()));
+  m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor of the notebook names this kernel, so no hint can keep its schedule")
+                    : pins                     ? tr("Take the hint out of the notebook: the search decides again")
+                                               : tr("Keep this schedule: written into the notebook as a hint"));
+  m_replay->setEnabled(shownTrial() != nullptr && !m_measuring);
+}
+
+namespace {
+
+// "41.8 µs [41.4, 42.3]", or the word for how it ended.
+QString figureOf(const TrialInfo& t) {
+  if (!t.us) return QString::fromLatin1(enumNames(TrialStatus{})[static_cast<std::size_t>(t.status)]);
+  QString text = microsecondsText(*t.us);
+  if (t.lowUs && t.highUs) text += QStringLiteral(" [%1, %2]").arg(significant(*t.lowUs), significant(*t.highUs));
+  return text;
+}
+
+// "Faster" needs intervals that do not touch: -1 faster, 1 slower, 0 not separated.
+int separated(const TrialInfo& now, const TrialInfo& before) {
+  if (now.highUs.value_or(*now.us) < before.lowUs.value_or(*before.us)) return -1;
+  return now.lowUs.value_or(*now.us) > before.highUs.value_or(*before.us) ? 1 : 0;
+}
+
+}  // namespace
+
+void TuneView::setReplaying(std::uint64_t number) {
+  m_measuring = true;
   m_measure->setEnabled(false);
-  m_result->setText(tr("measuring by hand"));
+  refreshPin();
+  if (const TrialInfo* t = trialNumbered(number)) say(tr("g%1 c%2 runs again").arg(t->generation).arg(number));
+}
+
+void TuneView::setReplayed(std::uint64_t number, const TrialInfo& now) {
+  m_measuring = false;
+  showMeasureState();
+  const TrialInfo* before = trialNumbered(number);
+  if (!before) return;
+  QString text = tr("g%1 c%2 was %3\nnow %4").arg(before->generation).arg(number).arg(figureOf(*before), figureOf(now));
+  if (now.us && before->us) {
+    const int percent = static_cast<int>(std::lround(std::abs(1 - *now.us / *before->us) * 100));
+    const int way = separated(now, *before);
+    text += way < 0 ? tr(": %1 % faster").arg(percent) : way > 0 ? tr(": %1 % slower").arg(percent) : tr(": within the noise");
+  } else if (!now.us) {
+    text += QStringLiteral(": ") + QString::fromStdString(now.how);
+  }
+  say(text);
+}
+
+void TuneView::setMeasuring() {
+  m_measuring = true;
+  m_measure->setEnabled(false);
+  refreshPin();
+  say(tr("measuring by hand"));
 }
 
 void TuneView::setMeasured(const TrialInfo& trial) {
-  m_measure->setEnabled(true);
+  m_measuring = false;
+  showMeasureState();
   const TrialInfo* best = nullptr;
   for (const TrialInfo& t : m_trialList)
     if (t.us && t.status == TrialStatus::Ok && t.number != trial.number && (!best || *t.us < *best->us)) best = &t;
   if (!trial.us || (trial.status != TrialStatus::Ok && trial.status != TrialStatus::Slow)) {
-    m_result->setText(tr("refused: %1").arg(QString::fromStdString(trial.how)));
+    say(tr("refused: %1").arg(QString::fromStdString(trial.how)));
     return;
   }
-  QString text = microsecondsText(*trial.us);
-  if (trial.lowUs && trial.highUs) text += QStringLiteral(" [%1, %2]").arg(significant(*trial.lowUs), significant(*trial.highUs));
+  QString text = figureOf(trial);
   if (best) {
-    // "Faster" needs intervals that do not touch.
-    const double low = trial.lowUs.value_or(*trial.us), high = trial.highUs.value_or(*trial.us);
-    const double bestLow = best->lowUs.value_or(*best->us), bestHigh = best->highUs.value_or(*best->us);
     const int percent = static_cast<int>(std::lround(std::abs(1 - *trial.us / *best->us) * 100));
-    if (high < bestLow) text += QLatin1Char('\n') + tr("%1 % faster than the best").arg(percent);
-    else if (low > bestHigh) text += QLatin1Char('\n') + tr("%1 % slower than the best").arg(percent);
-    else text += QLatin1Char('\n') + tr("within the noise of the best");
+    const int way = separated(trial, *best);
+    text += QLatin1Char('\n') + (way < 0   ? tr("%1 % faster than the best").arg(percent)
+                                 : way > 0 ? tr("%1 % slower than the best").arg(percent)
+                                           : tr("within the noise of the best"));
   }
-  m_result->setText(text);
+  say(text);
 }
 
 void TuneView::setMeasureFailed(const QString& message) {
-  m_measure->setEnabled(true);
-  m_result->setText(message);
+  m_measuring = false;
+  showMeasureState();
+  say(message);
 }
 
 QString TuneView::measured() const { return m_result->text(); }
@@ -697,6 +794,8 @@ void TuneView::setKernel(const Kernel& kernel) {
 }
 
 void TuneView::setDevice(std::optional<DeviceConstants> device) {
+  m_roofHeader->setDetail(device ? tr("FLOP/s under the measured ceilings of %1").arg(scopeText(*device))
+                                 : tr("FLOP/s under measured ceilings"));
   m_profile->setDevice(device);
   m_roofline->setDevice(std::move(device));
 }
@@ -750,6 +849,7 @@ void TuneView::addTrial(const TrialEvent& t) {
 }
 
 QString TuneView::now() const { return m_now->text(); }
+QString TuneView::ceilings() const { return m_roofHeader->detail(); }
 
 std::vector<Plot*> TuneView::plots() const { return {m_trials, m_latency, m_loss, m_roofline}; }
 

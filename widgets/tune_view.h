@@ -3,6 +3,7 @@
 #include <QElapsedTimer>
 #include <QSlider>
 #include <QWidget>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -76,6 +77,13 @@ class TuneView : public QWidget {
   void setMeasuring();
   void setMeasured(const protocol::TrialInfo& trial);
   void setMeasureFailed(const QString& message);
+  bool measuring() const { return m_measuring; }
+  // A trial measured once more: the new figure stands beside the old one.
+  void setReplaying(std::uint64_t number);
+  void setReplayed(std::uint64_t number, const protocol::TrialInfo& now);
+  // Whether the notebook pins the kernel that a tensor names.
+  void setPins(std::function<bool(const std::string& tensor)> pins) { m_pins = std::move(pins); }
+  void refreshPin();
 
   TrialsPlot* trials() const { return m_trials; }
   GenerationStrip* generations() const { return m_generations; }
@@ -89,14 +97,20 @@ class TuneView : public QWidget {
   QComboBox* knob(const QString& name) const;
   protocol::JsonText chosenSchedule() const;
   QPushButton* measure() const { return m_measure; }
+  QPushButton* pin() const { return m_pin; }
+  QPushButton* replay() const { return m_replay; }
   QString measured() const;
   QString now() const;
+  QString ceilings() const;  // what the roofline's are of
   std::vector<Plot*> plots() const;
 
  Q_SIGNALS:
   void subgraphChosen(const std::string& id);
   void trialWanted(const std::string& subgraph, std::optional<std::uint64_t> trial);
   void measureRequested(const std::string& subgraph, const nf::protocol::JsonText& schedule);
+  void replayRequested(const std::string& subgraph, std::uint64_t trial, const nf::protocol::JsonText& schedule);
+  void pinRequested(const std::string& tensor, const nf::protocol::JsonText& schedule);
+  void unpinRequested(const std::string& tensor);
   void budgetRequested(double share);
   void tuneRequested();
   void profileWanted();
@@ -109,6 +123,8 @@ class TuneView : public QWidget {
   void showKnobs();
   void showLineage();
   void showMeasureState();
+  void say(const QString& text);
+  bool pinned() const;
   void showBudget();
   void markSelection();
   const protocol::SubgraphInfo* subgraph() const;
@@ -131,10 +147,13 @@ class TuneView : public QWidget {
   QElapsedTimer m_sinceShare;  // since a person has moved the handle
   bool m_settingShare = false;
   QListWidget* m_list;
+  PanelHeader* m_roofHeader;
   PanelHeader *m_trialsHeader, *m_latencyHeader, *m_knobHeader, *m_lineageHeader;
   QWidget* m_knobBox;
   QLabel *m_lineage, *m_result;
-  QPushButton *m_measure, *m_tune;
+  QPushButton *m_pin, *m_replay, *m_measure, *m_tune;
+  std::function<bool(const std::string&)> m_pins;
+  bool m_measuring = false;
   TrialsLegend* m_legend;
   TrialsPlot* m_trials;
   GenerationStrip* m_generations;

@@ -71,6 +71,7 @@ class MainWindow : public QMainWindow {
   void writeSession();                       // what restoreSession() of another window needs, should this one be killed
   void forgetSession() { m_store.reset(); }  // nothing of this window is kept, nothing is recovered
   QString statusText() const;
+  QString constantsText() const;  // of the device, at the right of the status bar
 
  protected:
   void closeEvent(QCloseEvent*) override;

@@ -257,17 +257,21 @@ void MainWindow::refreshStatus() {
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));
       }
   }
-  QString constants;
+  // What the kernels run on is what everything is counted with; all of the device where that is more stands in the tooltip.
+  QString constants, whole;
   if (m_tab->workspace->devices())
     for (const auto& d : m_tab->workspace->devices()->devices)
       if (d.constants && (d.inUse || constants.isEmpty()) && d.unavailable.empty()) {
-        constants = QStringLiteral("%1  %2  ·  %3  ·  %4")
-                        .arg(QString::fromStdString(d.name), flopsText(d.constants->bandwidth, QStringLiteral("B/s")),
-                             flopsText(d.constants->flopRate, QStringLiteral("FLOP/s")),
-                             tr("launch %1").arg(microsecondsText(d.constants->launchSeconds * 1e6)));
-        m_tune->setDevice(d.constants);
+        const auto& used = d.kernels ? *d.kernels : *d.constants;
+        constants = scopeText(used, d.constants->threads) + QStringLiteral(":  ") + nf::constantsText(used);
+        whole = d.kernels ? scopeText(*d.constants) + QStringLiteral(":  ") + nf::constantsText(*d.constants) : QString();
+        m_tune->setDevice(used);
       }
   m_constants->setText(constants);
+  m_constants->setToolTip(whole.isEmpty()
+                              ? constants
+                              : tr("What kernels run on, and decisions, roofline and profile count with:") + QLatin1Char('\n') +
+                                    constants + QLatin1Char('\n') + tr("All of it:") + QLatin1Char('\n') + whole);
 }
 
 void MainWindow::refreshDevice() {
@@ -403,5 +407,6 @@ void MainWindow::follow(const QString& target) {
 }
 
 QString MainWindow::statusText() const { return m_status->text(); }
+QString MainWindow::constantsText() const { return m_constants->text(); }
 
 }  // namespace nf

@@ -49,6 +49,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->notebook->setOutdated();
     if (tab != m_tab) return refreshTabs();
     refreshTitle();
+    m_tune->refreshPin();
     m_explain->setOutdated(true);
     refreshStatus();
   });
@@ -94,6 +95,7 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     afterRunChange();
     if (m_explain->card()->comparing()) m_explain->card()->setComparisonFailed(tr("the engine ended"));
+    if (m_tune->measuring()) m_tune->setMeasureFailed(tr("the engine ended"));
     refreshMessages();
     refreshStatus();
   });
@@ -263,6 +265,10 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::textCopied, this, [this](const QString& what) { setStatus("copy", tr("Copied %1").arg(what)); });
   connect(n, &NotebookView::pauseRequested, w, &Workspace::pause);
   connect(n, &NotebookView::stopRequested, w, &Workspace::stop);
+  connect(n, &NotebookView::swapChosen, this, [this](const protocol::KernelSwapEvent& swap) {
+    showPage(Page::Tune);
+    m_tune->chooseSubgraph(swap.subgraph);
+  });
 }
 
 void MainWindow::connectViews() {
@@ -332,7 +338,7 @@ void MainWindow::connectViews() {
           [this](const std::string& subgraph, std::optional<std::uint64_t> trial) { workspace().wantKernel(subgraph, trial); });
   connect(m_tune, &TuneView::measureRequested, this, [this](const std::string& id, const protocol::JsonText& schedule) {
     setStatus("running", tr("Measuring by hand"));
-    workspace().ask(protocol::MeasureRequest{id, schedule}, [this, id](const protocol::Envelope& envelope) {
+    workspace().ask(protocol::MeasureRequest{id, schedule, std::nullopt}, [this, id](const protocol::Envelope& envelope) {
       if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
         workspace().wantTrials(id);
         if (m_tune->current() == id) {
@@ -347,6 +353,31 @@ void MainWindow::connectViews() {
       }
     });
   });
+  connect(m_tune, &TuneView::replayRequested, this,
+          [this](const std::string& id, std::uint64_t number, const protocol::JsonText& schedule) {
+            setStatus("running", tr("Measuring a trial again"));
+            workspace().ask(protocol::MeasureRequest{id, schedule, number}, [this, id, number](const protocol::Envelope& envelope) {
+              if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
+                workspace().wantTrials(id);
+                if (m_tune->current() == id) m_tune->setReplayed(number, measured->trial);
+                refreshStatus();
+              } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                m_tune->setMeasureFailed(QString::fromStdString(f->message));
+                setStatus("error", QString::fromStdString(f->message));
+              }
+            });
+          });
+  m_tune->setPins([this](const std::string& tensor) { return workspace().document().scheduleHint(tensor).has_value(); });
+  const auto pin = [this](const std::string& tensor, std::optional<std::string> schedule) {
+    workspace().document().setScheduleHint(tensor, schedule);
+    notebook()->followDocument();
+    refreshOutline();
+    setStatus("pin", schedule ? tr("The schedule of %1 is kept: written into the notebook as a hint").arg(shortName(tensor))
+                              : tr("The hint for %1 is taken out: the search decides").arg(shortName(tensor)));
+  };
+  connect(m_tune, &TuneView::pinRequested, this,
+          [pin](const std::string& tensor, const protocol::JsonText& schedule) { pin(tensor, schedule.text); });
+  connect(m_tune, &TuneView::unpinRequested, this, [pin](const std::string& tensor) { pin(tensor, std::nullopt); });
   connect(m_tune, &TuneView::profileWanted, action("tune.profile"), &QAction::trigger);
   m_tune->kernel()->setSpanText([this](const protocol::SourceSpan& span) {
     const std::string& text = workspace().document().text();

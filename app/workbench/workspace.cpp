@@ -9,6 +9,7 @@
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QStandardPaths>
+#include <algorithm>
 
 namespace nf {
 
@@ -608,6 +609,8 @@ void Workspace::handle(const Envelope& envelope) {
   }
   if (const auto* trial = std::get_if<TrialEvent>(&envelope.message)) {
     auto& known = m_trials[trial->subgraph];
+    // Those before it, on record from earlier runs, have not been told.
+    if (trial->number > known.size()) wantTrials(trial->subgraph);
     TrialInfo info;
     info.number = trial->number, info.generation = trial->generation, info.seconds = trial->seconds, info.us = trial->us;
     info.lowUs = trial->low_us, info.highUs = trial->high_us;
@@ -616,9 +619,11 @@ void Workspace::handle(const Envelope& envelope) {
           from != known.end())
         info.parents.push_back(from->number);
     info.predictedUs = trial->predicted_us, info.status = trial->status, info.schedule = trial->schedule, info.how = trial->how;
-    // The first kernel is told when it was checked and again when it was timed.
-    if (known.empty() || known.back().number < info.number) known.push_back(std::move(info));
-    else if (known.back().number == info.number) known.back() = std::move(info);
+    // The first kernel is told when it was checked and again when it was timed; one on record when it is tried again.
+    const auto place = std::lower_bound(known.begin(), known.end(), info.number,
+                                        [](const TrialInfo& t, std::uint64_t number) { return t.number < number; });
+    if (place != known.end() && place->number == info.number) *place = std::move(info);
+    else known.insert(place, std::move(info));
     Q_EMIT trialArrived(*trial);
     Q_EMIT trialsChanged(trial->subgraph);
     Q_EMIT milestone(QStringLiteral("trial"));

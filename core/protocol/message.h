@@ -97,7 +97,8 @@ struct SubgraphsRequest {  // -> Subgraphs
   NF_FIELDS(SubgraphsRequest, revision);
 };
 
-struct TrialsRequest {  // -> Trials: numbers [from, from + limit)
+// -> Trials: numbers [from, from + limit). First those on record for this device, from earlier runs, then those of this engine.
+struct TrialsRequest {
   static constexpr const char* kType = "get_trials";
   std::string subgraph;
   std::uint64_t from = 0;
@@ -119,11 +120,12 @@ struct KernelRequest {  // -> Kernel
   NF_FIELDS(KernelRequest, subgraph, trial, languages);
 };
 
-struct MeasureRequest {  // -> TrialMeasured: compiles, gates and measures this schedule now
+struct MeasureRequest {  // -> TrialMeasured: compiles, gates and measures this schedule now, under the device's lease
   static constexpr const char* kType = "measure";
   std::string subgraph;
   JsonText schedule;
-  NF_FIELDS(MeasureRequest, subgraph, schedule);
+  std::optional<std::uint64_t> replays;  // the trial that is measured once more; none: a schedule made by hand
+  NF_FIELDS(MeasureRequest, subgraph, schedule, replays);
 };
 
 // -> FusionCompared: both branches of one fusion decision, forced and forbidden, compiled and measured in turn now.
@@ -401,7 +403,7 @@ struct RunState {
   std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;
   double seconds = 0;
   std::optional<double> secondsLeft, loss;
-  std::optional<double> stepMs, stepMsLow, stepMsHigh;  // median of the last samples, its interval
+  std::optional<double> stepMs, stepMsLow, stepMsHigh;  // median of the last samples, and their quartiles
   std::int64_t samples = 0;
   std::int64_t trials = 0, swaps = 0;
   double budgetShare = 0, budgetSpentSeconds = 0;
@@ -471,9 +473,11 @@ struct DoneEvent {
   std::optional<double> loss, accuracy;
   double first_step_ms = 0, median_step_ms = 0, median_step_ms_first_tenth = 0, median_step_ms_last_tenth = 0, seconds = 0;
   std::int64_t peak_bytes = 0;
-  bool stopped = false;  // by a person, before its end
+  bool stopped = false;                                  // by a person, before its end
+  double last_tenth_low_ms = 0, last_tenth_high_ms = 0;  // quartiles of the steps that median_step_ms_last_tenth is of
+  std::int64_t last_tenth_steps = 0;
   NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
-            seconds, peak_bytes, stopped);
+            seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps);
 };
 struct ErrorEvent {  // training or tuning ended by it
   static constexpr const char* kEvent = "error";

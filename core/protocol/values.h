@@ -318,7 +318,8 @@ struct DeviceConstants {
   double launchSeconds = 0;  // L
   double l2Bandwidth = 0;    // 0: not measured
   double measuredSecondsAgo = 0;
-  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo);
+  std::int64_t threads = 0;  // of the device that the rates are of; 0: it has none
+  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, threads);
 };
 
 struct NamedText {
@@ -333,7 +334,10 @@ struct DeviceInfo {
   bool inUse = false;
   std::optional<DeviceConstants> constants;
   std::vector<NamedText> facts;  // driver, caches, features, fingerprint, in display order
-  NF_FIELDS(DeviceInfo, name, backend, description, unavailable, inUse, constants, facts);
+  // Of the part that this engine's kernels run on, one thread of many, where that is not all of it: what fusion, rooflines and profiles
+  // count with.
+  std::optional<DeviceConstants> kernels;
+  NF_FIELDS(DeviceInfo, name, backend, description, unavailable, inUse, constants, facts, kernels);
 };
 
 struct DoctorLine {

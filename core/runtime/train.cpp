@@ -727,8 +727,12 @@ struct TrainJob::Impl {
       done.median_step_ms = medianOf(stepMilliseconds);
       done.median_step_ms_first_tenth =
           medianOf({stepMilliseconds.begin(), stepMilliseconds.begin() + static_cast<std::ptrdiff_t>(tenth)});
-      done.median_step_ms_last_tenth =
-          medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(tenth), stepMilliseconds.end()});
+      std::vector<float> last(stepMilliseconds.end() - static_cast<std::ptrdiff_t>(tenth), stepMilliseconds.end());
+      std::sort(last.begin(), last.end());
+      done.median_step_ms_last_tenth = last[tenth / 2];
+      done.last_tenth_low_ms = last[tenth / 4];
+      done.last_tenth_high_ms = last[tenth * 3 / 4];
+      done.last_tenth_steps = static_cast<std::int64_t>(tenth);
     }
     done.seconds = secondsSince(begun);
     done.peak_bytes = training.executable->peakBytes();

@@ -370,6 +370,18 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
   m_outbox.send(page, id);
 }
 
+namespace {
+protocol::DeviceConstants describe(const DeviceConstants& device, const std::string& name, const std::optional<Target>& target) {
+  protocol::DeviceConstants out;
+  out.device = name;
+  out.bandwidth = device.bandwidth;
+  out.flopRate = device.flopRate;
+  out.launchSeconds = device.launchSeconds;
+  if (target) out.threads = target->threads;
+  return out;
+}
+}  // namespace
+
 void Engine::answerFusion(protocol::RequestId id) {
   const auto revision = newest();
   if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
@@ -379,10 +391,7 @@ void Engine::answerFusion(protocol::RequestId id) {
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();
-  report.device.device = "cpu";
-  report.device.bandwidth = device.bandwidth;
-  report.device.flopRate = device.flopRate;
-  report.device.launchSeconds = device.launchSeconds;
+  report.device = describe(device, m_jobs.deviceInUse(), m_jobs.target());
   if (*stages && (*stages)->fused)
     for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(
@@ -397,6 +406,7 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
   devices.doctor.push_back({"program", m_options.program, true});
   devices.doctor.push_back({"host", hostName(), true});
   for (const auto& [name, version] : m_options.versions) devices.doctor.push_back({name, version, true});
+  const auto kernels = m_jobs.target();  // waits until the device is open, and so is in use
   const std::string inUse = m_jobs.deviceInUse();
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -417,15 +427,14 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
       const auto target = m.measure ? entry.backend->measureAgain(name, threads) : entry.backend->target(name, threads);
       if (target) {
         const Backend::About about = entry.backend->about(name, threads);
-        const DeviceConstants c = deviceConstants(*target);
         info.description = about.description.empty() ? target->fingerprint : about.description;
-        protocol::DeviceConstants constants;
-        constants.device = name;
-        constants.bandwidth = c.bandwidth;
-        constants.flopRate = c.flopRate;
-        constants.launchSeconds = c.launchSeconds;
+        protocol::DeviceConstants constants = describe(deviceConstants(*target), name, *target);
         if (about.measuredAt > 0) constants.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
         info.constants = constants;
+        if (info.inUse && kernels && kernels->threads != target->threads) {
+          info.kernels = describe(deviceConstants(*kernels), name, *kernels);
+          info.kernels->measuredSecondsAgo = constants.measuredSecondsAgo;
+        }
         info.facts = {{"threads", std::to_string(target->threads)},
                       {"vector", std::to_string(target->vectorBytes * 8) + " bits"},
                       {"caches", std::to_string(target->l1Bytes >> 10) + " KiB, " + std::to_string(target->l2Bytes >> 10) +

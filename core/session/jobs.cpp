@@ -206,9 +206,50 @@ std::string Jobs::deviceInUse() {
   return m_context ? m_context->device().name() : std::string();
 }
 
+void Jobs::loadRecords(const std::string& subgraph) {
+  const auto hash = hashFromHex(subgraph);
+  if (!hash) return;
+  std::shared_ptr<DeviceContext> context;
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto known = m_trials.find(subgraph);
+    if (known != m_trials.end() && (known->second.loaded || !known->second.list.empty())) return;
+    if (!m_context || !m_context->records() || !m_context->target()) return;
+    context = m_context;
+  }
+  const auto records = context->records()->all(*hash, context->target()->fingerprint);
+  const auto best = context->records()->best(*hash, context->target()->fingerprint);
+  const std::lock_guard lock(m_mutex);
+  Trials& trials = m_trials[subgraph];
+  if (trials.loaded || !trials.list.empty()) return;
+  trials.loaded = true;
+  for (const TuningRecord& record : records) {
+    // One that was started and never ended may be running now.
+    if (!record.status) continue;
+    protocol::TrialInfo info;
+    info.number = trials.list.size();
+    info.status = protocolStatus(*record.status);
+    info.schedule.text = record.schedule.text();
+    info.how = "on record";
+    if (record.timing.runs > 0) {
+      info.us = record.timing.median;
+      info.lowUs = record.timing.median - record.timing.spread;
+      info.highUs = record.timing.median + record.timing.spread;
+    }
+    if (info.us && info.status == protocol::TrialStatus::Ok && !trials.firstUs) trials.firstUs = info.us;
+    trials.list.push_back(std::move(info));
+  }
+  trials.recorded = trials.list.size();
+  if (best && best->timing.runs > 0 && trials.schedule.empty()) {
+    trials.us = best->timing.median;
+    trials.schedule = best->schedule.text();
+  }
+}
+
 // Every message of a job passes here on its way out: what views ask for later is kept.
 void Jobs::note(const protocol::Message& message) {
   if (std::holds_alternative<protocol::FusionRevertedEvent>(message)) readReverted();
+  if (const auto* trial = std::get_if<protocol::TrialEvent>(&message)) loadRecords(trial->subgraph);
   {
     const std::lock_guard lock(m_mutex);
     const auto add = [this](const char* series, Point point) {
@@ -224,23 +265,32 @@ void Jobs::note(const protocol::Message& message) {
       for (const auto& [name, value] : e->values) add(name.c_str(), {static_cast<double>(e->step), value, value, value, 1});
     } else if (const auto* t = std::get_if<protocol::TrialEvent>(&message)) {
       Trials& trials = m_trials[t->subgraph];
-      // The first kernel is told when it has passed its gate and again when it has been timed: one trial.
-      const bool timed = !trials.list.empty() && !trials.list.back().us && trials.list.back().schedule == t->schedule;
-      if (!timed) trials.list.emplace_back();
-      protocol::TrialInfo& info = trials.list.back();
-      info.number = trials.list.size() - 1;
+      // The first kernel is told when it has passed its gate and again when it has been timed: one trial. So is one on record that is
+      // tried again.
+      const auto recorded = trials.list.begin() + static_cast<std::ptrdiff_t>(trials.recorded);
+      auto place = std::find_if(trials.list.begin(), recorded,
+                                [&](const protocol::TrialInfo& known) { return known.schedule == t->schedule; });
+      if (place == recorded) {
+        const bool timed = recorded != trials.list.end() && !trials.list.back().us && trials.list.back().schedule == t->schedule;
+        if (!timed) trials.list.emplace_back();
+        place = std::prev(trials.list.end());
+      }
+      protocol::TrialInfo& info = *place;
+      info.number = static_cast<std::uint64_t>(place - trials.list.begin());
       info.generation = t->generation;
       info.seconds = t->seconds;
-      info.us = t->us;
-      info.lowUs = t->low_us;
-      info.highUs = t->high_us;
+      if (t->us || !info.us) {
+        info.us = t->us;
+        info.lowUs = t->low_us;
+        info.highUs = t->high_us;
+      }
       for (const protocol::JsonText& parent : t->parents)
         for (const protocol::TrialInfo& known : trials.list)
           if (&known != &info && known.schedule == parent) {
             info.parents.push_back(known.number);
             break;
           }
-      info.predictedUs = t->predicted_us;
+      if (t->predicted_us) info.predictedUs = t->predicted_us;
       info.status = t->status;
       info.schedule = t->schedule;
       info.how = t->how;
@@ -253,6 +303,7 @@ void Jobs::note(const protocol::Message& message) {
       }
       protocol::TrialEvent numbered = *t;
       numbered.number = info.number;
+      numbered.us = info.us, numbered.low_us = info.lowUs, numbered.high_us = info.highUs;
       m_outbox.send(numbered);
       return;
     } else if (const auto* s = std::get_if<protocol::KernelSwapEvent>(&message)) {
@@ -508,9 +559,10 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       for (const TensorId t : subgraph.inputs) info.bytes += subgraph.program[t].bytes();
       for (const TensorId t : subgraph.outputs) info.bytes += subgraph.program[t].bytes();
       for (std::size_t i = 0; i < subgraph.program.operators.size(); ++i) info.flops += flopsOf(subgraph.program, OperatorId(i));
+      if (device) loadRecords(hash);
       const std::lock_guard lock(m_mutex);
       const auto trials = m_trials.find(hash);
-      if (trials != m_trials.end()) {
+      if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
         info.us = trials->second.us;
         info.firstUs = trials->second.firstUs;
         info.trials = static_cast<std::int64_t>(trials->second.list.size());
@@ -530,15 +582,22 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
   }
-  std::int64_t trials = 0;
-  for (const auto& s : answer.subgraphs) trials += s.trials;
-  for (auto& s : answer.subgraphs) s.budgetShare = trials > 0 ? static_cast<double>(s.trials) / static_cast<double>(trials) : 0;
+  // Shares are of what this engine has tried.
+  std::int64_t tried = 0;
+  const std::lock_guard lock(m_mutex);
+  const auto ownTrials = [this](const protocol::SubgraphInfo& s) {
+    const auto found = m_trials.find(s.id);
+    return found == m_trials.end() ? 0 : static_cast<std::int64_t>(found->second.list.size() - found->second.recorded);
+  };
+  for (const auto& s : answer.subgraphs) tried += ownTrials(s);
+  for (auto& s : answer.subgraphs) s.budgetShare = tried > 0 ? static_cast<double>(ownTrials(s)) / static_cast<double>(tried) : 0;
   m_outbox.send(answer, id);
 }
 
 void Jobs::answerTrials(const protocol::TrialsRequest& request, protocol::RequestId id) {
   protocol::Trials answer;
   answer.subgraph = request.subgraph;
+  loadRecords(request.subgraph);
   {
     const std::lock_guard lock(m_mutex);
     const auto found = m_trials.find(request.subgraph);
@@ -657,6 +716,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   if (!schedule) return fail(id, schedule.error());
   const auto legal = found->space->check(*schedule);
   if (!legal) return fail(id, legal.error());
+  loadRecords(request.subgraph);
   std::shared_ptr<DeviceContext> context;
   {
     const std::lock_guard lock(m_mutex);
@@ -679,7 +739,9 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   protocol::TrialMeasured answer;
   answer.subgraph = request.subgraph;
   answer.trial.schedule = request.schedule;
-  answer.trial.how = "by hand";
+  answer.trial.how = request.replays ? "replay of c" + std::to_string(*request.replays) : "by hand";
+  if (request.replays) answer.trial.parents = {*request.replays};
+  const std::string asked = answer.trial.how;
   answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
   if (!compiled.kernel) {
     answer.trial.status = protocolStatus(compiled.status == TrialStatus::Ok ? TrialStatus::Crashed : compiled.status);
@@ -698,7 +760,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       answer.trial.lowUs = outcome.timing.median - outcome.timing.spread;
       answer.trial.highUs = outcome.timing.median + outcome.timing.spread;
     }
-    if (!outcome.reason.empty()) answer.trial.how = "by hand: " + outcome.reason;
+    if (!outcome.reason.empty()) answer.trial.how = asked + ": " + outcome.reason;
   }
   answer.trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   {

@@ -68,7 +68,9 @@ class Jobs {
     std::vector<protocol::TrialInfo> list;
     std::optional<double> us, firstUs;
     std::int64_t generation = 0;
-    std::string schedule;  // of the newest kernel
+    std::string schedule;      // of the newest kernel
+    std::size_t recorded = 0;  // the first ones of the list, known from the record database
+    bool loaded = false;       // these have been read
   };
   struct Point {
     double x = 0, low = 0, high = 0, last = 0;
@@ -95,6 +97,8 @@ class Jobs {
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
   void readReverted();
+  // Trials of earlier runs come first in its list. Without m_mutex.
+  void loadRecords(const std::string& subgraph);
   void sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id);
   struct Found;
   std::optional<Found> find(const Revision& revision, const FusionInputs& inputs, const std::string& subgraph,

@@ -218,6 +218,48 @@ TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
   EXPECT_EQ(run->size(), static_cast<std::size_t>(steps));
 }
 
+// What earlier runs have tried is shown before anything runs, and a trial of it can be measured once more.
+TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
+  std::map<std::string, std::set<std::string>> tried;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const RequestId id = engine.newId();
+    engine.send(train(0), id);
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+    for (const TrialEvent& e : engine.passed<TrialEvent>())
+      if (e.us && e.status == TrialStatus::Ok) tried[e.subgraph].insert(e.schedule.text);
+    ASSERT_FALSE(tried.empty());
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  std::map<std::string, SubgraphInfo> now;
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) now[s.id] = s;
+  std::optional<std::pair<std::string, TrialInfo>> chosen;
+  for (const auto& [subgraph, schedules] : tried) {
+    if (!now.contains(subgraph)) continue;  // its fusion was undone
+    SCOPED_TRACE(now[subgraph].name);
+    EXPECT_TRUE(now[subgraph].us && now[subgraph].firstUs);
+    EXPECT_EQ(now[subgraph].budgetShare, 0);
+    std::set<std::string> known;
+    for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{subgraph, 0, 5000}).trials) {
+      known.insert(t.schedule.text);
+      EXPECT_EQ(t.how, "on record");
+      if (t.us) chosen = {subgraph, t};
+    }
+    for (const std::string& s : schedules) EXPECT_TRUE(known.contains(s)) << s;
+  }
+  ASSERT_TRUE(chosen);
+  const auto total = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000}).total;
+  const auto again = engine.ask<TrialMeasured>(MeasureRequest{chosen->first, chosen->second.schedule, chosen->second.number}).trial;
+  EXPECT_EQ(again.number, total);
+  EXPECT_EQ(again.parents, std::vector<std::uint64_t>{chosen->second.number});
+  EXPECT_EQ(again.schedule, chosen->second.schedule);
+  EXPECT_TRUE(again.how.starts_with("replay of c")) << again.how;
+  EXPECT_TRUE(again.us) << again.how;
+}
+
 TEST_F(EngineJobs, AnswersGoOnWhileItTrainsAndHostileLinesCostNothing) {
   EngineProcess engine(m_folder.path(""));
   engine.document(kDigits);

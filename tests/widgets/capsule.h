@@ -196,7 +196,7 @@ inline protocol::FusionReport fusion(std::uint64_t revision) {
   using namespace protocol;
   FusionReport r;
   r.revision = revision;
-  r.device = {"cpu", 21.4e9, 96e9, 2.1e-6, 0, 60};
+  r.device = {"cpu", 21.4e9, 96e9, 2.1e-6, 0, 60, 1};
   const auto decision = [&](const char* producer, const char* consumer, const char* category, double dT, double dC, double dK,
                             FusionState state, const char* why) {
     FusionDecisionInfo d;
@@ -230,10 +230,12 @@ inline protocol::Devices devices() {
                        "2 threads, AVX-512",
                        "",
                        true,
-                       DeviceConstants{"cpu", 21.4e9, 96e9, 2.1e-6, 0, 720},
-                       {{"L2", "1 MiB"}, {"vector", "64 bytes"}}});
-  d.devices.push_back({"reference", "reference", "Reference interpreter, f64", "", false, std::nullopt, {}});
-  d.devices.push_back({"cuda:0", "cuda", "", "no CUDA driver was found: libcuda.so.1 is not there", false, std::nullopt, {}});
+                       DeviceConstants{"cpu", 38.0e9, 190e9, 2.1e-6, 0, 720, 2},
+                       {{"L2", "1 MiB"}, {"vector", "64 bytes"}},
+                       DeviceConstants{"cpu", 21.4e9, 96e9, 2.1e-6, 0, 720, 1}});
+  d.devices.push_back({"reference", "reference", "Reference interpreter, f64", "", false, std::nullopt, {}, std::nullopt});
+  d.devices.push_back(
+      {"cuda:0", "cuda", "", "no CUDA driver was found: libcuda.so.1 is not there", false, std::nullopt, {}, std::nullopt});
   d.doctor = {{"LLVM", "19.1.7", true}, {"CUDA", "the driver is not installed", false}};
   return d;
 }

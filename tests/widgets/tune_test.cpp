@@ -10,6 +10,7 @@
 #include <QListWidget>
 #include <QPushButton>
 #include <QTableView>
+#include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
 #include <random>
@@ -20,6 +21,7 @@
 #include "widgets/kernel_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
+#include "widgets/swap_list.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -156,6 +158,28 @@ TEST_F(Tuning, EveryPlotIsATableAndIsExportedFourWays) {
   }
   EXPECT_EQ(view.latency()->table().rows.size(), 100u);
   EXPECT_EQ(view.loss()->table().rows.size(), 101u);
+}
+
+TEST_F(Tuning, OneTrialIsACurveToo) {
+  TrialsPlot plot(&theme);
+  plot.resize(600, 260);
+  plot.show();
+  auto trials = capsule::trials(1);
+  trials[0].how = "on record";
+  plot.setTrials(trials);
+  const auto line = plot.bestSoFar();
+  ASSERT_EQ(line.size(), 2);
+  EXPECT_LT(line[0].x(), line[1].x());
+  EXPECT_DOUBLE_EQ(line[1].y(), *trials[0].us);
+  bool named = false;
+  for (const auto& [text, rect] : plot.shownLabels()) named = named || text.startsWith("best 940");
+  EXPECT_TRUE(named);
+  plot.setTrials(capsule::trials());
+  double best = 1e300;
+  for (const QPointF& p : plot.bestSoFar()) {
+    EXPECT_LE(p.y(), best);
+    best = p.y();
+  }
 }
 
 TEST_F(Tuning, TheLegendCountsFourKindsOfFailure) {
@@ -479,6 +503,101 @@ TEST_F(Tuning, TheTrainStripDrawsLatencyAndLossAndSaysItsPhase) {
   strip.grab();
 }
 
+TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  DoneEvent done;
+  done.steps = 880, done.seconds = 3, done.median_step_ms_first_tenth = 1.64, done.median_step_ms_last_tenth = 1.49;
+  done.last_tenth_low_ms = 1.42, done.last_tenth_high_ms = 1.6, done.last_tenth_steps = 88;
+  strip.setDone(done);
+  EXPECT_TRUE(strip.figures().contains("1.49 ms\nmedian step, last tenth\n[1.42, 1.60]  n = 88")) << strip.figures().toStdString();
+}
+
+TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 10, state.steps = 880, state.trials = 7;
+  strip.setState(state);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("of 7 candidates none was faster")) << strip.swaps()->sentence().toStdString();
+  DoneEvent done;
+  done.steps = 880, done.seconds = 3;
+  strip.setDone(done);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("No kernel was swapped")) << strip.swaps()->sentence().toStdString();
+  EXPECT_FALSE(strip.swaps()->table()->isVisible());
+  strip.start();
+  strip.setState(state);
+  KernelSwapEvent swap;
+  swap.subgraph = "bb02", swap.name = "d(L)/d(W) + W.next", swap.before_us = 900, swap.after_us = 400, swap.generation = 3;
+  swap.step = 120;
+  strip.addSwap(swap);
+  strip.setDone(done);
+  EXPECT_EQ(strip.swaps()->sentence(), QString());
+  ASSERT_EQ(strip.swaps()->table()->rowCount(), 1);
+  QStringList row;
+  for (int c = 0; c < strip.swaps()->table()->columnCount(); ++c) row << strip.swaps()->table()->item(0, c)->text();
+  EXPECT_EQ(row.join(" | "), "120 | dW + W.next  g3 | 900 | 400 | -56 %");
+  std::string chosen;
+  QObject::connect(&strip, &TrainStrip::swapChosen, &strip, [&](const KernelSwapEvent& s) { chosen = s.subgraph; });
+  strip.swaps()->table()->setFocus();
+  strip.swaps()->table()->setCurrentCell(0, 0);
+  QTest::keyClick(strip.swaps()->table(), Qt::Key_Return);
+  EXPECT_EQ(chosen, "bb02");
+}
+
+TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  strip.setPeer("PyTorch", 6.5);
+  EXPECT_TRUE(strip.figures().contains("to compare with: PyTorch, 6.50 ms")) << strip.figures().toStdString();
+  RunState state;
+  state.phase = RunPhase::Training;
+  const auto steps = manySteps(300, 2);
+  for (std::size_t i = 0; i < 20; ++i) strip.addStep(steps[i]);
+  strip.setState(state);
+  EXPECT_TRUE(strip.figures().contains("not yet faster than PyTorch"));
+  for (std::size_t i = 20; i < steps.size(); ++i) strip.addStep(steps[i]);
+  strip.setState(state);
+  EXPECT_TRUE(strip.figures().contains("faster than PyTorch, 6.50 ms from step")) << strip.figures().toStdString();
+}
+
+// Whatever the width, no two words of the plots under a train cell cover each other, and each plot is wide enough to be read.
+TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
+  TrainStrip strip(&theme);
+  strip.show();
+  strip.start();
+  strip.setPeer("PyTorch 1.13.1, one thread", 6.5);
+  for (const StepEvent& e : manySteps(200, 3)) strip.addStep(e);
+  for (const KernelSwapEvent& s : manySwaps(12, 600, 3)) strip.addSwap(s);
+  EvalEvent eval;
+  for (int i = 1; i < 20; ++i) {
+    eval.step = i * 30, eval.accuracy = 0.5 + 0.02 * i, eval.loss = 1.0 / i;
+    strip.addEval(eval);
+  }
+  for (const int width : {520, 640, 880, 940, 1400}) {
+    SCOPED_TRACE(width);
+    strip.resize(width, 560);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return strip.width() == width; }));
+    QCoreApplication::processEvents();
+    for (Plot* plot : {static_cast<Plot*>(strip.plot()), static_cast<Plot*>(strip.lossPlot())}) {
+      EXPECT_GE(plot->width(), 280);
+      EXPECT_LE(plot->geometry().right(), strip.width());
+      const auto labels = plot->shownLabels();
+      EXPECT_GE(labels.size(), 2u);
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        for (std::size_t k = i + 1; k < labels.size(); ++k)
+          EXPECT_FALSE(labels[i].second.intersects(labels[k].second))
+              << labels[i].first.toStdString() << " / " << labels[k].first.toStdString();
+    }
+  }
+}
+
 TEST_F(Tuning, NotANumberIsCountedInSight) {
   TensorView view(&theme, false);
   view.setTensor("W", {2, 2});
@@ -492,6 +611,17 @@ TEST_F(Tuning, NotANumberIsCountedInSight) {
   EXPECT_FALSE(view.model()->data(view.model()->index(1, 0), Qt::BackgroundRole).isValid());
   view.setUnavailable("W", "W is not kept while training: fused kernels never write it.");
   EXPECT_TRUE(view.note().contains("never write it"));
+  // The values that stand there are of a step before, and the words say so; newer ones take both away.
+  EXPECT_TRUE(view.note().contains("These are of step 40")) << view.note().toStdString();
+  EXPECT_TRUE(view.old());
+  view.setSlice(slice, {-1, 2, std::nan(""), 0});
+  EXPECT_FALSE(view.old());
+  EXPECT_EQ(view.note(), QString());
+  view.setTensor("V", {2, 2});
+  EXPECT_TRUE(view.note().contains("No values yet"));
+  EXPECT_FALSE(view.facts().contains("rms"));
+  view.setUnavailable("V", "V has no value yet: run its cell.");
+  EXPECT_EQ(view.note(), "V has no value yet: run its cell.");
 }
 
 TEST_F(Tuning, DevicesSayWhatIsMissingAndWhy) {

@@ -4,10 +4,12 @@
 
 #include <QApplication>
 #include <QComboBox>
+#include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
 #include <QSettings>
+#include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
 
@@ -27,6 +29,7 @@
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
 #include "widgets/stage_slider.h"
+#include "widgets/swap_list.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -182,6 +185,53 @@ TEST_F(Window, TrainingIsDrawnAndEnds) {
   EXPECT_EQ(window->tune()->latency()->steps(), 100);
 }
 
+TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && !cell(3)->train()->running() && cell(3)->train()->swaps()->count() == 4; }));
+  EXPECT_TRUE(cell(3)->train()->figures().contains("[1.17, 1.20]  n = 50")) << cell(3)->train()->figures().toStdString();
+  QTableWidget* table = cell(3)->train()->swaps()->table();
+  window->notebook()->ensureWidgetVisible(table);
+  QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualItemRect(table->item(0, 1)).center());
+  EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
+  EXPECT_EQ(window->tune()->current(), window->workspace().swaps().front().subgraph);
+}
+
+// A trial whose number says that there are others before it, from earlier runs: they are asked for, and the curve has them all.
+TEST_F(Window, TrialsOnRecordComeWithTheFirstNewOne) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().trials("bb02").size() == capsule::trials().size(); }));
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
+  window->tune()->list()->setFocus();
+  while (window->tune()->current() != "bb02") QTest::keyClick(window->tune()->list(), Qt::Key_Down);
+  EXPECT_EQ(window->tune()->trials()->points(), static_cast<int>(capsule::trials().size()));
+  EXPECT_GT(window->tune()->trials()->bestSoFar().size(), 3);
+}
+
+// Wherever the device's constants stand they are the ones that everything is counted with, in the same words, and say what they are of.
+TEST_F(Window, TheConstantsOfTheDeviceAreTheSameEverywhere) {
+  openChecked();
+  ASSERT_TRUE(wait([&] { return !window->constantsText().isEmpty(); }));
+  EXPECT_EQ(window->constantsText(), "cpu, 1 of 2 threads:  P_d 21.4 GB/s  ·  P_c 96.0 GFLOP/s  ·  L 2.10 µs");
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() == 4; }));
+  window->explain()->chooseDecision(1);
+  EXPECT_EQ(window->explain()->card()->scope(), "cpu, 1 thread:  P_d 21.4 GB/s  ·  P_c 96.0 GFLOP/s  ·  L 2.10 µs");
+  window->showPage(MainWindow::Page::Tune);
+  EXPECT_TRUE(window->tune()->ceilings().endsWith("of cpu, 1 thread")) << window->tune()->ceilings().toStdString();
+  window->showPage(MainWindow::Page::Devices);
+  QStringList words;
+  for (const QLabel* l : window->findChildren<QLabel*>())
+    if (l->isVisible()) words << l->text();
+  EXPECT_TRUE(words.contains("cpu, 1 of 2 threads"));
+  EXPECT_TRUE(words.contains("All of it: cpu, 2 threads"));
+  EXPECT_TRUE(words.contains("21.4 GB/s"));
+  EXPECT_TRUE(words.contains("38.0 GB/s"));
+}
+
 TEST_F(Window, TrainingFillsTheTunePage) {
   QFile peer(folder.filePath("capsule.peer.json"));
   ASSERT_TRUE(peer.open(QIODevice::WriteOnly));
@@ -229,6 +279,47 @@ TEST_F(Window, AScheduleIsMeasuredByHand) {
   QTest::keyClick(window->tune()->knob("threads"), Qt::Key_End);
   QTest::mouseClick(window->tune()->measure(), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return window->tune()->measured().contains("33.3"); })) << window->tune()->measured().toStdString();
+}
+
+TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  tune->chooseTrial(7);
+  ASSERT_EQ(tune->pin()->text(), "Pin");
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  const std::string line = "hint schedule Y " + capsule::trials()[7].schedule.text;
+  EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
+  EXPECT_EQ(tune->pin()->text(), "Unpin");
+  EXPECT_EQ(cell(4)->editor()->bytes(), line);  // the hint's cell is in the notebook's view, too
+  ASSERT_TRUE(wait([&] {
+    const auto& all = window->workspace().subgraphs().subgraphs;
+    return window->workspace().analysisIsCurrent() && !all.empty() && all[0].state == protocol::SubgraphState::Pinned;
+  }));
+  EXPECT_TRUE(window->statusText().contains("Y") || window->statusText().contains("up to date"));
+  QTest::keyClick(tune->pin(), Qt::Key_Space);
+  EXPECT_EQ(document().text().find("hint schedule"), std::string::npos);
+  EXPECT_EQ(tune->pin()->text(), "Pin");
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(tune->pin()->text(), "Unpin");
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_EQ(tune->pin()->text(), "Pin");
+}
+
+TEST_F(Window, AReplayStandsBesideTheFigureItRepeats) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
+  tune->chooseTrial(2);
+  QTest::mouseClick(tune->replay(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("now 33.3"); })) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->measured().contains("g0 c2 was 621")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->measured().contains("faster")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->replay()->isEnabled());
+  EXPECT_EQ(tune->trial(), 2u);  // the playhead stays on what was measured again
 }
 
 TEST_F(Window, TwoKernelsAreComparedThroughTheEngine) {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/swap_list.h"
+
+#include <QHeaderView>
+#include <QTableWidget>
+#include <cmath>
+
+#include "widgets/basic.h"
+#include "widgets/names.h"
+
+namespace nf {
+namespace {
+
+enum Column { kStep, kKernel, kBefore, kAfter, kChange, kColumns };
+constexpr int kRow = 25, kMostRows = 6;
+
+}  // namespace
+
+SwapList::SwapList(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_sentence(label({}, "muted")), m_table(new QTableWidget(0, kColumns)) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(4);
+  m_sentence->setWordWrap(true);
+  m_sentence->setFont(theme->ui(12));
+  layout->addWidget(m_sentence);
+  m_table->setAccessibleName(tr("Kernel swaps"));
+  m_table->setHorizontalHeaderLabels({tr("Step"), tr("Kernel swap"), tr("Old  µs"), tr("New  µs"), tr("Change")});
+  for (int c = 0; c < kColumns; ++c)
+    m_table->horizontalHeaderItem(c)->setTextAlignment((c == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
+  m_table->horizontalHeader()->setHighlightSections(false);
+  m_table->horizontalHeader()->setFixedHeight(kRow);
+  m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
+  m_table->horizontalHeader()->setSectionResizeMode(kKernel, QHeaderView::Stretch);
+  for (const auto& [column, width] : {std::pair{kStep, 76}, {kBefore, 84}, {kAfter, 84}, {kChange, 76}})
+    m_table->setColumnWidth(column, width);
+  m_table->verticalHeader()->hide();
+  m_table->verticalHeader()->setDefaultSectionSize(kRow);
+  m_table->setEditTriggers(QAbstractItemView::NoEditTriggers);
+  m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
+  m_table->setSelectionMode(QAbstractItemView::SingleSelection);
+  m_table->setShowGrid(false);
+  m_table->setTabKeyNavigation(false);
+  m_table->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  layout->addWidget(m_table);
+  const auto choose = [this](int row) {
+    if (row >= 0 && row < count()) Q_EMIT swapChosen(m_swaps[static_cast<std::size_t>(row)]);
+  };
+  connect(m_table, &QTableWidget::cellClicked, this, choose);
+  connect(m_table, &QTableWidget::activated, this, [choose](const QModelIndex& index) { choose(index.row()); });
+  clear();
+}
+
+void SwapList::clear() {
+  m_swaps.clear();
+  m_table->setRowCount(0);
+  m_sentence->clear();
+  fit();
+}
+
+void SwapList::setNone(const QString& sentence) {
+  m_sentence->setText(sentence);
+  fit();
+}
+
+QString SwapList::sentence() const { return m_sentence->isHidden() ? QString() : m_sentence->text(); }
+
+void SwapList::add(const protocol::KernelSwapEvent& swap) {
+  const int row = count();
+  m_swaps.push_back(swap);
+  m_table->setRowCount(row + 1);
+  const auto put = [&](int column, const QString& text) {
+    auto* item = new QTableWidgetItem(text);
+    item->setTextAlignment((column == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
+    item->setFont(m_theme->mono(12));
+    item->setToolTip(shortName(swap.name));
+    m_table->setItem(row, column, item);
+  };
+  put(kStep, grouped(swap.step));
+  QString name = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, 40);
+  if (swap.generation > 0) name += QStringLiteral("  g%1").arg(swap.generation);
+  put(kKernel, name);
+  put(kBefore, swap.before_us > 0 ? significant(swap.before_us) : QStringLiteral("–"));
+  put(kAfter, swap.after_us > 0 ? significant(swap.after_us) : QStringLiteral("–"));
+  const double change = swap.before_us > 0 ? swap.after_us / swap.before_us - 1 : 0;
+  put(kChange, swap.before_us > 0 && swap.after_us > 0
+                   ? QStringLiteral("%1%2 %").arg(change > 0 ? QStringLiteral("+") : QString()).arg(std::lround(change * 100))
+                   : QStringLiteral("–"));
+  m_table->scrollToBottom();
+  fit();
+}
+
+void SwapList::fit() {
+  m_table->setVisible(count() > 0);
+  m_sentence->setVisible(count() == 0 && !m_sentence->text().isEmpty());
+  m_table->setFixedHeight(kRow * (1 + std::min(count(), kMostRows)) + 2);
+}
+
+}  // namespace nf

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QWidget>
+#include <vector>
+
+#include "core/protocol/message.h"
+#include "widgets/theme.h"
+
+class QLabel;
+class QTableWidget;
+
+namespace nf {
+
+// What made the step faster: every kernel swap with its kernel, its old and its new time. None: said, with the reason.
+class SwapList : public QWidget {
+  Q_OBJECT
+ public:
+  explicit SwapList(const Theme* theme, QWidget* parent = nullptr);
+  void clear();
+  void add(const protocol::KernelSwapEvent& swap);
+  // What is said while there is none.
+  void setNone(const QString& sentence);
+  QString sentence() const;
+  QTableWidget* table() const { return m_table; }
+  int count() const { return static_cast<int>(m_swaps.size()); }
+
+ Q_SIGNALS:
+  void swapChosen(const nf::protocol::KernelSwapEvent& swap);  // by a click or Enter
+
+ private:
+  void fit();
+  const Theme* m_theme;
+  QLabel* m_sentence;
+  QTableWidget* m_table;
+  std::vector<protocol::KernelSwapEvent> m_swaps;
+};
+
+}  // namespace nf
