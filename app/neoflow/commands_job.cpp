@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <stop_token>
-#include <thread>
 
 #include "app/neoflow/commands.h"
+#include "app/neoflow/stop_on_signal.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
@@ -35,38 +33,6 @@ void printLine(const std::string& line) {
 }
 
 std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-// Interrupt and termination ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
-// no handler runs in the middle of anything. Made before other threads, which inherit the mask.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    sigemptyset(&m_signals);
-    sigaddset(&m_signals, SIGINT);
-    sigaddset(&m_signals, SIGTERM);
-    sigaddset(&m_signals, SIGUSR1);
-    pthread_sigmask(SIG_BLOCK, &m_signals, &m_before);
-    m_thread = std::thread([this] {
-      for (bool again = false;; again = true) {
-        int signal = 0;
-        if (sigwait(&m_signals, &signal) != 0 || signal == SIGUSR1) return;
-        if (again) _exit(128 + signal);
-        m_stop.request_stop();
-      }
-    });
-  }
-  ~StopOnSignal() {
-    pthread_kill(m_thread.native_handle(), SIGUSR1);
-    m_thread.join();
-    pthread_sigmask(SIG_SETMASK, &m_before, nullptr);
-  }
-  std::stop_token token() const { return m_stop.get_token(); }
-
- private:
-  sigset_t m_signals{}, m_before{};
-  std::stop_source m_stop;
-  std::thread m_thread;
-};
 
 Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true) {
   DeviceContextOptions options;
@@ -266,7 +232,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   double shownAt = -1;
   std::int64_t trials = 0, swaps = 0;
-  std::string lastEvaluation, waitsFor, saidWait;
+  std::string lastEvaluation, waitsFor, saidWait, failedAt;
   auto waitsSince = std::chrono::steady_clock::now();
   const auto sink = [&](const protocol::Message& message) {
     if (options.progress || options.json) {
@@ -301,6 +267,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
         std::snprintf(line, sizeof line, " loss %.5f", *m->loss);
         lastEvaluation += line;
       }
+    } else if (const auto* m = std::get_if<protocol::ErrorEvent>(&message)) {
+      if (m->line > 0) failedAt = m->file + ":" + std::to_string(m->line) + ":" + std::to_string(m->column) + ": ";
     } else if (const auto* m = std::get_if<protocol::RunState>(&message)) {
       // A wait that people notice says what for; one line a new sentence.
       if (m->detail != waitsFor) waitsFor = m->detail, waitsSince = std::chrono::steady_clock::now();
@@ -324,7 +292,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   if (!summary) {
     if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);
-    return report(summary.error(), false, isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks);
+    Error error = summary.error();
+    error.message = failedAt + error.message;
+    return report(error, false, isInput(error) ? kExitWrongInput : kExitMachineLacks);
   }
   if (!json) {
     const protocol::DoneEvent& d = summary->done;

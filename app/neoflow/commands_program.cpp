@@ -14,6 +14,7 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
 #include "core/runtime/pipeline.h"
@@ -95,14 +96,22 @@ int runCheck(const FileOptions& options) {
               {"gradient_terms", differentiated->terms.size()},
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
+    const Diagnostics data = checkData(notebook);
+    diagnostics.insert(diagnostics.end(), data.begin(), data.end());
   }
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
     printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
   } else {
-    std::cerr << render(diagnostics, notebook.sources);
+    // A file that is no notebook has hundreds, and the first ones say it all.
+    constexpr std::size_t kMostShown = 25;
     std::size_t errors = 0;
     for (const Diagnostic& d : diagnostics) errors += d.severity == Severity::Error;
+    const Diagnostics shown(diagnostics.begin(),
+                            diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(diagnostics.size(), kMostShown)));
+    std::cerr << render(shown, notebook.sources);
+    if (shown.size() < diagnostics.size())
+      std::cerr << diagnostics.size() - shown.size() << " more are left out; --json has them all\n";
     if (ok)
       std::cout << options.file << ": fine, " << notebook.program.operators.size()
                 << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");

@@ -3,9 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "app/neoflow/bench_ops.h"
@@ -25,6 +30,20 @@ void addFile(CLI::App* command, nf::FileOptions& options) {
 // At most this many steps, epochs, ...: what a number that fits no 64 bits is read as lies beyond.
 constexpr std::int64_t kMost = 1000000000000000;
 
+// Finite numbers in [low, high]: "nan" compares with nothing.
+CLI::Validator numberIn(double low, double high, const std::string& what) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return std::string();
+        std::ostringstream words;
+        words << text << " is no " << what << " from " << low << " to " << high;
+        return words.str();
+      },
+      {});
+}
+CLI::Validator secondsFrom(double low) { return numberIn(low, 1e9, "number of seconds"); }
+
 CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
   return command
       ->add_option_function<std::int64_t>(
@@ -36,6 +55,18 @@ CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
 void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
   command->add_option("--device", choice.device, "auto, reference, cpu, cuda, cuda:1")->capture_default_str();
   command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(CLI::Range(0, 1024));
+}
+
+// What was printed has arrived, or that is said and the exit code is not 0. A reader that left needs no message.
+int written(int exitCode) {
+  errno = 0;
+  std::cout.flush();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout;
+  if (!failed) return exitCode;
+  if (errno != EPIPE)
+    std::fprintf(stderr, "neoflow: What was printed could not be written%s%s.\n", errno ? ": " : "",
+                 errno ? std::strerror(errno) : "");
+  return exitCode == nf::kExitFine ? nf::kExitMachineLacks : exitCode;
 }
 
 }  // namespace
@@ -99,21 +130,17 @@ int main(int argc, char** argv) {
   addSeed(trainCommand, train.seed);
   trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::Range(std::int64_t{1}, kMost));
   trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::Range(std::int64_t{1}, kMost));
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check([](const std::string& text) {
-    double seconds = 0;
-    const bool fits = CLI::detail::lexical_cast(text, seconds) && seconds >= 1e-3 && seconds <= 1e9;
-    return fits ? std::string() : text + " is no number of seconds from 0.001 to 1e9";
-  });
+  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand
       ->add_option("--checkpoint-seconds", train.checkpointSeconds, "seconds between checkpoints; 0: only at the end; default 10")
-      ->check(CLI::NonNegativeNumber);
+      ->check(secondsFrom(0));
   trainCommand->add_option("--replay-swaps", train.replaySwaps,
                            "swaps.jsonl of an earlier run: the same kernels at the same steps");
   trainCommand->add_option("--weights", train.weights, "safetensors or npz: tensors by name, in place of initial values");
   trainCommand->add_option("--budget", train.share, "share of device time for tuning, 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(numberIn(0, 1, "share"))
       ->capture_default_str();
   trainCommand->add_flag("--no-records", train.noRecords, "neither read nor write the record database");
   trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
@@ -128,7 +155,7 @@ int main(int argc, char** argv) {
   tuneCommand->add_option("--trials", tune.trials, "schedules to try, all kernels together")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds")->check(CLI::NonNegativeNumber);
+  tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds; 0: no limit")->check(secondsFrom(0));
   tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str();
   tuneCommand->add_flag("--json-progress", tune.progress, "one JSON object a line");
   tuneCommand->callback([&] { exitCode = nf::runTune(registry, tune); });
@@ -184,8 +211,23 @@ int main(int argc, char** argv) {
   gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
 
   nf::BenchOpsOptions benchOps;
-  CLI::App* benchCommand = app.add_subcommand("bench", "Measure, ours and other libraries in turn");
-  benchCommand->require_subcommand(1);
+  nf::BenchOptions bench;
+  CLI::App* benchCommand = app.add_subcommand(
+      "bench", "Measure a notebook's training step or what its cells show; `all`: of every example; `ops`: operators");
+  benchCommand->require_subcommand(0, 1);
+  CLI::Option* benchFile = benchCommand->add_option("FILE", bench.file, "notebook (.nf), or all: every example");
+  benchCommand->add_option("--set", bench.sets, "NAME=VALUE: override a `let` (may be repeated)")->take_all();
+  benchCommand->add_flag("--json", bench.json,
+                         "one JSON object on stdout: machine, rows of case, ours_ms, spread, peer, peer_ms, ratio");
+  addDevice(benchCommand, bench.device);
+  benchCommand->add_option("--seconds", bench.seconds, "of measurement a notebook")
+      ->check(secondsFrom(1e-3))
+      ->capture_default_str();
+  benchCommand->callback([&] {
+    if (!benchCommand->get_subcommands().empty()) return;
+    if (benchFile->empty()) throw CLI::RequiredError("FILE, all or ops");
+    exitCode = nf::runBench(registry, bench);
+  });
   CLI::App* benchOpsCommand = benchCommand->add_subcommand("ops", "Single operators against oneDNN and OpenBLAS where installed");
   benchOpsCommand->add_option("--filter", benchOps.filter, "only cases whose name contains this");
   benchOpsCommand->add_option("--threads", benchOps.threads, "threads of ours and theirs")
@@ -194,16 +236,37 @@ int main(int argc, char** argv) {
   benchOpsCommand->add_option("--trials", benchOps.trials, "schedules tried beside the analytic model's first")
       ->check(CLI::Range(0, 100000));
   benchOpsCommand->add_option("--seconds", benchOps.seconds, "of measurement a case")
-      ->check(CLI::PositiveNumber)
+      ->check(secondsFrom(1e-3))
       ->capture_default_str();
   benchOpsCommand->add_flag("--schedules", benchOps.texts, "print the schedule of each case");
   benchOpsCommand->add_flag("--json", benchOps.json, "one JSON object on stdout, nothing else there");
   benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(benchOps); });
 
+  // What --json gives: the keys that scripts may rely on.
+  const std::pair<const char*, const char*> keys[] = {
+      {"check", "JSON: ok, diagnostics [severity, message, line, column, length, notes], counts"},
+      {"explain", "JSON: device {P_d, P_c, L}, decisions [producer, consumer, category, dT, dC, dK, R, accepted, why, flip]"},
+      {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
+      {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
+      {"train",
+       "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
+       "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"
+       "done {steps, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes}; error {stage, message, file, line, "
+       "column}"},
+      {"tune", "JSON, one object a line: trial as of train; done {trials, seconds, first_step_us, best_step_us, subgraphs}"},
+      {"profile", "JSON: device, program, repeats, step_us, wall_us, kernels [subgraph, kernel, calls, us, share, flops, bytes]"},
+      {"bench", "JSON: machine, rows [case, ours_ms, spread, peer, peer_ms, ratio]"},
+      {"doctor", "JSON: plugins [name, loaded, reason], devices, versions, tools [name, path], files [name, path, state]"}};
+  for (const auto& [command, text] : keys) app.get_subcommand(command)->footer(text);
+
   try {
+    // Before --help of what does not exist is taken for help of everything.
+    const std::string first = argc > 1 ? argv[1] : "-";
+    if (first[0] != '-' && app.get_subcommands([&](const CLI::App* a) { return a->get_name() == first; }).empty())
+      throw CLI::ParseError("There is no command \"" + first + "\"; neoflow --help lists them.", CLI::ExitCodes::ExtrasError);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error), nf::kExitFine;
+    if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
     const bool json = std::any_of(argv, argv + argc, [](const char* a) {
       return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
     });
@@ -211,5 +274,5 @@ int main(int argc, char** argv) {
     app.exit(error);
     return nf::kExitUsage;
   }
-  return exitCode;
+  return written(exitCode);
 }

@@ -12,14 +12,15 @@ namespace {
 
 // What `hint schedule` pins, by subgraph.
 Result<Unit> pinnedSchedules(const PlannedSequence& sequence, const std::vector<Hint>& hints, const ExecutionPlan& plan,
-                             const Target& target, std::map<std::uint32_t, Schedule>& pinned) {
+                             const Target& target, std::map<std::uint32_t, Schedule>& pinned, Span& place) {
   for (const PlannedLaunch& launch : sequence.launches)
     if (const Hint* hint = pinOf(hints, *sequence.program, launch.operators)) {
+      if (hint->origin.valid()) place = (*plan.main.program)[hint->origin].span;
       NF_TRY(Schedule schedule, pinnedSchedule(*hint, *plan.subgraphs[launch.subgraph].program, &target));
       pinned.emplace(launch.subgraph, std::move(schedule));
     }
   for (const PlannedLoop& loop : sequence.loops) {
-    NF_TRY([[maybe_unused]] const Unit inner, pinnedSchedules(*loop.body, hints, plan, target, pinned));
+    NF_TRY([[maybe_unused]] const Unit inner, pinnedSchedules(*loop.body, hints, plan, target, pinned, place));
   }
   return Unit{};
 }
@@ -63,7 +64,7 @@ Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
   const ExecutionPlan& plan = executable.plan();
   std::map<std::uint32_t, Schedule> hinted;
   NF_TRY([[maybe_unused]] const Unit pinned,
-         pinnedSchedules(plan.main, plan.main.program->hints, plan, *m_context.target(), hinted));
+         pinnedSchedules(plan.main, plan.main.program->hints, plan, *m_context.target(), hinted, m_failedAt));
   std::vector<TuningTask> tasks;
   for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = executable.plan().subgraphs[i];

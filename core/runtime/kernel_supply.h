@@ -33,6 +33,8 @@ class KernelSupply {
 
   // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step.
   Result<Unit> request(Executable& executable, double callsFactor = 1);
+  // The hint that request() failed on, in the source.
+  Span failedAt() const { return m_failedAt; }
   // Gives it every kernel that is there. True: none is missing. An Error where one can't be made.
   Result<bool> collect(Executable& executable);
   // Until none is missing; `waiting(done, all)` is called now and then. False: stop was requested.
@@ -106,6 +108,7 @@ class KernelSupply {
   std::vector<Trial> m_trials;
   std::vector<KernelSwap> m_swaps;
   std::unordered_map<Hash, std::shared_ptr<LinkedKernel>> m_logged;
+  Span m_failedAt;
   std::int64_t m_step = 0;
   int m_watchedSteps = 0;  // before the search
   bool m_startWanted = false;

@@ -61,9 +61,13 @@ Result<Program> RunJob::wantedProgram() {
       want(name);
       continue;
     }
-    if (all)
+    if (all) {
       for (const Symbol& s : m_notebook.symbols)
         if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(s.name);
+      // What calls of the library made: weights, `O.W`.
+      for (const Tensor& t : m_notebook.program.tensors)
+        if (t.kind == TensorKind::Param && m_notebook.tensorNamed(t.name).valid()) want(t.name);
+    }
     for (const Output& o : m_notebook.program.outputs)
       if (all || o.role == OutputRole::Show) want(o.name);
   }
@@ -98,7 +102,10 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   supply.tuning.seed = m_seed;
   supply.tuning.exclusive = m_context.lease() != nullptr;
   m_supply = std::make_unique<KernelSupply>(m_context, std::move(supply));
-  NF_TRY([[maybe_unused]] const Unit requested, m_supply->request(x));
+  if (auto requested = m_supply->request(x); !requested) {
+    m_place = m_supply->failedAt();
+    return requested.error();
+  }
   if (!m_options.weights.empty()) {
     NF_TRY(const NamedTensors weights,
            m_options.weights.ends_with(".npz") ? readNpzAll(m_options.weights) : readSafetensorsAll(m_options.weights));
@@ -114,8 +121,9 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
       NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
     }
   }
-  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory));
-  NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed));
+  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory, &m_place));
+  NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
+  m_place = {};
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];

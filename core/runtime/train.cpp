@@ -274,17 +274,21 @@ struct TrainJob::Impl {
     o.replay = replay;
     supply = std::make_unique<KernelSupply>(context, std::move(o));
     for (const auto& [kernel, measurement] : *prepareOptions.reverted) supply->logReverted(kernel, step);
-    return supply->request(*training.executable);
+    auto requested = supply->request(*training.executable);
+    if (!requested) place = supply->failedAt();
+    return requested;
   }
 
   Result<Unit> loadData() {
-    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed));
+    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place));
     std::size_t most = 0;
     trainingInputs = inputsOf(*training.executable);
     for (const DataFeed::Input& in : feed->inputs())
       most = std::max(most, static_cast<std::size_t>(feed->batch() * in.rowElements * bytesOf(in.type)));
     staging.resize(most);
-    return initializeTensors(*training.executable, seed, options.source.directory);
+    auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place);
+    if (initial) place = settings.span;
+    return initial;
   }
 
   Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all) {

@@ -29,16 +29,18 @@ constexpr int kPatience = 15,
               kImpatience = 3;  // kills by others that a first kernel's job survives; where none was made since the last ones
 constexpr int kForgivenOfTrials = 3;
 constexpr std::chrono::seconds kRetryFirst{1}, kRetryMost{60};  // of a first kernel that took its workers down
-constexpr double kOtherShare = 1.0 / 3;                         // of what tuning spends, for other work that the budget pays
-constexpr int kProofEvery = 3;         // of rounds one goes to a first kernel that is not fully checked yet
-constexpr double kFirstCredit = 0.05;  // for each device second of a second
-constexpr double kMostCredit = 0.25;   // seconds of device time that may be saved up
+constexpr std::int64_t kTrialsATurn = 6;  // between two turns of other work that the budget pays, while kernels are searched
+constexpr int kProofEvery = 3;            // of rounds one goes to a first kernel that is not fully checked yet
+constexpr double kFirstCredit = 0.05;     // for each device second of a second
+constexpr double kLeastTrial = 1e-3,
+                 kOperatorTrial = 8e-3;  // seconds of compiling: at least; an operator's share before one is timed
+constexpr double kMostCredit = 0.25;     // seconds of device time that may be saved up
 // A nice compiler on a busy machine may wait for seconds; one that hangs costs the search that long and the steps nothing.
 constexpr std::chrono::milliseconds kFirstDeadline{10000}, kCompileDeadline{20000}, kMeasureDeadline{10000};
 
 double rooflineSeconds(const Program& program, const Target& target) {
   double flops = 0, bytes = 0;
-  for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(flopsOf(program, OperatorId(i)));
+  for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(leastFlopsOf(program, OperatorId(i)));
   const std::vector<OperatorId> writer = producers(program);
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
     if (!writer[t].valid()) bytes += static_cast<double>(program.tensors[t].bytes());
@@ -123,6 +125,8 @@ struct TuningService::Impl {
     int inFlight = 0;                                 // schedules of the round that are not measured yet
     double stepMicroseconds = 0;                      // of a call inside steps; 0: not seen
     double estimate = 0;                              // seconds, of the analytic model for its first schedule
+    double trialSeconds = 1;                          // of compiling one
+    bool compiledBefore = false;                      // trialSeconds has been measured
     WorkloadTraits traits;
     std::vector<Schedule> avoid;  // for first kernels: failed already
     std::unique_ptr<ScheduleSpace> space;
@@ -176,8 +180,9 @@ struct TuningService::Impl {
   std::int64_t trialCount = 0;  // those that were asked for a time
   double share = 0, stepSeconds = 0;
   // Device time that may be spent now; falls below zero by what the last trial took.
-  double credit = 0, spent = 0, otherSpent = 0;
-  int sinceProof = 0;  // rounds
+  double credit = 0, spent = 0;
+  std::int64_t otherTurn = kTrialsATurn;  // count of trials from which on other work may go on
+  int sinceProof = 0;                     // rounds
   Clock::Time creditAt{};
 
   std::vector<std::jthread> firstThreads;
@@ -383,6 +388,7 @@ struct TuningService::Impl {
       const std::lock_guard lock(mutex);
       subject.firstDone = true;
       subject.estimate = subject.space->estimateSeconds(object->schedule);
+      subject.trialSeconds = kOperatorTrial * static_cast<double>(2 + subject.task.subgraph->operators.size());
       trouble.clear();
       subject.state.recordHit = recorded;
       if (finishedSearch || subject.task.forced) subject.state.exhausted = true;
@@ -458,29 +464,35 @@ struct TuningService::Impl {
     return s.state.exhausted || gain < kWorthOfStep * stepSeconds ? 0 : gain;
   }
 
-  // The subgraph to propose for. Those with far less to win than the best wait until its gain has fallen, even while
+  // By the second of compiling: a small kernel's ten trials may cost as much as one of a large one.
+  double worthOf(const Subject& s) const { return gainOf(s) / s.trialSeconds; }
+
+  // The subgraph to propose for. Those that are worth far less than the best wait until its gain has fallen, even while
   // the best waits for its measurements.
   Subject* mostWorth() const {
     constexpr double kComparable = 0.2;
     double most = 0;
     for (const auto& s : subjects)
-      if (const double gain = gainOf(*s); std::isfinite(gain)) most = std::max(most, gain);
+      if (const double worth = worthOf(*s); std::isfinite(worth)) most = std::max(most, worth);
     Subject* best = nullptr;
     double bestWorth = 0;
     // Every first kernel is checked fully in the end, however little it costs.
     const bool proof = sinceProof >= kProofEvery || nothingUnderWay();
     for (const auto& s : subjects) {
-      const double gain = gainOf(*s);
-      if (gain == 0 || (gain < kComparable * most && (s->baselineDone || !proof))) continue;
+      const double worth = worthOf(*s);
+      if (worth == 0 || (worth < kComparable * most && (s->baselineDone || !proof))) continue;
       if (!s->baselineDone && s->baselineQueued) continue;
       if (s->inFlight > 0) continue;  // a round learns from the one before: trajectories stay reproducible
-      if (gain > bestWorth) {
-        bestWorth = gain;
+      if (worth > bestWorth) {
+        bestWorth = worth;
         best = s.get();
       }
     }
     return best;
   }
+
+  // Kernels leave the device alone for now.
+  bool nothingToDo() const { return mostWorth() == nullptr && nothingUnderWay(); }
 
   bool nothingUnderWay() const {
     return scheduled.empty() && compiled.empty() && itemsActive == 0 &&
@@ -577,13 +589,21 @@ struct TuningService::Impl {
     changed.notify_all();
   }
 
+  // What needs no compiler first; then the kernel that is worth most, in the order of its round.
+  std::deque<Item>::iterator nextToCompile() {
+    const auto rank = [&](const Item& item) { return item.baseline ? INFINITY : worthOf(*item.subject); };
+    return std::max_element(scheduled.begin(), scheduled.end(), [&](const Item& a, const Item& b) { return rank(a) < rank(b); });
+  }
+
   void compileLoop(std::stop_token stop) {
     std::unique_lock lock(mutex);
     while (changed.wait(lock, stop, [&] { return !paused && !scheduled.empty() && compiled.size() < kCompiledAhead; })) {
-      Item item = std::move(scheduled.front());
-      scheduled.pop_front();
+      const auto next = nextToCompile();
+      Item item = std::move(*next);
+      scheduled.erase(next);
       ++itemsActive;
       changed.notify_all();
+      const Clock::Time begun = clock.now();
       lock.unlock();
       bool goesOn = item.baseline;
       if (!item.baseline) {
@@ -610,6 +630,12 @@ struct TuningService::Impl {
         }
       }
       lock.lock();
+      if (!item.baseline && goesOn) {
+        const double took = std::max(std::chrono::duration<double>(clock.now() - begun).count(), kLeastTrial);
+        double& known = item.subject->trialSeconds;
+        known = item.subject->compiledBefore ? 0.7 * known + 0.3 * took : took;
+        item.subject->compiledBefore = true;
+      }
       if (goesOn) {
         --itemsActive;
         compiled.push_back(std::move(item));
@@ -778,6 +804,10 @@ TuningService::TuningService(std::shared_ptr<const Target> target, Evaluator& ev
 TuningService::~TuningService() { stop(); }
 
 void TuningService::add(std::vector<TuningTask> tasks) {
+  // The largest first, so that no compiler is left with one at the end while the others are idle.
+  std::stable_sort(tasks.begin(), tasks.end(), [](const TuningTask& a, const TuningTask& b) {
+    return a.subgraph->operators.size() > b.subgraph->operators.size();
+  });
   const std::lock_guard lock(m_impl->mutex);
   for (TuningTask& task : tasks) {
     NF_ASSERT(task.subgraph);
@@ -858,14 +888,16 @@ void TuningService::setDeviceShare(double share) {
 
 bool TuningService::awaitBudget(std::stop_token stop) {
   std::unique_lock lock(m_impl->mutex);
-  // Kernels come first: what is compiled waits for the measuring worker only.
+  // Kernels come first: they make the next step faster.
   const auto mayGoOn = [&] {
     return m_impl->started && !m_impl->paused &&
-           (m_impl->otherSpent < kOtherShare * m_impl->spent || m_impl->limitReached() || m_impl->mostWorth() == nullptr);
+           (m_impl->trialCount >= m_impl->otherTurn || m_impl->limitReached() || m_impl->nothingToDo());
   };
   while (m_impl->changed.wait(lock, stop, mayGoOn)) {
     if (!m_impl->waitForBudget(lock, stop)) return false;
-    if (!m_impl->paused) return true;
+    if (m_impl->paused) continue;
+    m_impl->otherTurn = m_impl->trialCount + kTrialsATurn;
+    return true;
   }
   return false;
 }
@@ -874,7 +906,6 @@ void TuningService::charge(double deviceSeconds) {
   const std::lock_guard lock(m_impl->mutex);
   m_impl->credit -= deviceSeconds;
   m_impl->spent += deviceSeconds;
-  m_impl->otherSpent += deviceSeconds;
 }
 
 std::optional<Schedule> TuningService::bestSchedule(const Hash& subgraph) const {

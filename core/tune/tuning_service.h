@@ -72,7 +72,7 @@ struct TuningOptions {
   double deviceCapacity = 1;        // device seconds there are in a second: cores, where measuring takes none from the steps
   std::int64_t maximumTrials = -1;  // all subgraphs together; -1: no limit
   std::size_t queueCapacity = 8;    // schedules between explore and generate
-  std::size_t roundSize = 4;        // schedules of one explore round
+  std::size_t roundSize = 2;        // schedules of one explore round: small, so that several kernels take turns
   bool lastWordInSteps = true;      // false: the measuring worker's pairs decide (`neoflow tune`, no executor)
   bool exclusive = true;            // see MeasureJob
   bool useRecords = true;           // start from recorded schedules
@@ -110,8 +110,8 @@ class TuningService {
   void stop();                        // joins the loops
   void setDeviceShare(double share);  // 0 to 1, live
 
-  // ---- other work on the same device that the budget pays for, a third of it at most while kernels are searched: waits until there
-  // is something left for it (false: a stop), says what was spent
+  // ---- other work on the same device that the budget pays for: waits until it has something left and, while kernels are
+  // searched, a few of their trials have been made since the last turn (false: a stop); says what was spent
   bool awaitBudget(std::stop_token stop);
   void charge(double deviceSeconds);
   // The schedule that a kernel of this subgraph is made by best, as far as is known: of the cache, else recorded.

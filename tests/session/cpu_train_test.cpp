@@ -200,6 +200,7 @@ TEST_F(CpuTrain, AFusionThatLosesIsSplitBetweenStepsAndReplays) {
   TrainOptions o = options(1'000'000'000);
   o.mode = "dynamic";
   o.tuning.deviceShare = 1;
+  o.tuning.maximumTrials = 0;  // only fusions are on trial: nothing else takes the compiler and the measuring worker
   o.verify = true;
   TrainSummary summary;
   std::vector<protocol::FusionRevertedEvent> events;

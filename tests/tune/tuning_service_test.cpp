@@ -351,6 +351,26 @@ TEST_F(TuningServiceTest, TheStepDecidesWhichSubgraphIsTuned) {
   EXPECT_EQ(states[2].trials, 1);  // its baseline alone: nothing to win for the step
 }
 
+// What steps spend their time in is measured first; in the end every first kernel is.
+TEST_F(TuningServiceTest, TheDearestKernelsOfAStepComeFirst) {
+  m_options.deviceShare = 1;
+  const auto s = service();
+  s->add({task(8), task(9), task(10)});
+  EXPECT_TRUE(waitFirst({task(8).hash, task(9).hash, task(10).hash}));
+  s->stepDone(0.1);
+  s->seenInSteps(task(8).hash, 10);
+  s->seenInSteps(task(9).hash, 40000);
+  s->seenInSteps(task(10).hash, 400);
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  std::vector<std::string> timed;
+  for (const TrialEvent& e : events())
+    if (e.microseconds) timed.push_back(e.name);
+  ASSERT_FALSE(timed.empty());
+  EXPECT_EQ(timed[0], "Y9");
+  for (const auto& state : s->states()) EXPECT_GT(state.firstMicroseconds, 0) << state.name;
+}
+
 TEST_F(TuningServiceTest, SubgraphsThatNoLongerRunAreLeftAlone) {
   m_options.deviceShare = 1;
   m_options.maximumTrials = 40;
