@@ -79,11 +79,7 @@ bool depthIsSmall(const Program& p, ExprId root) { return nodesOf(p, root).size(
 
 bool isZero(const Program& p, ExprId e) { return p[e].op == ScalarOp::Constant && p[e].value == 0; }
 
-// A factor without the selects against zero at its root, and the conjuncts of their conditions; those on data stay.
-struct Peeled {
-  std::vector<ExprId> conditions;
-  ExprId value;
-};
+}  // namespace
 
 Peeled peel(const Program& p, ExprId root) {
   Peeled result{{}, root};
@@ -96,6 +92,8 @@ Peeled peel(const Program& p, ExprId root) {
     result.value = node.operands[1];
   }
 }
+
+namespace {
 
 // sum of select(c, a*b, 0): c goes to the factors that use its axes, as select(c, a, 0) * b. (0 times what is never read.)
 // The program is the caller's copy.
