@@ -545,7 +545,7 @@ double estimateGpuStage(const NestView& view, bool scatter, const GpuStageKnobs&
   const double groups = static_cast<double>(threads) / knobs.lanes;
   double workers = made / knobs.vector * knobs.lanes * knobs.split, chain = std::ceil(reduced / (knobs.lanes * knobs.split));
   if (inRows) {
-    workers = view.rows * threads;
+    workers = view.rows * std::min(static_cast<double>(threads), made / knobs.vector * knobs.lanes);
     chain *= std::ceil(made / knobs.vector / groups);
   }
   // The axis along which neighbouring threads move.

@@ -119,8 +119,7 @@ Result<std::unique_ptr<Compiler>> makeCompiler(const Target& target) {
 
 Result<Target> nominalTarget(const std::string& architecture) {
   const auto number = numberOf(architecture);
-  if (!number || *number < 75)
-    return failure("Architecture " + architecture + " is not one of sm_75 and later.");
+  if (!number || *number < 75) return failure("Architecture " + architecture + " is not one of sm_75 and later.");
   Target t;
   t.backend = "cuda";
   t.fingerprint = "nominal " + architecture;

@@ -35,13 +35,15 @@ class Context {
     NF_TRY(const Driver* const driver, Driver::get());
     auto self = std::shared_ptr<Context>(new Context(*driver, number));
     const Driver& d = *driver;
-    NF_TRY([[maybe_unused]] const Unit got, self->check("open device", "the device can't be opened", d.deviceGet(&self->m_device, number)));
+    NF_TRY([[maybe_unused]] const Unit got,
+           self->check("open device", "the device can't be opened", d.deviceGet(&self->m_device, number)));
     NF_TRY([[maybe_unused]] const Unit retained,
            self->check("open device", "the device gives no context", d.contextRetain(&self->m_context, self->m_device)));
     NF_TRY([[maybe_unused]] const Unit bound, self->bind());
     NF_TRY([[maybe_unused]] const Unit streamed,
            self->check("open device", "the device gives no stream", d.streamCreate(&self->stream, CU_STREAM_NON_BLOCKING)));
-    NF_TRY([[maybe_unused]] const Unit small, self->check("open device", "the device has no memory left", d.allocate(&self->m_small, kSmallBytes)));
+    NF_TRY([[maybe_unused]] const Unit small,
+           self->check("open device", "the device has no memory left", d.allocate(&self->m_small, kSmallBytes)));
     NF_TRY([[maybe_unused]] const Unit host,
            self->check("open device", "the machine has no page-locked memory left",
                        d.allocateHost(&self->m_host, kStagingBytes * self->m_slots.size() + kSmallBytes)));
@@ -108,7 +110,8 @@ class Context {
         code = driver.allocate(&memory, static_cast<std::size_t>(rounded));
       }
       if (code == CUDA_ERROR_OUT_OF_MEMORY)
-        return driver.failure("allocate", "There is no memory for " + std::to_string(bytes) + " bytes on " + name() + ".", code, name());
+        return driver.failure("allocate", "There is no memory for " + std::to_string(bytes) + " bytes on " + name() + ".", code,
+                              name());
       NF_TRY([[maybe_unused]] const Unit got, check("allocate", "memory can't be allocated", code));
     }
     m_sizes[memory] = rounded;
@@ -151,8 +154,8 @@ class Context {
   Result<Unit> copyOut(void* to, const void* from, std::int64_t bytes) {
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     if (bytes > 0) {
-      NF_TRY([[maybe_unused]] const Unit copied,
-             check("copy", "a copy from the device failed", driver.copyOut(to, address(from), static_cast<std::size_t>(bytes), stream)));
+      NF_TRY([[maybe_unused]] const Unit copied, check("copy", "a copy from the device failed",
+                                                       driver.copyOut(to, address(from), static_cast<std::size_t>(bytes), stream)));
     }
     return synchronize();
   }
@@ -160,7 +163,8 @@ class Context {
   Result<Unit> copy(void* to, const void* from, std::int64_t bytes) {
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     if (bytes == 0) return Unit{};
-    return check("copy", "a copy within the device failed", driver.copy(address(to), address(from), static_cast<std::size_t>(bytes), stream));
+    return check("copy", "a copy within the device failed",
+                 driver.copy(address(to), address(from), static_cast<std::size_t>(bytes), stream));
   }
 
   // ------------------------------------------------------------ launches
@@ -329,7 +333,8 @@ int attribute(const Driver& d, CUdevice device, CUdevice_attribute which) {
 Result<CUdevice> deviceOf(const Driver& driver, int number) {
   CUdevice device = 0;
   const CUresult code = driver.deviceGet(&device, number);
-  if (number < 0 || code != CUDA_SUCCESS) return Error{"open device", "There is no device " + nameOf(number) + ".", nameOf(number), {}};
+  if (number < 0 || code != CUDA_SUCCESS)
+    return Error{"open device", "There is no device " + nameOf(number) + ".", nameOf(number), {}};
   return device;
 }
 
@@ -367,9 +372,9 @@ Result<Target> targetOf(int number) {
   t.peakBandwidth = 2.0 * get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 1e3 * get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   t.launchSeconds = kLaunchSeconds;
   const auto nvrtc = Nvrtc::get();
-  t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) + " multiprocessors, driver " +
-                  versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") + ", code generator " +
-                  std::to_string(kCodeGeneratorVersion);
+  t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
+                  " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
+                  ", code generator " + std::to_string(kCodeGeneratorVersion);
   return t;
 }
 

@@ -16,7 +16,7 @@ Result<Unit> open(Driver& driver) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return refuse("There is no NVIDIA driver on this machine: libcuda.so.1 can't be opened.");
   std::string missing;
-#define NF_FIND(slot, function, name)                                                                     \
+#define NF_FIND(slot, function, name)                                                                   \
   driver.slot = reinterpret_cast<std::remove_reference_t<decltype(driver.slot)>>(dlsym(library, name)); \
   if (!driver.slot && missing.empty()) missing = name;
   NF_CUDA_DRIVER(NF_FIND)

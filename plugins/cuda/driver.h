@@ -9,37 +9,37 @@
 namespace nf::cuda {
 
 // The entry points of the CUDA driver that are used, with the versions that drivers from CUDA 12.0 on have.
-#define NF_CUDA_DRIVER(X)                                                                          \
-  X(init, cuInit, "cuInit")                                                                        \
-  X(driverVersion, cuDriverGetVersion, "cuDriverGetVersion")                                       \
-  X(errorName, cuGetErrorName, "cuGetErrorName")                                                   \
-  X(errorString, cuGetErrorString, "cuGetErrorString")                                             \
-  X(deviceCount, cuDeviceGetCount, "cuDeviceGetCount")                                             \
-  X(deviceGet, cuDeviceGet, "cuDeviceGet")                                                         \
-  X(deviceName, cuDeviceGetName, "cuDeviceGetName")                                                \
-  X(deviceAttribute, cuDeviceGetAttribute, "cuDeviceGetAttribute")                                 \
-  X(deviceMemory, cuDeviceTotalMem, "cuDeviceTotalMem_v2")                                         \
-  X(contextRetain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")                           \
-  X(contextRelease, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2")                     \
-  X(contextSet, cuCtxSetCurrent, "cuCtxSetCurrent")                                                \
-  X(streamCreate, cuStreamCreate, "cuStreamCreate")                                                \
-  X(streamDestroy, cuStreamDestroy, "cuStreamDestroy_v2")                                          \
-  X(streamSynchronize, cuStreamSynchronize, "cuStreamSynchronize")                                 \
-  X(eventCreate, cuEventCreate, "cuEventCreate")                                                   \
-  X(eventDestroy, cuEventDestroy, "cuEventDestroy_v2")                                             \
-  X(eventRecord, cuEventRecord, "cuEventRecord")                                                   \
-  X(eventSynchronize, cuEventSynchronize, "cuEventSynchronize")                                    \
-  X(allocate, cuMemAlloc, "cuMemAlloc_v2")                                                         \
-  X(release, cuMemFree, "cuMemFree_v2")                                                            \
-  X(allocateHost, cuMemAllocHost, "cuMemAllocHost_v2")                                             \
-  X(releaseHost, cuMemFreeHost, "cuMemFreeHost")                                                   \
-  X(copyIn, cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                                             \
-  X(copyOut, cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                                            \
-  X(copy, cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                                               \
-  X(fill, cuMemsetD8Async, "cuMemsetD8Async")                                                      \
-  X(moduleLoad, cuModuleLoadData, "cuModuleLoadData")                                              \
-  X(moduleUnload, cuModuleUnload, "cuModuleUnload")                                                \
-  X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                                    \
+#define NF_CUDA_DRIVER(X)                                                      \
+  X(init, cuInit, "cuInit")                                                    \
+  X(driverVersion, cuDriverGetVersion, "cuDriverGetVersion")                   \
+  X(errorName, cuGetErrorName, "cuGetErrorName")                               \
+  X(errorString, cuGetErrorString, "cuGetErrorString")                         \
+  X(deviceCount, cuDeviceGetCount, "cuDeviceGetCount")                         \
+  X(deviceGet, cuDeviceGet, "cuDeviceGet")                                     \
+  X(deviceName, cuDeviceGetName, "cuDeviceGetName")                            \
+  X(deviceAttribute, cuDeviceGetAttribute, "cuDeviceGetAttribute")             \
+  X(deviceMemory, cuDeviceTotalMem, "cuDeviceTotalMem_v2")                     \
+  X(contextRetain, cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")       \
+  X(contextRelease, cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2") \
+  X(contextSet, cuCtxSetCurrent, "cuCtxSetCurrent")                            \
+  X(streamCreate, cuStreamCreate, "cuStreamCreate")                            \
+  X(streamDestroy, cuStreamDestroy, "cuStreamDestroy_v2")                      \
+  X(streamSynchronize, cuStreamSynchronize, "cuStreamSynchronize")             \
+  X(eventCreate, cuEventCreate, "cuEventCreate")                               \
+  X(eventDestroy, cuEventDestroy, "cuEventDestroy_v2")                         \
+  X(eventRecord, cuEventRecord, "cuEventRecord")                               \
+  X(eventSynchronize, cuEventSynchronize, "cuEventSynchronize")                \
+  X(allocate, cuMemAlloc, "cuMemAlloc_v2")                                     \
+  X(release, cuMemFree, "cuMemFree_v2")                                        \
+  X(allocateHost, cuMemAllocHost, "cuMemAllocHost_v2")                         \
+  X(releaseHost, cuMemFreeHost, "cuMemFreeHost")                               \
+  X(copyIn, cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")                         \
+  X(copyOut, cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")                        \
+  X(copy, cuMemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2")                           \
+  X(fill, cuMemsetD8Async, "cuMemsetD8Async")                                  \
+  X(moduleLoad, cuModuleLoadData, "cuModuleLoadData")                          \
+  X(moduleUnload, cuModuleUnload, "cuModuleUnload")                            \
+  X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                \
   X(launch, cuLaunchKernel, "cuLaunchKernel")
 
 struct Driver {

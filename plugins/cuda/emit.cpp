@@ -21,18 +21,18 @@ Error failure(const std::string& message) { return Error{"compile", message, "cu
 // Names that generated text itself means something by.
 bool reserved(const std::string& name) {
   static const std::set<std::string> names = {
-      "alignas",  "alignof",   "and",      "asm",      "auto",     "bool",       "break",     "case",        "catch",    "char",
-      "class",    "const",     "continue", "counters", "default",  "delete",     "do",        "double",      "else",     "enum",
-      "explicit", "export",    "extern",   "false",    "float",    "for",        "friend",    "goto",        "if",       "inline",
-      "int",      "kernel",    "long",     "mutable",  "namespace", "new",       "not",       "nullptr",     "operator", "or",
-      "private",  "protected", "public",   "random",   "register", "return",     "short",     "signed",      "sizeof",   "static",
-      "status",   "struct",    "switch",   "template", "this",     "throw",      "true",      "try",         "typedef",  "typeid",
-      "typename", "union",     "unsigned", "using",    "virtual",  "void",       "volatile",  "warpSize",    "while",    "workspace",
-      "xor",      "blockIdx",  "blockDim", "gridDim",  "threadIdx", "expf",      "exp",       "logf",        "log",      "sqrtf",
-      "sqrt",     "tanhf",     "tanh",     "erff",     "erf",      "sinf",       "sin",       "cosf",        "cos",      "powf",
-      "pow",      "fabsf",     "fabs",     "floorf",   "floor",    "fmaf",       "fma",       "abs",         "rest",     "constexpr",
-      "decltype", "noexcept",  "concept",  "requires", "wchar_t",  "char8_t",    "char16_t",  "char32_t",    "nf",       "linux",
-      "unix",     "compl",     "bitand",   "bitor",    "and_eq",   "or_eq",      "not_eq",    "xor_eq",      "protected"};
+      "alignas",  "alignof",   "and",      "asm",      "auto",      "bool",    "break",    "case",     "catch",    "char",
+      "class",    "const",     "continue", "counters", "default",   "delete",  "do",       "double",   "else",     "enum",
+      "explicit", "export",    "extern",   "false",    "float",     "for",     "friend",   "goto",     "if",       "inline",
+      "int",      "kernel",    "long",     "mutable",  "namespace", "new",     "not",      "nullptr",  "operator", "or",
+      "private",  "protected", "public",   "random",   "register",  "return",  "short",    "signed",   "sizeof",   "static",
+      "status",   "struct",    "switch",   "template", "this",      "throw",   "true",     "try",      "typedef",  "typeid",
+      "typename", "union",     "unsigned", "using",    "virtual",   "void",    "volatile", "warpSize", "while",    "workspace",
+      "xor",      "blockIdx",  "blockDim", "gridDim",  "threadIdx", "expf",    "exp",      "logf",     "log",      "sqrtf",
+      "sqrt",     "tanhf",     "tanh",     "erff",     "erf",       "sinf",    "sin",      "cosf",     "cos",      "powf",
+      "pow",      "fabsf",     "fabs",     "floorf",   "floor",     "fmaf",    "fma",      "abs",      "rest",     "constexpr",
+      "decltype", "noexcept",  "concept",  "requires", "wchar_t",   "char8_t", "char16_t", "char32_t", "nf",       "linux",
+      "unix",     "compl",     "bitand",   "bitor",    "and_eq",    "or_eq",   "not_eq",   "xor_eq",   "protected"};
   return names.contains(name) || name.starts_with("nf_") || name.starts_with("Nf") || name.starts_with("__") ||
          name.starts_with("NF_");
 }
@@ -83,8 +83,8 @@ std::string literal(double value, DType type) {
   if (!wide) value = static_cast<float>(value);
   if (std::isinf(value)) return std::string(value < 0 ? "-" : "") + (wide ? "NF_INFINITY_D" : "NF_INFINITY");
   char text[40];
-  const auto end = wide ? std::to_chars(text, text + sizeof text, value)
-                        : std::to_chars(text, text + sizeof text, static_cast<float>(value));
+  const auto end =
+      wide ? std::to_chars(text, text + sizeof text, value) : std::to_chars(text, text + sizeof text, static_cast<float>(value));
   std::string result(text, end.ptr);
   if (result.find_first_of(".e") == std::string::npos) result += ".0";
   if (!wide) result += "f";
@@ -102,7 +102,8 @@ class Emitter {
 
   Result<EmittedSource> run() {
     if (m_f.operands > kMostOperands)
-      return failure("the subgraph has " + std::to_string(m_f.operands) + " operands, a kernel takes " + std::to_string(kMostOperands));
+      return failure("the subgraph has " + std::to_string(m_f.operands) + " operands, a kernel takes " +
+                     std::to_string(kMostOperands));
     EmittedSource result;
     line(std::string("#include \"") + preludeName() + "\"");
     for (std::size_t s = 0; s < m_f.stages.size() && m_error.empty(); ++s) {
@@ -308,8 +309,8 @@ class Emitter {
       case Statement::Kind::Store: {
         const auto value = values(s, {});
         const Access to = access(s.target, value, {});
-        const std::string assigned =
-            m_buffers[s.target.buffer.value] + "[" + to.offset + "] = " + stored(s.target.buffer, value.at(s.value), m_f[s.value].type) + ";";
+        const std::string assigned = m_buffers[s.target.buffer.value] + "[" + to.offset +
+                                     "] = " + stored(s.target.buffer, value.at(s.value), m_f[s.value].type) + ";";
         line(to.guard.empty() ? assigned : "if (" + to.guard + ") " + assigned, originsOf(s));
         return;
       }
@@ -318,7 +319,8 @@ class Emitter {
       case Statement::Kind::AsyncCommit: line("nf_async_commit();", {s.origin}); return;
       case Statement::Kind::AsyncWait: line("nf_async_wait<" + std::to_string(s.elements) + ">();", {s.origin}); return;
       case Statement::Kind::Exchange:
-        line(place(s.target) + " = __shfl_xor_sync(0xffffffffu, " + place(s.left) + ", " + std::to_string(s.elements) + ");", {s.origin});
+        line(place(s.target) + " = __shfl_xor_sync(0xffffffffu, " + place(s.left) + ", " + std::to_string(s.elements) + ");",
+             {s.origin});
         return;
       case Statement::Kind::MatrixTile: fail("it has matrix tiles"); return;
     }
@@ -358,7 +360,8 @@ class Emitter {
 
   void asyncCopy(const Statement& s) {
     const std::int64_t bytes = bytesOf(m_f[s.target.buffer].type);
-    const bool whole = s.elements == 1 || (wide(s.target.buffer, s.target.offset, s.elements) && wide(s.left.buffer, s.left.offset, s.elements));
+    const bool whole =
+        s.elements == 1 || (wide(s.target.buffer, s.target.offset, s.elements) && wide(s.left.buffer, s.left.offset, s.elements));
     const std::int64_t each = whole ? s.elements : 1;
     for (std::int64_t e = 0; e < s.elements; e += each) {
       const std::string to = "&" + m_buffers[s.target.buffer.value] + "[" + index(s.target.offset + IndexExpr(e)) + "]";
@@ -423,8 +426,8 @@ class Emitter {
       const Value& load = m_f[v];
       if (load.kind != Value::Kind::Load || load.guard.valid() || !together(load.place, lane, count)) continue;
       const std::string name = fresh("w");
-      line("const NfVector<" + storageType(m_f[load.place.buffer].type) + ", " + std::to_string(count) + "> " + name + " = nf_wide<" +
-               std::to_string(count) + ">(&" + place(load.place) + ");",
+      line("const NfVector<" + storageType(m_f[load.place.buffer].type) + ", " + std::to_string(count) + "> " + name +
+               " = nf_wide<" + std::to_string(count) + ">(&" + place(load.place) + ");",
            {load.origin});
       read.emplace(v, name);
     }
@@ -433,8 +436,7 @@ class Emitter {
     for (std::int64_t l = 0; l < count; ++l) {
       m_constants[lane.value] = l;
       std::map<ValueId, std::string> known;
-      for (const auto& [v, name] : read)
-        known[v] = loaded(m_f[v].place.buffer, name + ".at[" + std::to_string(l) + "]");
+      for (const auto& [v, name] : read) known[v] = loaded(m_f[v].place.buffer, name + ".at[" + std::to_string(l) + "]");
       const auto value = values(s, known);
       const std::string text = stored(s.target.buffer, value.at(s.value), m_f[s.value].type);
       if (atOnce) {
@@ -514,7 +516,8 @@ class Emitter {
     const auto append = [&](std::int64_t coefficient, const std::string& factor) {
       if (!text.empty()) text += coefficient < 0 ? " - " : " + ";
       else if (coefficient < 0) text += "-";
-      const std::uint64_t size = coefficient < 0 ? 0 - static_cast<std::uint64_t>(coefficient) : static_cast<std::uint64_t>(coefficient);
+      const std::uint64_t size =
+          coefficient < 0 ? 0 - static_cast<std::uint64_t>(coefficient) : static_cast<std::uint64_t>(coefficient);
       if (factor.empty()) text += std::to_string(size);
       else text += (size == 1 ? "" : std::to_string(size) + "*") + factor;
     };
@@ -647,7 +650,8 @@ class Emitter {
       }
       case Value::Kind::IndexGe0: return "(" + index(v.index) + " >= 0)";
       case Value::Kind::IndexEq0: return "(" + index(v.index) + " == 0)";
-      case Value::Kind::Random: return "nf_random(" + m_keys.at(static_cast<std::uint64_t>(v.constant)) + ", " + index(v.index) + ")";
+      case Value::Kind::Random:
+        return "nf_random(" + m_keys.at(static_cast<std::uint64_t>(v.constant)) + ", " + index(v.index) + ")";
       case Value::Kind::Load: {
         const Access from = access(v.place, texts, v.guard.valid() ? texts.at(v.guard) : std::string());
         const std::string text = loaded(v.place.buffer, m_buffers[v.place.buffer.value] + "[" + from.offset + "]");
@@ -655,8 +659,8 @@ class Emitter {
         return "(" + from.guard + " ? " + text + " : " + literal(0, arithmeticType(m_f[v.place.buffer].type)) + ")";
       }
       case Value::Kind::Fma:
-        return std::string(v.type == DType::F64 ? "fma(" : "fmaf(") + operand(v, 0, v.type, texts) + ", " + operand(v, 1, v.type, texts) +
-               ", " + operand(v, 2, v.type, texts) + ")";
+        return std::string(v.type == DType::F64 ? "fma(" : "fmaf(") + operand(v, 0, v.type, texts) + ", " +
+               operand(v, 1, v.type, texts) + ", " + operand(v, 2, v.type, texts) + ")";
       case Value::Kind::Apply: return apply(v, texts);
     }
     return {};
@@ -675,10 +679,13 @@ class Emitter {
   }
 
   std::string apply(const Value& v, const Texts& texts) {
-    const auto infix = [](const std::string& a, const char* op, const std::string& b) { return "(" + a + " " + op + " " + b + ")"; };
+    const auto infix = [](const std::string& a, const char* op, const std::string& b) {
+      return "(" + a + " " + op + " " + b + ")";
+    };
     if (v.op == ScalarOp::Cast) return converted(texts.at(v.operands[0]), typeOf(v, 0), v.type);
     if (v.op == ScalarOp::Select)
-      return "(" + operand(v, 0, DType::Bool, texts) + " ? " + operand(v, 1, v.type, texts) + " : " + operand(v, 2, v.type, texts) + ")";
+      return "(" + operand(v, 0, DType::Bool, texts) + " ? " + operand(v, 1, v.type, texts) + " : " + operand(v, 2, v.type, texts) +
+             ")";
     if (v.type == DType::Bool) {
       if (v.op == ScalarOp::Not) return "(!" + operand(v, 0, DType::Bool, texts) + ")";
       const bool logical = v.op == ScalarOp::And || v.op == ScalarOp::Or;
@@ -765,8 +772,8 @@ class Emitter {
       case ScalarOp::Mod: return "nf_remainder(" + a + ", " + b + ")";
       case ScalarOp::Div:
       case ScalarOp::Pow:
-        return converted(reals(op, DType::F32, converted(a, DType::I32, DType::F32), converted(b, DType::I32, DType::F32)), DType::F32,
-                         DType::I32);
+        return converted(reals(op, DType::F32, converted(a, DType::I32, DType::F32), converted(b, DType::I32, DType::F32)),
+                         DType::F32, DType::I32);
       default: break;
     }
     NF_ASSERT(false);

@@ -20,5 +20,7 @@ Result<EmittedSource> emit(const loop::Function& function);
 
 const char* preludeName();
 const char* preludeText();
+// The part of it that any C++ compiler takes, given __device__, __forceinline__, __align__, intrinsics and constants.
+const char* portablePrelude();
 
 }  // namespace nf::cuda

@@ -58,8 +58,10 @@ Result<Unit> Nvrtc::open(Nvrtc& into) {
   std::string tried;
   void* library = openLibrary(tried);
   if (!library)
-    return failure("NVRTC, the compiler of NVIDIA's CUDA toolkit 12 or later, is not installed: libnvrtc.so is neither known to the loader nor in " +
-                   tried + ".");
+    return failure(
+        "NVRTC, the compiler of NVIDIA's CUDA toolkit 12 or later, is not installed: libnvrtc.so is neither known to the loader "
+        "nor in " +
+        tried + ".");
   static Table table;
   std::string missing;
   const auto find = [&](auto& slot, const char* name) {
@@ -82,7 +84,8 @@ Result<Unit> Nvrtc::open(Nvrtc& into) {
   if (!missing.empty()) return failure("The NVRTC that is installed lacks " + missing + ".");
   int major = 0, minor = 0, count = 0;
   if (table.version(&major, &minor) != NVRTC_SUCCESS || major < 12)
-    return failure("The NVRTC that is installed is version " + std::to_string(major) + "." + std::to_string(minor) + ", 12 or later is needed.");
+    return failure("The NVRTC that is installed is version " + std::to_string(major) + "." + std::to_string(minor) +
+                   ", 12 or later is needed.");
   into.m_version = std::to_string(major) + "." + std::to_string(minor);
   if (table.countArchs(&count) == NVRTC_SUCCESS && count > 0) {
     std::vector<int> numbers(static_cast<std::size_t>(count));

@@ -21,7 +21,7 @@ class Nvrtc {
   };
   // architecture: "sm_80". The log is the error's detail.
   Result<Output> compile(const std::string& source, const std::string& architecture, bool ptx) const;
-  const std::string& version() const { return m_version; }                    // "13.0"
+  const std::string& version() const { return m_version; }                           // "13.0"
   const std::vector<std::string>& architectures() const { return m_architectures; }  // that it generates code for: "sm_75", ..
 
  private:

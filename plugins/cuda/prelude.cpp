@@ -5,29 +5,16 @@ namespace nf::cuda {
 
 const char* preludeName() { return "neoflow.h"; }
 
+namespace {
+
 // What generated kernels call. It includes nothing, so that NVRTC needs no folder of headers.
-const char* preludeText() {
-  return R"cuda(
-#define NF_INFINITY __int_as_float(0x7f800000)
-#define NF_NAN __int_as_float(0x7fffffff)
-#define NF_INFINITY_D __longlong_as_double(0x7ff0000000000000ll)
-#define NF_NAN_D __longlong_as_double(0x7fffffffffffffffll)
+const char kPortable[] = R"cuda(
 typedef long long nf_long;
 typedef unsigned long long nf_bits;
 
 struct NfCounters { nf_long of[8]; };
 
 // ---------------------------------------------------------------- storage
-__device__ __forceinline__ float nf_from_half(unsigned short h) {
-  float f;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
-  return f;
-}
-__device__ __forceinline__ unsigned short nf_to_half(float f) {
-  unsigned short h;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
-  return h;
-}
 __device__ __forceinline__ float nf_from_bf16(unsigned short b) { return __uint_as_float((unsigned)b << 16); }
 __device__ __forceinline__ unsigned short nf_to_bf16(float f) {
   const unsigned bits = __float_as_uint(f);
@@ -43,31 +30,6 @@ template <int N, class T>
 __device__ __forceinline__ NfVector<T, N> nf_wide(const T* from) { return *reinterpret_cast<const NfVector<T, N>*>(from); }
 template <class T, int N>
 __device__ __forceinline__ void nf_put(T* to, const NfVector<T, N>& v) { *reinterpret_cast<NfVector<T, N>*>(to) = v; }
-
-// ---------------------------------------------------------------- copies under way
-template <int Bytes>
-__device__ __forceinline__ void nf_async(void* to, const void* from) {
-#if __CUDA_ARCH__ >= 800
-  const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-  if (Bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(Bytes) : "memory");
-#else
-  if (Bytes == 16) *(int4*)to = *(const int4*)from;
-  else if (Bytes == 8) *(int2*)to = *(const int2*)from;
-  else *(int*)to = *(const int*)from;
-#endif
-}
-__device__ __forceinline__ void nf_async_commit() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int Groups>
-__device__ __forceinline__ void nf_async_wait() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
-#endif
-}
 
 // ---------------------------------------------------------------- numbers
 template <class T>
@@ -111,6 +73,55 @@ __device__ __forceinline__ bool nf_inside(nf_long index, nf_long extent, bool as
   return false;
 }
 )cuda";
+
+const char kHardware[] = R"cuda(
+#define NF_INFINITY __int_as_float(0x7f800000)
+#define NF_NAN __int_as_float(0x7fffffff)
+#define NF_INFINITY_D __longlong_as_double(0x7ff0000000000000ll)
+#define NF_NAN_D __longlong_as_double(0x7fffffffffffffffll)
+__device__ __forceinline__ float nf_from_half(unsigned short h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
 }
+__device__ __forceinline__ unsigned short nf_to_half(float f) {
+  unsigned short h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+
+// ---------------------------------------------------------------- copies under way
+template <int Bytes>
+__device__ __forceinline__ void nf_async(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+  if (Bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(Bytes) : "memory");
+#else
+  if (Bytes == 16) *(int4*)to = *(const int4*)from;
+  else if (Bytes == 8) *(int2*)to = *(const int2*)from;
+  else *(int*)to = *(const int*)from;
+#endif
+}
+__device__ __forceinline__ void nf_async_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int Groups>
+__device__ __forceinline__ void nf_async_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+#endif
+}
+)cuda";
+
+}  // namespace
+
+const char* preludeText() {
+  static const std::string whole = std::string(kHardware) + kPortable;
+  return whole.c_str();
+}
+const char* portablePrelude() { return kPortable; }
 
 }  // namespace nf::cuda
