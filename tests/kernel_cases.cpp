@@ -172,6 +172,26 @@ std::vector<Case> contractions() {
     }));
     add("dX stride 2", std::move(b));
   }
+  // The same where the extents are whole numbers of residue classes; of one picture only the classes have rows.
+  for (const auto& [batch, pad] : std::vector<std::array<std::int64_t, 2>>{{1, 0}, {1, 1}, {3, 1}}) {
+    Builder b;
+    const TensorId dy = b.input("dY", {batch, 18, 5, 5}), w = b.input("W", {18, 20, 3, 3}), scale = b.input("scale", {20});
+    const TensorId dx = b.op("dX", {batch, 20, 10, 10}, {18, 2, 2}, Reducer::Sum, [&](const auto& v) {
+      const auto r = [&](const IndexExpr& z, const IndexExpr& t) { return floorMod(z + IndexExpr(pad), 2) + 2 * t; };
+      const auto q = [&](const IndexExpr& z, const IndexExpr& t) { return floorDiv(z + IndexExpr(pad), 2) - t; };
+      const ExprId guard =
+          b.p.cond(IndexCond::all({IndexCond::ge0(IndexExpr(2) - r(v[2], v[5])), IndexCond::ge0(IndexExpr(2) - r(v[3], v[6])),
+                                   inside(q(v[2], v[5]), 5), inside(q(v[3], v[6]), 5)}));
+      return b.p.select(guard,
+                        b.p.binary(ScalarOp::Mul, b.at(dy, {v[0], v[4], q(v[2], v[5]), q(v[3], v[6])}),
+                                   b.at(w, {v[4], v[1], r(v[2], v[5]), r(v[3], v[6])})),
+                        b.p.constant(0));
+    });
+    b.output(dx);
+    b.output(b.op("step", {batch, 20, 10, 10}, {}, Reducer::None,
+                  [&](const auto& v) { return b.p.binary(ScalarOp::Mul, b.at(dx, v), b.at(scale, {v[1]})); }));
+    add("dX stride 2 in classes, batch " + std::to_string(batch) + " pad " + std::to_string(pad), std::move(b));
+  }
   {
     Builder b;  // votes: einsum bid, ined -> bine
     const TensorId u = b.input("U", {9, 6, 8}), w = b.input("W", {6, 10, 16, 8});

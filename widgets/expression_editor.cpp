@@ -287,6 +287,7 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   if (event->matches(QKeySequence::Redo)) return Q_EMIT redoWanted();
   if ((event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter) && !plain) return event->ignore();
   if (event->key() == Qt::Key_Escape) return Q_EMIT commandModeWanted();
+  if (isReadOnly() && (event->key() == Qt::Key_Tab || event->key() == Qt::Key_Space)) return QPlainTextEdit::keyPressEvent(event);
   if (event->key() == Qt::Key_Tab && plain) return textCursor().insertText(QStringLiteral("  "));
   if (event->key() == Qt::Key_Space && event->modifiers() == Qt::ControlModifier) return complete(true);
   if (plain && event->key() == Qt::Key_Up && textCursor().blockNumber() == 0 && !textCursor().hasSelection())
@@ -295,7 +296,7 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
     return Q_EMIT leaveDown();
   QPlainTextEdit::keyPressEvent(event);
   const QString typed = event->text();
-  if (m_code && !typed.isEmpty() && (typed[0].isLetterOrNumber() || typed[0] == QLatin1Char('_'))) complete(false);
+  if (m_code && !isReadOnly() && !typed.isEmpty() && (typed[0].isLetterOrNumber() || typed[0] == QLatin1Char('_'))) complete(false);
   else if (completing() && !typed.isEmpty()) m_completer->popup()->hide();
 }
 

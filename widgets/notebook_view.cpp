@@ -41,6 +41,7 @@ void NotebookView::setDocument(Document* document) {
 
 CellView* NotebookView::make(const Cell& cell) {
   auto* v = new CellView(m_theme, m_selection, cell.id, cell.kind);
+  v->editor()->setReadOnly(m_readOnly);
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {
     std::string bytes = text.toStdString();
     if (m_document->newline() == "\r\n")
@@ -128,6 +129,11 @@ void NotebookView::followDocument() {
   m_cells = std::move(next);
   if (!m_document->cell(m_active) && !m_cells.empty()) activate(m_cells.back()->id(), false);
   if (m_analysis && m_document->revision() != m_analysis->revision) setOutdated();
+}
+
+void NotebookView::setReadOnly(bool readOnly) {
+  m_readOnly = readOnly;
+  for (CellView* v : m_cells) v->editor()->setReadOnly(readOnly);
 }
 
 void NotebookView::setOutdated() {

@@ -26,6 +26,8 @@ class NotebookView : public QScrollArea {
   // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
   void scrollToByte(std::size_t byte, bool focus, bool edit = true);
 
+  void setReadOnly(bool readOnly);  // the text can be read and copied
+
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
   void setExpression(const protocol::Expression& expression);
@@ -87,7 +89,7 @@ class NotebookView : public QScrollArea {
   std::optional<protocol::Analysis> m_analysis;
 
   CellId m_active = 0;
-  bool m_editing = false;
+  bool m_editing = false, m_readOnly = false;
   int m_lastKey = 0;  // D twice deletes
 };
 

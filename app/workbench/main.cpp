@@ -87,7 +87,8 @@ int main(int argc, char** argv) {
   if (page < 0) return usage(QStringLiteral("--view is author, explain, tune or devices"));
 
   MainWindow window(&look, engineCommand(parser.value(engine)));
-  if (!parser.isSet(screenshot)) {
+  if (parser.isSet(screenshot)) window.forgetSession();
+  else {
     window.resize(window.size().boundedTo(window.screen()->availableGeometry().size()));
     window.restoreLayout();
   }

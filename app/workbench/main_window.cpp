@@ -70,7 +70,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   m_statusIcon = new QLabel;
   m_status = label({});
   m_status->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
-  m_constants = label({});
+  m_constants = new ElidedLabel;
   m_place = label({});
   statusBar()->setSizeGripEnabled(false);
   statusBar()->setContentsMargins(8, 0, 8, 0);
@@ -79,6 +79,9 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   statusBar()->addPermanentWidget(m_constants);
   statusBar()->addPermanentWidget(m_place);
   m_palette = new CommandPalette(theme, this);
+  m_sessionTimer.setSingleShot(true);
+  m_sessionTimer.setInterval(1000);
+  connect(&m_sessionTimer, &QTimer::timeout, this, &MainWindow::writeSession);
   m_leadsTimer.setSingleShot(true);
   m_leadsTimer.setInterval(300);
   connectViews();
@@ -107,19 +110,24 @@ QWidget* MainWindow::makeToolbar() {
   grid->setContentsMargins(12, 0, 8, 0);
   auto* left = new QHBoxLayout;
   left->setSpacing(8);
-  m_name = label({}, "title");
+  m_name = new ElidedLabel("title", Qt::ElideMiddle);
   m_state = label({}, "muted");
   m_state->setFont(m_theme->ui(12));
+  // The name gives way to the buttons: what stops a run is in sight on every page and at every size.
+  m_name->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
   left->addWidget(m_name);
   left->addWidget(m_state);
-  left->addSpacing(28);
-  for (const char* id : {"edit.undo", "edit.redo", "run.cell", "run.stop"}) {
+  left->addSpacing(16);
+  for (const char* id : {"edit.undo", "edit.redo", "run.cell", "run.pause", "run.stop"}) {
     auto* button = new QToolButton;
-    button->setDefaultAction(action(QString::fromLatin1(id)));
-    const bool words = QLatin1String(id).startsWith(QLatin1String("run"));
+    QAction* a = action(QString::fromLatin1(id));
+    button->setDefaultAction(a);
+    button->setObjectName(QString::fromLatin1(id));
+    const bool words = QLatin1String(id) == QLatin1String("run.cell") || QLatin1String(id) == QLatin1String("run.stop");
     button->setToolButtonStyle(words ? Qt::ToolButtonTextBesideIcon : Qt::ToolButtonIconOnly);
     button->setFocusPolicy(Qt::TabFocus);
-    button->setAccessibleName(action(QString::fromLatin1(id))->text());
+    button->setAccessibleName(a->text());
+    connect(a, &QAction::changed, button, [a, button] { button->setAccessibleName(a->text()); });
     left->addWidget(button);
     if (QLatin1String(id) == QLatin1String("edit.redo")) left->addSpacing(12);
   }
@@ -228,7 +236,8 @@ void MainWindow::makeAuthor() {
 // ---------------------------------------------------------------- notebooks
 MainWindow::Tab* MainWindow::newTab() {
   auto tab = std::make_unique<Tab>();
-  tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, ++m_untitled);
+  const auto newJournal = [this] { return m_store ? m_store->newJournal() : QString(); };
+  tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, newJournal, ++m_untitled);
   tab->notebook = new NotebookView(m_theme, &m_selection);
   m_notebooks->addWidget(tab->notebook);
   Tab* made = tab.get();
@@ -269,12 +278,8 @@ void MainWindow::showTab(int index) {
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
   refreshPeer();
   followRun();
-  for (const char* key : {"engine", "journal", "outside", "close"}) m_messages->dismiss(QString::fromLatin1(key));
-  if (m_tab->left)
-    m_messages->ask("journal", tr("A session ended before %1 was saved. Its changes were kept.").arg(m_tab->workspace->name()),
-                    {tr("Recover"), tr("Compare"), tr("Discard")});
-  if (m_tab->workspace->engine().state() == EngineLink::State::Dead)
-    m_messages->ask("engine", tr("The engine of %1 ended.").arg(m_tab->workspace->name()), {tr("Restart the engine")});
+  for (const char* key : {"close", "save"}) m_messages->dismiss(QString::fromLatin1(key));
+  refreshMessages();
   if (m_enginesWanted && m_tab->workspace->engine().state() == EngineLink::State::Stopped) m_tab->workspace->startEngine();
   refreshTitle();
   afterRunChange();
@@ -284,13 +289,19 @@ void MainWindow::showTab(int index) {
   m_tab->notebook->activate(m_tab->notebook->activeCell(), false);
 }
 
+// The current one is empty and nobody has written into it: what is opened takes its place.
+bool MainWindow::untouchedTab() const {
+  Document& d = m_tab->workspace->document();
+  return m_tab->workspace->path().isEmpty() && !d.modified() && d.text().empty();
+}
+
 void MainWindow::openFile(const QString& path) {
-  const QString wanted = QFileInfo(path).absoluteFilePath();
-  for (std::size_t i = 0; i < m_tabs.size(); ++i)
-    if (m_tabs[i]->workspace->path() == wanted) return showTab(static_cast<int>(i));
-  const Workspace& now = *m_tab->workspace;
-  const bool untouched =
-      now.path().isEmpty() && !m_tab->workspace->document().modified() && m_tab->workspace->document().text().empty();
+  const QString wanted = QFileInfo(path).absoluteFilePath(), file = QFileInfo(wanted).canonicalFilePath();
+  for (std::size_t i = 0; i < m_tabs.size(); ++i) {
+    const QString open = m_tabs[i]->workspace->path();
+    if (open == wanted || (!open.isEmpty() && !file.isEmpty() && QFileInfo(open).canonicalFilePath() == file))
+      return showTab(static_cast<int>(i));
+  }
   if (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir()) {
     m_messages->ask("open", tr("%1 cannot be read.").arg(path), {});
     return;
@@ -300,12 +311,23 @@ void MainWindow::openFile(const QString& path) {
     m_messages->ask("open", tr("%1 is no notebook: it holds binary data.").arg(path), {});
     return;
   }
-  Tab* tab = untouched ? m_tab : newTab();
+  Tab* tab = untouchedTab() ? m_tab : newTab();
   if (const auto opened = tab->workspace->open(wanted); !opened)
     m_messages->ask("open", QString::fromStdString(opened.error().message), {});
   else remember(tab->workspace->path());
+  if (m_store) tab->left = m_store->takeOf(wanted);
+  for (auto waiting = m_waiting.begin(); waiting != m_waiting.end();) {
+    const bool own = QString::fromStdString(waiting->journal.path) == wanted;
+    if (own) tab->left.push_back(std::move(*waiting));
+    waiting = own ? m_waiting.erase(waiting) : waiting + 1;
+  }
+  // What was saved after all needs no question.
+  std::erase_if(tab->left, [tab](const LeftJournal& left) {
+    return left.journal.text == tab->workspace->document().text() && QFile::remove(left.file);
+  });
   showTab(indexOf(tab));
   refreshTabs();
+  refreshMessages();
 }
 
 void MainWindow::closeTab(int index) {
@@ -321,6 +343,8 @@ void MainWindow::closeTab(int index) {
   if (m_tabs.size() == 1) newTab();
   if (tab == m_tab) showTab(index + 1 < static_cast<int>(m_tabs.size()) ? index + 1 : index - 1);
   tab->workspace->disconnect(this);
+  tab->workspace->removeJournal();
+  for (LeftJournal& left : tab->left) m_waiting.push_back(std::move(left));
   tab->notebook->setDocument(nullptr);
   m_notebooks->removeWidget(tab->notebook);
   tab->notebook->deleteLater();
@@ -331,6 +355,7 @@ void MainWindow::closeTab(int index) {
   m_tabs.erase(m_tabs.begin() + index);
   const QSignalBlocker quiet(m_tabBar);
   m_tabBar->setCurrentIndex(indexOf(m_tab));
+  m_sessionTimer.start();
 }
 
 void MainWindow::startEngine() {
@@ -354,13 +379,71 @@ void MainWindow::saveLayout() {
   for (const DockPage* page : m_pages->findChildren<DockPage*>()) page->saveLayout(settings);
 }
 
+void MainWindow::useSession(const Session& session) {
+  for (std::size_t i = 0; i < session.tabs.size(); ++i) {
+    const SessionTab& kept = session.tabs[i];
+    if (kept.journal.isEmpty()) {
+      if (QFileInfo(kept.path).isReadable()) openFile(kept.path);
+    } else if (auto journal = readJournal(kept.journal)) {
+      Tab* tab = untouchedTab() ? m_tab : newTab();
+      if (kept.untitled > 0) tab->workspace->setUntitled(kept.untitled), m_untitled = std::max(m_untitled, kept.untitled);
+      tab->workspace->openJournal({kept.journal, std::move(*journal)});
+      showTab(indexOf(tab));
+    }
+    const auto& cells = m_tab->workspace->document().cells();
+    if (kept.cell > 0 && kept.cell < static_cast<int>(cells.size()))
+      m_tab->notebook->activate(cells[static_cast<std::size_t>(kept.cell)].id, false);
+  }
+}
+
 void MainWindow::restoreSession() {
+  if (!m_store) return;
+  SessionStore::Left left = m_store->takeAll();
+  QStringList recovered;
+  qsizetype notebooks = 0;
+  for (const Session& session : left.sessions) {
+    const int before = untouchedTab() ? 0 : m_tabBar->count();
+    useSession(session);
+    for (const SessionTab& tab : session.tabs) notebooks += !tab.journal.isEmpty() || !tab.path.isEmpty();
+    if (&session == &left.sessions.front()) {
+      showTab(std::clamp(before + session.current, 0, m_tabBar->count() - 1));
+      if (session.page >= 0 && session.page < m_pages->count()) showPage(static_cast<Page>(session.page));
+    }
+  }
+  for (const auto& tab : m_tabs)
+    if (tab->workspace->hasJournal()) recovered << tab->workspace->name();
   QSettings settings;
   const QStringList files = settings.value(QStringLiteral("session/files")).toStringList();
   const QString current = settings.value(QStringLiteral("session/current")).toString();
+  settings.remove(QStringLiteral("session"));
+  const int shown = m_tabBar->currentIndex();
   for (const QString& path : files)
     if (QFileInfo(path).isReadable()) openFile(path);
-  if (QFileInfo(current).isReadable()) openFile(current);
+  if (!left.sessions.empty()) showTab(shown);
+  else if (QFileInfo(current).isReadable()) openFile(current);
+  writeSession();
+  QString text;
+  if (!recovered.isEmpty())
+    text = tr("The workbench ended before everything was saved. Recovered, with the steps that can be undone: %1.")
+               .arg(recovered.join(QStringLiteral(", ")));
+  else if (notebooks > 0) text = tr("The workbench ended without being closed. What was open is open again; nothing was unsaved.");
+  if (!left.unreadable.isEmpty()) text += tr(" A damaged journal was kept as %1.").arg(left.unreadable.join(QStringLiteral(", ")));
+  if (!text.isEmpty())
+    askOnce("recovered", text.trimmed(), recovered.isEmpty() ? QStringList() : QStringList{tr("Compare with the file")});
+}
+
+void MainWindow::writeSession() {
+  if (!m_store) return;
+  Session session;
+  session.current = indexOf(m_tab);
+  session.page = static_cast<int>(page());
+  for (const auto& tab : m_tabs) {
+    Workspace& w = *tab->workspace;
+    session.tabs.push_back({w.path(), w.hasJournal() ? w.journalFile() : QString(), w.path().isEmpty() ? w.untitled() : 0,
+                            static_cast<int>(w.document().indexOf(tab->notebook->activeCell()))});
+  }
+  m_store->write(session);
+  saveLayout();
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
@@ -374,6 +457,9 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     return;
   }
   m_closeWanted = Close::No;
+  if (!m_store) return QMainWindow::closeEvent(event);
+  for (const auto& tab : m_tabs) tab->workspace->removeJournal();
+  m_sessionTimer.stop();
   saveLayout();
   QSettings settings;
   QStringList files;
@@ -381,6 +467,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     if (!tab->workspace->path().isEmpty()) files << tab->workspace->path();
   settings.setValue(QStringLiteral("session/files"), files);
   settings.setValue(QStringLiteral("session/current"), m_tab->workspace->path());
+  m_store->close();
+  m_store.reset();
   QMainWindow::closeEvent(event);
 }
 
@@ -396,6 +484,22 @@ void MainWindow::dropEvent(QDropEvent* event) {
 void MainWindow::resizeEvent(QResizeEvent* event) {
   QMainWindow::resizeEvent(event);
   if (m_palette) m_palette->hide();
+  m_sessionTimer.start();
+}
+
+void MainWindow::moveEvent(QMoveEvent* event) {
+  QMainWindow::moveEvent(event);
+  m_sessionTimer.start();
+}
+
+// A network file system tells of no changes: what is on disk is looked at when somebody comes back.
+void MainWindow::changeEvent(QEvent* event) {
+  QMainWindow::changeEvent(event);
+  if (event->type() != QEvent::ActivationChange || !isActiveWindow()) return;
+  for (const auto& tab : m_tabs) {
+    tab->workspace->checkDisk();
+    tab->workspace->checkLock();
+  }
 }
 
 }  // namespace nf

@@ -2,6 +2,7 @@
 #pragma once
 #include <QMainWindow>
 #include <QTimer>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -20,6 +21,7 @@ namespace nf {
 class CommandPalette;
 class DevicesView;
 class DockPage;
+class ElidedLabel;
 class ExplainView;
 class InspectorView;
 class MessageBar;
@@ -64,7 +66,10 @@ class MainWindow : public QMainWindow {
   void pinInspector(const QString& tensor);  // shows it, has its gradient checked by differences, and stays on it
   void restoreLayout();
   void saveLayout();
-  void restoreSession();  // the notebooks that were open when the window was last closed
+  // The notebooks of windows that were killed, with what was not saved in them, and those of the window that was closed last.
+  void restoreSession();
+  void writeSession();                       // what restoreSession() of another window needs, should this one be killed
+  void forgetSession() { m_store.reset(); }  // nothing of this window is kept, nothing is recovered
   QString statusText() const;
 
  protected:
@@ -72,13 +77,17 @@ class MainWindow : public QMainWindow {
   void dragEnterEvent(QDragEnterEvent*) override;
   void dropEvent(QDropEvent*) override;
   void resizeEvent(QResizeEvent*) override;
+  void moveEvent(QMoveEvent*) override;
+  void changeEvent(QEvent*) override;
 
  private:
   struct Tab {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
     QString inspected;
-    std::optional<Journal> left;  // of a session that ended before it was saved
+    std::vector<LeftJournal> left;  // of sessions that ended before they were saved
+    QString engineLost;             // why its engine ended; empty: it runs, or the question was put away
+    bool diskHidden = false, holderHidden = false, journalHidden = false;  // questions that were put away
     CellId training = 0;
     bool trainWhenChecked = false;
     bool discard = false;  // its changes, when it closes
@@ -104,6 +113,7 @@ class MainWindow : public QMainWindow {
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();
+  void refreshRunActions();
   void refreshLeads();
   std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
   void follow(const QString& target);
@@ -119,6 +129,12 @@ class MainWindow : public QMainWindow {
   void editShortcuts();
   void compare(const std::string& before, const std::string& after, const QString& title);
   void answer(const QString& key, int index);
+  void askOnce(const QString& key, const QString& text, const QStringList& answers);
+  void refreshMessages();
+  void saveTo(const QString& path, bool overwrite);
+  bool untouchedTab() const;
+  void useSession(const Session& session);
+  void compareWithDisk();
   void setStatus(const QString& icon, const QString& text);
   void remember(const QString& path);
 
@@ -130,7 +146,8 @@ class MainWindow : public QMainWindow {
   Tab* m_tab = nullptr;  // the current one
   int m_untitled = 0;
   bool m_enginesWanted = false;
-  QLabel *m_name, *m_state, *m_statusIcon, *m_status, *m_constants, *m_place;
+  ElidedLabel *m_name, *m_constants;
+  QLabel *m_state, *m_statusIcon, *m_status, *m_place;
   QToolButton* m_device;
   SegmentedSwitch* m_switch;
   MessageBar* m_messages;
@@ -144,6 +161,10 @@ class MainWindow : public QMainWindow {
   DevicesView* m_devices;
   CommandPalette* m_palette = nullptr;
   QTimer m_leadsTimer, m_profileTimer, m_valuesTimer;
+  QTimer m_sessionTimer;
+  std::optional<SessionStore> m_store{std::in_place};
+  std::vector<LeftJournal> m_waiting;  // nobody has decided about them, and their notebook was closed
+  std::map<QString, QString> m_asked;  // what each question says
   QString m_statusShown;
   enum class Close { No, Tab, Window } m_closeWanted = Close::No;  // once the changes are saved or given up
 };

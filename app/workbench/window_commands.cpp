@@ -25,6 +25,7 @@
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
@@ -53,6 +54,7 @@ void MainWindow::makeActions() {
   });
   add("file.save", tr("Save"), one("Ctrl+S"), [this] { save(false); });
   add("file.saveAs", tr("Save as..."), one("Ctrl+Shift+S"), [this] { save(true); });
+  add("file.compare", tr("Compare with the file"), {}, [this] { compareWithDisk(); });
   add("file.close", tr("Close notebook"), one("Ctrl+W"), [this] { closeTab(indexOf(m_tab)); });
   add("file.next", tr("Next notebook"), one("Ctrl+PgDown"),
       [this] { showTab((indexOf(m_tab) + 1) % static_cast<int>(m_tabs.size())); });
@@ -100,8 +102,9 @@ void MainWindow::makeActions() {
   add("run.insert", tr("Run cell and insert below"),
       {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)}, [this] { runActive(2); });
   add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] { workspace().runAll(); });
-  add("run.pause", tr("Pause or resume"), {},
-      [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); });
+  add(
+      "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
+      "pause");
   add(
       "run.stop", tr("Stop"), one("Ctrl+."), [this] { workspace().stop(); }, "stop");
   add("run.restart", tr("Restart the engine"), {}, [this] { workspace().startEngine(); });
@@ -179,7 +182,8 @@ void MainWindow::makeMenus() {
     if (recent->isEmpty()) recent->addAction(tr("No notebook yet"))->setEnabled(false);
   });
   file->addSeparator();
-  for (const char* id : {"file.save", "file.saveAs", "file.close"}) file->addAction(action(QString::fromLatin1(id)));
+  for (const char* id : {"file.save", "file.saveAs", "file.compare", "file.close"})
+    file->addAction(action(QString::fromLatin1(id)));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
   menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "cell.cut", "cell.copy", "cell.paste"});
@@ -217,18 +221,37 @@ void MainWindow::remember(const QString& path) {
 }
 
 void MainWindow::save(bool ask) {
-  QString path = m_tab->workspace->path();
-  if (ask || path.isEmpty())
-    path = QFileDialog::getSaveFileName(this, tr("Save the notebook"), path.isEmpty() ? QStringLiteral("untitled.nf") : path,
-                                        tr("Notebooks (*.nf)"));
-  if (path.isEmpty()) return;
-  const auto saved = m_tab->workspace->save(path);
+  const QString path = m_tab->workspace->path();
+  if (!ask && !path.isEmpty()) return saveTo(path, false);
+  auto* dialog = new QFileDialog(this, tr("Save the notebook"));
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->setAcceptMode(QFileDialog::AcceptSave);
+  dialog->setNameFilter(tr("Notebooks (*.nf)"));
+  dialog->setDefaultSuffix(QStringLiteral("nf"));
+  if (!path.isEmpty()) dialog->setDirectory(QFileInfo(path).absolutePath());
+  dialog->selectFile(m_tab->workspace->name());
+  connect(dialog, &QFileDialog::fileSelected, this, [this](const QString& chosen) { saveTo(chosen, true); });
+  connect(dialog, &QFileDialog::rejected, this, [this] { m_closeWanted = Close::No; });
+  dialog->open();
+}
+
+void MainWindow::saveTo(const QString& path, bool overwrite) {
+  const auto saved = m_tab->workspace->save(path, overwrite);
   if (!saved) {
-    m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
-    return;
+    m_closeWanted = Close::No;
+    m_messages->dismiss("close");
+    if (saved.error().stage == "outside") {
+      m_tab->diskHidden = false;
+      m_asked.erase("outside");
+      refreshMessages();
+      return setStatus("error", QString::fromStdString(saved.error().message));
+    }
+    return m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
   }
-  m_messages->dismiss("save");
-  m_messages->dismiss("close");
+  for (const char* key : {"save", "close", "recovered"}) m_messages->dismiss(QString::fromLatin1(key));
+  m_asked.erase("recovered");
+  refreshMessages();
+  refreshTitle();
   remember(m_tab->workspace->path());
   setStatus("ok", tr("Saved %1").arg(m_tab->workspace->name()));
   const Close wanted = std::exchange(m_closeWanted, Close::No);
@@ -295,47 +318,70 @@ void MainWindow::showCell(CellId id) {
 void MainWindow::trainFirst() { m_tab->trainWhenChecked = true; }
 
 void MainWindow::answer(const QString& key, int index) {
-  if (key == QLatin1String("engine") && index == 0) {
-    m_tab->workspace->startEngine();
+  m_asked.erase(key);
+  Workspace& w = *m_tab->workspace;
+  if (key == QLatin1String("engine")) {
+    m_tab->engineLost.clear();
+    if (index == 0) w.startEngine();
     refreshStatus();
-  } else if (key == QLatin1String("journal") && m_tab->left) {
-    if (index == 0) {
-      m_tab->workspace->recover(*std::exchange(m_tab->left, std::nullopt));
-      m_tab->notebook->followDocument();
-      refreshOutline();
-    } else if (index == 1) {
-      compare(m_tab->workspace->document().text(), m_tab->left->text, tr("What the journal has and the file has not"));
-      m_messages->ask("journal", tr("Recover the changes of the session that ended?"),
-                      {tr("Recover"), tr("Compare"), tr("Discard")});
-    } else if (index == 2) {
-      m_tab->left.reset();
-      m_tab->workspace->removeJournal();
-    }
-  } else if (key == QLatin1String("outside")) {
+  } else if (key == QLatin1String("journal") && !m_tab->left.empty()) {
     if (index == 1) {
-      m_tab->workspace->reloadFromDisk();
+      compare(w.document().text(), m_tab->left.front().journal.text, tr("What the journal has and the file has not"));
+    } else {
+      const LeftJournal left = std::move(m_tab->left.front());
+      m_tab->left.erase(m_tab->left.begin());
+      if (index == 0) {
+        w.recover(left);
+        m_tab->notebook->followDocument();
+        refreshOutline();
+      } else if (index == 2) {
+        QFile::remove(left.file);
+      } else {
+        m_waiting.push_back(left);
+      }
+    }
+  } else if (key == QLatin1String("outside") && w.onDisk() == Workspace::OnDisk::Deleted) {
+    m_tab->diskHidden = index < 0;
+    if (index >= 0) save(index == 1);
+  } else if (key == QLatin1String("outside")) {
+    m_tab->diskHidden = index < 0;
+    if (index == 0) {
+      w.keepMine();
+    } else if (index == 1) {
+      w.reloadFromDisk();
       m_tab->notebook->followDocument();
       refreshOutline();
     } else if (index == 2) {
-      QFile file(m_tab->workspace->path());
-      if (file.open(QIODevice::ReadOnly))
-        compare(m_tab->workspace->document().text(), file.readAll().toStdString(), tr("What the file has and this window has not"));
-      m_messages->ask("outside", tr("%1 changed on disk while it was edited here.").arg(m_tab->workspace->name()),
-                      {tr("Keep mine"), tr("Reload"), tr("Compare")});
+      compareWithDisk();
     }
+  } else if (key == QLatin1String("lock")) {
+    m_tab->holderHidden = index < 0;
+    if (index == 0) w.editAnyway();
+  } else if (key == QLatin1String("keep")) {
+    m_tab->journalHidden = true;
+    if (index == 0) save(false);
+  } else if (key == QLatin1String("recovered")) {
+    if (index == 0) compareWithDisk();
   } else if (key == QLatin1String("save")) {
     if (index >= 0) save(index == 1);
   } else if (key == QLatin1String("close")) {
     if (index == 0) save(false);
     else if (index == 1) {
       m_tab->discard = true;
-      m_tab->workspace->removeJournal();
+      w.removeJournal();
       if (std::exchange(m_closeWanted, Close::No) == Close::Window) close();
       else closeTab(indexOf(m_tab));
     } else {
       m_closeWanted = Close::No;
     }
   }
+  refreshMessages();
+}
+
+void MainWindow::compareWithDisk() {
+  QFile file(m_tab->workspace->path());
+  const std::string onDisk = file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
+  compare(onDisk, m_tab->workspace->document().text(), tr("What the file has (-) and this window has (+)"));
 }
 
 void MainWindow::compare(const std::string& before, const std::string& after, const QString& title) {
@@ -389,16 +435,15 @@ void MainWindow::openPalette(bool everything) {
                          }});
     }
     for (const auto& node : m_explain->graph()->graph().nodes)
-      entries.push_back(
-          {QStringLiteral("graph"), QString::fromStdString(node.name), tr("node"), [this, id = QString::fromStdString(node.id)] {
-             showPage(Page::Explain);
-             m_explain->graph()->choose(id, true);
-           }});
+      entries.push_back({QStringLiteral("graph"), shortName(node.name), tr("node"), [this, id = QString::fromStdString(node.id)] {
+                           showPage(Page::Explain);
+                           m_explain->graph()->choose(id, true);
+                         }});
   }
   for (const QString& id : m_actions->order()) {
     QAction* a = action(id);
     if (a->isEnabled())
-      entries.push_back({a->property("icon").toString(), m_actions->group(id) + QStringLiteral(": ") + a->text(),
+      entries.push_back({a->property("iconName").toString(), m_actions->group(id) + QStringLiteral(": ") + a->text(),
                          a->shortcut().toString(QKeySequence::NativeText), [a] { a->trigger(); }});
   }
   m_palette->open(everything ? tr("Go to anything") : tr("Run a command"), std::move(entries));

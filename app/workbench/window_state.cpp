@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What the window shows of the current notebook: titles, outline, status, inspector, and where things lead.
+#include <QFileInfo>
 #include <QLabel>
+#include <QLocale>
 #include <QStackedWidget>
 #include <QTabBar>
 #include <QToolButton>
@@ -14,6 +16,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
@@ -25,17 +28,29 @@ namespace nf {
 using protocol::CellStatus;
 
 void MainWindow::afterRunChange() {
-  action(QStringLiteral("run.stop"))->setEnabled(m_tab->workspace->running());
-  action(QStringLiteral("run.pause"))->setEnabled(m_tab->workspace->running());
+  refreshRunActions();
   refreshOutline();
   refreshStatus();
   if (page() == Page::Tune) m_tab->workspace->wantSubgraphs();
+}
+
+void MainWindow::refreshRunActions() {
+  using protocol::RunPhase;
+  const RunPhase phase = m_tab->workspace->runState().phase;
+  action(QStringLiteral("run.stop"))->setEnabled(phase != RunPhase::Idle && phase != RunPhase::Stopping);
+  QAction* pause = action(QStringLiteral("run.pause"));
+  const bool paused = phase == RunPhase::Paused;
+  pause->setEnabled(paused || phase == RunPhase::Training);
+  pause->setText(paused ? tr("Resume") : tr("Pause"));
+  pause->setProperty("iconName", paused ? QStringLiteral("run") : QStringLiteral("pause"));
+  pause->setIcon(m_theme->icon(pause->property("iconName").toString()));
 }
 
 MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->currentIndex()); }
 
 void MainWindow::showPage(Page page) {
   m_pages->setCurrentIndex(static_cast<int>(page));
+  m_sessionTimer.start();
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
   if (page == Page::Explain) m_explain->graph()->setFocus();
@@ -86,12 +101,61 @@ void MainWindow::refreshTabs() {
     m_tabBar->setTabText(index, w.name() + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
     m_tabBar->setTabToolTip(index, w.path());
   }
+  m_sessionTimer.start();
+}
+
+// A question is put once and stays until it is answered, put away, or has nothing to ask any more.
+void MainWindow::askOnce(const QString& key, const QString& text, const QStringList& answers) {
+  const QString all = text + QChar(0) + answers.join(QChar(0));
+  const auto known = m_asked.find(key);
+  if (text.isEmpty()) {
+    if (known == m_asked.end()) return;
+    m_asked.erase(known);
+    return m_messages->dismiss(key);
+  }
+  if (known != m_asked.end() && known->second == all) return;
+  m_asked[key] = all;
+  m_messages->ask(key, text, answers);
+}
+
+// What the current notebook has to ask.
+void MainWindow::refreshMessages() {
+  const Workspace& w = *m_tab->workspace;
+  const QString name = w.name();
+  askOnce("keep",
+          m_tab->journalHidden || w.journalError().isEmpty()
+              ? QString()
+              : tr("What is not saved of %1 cannot be kept for recovery: %2").arg(name, w.journalError()),
+          {tr("Save")});
+  if (m_tab->left.empty()) {
+    askOnce("journal", {}, {});
+  } else {
+    const QString when = QLocale().toString(QFileInfo(m_tab->left.front().file).lastModified(), QLocale::ShortFormat);
+    askOnce("journal", tr("A session ended before %1 was saved. Its changes of %2 were kept.").arg(name, when),
+            {tr("Recover"), tr("Compare"), tr("Discard")});
+  }
+  askOnce("lock",
+          w.holder().isEmpty() || m_tab->holderHidden
+              ? QString()
+              : tr("%1 is open in %2. It is shown here and cannot be edited.").arg(name, w.holder()),
+          {tr("Edit anyway")});
+  const bool deleted = w.onDisk() == Workspace::OnDisk::Deleted;
+  askOnce("outside",
+          w.onDisk() == Workspace::OnDisk::Same || m_tab->diskHidden ? QString()
+          : deleted ? tr("%1 was deleted on disk. Its text is still here; saving writes the file again.").arg(name)
+                    : tr("%1 changed on disk while it was edited here.").arg(name),
+          deleted ? QStringList{tr("Save"), tr("Save as...")} : QStringList{tr("Keep mine"), tr("Reload"), tr("Compare")});
+  askOnce("engine", m_tab->engineLost, {tr("Restart the engine")});
 }
 
 void MainWindow::refreshTitle() {
   const bool modified = m_tab->workspace->document().modified();
   m_name->setText(m_tab->workspace->name());
-  m_state->setText(modified ? tr("edited") : m_tab->workspace->path().isEmpty() ? tr("not saved yet") : tr("saved"));
+  m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
+                   : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
+                   : modified                                                 ? tr("edited")
+                   : m_tab->workspace->path().isEmpty()                       ? tr("not saved yet")
+                                                                              : tr("saved"));
   setWindowTitle(m_tab->workspace->name() + QStringLiteral("[*] - NeoFlow"));
   setWindowModified(modified);
   refreshTabs();
@@ -268,7 +332,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (node.id != tensor && (node.origins.empty() || probe.relation(node.origins) != Selection::Relation::Exact)) continue;
     if (ids.size() >= kMostNodes) break;
     ids.push_back(node.id);
-    leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(QString::fromStdString(node.name)),
+    leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),
                      QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),
                      QStringLiteral("node:") + QString::fromStdString(node.id)});
   }
@@ -276,7 +340,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (group.nodes.size() > 1 && std::any_of(group.nodes.begin(), group.nodes.end(), [&](const std::string& id) {
           return std::find(ids.begin(), ids.end(), id) != ids.end();
         }))
-      leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(QString::fromStdString(group.name)),
+      leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
                        QString::fromStdString(group.id), QStringLiteral("node:") + QString::fromStdString(group.nodes.front())});
   std::size_t kernels = 0;
   for (const auto& s : m_tab->workspace->subgraphs().subgraphs) {
@@ -286,7 +350,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (!own && (s.origins.empty() || probe.relation(s.origins) != Selection::Relation::Exact)) continue;
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);
-    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(QString::fromStdString(s.name)),
+    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
                      s.us ? microsecondsText(*s.us) : tr("not built yet"), QStringLiteral("kernel:") + id});
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     leads.push_back({QStringLiteral("code"), tr("Machine code"), {}, QStringLiteral("code:") + id});
@@ -311,7 +375,7 @@ void MainWindow::refreshLeads() {
   for (const std::string& name : {decision->producer, decision->consumer})
     if (name.starts_with("d(") && m_tab->workspace->tensor(name))
       leads.push_back({QStringLiteral("sum"),
-                       tr("Gradient %1").arg(QString::fromStdString(name)),
+                       tr("Gradient %1").arg(shortName(name)),
                        {},
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
   for (Lead& lead : leadsOf({}, decision->consumer)) leads.push_back(std::move(lead));

@@ -13,6 +13,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
@@ -30,7 +31,8 @@ void MainWindow::connectTab(Tab* tab) {
     tab->inspected.clear();
     tab->training = 0;
     tab->discard = false;
-    tab->left = w->leftJournal();
+    tab->diskHidden = tab->holderHidden = false;
+    tab->notebook->setReadOnly(w->document().readOnly());
     refreshTabs();
     if (tab != m_tab) return;
     m_inspector->clear();
@@ -40,9 +42,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshPeer();
     refreshTitle();
     refreshOutline();
-    if (tab->left)
-      m_messages->ask("journal", tr("A session ended before %1 was saved. Its changes were kept.").arg(w->name()),
-                      {tr("Recover"), tr("Compare"), tr("Discard")});
+    refreshMessages();
   });
   connect(w, &Workspace::documentEdited, this, [this, tab] {
     tab->discard = false;
@@ -56,31 +56,45 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) refreshTitle();
     else refreshTabs();
   });
-  connect(w, &Workspace::changedOutside, this, [this, tab, w](bool clean) {
-    if (clean) tab->notebook->followDocument();
+  connect(w, &Workspace::readAgain, this, [this, tab, w] {
+    tab->notebook->followDocument();
     if (tab != m_tab) return;
-    if (clean) {
-      refreshOutline();
-      setStatus("reload", tr("%1 changed on disk and was read again").arg(w->name()));
-    } else {
-      m_messages->ask("outside", tr("%1 changed on disk while it was edited here.").arg(w->name()),
-                      {tr("Keep mine"), tr("Reload"), tr("Compare")});
-    }
+    refreshOutline();
+    setStatus("reload", tr("%1 changed on disk and was read again").arg(w->name()));
+  });
+  connect(w, &Workspace::diskChanged, this, [this, tab] {
+    tab->diskHidden = false;
+    if (tab == m_tab) refreshMessages();
+  });
+  connect(w, &Workspace::lockChanged, this, [this, tab, w] {
+    tab->holderHidden = false;
+    tab->notebook->setReadOnly(w->document().readOnly());
+    if (tab != m_tab) return refreshTabs();
+    if (w->holder().isEmpty()) setStatus("ok", tr("%1 can be edited here").arg(w->name()));
+    refreshTitle();
+    refreshMessages();
+  });
+  connect(w, &Workspace::journalChanged, this, [this, tab] {
+    tab->journalHidden = false;
+    m_sessionTimer.start();
+    if (tab == m_tab) refreshMessages();
   });
   connect(w, &Workspace::engineReady, this, [this, tab] {
     m_enginesWanted = true;
+    tab->engineLost.clear();
     if (tab != m_tab) return;
-    m_messages->dismiss("engine");
+    refreshMessages();
     refreshStatus();
     refreshDevice();
   });
   connect(w, &Workspace::engineDied, this, [this, tab](const QString& reason) {
     for (CellView* v : tab->notebook->cells())
       if (v->train()) v->train()->setLost();
+    tab->engineLost = reason;
     if (tab != m_tab) return;
     afterRunChange();
     if (m_explain->card()->comparing()) m_explain->card()->setComparisonFailed(tr("the engine ended"));
-    m_messages->ask("engine", reason, {tr("Restart the engine")});
+    refreshMessages();
     refreshStatus();
   });
   connect(w, &Workspace::analysed, this, [this, tab, w] {
@@ -102,6 +116,9 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) m_inspector->setExpression(e);
   });
   connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
+  connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
+    if (tab == m_tab) m_explain->setPlan(plan);
+  });
   connect(w, &Workspace::graphArrived, this, [this, tab](const protocol::GraphPage& graph) {
     if (tab != m_tab) return;
     m_explain->setGraph(graph);
@@ -120,6 +137,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::subgraphsArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
     m_tune->setSubgraphs(w->subgraphs().subgraphs);
+    m_explain->setSubgraphs(w->subgraphs().subgraphs);
     refreshLeads();
   });
   connect(w, &Workspace::trialsChanged, this, [this, tab, w](const std::string& id) {
@@ -179,8 +197,7 @@ void MainWindow::connectRun(Tab* tab) {
     m_tune->setRunState(w->runState());
     followRun();
     refreshStatus();
-    action("run.stop")->setEnabled(w->running());
-    action("run.pause")->setEnabled(w->running());
+    refreshRunActions();
   });
   connect(w, &Workspace::stepArrived, this, [this, tab](const protocol::StepEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addStep(e);
@@ -235,6 +252,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     else setStatus("function", signature);
   });
   connect(n, &NotebookView::activeChanged, this, [this, tab, n] {
+    m_sessionTimer.start();
     if (tab != m_tab) return;
     refreshOutline();
     const CellView* v = n->view(n->activeCell());
@@ -281,15 +299,13 @@ void MainWindow::connectViews() {
   connect(
       m_explain->card(), &DecisionCard::measureRequested, this, [this](const std::string& producer, const std::string& consumer) {
         m_explain->card()->setComparing();
-        setStatus(
-            "running",
-            tr("Measuring %1 and %2 fused and apart").arg(QString::fromStdString(producer), QString::fromStdString(consumer)));
+        setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
         workspace().ask(
             protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
             [this](const protocol::Envelope& envelope) {
               if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
                 m_explain->card()->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
-                setStatus("ok", QString::fromStdString(k->verdict));
+                setStatus("ok", shortName(k->verdict));
               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                 m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
                 setStatus("error", QString::fromStdString(f->message));
@@ -360,8 +376,6 @@ void MainWindow::connectViews() {
   });
   connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
   connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
-  action("run.stop")->setEnabled(false);
-  action("run.pause")->setEnabled(false);
 }
 
 }  // namespace nf

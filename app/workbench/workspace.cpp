@@ -8,16 +8,32 @@
 #include <QFileInfo>
 #include <QJsonDocument>
 #include <QJsonObject>
-#include <QSaveFile>
 #include <QStandardPaths>
 
 namespace nf {
 
 using namespace protocol;
 
-Workspace::Workspace(QStringList engineCommand, Selection* selection, int untitled, QObject* parent)
-    : QObject(parent), m_document(std::make_unique<Document>()), m_engineCommand(std::move(engineCommand)),
-      m_engine(std::make_unique<EngineLink>(m_engineCommand)), m_selection(selection), m_untitled(untitled) {
+namespace {
+
+constexpr std::size_t kHistoryBytes = 1 << 20;  // of a journal
+
+std::string_view viewOf(const QByteArray& bytes) { return {bytes.constData(), static_cast<std::size_t>(bytes.size())}; }
+
+// One file has one lock, however it is reached.
+QString lockPath(const QString& path) {
+  const QFileInfo info(path);
+  const QFileInfo real(info.exists() ? info.canonicalFilePath() : info.absoluteFilePath());
+  return real.absoluteDir().filePath(QLatin1Char('.') + real.fileName() + QStringLiteral(".lock"));
+}
+
+}  // namespace
+
+Workspace::Workspace(QStringList engineCommand, Selection* selection, std::function<QString()> newJournal, int untitled,
+                     QObject* parent)
+    : QObject(parent), m_document(std::make_unique<Document>()), m_newJournal(std::move(newJournal)),
+      m_engineCommand(std::move(engineCommand)), m_engine(std::make_unique<EngineLink>(m_engineCommand)), m_selection(selection),
+      m_untitled(untitled) {
   connect(m_engine.get(), &EngineLink::ready, this, [this] {
     m_replicaKnown = false;
     sendDocument();
@@ -36,19 +52,25 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, int untitl
                                  : reason);
   });
   connect(m_engine.get(), &EngineLink::received, this, &Workspace::handle);
-  m_journalTimer.setInterval(3000);
+  m_journalTimer.setSingleShot(true);
+  m_journalTimer.setInterval(1000);
   connect(&m_journalTimer, &QTimer::timeout, this, &Workspace::writeJournal);
-  m_journalTimer.start();
-  connect(&m_watcher, &QFileSystemWatcher::fileChanged, this, [this] {
-    QFile file(m_path);
-    if (!file.open(QIODevice::ReadOnly)) return;  // being replaced: the next change tells
-    const QByteArray bytes = file.readAll();
-    if (!m_watcher.files().contains(m_path)) m_watcher.addPath(m_path);
-    if (hashOf({bytes.constData(), static_cast<std::size_t>(bytes.size())}) == m_onDisk) return;
-    const bool clean = !m_document->modified();
-    if (clean) reloadFromDisk();
-    Q_EMIT changedOutside(clean);
+  // A program that writes a new file and renames it leaves none for a moment.
+  m_goneTimer.setSingleShot(true);
+  m_goneTimer.setInterval(300);
+  connect(&m_goneTimer, &QTimer::timeout, this, [this] {
+    if (QFileInfo::exists(m_path)) return checkDisk();
+    m_document->markUnsaved();
+    m_wasModified = true;
+    setOnDisk(OnDisk::Deleted);
+    Q_EMIT modifiedChanged();
   });
+  const auto changed = [this] {
+    checkDisk();
+    checkLock();
+  };
+  connect(&m_watcher, &QFileSystemWatcher::fileChanged, this, changed);
+  connect(&m_watcher, &QFileSystemWatcher::directoryChanged, this, changed);
   attachDocument();
 }
 
@@ -67,6 +89,7 @@ void Workspace::setCurrent(bool current) {
 void Workspace::attachDocument() {
   m_document->edited = [this](const TextEdit& edit) {
     m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
+    if (!m_journalTimer.isActive()) m_journalTimer.start();
     if (m_replicaKnown)
       tell(DocumentEdited{m_document->revision(), static_cast<std::uint32_t>(edit.begin),
                           static_cast<std::uint32_t>(edit.begin + edit.removed.size()), edit.inserted});
@@ -78,12 +101,13 @@ void Workspace::attachDocument() {
   };
 }
 
-void Workspace::openText(const std::string& text, const QString& path) {
-  m_document = std::make_unique<Document>(text);
+void Workspace::install(std::unique_ptr<Document> document, const QString& path) {
+  document->setReadOnly(!m_holder.isEmpty());
+  m_document = std::move(document);
   m_path = path;
-  m_onDisk = hashOf(text);
   m_journalled = m_document->revision();
-  m_wasModified = false;
+  m_wasModified = m_document->modified();
+  m_diskState = OnDisk::Same;
   m_analysis = {};
   m_subgraphs = {};
   m_trials.clear();
@@ -102,32 +126,138 @@ Result<Unit> Workspace::open(const QString& path) {
   QFile file(path);
   if (!file.open(QIODevice::ReadOnly))
     return Error{"open", (tr("%1 cannot be read: %2").arg(path, file.errorString())).toStdString(), {}, {}};
-  openText(file.readAll().toStdString(), QFileInfo(path).absoluteFilePath());
+  const std::string text = file.readAll().toStdString();
+  lock(path);
+  m_onDisk = hashOf(text);
+  install(std::make_unique<Document>(text, m_document->revision() + 1), QFileInfo(path).absoluteFilePath());
   return Unit{};
 }
 
 void Workspace::watch() {
-  if (!m_watcher.files().isEmpty()) m_watcher.removePaths(m_watcher.files());
-  if (!m_path.isEmpty()) m_watcher.addPath(m_path);
+  if (const QStringList old = m_watcher.files() + m_watcher.directories(); !old.isEmpty()) m_watcher.removePaths(old);
+  if (m_path.isEmpty()) return;
+  if (QFileInfo::exists(m_path)) m_watcher.addPath(m_path);
+  m_watcher.addPath(QFileInfo(m_path).absolutePath());  // the file may go and come, the lock too
 }
 
-Result<Unit> Workspace::save(const QString& path) {
+// False where somebody else has it. Where no lock can be made, nothing can be saved either.
+bool Workspace::lock(const QString& path) {
+  const QString place = lockPath(path);
+  if (m_lock && m_lock->isLocked() && m_lock->fileName() == place) return true;
+  auto wanted = std::make_unique<QLockFile>(place);
+  wanted->setStaleLockTime(0);  // it holds while its process lives
+  QString holder;
+  if (!wanted->tryLock(0) && wanted->error() == QLockFile::LockFailedError) {
+    qint64 process = 0;
+    QString host, program;
+    wanted->getLockInfo(&process, &host, &program);
+    holder = tr("%1, process %2 on %3").arg(program.isEmpty() ? tr("another program") : program).arg(process).arg(host);
+  }
+  const bool free = holder.isEmpty();
+  m_lock = free ? std::move(wanted) : nullptr;
+  if (holder != m_holder) {
+    m_holder = holder;
+    m_document->setReadOnly(!free);
+    Q_EMIT lockChanged();
+  }
+  return free;
+}
+
+void Workspace::checkLock() {
+  if (m_holder.isEmpty() || !lock(m_path)) return;
+  checkDisk();
+}
+
+void Workspace::editAnyway() {
+  if (lock(m_path)) return checkDisk();
+  m_holder.clear();
+  m_document->setReadOnly(false);
+  checkDisk();
+  Q_EMIT lockChanged();
+}
+
+void Workspace::setOnDisk(OnDisk state) {
+  if (m_diskState == state) return;
+  m_diskState = state;
+  Q_EMIT diskChanged();
+}
+
+void Workspace::checkDisk() {
+  if (m_path.isEmpty()) return;
+  QFile file(m_path);
+  if (!file.exists()) {
+    if (m_diskState != OnDisk::Deleted && !m_goneTimer.isActive()) m_goneTimer.start();
+    return;
+  }
+  if (!file.open(QIODevice::ReadOnly)) return;
+  const QByteArray bytes = file.readAll();
+  if (!m_watcher.files().contains(m_path)) m_watcher.addPath(m_path);
+  const Hash hash = hashOf(viewOf(bytes));
+  if (viewOf(bytes) == m_document->text()) {
+    const bool news = hash != m_onDisk || m_diskState != OnDisk::Same;
+    m_onDisk = hash;
+    if (news) m_document->markSaved();
+    setOnDisk(OnDisk::Same);
+    if (m_wasModified != m_document->modified()) {
+      m_wasModified = m_document->modified();
+      Q_EMIT modifiedChanged();
+    }
+    return;
+  }
+  if (hash == m_onDisk) return setOnDisk(OnDisk::Same);
+  if (m_document->modified()) return setOnDisk(OnDisk::Changed);
+  reloadFromDisk();
+  Q_EMIT readAgain();
+}
+
+void Workspace::keepMine() {
+  QFile file(m_path);
+  if (file.open(QIODevice::ReadOnly)) m_onDisk = hashOf(viewOf(file.readAll()));
+  m_document->markUnsaved();
+  m_wasModified = true;
+  setOnDisk(OnDisk::Same);
+  Q_EMIT modifiedChanged();
+}
+
+Result<Unit> Workspace::save(const QString& path, bool overwrite) {
+  const QString target = QFileInfo(path).absoluteFilePath();
+  const bool moved = m_path != target;
+  const auto failed = [&](const char* stage, const QString& message) { return Error{stage, message.toStdString(), {}, {}}; };
+  std::unique_ptr<QLockFile> other;
+  if (moved) {
+    other = std::make_unique<QLockFile>(lockPath(target));
+    other->setStaleLockTime(0);
+    if (!other->tryLock(0) && other->error() == QLockFile::LockFailedError)
+      return failed("save", tr("%1 is open in another window: nothing was written.").arg(target));
+  } else if (!m_holder.isEmpty()) {
+    return failed("save", tr("%1 is open in %2: nothing was written. It can be saved under another name.").arg(name(), m_holder));
+  } else if (!overwrite) {
+    QFile now(target);
+    if (now.exists() && (!now.open(QIODevice::ReadOnly) || hashOf(viewOf(now.readAll())) != m_onDisk)) {
+      setOnDisk(OnDisk::Changed);
+      return failed("outside", tr("%1 changed on disk since it was read: nothing was written.").arg(name()));
+    }
+  }
   const std::string& text = m_document->text();
-  QSaveFile file(path);
-  const bool written = file.open(QIODevice::WriteOnly) &&
-                       file.write(text.data(), static_cast<qint64>(text.size())) == static_cast<qint64>(text.size());
-  const Hash before = m_onDisk;
-  m_onDisk = hashOf(text);
-  if (!written || !file.commit()) {
+  const Hash before = std::exchange(m_onDisk, hashOf(text));  // the watcher may hear of it before this ends
+  if (const QString error = writeWhole(target, text); !error.isEmpty()) {
     m_onDisk = before;
-    return Error{"save", tr("%1 cannot be written: %2").arg(path, file.errorString()).toStdString(), {}, {}};
+    return failed("save", tr("%1 cannot be written: %2").arg(target, error));
+  }
+  m_path = target;
+  if (moved) {
+    m_lock = other->isLocked() ? std::move(other) : nullptr;
+    m_document->setReadOnly(false);
+    if (!m_holder.isEmpty()) {
+      m_holder.clear();
+      Q_EMIT lockChanged();
+    }
   }
   removeJournal();
-  const bool moved = m_path != path;
-  m_path = QFileInfo(path).absoluteFilePath();
   m_document->markSaved();
   m_wasModified = false;
   watch();
+  setOnDisk(OnDisk::Same);
   if (moved) sendDocument();  // data files are found beside the notebook
   Q_EMIT modifiedChanged();
   return Unit{};
@@ -140,43 +270,50 @@ void Workspace::reloadFromDisk() {
   m_onDisk = hashOf(text);
   m_document->reload(text);
   m_wasModified = m_document->modified();
+  setOnDisk(OnDisk::Same);
   Q_EMIT modifiedChanged();
 }
 
-QString Workspace::journalPath() const {
-  if (!m_path.isEmpty()) {
-    const QFileInfo info(m_path);
-    return info.absoluteDir().filePath(QLatin1Char('.') + info.fileName() + QStringLiteral(".journal"));
-  }
-  const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation));
-  return folder.filePath(m_untitled == 1 ? QStringLiteral("untitled.nf.journal")
-                                         : QStringLiteral("untitled-%1.nf.journal").arg(m_untitled));
-}
-
+// ---------------------------------------------------------------- the journal
 void Workspace::writeJournal() {
-  if (!m_document->modified() || m_journalled == m_document->revision()) return;
-  QDir().mkpath(QFileInfo(journalPath()).absolutePath());
-  QSaveFile file(journalPath());
-  const std::string bytes = toBytes({m_path.toStdString(), m_onDisk, m_document->revision(), m_document->text()});
-  if (file.open(QIODevice::WriteOnly) && file.write(bytes.data(), static_cast<qint64>(bytes.size())) > 0 && file.commit())
+  if (!m_document->modified()) return removeJournal();  // undone to what is on disk
+  if (m_hasJournal && m_journalled == m_document->revision()) return;
+  if (m_journalFile.isEmpty()) m_journalFile = m_newJournal();
+  if (m_journalFile.isEmpty()) return;
+  const QString error = writeWhole(m_journalFile, toBytes({m_path.toStdString(), m_onDisk, m_document->revision(),
+                                                           m_document->text(), m_document->history(kHistoryBytes)}));
+  if (error.isEmpty()) {
     m_journalled = m_document->revision();
+    m_hasJournal = true;
+  }
+  if (error != std::exchange(m_journalError, error) || error.isEmpty()) Q_EMIT journalChanged();
 }
 
 void Workspace::removeJournal() {
-  QFile::remove(journalPath());
-  m_journalled = m_document->revision();
+  m_journalTimer.stop();
+  const bool known = m_hasJournal || !m_journalError.isEmpty();
+  if (m_hasJournal) QFile::remove(m_journalFile);
+  m_hasJournal = false;
+  m_journalError.clear();
+  if (known) Q_EMIT journalChanged();
 }
 
-std::optional<Journal> Workspace::leftJournal() const {
-  QFile file(journalPath());
-  if (!file.open(QIODevice::ReadOnly)) return std::nullopt;
-  auto journal = journalFrom(file.readAll().toStdString());
-  if (!journal || journal->text == m_document->text()) return std::nullopt;
-  return journal;
+void Workspace::openJournal(const LeftJournal& left) {
+  removeJournal();
+  m_journalFile = left.file;
+  m_hasJournal = true;
+  const QString path = QString::fromStdString(left.journal.path);
+  if (!path.isEmpty()) lock(path);
+  m_onDisk = left.journal.onDisk;
+  install(std::make_unique<Document>(left.journal.text, left.journal.history, m_document->revision() + 1), path);
+  checkDisk();
 }
 
-void Workspace::recover(const Journal& journal) {
-  m_document->replace(0, m_document->text().size(), journal.text, tr("Recover").toStdString());
+void Workspace::recover(const LeftJournal& left) {
+  if (!m_document->modified()) return openJournal(left);
+  m_document->replace(0, m_document->text().size(), left.journal.text, tr("Recover").toStdString());
+  writeJournal();
+  if (m_hasJournal) QFile::remove(left.file);
   Q_EMIT modifiedChanged();
 }
 
@@ -220,29 +357,53 @@ void Workspace::wantExpression(const QString& tensor) {
 
 void Workspace::wantGraph(const QString& stage) {
   const auto ticket = ++m_graphTicket;
-  GraphPage none;
-  none.stage = stage.toStdString();
-  graphPage(std::move(none), stage, ticket);
+  const auto show = [this, stage, ticket] {
+    graphPages({}, stage, ticket, [this](const GraphPage& graph) {
+      if (graph.stage == "fused") m_planRevision = graph.revision;
+      Q_EMIT graphArrived(graph);
+      Q_EMIT milestone(QStringLiteral("graph"));
+    });
+  };
+  const QString fused = QStringLiteral("fused");
+  if (stage == fused || m_planRevision == m_document->revision()) return show();
+  // A notebook whose gradients cannot be made has no plan, but a source.
+  graphPages(
+      {}, fused, ticket,
+      [this, show](const GraphPage& plan) {
+        m_planRevision = plan.revision;
+        Q_EMIT graphPlanArrived(plan);
+        show();
+      },
+      show);
 }
 
-void Workspace::graphPage(GraphPage soFar, const QString& stage, std::uint64_t ticket) {
+void Workspace::graphPages(GraphPage soFar, const QString& stage, std::uint64_t ticket, std::function<void(const GraphPage&)> use,
+                           std::function<void()> otherwise) {
   GraphRequest request;
   request.revision = m_document->revision();
   request.stage = stage.toStdString();
   request.offset = static_cast<std::int64_t>(soFar.nodes.size());
-  askFor<GraphPage>(request, tr("Graph"), [this, soFar = std::move(soFar), stage, ticket](const GraphPage& page, const Envelope&) {
+  ask(request, [this, soFar = std::move(soFar), stage, ticket, use = std::move(use),
+                otherwise = std::move(otherwise)](const Envelope& envelope) {
     if (ticket != m_graphTicket) return;
+    if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+      if (error->stage == "revision") return;
+      if (otherwise) otherwise();
+      else Q_EMIT failed(tr("Graph"), QString::fromStdString(error->message));
+    }
+    const auto* page = std::get_if<GraphPage>(&envelope.message);
+    if (!page) return;
     GraphPage all = soFar;
-    all.revision = page.revision;
-    all.totalNodes = page.totalNodes;
-    all.nodes.insert(all.nodes.end(), page.nodes.begin(), page.nodes.end());
-    all.edges.insert(all.edges.end(), page.edges.begin(), page.edges.end());
-    all.groups.insert(all.groups.end(), page.groups.begin(), page.groups.end());
-    if (!page.stages.empty()) all.stages = page.stages;
-    if (static_cast<std::int64_t>(all.nodes.size()) < page.totalNodes && !page.nodes.empty())
-      return graphPage(std::move(all), stage, ticket);
-    Q_EMIT graphArrived(all);
-    Q_EMIT milestone(QStringLiteral("graph"));
+    all.stage = page->stage;
+    all.revision = page->revision;
+    all.totalNodes = page->totalNodes;
+    all.nodes.insert(all.nodes.end(), page->nodes.begin(), page->nodes.end());
+    all.edges.insert(all.edges.end(), page->edges.begin(), page->edges.end());
+    all.groups.insert(all.groups.end(), page->groups.begin(), page->groups.end());
+    if (!page->stages.empty()) all.stages = page->stages;
+    if (static_cast<std::int64_t>(all.nodes.size()) < page->totalNodes && !page->nodes.empty())
+      return graphPages(std::move(all), stage, ticket, use, otherwise);
+    use(all);
   });
 }
 

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "app/workbench/engine_link.h"
+#include "app/workbench/session_store.h"
 #include "core/document/document.h"
-#include "core/document/journal.h"
 #include "core/protocol/message.h"
 #include "widgets/selection.h"
 
@@ -21,23 +21,42 @@ namespace nf {
 class Workspace : public QObject {
   Q_OBJECT
  public:
-  // `selection` is the window's: only the current notebook's spans are in it. `untitled` numbers what has no file yet.
-  Workspace(QStringList engineCommand, Selection* selection, int untitled = 1, QObject* parent = nullptr);
+  // `selection` is the window's: only the current notebook's spans are in it. `untitled` numbers what has no file yet, `newJournal`
+  // names the file that keeps what is not saved; an empty name: it is not kept.
+  Workspace(QStringList engineCommand, Selection* selection, std::function<QString()> newJournal, int untitled = 1,
+            QObject* parent = nullptr);
   ~Workspace() override;
 
   // ---- the file
   Document& document() { return *m_document; }
   QString path() const { return m_path; }
   QString name() const;
-  void openText(const std::string& text, const QString& path);
+  int untitled() const { return m_untitled; }
+  void setUntitled(int number) { m_untitled = number; }
   Result<Unit> open(const QString& path);
-  Result<Unit> save(const QString& path);
+  // A file that changed since it was read is written over only where that is wanted: else an Error of stage "outside".
+  Result<Unit> save(const QString& path, bool overwrite = false);
   void reloadFromDisk();
-  QString journalPath() const;
+
+  // The file as it stands on disk, against what was read or written last.
+  enum class OnDisk { Same, Changed, Deleted };
+  OnDisk onDisk() const { return m_diskState; }
+  void checkDisk();
+  void keepMine();  // what is on disk now may be written over
+
+  // Who edits the file elsewhere; empty: nobody. The document is read-only then.
+  QString holder() const { return m_holder; }
+  void checkLock();   // the other one may have closed it
+  void editAnyway();  // beside the other one; saving still never writes over what it has written
+
+  QString journalFile() const { return m_journalFile; }  // it is there once something unsaved was written
+  bool hasJournal() const { return m_hasJournal; }
+  QString journalError() const { return m_journalError; }
   void writeJournal();
   void removeJournal();
-  std::optional<Journal> leftJournal() const;  // of a session that ended without saving
-  void recover(const Journal& journal);
+  // The text of a session that was killed, with its history; its file is this notebook's journal from now on.
+  void openJournal(const LeftJournal& left);
+  void recover(const LeftJournal& left);  // into the notebook that is open
 
   // ---- the engine
   EngineLink& engine() { return *m_engine; }
@@ -91,13 +110,18 @@ class Workspace : public QObject {
   void opened();
   void documentEdited();
   void modifiedChanged();
-  void changedOutside(bool clean);
+  void readAgain();    // the file changed outside and nothing was unsaved
+  void diskChanged();  // onDisk()
+  void lockChanged();  // holder()
+  void journalChanged();
   void engineReady();
   void engineDied(const QString& reason);
   void analysed();
   void expressionArrived(const nf::protocol::Expression& expression);
   void expressionFailed(const QString& tensor, const QString& message);
-  void graphArrived(const nf::protocol::GraphPage& graph);  // all pages together
+  // All pages together. The plan, the stage `fused`, comes before the first graph of another stage of its revision.
+  void graphPlanArrived(const nf::protocol::GraphPage& plan);
+  void graphArrived(const nf::protocol::GraphPage& graph);
   void fusionArrived(const nf::protocol::FusionReport& report);
   void devicesArrived();
   void subgraphsArrived();
@@ -122,17 +146,28 @@ class Workspace : public QObject {
  private:
   void handle(const protocol::Envelope& envelope);
   void sendDocument();
+  void install(std::unique_ptr<Document> document, const QString& path);
   void attachDocument();
   void watch();
+  void setOnDisk(OnDisk state);
+  bool lock(const QString& path);
   template <class T, class F>
   void askFor(const protocol::Message& request, const QString& what, F&& use);
-  void graphPage(protocol::GraphPage soFar, const QString& stage, std::uint64_t ticket);
+  // All pages of a stage; `otherwise` where there is none.
+  void graphPages(protocol::GraphPage soFar, const QString& stage, std::uint64_t ticket,
+                  std::function<void(const protocol::GraphPage&)> use, std::function<void()> otherwise = {});
 
   std::unique_ptr<Document> m_document;
   QString m_path;
   Hash m_onDisk;
+  OnDisk m_diskState = OnDisk::Same;
+  std::unique_ptr<QLockFile> m_lock;
+  QString m_holder;
+  std::function<QString()> m_newJournal;
+  QString m_journalFile, m_journalError;
+  bool m_hasJournal = false;
   std::uint64_t m_journalled = 0;
-  QTimer m_journalTimer;
+  QTimer m_journalTimer, m_goneTimer;
   QFileSystemWatcher m_watcher;
   bool m_wasModified = false;
   QStringList m_engineCommand;
@@ -155,6 +190,7 @@ class Workspace : public QObject {
   QSet<QString> m_slices;    // asked for by refreshSlice()
   bool m_profiling = false;  // a profile is asked for
   std::uint64_t m_graphTicket = 0;
+  std::uint64_t m_planRevision = 0;  // whose `fused` stage has been told; 0: none
 };
 
 }  // namespace nf

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "core/support/assert.h"
 
@@ -41,12 +42,54 @@ std::optional<ParsedHint> parseHint(std::string_view line) {
   return hint;
 }
 
+// Undone to its beginning and done again to its end, it stays within the text and finds what it says it replaces.
+bool fits(std::string text, const History& history) {
+  const std::size_t size = history.steps.size();
+  if (history.done > size || (history.saved && *history.saved > size)) return false;
+  const auto swap = [&](std::size_t begin, const std::string& out, const std::string& in) {
+    if (begin > text.size() || text.compare(begin, out.size(), out) != 0) return false;
+    text.replace(begin, out.size(), in);
+    return true;
+  };
+  const std::string last = text;
+  for (std::size_t i = history.done; i-- > 0;)
+    if (const TextEdit& edit = history.steps[i].edit; !swap(edit.begin, edit.inserted, edit.removed)) return false;
+  text = last;
+  for (std::size_t i = history.done; i < size; ++i)
+    if (const TextEdit& edit = history.steps[i].edit; !swap(edit.begin, edit.removed, edit.inserted)) return false;
+  return true;
+}
+
 }  // namespace
 
-Document::Document(std::string text) : m_text(std::move(text)) {
+Document::Document(std::string text, std::uint64_t revision) : m_text(std::move(text)), m_revision(revision) {
   m_crlf = m_text.find("\r\n") != std::string::npos;
   m_cells = splitCells(m_text);
   for (Cell& cell : m_cells) cell.id = m_nextId++;
+}
+
+Document::Document(std::string text, History history, std::uint64_t revision) : Document(std::move(text), revision) {
+  if (fits(m_text, history)) m_history = std::move(history);
+  else m_history.saved.reset();
+}
+
+History Document::history(std::size_t mostBytes) const {
+  const auto& steps = m_history.steps;
+  std::size_t first = steps.size(), bytes = 0;
+  while (first > 0) {
+    const History::Step& step = steps[first - 1];
+    bytes += step.edit.removed.size() + step.edit.inserted.size() + step.label.size();
+    if (bytes > mostBytes) break;
+    --first;
+  }
+  // What is undone stays only together with all that comes before it.
+  if (first > m_history.done) return {{}, 0, modified() ? std::nullopt : std::optional<std::size_t>(0)};
+  History out;
+  out.steps.assign(steps.begin() + static_cast<std::ptrdiff_t>(first), steps.end());
+  out.done = m_history.done - first;
+  out.saved.reset();
+  if (m_history.saved && *m_history.saved >= first) out.saved = *m_history.saved - first;
+  return out;
 }
 
 const Cell* Document::cell(CellId id) const {
@@ -92,14 +135,21 @@ void Document::resplit(const TextEdit& edit) {
     if (cell.id == 0) cell.id = m_nextId++;
 }
 
+// A step that is done now; what was undone is gone.
+void Document::record(TextEdit edit, std::string label, bool typing) {
+  auto& [steps, done, saved] = m_history;
+  steps.resize(done);
+  if (saved && *saved > done) saved.reset();
+  steps.push_back({std::move(edit), std::move(label), typing});
+  ++done;
+}
+
 void Document::push(TextEdit edit, std::string label, bool typing) {
-  if (edit.removed == edit.inserted) return;
-  m_history.resize(m_done);
-  if (m_saved && *m_saved > m_done) m_saved.reset();
-  const bool atSaved = m_saved == m_done;
+  if (edit.removed == edit.inserted || m_readOnly) return;
+  const bool atSaved = m_history.saved == m_history.done;
   bool joined = false;
-  if (typing && m_done > 0 && !atSaved) {
-    Step& last = m_history.back();
+  if (typing && m_history.done > 0 && m_history.done == m_history.steps.size() && !atSaved) {
+    History::Step& last = m_history.steps.back();
     if (last.typing && last.label == label && edit.inserted.find('\n') == std::string::npos) {
       const bool types = edit.removed.empty() && edit.begin == last.edit.begin + last.edit.inserted.size() &&
                          !last.edit.inserted.empty() &&
@@ -115,10 +165,7 @@ void Document::push(TextEdit edit, std::string label, bool typing) {
       joined = types || erases;
     }
   }
-  if (!joined) {
-    m_history.push_back({edit, std::move(label), typing});
-    ++m_done;
-  }
+  if (!joined) record(edit, std::move(label), typing);
   apply(edit);
   if (edited) edited(edit);
 }
@@ -129,7 +176,9 @@ void Document::replace(std::size_t begin, std::size_t end, std::string_view text
 }
 
 void Document::reload(std::string text) {
+  const bool readOnly = std::exchange(m_readOnly, false);
   push({0, m_text, std::move(text)}, "Reload", false);
+  m_readOnly = readOnly;
   m_crlf = m_text.find("\r\n") != std::string::npos;
   markSaved();
 }
@@ -147,6 +196,7 @@ std::vector<Document::Chunk> Document::chunks() const {
 // Puts chunks together again, each but the first with a separator and each but the last closed by a newline, as one edit.
 // Returns the id of chunk `wanted`.
 CellId Document::restructure(std::vector<Chunk> parts, std::string label, std::size_t wanted) {
+  if (m_readOnly) return m_cells[std::min(wanted, m_cells.size() - 1)].id;
   if (parts.empty()) parts.push_back({"", 0});
   std::string whole;
   std::vector<std::pair<std::size_t, CellId>> starts;
@@ -171,10 +221,7 @@ CellId Document::restructure(std::vector<Chunk> parts, std::string label, std::s
     ++tail;
   TextEdit edit{same, m_text.substr(same, m_text.size() - same - tail), whole.substr(same, whole.size() - same - tail)};
   if (edit.removed == edit.inserted) return parts[std::min(wanted, parts.size() - 1)].id;
-  m_history.resize(m_done);
-  if (m_saved && *m_saved > m_done) m_saved.reset();
-  m_history.push_back({edit, std::move(label), false});
-  ++m_done;
+  record(edit, std::move(label), false);
   apply(edit);
   std::map<std::size_t, CellId> ids;
   for (const auto& [at, id] : starts)
@@ -381,7 +428,7 @@ void Document::addHint(const std::string& line, const std::string& label) {
 
 std::optional<std::size_t> Document::undo() {
   if (!canUndo()) return std::nullopt;
-  const TextEdit& done = m_history[--m_done].edit;
+  const TextEdit& done = m_history.steps[--m_history.done].edit;
   const TextEdit edit{done.begin, done.inserted, done.removed};
   apply(edit);
   if (edited) edited(edit);
@@ -390,15 +437,15 @@ std::optional<std::size_t> Document::undo() {
 
 std::optional<std::size_t> Document::redo() {
   if (!canRedo()) return std::nullopt;
-  const TextEdit edit = m_history[m_done++].edit;
+  const TextEdit edit = m_history.steps[m_history.done++].edit;
   apply(edit);
   if (edited) edited(edit);
   return edit.begin + edit.inserted.size();
 }
 
 void Document::markSaved() {
-  m_saved = m_done;
-  if (m_done > 0) m_history[m_done - 1].typing = false;
+  m_history.saved = m_history.done;
+  if (m_history.done > 0) m_history.steps[m_history.done - 1].typing = false;
 }
 
 }  // namespace nf

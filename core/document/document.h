@@ -42,9 +42,26 @@ struct TextEdit {
   friend bool operator==(const TextEdit&, const TextEdit&) = default;
 };
 
+// The edits that made a text, oldest first; `done` of them are in force. `saved`: how many were when it was saved.
+struct History {
+  struct Step {
+    TextEdit edit;
+    std::string label;
+    bool typing = false;
+    friend bool operator==(const Step&, const Step&) = default;
+  };
+  std::vector<Step> steps;
+  std::size_t done = 0;
+  std::optional<std::size_t> saved = 0;
+  friend bool operator==(const History&, const History&) = default;
+};
+
 class Document {
  public:
-  explicit Document(std::string text = {});
+  // `revision` is that of the first text: a replica which has seen another document takes only newer ones.
+  explicit Document(std::string text = {}, std::uint64_t revision = 1);
+  // A text with the history that led to it. A history that does not fit the text is left out; no state of it is saved then.
+  Document(std::string text, History history, std::uint64_t revision);
 
   const std::string& text() const { return m_text; }
   std::uint64_t revision() const { return m_revision; }  // one more with every edit, undone ones too
@@ -60,6 +77,9 @@ class Document {
   // Bytes [begin, end) become `text`. `typing` joins the step to the one before where a person would call both one.
   void replace(std::size_t begin, std::size_t end, std::string_view text, std::string label, bool typing = false);
   void reload(std::string text);  // the file changed outside; the history goes on
+  // A read-only document takes no edit and undoes none; only reload() changes it.
+  void setReadOnly(bool readOnly) { m_readOnly = readOnly; }
+  bool readOnly() const { return m_readOnly; }
 
   CellId insertCell(std::size_t index, CellKind kind, std::string_view body = {});
   void removeCell(CellId id);
@@ -76,29 +96,27 @@ class Document {
   void setScheduleHint(std::string_view tensor, std::optional<std::string_view> json);
   std::optional<std::string> scheduleHint(std::string_view tensor) const;  // its JSON, as written
 
-  bool canUndo() const { return m_done > 0; }
-  bool canRedo() const { return m_done < m_history.size(); }
-  std::string undoLabel() const { return canUndo() ? m_history[m_done - 1].label : std::string(); }
-  std::string redoLabel() const { return canRedo() ? m_history[m_done].label : std::string(); }
+  bool canUndo() const { return m_history.done > 0 && !m_readOnly; }
+  bool canRedo() const { return m_history.done < m_history.steps.size() && !m_readOnly; }
+  std::string undoLabel() const { return canUndo() ? m_history.steps[m_history.done - 1].label : std::string(); }
+  std::string redoLabel() const { return canRedo() ? m_history.steps[m_history.done].label : std::string(); }
   std::optional<std::size_t> undo();  // where it changed something; nothing to undo: nullopt
   std::optional<std::size_t> redo();
 
-  bool modified() const { return m_saved != m_done; }
+  bool modified() const { return m_history.saved != m_history.done; }
   void markSaved();
-  void markUnsaved() { m_saved.reset(); }  // a recovered text: no state of the history is on disk
+  void markUnsaved() { m_history.saved.reset(); }  // no state of the history is on disk
+  // The newest steps whose texts take `mostBytes` at most.
+  History history(std::size_t mostBytes) const;
 
  private:
-  struct Step {
-    TextEdit edit;
-    std::string label;
-    bool typing = false;
-  };
   struct Chunk {
     std::string text;
     CellId id;  // 0: a new one
   };
   void apply(const TextEdit& edit);
   void resplit(const TextEdit& edit);
+  void record(TextEdit edit, std::string label, bool typing);
   void push(TextEdit edit, std::string label, bool typing);
   std::vector<Chunk> chunks() const;
   CellId restructure(std::vector<Chunk> chunks, std::string label, std::size_t wanted = 0);
@@ -120,9 +138,8 @@ class Document {
   std::uint64_t m_revision = 1;
   CellId m_nextId = 1;
   bool m_crlf = false;
-  std::vector<Step> m_history;
-  std::size_t m_done = 0;
-  std::optional<std::size_t> m_saved = 0;
+  History m_history;
+  bool m_readOnly = false;
 };
 
 }  // namespace nf

@@ -7,7 +7,7 @@
 namespace nf {
 namespace {
 
-constexpr std::string_view kMagic = "neoflow journal 1\n";
+constexpr std::string_view kMagic = "neoflow journal 2\n";
 
 std::vector<std::string_view> linesOf(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -36,13 +36,31 @@ std::string hex(std::uint64_t value) {
   return std::string(text, end);
 }
 
+// The bytes that sized() wrote.
+std::optional<std::string> takeSized(std::string_view& bytes) {
+  const auto length = takeNumber(bytes, ' ');
+  if (!length || *length >= bytes.size() || bytes[*length] != '\n') return std::nullopt;
+  std::string out(bytes.substr(0, *length));
+  bytes.remove_prefix(*length + 1);
+  return out;
+}
+
+std::string sized(std::string_view bytes) { return std::to_string(bytes.size()).append(" ").append(bytes).append("\n"); }
+
 }  // namespace
 
 Hash hashOf(std::string_view bytes) { return Hasher().add(bytes).finish(); }
 
 std::string toBytes(const Journal& journal) {
-  std::string body = std::to_string(journal.path.size()) + " " + journal.path + "\n" + hex(journal.onDisk.low) + " " +
-                     hex(journal.onDisk.high) + " " + std::to_string(journal.revision) + "\n" + journal.text;
+  std::string body = sized(journal.path) + hex(journal.onDisk.low) + " " + hex(journal.onDisk.high) + " " +
+                     std::to_string(journal.revision) + "\n";
+  const History& h = journal.history;
+  body +=
+      std::to_string(h.steps.size()) + " " + std::to_string(h.done) + " " + (h.saved ? std::to_string(*h.saved + 1) : "0") + "\n";
+  for (const History::Step& step : h.steps)
+    body += std::to_string(step.edit.begin) + " " + (step.typing ? "1 " : "0 ") + sized(step.edit.removed) +
+            sized(step.edit.inserted) + sized(step.label);
+  body += journal.text;
   const Hash check = hashOf(body);
   return std::string(kMagic) + hex(check.low) + " " + hex(check.high) + "\n" + body;
 }
@@ -53,14 +71,23 @@ std::optional<Journal> journalFrom(std::string_view bytes) {
   const auto low = takeNumber(bytes, ' ', 16), high = takeNumber(bytes, '\n', 16);
   if (!low || !high || hashOf(bytes) != Hash{*low, *high}) return std::nullopt;
   Journal out;
-  const auto length = takeNumber(bytes, ' ');
-  if (!length || *length >= bytes.size()) return std::nullopt;
-  out.path = bytes.substr(0, *length);
-  bytes.remove_prefix(*length + 1);
+  const auto path = takeSized(bytes);
+  if (!path) return std::nullopt;
+  out.path = *path;
   const auto diskLow = takeNumber(bytes, ' ', 16), diskHigh = takeNumber(bytes, ' ', 16), revision = takeNumber(bytes, '\n');
   if (!diskLow || !diskHigh || !revision) return std::nullopt;
   out.onDisk = {*diskLow, *diskHigh};
   out.revision = *revision;
+  const auto steps = takeNumber(bytes, ' '), done = takeNumber(bytes, ' '), saved = takeNumber(bytes, '\n');
+  if (!steps || !done || !saved) return std::nullopt;
+  out.history.done = *done;
+  out.history.saved = *saved == 0 ? std::nullopt : std::optional<std::size_t>(*saved - 1);
+  for (std::uint64_t i = 0; i < *steps; ++i) {
+    const auto begin = takeNumber(bytes, ' '), typing = takeNumber(bytes, ' ');
+    const auto removed = takeSized(bytes), inserted = takeSized(bytes), label = takeSized(bytes);
+    if (!begin || !typing || !removed || !inserted || !label) return std::nullopt;
+    out.history.steps.push_back({{*begin, *removed, *inserted}, *label, *typing == 1});
+  }
   out.text = bytes;
   return out;
 }

@@ -6,16 +6,18 @@
 #include <string_view>
 #include <vector>
 
+#include "core/document/document.h"
 #include "core/support/hash.h"
 
 namespace nf {
 
-// What a killed workbench leaves behind: the whole text, beside the notebook or, for one never saved, in the user's state folder.
+// What a killed workbench leaves behind of one notebook: the whole text and the steps that can be undone.
 struct Journal {
   std::string path;  // of the notebook; empty: never saved
   Hash onDisk;       // of the file's bytes when it was read or written last
   std::uint64_t revision = 0;
   std::string text;
+  History history;
 };
 
 Hash hashOf(std::string_view bytes);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/schedule/gpu.h"
+#include "core/schedule/phases.h"
 #include "core/support/checked.h"
 
 namespace nf::loop {
@@ -484,8 +485,7 @@ namespace {
 
 class GpuContractionSpace final : public KnobSpace {
  public:
-  GpuContractionSpace(GuardedFactors guarded, const Target& target)
-      : KnobSpace("contraction"), m_program(std::move(guarded.program)), m_skips(std::move(guarded.skips)), m_target(target) {
+  explicit GpuContractionSpace(const Target& target) : KnobSpace("contraction"), m_target(target) {
     m_knobs = {{"block_m", "results of a block along the left operand's axes", {16, 32, 64, 128}},
                {"block_n", "results of a block along the right operand's axes", {16, 32, 64, 128, 256}},
                {"block_k", "reduced points of a slice in shared memory", {8, 16, 32}},
@@ -495,15 +495,14 @@ class GpuContractionSpace final : public KnobSpace {
                {"split_k", "parts of the reduced points, put together by a second kernel", {1, 2, 4, 8, 16, 32, 64}, true}};
   }
 
-  bool open() {
-    auto group = viewGroup(m_program);
-    if (!group) return false;
-    m_group = std::move(*group);
-    m_view = viewContraction(m_group, m_skips);
-    if (!m_view) return false;
-    // A few rows are reductions: a group of threads a result.
-    const ContractionExtents e = extentsOf(*m_view);
-    return std::min(e.left, e.right) > 8;
+  bool open(const Program& program) {
+    addForm(program, "own");
+    // An axis that stands under floors on both sides is of both; in a residue class it may be of one.
+    if (const auto split = withPhases(program)) addForm(*split, "phases");
+    Knob axes{"axes", "as the accesses have them, or split into residue classes", {}, true};
+    for (const Form& form : m_forms) axes.values.push_back(form.name);
+    m_knobs.push_back(std::move(axes));
+    return !m_forms.empty();
   }
 
  protected:
@@ -527,11 +526,16 @@ class GpuContractionSpace final : public KnobSpace {
     return m_first;
   }
 
-  std::string illegal(const Point& point) const override { return refuseGpuContraction(*m_view, knobsOf(point), m_target); }
-  double estimate(const Point& point) const override { return estimateGpuContraction(*m_view, knobsOf(point), m_target); }
+  std::string illegal(const Point& point) const override {
+    return refuseGpuContraction(formOf(point).view, knobsOf(point), m_target);
+  }
+  double estimate(const Point& point) const override {
+    return estimateGpuContraction(formOf(point).view, knobsOf(point), m_target);
+  }
 
   std::vector<double> featuresOf(const Point& point) const override {
-    const ContractionExtents e = extentsOf(*m_view);
+    const ContractionView& view = formOf(point).view;
+    const ContractionExtents e = extentsOf(view);
     const GpuContractionKnobs k = knobsOf(point);
     const double blocks = e.batch * std::ceil(e.left / k.blockM) * std::ceil(e.right / k.blockN) * k.split;
     const auto waste = [](double extent, int block) { return std::ceil(extent / block) * block / extent; };
@@ -550,32 +554,60 @@ class GpuContractionSpace final : public KnobSpace {
             std::log2(blocks / static_cast<double>(std::max<std::int64_t>(m_target.threads, 1))),
             waste(e.left, k.blockM),
             waste(e.right, k.blockN),
-            m_view->leftPlain ? 1.0 : 0.0,
-            m_view->rightPlain ? 1.0 : 0.0,
+            view.leftPlain ? 1.0 : 0.0,
+            view.rightPlain ? 1.0 : 0.0,
             std::log2(std::max(estimate(point), 1e-9))};
   }
 
-  Function lowerPoint(const Point& point) const override { return lowerGpuContraction(m_group, *m_view, knobsOf(point), m_target); }
+  Function lowerPoint(const Point& point) const override {
+    const Form& form = formOf(point);
+    return lowerGpuContraction(form.source->group, form.view, knobsOf(point), m_target);
+  }
 
  private:
+  enum : std::size_t { kAxes = 7 };
+
+  // A program with its guards on the factors; the group borrows it.
+  struct Source {
+    explicit Source(GuardedFactors g) : guarded(std::move(g)) {}
+    GuardedFactors guarded;
+    GroupView group;
+  };
+  struct Form {
+    std::shared_ptr<const Source> source;
+    std::string name;  // value of the knob axes
+    ContractionView view;
+  };
+  const Form& formOf(const Point& point) const { return m_forms[point[kAxes]]; }
+
+  void addForm(const Program& program, const char* name) {
+    const auto source = std::make_shared<Source>(withGuardsOnFactors(program));
+    auto group = viewGroup(source->guarded.program);
+    if (!group) return;
+    source->group = std::move(*group);
+    auto view = viewContraction(source->group, source->guarded.skips);
+    if (!view) return;
+    // A few rows are reductions: a group of threads a result.
+    const ContractionExtents e = extentsOf(*view);
+    if (std::min(e.left, e.right) > kFewRows) m_forms.push_back({source, name, std::move(*view)});
+  }
+
   GpuContractionKnobs knobsOf(const Point& point) const {
     const auto knob = [&](std::size_t k) { return value(point, k).get<int>(); };
     return {knob(0), knob(1), knob(2), knob(3), knob(4), knob(5), knob(6)};
   }
 
-  Program m_program;
-  std::set<ExprId> m_skips;
+  static constexpr double kFewRows = 8;
   Target m_target;
-  GroupView m_group;
-  std::optional<ContractionView> m_view;
+  std::vector<Form> m_forms;
   mutable Point m_first;
 };
 
 }  // namespace
 
 std::unique_ptr<KnobSpace> gpuContractionSpace(const Program& program, const GroupView&, const Target& target) {
-  auto space = std::make_unique<GpuContractionSpace>(withGuardsOnFactors(program), target);
-  if (!space->open()) return nullptr;
+  auto space = std::make_unique<GpuContractionSpace>(target);
+  if (!space->open(program)) return nullptr;
   return space;
 }
 

@@ -336,6 +336,24 @@ TEST(Contraction, RandomLegalSchedulesEqualTheReference) {
   }
 }
 
+// A strided convolution's gradient may be scheduled by its residue classes, and of one picture must be: h and w stand under floors on
+// both sides, so nothing but the classes has rows of its own.
+TEST(Contraction, ResidueClassesAreAKnob) {
+  std::size_t seen = 0;
+  for (const Case& c : contractions()) {
+    if (!c.name.starts_with("dX stride 2 in classes")) continue;
+    const auto space = scheduleSpace(c.program, hostTarget());
+    std::vector<std::string> axes;
+    for (const KnobInfo& knob : (*space)->knobs())
+      if (knob.name == "axes") axes = knob.values;
+    const bool onePicture = c.name.find("batch 1") != std::string::npos;
+    EXPECT_EQ(std::count(axes.begin(), axes.end(), "\"own\"") == 0, onePicture) << c.name;
+    EXPECT_EQ(std::count(axes.begin(), axes.end(), "\"phases\""), 1) << c.name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 3u);
+}
+
 // Runs Y = f(X) on f32 values and returns Y.
 std::vector<float> evaluated(ScalarOp op, const std::vector<float>& x) {
   Builder b;

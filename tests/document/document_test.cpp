@@ -231,8 +231,67 @@ TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
   EXPECT_EQ(by.text(), "# %%\nhint schedule Z {\n");
 }
 
+TEST(Document, GoesOnWithTheHistoryItIsGiven) {
+  std::mt19937 random(5);
+  Document d("# %%\nlet a = 1\n");
+  for (int i = 0; i < 60; ++i) {
+    const std::size_t begin = random() % (d.text().size() + 1), end = std::min(d.text().size(), begin + random() % 3);
+    d.replace(begin, end, std::string(random() % 4, static_cast<char>('a' + i % 26)), "Typing", i % 2 == 0);
+    if (i % 7 == 0) d.undo();
+    if (i == 20) d.markSaved();
+  }
+  d.undo();
+  Document again(d.text(), d.history(1 << 20), 9);
+  EXPECT_EQ(again.revision(), 9u);
+  EXPECT_EQ(again.modified(), d.modified());
+  d.redo();
+  again.redo();
+  EXPECT_EQ(again.text(), d.text());
+  while (d.canUndo()) {
+    d.undo();
+    again.undo();
+    ASSERT_EQ(again.text(), d.text());
+    ASSERT_EQ(again.modified(), d.modified());
+  }
+  EXPECT_FALSE(again.canUndo());
+  // Cut to its newest steps it still undoes them.
+  while (d.canRedo()) d.redo();
+  Document some(d.text(), d.history(40), 1);
+  EXPECT_TRUE(some.canUndo());
+  while (some.canUndo()) {
+    some.undo();
+    d.undo();
+    ASSERT_EQ(some.text(), d.text());
+  }
+  // One of another text is left out, and nothing counts as saved.
+  Document other("short", d.history(1 << 20), 1);
+  EXPECT_FALSE(other.canUndo() || other.canRedo());
+  EXPECT_TRUE(other.modified());
+}
+
+TEST(Document, TakesNoEditWhileItIsReadOnly) {
+  Document d("# %%\nlet a = 1\n\n# %%\nlet b = 2\n");
+  d.replace(0, 0, "#", "Typing", true);
+  d.setReadOnly(true);
+  const std::string text = d.text();
+  const auto revision = d.revision();
+  d.replace(0, 1, "", "Edit");
+  EXPECT_NE(d.cell(d.insertCell(2, CellKind::Code)), nullptr);
+  d.removeCell(d.cells()[0].id);
+  d.moveCell(d.cells()[0].id, 1);
+  d.setKind(d.cells()[1].id, CellKind::Markdown);
+  d.joinWithNext(d.cells()[0].id);
+  d.setFusionHint("a", "b", Document::FusionHint::Fuse);
+  EXPECT_FALSE(d.undo());
+  EXPECT_EQ(d.text(), text);
+  EXPECT_EQ(d.revision(), revision);
+  d.reload("# %%\nlet c = 3\n");
+  EXPECT_EQ(d.text(), "# %%\nlet c = 3\n");
+  EXPECT_TRUE(d.readOnly());
+}
+
 TEST(Journal, RoundTripsAndATornOneIsRefused) {
-  const Journal j{"/home/a b/c\n.nf", {1, 2}, 77, std::string("text\0\xff", 6)};
+  const Journal j{"/home/a b/c\n.nf", {1, 2}, 77, std::string("text\0\xff", 6), {{{{2, "\n3 ", ""}, "Typing", true}}, 1, 0}};
   const std::string bytes = toBytes(j);
   const auto back = journalFrom(bytes);
   ASSERT_TRUE(back);
@@ -240,6 +299,7 @@ TEST(Journal, RoundTripsAndATornOneIsRefused) {
   EXPECT_EQ(back->text, j.text);
   EXPECT_EQ(back->onDisk, j.onDisk);
   EXPECT_EQ(back->revision, 77u);
+  EXPECT_EQ(back->history, j.history);
   for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_FALSE(journalFrom(std::string_view(bytes).substr(0, n)));
 }
 

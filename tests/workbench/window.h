@@ -23,6 +23,7 @@ struct Window : ::testing::Test {
   std::unique_ptr<MainWindow> window;
 
   Window() {
+    qputenv("XDG_DATA_HOME", folder.filePath("state").toUtf8());  // what windows leave
     theme.setMode(Theme::Mode::Light);
     write(capsule::kText);
   }

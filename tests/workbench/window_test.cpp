@@ -8,10 +8,10 @@
 #include <QListWidget>
 #include <QPushButton>
 #include <QSettings>
-#include <QStandardPaths>
 #include <QTemporaryDir>
 #include <QTest>
 
+#include "tests/workbench/killed_window.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/command_palette.h"
@@ -33,10 +33,10 @@
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  QStandardPaths::setTestModeEnabled(true);
   QApplication application(argc, argv);
   QApplication::setApplicationName("neoflow-workbench-test");
   QApplication::setOrganizationName("neoflow-test");
+  if (argc > 2 && QString::fromLocal8Bit(argv[1]) == "--window") return nf::windowToKill(QApplication::arguments().mid(2));
   // Tests run side by side: each has settings of its own.
   QTemporaryDir settings;
   QSettings::setPath(QSettings::NativeFormat, QSettings::UserScope, settings.path());
@@ -96,39 +96,13 @@ TEST_F(Window, SavingIsToTheByteAndClearsTheJournal) {
   window->notebook()->activate(cell(1)->id(), true);
   QTest::keyClicks(cell(1)->editor(), "y");
   window->workspace().writeJournal();
-  EXPECT_TRUE(QFile::exists(window->workspace().journalPath()));
+  EXPECT_TRUE(QFile::exists(window->workspace().journalFile()));
   window->action("edit.undo")->trigger();
   document().replace(0, 0, "#", "Edit");
   window->action("file.save")->trigger();
   EXPECT_EQ(onDisk(), "#" + odd);
-  EXPECT_FALSE(QFile::exists(window->workspace().journalPath()));
+  EXPECT_FALSE(QFile::exists(window->workspace().journalFile()));
   EXPECT_FALSE(document().modified());
-}
-
-TEST_F(Window, ALeftJournalIsOfferedAndRecovered) {
-  open();
-  document().replace(0, 0, "# lost\n", "Edit");
-  window->workspace().writeJournal();
-  window.reset();  // as after a kill: nothing was saved, the journal is there
-  open();
-  ASSERT_EQ(window->messages()->key(), "journal");
-  EXPECT_EQ(document().text(), capsule::kText);
-  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
-  EXPECT_EQ(document().text(), "# lost\n" + capsule::kText);
-  EXPECT_TRUE(document().modified());
-}
-
-TEST_F(Window, AFileChangedOutsideIsReadAgainOrAskedAbout) {
-  open();
-  write("# %%\nlet a = 1\n");
-  ASSERT_TRUE(wait([&] { return document().text() == "# %%\nlet a = 1\n"; }));
-  EXPECT_EQ(window->notebook()->cells().size(), 1u);
-  document().replace(0, 0, "# mine\n", "Edit");
-  write("# %%\nlet b = 2\n");
-  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
-  EXPECT_TRUE(document().text().starts_with("# mine"));
-  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
-  EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
 }
 
 TEST_F(Window, ABinaryFileIsNotOpened) {
@@ -338,6 +312,49 @@ TEST_F(Window, TheStageSliderChangesTheGraph) {
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().nodes.size() == 7; }));
   QTest::keyClick(window->explain()->slider(), Qt::Key_Left);
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "partitioned"; }));
+}
+
+TEST_F(Window, NodesStayWhereTheyAreWhileTheSliderMoves) {
+  openChecked();
+  window->showPage(MainWindow::Page::Author);
+  QTest::keyClick(window.get(), Qt::Key_2, Qt::ControlModifier);
+  GraphView* graph = window->explain()->graph();
+  const auto places = [graph] {
+    std::map<std::string, QPointF> out;
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      out[graph->graph().nodes[i].id] = graph->toWidget(graph->layoutOf().nodes[i].rect.topLeft());
+    return out;
+  };
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && graph->graph().nodes.size() == 7; }));
+  const auto before = places();
+  window->explain()->slider()->setFocus();
+  for (const char* stage : {"partitioned", "transformed", "differentiated", "source"}) {
+    QTest::keyClick(window->explain()->slider(), Qt::Key_Left);
+    ASSERT_TRUE(wait([&] { return graph->graph().stage == stage; }));
+    for (const auto& [id, at] : places()) EXPECT_EQ(at, before.at(id)) << stage << " " << id;
+  }
+}
+
+// The stage that is looked at when the text changes is not the one that knows the groups: that one is asked for first.
+TEST_F(Window, AnEarlyStageIsDrawnOnThePlacesOfTheLast) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  GraphView* graph = window->explain()->graph();
+  int plans = 0;
+  QObject::connect(&window->workspace(), &Workspace::graphPlanArrived, window.get(), [&] { ++plans; });
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused"; }));
+  for (const char* stage : {"partitioned", "transformed", "differentiated", "source"}) {
+    QTest::keyClick(window->explain()->slider(), Qt::Key_Left);
+    ASSERT_TRUE(wait([&] { return graph->graph().stage == stage; }));
+  }
+  EXPECT_EQ(plans, 0);
+  document().replace(0, 0, "# x\n", "Edit");
+  ASSERT_TRUE(wait([&] { return graph->graph().revision == document().revision(); }));
+  EXPECT_EQ(plans, 1);
+  EXPECT_EQ(graph->graph().stage, "source");
+  QTest::keyClick(window->explain()->slider(), Qt::Key_Right);
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "differentiated"; }));
+  EXPECT_EQ(plans, 1);
 }
 
 TEST_F(Window, OneSelectionReachesEveryView) {

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What survives: a killed window, a file that two windows have open, one that changes or goes on disk, one that cannot be written.
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <QApplication>
+#include <QDir>
+#include <QDockWidget>
+#include <QFileDialog>
+#include <QLineEdit>
+#include <QProcess>
+#include <QPushButton>
+#include <QSettings>
+#include <QTabBar>
+#include <cstdio>
+
+#include "tests/workbench/killed_window.h"
+#include "tests/workbench/window.h"
+#include "widgets/basic.h"
+#include "widgets/dock_page.h"
+#include "widgets/expression_editor.h"
+
+namespace nf {
+
+int windowToKill(const QStringList& steps) {
+  QSettings::setPath(QSettings::NativeFormat, QSettings::UserScope, qEnvironmentVariable("NF_TEST_SETTINGS"));
+  Theme theme;
+  MainWindow window(&theme, {"/bin/false"});
+  window.show();
+  for (qsizetype i = 0; i < steps.size(); ++i) {
+    if (steps[i] == "open") window.openFile(steps[++i]);
+    if (steps[i] == "new") window.action("file.new")->trigger();
+    if (steps[i] == "type") {
+      const auto& views = window.notebook()->cells();
+      CellView* code = *std::find_if(views.begin(), views.end(), [](const CellView* v) { return v->kind() == CellKind::Code; });
+      window.notebook()->activate(code->id(), true);
+      QTest::keyClicks(code->editor(), steps[++i]);
+    }
+    if (steps[i] == "hide-inspector") window.action("view.inspector")->trigger();
+  }
+  for (int i = 0; i < window.tabs()->count(); ++i) {
+    window.showTab(i);
+    window.workspace().writeJournal();
+  }
+  window.showTab(window.tabs()->count() - 1);
+  window.writeSession();
+  std::puts("kept");
+  std::fflush(stdout);
+  return QApplication::exec();
+}
+
+namespace {
+
+struct Recovery : Window {
+  QTemporaryDir settings;
+  QString other() const {
+    QFile file(folder.filePath("other.nf"));
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write("# %%\nlet z = 3\n");
+    return file.fileName();
+  }
+  // Runs these steps in another process, which then is killed or, with `then`, stands while that runs.
+  template <class F>
+  void inAnotherWindow(const QStringList& steps, F then) {
+    QProcess process;
+    QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+    environment.insert("NF_TEST_SETTINGS", settings.path());
+    process.setProcessEnvironment(environment);
+    process.start(QApplication::applicationFilePath(), QStringList{"--window"} + steps);
+    QByteArray said;
+    const bool ready = wait([&] {
+      said += process.readAllStandardOutput();
+      return said.contains("kept") || process.state() == QProcess::NotRunning;
+    });
+    EXPECT_TRUE(ready && said.contains("kept")) << process.readAllStandardError().toStdString();
+    then();
+    ::kill(static_cast<pid_t>(process.processId()), SIGKILL);
+    EXPECT_TRUE(process.waitForFinished(kPatience));
+  }
+  void kill(const QStringList& steps) {
+    inAnotherWindow(steps, [] {});
+  }
+  void start() {
+    window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+    QSettings::setPath(QSettings::NativeFormat, QSettings::UserScope, settings.path());
+    window->show();
+    window->restoreLayout();
+    window->activateWindow();
+    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
+  }
+  void startBare() {
+    start();
+    window->restoreSession();
+  }
+  void startWith(const QString& file) {
+    start();
+    window->openFile(file);
+  }
+  // The notebook with this typed into its first code cell.
+  static std::string with(const std::string& typed) {
+    std::string text = capsule::kText;
+    return text.insert(text.find("let B"), typed);
+  }
+  void press(int button) { QTest::mouseClick(window->messages()->buttons().at(button), Qt::LeftButton); }
+  std::string textOf(int tab) {
+    window->showTab(tab);
+    return document().text();
+  }
+  QStringList journals() const {
+    QStringList found;
+    const QDir windows(SessionStore::defaultRoot());
+    for (const QString& name : windows.entryList(QDir::Dirs | QDir::NoDotAndDotDot))
+      found += QDir(windows.filePath(name)).entryList({"*.journal"});
+    return found;
+  }
+};
+
+TEST_F(Recovery, AKilledWindowComesBackWithEveryTab) {
+  const QString second = other();
+  kill({"type", "let first = 1", "open", path(), "type", "# mine ", "open", second, "new", "type", "let u = 7", "hide-inspector"});
+  startBare();
+  ASSERT_EQ(window->tabs()->count(), 4);
+  EXPECT_EQ(window->tabs()->currentIndex(), 3);
+  EXPECT_EQ(window->messages()->key(), "recovered");
+  for (const char* name : {"untitled.nf", "capsule.nf"}) EXPECT_TRUE(window->messages()->text().contains(name)) << name;
+  EXPECT_FALSE(window->messages()->text().contains("other.nf")) << "nothing of it was unsaved";
+  EXPECT_FALSE(window->authorPage()->panel("inspector")->isVisible());
+  EXPECT_EQ(textOf(0), "let first = 1");
+  EXPECT_EQ(textOf(1), with("# mine "));
+  EXPECT_EQ(textOf(2), "# %%\nlet z = 3\n");
+  EXPECT_EQ(textOf(3), "let u = 7");
+  EXPECT_TRUE(document().modified());
+  // Undone, the text is the saved one, and counts as that.
+  window->showTab(1);
+  while (document().canUndo()) window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_FALSE(document().modified());
+  window->action("edit.redo")->trigger();
+  window->showTab(0);
+  // Killed again before anything was saved, nothing is lost.
+  window.reset();
+  startBare();
+  ASSERT_EQ(window->tabs()->count(), 4);
+  EXPECT_EQ(textOf(0), "let first = 1");
+  EXPECT_EQ(textOf(3), "let u = 7");
+}
+
+TEST_F(Recovery, AWindowThatWasClosedLeavesNothing) {
+  startBare();
+  QTest::keyClicks(cell(0)->editor(), "let a = 1");
+  window->workspace().writeJournal();
+  EXPECT_EQ(journals().size(), 1);
+  EXPECT_FALSE(window->close());
+  press(1);
+  EXPECT_FALSE(window->isVisible());
+  window.reset();
+  EXPECT_TRUE(QDir(SessionStore::defaultRoot()).isEmpty());
+  startBare();
+  EXPECT_EQ(window->tabs()->count(), 1);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Recovery, AFileIsAskedAboutItsOwnJournalAndOthersWait) {
+  const QString second = other();
+  kill({"open", path(), "type", "# lost ", "open", second, "type", "# other ", "new", "type", "let u = 7"});
+  startWith(path());
+  EXPECT_EQ(document().text(), capsule::kText);
+  ASSERT_EQ(window->messages()->key(), "journal");
+  press(0);
+  EXPECT_EQ(document().text(), with("# lost "));
+  EXPECT_TRUE(document().modified());
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), with("# lost "));
+  EXPECT_TRUE(window->close());
+  window.reset();
+  startBare();
+  std::vector<std::string> texts;
+  for (int i = 0; i < window->tabs()->count(); ++i) texts.push_back(textOf(i));
+  EXPECT_NE(std::find(texts.begin(), texts.end(), "# %%\n# other let z = 3\n"), texts.end());
+  EXPECT_NE(std::find(texts.begin(), texts.end(), "let u = 7"), texts.end());
+}
+
+TEST_F(Recovery, AnUnansweredJournalIsNotLost) {
+  kill({"open", path(), "type", "# lost "});
+  startWith(path());
+  ASSERT_EQ(window->messages()->key(), "journal");
+  EXPECT_TRUE(window->close());
+  window.reset();
+  startBare();
+  EXPECT_EQ(document().text(), with("# lost "));
+}
+
+TEST_F(Recovery, AJournalOfAFileThatChangedSinceAsks) {
+  kill({"open", path(), "type", "# lost "});
+  write("# %%\nlet b = 2\n");
+  startBare();
+  EXPECT_EQ(document().text(), with("# lost "));
+  EXPECT_EQ(window->workspace().onDisk(), Workspace::OnDisk::Changed);
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), "# %%\nlet b = 2\n");
+  EXPECT_EQ(window->messages()->key(), "outside");
+}
+
+TEST_F(Recovery, AWindowThatLivesKeepsItsJournals) {
+  inAnotherWindow({"open", path(), "type", "# theirs ", "new", "type", "let u = 7"}, [&] {
+    startBare();
+    EXPECT_EQ(window->tabs()->count(), 1);
+    EXPECT_TRUE(document().text().empty());
+    EXPECT_EQ(journals().size(), 2);
+    window->close();
+    window.reset();
+  });
+}
+
+TEST_F(Recovery, AFileThatIsOpenElsewhereIsReadOnly) {
+  inAnotherWindow({"open", path()}, [&] {
+    startWith(path());
+    ASSERT_EQ(window->messages()->key(), "lock");
+    EXPECT_TRUE(window->messages()->text().contains("process"));
+    window->notebook()->activate(cell(1)->id(), true);
+    QTest::keyClicks(cell(1)->editor(), "x");
+    QTest::keyClick(cell(1)->editor(), Qt::Key_Tab);
+    window->notebook()->insertBelow();
+    window->notebook()->removeActive();
+    EXPECT_EQ(document().text(), capsule::kText);
+    EXPECT_EQ(window->notebook()->cells().size(), 4u);
+  });
+  // Killed, it holds the file no longer.
+  window->workspace().checkLock();
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "x");
+  EXPECT_NE(document().text(), capsule::kText);
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), document().text());
+}
+
+TEST_F(Recovery, TheLockOfAKilledWindowIsTakenOver) {
+  kill({"open", path()});
+  EXPECT_TRUE(QFile::exists(folder.filePath(".capsule.nf.lock")));
+  startWith(path());
+  EXPECT_FALSE(document().readOnly());
+}
+
+TEST_F(Recovery, ASymbolicLinkIsTheSameFile) {
+  ASSERT_TRUE(QFile::link(path(), folder.filePath("link.nf")));
+  inAnotherWindow({"open", folder.filePath("link.nf")}, [&] {
+    startWith(path());
+    EXPECT_EQ(window->messages()->key(), "lock");
+    window->openFile(folder.filePath("link.nf"));
+    EXPECT_EQ(window->tabs()->count(), 1);
+  });
+}
+
+TEST_F(Recovery, TwoWhoEditAnywayDoNotOverwriteEachOther) {
+  inAnotherWindow({"open", path()}, [&] {
+    startWith(path());
+    press(0);
+    window->notebook()->activate(cell(1)->id(), true);
+    QTest::keyClicks(cell(1)->editor(), "# mine ");
+    write("# theirs\n" + capsule::kText);  // as the other one saves
+    window->action("file.save")->trigger();
+    EXPECT_EQ(onDisk(), "# theirs\n" + capsule::kText);
+    EXPECT_EQ(document().text(), with("# mine "));
+    ASSERT_EQ(window->messages()->key(), "outside");
+    press(0);
+    window->action("file.save")->trigger();
+    EXPECT_EQ(onDisk(), with("# mine "));
+    EXPECT_TRUE(window->messages()->key().isEmpty());
+  });
+}
+
+TEST_F(Recovery, AFileChangedOutsideIsReadAgainOrAskedAbout) {
+  open();
+  write("# %%\nlet a = 1\n");
+  ASSERT_TRUE(wait([&] { return document().text() == "# %%\nlet a = 1\n"; }));
+  EXPECT_EQ(window->notebook()->cells().size(), 1u);
+  document().replace(0, 0, "# mine\n", "Edit");
+  write("# %%\nlet b = 2\n");
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  EXPECT_TRUE(document().text().starts_with("# mine"));
+  press(2);  // compared, the question stands still
+  EXPECT_EQ(window->messages()->key(), "outside");
+  press(1);
+  EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Recovery, TheQuestionEndsWithWhatItAsks) {
+  open();
+  document().replace(0, 0, "# mine\n", "Edit");
+  write("# %%\nlet b = 2\n");
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  // Another notebook is not asked; back here it is asked again.
+  window->openFile(other());
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  window->showTab(0);
+  EXPECT_EQ(window->messages()->key(), "outside");
+  // The file is put back as it was.
+  write(capsule::kText);
+  ASSERT_TRUE(wait([&] { return window->messages()->key().isEmpty(); }));
+  write("# %%\nlet b = 2\n");
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  press(0);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  window->workspace().checkDisk();
+  EXPECT_TRUE(window->messages()->key().isEmpty()) << "answered";
+  EXPECT_TRUE(document().modified());
+  window->action("edit.undo")->trigger();
+  EXPECT_TRUE(document().modified()) << "the file holds something else now";
+}
+
+TEST_F(Recovery, ADeletedFileIsSaidAndSavedAgain) {
+  open();
+  ASSERT_TRUE(QFile::remove(path()));
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  EXPECT_TRUE(window->messages()->text().contains("deleted"));
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_TRUE(document().modified());
+  EXPECT_FALSE(window->close()) << "the text is nowhere else";
+  QTest::keyClick(window.get(), Qt::Key_S, Qt::ControlModifier);
+  EXPECT_EQ(onDisk(), capsule::kText);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_FALSE(document().modified());
+  // One that comes back by itself is no question.
+  ASSERT_TRUE(QFile::remove(path()));
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  write(capsule::kText);
+  ASSERT_TRUE(wait([&] { return window->messages()->key().isEmpty(); }));
+  EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Recovery, AReplacedFileIsNotADeletedOne) {
+  open();
+  bool deleted = false;
+  QObject::connect(&window->workspace(), &Workspace::diskChanged, window.get(),
+                   [&] { deleted |= window->workspace().onDisk() == Workspace::OnDisk::Deleted; });
+  QFile next(folder.filePath("next"));
+  ASSERT_TRUE(next.open(QIODevice::WriteOnly));
+  next.write("# %%\nlet a = 1\n");
+  next.close();
+  ASSERT_EQ(::rename(next.fileName().toLocal8Bit().constData(), path().toLocal8Bit().constData()), 0);
+  ASSERT_TRUE(wait([&] { return document().text() == "# %%\nlet a = 1\n"; }));
+  write("# %%\nlet a = 2\n");  // the new file is watched as the old one was
+  ASSERT_TRUE(wait([&] { return document().text() == "# %%\nlet a = 2\n"; }));
+  EXPECT_FALSE(deleted);
+}
+
+TEST_F(Recovery, AnUntitledNotebookIsAskedForAName) {
+  startBare();
+  QTest::keyClicks(cell(0)->editor(), "let a = 1");
+  QTest::keyClick(window.get(), Qt::Key_S, Qt::ControlModifier);
+  auto* dialog = window->findChild<QFileDialog*>();
+  ASSERT_TRUE(dialog);
+  dialog->setDirectory(folder.path());
+  auto* field = dialog->findChild<QLineEdit*>("fileNameEdit");
+  ASSERT_TRUE(field);
+  field->setText(folder.filePath("fresh"));
+  QTest::keyClick(field, Qt::Key_Return);
+  ASSERT_TRUE(wait([&] { return window->workspace().path() == folder.filePath("fresh.nf"); }));
+  QFile saved(folder.filePath("fresh.nf"));
+  ASSERT_TRUE(saved.open(QIODevice::ReadOnly));
+  EXPECT_EQ(saved.readAll(), "let a = 1");
+  EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Recovery, ASaveThatFailsKeepsTheText) {
+  open();
+  document().replace(0, 0, "# mine\n", "Edit");
+  const std::string mine = document().text();
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit full{16, limit.rlim_max};  // as a full disk: the write itself fails
+  const auto before = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  window->action("file.save")->trigger();
+  window->workspace().writeJournal();
+  const QString saving = window->messages()->text();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  ::signal(SIGXFSZ, before);
+  EXPECT_FALSE(window->workspace().journalError().isEmpty());
+  EXPECT_EQ(onDisk(), capsule::kText);
+  EXPECT_EQ(document().text(), mine);
+  EXPECT_TRUE(document().modified());
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "keep"; }));
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), mine);
+  EXPECT_TRUE(window->messages()->key().isEmpty()) << window->messages()->text().toStdString();
+}
+
+TEST_F(Recovery, AFolderThatTakesNoFileIsSaid) {
+  open();
+  document().replace(0, 0, "# mine\n", "Edit");
+  EXPECT_FALSE(window->workspace().save("/proc/none.nf"));
+  EXPECT_FALSE(window->workspace().save("/proc/version", true)) << "nobody writes there";
+  EXPECT_EQ(window->workspace().path(), path());
+  EXPECT_TRUE(document().modified());
+}
+
+}  // namespace
+}  // namespace nf
