@@ -18,6 +18,9 @@
 #include "core/session/engine.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
+#ifdef NF_LINKED_CUDA
+#include "plugins/cuda/plugin.h"
+#endif
 
 namespace {
 
@@ -81,11 +84,19 @@ int main(int argc, char** argv) {
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W");
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
+  // A driver takes its time to start: back ends are looked for by the commands that need one.
   nf::BackendRegistry registry;
-  registry.add("cpu", &neoflowPlugin);
-  std::error_code noPath;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
-  if (!noPath) registry.load(self.parent_path().string());
+  const auto devices = [&registry]() -> nf::BackendRegistry& {
+    if (!registry.entries().empty()) return registry;
+    registry.add("cpu", &neoflowPlugin);
+#ifdef NF_LINKED_CUDA
+    registry.add("cuda", &neoflowCudaPlugin);
+#endif
+    std::error_code noPath;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
+    if (!noPath) registry.load(self.parent_path().string());
+    return registry;
+  };
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -107,7 +118,7 @@ int main(int argc, char** argv) {
   addFile(explainCommand, explain);
   explainCommand->add_option("--measure", explain.measure,
                              "PRODUCER,CONSUMER: compile this fusion both ways, fused and split, and measure them in turn");
-  explainCommand->callback([&] { exitCode = nf::runExplain(registry, explain); });
+  explainCommand->callback([&] { exitCode = nf::runExplain(devices(), explain); });
 
   nf::RunCommandOptions run;
   CLI::App* runCommand = app.add_subcommand("run", "Compute what cells show; trains nothing");
@@ -118,7 +129,7 @@ int main(int argc, char** argv) {
   runCommand->add_option("--dump", run.dump, "values of these tensors as .npy files: 'Y,L,d(L)/d(W)', or all");
   runCommand->add_option("--weights", run.weights, "safetensors or npz: tensors by name, in place of initial values");
   runCommand->add_flag("--json-progress", run.progress, "one JSON object a line");
-  runCommand->callback([&] { exitCode = nf::runRun(registry, run); });
+  runCommand->callback([&] { exitCode = nf::runRun(devices(), run); });
 
   nf::TrainCommandOptions train;
   CLI::App* trainCommand = app.add_subcommand("train", "Run a `train` statement");
@@ -146,7 +157,7 @@ int main(int argc, char** argv) {
   trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
   trainCommand->add_flag("--json-progress", train.progress,
                          "one JSON object a line: first_step, step, eval, trial, kernel_swap, done");
-  trainCommand->callback([&] { exitCode = nf::runTrain(registry, train); });
+  trainCommand->callback([&] { exitCode = nf::runTrain(devices(), train); });
 
   nf::TuneCommandOptions tune;
   CLI::App* tuneCommand = app.add_subcommand("tune", "Search faster kernels for a notebook and record them");
@@ -158,7 +169,7 @@ int main(int argc, char** argv) {
   tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds; 0: no limit")->check(secondsFrom(0));
   tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str();
   tuneCommand->add_flag("--json-progress", tune.progress, "one JSON object a line");
-  tuneCommand->callback([&] { exitCode = nf::runTune(registry, tune); });
+  tuneCommand->callback([&] { exitCode = nf::runTune(devices(), tune); });
 
   nf::ProfileOptions profile;
   CLI::App* profileCommand =
@@ -169,7 +180,7 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(CLI::Range(1, 100000));
-  profileCommand->callback([&] { exitCode = nf::runProfile(registry, profile); });
+  profileCommand->callback([&] { exitCode = nf::runProfile(devices(), profile); });
 
   nf::ExportOptions exported;
   CLI::App* exportCommand = app.add_subcommand("export", "Write a notebook in another form");
@@ -182,22 +193,22 @@ int main(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm"}));
   exportCommand->add_option("--stage", exported.stage, "of dot, svg and json")->capture_default_str();
-  exportCommand->callback([&] { exitCode = nf::runExport(registry, exported); });
+  exportCommand->callback([&] { exitCode = nf::runExport(devices(), exported); });
 
   bool doctorJson = false;
   CLI::App* doctorCommand = app.add_subcommand("doctor", "Devices, plugins and versions, and why something is missing");
   doctorCommand->add_flag("--json", doctorJson, "one JSON object on stdout");
-  doctorCommand->callback([&] { exitCode = nf::runDoctor(registry, doctorJson); });
+  doctorCommand->callback([&] { exitCode = nf::runDoctor(devices(), doctorJson); });
 
   CLI::App* engineCommand =
       app.add_subcommand("engine", "The child process of the workbench: the protocol on standard input and output");
   engineCommand->callback([&] {
-    exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
+    exitCode = nf::runEngine(devices(), STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
   });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
   workerCommand->prefix_command();
-  workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), registry); });
+  workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), devices()); });
 
   nf::GradOptions grad;
   CLI::App* gradCommand = app.add_subcommand("grad", "Print the derived gradient of OUTPUT with respect to INPUT as language text");

@@ -305,7 +305,9 @@ class Emitter {
       case Statement::Kind::If: branch(s); return;
       case Statement::Kind::Store: store(s); return;
       case Statement::Kind::AsyncCopy:
+      case Statement::Kind::AsyncCommit:
       case Statement::Kind::AsyncWait:
+      case Statement::Kind::Exchange:
       case Statement::Kind::Barrier:
       case Statement::Kind::MatrixTile: break;  // a GPU's; templates for a CPU make none
     }
