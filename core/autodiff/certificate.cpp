@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 
 #include "core/autodiff/inverse.h"
 #include "core/autodiff/partition.h"
@@ -26,6 +27,9 @@ IntegerSet nestOf(IntegerContext& context, const AccessProblem& problem, const I
   return constrainedBy(constrainedBy(box, inverse.zGuards), inverse.tGuards);
 }
 
+using Deadline = std::optional<std::chrono::steady_clock::time_point>;
+bool isPast(Deadline until) { return until && std::chrono::steady_clock::now() > *until; }
+
 bool overflowed(const IndexCond& c) { return c.expr.overflowed() || std::any_of(c.operands.begin(), c.operands.end(), overflowed); }
 
 IntegerSet pointsOf(IntegerContext& context, const AccessProblem& problem) {
@@ -42,7 +46,7 @@ IntegerSet pointsOf(IntegerContext& context, const AccessProblem& problem) {
 
 // With the witness h = (f, tOfY), point by point: g leads from the nest into the points, h from the points into the nest, h undoes g
 // and g undoes h. Every claim is that a set is empty: many small questions, where an equality of relations is one large one.
-std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse) {
+std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse, Deadline until) {
   const std::size_t m = problem.shape.size();
   const IntegerSet nest = nestOf(context, problem, inverse), points = pointsOf(context, problem);
   const auto v = [](std::size_t i) { return IndexExpr::variable(static_cast<IndexVar>(i)); };
@@ -50,7 +54,8 @@ std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& 
   const auto atH = [&](IndexVar i) { return std::optional(i < m ? problem.access[i] : inverse.tOfY[i - m]); };
   bool known = true;
   const auto always = [&](const IntegerSet& set, const IndexCond& claim) {
-    const std::optional<bool> empty = overflowed(claim) ? std::nullopt : set.constrained(IndexCond::negate(claim)).isEmpty();
+    const bool unanswered = overflowed(claim) || isPast(until);
+    const std::optional<bool> empty = unanswered ? std::nullopt : set.constrained(IndexCond::negate(claim)).isEmpty();
     known = known && empty.has_value();
     return empty == true;
   };
@@ -112,22 +117,29 @@ std::optional<bool> proveByRange(IntegerContext& context, const AccessProblem& p
   return context.isBijectionOnto(nestOf(context, problem, inverse), images, fibres);
 }
 
-std::optional<bool> provePart(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse) {
-  if (inverse.tOfY.size() == inverse.axes.size() &&
-      (proveByClaims(context, problem, inverse) == true || proveByWitness(context, problem, inverse) == true))
-    return true;
+std::optional<bool> provePart(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse, Deadline until) {
+  if (inverse.tOfY.size() == inverse.axes.size()) {
+    if (proveByClaims(context, problem, inverse, until) == true) return true;
+    if (!isPast(until) && proveByWitness(context, problem, inverse) == true) return true;
+  }
+  if (isPast(until)) return std::nullopt;
   return proveByRange(context, problem, inverse);
 }
 
 }  // namespace
 
-std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota) {
+std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota, double milliseconds) {
   if (inverse.y.size() != problem.domain.size()) return false;
   const auto parts = partsOf(problem, inverse);
   if (!parts) return false;
   IntegerContext context(quota);
+  Deadline until;
+  if (milliseconds > 0) {
+    using Clock = std::chrono::steady_clock;
+    until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(milliseconds));
+  }
   for (const Part& part : *parts) {
-    const std::optional<bool> proved = provePart(context, part.problem, part.inverse);
+    const std::optional<bool> proved = provePart(context, part.problem, part.inverse, until);
     if (!proved || !*proved) return proved;
   }
   return true;

@@ -200,9 +200,9 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, const 
 }
 
 // Step 7. False: the proof did not end within the quota.
-bool conclude(const AccessProblem& problem, std::uint64_t quota, Inverse& inverse) {
+bool conclude(const AccessProblem& problem, std::uint64_t quota, double milliseconds, Inverse& inverse) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::optional<bool> proved = certify(problem, inverse, quota);
+  const std::optional<bool> proved = certify(problem, inverse, quota, milliseconds);
   inverse.certificateMilliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   inverse.state = proved == true ? Inverse::State::Gather : Inverse::State::Uncertified;
   inverse.why = !proved ? "the proof did not end within its quota" : *proved ? "" : "the proof failed";
@@ -217,7 +217,7 @@ void putOffProof(Inverse& inverse) {
 }  // namespace
 
 Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
-  return solve(problem, options, [&](Inverse& inverse) { conclude(problem, options.certificateQuota, inverse); });
+  return solve(problem, options, [&](Inverse& inverse) { conclude(problem, options.certificateQuota, 0, inverse); });
 }
 
 double visitsOf(const Inverse& inverse, const AccessProblem& problem) {
@@ -265,8 +265,9 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
     }
   }
   auto made = std::make_shared<const Inverse>(solve(problem, m_options, [&](Inverse& inverse) {
-    if (proof == Proof::Now) conclude(problem, m_options.certificateQuota, inverse);
-    else if (proof == Proof::PutOff || !conclude(problem, m_options.interactiveQuota, inverse)) putOffProof(inverse);
+    if (proof == Proof::Now) conclude(problem, m_options.certificateQuota, 0, inverse);
+    else if (proof == Proof::PutOff || !conclude(problem, m_options.interactiveQuota, m_options.accessMilliseconds, inverse))
+      putOffProof(inverse);
   }));
   const std::lock_guard lock(m_mutex);
   if (m_inverses.size() >= kMostCached) {

@@ -60,10 +60,11 @@ struct InvertOptions {
   std::vector<std::string> names;            // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
   std::function<void(Inverse&)> sabotage;    // tests only: spoils the solution, to show that the certificate refuses it
   InverseCache* cache = nullptr;             // of differentiate(): where inverses are kept from one program to the next
-  // While somebody types: a proof that does not end within `interactiveQuota`, or that comes when the proofs of this program have
-  // taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
+  // While somebody types: a proof that does not end within `interactiveQuota` a question and `accessMilliseconds` in all, or that comes
+  // when the proofs of this program have taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
   bool putOffProofs = false;
   std::uint64_t interactiveQuota = 100000;
+  double accessMilliseconds = 100;
   double interactiveMilliseconds = 50;
 };
 
@@ -71,8 +72,9 @@ struct InvertOptions {
 // reaches the tensor. Problems whose numbers do not fit 64 bits, or whose floors nest beyond reason, are Uncertified.
 Inverse invert(const AccessProblem& problem, const InvertOptions& options = {});
 
-// Step 7 alone: is `inverse` a bijection onto the fibres of `problem`? nullopt: quota reached.
-std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota);
+// Step 7 alone: is `inverse` a bijection onto the fibres of `problem`? nullopt: quota reached. milliseconds: no question is begun
+// later; 0: whenever.
+std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota, double milliseconds = 0);
 
 // Does the gather pay (section 4)? It visits zShare * |Z| * trips points, the scatter the domain; up to `patience` times that the
 // gather wins: 16 where many threads run, as it needs no atomics and is deterministic, 4 for one.
@@ -86,7 +88,8 @@ Hash hashOf(const AccessProblem& problem);
 class InverseCache {
  public:
   explicit InverseCache(InvertOptions options = {});  // `explain`, `names` and `cache` are not used
-  // Quick: a proof that does not end within `interactiveQuota` is put off, PutOff: every new one is. The state is Checking then.
+  // Quick: a proof that does not end within `interactiveQuota` and `accessMilliseconds` is put off, PutOff: every new one is. The state
+  // is Checking then.
   enum class Proof { Now, Quick, PutOff };
   std::shared_ptr<const Inverse> invert(const AccessProblem& problem, Proof proof = Proof::Now);
   // The same with its derivation; the proof is the cached one's.

@@ -42,6 +42,33 @@ void check(std::uint64_t seed, std::size_t count) {
   }
 }
 
+// A solver that forgets its inner guards is found out by the exact oracle, and the failure shrinks until nothing can be taken away: at
+// most two variables of the least extents at which the guard matters. The certificate refuses each of them.
+TEST(InverseFuzz, FailuresOfABrokenSolverShrink) {
+  InvertOptions broken;
+  broken.sabotage = [](Inverse& inverse) { inverse.tGuards.clear(); };
+  const auto isWrong = [&](const AccessProblem& problem) { return !compareExactly(problem, invert(problem, broken)).right; };
+  std::size_t found = 0;
+  std::mt19937_64 seeds(7);
+  for (std::size_t i = 0; found < 6; ++i) {
+    Choices choices(seeds());
+    const auto problem = randomAccess(kAccessClasses[i % kAccessClasses.size()], choices);
+    if (!problem || !isWrong(*problem)) continue;
+    ++found;
+    EXPECT_EQ(invert(*problem, broken).state, Inverse::State::Uncertified) << describe(*problem);
+    const AccessProblem minimal = shrink(*problem, isWrong);
+    ASSERT_TRUE(isWrong(minimal)) << describe(minimal);
+    EXPECT_EQ(invert(minimal, broken).state, Inverse::State::Uncertified) << describe(minimal);
+    EXPECT_LE(minimal.domain.size(), 2u) << describe(minimal);
+    EXPECT_LE(minimal.access.size() + minimal.guards.size(), 2u) << describe(minimal);
+    EXPECT_EQ(describe(shrink(minimal, isWrong)), describe(minimal));
+    std::int64_t points = 1;
+    for (const Range& r : minimal.domain) points *= r.extent();
+    EXPECT_LE(points, 6) << describe(minimal);
+    EXPECT_TRUE(compareExactly(minimal, invert(minimal)).right) << "the whole solver is right there";
+  }
+}
+
 TEST(InverseFuzz, FixedSeed) { check(20261121, 1000); }
 
 TEST(InverseFuzz, RandomSeed) {

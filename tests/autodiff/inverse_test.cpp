@@ -175,6 +175,18 @@ TEST(InverseCache, ProofsThatWerePutOffAreSettled) {
   EXPECT_EQ(cache.putOff(), 0u);
 }
 
+// No time is too little time: the proof is put off, never given up.
+TEST(InverseCache, AProofThatTakesTooLongIsPutOff) {
+  InvertOptions options;
+  options.accessMilliseconds = 1e-9;
+  InverseCache cache(options);
+  const AccessProblem problem = namedAccesses()[4].problem;
+  EXPECT_EQ(certify(problem, invert(problem), options.certificateQuota, 1e-9), std::nullopt);
+  EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Checking);
+  EXPECT_TRUE(cache.settle());
+  EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Gather);
+}
+
 // a * u == h, u unimodular, h lower echelon with positive pivots that bound what is left of them.
 TEST(Hermite, Properties) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
