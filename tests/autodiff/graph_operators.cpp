@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single operators against central differences: every access pattern and body rule of the gradient's design.
+#include <limits>
+
+#include "core/lang/compile.h"
 #include "tests/autodiff/graph_check.h"
+#include "tests/golden.h"
 
 namespace nf {
 namespace {
@@ -206,7 +210,7 @@ TensorValues inputsWithIndices(const Program& p, std::mt19937_64& rng) {
   return inputs;
 }
 
-class GraphOperator : public testing::TestWithParam<std::size_t> {};
+class GraphOperator : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(GraphOperator, FirstAndSecondOrder) {
   const Case c = cases()[GetParam()];
@@ -243,8 +247,8 @@ TEST_P(GraphOperator, FirstAndSecondOrder) {
   test::checkAgainstDifferences(b.p, inputsWithIndices(b.p, rng), 2e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GraphOperator, testing::Range<std::size_t>(0, cases().size()),
-                         [](const testing::TestParamInfo<std::size_t>& i) { return cases()[i.param].name; });
+INSTANTIATE_TEST_SUITE_P(All, GraphOperator, ::testing::Range<std::size_t>(0, cases().size()),
+                         [](const ::testing::TestParamInfo<std::size_t>& i) { return cases()[i.param].name; });
 
 TEST(GraphRules, EveryScalarFunction) {
   Build probe;
@@ -260,6 +264,51 @@ TEST(GraphRules, EveryScalarFunction) {
     b.derivative(Y, A, dY);
     test::checkAgainstDifferences(b.p, test::inputsFor(b.p, rng));
   }
+}
+
+// The derived operators of 23 operators, by every input, as text.
+TEST(GraphOperators, GoldenGradients) {
+  constexpr const char* kNames[] = {"matmul",
+                                    "conv2d_s2_d2_pad2_groups2",
+                                    "transposed_conv",
+                                    "depthwise",
+                                    "capsule_conv",
+                                    "depth2space_times_2",
+                                    "concat_select",
+                                    "A_i_A_j",
+                                    "A_i_A_i_plus_flip",
+                                    "gram",
+                                    "diagonal",
+                                    "A_i_plus_j",
+                                    "maxpool_k3_s2",
+                                    "min_over_product",
+                                    "prod_reduce",
+                                    "upsample",
+                                    "circular_conv",
+                                    "cumsum",
+                                    "causal_scores",
+                                    "elementwise_max",
+                                    "avgpool_div",
+                                    "embedding",
+                                    "reflect_pad"};
+  std::string text;
+  const std::vector<Case> all = cases();
+  for (const char* name : kNames) {
+    const auto found = std::find_if(all.begin(), all.end(), [&](const Case& c) { return c.name == name; });
+    ASSERT_NE(found, all.end()) << name;
+    Build b;
+    const TensorId Y = found->make(b);
+    const std::size_t tensors = b.p.tensors.size();
+    const TensorId dY = b.tensor("dY", b.p[Y].shape);
+    for (std::size_t t = 0; t < tensors; ++t)
+      if (b.p.tensors[t].kind == TensorKind::Input && isFloating(b.p.tensors[t].type)) b.derivative(Y, TensorId(t), dY);
+    const std::size_t forward = b.p.operators.size();
+    const Program p = test::differentiated(b.p);
+    text += std::string(name) + "\n";
+    for (std::size_t o = 0; o < p.operators.size(); ++o)
+      if (o >= forward || p.operators[o].phase == Phase::Backward) text += "  " + toText(p, OperatorId(o)) + "\n";
+  }
+  testing::expectGolden("autodiff/operator_gradients.golden", text);
 }
 
 double sum(const std::vector<double>& v) {
@@ -335,6 +384,47 @@ TEST(GraphRules, DeadBranchesGiveNoNan) {
   const Program p = test::differentiated(b.p);
   const auto got = test::values(p, {{A, {DType::F32, {3}, {-2, 0, 1}}}, {dY, {DType::F32, {3}, {1, 1, 1}}}}, {g});
   EXPECT_EQ(got.at(g).values, (std::vector<double>{0, 0, 1}));
+}
+
+// An element that the path leaves out is never multiplied: 0 times infinity would be NaN.
+TEST(GraphRules, WhatThePathLeavesOutIsNotMultiplied) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  Build b;
+  const auto A = b.tensor("A", {4}), W = b.tensor("W", {4});
+  const auto Y = b.op("Y", {{"i", 4}}, 1, Reducer::None,
+                      b.p.select(b.p.condGe0(IndexExpr(1) - var(0)), b.mul(b.load(A, {var(0)}), b.load(W, {var(0)})), b.number(0)));
+  const auto dY = b.tensor("dY", {4});
+  const auto g = b.derivative(Y, A, dY);
+  // A strided read: elements between the read ones have an empty fibre.
+  const auto S = b.op("S", {{"i", 2}}, 1, Reducer::None, b.mul(b.load(A, {2 * var(0)}), b.load(W, {2 * var(0)})));
+  const auto dS = b.tensor("dS", {2});
+  const auto s = b.derivative(S, A, dS);
+  const Program p = test::differentiated(b.p);
+  const auto got = test::values(p,
+                                {{A, {DType::F32, {4}, {1, 2, nan, inf}}},
+                                 {W, {DType::F32, {4}, {3, 4, inf, nan}}},
+                                 {dY, {DType::F32, {4}, {1, 1, inf, nan}}},
+                                 {dS, {DType::F32, {2}, {2, 0.5}}}},
+                                {g, s});
+  EXPECT_EQ(got.at(g).values, (std::vector<double>{3, 4, 0, 0}));
+  EXPECT_EQ(got.at(s).values, (std::vector<double>{6, 0, inf, 0}));
+}
+
+// Where a NaN is among the elements the gradient goes to the one that the forward pass took.
+TEST(GraphRules, MaximumOfNanGivesToTheForwardsChoice) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Build b;
+  const auto A = b.tensor("A", {3, 3});
+  const ExprId a = b.load(A, {var(0), var(1)});
+  const auto Y = b.op("Y", {{"i", 3}, {"k", 3}}, 1, Reducer::Max, a);
+  const auto I = b.op("I", {{"i", 3}, {"k", 3}}, 1, Reducer::ArgMax, a, DType::I32);
+  const auto dY = b.tensor("dY", {3});
+  const auto g = b.derivative(Y, A, dY);
+  const Program p = test::differentiated(b.p);
+  const auto got =
+      test::values(p, {{A, {DType::F32, {3, 3}, {1, nan, 3, nan, 1, 2, 2, 1, nan}}}, {dY, {DType::F32, {3}, {5, 6, 7}}}}, {g, I});
+  for (int i = 0; i < 3; ++i)
+    for (int k = 0; k < 3; ++k) EXPECT_EQ(got.at(g).values[3 * i + k], got.at(I).values[i] == k ? 5 + i : 0) << i << ", " << k;
 }
 
 TEST(GraphRules, StopGradientCutsAndReluIsFlatAtZero) {
