@@ -273,7 +273,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       // A wait that people notice says what for; one line a new sentence.
       if (m->detail != waitsFor) waitsFor = m->detail, waitsSince = std::chrono::steady_clock::now();
       const auto now = std::chrono::steady_clock::now();
-      if (m->detail.empty() || m->detail == saidWait || now - kProcessStart < kQuietWait || now - waitsSince < kQuietWait / 4)
+      if (m->phase != protocol::RunPhase::Preparing || m->detail.empty() || m->detail == saidWait ||
+          now - kProcessStart < kQuietWait || now - waitsSince < kQuietWait / 4)
         return;
       saidWait = m->detail;
       std::printf("%s%s%s", terminal ? "\r\033[K" : "", m->detail.c_str(), terminal ? "" : "\n");
@@ -456,14 +457,15 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   const auto prepared = job.prepare(signals.token());
   if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, options.json);
   if (!*prepared) return report(stopped(), options.json);
-  double wall = 0;
+  std::vector<double> walls;
   for (int i = 0; i < 2 + options.repeats; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     const auto done = job.run(i >= 2, signals.token());
     if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, options.json);
-    if (i >= 2)
-      wall += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / options.repeats;
+    if (i >= 2) walls.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
   }
+  std::nth_element(walls.begin(), walls.begin() + options.repeats / 2, walls.end());
+  const double wall = walls[static_cast<std::size_t>(options.repeats / 2)];
   double total = 0;
   const auto times = job.kernelTimes();
   for (const auto& k : times) total += k.microseconds * k.callsPerStep;
@@ -490,7 +492,7 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
     std::printf("%-40s %6.0f %10.2f %6.1f%% %9.2f %8.2f\n", k.name.substr(0, 40).c_str(), k.callsPerStep, k.microseconds,
                 100 * k.microseconds * k.callsPerStep / total, static_cast<double>(k.flops) / k.microseconds * 1e-3,
                 static_cast<double>(k.bytes) / k.microseconds * 1e-3);
-  std::printf("\n%.1f us in kernels, %.1f us a run with their timing, mean of %d runs on %s\n", total, wall, options.repeats,
+  std::printf("\n%.1f us in kernels, %.1f us a run with their timing, median of %d runs on %s\n", total, wall, options.repeats,
               (*context)->device().description().c_str());
   return kExitFine;
 }

@@ -176,6 +176,20 @@ Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) {
   return Unit{};
 }
 
+void Executable::Watch::add(double duration) {
+  seconds += duration;
+  latest[static_cast<std::size_t>(calls++) % latest.size()] = static_cast<float>(duration);
+}
+
+double Executable::Watch::median() const {
+  std::array<float, 33> sorted = latest;
+  const auto end = sorted.begin() + std::min<std::ptrdiff_t>(calls, static_cast<std::ptrdiff_t>(sorted.size()));
+  if (end == sorted.begin()) return 0;
+  const auto middle = sorted.begin() + (end - sorted.begin()) / 2;
+  std::nth_element(sorted.begin(), middle, end);
+  return *middle;
+}
+
 void Executable::setProfiling(bool on) {
   if (on && !m_profiling) std::fill(m_profile.begin(), m_profile.end(), Watch{});
   m_profiling = on;
@@ -198,8 +212,8 @@ Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensor
   auto done = linked.kernel->launch(args);
   if (!host && done) done = m_device.synchronize();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (watch.on) watch.seconds += seconds, ++watch.calls;
-  if (m_profiling) m_profile[subgraph].seconds += seconds, ++m_profile[subgraph].calls;
+  if (watch.on) watch.add(seconds);
+  if (m_profiling) m_profile[subgraph].add(seconds);
   return done;
 }
 

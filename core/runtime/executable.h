@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -64,6 +65,9 @@ class Executable {
     bool on = false;
     double seconds = 0;
     std::int64_t calls = 0;
+    std::array<float, 33> latest{};  // seconds of the newest calls
+    void add(double duration);
+    double median() const;  // of the newest calls; 0 where there were none
   };
   std::vector<Watch>& watches() { return m_watches; }
   // The same for every subgraph at once, apart from the watches: from zero when it is switched on.

@@ -298,7 +298,7 @@ void KernelSupply::watchFirstSteps(Executable& training) {
   auto& watches = training.watches();
   for (std::size_t i = 0; i < watches.size(); ++i) {
     if (m_watchedSteps == kWatchedSteps && watches[i].calls > 0)
-      m_tuning->seenInSteps(training.plan().subgraphs[i].hash, watches[i].seconds / static_cast<double>(watches[i].calls) * 1e6);
+      m_tuning->seenInSteps(training.plan().subgraphs[i].hash, watches[i].median() * 1e6);
     if (m_watchedSteps == 0 || m_watchedSteps == kWatchedSteps) watches[i] = {m_watchedSteps == 0, 0, 0};
   }
   if (m_watchedSteps++ == kWatchedSteps) m_tuning->start();

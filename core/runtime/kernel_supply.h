@@ -68,6 +68,11 @@ class KernelSupply {
 
   // What keeps first kernels from being made just now, for people; empty: nothing.
   std::string trouble() const { return m_tuning ? m_tuning->trouble() : std::string(); }
+  // Of that and of the search, whatever is to be said.
+  std::string activity() const {
+    const std::string words = trouble();
+    return words.empty() && m_tuning && m_options.dynamic ? m_tuning->waitsFor() : words;
+  }
 
   const std::vector<KernelSwap>& swaps() const { return m_swaps; }
   TuningService* tuning() const { return m_tuning.get(); }

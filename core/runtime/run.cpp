@@ -160,8 +160,7 @@ std::vector<KernelTime> kernelTimes(const Executable& x) {
   for (std::size_t i = 0; i < x.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = x.plan().subgraphs[i];
     const Executable::Watch& watch = x.profile()[i];
-    KernelTime t{s.hash, s.name, s.callsPerStep, watch.calls > 0 ? watch.seconds / static_cast<double>(watch.calls) * 1e6 : 0,
-                 0,      0};
+    KernelTime t{s.hash, s.name, s.callsPerStep, watch.median() * 1e6, 0, 0};
     const auto made = producers(*s.program);
     for (std::size_t o = 0; o < s.program->operators.size(); ++o) t.flops += flopsOf(*s.program, OperatorId(o));
     for (std::size_t k = 0; k < s.program->tensors.size(); ++k)

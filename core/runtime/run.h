@@ -21,7 +21,7 @@ namespace nf {
 struct KernelTime {
   Hash subgraph;
   std::string name;
-  double callsPerStep = 0, microseconds = 0;  // of one call, mean over the timed ones
+  double callsPerStep = 0, microseconds = 0;  // of one call, median of the newest
   std::int64_t flops = 0, bytes = 0;          // of one call
 };
 // Of what the executable's profile has seen, the most expensive first.

@@ -571,7 +571,7 @@ struct TrainJob::Impl {
     thinned.ms = milliseconds;
     thinned.loss = value;
     if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
-    if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, supply->trouble(), true);
+    if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, supply->activity(), true);
   }
 
   void flushStepEvent(Time now) {

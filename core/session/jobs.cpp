@@ -471,6 +471,8 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
       note(protocolEvent(e));
       ++state.trials;
       state.seconds = e.seconds;
+      state.detail = "trial " + std::to_string(state.trials) + (options.trials > 0 ? " of " + std::to_string(options.trials) : "");
+      if (options.seconds > 0) state.secondsLeft = std::max(0.0, options.seconds - e.seconds);
       m_outbox.send(state);
     };
     // Which kernels there are comes before what they are made by, unless somebody has chosen some.
@@ -478,9 +480,12 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     passes.device = inputs.device;
     if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
     auto settled = Result<Stages>(**stages);
-    if (request.subgraphs.empty())
+    if (request.subgraphs.empty()) {
+      state.detail = "fused kernels against their parts";
+      m_outbox.send(state);
       settled = settleFusion(
           **stages, *device, passes, [&](const RevertedFusion& r) { note(revertedEvent(r)); }, stop);
+    }
     if (!settled) return fail(id, settled.error()), m_outbox.send(protocol::RunState{});
     const auto summary = tuneProgram(*settled->fused, m_registry, options);
     if (!summary) fail(id, summary.error());

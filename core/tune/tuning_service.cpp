@@ -29,9 +29,10 @@ constexpr int kPatience = 15,
               kImpatience = 3;  // kills by others that a first kernel's job survives; where none was made since the last ones
 constexpr int kForgivenOfTrials = 3;
 constexpr std::chrono::seconds kRetryFirst{1}, kRetryMost{60};  // of a first kernel that took its workers down
-constexpr std::int64_t kTrialsATurn = 6;  // between two turns of other work that the budget pays, while kernels are searched
-constexpr int kProofEvery = 3;            // of rounds one goes to a first kernel that is not fully checked yet
-constexpr double kFirstCredit = 0.05;     // for each device second of a second
+constexpr std::int64_t kTrialsATurn = 16;  // between two turns of other work that the budget pays, while kernels are searched
+constexpr int kProofEvery = 3;             // of rounds one goes to a first kernel that is not fully checked yet
+constexpr double kFirstCredit = 0.05;      // for each device second of a second
+constexpr double kLongCompile = 1;         // seconds
 constexpr double kLeastTrial = 1e-3,
                  kOperatorTrial = 8e-3;  // seconds of compiling: at least; an operator's share before one is timed
 constexpr double kMostCredit = 0.25;     // seconds of device time that may be saved up
@@ -50,6 +51,13 @@ double rooflineSeconds(const Program& program, const Target& target) {
   if (target.peakBandwidth > 0 && bytes > static_cast<double>(std::max(target.l2Bytes, target.l3Bytes)))
     seconds = std::max(seconds, bytes / target.peakBandwidth);
   return seconds;
+}
+
+// What compiling a kernel takes, in operators that only map elements: a reduction is tiled, packed and unrolled.
+double compilingWeight(const Program& program) {
+  double weight = 0;
+  for (const Operator& op : program.operators) weight += op.reducer == Reducer::None ? 1 : 5;
+  return weight;
 }
 
 WorkloadTraits traitsOf(const Program& program, const std::string& kind) {
@@ -181,8 +189,10 @@ struct TuningService::Impl {
   double share = 0, stepSeconds = 0;
   // Device time that may be spent now; falls below zero by what the last trial took.
   double credit = 0, spent = 0;
-  std::int64_t otherTurn = kTrialsATurn;  // count of trials from which on other work may go on
-  int sinceProof = 0;                     // rounds
+  bool waitingForBudget = false;
+  std::optional<Clock::Time> compilingSince;  // a candidate
+  std::int64_t otherTurn = kTrialsATurn;      // count of trials from which on other work may go on
+  int sinceProof = 0;                         // rounds
   Clock::Time creditAt{};
 
   std::vector<std::jthread> firstThreads;
@@ -388,7 +398,7 @@ struct TuningService::Impl {
       const std::lock_guard lock(mutex);
       subject.firstDone = true;
       subject.estimate = subject.space->estimateSeconds(object->schedule);
-      subject.trialSeconds = kOperatorTrial * static_cast<double>(2 + subject.task.subgraph->operators.size());
+      subject.trialSeconds = kOperatorTrial * (1 + compilingWeight(*subject.task.subgraph));
       trouble.clear();
       subject.state.recordHit = recorded;
       if (finishedSearch || subject.task.forced) subject.state.exhausted = true;
@@ -604,6 +614,7 @@ struct TuningService::Impl {
       ++itemsActive;
       changed.notify_all();
       const Clock::Time begun = clock.now();
+      if (!item.baseline) compilingSince = begun;
       lock.unlock();
       bool goesOn = item.baseline;
       if (!item.baseline) {
@@ -630,6 +641,7 @@ struct TuningService::Impl {
         }
       }
       lock.lock();
+      compilingSince.reset();
       if (!item.baseline && goesOn) {
         const double took = std::max(std::chrono::duration<double>(clock.now() - begun).count(), kLeastTrial);
         double& known = item.subject->trialSeconds;
@@ -675,7 +687,9 @@ struct TuningService::Impl {
       // Looked at again at least every 50 ms: the share may be set anew.
       const double seconds = share > 0 ? std::min(-credit / share, 0.05) : 0.05;
       const auto until = clock.now() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9) + 1000);
+      waitingForBudget = true;
       clock.waitUntil(lock, changed, stop, until, [] { return false; });
+      waitingForBudget = false;
     }
   }
 
@@ -806,7 +820,7 @@ TuningService::~TuningService() { stop(); }
 void TuningService::add(std::vector<TuningTask> tasks) {
   // The largest first, so that no compiler is left with one at the end while the others are idle.
   std::stable_sort(tasks.begin(), tasks.end(), [](const TuningTask& a, const TuningTask& b) {
-    return a.subgraph->operators.size() > b.subgraph->operators.size();
+    return compilingWeight(*a.subgraph) > compilingWeight(*b.subgraph);
   });
   const std::lock_guard lock(m_impl->mutex);
   for (TuningTask& task : tasks) {
@@ -997,6 +1011,19 @@ std::vector<TuningService::State> TuningService::states() const {
 std::string TuningService::trouble() const {
   const std::lock_guard lock(m_impl->mutex);
   return m_impl->trouble;
+}
+
+std::string TuningService::waitsFor() const {
+  const std::lock_guard lock(m_impl->mutex);
+  if (!m_impl->started || m_impl->paused) return {};
+  if (m_impl->limitReached()) return "the search has used up its trials";
+  if (m_impl->idle()) return "the search has nothing left that would be worth a trial";
+  if (m_impl->waitingForBudget) return "the search waits: its share of device time is used up for now";
+  if (m_impl->compilingSince) {
+    const double seconds = std::chrono::duration<double>(m_impl->clock.now() - *m_impl->compilingSince).count();
+    if (seconds >= kLongCompile) return "the search waits for its compiler: the machine is busy";
+  }
+  return {};
 }
 
 std::int64_t TuningService::trials() const {

@@ -142,6 +142,8 @@ class TuningService {
   std::int64_t trials() const;
   // What keeps first kernels from being made just now, for people; empty: nothing.
   std::string trouble() const;
+  // What the search waits for, for people; empty: it goes on, or has not begun.
+  std::string waitsFor() const;
   double deviceSecondsSpent() const;
   bool finished() const;  // nothing is left to try, or the limit of trials is reached
   bool waitFinished(std::stop_token stop, std::chrono::milliseconds atMost) const;

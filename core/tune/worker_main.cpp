@@ -76,6 +76,9 @@ class KnownPrograms {
   std::map<Hash, std::shared_ptr<const Program>> m_programs;
 };
 
+// Steps come first; on a busy machine a search that gets nothing at all would be no search.
+constexpr int kNice = 5;
+
 class CompileWorker {
  public:
   explicit CompileWorker(BackendRegistry& registry) : m_registry(registry) {}
@@ -91,7 +94,7 @@ class CompileWorker {
   Result<KernelObject> compile(const json& request) {
     if (request.value("nice", false) && !m_nice) {
       m_nice = true;
-      setpriority(PRIO_PROCESS, 0, 10);
+      setpriority(PRIO_PROCESS, 0, kNice);
     }
     NF_TRY(const auto program, m_programs.of(request));
     NF_TRY(Schedule schedule, Schedule::parse(request.at("schedule").get<std::string>()));

@@ -319,6 +319,17 @@ TEST(Executable, RandomGraphsEqualTheInterpreterInOneArena) {
   }
 }
 
+// One call that the machine interrupted does not make a kernel slow.
+TEST(Executable, AWatchGivesTheMedianOfTheNewestCalls) {
+  Executable::Watch watch;
+  EXPECT_EQ(watch.median(), 0);
+  for (const double seconds : {4.0, 100.0, 2.0}) watch.add(seconds);
+  EXPECT_EQ(watch.median(), 4);
+  for (int i = 0; i < 100; ++i) watch.add(i % 10 == 0 ? 50 : 1);
+  EXPECT_EQ(watch.median(), 1);
+  EXPECT_EQ(watch.calls, 103);
+}
+
 TEST(Executable, AFailedLaunchNamesItsOperator) {
   Program p;
   const TensorId x = tensor(p, "x", TensorKind::Input, {4}, Initializer::Kind::Constant, {9});

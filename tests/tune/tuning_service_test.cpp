@@ -368,6 +368,7 @@ TEST_F(TuningServiceTest, TheDearestKernelsOfAStepComeFirst) {
     if (e.microseconds) timed.push_back(e.name);
   ASSERT_FALSE(timed.empty());
   EXPECT_EQ(timed[0], "Y9");
+  EXPECT_FALSE(s->waitsFor().empty()) << "nothing left";
   for (const auto& state : s->states()) EXPECT_GT(state.firstMicroseconds, 0) << state.name;
 }
 
