@@ -51,6 +51,7 @@ QString flopsText(double flops, const QString& unit) {
 QString microsecondsText(double us) {
   return us < 0.1 && us > 0 ? significant(us * 1000) + QStringLiteral(" ns") : scaled(us, 1000, {"µs", "ms", "s"});
 }
+QString microsecondsText(std::optional<double> us) { return us ? microsecondsText(*us) : QStringLiteral("–"); }
 QString secondsText(double s) {
   if (s < 1) return microsecondsText(s * 1e6);
   if (s < 120) return QString::number(s, 'f', s < 10 ? 1 : 0) + QStringLiteral(" s");

@@ -8,6 +8,7 @@
 #include <QVBoxLayout>
 #include <QWidget>
 #include <cstdint>
+#include <optional>
 
 #include "core/protocol/values.h"
 #include "widgets/theme.h"
@@ -23,6 +24,7 @@ QString counted(std::int64_t n, const QString& one, const QString& many);  // "1
 QString bytesText(double bytes);
 QString flopsText(double flops, const QString& unit = QStringLiteral("FLOP"));
 QString microsecondsText(double us);
+QString microsecondsText(std::optional<double> us);  // a dash where there is none
 QString secondsText(double seconds);
 QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "scalar"
 QString significant(double value, int digits = 3);          // minus as U+2212 is left to the caller: columns align on '-'

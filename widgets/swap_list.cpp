@@ -80,12 +80,15 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
   QString name = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, 40);
   if (swap.generation > 0) name += QStringLiteral("  g%1").arg(swap.generation);
   put(kKernel, name);
-  put(kBefore, swap.before_us > 0 ? significant(swap.before_us) : QStringLiteral("–"));
-  put(kAfter, swap.after_us > 0 ? significant(swap.after_us) : QStringLiteral("–"));
-  const double change = swap.before_us > 0 ? swap.after_us / swap.before_us - 1 : 0;
-  put(kChange, swap.before_us > 0 && swap.after_us > 0
-                   ? QStringLiteral("%1%2 %").arg(change > 0 ? QStringLiteral("+") : QString()).arg(std::lround(change * 100))
-                   : QStringLiteral("–"));
+  const QString unmeasured = QStringLiteral("–");
+  put(kBefore, swap.before_us ? significant(*swap.before_us) : unmeasured);
+  put(kAfter, swap.after_us ? significant(*swap.after_us) : unmeasured);
+  QString change = unmeasured;
+  if (swap.before_us && swap.after_us && *swap.before_us > 0) {
+    const double ratio = *swap.after_us / *swap.before_us - 1;
+    change = QStringLiteral("%1%2 %").arg(ratio > 0 ? QStringLiteral("+") : QString()).arg(std::lround(ratio * 100));
+  }
+  put(kChange, change);
   m_table->scrollToBottom();
   fit();
 }

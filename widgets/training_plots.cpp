@@ -231,7 +231,10 @@ void LatencyPlot::redraw() {
     while (end < m_swaps.size() && (xOf(m_swaps[end]) - x) / span * width < 10) ++end;
     // The one that won most speaks for those beside it.
     std::size_t chief = i;
-    const auto gain = [&](std::size_t k) { return m_swaps[k].before_us - m_swaps[k].after_us; };
+    const auto gain = [&](std::size_t k) {
+      const KernelSwapEvent& s = m_swaps[k];
+      return s.before_us && s.after_us ? *s.before_us - *s.after_us : 0;
+    };
     for (std::size_t k = i; k < end; ++k) {
       auto* tick = new QCPItemStraightLine(m_plot);
       tick->point1->setCoords(xOf(m_swaps[k]), 1);

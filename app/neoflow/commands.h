@@ -73,6 +73,12 @@ struct TuneCommandOptions : FileOptions {
 struct ProfileOptions : FileOptions {
   DeviceChoice device;
   int repeats = 20;
+  std::size_t which = 1;
+};
+
+struct BenchOptions : FileOptions {
+  DeviceChoice device;
+  double seconds = 5;  // a notebook
 };
 
 struct ExportOptions : FileOptions {
@@ -84,6 +90,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options);
 int runTrain(BackendRegistry& registry, const TrainCommandOptions& options);
 int runTune(BackendRegistry& registry, const TuneCommandOptions& options);
 int runProfile(BackendRegistry& registry, const ProfileOptions& options);
+int runBench(BackendRegistry& registry, const BenchOptions& options);
 int runExport(BackendRegistry& registry, const ExportOptions& options);
 int runCheck(const FileOptions& options);
 int runShow(const ShowOptions& options);

@@ -4,15 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <stop_token>
-#include <thread>
 
 #include "app/neoflow/commands.h"
+#include "app/neoflow/stop_on_signal.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
@@ -27,6 +25,7 @@ namespace {
 using Json = nlohmann::json;
 
 const auto kProcessStart = std::chrono::steady_clock::now();
+constexpr std::chrono::seconds kQuietWait{2};
 
 void printLine(const std::string& line) {
   std::cout << line << "\n";
@@ -34,38 +33,6 @@ void printLine(const std::string& line) {
 }
 
 std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-// Interrupt and termination ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
-// no handler runs in the middle of anything. Made before other threads, which inherit the mask.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    sigemptyset(&m_signals);
-    sigaddset(&m_signals, SIGINT);
-    sigaddset(&m_signals, SIGTERM);
-    sigaddset(&m_signals, SIGUSR1);
-    pthread_sigmask(SIG_BLOCK, &m_signals, &m_before);
-    m_thread = std::thread([this] {
-      for (bool again = false;; again = true) {
-        int signal = 0;
-        if (sigwait(&m_signals, &signal) != 0 || signal == SIGUSR1) return;
-        if (again) _exit(128 + signal);
-        m_stop.request_stop();
-      }
-    });
-  }
-  ~StopOnSignal() {
-    pthread_kill(m_thread.native_handle(), SIGUSR1);
-    m_thread.join();
-    pthread_sigmask(SIG_SETMASK, &m_before, nullptr);
-  }
-  std::stop_token token() const { return m_stop.get_token(); }
-
- private:
-  sigset_t m_signals{}, m_before{};
-  std::stop_source m_stop;
-  std::thread m_thread;
-};
 
 Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true) {
   DeviceContextOptions options;
@@ -154,9 +121,9 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   RunJob job(**context, run);
   const auto prepared = job.prepare(signals.token());
   if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, json);
-  if (!*prepared) return kExitFine;
+  if (!*prepared) return report(stopped(), json);
   const auto begin = std::chrono::steady_clock::now();
-  const auto done = job.run();
+  const auto done = job.run(false, signals.token());
   if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.dump.empty() || !options.output.empty()) {
@@ -265,7 +232,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   double shownAt = -1;
   std::int64_t trials = 0, swaps = 0;
-  std::string lastEvaluation;
+  std::string lastEvaluation, waitsFor, saidWait, failedAt;
+  auto waitsSince = std::chrono::steady_clock::now();
   const auto sink = [&](const protocol::Message& message) {
     if (options.progress || options.json) {
       const bool event = std::visit(
@@ -299,6 +267,17 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
         std::snprintf(line, sizeof line, " loss %.5f", *m->loss);
         lastEvaluation += line;
       }
+    } else if (const auto* m = std::get_if<protocol::ErrorEvent>(&message)) {
+      if (m->line > 0) failedAt = m->file + ":" + std::to_string(m->line) + ":" + std::to_string(m->column) + ": ";
+    } else if (const auto* m = std::get_if<protocol::RunState>(&message)) {
+      // A wait that people notice says what for; one line a new sentence.
+      if (m->detail != waitsFor) waitsFor = m->detail, waitsSince = std::chrono::steady_clock::now();
+      const auto now = std::chrono::steady_clock::now();
+      if (m->detail.empty() || m->detail == saidWait || now - kProcessStart < kQuietWait || now - waitsSince < kQuietWait / 4)
+        return;
+      saidWait = m->detail;
+      std::printf("%s%s%s", terminal ? "\r\033[K" : "", m->detail.c_str(), terminal ? "" : "\n");
+      std::fflush(stdout);
     } else if (std::get_if<protocol::TrialEvent>(&message)) {
       ++trials;
     } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
@@ -313,7 +292,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   if (!summary) {
     if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);
-    return report(summary.error(), false, isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks);
+    Error error = summary.error();
+    error.message = failedAt + error.message;
+    return report(error, false, isInput(error) ? kExitWrongInput : kExitMachineLacks);
   }
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
@@ -459,15 +440,29 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   RunOptions run;
   run.source = loaded.notebook.sources.at(loaded.notebook.notebook);
   run.sets = *sets;
-  run.tensors = {"all"};
-  run.training = !loaded.notebook.trains.empty();
+  const auto& trains = loaded.notebook.trains;
+  const auto& outputs = loaded.notebook.program.outputs;
+  const bool shows = std::any_of(outputs.begin(), outputs.end(), [](const Output& o) { return o.role == OutputRole::Show; });
+  std::string program = shows ? "what the cells show" : "every named tensor: the notebook neither trains nor shows anything";
+  run.tensors = {shows ? "shown" : "all"};
+  if (!trains.empty()) {
+    if (options.which > trains.size())
+      return report({"usage", "There is no `train` statement " + std::to_string(options.which) + ".", {}, {}}, options.json,
+                    kExitUsage);
+    run.trainStep = options.which - 1;
+    program = "a training step of " + trains[*run.trainStep].loss;
+  }
   RunJob job(**context, run);
   const auto prepared = job.prepare(signals.token());
   if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, options.json);
-  if (!*prepared) return kExitFine;
-  for (int i = 0; i < 2 + options.repeats && !signals.token().stop_requested(); ++i) {
-    const auto done = job.run(i >= 2);
+  if (!*prepared) return report(stopped(), options.json);
+  double wall = 0;
+  for (int i = 0; i < 2 + options.repeats; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto done = job.run(i >= 2, signals.token());
     if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, options.json);
+    if (i >= 2)
+      wall += std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count() / options.repeats;
   }
   double total = 0;
   const auto times = job.kernelTimes();
@@ -482,15 +477,21 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
                       {"share", total > 0 ? k.microseconds * k.callsPerStep / total : 0.0},
                       {"flops", k.flops},
                       {"bytes", k.bytes}});
-    printLine(text({{"device", (*context)->device().name()}, {"repeats", options.repeats}, {"step_us", total}, {"kernels", rows}}));
+    printLine(text({{"device", (*context)->device().name()},
+                    {"program", program},
+                    {"repeats", options.repeats},
+                    {"step_us", total},
+                    {"wall_us", wall},
+                    {"kernels", rows}}));
     return kExitFine;
   }
-  std::printf("%-40s %6s %10s %7s %9s %8s\n", "kernel", "calls", "us a call", "share", "GFLOP/s", "GB/s");
+  std::printf("%s\n\n%-40s %6s %10s %7s %9s %8s\n", program.c_str(), "kernel", "calls", "us a call", "share", "GFLOP/s", "GB/s");
   for (const auto& k : times)
     std::printf("%-40s %6.0f %10.2f %6.1f%% %9.2f %8.2f\n", k.name.substr(0, 40).c_str(), k.callsPerStep, k.microseconds,
                 100 * k.microseconds * k.callsPerStep / total, static_cast<double>(k.flops) / k.microseconds * 1e-3,
                 static_cast<double>(k.bytes) / k.microseconds * 1e-3);
-  std::printf("\n%.1f us in kernels, mean of %d runs on %s\n", total, options.repeats, (*context)->device().description().c_str());
+  std::printf("\n%.1f us in kernels, %.1f us a run with their timing, mean of %d runs on %s\n", total, wall, options.repeats,
+              (*context)->device().description().c_str());
   return kExitFine;
 }
 

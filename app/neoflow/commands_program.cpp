@@ -14,7 +14,9 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/runtime/gradient_text.h"
 #include "core/runtime/pipeline.h"
 #include "core/session/numeric_check.h"
 
@@ -94,14 +96,22 @@ int runCheck(const FileOptions& options) {
               {"gradient_terms", differentiated->terms.size()},
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
+    const Diagnostics data = checkData(notebook);
+    diagnostics.insert(diagnostics.end(), data.begin(), data.end());
   }
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
     printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
   } else {
-    std::cerr << render(diagnostics, notebook.sources);
+    // A file that is no notebook has hundreds, and the first ones say it all.
+    constexpr std::size_t kMostShown = 25;
     std::size_t errors = 0;
     for (const Diagnostic& d : diagnostics) errors += d.severity == Severity::Error;
+    const Diagnostics shown(diagnostics.begin(),
+                            diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(diagnostics.size(), kMostShown)));
+    std::cerr << render(shown, notebook.sources);
+    if (shown.size() < diagnostics.size())
+      std::cerr << diagnostics.size() - shown.size() << " more are left out; --json has them all\n";
     if (ok)
       std::cout << options.file << ": fine, " << notebook.program.operators.size()
                 << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");
@@ -272,9 +282,9 @@ std::string checkText(const protocol::NumericCheck& check) {
 }  // namespace
 
 int runGrad(const GradOptions& options) {
-  Loaded loaded = loadNotebook(options);
+  const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
-  Program program = loaded.notebook.program;
+  const Program& program = loaded.notebook.program;
   const auto find = [&](const std::string& name) -> Result<TensorId> {
     const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
@@ -287,59 +297,27 @@ int runGrad(const GradOptions& options) {
   if (!of) return report(of.error(), options.json, kExitWrongInput);
   if (!wrt) return report(wrt.error(), options.json, kExitWrongInput);
 
-  // Only this derivative: others that the notebook asks for would print operators nobody asked about.
-  program.derivatives.clear();
-  program.updates.clear();
-  Derivative derivative;
-  derivative.of = *of;
-  derivative.wrt = *wrt;
-  std::string seedText;
-  if (!program[*of].shape.empty()) {
-    Tensor seed;
-    seed.name = program.freshName("d" + program[*of].name);
-    seed.kind = TensorKind::Input;
-    seed.type = program[*of].type;
-    seed.shape = program[*of].shape;
-    derivative.seed = program.addTensor(std::move(seed));
-  }
-  Tensor result;
-  result.name = "d(" + program[*of].name + ")/d(" + program[*wrt].name + ")";
-  result.type = program[*wrt].type;
-  result.shape = program[*wrt].shape;
-  const TensorId existing = program.tensorNamed(result.name);
-  derivative.result = existing.valid() ? existing : program.addTensor(std::move(result));
-  program.derivatives.push_back(derivative);
-  const std::size_t forwardOperators = program.operators.size();
-
   InvertOptions invert;
   invert.explain = options.explain;
-  auto differentiated = differentiate(program, invert);
-  if (!differentiated) return report(differentiated.error(), options.json, kExitInternal);
-  const DifferentiateResult& d = *differentiated;
+  auto made = gradientText(loaded.notebook, *of, *wrt, invert);
+  if (!made) return report(made.error(), options.json, kExitInternal);
+  const DifferentiateResult& d = made->differentiated;
   if (hasErrors(d.diagnostics)) {
     if (options.json) printJson({{"ok", false}, {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}});
     else std::cerr << render(d.diagnostics, loaded.notebook.sources);
     return kExitWrongInput;
   }
 
-  std::string text;
-  if (derivative.seed.valid()) {
-    const Tensor& seed = d.program[derivative.seed];
-    text += "input " + seed.name + "[";
-    for (std::size_t k = 0; k < seed.shape.size(); ++k) text += (k ? ", " : "") + std::to_string(seed.shape[k]);
-    text += "]\n";
-  }
-  for (std::size_t i = 0; i < d.program.operators.size(); ++i)
-    if (d.program.operators[i].phase == Phase::Backward || i >= forwardOperators) text += toText(d.program, OperatorId(i)) + "\n";
-
+  const std::string& text = made->text;
   std::optional<Result<protocol::NumericCheck>> check;
-  if (options.check) { check = checkNumerically(d.program, *of, *wrt, derivative.result, derivative.seed, kCheckOperations, {}); }
+  if (options.check) { check = checkNumerically(d.program, *of, *wrt, made->result, made->seed, kCheckOperations, {}); }
   const bool passed = !check || (*check && (*check)->worst <= (*check)->allowed);
   if (options.json) {
     Json terms = Json::array();
     for (const GradientTerm& term : d.terms) terms.push_back(explanationJson(d.program, term));
     Json json{{"ok", passed},
               {"text", text},
+              {"stands_alone", made->whole},
               {"terms", std::move(terms)},
               {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}};
     if (check) {

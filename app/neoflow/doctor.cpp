@@ -2,15 +2,19 @@
 #include <isl/version.h>
 #include <sqlite3.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "app/neoflow/commands.h"
 #include "core/runtime/pipeline.h"
+#include "core/tune/record_database.h"
 
 namespace nf {
 
@@ -23,6 +27,23 @@ std::vector<std::pair<std::string, std::string>> versions() {
           {"compiler", __VERSION__},        {"isl", islVersion},
           {"sqlite", sqlite3_libversion()}, {"zlib", zlibVersion()}};
 }
+
+namespace {
+
+// A program of the search path; empty: there is none.
+std::string programNamed(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::string rest = path ? path : "";
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const std::string file = rest.substr(0, end) + "/" + name;
+    if (end > 0 && access(file.c_str(), X_OK) == 0) return file;
+    rest.erase(0, end + 1);
+  }
+  return {};
+}
+
+}  // namespace
 
 int runDoctor(const BackendRegistry& registry, bool json) {
   using Json = nlohmann::json;
@@ -68,7 +89,21 @@ int runDoctor(const BackendRegistry& registry, bool json) {
       text += line + ("      " + target->fingerprint) + "\n";
     }
   }
-  if (json) std::cout << Json{{"plugins", plugins}, {"devices", devices}, {"versions", versionsJson}}.dump() << "\n";
+  // What commands need beside this program, and where it keeps what.
+  const std::string dot = programNamed("dot"), records = RecordDatabase::defaultPath();
+  const bool used = std::filesystem::exists(records);
+  const std::string recordsState = !used                                       ? "made by the first run"
+                                   : access(records.c_str(), R_OK | W_OK) == 0 ? "can be read and written"
+                                                                               : "can't be read and written: runs go on without it";
+  const Json tools =
+      Json::array({{{"name", "dot"}, {"path", dot.empty() ? Json(nullptr) : Json(dot)}, {"needed_by", "export --to svg"}}});
+  const Json files = Json::array({{{"name", "records"}, {"path", records}, {"state", recordsState}}});
+  text += "\nTools\n  dot  " + (dot.empty() ? "is not there: `neoflow export --to svg` needs it (package graphviz)" : dot) + "\n";
+  text += "\nFiles\n  tuning records  " + records + ", " + recordsState + "\n";
+  if (json)
+    std::cout
+        << Json{{"plugins", plugins}, {"devices", devices}, {"versions", versionsJson}, {"tools", tools}, {"files", files}}.dump()
+        << "\n";
   else std::cout << text;
   return serving ? kExitFine : kExitMachineLacks;
 }

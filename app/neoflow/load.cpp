@@ -79,7 +79,7 @@ Loaded loadNotebook(const FileOptions& options, CompileOptions compile) {
   Loaded loaded;
   auto sets = parseSets(options.sets);
   if (!sets) {
-    loaded.exitCode = report(sets.error(), false, kExitUsage);
+    loaded.exitCode = report(sets.error(), options.json, kExitUsage);
     return loaded;
   }
   compile.sets = std::move(*sets);

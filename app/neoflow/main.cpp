@@ -3,9 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <iostream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include "app/neoflow/bench_ops.h"
@@ -13,6 +18,9 @@
 #include "core/session/engine.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
+#ifdef NF_LINKED_CUDA
+#include "plugins/cuda/plugin.h"
+#endif
 
 namespace {
 
@@ -24,6 +32,20 @@ void addFile(CLI::App* command, nf::FileOptions& options) {
 
 // At most this many steps, epochs, ...: what a number that fits no 64 bits is read as lies beyond.
 constexpr std::int64_t kMost = 1000000000000000;
+
+// Finite numbers in [low, high]: "nan" compares with nothing.
+CLI::Validator numberIn(double low, double high, const std::string& what) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return std::string();
+        std::ostringstream words;
+        words << text << " is no " << what << " from " << low << " to " << high;
+        return words.str();
+      },
+      {});
+}
+CLI::Validator secondsFrom(double low) { return numberIn(low, 1e9, "number of seconds"); }
 
 CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
   return command
@@ -38,6 +60,18 @@ void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
   command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(CLI::Range(0, 1024));
 }
 
+// What was printed has arrived, or that is said and the exit code is not 0. A reader that left needs no message.
+int written(int exitCode) {
+  errno = 0;
+  std::cout.flush();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout;
+  if (!failed) return exitCode;
+  if (errno != EPIPE)
+    std::fprintf(stderr, "neoflow: What was printed could not be written%s%s.\n", errno ? ": " : "",
+                 errno ? std::strerror(errno) : "");
+  return exitCode == nf::kExitFine ? nf::kExitMachineLacks : exitCode;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,11 +84,19 @@ int main(int argc, char** argv) {
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W");
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
+  // A driver takes its time to start: back ends are looked for by the commands that need one.
   nf::BackendRegistry registry;
-  registry.add("cpu", &neoflowPlugin);
-  std::error_code noPath;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
-  if (!noPath) registry.load(self.parent_path().string());
+  const auto devices = [&registry]() -> nf::BackendRegistry& {
+    if (!registry.entries().empty()) return registry;
+    registry.add("cpu", &neoflowPlugin);
+#ifdef NF_LINKED_CUDA
+    registry.add("cuda", &neoflowCudaPlugin);
+#endif
+    std::error_code noPath;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
+    if (!noPath) registry.load(self.parent_path().string());
+    return registry;
+  };
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -76,7 +118,7 @@ int main(int argc, char** argv) {
   addFile(explainCommand, explain);
   explainCommand->add_option("--measure", explain.measure,
                              "PRODUCER,CONSUMER: compile this fusion both ways, fused and split, and measure them in turn");
-  explainCommand->callback([&] { exitCode = nf::runExplain(registry, explain); });
+  explainCommand->callback([&] { exitCode = nf::runExplain(devices(), explain); });
 
   nf::RunCommandOptions run;
   CLI::App* runCommand = app.add_subcommand("run", "Compute what cells show; trains nothing");
@@ -87,7 +129,7 @@ int main(int argc, char** argv) {
   runCommand->add_option("--dump", run.dump, "values of these tensors as .npy files: 'Y,L,d(L)/d(W)', or all");
   runCommand->add_option("--weights", run.weights, "safetensors or npz: tensors by name, in place of initial values");
   runCommand->add_flag("--json-progress", run.progress, "one JSON object a line");
-  runCommand->callback([&] { exitCode = nf::runRun(registry, run); });
+  runCommand->callback([&] { exitCode = nf::runRun(devices(), run); });
 
   nf::TrainCommandOptions train;
   CLI::App* trainCommand = app.add_subcommand("train", "Run a `train` statement");
@@ -99,27 +141,23 @@ int main(int argc, char** argv) {
   addSeed(trainCommand, train.seed);
   trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::Range(std::int64_t{1}, kMost));
   trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::Range(std::int64_t{1}, kMost));
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check([](const std::string& text) {
-    double seconds = 0;
-    const bool fits = CLI::detail::lexical_cast(text, seconds) && seconds >= 1e-3 && seconds <= 1e9;
-    return fits ? std::string() : text + " is no number of seconds from 0.001 to 1e9";
-  });
+  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand
       ->add_option("--checkpoint-seconds", train.checkpointSeconds, "seconds between checkpoints; 0: only at the end; default 10")
-      ->check(CLI::NonNegativeNumber);
+      ->check(secondsFrom(0));
   trainCommand->add_option("--replay-swaps", train.replaySwaps,
                            "swaps.jsonl of an earlier run: the same kernels at the same steps");
   trainCommand->add_option("--weights", train.weights, "safetensors or npz: tensors by name, in place of initial values");
   trainCommand->add_option("--budget", train.share, "share of device time for tuning, 0 to 1")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(numberIn(0, 1, "share"))
       ->capture_default_str();
   trainCommand->add_flag("--no-records", train.noRecords, "neither read nor write the record database");
   trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
   trainCommand->add_flag("--json-progress", train.progress,
                          "one JSON object a line: first_step, step, eval, trial, kernel_swap, done");
-  trainCommand->callback([&] { exitCode = nf::runTrain(registry, train); });
+  trainCommand->callback([&] { exitCode = nf::runTrain(devices(), train); });
 
   nf::TuneCommandOptions tune;
   CLI::App* tuneCommand = app.add_subcommand("tune", "Search faster kernels for a notebook and record them");
@@ -128,17 +166,21 @@ int main(int argc, char** argv) {
   tuneCommand->add_option("--trials", tune.trials, "schedules to try, all kernels together")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds")->check(CLI::NonNegativeNumber);
+  tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds; 0: no limit")->check(secondsFrom(0));
   tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str();
   tuneCommand->add_flag("--json-progress", tune.progress, "one JSON object a line");
-  tuneCommand->callback([&] { exitCode = nf::runTune(registry, tune); });
+  tuneCommand->callback([&] { exitCode = nf::runTune(devices(), tune); });
 
   nf::ProfileOptions profile;
-  CLI::App* profileCommand = app.add_subcommand("profile", "Wall time of every kernel of a step");
+  CLI::App* profileCommand =
+      app.add_subcommand("profile", "Wall time of every kernel of a training step; where nothing trains, of what cells show");
   addFile(profileCommand, profile);
   addDevice(profileCommand, profile.device);
+  profileCommand->add_option("--which", profile.which, "number of the `train` statement, from 1")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(CLI::Range(1, 100000));
-  profileCommand->callback([&] { exitCode = nf::runProfile(registry, profile); });
+  profileCommand->callback([&] { exitCode = nf::runProfile(devices(), profile); });
 
   nf::ExportOptions exported;
   CLI::App* exportCommand = app.add_subcommand("export", "Write a notebook in another form");
@@ -151,22 +193,22 @@ int main(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm"}));
   exportCommand->add_option("--stage", exported.stage, "of dot, svg and json")->capture_default_str();
-  exportCommand->callback([&] { exitCode = nf::runExport(registry, exported); });
+  exportCommand->callback([&] { exitCode = nf::runExport(devices(), exported); });
 
   bool doctorJson = false;
   CLI::App* doctorCommand = app.add_subcommand("doctor", "Devices, plugins and versions, and why something is missing");
   doctorCommand->add_flag("--json", doctorJson, "one JSON object on stdout");
-  doctorCommand->callback([&] { exitCode = nf::runDoctor(registry, doctorJson); });
+  doctorCommand->callback([&] { exitCode = nf::runDoctor(devices(), doctorJson); });
 
   CLI::App* engineCommand =
       app.add_subcommand("engine", "The child process of the workbench: the protocol on standard input and output");
   engineCommand->callback([&] {
-    exitCode = nf::runEngine(registry, STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
+    exitCode = nf::runEngine(devices(), STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
   });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
   workerCommand->prefix_command();
-  workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), registry); });
+  workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), devices()); });
 
   nf::GradOptions grad;
   CLI::App* gradCommand = app.add_subcommand("grad", "Print the derived gradient of OUTPUT with respect to INPUT as language text");
@@ -180,8 +222,23 @@ int main(int argc, char** argv) {
   gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
 
   nf::BenchOpsOptions benchOps;
-  CLI::App* benchCommand = app.add_subcommand("bench", "Measure, ours and other libraries in turn");
-  benchCommand->require_subcommand(1);
+  nf::BenchOptions bench;
+  CLI::App* benchCommand = app.add_subcommand(
+      "bench", "Measure a notebook's training step or what its cells show; `all`: of every example; `ops`: operators");
+  benchCommand->require_subcommand(0, 1);
+  CLI::Option* benchFile = benchCommand->add_option("FILE", bench.file, "notebook (.nf), or all: every example");
+  benchCommand->add_option("--set", bench.sets, "NAME=VALUE: override a `let` (may be repeated)")->take_all();
+  benchCommand->add_flag("--json", bench.json,
+                         "one JSON object on stdout: machine, rows of case, ours_ms, spread, peer, peer_ms, ratio");
+  addDevice(benchCommand, bench.device);
+  benchCommand->add_option("--seconds", bench.seconds, "of measurement a notebook")
+      ->check(secondsFrom(1e-3))
+      ->capture_default_str();
+  benchCommand->callback([&] {
+    if (!benchCommand->get_subcommands().empty()) return;
+    if (benchFile->empty()) throw CLI::RequiredError("FILE, all or ops");
+    exitCode = nf::runBench(registry, bench);
+  });
   CLI::App* benchOpsCommand = benchCommand->add_subcommand("ops", "Single operators against oneDNN and OpenBLAS where installed");
   benchOpsCommand->add_option("--filter", benchOps.filter, "only cases whose name contains this");
   benchOpsCommand->add_option("--threads", benchOps.threads, "threads of ours and theirs")
@@ -190,16 +247,37 @@ int main(int argc, char** argv) {
   benchOpsCommand->add_option("--trials", benchOps.trials, "schedules tried beside the analytic model's first")
       ->check(CLI::Range(0, 100000));
   benchOpsCommand->add_option("--seconds", benchOps.seconds, "of measurement a case")
-      ->check(CLI::PositiveNumber)
+      ->check(secondsFrom(1e-3))
       ->capture_default_str();
   benchOpsCommand->add_flag("--schedules", benchOps.texts, "print the schedule of each case");
   benchOpsCommand->add_flag("--json", benchOps.json, "one JSON object on stdout, nothing else there");
   benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(benchOps); });
 
+  // What --json gives: the keys that scripts may rely on.
+  const std::pair<const char*, const char*> keys[] = {
+      {"check", "JSON: ok, diagnostics [severity, message, line, column, length, notes], counts"},
+      {"explain", "JSON: device {P_d, P_c, L}, decisions [producer, consumer, category, dT, dC, dK, R, accepted, why, flip]"},
+      {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
+      {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
+      {"train",
+       "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
+       "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"
+       "done {steps, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes}; error {stage, message, file, line, "
+       "column}"},
+      {"tune", "JSON, one object a line: trial as of train; done {trials, seconds, first_step_us, best_step_us, subgraphs}"},
+      {"profile", "JSON: device, program, repeats, step_us, wall_us, kernels [subgraph, kernel, calls, us, share, flops, bytes]"},
+      {"bench", "JSON: machine, rows [case, ours_ms, spread, peer, peer_ms, ratio]"},
+      {"doctor", "JSON: plugins [name, loaded, reason], devices, versions, tools [name, path], files [name, path, state]"}};
+  for (const auto& [command, text] : keys) app.get_subcommand(command)->footer(text);
+
   try {
+    // Before --help of what does not exist is taken for help of everything.
+    const std::string first = argc > 1 ? argv[1] : "-";
+    if (first[0] != '-' && app.get_subcommands([&](const CLI::App* a) { return a->get_name() == first; }).empty())
+      throw CLI::ParseError("There is no command \"" + first + "\"; neoflow --help lists them.", CLI::ExitCodes::ExtrasError);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error), nf::kExitFine;
+    if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
     const bool json = std::any_of(argv, argv + argc, [](const char* a) {
       return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
     });
@@ -207,5 +285,5 @@ int main(int argc, char** argv) {
     app.exit(error);
     return nf::kExitUsage;
   }
-  return exitCode;
+  return written(exitCode);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,7 +20,8 @@ namespace nf {
 // A stage is a set of independent tasks; stages of a kernel run one after the other.
 struct KernelStage {
   std::string symbol;
-  std::int64_t tasks = 1;
+  std::int64_t tasks = 1;    // a GPU's: blocks of the grid
+  std::int64_t threads = 1;  // of a block
 };
 
 struct KernelText {
@@ -51,7 +53,13 @@ struct LaunchArgs {
   void* workspace = nullptr;               // KernelObject::workspaceBytes
   std::span<const std::int64_t> counters;  // of enclosing loops, outermost first
   std::uint64_t seed = 0, step = 0;        // of Random
+  // Set by another thread: a launch that takes long ends early, with stopped(); what it wrote is worth nothing. Null: never.
+  const std::atomic<bool>* stop = nullptr;
 };
+
+// How a launch ends that was asked to; isStopped() tells it from failures.
+Error stopped();
+bool isStopped(const Error& error);
 
 class Kernel {
  public:

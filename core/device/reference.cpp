@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/device/backend.h"
 #include "core/device/reference_kernel.h"
 
 namespace nf {
@@ -85,8 +86,8 @@ using Values = std::vector<const std::vector<double>*>;
 
 class Run {
  public:
-  Run(std::uint64_t seed, std::uint64_t step, std::vector<std::int64_t> counters)
-      : m_seed(seed), m_step(step), m_counters(std::move(counters)) {}
+  Run(std::uint64_t seed, std::uint64_t step, std::vector<std::int64_t> counters, const std::atomic<bool>* stop)
+      : m_seed(seed), m_step(step), m_counters(std::move(counters)), m_stop(stop) {}
 
   // given: by tensor id, what comes from outside. own: what the sequence wrote and is wanted or still alive.
   Result<Unit> sequence(const Sequence& s, Values& given, std::vector<std::vector<double>>& own) {
@@ -115,6 +116,7 @@ class Run {
     bindings.counters = m_counters;
     bindings.seed = m_seed;
     bindings.step = m_step;
+    bindings.stop = m_stop;
     NF_TRY(const Unit ran, step.kernel->run(bindings));
     given[out] = &own[out];
     return ran;
@@ -135,6 +137,7 @@ class Run {
     for (std::int64_t n = 0; n < loop.trips; ++n) {
       const std::int64_t t = loop.reversed ? loop.trips - 1 - n : n;
       m_counters.back() = t;
+      if (m_stop && m_stop->load(std::memory_order_relaxed)) return stopped();
       Values inner(body.names.size(), nullptr);
       std::vector<std::vector<double>> innerOwn(body.names.size());
       for (std::size_t k = 0; k < carried.size(); ++k) inner[loop.carried[k].innerIn.value] = &carried[k];
@@ -170,6 +173,7 @@ class Run {
 
   std::uint64_t m_seed, m_step;
   std::vector<std::int64_t> m_counters;
+  const std::atomic<bool>* m_stop;
 };
 
 }  // namespace
@@ -203,7 +207,7 @@ Result<ReferenceProgram> ReferenceProgram::prepare(const Program& program, const
 }
 
 Result<TensorValues> ReferenceProgram::run(const TensorValues& inputs, std::uint64_t seed, std::uint64_t step,
-                                           std::span<const std::int64_t> counters) const {
+                                           std::span<const std::int64_t> counters, const std::atomic<bool>* stop) const {
   const std::size_t count = m_impl->tensors.size();
   Values given(count, nullptr);
   for (const auto& [id, data] : inputs) {
@@ -216,7 +220,7 @@ Result<TensorValues> ReferenceProgram::run(const TensorValues& inputs, std::uint
   }
   std::vector<std::vector<double>> own(count);
   NF_TRY([[maybe_unused]] const Unit ran,
-         Run(seed, step, {counters.begin(), counters.end()}).sequence(*m_impl->sequence, given, own));
+         Run(seed, step, {counters.begin(), counters.end()}, stop).sequence(*m_impl->sequence, given, own));
   TensorValues result;
   for (const TensorId id : m_impl->outputs) {
     if (result.contains(id)) continue;

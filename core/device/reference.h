@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -29,9 +30,9 @@ class ReferenceProgram {
  public:
   // Borrows nothing of `program`.
   static Result<ReferenceProgram> prepare(const Program& program, const std::vector<TensorId>& outputs = {}, bool training = true);
-  // counters: values of the loop variables around the program, outermost first.
+  // counters: values of the loop variables around the program, outermost first. stop: as LaunchArgs'.
   Result<TensorValues> run(const TensorValues& inputs, std::uint64_t seed = 1, std::uint64_t step = 0,
-                           std::span<const std::int64_t> counters = {}) const;
+                           std::span<const std::int64_t> counters = {}, const std::atomic<bool>* stop = nullptr) const;
 
   ReferenceProgram(ReferenceProgram&&) noexcept;
   ReferenceProgram& operator=(ReferenceProgram&&) noexcept;

@@ -114,7 +114,7 @@ class ReferenceKernelLaunch : public Kernel {
     TensorValues inputs;
     for (std::size_t k = 0; k < m_inputs.size(); ++k)
       inputs[m_inputs[k]] = readTyped(m_tensors[m_inputs[k].value], args.tensors[k], m_doubles);
-    NF_TRY(const TensorValues results, m_program.run(inputs, args.seed, args.step, args.counters));
+    NF_TRY(const TensorValues results, m_program.run(inputs, args.seed, args.step, args.counters, args.stop));
     for (std::size_t k = 0; k < m_outputs.size(); ++k)
       writeTyped(results.at(m_outputs[k]), args.tensors[m_inputs.size() + k], m_doubles);
     return Unit{};

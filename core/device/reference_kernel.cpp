@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/device/backend.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
 
@@ -439,6 +440,7 @@ class Execution {
       if (m_code.scatter) scatterStrip(count);
       else gatherStrip(count);
       if (!m_error.empty()) return Error{"interpret", m_error, "reference", {}};
+      if (m_bindings.stop && m_bindings.stop->load(std::memory_order_relaxed)) return stopped();
       point += static_cast<std::int64_t>(count);
     }
     return Unit{};

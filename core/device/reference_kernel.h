@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -24,6 +25,7 @@ class ReferenceKernel {
     std::vector<double>* output = nullptr;                // resized and written
     std::span<const std::int64_t> counters;
     std::uint64_t seed = 1, step = 0;
+    const std::atomic<bool>* stop = nullptr;  // as LaunchArgs'
   };
   Result<Unit> run(const Bindings& bindings) const;
   TensorId output() const;

@@ -52,4 +52,11 @@ Backend* BackendRegistry::find(std::string_view name) const {
   return nullptr;
 }
 
+namespace {
+constexpr const char* kStopStage = "stop";
+}
+
+Error stopped() { return {kStopStage, "Stopped before the result was there.", {}, {}}; }
+bool isStopped(const Error& error) { return error.stage == kStopStage; }
+
 }  // namespace nf

@@ -435,8 +435,8 @@ struct EvalEvent {
 };
 struct KernelSwapEvent {
   static constexpr const char* kEvent = "kernel_swap";
-  std::string subgraph, name;  // id and name of SubgraphInfo
-  double before_us = 0, after_us = 0;
+  std::string subgraph, name;                 // id and name of SubgraphInfo
+  std::optional<double> before_us, after_us;  // of one call; null: not measured
   std::int64_t generation = 0, step = 0;
   double seconds = 0;
   NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds);

@@ -37,19 +37,24 @@ Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& 
 
 }  // namespace
 
-Result<DataFeed> DataFeed::open(const Program& program, const std::string& directory, std::uint64_t seed) {
+Result<DataFeed> DataFeed::open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place) {
+  const auto at = [&](OriginId origin) {
+    if (place) *place = origin.valid() ? program[origin].span : Span{};
+  };
   DataFeed feed;
   feed.m_seed = seed;
   std::map<std::string, std::pair<std::size_t, HostTensor>> loaded;
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
     if (tensor.init.kind != Initializer::Kind::Batch) continue;
+    at(tensor.origin);
     auto found = loaded.find(tensor.init.data);
     if (found == loaded.end()) {
       const DataSet* source = nullptr;
       for (const DataSet& d : program.data)
         if (d.name == tensor.init.data) source = &d;
       if (!source) return feedError("There is no data set " + tensor.init.data + ".");
+      at(source->origin);
       NF_TRY(HostTensor table, readData(source->source, source->directory.empty() ? directory : source->directory));
       if (table.shape.empty() || table.elements() == 0) return feedError("The data set " + source->name + " holds no rows.");
       const std::int64_t rows = table.shape.front();
@@ -58,6 +63,7 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
                          std::to_string(rows) + " rows.");
       found = loaded.emplace(source->name, std::pair(feed.m_sets.size(), std::move(table))).first;
       feed.m_sets.push_back({source->name, rows, source->heldOutLast, -1, {}});
+      at(tensor.origin);
     }
     if (tensor.shape.empty()) return feedError("Input " + tensor.name + " is a scalar: a batch needs an axis for its rows.");
     const std::int64_t batch = tensor.shape.front(), rowElements = tensor.elements() / batch;
@@ -74,10 +80,14 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
     feed.m_inputs.push_back({tensor.name, tensor.type, rowElements, found->second.first});
     feed.m_values.push_back(std::move(all.bytes));
   }
-  for (const Set& set : feed.m_sets)
+  for (const Set& set : feed.m_sets) {
+    for (const DataSet& d : program.data)
+      if (d.name == set.name) at(d.origin);
     if (set.rows - set.heldOut < feed.m_batch && set.heldOut < feed.m_batch)
       return feedError("The data set " + set.name + " has " + std::to_string(set.rows - set.heldOut) +
                        " rows for training, fewer than the batch of " + std::to_string(feed.m_batch) + ".");
+  }
+  at({});
   return feed;
 }
 

@@ -15,8 +15,8 @@ namespace nf {
 // batch holds follows from the seed and the number of the step, so a data cursor is that number.
 class DataFeed {
  public:
-  // Relative paths: to DataSet::directory, else to `directory`.
-  static Result<DataFeed> open(const Program& program, const std::string& directory, std::uint64_t seed);
+  // Relative paths: to DataSet::directory, else to `directory`. `place`: where what could not be loaded stands in the source.
+  static Result<DataFeed> open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place = nullptr);
 
   struct Input {
     std::string name;

@@ -53,7 +53,7 @@ void DeviceContext::openRecords(const DeviceContextOptions& options) {
   if (options.records == "none") return;
   auto records = RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &m_recordsMessage);
   if (records) m_records = std::move(*records);
-  else m_recordsMessage = records.error().message;
+  else m_recordsMessage = records.error().message + (records.error().detail.empty() ? "" : ": " + records.error().detail);
 }
 
 Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& registry, const DeviceContextOptions& options) {

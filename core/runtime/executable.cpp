@@ -148,7 +148,8 @@ bool Executable::complete() const {
   return std::all_of(m_kernels.begin(), m_kernels.end(), [](const auto& k) { return k != nullptr; });
 }
 
-Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step) {
+Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::atomic<bool>* stop) {
+  m_stop = stop;
   m_seed = seed;
   m_step = step;
   if (m_applied) {
@@ -160,11 +161,14 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step) {
     m_applied = false;
   }
   m_counters.clear();
-  return runSequence(m_plan->main, nullptr);
+  auto done = runSequence(m_plan->main, nullptr);
+  m_stop = nullptr;
+  return done;
 }
 
 Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) {
   for (const PlannedStep& step : s.steps) {
+    if (m_stop && m_stop->load(std::memory_order_relaxed)) return stopped();
     auto done = step.isLoop ? runLoop(s, s.loops[step.index], check) : launch(s, s.launches[step.index], check);
     if (!done) return done;
     if (check && !check->found.empty()) return done;
@@ -185,6 +189,7 @@ Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensor
   args.counters = m_counters;
   args.seed = m_seed;
   args.step = m_step;
+  args.stop = m_stop;
   Watch& watch = m_watches[subgraph];
   if (!watch.on && !m_profiling) return linked.kernel->launch(args);
   const bool host = m_device.target().backend != "cuda";
@@ -204,6 +209,7 @@ Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l
   auto done = launchKernel(l.subgraph, l.tensors.size());
   if (!done) {
     Error error = done.error();
+    if (isStopped(error)) return error;
     error.message = "Operator " + nameOf(*s.program, l) + ": " + error.message;
     if (error.device.empty()) error.device = m_device.name();
     const OriginId origin = (*s.program)[l.operators.back()].origin;

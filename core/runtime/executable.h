@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,8 +47,9 @@ class Executable {
   // Takes up buffers that another executable of the store has exchanged.
   void bind();
 
-  // All launches of one step. An error names the operator; nothing has been updated then.
-  Result<Unit> run(std::uint64_t seed, std::uint64_t step);
+  // All launches of one step. An error names the operator; nothing has been updated then. stop: as LaunchArgs', looked at between
+  // launches too.
+  Result<Unit> run(std::uint64_t seed, std::uint64_t step, const std::atomic<bool>* stop = nullptr);
   // Where the operator of the last failed launch stands in the source.
   Span failedAt() const { return m_failedAt; }
   // Updates take effect.
@@ -101,6 +103,7 @@ class Executable {
   void* m_workspace = nullptr;
   std::int64_t m_workspaceBytes = 0;
   std::uint64_t m_seed = 0, m_step = 0;
+  const std::atomic<bool>* m_stop = nullptr;  // of the run in progress
   bool m_applied = false;
   Span m_failedAt;
 };

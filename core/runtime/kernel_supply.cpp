@@ -2,7 +2,9 @@
 #include "core/runtime/kernel_supply.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "core/device/reference_backend.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -10,26 +12,35 @@ namespace {
 
 // What `hint schedule` pins, by subgraph.
 Result<Unit> pinnedSchedules(const PlannedSequence& sequence, const std::vector<Hint>& hints, const ExecutionPlan& plan,
-                             const Target& target, std::map<std::uint32_t, Schedule>& pinned) {
+                             const Target& target, std::map<std::uint32_t, Schedule>& pinned, Span& place) {
   for (const PlannedLaunch& launch : sequence.launches)
     if (const Hint* hint = pinOf(hints, *sequence.program, launch.operators)) {
+      if (hint->origin.valid()) place = (*plan.main.program)[hint->origin].span;
       NF_TRY(Schedule schedule, pinnedSchedule(*hint, *plan.subgraphs[launch.subgraph].program, &target));
       pinned.emplace(launch.subgraph, std::move(schedule));
     }
   for (const PlannedLoop& loop : sequence.loops) {
-    NF_TRY([[maybe_unused]] const Unit inner, pinnedSchedules(*loop.body, hints, plan, target, pinned));
+    NF_TRY([[maybe_unused]] const Unit inner, pinnedSchedules(*loop.body, hints, plan, target, pinned, place));
   }
   return Unit{};
 }
 
 constexpr std::size_t kTrialsAtOnce = 8;  // subgraphs with a candidate in the same steps
 constexpr std::size_t kPairsPerReport = 3;
+constexpr int kWatchedSteps = 4;                         // behind one that touches memory for the first time
+constexpr const char* kReferenceSchedule = "reference";  // of a kernel that the interpreter runs
 
 }  // namespace
 
 KernelSupply::KernelSupply(DeviceContext& context, KernelSupplyOptions options)
     : m_context(context), m_options(std::move(options)) {
-  if (context.inProcess() || m_options.replay) return;
+  if (context.inProcess()) return;
+  if (const std::string& backend = context.target()->backend; backend != "cuda" && backend != "reference")
+    if (auto opened = referenceBackend(kPluginVersion)->open("reference", 1)) m_interpreter = std::move(*opened);
+  if (m_options.replay) return;
+  if (m_interpreter) m_options.tuning.standIn = [this](const Program& subgraph) { return interpreted(subgraph); };
+  // In static mode every step has the same kernels: better late than others.
+  m_options.tuning.standInWhileKilled = m_options.dynamic;
   m_tuning = std::make_unique<TuningService>(context.target(), *context.evaluator(), m_cache, context.records(), m_clock,
                                              m_options.tuning);
 }
@@ -53,7 +64,7 @@ Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
   const ExecutionPlan& plan = executable.plan();
   std::map<std::uint32_t, Schedule> hinted;
   NF_TRY([[maybe_unused]] const Unit pinned,
-         pinnedSchedules(plan.main, plan.main.program->hints, plan, *m_context.target(), hinted));
+         pinnedSchedules(plan.main, plan.main.program->hints, plan, *m_context.target(), hinted, m_failedAt));
   std::vector<TuningTask> tasks;
   for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = executable.plan().subgraphs[i];
@@ -66,13 +77,19 @@ Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
   return Unit{};
 }
 
+Result<KernelObject> KernelSupply::interpreted(const Program& subgraph) const {
+  NF_TRY(const auto compiler, referenceBackend(kPluginVersion)->compiler(m_interpreter->target()));
+  return compiler->compile({subgraph, {kReferenceSchedule, std::make_shared<const nlohmann::json>(nlohmann::json::object())}, {}});
+}
+
 Result<std::shared_ptr<LinkedKernel>> KernelSupply::link(const std::shared_ptr<const KernelObject>& object,
                                                          std::uint64_t generation) {
   if (const auto known = m_links[object.get()].lock()) {
     known->generation = std::max(known->generation, generation);
     return known;
   }
-  NF_TRY(std::unique_ptr<Kernel> kernel, m_context.device().link(*object));
+  Device& device = m_interpreter && object->schedule.kind == kReferenceSchedule ? *m_interpreter : m_context.device();
+  NF_TRY(std::unique_ptr<Kernel> kernel, device.link(*object));
   auto linked = std::make_shared<LinkedKernel>();
   linked->kernel = std::move(kernel);
   linked->schedule = object->schedule.text();
@@ -139,10 +156,6 @@ Result<bool> KernelSupply::await(Executable& executable, std::stop_token stop,
   return false;
 }
 
-void KernelSupply::start() {
-  if (m_tuning && m_options.dynamic) m_tuning->start();
-}
-
 Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgraph& subgraph, const std::string& scheduleText) {
   const auto key = std::pair(subgraph.hash, scheduleText);
   if (const auto found = m_bySchedule.find(key); found != m_bySchedule.end()) return found->second;
@@ -155,6 +168,12 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
     job.schedules = {space->first()};
   } else {
     NF_TRY(Schedule schedule, Schedule::parse(scheduleText));
+    if (schedule.kind == kReferenceSchedule && m_interpreter) {
+      NF_TRY(KernelObject object, interpreted(*subgraph.program));
+      NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(object)), 1));
+      m_bySchedule.emplace(key, kernel);
+      return kernel;
+    }
     job.schedules = {std::move(schedule)};
   }
   CompileOutcome outcome = m_context.evaluator()->compile(std::move(job), {});
@@ -274,9 +293,21 @@ void KernelSupply::logKernels(const Executable& training, std::int64_t step) {
   }
 }
 
+void KernelSupply::watchFirstSteps(Executable& training) {
+  if (!m_startWanted || m_watchedSteps > kWatchedSteps) return;
+  auto& watches = training.watches();
+  for (std::size_t i = 0; i < watches.size(); ++i) {
+    if (m_watchedSteps == kWatchedSteps && watches[i].calls > 0)
+      m_tuning->seenInSteps(training.plan().subgraphs[i].hash, watches[i].seconds / static_cast<double>(watches[i].calls) * 1e6);
+    if (m_watchedSteps == 0 || m_watchedSteps == kWatchedSteps) watches[i] = {m_watchedSteps == 0, 0, 0};
+  }
+  if (m_watchedSteps++ == kWatchedSteps) m_tuning->start();
+}
+
 void KernelSupply::afterStep(Executable& training, double seconds) {
   if (!m_tuning || !m_options.dynamic) return;
   m_tuning->stepDone(seconds);
+  watchFirstSteps(training);
   std::erase_if(m_trials, [&](Trial& trial) {
     Executable::Watch& watch = training.watches()[trial.subgraph];
     const double microseconds = watch.calls > 0 ? watch.seconds / static_cast<double>(watch.calls) * 1e6 : 0;
@@ -297,6 +328,10 @@ void KernelSupply::afterStep(Executable& training, double seconds) {
     if (best != m_best.end()) static_cast<void>(use(training, trial.subgraph, best->second));
     return true;
   });
+}
+
+void KernelSupply::abandonStep(std::int64_t step) {
+  while (!m_swaps.empty() && m_swaps.back().step >= step) m_swaps.pop_back();
 }
 
 Result<bool> KernelSupply::recover(Executable& training, const Error& error) {

@@ -33,13 +33,15 @@ class KernelSupply {
 
   // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step.
   Result<Unit> request(Executable& executable, double callsFactor = 1);
+  // The hint that request() failed on, in the source.
+  Span failedAt() const { return m_failedAt; }
   // Gives it every kernel that is there. True: none is missing. An Error where one can't be made.
   Result<bool> collect(Executable& executable);
   // Until none is missing; `waiting(done, all)` is called now and then. False: stop was requested.
   Result<bool> await(Executable& executable, std::stop_token stop,
                      const std::function<void(std::size_t, std::size_t)>& waiting = {});
-  // From now on the search runs, in dynamic mode.
-  void start();
+  // The search runs, in dynamic mode, as soon as a few steps have shown what is dear.
+  void start() { m_startWanted = true; }
 
   struct Swap {
     Hash subgraph;
@@ -59,8 +61,13 @@ class KernelSupply {
   std::vector<Hash> revertedUpTo(std::int64_t step) const;
   // After it: reports the timings of candidates.
   void afterStep(Executable& training, double seconds);
+  // The step was stopped in its middle and counts for nothing: what was logged for it goes.
+  void abandonStep(std::int64_t step);
   // A launch failed: true when a candidate was running, which is withdrawn; the step can be repeated.
   Result<bool> recover(Executable& training, const Error& error);
+
+  // What keeps first kernels from being made just now, for people; empty: nothing.
+  std::string trouble() const { return m_tuning ? m_tuning->trouble() : std::string(); }
 
   const std::vector<KernelSwap>& swaps() const { return m_swaps; }
   TuningService* tuning() const { return m_tuning.get(); }
@@ -77,16 +84,19 @@ class KernelSupply {
     TimedPair open;
     int phase = 0;  // of four: incumbent, candidate, candidate, incumbent
   };
+  Result<KernelObject> interpreted(const Program& subgraph) const;
   Result<std::shared_ptr<LinkedKernel>> link(const std::shared_ptr<const KernelObject>& object, std::uint64_t generation);
   Result<Unit> use(Executable& executable, std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel);
   Result<Unit> replayStep(Executable& training, std::int64_t step);
   Result<std::shared_ptr<LinkedKernel>> compiled(const PlannedSubgraph& subgraph, const std::string& schedule);
+  void watchFirstSteps(Executable& training);
   void takeCandidates(Executable& training);
   void logKernels(const Executable& training, std::int64_t step);
   std::unordered_map<Hash, std::uint32_t>& numbers(const Executable& executable);
 
   DeviceContext& m_context;
   KernelSupplyOptions m_options;
+  std::unique_ptr<Device> m_interpreter;  // on the device's own memory; null: that is not the host's
   FunctionCache m_cache;
   SteadyClock m_clock;
   std::unique_ptr<TuningService> m_tuning;  // after what it refers to
@@ -98,7 +108,10 @@ class KernelSupply {
   std::vector<Trial> m_trials;
   std::vector<KernelSwap> m_swaps;
   std::unordered_map<Hash, std::shared_ptr<LinkedKernel>> m_logged;
+  Span m_failedAt;
   std::int64_t m_step = 0;
+  int m_watchedSteps = 0;  // before the search
+  bool m_startWanted = false;
   std::size_t m_replayed = 0;
 };
 

@@ -48,11 +48,12 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
   return prepared;
 }
 
-Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory) {
+Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place) {
   const Program& p = executable.program();
   for (std::size_t t = 0; t < p.tensors.size(); ++t) {
     TensorStore::Entry* entry = executable.entry(TensorId(t));
     if (!entry || entry->written || p.tensors[t].init.kind == Initializer::Kind::Batch) continue;
+    if (const OriginId origin = p.tensors[t].origin; place) *place = origin.valid() ? p[origin].span : Span{};
     NF_TRY(const HostTensor value, initialValue(p.tensors[t], seed, directory));
     NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(p, TensorId(t), value));
     NF_TRY([[maybe_unused]] const Unit written, executable.store().write(*entry, value));

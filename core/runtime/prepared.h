@@ -36,8 +36,9 @@ StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options)
 Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options);
 
-// Initial values for what the executable reads and nobody has given a value; integers that index others are range-checked.
-Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory);
+// Initial values for what the executable reads and nobody has given a value; integers that index others are range-checked. `place`:
+// where the tensor that has none stands in the source.
+Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place = nullptr);
 
 // A failure as the event that scripts read, with its place in the source where one is known.
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);

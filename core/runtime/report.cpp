@@ -181,7 +181,9 @@ std::string latencyOf(const Run& run, const ReportOptions& options) {
   for (const Json& e : run.swaps) {
     const double before = real(e, "before_us"), after = real(e, "after_us");
     chart.marks.push_back({real(e, "seconds"), shortName(text(e, "name"), 18),
-                           text(e, "name") + ": " + microseconds(before) + " to " + microseconds(after), before - after});
+                           text(e, "name") + ": " + (before > 0 ? microseconds(before) : "not measured") + " to " +
+                               (after > 0 ? microseconds(after) : "not measured"),
+                           before > 0 && after > 0 ? before - after : 0});
   }
   std::string crossing;
   if (options.peerStepMilliseconds) {
@@ -251,8 +253,8 @@ std::string swapsOf(const Run& run) {
     const double before = real(e, "before_us"), after = real(e, "after_us");
     rows += "<tr><td>" + number(real(e, "seconds"), 3) + "</td><td>" + number(real(e, "step"), 9) +
             "</td><td class=\"t m\" title=\"" + htmlEscaped(text(e, "name")) + "\">" + htmlEscaped(shortName(text(e, "name"), 40)) +
-            "</td><td>" + (before > 0 ? number(before, 3) : "\u2013") + "</td><td>" + number(after, 3) + "</td><td>" +
-            (before > 0 && after > 0 ? number(before / after, 3) + "\u00d7" : "\u2013") + "</td></tr>\n";
+            "</td><td>" + (before > 0 ? number(before, 3) : "\u2013") + "</td><td>" + (after > 0 ? number(after, 3) : "\u2013") +
+            "</td><td>" + (before > 0 && after > 0 ? number(before / after, 3) + "\u00d7" : "\u2013") + "</td></tr>\n";
   }
   return "<h2>Kernel swaps</h2>\n<details" + std::string(run.swaps.size() <= 12 ? " open" : "") + "><summary>" +
          std::to_string(run.swaps.size()) + (run.swaps.size() == 1 ? " swap" : " swaps") +

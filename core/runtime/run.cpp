@@ -8,6 +8,7 @@
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
+#include "core/runtime/train.h"
 
 namespace nf {
 namespace {
@@ -43,6 +44,11 @@ RunJob::RunJob(DeviceContext& context, RunOptions options) : m_context(context),
 RunJob::~RunJob() = default;
 
 Result<Program> RunJob::wantedProgram() {
+  if (m_options.trainStep) {
+    if (*m_options.trainStep >= m_notebook.trains.size())
+      return Error{"train", "There is no `train` statement " + std::to_string(*m_options.trainStep + 1) + ".", {}, {}};
+    return trainingProgram(m_notebook, *m_options.trainStep);
+  }
   Program p = m_notebook.program;
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -55,9 +61,13 @@ Result<Program> RunJob::wantedProgram() {
       want(name);
       continue;
     }
-    if (all)
+    if (all) {
       for (const Symbol& s : m_notebook.symbols)
         if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(s.name);
+      // What calls of the library made: weights, `O.W`.
+      for (const Tensor& t : m_notebook.program.tensors)
+        if (t.kind == TensorKind::Param && m_notebook.tensorNamed(t.name).valid()) want(t.name);
+    }
     for (const Output& o : m_notebook.program.outputs)
       if (all || o.role == OutputRole::Show) want(o.name);
   }
@@ -77,20 +87,25 @@ Result<Program> RunJob::wantedProgram() {
 Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting) {
   CompileOptions compile;
   compile.sets = m_options.sets;
-  compile.training = m_options.training;
+  compile.training = m_options.training || m_options.trainStep;
+  if (m_options.trainStep) compile.train = *m_options.trainStep;
   m_notebook = compileNotebook(m_options.source, compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
   m_store = std::make_shared<TensorStore>(m_context.device());
-  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store, {.updates = false, .verify = m_options.verify}));
+  NF_TRY(m_prepared,
+         nf::prepare(program, m_context, m_store, {.updates = m_options.trainStep.has_value(), .verify = m_options.verify}));
   Executable& x = *m_prepared.executable;
   KernelSupplyOptions supply;
   supply.tuning = m_options.tuning;
   supply.tuning.seed = m_seed;
   supply.tuning.exclusive = m_context.lease() != nullptr;
   m_supply = std::make_unique<KernelSupply>(m_context, std::move(supply));
-  NF_TRY([[maybe_unused]] const Unit requested, m_supply->request(x));
+  if (auto requested = m_supply->request(x); !requested) {
+    m_place = m_supply->failedAt();
+    return requested.error();
+  }
   if (!m_options.weights.empty()) {
     NF_TRY(const NamedTensors weights,
            m_options.weights.ends_with(".npz") ? readNpzAll(m_options.weights) : readSafetensorsAll(m_options.weights));
@@ -106,8 +121,9 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
       NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
     }
   }
-  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory));
-  NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed));
+  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory, &m_place));
+  NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
+  m_place = {};
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];
@@ -120,12 +136,14 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   return m_supply->await(x, stop, waiting);
 }
 
-Result<Unit> RunJob::run(bool timed) {
+Result<Unit> RunJob::run(bool timed, std::stop_token stop) {
   Executable& x = *m_prepared.executable;
   x.setProfiling(timed);
-  auto ran = x.run(m_seed, 0);
+  std::atomic<bool> stops{false};
+  const std::stop_callback onStop(stop, [&] { stops = true; });
+  auto ran = x.run(m_seed, 0, &stops);
   if (!ran) m_place = x.failedAt();
-  return ran;
+  return ran && m_options.trainStep ? x.applyUpdates() : ran;
 }
 
 Result<HostTensor> RunJob::tensor(const std::string& name) const {

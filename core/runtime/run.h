@@ -35,11 +35,14 @@ struct RunOptions {
       tensors;            // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one
   std::string weights;    // safetensors (a checkpoint too) or npz, by name, in place of initial values
   bool training = false;  // value of the condition `training`
+  // Number of a `train` statement: a step of it, updates included, in place of `tensors`. Each run() is a step on the first batch.
+  std::optional<std::size_t> trainStep;
   bool verify = false;
   TuningOptions tuning;
 };
 
-// One computation of a notebook: inference with initial or given weights; a batch is that of the first training step. Nothing is updated.
+// One computation of a notebook: inference with initial or given weights; a batch is that of the first training step. Nothing is
+// updated, but by training steps.
 class RunJob {
  public:
   RunJob(DeviceContext& context, RunOptions options);
@@ -47,8 +50,8 @@ class RunJob {
 
   // Everything up to complete kernels. `waiting(done, all)` is called now and then. False: stopped.
   Result<bool> prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting = {});
-  // Computes the tensors. May be called again; `timed` gathers wall time a kernel.
-  Result<Unit> run(bool timed = false);
+  // Computes the tensors. May be called again; `timed` gathers wall time a kernel. A stop ends it with stopped().
+  Result<Unit> run(bool timed = false, std::stop_token stop = {});
   // After run(): the names that can be read, in the order asked for.
   const std::vector<std::string>& names() const { return m_names; }
   Result<HostTensor> tensor(const std::string& name) const;

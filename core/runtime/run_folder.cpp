@@ -32,6 +32,7 @@ constexpr std::array<Column, 5> kColumns{{{"step", &StepRow::step, nullptr},
 Result<std::unique_ptr<RunFolder>> RunFolder::create(const std::string& root) {
   std::error_code code;
   std::filesystem::create_directories(root, code);
+  if (code) return Error{"save", "The folder " + root + " cannot be made: " + code.message() + ".", {}, {}};
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&now, &local);

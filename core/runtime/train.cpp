@@ -73,6 +73,7 @@ struct TrainJob::Impl {
   std::vector<protocol::TrialEvent> trialEvents;
   std::deque<RevertedFusion> revertedFusions;  // found, not yet in use
   std::atomic<bool> attention{false};          // something above wants the stepping thread
+  std::atomic<bool> interrupted{false};        // the stop, for kernels that run long
 
   // ---- of the thread that runs
   CompiledNotebook notebook;
@@ -255,6 +256,7 @@ struct TrainJob::Impl {
     o.tuning = options.tuning;
     o.tuning.seed = seed;
     o.tuning.exclusive = context.lease() != nullptr;
+    if (!o.tuning.exclusive) o.tuning.deviceCapacity = std::max(1u, std::thread::hardware_concurrency());
     o.tuning.onTrial = [this, outer = options.tuning.onTrial](const TrialEvent& event) {
       protocol::TrialEvent e = protocolEvent(event);
       {
@@ -272,17 +274,21 @@ struct TrainJob::Impl {
     o.replay = replay;
     supply = std::make_unique<KernelSupply>(context, std::move(o));
     for (const auto& [kernel, measurement] : *prepareOptions.reverted) supply->logReverted(kernel, step);
-    return supply->request(*training.executable);
+    auto requested = supply->request(*training.executable);
+    if (!requested) place = supply->failedAt();
+    return requested;
   }
 
   Result<Unit> loadData() {
-    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed));
+    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place));
     std::size_t most = 0;
     trainingInputs = inputsOf(*training.executable);
     for (const DataFeed::Input& in : feed->inputs())
       most = std::max(most, static_cast<std::size_t>(feed->batch() * in.rowElements * bytesOf(in.type)));
     staging.resize(most);
-    return initializeTensors(*training.executable, seed, options.source.directory);
+    auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place);
+    if (initial) place = settings.span;
+    return initial;
   }
 
   Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all) {
@@ -357,7 +363,10 @@ struct TrainJob::Impl {
           feed->heldOut(row, e.rows, i, staging.data());
           NF_TRY([[maybe_unused]] const Unit written, x.store().writeBytes(*entry, staging.data()));
         }
-        if (auto ran = x.run(seed, static_cast<std::uint64_t>(step)); !ran) return ran;
+        if (auto ran = x.run(seed, static_cast<std::uint64_t>(step), &interrupted); !ran) {
+          if (isStopped(ran.error())) return Unit{};
+          return ran;
+        }
         for (const Output& o : x.program().outputs) {
           if (x.program()[o.tensor].elements() != 1) continue;
           NF_TRY(const double value, x.scalar(o.tensor));
@@ -486,8 +495,8 @@ struct TrainJob::Impl {
       protocol::KernelSwapEvent e;
       e.subgraph = s.subgraph.hex();
       e.name = s.name;
-      e.before_us = s.beforeMicroseconds.value_or(0);
-      e.after_us = s.afterMicroseconds.value_or(0);
+      e.before_us = s.beforeMicroseconds;
+      e.after_us = s.afterMicroseconds;
       e.generation = static_cast<std::int64_t>(s.generation);
       e.step = step;
       e.seconds = secondsSince(begun);
@@ -504,10 +513,14 @@ struct TrainJob::Impl {
         waited = secondsSince(start) * 1e3;
       }
       NF_TRY([[maybe_unused]] const Unit fed, feedBatch());
-      auto ran = x.run(seed, static_cast<std::uint64_t>(step));
+      auto ran = x.run(seed, static_cast<std::uint64_t>(step), &interrupted);
       if (!ran) {
+        if (isStopped(ran.error())) {
+          supply->abandonStep(step);
+          return ran;
+        }
         NF_TRY(const bool again, supply->recover(x, ran.error()));
-        if (again) ran = x.run(seed, static_cast<std::uint64_t>(step));
+        if (again) ran = x.run(seed, static_cast<std::uint64_t>(step), &interrupted);
         if (!ran) {
           place = x.failedAt();
           return ran;
@@ -558,7 +571,7 @@ struct TrainJob::Impl {
     thinned.ms = milliseconds;
     thinned.loss = value;
     if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
-    emitState(protocol::RunPhase::Training, {});
+    if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, supply->trouble(), true);
   }
 
   void flushStepEvent(Time now) {
@@ -619,6 +632,7 @@ struct TrainJob::Impl {
   }
 
   Result<TrainSummary> train(std::stop_token stop) {
+    const std::stop_callback onStop(stop, [this] { interrupted = true; });
     emitState(protocol::RunPhase::Preparing, "compiling", true);
     NF_TRY([[maybe_unused]] const Unit compiled, compile());
     NF_TRY([[maybe_unused]] const Unit read, readEarlier());
@@ -656,11 +670,16 @@ struct TrainJob::Impl {
     stepMilliseconds.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(stepLimit - step, 1024, 1 << 22)));
     NF_TRY(const bool complete, supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
       attend(stop);
-      emitState(protocol::RunPhase::Preparing, "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels");
+      const std::string trouble = supply->trouble();
+      emitState(protocol::RunPhase::Preparing, "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels" +
+                                                   (trouble.empty() ? "" : "; " + trouble));
     }));
     begun = std::chrono::steady_clock::now();
     thinned.steps = 0;
-    if (complete) { NF_TRY([[maybe_unused]] const Unit stepped, steps(stop)); }
+    if (complete) {
+      // A step that is stopped in its middle has changed no weight.
+      if (auto stepped = steps(stop); !stepped && !isStopped(stepped.error())) return stepped.error();
+    }
     flushStepEvent(std::chrono::steady_clock::now());
     return finish(stop);
   }
@@ -672,7 +691,10 @@ struct TrainJob::Impl {
     bool evaluationsAsked = false;
     while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
            (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
-      if (attention.load(std::memory_order_relaxed)) attend(stop);
+      if (attention.load(std::memory_order_relaxed)) {
+        attend(stop);
+        if (stop.stop_requested()) break;
+      }
       if (auto stepped = oneStep(); !stepped) return stepped;
       if (!evaluationsAsked) {
         // After the first step: nothing stands in its way.

@@ -81,11 +81,7 @@ bool depthIsSmall(const Program& p, ExprId root) { return nodesOf(p, root).size(
 
 bool isZero(const Program& p, ExprId e) { return p[e].op == ScalarOp::Constant && p[e].value == 0; }
 
-// A factor without the selects against zero at its root, and the conjuncts of their conditions; those on data stay.
-struct Peeled {
-  std::vector<ExprId> conditions;
-  ExprId value;
-};
+}  // namespace
 
 Peeled peel(const Program& p, ExprId root) {
   Peeled result{{}, root};
@@ -98,6 +94,8 @@ Peeled peel(const Program& p, ExprId root) {
     result.value = node.operands[1];
   }
 }
+
+namespace {
 
 constexpr std::uint64_t kInsideQuota = 100000;  // isl operations a question
 

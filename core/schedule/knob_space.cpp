@@ -2,7 +2,9 @@
 #include "core/schedule/knob_space.h"
 
 #include <algorithm>
+#include <span>
 
+#include "core/schedule/gpu.h"
 #include "core/schedule/lower.h"
 
 namespace nf::loop {
@@ -130,12 +132,18 @@ namespace {
 using Maker = std::unique_ptr<loop::KnobSpace> (*)(const Program&, const loop::GroupView&, const Target&);
 // Best first; the last one takes any group.
 constexpr Maker kTemplates[] = {loop::contractionSpace, loop::nestSpace};
+constexpr Maker kGpuTemplates[] = {loop::gpuContractionSpace, loop::gpuNestSpace};
+
+std::span<const Maker> templatesFor(const Target& target) {
+  if (target.backend == "cuda") return kGpuTemplates;
+  return kTemplates;
+}
 
 }  // namespace
 
 Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, const Target& target) {
   NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
-  for (const Maker make : kTemplates)
+  for (const Maker make : templatesFor(target))
     if (auto space = make(subgraph, group, target)) return std::unique_ptr<ScheduleSpace>(std::move(space));
   return Error{"schedule", "no template takes this subgraph", {}, {}};
 }
@@ -143,12 +151,12 @@ Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, co
 Result<loop::Function> lower(const Program& subgraph, const Schedule& schedule, const Target& target) {
   NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
   std::string why = "no template takes this subgraph";
-  for (const Maker make : kTemplates) {
+  for (const Maker make : templatesFor(target)) {
     const auto space = make(subgraph, group, target);
     if (!space) continue;
     auto lowered = space->lower(schedule);
     if (lowered) return lowered;
-    if (space->kind() == schedule.kind || make == kTemplates[0]) why = lowered.error().message;
+    if (space->kind() == schedule.kind || make == templatesFor(target)[0]) why = lowered.error().message;
   }
   return Error{"schedule", why, {}, {}};
 }

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <unordered_map>
+#include <utility>
 
 #include "core/ir/folding.h"
 #include "core/support/checked.h"
@@ -13,16 +12,23 @@
 namespace nf::loop {
 namespace {
 
-// Who touched an element last: who = thread of the block or task of the stage, in which interval between barriers.
+// Who touched an element: the thread or task, its block, and the interval between barriers. Intervals are numbered through all
+// stages, so one before the stage's first is another stage's.
+struct Who {
+  std::int64_t thread = 0, block = 0, interval = -1;
+};
+
+// The last write and the reads of a stage. Of readers it is enough to know two that differ.
 struct Touch {
-  std::int64_t writer = -1, writtenIn = -1;
-  std::int64_t reader = -1, readIn = -1;
-  bool manyReaders = false;
+  Who writer, reader;
+  bool readByBlocks = false;   // of this stage: more than one
+  bool readByThreads = false;  // of this interval: more than one
 };
 
 class Interpreter {
  public:
-  Interpreter(const Function& f, const LoopRun& run) : m_f(f), m_run(run), m_vars(f.vars.size(), 0) {}
+  Interpreter(const Function& f, const LoopRun& run)
+      : m_f(f), m_run(run), m_vars(f.vars.size(), 0), m_barriers(f.statements.size(), 0) {}
 
   Result<Unit> run() {
     for (std::size_t b = 0; b < m_f.buffers.size(); ++b) {
@@ -32,16 +38,17 @@ class Interpreter {
         if (m_run.operands->at(b).size() != n)
           return Error{"interpret loops", "operand " + buffer.name + " has another size", {}, {}};
         m_memory.push_back(m_run.operands->at(b));
-        m_known.emplace_back(n, buffer.direction == Direction::In);
+        m_known.emplace_back(n, buffer.direction == Direction::In ? 1 : 0);
       } else {
         m_memory.emplace_back(n, 0.0);
-        m_known.emplace_back(n, false);
+        m_known.emplace_back(n, 0);
       }
       m_touched.emplace_back(buffer.scope == Scope::Local ? 0 : n);
     }
     for (const Stage& stage : m_f.stages) {
-      ++m_epoch;
-      m_who = 0;
+      ++m_interval;
+      m_stageBegan = m_interval;
+      m_who = m_block = 0;
       m_tasks = 0;
       m_stage = stage.name;
       body(stage.body);
@@ -49,7 +56,7 @@ class Interpreter {
     }
     for (std::size_t b = 0; b < m_f.operands; ++b) {
       if (m_f.buffers[b].direction == Direction::In) continue;
-      if (std::find(m_known[b].begin(), m_known[b].end(), false) != m_known[b].end())
+      if (std::find(m_known[b].begin(), m_known[b].end(), 0) != m_known[b].end())
         return Error{"interpret loops", "an element of " + m_f.buffers[b].name + " is never written", {}, {}};
       m_run.operands->at(b) = std::move(m_memory[b]);
     }
@@ -61,14 +68,15 @@ class Interpreter {
     if (m_error.empty()) m_error = "stage " + m_stage + ": " + what;
   }
 
+  // Of statements for which all threads of a block, or of a warp, must come together.
   bool hasBarrier(StmtId id) {
-    const auto found = m_barriers.find(id);
-    if (found != m_barriers.end()) return found->second;
+    char& known = m_barriers[id.value];
+    if (known != 0) return known == 2;
     const Statement& s = m_f[id];
-    bool has = s.kind == Statement::Kind::Barrier;
+    bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange;
     for (const StmtId inner : s.body) has = hasBarrier(inner) || has;
     for (const StmtId inner : s.otherwise) has = hasBarrier(inner) || has;
-    m_barriers.emplace(id, has);
+    m_barriers[id.value] = has ? 2 : 1;
     return has;
   }
 
@@ -88,7 +96,13 @@ class Interpreter {
         for (std::int64_t i = 0; i < v.extent && m_error.empty(); ++i) {
           m_vars[s.var.value] = i;
           // Each task and each block of a stage is somebody of its own; a block's first thread is its next number.
-          if (v.kind == LoopKind::Parallel || v.kind == LoopKind::Block) m_who = ++m_tasks;
+          if (v.kind == LoopKind::Parallel || v.kind == LoopKind::Block) m_who = m_block = ++m_tasks;
+          if (v.kind == LoopKind::Block)
+            for (std::size_t b = m_f.operands; b < m_f.buffers.size(); ++b)
+              if (m_f.buffers[b].scope == Scope::Shared) {
+                m_known[b].assign(m_known[b].size(), 0);
+                m_touched[b].assign(m_touched[b].size(), Touch{});
+              }
           body(s.body);
         }
         return;
@@ -103,13 +117,28 @@ class Interpreter {
         if (at) write(s.target.buffer, *at, v);
         return;
       }
-      case Statement::Kind::Barrier: ++m_epoch; return;
+      case Statement::Kind::Barrier: ++m_interval; return;
       case Statement::Kind::AsyncCopy: {
         const auto to = offset(s.target), from = offset(s.left);
-        for (std::int64_t i = 0; to && from && i < s.elements; ++i) write(s.target.buffer, *to + i, read(s.left.buffer, *from + i));
+        for (std::int64_t i = 0; to && from && i < s.elements && m_error.empty(); ++i) {
+          const double v = read(s.left.buffer, *from + i);
+          write(s.target.buffer, *to + i, 0);
+          if (!m_error.empty()) return;
+          m_known[s.target.buffer.value][static_cast<std::size_t>(*to + i)] = 0;  // until it lands
+          copies().open.push_back({s.target.buffer, *to + i, v});
+        }
         return;
       }
-      case Statement::Kind::AsyncWait: return;
+      case Statement::Kind::AsyncCommit: copies().flying.push_back(std::exchange(copies().open, {})); return;
+      case Statement::Kind::AsyncWait: {
+        auto& flying = copies().flying;
+        while (static_cast<std::int64_t>(flying.size()) > s.elements) {
+          for (const Landing& l : flying.front()) write(l.buffer, l.at, l.value);
+          flying.erase(flying.begin());
+        }
+        return;
+      }
+      case Statement::Kind::Exchange: return fail("threads exchange values outside a block");
       case Statement::Kind::MatrixTile: matrix(s); return;
     }
   }
@@ -127,13 +156,22 @@ class Interpreter {
       }
   }
 
-  // All threads of a block: nested Thread loops together. Local buffers belong to a thread, so their contents are swapped.
-  struct ThreadState {
-    std::vector<std::pair<std::uint32_t, std::int64_t>> vars;
-    std::map<std::size_t, std::pair<std::vector<double>, std::vector<bool>>> locals;
-    std::int64_t who = 0;
+  struct Landing {
+    BufferId buffer;
+    std::int64_t at = 0;
+    double value = 0;
   };
 
+  struct Copies {
+    std::vector<Landing> open;
+    std::vector<std::vector<Landing>> flying;  // closed groups, oldest first
+  };
+  Copies& copies() {
+    if (m_copies.size() <= m_thread) m_copies.resize(m_thread + 1);
+    return m_copies[m_thread];
+  }
+
+  // All threads of a block: nested Thread loops together, the innermost fastest. A thread's local buffers are a slice of their own.
   void threads(const Statement& outer) {
     std::vector<VarId> loops{outer.var};
     const std::vector<StmtId>* inside = &outer.body;
@@ -142,43 +180,68 @@ class Interpreter {
       loops.push_back(m_f[inside->front()].var);
       inside = &m_f[inside->front()].body;
     }
-    std::vector<ThreadState> all{ThreadState{}};
-    for (const VarId v : loops) {
-      std::vector<ThreadState> more;
-      for (const ThreadState& t : all)
-        for (std::int64_t i = 0; i < m_f[v].extent; ++i) {
-          ThreadState next = t;
-          next.vars.emplace_back(v.value, i);
-          more.push_back(std::move(next));
-        }
-      all = std::move(more);
+    std::size_t count = 1;
+    for (const VarId v : loops) count *= static_cast<std::size_t>(m_f[v].extent);
+    m_loops = loops;
+    m_counts.resize(count * loops.size());
+    for (std::size_t t = 0; t < count; ++t) {
+      std::size_t rest = t;
+      for (std::size_t k = loops.size(); k-- > 0;) {
+        const auto extent = static_cast<std::size_t>(m_f[loops[k]].extent);
+        m_counts[t * loops.size() + k] = static_cast<std::int64_t>(rest % extent);
+        rest /= extent;
+      }
     }
-    for (ThreadState& t : all) {
-      t.who = ++m_tasks;
-      for (std::size_t b = 0; b < m_f.buffers.size(); ++b)
-        if (m_f.buffers[b].scope == Scope::Local) t.locals[b] = {m_memory[b], m_known[b]};
+    for (std::size_t b = 0; b < m_f.buffers.size(); ++b) {
+      if (m_f.buffers[b].scope != Scope::Local) continue;
+      const std::size_t n = count * static_cast<std::size_t>(m_f.buffers[b].elements);
+      m_memory[b].resize(std::max(n, m_memory[b].size()));
+      m_known[b].assign(std::max(n, m_known[b].size()), 0);
     }
-    lockstep(*inside, all);
-    ++m_epoch;
+    m_first = m_tasks + 1;
+    m_tasks += static_cast<std::int64_t>(count);
+    lockstep(*inside, count);
+    for (const Copies& c : m_copies)
+      if (!c.flying.empty() || !c.open.empty()) fail("a thread ends before its asynchronous copies");
+    m_thread = 0;
+    ++m_interval;
+  }
+
+  // All threads hand over before any takes.
+  void exchange(const Statement& s, std::size_t count) {
+    std::vector<double> values;
+    for (std::size_t t = 0; t < count; ++t) {
+      enter(t);
+      const auto from = offset(s.left);
+      values.push_back(from ? read(s.left.buffer, *from) : 0);
+    }
+    for (std::size_t t = 0; t < count && m_error.empty(); ++t) {
+      const std::size_t partner = t ^ static_cast<std::size_t>(s.elements);
+      if (partner >= count) return fail("a thread exchanges with one that is not there");
+      enter(t);
+      const auto to = offset(s.target);
+      if (to) write(s.target.buffer, *to, values[partner]);
+    }
   }
 
   // Statement by statement where a barrier stands inside, else each thread runs through.
-  void lockstep(const std::vector<StmtId>& statements, std::vector<ThreadState>& all) {
+  void lockstep(const std::vector<StmtId>& statements, std::size_t count) {
     for (const StmtId id : statements) {
       if (!m_error.empty()) return;
       const Statement& s = m_f[id];
       if (s.kind == Statement::Kind::Barrier) {
-        ++m_epoch;
+        ++m_interval;
+      } else if (s.kind == Statement::Kind::Exchange) {
+        exchange(s, count);
       } else if (!hasBarrier(id)) {
-        for (ThreadState& t : all) {
+        for (std::size_t t = 0; t < count; ++t) {
           enter(t);
           statement(id);
-          leave(t);
         }
       } else if (s.kind == Statement::Kind::For) {
         for (std::int64_t i = 0; i < m_f[s.var].extent && m_error.empty(); ++i) {
           m_vars[s.var.value] = i;
-          lockstep(s.body, all);
+          lockstep(s.body, count);
         }
       } else {
         fail("a barrier stands under a condition");
@@ -186,17 +249,10 @@ class Interpreter {
     }
   }
 
-  void enter(ThreadState& t) {
-    m_who = t.who;
-    for (const auto& [v, i] : t.vars) m_vars[v] = i;
-    swapLocals(t);
-  }
-  void leave(ThreadState& t) { swapLocals(t); }
-  void swapLocals(ThreadState& t) {
-    for (auto& [b, local] : t.locals) {
-      std::swap(m_memory[b], local.first);
-      std::swap(m_known[b], local.second);
-    }
+  void enter(std::size_t thread) {
+    m_thread = thread;
+    m_who = m_first + static_cast<std::int64_t>(thread);
+    for (std::size_t k = 0; k < m_loops.size(); ++k) m_vars[m_loops[k].value] = m_counts[thread * m_loops.size() + k];
   }
 
   // ------------------------------------------------------------ memory
@@ -207,41 +263,67 @@ class Interpreter {
     return false;
   }
 
+  // Nothing orders that access and one of here and now.
+  bool meets(const Who& other) const {
+    if (other.interval < m_stageBegan) return false;
+    return other.block != m_block || (other.interval == m_interval && other.thread != m_who);
+  }
+
+  std::size_t cell(BufferId buffer, std::int64_t at) const {
+    const Buffer& b = m_f[buffer];
+    return static_cast<std::size_t>(b.scope == Scope::Local ? static_cast<std::int64_t>(m_thread) * b.elements + at : at);
+  }
+
   double read(BufferId buffer, std::int64_t at) {
     if (!inside(buffer, at)) return 0;
-    const auto i = static_cast<std::size_t>(at);
+    const std::size_t i = cell(buffer, at);
     if (!m_known[buffer.value][i])
       fail("element " + std::to_string(at) + " of " + m_f[buffer].name + " is read before it is written");
     if (m_f[buffer].scope != Scope::Local) {
       Touch& t = m_touched[buffer.value][i];
-      if (t.writtenIn == m_epoch && t.writer != m_who) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
-      t.manyReaders = t.readIn == m_epoch && (t.manyReaders || t.reader != m_who);
-      t.reader = m_who;
-      t.readIn = m_epoch;
+      if (meets(t.writer)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
+      if (t.reader.interval >= m_stageBegan) {
+        t.readByBlocks = t.readByBlocks || t.reader.block != m_block;
+        t.readByThreads = t.reader.interval == m_interval && (t.readByThreads || t.reader.thread != m_who);
+      } else {
+        t.readByBlocks = t.readByThreads = false;
+      }
+      t.reader = {m_who, m_block, m_interval};
     }
     return m_memory[buffer.value][i];
   }
 
   void write(BufferId buffer, std::int64_t at, double v) {
     if (!inside(buffer, at)) return;
-    const auto i = static_cast<std::size_t>(at);
+    const std::size_t i = cell(buffer, at);
     if (m_f[buffer].direction == Direction::In) fail(m_f[buffer].name + " is @in and written");
     if (m_f[buffer].scope != Scope::Local) {
       Touch& t = m_touched[buffer.value][i];
-      if ((t.writtenIn == m_epoch && t.writer != m_who) || (t.readIn == m_epoch && (t.manyReaders || t.reader != m_who)))
-        fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
-      t.writer = m_who;
-      t.writtenIn = m_epoch;
+      const bool others =
+          (t.reader.interval >= m_stageBegan && t.readByBlocks) || (t.reader.interval == m_interval && t.readByThreads);
+      if (others || meets(t.writer) || meets(t.reader)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
+      t.writer = {m_who, m_block, m_interval};
     }
     m_memory[buffer.value][i] = v;
-    m_known[buffer.value][i] = true;
+    m_known[buffer.value][i] = 1;
   }
 
-  std::int64_t index(const IndexExpr& e) {
-    return evaluate(e, [this](IndexVar v) {
-      if (v >= kLoopVariable) return v - kLoopVariable < m_run.counters.size() ? m_run.counters[v - kLoopVariable] : 0;
-      return m_vars[v];
-    });
+  std::int64_t index(const IndexExpr& e) const {
+    std::int64_t sum = e.constant();
+    for (const IndexTerm& t : e.terms()) {
+      std::int64_t v;
+      if (t.atom.isFloorDiv()) {
+        const std::int64_t n = index(*t.atom.numerator);
+        v = n / t.atom.divisor - (n % t.atom.divisor < 0 ? 1 : 0);
+      } else if (t.atom.variable >= kLoopVariable) {
+        const std::size_t counter = t.atom.variable - kLoopVariable;
+        v = counter < m_run.counters.size() ? m_run.counters[counter] : 0;
+      } else {
+        v = m_vars[t.atom.variable];
+      }
+      sum += t.coefficient * v;
+    }
+    return sum;
   }
 
   // nullopt: a data index is out of range, which is reported, or an operand of it failed.
@@ -261,7 +343,8 @@ class Interpreter {
   // ------------------------------------------------------------ values
   // Operands first, in ascending order, as they stand in the pool; nothing recurses over an expression.
   double value(ValueId root) {
-    auto& order = m_orders[root];
+    if (m_orders.size() < m_f.values.size()) m_orders.resize(m_f.values.size());
+    auto& order = m_orders[root.value];
     if (order.empty()) {
       Statement probe;
       probe.value = root;
@@ -314,12 +397,17 @@ class Interpreter {
   const LoopRun& m_run;
   std::vector<std::int64_t> m_vars;
   std::vector<std::vector<double>> m_memory;
-  std::vector<std::vector<bool>> m_known;
+  std::vector<std::vector<char>> m_known;
   std::vector<std::vector<Touch>> m_touched;
   std::vector<double> m_values;
-  std::unordered_map<ValueId, std::vector<ValueId>> m_orders;
-  std::map<StmtId, bool> m_barriers;
-  std::int64_t m_epoch = 0, m_who = 0, m_tasks = 0;
+  std::vector<std::vector<ValueId>> m_orders;  // by value
+  std::vector<char> m_barriers;                // by statement: 0 not known yet, 1 none inside, 2 some
+  std::vector<VarId> m_loops;                  // Thread loops of the nest that runs
+  std::vector<std::int64_t> m_counts;          // their values, by thread
+  std::vector<Copies> m_copies;                // by thread
+  std::size_t m_thread = 0;
+  std::int64_t m_first = 0;
+  std::int64_t m_interval = 0, m_stageBegan = 0, m_who = 0, m_block = 0, m_tasks = 0;
   std::string m_stage, m_error;
 };
 

@@ -26,6 +26,11 @@ BufferId Function::addLocal(std::string name, DType type, std::int64_t elements)
   return BufferId(buffers.size() - 1);
 }
 
+BufferId Function::addShared(std::string name, DType type, std::int64_t elements) {
+  buffers.push_back({std::move(name), type, elements, Scope::Shared, Direction::None, 0});
+  return BufferId(buffers.size() - 1);
+}
+
 BufferId Function::addWorkspace(std::string name, DType type, std::int64_t elements) {
   buffers.push_back({std::move(name), type, elements, Scope::Global, Direction::None, workspaceBytes});
   workspaceBytes += (elements * bytesOf(type) + 63) / 64 * 64;
@@ -145,6 +150,48 @@ StmtId Function::store(Place place, ValueId value, OriginId origin) {
   return add(std::move(s));
 }
 
+StmtId Function::barrier(OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::Barrier;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::exchange(Place target, Place source, std::int64_t bits, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::Exchange;
+  s.target = std::move(target);
+  s.left = std::move(source);
+  s.elements = bits;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::asyncCopy(Place target, Place source, std::int64_t elements, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::AsyncCopy;
+  s.target = std::move(target);
+  s.left = std::move(source);
+  s.elements = elements;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::asyncCommit(OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::AsyncCommit;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::asyncWait(std::int64_t inFlight, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::AsyncWait;
+  s.elements = inFlight;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
 RangeOf Function::ranges() const {
   return [this](IndexVar v) -> std::optional<Range> {
     if (v < vars.size()) return Range{0, vars[v].extent - 1};
@@ -157,7 +204,9 @@ std::int64_t Function::tasks(const Stage& stage) const {
   const std::vector<StmtId>* body = &stage.body;
   while (body->size() == 1) {
     const Statement& s = statements[body->front().value];
-    if (s.kind != Statement::Kind::For || vars[s.var.value].kind != LoopKind::Parallel) break;
+    if (s.kind != Statement::Kind::For) break;
+    const LoopKind kind = vars[s.var.value].kind;
+    if (kind != LoopKind::Parallel && kind != LoopKind::Block) break;
     tasks *= vars[s.var.value].extent;
     body = &s.body;
   }

@@ -71,21 +71,24 @@ struct Value {
 };
 
 struct Statement {
-  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncWait, MatrixTile };
+  // AsyncCopy starts a copy into a shared buffer; AsyncCommit closes a thread's group of copies; AsyncWait lets all but so many of its
+  // groups land. Exchange: target = left as the thread of the warp has it whose number differs in some bits.
+  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncCommit, AsyncWait, Exchange, MatrixTile };
   Kind kind = Kind::Store;
   OriginId origin;
   VarId var;                              // For
   std::vector<StmtId> body;               // For, If
   std::vector<StmtId> otherwise;          // If
   ValueId value;                          // Store; If: the condition
-  Place target;                           // Store; AsyncCopy: where to; MatrixTile: the accumulator C
-  Place left, right;                      // AsyncCopy: left is where from; MatrixTile: C += left * right
-  std::int64_t elements = 0;              // AsyncCopy; AsyncWait: copies that may stay in flight
+  Place target;                           // Store; AsyncCopy, Exchange: where to; MatrixTile: the accumulator C
+  Place left, right;                      // AsyncCopy, Exchange: left is where from; MatrixTile: C += left * right
+  std::int64_t elements = 0;              // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32
   std::array<std::int64_t, 3> tile{};     // MatrixTile: m, n, k
   std::array<std::int64_t, 3> leading{};  // MatrixTile: elements between rows of C, left, right
 };
 
-// Stages run one after the other; the tasks of a stage (product of its outermost Parallel loops) in any order.
+// Stages run one after the other; the tasks of a stage (product of its outermost Parallel or Block loops) in any order. Inside
+// its Block loops a GPU's stage is a list of nests of Thread loops; between two of them all threads of the block wait for each other.
 struct Stage {
   std::string name;
   std::vector<StmtId> body;
@@ -111,6 +114,7 @@ struct Function {
 
   VarId addVar(std::string name, std::int64_t extent, LoopKind kind);
   BufferId addLocal(std::string name, DType type, std::int64_t elements);
+  BufferId addShared(std::string name, DType type, std::int64_t elements);
   BufferId addWorkspace(std::string name, DType type, std::int64_t elements);  // 64-byte aligned
   ValueId constant(double value, DType type, OriginId origin = {});
   ValueId indexValue(IndexExpr index, DType type, OriginId origin = {});
@@ -124,6 +128,11 @@ struct Function {
   StmtId forEach(VarId var, std::vector<StmtId> body, OriginId origin = {});
   StmtId when(ValueId condition, std::vector<StmtId> body, std::vector<StmtId> otherwise = {}, OriginId origin = {});
   StmtId store(Place place, ValueId value, OriginId origin = {});
+  StmtId barrier(OriginId origin = {});
+  StmtId exchange(Place target, Place source, std::int64_t bits, OriginId origin = {});
+  StmtId asyncCopy(Place target, Place source, std::int64_t elements, OriginId origin = {});
+  StmtId asyncCommit(OriginId origin = {});
+  StmtId asyncWait(std::int64_t inFlight, OriginId origin = {});
   StmtId add(Statement statement);
 
   RangeOf ranges() const;  // of loop variables
@@ -144,7 +153,7 @@ struct LoopText {
 LoopText toText(const Function& function);
 
 // What holds of every function: ids in range, operands first, @in never written, @out never read before it is written, Parallel
-// loops outermost, offsets inside their buffers, barriers not under divergent conditions. Empty: it holds.
+// loops outermost, offsets inside their buffers, barriers and exchanges not under conditions. Empty: it holds.
 std::vector<std::string> verify(const Function& function);
 
 }  // namespace nf::loop

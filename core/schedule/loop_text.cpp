@@ -194,7 +194,11 @@ class Printer {
         open(id, depth,
              "async " + place(s.target, depth) + " = " + place(s.left, depth) + ", " + std::to_string(s.elements) + " elements");
         return;
+      case Statement::Kind::AsyncCommit: open(id, depth, "async commit"); return;
       case Statement::Kind::AsyncWait: open(id, depth, "async wait " + std::to_string(s.elements)); return;
+      case Statement::Kind::Exchange:
+        open(id, depth, place(s.target, depth) + " = " + place(s.left, depth) + " of thread ^ " + std::to_string(s.elements));
+        return;
       case Statement::Kind::MatrixTile: {
         std::string shape;
         for (const std::int64_t n : s.tile) shape += (shape.empty() ? "" : "x") + std::to_string(n);

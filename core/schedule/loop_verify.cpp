@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "core/ir/bounds.h"
 #include "core/schedule/loop_ir.h"
 
 namespace nf::loop {
@@ -81,9 +82,21 @@ class Verifier {
       if (d.extent < 1 || d.check >= m_f.checks.size()) problem("a data-dependent index has no extent or no check");
     if (guarded || !p.data.empty()) return;
     const auto range = bounds(p.offset, m_f.ranges());
-    const bool counter = usesCounter(p.offset);
-    if (!counter && (!range || range->lo < 0 || range->hi >= m_f[p.buffer].elements))
-      problem("an offset of " + m_f[p.buffer].name + " may leave it");
+    if (usesCounter(p.offset) || (range && range->lo >= 0 && range->hi < m_f[p.buffer].elements)) return;
+    if (!proved(p.offset, m_f[p.buffer].elements)) problem("an offset of " + m_f[p.buffer].name + " may leave it");
+  }
+
+  // Intervals do not see that x//16 and x%16 are of one x; isl does.
+  bool proved(const IndexExpr& offset, std::int64_t elements) const {
+    std::vector<IndexVar> used;
+    offset.collectVariables(used);
+    std::vector<Range> box;
+    for (const IndexVar v : used) box.push_back({0, m_f.vars[v].extent - 1});
+    const IndexExpr numbered = substitute(offset, [&](IndexVar v) -> std::optional<IndexExpr> {
+      const auto at = std::lower_bound(used.begin(), used.end(), v) - used.begin();
+      return IndexExpr::variable(static_cast<IndexVar>(at));
+    });
+    return BoundsProver(std::move(box)).inBounds({}, numbered, elements).value_or(false);
   }
 
   static bool usesCounter(const IndexExpr& e) {
@@ -148,7 +161,16 @@ class Verifier {
         if (s.elements < 1) problem("an asynchronous copy moves nothing");
         if (m_f[s.target.buffer].scope != Scope::Shared) problem("an asynchronous copy does not go to a shared buffer");
         return;
+      case Statement::Kind::AsyncCommit:
       case Statement::Kind::AsyncWait: return;
+      case Statement::Kind::Exchange:
+        if (around.divergent) problem("an exchange stands under a condition");
+        place(s.target, around.divergent);
+        place(s.left, around.divergent);
+        if (s.elements < 1 || s.elements > 31) problem("an exchange leaves its warp");
+        for (const Place* p : {&s.target, &s.left})
+          if (p->buffer.valid() && m_f[p->buffer].scope != Scope::Local) problem("an exchange is not between local buffers");
+        return;
       case Statement::Kind::MatrixTile:
         place(s.target, around.divergent);
         place(s.left, around.divergent);

@@ -18,35 +18,10 @@ constexpr std::uint64_t kRaceQuota = 100000;  // isl operations
 
 bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
 
-// The store of a scatter: the guards peeled off its body, the value, and conditions on where it goes.
-struct ScatterParts {
-  std::vector<ExprId> guards;
-  ExprId value;
-};
-
-ScatterParts partsOf(const Program& program, const Operator& op) {
-  ScatterParts parts;
-  parts.value = op.body;
-  while (program[parts.value].op == ScalarOp::Select) {
-    const ScalarNode& select = program[parts.value];
-    const ScalarNode& otherwise = program[select.operands[2]];
-    if (otherwise.op != ScalarOp::Constant || otherwise.value != 0) break;
-    parts.guards.push_back(select.operands[0]);
-    parts.value = select.operands[1];
-  }
-  return parts;
-}
-
 std::vector<IndexExpr> variables(std::size_t count, std::uint32_t from = 0) {
   std::vector<IndexExpr> v;
   for (std::size_t i = 0; i < count; ++i) v.push_back(IndexExpr::variable(static_cast<IndexVar>(from + i)));
   return v;
-}
-
-// Buffers as lowering of this stage sees them: what the stage itself makes is inlined at the same point.
-void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body) {
-  for (const OperatorId id : stage)
-    if (group.injective(id)) body.buffers[(*group.program)[id].output.value] = {};
 }
 
 struct Probe {
@@ -174,6 +149,59 @@ int lanesCovering(std::int64_t extent, int most) {
 }
 
 }  // namespace
+
+ScatterParts partsOf(const Program& program, const Operator& op) {
+  ScatterParts parts;
+  parts.value = op.body;
+  while (program[parts.value].op == ScalarOp::Select) {
+    const ScalarNode& select = program[parts.value];
+    const ScalarNode& otherwise = program[select.operands[2]];
+    if (otherwise.op != ScalarOp::Constant || otherwise.value != 0) break;
+    parts.guards.push_back(select.operands[0]);
+    parts.value = select.operands[1];
+  }
+  return parts;
+}
+
+void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body) {
+  for (const OperatorId id : stage)
+    if (group.injective(id)) body.buffers[(*group.program)[id].output.value] = {};
+}
+
+bool iterationsNeverMeet(const Operator& op, const std::vector<IndexExpr>& axes, IndexVar v, const RangeOf& ranges) {
+  std::vector<IndexExpr> places;
+  std::vector<IndexVar> used{v};
+  for (const AccessIndex& index : op.scatter) {
+    if (index.isData()) continue;
+    places.push_back(substitute(index.affine, [&](IndexVar a) -> std::optional<IndexExpr> {
+      if (a < axes.size()) return axes[a];
+      return std::nullopt;
+    }));
+    places.back() = simplify(places.back(), ranges);
+    places.back().collectVariables(used);
+  }
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  std::vector<Range> box;
+  for (int twice = 0; twice < 2; ++twice)
+    for (const IndexVar u : used) {
+      const auto range = ranges(u);
+      if (!range) return false;
+      box.push_back(*range);
+    }
+  const auto point = [&](std::size_t which) {
+    return [&used, which](IndexVar u) -> std::optional<IndexExpr> {
+      const auto at = static_cast<std::size_t>(std::lower_bound(used.begin(), used.end(), u) - used.begin());
+      return IndexExpr::variable(static_cast<IndexVar>(which * used.size() + at));
+    };
+  };
+  IntegerContext context(kRaceQuota);
+  IntegerSet meeting = IntegerSet::box(context, box);
+  for (const IndexExpr& place : places)
+    meeting = meeting.constrained(IndexCond::eq0(substitute(place, point(1)) - substitute(place, point(0))));
+  const IndexExpr first = *point(0)(v), second = *point(1)(v);
+  return meeting.constrained(IndexCond::ge0(second - first - IndexExpr(1))).isEmpty().value_or(false);
+}
 
 double identityOf(Reducer reducer, DType type) {
   const double infinity = type == DType::I32 ? 2147483647.0 : std::numeric_limits<double>::infinity();
@@ -871,7 +899,8 @@ class NestBuilder {
     openLoops(op.origin);
     // Points may meet in one element. Loops whose iterations never do go outside and run in parallel; the others keep their order, so
     // each element sums in the same order whatever the number of threads.
-    const auto free = std::stable_partition(m_open.begin(), m_open.end(), [&](VarId v) { return iterationsNeverMeet(op, v); });
+    const auto free = std::stable_partition(m_open.begin(), m_open.end(),
+                                            [&](VarId v) { return iterationsNeverMeet(op, m_axes, v.value, m_f.ranges()); });
     for (auto it = m_open.begin(); it != free; ++it) m_f.vars[it->value].kind = LoopKind::Parallel;
     for (auto it = free; it != m_open.end(); ++it) m_f.vars[it->value].kind = LoopKind::Serial;
     const OperatorId id = m_plan.front();
@@ -894,39 +923,6 @@ class NestBuilder {
     std::vector<StmtId> body{m_f.store(std::move(place), sum, op.origin)};
     if (guard.valid()) body = {m_f.when(guard, std::move(body), {}, op.origin)};
     close(overLanes(std::move(body), op.origin), op);
-  }
-
-  // Is there no pair of points of different iterations of v whose affine indices are equal? Asked of isl; unknown means no.
-  bool iterationsNeverMeet(const Operator& op, VarId v) const {
-    std::vector<IndexExpr> places;
-    std::vector<IndexVar> used{v.value};
-    for (std::size_t k = 0; k < op.scatter.size(); ++k) {
-      if (op.scatter[k].isData()) continue;
-      places.push_back(m_body.at(op.scatter[k].affine, m_axes));
-      places.back().collectVariables(used);
-    }
-    std::sort(used.begin(), used.end());
-    used.erase(std::unique(used.begin(), used.end()), used.end());
-    std::vector<Range> box;
-    const RangeOf ranges = m_f.ranges();
-    for (int twice = 0; twice < 2; ++twice)
-      for (const IndexVar u : used) {
-        const auto range = ranges(u);
-        if (!range) return false;
-        box.push_back(*range);
-      }
-    const auto point = [&](std::size_t which) {
-      return [&used, which](IndexVar u) -> std::optional<IndexExpr> {
-        const auto at = static_cast<std::size_t>(std::lower_bound(used.begin(), used.end(), u) - used.begin());
-        return IndexExpr::variable(static_cast<IndexVar>(which * used.size() + at));
-      };
-    };
-    IntegerContext context(kRaceQuota);
-    IntegerSet meeting = IntegerSet::box(context, box);
-    for (const IndexExpr& place : places)
-      meeting = meeting.constrained(IndexCond::eq0(substitute(place, point(1)) - substitute(place, point(0))));
-    const IndexExpr first = *point(0)(v.value), second = *point(1)(v.value);
-    return meeting.constrained(IndexCond::ge0(second - first - IndexExpr(1))).isEmpty().value_or(false);
   }
 
   void zero(const Operator& op, BufferId target) {

@@ -71,6 +71,20 @@ std::size_t sharedRows(const GroupView& group, const std::vector<StagePlan>& sta
 void lowerRows(const GroupView& group, const std::vector<StagePlan>& stages, std::size_t rowAxes,
                const std::vector<NestKnobs>& knobs, Function& function, BodyLowering& body);
 
+// The store of a scatter: the guards peeled off its body, and the value.
+struct ScatterParts {
+  std::vector<ExprId> guards;
+  ExprId value;
+};
+ScatterParts partsOf(const Program& program, const Operator& op);
+
+// Buffers as lowering of this stage sees them: what the stage itself makes is inlined at the same point.
+void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body);
+
+// Is there no pair of points of different values of `v` whose affine places in the scatter's output are equal? axes: of the operator,
+// in variables of `ranges`. Asked of isl; unknown means no.
+bool iterationsNeverMeet(const Operator& op, const std::vector<IndexExpr>& axes, IndexVar v, const RangeOf& ranges);
+
 // The identity of a reducer and one step of it; arg reducers are not among them.
 double identityOf(Reducer reducer, DType type);
 ValueId combine(Function& function, Reducer reducer, ValueId accumulator, ValueId value);

@@ -309,9 +309,9 @@ void Jobs::note(const protocol::Message& message) {
     } else if (const auto* s = std::get_if<protocol::KernelSwapEvent>(&message)) {
       Trials& trials = m_trials[s->subgraph];
       trials.name = s->name;
-      trials.us = s->after_us;
+      if (s->after_us) trials.us = *s->after_us;
       trials.generation = s->generation;
-      if (!trials.firstUs && s->before_us > 0) trials.firstUs = s->before_us;
+      if (!trials.firstUs && s->before_us) trials.firstUs = *s->before_us;
     }
   }
   m_outbox.send(message);
@@ -367,7 +367,12 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     state.phase = protocol::RunPhase::Computing;
     state.detail.clear();
     m_outbox.send(state);
-    const auto done = job->run();
+    const auto done = job->run(false, stop);
+    if (!done && isStopped(done.error())) {
+      m_outbox.send(protocol::Cancelled{}, id);
+      m_outbox.send(protocol::RunState{});
+      return;
+    }
     if (done) {
       const std::lock_guard lock(m_mutex);
       m_run = std::move(job);

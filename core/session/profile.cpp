@@ -57,6 +57,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     options.source = notebook.sources.at(notebook.notebook);
     options.tensors = {"all"};
     options.training = !notebook.trains.empty();
+    if (options.training) options.trainStep = 0;
     RunJob job(*device, options);
     const auto prepared = job.prepare(stop, [&](std::size_t done, std::size_t all) {
       state.detail = "compiling " + std::to_string(done) + " of " + std::to_string(all) + " kernels";
@@ -69,10 +70,10 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
       m_outbox.send(state);
       // The first runs touch memory for the first time.
       constexpr std::int64_t kWarm = 2;
-      for (std::int64_t i = 0; done && i < kWarm + steps && !stop.stop_requested(); ++i) done = job.run(i >= kWarm);
+      for (std::int64_t i = 0; done && i < kWarm + steps && !stop.stop_requested(); ++i) done = job.run(i >= kWarm, stop);
     }
     if (!prepared) fail(id, prepared.error());
-    else if (!done) fail(id, done.error());
+    else if (!done && !isStopped(done.error())) fail(id, done.error());
     else if (!*prepared || stop.stop_requested()) m_outbox.send(protocol::Cancelled{}, id);
     else m_outbox.send(profileOf(job.executable(), revision->number(), steps, false), id);
     m_outbox.send(protocol::RunState{});

@@ -22,7 +22,7 @@ struct Pending {
   std::size_t schedule = 0;
   int attemptsWithSchedule = 0;
   int attempts = 0;
-  int forgiven = 0;
+  int killed = 0;  // by others
   TrialStatus wanted = TrialStatus::Ok;
 
   Frame request(WorkerMemory& memory) const {
@@ -37,14 +37,20 @@ struct Pending {
     return {header.dump(), {}};
   }
 
-  void finish(Result<KernelObject> kernel, bool cancelled = false) { done({std::move(kernel), wanted, attempts, cancelled}); }
+  void finish(Result<KernelObject> kernel) { done({std::move(kernel), wanted, attempts, false, false, false}); }
+  void fail(Error error, bool CompileOutcome::*why) {
+    CompileOutcome outcome{std::move(error), wanted, attempts, false, false, false};
+    outcome.*why = true;
+    done(std::move(outcome));
+  }
 
   // The schedule is no good: the next one, or the end.
-  bool giveUp(TrialStatus status, Error error) {
+  bool giveUp(TrialStatus status, Error error, bool died) {
     if (schedule == 0) wanted = status;
     attemptsWithSchedule = 0;
     if (++schedule < job.schedules.size()) return false;
-    finish(std::move(error));
+    if (died) fail(std::move(error), &CompileOutcome::died);
+    else finish(std::move(error));
     return true;
   }
 };
@@ -60,18 +66,22 @@ struct CompileService::State {
     using Failure = WorkerProcess::Failure;
     const std::string device = pending.job.target->backend;
     if (attempt.cancelled) {
-      pending.finish(Error{"compile", "cancelled", device, {}}, true);
+      pending.fail(Error{"compile", "cancelled", device, {}}, &CompileOutcome::cancelled);
       return true;
     }
     ++pending.attempts;
-    if (attempt.reply.killedFromOutside && pending.job.priority == CompilePriority::FirstKernel &&
-        ++pending.forgiven <= WorkerPool::kForgivenDeaths)
-      return false;
+    if (attempt.reply.killedFromOutside) {
+      if (++pending.killed <= pending.job.forgivenKills) return false;
+      pending.fail(Error{"compile", "the compiler's process was killed by others " + std::to_string(pending.killed) + " times",
+                         device, attempt.reply.how},
+                   &CompileOutcome::outside);
+      return true;
+    }
     ++pending.attemptsWithSchedule;
     if (!attempt.startError.empty()) {
       if (pending.attemptsWithSchedule < pending.job.attempts) return false;
       pending.wanted = TrialStatus::Crashed;
-      pending.finish(Error{"compile", attempt.startError, device, {}});
+      pending.fail(Error{"compile", attempt.startError, device, {}}, &CompileOutcome::died);
       return true;
     }
     if (attempt.reply.failure != Failure::None) {
@@ -79,12 +89,12 @@ struct CompileService::State {
       if (pending.attemptsWithSchedule < pending.job.attempts) return false;
       return pending.giveUp(
           late ? TrialStatus::Killed : TrialStatus::Crashed,
-          Error{"compile", late ? "the compiler did not finish" : "the compiler's process died", device, attempt.reply.how});
+          Error{"compile", late ? "the compiler did not finish" : "the compiler's process died", device, attempt.reply.how}, true);
     }
     Result<KernelObject> kernel = answer(attempt.reply.frame);
     if (!kernel) {
       ++refused;
-      return pending.giveUp(TrialStatus::Crashed, kernel.error());
+      return pending.giveUp(TrialStatus::Crashed, kernel.error(), false);
     }
     ++compiled;
     kernel->subgraph = pending.job.hash;

@@ -34,8 +34,9 @@ struct CompileJob {
   std::vector<std::string> texts;
   CompilePriority priority = CompilePriority::FirstKernel;
   std::chrono::milliseconds deadline{10000};  // of one attempt
-  int attempts = 3;                           // with one schedule; kills from outside hardly count for first kernels
-  std::stop_token stop;                       // ends a queued job at once, a running one within half a second
+  int attempts = 3;                           // with one schedule
+  int forgivenKills = 15;  // by others (SIGKILL): they count for no schedule, and one more ends the job as `outside`
+  std::stop_token stop;    // ends a queued job at once, a running one within half a second
 };
 
 struct CompileOutcome {
@@ -43,6 +44,8 @@ struct CompileOutcome {
   TrialStatus status = TrialStatus::Ok;  // of the wanted schedule: Ok, Killed, Crashed
   int attempts = 0;                      // all together
   bool cancelled = false;                // by `stop` or the end of the service: says nothing about the schedule
+  bool outside = false;                  // its workers were killed by others again and again: says nothing either
+  bool died = false;                     // no kernel because workers died or stalled, not because the compiler refused
 };
 
 // Code generation in disposable processes (architecture, "Three kinds of process"). Each worker has a thread here that starts

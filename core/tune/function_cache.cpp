@@ -12,17 +12,30 @@ FunctionCache::Entry FunctionCache::offer(const Hash& subgraph, std::shared_ptr<
     const std::lock_guard lock(m_mutex);
     Slot& slot = m_slots[subgraph];
     std::optional<double> before;
-    if (slot.kernel.object) {
+    if (slot.kernel.object && !slot.kernel.standIn) {
       before = incumbentMicroseconds ? incumbentMicroseconds : slot.kernel.microseconds;
       if (!microseconds || !before || !(*microseconds < *before)) return Entry::Slower;
     }
     slot.before = before;
     slot.error.reset();
-    slot.kernel = {std::move(kernel), slot.kernel.generation + 1, microseconds};
+    slot.kernel = {std::move(kernel), slot.kernel.generation + 1, microseconds, false};
     slot.version = ++m_version;
   }
   m_changed.notify_all();
   return Entry::Entered;
+}
+
+void FunctionCache::standIn(const Hash& subgraph, std::shared_ptr<const KernelObject> kernel) {
+  {
+    const std::lock_guard lock(m_mutex);
+    Slot& slot = m_slots[subgraph];
+    if (slot.kernel.object) return;
+    slot.before.reset();
+    slot.error.reset();
+    slot.kernel = {std::move(kernel), slot.kernel.generation + 1, std::nullopt, true};
+    slot.version = ++m_version;
+  }
+  m_changed.notify_all();
 }
 
 void FunctionCache::fail(const Hash& subgraph, Error error) {

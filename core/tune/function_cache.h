@@ -20,6 +20,7 @@ struct CachedKernel {
   std::shared_ptr<const KernelObject> object;
   std::uint64_t generation = 0;        // 1: the first kernel of its subgraph; one more with each replacement
   std::optional<double> microseconds;  // nullopt: not measured yet
+  bool standIn = false;                // see FunctionCache::standIn()
 };
 
 // The current best kernel of every subgraph (paper, section 6): what the executor runs. Thread-safe. A kernel enters only with
@@ -31,6 +32,9 @@ class FunctionCache {
   // moments do not compare well); without it the incumbent's recorded time counts. A kernel without a time enters an empty place only.
   Entry offer(const Hash& subgraph, std::shared_ptr<const KernelObject> kernel, const GateReport& gate,
               std::optional<double> microseconds, std::optional<double> incumbentMicroseconds = {});
+  // A kernel that is right and slow, until the first one can be made after all: any kernel with a passed gate replaces it. Enters an
+  // empty place only.
+  void standIn(const Hash& subgraph, std::shared_ptr<const KernelObject> kernel);
   // The first kernel of this subgraph could not be made. Ends waits; a later offer clears it.
   void fail(const Hash& subgraph, Error error);
   // Takes a kernel out that turned out wrong after all (the first ones enter by the quick gate). Executors go on with what they

@@ -184,6 +184,19 @@ std::string number(double value) {
   return buffer;
 }
 
+// The first element of this width that holds nothing but poison; -1: none.
+template <class T>
+std::int64_t firstPoisoned(const std::byte* from, std::size_t bytes) {
+  T poison;
+  std::memset(&poison, static_cast<int>(kPoison), sizeof poison);
+  for (std::size_t i = 0; i + sizeof(T) <= bytes; i += sizeof(T)) {
+    T value;
+    std::memcpy(&value, from + i, sizeof value);
+    if (value == poison) return static_cast<std::int64_t>(i / sizeof(T));
+  }
+  return -1;
+}
+
 }  // namespace
 
 struct Gate::Impl {
@@ -421,10 +434,11 @@ struct Gate::Impl {
         if (host[b][i] != kPoison) return "it wrote behind the end of " + t.name;
       const auto width = static_cast<std::size_t>(bytesOf(t.type));
       if (t.type == DType::I32 || t.type == DType::Bool) continue;  // -1 may be a result
-      const std::vector<std::byte> poison(width, kPoison);
-      for (std::size_t i = 0; i < bytes; i += width)
-        if (std::memcmp(host[b].data() + i, poison.data(), width) == 0)
-          return "it left " + t.name + positionText(t.shape, static_cast<std::int64_t>(i / width)) + " unwritten";
+      const std::byte* const from = host[b].data();
+      const std::int64_t found = width == 2   ? firstPoisoned<std::uint16_t>(from, bytes)
+                                 : width == 4 ? firstPoisoned<std::uint32_t>(from, bytes)
+                                              : firstPoisoned<std::uint64_t>(from, bytes);
+      if (found >= 0) return "it left " + t.name + positionText(t.shape, found) + " unwritten";
     }
     return {};
   }

@@ -162,14 +162,27 @@ std::optional<double> GeneticSearch::bestSeconds() const {
   return m_measured[0].seconds;
 }
 
+namespace {
+
+constexpr double kPriorPromise = 0.1;  // of the cost model, before a round has spoken
+
+// Peaks are measured too, and data that stays in a cache beats the memory's: a twentieth is always thought possible. Of the distance
+// to the roofline a search has closed about a third where it found anything at all.
+double gainSeconds(double best, double floor, double promise) {
+  const double room = std::clamp(1 - floor / best, 0.05, 1.0);
+  return best * (0.5 * std::min(promise, 3 * room) + 0.5 * room / 3);
+}
+
+}  // namespace
+
+double GeneticSearch::priorGainSeconds(double seconds, double floorSeconds) {
+  return seconds > 0 ? gainSeconds(seconds, floorSeconds, kPriorPromise) : 0;
+}
+
 double GeneticSearch::expectedGainSeconds(double floorSeconds) const {
   if (m_measured.empty()) return 0;
-  const double best = m_measured[0].seconds;
-  const double promise = std::isfinite(m_promise) ? m_promise : 0.1;  // before a round has spoken
-  // Peaks are measured too, and data that stays in a cache beats the memory's: a twentieth is always thought possible.
-  const double room = std::clamp(1 - floorSeconds / best, 0.05, 1.0);
-  // Of the distance to the roofline a search has closed about a third where it found anything at all.
-  return best * (0.5 * std::min(promise, 3 * room) + 0.5 * room / 3) * std::exp2(-m_barren / 12.0);
+  const double promise = std::isfinite(m_promise) ? m_promise : kPriorPromise;
+  return gainSeconds(m_measured[0].seconds, floorSeconds, promise) * std::exp2(-m_barren / 12.0);
 }
 
 }  // namespace nf

@@ -58,6 +58,8 @@ class GeneticSearch {
   std::optional<double> bestSeconds() const;
   // Seconds of one call that further rounds may win: what model and estimate promise, blended with the distance to
   // `floorSeconds`, the roofline; halves with every 12 trials that bring nothing.
+  // Of a kernel that takes `seconds` and has not been searched.
+  static double priorGainSeconds(double seconds, double floorSeconds);
   double expectedGainSeconds(double floorSeconds) const;
   int barrenTrials() const { return m_barren; }  // since the last improvement
 

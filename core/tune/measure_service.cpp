@@ -97,18 +97,19 @@ void MeasureService::measure(MeasureJob job, std::function<void(MeasureOutcome)>
   const auto shared = std::make_shared<MeasureJob>(std::move(job));
   // A first kernel is needed: only a kernel that takes down three workers in a row is to blame.
   const bool first = shared->priority == CompilePriority::FirstKernel;
-  const auto attemptsLeft = std::make_shared<int>(first ? 3 : 1), forgiven = std::make_shared<int>(0);
+  const auto attemptsLeft = std::make_shared<int>(first ? 3 : 1), killed = std::make_shared<int>(0);
   WorkerPool::Job work;
   work.priority = shared->priority;
   work.stop = shared->stop;
   work.request = [shared](WorkerMemory& memory) { return requestOf(*shared, memory); };
   work.deadline = [shared] { return shared->deadline; };
-  work.attempted = [state = m_state.get(), shared, first, attemptsLeft, forgiven,
-                    done = std::move(done)](WorkerPool::Attempt attempt) {
+  work.attempted = [state = m_state.get(), shared, attemptsLeft, killed, done = std::move(done)](WorkerPool::Attempt attempt) {
     const bool answered = attempt.startError.empty() && attempt.reply.failure == WorkerProcess::Failure::None;
-    if (first && attempt.reply.killedFromOutside && ++*forgiven <= WorkerPool::kForgivenDeaths) return false;
-    if (!attempt.cancelled && !answered && --*attemptsLeft > 0) return false;
+    const bool outside = !attempt.cancelled && attempt.reply.killedFromOutside;
+    if (outside && ++*killed <= shared->forgivenKills) return false;
+    if (!outside && !attempt.cancelled && !answered && --*attemptsLeft > 0) return false;
     MeasureOutcome outcome = state->outcomeOf(attempt);
+    outcome.outside = outside;
     ++(outcome.status == TrialStatus::Ok ? state->measured : state->refused);
     done(std::move(outcome));
     return true;
@@ -133,7 +134,9 @@ std::future<MeasureOutcome> MeasureService::compare(CompareJob job) {
   work.stop = shared->stop;
   work.request = [shared](WorkerMemory& memory) { return requestOf(*shared, memory); };
   work.deadline = [shared] { return shared->deadline; };
-  work.attempted = [state = m_state.get(), promise](WorkerPool::Attempt attempt) {
+  work.attempted = [state = m_state.get(), promise, killed = std::make_shared<int>(0),
+                    forgiven = shared->forgivenKills](WorkerPool::Attempt attempt) {
+    if (!attempt.cancelled && attempt.reply.killedFromOutside && ++*killed <= forgiven) return false;
     MeasureOutcome outcome = state->outcomeOf(attempt);
     ++(outcome.status == TrialStatus::Ok ? state->measured : state->refused);
     promise->set_value(std::move(outcome));

@@ -29,7 +29,8 @@ struct MeasureJob {
   bool exclusive = true;
   CompilePriority priority = CompilePriority::Background;
   std::chrono::milliseconds deadline{10000};
-  std::stop_token stop;  // as CompileJob's
+  int forgivenKills = 15;  // as CompileJob's
+  std::stop_token stop;    // as CompileJob's
 };
 
 struct MeasureOutcome {
@@ -41,6 +42,7 @@ struct MeasureOutcome {
   std::vector<TimedPair> pairs;  // with the incumbent; empty: dropped before
   double deviceSeconds = 0;      // spent on the device, gate included: what the budget pays
   bool cancelled = false;        // by `stop` or the end of the service: says nothing about the candidate
+  bool outside = false;          // its workers were killed by others again and again: says nothing either
 };
 
 // One kernel of a branch. `tensors` numbers its inputs, then its outputs: what a kernel writes, later ones of the branch read.
@@ -59,6 +61,7 @@ struct CompareJob {
   bool exclusive = true;
   CompilePriority priority = CompilePriority::Background;
   std::chrono::milliseconds deadline{30000};
+  int forgivenKills = 15;
   std::stop_token stop;
 };
 
@@ -78,8 +81,8 @@ class MeasureService {
   MeasureService(const MeasureService&) = delete;
   MeasureService& operator=(const MeasureService&) = delete;
 
-  // A worker that dies under a FirstKernel job is replaced and the job repeated twice (kills from outside count little); a
-  // Background job ends as Crashed or Killed.
+  // A worker that dies under a FirstKernel job is replaced and the job repeated twice; a Background job ends as Crashed or Killed.
+  // Kills by others count for neither.
   std::future<MeasureOutcome> measure(MeasureJob job);
   void measure(MeasureJob job, std::function<void(MeasureOutcome)> done);
   // As a Background job.

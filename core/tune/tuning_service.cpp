@@ -25,13 +25,22 @@ constexpr int kBarrenEnd = 64;               // trials without improvement that 
 constexpr double kWorthOfStep = 5e-4;        // gains below this share of a step are left alone
 constexpr double kFullEffortGain = 0.05;     // expected gain of the step from which on the whole share is spent
 constexpr double kLeastEffort = 0.1;         // of the share, while anything at all is to be gained
-constexpr double kMostCredit = 0.25;         // seconds of device time that may be saved up
+constexpr int kPatience = 15,
+              kImpatience = 3;  // kills by others that a first kernel's job survives; where none was made since the last ones
+constexpr int kForgivenOfTrials = 3;
+constexpr std::chrono::seconds kRetryFirst{1}, kRetryMost{60};  // of a first kernel that took its workers down
+constexpr std::int64_t kTrialsATurn = 6;  // between two turns of other work that the budget pays, while kernels are searched
+constexpr int kProofEvery = 3;            // of rounds one goes to a first kernel that is not fully checked yet
+constexpr double kFirstCredit = 0.05;     // for each device second of a second
+constexpr double kLeastTrial = 1e-3,
+                 kOperatorTrial = 8e-3;  // seconds of compiling: at least; an operator's share before one is timed
+constexpr double kMostCredit = 0.25;     // seconds of device time that may be saved up
 // A nice compiler on a busy machine may wait for seconds; one that hangs costs the search that long and the steps nothing.
 constexpr std::chrono::milliseconds kFirstDeadline{10000}, kCompileDeadline{20000}, kMeasureDeadline{10000};
 
 double rooflineSeconds(const Program& program, const Target& target) {
   double flops = 0, bytes = 0;
-  for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(flopsOf(program, OperatorId(i)));
+  for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(leastFlopsOf(program, OperatorId(i)));
   const std::vector<OperatorId> writer = producers(program);
   for (std::size_t t = 0; t < program.tensors.size(); ++t)
     if (!writer[t].valid()) bytes += static_cast<double>(program.tensors[t].bytes());
@@ -112,7 +121,12 @@ struct TuningService::Impl {
     State state;
     bool running = true;
     bool firstDone = false, baselineDone = false, baselineQueued = false;
-    int inFlight = 0;  // schedules of the round that are not measured yet
+    Clock::Time retryAt{}, retryAfter = kRetryFirst;  // of the first kernel
+    int inFlight = 0;                                 // schedules of the round that are not measured yet
+    double stepMicroseconds = 0;                      // of a call inside steps; 0: not seen
+    double estimate = 0;                              // seconds, of the analytic model for its first schedule
+    double trialSeconds = 1;                          // of compiling one
+    bool compiledBefore = false;                      // trialSeconds has been measured
     WorkloadTraits traits;
     std::vector<Schedule> avoid;  // for first kernels: failed already
     std::unique_ptr<ScheduleSpace> space;
@@ -155,6 +169,7 @@ struct TuningService::Impl {
   std::unordered_map<Hash, Subject*> byHash;
   std::deque<Subject*> firstQueue;
   std::size_t firstActive = 0;
+  std::string trouble;  // of first kernels
   std::deque<Item> scheduled, compiled;
   std::size_t itemsActive = 0;  // popped from a queue and not yet done
   std::vector<Observation> observations;
@@ -165,7 +180,9 @@ struct TuningService::Impl {
   std::int64_t trialCount = 0;  // those that were asked for a time
   double share = 0, stepSeconds = 0;
   // Device time that may be spent now; falls below zero by what the last trial took.
-  double credit = 0.05, spent = 0;
+  double credit = 0, spent = 0;
+  std::int64_t otherTurn = kTrialsATurn;  // count of trials from which on other work may go on
+  int sinceProof = 0;                     // rounds
   Clock::Time creditAt{};
 
   std::vector<std::jthread> firstThreads;
@@ -174,6 +191,7 @@ struct TuningService::Impl {
   Impl(std::shared_ptr<const Target> t, Evaluator& e, FunctionCache& c, RecordDatabase* r, Clock& k, TuningOptions o)
       : target(std::move(t)), evaluator(e), cache(c), records(r), clock(k), options(std::move(o)), born(clock.now()) {
     share = std::clamp(options.deviceShare, 0.0, 1.0);
+    credit = kFirstCredit * options.deviceCapacity;
     if (!options.space) options.space = [](const Program& p, const Target& on) { return scheduleSpace(p, on); };
     if (!options.costModel) options.costModel = [] { return std::make_unique<RidgeModel>(); };
     for (int i = 0; i < kFirstKernelThreads; ++i)
@@ -183,16 +201,63 @@ struct TuningService::Impl {
   // ---------------------------------------------------------------- first kernels
   void makeFirstKernels(std::stop_token stop) {
     std::unique_lock lock(mutex);
+    const auto next = [&] {
+      return std::min_element(firstQueue.begin(), firstQueue.end(),
+                              [](const Subject* a, const Subject* b) { return a->retryAt < b->retryAt; });
+    };
     while (changed.wait(lock, stop, [&] { return !firstQueue.empty(); })) {
-      Subject* subject = firstQueue.front();
-      firstQueue.pop_front();
+      const auto earliest = next();
+      if ((*earliest)->retryAt > clock.now()) {
+        clock.waitUntil(lock, changed, stop, (*earliest)->retryAt,
+                        [&] { return !firstQueue.empty() && (*next())->retryAt <= clock.now(); });
+        if (stop.stop_requested()) return;
+        continue;
+      }
+      Subject* subject = *earliest;
+      firstQueue.erase(earliest);
       ++firstActive;
       lock.unlock();
-      makeFirstKernel(*subject, stop);
+      const bool made = makeFirstKernel(*subject, stop);
       lock.lock();
       --firstActive;
+      // Behind those that have not been tried yet.
+      if (!made) firstQueue.push_back(subject);
       changed.notify_all();
     }
+  }
+
+  // Something slow in its place until it can be made: true. The first kernel is to be tried again.
+  bool standIn(Subject& subject) {
+    if (!options.standIn) return false;
+    auto object = options.standIn(*subject.task.subgraph);
+    if (!object) return false;
+    object->subgraph = subject.task.hash;
+    cache.standIn(subject.task.hash, std::make_shared<const KernelObject>(std::move(*object)));
+    return true;
+  }
+
+  // Workers were killed by others for as long as patience lasts.
+  void killedByOthers(Subject& subject, const std::string& what) {
+    {
+      const std::lock_guard lock(mutex);
+      trouble = what + "; trying again";
+      subject.retryAt = clock.now();
+    }
+    if (options.standInWhileKilled) standIn(subject);
+  }
+
+  // Every schedule has failed, `died`: by taking workers down. True: that is the end of it.
+  bool firstFailed(Subject& subject, const Error& why, bool died) {
+    if (!died || !standIn(subject)) {
+      cache.fail(subject.task.hash, why);
+      return true;
+    }
+    const std::lock_guard lock(mutex);
+    trouble =
+        "the interpreter stands in for " + subject.task.name + ": " + why.message + (why.detail.empty() ? "" : ", " + why.detail);
+    subject.retryAt = clock.now() + subject.retryAfter;
+    subject.retryAfter = std::min<Clock::Time>(2 * subject.retryAfter, kRetryMost);
+    return false;
   }
 
   // Legal schedules in the order of trust: forced or recorded, the analytic model's, then a few others.
@@ -217,7 +282,8 @@ struct TuningService::Impl {
     return records->all(subject.task.hash, target->fingerprint).size() >= kFinishedSearch;
   }
 
-  void makeFirstKernel(Subject& subject, std::stop_token stop) {
+  // False: to be tried again.
+  bool makeFirstKernel(Subject& subject, std::stop_token stop) {
     if (!subject.space) {
       auto space = options.space(*subject.task.subgraph, *target);
       if (!space) {
@@ -226,7 +292,7 @@ struct TuningService::Impl {
           subject.state.notLowerable = space.error().message;
         }
         cache.fail(subject.task.hash, space.error());
-        return;
+        return true;
       }
       subject.space = std::move(*space);
       subject.traits = traitsOf(*subject.task.subgraph, subject.space->first().kind);
@@ -234,14 +300,24 @@ struct TuningService::Impl {
     bool recorded = false;
     std::vector<Schedule> schedules = firstSchedules(subject, *subject.space, recorded);
     Error last{"compile", "no schedule of " + subject.task.name + " works", target->backend, {}};
+    bool died = false;
     while (!schedules.empty() && !stop.stop_requested()) {
       begin(subject, schedules[0]);
-      CompileJob job{subject.task.subgraph,        subject.task.hash, target, schedules, {},
-                     CompilePriority::FirstKernel, kFirstDeadline,    3,      {}};
+      CompileJob job;
+      job.subgraph = subject.task.subgraph;
+      job.hash = subject.task.hash;
+      job.target = target;
+      job.schedules = schedules;
+      job.deadline = kFirstDeadline;
+      job.forgivenKills = patience();
       CompileOutcome outcome = evaluator.compile(std::move(job), stop);
       if (outcome.cancelled) {
         withdraw(subject, schedules[0]);
         return cancelFirst(subject);
+      }
+      if (outcome.outside) {
+        withdraw(subject, schedules[0]);
+        return killedByOthers(subject, outcome.kernel.error().message), false;
       }
       if (outcome.status != TrialStatus::Ok) {
         const std::string why =
@@ -250,6 +326,7 @@ struct TuningService::Impl {
       }
       if (!outcome.kernel) {
         last = outcome.kernel.error();
+        died = outcome.died;
         break;
       }
       const auto object = std::make_shared<const KernelObject>(std::move(*outcome.kernel));
@@ -260,18 +337,30 @@ struct TuningService::Impl {
         schedules.erase(schedules.begin(), used);
         begin(subject, schedules[0]);
       }
-      const auto measured = evaluator.measure(gateJob(subject, object), stop);
+      MeasureJob gate = gateJob(subject, object);
+      gate.forgivenKills = patience();
+      const auto measured = evaluator.measure(std::move(gate), stop);
       if (measured.cancelled) {
         withdraw(subject, schedules[0]);
         return cancelFirst(subject);
       }
+      if (measured.outside) {
+        withdraw(subject, schedules[0]);
+        return killedByOthers(subject, measured.reason), false;
+      }
       report(subject, schedules[0], measured.status, {}, measured.reason, false);
       if (measured.status == TrialStatus::Ok) return enterFirst(subject, object, measured.gate, recorded);
       last = {"gate", measured.reason, target->backend, {}};
+      died = measured.status == TrialStatus::Crashed || measured.status == TrialStatus::Killed;
       recorded = false;
       schedules.erase(schedules.begin());
     }
-    cache.fail(subject.task.hash, last);
+    return firstFailed(subject, last, died);
+  }
+
+  int patience() const {
+    const std::lock_guard lock(mutex);
+    return trouble.empty() ? kPatience : kImpatience;
   }
 
   MeasureJob gateJob(const Subject& subject, std::shared_ptr<const KernelObject> object) const {
@@ -287,21 +376,28 @@ struct TuningService::Impl {
     return job;
   }
 
-  void cancelFirst(const Subject& subject) {
+  bool cancelFirst(const Subject& subject) {
     cache.fail(subject.task.hash,
                Error{"compile", "stopped before " + subject.task.name + " had its first kernel", target->backend, {}});
+    return true;
   }
 
-  void enterFirst(Subject& subject, std::shared_ptr<const KernelObject> object, const GateReport& gate, bool recorded) {
+  bool enterFirst(Subject& subject, std::shared_ptr<const KernelObject> object, const GateReport& gate, bool recorded) {
     const bool finishedSearch = recorded && !options.searchAfterHit && recordedAsFinished(subject);
     {
       const std::lock_guard lock(mutex);
       subject.firstDone = true;
+      subject.estimate = subject.space->estimateSeconds(object->schedule);
+      subject.trialSeconds = kOperatorTrial * static_cast<double>(2 + subject.task.subgraph->operators.size());
+      trouble.clear();
       subject.state.recordHit = recorded;
       if (finishedSearch || subject.task.forced) subject.state.exhausted = true;
     }
+    // What is written ahead names those that kill; the rest about this one follows with its time.
+    withdraw(subject, object->schedule);
     cache.offer(subject.task.hash, std::move(object), gate, std::nullopt);
     changed.notify_all();
+    return true;
   }
 
   // ---------------------------------------------------------------- records and events
@@ -354,34 +450,53 @@ struct TuningService::Impl {
            trialCount + static_cast<std::int64_t>(scheduled.size() + compiled.size() + itemsActive) >= options.maximumTrials;
   }
 
-  // Seconds of a step that tuning this subgraph may win; infinity while its first kernel has not been timed.
+  // Seconds of a step that tuning this subgraph may win. Before its first kernel has been timed what steps show of it counts, or what
+  // the analytic model thinks; where there are no steps all are timed first.
   double gainOf(const Subject& s) const {
     if (!s.running || !s.firstDone) return 0;
-    if (!s.baselineDone) return INFINITY;
+    if (!s.baselineDone) {
+      if (!options.lastWordInSteps) return INFINITY;
+      const double floor = s.state.rooflineMicroseconds * 1e-6;
+      const double seconds = s.stepMicroseconds > 0 ? s.stepMicroseconds * 1e-6 : s.estimate;
+      return std::max(GeneticSearch::priorGainSeconds(seconds, floor) * s.task.callsPerStep, 1e-12);
+    }
     const double gain = s.state.expectedGainSeconds;
     return s.state.exhausted || gain < kWorthOfStep * stepSeconds ? 0 : gain;
   }
 
-  // The subgraph to propose for. Those with far less to win than the best wait until its gain has fallen, even while
+  // By the second of compiling: a small kernel's ten trials may cost as much as one of a large one.
+  double worthOf(const Subject& s) const { return gainOf(s) / s.trialSeconds; }
+
+  // The subgraph to propose for. Those that are worth far less than the best wait until its gain has fallen, even while
   // the best waits for its measurements.
   Subject* mostWorth() const {
     constexpr double kComparable = 0.2;
     double most = 0;
     for (const auto& s : subjects)
-      if (const double gain = gainOf(*s); std::isfinite(gain)) most = std::max(most, gain);
+      if (const double worth = worthOf(*s); std::isfinite(worth)) most = std::max(most, worth);
     Subject* best = nullptr;
     double bestWorth = 0;
+    // Every first kernel is checked fully in the end, however little it costs.
+    const bool proof = sinceProof >= kProofEvery || nothingUnderWay();
     for (const auto& s : subjects) {
-      const double gain = gainOf(*s);
-      if (gain == 0 || gain < kComparable * most) continue;
+      const double worth = worthOf(*s);
+      if (worth == 0 || (worth < kComparable * most && (s->baselineDone || !proof))) continue;
       if (!s->baselineDone && s->baselineQueued) continue;
       if (s->inFlight > 0) continue;  // a round learns from the one before: trajectories stay reproducible
-      if (gain > bestWorth) {
-        bestWorth = gain;
+      if (worth > bestWorth) {
+        bestWorth = worth;
         best = s.get();
       }
     }
     return best;
+  }
+
+  // Kernels leave the device alone for now.
+  bool nothingToDo() const { return mostWorth() == nullptr && nothingUnderWay(); }
+
+  bool nothingUnderWay() const {
+    return scheduled.empty() && compiled.empty() && itemsActive == 0 &&
+           std::none_of(subjects.begin(), subjects.end(), [](const auto& s) { return s->inFlight > 0 || s->baselineQueued; });
   }
 
   void explore(std::stop_token stop) {
@@ -432,6 +547,7 @@ struct TuningService::Impl {
     Subject* subject = mostWorth();
     if (!subject->baselineDone) {
       subject->baselineQueued = true;
+      sinceProof = 0;
       scheduled.push_back({subject, {}, true, nullptr});
       return;
     }
@@ -441,6 +557,7 @@ struct TuningService::Impl {
                                   options.maximumTrials - trialCount -
                                       static_cast<std::int64_t>(scheduled.size() + compiled.size() + itemsActive),
                                   1)));
+    ++sinceProof;
     lock.unlock();
     if (!subject->search) startSearch(*subject);
     std::vector<Schedule> round = subject->search->propose(count);
@@ -472,29 +589,37 @@ struct TuningService::Impl {
     changed.notify_all();
   }
 
+  // What needs no compiler first; then the kernel that is worth most, in the order of its round.
+  std::deque<Item>::iterator nextToCompile() {
+    const auto rank = [&](const Item& item) { return item.baseline ? INFINITY : worthOf(*item.subject); };
+    return std::max_element(scheduled.begin(), scheduled.end(), [&](const Item& a, const Item& b) { return rank(a) < rank(b); });
+  }
+
   void compileLoop(std::stop_token stop) {
     std::unique_lock lock(mutex);
     while (changed.wait(lock, stop, [&] { return !paused && !scheduled.empty() && compiled.size() < kCompiledAhead; })) {
-      Item item = std::move(scheduled.front());
-      scheduled.pop_front();
+      const auto next = nextToCompile();
+      Item item = std::move(*next);
+      scheduled.erase(next);
       ++itemsActive;
       changed.notify_all();
+      const Clock::Time begun = clock.now();
       lock.unlock();
       bool goesOn = item.baseline;
       if (!item.baseline) {
         begin(*item.subject, item.schedule);
-        CompileJob job{item.subject->task.subgraph,
-                       item.subject->task.hash,
-                       target,
-                       {item.schedule},
-                       {},
-                       CompilePriority::Background,
-                       kCompileDeadline,
-                       1,
-                       {}};
+        CompileJob job;
+        job.subgraph = item.subject->task.subgraph;
+        job.hash = item.subject->task.hash;
+        job.target = target;
+        job.schedules = {item.schedule};
+        job.priority = CompilePriority::Background;
+        job.deadline = kCompileDeadline;
+        job.attempts = 1;
+        job.forgivenKills = kForgivenOfTrials;
         CompileOutcome outcome = evaluator.compile(std::move(job), stop);
         goesOn = outcome.kernel.ok();
-        if (outcome.cancelled) {
+        if (outcome.cancelled || outcome.outside) {
           cancelled(item);
         } else if (!goesOn) {
           const Error& e = outcome.kernel.error();
@@ -505,6 +630,12 @@ struct TuningService::Impl {
         }
       }
       lock.lock();
+      if (!item.baseline && goesOn) {
+        const double took = std::max(std::chrono::duration<double>(clock.now() - begun).count(), kLeastTrial);
+        double& known = item.subject->trialSeconds;
+        known = item.subject->compiledBefore ? 0.7 * known + 0.3 * took : took;
+        item.subject->compiledBefore = true;
+      }
       if (goesOn) {
         --itemsActive;
         compiled.push_back(std::move(item));
@@ -524,9 +655,12 @@ struct TuningService::Impl {
     return share * std::clamp(gain / (kFullEffortGain * stepSeconds), kLeastEffort, 1.0);
   }
 
+  // Device seconds a second.
+  double rate() const { return std::min(effectiveShare() * options.deviceCapacity, 1.0); }
+
   void accrue() {
     const Clock::Time now = clock.now();
-    if (!paused) credit = std::min(credit + std::chrono::duration<double>(now - creditAt).count() * effectiveShare(), kMostCredit);
+    if (!paused) credit = std::min(credit + std::chrono::duration<double>(now - creditAt).count() * rate(), kMostCredit);
     creditAt = now;
   }
 
@@ -536,10 +670,10 @@ struct TuningService::Impl {
       if (stop.stop_requested()) return false;
       if (paused) return true;
       accrue();
-      const double rate = effectiveShare();
-      if (credit > 0 || rate >= 1) return true;
+      const double share = rate();
+      if (credit > 0 || share >= 1) return true;
       // Looked at again at least every 50 ms: the share may be set anew.
-      const double seconds = rate > 0 ? std::min(-credit / rate, 0.05) : 0.05;
+      const double seconds = share > 0 ? std::min(-credit / share, 0.05) : 0.05;
       const auto until = clock.now() + std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9) + 1000);
       clock.waitUntil(lock, changed, stop, until, [] { return false; });
     }
@@ -590,13 +724,14 @@ struct TuningService::Impl {
     if (!item.baseline) job.incumbent = pending ? pending : current->object;
     job.exclusive = options.exclusive;
     job.deadline = kMeasureDeadline;
+    job.forgivenKills = kForgivenOfTrials;
     const MeasureOutcome outcome = evaluator.measure(std::move(job), stop);
     {
       const std::lock_guard lock(mutex);
       credit -= outcome.deviceSeconds;
       spent += outcome.deviceSeconds;
     }
-    if (outcome.cancelled) return cancelled(item);
+    if (outcome.cancelled || outcome.outside) return cancelled(item);
     report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true);
     if (item.baseline) finishBaseline(subject, *current, outcome);
     else if (outcome.status == TrialStatus::Ok) weigh(subject, item.object, pending ? nullptr : current->object, outcome);
@@ -669,6 +804,10 @@ TuningService::TuningService(std::shared_ptr<const Target> target, Evaluator& ev
 TuningService::~TuningService() { stop(); }
 
 void TuningService::add(std::vector<TuningTask> tasks) {
+  // The largest first, so that no compiler is left with one at the end while the others are idle.
+  std::stable_sort(tasks.begin(), tasks.end(), [](const TuningTask& a, const TuningTask& b) {
+    return a.subgraph->operators.size() > b.subgraph->operators.size();
+  });
   const std::lock_guard lock(m_impl->mutex);
   for (TuningTask& task : tasks) {
     NF_ASSERT(task.subgraph);
@@ -749,9 +888,16 @@ void TuningService::setDeviceShare(double share) {
 
 bool TuningService::awaitBudget(std::stop_token stop) {
   std::unique_lock lock(m_impl->mutex);
-  while (m_impl->changed.wait(lock, stop, [&] { return m_impl->started && !m_impl->paused; })) {
+  // Kernels come first: they make the next step faster.
+  const auto mayGoOn = [&] {
+    return m_impl->started && !m_impl->paused &&
+           (m_impl->trialCount >= m_impl->otherTurn || m_impl->limitReached() || m_impl->nothingToDo());
+  };
+  while (m_impl->changed.wait(lock, stop, mayGoOn)) {
     if (!m_impl->waitForBudget(lock, stop)) return false;
-    if (!m_impl->paused) return true;
+    if (m_impl->paused) continue;
+    m_impl->otherTurn = m_impl->trialCount + kTrialsATurn;
+    return true;
   }
   return false;
 }
@@ -763,7 +909,7 @@ void TuningService::charge(double deviceSeconds) {
 }
 
 std::optional<Schedule> TuningService::bestSchedule(const Hash& subgraph) const {
-  if (const auto cached = m_impl->cache.find(subgraph)) return cached->object->schedule;
+  if (const auto cached = m_impl->cache.find(subgraph); cached && !cached->standIn) return cached->object->schedule;
   if (m_impl->records && m_impl->options.useRecords)
     if (const auto best = m_impl->records->best(subgraph, m_impl->target->fingerprint)) return best->schedule;
   return std::nullopt;
@@ -775,6 +921,13 @@ void TuningService::stepDone(double seconds) {
   const bool first = smooth == 0;
   smooth = first ? seconds : 0.9 * smooth + 0.1 * seconds;
   if (first) m_impl->changed.notify_all();
+}
+
+void TuningService::seenInSteps(const Hash& subgraph, double microseconds) {
+  const std::lock_guard lock(m_impl->mutex);
+  if (const auto found = m_impl->byHash.find(subgraph); found != m_impl->byHash.end())
+    found->second->stepMicroseconds = microseconds;
+  m_impl->changed.notify_all();
 }
 
 std::optional<StepCandidate> TuningService::nextCandidate() {
@@ -839,6 +992,11 @@ std::vector<TuningService::State> TuningService::states() const {
   std::vector<State> states;
   for (const auto& subject : m_impl->subjects) states.push_back(subject->state);
   return states;
+}
+
+std::string TuningService::trouble() const {
+  const std::lock_guard lock(m_impl->mutex);
+  return m_impl->trouble;
 }
 
 std::int64_t TuningService::trials() const {

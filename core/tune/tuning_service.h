@@ -69,15 +69,21 @@ struct StepCandidate {
 struct TuningOptions {
   std::uint64_t seed = 1;
   double deviceShare = 0.30;        // of device time, for tuning, while much is to be gained
+  double deviceCapacity = 1;        // device seconds there are in a second: cores, where measuring takes none from the steps
   std::int64_t maximumTrials = -1;  // all subgraphs together; -1: no limit
   std::size_t queueCapacity = 8;    // schedules between explore and generate
-  std::size_t roundSize = 4;        // schedules of one explore round
+  std::size_t roundSize = 2;        // schedules of one explore round: small, so that several kernels take turns
   bool lastWordInSteps = true;      // false: the measuring worker's pairs decide (`neoflow tune`, no executor)
   bool exclusive = true;            // see MeasureJob
   bool useRecords = true;           // start from recorded schedules
   bool searchAfterHit = false;      // search on where records already hold a finished search (`neoflow tune`)
   // Where schedule spaces come from; empty: scheduleSpace().
   std::function<Result<std::unique_ptr<ScheduleSpace>>(const Program&, const Target&)> space;
+  // A kernel that computes a subgraph slowly but without a worker (the interpreter). It stands in where workers die of every schedule
+  // or, where `standInWhileKilled`, are killed by others for long; the first kernel is tried again meanwhile. Empty: then a subgraph
+  // whose workers die fails, and kills by others are waited out.
+  std::function<Result<KernelObject>(const Program&)> standIn;
+  bool standInWhileKilled = false;
   // The cost model of one search; empty: RidgeModel.
   std::function<std::unique_ptr<CostModel>()> costModel;
   std::function<void(const TrialEvent&)> onTrial;  // called on the generate thread, no lock held
@@ -104,7 +110,8 @@ class TuningService {
   void stop();                        // joins the loops
   void setDeviceShare(double share);  // 0 to 1, live
 
-  // ---- other work on the same device that the budget pays for: waits until it has something left (false: a stop), says what was spent
+  // ---- other work on the same device that the budget pays for: waits until it has something left and, while kernels are
+  // searched, a few of their trials have been made since the last turn (false: a stop); says what was spent
   bool awaitBudget(std::stop_token stop);
   void charge(double deviceSeconds);
   // The schedule that a kernel of this subgraph is made by best, as far as is known: of the cache, else recorded.
@@ -112,6 +119,8 @@ class TuningService {
 
   // ---- the executor's side, between steps; these never wait for work
   void stepDone(double seconds);  // duration of a step: the scale of expected gains
+  // What a call of a first kernel took inside steps: the dearest ones are measured and searched first.
+  void seenInSteps(const Hash& subgraph, double microseconds);
   std::optional<StepCandidate> nextCandidate();
   // Further pairs of a candidate, microseconds of one call each. Accept: it stands in the cache now. Reject: forget it.
   PairedVerdict reportPairs(std::uint64_t ticket, std::span<const TimedPair> pairs);
@@ -131,6 +140,8 @@ class TuningService {
   };
   std::vector<State> states() const;
   std::int64_t trials() const;
+  // What keeps first kernels from being made just now, for people; empty: nothing.
+  std::string trouble() const;
   double deviceSecondsSpent() const;
   bool finished() const;  // nothing is left to try, or the limit of trials is reached
   bool waitFinished(std::stop_token stop, std::chrono::milliseconds atMost) const;

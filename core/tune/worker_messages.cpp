@@ -73,7 +73,7 @@ Result<Target> targetFromJson(const json& j) {
 
 json kernelToJson(const KernelObject& k) {
   json stages = json::array(), texts = json::object();
-  for (const KernelStage& s : k.stages) stages.push_back({s.symbol, s.tasks});
+  for (const KernelStage& s : k.stages) stages.push_back({s.symbol, s.tasks, s.threads});
   for (const auto& [key, text] : k.texts) {
     json lines = json::array();
     for (const auto& origins : text.lineOrigins) {
@@ -85,7 +85,7 @@ json kernelToJson(const KernelObject& k) {
   }
   return {{"backend", k.backend}, {"subgraph", k.subgraph.hex()},  {"schedule", k.schedule.text()},
           {"stages", stages},     {"workspace", k.workspaceBytes}, {"flops", k.flops},
-          {"texts", texts},       {"codeBytes", k.code.size()}};
+          {"texts", texts},       {"codeBytes", k.code.size()},    {"checks", k.checks}};
 }
 
 Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) {
@@ -94,7 +94,9 @@ Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) 
     j.at("backend").get_to(k.backend);
     NF_TRY(k.subgraph, hashFromHex(j.at("subgraph").get<std::string>()));
     NF_TRY(k.schedule, Schedule::parse(j.at("schedule").get<std::string>()));
-    for (const json& s : j.at("stages")) k.stages.push_back({s.at(0).get<std::string>(), s.at(1).get<std::int64_t>()});
+    for (const json& s : j.at("stages"))
+      k.stages.push_back({s.at(0).get<std::string>(), s.at(1).get<std::int64_t>(), s.at(2).get<std::int64_t>()});
+    if (j.contains("checks")) j.at("checks").get_to(k.checks);
     j.at("workspace").get_to(k.workspaceBytes);
     j.at("flops").get_to(k.flops);
     for (const auto& [key, text] : j.at("texts").items()) {

@@ -47,8 +47,6 @@ class WorkerPool {
     std::function<bool(Attempt)> attempted;
   };
   static constexpr std::chrono::milliseconds kGrace{500};
-  // Deaths from outside (somebody's kill -9, the kernel short of memory) that a first kernel's job survives before they count.
-  static constexpr int kForgivenDeaths = 30;
 
   explicit WorkerPool(Options options);
   ~WorkerPool();

@@ -21,6 +21,9 @@ namespace {
 using namespace loop;
 using LV = llvm::Value;
 
+// Only a stage that may take a good part of a second looks whether it is to stop, about every millisecond. Operations.
+constexpr double kLongStage = 3e8, kBetweenPolls = 1e6;
+
 // Offsets of the lanes of one access: base + fixed[l], or a vector that only the run knows.
 struct LaneOffsets {
   LV* base = nullptr;               // i64
@@ -137,9 +140,64 @@ class Emitter {
       body->setSubprogram(m_subprogram);
     }
     openBody(body, globals);
+    m_exit = nullptr;
+    m_polls = static_cast<double>(result.tasks) * costOf(stage.body) >= kLongStage;
     tasks(stage, body->getArg(static_cast<unsigned>(globals.size()) + 1), body->getArg(static_cast<unsigned>(globals.size()) + 2));
     m_b.CreateRetVoid();
+    if (m_exit) {
+      m_exit->insertInto(m_function);
+      m_b.SetInsertPoint(m_exit);
+      m_b.CreateRetVoid();
+    }
     return result;
+  }
+
+  // Operations of one execution, the lanes of a vector counted once; the loops of the tasks do not count.
+  double costOf(const std::vector<StmtId>& body) const {
+    double cost = 0;
+    for (const StmtId id : body) {
+      const Statement& s = m_f[id];
+      if (s.kind == Statement::Kind::For) {
+        const Var& v = m_f[s.var];
+        const bool once = v.kind == LoopKind::Vector || v.kind == LoopKind::Parallel;
+        cost += (once ? 1.0 : static_cast<double>(v.extent)) * costOf(s.body);
+      } else if (s.kind == Statement::Kind::If) {
+        cost += 1 + std::max(costOf(s.body), costOf(s.otherwise));
+      } else {
+        cost += static_cast<double>(1 + valuesOf(m_f, s).size());
+      }
+    }
+    return cost;
+  }
+
+  // Whether a loop further in is long enough to look by itself.
+  bool pollsInside(const std::vector<StmtId>& body) const {
+    return std::any_of(body.begin(), body.end(), [&](StmtId id) {
+      const Statement& s = m_f[id];
+      if (s.kind == Statement::Kind::If) return pollsInside(s.body) || pollsInside(s.otherwise);
+      if (s.kind != Statement::Kind::For) return false;
+      const Var& v = m_f[s.var];
+      const bool loops = v.kind == LoopKind::Serial && v.extent > 1;
+      return pollsInside(s.body) || (loops && static_cast<double>(v.extent) * costOf(s.body) >= kBetweenPolls);
+    });
+  }
+
+  // At the head of an iteration of a loop over `body`.
+  void poll(LV* counter, double extent, const std::vector<StmtId>& body) {
+    if (!m_polls || pollsInside(body)) return;
+    const double cost = std::max(costOf(body), 1.0);
+    if (extent * cost < kBetweenPolls) return;
+    std::uint64_t period = 1;
+    while (static_cast<double>(2 * period) * cost <= kBetweenPolls) period *= 2;
+    auto* look = llvm::BasicBlock::Create(m_context, "", m_function);
+    auto* on = llvm::BasicBlock::Create(m_context, "", m_function);
+    if (period == 1) m_b.CreateBr(look);
+    else m_b.CreateCondBr(m_b.CreateIsNull(m_b.CreateAnd(counter, m_b.getInt64(period - 1))), look, on);
+    m_b.SetInsertPoint(look);
+    LV* stop = m_b.CreateLoad(m_b.getInt8Ty(), field(m_call, 6, m_b.getPtrTy()), true);
+    if (!m_exit) m_exit = llvm::BasicBlock::Create(m_context, "stopped");
+    m_b.CreateCondBr(m_b.CreateIsNotNull(stop), m_exit, on);
+    m_b.SetInsertPoint(on);
   }
 
   LV* field(LV* call, unsigned number, llvm::Type* type) {
@@ -182,6 +240,7 @@ class Emitter {
         if (k > 0) rest = m_b.CreateUDiv(rest, extent);
         bindRuntime(parallel[k], value);
       }
+      poll(task, static_cast<double>(m_f.tasks(stage)), *body);
       statements(*body);
       for (const VarId v : parallel) m_runtime.erase(v.value);
     });
@@ -246,7 +305,9 @@ class Emitter {
       case Statement::Kind::If: branch(s); return;
       case Statement::Kind::Store: store(s); return;
       case Statement::Kind::AsyncCopy:
+      case Statement::Kind::AsyncCommit:
       case Statement::Kind::AsyncWait:
+      case Statement::Kind::Exchange:
       case Statement::Kind::Barrier:
       case Statement::Kind::MatrixTile: break;  // a GPU's; templates for a CPU make none
     }
@@ -288,6 +349,7 @@ class Emitter {
     }
     loop(m_b.getInt64(0), m_b.getInt64(static_cast<std::uint64_t>(v.extent)), [&](LV* counter) {
       bindRuntime(s.var, counter);
+      poll(counter, static_cast<double>(v.extent), s.body);
       statements(s.body);
       m_runtime.erase(s.var.value);
     });
@@ -1181,6 +1243,8 @@ class Emitter {
   llvm::Function* m_function = nullptr;
   llvm::BasicBlock* m_entry = nullptr;
   LV* m_call = nullptr;
+  llvm::BasicBlock* m_exit = nullptr;  // where a stage ends early
+  bool m_polls = false;
   std::map<BufferId, LV*> m_pointers;
   std::map<std::uint32_t, std::int64_t> m_constants;  // variables with a constant value: unrolled ones
   std::map<std::uint32_t, LV*> m_runtime;

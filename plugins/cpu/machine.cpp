@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/cpu/machine.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -132,7 +135,7 @@ double measureBandwidth(ThreadPool& pool) {
   const std::size_t n = kBlocks * kTriadBlock;
   std::vector<float> a(n, 0.f), b(n, 1.f), c(n, 2.f);
   std::vector<double> rates;
-  for (int r = 0; r < 4; ++r)
+  for (int r = 0; r < 2; ++r)
     for (std::int64_t block = 0; block < kBlocks; block += kSlice) {
       const std::int64_t from = block * kTriadBlock;
       void* tensors[] = {a.data() + from, b.data() + from, c.data() + from};
@@ -167,6 +170,23 @@ std::filesystem::path cacheFile(const std::filesystem::path& directory, const Ta
   Hasher hasher;
   return directory / ("machine-" + hasher.add(t.fingerprint).finish().hex().substr(0, 16) + ".json");
 }
+
+// Held as long as this object lives; where it can't be had nobody waits.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : m_file(path.empty() ? -1 : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    while (m_file >= 0 && ::flock(m_file, LOCK_EX) != 0 && errno == EINTR) {}
+  }
+  ~FileLock() {
+    if (m_file >= 0) ::close(m_file);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int m_file;
+};
 
 std::int64_t cacheBytes(int name, std::int64_t otherwise) {
   const long bytes = ::sysconf(name);
@@ -226,17 +246,21 @@ Target measuredHost(int threads, bool again) {
     t.launchSeconds = json["L"];
     return true;
   };
-  if (!directory.empty() && !again) {
+  const auto known = [&] {
     std::ifstream in(file);
-    if (in && fill(nlohmann::json::parse(in, nullptr, false))) return t;
-  }
+    return in && fill(nlohmann::json::parse(in, nullptr, false));
+  };
+  if (!directory.empty() && !again && known()) return t;
+  // One at a time: an engine and its measuring worker start together, and each would spoil the other's figures.
+  std::error_code ignored;
+  std::filesystem::create_directories(directory, ignored);
+  const FileLock lock(directory.empty() ? std::string() : file.string() + ".lock");
+  if (!directory.empty() && !again && known()) return t;
   ThreadPool pool(threads);
   t.peakFlops = measureFlops(t);
   t.peakBandwidth = measureBandwidth(pool);
   t.launchSeconds = measureLaunch(pool);
   if (!directory.empty()) {
-    std::error_code ignored;
-    std::filesystem::create_directories(directory, ignored);
     auto fresh = file;
     fresh += "." + std::to_string(::getpid());
     std::ofstream out(fresh);

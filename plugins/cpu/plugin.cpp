@@ -30,10 +30,12 @@ class CpuKernel final : public Kernel {
 
   Result<Unit> launch(const LaunchArgs& args) override {
     std::int64_t status[2] = {0, 0};
-    const KernelCall call{args.tensors.data(), args.workspace, args.counters.data(), args.seed, args.step, status};
+    const KernelCall call{args.tensors.data(), args.workspace, args.counters.data(),           args.seed,
+                          args.step,           status,         args.stop ? args.stop : &kNever};
     for (std::size_t s = 0; s < m_tasks.size(); ++s) {
       if (m_alone) m_linked.entries[s](&call, 0, m_tasks[s]);
       else m_pool->run(m_linked.entries[s], call, m_tasks[s]);
+      if (call.stop->load(std::memory_order_relaxed)) return stopped();
       if (status[0] == 0) continue;
       const auto check = static_cast<std::size_t>(status[0] - 1);
       return failure(

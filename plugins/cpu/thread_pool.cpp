@@ -37,7 +37,7 @@ bool ThreadPool::soon(Condition&& condition) {
 void ThreadPool::share() {
   for (;;) {
     const std::int64_t begin = m_next.fetch_add(m_chunk, std::memory_order_relaxed);
-    if (begin >= m_tasks) return;
+    if (begin >= m_tasks || m_call->stop->load(std::memory_order_relaxed)) return;
     m_entry(m_call, begin, std::min(begin + m_chunk, m_tasks));
   }
 }

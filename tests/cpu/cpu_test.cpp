@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/cpu/kernel_check.h"
 
@@ -263,299 +265,12 @@ TEST(Scatter, DropsWhatFallsOutside) {
   EXPECT_EQ(compareFirst(b.p, rng), "");
 }
 
-// NF_SEED=n replays a printed one.
-std::uint64_t freshSeed() {
-  const char* given = std::getenv("NF_SEED");
-  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("NF_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
-
-// Contractions in every shape the examples use; the first schedule and a few random ones.
-struct Case {
-  std::string name;
-  Program program;
-};
-
-IndexCond inside(const IndexExpr& e, std::int64_t extent) {
-  return IndexCond::all({IndexCond::ge0(e), IndexCond::ge0(IndexExpr(extent - 1) - e)});
-}
-
-std::vector<Case> contractions() {
-  std::vector<Case> cases;
-  const auto add = [&](const std::string& name, Builder b) { cases.push_back({name, std::move(b.p)}); };
-  for (const auto& [m, n, k] :
-       std::vector<std::array<std::int64_t, 3>>{{64, 64, 64}, {13, 37, 29}, {5, 100, 3}, {100, 3, 40}, {2, 8, 2}, {31, 64, 17}}) {
-    const std::string shape = std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k);
-    for (int form = 0; form < 3; ++form) {
-      Builder b;
-      const TensorId x = form == 2 ? b.input("A", {k, m}) : b.input("A", {m, k});
-      const TensorId y = form == 1 ? b.input("B", {n, k}) : b.input("B", {k, n});
-      b.output(b.op("C", {m, n}, {k}, Reducer::Sum, [&](const auto& v) {
-        return b.p.binary(ScalarOp::Mul, form == 2 ? b.at(x, {v[2], v[0]}) : b.at(x, {v[0], v[2]}),
-                          form == 1 ? b.at(y, {v[1], v[2]}) : b.at(y, {v[2], v[1]}));
-      }));
-      add("gemm " + shape + (form == 0 ? " NN" : form == 1 ? " NT" : " TN"), std::move(b));
-    }
-  }
-  {
-    Builder b;  // bias and tanh after, relu before, and the plain product is an output too
-    const TensorId x = b.input("A", {20, 30}), y = b.input("B", {30, 40}), bias = b.input("bias", {40}),
-                   more = b.input("more", {20, 40});
-    const TensorId r = b.op("R", {20, 30}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(ScalarOp::Relu, b.at(x, v)); });
-    const TensorId c = b.op("C", {20, 40}, {30}, Reducer::Sum, [&](const auto& v) {
-      return b.p.binary(ScalarOp::Mul, b.at(r, {v[0], v[2]}), b.at(y, {v[2], v[1]}));
-    });
-    const TensorId d = b.op("D", {20, 40}, {}, Reducer::None,
-                            [&](const auto& v) { return b.p.binary(ScalarOp::Add, b.at(c, v), b.at(bias, {v[1]})); });
-    const TensorId e = b.op("E", {20, 40}, {}, Reducer::None, [&](const auto& v) {
-      return b.p.unary(ScalarOp::Tanh, b.p.binary(ScalarOp::Mul, b.at(d, v), b.at(more, v)));
-    });
-    b.output(c);
-    b.output(e);
-    add("prologue and epilogue", std::move(b));
-  }
-  for (const auto& [stride, pad] : std::vector<std::array<std::int64_t, 2>>{{1, 0}, {1, 1}, {2, 0}, {2, 1}}) {
-    const std::int64_t h = 10, o = (h + 2 * pad - 3) / stride + 1;
-    Builder b;
-    const TensorId x = b.input("X", {2, 5, h, h}), w = b.input("W", {18, 5, 3, 3});
-    b.output(b.op("Y", {2, 18, o, o}, {5, 3, 3}, Reducer::Sum, [&](const auto& v) {
-      const IndexExpr r = stride * v[2] + v[5] - IndexExpr(pad), c = stride * v[3] + v[6] - IndexExpr(pad);
-      ExprId pixel = b.at(x, {v[0], v[4], r, c});
-      if (pad > 0) pixel = b.p.select(b.p.cond(IndexCond::all({inside(r, h), inside(c, h)})), pixel, b.p.constant(0));
-      return b.p.binary(ScalarOp::Mul, pixel, b.at(w, {v[1], v[4], v[5], v[6]}));
-    }));
-    add("conv stride " + std::to_string(stride) + " pad " + std::to_string(pad), std::move(b));
-    Builder g;  // its weights' gradient
-    const TensorId gx = g.input("X", {2, 5, h, h}), dy = g.input("dY", {2, 18, o, o});
-    g.output(g.op("dW", {18, 5, 3, 3}, {2, o, o}, Reducer::Sum, [&](const auto& v) {
-      const IndexExpr r = stride * v[5] + v[2] - IndexExpr(pad), c = stride * v[6] + v[3] - IndexExpr(pad);
-      ExprId pixel = g.at(gx, {v[4], v[1], r, c});
-      if (pad > 0) pixel = g.p.select(g.p.cond(IndexCond::all({inside(r, h), inside(c, h)})), pixel, g.p.constant(0));
-      return g.p.binary(ScalarOp::Mul, g.at(dy, {v[4], v[0], v[5], v[6]}), pixel);
-    }));
-    add("dW stride " + std::to_string(stride) + " pad " + std::to_string(pad), std::move(g));
-  }
-  {
-    Builder b;  // dX of a 3x3 stride 2: r = h%2 + 2t, p = h//2 - t, under a guard
-    const TensorId dy = b.input("dY", {3, 18, 4, 4}), w = b.input("W", {18, 7, 3, 3});
-    b.output(b.op("dX", {3, 7, 9, 9}, {18, 2, 2}, Reducer::Sum, [&](const auto& v) {
-      const auto r = [&](const IndexExpr& z, const IndexExpr& t) { return floorMod(z, 2) + 2 * t; };
-      const auto q = [&](const IndexExpr& z, const IndexExpr& t) { return floorDiv(z, 2) - t; };
-      const ExprId guard =
-          b.p.cond(IndexCond::all({IndexCond::ge0(IndexExpr(2) - r(v[2], v[5])), IndexCond::ge0(IndexExpr(2) - r(v[3], v[6])),
-                                   inside(q(v[2], v[5]), 4), inside(q(v[3], v[6]), 4)}));
-      return b.p.select(guard,
-                        b.p.binary(ScalarOp::Mul, b.at(dy, {v[0], v[4], q(v[2], v[5]), q(v[3], v[6])}),
-                                   b.at(w, {v[4], v[1], r(v[2], v[5]), r(v[3], v[6])})),
-                        b.p.constant(0));
-    }));
-    add("dX stride 2", std::move(b));
-  }
-  // The same where the extents are whole numbers of residue classes; of one picture only the classes have rows.
-  for (const auto& [batch, pad] : std::vector<std::array<std::int64_t, 2>>{{1, 0}, {1, 1}, {3, 1}}) {
-    Builder b;
-    const TensorId dy = b.input("dY", {batch, 18, 5, 5}), w = b.input("W", {18, 20, 3, 3}), scale = b.input("scale", {20});
-    const TensorId dx = b.op("dX", {batch, 20, 10, 10}, {18, 2, 2}, Reducer::Sum, [&](const auto& v) {
-      const auto r = [&](const IndexExpr& z, const IndexExpr& t) { return floorMod(z + IndexExpr(pad), 2) + 2 * t; };
-      const auto q = [&](const IndexExpr& z, const IndexExpr& t) { return floorDiv(z + IndexExpr(pad), 2) - t; };
-      const ExprId guard =
-          b.p.cond(IndexCond::all({IndexCond::ge0(IndexExpr(2) - r(v[2], v[5])), IndexCond::ge0(IndexExpr(2) - r(v[3], v[6])),
-                                   inside(q(v[2], v[5]), 5), inside(q(v[3], v[6]), 5)}));
-      return b.p.select(guard,
-                        b.p.binary(ScalarOp::Mul, b.at(dy, {v[0], v[4], q(v[2], v[5]), q(v[3], v[6])}),
-                                   b.at(w, {v[4], v[1], r(v[2], v[5]), r(v[3], v[6])})),
-                        b.p.constant(0));
-    });
-    b.output(dx);
-    b.output(b.op("step", {batch, 20, 10, 10}, {}, Reducer::None,
-                  [&](const auto& v) { return b.p.binary(ScalarOp::Mul, b.at(dx, v), b.at(scale, {v[1]})); }));
-    add("dX stride 2 in classes, batch " + std::to_string(batch) + " pad " + std::to_string(pad), std::move(b));
-  }
-  {
-    Builder b;  // votes: einsum bid, ined -> bine
-    const TensorId u = b.input("U", {9, 6, 8}), w = b.input("W", {6, 10, 16, 8});
-    b.output(b.op("V", {9, 6, 10, 16}, {8}, Reducer::Sum, [&](const auto& v) {
-      return b.p.binary(ScalarOp::Mul, b.at(u, {v[0], v[1], v[4]}), b.at(w, {v[1], v[2], v[3], v[4]}));
-    }));
-    add("votes", std::move(b));
-  }
-  {
-    Builder b;  // capsule convolution
-    const TensorId x = b.input("A", {1, 3, 9, 9, 4, 4}), w = b.input("W", {5, 3, 3, 3, 4, 4});
-    b.output(b.op("Y", {1, 5, 4, 4, 4, 4}, {3, 3, 3, 4}, Reducer::Sum, [&](const auto& v) {
-      return b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[6], 2 * v[2] + v[7], 2 * v[3] + v[8], v[4], v[9]}),
-                        b.at(w, {v[1], v[6], v[7], v[8], v[9], v[5]}));
-    }));
-    add("capsule convolution", std::move(b));
-  }
-  {
-    Builder b;  // dX of a 3x3 stride 2 over the output's places: tests on whole tiles, nested guards
-    const TensorId dy = b.input("dY", {5, 24, 2, 2}), w = b.input("W", {24, 18, 3, 3});
-    b.output(b.op("dX", {5, 18, 6, 6}, {24, 2, 2}, Reducer::Sum, [&](const auto& v) {
-      const IndexExpr r = v[2] - 2 * v[5], s = v[3] - 2 * v[6];
-      const ExprId product = b.p.binary(ScalarOp::Mul, b.at(dy, {v[0], v[4], v[5], v[6]}), b.at(w, {v[4], v[1], r, s}));
-      const ExprId zero = b.p.constant(0);
-      const ExprId inner = b.p.select(b.p.cond(IndexCond::all({inside(r, 3), inside(s, 3)})), product, zero);
-      return b.p.select(b.p.cond(IndexCond::all({IndexCond::ge0(IndexExpr(4) - v[2]), IndexCond::ge0(IndexExpr(4) - v[3])})), inner,
-                        zero);
-    }));
-    add("dX stride 2 by places", std::move(b));
-  }
-  {
-    Builder b;  // Adam in the epilogue, its scalars beside the contraction
-    const TensorId step = b.input("step", {}), x = b.input("A", {21, 20}), y = b.input("B", {21, 33}), w = b.input("W", {20, 33});
-    const TensorId next = b.op("next", {}, {}, Reducer::None,
-                               [&](const auto&) { return b.p.binary(ScalarOp::Add, b.at(step, {}), b.p.constant(2)); });
-    const TensorId scale = b.op("scale", {}, {}, Reducer::None, [&](const auto&) {
-      return b.p.binary(ScalarOp::Div, b.p.constant(1), b.p.binary(ScalarOp::Add, b.at(next, {}), b.p.constant(0.5)));
-    });
-    const TensorId g = b.op("G", {20, 33}, {21}, Reducer::Sum, [&](const auto& v) {
-      return b.p.binary(ScalarOp::Mul, b.at(x, {v[2], v[0]}), b.at(y, {v[2], v[1]}));
-    });
-    const TensorId m = b.op("M", {20, 33}, {}, Reducer::None,
-                            [&](const auto& v) { return b.p.binary(ScalarOp::Mul, b.at(g, v), b.at(scale, {})); });
-    b.output(next);
-    b.output(m);
-    b.output(b.op("W.next", {20, 33}, {}, Reducer::None,
-                  [&](const auto& v) { return b.p.binary(ScalarOp::Sub, b.at(w, v), b.p.unary(ScalarOp::Tanh, b.at(m, v))); }));
-    add("optimiser in the epilogue", std::move(b));
-  }
-  {
-    Builder b;  // three factors, f16 operands, a scale of the rows
-    const TensorId x = b.input("A", {12, 20}, DType::F16), y = b.input("B", {20, 33}, DType::BF16), s = b.input("s", {12});
-    b.output(b.op("C", {12, 33}, {20}, Reducer::Sum, [&](const auto& v) {
-      return b.p.binary(ScalarOp::Mul, b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(y, {v[2], v[1]})), b.at(s, {v[0]}));
-    }));
-    add("three factors", std::move(b));
-  }
-  return cases;
-}
-
 TEST(Contraction, FirstSchedules) {
   std::mt19937_64 rng(20);
   for (const Case& c : contractions()) {
     EXPECT_EQ((*scheduleSpace(c.program, hostTarget()))->first().kind, "contraction") << c.name;
     EXPECT_EQ(compareFirst(c.program, rng), "") << c.name;
   }
-}
-
-// Reductions, elementwise operators and chains of both that share rows.
-std::vector<Case> nests() {
-  std::vector<Case> cases;
-  const auto add = [&](const std::string& name, Builder b) { cases.push_back({name, std::move(b.p)}); };
-  const auto sub = [](Builder& b, ExprId l, ExprId r) { return b.p.binary(ScalarOp::Sub, l, r); };
-  const auto mul = [](Builder& b, ExprId l, ExprId r) { return b.p.binary(ScalarOp::Mul, l, r); };
-  const auto div = [](Builder& b, ExprId l, ExprId r) { return b.p.binary(ScalarOp::Div, l, r); };
-  for (const Reducer reducer : {Reducer::Sum, Reducer::Prod, Reducer::Max, Reducer::Min, Reducer::ArgMax}) {
-    Builder b;
-    const TensorId x = b.input("X", {12, 5, 32, 10}), y = b.input("Y", {32, 10});
-    const bool arg = reducer == Reducer::ArgMax;
-    b.output(b.op(
-        "R", {12, 32}, {5, 10}, reducer,
-        [&](const auto& v) {
-          return mul(b, b.at(x, {v[0], v[2], v[1], v[3]}), b.at(y, {v[1], v[3]}));
-        },
-        arg ? DType::I32 : DType::F32));
-    add(std::string("reduction ") + std::string(name(reducer)), std::move(b));
-  }
-  {
-    Builder b;  // several side by side
-    const TensorId x = b.input("X", {24, 37});
-    b.output(b.op("S", {24}, {37}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); }));
-    b.output(b.op("M", {24}, {37}, Reducer::Max, [&](const auto& v) { return b.p.unary(ScalarOp::Abs, b.at(x, v)); }));
-    add("reductions side by side", std::move(b));
-  }
-  for (const std::int64_t n : {10, 16, 33}) {
-    Builder b;
-    const TensorId x = b.input("X", {6, 8, n});
-    const TensorId m = b.op("M", {6, 8}, {n}, Reducer::Max, [&](const auto& v) { return b.at(x, v); });
-    const TensorId e = b.op("E", {6, 8, n}, {}, Reducer::None, [&](const auto& v) {
-      return b.p.unary(ScalarOp::Exp, sub(b, b.at(x, v), b.at(m, {v[0], v[1]})));
-    });
-    const TensorId s = b.op("S", {6, 8}, {n}, Reducer::Sum, [&](const auto& v) { return b.at(e, v); });
-    const TensorId y = b.op("Y", {6, 8, n}, {}, Reducer::None, [&](const auto& v) {
-      return div(b, b.at(e, v), b.at(s, {v[0], v[1]}));
-    });
-    b.output(s);
-    b.output(y);
-    add("softmax of " + std::to_string(n), std::move(b));
-  }
-  {
-    Builder b;  // votes that agree are routed together: all stages of one row share its votes
-    const TensorId votes = b.input("Votes", {5, 32, 10, 16});
-    const TensorId s = b.op("S", {5, 10, 16}, {32}, Reducer::Sum, [&](const auto& v) {
-      return b.at(votes, {v[0], v[3], v[1], v[2]});
-    });
-    const TensorId q = b.op("Q", {5, 10}, {16}, Reducer::Sum, [&](const auto& v) {
-      const ExprId e = b.at(s, v);
-      return mul(b, e, e);
-    });
-    const TensorId u = b.op("U", {5, 10, 16}, {}, Reducer::None, [&](const auto& v) {
-      // Squash: lengths below one, so that what follows keeps its digits.
-      const ExprId length = b.at(q, {v[0], v[1]}), more = b.p.binary(ScalarOp::Add, length, b.p.constant(1));
-      return div(b, mul(b, b.at(s, v), length), mul(b, more, b.p.unary(ScalarOp::Sqrt, more)));
-    });
-    const TensorId l = b.op("L", {5, 32, 10}, {16}, Reducer::Sum, [&](const auto& v) {
-      return mul(b, b.at(votes, {v[0], v[1], v[2], v[3]}), b.at(u, {v[0], v[2], v[3]}));
-    });
-    const TensorId m = b.op("M", {5, 32}, {10}, Reducer::Max, [&](const auto& v) { return b.at(l, v); });
-    const TensorId c = b.op("C", {5, 32, 10}, {}, Reducer::None, [&](const auto& v) {
-      return b.p.unary(ScalarOp::Tanh, sub(b, b.at(l, v), b.at(m, {v[0], v[1]})));
-    });
-    b.output(l);
-    b.output(b.op("V", {5, 10, 16}, {32}, Reducer::Sum, [&](const auto& v) {
-      return mul(b, b.at(c, {v[0], v[3], v[1]}), b.at(votes, {v[0], v[3], v[1], v[2]}));
-    }));
-    add("routing", std::move(b));
-  }
-  {
-    Builder b;  // rows that shift inside: no rows can be shared
-    const TensorId x = b.input("X", {9, 20});
-    const TensorId s = b.op("S", {9}, {20}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); });
-    b.output(
-        b.op("Y", {9, 20}, {}, Reducer::None, [&](const auto& v) { return sub(b, b.at(x, v), b.at(s, {IndexExpr(8) - v[0]})); }));
-    add("reversed rows", std::move(b));
-  }
-  {
-    Builder b;  // a costly value that many points read, under padding
-    const TensorId x = b.input("X", {7}), z = b.input("Z", {11, 18});
-    const TensorId e = b.op("E", {7}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(ScalarOp::Exp, b.at(x, v)); });
-    b.output(b.op("Y", {11, 18}, {}, Reducer::None, [&](const auto& v) {
-      const IndexExpr i = v[0] - IndexExpr(2);
-      return b.p.binary(ScalarOp::Add, b.at(z, v), b.p.select(b.p.cond(inside(i, 7)), b.at(e, {i}), b.p.constant(0)));
-    }));
-    add("costly and padded", std::move(b));
-  }
-  for (const auto& [n, m] : std::vector<std::array<std::int64_t, 2>>{{16, 32}, {33, 20}, {5, 70}}) {
-    Builder b;  // transposes, beside what is in order
-    const TensorId x = b.input("X", {3, n, m}), y = b.input("Y", {3, m, n}, DType::F16), z = b.input("Z", {m});
-    b.output(b.op("T", {3, m, n}, {}, Reducer::None, [&](const auto& v) {
-      return b.p.binary(ScalarOp::Add, mul(b, b.at(x, {v[0], v[2], v[1]}), b.at(z, {v[1]})), b.at(y, v));
-    }));
-    b.output(b.op("D", {3, m, n}, {}, Reducer::None, [&](const auto& v) {
-      return sub(b, b.at(x, {v[0], v[2], v[1]}), b.at(y, v));
-    }));
-    add("transpose " + std::to_string(n) + "x" + std::to_string(m), std::move(b));
-  }
-  {
-    Builder b;  // a scatter by data and its reader
-    const TensorId d = b.input("D", {20, 6}), at = b.input("I", {20}, DType::I32);
-    Tensor out;
-    out.name = "G";
-    out.shape = {4, 6};
-    Operator op;
-    op.name = "G";
-    op.kind = OperatorKind::Scatter;
-    op.axes = {{"i", 20, {}}, {"j", 6, {}}};
-    op.body = b.at(d, {IndexExpr::variable(0), IndexExpr::variable(1)});
-    op.scatter = {{{}, b.at(at, {IndexExpr::variable(0)})}, {IndexExpr::variable(1), {}}};
-    op.output = b.p.addTensor(out);
-    b.p.addOperator(op);
-    b.output(b.op("Y", {4, 6}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(ScalarOp::Neg, b.at(op.output, v)); }));
-    add("scatter", std::move(b));
-  }
-  return cases;
 }
 
 TEST(Nest, FirstSchedules) {
@@ -736,6 +451,55 @@ TEST(Compiler, TextsCarryOriginsToInstructions) {
         std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(), [&](const auto& o) { return o == std::vector{origin}; });
     EXPECT_GE(known, kind == std::string("loops") ? 1 : 8) << kind;
   }
+}
+
+// A kernel of centuries ends when it is asked to, wherever its loops stand; a short one has no code for that.
+TEST(Device, LongKernelsStop) {
+  const auto sum = [](Builder& b, std::vector<std::int64_t> shape, std::vector<std::int64_t> reduced) {
+    const TensorId x = b.input("X", {16});
+    b.output(b.op("S", std::move(shape), std::move(reduced), Reducer::Sum, [&](const auto& v) {
+      return b.p.binary(ScalarOp::Mul, b.at(x, {IndexExpr(3)}), b.p.indexValue(v.back(), DType::F32));
+    }));
+  };
+  const Target target = hostTarget();
+  auto compiler = cpu().compiler(target);
+  const std::vector<std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> cases{
+      {{1}, {1'000'000'000'000'000}}, {{4}, {1'000'000'000'000, 3}}, {{1'000'000}, {1'000'000'000}}, {{2, 8}, {40'000'000'000}}};
+  for (const auto& [shape, reduced] : cases) {
+    Builder b;
+    sum(b, shape, reduced);
+    const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, target))->first(), {}});
+    ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
+    for (const int threads : {1, 2}) {
+      auto device = cpu().open("cpu", threads);
+      auto kernel = (*device)->link(*object);
+      std::vector<float> x(16, 1.f);
+      std::int64_t elements = 1;
+      for (const std::int64_t n : shape) elements *= n;
+      void* tensors[] = {x.data(), *(*device)->allocate(elements * 4)};
+      std::vector<std::byte> workspace(static_cast<std::size_t>(object->workspaceBytes) + 64);
+      std::atomic<bool> stop{false};
+      LaunchArgs args;
+      args.tensors = tensors;
+      args.workspace = workspace.data() + (64 - reinterpret_cast<std::uintptr_t>(workspace.data()) % 64);
+      args.stop = &stop;
+      std::atomic<bool> running{false};
+      std::thread other([&] {
+        while (!running) std::this_thread::yield();
+        stop = true;
+      });
+      running = true;
+      const auto done = (*kernel)->launch(args);
+      other.join();
+      ASSERT_FALSE(done.ok());
+      EXPECT_TRUE(isStopped(done.error()));
+      (*device)->release(tensors[1]);
+    }
+  }
+  Builder b;
+  sum(b, {1000}, {1000});
+  const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, target))->first(), {"llvm"}});
+  EXPECT_EQ(object->texts.at("llvm").text.find("stopped"), std::string::npos);
 }
 
 // Tasks are shared out differently; every reduction has its own fixed tree.

@@ -4,49 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/schedule/loop_interpreter.h"
 #include "core/schedule/lower.h"
 #include "plugins/cpu/machine.h"
 #include "plugins/cpu/plugin.h"
 
 namespace nf::test {
-
-TensorId Builder::input(const std::string& name, std::vector<std::int64_t> shape, DType type) {
-  Tensor t;
-  t.name = name;
-  t.kind = TensorKind::Input;
-  t.type = type;
-  t.shape = std::move(shape);
-  return p.addTensor(std::move(t));
-}
-
-TensorId Builder::op(const std::string& name, std::vector<std::int64_t> shape, std::vector<std::int64_t> reduced, Reducer reducer,
-                     const std::function<ExprId(const std::vector<IndexExpr>&)>& body, DType type) {
-  Operator op;
-  op.name = name;
-  op.reducer = reducer;
-  op.outputRank = static_cast<std::uint32_t>(shape.size());
-  std::vector<IndexExpr> variables;
-  for (const std::int64_t extent : shape) op.axes.push_back({"i" + std::to_string(op.axes.size()), extent, {}});
-  for (const std::int64_t extent : reduced) op.axes.push_back({"r" + std::to_string(op.axes.size()), extent, {}});
-  for (std::size_t v = 0; v < op.axes.size(); ++v) variables.push_back(IndexExpr::variable(static_cast<IndexVar>(v)));
-  op.body = body(variables);
-  Tensor t;
-  t.name = name;
-  t.type = type;
-  t.shape = std::move(shape);
-  op.output = p.addTensor(std::move(t));
-  p.addOperator(op);
-  return op.output;
-}
-
-ExprId Builder::at(TensorId t, const std::vector<IndexExpr>& indices) {
-  std::vector<AccessIndex> access;
-  for (const IndexExpr& e : indices) access.push_back({e, {}});
-  return p.load(t, std::move(access));
-}
-
-void Builder::output(TensorId t) { p.outputs.push_back({p[t].name, t, OutputRole::Named}); }
 
 Backend& cpu() { return *neoflowPlugin(kPluginVersion); }
 
@@ -140,45 +102,6 @@ std::string worst(const Tensor& tensor, const std::vector<double>& want, const s
 }
 
 }  // namespace
-
-TensorValues randomInputs(const Program& p, std::mt19937_64& rng, int integerLimit) {
-  TensorValues values;
-  const auto made = producers(p);
-  for (std::size_t t = 0; t < p.tensors.size(); ++t) {
-    if (made[t].valid()) continue;
-    TensorData data{p.tensors[t].type, p.tensors[t].shape, {}};
-    for (std::int64_t i = 0; i < p.tensors[t].elements(); ++i) {
-      if (data.type == DType::I32) data.values.push_back(static_cast<double>(rng() % static_cast<unsigned>(integerLimit)));
-      else data.values.push_back((static_cast<double>(rng() % 129) - 64) / 64);
-    }
-    values[TensorId(t)] = std::move(data);
-  }
-  return values;
-}
-
-// The same loops, interpreted.
-std::string compareLoops(const Program& p, const Schedule& schedule, const Target& target, const TensorValues& inputs,
-                         const Result<TensorValues>& want, std::span<const std::int64_t> counters) {
-  const auto loops = lower(p, schedule, target);
-  if (!loops) return loops.error().message;
-  const auto problems = loop::verify(*loops);
-  if (!problems.empty()) return "verifier: " + problems.front();
-  std::vector<std::vector<double>> operands;
-  for (const auto& [id, data] : inputs) operands.push_back(data.values);
-  for (const Output& o : p.outputs) operands.emplace_back(static_cast<std::size_t>(p[o.tensor].elements()), 0.0);
-  const auto ran = loop::interpret(*loops, {&operands, counters, 7, 3});
-  if (ran.ok() != want.ok()) return ran.ok() ? "the loops ran, the reference did not" : ran.error().message;
-  if (!ran.ok()) return {};
-  for (std::size_t o = 0; o < p.outputs.size(); ++o) {
-    const auto& expected = want->at(p.outputs[o].tensor).values;
-    const auto& got = operands[inputs.size() + o];
-    for (std::size_t i = 0; i < got.size(); ++i)
-      if (!(std::fabs(got[i] - expected[i]) <= 1e-9 * (1 + std::fabs(expected[i]))) && !(got[i] == expected[i]))
-        return "interpreted loops: " + p.outputs[o].name + "[" + std::to_string(i) + "] is " + std::to_string(got[i]) +
-               ", expected " + std::to_string(expected[i]);
-  }
-  return {};
-}
 
 std::string compare(const Program& p, const Schedule& schedule, const Target& target, Device& device, std::mt19937_64& rng,
                     std::vector<std::int64_t> counters, int integerLimit) {

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <set>
+#include <thread>
 
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/runtime/run.h"
 #include "core/runtime/train.h"
 #include "plugins/cpu/plugin.h"
 #include "tests/tune/fakes.h"
@@ -31,10 +35,10 @@ class CpuTrain : public ::testing::Test {
  protected:
   CpuTrain() { m_registry.add("cpu", neoflowPlugin); }
 
-  std::unique_ptr<DeviceContext> open(const std::string& records) {
+  std::unique_ptr<DeviceContext> open(const std::string& records, std::vector<std::string> worker = {NF_NEOFLOW, "worker"}) {
     DeviceContextOptions options;
     options.device = "cpu";
-    options.worker.arguments = {NF_NEOFLOW, "worker"};
+    options.worker.arguments = std::move(worker);
     options.records = records;
     options.leaseDirectory = m_folder.path("lease");
     auto context = DeviceContext::open(m_registry, options);
@@ -103,6 +107,63 @@ TEST_F(CpuTrain, ASwapLogReplaysBitIdentically) {
   EXPECT_EQ(replayed.swaps, summary.swaps);
 }
 
+// Every worker is killed as it is born, until a few steps have been made: the interpreter makes them. Then the compilers come to
+// their work, their kernels take over between steps, and the log of it all replays to the bit.
+TEST_F(CpuTrain, KilledWorkersOnlyDelay) {
+  const std::string door = m_folder.path("door");
+  const std::vector<std::string> killed{"/bin/sh", "-c", "[ -e '" + door + "' ] && exec '" NF_NEOFLOW "' worker \"$@\"; kill -9 $$",
+                                        "sh"};
+  TrainSummary summary;
+  std::vector<protocol::KernelSwapEvent> swaps;
+  std::set<std::string> compiled;
+  std::int64_t last = -1;
+  {
+    const auto context = open("none", killed);
+    std::stop_source stop;
+    TrainOptions o = options(1'000'000'000);
+    o.mode = "dynamic";
+    summary = train(
+        *context, o,
+        [&](const protocol::Message& m) {
+          if (const auto* s = std::get_if<protocol::StepEvent>(&m)) {
+            if (s->step >= 3) std::ofstream(door).put('x');
+            if (last >= 0 && s->step > last) stop.request_stop();
+          }
+          if (const auto* s = std::get_if<protocol::KernelSwapEvent>(&m)) {
+            if (!s->before_us) compiled.insert(s->name);
+            if (compiled.size() >= 3 && last < 0) last = s->step + 20;
+          }
+        },
+        stop.get_token());
+  }
+  ASSERT_GE(compiled.size(), 3u);
+  const auto trained = readCheckpoint(summary.checkpoint);
+  ASSERT_TRUE(trained.ok());
+  TrainOptions again = options(trained->step);
+  again.mode = "dynamic";
+  again.replaySwaps = summary.folder + "/swaps.jsonl";
+  const auto context = open("none");
+  const TrainSummary replayed = train(*context, again);
+  EXPECT_EQ(readCheckpoint(replayed.checkpoint)->tensors, trained->tensors);
+  EXPECT_EQ(replayed.swaps, summary.swaps);
+}
+
+// A loop of centuries answers a stop, and a step that was cut off has changed nothing.
+TEST_F(CpuTrain, ALongLoopStops) {
+  const auto context = open("none");
+  RunOptions o;
+  o.source = {"long.nf", "", "param Y[4] = normal(0, 1)\nh[i] = Y[i]\nfor k in 0..100000000000 { h[i] = h[i] + 1 }\nshow h\n"};
+  o.tensors = {"shown"};
+  RunJob job(*context, o);
+  const auto prepared = job.prepare({});
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  std::stop_source stop;
+  std::jthread other([&] { stop.request_stop(); });
+  const auto done = job.run(false, stop.get_token());
+  ASSERT_FALSE(done.ok());
+  EXPECT_TRUE(isStopped(done.error()));
+}
+
 // Real workers, but what a comparison of two fusions says is the test's to decide: timings are the machine's.
 class Judge final : public Evaluator {
  public:
@@ -139,6 +200,7 @@ TEST_F(CpuTrain, AFusionThatLosesIsSplitBetweenStepsAndReplays) {
   TrainOptions o = options(1'000'000'000);
   o.mode = "dynamic";
   o.tuning.deviceShare = 1;
+  o.tuning.maximumTrials = 0;  // only fusions are on trial: nothing else takes the compiler and the measuring worker
   o.verify = true;
   TrainSummary summary;
   std::vector<protocol::FusionRevertedEvent> events;

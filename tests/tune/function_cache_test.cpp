@@ -40,6 +40,23 @@ TEST(FunctionCache, SlowerNeverReplacesFaster) {
   EXPECT_EQ(cache.offer(kA, kernel(7), kPassed, 12, 14), FunctionCache::Entry::Entered);
 }
 
+TEST(FunctionCache, AnyKernelReplacesAStandIn) {
+  FunctionCache cache;
+  cache.fail(kA, Error{"compile", "dead", {}, {}});
+  cache.standIn(kA, kernel(0));
+  EXPECT_FALSE(cache.failure(kA));
+  ASSERT_TRUE(cache.find(kA));
+  EXPECT_TRUE(cache.find(kA)->standIn);
+  const auto version = cache.version();
+  EXPECT_EQ(cache.offer(kA, kernel(1), kPassed, std::nullopt), FunctionCache::Entry::Entered);
+  EXPECT_FALSE(cache.find(kA)->standIn);
+  const auto changes = cache.changesSince(version).changes;
+  ASSERT_EQ(changes.size(), 1u);
+  EXPECT_FALSE(changes[0].beforeMicroseconds);
+  cache.standIn(kA, kernel(2));
+  EXPECT_FALSE(cache.find(kA)->standIn) << "it never replaces a kernel";
+}
+
 TEST(FunctionCache, ChangesSinceGivesTheNewestOfEach) {
   FunctionCache cache;
   const std::uint64_t start = cache.version();

@@ -43,6 +43,7 @@ class FakeEvaluator final : public Evaluator {
   explicit FakeEvaluator(FakeClock& clock) : m_clock(clock) {}
   std::function<TrialStatus(const Schedule&)> compiles = [](const Schedule&) { return TrialStatus::Ok; };
   std::function<TrialStatus(const Schedule&, GateLevel)> gates = [](const Schedule&, GateLevel) { return TrialStatus::Ok; };
+  std::function<bool(const CompileJob&)> killed = [](const CompileJob&) { return false; };  // by others
   std::function<void(std::stop_token)> beforeMeasure = [](std::stop_token) {};
   double deviceSeconds = 0.01;
 
@@ -53,9 +54,14 @@ class FakeEvaluator final : public Evaluator {
       outcome.cancelled = true;
       return outcome;
     }
+    if (killed(job)) {
+      outcome.outside = true;
+      return outcome;
+    }
     for (std::size_t i = 0; i < job.schedules.size(); ++i) {
       const TrialStatus status = compiles(job.schedules[i]);
       if (i == 0) outcome.status = status;
+      outcome.died = status == TrialStatus::Killed;
       if (status != TrialStatus::Ok) continue;
       KernelObject object;
       object.schedule = job.schedules[i];
@@ -177,6 +183,58 @@ TEST_F(TuningServiceTest, AFirstScheduleThatFailsGivesWayToAnother) {
   EXPECT_EQ(seen[1].status, TrialStatus::Wrong);
 }
 
+// Kills by others delay first kernels, whatever their number; something slow stands in where that is allowed.
+TEST_F(TuningServiceTest, KillsByOthersOnlyDelayFirstKernels) {
+  for (const bool standsIn : {false, true}) {
+    FunctionCache cache;
+    std::atomic<int> kills = 0, stoodIn = 0;
+    std::atomic<bool> enough = false;
+    m_evaluator.killed = [&](const CompileJob& job) {
+      if (kills >= 20 && (!standsIn || enough)) return false;
+      EXPECT_EQ(job.forgivenKills > 10, kills == 0) << "patience is short while nothing can be made";
+      ++kills;
+      return true;
+    };
+    m_options.standInWhileKilled = standsIn;
+    m_options.standIn = [&](const Program&) -> Result<KernelObject> {
+      ++stoodIn;
+      KernelObject object;
+      object.schedule = Space::make(0, 0, 0);
+      return object;
+    };
+    TuningService s(m_target, m_evaluator, cache, nullptr, m_clock, m_options);
+    s.add({task(8)});
+    const std::vector<Hash> wanted{task(8).hash};
+    EXPECT_TRUE(cache.waitFor(wanted, {}, std::chrono::minutes(1)));
+    if (standsIn) {
+      EXPECT_TRUE(cache.find(wanted[0])->standIn);
+      EXPECT_FALSE(s.trouble().empty());
+      EXPECT_FALSE(s.bestSchedule(wanted[0])) << "what stands in has no schedule";
+    }
+    enough = true;
+    EXPECT_TRUE(s.waitFinished({}, std::chrono::minutes(1)));
+    EXPECT_FALSE(cache.find(wanted[0])->standIn);
+    EXPECT_EQ(cache.find(wanted[0])->object->schedule, Space().first());
+    EXPECT_EQ(stoodIn > 0, standsIn);
+    EXPECT_TRUE(s.trouble().empty());
+  }
+}
+
+// Every schedule takes its worker down: training starts all the same, and the first kernel is tried again later.
+TEST_F(TuningServiceTest, SomethingStandsInWhereEveryScheduleDies) {
+  std::atomic<bool> dies = true;
+  m_evaluator.compiles = [&](const Schedule&) { return dies ? TrialStatus::Killed : TrialStatus::Ok; };
+  m_options.standIn = [&](const Program&) -> Result<KernelObject> { return KernelObject{}; };
+  const auto s = service();
+  s->add({task(8)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  EXPECT_TRUE(m_cache.find(task(8).hash)->standIn);
+  EXPECT_FALSE(s->finished());
+  dies = false;
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
+  EXPECT_FALSE(m_cache.find(task(8).hash)->standIn);
+}
+
 TEST_F(TuningServiceTest, WhatNoTemplateLowersFailsWithItsReason) {
   m_options.space = [](const Program&, const Target&) -> Result<std::unique_ptr<ScheduleSpace>> {
     return Error{"schedule", "a Loop has no template", {}, {}};
@@ -293,6 +351,26 @@ TEST_F(TuningServiceTest, TheStepDecidesWhichSubgraphIsTuned) {
   EXPECT_EQ(states[2].trials, 1);  // its baseline alone: nothing to win for the step
 }
 
+// What steps spend their time in is measured first; in the end every first kernel is.
+TEST_F(TuningServiceTest, TheDearestKernelsOfAStepComeFirst) {
+  m_options.deviceShare = 1;
+  const auto s = service();
+  s->add({task(8), task(9), task(10)});
+  EXPECT_TRUE(waitFirst({task(8).hash, task(9).hash, task(10).hash}));
+  s->stepDone(0.1);
+  s->seenInSteps(task(8).hash, 10);
+  s->seenInSteps(task(9).hash, 40000);
+  s->seenInSteps(task(10).hash, 400);
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  std::vector<std::string> timed;
+  for (const TrialEvent& e : events())
+    if (e.microseconds) timed.push_back(e.name);
+  ASSERT_FALSE(timed.empty());
+  EXPECT_EQ(timed[0], "Y9");
+  for (const auto& state : s->states()) EXPECT_GT(state.firstMicroseconds, 0) << state.name;
+}
+
 TEST_F(TuningServiceTest, SubgraphsThatNoLongerRunAreLeftAlone) {
   m_options.deviceShare = 1;
   m_options.maximumTrials = 40;
@@ -397,6 +475,26 @@ TEST_F(RecordsTest, AnExactHitSkipsTheSearchAndCompilesOnce) {
   EXPECT_EQ(fresh.find(task(8).hash)->object->schedule, best);
   EXPECT_TRUE(second.states()[0].recordHit);
   EXPECT_TRUE(second.states()[0].exhausted);
+}
+
+// A row that says only "started" names what killed its worker; a run that ends well leaves none.
+TEST_F(RecordsTest, ARunThatEndsWellLeavesNothingStarted) {
+  const auto records = open();
+  m_options.maximumTrials = 10;
+  for (const bool searches : {false, true}) {
+    FunctionCache cache;
+    TuningService s(m_target, m_evaluator, cache, records.get(), m_clock, m_options);
+    s.add({task(8), task(9), task(10)});
+    const std::vector<Hash> wanted{task(8).hash, task(9).hash, task(10).hash};
+    EXPECT_TRUE(cache.waitFor(wanted, {}, std::chrono::minutes(1)));
+    if (searches) {
+      s.start();
+      EXPECT_TRUE(s.waitFinished({}, std::chrono::minutes(2)));
+    }
+    s.stop();
+    for (const Hash& hash : wanted)
+      for (const TuningRecord& r : records->all(hash, "fake 1")) EXPECT_TRUE(r.status) << r.schedule.text();
+  }
 }
 
 TEST_F(RecordsTest, AShortSearchIsContinuedFromItsBest) {

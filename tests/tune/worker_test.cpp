@@ -158,6 +158,7 @@ TEST(CompileService, ACommandThatCannotStartIsAnError) {
   CompileService useless(o);
   const auto outcome = useless.compile(job({schedule({{"n", 1}})})).get();
   EXPECT_EQ(outcome.status, TrialStatus::Crashed);
+  EXPECT_TRUE(outcome.died);
   EXPECT_EQ(outcome.attempts, 3);
 }
 
@@ -187,6 +188,26 @@ TEST(CompileService, EveryFirstKernelArrivesWhileWorkersAreKilled) {
   }
   EXPECT_EQ(arrived, 64);
   EXPECT_GE(service.statistics().workersDied, 2);
+}
+
+// A schedule whose compiler hangs, so that only the kills end it: they are nobody's fault but the killer's.
+TEST(CompileService, KillsByOthersCountForNoSchedule) {
+  CompileService service(options(1));
+  auto asked = job({schedule({{"compile", "hang"}}), schedule({{"safe", 1}})});
+  asked.deadline = std::chrono::minutes(10);
+  asked.forgivenKills = 4;
+  auto future = service.compile(std::move(asked));
+  pid_t last = 0;
+  while (future.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    const std::vector<pid_t> ids = service.processIds();
+    if (!ids.empty() && ids[0] != last) kill(last = ids[0], SIGKILL);
+  }
+  const auto outcome = future.get();
+  EXPECT_FALSE(outcome.kernel.ok());
+  EXPECT_TRUE(outcome.outside);
+  EXPECT_FALSE(outcome.died);
+  EXPECT_EQ(outcome.status, TrialStatus::Ok);
+  EXPECT_TRUE(service.compile(job({schedule({{"n", 1}})})).get().kernel.ok());
 }
 
 TEST(CompileService, AStopEndsQueuedJobsAndTheServiceEndsTheRest) {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench FILE|all: a notebook's training step, or what its cells show, on this machine.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/neoflow/commands.h"
+#include "app/neoflow/stop_on_signal.h"
+#include "core/runtime/run.h"
+#include "core/runtime/train.h"
+
+namespace nf {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+struct Measured {
+  std::string what;  // "training step of L"
+  double milliseconds = 0, spread = 0;
+  std::optional<double> atFirst;  // with the first kernels, where they get better
+};
+
+// Median, and half the distance of the quartiles.
+std::pair<double, double> medianAndSpread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return {values[n / 2], (values[n * 3 / 4] - values[n / 4]) / 2};
+}
+
+// The notebooks that come with the program: beside an installed one, or in the tree it was built in.
+std::vector<std::string> bundledNotebooks() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  for (fs::path folder = self.parent_path(); !folder.empty(); folder = folder.parent_path()) {
+    for (const char* place : {"share/neoflow/examples", "examples"}) {
+      if (!fs::exists(folder / place / "welcome.nf", error)) continue;
+      std::set<std::string> files;
+      for (const auto& entry : fs::directory_iterator(folder / place, error))
+        if (entry.path().extension() == ".nf" && entry.is_regular_file(error)) files.insert(entry.path().string());
+      return {files.begin(), files.end()};
+    }
+    if (folder == folder.root_path()) break;
+  }
+  return {};
+}
+
+Result<Measured> measureTraining(DeviceContext& context, const CompiledNotebook& notebook, const BenchOptions& options,
+                                 const std::map<std::string, std::string>& sets, std::stop_token stop) {
+  TrainOptions train;
+  train.source = notebook.sources.at(notebook.notebook);
+  train.sets = sets;
+  train.seconds = options.seconds;
+  train.evaluate = false;
+  std::vector<std::pair<double, double>> steps;  // seconds, milliseconds
+  TrainJob job(context, train, [&](const protocol::Message& m) {
+    if (const auto* s = std::get_if<protocol::StepEvent>(&m)) steps.emplace_back(s->seconds, s->ms);
+  });
+  NF_TRY(const TrainSummary summary, job.run(stop));
+  if (stop.stop_requested() || steps.empty()) return stopped();
+  std::vector<double> last;
+  for (const auto& [seconds, ms] : steps)
+    if (seconds >= steps.back().first / 2) last.push_back(ms);
+  return Measured{"training step of " + notebook.trains.front().loss, summary.done.median_step_ms_last_tenth,
+                  medianAndSpread(last).second, summary.done.median_step_ms_first_tenth};
+}
+
+Result<Measured> measureShown(DeviceContext& context, const CompiledNotebook& notebook, const BenchOptions& options,
+                              const std::map<std::string, std::string>& sets, std::stop_token stop) {
+  RunOptions run;
+  run.source = notebook.sources.at(notebook.notebook);
+  run.sets = sets;
+  run.tensors = {"shown"};
+  RunJob job(context, run);
+  NF_TRY(const bool prepared, job.prepare(stop));
+  if (!prepared) return stopped();
+  if (job.names().empty()) return Error{"bench", "The notebook neither trains nor shows anything.", {}, {}};
+  std::vector<double> times;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto since = [](auto start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  while (times.size() < 9 || since(begin) < options.seconds) {
+    const auto start = std::chrono::steady_clock::now();
+    NF_TRY([[maybe_unused]] const Unit ran, job.run(false, stop));
+    times.push_back(since(start) * 1e3);
+  }
+  times.erase(times.begin(), times.begin() + 2);  // they touch memory for the first time
+  const auto [median, spread] = medianAndSpread(times);
+  return Measured{"what cells show", median, spread, {}};
+}
+
+}  // namespace
+
+int runBench(BackendRegistry& registry, const BenchOptions& options) {
+  const auto sets = parseSets(options.sets);
+  if (!sets) return report(sets.error(), options.json, kExitUsage);
+  const std::vector<std::string> files = options.file == "all" ? bundledNotebooks() : std::vector{options.file};
+  if (files.empty()) return report({"bench", "There are no examples beside this program: name a notebook.", {}, {}}, options.json);
+  const StopOnSignal signals;
+  DeviceContextOptions device;
+  device.device = options.device.device;
+  device.threads = options.device.threads;
+  auto context = DeviceContext::open(registry, device);
+  if (!context) return report(context.error(), options.json);
+  const Target& target = *(*context)->target();
+  Json rows = Json::array();
+  if (!options.json)
+    std::printf("%s\n%-46s %10s %10s %10s   %s\n", (*context)->device().description().c_str(), "case", "ms", "spread", "at first",
+                "peer, its ms, ratio of speeds");
+  for (const std::string& file : files) {
+    FileOptions one = options;
+    one.file = file;
+    const Loaded loaded = loadNotebook(one);
+    if (!loaded.ok()) return loaded.notebook.diagnostics.empty() ? loaded.exitCode : runCheck(one);
+    const auto measured = loaded.notebook.trains.empty()
+                              ? measureShown(**context, loaded.notebook, options, *sets, signals.token())
+                              : measureTraining(**context, loaded.notebook, options, *sets, signals.token());
+    if (!measured) return report(measured.error(), options.json);
+    const auto peer = peerBeside(file);
+    const std::string name = fs::path(file).stem().string() + ", " + measured->what;
+    if (options.json) {
+      rows.push_back({{"case", name},
+                      {"ours_ms", measured->milliseconds},
+                      {"spread", measured->spread},
+                      {"at_first_ms", measured->atFirst ? Json(*measured->atFirst) : Json(nullptr)},
+                      {"peer", peer ? Json(peer->name) : Json(nullptr)},
+                      {"peer_ms", peer ? Json(peer->stepMilliseconds) : Json(nullptr)},
+                      {"ratio", peer ? Json(peer->stepMilliseconds / measured->milliseconds) : Json(nullptr)}});
+      continue;
+    }
+    std::printf("%-46s %10.4f %10.4f ", name.substr(0, 46).c_str(), measured->milliseconds, measured->spread);
+    if (measured->atFirst) std::printf("%10.4f", *measured->atFirst);
+    else std::printf("%10s", "-");
+    if (peer)
+      std::printf("   %s (recorded), %.4f, %.2f", peer->name.c_str(), peer->stepMilliseconds,
+                  peer->stepMilliseconds / measured->milliseconds);
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  if (options.json)
+    std::cout << Json{{"machine",
+                       {{"description", (*context)->device().description()},
+                        {"device", (*context)->device().name()},
+                        {"P_c", target.peakFlops},
+                        {"P_d", target.peakBandwidth},
+                        {"L", target.launchSeconds},
+                        {"threads", target.threads}}},
+                      {"rows", rows}}
+                     .dump(-1, ' ', false, Json::error_handler_t::replace)
+              << "\n";
+  return kExitFine;
+}
+
+}  // namespace nf

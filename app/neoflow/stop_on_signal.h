@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <pthread.h>
+#include <unistd.h>
+#include <csignal>
+#include <stop_token>
+#include <thread>
+
+namespace nf {
+
+// Interrupt and termination ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
+// no handler runs in the middle of anything. Made before other threads, which inherit the mask.
+class StopOnSignal {
+ public:
+  StopOnSignal() {
+    sigemptyset(&m_signals);
+    sigaddset(&m_signals, SIGINT);
+    sigaddset(&m_signals, SIGTERM);
+    sigaddset(&m_signals, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &m_signals, &m_before);
+    m_thread = std::thread([this] {
+      for (bool again = false;; again = true) {
+        int signal = 0;
+        if (sigwait(&m_signals, &signal) != 0 || signal == SIGUSR1) return;
+        if (again) _exit(128 + signal);
+        m_stop.request_stop();
+      }
+    });
+  }
+  ~StopOnSignal() {
+    pthread_kill(m_thread.native_handle(), SIGUSR1);
+    m_thread.join();
+    pthread_sigmask(SIG_SETMASK, &m_before, nullptr);
+  }
+  std::stop_token token() const { return m_stop.get_token(); }
+
+ private:
+  sigset_t m_signals{}, m_before{};
+  std::stop_source m_stop;
+  std::thread m_thread;
+};
+
+}  // namespace nf

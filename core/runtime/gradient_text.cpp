@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/gradient_text.h"
+
+#include <algorithm>
+
+#include "core/ir/structural_hash.h"
+#include "core/runtime/execution_plan.h"
+
+namespace nf {
+namespace {
+
+bool isDerived(const Program& p, std::size_t o, std::size_t forward) {
+  return o >= forward || p.operators[o].phase == Phase::Backward;
+}
+
+// Whether everything that the derived operators read has the same name at the end of the notebook.
+bool namesReach(const CompiledNotebook& notebook, const Program& p, std::size_t forward, TensorId seed) {
+  std::vector<bool> derived(p.tensors.size(), false);
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    if (isDerived(p, o, forward))
+      for (const TensorId t : writesOf(p, OperatorId(o))) derived[t.value] = true;
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    if (!isDerived(p, o, forward)) continue;
+    for (const TensorId t : readsOf(p, OperatorId(o)))
+      if (!derived[t.value] && t != seed && (t.value >= notebook.program.tensors.size() || notebook.tensorNamed(p[t].name) != t))
+        return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options) {
+  GradientText made;
+  // Only this derivative: others that the notebook asks for would add operators that nobody asked about.
+  Program program = notebook.program;
+  program.derivatives.clear();
+  program.updates.clear();
+  Derivative derivative;
+  derivative.of = of;
+  derivative.wrt = wrt;
+  if (!program[of].shape.empty()) {
+    Tensor seed;
+    seed.name = program.freshName("d" + program[of].name);
+    seed.kind = TensorKind::Input;
+    seed.type = program[of].type;
+    seed.shape = program[of].shape;
+    seed.init.kind = Initializer::Kind::Constant;
+    seed.init.numbers = {1};
+    made.seed = derivative.seed = program.addTensor(std::move(seed));
+  }
+  Tensor result;
+  result.name = "d(" + program[of].name + ")/d(" + program[wrt].name + ")";
+  result.type = program[wrt].type;
+  result.shape = program[wrt].shape;
+  const TensorId existing = program.tensorNamed(result.name);
+  made.result = derivative.result = existing.valid() ? existing : program.addTensor(std::move(result));
+  program.derivatives.push_back(derivative);
+  const std::size_t forward = program.operators.size();
+  NF_TRY(made.differentiated, differentiate(program, options));
+  const Program& p = made.differentiated.program;
+  if (hasErrors(made.differentiated.diagnostics)) return made;
+
+  made.whole = !namesReach(notebook, p, forward, made.seed);
+  if (made.whole) {
+    Program alone = p;
+    alone.derivatives.clear();
+    alone.outputs = {{alone[made.result].name, made.result, OutputRole::Show}};
+    made.text = toText(restrictedTo(alone, {made.result}, false));
+    return made;
+  }
+  if (made.seed.valid()) {
+    const Tensor& seed = p[made.seed];
+    made.text += "input " + seed.name + "[";
+    for (std::size_t k = 0; k < seed.shape.size(); ++k) made.text += (k ? ", " : "") + std::to_string(seed.shape[k]);
+    made.text += "] = 1\n";
+  }
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    if (isDerived(p, o, forward)) made.text += toText(p, OperatorId(o)) + "\n";
+  return made;
+}
+
+}  // namespace nf

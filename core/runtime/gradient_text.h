@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <string>
+
+#include "core/autodiff/differentiate.h"
+#include "core/lang/compile.h"
+
+namespace nf {
+
+struct GradientText {
+  DifferentiateResult differentiated;  // of the notebook's program with this one derivative
+  TensorId result, seed;               // of its program; seed: d(loss)/d(OUTPUT), where OUTPUT is no scalar
+  std::string text;                    // the derived operators, as source; empty where diagnostics have errors
+  bool whole = false;                  // the text stands alone; else it goes behind the notebook, in a cell of its own
+};
+
+// The derivative of `of` by `wrt`, tensors of the notebook's program. Its text can be run: what the notebook has no name for (the
+// steps of a loop, what was written over) makes it a program of its own.
+Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options = {});
+
+}  // namespace nf

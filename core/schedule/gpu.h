@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/schedule/contraction.h"
+#include "core/schedule/knob_space.h"
+#include "core/schedule/nest.h"
+
+// Templates for a GPU: a stage is a kernel launch, its Block loops the grid, and inside them a nest of Thread loops, or several that a
+// barrier of the block parts. All reductions have fixed trees, so that results do not depend on the order of blocks.
+namespace nf::loop {
+
+constexpr int kWarp = 32;
+
+// One stage of planStages() on a grid.
+struct GpuStageKnobs {
+  int vector = 1;       // elementwise: neighbours along the last axis that a thread makes, a power of two
+  int lanes = 1;        // reduction: threads that share a result, a power of two
+  bool across = false;  // threads of a result stand apart, those of neighbouring results side by side
+  int split = 1;  // reduction, scatter: parts of the reduced points; each in blocks of its own, put together by a second kernel
+  friend bool operator==(const GpuStageKnobs&, const GpuStageKnobs&) = default;
+};
+
+// Why the stage cannot have these knobs; empty: it can. threads: of a block, or of a row.
+std::string refuseGpuStage(const NestView& view, bool scatter, bool arg, const GpuStageKnobs& knobs, int threads, bool inRows);
+
+// Appends the stage, its zeroing and what puts its parts together to the function. body.buffers names the buffers of earlier stages.
+void lowerGpuStage(const GroupView& group, const StagePlan& stage, const GpuStageKnobs& knobs, int threads, Function& function,
+                   BodyLowering& body);
+
+// All stages for some rows, then for others: one kernel, threads / rowThreads rows a block.
+void lowerGpuRows(const GroupView& group, const std::vector<StagePlan>& stages, std::size_t rowAxes,
+                  const std::vector<GpuStageKnobs>& knobs, int rowThreads, int threads, Function& function, BodyLowering& body);
+
+// The knobs that the analytic model takes for a stage.
+GpuStageKnobs firstGpuStage(const NestView& view, bool scatter, bool arg, int threads, bool inRows, const Target& target);
+double estimateGpuStage(const NestView& view, bool scatter, const GpuStageKnobs& knobs, int threads, bool inRows,
+                        const Target& target);
+
+// A number in mixed radix: the digit of each extent, the last one fastest. The first digit is not reduced.
+std::vector<IndexExpr> digits(const IndexExpr& number, const std::vector<std::int64_t>& extents, const RangeOf& ranges);
+
+// A contraction in tiles of shared memory: blockM x blockN results a block, threadM x threadN of them a thread, the reduced points in
+// slices of blockK of which `stages` are under way.
+struct GpuContractionKnobs {
+  int blockM = 64, blockN = 64, blockK = 16;
+  int threadM = 4, threadN = 4;
+  int stages = 2;
+  int split = 1;  // parts of the reduced points, put together by a second kernel
+  int threads() const { return (blockM / threadM) * (blockN / threadN); }
+};
+
+std::string refuseGpuContraction(const ContractionView& view, const GpuContractionKnobs& knobs, const Target& target);
+double estimateGpuContraction(const ContractionView& view, const GpuContractionKnobs& knobs, const Target& target);
+Function lowerGpuContraction(const GroupView& group, const ContractionView& view, const GpuContractionKnobs& knobs,
+                             const Target& target);
+
+// Points of the axes of each class: batch, left, right, inner.
+struct ContractionExtents {
+  double batch = 1, left = 1, right = 1, inner = 1;
+};
+ContractionExtents extentsOf(const ContractionView& view);
+
+std::unique_ptr<KnobSpace> gpuContractionSpace(const Program& program, const GroupView& group, const Target& target);
+std::unique_ptr<KnobSpace> gpuNestSpace(const Program& program, const GroupView& group, const Target& target);
+
+}  // namespace nf::loop

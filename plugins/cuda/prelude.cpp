@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/cuda/emit.h"
+
+namespace nf::cuda {
+
+const char* preludeName() { return "neoflow.h"; }
+
+namespace {
+
+// What generated kernels call. It includes nothing, so that NVRTC needs no folder of headers.
+const char kPortable[] = R"cuda(
+typedef long long nf_long;
+typedef unsigned long long nf_bits;
+
+struct NfCounters { nf_long of[8]; };
+
+// ---------------------------------------------------------------- storage
+__device__ __forceinline__ float nf_from_bf16(unsigned short b) { return __uint_as_float((unsigned)b << 16); }
+__device__ __forceinline__ unsigned short nf_to_bf16(float f) {
+  const unsigned bits = __float_as_uint(f);
+  if (f != f) return (unsigned short)(bits >> 16 | 0x40u);
+  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+template <class T, int N>
+struct __align__(sizeof(T) * N) NfVector {
+  T at[N];
+};
+template <int N, class T>
+__device__ __forceinline__ NfVector<T, N> nf_wide(const T* from) { return *reinterpret_cast<const NfVector<T, N>*>(from); }
+template <class T, int N>
+__device__ __forceinline__ void nf_put(T* to, const NfVector<T, N>& v) { *reinterpret_cast<NfVector<T, N>*>(to) = v; }
+
+// ---------------------------------------------------------------- numbers
+template <class T>
+__device__ __forceinline__ T nf_floor_div(T a, T d) { const T q = a / d; return q - (a % d < 0 ? 1 : 0); }
+__device__ __forceinline__ int nf_quotient(int a, int b) {
+  if (b == 0) return 0;
+  if (b == -1) return (int)(0u - (unsigned)a);
+  const int q = a / b, r = a % b;
+  return q - (r != 0 && (r ^ b) < 0 ? 1 : 0);
+}
+__device__ __forceinline__ int nf_remainder(int a, int b) { return (int)((unsigned)a - (unsigned)nf_quotient(a, b) * (unsigned)b); }
+template <class T>
+__device__ __forceinline__ T nf_max(T a, T b) { return a > b || a != a ? a : b; }
+template <class T>
+__device__ __forceinline__ T nf_min(T a, T b) { return a < b || a != a ? a : b; }
+template <class T>
+__device__ __forceinline__ T nf_relu(T x) { return x <= T(0) ? T(0) : x; }
+__device__ __forceinline__ float nf_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ __forceinline__ double nf_sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+__device__ __forceinline__ float nf_rsqrt(float x) { return 1.0f / sqrtf(x); }
+__device__ __forceinline__ double nf_rsqrt(double x) { return 1.0 / sqrt(x); }
+
+__device__ __forceinline__ nf_bits nf_mix(nf_bits x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+__device__ __forceinline__ nf_bits nf_key(const nf_bits* random, nf_bits stream) {
+  const nf_bits increment = 0x9e3779b97f4a7c15ull;
+  return nf_mix(nf_mix(nf_mix(random[0] + increment) + random[1] * increment) + stream * increment);
+}
+__device__ __forceinline__ float nf_random(nf_bits key, nf_long point) {
+  return (float)(int)(nf_mix(key + (nf_bits)point * 0x9e3779b97f4a7c15ull) >> 40) * 0x1p-24f;
+}
+
+// ---------------------------------------------------------------- data-dependent indices
+// Reports the first index that is out of range.
+__device__ __forceinline__ bool nf_inside(nf_long index, nf_long extent, bool asked, nf_bits* status, unsigned kernel, unsigned check) {
+  if (index >= 0 && index < extent) return asked;
+  if (asked && atomicCAS(status, 0ull, (nf_bits)kernel << 32 | (check + 1u)) == 0ull) status[1] = (nf_bits)index;
+  return false;
+}
+)cuda";
+
+const char kHardware[] = R"cuda(
+#define NF_INFINITY __int_as_float(0x7f800000)
+#define NF_NAN __int_as_float(0x7fffffff)
+#define NF_INFINITY_D __longlong_as_double(0x7ff0000000000000ll)
+#define NF_NAN_D __longlong_as_double(0x7fffffffffffffffll)
+__device__ __forceinline__ float nf_from_half(unsigned short h) {
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+__device__ __forceinline__ unsigned short nf_to_half(float f) {
+  unsigned short h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+
+// ---------------------------------------------------------------- copies under way
+template <int Bytes>
+__device__ __forceinline__ void nf_async(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+  if (Bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(Bytes) : "memory");
+#else
+  if (Bytes == 16) *(int4*)to = *(const int4*)from;
+  else if (Bytes == 8) *(int2*)to = *(const int2*)from;
+  else *(int*)to = *(const int*)from;
+#endif
+}
+__device__ __forceinline__ void nf_async_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int Groups>
+__device__ __forceinline__ void nf_async_wait() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+#endif
+}
+)cuda";
+
+}  // namespace
+
+const char* preludeText() {
+  static const std::string whole = std::string(kHardware) + kPortable;
+  return whole.c_str();
+}
+const char* portablePrelude() { return kPortable; }
+
+}  // namespace nf::cuda

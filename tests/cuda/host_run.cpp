@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/cuda/host_run.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/runtime/host_tensor.h"
+
+namespace nf::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What CUDA C takes for granted, and a block's threads as fibres.
+const char* kHost = R"cpp(
+#include <math.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <functional>
+#define __device__ static
+#define __forceinline__ inline
+#define __global__
+#define __launch_bounds__(n)
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+#define NF_INFINITY __builtin_inff()
+#define NF_NAN __builtin_nanf("")
+#define NF_INFINITY_D __builtin_inf()
+#define NF_NAN_D __builtin_nan("")
+  static unsigned __float_as_uint(float f) {
+    unsigned u;
+    memcpy(&u, &f, 4);
+    return u;
+  }
+  static float __uint_as_float(unsigned u) {
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+  }
+  static int __double2int_rz(double x) {
+    return x != x ? 0 : x >= 2147483647.0 ? 2147483647 : x <= -2147483648.0 ? -2147483647 - 1 : (int)x;
+  }
+  static int __float2int_rz(float x) { return __double2int_rz(x); }
+  static unsigned long long atomicCAS(unsigned long long* at, unsigned long long old, unsigned long long to) {
+    const unsigned long long was = *at;
+    if (was == old) *at = to;
+    return was;
+  }
+  static float nf_from_half(unsigned short h) {
+    const int e = h >> 10 & 31, f = h & 1023;
+    const float v = e == 0 ? ldexpf((float)f, -24) : e == 31 ? (f ? NF_NAN : NF_INFINITY) : ldexpf((float)(1024 + f), e - 25);
+    return h >> 15 ? -v : v;
+  }
+  static unsigned short nf_to_half(float x) {  // to nearest, ties to even
+    const unsigned short sign = __float_as_uint(x) >> 31 << 15;
+    x = fabsf(x);
+    if (x != x) return sign | 0x7e00;
+    if (x >= 65520.0f) return sign | 0x7c00;
+    if (x < 0x1p-14f) return sign | (unsigned short)nearbyintf(ldexpf(x, 24));
+    int e;
+    const int m = (int)nearbyintf(ldexpf(frexpf(x, &e), 11));
+    return sign | (unsigned short)(((e + 14) << 10) + m - 1024);
+  }
+  template <int Bytes>
+  static void nf_async(void* to, const void* from) {
+    if ((unsigned long)to % Bytes || (unsigned long)from % Bytes) __builtin_trap();
+    memcpy(to, from, Bytes);
+  }
+  static void nf_async_commit() {}
+  template <int Groups>
+  static void nf_async_wait() {}
+
+  // Fibres begin through ucontext; from then on they change places by longjmp, which asks nothing of the kernel.
+  struct Number {
+    unsigned x;
+  };
+  static Number blockIdx, threadIdx;
+  static jmp_buf scheduler;
+  static ucontext_t home;
+  constexpr unsigned kStack = 65536, kMostThreads = 1024;
+  static char* stacks;
+  struct Fibre {
+    jmp_buf at;
+    bool begun, done;
+  };
+  static Fibre fibres[kMostThreads];  // they live through all kernels
+  static double handed[kMostThreads];
+  static const std::function<void()>* work;
+  static void change() {
+    const unsigned me = threadIdx.x;
+    if (_setjmp(fibres[me].at) == 0) _longjmp(scheduler, 1);
+    threadIdx.x = me;
+  }
+  static void __syncthreads() { change(); }
+  template <class T>
+  static T __shfl_xor_sync(unsigned, T value, int bits) {
+    const unsigned me = threadIdx.x;
+    handed[me] = (double)value;
+    change();
+    const T result = (T)handed[me ^ (unsigned)bits];
+    change();
+    return result;
+  }
+  static void fibre() {
+    for (;;) {
+      (*work)();
+      fibres[threadIdx.x].done = true;
+      change();
+    }
+  }
+  static void resume(unsigned t) {
+    threadIdx.x = t;
+    if (_setjmp(scheduler) != 0) return;
+    if (fibres[t].begun) _longjmp(fibres[t].at, 1);
+    fibres[t].begun = true;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = &stacks[(size_t)kStack * t];
+    context.uc_stack.ss_size = kStack;
+    context.uc_link = &home;
+    makecontext(&context, fibre, 0);
+    setcontext(&context);
+  }
+  static void grid(long blocks, unsigned threads, bool meet, const std::function<void()>& kernel) {
+    work = &kernel;
+    if (!stacks) stacks = (char*)malloc((size_t)kStack * kMostThreads);
+    for (long b = 0; b < blocks; ++b) {
+      blockIdx.x = (unsigned)b;
+      if (!meet) {
+        for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel();
+        continue;
+      }
+      for (unsigned t = 0; t < threads; ++t) fibres[t].done = false;
+      for (bool some = true; some;) {
+        some = false;
+        for (unsigned t = 0; t < threads; ++t) {
+          if (fibres[t].done) continue;
+          resume(t);
+          some = some || !fibres[t].done;
+        }
+      }
+    }
+  }
+)cpp";
+
+std::string storage(DType type) {
+  switch (type) {
+    case DType::F32: return "float";
+    case DType::F64: return "double";
+    case DType::I32: return "int";
+    case DType::F16:
+    case DType::BF16: return "unsigned short";
+    case DType::Bool: return "unsigned char";
+  }
+  return {};
+}
+
+std::string sourceOf(const std::vector<HostCall>& calls) {
+  std::ostringstream out;
+  out << kHost << cuda::portablePrelude();
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    const HostCall& call = calls[c];
+    std::string text = call.emitted.source.text;
+    text.erase(0, text.find('\n') + 1);  // the prelude's include
+    out << "namespace k" << c << " {\n";
+    for (std::size_t at = text.find("extern \"C\" "); at != std::string::npos; at = text.find("extern \"C\" ")) text.erase(at, 11);
+    out << text << "}\nextern \"C\" void run" << c
+        << "(void** tensors, char* workspace, const nf_long* of, const nf_bits* random, nf_bits* status) {\n"
+           "  NfCounters counters;\n  memcpy(counters.of, of, sizeof counters.of);\n";
+    for (const KernelStage& s : call.emitted.stages) {
+      const std::size_t begin = text.find(s.symbol + "("), end = text.find("\n}\n", begin);
+      const std::string own = text.substr(begin, end - begin);
+      const bool meet = own.find("__syncthreads") != std::string::npos || own.find("__shfl") != std::string::npos;
+      out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meet ? "true" : "false") << ", [&] { k" << c << "::" << s.symbol
+          << "(";
+      std::size_t t = 0;
+      for (const auto* list : {&call.inputs, &call.outputs})
+        for (const TensorData& d : *list) out << "(" << storage(d.type) << "*)tensors[" << t++ << "], ";
+      out << "workspace, counters, random, status, 1u); });\n";
+    }
+    out << "}\n";
+  }
+  return out.str();
+}
+
+struct Memory {
+  explicit Memory(std::size_t bytes, int fill) : data(std::aligned_alloc(64, (bytes + 127) / 64 * 64)) {
+    std::memset(data, fill, (bytes + 127) / 64 * 64);
+  }
+  ~Memory() { std::free(data); }
+  Memory(const Memory&) = delete;
+  void* data;
+};
+
+}  // namespace
+
+Result<Unit> runOnHost(std::vector<HostCall>& calls) {
+  const fs::path folder = fs::temp_directory_path() / ("neoflow-kernels-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const fs::path source = folder / "kernels.cpp", object = folder / "kernels.so", log = folder / "log";
+  std::ofstream(source) << sourceOf(calls);
+  const std::string command = std::string(NF_CXX) + " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -o " +
+                              object.string() + " " + source.string() + " 2> " + log.string();
+  const int status = std::system(command.c_str());
+  const auto words = [&] {
+    std::ifstream in(log);
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    return text.substr(0, 3000);
+  };
+  void* library = status == 0 ? dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!library) return Error{"run on host", "the kernels' text does not compile", {}, words()};
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    HostCall& call = calls[c];
+    std::vector<std::unique_ptr<Memory>> memory;
+    std::vector<void*> tensors;
+    for (const auto* list : {&call.inputs, &call.outputs})
+      for (const TensorData& d : *list) {
+        HostTensor host = HostTensor::make(d.type, d.shape);
+        memory.push_back(std::make_unique<Memory>(host.bytes.size(), 0xff));
+        for (std::size_t i = 0; i < d.values.size(); ++i) host.set(static_cast<std::int64_t>(i), d.values[i]);
+        if (list == &call.inputs) std::memcpy(memory.back()->data, host.bytes.data(), host.bytes.size());
+        tensors.push_back(memory.back()->data);
+      }
+    Memory workspace(static_cast<std::size_t>(call.workspaceBytes), 0xff);
+    std::int64_t counters[8] = {};
+    std::copy(call.counters.begin(), call.counters.end(), counters);
+    const std::uint64_t random[2] = {call.seed, call.step};
+    using Run = void (*)(void**, void*, const std::int64_t*, const std::uint64_t*, std::uint64_t*);
+    const auto run = reinterpret_cast<Run>(dlsym(library, ("run" + std::to_string(c)).c_str()));
+    run(tensors.data(), workspace.data, counters, random, call.status);
+    for (std::size_t o = 0; o < call.outputs.size(); ++o) {
+      TensorData& d = call.outputs[o];
+      HostTensor host = HostTensor::make(d.type, d.shape);
+      std::memcpy(host.bytes.data(), tensors[call.inputs.size() + o], host.bytes.size());
+      d.values.clear();
+      for (std::int64_t i = 0; i < host.elements(); ++i) d.values.push_back(host.at(i));
+    }
+  }
+  dlclose(library);
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+  return Unit{};
+}
+
+}  // namespace nf::test

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ir/tensor_data.h"
+#include "core/support/result.h"
+#include "plugins/cuda/emit.h"
+
+namespace nf::test {
+
+// One call of generated CUDA C. Operands in binding order.
+struct HostCall {
+  cuda::EmittedSource emitted;
+  std::vector<TensorData> inputs;
+  std::vector<TensorData> outputs;  // types and shapes; values are filled in
+  std::int64_t workspaceBytes = 0;
+  std::vector<std::int64_t> counters;
+  std::uint64_t seed = 7, step = 3;
+  std::uint64_t status[2] = {0, 0};
+};
+
+// Runs the kernels' text on this machine: the C++ compiler that built the tests makes a shared object of all of them, the threads of a
+// block are fibres that change at barriers and exchanges. Checks the text itself, not what NVIDIA's compilers make of it.
+Result<Unit> runOnHost(std::vector<HostCall>& calls);
+
+}  // namespace nf::test

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// A derived gradient that is printed, copied and run gives the numbers of the derivative it was printed from.
+#include "core/runtime/gradient_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "core/runtime/data_file.h"
+#include "core/runtime/run.h"
+
+namespace nf {
+namespace {
+
+struct Case {
+  std::string name, text, of;
+  std::map<std::string, std::string> sets;
+};
+
+std::unique_ptr<DeviceContext> interpreter() {
+  BackendRegistry none;
+  return std::move(*DeviceContext::open(none, {.device = "reference"}));
+}
+
+std::vector<double> valueOf(DeviceContext& context, const std::string& text, const std::string& tensor,
+                            const std::map<std::string, std::string>& sets) {
+  RunOptions o;
+  o.source = {"test.nf", NF_SOURCE_DIR "/examples", text};
+  o.sets = sets;
+  o.tensors = {tensor};
+  o.seed = 5;
+  o.training = true;
+  RunJob job(context, o);
+  const auto prepared = job.prepare({});
+  EXPECT_TRUE(prepared.ok()) << prepared.error().message << "\n" << text;
+  if (!prepared || !*prepared) return {};
+  const auto ran = job.run();
+  EXPECT_TRUE(ran.ok()) << ran.error().message;
+  const auto value = job.tensor(tensor);
+  if (!value) return ADD_FAILURE() << value.error().message, std::vector<double>{};
+  std::vector<double> values(static_cast<std::size_t>(value->elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value->at(static_cast<std::int64_t>(i));
+  return values;
+}
+
+class GradientTextTest : public testing::TestWithParam<Case> {};
+
+TEST_P(GradientTextTest, IsRunAsPrinted) {
+  const auto context = interpreter();
+  const Case& c = GetParam();
+  CompileOptions compile;
+  compile.sets = c.sets;
+  const CompiledNotebook notebook = compileNotebook({"test.nf", NF_SOURCE_DIR "/examples", c.text}, compile);
+  ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  const TensorId of = notebook.tensorNamed(c.of);
+  ASSERT_TRUE(of.valid());
+  int params = 0;
+  for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) {
+    if (notebook.program.tensors[t].kind != TensorKind::Param) continue;
+    const std::string param = notebook.program.tensors[t].name;
+    const auto made = gradientText(notebook, of, TensorId(t));
+    ASSERT_TRUE(made.ok());
+    const std::string name = made->differentiated.program[made->result].name;
+    const std::string printed = made->whole ? made->text : c.text + "\n# %%\n" + made->text;
+    const auto again = valueOf(*context, printed, name, made->whole ? std::map<std::string, std::string>{} : c.sets);
+    // A scalar's derivative is the notebook's own to ask for; of others a loss with the same seed is.
+    const bool scalar = notebook.program[of].shape.empty();
+    std::string asked = name, source = c.text;
+    if (!scalar) {
+      std::string indices, axes;
+      for (std::size_t k = 0; k < notebook.program[of].shape.size(); ++k) axes += (k ? ", i" : "i") + std::to_string(k);
+      source += "\n# %%\nSum = sum[" + axes + "] " + c.of + "[" + axes + "]\n";
+      asked = "d(Sum)/d(" + param + ")";
+    }
+    const auto direct = valueOf(*context, source, asked, c.sets);
+    ASSERT_EQ(again.size(), direct.size()) << printed;
+    double largest = 0;
+    for (const double v : direct) largest = std::max(largest, std::abs(v));
+    EXPECT_GT(largest, 0) << param;
+    for (std::size_t i = 0; i < direct.size(); ++i)
+      ASSERT_NEAR(again[i], direct[i], 1e-12 * largest) << param << " " << i << "\n" << printed;
+    ++params;
+  }
+  EXPECT_GT(params, 0);
+}
+
+Case example(const char* name, const char* of, std::map<std::string, std::string> sets) {
+  const auto text = readFile(std::string(NF_SOURCE_DIR "/examples/") + name + ".nf");
+  return {name, text ? *text : std::string(), of, std::move(sets)};
+}
+
+std::vector<Case> cases() {
+  const std::string recurrent = R"(
+let B = 2, H = 3, T = 4
+param X[B, T, H] = normal(0, 1)
+param U[H, H] = normal(0, 0.5)
+h[b: B, i: H] = 0.1
+for t in 0..T { h[b, i] = tanh(X[b, t, i] + sum[k] U[i, k] * h[b, k]) }
+Y[b, i] = h[b, i] * U[i, i]
+loss L = mean[b, i] Y[b, i]^2
+)";
+  std::vector<Case> all{example("welcome", "L", {}), example("digits_capsnet", "L", {{"B", "2"}}), example("figure4", "L", {}),
+                        example("milstm", "L", {{"B", "2"}})};
+  all.push_back({"recurrent", recurrent, "L", {}});
+  all.push_back({"recurrent_seeded", recurrent, "Y", {}});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Examples, GradientTextTest, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace nf

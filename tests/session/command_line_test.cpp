@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as scripts meet it: exit codes, what stands on which stream.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kNet = R"(input X[4, 3] = normal(0, 1)
+param W[2, 3] = normal(0, 1)
+Y[b, n] = sum[k] X[b, k] * W[n, k]
+loss L = mean[b, n] Y[b, n]^2
+show Y
+train L { steps = 3; optimizer = sgd(lr=0.1); seed = 1 }
+)";
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+class CommandLine : public testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(m_folder.path(name)) << text;
+    return m_folder.path(name);
+  }
+  // Arguments as a shell takes them; `to`: where standard output goes instead.
+  Outcome run(const std::string& arguments, const std::string& to = {}) {
+    const std::string out = to.empty() ? m_folder.path("out") : to, err = m_folder.path("err");
+    const std::string command = "cd '" + m_folder.path(".") + "' && HOME='" + m_folder.path("home") + "' NEOFLOW_RECORDS='" +
+                                m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments + " >'" + out + "' 2>'" + err +
+                                "'";
+    const int status = std::system(command.c_str());
+    const auto text = [](const std::string& path) {
+      std::stringstream s;
+      s << std::ifstream(path).rdbuf();
+      return s.str();
+    };
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, to.empty() ? text(out) : std::string(), text(err)};
+  }
+  fakes::Folder m_folder;
+};
+
+TEST_F(CommandLine, WhatCouldNotBePrintedIsTold) {
+  file("net.nf", kNet);
+  for (const char* arguments :
+       {"check net.nf", "check net.nf --json", "show net.nf", "show net.nf --json", "grad net.nf L W", "grad net.nf L W --json",
+        "explain net.nf --json", "doctor", "doctor --json", "--help", "run net.nf --device reference",
+        "run net.nf --device reference --json", "train net.nf --device reference -o out.d",
+        "train net.nf --device reference -o out.d --json-progress", "profile net.nf --device reference --json"}) {
+    const Outcome o = run(arguments, "/dev/full");
+    EXPECT_EQ(o.code, 3) << arguments;
+    EXPECT_THAT(o.err, HasSubstr("could not be written")) << arguments;
+  }
+}
+
+TEST_F(CommandLine, NumbersThatAreNoneAreUsageErrors) {
+  file("net.nf", kNet);
+  for (const char* arguments : {"train net.nf --seconds nan", "train net.nf --budget nan", "train net.nf --checkpoint-seconds nan",
+                                "tune net.nf --seconds nan", "bench net.nf --seconds nan", "bench ops --seconds inf",
+                                "resume --help", "bench", "profile net.nf --which 0"})
+    EXPECT_EQ(run(arguments).code, 2) << arguments;
+}
+
+TEST_F(CommandLine, MistakesOfDataStandInTheNotebook) {
+  file("bytes.npy", "root:x:0:0:root:/root:/bin/bash\n");
+  file("missing.nf", "data D = csv(\"nowhere.csv\")\nlet B = 2\ninput X[B, 3] = batch D[:, 0..3]\nloss L = mean[b, k] X[b, k]^2\n");
+  file("split.nf", "data D = digits { split = last 100000 }\nlet B = 2\ninput X[B, 64] = batch D[:, 0..64]\nshow X\n");
+  file("npy.nf", "let N = 4\ninput A[N] = npy(\"bytes.npy\")\nshow A\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"missing.nf", "missing.nf:1:6"}, {"split.nf", "split.nf:1:6"}, {"npy.nf", "npy.nf:2:"}};
+  for (const auto& [name, place] : cases) {
+    const Outcome check = run(std::string("check ") + name);
+    EXPECT_EQ(check.code, 1) << name;
+    EXPECT_THAT(check.err, HasSubstr(place)) << name;
+    const Outcome json = run(std::string("check --json ") + name);
+    EXPECT_EQ(json.code, 1);
+    EXPECT_FALSE(nlohmann::json::parse(json.out)["ok"].get<bool>());
+    const Outcome ran = run(std::string("run --device reference --dump all ") + name);
+    EXPECT_EQ(ran.code, 1) << name;
+    EXPECT_THAT(ran.err, HasSubstr(place)) << name;
+  }
+}
+
+TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "Y" + std::to_string(i) + " = nowhere" + std::to_string(i) + "\n";
+  file("wrong.nf", text);
+  const Outcome o = run("check wrong.nf");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("35 more are left out"));
+  EXPECT_THAT(o.out, HasSubstr("60 errors"));
+  EXPECT_EQ(nlohmann::json::parse(run("check --json wrong.nf").out)["diagnostics"].size(), 60u);
+}
+
+TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
+  file("pinned.nf", std::string(kNet) + "hint schedule Y {\"kind\": \"contraction\", \"knobs\": {\"tile\": [8, 8]}}\n");
+  for (const char* command : {"run", "train"}) {
+    const Outcome o = run(std::string(command) + " pinned.nf");
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_THAT(o.err, HasSubstr("pinned.nf:7:1")) << command;
+    EXPECT_THAT(o.err, HasSubstr("knob")) << command;
+  }
+}
+
+TEST_F(CommandLine, AProfileIsOfATrainingStep) {
+  file("net.nf", kNet);
+  const auto json = nlohmann::json::parse(run("profile net.nf --device reference --repeats 2 --json").out);
+  EXPECT_EQ(json["program"], "a training step of L");
+  bool updates = false;
+  for (const auto& kernel : json["kernels"])
+    updates = updates || kernel["kernel"].get<std::string>().find("W.next") != std::string::npos;
+  EXPECT_TRUE(updates) << json.dump(1);
+  file("shown.nf", "X[i: 8] = 1 + i\nshow X\n");
+  EXPECT_EQ(nlohmann::json::parse(run("profile shown.nf --device reference --repeats 2 --json").out)["program"],
+            "what the cells show");
+}
+
+TEST_F(CommandLine, ABenchOfANotebook) {
+  file("net.nf", kNet);
+  file("net.peer.json", R"({"name": "a peer", "step_ms": 7.5})");
+  const Outcome o = run("bench net.nf --device reference --seconds 0.05 --json");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto json = nlohmann::json::parse(o.out);
+  ASSERT_EQ(json["rows"].size(), 1u);
+  const auto& row = json["rows"][0];
+  EXPECT_EQ(row["case"], "net, training step of L");
+  EXPECT_GT(row["ours_ms"].get<double>(), 0);
+  EXPECT_EQ(row["peer"], "a peer");
+  EXPECT_DOUBLE_EQ(row["ratio"].get<double>(), 7.5 / row["ours_ms"].get<double>());
+  EXPECT_TRUE(json["machine"].contains("P_c"));
+  EXPECT_EQ(run("bench ops --filter nosuch").code, 2);
+}
+
+TEST_F(CommandLine, EveryNamedTensorIsDumpedAndNothingElseWhereItIsNamed) {
+  file("layers.nf", "input X[4, 3] = normal(0, 1)\nO = linear(X, 2)\nQ[i, j] = O[i, j]^2\nloss L = mean[i, j] Q[i, j]\nshow O\n");
+  ASSERT_EQ(run("run layers.nf --device reference --dump all -o all.d").code, 0);
+  for (const char* name : {"O.W.npy", "O.bias.npy", "O.npy", "Q.npy", "X.npy", "L.npy"})
+    EXPECT_TRUE(std::filesystem::exists(m_folder.path(std::string("all.d/") + name))) << name;
+  ASSERT_EQ(run("run layers.nf --device reference --dump 'Q,d(L)/d(O)' -o some.d").code, 0);
+  std::size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(m_folder.path("some.d"))) ++files;
+  EXPECT_EQ(files, 2u);
+}
+
+TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {
+  const auto json = nlohmann::json::parse(run("doctor --json").out);
+  EXPECT_EQ(json["files"][0]["path"], m_folder.path("records.sqlite"));
+  EXPECT_EQ(json["tools"][0]["name"], "dot");
+}
+
+}  // namespace
+}  // namespace nf
