@@ -204,6 +204,7 @@ void SegmentedSwitch::keyPressEvent(QKeyEvent* event) {
 TabRow::TabRow(const Theme* theme, const QStringList& words, QWidget* parent) : QWidget(parent), m_theme(theme), m_words(words) {
   setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);
   setFocusPolicy(Qt::TabFocus);
+  setAccessibleName(words.join(QStringLiteral(", ")));
   connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
 }
 

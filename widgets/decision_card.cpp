@@ -386,7 +386,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   m_waterfall->clear();
   m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));
   m_scope = device.device.empty() ? QString() : scopeText(device) + QStringLiteral(":  ") + constantsText(device);
-  auto* scope = label(m_scope, "muted");
+  auto* scope = label(QString(m_scope).replace(QStringLiteral(":  "), QStringLiteral("\n")), "muted");
   scope->setFont(m_theme->ui(12));
   scope->setWordWrap(true);
   m_waterfall->body()->addWidget(scope);

@@ -8,6 +8,7 @@
 #include <QFileDialog>
 #include <QHBoxLayout>
 #include <QHeaderView>
+#include <QItemSelectionModel>
 #include <QLabel>
 #include <QLineEdit>
 #include <QPainter>
@@ -16,6 +17,7 @@
 #include <QStyledItemDelegate>
 #include <QTableView>
 #include <QTableWidget>
+#include <algorithm>
 #include <cmath>
 
 #include "widgets/basic.h"
@@ -37,16 +39,18 @@ QString plusMinus(double us) {
 
 class FusionDelegate : public QStyledItemDelegate {
  public:
-  FusionDelegate(const Theme* theme, const FusionModel* model, QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_model(model) {}
+  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection) {}
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
     const bool selected = option.state & QStyle::State_Selected;
-    p->fillRect(option.rect, selected ? c.accentSoft : c.page);
-    if (selected && index.column() == 0)
-      p->fillRect(QRect(option.rect.left(), option.rect.top(), 3, option.rect.height()), c.accent);
-    p->fillRect(QRect(option.rect.left(), option.rect.bottom(), option.rect.width(), 1), c.grid);
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
+    const bool related = !m_selection->empty() && m_selection->relation(d.origins) == Selection::Relation::Exact;
+    p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
+    if ((selected || related) && index.column() == 0)
+      p->fillRect(QRect(option.rect.left(), option.rect.top(), 3, option.rect.height()),
+                  selected ? c.accent : mixed(c.page, c.accent, 0.5));
+    p->fillRect(QRect(option.rect.left(), option.rect.bottom(), option.rect.width(), 1), c.grid);
     const QRect r = option.rect.adjusted(8, 0, -8, 0);
     if (index.column() == FusionModel::kBar) {
       // Signed, about the middle; a square root keeps small ones visible, the number beside it is exact.
@@ -78,6 +82,7 @@ class FusionDelegate : public QStyledItemDelegate {
  private:
   const Theme* m_theme;
   const FusionModel* m_model;
+  const Selection* m_selection;
 };
 
 class StateProxy : public QSortFilterProxyModel {
@@ -176,7 +181,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_proxy->setSourceModel(m_model);
   m_proxy->setSortRole(FusionModel::kSortRole);
   m_table->setModel(m_proxy);
-  m_table->setItemDelegate(new FusionDelegate(theme, m_model, this));
+  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, this));
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
@@ -223,8 +228,11 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     QFile file(path);
     if (!path.isEmpty() && file.open(QIODevice::WriteOnly)) file.write(m_model->csv().toUtf8());
   });
-  connect(m_nodes, &QTableWidget::cellClicked, this,
-          [this](int row) { m_graph->choose(m_nodes->item(row, 0)->data(Qt::UserRole).toString(), true); });
+  connect(m_nodes, &QTableWidget::currentCellChanged, this, [this](int row) {
+    if (!m_marking && row >= 0 && m_nodes->item(row, 0))
+      m_graph->choose(m_nodes->item(row, 0)->data(Qt::UserRole).toString(), true);
+  });
+  connect(selection, &Selection::changed, this, &ExplainView::markSelection);
   connect(m_states, &QComboBox::currentIndexChanged, this,
           [this] { static_cast<StateProxy*>(m_proxy)->setState(m_states->currentData().toInt()); });
   connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
@@ -251,10 +259,38 @@ bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
     const int width = m_table->width();
     for (const int column : {FusionModel::kTrafficUs, FusionModel::kWorkUs, FusionModel::kLaunchUs})
       m_table->setColumnHidden(column, width < 1120);
-    m_table->setColumnHidden(FusionModel::kCategory, width < 900);
+    m_table->setColumnHidden(FusionModel::kCategory, width < 960);
     m_table->setColumnHidden(FusionModel::kMeasured, width < 780);
   }
   return DockPage::eventFilter(watched, event);
+}
+
+std::vector<int> ExplainView::relatedDecisions() const {
+  std::vector<int> out;
+  const auto& decisions = m_model->report().decisions;
+  for (std::size_t i = 0; i < decisions.size(); ++i)
+    if (!m_selection->empty() && m_selection->relation(decisions[i].origins) == Selection::Relation::Exact)
+      out.push_back(static_cast<int>(i));
+  return out;
+}
+
+// What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
+void ExplainView::markSelection() {
+  m_table->viewport()->update();
+  if (const auto related = relatedDecisions(); !related.empty() && !m_table->hasFocus()) {
+    const QModelIndex now = m_table->currentIndex();
+    const int row = now.isValid() ? m_proxy->mapToSource(now).row() : -1;
+    if (std::find(related.begin(), related.end(), row) == related.end())
+      m_table->scrollTo(m_proxy->mapFromSource(m_model->index(related.front(), 0)));
+  }
+  m_marking = true;
+  QItemSelection rows;
+  const auto& nodes = m_graph->graph().nodes;
+  for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
+    if (!m_selection->empty() && m_selection->relation(nodes[static_cast<std::size_t>(i)].origins) == Selection::Relation::Exact)
+      rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
+  m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
+  m_marking = false;
 }
 
 void ExplainView::setPlan(const GraphPage& plan) { m_graph->setPlan(plan); }
@@ -269,6 +305,7 @@ void ExplainView::setGraph(const GraphPage& graph) {
                            counted(static_cast<std::int64_t>(graph.edges.size()), tr("edge"), tr("edges")));
   m_graph->setGraph(graph);
   const int rows = static_cast<int>(std::min<std::size_t>(graph.nodes.size(), 5000));
+  m_marking = true;
   m_nodes->setRowCount(rows);
   constexpr auto phases = enumNames(Phase{});
   for (int i = 0; i < rows; ++i) {
@@ -284,6 +321,7 @@ void ExplainView::setGraph(const GraphPage& graph) {
     m_nodes->item(i, 0)->setData(Qt::UserRole, QString::fromStdString(n.id));
     m_nodes->item(i, 2)->setToolTip(QString::fromStdString(n.statement));
   }
+  markSelection();
 }
 
 void ExplainView::setFusion(const FusionReport& report) {

@@ -45,6 +45,7 @@ class ExplainView : public DockPage {
   DecisionCard* card() const { return m_card; }
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
+  std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
   const protocol::FusionDecisionInfo* chosenDecision() const;
   void reset();  // another notebook
 
@@ -72,6 +73,8 @@ class ExplainView : public DockPage {
   QTableView* m_table;
   QComboBox* m_states;
   DecisionCard* m_card;
+  void markSelection();
+  bool m_marking = false;
   std::function<Document::FusionHint(const std::string&, const std::string&)> m_hints;
 };
 

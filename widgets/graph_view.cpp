@@ -207,6 +207,13 @@ void GraphView::setDecision(const QString& producer, const QString& consumer, co
   m_decisionFrom = producer, m_decisionTo = consumer, m_decisionText = text;
   m_decisionOrigins = m_selection->origins();
   relate();
+  // Both ends come into sight, or at least what lies between them.
+  QRectF ends;
+  for (std::size_t i = 0; i < m_graph.nodes.size() && i < m_layout.nodes.size(); ++i)
+    if (const QString id = QString::fromStdString(m_graph.nodes[i].id); id == producer || id == consumer)
+      ends |= m_layout.nodes[i].rect;
+  if (const QRectF shown(toWidget(ends.topLeft()), ends.size() * m_scale); !ends.isNull() && !QRectF(rect()).contains(shown))
+    m_offset += QRectF(rect()).center() - shown.center();
   update();
 }
 
@@ -349,14 +356,13 @@ QString GraphView::captionOf(int node) const {
 // What a step spends in a group, and of how much.
 QString GraphView::factsOf(int index) const {
   const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(index)];
+  const bool closed = m_layout.groups[static_cast<std::size_t>(index)].closed;
+  int members = 0;
+  for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i) members += m_layout.groupOf[i] == index && !m_layout.nodes[i].pill;
+  const QString operators = counted(members, tr("operator"), tr("operators"));
+  if (!m_plan || m_graph.stage != m_plan->stage) return operators;
   QStringList facts;
-  if (m_layout.groups[static_cast<std::size_t>(index)].closed) {
-    int members = 0;
-    for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i) members += m_layout.groupOf[i] == index && !m_layout.nodes[i].pill;
-    facts << counted(members, tr("operator"), tr("operators"));
-  }
-  if (!m_plan || m_graph.stage != m_plan->stage) return facts.join(QStringLiteral("  "));
-  if (group.kernels > 1 || facts.isEmpty()) facts << counted(group.kernels, tr("kernel"), tr("kernels"));
+  if (group.kernels > 1 || !closed) facts << counted(group.kernels, tr("kernel"), tr("kernels"));
   std::optional<double> us = group.us;
   for (const std::string& op : group.nodes)
     if (const auto found = m_stepUs.find(op); found != m_stepUs.end() && !us)
@@ -365,6 +371,7 @@ QString GraphView::factsOf(int index) const {
     facts << microsecondsText(*us);
     if (m_totalUs > 0) facts << tr("%1 %").arg(QString::number(*us / m_totalUs * 100, 'f', *us / m_totalUs < 0.0995 ? 1 : 0));
   }
+  if (closed) facts << operators;
   return facts.join(QStringLiteral("  "));
 }
 

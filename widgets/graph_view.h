@@ -20,6 +20,7 @@ class GraphView : public QWidget {
   GraphView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   // The stage that knows the fused groups: every stage of this revision takes its places from it. A graph of stage `fused` is its own.
   void setPlan(protocol::GraphPage plan);
+  const protocol::GraphPage* plan() const { return m_plan.get(); }
   void setGraph(protocol::GraphPage graph);
   const protocol::GraphPage& graph() const { return m_graph; }
   // What stands in a node and in a group's title.

@@ -140,9 +140,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
     Q_EMIT comparisonWanted(number);
   });
   connect(m_code, &QsciScintilla::cursorPositionChanged, this, [this](int lineNumber, int) {
-    if (!m_code->hasFocus() || lineNumber < 0 || static_cast<std::size_t>(lineNumber) >= m_lines.size()) return;
-    const auto& origins = m_lines[static_cast<std::size_t>(lineNumber)].origins;
-    if (!origins.empty()) m_selection->select(origins);
+    if (m_code->hasFocus()) chooseLine(lineNumber);
   });
   connect(m_expression, &QPlainTextEdit::cursorPositionChanged, this, [this] {
     if (!m_expression->hasFocus()) return;
@@ -151,7 +149,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
       if (at >= tag.begin && at < tag.end) return m_selection->select({tag.origin});
     const auto block = static_cast<std::size_t>(m_expression->textCursor().blockNumber());
     if (block < m_kernel.expressionOrigins.size() && !m_kernel.expressionOrigins[block].empty())
-      m_selection->select(m_kernel.expressionOrigins[block]);
+      m_selection->select(ownOf(m_kernel.expressionOrigins[block]));
   });
   connect(selection, &Selection::changed, this, &KernelView::tint);
   connect(theme, &Theme::changed, this, [this] {
@@ -337,12 +335,50 @@ void KernelView::showText() {
   tint();
 }
 
+void KernelView::setInstances(std::vector<protocol::Origins> instances) {
+  if (instances == m_instances) return;
+  m_instances = std::move(instances);
+  m_instance = activeInstance();
+  findTags();
+  tint();
+}
+
+void KernelView::chooseLine(int number) {
+  if (number < 0 || static_cast<std::size_t>(number) >= m_lines.size()) return;
+  const auto& origins = m_lines[static_cast<std::size_t>(number)].origins;
+  if (!origins.empty()) m_selection->select(ownOf(origins));
+}
+
+// The place that the selection came from; the last one while it comes from none.
+int KernelView::activeInstance() const {
+  for (std::size_t i = 0; i < m_instances.size(); ++i)
+    if (!m_selection->empty() && m_selection->relation(m_instances[i]) != Selection::Relation::None) return static_cast<int>(i);
+  return m_instance < static_cast<int>(m_instances.size()) ? m_instance : 0;
+}
+
+protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
+  if (m_instances.size() < 2) return origins;
+  const auto& spans = m_selection->spans();
+  const auto within = [&](std::uint32_t a, std::uint32_t b) {
+    return a < spans.size() && b < spans.size() && spans[a].source == spans[b].source && spans[a].begin >= spans[b].begin &&
+           spans[a].end <= spans[b].end;
+  };
+  protocol::Origins own;
+  for (const std::uint32_t o : origins)
+    for (const std::uint32_t place : m_instances[static_cast<std::size_t>(m_instance)])
+      if (within(o, place) || within(place, o)) {
+        own.push_back(o);
+        break;
+      }
+  return own.empty() ? origins : own;
+}
+
 // Tokens of the source that lines came from. A span that holds another one that is here says less: it gets no tag of its own.
 void KernelView::findTags() {
   m_tags.clear();
   std::map<std::uint32_t, std::vector<int>> lines;
   for (std::size_t i = 0; i < m_lines.size(); ++i)
-    for (const std::uint32_t origin : m_lines[i].origins)
+    for (const std::uint32_t origin : ownOf(m_lines[i].origins))
       if (auto& places = lines[origin]; places.empty() || places.back() != static_cast<int>(i))
         places.push_back(static_cast<int>(i));
   const auto& spans = m_selection->spans();
@@ -428,6 +464,10 @@ void KernelView::showTags() {
 }
 
 void KernelView::tint() {
+  if (const int now = activeInstance(); now != m_instance) {
+    m_instance = now;
+    findTags();
+  }
   for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDeleteAll(marker);
   m_tinted.clear();
   QList<QTextEdit::ExtraSelection> marks;

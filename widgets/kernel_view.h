@@ -35,6 +35,9 @@ class KernelView : public QWidget {
   void setCompared(const protocol::Kernel& kernel);
   // The source text of a span, for the tags; without it they have none.
   void setSpanText(std::function<QString(const protocol::SourceSpan&)> text) { m_spanText = std::move(text); }
+  // Where the kernel is used, each place by its origins: a line or a token leads to that place which the selection came from.
+  void setInstances(std::vector<protocol::Origins> instances);
+  void chooseLine(int line);
   void showLanguage(const QString& language);
   QString language() const;
   QString text() const;
@@ -62,6 +65,8 @@ class KernelView : public QWidget {
   };
   std::vector<ShownLine> linesOf(const protocol::Kernel& kernel) const;
   void showText();
+  protocol::Origins ownOf(const protocol::Origins& origins) const;
+  int activeInstance() const;
   void findTags();
   void showTags();
   void tint();
@@ -84,6 +89,8 @@ class KernelView : public QWidget {
   QString m_wish = QStringLiteral("loops");  // the language that a person has chosen
   std::vector<ShownLine> m_lines;
   std::vector<Tag> m_tags;
+  std::vector<protocol::Origins> m_instances;
+  int m_instance = 0;
   std::vector<int> m_tinted;
 };
 

@@ -74,6 +74,7 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
   auto* row = new QHBoxLayout;
   row->setContentsMargins(12, 0, 12, 8);
   m_filter->setPlaceholderText(tr("Filter names"));
+  m_filter->setAccessibleName(tr("Filter names"));
   m_filter->setClearButtonEnabled(true);
   QAction* search = m_filter->addAction(theme->icon(QStringLiteral("search"), theme->colors().muted), QLineEdit::LeadingPosition);
   connect(theme, &Theme::changed, this, [this, search] {

@@ -97,7 +97,8 @@ void TrainStrip::showPeer() {
   const auto since = m_plot->crossing();
   m_peer->setText(since                  ? tr("faster than %1 from step %2 on").arg(other, grouped(*since))
                   : m_plot->steps() == 0 ? tr("to compare with: %1").arg(other)
-                                         : tr("not yet faster than %1").arg(other));
+                  : m_running            ? tr("not yet faster than %1").arg(other)
+                                         : tr("at no time faster than %1").arg(other));
 }
 
 // No swap is an answer too.
@@ -149,7 +150,10 @@ void TrainStrip::start() {
 
 void TrainStrip::setState(const protocol::RunState& s) {
   using protocol::RunPhase;
-  if (s.phase == RunPhase::Idle) return setRunning(false);
+  if (s.phase == RunPhase::Idle) {
+    setRunning(false);
+    return showPeer();
+  }
   setRunning(true);
   m_paused = s.phase == RunPhase::Paused;
   m_pause->setIconName(m_paused ? QStringLiteral("run") : QStringLiteral("pause"));
@@ -179,8 +183,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_swaps = std::max(m_swaps, s.swaps);
   if (m_trials + m_swaps > 0)
     m_right->setText(
-        tr("tuner %1, %2")
-            .arg(counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("kernel swap"), tr("kernel swaps"))));
+        tr("tuner %1, %2").arg(counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("swap"), tr("swaps"))));
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   showPeer();
   if (s.stepMs) {

@@ -229,18 +229,15 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
 
   connect(m_list, &QListWidget::currentRowChanged, this, [this](int row) {
     if (row < 0 || static_cast<std::size_t>(row) >= m_subgraphs.size()) return;
-    const SubgraphInfo s = m_subgraphs[static_cast<std::size_t>(row)];
-    if (s.id == m_current) return;
-    chooseSubgraph(s.id);
-    m_selection->select(s.origins);
+    if (const std::string id = m_subgraphs[static_cast<std::size_t>(row)].id; id != m_current) pick(id);
   });
   connect(m_trials, &TrialsPlot::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
   connect(m_generations, &GenerationStrip::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
-  connect(m_roofline, &RooflinePlot::subgraphChosen, this, [this](const std::string& id) { chooseSubgraph(id); });
-  connect(m_profile, &ProfileView::kernelChosen, this, [this](const std::string& id) { chooseSubgraph(id); });
+  connect(m_roofline, &RooflinePlot::subgraphChosen, this, &TuneView::pick);
+  connect(m_profile, &ProfileView::kernelChosen, this, &TuneView::pick);
   connect(m_profile, &ProfileView::profileWanted, this, &TuneView::profileWanted);
   connect(m_latency, &LatencyPlot::swapChosen, this, [this](const KernelSwapEvent& swap) {
-    if (swap.subgraph != m_current) chooseSubgraph(swap.subgraph);
+    if (swap.subgraph != m_current) pick(swap.subgraph);
     chooseTrial(std::nullopt);
   });
   connect(m_share, &QSlider::valueChanged, this, [this] {
@@ -502,6 +499,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_roofline->setSubgraphs(subgraphs, m_current);
   m_tune->setEnabled(!subgraphs.empty());
   refreshPin();
+  showInstances();
   if (row < 0 && !subgraphs.empty()) {
     // What a step spends most on is where to look first.
     std::size_t most = 0;
@@ -514,6 +512,16 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     // It was chosen before it had a kernel.
     Q_EMIT trialWanted(m_current, m_trial);
   }
+}
+
+void TuneView::pick(const std::string& id) {
+  chooseSubgraph(id);
+  if (const SubgraphInfo* s = subgraph()) m_selection->select(protocol::Origins(s->origins));
+}
+
+void TuneView::showInstances() {
+  const SubgraphInfo* s = subgraph();
+  m_kernel->setInstances(s && m_instances ? m_instances(*s) : std::vector<protocol::Origins>());
 }
 
 void TuneView::chooseSubgraph(const std::string& id) {
@@ -538,6 +546,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
   m_generations->setCurrent(std::nullopt);
   say({});
   m_measuring = false;
+  showInstances();
   setTrials(id, {});
   m_kernel->clear();
   m_kernel->setWaiting(tr("no kernel yet"));
@@ -872,11 +881,15 @@ void TuneView::clearSteps() {
   m_share->setSpent(0);
 }
 
+// The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
-  if (const SubgraphInfo* s = subgraph(); s && m_selection->relation(s->origins) == Selection::Relation::Exact) return;
-  for (const SubgraphInfo& s : m_subgraphs)
-    if (m_selection->relation(s.origins) == Selection::Relation::Exact) return chooseSubgraph(s.id);
+  using Relation = Selection::Relation;
+  for (const Relation wanted : {Relation::Exact, Relation::Around}) {
+    if (const SubgraphInfo* s = subgraph(); s && m_selection->relation(s->origins) == wanted) return;
+    for (const SubgraphInfo& s : m_subgraphs)
+      if (m_selection->relation(s.origins) == wanted) return chooseSubgraph(s.id);
+  }
 }
 
 }  // namespace nf

@@ -81,6 +81,11 @@ class TuneView : public QWidget {
   // A trial measured once more: the new figure stands beside the old one.
   void setReplaying(std::uint64_t number);
   void setReplayed(std::uint64_t number, const protocol::TrialInfo& now);
+  void showInstances();  // once they are known, or others
+  // The places that a kernel is used in, each by its origins.
+  void setInstances(std::function<std::vector<protocol::Origins>(const protocol::SubgraphInfo&)> instances) {
+    m_instances = std::move(instances);
+  }
   // Whether the notebook pins the kernel that a tensor names.
   void setPins(std::function<bool(const std::string& tensor)> pins) { m_pins = std::move(pins); }
   void refreshPin();
@@ -127,6 +132,7 @@ class TuneView : public QWidget {
   bool pinned() const;
   void showBudget();
   void markSelection();
+  void pick(const std::string& id);  // by a person: what it came from is selected everywhere
   const protocol::SubgraphInfo* subgraph() const;
   const protocol::TrialInfo* trialNumbered(std::uint64_t number) const;
   // The playhead's trial, or the best one where none was chosen.
@@ -153,6 +159,7 @@ class TuneView : public QWidget {
   QLabel *m_lineage, *m_result;
   QPushButton *m_pin, *m_replay, *m_measure, *m_tune;
   std::function<bool(const std::string&)> m_pins;
+  std::function<std::vector<protocol::Origins>(const protocol::SubgraphInfo&)> m_instances;
   bool m_measuring = false;
   TrialsLegend* m_legend;
   TrialsPlot* m_trials;

@@ -67,6 +67,7 @@ void MainWindow::refreshPage() {
       m_tab->workspace->wantSubgraphs();
       break;
     case Page::Tune:
+      m_tab->workspace->wantGraph(m_explain->stage());  // knows the places of each kernel
       m_tab->workspace->wantSubgraphs();
       m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
       break;

@@ -2,6 +2,7 @@
 // Who hears whom. A notebook's views always follow it; the shared views follow the current one.
 #include <QApplication>
 #include <QLabel>
+#include <set>
 #include <utility>
 
 #include "app/workbench/main_window.h"
@@ -119,11 +120,14 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
   connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
-    if (tab == m_tab) m_explain->setPlan(plan);
+    if (tab != m_tab) return;
+    m_explain->setPlan(plan);
+    m_tune->showInstances();
   });
   connect(w, &Workspace::graphArrived, this, [this, tab](const protocol::GraphPage& graph) {
     if (tab != m_tab) return;
     m_explain->setGraph(graph);
+    m_tune->showInstances();
     refreshLeads();
   });
   connect(w, &Workspace::fusionArrived, this, [this, tab](const protocol::FusionReport& report) {
@@ -367,6 +371,15 @@ void MainWindow::connectViews() {
               }
             });
           });
+  m_tune->setInstances([this](const protocol::SubgraphInfo& s) {
+    std::vector<protocol::Origins> out;
+    const auto* plan = m_explain->graph()->plan();
+    if (!plan || plan->revision != workspace().document().revision()) return out;
+    const std::set<std::string> operators(s.operators.begin(), s.operators.end());
+    for (const auto& group : plan->groups)
+      if (!group.nodes.empty() && operators.contains(group.nodes.front())) out.push_back(group.origins);
+    return out;
+  });
   m_tune->setPins([this](const std::string& tensor) { return workspace().document().scheduleHint(tensor).has_value(); });
   const auto pin = [this](const std::string& tensor, std::optional<std::string> schedule) {
     workspace().document().setScheduleHint(tensor, schedule);

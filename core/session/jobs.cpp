@@ -503,6 +503,7 @@ struct Jobs::Found {
   std::unique_ptr<ScheduleSpace> space;
   Schedule first;  // pinned, or the analytic model's
   bool pinned = false;
+  std::vector<Subgraph> equals;  // the other groups of the same kernel
 };
 
 std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInputs& inputs, const std::string& id,
@@ -519,10 +520,15 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
   }
   const Program& program = *(*stages)->fused;
   const SubgraphExtractor extractor(program);
+  std::optional<Found> found;
   for (const Group& group : program.groups) {
     if (program[group.operators[0]].kind == OperatorKind::Loop) continue;
     Subgraph subgraph = extractor.extract(group.operators);
     if (subgraph.hash.hex() != id) continue;
+    if (found) {
+      found->equals.push_back(std::move(subgraph));
+      continue;
+    }
     auto space = scheduleSpace(subgraph.program, *device);
     if (!space) {
       fail(request, space.error());
@@ -532,8 +538,9 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
     bool pins = false;
     if (const Hint* hint = pinOf(program.hints, program, group.operators))
       if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned), pins = true;
-    return Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins};
+    found.emplace(Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, {}});
   }
+  if (found) return found;
   fail(request, {"kernel", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
   return std::nullopt;
 }
@@ -643,6 +650,47 @@ void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, con
   m_outbox.send(answer, id);
 }
 
+namespace {
+
+// The same expression written in several places is one kernel: what a line of it came from, in each of them. Equal programs number
+// their parts alike.
+class OriginsOfEquals {
+ public:
+  OriginsOfEquals(const Program& first, const std::vector<Subgraph>& others) : m_first(first) {
+    for (const Subgraph& other : others) {
+      const Program& p = other.program;
+      if (p.operators.size() != first.operators.size() || p.scalars.size() != first.scalars.size() ||
+          p.tensors.size() != first.tensors.size())
+        continue;
+      const auto pair = [&](OriginId ours, OriginId theirs) {
+        if (ours.valid() && theirs.valid()) m_same[ours.value].emplace_back(&p, theirs);
+      };
+      for (std::size_t i = 0; i < p.operators.size(); ++i) {
+        pair(first.operators[i].origin, p.operators[i].origin);
+        for (std::size_t k = 0; k < std::min(first.operators[i].axes.size(), p.operators[i].axes.size()); ++k)
+          pair(first.operators[i].axes[k].origin, p.operators[i].axes[k].origin);
+      }
+      for (std::size_t i = 0; i < p.scalars.size(); ++i) pair(first.scalars[i].origin, p.scalars[i].origin);
+      for (std::size_t i = 0; i < p.tensors.size(); ++i) pair(first.tensors[i].origin, p.tensors[i].origin);
+    }
+  }
+  protocol::Origins spans(const OriginSpans& spans, OriginId origin) const {
+    protocol::Origins out = spans.of(m_first, origin);
+    const auto found = m_same.find(origin.value);
+    if (found == m_same.end()) return out;
+    for (const auto& [program, id] : found->second)
+      for (const std::uint32_t span : spans.of(*program, id))
+        if (std::find(out.begin(), out.end(), span) == out.end()) out.push_back(span);
+    return out;
+  }
+
+ private:
+  const Program& m_first;
+  std::map<std::uint32_t, std::vector<std::pair<const Program*, OriginId>>> m_same;
+};
+
+}  // namespace
+
 void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, const protocol::KernelRequest& request,
                         protocol::RequestId id, std::stop_token stop) {
   auto found = find(revision, inputs, request.subgraph, id);
@@ -677,9 +725,10 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
   if (!service) return fail(id, {"kernel", "There is no compiler for this device.", {}, {}});
   answer.schedule.text = scheduleText;
   const Program& sub = found->subgraph.program;
+  const OriginsOfEquals same(sub, found->equals);
   for (std::size_t i = 0; i < sub.operators.size(); ++i) {
     answer.expression += toText(sub, OperatorId(i)) + "\n";
-    answer.expressionOrigins.push_back(revision.spans().of(sub, sub.operators[i].origin));
+    answer.expressionOrigins.push_back(same.spans(revision.spans(), sub.operators[i].origin));
   }
   CompileJob job;
   job.subgraph = std::make_shared<const Program>(sub);
@@ -699,7 +748,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     for (const auto& line : text.lineOrigins) {
       protocol::Origins origins;
       for (const OriginId origin : line)
-        for (const std::uint32_t span : revision.spans().of(sub, origin))
+        for (const std::uint32_t span : same.spans(revision.spans(), origin))
           if (std::find(origins.begin(), origins.end(), span) == origins.end()) origins.push_back(span);
       info.lineOrigins.push_back(std::move(origins));
     }

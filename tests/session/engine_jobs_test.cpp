@@ -172,6 +172,26 @@ TEST_F(EngineJobs, KernelsShowTheirTextsAndKnobsAreMeasured) {
   EXPECT_FALSE(engine.ask<Kernel>(KernelRequest{chosen.id, 0, {"asm"}}).texts.empty());
 }
 
+// The same expression in two cells is one kernel; its lines came from both.
+TEST_F(EngineJobs, ALineOfAKernelCameFromEveryPlaceThatHasIt) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string text =
+      "# %%\ninput A[8, 16] = normal(0, 1)\nP[i] = sum[k] A[i, k] * A[i, k]\nshow P\n"
+      "# %%\ninput B[8, 16] = normal(0, 1)\nQ[i] = sum[k] B[i, k] * B[i, k]\nshow Q\n";
+  engine.send(DocumentReplaced{1, "test.nf", m_folder.path(""), text});
+  const auto spans = engine.await<Analysis>().spans;
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  ASSERT_EQ(subgraphs.size(), 1u);
+  EXPECT_EQ(subgraphs[0].callsPerStep, 2);
+  const auto kernel = engine.ask<Kernel>(KernelRequest{subgraphs[0].id, {}, {"loops"}});
+  ASSERT_EQ(kernel.texts.size(), 1u);
+  std::set<std::string> tokens;
+  for (const Origins& line : kernel.texts[0].lineOrigins)
+    for (const std::uint32_t o : line) tokens.insert(text.substr(spans[o].begin, spans[o].end - spans[o].begin));
+  EXPECT_TRUE(tokens.contains("A[i, k]"));
+  EXPECT_TRUE(tokens.contains("B[i, k]"));
+}
+
 TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
   EngineProcess engine(m_folder.path(""));
   engine.document(kDigits);

@@ -358,6 +358,59 @@ TEST_F(Tuning, ANarrowTrainingStripKeepsItsButtonsInSight) {
   EXPECT_TRUE(stopped);
 }
 
+TEST_F(Tuning, ATokenLeadsToTheKernelAroundItAndARowOfTheProfileToItsToken) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.setProfile(capsule::profile(1, false));
+  selection.select({2});  // the access of W: what came from it comes before what is around it
+  EXPECT_EQ(view.current(), "bb02");
+  selection.select({1});  // the access of A stands in Y alone
+  EXPECT_EQ(view.current(), "aa01");
+  QTableView* table = view.profile()->findChild<QTableView*>();
+  ASSERT_TRUE(table);
+  table->setFocus();
+  table->setCurrentIndex(table->model()->index(2, 0));
+  EXPECT_EQ(view.current(), "cc03");
+  EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+// One expression in two cells is one kernel. The place that the selection is in is the one that lines and tags lead to.
+TEST_F(Tuning, EachPlaceOfAKernelSelectsItsOwnTokens) {
+  const std::string text = "P[i] = sum[k] A[i, k] * A[i, k]\nQ[i] = sum[k] B[i, k] * B[i, k]\n";
+  const auto p = capsule::spanOf(text, "P[i] = sum[k] A[i, k] * A[i, k]"),
+             q = capsule::spanOf(text, "Q[i] = sum[k] B[i, k] * B[i, k]");
+  const auto a = capsule::spanOf(text, "A[i, k]"), b = capsule::spanOf(text, "B[i, k]");
+  selection.setSpans({p, a, q, b});
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  view.setSpanText([&](const SourceSpan& s) { return QString::fromStdString(text.substr(s.begin, s.end - s.begin)); });
+  Kernel k = capsule::kernel("aa01", {});
+  k.expression = "P[i] = sum[k] A[i, k] * A[i, k]";
+  k.expressionOrigins = {{0, 2}};
+  k.texts = {{"loops", "parallel for i\n  load A\n  store\n", {{0, 2}, {1, 3}, {0, 2}}}};
+  view.setKernel(k);
+  view.setInstances({{0}, {2}});
+  const auto tag = [&] { return view.tags().size() == 1 ? view.tags()[0].text : QString(); };
+  selection.select({3});
+  EXPECT_EQ(tag(), "B[i, k]");
+  EXPECT_EQ(view.tintedLines(), std::vector<int>{1});
+  view.chooseLine(0);
+  EXPECT_EQ(selection.origins(), Origins{2});
+  view.chooseLine(1);
+  EXPECT_EQ(selection.origins(), Origins{3});
+  selection.select({1});
+  EXPECT_EQ(tag(), "A[i, k]");
+  EXPECT_EQ(view.tintedLines(), std::vector<int>{1});
+  view.chooseLine(0);
+  EXPECT_EQ(selection.origins(), Origins{0});
+  selection.clear();  // the last place stays
+  view.chooseLine(1);
+  EXPECT_EQ(selection.origins(), Origins{1});
+}
+
 TEST_F(Tuning, TagsTieTokensToLines) {
   KernelView view(&theme, &selection);
   view.setSpanText(
@@ -562,6 +615,9 @@ TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {
   for (std::size_t i = 0; i < 20; ++i) strip.addStep(steps[i]);
   strip.setState(state);
   EXPECT_TRUE(strip.figures().contains("not yet faster than PyTorch"));
+  strip.setState({});
+  EXPECT_TRUE(strip.figures().contains("at no time faster than PyTorch")) << strip.figures().toStdString();
+  strip.setState(state);
   for (std::size_t i = 20; i < steps.size(); ++i) strip.addStep(steps[i]);
   strip.setState(state);
   EXPECT_TRUE(strip.figures().contains("faster than PyTorch, 6.50 ms from step")) << strip.figures().toStdString();

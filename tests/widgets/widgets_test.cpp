@@ -6,6 +6,7 @@
 #include <QListWidget>
 #include <QPushButton>
 #include <QTableView>
+#include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
 #include <random>
@@ -323,7 +324,7 @@ TEST_F(Widgets, ANodeSaysWhatItComputesAndAGroupWhatItCosts) {
   EXPECT_EQ(view.factsOf(0), "1 kernel  41.8 µs  73 %");
   EXPECT_EQ(view.factsOf(1), "1 kernel  12.6 µs  22 %");
   view.toggleGroup(1);
-  EXPECT_EQ(view.factsOf(1), "2 operators  12.6 µs  22 %");
+  EXPECT_EQ(view.factsOf(1), "12.6 µs  22 %  2 operators");
   EXPECT_TRUE(view.findNext("dW"));
   EXPECT_EQ(view.chosen(), "d(L)/d(W)");
 }
@@ -400,6 +401,41 @@ TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
   QTest::mouseClick(view.card()->forbid(), Qt::LeftButton);
   EXPECT_EQ(hint, Document::FusionHint::Split);
   view.grab();
+}
+
+TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setFusion(capsule::fusion(1));
+  selection.select({3});
+  EXPECT_EQ(view.relatedDecisions(), (std::vector<int>{0, 1, 2, 3}));
+  QStringList rows;
+  for (const QModelIndex& i : view.nodes()->selectionModel()->selectedRows()) rows << i.data().toString();
+  rows.sort();
+  EXPECT_EQ(rows.join(' '), "L dY");
+  selection.select({2});
+  EXPECT_TRUE(view.relatedDecisions().empty());
+  selection.clear();
+  EXPECT_TRUE(view.nodes()->selectionModel()->selectedRows().isEmpty());
+  view.nodes()->setFocus();
+  view.nodes()->setCurrentCell(2, 0);
+  EXPECT_EQ(view.graph()->chosen(), "Y");
+  QTest::keyClick(view.nodes(), Qt::Key_Down);
+  EXPECT_EQ(view.graph()->chosen(), "L");
+  EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+TEST_F(Widgets, AChosenDecisionComesIntoSight) {
+  GraphView view(&theme, &selection);
+  view.resize(500, 320);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.zoomBy(4);
+  view.setDecision("d(L)/d(W)", "W <-", "R +1 µs");
+  for (const char* id : {"d(L)/d(W)", "W <-"})
+    EXPECT_TRUE(QRectF(view.rect()).intersects(QRectF(rectOf(view, id).topLeft(), QSizeF(102, 40) * view.zoom()))) << id;
 }
 
 TEST_F(Widgets, KernelLinesFollowTheSelection) {

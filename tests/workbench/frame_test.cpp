@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The frame: notebooks in tabs, panels and their layout, session, the registry of commands and its keys.
+#include <QAbstractButton>
+#include <QComboBox>
 #include <QDockWidget>
 #include <QKeySequenceEdit>
 #include <QLineEdit>
@@ -21,6 +23,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 namespace {
@@ -290,6 +293,38 @@ TEST_F(Frame, IconsOfCommandsFollowTheTheme) {
   EXPECT_LT(stroke(), 100);
   theme.setMode(Theme::Mode::Dark);
   EXPECT_GT(stroke(), 150);
+}
+
+// Whatever takes the mouse is reached by the keyboard and has a name for who does not see it.
+TEST_F(Frame, EverythingIsReachedByTheKeyboardAndNamed) {
+  openChecked();
+  ASSERT_TRUE(wait([&] { return window->workspace().devices().has_value(); }));
+  const auto interactive = [](const QWidget* w) {
+    return w->inherits("QAbstractButton") || w->inherits("QComboBox") || w->inherits("QAbstractSlider") ||
+           w->inherits("QLineEdit") || w->inherits("QAbstractItemView") || w->inherits("nf::Plot") ||
+           w->inherits("nf::GraphView") || w->inherits("nf::StageSlider") || w->inherits("nf::TabRow") ||
+           w->inherits("nf::SegmentedSwitch") || w->inherits("nf::GenerationStrip") || w->inherits("QsciScintilla") ||
+           w->inherits("QPlainTextEdit");
+  };
+  for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+    window->showPage(page);
+    if (page == MainWindow::Page::Tune) {
+      ASSERT_TRUE(wait([&] { return window->tune()->knob("threads") != nullptr; }));
+    }
+    for (QWidget* w : window->findChildren<QWidget*>()) {
+      if (!w->isVisible() || !interactive(w) || w->objectName().startsWith("qt_")) continue;
+      if (w->inherits("QScrollBar") || w->inherits("QHeaderView") || w->inherits("QLineEditIconButton") ||
+          w->parentWidget()->inherits("QTabBar") || w->parentWidget()->inherits("QAbstractItemView") ||
+          w->parentWidget()->inherits("QAbstractSpinBox") || w->inherits("QTableCornerButton"))
+        continue;
+      const auto* name = w->metaObject()->className();
+      const QString words = w->accessibleName() + w->toolTip() +
+                            (w->inherits("QAbstractButton") ? static_cast<QAbstractButton*>(w)->text() : QString());
+      EXPECT_FALSE(words.trimmed().isEmpty()) << name << " in " << w->parentWidget()->metaObject()->className() << " has no name";
+      EXPECT_TRUE((w->focusPolicy() & Qt::TabFocus) || w->focusProxy())
+          << name << " " << words.toStdString() << " is not reached by Tab";
+    }
+  }
 }
 
 TEST_F(Frame, EveryButtonHasAName) {
