@@ -71,6 +71,7 @@ class NotebookView : public QScrollArea {
   void signatureChanged(const QString& signature);
   void pauseRequested(bool pause);
   void stopRequested();
+  void resumeRequested(CellId id);
 
  protected:
   void keyPressEvent(QKeyEvent*) override;

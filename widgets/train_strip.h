@@ -19,7 +19,9 @@ class TrainStrip : public QWidget {
   Q_OBJECT
  public:
   explicit TrainStrip(const Theme* theme, QWidget* parent = nullptr);
-  void start();
+  void start(bool resumed = false);  // resumed: what was drawn goes on
+  void setSteps(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
+                const std::vector<protocol::EvalEvent>& evals);  // in place of what was drawn
   void setState(const protocol::RunState& state);
   void addStep(const protocol::StepEvent& step);
   void addSwap(const protocol::KernelSwapEvent& swap);
@@ -33,10 +35,12 @@ class TrainStrip : public QWidget {
   QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
   QString detail() const;
+  IconButton* resume() const { return m_resume; }
 
  Q_SIGNALS:
   void pauseRequested(bool pause);
   void stopRequested();
+  void resumeRequested();
 
  private:
   void setRunning(bool running);
@@ -44,7 +48,7 @@ class TrainStrip : public QWidget {
   QLabel *m_detail, *m_right, *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval;
   QLabel* m_title;
   QProgressBar* m_progress;
-  IconButton *m_pause, *m_stop;
+  IconButton *m_pause, *m_stop, *m_resume;
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
   bool m_running = false, m_paused = false;
