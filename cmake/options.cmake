@@ -18,6 +18,7 @@ if(NF_SANITIZE)
 endif()
 if(NF_LIBFUZZER)
   target_compile_options(nf_options INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(nf_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 # One file that needs glibc alone: only what is reached, no symbol exported (a driver in the process may bring its own LLVM).
 if(NF_CARRY)

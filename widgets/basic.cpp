@@ -2,10 +2,13 @@
 #include "widgets/basic.h"
 
 #include <QHBoxLayout>
+#include <QHelpEvent>
 #include <QKeyEvent>
 #include <QLocale>
 #include <QMouseEvent>
 #include <QPainter>
+#include <QStyle>
+#include <QToolTip>
 #include <cmath>
 
 namespace nf {
@@ -68,6 +71,30 @@ QLabel* label(const QString& text, const char* role, QWidget* parent) {
   return l;
 }
 
+ElidedLabel::ElidedLabel(const char* role, Qt::TextElideMode mode, QWidget* parent) : QLabel(parent), m_mode(mode) {
+  setTextFormat(Qt::PlainText);
+  setMinimumWidth(0);
+  if (role) setProperty("role", QString::fromLatin1(role));
+}
+
+QString ElidedLabel::shown() const { return fontMetrics().elidedText(text(), m_mode, contentsRect().width()); }
+
+QSize ElidedLabel::minimumSizeHint() const { return {0, QLabel::minimumSizeHint().height()}; }
+
+void ElidedLabel::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  style()->drawItemText(&p, contentsRect(), static_cast<int>(Qt::AlignVCenter | (alignment() & Qt::AlignHorizontal_Mask)),
+                        palette(), isEnabled(), shown(), foregroundRole());
+}
+
+bool ElidedLabel::event(QEvent* event) {
+  if (event->type() == QEvent::ToolTip && toolTip().isEmpty() && shown() != text()) {
+    QToolTip::showText(static_cast<QHelpEvent*>(event)->globalPos(), text(), this);
+    return true;
+  }
+  return QLabel::event(event);
+}
+
 QFrame* line(QWidget* parent) {
   auto* l = new QFrame(parent);
   l->setProperty("role", QStringLiteral("line"));
@@ -76,7 +103,7 @@ QFrame* line(QWidget* parent) {
 }
 
 PanelHeader::PanelHeader(const Theme*, const QString& title, QWidget* parent)
-    : QWidget(parent), m_title(label(title, "title")), m_detail(label({}, "muted")), m_layout(new QHBoxLayout(this)) {
+    : QWidget(parent), m_title(label(title, "title")), m_detail(new ElidedLabel("muted")), m_layout(new QHBoxLayout(this)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   setFixedHeight(34);
@@ -85,7 +112,6 @@ PanelHeader::PanelHeader(const Theme*, const QString& title, QWidget* parent)
   m_layout->addWidget(m_title);
   m_layout->addWidget(m_detail);
   m_layout->addStretch(1);
-  m_detail->setMinimumWidth(0);
   m_detail->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_layout->setStretchFactor(m_detail, 10);
 }

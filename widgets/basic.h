@@ -27,6 +27,22 @@ QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "s
 QString significant(double value, int digits = 3);          // minus as U+2212 is left to the caller: columns align on '-'
 
 QLabel* label(const QString& text, const char* role = nullptr, QWidget* parent = nullptr);
+
+// A line that gives way: where there is no room for all of it, its end is "..." and the whole stands in the tooltip.
+class ElidedLabel : public QLabel {
+  Q_OBJECT
+ public:
+  explicit ElidedLabel(const char* role = nullptr, Qt::TextElideMode mode = Qt::ElideRight, QWidget* parent = nullptr);
+  QString shown() const;  // what fits
+  QSize minimumSizeHint() const override;
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  bool event(QEvent* event) override;
+
+ private:
+  Qt::TextElideMode m_mode;
+};
 QFrame* line(QWidget* parent = nullptr);
 
 // 34 px: title, a muted word beside it, buttons at the right.
@@ -37,11 +53,12 @@ class PanelHeader : public QWidget {
   void setTitle(const QString& title) { m_title->setText(title); }
   QString title() const { return m_title->text(); }
   void setDetail(const QString& detail) { m_detail->setText(detail); }
+  QString detail() const { return m_detail->text(); }
   void add(QWidget* widget);
 
  private:
   QLabel* m_title;
-  QLabel* m_detail;
+  ElidedLabel* m_detail;
   QHBoxLayout* m_layout;
 };
 

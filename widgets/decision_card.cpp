@@ -338,7 +338,7 @@ void DecisionCard::setComparison(const Comparison& k) {
   clearIntervals();
   m_intervals->addWidget(new Intervals(m_theme, k.apart, k.fused));
   m_what->setDetail(tr("µs a step on %1, %2 pairs").arg(QString::fromStdString(k.device)).arg(k.saving.samples.size()));
-  m_noise->setText(QString::fromStdString(k.verdict));
+  m_noise->setText(shortName(k.verdict));
 }
 
 void DecisionCard::setComparisonFailed(const QString& message) {
@@ -375,12 +375,12 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   m_title->setText(shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
                    (d.recomputed.empty() ? QString() : tr(", recomputed")));
   m_badge->show(stateIcon(d.state), stateWord(d.state), stateColor(d.state, c));
-  QString why = QString::fromStdString(d.why);
-  if (!d.recomputed.empty()) why += QLatin1Char('\n') + tr("Computed again: %1.").arg(QString::fromStdString(d.recomputed));
+  QString why = shortName(d.why);
+  if (!d.recomputed.empty()) why += QLatin1Char('\n') + tr("Computed again: %1.").arg(shortName(d.recomputed));
   if (!d.producerClass.empty())
     why += QLatin1Char('\n') + tr("%1: %2 is %3, %4 is %5.")
-                                   .arg(QString::fromStdString(d.category), QString::fromStdString(d.producer),
-                                        QString::fromStdString(d.producerClass), QString::fromStdString(d.consumer),
+                                   .arg(QString::fromStdString(d.category), shortName(d.producer),
+                                        QString::fromStdString(d.producerClass), shortName(d.consumer),
                                         QString::fromStdString(d.consumerClass));
   m_why->setText(why);
   m_waterfall->clear();

@@ -3,6 +3,7 @@
 
 #include <QComboBox>
 #include <QDockWidget>
+#include <QEvent>
 #include <QFile>
 #include <QFileDialog>
 #include <QHBoxLayout>
@@ -21,6 +22,7 @@
 #include "widgets/decision_card.h"
 #include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
+#include "widgets/names.h"
 #include "widgets/stage_slider.h"
 
 namespace nf {
@@ -189,6 +191,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->horizontalHeader()->setSectionResizeMode(FusionModel::kPair, QHeaderView::Stretch);
   m_table->horizontalHeader()->setMinimumSectionSize(30);
   m_table->setAccessibleName(tr("Fusion decisions"));
+  m_table->installEventFilter(this);
   bottomLayout->addWidget(m_table, 1);
   setCentralWidget(top);
   m_card->setMinimumWidth(300);
@@ -220,7 +223,8 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     QFile file(path);
     if (!path.isEmpty() && file.open(QIODevice::WriteOnly)) file.write(m_model->csv().toUtf8());
   });
-  connect(m_nodes, &QTableWidget::cellClicked, this, [this](int row) { m_graph->choose(m_nodes->item(row, 0)->text(), true); });
+  connect(m_nodes, &QTableWidget::cellClicked, this,
+          [this](int row) { m_graph->choose(m_nodes->item(row, 0)->data(Qt::UserRole).toString(), true); });
   connect(m_states, &QComboBox::currentIndexChanged, this,
           [this] { static_cast<StateProxy*>(m_proxy)->setState(m_states->currentData().toInt()); });
   connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
@@ -241,6 +245,22 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   });
 }
 
+// The terms of R stand in the card: a narrow table gives them up before it scrolls.
+bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == m_table && event->type() == QEvent::Resize) {
+    const int width = m_table->width();
+    for (const int column : {FusionModel::kTrafficUs, FusionModel::kWorkUs, FusionModel::kLaunchUs})
+      m_table->setColumnHidden(column, width < 1120);
+    m_table->setColumnHidden(FusionModel::kCategory, width < 900);
+    m_table->setColumnHidden(FusionModel::kMeasured, width < 780);
+  }
+  return DockPage::eventFilter(watched, event);
+}
+
+void ExplainView::setPlan(const GraphPage& plan) { m_graph->setPlan(plan); }
+
+void ExplainView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) { m_graph->setSubgraphs(subgraphs); }
+
 void ExplainView::setGraph(const GraphPage& graph) {
   m_stage = QString::fromStdString(graph.stage);
   m_slider->setStages(graph.stages);
@@ -253,14 +273,16 @@ void ExplainView::setGraph(const GraphPage& graph) {
   constexpr auto phases = enumNames(Phase{});
   for (int i = 0; i < rows; ++i) {
     const auto& n = graph.nodes[static_cast<std::size_t>(i)];
-    const QString cells[] = {QString::fromStdString(n.id),
+    const QString cells[] = {shortName(n.id),
                              QLatin1String(phases[static_cast<std::size_t>(n.phase)]),
-                             QString::fromStdString(n.text),
+                             m_graph->captionOf(i),
                              shapeText(n.shape),
                              bytesText(static_cast<double>(n.bytes)),
                              n.flops > 0 ? flopsText(static_cast<double>(n.flops)) : QString(),
                              QString::fromStdString(n.category)};
     for (int k = 0; k < 7; ++k) m_nodes->setItem(i, k, new QTableWidgetItem(cells[k]));
+    m_nodes->item(i, 0)->setData(Qt::UserRole, QString::fromStdString(n.id));
+    m_nodes->item(i, 2)->setToolTip(QString::fromStdString(n.statement));
   }
 }
 

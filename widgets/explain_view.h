@@ -31,6 +31,9 @@ class ExplainView : public DockPage {
  public:
   ExplainView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
   void setGraph(const protocol::GraphPage& graph);
+  // What the fused groups and every stage's places are known from; before setGraph() of that revision.
+  void setPlan(const protocol::GraphPage& plan);
+  void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   void setFusion(const protocol::FusionReport& report);
   void setOutdated(bool outdated);
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
@@ -38,11 +41,15 @@ class ExplainView : public DockPage {
   GraphView* graph() const { return m_graph; }
   FusionModel* fusion() const { return m_model; }
   QTableView* table() const { return m_table; }
+  QTableWidget* nodes() const { return m_nodes; }
   DecisionCard* card() const { return m_card; }
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
   const protocol::FusionDecisionInfo* chosenDecision() const;
   void reset();  // another notebook
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
 
  Q_SIGNALS:
   void decisionChosen();

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 
@@ -82,7 +83,7 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
     return static_cast<int>(
         (index.column() == kPair || index.column() == kCategory || index.column() == kState ? Qt::AlignLeft : Qt::AlignRight) |
         Qt::AlignVCenter);
-  if (role == Qt::ToolTipRole) return QString::fromStdString(d.why);
+  if (role == Qt::ToolTipRole) return shortName(d.why);
   if (role == kSortRole) {
     switch (index.column()) {
       case kNumber: return index.row();
@@ -103,7 +104,7 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
   switch (index.column()) {
     case kNumber: return index.row() + 1;
     case kPair:
-      return QString::fromStdString(d.producer) + QStringLiteral(" → ") + QString::fromStdString(d.consumer) +
+      return shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
              (d.recomputed.empty() ? QString() : tr(", recomputed"));
     case kCategory: return QString::fromStdString(d.category);
     case kTraffic: return signedText(d.dT / 1e6, 2);

@@ -56,6 +56,20 @@ std::vector<int> ranksOf(std::size_t n, const Links& out, const std::vector<bool
   return rank;
 }
 
+// An edge is drawn unless an end of it is missing, it lies in a closed group, or it repeats another between the same two boxes.
+void markDrawn(GraphLayout& layout) {
+  std::unordered_set<std::uint64_t> seen;
+  layout.drawn.assign(layout.edges.size(), true);
+  const auto end = [&](int node) {
+    const bool hidden = layout.nodes[at(node)].hidden;
+    return static_cast<std::uint64_t>(hidden ? static_cast<int>(layout.nodes.size()) + layout.groupOf[at(node)] : node);
+  };
+  for (std::size_t e = 0; e < layout.edges.size(); ++e) {
+    const auto [a, b] = layout.edges[e];
+    layout.drawn[e] = a >= 0 && b >= 0 && end(a) != end(b) && seen.insert(end(a) << 32 | end(b)).second;
+  }
+}
+
 // A node that is in no group, or a group: what is ranked and stacked.
 struct Box {
   Band band = kForward;
@@ -128,18 +142,14 @@ class Layout {
         forward = forward || m_band[at(i)] == kForward;
       }
       if (forward) box.band = kForward;
-      box.closed = number >= 0 && m_options.closed.contains(ids.front());
+      box.closed = m_options.closed.contains(ids.front());
       m_boxes.push_back(std::move(box));
     };
-    const bool own =
-        std::any_of(m_graph.groups.begin(), m_graph.groups.end(), [](const GraphGroup& g) { return g.nodes.size() > 1; });
     for (std::size_t g = 0; g < m_graph.groups.size(); ++g) {
       for (const std::string& id : m_graph.groups[g].nodes)
         if (const int i = find(id); i >= 0) m_out.groupOf[at(i)] = static_cast<int>(g);
-      if (own) makeGroup(m_graph.groups[g].nodes, static_cast<int>(g));
+      makeGroup(m_graph.groups[g].nodes, static_cast<int>(g));
     }
-    if (!own)
-      for (const auto& ids : m_options.grouping) makeGroup(ids, -1);
     for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
       if (m_band[i] == kPill || m_boxOf[i] >= 0) continue;
       m_boxOf[i] = static_cast<int>(m_boxes.size());
@@ -382,21 +392,10 @@ class Layout {
       }
       if (b.group >= 0) m_out.groups[at(b.group)] = {rect, b.closed};
     }
-    std::unordered_set<std::uint64_t> seen;
-    m_out.drawn.assign(m_out.edges.size(), true);
-    for (std::size_t e = 0; e < m_out.edges.size(); ++e) {
-      const auto [a, b] = m_out.edges[e];
-      if (a < 0 || b < 0) {
-        m_out.drawn[e] = false;
-        continue;
-      }
-      const auto end = [&](int node) {
-        const int i = m_pillHome[at(node)] >= 0 ? m_boxes[at(m_pillHome[at(node)])].members[0] : node;
-        return static_cast<std::uint64_t>(m_out.nodes[at(i)].hidden ? static_cast<int>(m_graph.nodes.size()) + m_out.groupOf[at(i)]
-                                                                    : i);
-      };
-      m_out.drawn[e] = end(a) != end(b) && seen.insert(end(a) << 32 | end(b)).second;
-    }
+    // The state of an optimiser in a closed kernel belongs to that kernel.
+    for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
+      if (m_pillHome[i] >= 0) m_out.groupOf[i] = m_boxes[at(m_pillHome[i])].group;
+    markDrawn(m_out);
     for (const auto& node : m_out.nodes) m_out.bounds |= node.rect;
     for (const auto& g : m_out.groups) m_out.bounds |= g.rect;
   }
@@ -421,5 +420,73 @@ class Layout {
 }  // namespace
 
 GraphLayout layOutGraph(const GraphPage& graph, const GraphLayoutOptions& options) { return Layout(graph, options).run(); }
+
+GraphLayout placeOnPlan(const GraphPage& graph, const GraphPage& plan, const GraphLayout& planned) {
+  std::unordered_map<std::string, std::size_t> inPlan, index;
+  for (std::size_t i = 0; i < plan.nodes.size(); ++i) inPlan.emplace(plan.nodes[i].id, i);
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) index.emplace(graph.nodes[i].id, i);
+  GraphLayout out;
+  out.nodes.resize(graph.nodes.size());
+  out.groupOf.assign(graph.nodes.size(), -1);
+  out.bounds = planned.bounds;
+  std::vector<bool> placed(graph.nodes.size(), false);
+  std::vector<QRectF> taken;
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    const auto was = inPlan.find(graph.nodes[i].id);
+    if (was == inPlan.end()) continue;
+    out.nodes[i] = planned.nodes[was->second];
+    out.groupOf[i] = planned.groupOf[was->second];
+    placed[i] = true;
+  }
+  for (const auto& node : planned.nodes) taken.push_back(node.rect);
+  for (const auto& group : planned.groups) taken.push_back(group.rect);
+  const auto find = [&](const std::string& id) {
+    const auto found = index.find(id);
+    return found == index.end() ? -1 : static_cast<int>(found->second);
+  };
+  Links around(graph.nodes.size());
+  for (const GraphEdge& e : graph.edges) {
+    const int a = find(e.from), b = find(e.to);
+    out.edges.emplace_back(a, b);
+    if (a < 0 || b < 0 || a == b) continue;
+    around[at(a)].push_back(b);
+    around[at(b)].push_back(a);
+  }
+  constexpr int kMostTries = 60;
+  const QSizeF size(kNodeWidth, kNodeHeight);
+  double row = planned.bounds.left();
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (placed[i]) continue;
+    const bool pill = bandOf(graph.nodes[i]) == kPill;
+    QRectF rect(QPointF(row, planned.bounds.bottom() + kBandGap), pill ? QSizeF(kNodeWidth, kPillHeight) : size);
+    bool free = false;
+    for (const int k : around[i]) {
+      if (!placed[at(k)] || out.nodes[at(k)].hidden) continue;
+      rect.moveTopLeft(out.nodes[at(k)].rect.topLeft());
+      for (int n = 0; n < kMostTries && !free; ++n) {
+        rect.translate(0, kNodeHeight + kRowGap);
+        free = std::none_of(taken.begin(), taken.end(), [&](const QRectF& r) { return r.intersects(rect); });
+      }
+      break;
+    }
+    if (!free) {
+      rect.moveTopLeft({row, planned.bounds.bottom() + kBandGap});
+      row += kNodeWidth + kColumnGap;
+    }
+    out.nodes[i] = {rect, pill, false};
+    placed[i] = true;
+    taken.push_back(rect);
+    out.bounds |= rect;
+  }
+  // A group is there where a member of it is; its outline is drawn once it is fused.
+  out.groups.resize(graph.groups.size());
+  for (std::size_t i = 0; i < graph.nodes.size(); ++i)
+    if (const int g = out.groupOf[i]; g >= 0 && at(g) < planned.groups.size() && at(g) < out.groups.size()) {
+      const auto& group = planned.groups[at(g)];
+      if (group.closed || graph.stage == plan.stage) out.groups[at(g)] = group;
+    }
+  markDrawn(out);
+  return out;
+}
 
 }  // namespace nf

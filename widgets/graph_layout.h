@@ -33,9 +33,8 @@ struct GraphLayout {
 };
 
 struct GraphLayoutOptions {
-  std::unordered_map<std::string, QPointF> previous;  // places of nodes in the stage before: they stay where they were
-  std::vector<std::vector<std::string>> grouping;  // nodes kept together where the graph has no groups of its own: those of `fused`
-  std::set<std::string> closed;                    // first node of each closed group
+  std::unordered_map<std::string, QPointF> previous;  // places of nodes in the revision before: they stay about where they were
+  std::set<std::string> closed;                       // first node of each closed group
 };
 
 inline constexpr double kNodeWidth = 102, kNodeHeight = 40;
@@ -44,5 +43,9 @@ inline constexpr double kClosedWidth = 178, kClosedHeight = 46;  // of a closed 
 
 // Linear in nodes and edges but for sorting.
 GraphLayout layOutGraph(const protocol::GraphPage& graph, const GraphLayoutOptions& options = {});
+
+// One stage of a graph on the places that its plan, the stage that knows the fused groups, has: a node is at the same place in every
+// stage. `graph` has the plan's groups. What the plan has not (an operator that a pass took away) stands below what it touches.
+GraphLayout placeOnPlan(const protocol::GraphPage& graph, const protocol::GraphPage& plan, const GraphLayout& planned);
 
 }  // namespace nf

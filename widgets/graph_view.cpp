@@ -34,42 +34,79 @@ GraphView::GraphView(const Theme* theme, Selection* selection, QWidget* parent)
 }
 
 namespace {
+// An operator that a fused kernel computes once more instead of reading it: "d(L)/d(Y)#2".
+bool isAgain(const GraphPage& graph, const GraphNode& node) {
+  return graph.stage == "fused" && node.added && node.id.find('#') != std::string::npos;
+}
+QString nodeName(const GraphPage& graph, const GraphNode& node) {
+  const QString name = shortName(node.name);
+  return isAgain(graph, node) ? name.section(QLatin1Char('#'), 0, 0) : name;
+}
+// Whether two graphs are laid out alike.
+bool sameBoxes(const GraphPage& a, const GraphPage& b) {
+  const auto same = [](const auto& x, const auto& y, auto equal) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), equal);
+  };
+  return a.stage == b.stage &&
+         same(a.nodes, b.nodes,
+              [](const GraphNode& x, const GraphNode& y) { return x.id == y.id && x.kind == y.kind && x.phase == y.phase; }) &&
+         same(a.edges, b.edges, [](const GraphEdge& x, const GraphEdge& y) { return x.from == y.from && x.to == y.to; }) &&
+         same(a.groups, b.groups, [](const GraphGroup& x, const GraphGroup& y) { return x.nodes == y.nodes; });
+}
 constexpr std::size_t kManyOperators = 40;
-constexpr double kReadable = 0.62;  // below this zoom the words in the nodes are too small
+constexpr double kReadable = 0.62;    // below this zoom the words in the nodes are too small
+constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
 }  // namespace
 
-GraphLayoutOptions GraphView::options() const { return {m_previous, m_grouping, m_closed}; }
+GraphLayoutOptions GraphView::options() const { return {m_previous, m_closed}; }
 
-void GraphView::setGraph(GraphPage graph) {
-  for (std::size_t i = 0; i < m_graph.nodes.size() && i < m_layout.nodes.size(); ++i)
-    if (!m_layout.nodes[i].hidden) m_previous[m_graph.nodes[i].id] = m_layout.nodes[i].rect.topLeft();
-  m_outdated = false;
-  const auto generation = ++m_generation;
-  std::vector<std::vector<std::string>> grouping;
-  std::size_t grouped = 0;
-  for (const GraphGroup& g : graph.groups)
-    if (g.nodes.size() > 1) grouping.push_back(g.nodes), grouped += g.nodes.size();
-  if (!grouping.empty()) m_grouping = grouping;
-  if (!grouping.empty() && !m_groupsSeen) {
-    m_groupsSeen = true;
-    if (graph.nodes.size() > kManyOperators)
-      for (const auto& nodes : grouping) m_closed.insert(nodes.front());
-  }
-  if (graph.nodes.size() < 3000) {
-    GraphLayout layout = layOutGraph(graph, options());
-    m_graph = std::move(graph);
-    adopt(std::move(layout));
+void GraphView::setPlan(GraphPage plan) {
+  if (m_plan && sameBoxes(plan, *m_plan)) {
+    m_plan = std::make_shared<const GraphPage>(std::move(plan));
     return;
   }
+  if (m_plan && m_planned)
+    for (std::size_t i = 0; i < m_plan->nodes.size(); ++i)
+      if (!m_planned->nodes[i].hidden) m_previous[m_plan->nodes[i].id] = m_planned->nodes[i].rect.topLeft();
+  const bool grouped = std::any_of(plan.groups.begin(), plan.groups.end(), [](const GraphGroup& g) { return g.nodes.size() > 1; });
+  if (grouped && !m_groupsSeen) {
+    m_groupsSeen = true;
+    if (plan.nodes.size() > kManyOperators)
+      for (const GraphGroup& g : plan.groups)
+        if (g.nodes.size() > 1) m_closed.insert(g.nodes.front());
+  }
+  m_plan = std::make_shared<const GraphPage>(std::move(plan));
+  m_planned.reset();
+  ++m_generation;
+}
+
+void GraphView::setGraph(GraphPage graph) {
+  m_outdated = false;
+  if (!m_plan || graph.stage == "fused") setPlan(graph);
+  graph.groups = m_plan->groups;
+  m_coming = std::move(graph);
+  place();
+}
+
+void GraphView::place() {
+  const auto generation = ++m_generation;
+  if (m_plan->nodes.size() < kLarge && m_coming.nodes.size() < kLarge) {
+    if (!m_planned) m_planned = std::make_shared<const GraphLayout>(layOutGraph(*m_plan, options()));
+    GraphLayout layout = placeOnPlan(m_coming, *m_plan, *m_planned);
+    m_graph = m_coming;
+    return adopt(std::move(layout));
+  }
   // A large one is laid out beside the main thread; until then the old one stays.
-  auto shared = std::make_shared<GraphPage>(std::move(graph));
-  QThreadPool::globalInstance()->start([self = QPointer<GraphView>(this), shared, wishes = options(), generation] {
-    auto layout = std::make_shared<GraphLayout>(layOutGraph(*shared, wishes));
+  QThreadPool::globalInstance()->start([self = QPointer<GraphView>(this), graph = std::make_shared<const GraphPage>(m_coming),
+                                        plan = m_plan, known = m_planned, wishes = options(), generation] {
+    const auto planned = known ? known : std::make_shared<const GraphLayout>(layOutGraph(*plan, wishes));
+    auto layout = std::make_shared<GraphLayout>(placeOnPlan(*graph, *plan, *planned));
     QMetaObject::invokeMethod(
         self,
-        [self, shared, layout, generation] {
+        [self, graph, planned, layout, generation] {
           if (!self || self->m_generation != generation) return;
-          self->m_graph = std::move(*shared);
+          self->m_planned = planned;
+          self->m_graph = *graph;
           self->adopt(std::move(*layout));
         },
         Qt::QueuedConnection);
@@ -86,16 +123,14 @@ void GraphView::adopt(GraphLayout layout) {
     m_out[static_cast<std::size_t>(a)].push_back(static_cast<int>(e));
     m_in[static_cast<std::size_t>(b)].push_back(static_cast<int>(e));
   }
-  // Columns come and go at the left from stage to stage: the sheet is moved so that what stays is not.
+  // Columns come and go at the left from revision to revision: the sheet is moved so that what stays is not.
   QPointF moved;
   int common = 0;
-  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if (const auto was = m_previous.find(m_graph.nodes[i].id); was != m_previous.end() && !m_layout.nodes[i].hidden)
-      moved += m_layout.nodes[i].rect.topLeft() - was->second, ++common;
+  for (std::size_t i = 0; i < m_plan->nodes.size(); ++i)
+    if (const auto was = m_previous.find(m_plan->nodes[i].id); was != m_previous.end() && !m_planned->nodes[i].hidden)
+      moved += m_planned->nodes[i].rect.topLeft() - was->second, ++common;
   if (common > 0) m_offset -= moved / common * m_scale;
   m_previous.clear();
-  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if (!m_layout.nodes[i].hidden) m_previous[m_graph.nodes[i].id] = m_layout.nodes[i].rect.topLeft();
   relate();
   if (!m_fitted || !QRectF(QPointF(0, 0), QSizeF(size()))
                         .intersects(QRectF(toWidget(m_layout.bounds.topLeft()), toWidget(m_layout.bounds.bottomRight()))))
@@ -104,34 +139,55 @@ void GraphView::adopt(GraphLayout layout) {
 }
 
 void GraphView::toggleGroup(int group) {
-  if (group < 0 || m_layout.groups[static_cast<std::size_t>(group)].rect.isNull()) return;
-  const QRectF before = m_layout.groups[static_cast<std::size_t>(group)].rect;
-  const std::string key = m_graph.groups[static_cast<std::size_t>(group)].nodes.front();
+  if (group < 0 || !m_planned || static_cast<std::size_t>(group) >= m_planned->groups.size()) return;
+  const auto at = static_cast<std::size_t>(group);
+  const QRectF before = m_planned->groups[at].rect;
+  if (before.isNull()) return;
+  const std::string key = m_plan->groups[at].nodes.front();
   if (!m_closed.erase(key)) m_closed.insert(key);
-  m_previous.clear();
-  adopt(layOutGraph(m_graph, options()));
+  m_planned.reset();
+  m_coming = m_graph;
+  place();
   // The group stays under the hand that opened it.
-  m_offset += (before.topLeft() - m_layout.groups[static_cast<std::size_t>(group)].rect.topLeft()) * m_scale;
+  if (m_planned) m_offset += (before.topLeft() - m_planned->groups[at].rect.topLeft()) * m_scale;
   update();
 }
 
 void GraphView::toggleGroups() {
+  if (!m_plan) return;
   const bool open = !m_closed.empty();
   m_closed.clear();
   if (!open)
-    for (const auto& nodes : m_grouping) m_closed.insert(nodes.front());
-  m_previous.clear();
-  adopt(layOutGraph(m_graph, options()));
-  showFirst();
+    for (const GraphGroup& g : m_plan->groups)
+      if (g.nodes.size() > 1) m_closed.insert(g.nodes.front());
+  m_planned.reset();
+  m_coming = m_graph;
+  m_fitted = false;
+  place();
 }
 
 void GraphView::reset() {
   m_previous.clear();
-  m_grouping.clear();
+  m_plan.reset();
+  m_planned.reset();
   m_closed.clear();
   m_chosen.clear();
   m_groupsSeen = m_fitted = false;
+  m_stepUs.clear();
+  m_totalUs = 0;
   setGraph({});
+  m_plan.reset();
+}
+
+void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
+  m_stepUs.clear();
+  m_totalUs = 0;
+  for (const SubgraphInfo& s : subgraphs) {
+    if (!s.us) continue;
+    m_totalUs += *s.us * static_cast<double>(s.callsPerStep);
+    for (const std::string& op : s.operators) m_stepUs[op] = *s.us;
+  }
+  update();
 }
 
 void GraphView::setOutdated(bool outdated) {
@@ -276,6 +332,39 @@ void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, doubl
   p.drawPolygon(QPolygonF{end, end - direction * 7 + normal * 3.2, end - direction * 7 - normal * 3.2});
 }
 
+QString GraphView::captionOf(int node) const {
+  const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(node)];
+  if (isAgain(m_graph, n)) return tr("computed again");
+  QString text = shortName(n.text);
+  for (const int e : m_in[static_cast<std::size_t>(node)]) {
+    const GraphNode& from = m_graph.nodes[static_cast<std::size_t>(m_layout.edges[static_cast<std::size_t>(e)].first)];
+    if (isAgain(m_graph, from)) text.replace(shortName(from.name), nodeName(m_graph, from));
+  }
+  return text;
+}
+
+// What a step spends in a group, and of how much.
+QString GraphView::factsOf(int index) const {
+  const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(index)];
+  QStringList facts;
+  if (m_layout.groups[static_cast<std::size_t>(index)].closed) {
+    int members = 0;
+    for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i) members += m_layout.groupOf[i] == index && !m_layout.nodes[i].pill;
+    facts << counted(members, tr("operator"), tr("operators"));
+  }
+  if (!m_plan || m_graph.stage != m_plan->stage) return facts.join(QStringLiteral("  "));
+  if (group.kernels > 1 || facts.isEmpty()) facts << counted(group.kernels, tr("kernel"), tr("kernels"));
+  std::optional<double> us = group.us;
+  for (const std::string& op : group.nodes)
+    if (const auto found = m_stepUs.find(op); found != m_stepUs.end() && !us)
+      us = found->second * static_cast<double>(group.kernels);
+  if (us) {
+    facts << microsecondsText(*us);
+    if (m_totalUs > 0) facts << tr("%1 %").arg(QString::number(*us / m_totalUs * 100, 'f', *us / m_totalUs < 0.0995 ? 1 : 0));
+  }
+  return facts.join(QStringLiteral("  "));
+}
+
 void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const Palette& c = m_theme->colors();
   const auto& box = m_layout.groups[g];
@@ -285,7 +374,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   std::vector<int> members(4, 0);
   for (std::size_t i = 0; i < m_layout.groupOf.size() && box.closed; ++i) {
     if (m_layout.groupOf[i] != static_cast<int>(g)) continue;
-    ++members[static_cast<std::size_t>(m_graph.nodes[i].phase)];
+    if (!m_layout.nodes[i].pill) ++members[static_cast<std::size_t>(m_graph.nodes[i].phase)];
   }
   if (!m_marks.empty())
     for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
@@ -295,8 +384,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
       }
   const bool dim = !marked || m_outdated;
   const auto shade = [&](const QColor& color) { return dim ? mixed(c.page, color, 0.42) : color; };
-  QString facts = counted(group.kernels, tr("kernel"), tr("kernels"));
-  if (group.us) facts += QStringLiteral("  ") + microsecondsText(*group.us);
+  const QString facts = factsOf(static_cast<int>(g));
   const QString name = shortName(group.name);
   if (box.closed) {
     const QColor phases[] = {c.forward, c.backward, c.optimizer, c.muted};
@@ -329,9 +417,8 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
                p.fontMetrics().elidedText(name, Qt::ElideMiddle, static_cast<int>(inner.width())));
     p.setFont(m_theme->ui(11));
     p.setPen(shade(c.muted));
-    const QString text = counted(total, tr("operator"), tr("operators")) + QStringLiteral("  ") + facts;
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
-               p.fontMetrics().elidedText(text, Qt::ElideRight, static_cast<int>(inner.width())));
+               p.fontMetrics().elidedText(facts, Qt::ElideRight, static_cast<int>(inner.width())));
     return;
   }
   if (!detail) return;
@@ -436,11 +523,11 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     p.setFont(m_theme->mono(13));
     p.setPen(text);
     p.drawText(inner, Qt::AlignTop | Qt::AlignLeft,
-               p.fontMetrics().elidedText(shortName(node.name), Qt::ElideMiddle, static_cast<int>(inner.width())));
+               p.fontMetrics().elidedText(nodeName(m_graph, node), Qt::ElideMiddle, static_cast<int>(inner.width())));
     p.setFont(m_theme->ui(11));
     p.setPen(muted);
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
-               p.fontMetrics().elidedText(QString::fromStdString(node.text), Qt::ElideRight, static_cast<int>(inner.width())));
+               p.fontMetrics().elidedText(captionOf(static_cast<int>(i)), Qt::ElideRight, static_cast<int>(inner.width())));
     if (m_changes && node.added && !dim) {
       p.setFont(m_theme->ui(11, QFont::DemiBold));
       p.setPen(c.proved);
@@ -600,7 +687,8 @@ bool GraphView::findNext(const QString& text) {
     if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) from = i + 1;
   for (std::size_t k = 0; k < m_graph.nodes.size(); ++k) {
     const GraphNode& node = m_graph.nodes[(from + k) % m_graph.nodes.size()];
-    if (!QString::fromStdString(node.name).contains(text, Qt::CaseInsensitive)) continue;
+    const QString name = QString::fromStdString(node.name);
+    if (!name.contains(text, Qt::CaseInsensitive) && !shortName(name).contains(text, Qt::CaseInsensitive)) continue;
     choose(QString::fromStdString(node.id), true);
     return true;
   }
@@ -724,8 +812,9 @@ bool GraphView::event(QEvent* event) {
     if (const int g = groupAt((QPointF(help->pos()) - m_offset) / m_scale, false); g >= 0) {
       const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(g)];
       QStringList names;
-      for (const std::string& id : group.nodes) names << QString::fromStdString(id);
-      QToolTip::showText(help->globalPos(), QString::fromStdString(group.id + "  " + group.name) + QLatin1Char('\n') +
+      for (const std::string& id : group.nodes) names << shortName(id);
+      QToolTip::showText(help->globalPos(), QString::fromStdString(group.id) + QStringLiteral("  ") + shortName(group.name) +
+                                                QLatin1Char('\n') + factsOf(g) + QLatin1Char('\n') +
                                                 names.join(QStringLiteral(", ")));
     } else if (i < 0) {
       QToolTip::hideText();
@@ -734,7 +823,7 @@ bool GraphView::event(QEvent* event) {
       QToolTip::showText(
           help->globalPos(),
           QStringLiteral("%1  %2 [%3]\n%4\n%5%6")
-              .arg(QString::fromStdString(n.name), QString::fromStdString(n.dtype), shapeText(n.shape),
+              .arg(nodeName(m_graph, n), QString::fromStdString(n.dtype), shapeText(n.shape),
                    QString::fromStdString(n.statement.empty() ? n.text : n.statement), bytesText(static_cast<double>(n.bytes)),
                    n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString()));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <memory>
 #include <optional>
 #include <unordered_map>
 
@@ -17,8 +18,15 @@ class GraphView : public QWidget {
   Q_OBJECT
  public:
   GraphView(const Theme* theme, Selection* selection, QWidget* parent = nullptr);
+  // The stage that knows the fused groups: every stage of this revision takes its places from it. A graph of stage `fused` is its own.
+  void setPlan(protocol::GraphPage plan);
   void setGraph(protocol::GraphPage graph);
   const protocol::GraphPage& graph() const { return m_graph; }
+  // What stands in a node and in a group's title.
+  QString captionOf(int node) const;
+  QString factsOf(int group) const;
+  // Kernels by their operators: groups show the time of a step and its share of all of them.
+  void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   const GraphLayout& layoutOf() const { return m_layout; }
   void setOutdated(bool outdated);
   void setHighlightChanges(bool on);
@@ -57,6 +65,7 @@ class GraphView : public QWidget {
   void paintWorld(QPainter& p, const QRectF& visible, double scale);
   void paintEdge(QPainter& p, std::size_t edge, const QColor& color, double width);
   void adopt(GraphLayout layout);
+  void place();  // lays the plan out where that is not done, puts the graph on it
   GraphLayoutOptions options() const;
   void showFirst();
   int groupAt(QPointF world, bool titleOnly) const;
@@ -72,8 +81,12 @@ class GraphView : public QWidget {
   protocol::GraphPage m_graph;
   GraphLayout m_layout;
   std::unordered_map<std::string, QPointF> m_previous;
-  std::vector<std::vector<std::string>> m_grouping;  // of the last stage that had groups
+  std::shared_ptr<const protocol::GraphPage> m_plan;
+  std::shared_ptr<const GraphLayout> m_planned;
+  protocol::GraphPage m_coming;  // that is being placed
   std::set<std::string> m_closed;
+  std::unordered_map<std::string, double> m_stepUs;  // of the kernel, by each of its operators
+  double m_totalUs = 0;
   bool m_groupsSeen = false;
   std::vector<std::vector<int>> m_in, m_out;  // edges by node
   enum class Mark : std::uint8_t { Plain, Path, Chosen };

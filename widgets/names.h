@@ -4,9 +4,13 @@
 
 namespace nf {
 
-// Names of derivatives as one writes them by hand; other names as they are.
+// Names of derivatives as one writes them by hand; other names as they are. In a longer text each of them is replaced. The source alone
+// says `d(L)/d(W)`; the outline and the inspector, which name the loss, dL/dW; graphs, decisions, kernels and plots dW.
 QString derivativeText(const QString& name);  // "dL/dW" for "d(L)/d(W)"
 QString shortName(const QString& name);       // "dW", where the loss is understood
 inline QString shortName(const std::string& name) { return shortName(QString::fromStdString(name)); }
+
+// A fused kernel's name, "dW + sgd", in at most `most` characters: "dC.sum +4".
+QString kernelName(const std::string& name, int most);
 
 }  // namespace nf

@@ -70,16 +70,6 @@ QByteArray jsonOf(const PlotTable& table) {
   return QJsonDocument(rows).toJson();
 }
 
-QString shortName(const std::string& name, int most) {
-  const QString text = QString::fromStdString(name);
-  if (text.size() <= most) return text;
-  const QStringList parts = text.split(QStringLiteral(" + "));
-  QString out = parts.front();
-  if (out.size() > most - 3) out = out.left(most - 4) + QChar(0x2026);
-  if (parts.size() > 1) out += QStringLiteral(" +%1").arg(parts.size() - 1);
-  return out;
-}
-
 Plot::Plot(const Theme* theme, const QString& name, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_plot(new QCustomPlot), m_name(name), m_timer(new QTimer(this)),
       m_stack(new QStackedWidget) {

@@ -285,7 +285,4 @@ class RooflinePlot : public Plot {
   std::vector<Slope> m_slopes;  // names that run along a bandwidth ceiling
 };
 
-// "A.sum + A", "V.Vote.0 ...d 12 more": a kernel's name in at most `most` characters.
-QString shortName(const std::string& name, int most);
-
 }  // namespace nf

@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 namespace {
@@ -124,7 +125,7 @@ QVariant ProfileModel::data(const QModelIndex& index, int role) const {
   const double gb = k.us > 0 ? static_cast<double>(k.bytes) / k.us * 1e-3 : 0,
                gflop = k.us > 0 ? static_cast<double>(k.flops) / k.us * 1e-3 : 0;
   if (role == Qt::DisplayRole) switch (index.column()) {
-      case kKernel: return shortName(k.name, 26);
+      case kKernel: return kernelName(k.name, 26);
       case kTime: return microsecondsText(k.us);
       case kCalls: return QString::number(k.calls, 'g', 4);
       case kShare: return percent(share);
@@ -136,7 +137,7 @@ QVariant ProfileModel::data(const QModelIndex& index, int role) const {
         return tr("%1 a call, %2 of the measured bandwidth").arg(bytesText(static_cast<double>(k.bytes)), percent(r.bandwidth));
       case kArithmetic:
         return tr("%1 a call, %2 of the measured peak").arg(flopsText(static_cast<double>(k.flops)), percent(r.arithmetic));
-      default: return QString::fromStdString(k.name);
+      default: return shortName(k.name);
     }
   if (role == kBarRole) switch (index.column()) {
       case kShare: return share;

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 #include "widgets/plot_axis.h"
 #include "widgets/plots.h"
 
@@ -621,7 +622,7 @@ void RooflinePlot::redraw() {
       dot->setLineStyle(QCPGraph::lsNone);
       dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.muted, 1.2), Qt::NoBrush, 6));
       avoid(x, rate(*s.us), 5);
-      others.push_back({shortName(s.name, 16),
+      others.push_back({kernelName(s.name, 16),
                         x,
                         rate(*s.us),
                         {Side::Right, Side::Left, Side::Above, Side::Below},
@@ -642,7 +643,7 @@ void RooflinePlot::redraw() {
     path->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(c.accent, 1.4), QBrush(c.page), 6));
     for (int i = 0; i < px.size(); ++i) avoid(px[i], py[i], 4);
     double now = py.back();
-    QString name = m_path.empty() ? QString::fromStdString(s.name) : nameOf(m_path.back());
+    QString name = m_path.empty() ? shortName(s.name) : nameOf(m_path.back());
     if (m_trial)
       for (const TrialInfo& t : m_trials)
         if (t.number == *m_trial && t.us && *t.us > 0) now = rate(*t.us), name = nameOf(t);
@@ -721,7 +722,7 @@ bool RooflinePlot::eventFilter(QObject* watched, QEvent* event) {
     if (tip) {
       QToolTip::showText(static_cast<QHelpEvent*>(event)->globalPos(),
                          found ? QStringLiteral("%1\n%2, %3")
-                                     .arg(QString::fromStdString(found->name), microsecondsText(*found->us),
+                                     .arg(shortName(found->name), microsecondsText(*found->us),
                                           flopsText(static_cast<double>(found->flops) / *found->us * 1e6, QStringLiteral("FLOP/s")))
                                : QString(),
                          this);

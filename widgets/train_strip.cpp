@@ -11,7 +11,7 @@
 namespace nf {
 
 TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_detail(label({}, "muted")), m_right(label({}, "muted")), m_figure(label({})),
+    : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
       m_title(label(tr("Training"), "title")), m_progress(new QProgressBar),
       m_pause(new IconButton(theme, QStringLiteral("pause"))), m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
@@ -23,13 +23,18 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   auto* top = new QHBoxLayout;
   top->setSpacing(10);
   top->addWidget(m_title);
-  top->addWidget(m_detail);
-  m_progress->setFixedWidth(120);
+  m_detail->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
+  m_right->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
+  top->addWidget(m_detail, 2);
+  m_progress->setMinimumWidth(40);
+  m_progress->setMaximumWidth(120);
   m_progress->setTextVisible(false);
   m_progress->setAccessibleName(tr("Progress"));
   top->addWidget(m_progress);
   top->addStretch(1);
-  top->addWidget(m_right);
+  top->addWidget(m_right, 1);
+  m_pause->setObjectName(QStringLiteral("pause"));
+  m_stop->setObjectName(QStringLiteral("stop"));
   m_pause->setAccessibleName(tr("Pause"));
   top->addWidget(m_pause);
   top->addWidget(m_stop);
@@ -89,7 +94,7 @@ void TrainStrip::start(bool resumed) {
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
-    for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_right}) l->clear();
+    for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
   }
   m_title->setText(tr("Preparing"));
   m_trials = m_swaps = 0;
@@ -105,6 +110,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_paused = s.phase == RunPhase::Paused;
   m_pause->setIconName(m_paused ? QStringLiteral("run") : QStringLiteral("pause"));
   m_pause->setToolTip(m_paused ? tr("Resume") : tr("Pause"));
+  m_pause->setAccessibleName(m_pause->toolTip());
   switch (s.phase) {
     case RunPhase::Idle: break;
     case RunPhase::Preparing: m_title->setText(tr("Preparing")); break;

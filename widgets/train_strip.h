@@ -10,6 +10,7 @@ class QProgressBar;
 
 namespace nf {
 
+class ElidedLabel;
 class IconButton;
 class LatencyPlot;
 class LossPlot;
@@ -45,7 +46,8 @@ class TrainStrip : public QWidget {
  private:
   void setRunning(bool running);
   const Theme* m_theme;
-  QLabel *m_detail, *m_right, *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval;
+  ElidedLabel *m_detail, *m_right;
+  QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval;
   QLabel* m_title;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop, *m_resume;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 #include "widgets/plot_axis.h"
 #include "widgets/plots.h"
 
@@ -145,7 +146,7 @@ PlotTable LatencyPlot::table() const {
     QStringList names;
     for (; swap < m_swaps.size() && m_swaps[swap].step <= s.step; ++swap)
       names << tr("%1: %2 to %3")
-                   .arg(QString::fromStdString(m_swaps[swap].name), microsecondsText(m_swaps[swap].before_us),
+                   .arg(shortName(m_swaps[swap].name), microsecondsText(m_swaps[swap].before_us),
                         microsecondsText(m_swaps[swap].after_us));
     out.rows.push_back({QVariant::fromValue<qlonglong>(s.step), s.seconds, s.ms, s.ms_min > 0 ? s.ms_min : s.ms,
                         s.ms_max > 0 ? s.ms_max : s.ms, QVariant::fromValue<qlonglong>(s.steps), names.join(QStringLiteral("; "))});
@@ -239,7 +240,7 @@ void LatencyPlot::redraw() {
       if (gain(k) > gain(chief)) chief = k;
     }
     const KernelSwapEvent& swap = m_swaps[chief];
-    QString text = shortName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, m_compact ? 12 : 18);
+    QString text = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, m_compact ? 12 : 18);
     if (swap.generation > 0) text += QStringLiteral(" g%1").arg(swap.generation);
     if (end - i > 1) text += tr(" and %1 more").arg(end - i - 1);
     const auto at = std::lower_bound(band.x.begin(), band.x.end(), x);
@@ -267,7 +268,7 @@ bool LatencyPlot::eventFilter(QObject* watched, QEvent* event) {
     for (const KernelSwapEvent& swap : m_swaps)
       if (std::abs(m_plot->xAxis->coordToPixel(xOf(swap)) - help->x()) < 6)
         lines << tr("step %1: %2, %3 to %4")
-                     .arg(grouped(swap.step), QString::fromStdString(swap.name), microsecondsText(swap.before_us),
+                     .arg(grouped(swap.step), shortName(swap.name), microsecondsText(swap.before_us),
                           microsecondsText(swap.after_us));
     QToolTip::showText(help->globalPos(), lines.join(QLatin1Char('\n')), this);
     return true;

@@ -19,6 +19,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
 
@@ -61,7 +62,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const int w = p->fontMetrics().horizontalAdvance(us);
     p->drawText(inner, Qt::AlignVCenter | Qt::AlignRight, us);
     p->drawText(inner.adjusted(0, 0, -w - 8, 0), Qt::AlignVCenter,
-                p->fontMetrics().elidedText(QString::fromStdString(s.name), Qt::ElideMiddle, inner.width() - w - 8));
+                p->fontMetrics().elidedText(shortName(s.name), Qt::ElideRight, inner.width() - w - 8));
     p->setFont(m_theme->ui(12));
     p->setPen(c.muted);
     const QRect second = inner.translated(0, 18);
@@ -462,7 +463,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   int row = -1;
   for (std::size_t i = 0; i < subgraphs.size(); ++i) {
     QListWidgetItem* item = m_list->item(static_cast<int>(i));
-    const QString name = QString::fromStdString(subgraphs[i].name);
+    const QString name = shortName(subgraphs[i].name);
     if (item->text() != name) item->setText(name), item->setToolTip(name);
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
@@ -498,7 +499,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
       if (m_subgraphs[i].id == id) m_list->setCurrentRow(static_cast<int>(i));
   }
   const SubgraphInfo* s = subgraph();
-  m_trialsHeader->setDetail(s ? tr("%1, every trial a point, none hidden").arg(shortName(s->name, 30)) : QString());
+  m_trialsHeader->setDetail(s ? tr("%1, every trial a point, none hidden").arg(kernelName(s->name, 30)) : QString());
   m_roofline->setSubgraphs(m_subgraphs, m_current);
   m_roofline->setCurrent(std::nullopt);
   m_profile->choose(id);
@@ -739,13 +740,13 @@ void TuneView::setRunState(const RunState& s) {
 }
 
 void TuneView::addTrial(const TrialEvent& t) {
-  QString name = QString::fromStdString(t.name);
+  std::string name = t.name;
   for (const SubgraphInfo& s : m_subgraphs)
-    if (s.id == t.subgraph) name = QString::fromStdString(s.name);
+    if (s.id == t.subgraph) name = s.name;
   const QString what =
       t.us ? microsecondsText(*t.us) : QString::fromLatin1(enumNames(TrialStatus{})[static_cast<std::size_t>(t.status)]);
-  m_now->setText(tr("now %1 g%2 c%3: %4").arg(shortName(name.toStdString(), 16)).arg(t.generation).arg(t.number).arg(what));
-  m_now->setToolTip(name + QStringLiteral("\n") + QString::fromStdString(t.how));
+  m_now->setText(tr("now %1 g%2 c%3: %4").arg(kernelName(name, 16)).arg(t.generation).arg(t.number).arg(what));
+  m_now->setToolTip(shortName(name) + QStringLiteral("\n") + QString::fromStdString(t.how));
 }
 
 QString TuneView::now() const { return m_now->text(); }

@@ -9,7 +9,7 @@ namespace nf {
 ActionRegistry::ActionRegistry(const Theme* theme, QWidget* window) : QObject(window), m_theme(theme), m_window(window) {
   connect(theme, &Theme::changed, this, [this] {
     for (auto& [id, a] : m_actions)
-      if (const QString icon = a->property("icon").toString(); !icon.isEmpty()) a->setIcon(m_theme->icon(icon));
+      if (const QString icon = a->property("iconName").toString(); !icon.isEmpty()) a->setIcon(m_theme->icon(icon));
   });
 }
 
@@ -20,7 +20,7 @@ QAction* ActionRegistry::add(const QString& id, const QString& group, const QStr
   a->setShortcuts(keys);
   if (!icon.isEmpty()) {
     a->setIcon(m_theme->icon(icon));
-    a->setProperty("icon", icon);
+    a->setProperty("iconName", icon);
     a->setIconVisibleInMenu(false);
   }
   connect(a, &QAction::triggered, m_window, [run = std::move(run)] { run(); });

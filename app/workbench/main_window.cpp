@@ -70,7 +70,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   m_statusIcon = new QLabel;
   m_status = label({});
   m_status->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
-  m_constants = label({});
+  m_constants = new ElidedLabel;
   m_place = label({});
   statusBar()->setSizeGripEnabled(false);
   statusBar()->setContentsMargins(8, 0, 8, 0);
@@ -110,19 +110,24 @@ QWidget* MainWindow::makeToolbar() {
   grid->setContentsMargins(12, 0, 8, 0);
   auto* left = new QHBoxLayout;
   left->setSpacing(8);
-  m_name = label({}, "title");
+  m_name = new ElidedLabel("title", Qt::ElideMiddle);
   m_state = label({}, "muted");
   m_state->setFont(m_theme->ui(12));
+  // The name gives way to the buttons: what stops a run is in sight on every page and at every size.
+  m_name->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
   left->addWidget(m_name);
   left->addWidget(m_state);
-  left->addSpacing(28);
-  for (const char* id : {"edit.undo", "edit.redo", "run.cell", "run.stop"}) {
+  left->addSpacing(16);
+  for (const char* id : {"edit.undo", "edit.redo", "run.cell", "run.pause", "run.stop"}) {
     auto* button = new QToolButton;
-    button->setDefaultAction(action(QString::fromLatin1(id)));
-    const bool words = QLatin1String(id).startsWith(QLatin1String("run"));
+    QAction* a = action(QString::fromLatin1(id));
+    button->setDefaultAction(a);
+    button->setObjectName(QString::fromLatin1(id));
+    const bool words = QLatin1String(id) == QLatin1String("run.cell") || QLatin1String(id) == QLatin1String("run.stop");
     button->setToolButtonStyle(words ? Qt::ToolButtonTextBesideIcon : Qt::ToolButtonIconOnly);
     button->setFocusPolicy(Qt::TabFocus);
-    button->setAccessibleName(action(QString::fromLatin1(id))->text());
+    button->setAccessibleName(a->text());
+    connect(a, &QAction::changed, button, [a, button] { button->setAccessibleName(a->text()); });
     left->addWidget(button);
     if (QLatin1String(id) == QLatin1String("edit.redo")) left->addSpacing(12);
   }

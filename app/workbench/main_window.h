@@ -22,6 +22,7 @@ namespace nf {
 class CommandPalette;
 class DevicesView;
 class DockPage;
+class ElidedLabel;
 class ExplainView;
 class InspectorView;
 class MessageBar;
@@ -117,6 +118,7 @@ class MainWindow : public QMainWindow {
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();
+  void refreshRunActions();
   void refreshLeads();
   std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
   void follow(const QString& target);
@@ -150,7 +152,8 @@ class MainWindow : public QMainWindow {
   Tab* m_tab = nullptr;  // the current one
   int m_untitled = 0;
   bool m_enginesWanted = false;
-  QLabel *m_name, *m_state, *m_statusIcon, *m_status, *m_constants, *m_place;
+  ElidedLabel *m_name, *m_constants;
+  QLabel *m_state, *m_statusIcon, *m_status, *m_place;
   QToolButton* m_device;
   SegmentedSwitch* m_switch;
   MessageBar* m_messages;

@@ -25,6 +25,7 @@
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
@@ -105,8 +106,9 @@ void MainWindow::makeActions() {
       if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
     workspace().runAll();
   });
-  add("run.pause", tr("Pause or resume"), {},
-      [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); });
+  add(
+      "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
+      "pause");
   add(
       "run.stop", tr("Stop"), one("Ctrl+."), [this] { workspace().stop(); }, "stop");
   add("run.restart", tr("Restart the engine"), {}, [this] { workspace().startEngine(); });
@@ -452,16 +454,15 @@ void MainWindow::openPalette(bool everything) {
                          }});
     }
     for (const auto& node : m_explain->graph()->graph().nodes)
-      entries.push_back(
-          {QStringLiteral("graph"), QString::fromStdString(node.name), tr("node"), [this, id = QString::fromStdString(node.id)] {
-             showPage(Page::Explain);
-             m_explain->graph()->choose(id, true);
-           }});
+      entries.push_back({QStringLiteral("graph"), shortName(node.name), tr("node"), [this, id = QString::fromStdString(node.id)] {
+                           showPage(Page::Explain);
+                           m_explain->graph()->choose(id, true);
+                         }});
   }
   for (const QString& id : m_actions->order()) {
     QAction* a = action(id);
     if (a->isEnabled())
-      entries.push_back({a->property("icon").toString(), m_actions->group(id) + QStringLiteral(": ") + a->text(),
+      entries.push_back({a->property("iconName").toString(), m_actions->group(id) + QStringLiteral(": ") + a->text(),
                          a->shortcut().toString(QKeySequence::NativeText), [a] { a->trigger(); }});
   }
   m_palette->open(everything ? tr("Go to anything") : tr("Run a command"), std::move(entries));

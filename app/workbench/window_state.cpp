@@ -16,6 +16,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
@@ -27,11 +28,22 @@ namespace nf {
 using protocol::CellStatus;
 
 void MainWindow::afterRunChange() {
-  action(QStringLiteral("run.stop"))->setEnabled(m_tab->workspace->running());
-  action(QStringLiteral("run.pause"))->setEnabled(m_tab->workspace->running());
+  refreshRunActions();
   refreshOutline();
   refreshStatus();
   if (page() == Page::Tune) m_tab->workspace->wantSubgraphs();
+}
+
+void MainWindow::refreshRunActions() {
+  using protocol::RunPhase;
+  const RunPhase phase = m_tab->workspace->runState().phase;
+  action(QStringLiteral("run.stop"))->setEnabled(phase != RunPhase::Idle && phase != RunPhase::Stopping);
+  QAction* pause = action(QStringLiteral("run.pause"));
+  const bool paused = phase == RunPhase::Paused;
+  pause->setEnabled(paused || phase == RunPhase::Training);
+  pause->setText(paused ? tr("Resume") : tr("Pause"));
+  pause->setProperty("iconName", paused ? QStringLiteral("run") : QStringLiteral("pause"));
+  pause->setIcon(m_theme->icon(pause->property("iconName").toString()));
 }
 
 MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->currentIndex()); }
@@ -323,7 +335,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (node.id != tensor && (node.origins.empty() || probe.relation(node.origins) != Selection::Relation::Exact)) continue;
     if (ids.size() >= kMostNodes) break;
     ids.push_back(node.id);
-    leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(QString::fromStdString(node.name)),
+    leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),
                      QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),
                      QStringLiteral("node:") + QString::fromStdString(node.id)});
   }
@@ -331,7 +343,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (group.nodes.size() > 1 && std::any_of(group.nodes.begin(), group.nodes.end(), [&](const std::string& id) {
           return std::find(ids.begin(), ids.end(), id) != ids.end();
         }))
-      leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(QString::fromStdString(group.name)),
+      leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
                        QString::fromStdString(group.id), QStringLiteral("node:") + QString::fromStdString(group.nodes.front())});
   std::size_t kernels = 0;
   for (const auto& s : m_tab->workspace->subgraphs().subgraphs) {
@@ -341,7 +353,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (!own && (s.origins.empty() || probe.relation(s.origins) != Selection::Relation::Exact)) continue;
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);
-    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(QString::fromStdString(s.name)),
+    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
                      s.us ? microsecondsText(*s.us) : tr("not built yet"), QStringLiteral("kernel:") + id});
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     leads.push_back({QStringLiteral("code"), tr("Machine code"), {}, QStringLiteral("code:") + id});
@@ -366,7 +378,7 @@ void MainWindow::refreshLeads() {
   for (const std::string& name : {decision->producer, decision->consumer})
     if (name.starts_with("d(") && m_tab->workspace->tensor(name))
       leads.push_back({QStringLiteral("sum"),
-                       tr("Gradient %1").arg(QString::fromStdString(name)),
+                       tr("Gradient %1").arg(shortName(name)),
                        {},
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
   for (Lead& lead : leadsOf({}, decision->consumer)) leads.push_back(std::move(lead));

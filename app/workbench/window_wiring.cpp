@@ -13,6 +13,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/tensor_view.h"
@@ -132,6 +133,9 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) m_inspector->setExpression(e);
   });
   connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
+  connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
+    if (tab == m_tab) m_explain->setPlan(plan);
+  });
   connect(w, &Workspace::graphArrived, this, [this, tab](const protocol::GraphPage& graph) {
     if (tab != m_tab) return;
     m_explain->setGraph(graph);
@@ -150,6 +154,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::subgraphsArrived, this, [this, tab, w] {
     if (tab != m_tab) return;
     m_tune->setSubgraphs(w->subgraphs().subgraphs);
+    m_explain->setSubgraphs(w->subgraphs().subgraphs);
     refreshLeads();
   });
   connect(w, &Workspace::trialsChanged, this, [this, tab, w](const std::string& id) {
@@ -216,8 +221,7 @@ void MainWindow::connectRun(Tab* tab) {
     m_tune->setRunState(w->runState());
     followRun();
     refreshStatus();
-    action("run.stop")->setEnabled(w->running());
-    action("run.pause")->setEnabled(w->running());
+    refreshRunActions();
   });
   connect(w, &Workspace::stepArrived, this, [this, tab](const protocol::StepEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addStep(e);
@@ -325,15 +329,13 @@ void MainWindow::connectViews() {
   connect(
       m_explain->card(), &DecisionCard::measureRequested, this, [this](const std::string& producer, const std::string& consumer) {
         m_explain->card()->setComparing();
-        setStatus(
-            "running",
-            tr("Measuring %1 and %2 fused and apart").arg(QString::fromStdString(producer), QString::fromStdString(consumer)));
+        setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
         workspace().ask(
             protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
             [this](const protocol::Envelope& envelope) {
               if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
                 m_explain->card()->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
-                setStatus("ok", QString::fromStdString(k->verdict));
+                setStatus("ok", shortName(k->verdict));
               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                 m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
                 setStatus("error", QString::fromStdString(f->message));
@@ -404,8 +406,6 @@ void MainWindow::connectViews() {
   });
   connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
   connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
-  action("run.stop")->setEnabled(false);
-  action("run.pause")->setEnabled(false);
 }
 
 }  // namespace nf

@@ -362,29 +362,53 @@ void Workspace::wantExpression(const QString& tensor) {
 
 void Workspace::wantGraph(const QString& stage) {
   const auto ticket = ++m_graphTicket;
-  GraphPage none;
-  none.stage = stage.toStdString();
-  graphPage(std::move(none), stage, ticket);
+  const auto show = [this, stage, ticket] {
+    graphPages({}, stage, ticket, [this](const GraphPage& graph) {
+      if (graph.stage == "fused") m_planRevision = graph.revision;
+      Q_EMIT graphArrived(graph);
+      Q_EMIT milestone(QStringLiteral("graph"));
+    });
+  };
+  const QString fused = QStringLiteral("fused");
+  if (stage == fused || m_planRevision == m_document->revision()) return show();
+  // A notebook whose gradients cannot be made has no plan, but a source.
+  graphPages(
+      {}, fused, ticket,
+      [this, show](const GraphPage& plan) {
+        m_planRevision = plan.revision;
+        Q_EMIT graphPlanArrived(plan);
+        show();
+      },
+      show);
 }
 
-void Workspace::graphPage(GraphPage soFar, const QString& stage, std::uint64_t ticket) {
+void Workspace::graphPages(GraphPage soFar, const QString& stage, std::uint64_t ticket, std::function<void(const GraphPage&)> use,
+                           std::function<void()> otherwise) {
   GraphRequest request;
   request.revision = m_document->revision();
   request.stage = stage.toStdString();
   request.offset = static_cast<std::int64_t>(soFar.nodes.size());
-  askFor<GraphPage>(request, tr("Graph"), [this, soFar = std::move(soFar), stage, ticket](const GraphPage& page, const Envelope&) {
+  ask(request, [this, soFar = std::move(soFar), stage, ticket, use = std::move(use),
+                otherwise = std::move(otherwise)](const Envelope& envelope) {
     if (ticket != m_graphTicket) return;
+    if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+      if (error->stage == "revision") return;
+      if (otherwise) otherwise();
+      else Q_EMIT failed(tr("Graph"), QString::fromStdString(error->message));
+    }
+    const auto* page = std::get_if<GraphPage>(&envelope.message);
+    if (!page) return;
     GraphPage all = soFar;
-    all.revision = page.revision;
-    all.totalNodes = page.totalNodes;
-    all.nodes.insert(all.nodes.end(), page.nodes.begin(), page.nodes.end());
-    all.edges.insert(all.edges.end(), page.edges.begin(), page.edges.end());
-    all.groups.insert(all.groups.end(), page.groups.begin(), page.groups.end());
-    if (!page.stages.empty()) all.stages = page.stages;
-    if (static_cast<std::int64_t>(all.nodes.size()) < page.totalNodes && !page.nodes.empty())
-      return graphPage(std::move(all), stage, ticket);
-    Q_EMIT graphArrived(all);
-    Q_EMIT milestone(QStringLiteral("graph"));
+    all.stage = page->stage;
+    all.revision = page->revision;
+    all.totalNodes = page->totalNodes;
+    all.nodes.insert(all.nodes.end(), page->nodes.begin(), page->nodes.end());
+    all.edges.insert(all.edges.end(), page->edges.begin(), page->edges.end());
+    all.groups.insert(all.groups.end(), page->groups.begin(), page->groups.end());
+    if (!page->stages.empty()) all.stages = page->stages;
+    if (static_cast<std::int64_t>(all.nodes.size()) < page->totalNodes && !page->nodes.empty())
+      return graphPages(std::move(all), stage, ticket, use, otherwise);
+    use(all);
   });
 }
 

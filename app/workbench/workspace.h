@@ -123,7 +123,9 @@ class Workspace : public QObject {
   void analysed();
   void expressionArrived(const nf::protocol::Expression& expression);
   void expressionFailed(const QString& tensor, const QString& message);
-  void graphArrived(const nf::protocol::GraphPage& graph);  // all pages together
+  // All pages together. The plan, the stage `fused`, comes before the first graph of another stage of its revision.
+  void graphPlanArrived(const nf::protocol::GraphPage& plan);
+  void graphArrived(const nf::protocol::GraphPage& graph);
   void fusionArrived(const nf::protocol::FusionReport& report);
   void devicesArrived();
   void subgraphsArrived();
@@ -157,7 +159,9 @@ class Workspace : public QObject {
   bool lock(const QString& path);
   template <class T, class F>
   void askFor(const protocol::Message& request, const QString& what, F&& use);
-  void graphPage(protocol::GraphPage soFar, const QString& stage, std::uint64_t ticket);
+  // All pages of a stage; `otherwise` where there is none.
+  void graphPages(protocol::GraphPage soFar, const QString& stage, std::uint64_t ticket,
+                  std::function<void(const protocol::GraphPage&)> use, std::function<void()> otherwise = {});
 
   std::unique_ptr<Document> m_document;
   QString m_path;
@@ -193,6 +197,7 @@ class Workspace : public QObject {
   bool m_profiling = false;  // a profile is asked for
   bool m_resuming = false;   // until the first step tells where the checkpoint was
   std::uint64_t m_graphTicket = 0;
+  std::uint64_t m_planRevision = 0;  // whose `fused` stage has been told; 0: none
 };
 
 }  // namespace nf

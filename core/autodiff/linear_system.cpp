@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "core/autodiff/nest.h"
 #include "core/autodiff/points.h"
@@ -23,10 +24,22 @@ RangeOf rangesOf(const std::vector<Range>& ranges) {
   };
 }
 
+void collectFloors(const IndexExpr& e, std::set<IndexAtom>& into) {
+  for (const IndexTerm& t : e.terms())
+    if (t.atom.isFloorDiv() && into.insert(t.atom).second) collectFloors(*t.atom.numerator, into);
+}
+
+void collectFloors(const IndexCond& c, std::set<IndexAtom>& into) {
+  collectFloors(c.expr, into);
+  for (const IndexCond& operand : c.operands) collectFloors(operand, into);
+}
+
 // The fields are filled by linear(), innermost floors first.
 class Lineariser {
  public:
-  Lineariser(LinearSystem& system, const std::vector<Range>& ranges) : m_system(system), m_ranges(ranges) {}
+  // floors: all that linear() will meet.
+  Lineariser(LinearSystem& system, const std::vector<Range>& ranges, const std::set<IndexAtom>& floors)
+      : m_system(system), m_ranges(ranges), m_floors(floors) {}
 
   struct Form {
     std::map<std::size_t, std::int64_t> terms;
@@ -78,18 +91,34 @@ class Lineariser {
     if (__builtin_add_overflow(at, coefficient, &at)) m_overflowed = true;
   }
 
+  // The dividend and divisor with the least remainder: floor(e/d) = floor((floor(e'/d') + (e - e')/d') / (d/d')) where another floor
+  // divides e', which differs from e by a multiple of d', by a factor d' of d. So the digits of i//2, i//4, i//8 are unknowns of their
+  // own and an axis can run over one of them.
+  std::pair<IndexExpr, std::int64_t> division(const IndexAtom& atom) {
+    std::pair<IndexExpr, std::int64_t> best{*atom.numerator, atom.divisor};
+    for (const IndexAtom& other : m_floors) {
+      const std::int64_t d = other.divisor;
+      if (d >= atom.divisor || atom.divisor % d != 0 || atom.divisor / d >= best.second) continue;
+      const IndexExpr difference = *atom.numerator - *other.numerator, steps = floorDiv(difference, d);
+      if (steps.overflowed() || d * steps != difference) continue;
+      best = {floorDiv(*other.numerator, d) + steps, atom.divisor / d};
+    }
+    return best;
+  }
+
   // floor(e/d) = q with e - d*q - m = 0, 0 <= m < d.
   std::size_t quotient(const IndexAtom& atom) {
     const auto known = m_quotients.find(atom);
     if (known != m_quotients.end()) return known->second;
-    Form form = linear(*atom.numerator);
+    const auto [dividend, divisor] = division(atom);
+    Form form = linear(dividend);
     const std::string number = std::to_string(m_quotients.size());
     IndexExpr q = floorDiv(*atom.numerator, atom.divisor);
-    IndexExpr m = *atom.numerator - atom.divisor * q;
+    IndexExpr m = dividend - divisor * q;
     const std::size_t qIndex = addUnknown(Unknown::Kind::Quotient, std::move(q), {}, {}, "q" + number);
-    const std::size_t mIndex = addUnknown(Unknown::Kind::Remainder, std::move(m), 0, atom.divisor - 1, "m" + number);
+    const std::size_t mIndex = addUnknown(Unknown::Kind::Remainder, std::move(m), 0, divisor - 1, "m" + number);
     m_quotients.emplace(atom, qIndex);
-    add(form, qIndex, -atom.divisor);
+    add(form, qIndex, -divisor);
     add(form, mIndex, -1);
     definitions.push_back(equation(std::move(form), 0));
     return qIndex;
@@ -97,6 +126,7 @@ class Lineariser {
 
   LinearSystem& m_system;
   const std::vector<Range>& m_ranges;
+  const std::set<IndexAtom>& m_floors;
   std::map<IndexAtom, std::size_t> m_quotients;
   bool m_overflowed = false;
 };
@@ -230,16 +260,20 @@ SystemState makeLinearSystem(const AccessProblem& problem, std::uint64_t quota, 
   for (std::size_t i = 0; i < n; ++i) variables.push_back(IndexExpr::variable(static_cast<IndexVar>(i)));
   const std::vector<Range> hull = fibers.hulls(variables, problem.domain);
   const RangeOf ranges = rangesOf(hull);
-  Lineariser lineariser(system, hull);
+  std::vector<IndexExpr> access;
+  std::vector<IndexCond> guards;
+  std::set<IndexAtom> floors;
+  for (const IndexExpr& f : problem.access) access.push_back(simplify(f, ranges));
+  for (const IndexCond& g : problem.guards) flatten(simplify(g, ranges), guards);
+  for (const IndexExpr& f : access) collectFloors(f, floors);
+  for (const IndexCond& g : guards) collectFloors(g, floors);
+  Lineariser lineariser(system, hull, floors);
   for (std::size_t i = 0; i < n; ++i)
     lineariser.addUnknown(Unknown::Kind::Variable, variables[i], hull[i].lo, hull[i].hi, names ? names.y[i] : std::string());
 
   // Step 1.
-  for (std::size_t j = 0; j < problem.access.size(); ++j)
-    system.equations.push_back(
-        lineariser.equation(lineariser.linear(simplify(problem.access[j], ranges)), IndexExpr::variable(static_cast<IndexVar>(j))));
-  std::vector<IndexCond> guards;
-  for (const IndexCond& g : problem.guards) flatten(simplify(g, ranges), guards);
+  for (std::size_t j = 0; j < access.size(); ++j)
+    system.equations.push_back(lineariser.equation(lineariser.linear(access[j]), IndexExpr::variable(static_cast<IndexVar>(j))));
   std::size_t slacks = 0;
   for (const IndexCond& g : guards) {
     if (g.kind == IndexCond::Kind::EqualZero) {

@@ -8,9 +8,8 @@
 #include "core/support/checked.h"
 
 namespace nf {
-namespace {
 
-void collectModuli(const IndexExpr& e, std::vector<std::int64_t>& moduli) {
+void collectPhaseModuli(const IndexExpr& e, std::vector<std::int64_t>& moduli) {
   for (const IndexTerm& t : e.terms()) {
     if (!t.atom.isFloorDiv()) continue;
     for (const IndexTerm& inner : t.atom.numerator->terms()) {
@@ -19,22 +18,20 @@ void collectModuli(const IndexExpr& e, std::vector<std::int64_t>& moduli) {
       std::int64_t& modulus = moduli[inner.atom.variable];
       modulus = checkedMul(modulus / std::gcd(modulus, h), h).value_or(modulus);
     }
-    collectModuli(*t.atom.numerator, moduli);
+    collectPhaseModuli(*t.atom.numerator, moduli);
   }
 }
 
-void collectModuli(const IndexCond& c, std::vector<std::int64_t>& moduli) {
-  collectModuli(c.expr, moduli);
-  for (const IndexCond& operand : c.operands) collectModuli(operand, moduli);
+void collectPhaseModuli(const IndexCond& c, std::vector<std::int64_t>& moduli) {
+  collectPhaseModuli(c.expr, moduli);
+  for (const IndexCond& operand : c.operands) collectPhaseModuli(operand, moduli);
 }
-
-}  // namespace
 
 std::vector<std::int64_t> phaseModuli(const Inverse& inverse, std::size_t zDimensions) {
   std::vector<std::int64_t> moduli(zDimensions, 1);
-  for (const IndexExpr& e : inverse.y) collectModuli(e, moduli);
-  for (const IndexCond& g : inverse.zGuards) collectModuli(g, moduli);
-  for (const IndexCond& g : inverse.tGuards) collectModuli(g, moduli);
+  for (const IndexExpr& e : inverse.y) collectPhaseModuli(e, moduli);
+  for (const IndexCond& g : inverse.zGuards) collectPhaseModuli(g, moduli);
+  for (const IndexCond& g : inverse.tGuards) collectPhaseModuli(g, moduli);
   return moduli;
 }
 
@@ -93,8 +90,8 @@ std::vector<PartPhase> phasesOf(const Part& part, const std::vector<std::int64_t
 
 }  // namespace
 
-std::vector<Phase> splitPhases(const AccessProblem& problem, const Inverse& inverse, const PhaseOptions& phases,
-                               const InvertOptions& options) {
+std::vector<PhaseNest> splitPhases(const AccessProblem& problem, const Inverse& inverse, const PhaseOptions& phases,
+                                   const InvertOptions& options) {
   if (inverse.state != Inverse::State::Gather) return {};
   const std::size_t m = problem.shape.size();
   std::vector<std::int64_t> modulus = phaseModuli(inverse, m);
@@ -113,10 +110,10 @@ std::vector<Phase> splitPhases(const AccessProblem& problem, const Inverse& inve
     if (choices.back().empty()) return {};
   }
   // Every combination of the parts' classes, the last part's running fastest.
-  std::vector<Phase> result;
+  std::vector<PhaseNest> result;
   std::vector<std::size_t> chosen(parts->size(), 0);
   for (bool more = true; more;) {
-    Phase one;
+    PhaseNest one;
     one.modulus = modulus;
     one.phase.assign(m, 0);
     one.shape = problem.shape;

@@ -10,6 +10,9 @@ namespace nf {
 
 // For each z dimension the least common multiple of the divisors that act on it: with z = h*z' + phi every floor over z folds.
 std::vector<std::int64_t> phaseModuli(const Inverse& inverse, std::size_t zDimensions);
+// The same of one expression or condition, for variables 0..moduli.size()-1: raises their moduli.
+void collectPhaseModuli(const IndexExpr& e, std::vector<std::int64_t>& moduli);
+void collectPhaseModuli(const IndexCond& c, std::vector<std::int64_t>& moduli);
 
 struct PhaseOptions {
   std::int64_t mostPerDimension = 16;  // a dimension with a larger modulus is not split
@@ -19,15 +22,15 @@ struct PhaseOptions {
 // One residue class of the gradient's elements: z_j = modulus_j * z'_j + phase_j, 0 <= z'_j < shape_j.
 //   before: r = z % 2 + 2*t, p = z // 2 - t, t < 2, guard r <= 2
 //   after : phase 0: r = 2*t, p = z' - t, t < 2      phase 1: r = 1, p = z', no axis
-struct Phase {
+struct PhaseNest {
   std::vector<std::int64_t> modulus, phase, shape;
   Inverse inverse;  // over z' and t; certified by itself, as the inverse of the accesses that meet this class
 };
 
 // Splits a certified inverse. Classes that no y reaches are left out: they are zero fill. A class whose proof does not end within
 // `certificateQuota` is Uncertified: then the whole inverse is to be used.
-std::vector<Phase> splitPhases(const AccessProblem& problem, const Inverse& inverse, const PhaseOptions& phases = {},
-                               const InvertOptions& options = {});
+std::vector<PhaseNest> splitPhases(const AccessProblem& problem, const Inverse& inverse, const PhaseOptions& phases = {},
+                                   const InvertOptions& options = {});
 
 // Guards as loop bounds: an axis whose bounds are given runs from the greatest of 0 and `lower` to the least of its extent - 1 and
 // `upper`, both inclusive; they are expressions over z and earlier axes.

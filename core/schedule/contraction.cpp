@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <set>
 
+#include "core/ir/integer_set.h"
 #include "core/ir/paths.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
@@ -97,6 +99,45 @@ Peeled peel(const Program& p, ExprId root) {
   }
 }
 
+constexpr std::uint64_t kInsideQuota = 100000;  // isl operations a question
+
+// Does every read of the expression stay inside its tensor where the conditions hold?
+bool staysInside(const Program& p, const Operator& op, ExprId root, const std::vector<IndexCond>& conditions) {
+  const RangeOf ranges = rangesOf(op);
+  std::unique_ptr<IntegerContext> context;
+  std::optional<IntegerSet> points;
+  const auto ofAxes = [&](std::vector<IndexVar> used) {
+    return std::all_of(used.begin(), used.end(), [&](IndexVar v) { return v < op.axes.size(); });
+  };
+  const auto inside = [&](const IndexExpr& e, std::int64_t extent) {
+    const auto range = bounds(e, ranges);
+    if (range && range->lo >= 0 && range->hi < extent) return true;
+    std::vector<IndexVar> used;
+    e.collectVariables(used);
+    if (!ofAxes(std::move(used))) return false;
+    if (!points) {
+      context = std::make_unique<IntegerContext>(kInsideQuota);
+      std::vector<Range> box;
+      for (const Axis& axis : op.axes) box.push_back({0, axis.extent - 1});
+      points = IntegerSet::box(*context, box);
+      for (const IndexCond& c : conditions) {
+        std::vector<IndexVar> ofCondition;
+        collectVariables(c, ofCondition);
+        if (ofAxes(std::move(ofCondition))) points = points->constrained(c);
+      }
+    }
+    const auto never = [&](const IndexExpr& negative) { return points->constrained(IndexCond::ge0(negative)).isEmpty() == true; };
+    return never(-e - IndexExpr(1)) && never(e - IndexExpr(extent));
+  };
+  for (const ExprId e : nodesOf(p, root)) {
+    if (p[e].op != ScalarOp::Load) continue;
+    const Access& access = p[p[e].access];
+    for (std::size_t k = 0; k < access.indices.size(); ++k)
+      if (access.indices[k].isData() || !inside(access.indices[k].affine, p[access.tensor].shape[k])) return false;
+  }
+  return true;
+}
+
 // sum of select(c, a*b, 0): c goes to the factors that use its axes, as select(c, a, 0) * b. (0 times what is never read.)
 // The program is the caller's copy.
 void distributeGuards(Program& p, Operator& op, std::set<ExprId>& skips) {
@@ -124,24 +165,15 @@ void distributeGuards(Program& p, Operator& op, std::set<ExprId>& skips) {
     }
     if (!placed) return;
   }
-  // A read that intervals do not prove needs every condition; a factor that cannot carry them all keeps the operator as it is.
-  const RangeOf ranges = rangesOf(op);
+  // A read stays inside its tensor by what its factor carries, or the operator stays as it is.
   for (std::size_t f = 0; f < factors.size(); ++f) {
     const auto have = axesIn(factors[f]);
-    const bool all = std::all_of(conditions.begin(), conditions.end(), [&](ExprId c) {
+    std::vector<IndexCond> carried;
+    for (const ExprId c : conditions) {
       const auto needed = axesIn(c);
-      return std::includes(have.begin(), have.end(), needed.begin(), needed.end());
-    });
-    if (all) continue;
-    for (const ExprId e : nodesOf(p, factors[f])) {
-      if (p[e].op != ScalarOp::Load) continue;
-      const Access& access = p[p[e].access];
-      for (std::size_t k = 0; k < access.indices.size(); ++k) {
-        if (access.indices[k].isData()) return;
-        const auto range = bounds(access.indices[k].affine, ranges);
-        if (!range || range->lo < 0 || range->hi >= p[access.tensor].shape[k]) return;
-      }
+      if (std::includes(have.begin(), have.end(), needed.begin(), needed.end())) carried.push_back(*asIndexCond(p, c));
     }
+    if (carried.size() < conditions.size() && !staysInside(p, op, factors[f], carried)) return;
   }
   ExprId product;
   for (std::size_t f = 0; f < factors.size(); ++f) {
@@ -332,8 +364,7 @@ std::optional<ContractionView> viewContraction(const GroupView& group, const std
       const OperatorId from = group.producers[access.tensor.value];
       if (!from.valid() || !needs[from.value]) continue;
       needs[o] = true;
-      for (std::size_t k = 0; own && k < access.indices.size(); ++k)
-        own = !access.indices[k].isData() && access.indices[k].affine == IndexExpr::variable(static_cast<IndexVar>(k));
+      own = own && readsOwnPoint(other, access);
     }
     if (needs[o] && !own) return std::nullopt;
   }

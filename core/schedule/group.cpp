@@ -111,6 +111,16 @@ Result<GroupView> viewGroup(const Program& program) {
   return view;
 }
 
+bool readsOwnPoint(const Operator& op, const Access& access) {
+  if (access.indices.size() != op.outputRank) return false;
+  for (std::size_t k = 0; k < access.indices.size(); ++k) {
+    const IndexExpr& e = access.indices[k].affine;
+    const bool own = e.asVariable() == static_cast<IndexVar>(k) || (op.axes[k].extent == 1 && e == IndexExpr(0));
+    if (access.indices[k].isData() || !own) return false;
+  }
+  return true;
+}
+
 void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers) {
   const Program& p = *group.program;
   buffers.assign(p.tensors.size(), BufferId{});
@@ -157,10 +167,7 @@ std::vector<StagePlan> planStages(const GroupView& group) {
       for (const ExprId e : nodesOf(p, p[at].body)) {
         if (p[e].op != ScalarOp::Load) continue;
         const Access& access = p[p[e].access];
-        bool own = access.indices.size() == p[at].outputRank;
-        for (std::size_t k = 0; k < access.indices.size(); ++k)
-          own = own && !access.indices[k].isData() && access.indices[k].affine == IndexExpr::variable(static_cast<IndexVar>(k));
-        const int reaches = own ? how : 2;
+        const int reaches = readsOwnPoint(p[at], access) ? how : 2;
         const std::size_t t = access.tensor.value;
         if (needed[t] >= reaches) continue;
         needed[t] = reaches;

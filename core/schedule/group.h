@@ -28,6 +28,9 @@ struct GroupView {
 // Fails on a Loop, a missing output and what else no template lowers: one sentence.
 Result<GroupView> viewGroup(const Program& program);
 
+// The access reads at the operator's own output point: component k is axis k, or 0 where that has no other value.
+bool readsOwnPoint(const Operator& op, const Access& access);
+
 // Operand buffers in binding order; workspace for stored tensors that are no operands.
 
 void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers);

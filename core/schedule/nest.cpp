@@ -270,7 +270,11 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     const std::int64_t saved = extents[b.last];
     extents[b.last] = *product;
     auto merged = replaceAll(with, expressions);
-    if (!joined.contains(b.members.front()) && floors(merged) > floors(expressions)) {
+    // An access that walks along one of them alone stays free of the other, even where it divides already.
+    const bool together = std::all_of(expressions.begin(), expressions.end(), [&](const IndexExpr& e) {
+      return e.uses(static_cast<IndexVar>(a.last)) == e.uses(static_cast<IndexVar>(b.last));
+    });
+    if (!joined.contains(b.members.front()) && (!together || floors(merged) > floors(expressions))) {
       extents[b.last] = saved;
       ++g;
       continue;

@@ -5,26 +5,20 @@
 
 #include "core/schedule/contraction.h"
 #include "core/schedule/knob_space.h"
+#include "core/schedule/phases.h"
 
 namespace nf::loop {
 namespace {
 
 class ContractionSpace final : public KnobSpace {
  public:
-  ContractionSpace(GuardedFactors guarded, const Target& target)
-      : KnobSpace("contraction"), m_program(std::move(guarded.program)), m_skips(std::move(guarded.skips)), m_target(target) {}
+  explicit ContractionSpace(const Target& target) : KnobSpace("contraction"), m_target(target) {}
 
-  // Two steps: the view borrows the program that is already in its place.
-  bool open() {
-    auto group = viewGroup(m_program);
-    if (!group) return false;
-    m_group = std::move(*group);
-    auto view = viewContraction(m_group, m_skips);
-    if (!view) return false;
-    const auto joined = neighbours(*view);
-    m_forms.emplace_back(std::move(*view));
-    if (!joined.empty())
-      if (auto flat = viewContraction(m_group, m_skips, joined)) m_forms.emplace_back(std::move(*flat));
+  bool open(const Program& program) {
+    addForms(program, "own", "merged");
+    // An axis that stands under floors on both sides is of both; in a residue class it may be of one.
+    if (const auto split = withPhases(program)) addForms(*split, "phases", "phases merged");
+    if (m_forms.empty()) return false;
     declareKnobs();
     return canTile();
   }
@@ -108,18 +102,43 @@ class ContractionSpace final : public KnobSpace {
   }
 
   Function lowerPoint(const Point& point) const override {
-    return lowerContraction(m_group, formOf(point).view, knobsOf(point), m_target);
+    const Form& form = formOf(point);
+    return lowerContraction(form.source->group, form.view, knobsOf(point), m_target);
   }
 
  private:
-  // The contraction with its axes as the accesses have them, or with neighbours of one side merged.
+  // A program with its guards on the factors; the group borrows it.
+  struct Source {
+    explicit Source(GuardedFactors g) : guarded(std::move(g)) {}
+    GuardedFactors guarded;
+    GroupView group;
+  };
+
+  // The contraction with its axes as the accesses have them or split into residue classes, and with neighbours of one side merged.
   struct Form {
-    explicit Form(ContractionView v) : view(std::move(v)) {}
+    Form(std::shared_ptr<const Source> from, std::string called, ContractionView v)
+        : source(std::move(from)), name(std::move(called)), view(std::move(v)) {}
+    std::shared_ptr<const Source> source;
+    std::string name;  // value of the knob axes
     ContractionView view;
     std::map<std::string, std::size_t> vectors;  // values of the knobs that are legal here
     std::map<std::string, std::vector<ContractionKnobs::Row>> rows;
   };
   const Form& formOf(const Point& point) const { return m_forms[point[kAxes]]; }
+
+  void addForms(const Program& program, const char* own, const char* merged) {
+    const auto source = std::make_shared<Source>(withGuardsOnFactors(program));
+    auto group = viewGroup(source->guarded.program);
+    if (!group) return;
+    source->group = std::move(*group);
+    auto view = viewContraction(source->group, source->guarded.skips);
+    if (!view) return;
+    const auto joined = neighbours(*view);
+    m_forms.emplace_back(source, own, std::move(*view));
+    if (!joined.empty())
+      if (auto flat = viewContraction(source->group, source->guarded.skips, joined))
+        m_forms.emplace_back(source, merged, std::move(*flat));
+  }
 
   static std::string axisName(const ContractionView& view, std::size_t a) {
     return std::to_string(a) + ":" + view.nest.axes[a].name;
@@ -129,7 +148,8 @@ class ContractionSpace final : public KnobSpace {
     Knob vector{"vector", "output axis on the vector lanes", {}};
     Knob vectors{"vectors", "vectors of one register tile", {1, 2, 3, 4, 5, 6}};
     Knob rows{"rows", "axes and factors of the register tile's rows", {}};
-    Knob axes{"axes", "as the accesses have them, or neighbours of one side merged", {"own"}, true};
+    Knob axes{"axes", "as the accesses have them or split into residue classes, and with neighbours of one side merged", {}, true};
+    for (const Form& form : m_forms) axes.values.push_back(form.name);
     const auto add = [](Knob& knob, const std::string& text) {
       if (std::find(knob.values.begin(), knob.values.end(), text) == knob.values.end()) knob.values.push_back(text);
     };
@@ -157,7 +177,6 @@ class ContractionSpace final : public KnobSpace {
         }
       }
     }
-    if (m_forms.size() > 1) axes.values.push_back("merged");
     m_knobs = {std::move(vector),
                std::move(vectors),
                std::move(rows),
@@ -223,10 +242,7 @@ class ContractionSpace final : public KnobSpace {
     return best;
   }
 
-  Program m_program;
-  std::set<ExprId> m_skips;
   Target m_target;
-  GroupView m_group;
   std::vector<Form> m_forms;
   mutable Point m_first;  // found when it is first asked for
 };
@@ -234,8 +250,8 @@ class ContractionSpace final : public KnobSpace {
 }  // namespace
 
 std::unique_ptr<KnobSpace> contractionSpace(const Program& program, const GroupView&, const Target& target) {
-  auto space = std::make_unique<ContractionSpace>(withGuardsOnFactors(program), target);
-  if (!space->open()) return nullptr;
+  auto space = std::make_unique<ContractionSpace>(target);
+  if (!space->open(program)) return nullptr;
   return space;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/session/caption.h"
 #include "core/session/formula.h"
 #include "core/session/meaning.h"
 
@@ -103,20 +104,9 @@ std::string shapeText(const Tensor& t) {
   return out + "]";
 }
 
-bool isDerivative(const std::string& name) { return name.starts_with("d(") && name.find(")/d(") != std::string::npos; }
+constexpr const char* kNotDerived = "not derived yet";
 
-// The right side of a statement, without spaces around it: what fits on a node.
-std::string shortExpression(const std::string& statement) {
-  const std::size_t equals = statement.find(" = ");
-  std::string text = equals == std::string::npos ? statement : statement.substr(equals + 3);
-  constexpr std::size_t kLongest = 120;
-  if (text.size() > kLongest) {
-    std::size_t end = kLongest;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-    text = text.substr(0, end) + "…";
-  }
-  return text;
-}
+bool isDerivative(const std::string& name) { return name.starts_with("d(") && name.find(")/d(") != std::string::npos; }
 
 }  // namespace
 
@@ -314,6 +304,16 @@ protocol::GraphPage describeGraph(const Program& p, const Program* before, const
       node.shape = t.shape;
       node.bytes = t.bytes();
       node.origins = spans.of(p, t.origin);
+      if (isDerivative(t.name)) {
+        // Read by an optimiser before it has been derived: it comes from what it is the derivative of, and with respect to.
+        node.phase = protocol::Phase::Backward;
+        node.text = kNotDerived;
+        const std::size_t middle = t.name.find(")/d(");
+        for (const std::string& part : {t.name.substr(2, middle - 2), t.name.substr(middle + 4, t.name.size() - middle - 5)})
+          if (const TensorId of = p.tensorNamed(part); of.valid())
+            for (const std::uint32_t o : spans.of(p, made[of.value].valid() ? p[made[of.value]].origin : p[of].origin))
+              if (std::find(node.origins.begin(), node.origins.end(), o) == node.origins.end()) node.origins.push_back(o);
+      }
       page.nodes.push_back(std::move(node));
       continue;
     }
@@ -321,12 +321,11 @@ protocol::GraphPage describeGraph(const Program& p, const Program* before, const
     const Operator& op = p[id];
     node.id = node.name = operatorNode[id.value];
     node.phase = phase(op.phase);
+    node.text = captionOf(p, id);
     if (op.kind == OperatorKind::Loop) {
-      node.text = "for " + p[op.loop].counter + " in 0.." + std::to_string(p[op.loop].trips);
       node.category = "loop";
     } else {
       node.statement = toText(p, id);
-      node.text = shortExpression(node.statement);
       node.category = op.kind == OperatorKind::Scatter ? "opaque" : op.reducer == Reducer::None ? "injective" : "reduction";
     }
     const auto written = writesOf(p, id);
@@ -334,6 +333,11 @@ protocol::GraphPage describeGraph(const Program& p, const Program* before, const
       node.dtype = name(p[written[0]].type);
       node.shape = p[written[0]].shape;
       for (const TensorId t : written) node.bytes += p[t].bytes();
+    }
+    // In the source a derivative that is shown stands for itself until it is derived.
+    if (p.stage == Stage::Source && isDerivative(node.id)) {
+      node.phase = protocol::Phase::Backward;
+      node.text = kNotDerived;
     }
     node.flops = flopsOf(p, id);
     node.added = before && !known.contains(node.id);

@@ -39,9 +39,9 @@ std::vector<std::pair<Point, Point>> sorted(const Pairs& pairs) {
 }
 
 // All (z, y) that the phases visit; `floors` counts the floors left in their solutions.
-Pairs visitsOf(const std::vector<Phase>& phases, std::size_t& floors) {
+Pairs visitsOf(const std::vector<PhaseNest>& phases, std::size_t& floors) {
   Pairs pairs;
-  for (const Phase& phase : phases) {
+  for (const PhaseNest& phase : phases) {
     for (const IndexExpr& e : phase.inverse.y) floors += e.floorDivCount();
     std::vector<Range> box;
     for (const std::int64_t extent : phase.shape) box.push_back({0, extent - 1});
@@ -74,7 +74,7 @@ TEST(SplitPhases, NamedOperatorsAreExact) {
     EXPECT_EQ(sorted(visitsOf(phases, floors)), sorted(fibresOf(access.problem))) << access.name;
     withFloors += floors > 0 ? 1 : 0;
     text += access.name + "\n";
-    for (const Phase& phase : phases) {
+    for (const PhaseNest& phase : phases) {
       EXPECT_EQ(phase.inverse.state, Inverse::State::Gather) << access.name << ": " << phase.inverse.why;
       for (std::size_t j = 0; j < phase.modulus.size(); ++j)
         if (phase.modulus[j] > 1)
@@ -98,7 +98,7 @@ TEST(SplitPhases, RandomAccessesAreExact) {
     std::size_t floors = 0;
     const auto phases = splitPhases(*problem, inverse);
     ASSERT_EQ(sorted(visitsOf(phases, floors)), sorted(fibresOf(*problem))) << "seed " << seed << ": " << describe(*problem);
-    for (const Phase& phase : phases)
+    for (const PhaseNest& phase : phases)
       ASSERT_EQ(phase.inverse.state, Inverse::State::Gather) << "seed " << seed << ": " << describe(*problem);
   }
 }

@@ -352,6 +352,26 @@ std::vector<Case> contractions() {
     }));
     add("dX stride 2", std::move(b));
   }
+  // The same where the extents are whole numbers of residue classes; of one picture only the classes have rows.
+  for (const auto& [batch, pad] : std::vector<std::array<std::int64_t, 2>>{{1, 0}, {1, 1}, {3, 1}}) {
+    Builder b;
+    const TensorId dy = b.input("dY", {batch, 18, 5, 5}), w = b.input("W", {18, 20, 3, 3}), scale = b.input("scale", {20});
+    const TensorId dx = b.op("dX", {batch, 20, 10, 10}, {18, 2, 2}, Reducer::Sum, [&](const auto& v) {
+      const auto r = [&](const IndexExpr& z, const IndexExpr& t) { return floorMod(z + IndexExpr(pad), 2) + 2 * t; };
+      const auto q = [&](const IndexExpr& z, const IndexExpr& t) { return floorDiv(z + IndexExpr(pad), 2) - t; };
+      const ExprId guard =
+          b.p.cond(IndexCond::all({IndexCond::ge0(IndexExpr(2) - r(v[2], v[5])), IndexCond::ge0(IndexExpr(2) - r(v[3], v[6])),
+                                   inside(q(v[2], v[5]), 5), inside(q(v[3], v[6]), 5)}));
+      return b.p.select(guard,
+                        b.p.binary(ScalarOp::Mul, b.at(dy, {v[0], v[4], q(v[2], v[5]), q(v[3], v[6])}),
+                                   b.at(w, {v[4], v[1], r(v[2], v[5]), r(v[3], v[6])})),
+                        b.p.constant(0));
+    });
+    b.output(dx);
+    b.output(b.op("step", {batch, 20, 10, 10}, {}, Reducer::None,
+                  [&](const auto& v) { return b.p.binary(ScalarOp::Mul, b.at(dx, v), b.at(scale, {v[1]})); }));
+    add("dX stride 2 in classes, batch " + std::to_string(batch) + " pad " + std::to_string(pad), std::move(b));
+  }
   {
     Builder b;  // votes: einsum bid, ined -> bine
     const TensorId u = b.input("U", {9, 6, 8}), w = b.input("W", {6, 10, 16, 8});
@@ -601,6 +621,24 @@ TEST(Contraction, RandomLegalSchedulesEqualTheReference) {
       last = s;
     }
   }
+}
+
+// A strided convolution's gradient may be scheduled by its residue classes, and of one picture must be: h and w stand under floors on
+// both sides, so nothing but the classes has rows of its own.
+TEST(Contraction, ResidueClassesAreAKnob) {
+  std::size_t seen = 0;
+  for (const Case& c : contractions()) {
+    if (!c.name.starts_with("dX stride 2 in classes")) continue;
+    const auto space = scheduleSpace(c.program, hostTarget());
+    std::vector<std::string> axes;
+    for (const KnobInfo& knob : (*space)->knobs())
+      if (knob.name == "axes") axes = knob.values;
+    const bool onePicture = c.name.find("batch 1") != std::string::npos;
+    EXPECT_EQ(std::count(axes.begin(), axes.end(), "\"own\"") == 0, onePicture) << c.name;
+    EXPECT_EQ(std::count(axes.begin(), axes.end(), "\"phases\""), 1) << c.name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 3u);
 }
 
 // Runs Y = f(X) on f32 values and returns Y.

@@ -31,8 +31,12 @@ double millisecondsSince(Clock::time_point begin) {
 
 struct Row {
   std::vector<double> tightness, overhead, solve, certificate, visits;
-  std::size_t cases = 0, empty = 0, dear = 0;
+  std::size_t cases = 0, empty = 0;
+  std::size_t putOff = 0, slow = 0;  // by the interactive quotas: of isl operations, of time
 };
+
+// While somebody types an access may take that long, solved and proved.
+constexpr double kInteractiveMilliseconds = 100;
 
 double quantile(std::vector<double>& values, double q) {
   if (values.empty()) return 0;
@@ -68,6 +72,8 @@ void append(Row& to, const Row& from) {
   join(to.visits, from.visits);
   to.cases += from.cases;
   to.empty += from.empty;
+  to.putOff += from.putOff;
+  to.slow += from.slow;
 }
 
 bool isWrong(const AccessProblem& problem) { return !compareExactly(problem, invert(problem)).right; }
@@ -80,9 +86,17 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   const auto begin = Clock::now();
   const auto check = [&](const AccessProblem& problem, Row& row, std::uint64_t caseSeed, const char* what) {
+    InvertOptions interactive;
+    interactive.certificateQuota = interactive.interactiveQuota;
     const double start = processorMilliseconds();
-    const Inverse inverse = invert(problem);
+    Inverse inverse = invert(problem, interactive);
     const double inverted = processorMilliseconds();
+    if (inverse.state == Inverse::State::Uncertified) {
+      ++row.putOff;
+      inverse = invert(problem);
+    } else if (inverted - start > kInteractiveMilliseconds) {
+      ++row.slow;
+    }
     const OracleResult result = compareExactly(problem, inverse);
     ++row.cases;
     ++done;
@@ -141,6 +155,12 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
   }
   print("not wide", all);
   if (secondOrderToo) print("second", second);
+  append(all, rows[AccessClass::Wide]);
+  append(all, second);
+  std::printf(
+      "while typing (%.0f ms and %llu isl operations a question): %zu put off, %zu of them by time: %.4f %% of %zu\n",
+      kInteractiveMilliseconds, static_cast<unsigned long long>(InvertOptions{}.interactiveQuota), all.putOff + all.slow, all.slow,
+      100.0 * static_cast<double>(all.putOff + all.slow) / static_cast<double>(std::max<std::size_t>(1, all.cases)), all.cases);
   std::printf("%zu accesses in %.0f s: %zu wrong, %zu uncertified\n", done, millisecondsSince(begin) / 1000, wrong, uncertified);
   return wrong == 0 && uncertified == 0 ? 0 : 1;
 }

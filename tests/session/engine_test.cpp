@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <future>
+#include <map>
 #include <mutex>
 #include <set>
 
@@ -301,6 +302,38 @@ TEST_F(EngineTest, GraphComesInPagesByStage) {
   EXPECT_FALSE(report.decisions.empty());
   send(DevicesRequest{}, 12);
   EXPECT_FALSE(await<Devices>(12).doctor.empty());
+}
+
+// A box of the graph says in a few words what it computes; one that is not derived yet says so, in its phase, with its origin.
+TEST_F(EngineTest, NodesOfTheGraphSayWhatTheyCompute) {
+  await<Hello>();
+  document(
+      "# %%\ninput X[4, 6]\nparam W[5, 6] = normal(0, 1)\n"
+      "Y[i, k] = sum[j] X[i, j] * W[k, j]\nZ[i, k] = sqrt(Y[i, k]^2 + 1) / (2 - tanh(Y[i, k]))\n"
+      "P[i, k: 5] = max[w: 3] Z[i, k + w - 1] else 0\nQ[i, k] = relu(P[i, k]) * -(Y[i, k] + 0.5)\n"
+      "# %%\nloss L = mean[i, k] (Q[i, k] - 1)^2\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  const auto texts = [this](const char* stage, RequestId id) {
+    send(GraphRequest{1, stage, 0, 2000}, id);
+    std::map<std::string, GraphNode> out;
+    for (const GraphNode& n : await<GraphPage>(id).nodes) out[n.id] = n;
+    return out;
+  };
+  const auto source = texts("source", 3);
+  EXPECT_EQ(source.at("Y").text, "Σ X·W");
+  EXPECT_EQ(source.at("Z").text, "√(Y² + 1)/(2 − tanh(Y))");
+  EXPECT_EQ(source.at("P").text, "max Z");
+  EXPECT_EQ(source.at("Q").text, "relu(P)·−(Y + 0.5)");
+  EXPECT_EQ(source.at("d(L)/d(W)").text, "not derived yet");
+  EXPECT_EQ(source.at("d(L)/d(W)").phase, protocol::Phase::Backward);
+  EXPECT_FALSE(source.at("d(L)/d(W)").origins.empty());
+  const auto derived = texts("differentiated", 4);
+  EXPECT_EQ(derived.at("d(L)/d(W)").text, "Σ d(L)/d(Y)·X");
+  for (const auto& [id, node] : derived) {
+    if (node.kind != NodeKind::Operator) continue;
+    EXPECT_FALSE(node.text.empty()) << id;
+    EXPECT_EQ(node.text.find('['), std::string::npos) << node.text;
+    EXPECT_FALSE(node.origins.empty()) << id;
+  }
 }
 
 TEST_F(EngineTest, HostileInputIsAnsweredNotDiedOf) {

@@ -312,6 +312,28 @@ TEST_F(Tuning, WhatTheTunerDoesNowIsSaid) {
   EXPECT_TRUE(view.now().contains("dW + sgd g4 c17: 12.5")) << view.now().toStdString();
 }
 
+TEST_F(Tuning, ANarrowTrainingStripKeepsItsButtonsInSight) {
+  TrainStrip strip(&theme);
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 812400, state.steps = 1000000, state.epoch = 12, state.epochs = 40;
+  state.secondsLeft = 18, state.trials = 312, state.swaps = 5, state.detail = "a word about what the engine is doing just now";
+  strip.setState(state);
+  strip.resize(560, 190);
+  strip.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&strip));
+  EXPECT_EQ(strip.width(), 560);
+  for (const char* name : {"pause", "stop"}) {
+    const auto* button = strip.findChild<QToolButton*>(name);
+    ASSERT_TRUE(button && button->isVisible());
+    EXPECT_TRUE(strip.rect().contains(button->geometry())) << name;
+  }
+  bool stopped = false;
+  QObject::connect(&strip, &TrainStrip::stopRequested, &strip, [&] { stopped = true; });
+  QTest::mouseClick(strip.findChild<QToolButton*>("stop"), Qt::LeftButton);
+  EXPECT_TRUE(stopped);
+}
+
 TEST_F(Tuning, TagsTieTokensToLines) {
   KernelView view(&theme, &selection);
   view.setSpanText(

@@ -239,6 +239,95 @@ TEST_F(Widgets, NodesNeverOverlapInRandomGraphs) {
   }
 }
 
+QRectF rectOf(const GraphView& view, const std::string& id) {
+  const auto& nodes = view.graph().nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].id == id) return {view.toWidget(view.layoutOf().nodes[i].rect.topLeft()), view.layoutOf().nodes[i].rect.size()};
+  return {};
+}
+
+TEST_F(Widgets, ANodeKeepsItsPlaceThroughEveryStage) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  std::map<std::string, QRectF> places;
+  for (const auto& n : view.graph().nodes) places[n.id] = rectOf(view, n.id);
+  for (const char* stage : {"source", "differentiated", "transformed", "partitioned", "fused", "source", "fused"}) {
+    SCOPED_TRACE(stage);
+    view.setGraph(capsule::graph(1, stage));
+    for (const auto& n : view.graph().nodes) EXPECT_EQ(rectOf(view, n.id), places.at(n.id)) << n.id;
+  }
+}
+
+// Stages of random graphs: some operators are not there yet, some are gone later; groups are closed or open.
+TEST_F(Widgets, NodesKeepTheirPlacesInStagesOfRandomGraphs) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    GraphPage fused = randomGraph(seed, 70);
+    for (std::size_t i = 0; i + 5 < fused.nodes.size(); i += 5) {
+      GraphGroup g;
+      g.id = "G" + std::to_string(i);
+      for (std::size_t k = i; k < i + rng() % 5; ++k)
+        if (fused.nodes[k].kind == NodeKind::Operator) g.nodes.push_back(fused.nodes[k].id);
+      if (!g.nodes.empty()) fused.groups.push_back(g);
+    }
+    GraphView view(&theme, &selection);
+    view.resize(900, 500);
+    view.setGraph(fused);
+    if (seed % 2) view.toggleGroups();
+    std::map<std::string, QRectF> places;
+    for (const auto& n : fused.nodes) places[n.id] = rectOf(view, n.id);
+    for (int stage = 0; stage < 4; ++stage) {
+      GraphPage page = fused;
+      page.stage = "partitioned";
+      page.groups.clear();
+      std::erase_if(page.nodes, [&](const GraphNode&) { return rng() % 3 == 0; });
+      for (int gone = 0; gone < 3; ++gone) {
+        GraphNode n;
+        n.id = n.name = "gone" + std::to_string(gone);
+        page.nodes.push_back(n);
+        page.edges.push_back({n.id, page.nodes.front().id, "x", 4, false, false});
+      }
+      view.setGraph(page);
+      const auto& nodes = view.layoutOf().nodes;
+      for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const std::string& id = view.graph().nodes[i].id;
+        if (const auto place = places.find(id); place != places.end()) {
+          EXPECT_EQ(rectOf(view, id), place->second) << id;
+        } else {
+          for (std::size_t k = 0; k < nodes.size(); ++k) EXPECT_FALSE(k != i && nodes[k].rect.intersects(nodes[i].rect)) << id;
+        }
+      }
+    }
+    view.setGraph(fused);
+    for (const auto& n : fused.nodes) EXPECT_EQ(rectOf(view, n.id), places.at(n.id)) << n.id;
+  }
+}
+
+TEST_F(Widgets, ANodeSaysWhatItComputesAndAGroupWhatItCosts) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  GraphPage g = capsule::graph(1, "fused");
+  GraphNode again = g.nodes[4];
+  again.id = again.name = "d(L)/d(Y)#2", again.added = true;
+  g.nodes.push_back(again);
+  g.nodes[5].text = "Σ d(L)/d(Y)·A";
+  for (auto& group : g.groups) group.us.reset();
+  view.setGraph(g);
+  EXPECT_EQ(view.captionOf(5), "Σ dY·A");
+  EXPECT_EQ(view.captionOf(7), "computed again");
+  EXPECT_EQ(view.factsOf(1), "1 kernel");
+  view.setSubgraphs(capsule::subgraphs());
+  EXPECT_EQ(view.factsOf(0), "1 kernel  41.8 µs  73 %");
+  EXPECT_EQ(view.factsOf(1), "1 kernel  12.6 µs  22 %");
+  view.toggleGroup(1);
+  EXPECT_EQ(view.factsOf(1), "2 operators  12.6 µs  22 %");
+  EXPECT_TRUE(view.findNext("dW"));
+  EXPECT_EQ(view.chosen(), "d(L)/d(W)");
+}
+
 TEST_F(Widgets, AHundredThousandNodesAreLaidOutBesideTheWindow) {
   GraphView view(&theme, &selection);
   view.resize(800, 600);
@@ -287,6 +376,9 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   EXPECT_EQ(text(2, FusionModel::kWork), "-231.0");
   EXPECT_EQ(text(2, FusionModel::kState), "refused");
   EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
+  // One notation in every view; the source's own names where something is written for a program.
+  EXPECT_EQ(text(0, FusionModel::kPair), "dW → W <-");
+  EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
 }
 
 TEST_F(Widgets, ForceAndForbidAreAskedForByName) {

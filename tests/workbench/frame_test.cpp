@@ -240,6 +240,58 @@ TEST_F(Frame, NoOtherWindowComesUp) {
   EXPECT_TRUE(window->isActiveWindow());
 }
 
+// What stops a run is in sight on every page of a small screen, and works there.
+TEST_F(Frame, PauseAndStopAreInSightOnEveryPage) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  QFile::rename(path(), folder.filePath("a_notebook_with_quite_a_long_name_for_its_window.nf"));
+  window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+  window->openFile(folder.filePath("a_notebook_with_quite_a_long_name_for_its_window.nf"));
+  window->resize(1280, 800);
+  window->show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(window.get()));
+  window->workspace().startEngine();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_EQ(window->size(), QSize(1280, 800));
+  run(3);
+  const auto phase = [&] { return window->workspace().runState().phase; };
+  ASSERT_TRUE(wait([&] { return phase() == protocol::RunPhase::Training; }));
+  auto *pause = window->findChild<QToolButton*>("run.pause"), *stop = window->findChild<QToolButton*>("run.stop");
+  ASSERT_TRUE(pause && stop);
+  for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+    window->showPage(page);
+    for (const QToolButton* b : {pause, stop}) {
+      EXPECT_TRUE(b->isEnabled());
+      EXPECT_EQ(b->visibleRegion().boundingRect(), b->rect()) << b->objectName().toStdString();
+      EXPECT_TRUE(window->rect().contains(QRect(b->mapTo(window.get(), QPoint()), b->size())));
+    }
+    QTest::mouseClick(pause, Qt::LeftButton);
+    ASSERT_TRUE(wait([&] { return phase() == protocol::RunPhase::Paused && pause->accessibleName() == "Resume"; }));
+    QTest::mouseClick(pause, Qt::LeftButton);
+    ASSERT_TRUE(wait([&] { return phase() == protocol::RunPhase::Training && pause->accessibleName() == "Pause"; }));
+  }
+  QTest::mouseClick(stop, Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return phase() == protocol::RunPhase::Idle; }));
+  EXPECT_FALSE(stop->isEnabled());
+}
+
+TEST_F(Frame, IconsOfCommandsFollowTheTheme) {
+  open();
+  const auto stroke = [&] {
+    const QImage image = window->action("run.cell")->icon().pixmap(16, QIcon::Normal).toImage();
+    QColor strongest = Qt::transparent;
+    for (int y = 0; y < image.height(); ++y)
+      for (int x = 0; x < image.width(); ++x)
+        if (image.pixelColor(x, y).alpha() > strongest.alpha()) strongest = image.pixelColor(x, y);
+    return strongest.lightness();
+  };
+  theme.setMode(Theme::Mode::Light);
+  EXPECT_LT(stroke(), 100);
+  theme.setMode(Theme::Mode::Dark);
+  EXPECT_GT(stroke(), 150);
+}
+
 TEST_F(Frame, EveryButtonHasAName) {
   openChecked();
   for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain}) {

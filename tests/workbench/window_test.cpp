@@ -318,6 +318,49 @@ TEST_F(Window, TheStageSliderChangesTheGraph) {
   ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "partitioned"; }));
 }
 
+TEST_F(Window, NodesStayWhereTheyAreWhileTheSliderMoves) {
+  openChecked();
+  window->showPage(MainWindow::Page::Author);
+  QTest::keyClick(window.get(), Qt::Key_2, Qt::ControlModifier);
+  GraphView* graph = window->explain()->graph();
+  const auto places = [graph] {
+    std::map<std::string, QPointF> out;
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      out[graph->graph().nodes[i].id] = graph->toWidget(graph->layoutOf().nodes[i].rect.topLeft());
+    return out;
+  };
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && graph->graph().nodes.size() == 7; }));
+  const auto before = places();
+  window->explain()->slider()->setFocus();
+  for (const char* stage : {"partitioned", "transformed", "differentiated", "source"}) {
+    QTest::keyClick(window->explain()->slider(), Qt::Key_Left);
+    ASSERT_TRUE(wait([&] { return graph->graph().stage == stage; }));
+    for (const auto& [id, at] : places()) EXPECT_EQ(at, before.at(id)) << stage << " " << id;
+  }
+}
+
+// The stage that is looked at when the text changes is not the one that knows the groups: that one is asked for first.
+TEST_F(Window, AnEarlyStageIsDrawnOnThePlacesOfTheLast) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  GraphView* graph = window->explain()->graph();
+  int plans = 0;
+  QObject::connect(&window->workspace(), &Workspace::graphPlanArrived, window.get(), [&] { ++plans; });
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused"; }));
+  for (const char* stage : {"partitioned", "transformed", "differentiated", "source"}) {
+    QTest::keyClick(window->explain()->slider(), Qt::Key_Left);
+    ASSERT_TRUE(wait([&] { return graph->graph().stage == stage; }));
+  }
+  EXPECT_EQ(plans, 0);
+  document().replace(0, 0, "# x\n", "Edit");
+  ASSERT_TRUE(wait([&] { return graph->graph().revision == document().revision(); }));
+  EXPECT_EQ(plans, 1);
+  EXPECT_EQ(graph->graph().stage, "source");
+  QTest::keyClick(window->explain()->slider(), Qt::Key_Right);
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "differentiated"; }));
+  EXPECT_EQ(plans, 1);
+}
+
 TEST_F(Window, OneSelectionReachesEveryView) {
   openChecked();
   window->showPage(MainWindow::Page::Tune);

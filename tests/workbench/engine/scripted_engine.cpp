@@ -157,6 +157,12 @@ int main() {
         say(Finished{}, id);
       } else if (const auto* r = std::get_if<TrainRequest>(&m)) {
         train(id, r->cell);
+      } else if (std::holds_alternative<PauseRequest>(m) && training) {
+        lastState.phase = RunPhase::Paused;
+        say(trainingState());
+      } else if (std::holds_alternative<ResumeRequest>(m) && training) {
+        lastState.phase = RunPhase::Training;
+        say(trainingState());
       } else if (std::holds_alternative<StopRequest>(m) && training) {
         training = false;
         DoneEvent done;
