@@ -205,11 +205,49 @@ void CellView::setOutdated(bool outdated) {
   update();
 }
 
+void CellView::beginRun() {
+  m_running = true;
+  m_runMeaning = m_meaning;
+  setStatus(CellStatus::Running, {});
+}
+
+void CellView::setInterrupted(const QString& message) {
+  if (!m_running) return;
+  m_running = false;
+  m_ended = message;
+  refreshStatus();
+}
+
 void CellView::setStatus(CellStatus status, const QString& message) {
-  m_status = status;
   m_known = true;
-  m_note->setText(message);
-  m_note->setVisible(!message.isEmpty());
+  m_running = status == CellStatus::Running || status == CellStatus::Queued;
+  m_failed = status == CellStatus::Error;
+  if (status == CellStatus::Ok) m_resultMeaning = m_runMeaning;
+  m_ended = message;
+  refreshStatus();
+}
+
+QString CellView::note() const { return m_note->isHidden() ? QString() : m_note->text(); }
+
+// What stands in the gutter and under the cell: what runs, else its mistakes, else what it waits for, else how old its result is.
+void CellView::refreshStatus() {
+  // What a run said is about the text that it ran on.
+  const bool said = m_runMeaning == m_meaning;
+  QString text = said ? m_ended : QString();
+  m_status = said && m_failed ? CellStatus::Error : CellStatus::Ok;
+  if (m_running) {
+    m_status = CellStatus::Running;
+  } else if (m_mistaken) {
+    m_status = CellStatus::Error;
+  } else if (!m_waits.isEmpty()) {
+    m_status = CellStatus::Queued;
+    text = tr("Waits for %1: a mistake in another cell keeps it from being made.").arg(m_waits.join(QStringLiteral(", ")));
+  } else if (!m_resultMeaning.empty() && m_resultMeaning != m_meaning) {
+    m_status = CellStatus::Stale;
+    text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
+  }
+  m_note->setText(text);
+  m_note->setVisible(!text.isEmpty());
   update();
 }
 
@@ -219,7 +257,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   if (m_kind == CellKind::Markdown) return;
   m_known = info != nullptr;
   if (!info) {
-    m_status = CellStatus::Ok;
+    m_status = m_running ? CellStatus::Running : CellStatus::Ok;
     m_summaryRow->hide();
     m_messages->hide();
     update();
@@ -240,11 +278,15 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     list.push_back({at, entries});
   }
   m_editor->setHints(std::move(list));
-  m_status = info->status;
+  m_mistaken = info->status == CellStatus::Error;
+  m_meaning = info->meaning;
+  m_waits.clear();
+  for (const auto& name : info->waits) m_waits << QString::fromStdString(name);
   for (const auto& d : analysis.diagnostics)
     if (d.severity == protocol::Severity::Error && d.span.source.empty() && d.span.begin >= info->begin &&
         d.span.begin < std::max<std::size_t>(info->end, end))
-      m_status = CellStatus::Error;
+      m_mistaken = true;
+  refreshStatus();
   m_summary->setText(QString::fromStdString(info->summary));
   m_summaryRow->setVisible(!info->summary.empty());
   m_checked->setText(tr("checked %1").arg(microsecondsText(analysis.ms * 1000)));
@@ -253,6 +295,8 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
 
   QStringList shows;
   for (const auto& name : info->shows) shows << QString::fromStdString(name);
+  // What a mistake hides for the moment stays in sight.
+  if ((m_mistaken || !m_waits.isEmpty()) && shows.size() < m_shows.size()) shows = m_shows;
   for (const auto& t : analysis.tensors) m_shapes[QString::fromStdString(t.name)] = t.shape;
   if (shows != m_shows) {
     m_shows = shows;
@@ -268,7 +312,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
       if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
     }
   }
-  for (const QString& show : m_shows) Q_EMIT expressionWanted(show);
+  for (const auto& show : info->shows) Q_EMIT expressionWanted(QString::fromStdString(show));
   if (info->train && !m_train) {
     m_train = new TrainStrip(m_theme);
     m_layout->addWidget(m_train);
@@ -276,6 +320,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     connect(m_train, &TrainStrip::pauseRequested, this, &CellView::pauseRequested);
     connect(m_train, &TrainStrip::stopRequested, this, &CellView::stopRequested);
     connect(m_train, &TrainStrip::swapChosen, this, &CellView::swapChosen);
+    connect(m_train, &TrainStrip::resumeRequested, this, &CellView::resumeRequested);
   }
   showSelection();
   update();

@@ -54,6 +54,11 @@ class CellView : public QWidget {
   void showSelection();
   void setStatus(protocol::CellStatus status, const QString& message);
   protocol::CellStatus status() const { return m_status; }
+  // A run of it has begun, on the text as it was analysed last; setStatus() ends it. Its results are stale once the cell means
+  // something else.
+  void beginRun();
+  void setInterrupted(const QString& message);  // what ran has ended without a result
+  QString note() const;
   const QStringList& shows() const { return m_shows; }
   QStringList diagnosticTexts() const;
   void setExpression(const protocol::Expression& expression);
@@ -77,12 +82,14 @@ class CellView : public QWidget {
   void pauseRequested(bool pause);
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
+  void resumeRequested();
 
  protected:
   void paintEvent(QPaintEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
 
  private:
+  void refreshStatus();
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();
@@ -97,6 +104,10 @@ class CellView : public QWidget {
   protocol::CellStatus m_status = protocol::CellStatus::Ok;
   bool m_known = false;  // the engine has said something about this text
   bool m_outdated = false;
+  std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
+  bool m_running = false, m_failed = false, m_mistaken = false;
+  QStringList m_waits;
+  QString m_ended;  // what the last run said
   std::string m_body;
   ExpressionEditor* m_editor;
   MarkdownView* m_markdown = nullptr;

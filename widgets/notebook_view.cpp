@@ -88,6 +88,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::pauseRequested, this, &NotebookView::pauseRequested);
   connect(v, &CellView::stopRequested, this, &NotebookView::stopRequested);
   connect(v, &CellView::swapChosen, this, &NotebookView::swapChosen);
+  connect(v, &CellView::resumeRequested, this, [this, v] { Q_EMIT resumeRequested(v->id()); });
   return v;
 }
 

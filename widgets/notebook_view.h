@@ -72,6 +72,7 @@ class NotebookView : public QScrollArea {
   void pauseRequested(bool pause);
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
+  void resumeRequested(CellId id);
 
  protected:
   void keyPressEvent(QKeyEvent*) override;

@@ -18,8 +18,8 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
       m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_progress(new QProgressBar),
       m_pause(new IconButton(theme, QStringLiteral("pause"))), m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
-      m_plot(new LatencyPlot(theme, true)), m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout),
-      m_swapList(new SwapList(theme)) {
+      m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))), m_plot(new LatencyPlot(theme, true)),
+      m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 0, 0, 0);
   layout->setSpacing(2);
@@ -41,6 +41,9 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_pause->setAccessibleName(tr("Pause"));
   top->addWidget(m_pause);
   top->addWidget(m_stop);
+  m_resume->setToolTip(tr("Go on from the newest checkpoint"));
+  m_resume->hide();
+  top->addWidget(m_resume);
   layout->addLayout(top);
   auto* figures = new QVBoxLayout;
   figures->setSpacing(2);
@@ -67,6 +70,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   connect(m_plot, &LatencyPlot::swapChosen, this, &TrainStrip::swapChosen);
   connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
   connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
+  connect(m_resume, &QToolButton::clicked, this, &TrainStrip::resumeRequested);
   setRunning(false);
 }
 
@@ -130,18 +134,31 @@ QString TrainStrip::detail() const { return m_detail->text(); }
 
 void TrainStrip::setRunning(bool running) {
   m_running = running;
+  if (running) m_resume->hide();
   m_pause->setVisible(running);
   m_stop->setVisible(running);
   m_progress->setVisible(running);
 }
 
-void TrainStrip::start() {
+void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
+                          const std::vector<protocol::EvalEvent>& evals) {
   m_plot->clear();
   m_lossPlot->clear();
-  m_title->setText(tr("Preparing"));
-  m_trials = m_swaps = 0;
   m_swapList->clear();
-  for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
+  for (const auto& step : steps) addStep(step);
+  for (const auto& swap : swaps) addSwap(swap);
+  for (const auto& eval : evals) addEval(eval);
+}
+
+void TrainStrip::start(bool resumed) {
+  if (!resumed) {
+    m_plot->clear();
+    m_lossPlot->clear();
+    m_swapList->clear();
+    m_trials = m_swaps = 0;
+    for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
+  }
+  m_title->setText(tr("Preparing"));
   showPeer();
   m_detail->setText(tr("preparing the first kernels"));
   m_progress->setRange(0, 0);
@@ -217,6 +234,7 @@ void TrainStrip::addEval(const protocol::EvalEvent& eval) {
 
 void TrainStrip::setDone(const protocol::DoneEvent& done) {
   setRunning(false);
+  m_resume->setVisible(done.stopped);
   m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
   m_detail->setText(done.stopped
                         ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
@@ -250,6 +268,7 @@ void TrainStrip::setError(const QString& message) {
 void TrainStrip::setLost() {
   if (!m_running) return;
   setRunning(false);
+  m_resume->show();
   m_title->setText(tr("Interrupted"));
   m_detail->setText(tr("ended with the engine; the curve is what arrived"));
 }

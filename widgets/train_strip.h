@@ -23,7 +23,9 @@ class TrainStrip : public QWidget {
   Q_OBJECT
  public:
   explicit TrainStrip(const Theme* theme, QWidget* parent = nullptr);
-  void start();
+  void start(bool resumed = false);  // resumed: what was drawn goes on
+  void setSteps(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
+                const std::vector<protocol::EvalEvent>& evals);  // in place of what was drawn
   void setState(const protocol::RunState& state);
   void addStep(const protocol::StepEvent& step);
   void addSwap(const protocol::KernelSwapEvent& swap);
@@ -39,11 +41,13 @@ class TrainStrip : public QWidget {
   QString detail() const;
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   SwapList* swaps() const { return m_swapList; }
+  IconButton* resume() const { return m_resume; }
 
  Q_SIGNALS:
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void pauseRequested(bool pause);
   void stopRequested();
+  void resumeRequested();
 
  protected:
   void resizeEvent(QResizeEvent*) override;
@@ -57,7 +61,7 @@ class TrainStrip : public QWidget {
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
   QLabel* m_title;
   QProgressBar* m_progress;
-  IconButton *m_pause, *m_stop;
+  IconButton *m_pause, *m_stop, *m_resume;
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
   QGridLayout* m_grid;

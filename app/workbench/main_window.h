@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QElapsedTimer>
 #include <QMainWindow>
 #include <QTimer>
 #include <map>
@@ -87,7 +88,11 @@ class MainWindow : public QMainWindow {
     NotebookView* notebook = nullptr;
     QString inspected;
     std::vector<LeftJournal> left;  // of sessions that ended before they were saved
-    QString engineLost;             // why its engine ended; empty: it runs, or the question was put away
+    QString engineLost;             // why its engine ended; empty: nothing to say about it
+    bool engineDown = false;        // and no new one was started
+    QElapsedTimer restarted;        // since its engine was started anew without being asked
+    CellId interrupted = 0;         // what trained when the engine ended
+    CellId resumeWhenChecked = 0;
     bool diskHidden = false, holderHidden = false, journalHidden = false;  // questions that were put away
     CellId training = 0;
     bool trainWhenChecked = false;
@@ -122,7 +127,8 @@ class MainWindow : public QMainWindow {
   void inspectSelection();
   TrainStrip* strip(Tab* tab) const;
   void runActive(int then);
-  void runCell(CellId id);
+  void runCell(CellId id, bool resume = false);
+  void resume(Tab* tab, CellId id);
   void undoOrRedo(bool undo);
   void save(bool ask);
   void openPalette(bool everything);

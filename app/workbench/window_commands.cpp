@@ -101,7 +101,11 @@ void MainWindow::makeActions() {
       [this] { runActive(0); });
   add("run.insert", tr("Run cell and insert below"),
       {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)}, [this] { runActive(2); });
-  add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] { workspace().runAll(); });
+  add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] {
+    for (CellView* v : notebook()->cells())
+      if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
+    workspace().runAll();
+  });
   add(
       "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
       "pause");
@@ -284,7 +288,17 @@ void MainWindow::runActive(int then) {
   }
 }
 
-void MainWindow::runCell(CellId id) {
+// Training goes on from its newest checkpoint, as soon as the engine knows the notebook.
+void MainWindow::resume(Tab* tab, CellId id) {
+  if (tab != m_tab) return;
+  if (tab->workspace->engine().state() != EngineLink::State::Ready || !tab->workspace->analysisIsKnown()) {
+    tab->resumeWhenChecked = id;
+    return;
+  }
+  runCell(id, true);
+}
+
+void MainWindow::runCell(CellId id, bool resume) {
   CellView* v = m_tab->notebook->view(id);
   if (!v || v->kind() == CellKind::Markdown) return;
   if (m_tab->workspace->engine().state() != EngineLink::State::Ready) {
@@ -301,12 +315,16 @@ void MainWindow::runCell(CellId id) {
     setStatus("error", v->diagnosticTexts().front().section(QLatin1Char('\n'), 0, 0));
     return;
   }
+  if (!info.waits.empty()) {
+    setStatus("error", v->note());
+    return;
+  }
   if (info.train && m_tab->workspace->running()) {
     setStatus("error", tr("Another run is under way: stop it first"));
     return;
   }
-  v->setStatus(CellStatus::Running, {});
-  m_tab->workspace->runCell(*cell, info.train.has_value());
+  v->beginRun();
+  m_tab->workspace->runCell(*cell, info.train.has_value(), resume);
   refreshOutline();
 }
 
@@ -322,7 +340,8 @@ void MainWindow::answer(const QString& key, int index) {
   Workspace& w = *m_tab->workspace;
   if (key == QLatin1String("engine")) {
     m_tab->engineLost.clear();
-    if (index == 0) w.startEngine();
+    if (index == 0 && m_tab->engineDown) w.startEngine();
+    else if (index == 0 && m_tab->interrupted) resume(m_tab, m_tab->interrupted);
     refreshStatus();
   } else if (key == QLatin1String("journal") && !m_tab->left.empty()) {
     if (index == 1) {

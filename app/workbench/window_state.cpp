@@ -146,7 +146,10 @@ void MainWindow::refreshMessages() {
           : deleted ? tr("%1 was deleted on disk. Its text is still here; saving writes the file again.").arg(name)
                     : tr("%1 changed on disk while it was edited here.").arg(name),
           deleted ? QStringList{tr("Save"), tr("Save as...")} : QStringList{tr("Keep mine"), tr("Reload"), tr("Compare")});
-  askOnce("engine", m_tab->engineLost, {tr("Restart the engine")});
+  askOnce("engine", m_tab->engineLost,
+          m_tab->engineDown    ? QStringList{tr("Restart the engine")}
+          : m_tab->interrupted ? QStringList{tr("Resume training")}
+                               : QStringList());
 }
 
 void MainWindow::refreshTitle() {
@@ -211,7 +214,7 @@ void MainWindow::refreshOutline() {
             entry.state = counted(std::max<std::int64_t>(1, v->diagnosticTexts().size()), tr("error"), tr("errors"));
             break;
           case CellStatus::Stale: entry.state = tr("stale"); break;
-          case CellStatus::Queued: entry.state = tr("queued"); break;
+          case CellStatus::Queued: entry.state = tr("waits"); break;
           case CellStatus::Running: entry.state = tr("running"); break;
         }
       }

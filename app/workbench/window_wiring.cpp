@@ -83,16 +83,32 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::engineReady, this, [this, tab] {
     m_enginesWanted = true;
-    tab->engineLost.clear();
+    if (std::exchange(tab->engineDown, false)) tab->engineLost.clear();
     if (tab != m_tab) return;
     refreshMessages();
     refreshStatus();
     refreshDevice();
   });
-  connect(w, &Workspace::engineDied, this, [this, tab](const QString& reason) {
-    for (CellView* v : tab->notebook->cells())
-      if (v->train()) v->train()->setLost();
+  connect(w, &Workspace::engineDied, this, [this, tab, w](const QString& reason) {
+    for (CellView* v : tab->notebook->cells()) {
+      if (v->train() && v->train()->running()) {
+        tab->interrupted = v->id();
+        v->train()->setLost();
+      }
+      v->setInterrupted(tr("The engine ended before this was finished."));
+    }
+    tab->training = 0;
     tab->engineLost = reason;
+    // One that ends again and again is not started again and again.
+    constexpr qint64 kSoonMs = 30000;
+    const bool again = w->engine().hello().process != 0 && (!tab->restarted.isValid() || tab->restarted.elapsed() > kSoonMs);
+    tab->engineDown = !again;
+    if (again) {
+      tab->engineLost += tr(" A new one was started.");
+      tab->restarted.start();
+      QTimer::singleShot(0, w, &Workspace::startEngine);
+    }
+    m_devices->setMeasuring(false);
     if (tab != m_tab) return;
     afterRunChange();
     if (m_explain->card()->comparing()) m_explain->card()->setComparisonFailed(tr("the engine ended"));
@@ -109,6 +125,7 @@ void MainWindow::connectTab(Tab* tab) {
       refreshPage();
       inspectSelection();
     }
+    if (const CellId id = std::exchange(tab->resumeWhenChecked, 0)) resume(tab, id);
     if (tab != m_tab || !std::exchange(tab->trainWhenChecked, false)) return;
     for (std::size_t i = 0; i < w->analysis().cells.size(); ++i)
       if (w->analysis().cells[i].train)
@@ -183,19 +200,26 @@ TrainStrip* MainWindow::strip(Tab* tab) const {
 // A run: its strip under the cell, and the tune page while it is the current notebook's.
 void MainWindow::connectRun(Tab* tab) {
   Workspace* w = tab->workspace.get();
-  connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell) {
-    if (tab == m_tab) m_tune->clearSteps();
+  connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
+    tab->interrupted = 0;
+    tab->engineLost.clear();
+    if (tab == m_tab) refreshMessages();
+    if (tab == m_tab && !resumed) m_tune->clearSteps();
     if (CellView* v = tab->notebook->viewOfAnalysisCell(cell)) {
       tab->training = v->id();
       if (v->train()) {
         v->train()->show();
-        v->train()->start();
+        v->train()->start(resumed);
         refreshPeer();
         QTimer::singleShot(0, v, [tab, v] { tab->notebook->ensureWidgetVisible(v->train(), 0, 24); });
       }
-      v->setStatus(CellStatus::Running, {});
+      v->beginRun();
     }
     if (tab == m_tab) refreshOutline();
+  });
+  connect(w, &Workspace::stepsTrimmed, this, [this, tab, w] {
+    if (TrainStrip* s = strip(tab)) s->setSteps(w->steps(), w->swaps(), w->evals());
+    if (tab == m_tab) m_tune->setRun(w->steps(), w->swaps(), w->evals());
   });
   connect(w, &Workspace::runStateChanged, this, [this, tab, w] {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
@@ -224,6 +248,11 @@ void MainWindow::connectRun(Tab* tab) {
     if (!v) return;
     v->setStatus(result.status, QString::fromStdString(result.message));
     if (result.status == CellStatus::Ok && !v->shows().isEmpty()) v->showResult(3);
+    if (tab == m_tab) refreshOutline();
+  });
+  connect(w, &Workspace::runEnded, this, [this, tab](const QString& message) {
+    for (CellView* v : tab->notebook->cells())
+      if (v->id() != tab->training) v->setInterrupted(message);
     if (tab == m_tab) refreshOutline();
   });
   const auto ended = [this, tab](CellStatus status, const QString& message) {
@@ -273,6 +302,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     showPage(Page::Tune);
     m_tune->chooseSubgraph(swap.subgraph);
   });
+  connect(n, &NotebookView::resumeRequested, this, [this, tab](CellId id) { resume(tab, id); });
 }
 
 void MainWindow::connectViews() {

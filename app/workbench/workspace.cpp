@@ -36,21 +36,25 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
       m_engineCommand(std::move(engineCommand)), m_engine(std::make_unique<EngineLink>(m_engineCommand)), m_selection(selection),
       m_untitled(untitled) {
   connect(m_engine.get(), &EngineLink::ready, this, [this] {
-    m_replicaKnown = false;
+    m_replicaKnown = m_analysedHere = false;
     sendDocument();
     wantDevices(false);
     Q_EMIT engineReady();
   });
   connect(m_engine.get(), &EngineLink::died, this, [this](const QString& reason) {
-    m_replies.clear();
-    m_profiling = false;
+    m_profiling = m_resuming = m_analysedHere = false;
     m_slices.clear();
     m_replicaKnown = false;
     const bool wasRunning = running();
     m_runState = {};
+    if (m_devices)
+      for (auto& device : m_devices->devices) device.inUse = false;
     Q_EMIT runStateChanged();
+    if (m_devices) Q_EMIT devicesArrived();
     Q_EMIT engineDied(wasRunning ? reason + tr(" The running job ended with it; the notebook and what was drawn are kept.")
                                  : reason);
+    const Envelope gone{0, Failed{"gone", tr("The engine ended.").toStdString(), {}, {}}, {}};
+    for (const auto& [id, reply] : std::exchange(m_replies, {})) reply(gone);
   });
   connect(m_engine.get(), &EngineLink::received, this, &Workspace::handle);
   m_journalTimer.setSingleShot(true);
@@ -340,7 +344,7 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
     if (const auto* answer = std::get_if<T>(&envelope.message)) {
       use(*answer, envelope);
     } else if (const auto* error = std::get_if<Failed>(&envelope.message)) {
-      if (error->stage != "revision") Q_EMIT failed(what, QString::fromStdString(error->message));
+      if (error->stage != "revision" && error->stage != "gone") Q_EMIT failed(what, QString::fromStdString(error->message));
     }
   });
 }
@@ -350,7 +354,8 @@ void Workspace::wantExpression(const QString& tensor) {
     if (const auto* e = std::get_if<Expression>(&envelope.message)) {
       Q_EMIT expressionArrived(*e);
       Q_EMIT milestone(QStringLiteral("expression"));
-    } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && error->stage != "revision") {
+    } else if (const auto* error = std::get_if<Failed>(&envelope.message);
+               error && error->stage != "revision" && error->stage != "gone") {
       Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
     }
   });
@@ -466,7 +471,7 @@ void Workspace::wantProfile() {
     if (const auto* p = std::get_if<Profile>(&envelope.message)) {
       Q_EMIT profileArrived(*p);
       Q_EMIT milestone(QStringLiteral("profile"));
-    } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running()) {
+    } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running() && error->stage != "gone") {
       Q_EMIT failed(tr("Profile"), QString::fromStdString(error->message));
     }
   });
@@ -488,7 +493,7 @@ void Workspace::wantSlice(const TensorRequest& request) {
   ask(request, [this, tensor = QString::fromStdString(request.tensor)](const Envelope& envelope) {
     m_slices.remove(tensor);
     if (const auto* error = std::get_if<Failed>(&envelope.message)) {
-      if (error->stage != "revision") Q_EMIT sliceFailed(tensor, QString::fromStdString(error->message));
+      if (error->stage != "revision" && error->stage != "gone") Q_EMIT sliceFailed(tensor, QString::fromStdString(error->message));
       return;
     }
     if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
@@ -505,18 +510,23 @@ void Workspace::refreshSlice(const TensorRequest& request) {
   wantSlice(request);
 }
 
-void Workspace::runCell(std::uint32_t cell, bool train) {
+void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
   if (train) {
-    m_steps.clear();
-    m_swaps.clear();
-    m_evals.clear();
+    m_resuming = resume;
+    if (!resume) {
+      m_steps.clear();
+      m_swaps.clear();
+      m_evals.clear();
+    }
     m_trials.clear();
-    Q_EMIT runStarted(cell);
+    Q_EMIT runStarted(cell, resume);
     TrainRequest request;
+    if (resume) request.resume = "newest";
     request.revision = m_document->revision();
     request.cell = cell;
     ask(request, [this](const Envelope& envelope) {
       if (const auto* error = std::get_if<Failed>(&envelope.message)) Q_EMIT runFailed(QString::fromStdString(error->message));
+      else if (std::holds_alternative<Cancelled>(envelope.message)) Q_EMIT runFailed(tr("stopped before the first step"));
     });
   } else {
     RunRequest request;
@@ -530,6 +540,7 @@ void Workspace::runCell(std::uint32_t cell, bool train) {
         result.message = error->message;
         Q_EMIT cellFinished(result);
       }
+      Q_EMIT runEnded(tr("Stopped."));
     };
     ask(request, reply);
   }
@@ -539,8 +550,9 @@ void Workspace::runAll() {
   RunRequest request;
   request.revision = m_document->revision();
   ask(request, [this](const Envelope& envelope) {
-    if (const auto* error = std::get_if<Failed>(&envelope.message))
-      Q_EMIT failed(tr("Run"), QString::fromStdString(error->message));
+    const auto* error = std::get_if<Failed>(&envelope.message);
+    if (error) Q_EMIT failed(tr("Run"), QString::fromStdString(error->message));
+    Q_EMIT runEnded(error ? QString::fromStdString(error->message) : tr("Stopped."));
   });
 }
 
@@ -571,6 +583,7 @@ void Workspace::handle(const Envelope& envelope) {
   if (const auto* a = std::get_if<Analysis>(&envelope.message)) {
     if (a->revision != m_document->revision()) return;  // overtaken
     m_analysis = *a;
+    m_analysedHere = true;
     m_afterKey = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs);
     if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
@@ -590,6 +603,14 @@ void Workspace::handle(const Envelope& envelope) {
     return;
   }
   if (const auto* step = std::get_if<StepEvent>(&envelope.message)) {
+    if (std::exchange(m_resuming, false)) {
+      const auto again = [&](const auto& event) { return event.step >= step->step; };
+      const auto before = m_steps.size() + m_swaps.size() + m_evals.size();
+      std::erase_if(m_steps, again);
+      std::erase_if(m_swaps, again);
+      std::erase_if(m_evals, again);
+      if (m_steps.size() + m_swaps.size() + m_evals.size() != before) Q_EMIT stepsTrimmed();
+    }
     m_steps.push_back(*step);
     Q_EMIT stepArrived(*step);
     Q_EMIT milestone(QStringLiteral("step"));

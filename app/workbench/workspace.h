@@ -61,8 +61,11 @@ class Workspace : public QObject {
   // ---- the engine
   EngineLink& engine() { return *m_engine; }
   void startEngine();
+  EngineLink::State engineState() const { return m_engine->state(); }
+  // The engine that runs has analysed the text as it is.
+  bool analysisIsKnown() const { return m_analysedHere && analysisIsCurrent(); }
   using Reply = std::function<void(const protocol::Envelope&)>;
-  // The reply is called once, Failed included; never when the engine dies first.
+  // The reply is called once, Failed included: of stage "gone" where the engine ends before it has answered.
   void ask(const protocol::Message& message, Reply reply);
   void tell(const protocol::Message& message) { m_engine->notify(message); }
 
@@ -101,7 +104,8 @@ class Workspace : public QObject {
   void wantSlice(const protocol::TensorRequest& request);
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
 
-  void runCell(std::uint32_t cell, bool train);
+  // `resume`: training goes on from the newest checkpoint.
+  void runCell(std::uint32_t cell, bool train, bool resume = false);
   void runAll();
   void stop();
   void pause(bool pause);
@@ -131,7 +135,8 @@ class Workspace : public QObject {
   void sliceArrived(const nf::protocol::TensorSlice& slice, const std::vector<double>& values);
   void sliceFailed(const QString& tensor, const QString& message);
   void runStateChanged();
-  void runStarted(std::uint32_t cell);
+  void runStarted(std::uint32_t cell, bool resumed);
+  void stepsTrimmed();  // a resumed run does the last steps again
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
   void trialArrived(const nf::protocol::TrialEvent& trial);
@@ -140,6 +145,7 @@ class Workspace : public QObject {
   void cellFinished(const nf::protocol::CellResult& result);
   void done(const nf::protocol::DoneEvent& done);
   void runFailed(const QString& message);
+  void runEnded(const QString& message);  // of show cells: what has no result by now gets none
   void failed(const QString& what, const QString& message);
   void milestone(const QString& event);  // "analysis", "graph", "step" ...: what --after waits for
 
@@ -173,7 +179,7 @@ class Workspace : public QObject {
   QStringList m_engineCommand;
   std::unique_ptr<EngineLink> m_engine;
   std::map<protocol::RequestId, Reply> m_replies;
-  bool m_replicaKnown = false;
+  bool m_replicaKnown = false, m_analysedHere = false;
   Selection* m_selection;
   int m_untitled;
   bool m_current = false;
@@ -189,6 +195,7 @@ class Workspace : public QObject {
   std::vector<protocol::EvalEvent> m_evals;
   QSet<QString> m_slices;    // asked for by refreshSlice()
   bool m_profiling = false;  // a profile is asked for
+  bool m_resuming = false;   // until the first step tells where the checkpoint was
   std::uint64_t m_graphTicket = 0;
   std::uint64_t m_planRevision = 0;  // whose `fused` stage has been told; 0: none
 };

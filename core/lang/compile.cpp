@@ -34,6 +34,7 @@ namespace {
 void addMistakesOfEvaluation(CompiledNotebook& out, CompileOptions options) {
   options.training = false;
   const CompiledNotebook evaluation = compileNotebook(out.sources.at(out.notebook), options);
+  out.unsound.insert(out.unsound.end(), evaluation.unsound.begin(), evaluation.unsound.end());
   for (const Diagnostic& d : evaluation.diagnostics) {
     const bool known = std::any_of(out.diagnostics.begin(), out.diagnostics.end(), [&](const Diagnostic& other) {
       return other.code == d.code && other.message == d.message && other.span == d.span;
@@ -44,7 +45,52 @@ void addMistakesOfEvaluation(CompiledNotebook& out, CompileOptions options) {
   }
 }
 
+// Statements that hold a mistake, wherever it was found; a mistake outside of all of them takes its line.
+void addMistakenStatements(CompiledNotebook& out, const ast::Ast& notebook) {
+  const std::string& text = out.sources.at(out.notebook).text;
+  for (const Diagnostic& d : out.diagnostics) {
+    if (d.severity != Severity::Error || d.span.source != out.notebook) continue;
+    bool found = false;
+    for (const ast::Cell& cell : notebook.cells)
+      for (const ast::StmtRef ref : cell.statements) {
+        const Span span = notebook.stmts[ref].span;
+        const bool holds = d.span.begin >= span.begin && d.span.begin <= std::max(span.begin, span.end - 1);
+        if (holds) out.unsound.push_back({span, {}});
+        found = found || holds;
+      }
+    if (found) continue;
+    Span line = d.span;
+    while (line.begin > 0 && text[line.begin - 1] != '\n') --line.begin;
+    while (line.end < text.size() && text[line.end] != '\n') ++line.end;
+    out.unsound.push_back({line, {}});
+  }
+  // A mistake of its own comes before what it uses.
+  std::sort(out.unsound.begin(), out.unsound.end(), [](const Unsound& a, const Unsound& b) {
+    return a.span.begin != b.span.begin ? a.span.begin < b.span.begin : a.uses < b.uses;
+  });
+  out.unsound.erase(
+      std::unique(out.unsound.begin(), out.unsound.end(), [](const Unsound& a, const Unsound& b) { return a.span == b.span; }),
+      out.unsound.end());
+}
+
 }  // namespace
+
+std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, const CompileOptions& options) {
+  Source source = notebook.sources.at(notebook.notebook);
+  const std::vector<Unsound>* unsound = &notebook.unsound;
+  // Mistakes that only show without the others are few: what depends on an unsound statement is known to be unsound.
+  constexpr int kMostRounds = 6;
+  std::optional<CompiledNotebook> part;
+  for (int round = 0; round < kMostRounds && !unsound->empty(); ++round) {
+    for (const auto& [span, uses] : *unsound)
+      for (std::size_t i = span.begin; i < std::min<std::size_t>(span.end, source.text.size()); ++i)
+        if (source.text[i] != '\n' && source.text[i] != '\r') source.text[i] = ' ';
+    part = compileNotebook(source, options);
+    if (part->ok()) return part;
+    unsound = &part->unsound;
+  }
+  return std::nullopt;
+}
 
 CompiledNotebook compileNotebook(Source source, const CompileOptions& options) {
   CompiledNotebook out;
@@ -63,6 +109,7 @@ CompiledNotebook compileNotebook(Source source, const CompileOptions& options) {
   for (const ast::Ast& file : library) elaborator.addFunctions(file, true);
   elaborator.run(notebook);
   if (options.training && elaborator.asksForTraining()) addMistakesOfEvaluation(out, options);
+  addMistakenStatements(out, notebook);
   std::stable_sort(out.diagnostics.begin(), out.diagnostics.end(),
                    [](const Diagnostic& a, const Diagnostic& b) { return a.span.begin < b.span.begin; });
   std::stable_sort(out.references.begin(), out.references.end(),

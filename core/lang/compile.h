@@ -67,6 +67,12 @@ struct TensorReference {
   TensorId tensor;
 };
 
+// A statement that cannot be used: it holds a mistake, or it uses the name of something that a mistake has kept from being made.
+struct Unsound {
+  Span span;
+  std::string uses;  // that name; empty: the mistake is its own
+};
+
 struct CompiledNotebook {
   SourceMap sources;
   SourceId notebook;  // its id in `sources`
@@ -77,6 +83,7 @@ struct CompiledNotebook {
   std::vector<TensorReference> references;
   std::vector<CellInfo> cells;
   std::vector<TrainSettings> trains;
+  std::vector<Unsound> unsound;  // in order, each once
   // By its name in the notebook, else by its full name, `Z.F`; invalid where there is none.
   TensorId tensorNamed(std::string_view name) const;
   bool ok() const { return !hasErrors(diagnostics); }
@@ -84,6 +91,10 @@ struct CompiledNotebook {
 
 // `source.text` is a notebook (cells separated by `# %%` lines) or plain statements. Never fails: mistakes are diagnostics.
 CompiledNotebook compileNotebook(Source source, const CompileOptions& options = {});
+
+// What a notebook with mistakes means without its unsound statements: compiled from the same text with blanks in their place, so that
+// every place is the same. Nullopt where even that has a mistake.
+std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, const CompileOptions& options = {});
 
 // The text form: the program as legal source, one statement an operator; parsing it gives an equal program (structural hash).
 std::string toText(const Program& program);

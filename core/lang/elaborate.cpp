@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/lang/spelling.h"
 #include "core/lang/statement.h"
 #include "core/support/checked.h"
+#include "core/syntax/lexer.h"
 
 namespace nf::lang {
 
@@ -215,6 +217,7 @@ Entity* Elaborator::resolve(std::string_view name, Span use) {
     entity->view = wholeView({entity->level, carried.last});
     noteMeaning(*entity);
   }
+  if (m_poisonMet.empty() && entity->kind == Entity::Kind::Poison) m_poisonMet = name;
   noteUse(*entity, use);
   return entity;
 }
@@ -306,6 +309,42 @@ void Elaborator::poisonTargets(const Stmt& s) {
     for (const Binder& b : s.binders)
       if (!b.name.empty()) poison(b.name, b.span);
   if (!s.name.empty() && s.kind != StmtKind::For && s.kind != StmtKind::Repeat) poison(s.name, s.nameSpan);
+}
+
+// An unsound statement that gives names from before it another value: they mean nothing after it.
+void Elaborator::taint(const Ast& ast, const Stmt& s, bool inBlock) {
+  const bool changes = s.kind == StmtKind::Assign && s.assign == AssignOp::Update;
+  m_updateLost = m_updateLost || changes;
+  const auto lose = [this](std::string_view name) {
+    if (Entity* entity = lookup(name)) entity->kind = Entity::Kind::Poison;
+  };
+  if (changes || m_misread.contains(s.span.begin))
+    for (const Target& t : s.targets) lose(t.name);
+  if (s.kind == StmtKind::Error) {
+    // It was not understood: a block, or an update, may change whatever stands left of a sign of assignment.
+    const LexResult lexed = lex(m_out.sources.text(s.span), s.span.source);
+    const auto is = [&](std::size_t i, TokenKind kind) { return i < lexed.tokens.size() && lexed.tokens[i].kind == kind; };
+    bool block = inBlock;
+    for (std::size_t i = 0; i < lexed.tokens.size(); ++i) block = block || is(i, TokenKind::LeftBrace) || is(i, TokenKind::Becomes);
+    for (std::size_t i = 0; block && i < lexed.tokens.size(); ++i) {
+      if (!is(i, TokenKind::Name)) continue;
+      std::size_t next = i + 1;
+      if (is(next, TokenKind::LeftBracket)) {
+        while (next < lexed.tokens.size() && !is(next, TokenKind::RightBracket)) ++next;
+        ++next;
+      }
+      if (is(next, TokenKind::Becomes)) m_updateLost = true;
+      if (is(next, TokenKind::Assign) || is(next, TokenKind::Becomes) || is(next, TokenKind::Comma))
+        lose(m_out.sources.text(s.span).substr(lexed.tokens[i].begin, lexed.tokens[i].end - lexed.tokens[i].begin));
+    }
+  }
+  for (const auto* block : {&s.body, &s.otherwise})
+    for (const StmtRef ref : *block) {
+      const Stmt& inner = ast.stmts[ref];
+      if (inner.kind == StmtKind::Assign)
+        for (const Target& t : inner.targets) lose(t.name);
+      taint(ast, inner, true);
+    }
 }
 
 std::string Elaborator::fullName(const std::string& local) {
@@ -508,6 +547,12 @@ void Elaborator::run(const Ast& notebook) {
       for (const Target& t : s.targets)
         if (!t.name.empty()) m_laterNames.emplace(std::string(t.name), Later{t.nameSpan, &s});
     }
+  for (const Cell& cell : notebook.cells)
+    for (const StmtRef ref : cell.statements)
+      for (const Diagnostic& d : m_out.diagnostics)
+        if (d.severity == Severity::Error && d.span.begin >= notebook.stmts[ref].span.begin &&
+            d.span.begin <= notebook.stmts[ref].span.end)
+          m_misread.insert(notebook.stmts[ref].span.begin);
   prepareBatch(notebook);
   for (const Cell& cell : notebook.cells) {
     CellInfo info;
@@ -548,10 +593,20 @@ bool Elaborator::spend(Span where) {
 }
 
 void Elaborator::statement(const Ast& ast, const Stmt& s) {
-  if (!spend(s.span)) return;
-  constexpr std::size_t kMostDiagnostics = 200;
-  if (m_out.diagnostics.size() >= kMostDiagnostics) return poisonTargets(s);
   const std::size_t errors = m_errors;
+  const bool top = m_contexts.size() == 1 && m_frame == 0 && m_scope == &m_global;
+  const auto unsound = [&] {
+    if (!top) return;
+    m_out.unsound.push_back({s.span, failedSince(errors) ? std::string() : m_poisonMet});
+    if (s.kind != StmtKind::Def) taint(ast, s);
+  };
+  if (!spend(s.span)) return unsound();
+  constexpr std::size_t kMostDiagnostics = 200;
+  if (m_out.diagnostics.size() >= kMostDiagnostics) {
+    poisonTargets(s);
+    return unsound();
+  }
+  const std::string met = std::exchange(m_poisonMet, {});
   const Phase phase = m_phase;
   const std::string base = m_nestedBase;
   m_nestedBase.clear();
@@ -588,6 +643,9 @@ void Elaborator::statement(const Ast& ast, const Stmt& s) {
   const bool makes =
       s.kind == StmtKind::Assign || s.kind == StmtKind::Declare || s.kind == StmtKind::Loss || s.kind == StmtKind::Eval;
   if (failedSince(errors) || makes) poisonTargets(s);
+  const bool misread = top && m_misread.contains(s.span.begin);
+  if (failedSince(errors) || !m_poisonMet.empty() || misread || (s.kind == StmtKind::Train && m_updateLost)) unsound();
+  if (m_poisonMet.empty()) m_poisonMet = met;
 }
 
 }  // namespace nf::lang

@@ -276,6 +276,10 @@ class Elaborator {
   Phase m_phase = Phase::Forward;
   std::string m_nestedBase;  // names the operators of nested reductions
   std::size_t m_errors = 0;
+  std::string m_poisonMet;    // by the statement at hand
+  bool m_updateLost = false;  // an unsound `<-`: what trains would miss it
+  void taint(const ast::Ast& ast, const ast::Stmt& s, bool inBlock = false);
+  std::unordered_set<std::uint32_t> m_misread;  // where statements begin that the parser has found mistakes in
   bool m_refused = false;         // the call being expanded broke a `require`: what follows from that is not told about
   std::vector<TensorId> m_shown;  // by the cell that is being read
   std::size_t m_work = 0;         // statements and functions expanded so far

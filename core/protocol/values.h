@@ -97,7 +97,10 @@ struct CellInfo {
   std::vector<std::string> defines;  // tensors
   std::vector<std::string> shows;    // tensors and derivatives a `show` of this cell names
   std::optional<TrainInfo> train;
-  NF_FIELDS(CellInfo, markdown, begin, end, status, summary, defines, shows, train);
+  // Names it uses that a mistake elsewhere has kept from being made: what uses them cannot be run.
+  std::vector<std::string> waits;
+  std::string meaning;  // of what a run of it depends on: results of another meaning are stale. Empty: it shows and trains nothing
+  NF_FIELDS(CellInfo, markdown, begin, end, status, summary, defines, shows, train, waits, meaning);
 };
 
 struct TensorInfo {

@@ -9,6 +9,7 @@
 
 #include "core/session/caption.h"
 #include "core/session/formula.h"
+#include "core/session/meaning.h"
 
 namespace nf {
 namespace {
@@ -186,8 +187,9 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
   return info;
 }
 
-protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const OriginSpans& spans, std::uint64_t revision, double ms) {
-  const Program& p = notebook.program;
+protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
+                                    std::uint64_t revision, double ms) {
+  const Program& p = sound.program;
   protocol::Analysis a;
   a.revision = revision;
   a.ms = ms;
@@ -211,8 +213,11 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Orig
     a.tensors.push_back({t.name, symbolKind(t.kind), std::string(name(t.type)), t.shape, t.bytes(), isDerivative(t.name),
                          spans.of(p, made[i].valid() ? p[made[i]].origin : t.origin)});
   }
-  for (const CellInfo& cell : notebook.cells) {
+  const std::vector<Hash> meanings = cellMeanings(sound);
+  for (std::size_t i = 0; i < sound.cells.size(); ++i) {
+    const CellInfo& cell = sound.cells[i];
     protocol::CellInfo info;
+    if (meanings[i] != Hash()) info.meaning = meanings[i].hex();
     info.markdown = cell.kind == CellInfo::Kind::Markdown;
     info.begin = cell.span.begin;
     info.end = cell.span.end;
@@ -232,7 +237,10 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Orig
     if (last.valid() && info.status != protocol::CellStatus::Error)
       info.summary = p[last].name + "  " + shapeText(p[last]) + ", " + bytesText(p[last].bytes()) + " · " + flopsText(flops);
     for (const TensorId t : cell.shows) info.shows.push_back(p[t].name);
-    for (const TrainSettings& train : notebook.trains)
+    for (const Unsound& u : notebook.unsound)
+      if (inside(u.span) && !u.uses.empty() && std::find(info.waits.begin(), info.waits.end(), u.uses) == info.waits.end())
+        info.waits.push_back(u.uses);
+    for (const TrainSettings& train : sound.trains)
       if (inside(train.span))
         info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,
                                          train.epochs, train.steps,     train.batch, train.seed};

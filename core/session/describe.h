@@ -13,7 +13,8 @@
 // From the compiler's results to what the views draw: pure functions, values in, values out.
 namespace nf {
 
-protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const OriginSpans& spans, std::uint64_t revision, double ms);
+protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
+                                    std::uint64_t revision, double ms);
 
 // One node an operator and one a given tensor, in program order; edges to every reader. `before` is the program of the stage
 // before this one: nodes that it lacks are marked as added.

@@ -156,7 +156,8 @@ void Engine::analyse(std::stop_token stop) {
     }
     m_changed.notify_all();
     if (!overtaken)
-      m_outbox.send(describeAnalysis(revision->notebook(), revision->spans(), number, revision->analysisMilliseconds()));
+      m_outbox.send(
+          describeAnalysis(revision->notebook(), revision->sound(), revision->spans(), number, revision->analysisMilliseconds()));
   }
 }
 
@@ -247,7 +248,7 @@ void Engine::answer(const Request& request) {
 void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
-  const CompiledNotebook& notebook = revision->notebook();
+  const CompiledNotebook& notebook = revision->sound();
   const auto stages = revision->stages(m_jobs.fusionInputs());
   if (!stages) return fail(id, stages.error());
   const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
@@ -273,8 +274,8 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
 
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
-  if (!revision || !revision->notebook().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
-  Program program = revision->notebook().program;
+  if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
+  Program program = revision->sound().program;
   const TensorId of = program.tensorNamed(m.output), wrt = program.tensorNamed(m.input);
   if (!of.valid() || !wrt.valid())
     return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}});
@@ -314,7 +315,7 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
     return fail(id, {"gradient",
                      differentiated->diagnostics.front().message,
                      {},
-                     render(differentiated->diagnostics, revision->notebook().sources)});
+                     render(differentiated->diagnostics, revision->sound().sources)});
   const Program& d = differentiated->program;
   const TensorId result = d.tensorNamed(program[derivative.result].name);
   auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
@@ -337,14 +338,14 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
   if (!stages) return fail(id, stages.error());
   protocol::GraphPage page;
   if (!*stages || *stage == Stage::Source) {
-    page = describeGraph(revision->notebook().program, nullptr, revision->spans(), m.offset, m.limit);
+    page = describeGraph(revision->sound().program, nullptr, revision->spans(), m.offset, m.limit);
   } else {
     const Program* program = (*stages)->at(*stage);
     if (!program)
       return fail(id, {"graph",
                        "The notebook has a gradient that can't be made.",
                        {},
-                       render((*stages)->diagnostics, revision->notebook().sources)});
+                       render((*stages)->diagnostics, revision->sound().sources)});
     page = describeGraph(*program, (*stages)->at(static_cast<Stage>(static_cast<int>(*stage) - 1)), revision->spans(), m.offset,
                          m.limit);
   }

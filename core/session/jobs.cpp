@@ -42,6 +42,17 @@ std::string outputRootOf(const Source& source) {
   return source.directory + "/" + (slash == std::string::npos ? source.name : source.name.substr(slash + 1)) + ".out";
 }
 
+// Why the cell cannot be run; empty: it can.
+std::string whyNot(const CompiledNotebook& notebook, std::uint32_t cell) {
+  if (cell >= notebook.cells.size()) return {};
+  const Span around = notebook.cells[cell].span;
+  for (const Unsound& u : notebook.unsound)
+    if (u.span.begin >= around.begin && u.span.begin < around.end)
+      return u.uses.empty() ? "The cell has a mistake."
+                            : "The cell uses `" + u.uses + "`, which a mistake has kept from being made.";
+  return {};
+}
+
 }  // namespace
 
 Jobs::Jobs(BackendRegistry& registry, Outbox& outbox)
@@ -319,8 +330,10 @@ void Jobs::note(const protocol::Message& message) {
 
 void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id) {
   enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
-    const CompiledNotebook& notebook = revision->notebook();
+    const CompiledNotebook& notebook = revision->sound();
     if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
+    for (const std::uint32_t cell : request.cells)
+      if (const std::string why = whyNot(revision->notebook(), cell); !why.empty()) return fail(id, {"source", why, {}, {}});
     DeviceContext* device = context(request.device.empty() ? "auto" : request.device, id);
     if (!device) return;
     protocol::RunState state;
@@ -340,7 +353,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
       if (cells.empty())
         for (std::uint32_t i = 0; i < notebook.cells.size(); ++i) cells.push_back(i);
       for (const std::uint32_t cell : cells) {
-        if (cell >= notebook.cells.size()) continue;
+        if (cell >= notebook.cells.size() || !whyNot(revision->notebook(), cell).empty()) continue;
         protocol::CellResult result;
         result.revision = revision->number();
         result.cell = cell;
@@ -384,8 +397,9 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
 
 void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainRequest request, protocol::RequestId id) {
   enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
-    const CompiledNotebook& notebook = revision->notebook();
+    const CompiledNotebook& notebook = revision->sound();
     if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
+    if (const std::string why = whyNot(revision->notebook(), request.cell); !why.empty()) return fail(id, {"source", why, {}, {}});
     const std::size_t statement = trainOfCell(notebook, request.cell);
     std::string wanted = request.device;
     if (wanted.empty() && statement < notebook.trains.size()) wanted = notebook.trains[statement].device;

@@ -44,7 +44,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     return fail(id, {"profile", "Training has not begun yet.", {}, {}});
   }
   enqueue(id, [this, revision = std::move(revision), steps, id](std::stop_token stop) {
-    const CompiledNotebook& notebook = revision->notebook();
+    const CompiledNotebook& notebook = revision->sound();
     if (!notebook.ok()) return fail(id, {"source", "The notebook has errors.", {}, {}});
     DeviceContext* device = context("auto", id);
     if (!device) return;

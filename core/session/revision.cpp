@@ -24,7 +24,8 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 
 Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
-      m_spans(m_notebook.program, m_notebook.sources, m_notebook.notebook), m_inverses(inverses) {}
+      m_sound(m_notebook.ok() ? std::nullopt : soundPart(m_notebook, options)),
+      m_spans(sound().program, sound().sources, sound().notebook), m_inverses(inverses) {}
 
 namespace {
 
@@ -49,8 +50,8 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
-    const bool trains = running && !m_notebook.trains.empty();
-    return runStages(std::make_shared<const Program>(trains ? trainingProgram(m_notebook, 0) : m_notebook.program), options);
+    const bool trains = running && !sound().trains.empty();
+    return runStages(std::make_shared<const Program>(trains ? trainingProgram(sound(), 0) : sound().program), options);
   }();
   slot = Known{inputs.reverted, proofs,
                stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
@@ -59,13 +60,13 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
 }
 
 Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& inputs) const {
-  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
+  if (!sound().ok()) return std::shared_ptr<const Stages>();
   return known(m_stages, inputs, false);
 }
 
 Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {
-  if (!m_notebook.ok()) return std::shared_ptr<const Stages>();
-  if (m_notebook.trains.empty())
+  if (!sound().ok()) return std::shared_ptr<const Stages>();
+  if (sound().trains.empty())
     if (auto shown = stages(inputs); !isChecking(shown)) return shown;
   return known(m_running, inputs, true);
 }

@@ -25,9 +25,11 @@ class Revision {
 
   std::uint64_t number() const { return m_number; }
   const CompiledNotebook& notebook() const { return m_notebook; }
+  // What of it holds in spite of mistakes: all else is made of this. Not ok() where nothing holds.
+  const CompiledNotebook& sound() const { return m_sound ? *m_sound : m_notebook; }
   const OriginSpans& spans() const { return m_spans; }
   double analysisMilliseconds() const { return m_milliseconds; }
-  // Null where the notebook has errors; an Error where a pass failed. Proofs that take long are put off: made for views, not to run.
+  // Null where nothing of the notebook is sound; an Error where a pass failed. Proofs that take long are put off: made for views, not to run.
   Result<std::shared_ptr<const Stages>> stages(const FusionInputs& inputs) const;
   // The same of what runs, every gradient proved or a scatter: the training step of the first `train`, else all that the notebook
   // computes.
@@ -37,6 +39,7 @@ class Revision {
   std::uint64_t m_number;
   double m_milliseconds = 0;  // before the notebook: compiling it sets this
   CompiledNotebook m_notebook;
+  std::optional<CompiledNotebook> m_sound;
   OriginSpans m_spans;
   InverseCache* m_inverses;
   mutable std::mutex m_mutex;

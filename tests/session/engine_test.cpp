@@ -178,6 +178,43 @@ TEST_F(EngineTest, MistakesComeWithTheirPlace) {
   EXPECT_EQ(a.diagnostics[0].column, 15u);
 }
 
+TEST_F(EngineTest, AMistakeCostsOnlyWhatUsesIt) {
+  const std::string text = std::string(kNotebook) + "\n# %%\nZ[i] = nothing[i]\n\n# %%\nshow Z\n";
+  document(text);
+  const Analysis a = await<Analysis>();
+  ASSERT_EQ(a.cells.size(), 5u);
+  ASSERT_EQ(a.diagnostics.size(), 1u);
+  EXPECT_EQ(a.cells[3].status, CellStatus::Error);
+  EXPECT_EQ(a.cells[4].status, CellStatus::Ok);
+  EXPECT_EQ(a.cells[4].waits, std::vector<std::string>{"Z"});
+  EXPECT_EQ(a.cells[2].shows, std::vector<std::string>{"d(L)/d(W)"});
+  EXPECT_FALSE(a.cells[1].summary.empty());
+  EXPECT_FALSE(a.extents.empty());
+  send(ExpressionRequest{1, "d(L)/d(W)", false}, 7);
+  EXPECT_FALSE(await<Expression>(7).terms.empty());
+  send(GraphRequest{1, "fused", 0, 1000}, 8);
+  EXPECT_GT(await<GraphPage>(8).totalNodes, 3);
+}
+
+TEST_F(EngineTest, TheMeaningOfACellFollowsWhatItDependsOn) {
+  const std::string cells =
+      "# %%\nlet N = 4\nparam W[N] = normal(0, 1)\n# %%\nA[i] = W[i] + 1\nshow A\n# %%\nB[i] = W[i] * 2\nshow B\n";
+  document(cells, 1);
+  const Analysis first = await<Analysis>();
+  EXPECT_TRUE(first.cells[0].meaning.empty());
+  const auto after = [&](const std::string& what, const std::string& with, std::uint64_t revision) {
+    std::string text = cells;
+    text.replace(text.find(what), what.size(), with);
+    document(text, revision);
+    const Analysis now = await<Analysis>();
+    return std::pair(now.cells[1].meaning == first.cells[1].meaning, now.cells[2].meaning == first.cells[2].meaning);
+  };
+  EXPECT_EQ(after("W[i] + 1", "W[i] + 2", 2), std::pair(false, true));
+  EXPECT_EQ(after("let N = 4", "let N = 5", 3), std::pair(false, false));
+  EXPECT_EQ(after("normal(0, 1)", "normal(0, 3)", 4), std::pair(false, false));
+  EXPECT_EQ(after("B[i] = W[i] * 2", "# more\nB[k] = W[k]*2", 5), std::pair(true, true));
+}
+
 TEST_F(EngineTest, GradientIsProvedAndChecked) {
   await<Hello>();
   document(kNotebook);

@@ -151,10 +151,14 @@ TEST_F(Window, KillingTheEngineCostsNothingButTheJob) {
   window->notebook()->activate(cell(1)->id(), true);
   QTest::keyClicks(cell(1)->editor(), "q");
   EXPECT_NE(document().text(), text);
-  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
-  ASSERT_TRUE(wait(
-      [&] { return window->workspace().engine().state() == EngineLink::State::Ready && window->workspace().analysisIsCurrent(); }));
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   EXPECT_NE(window->workspace().engine().processId(), process);
+  // One that is killed at once again is not started without being asked.
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->workspace().engine().state() == EngineLink::State::Dead; }));
+  ASSERT_EQ(window->messages()->key(), "engine");
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   EXPECT_TRUE(window->messages()->key().isEmpty());
 }
 

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <vector>
+
+#include "core/lang/compile.h"
+#include "core/support/hash.h"
+
+namespace nf {
+
+// By cell: what a run of it depends on. Equal in two notebooks where the cell would show the same values, or train the same. Names and
+// places of intermediate tensors do not count, what is given does: initial values, data, settings. Zero where a cell shows nothing.
+std::vector<Hash> cellMeanings(const CompiledNotebook& notebook);
+
+}  // namespace nf

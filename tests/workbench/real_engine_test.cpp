@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The window with the engine that people have: mistakes, results that are stale, an engine that is killed.
+#include <signal.h>
+
+#include <QPushButton>
+#include <QStandardPaths>
+
+#include "tests/workbench/window.h"
+#include "widgets/basic.h"
+#include "widgets/expression_editor.h"
+#include "widgets/outline_view.h"
+#include "widgets/plots.h"
+#include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
+
+namespace nf {
+namespace {
+
+using protocol::CellStatus;
+
+const std::string kNotebook =
+    "# %%\nlet N = 4\nparam W[N, N] = normal(0, 1)\n\n"
+    "# %%\nA[i, j] = W[i, j] * 2\nshow A\n\n"
+    "# %%\nC[i, j] = W[i, j] + 1\nshow C\n\n"
+    "# %%\nD[i] = sum[j] C[i, j] * A[i, j]\nshow D\n\n"
+    "# %%\nloss L = mean[i, j] (C[i, j] - 3)^2\nshow d(L)/d(W)\n\n"
+    "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; device = reference }\n";
+
+struct RealEngine : Window {
+  RealEngine() {
+    for (const char* name : {"XDG_CACHE_HOME", "XDG_STATE_HOME", "NEOFLOW_RECORDS"})
+      qputenv(name, folder.filePath("engine").toUtf8());
+  }
+  void openChecked(const std::string& text = kNotebook) {
+    write(text);
+    window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
+    window->openFile(path());
+    window->show();
+    window->activateWindow();
+    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
+    window->startEngine();
+    checked();
+  }
+  void checked() {
+    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  }
+  void compute(std::size_t i) {
+    run(i);
+    ASSERT_TRUE(wait([&] { return cell(i)->status() != CellStatus::Running; }));
+    EXPECT_EQ(cell(i)->status(), CellStatus::Ok) << cell(i)->note().toStdString();
+  }
+  void replace(const std::string& what, const std::string& with) {
+    const std::size_t at = document().text().find(what);
+    ASSERT_NE(at, std::string::npos);
+    document().replace(at, at + what.size(), with, "Edit");
+    window->notebook()->followDocument();
+    checked();
+  }
+  std::vector<CellStatus> states() {
+    std::vector<CellStatus> out;
+    for (CellView* v : window->notebook()->cells()) out.push_back(v->status());
+    return out;
+  }
+};
+
+TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
+  openChecked();
+  compute(2);
+  ASSERT_TRUE(wait([&] { return cell(2)->tensorView()->model()->rowCount() > 0; }));
+  replace("W[i, j] * 2", "W[i, j] * nowhere");
+  using S = CellStatus;
+  EXPECT_EQ(states(), (std::vector<S>{S::Ok, S::Error, S::Ok, S::Queued, S::Ok, S::Ok}));
+  ASSERT_FALSE(cell(1)->diagnosticTexts().isEmpty());
+  EXPECT_TRUE(cell(1)->diagnosticTexts().front().contains("nowhere"));
+  EXPECT_TRUE(cell(3)->note().contains("A")) << cell(3)->note().toStdString();
+  EXPECT_GT(cell(2)->tensorView()->model()->rowCount(), 0);
+  EXPECT_EQ(cell(4)->shows(), QStringList{"d(L)/d(W)"});
+  EXPECT_EQ(cell(3)->shows(), QStringList{"D"}) << "its formula stays in sight";
+  const auto* c = window->workspace().tensor("C");
+  ASSERT_TRUE(c);
+  EXPECT_EQ(c->shape, (std::vector<std::int64_t>{4, 4}));
+  // Another text of the cell that is whole: its extents, gradient and values follow.
+  replace("let N = 4", "let N = 3");
+  EXPECT_EQ(window->workspace().tensor("C")->shape, (std::vector<std::int64_t>{3, 3}));
+  EXPECT_EQ(cell(2)->status(), S::Stale);
+  compute(2);
+  compute(4);
+  run(3);
+  EXPECT_EQ(cell(3)->status(), S::Queued) << "it cannot run";
+  run(5);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); })) << "what does not need A is trained";
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  replace("nowhere", "2");
+  EXPECT_EQ(cell(1)->status(), S::Ok);
+  EXPECT_EQ(cell(3)->status(), S::Ok);
+}
+
+TEST_F(RealEngine, ResultsAreStaleWhereWhatTheyDependOnChanged) {
+  openChecked();
+  for (const std::size_t i : {1u, 2u, 3u, 4u}) compute(i);
+  using S = CellStatus;
+  EXPECT_EQ(states(), (std::vector<S>(6, S::Ok)));
+  replace("W[i, j] * 2", "W[i, j] * 5");
+  EXPECT_EQ(states(), (std::vector<S>{S::Ok, S::Stale, S::Ok, S::Stale, S::Ok, S::Ok})) << "D reads A, C and L do not";
+  EXPECT_TRUE(cell(3)->note().contains("Stale"));
+  window->action("edit.undo")->trigger();
+  checked();
+  EXPECT_EQ(states(), (std::vector<S>(6, S::Ok))) << "it is what it was computed from";
+  replace("A[i, j] = W[i, j] * 2", "# twice\nA[i, j] = W[i, j]*2  # as above");
+  EXPECT_EQ(states(), (std::vector<S>(6, S::Ok))) << "words are no change";
+  replace("normal(0, 1)", "normal(0, 2)");
+  EXPECT_EQ(states(), (std::vector<S>{S::Ok, S::Stale, S::Stale, S::Stale, S::Stale, S::Ok}));
+  compute(3);
+  EXPECT_EQ(cell(2)->status(), S::Stale);
+}
+
+TEST_F(RealEngine, ATrainedCellIsStaleAfterAnEditOfItsLoss) {
+  std::string text = kNotebook;
+  text.replace(text.find("100000000"), 9, "20");
+  openChecked(text);
+  run(5);
+  ASSERT_TRUE(wait([&] { return cell(5)->status() != CellStatus::Running; }));
+  EXPECT_EQ(cell(5)->status(), CellStatus::Ok) << cell(5)->note().toStdString();
+  replace("- 3)^2", "- 4)^2");
+  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
+  replace("- 4)^2", "- 3)^2");
+  EXPECT_EQ(cell(5)->status(), CellStatus::Ok);
+  replace("sgd(lr=0.01)", "sgd(lr=0.02)");
+  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
+}
+
+TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
+  openChecked();
+  compute(2);
+  run(5);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  window->action("run.stop")->trigger();  // the last step makes a checkpoint
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  const std::int64_t first = window->workspace().steps().back().step;
+  ASSERT_TRUE(cell(5)->train()->resume()->isVisible());
+  QTest::mouseClick(cell(5)->train()->resume(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().back().step > first; }));
+  const auto process = window->workspace().engine().processId();
+  ASSERT_EQ(::kill(static_cast<pid_t>(process), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_TRUE(window->messages()->text().contains("killed"));
+  EXPECT_FALSE(window->workspace().running());
+  EXPECT_FALSE(cell(5)->train()->running());
+  EXPECT_NE(cell(5)->status(), CellStatus::Running);
+  EXPECT_TRUE(cell(5)->note().contains("ended")) << cell(5)->note().toStdString();
+  EXPECT_FALSE(window->action("run.stop")->isEnabled());
+  for (const auto& device : window->workspace().devices()->devices) EXPECT_FALSE(device.inUse) << device.name;
+  EXPECT_EQ(cell(2)->status(), CellStatus::Ok);
+  EXPECT_GT(cell(2)->tensorView()->model()->rowCount(), 0) << "what was shown stays";
+  EXPECT_FALSE(window->workspace().steps().empty());
+  ASSERT_TRUE(wait([&] { return window->workspace().engine().state() == EngineLink::State::Ready; }));
+  ASSERT_EQ(window->messages()->buttons().size(), 1);
+  QTest::mouseClick(window->messages()->buttons().front(), Qt::LeftButton);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  const std::int64_t before = window->workspace().steps().back().step;
+  std::int64_t resumed = 0;
+  QObject::connect(&window->workspace(), &Workspace::stepArrived, window.get(), [&](const protocol::StepEvent& e) {
+    if (resumed == 0) resumed = e.step;
+  });
+  ASSERT_TRUE(wait([&] { return resumed > 0; })) << cell(5)->train()->detail().toStdString();
+  EXPECT_GE(resumed, first) << "from the checkpoint, not from the beginning";
+  EXPECT_EQ(cell(5)->status(), CellStatus::Running);
+  const auto& steps = window->workspace().steps();
+  EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; })) << before;
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
+TEST_F(RealEngine, AnotherFileInTheSameTabIsAnalysed) {
+  window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
+  window->show();
+  window->startEngine();
+  checked();
+  write(kNotebook);
+  window->openFile(path());
+  checked();
+  EXPECT_EQ(window->workspace().analysis().cells.size(), 6u);
+}
+
+}  // namespace
+}  // namespace nf
