@@ -66,8 +66,8 @@ class MessageStrip : public QWidget {
 CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind kind, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_id(id), m_kind(kind),
       m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
-      m_summary(label({}, "muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")), m_layout(new QVBoxLayout(this)),
-      m_messageLayout(new QVBoxLayout(m_messages)) {
+      m_summary(new ElidedLabel("muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")),
+      m_layout(new QVBoxLayout(this)), m_messageLayout(new QVBoxLayout(m_messages)) {
   m_layout->setContentsMargins(kGutter, 0, kRight, 0);
   m_layout->setSpacing(0);
   m_editor->setAccessibleName(tr("Cell text"));
@@ -88,7 +88,6 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   summary->addWidget(m_summary, 1);
   summary->addWidget(m_checked);
   m_summary->setFont(theme->ui(12));
-  m_summary->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_checked->setFont(theme->ui(12));
   m_summaryRow->hide();
   m_layout->addWidget(m_summaryRow);
@@ -214,6 +213,7 @@ void CellView::beginRun() {
 void CellView::setInterrupted(const QString& message) {
   if (!m_running) return;
   m_running = false;
+  m_interrupted = true;
   m_ended = message;
   refreshStatus();
 }
@@ -222,6 +222,7 @@ void CellView::setStatus(CellStatus status, const QString& message) {
   m_known = true;
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
+  m_interrupted = false;
   if (status == CellStatus::Ok) m_resultMeaning = m_runMeaning;
   m_ended = message;
   refreshStatus();
@@ -234,7 +235,7 @@ void CellView::refreshStatus() {
   // What a run said is about the text that it ran on.
   const bool said = m_runMeaning == m_meaning;
   QString text = said ? m_ended : QString();
-  m_status = said && m_failed ? CellStatus::Error : CellStatus::Ok;
+  m_status = said && m_failed ? CellStatus::Error : said && m_interrupted ? CellStatus::Stale : CellStatus::Ok;
   if (m_running) {
     m_status = CellStatus::Running;
   } else if (m_mistaken) {

@@ -105,7 +105,7 @@ class CellView : public QWidget {
   bool m_known = false;  // the engine has said something about this text
   bool m_outdated = false;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
-  bool m_running = false, m_failed = false, m_mistaken = false;
+  bool m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
   QStringList m_waits;
   QString m_ended;  // what the last run said
   std::string m_body;

@@ -2,6 +2,7 @@
 #include "widgets/expression_editor.h"
 
 #include <QAbstractItemView>
+#include <QAbstractTextDocumentLayout>
 #include <QCompleter>
 #include <QHelpEvent>
 #include <QKeyEvent>
@@ -12,6 +13,7 @@
 #include <QTextBlock>
 #include <QTextLayout>
 #include <QToolTip>
+#include <cmath>
 
 #include "core/document/document.h"
 #include "widgets/code_highlighter.h"
@@ -62,6 +64,10 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   setFrameShape(QFrame::NoFrame);
   setLineWrapMode(code ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth);
   setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  if (!code) {
+    setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+    setWordWrapMode(QTextOption::WrapAtWordBoundaryOrAnywhere);
+  }
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
   setTabChangesFocus(false);
   setAcceptDrops(false);
@@ -83,6 +89,8 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   connect(verticalScrollBar(), &QScrollBar::valueChanged, this, [this](int value) {
     if (value != 0) verticalScrollBar()->setValue(0);
   });
+  connect(horizontalScrollBar(), &QScrollBar::rangeChanged, this, &ExpressionEditor::fit);
+  connect(document()->documentLayout(), &QAbstractTextDocumentLayout::documentSizeChanged, this, &ExpressionEditor::fit);
   const auto dress = [this] {
     const QFont font = m_theme->mono(13);
     setFont(font);
@@ -171,11 +179,12 @@ void ExpressionEditor::fit() {
 }
 
 QSize ExpressionEditor::sizeHint() const {
-  int lines = 0;
-  for (QTextBlock block = document()->begin(); block.isValid(); block = block.next())
-    lines += std::max(1, block.layout()->lineCount());
-  int height = lines * fontMetrics().lineSpacing() + 2 * kPadY + 2;
-  if (horizontalScrollBar()->maximum() > 0 && m_code) height += 10;
+  // As it is laid out: another font's letters make a line higher, and heights are fractions of a pixel.
+  double text = 0;
+  for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) text += blockBoundingRect(block).height();
+  int height = static_cast<int>(std::ceil(text)) + 2 * kPadY + 2;
+  if (horizontalScrollBarPolicy() != Qt::ScrollBarAlwaysOff && horizontalScrollBar()->maximum() > 0)
+    height += horizontalScrollBar()->sizeHint().height();
   return {400, height};
 }
 

@@ -47,7 +47,11 @@ class OutlineDelegate : public QStyledItemDelegate {
     }
     const QString detail = index.data(kDetailRole).toString();
     p->setFont(index.data(kMonoRole).toBool() ? m_theme->mono(11) : m_theme->ui(12));
-    const int width = std::min(p->fontMetrics().horizontalAdvance(detail) + 2, full.width() * 3 / 5);
+    // The name first: its shape stands in the inspector too.
+    const QFont nameFont = index.data(kMonoRole).toBool() ? m_theme->mono(13) : m_theme->ui(13);
+    const int name = QFontMetrics(nameFont).horizontalAdvance(index.data(Qt::DisplayRole).toString());
+    const int room = full.width() - x - 20, kept = std::min(name, room * 3 / 5);
+    const int width = std::clamp(p->fontMetrics().horizontalAdvance(detail) + 2, 0, std::max(0, room - kept));
     p->setPen(special.isValid() && !section ? special : c.hint);
     const QRect right(full.right() - 12 - width, r.top(), width, r.height());
     p->drawText(right, Qt::AlignVCenter | Qt::AlignRight, p->fontMetrics().elidedText(detail, Qt::ElideMiddle, width));

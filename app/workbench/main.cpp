@@ -6,7 +6,10 @@
 #include <QScreen>
 #include <QStandardPaths>
 #include <QTimer>
+#include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <string_view>
 #include <utility>
 
 #include "app/workbench/main_window.h"
@@ -35,11 +38,17 @@ int usage(const QString& message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  QApplication application(argc, argv);
+  // Help and version need no display.
+  const auto asks = [](std::string_view word) {
+    return word == "-h" || word == "--help" || word == "--help-all" || word == "-v" || word == "--version";
+  };
+  const bool words = std::any_of(argv + 1, argv + argc, asks);
+  const std::unique_ptr<QCoreApplication> made(words ? new QCoreApplication(argc, argv) : new QApplication(argc, argv));
+  QCoreApplication& application = *made;
   QApplication::setApplicationName(QStringLiteral("neoflow-workbench"));
   QApplication::setOrganizationName(QStringLiteral("neoflow"));
   QApplication::setApplicationVersion(QStringLiteral("0.1.0"));
-  QApplication::setDesktopFileName(QStringLiteral("neoflow-workbench"));
+  QGuiApplication::setDesktopFileName(QStringLiteral("neoflow-workbench"));
 
   QCommandLineParser parser;
   parser.setApplicationDescription(
@@ -102,6 +111,7 @@ int main(int argc, char** argv) {
   if (const QStringList files = parser.positionalArguments(); !files.isEmpty()) {
     if (!QFileInfo::exists(files.first())) return usage(QStringLiteral("%1 does not exist").arg(files.first()));
     for (const QString& file : files) window.openFile(file);
+    window.tellOfLeft();
   } else if (!parser.isSet(screenshot)) {
     window.restoreSession();
   }

@@ -278,7 +278,7 @@ void MainWindow::showTab(int index) {
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
   refreshPeer();
   followRun();
-  for (const char* key : {"close", "save"}) m_messages->dismiss(QString::fromLatin1(key));
+  for (const char* key : {"close", "save", "open"}) m_messages->dismiss(QString::fromLatin1(key));
   refreshMessages();
   if (m_enginesWanted && m_tab->workspace->engine().state() == EngineLink::State::Stopped) m_tab->workspace->startEngine();
   refreshTitle();
@@ -286,7 +286,8 @@ void MainWindow::showTab(int index) {
   refreshDevice();
   refreshPage();
   if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
-  m_tab->notebook->activate(m_tab->notebook->activeCell(), false);
+  // An empty notebook is there to be written into.
+  m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->workspace->document().text().empty());
 }
 
 // The current one is empty and nobody has written into it: what is opened takes its place.
@@ -356,6 +357,7 @@ void MainWindow::closeTab(int index) {
   const QSignalBlocker quiet(m_tabBar);
   m_tabBar->setCurrentIndex(indexOf(m_tab));
   m_sessionTimer.start();
+  refreshTitle();
 }
 
 void MainWindow::startEngine() {
@@ -432,6 +434,15 @@ void MainWindow::restoreSession() {
     askOnce("recovered", text.trimmed(), recovered.isEmpty() ? QStringList() : QStringList{tr("Compare with the file")});
 }
 
+void MainWindow::tellOfLeft() {
+  const int left = m_store ? m_store->countLeft() : 0;
+  if (left > 0)
+    askOnce("left",
+            tr("A session ended without being closed: %1 wait, as they were.")
+                .arg(counted(left, tr("notebook that was not saved"), tr("notebooks that were not saved"))),
+            {tr("Open them")});
+}
+
 void MainWindow::writeSession() {
   if (!m_store) return;
   Session session;
@@ -452,8 +463,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     event->ignore();
     showTab(static_cast<int>(i));
     m_closeWanted = Close::Window;
-    m_messages->ask("close", tr("%1 has changes that are not saved.").arg(m_tab->workspace->name()),
-                    {tr("Save and close"), tr("Close without saving")});
+    m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(m_tab->workspace->name()),
+                    {tr("Save and quit"), tr("Quit without saving")});
     return;
   }
   m_closeWanted = Close::No;

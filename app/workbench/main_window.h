@@ -69,6 +69,7 @@ class MainWindow : public QMainWindow {
   void saveLayout();
   // The notebooks of windows that were killed, with what was not saved in them, and those of the window that was closed last.
   void restoreSession();
+  void tellOfLeft();                         // that notebooks wait which restoreSession() would bring
   void writeSession();                       // what restoreSession() of another window needs, should this one be killed
   void forgetSession() { m_store.reset(); }  // nothing of this window is kept, nothing is recovered
   QString statusText() const;
@@ -113,6 +114,7 @@ class MainWindow : public QMainWindow {
   void afterRunChange();
   void refreshPage();
   void refreshTitle();
+  void refreshPlace();
   void refreshTabs();
   void refreshPeer();
   void followRun();
@@ -130,6 +132,7 @@ class MainWindow : public QMainWindow {
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
   void undoOrRedo(bool undo);
+  void insertCell(void (NotebookView::*insert)());
   void save(bool ask);
   void openPalette(bool everything);
   void showShortcuts();

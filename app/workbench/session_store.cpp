@@ -163,6 +163,13 @@ SessionStore::Left SessionStore::takeAll() {
   return left;
 }
 
+int SessionStore::countLeft() const {
+  int count = 0;
+  for (const QString& folder : leftFolders())
+    if (const auto lock = lockOf(folder)) count += static_cast<int>(journalsIn(folder).size());
+  return count;
+}
+
 std::vector<LeftJournal> SessionStore::takeOf(const QString& path) {
   std::vector<std::pair<QDateTime, LeftJournal>> found;
   for (const QString& folder : leftFolders()) {

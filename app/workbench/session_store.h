@@ -52,6 +52,7 @@ class SessionStore {
     QStringList unreadable;         // journals that are damaged, as they are called now
   };
   Left takeAll();
+  int countLeft() const;                                 // journals of killed windows
   std::vector<LeftJournal> takeOf(const QString& path);  // the journals of one notebook, newest first; the rest stays
 
  private:

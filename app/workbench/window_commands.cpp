@@ -69,11 +69,21 @@ void MainWindow::makeActions() {
   add(
       "edit.redo", tr("Redo"), {QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Z), QKeySequence(Qt::CTRL | Qt::Key_Y)},
       [this] { undoOrRedo(false); }, "redo");
+  const auto text = [](const char* slot) {
+    return [slot] {
+      if (QWidget* w = QApplication::focusWidget()) QMetaObject::invokeMethod(w, slot);
+    };
+  };
+  // The keys are the field's own: it takes them before a command of the window could.
+  add("edit.cut", tr("Cut text"), {}, text("cut"));
+  add("edit.copy", tr("Copy text"), {}, text("copy"));
+  add("edit.paste", tr("Paste text"), {}, text("paste"));
+  add("edit.all", tr("Select all text"), {}, text("selectAll"));
   group = tr("Cell");
   add(
-      "cell.above", tr("Insert cell above"), {}, [this] { notebook()->insertAbove(); }, "", "A");
+      "cell.above", tr("Insert cell above"), {}, [this] { insertCell(&NotebookView::insertAbove); }, "", "A");
   add(
-      "cell.below", tr("Insert cell below"), {}, [this] { notebook()->insertBelow(); }, "", "B");
+      "cell.below", tr("Insert cell below"), {}, [this] { insertCell(&NotebookView::insertBelow); }, "", "B");
   add("cell.text", tr("Insert text below"), {}, [this] {
     notebook()->insertBelow();
     notebook()->toggleKind();
@@ -190,7 +200,8 @@ void MainWindow::makeMenus() {
     file->addAction(action(QString::fromLatin1(id)));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
-  menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "cell.cut", "cell.copy", "cell.paste"});
+  menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "cell.cut", "cell.copy",
+                    "cell.paste"});
   QMenu* view = menu(tr("View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   QMenu* panels = view->addMenu(tr("Panels"));
   for (const char* id : {"view.outline", "view.inspector", "view.fusion", "view.decision"})
@@ -272,6 +283,7 @@ void MainWindow::undoOrRedo(bool undo) {
   const std::size_t byte = std::min(*where, d.text().size());
   m_tab->notebook->scrollToByte(byte, page() == Page::Author, editing);
   refreshOutline();
+  refreshPlace();
   refreshTitle();
 }
 
@@ -333,6 +345,12 @@ void MainWindow::showCell(CellId id) {
   if (CellView* v = m_tab->notebook->view(id)) m_tab->notebook->ensureWidgetVisible(v, 0, 40);
 }
 
+// By menu or button, for who then writes; the notebook's own key leaves the cell to further keys.
+void MainWindow::insertCell(void (NotebookView::*insert)()) {
+  (notebook()->*insert)();
+  notebook()->activate(notebook()->activeCell(), true);
+}
+
 void MainWindow::trainFirst() { m_tab->trainWhenChecked = true; }
 
 void MainWindow::answer(const QString& key, int index) {
@@ -379,6 +397,8 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("keep")) {
     m_tab->journalHidden = true;
     if (index == 0) save(false);
+  } else if (key == QLatin1String("left")) {
+    if (index == 0) restoreSession();
   } else if (key == QLatin1String("recovered")) {
     if (index == 0) compareWithDisk();
   } else if (key == QLatin1String("save")) {
@@ -416,10 +436,12 @@ void MainWindow::compare(const std::string& before, const std::string& after, co
   layout->addWidget(text);
   const Palette& c = m_theme->colors();
   QTextCursor cursor(text->document());
+  int first = -1;
   for (const DiffLine& l : diffLines(before, after)) {
     QTextBlockFormat format;
     if (l.kind == DiffLine::Kind::Removed) format.setBackground(mixed(c.page, c.failed, 0.18));
     if (l.kind == DiffLine::Kind::Added) format.setBackground(mixed(c.page, c.proved, 0.18));
+    if (first < 0 && l.kind != DiffLine::Kind::Same) first = cursor.position();
     cursor.setBlockFormat(format);
     cursor.insertText((l.kind == DiffLine::Kind::Removed ? QStringLiteral("- ")
                        : l.kind == DiffLine::Kind::Added ? QStringLiteral("+ ")
@@ -428,6 +450,9 @@ void MainWindow::compare(const std::string& before, const std::string& after, co
     cursor.insertBlock();
   }
   dialog->show();
+  cursor.setPosition(std::max(first, 0));
+  text->setTextCursor(cursor);
+  text->centerCursor();
 }
 
 void MainWindow::openPalette(bool everything) {

@@ -152,6 +152,18 @@ void MainWindow::refreshMessages() {
                                : QStringList());
 }
 
+// Where the cursor is; nothing while whole cells are chosen.
+void MainWindow::refreshPlace() {
+  const NotebookView* n = m_tab->notebook;
+  if (!n->editing()) return m_place->clear();
+  const std::string& text = m_tab->workspace->document().text();
+  const std::string_view before = std::string_view(text).substr(0, std::min(n->caretByte(), text.size()));
+  const std::size_t newline = before.rfind('\n');
+  const std::string_view line = before.substr(newline == std::string_view::npos ? 0 : newline + 1);
+  m_place->setText(
+      tr("Ln %1, Col %2").arg(std::count(before.begin(), before.end(), '\n') + 1).arg(unitOffset(line, line.size()) + 1));
+}
+
 void MainWindow::refreshTitle() {
   const bool modified = m_tab->workspace->document().modified();
   m_name->setText(m_tab->workspace->name());

@@ -266,8 +266,9 @@ void MainWindow::connectRun(Tab* tab) {
     ended(CellStatus::Ok, {});
   });
   connect(w, &Workspace::runFailed, this, [this, tab, ended](const QString& message) {
-    if (TrainStrip* s = strip(tab)) s->setError(message);
-    ended(CellStatus::Error, message);
+    TrainStrip* s = strip(tab);
+    if (s) s->setError(message);
+    ended(CellStatus::Error, s ? QString() : message);  // the strip says it already
   });
 }
 
@@ -280,8 +281,9 @@ void MainWindow::connectNotebook(Tab* tab) {
   });
   connect(n, &NotebookView::undoRequested, this, [this] { undoOrRedo(true); });
   connect(n, &NotebookView::redoRequested, this, [this] { undoOrRedo(false); });
-  connect(n, &NotebookView::caretMoved, this,
-          [this](int lineNumber, int column) { m_place->setText(tr("Ln %1, Col %2").arg(lineNumber).arg(column)); });
+  connect(n, &NotebookView::caretMoved, this, [this, tab] {
+    if (tab == m_tab) refreshPlace();
+  });
   connect(n, &NotebookView::signatureChanged, this, [this](const QString& signature) {
     if (signature.isEmpty()) refreshStatus();
     else setStatus("function", signature);
@@ -289,6 +291,7 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::activeChanged, this, [this, tab, n] {
     m_sessionTimer.start();
     if (tab != m_tab) return;
+    refreshPlace();
     refreshOutline();
     const CellView* v = n->view(n->activeCell());
     if (v && !v->shows().isEmpty()) inspect(v->shows().back());

@@ -97,7 +97,7 @@ void Workspace::attachDocument() {
     if (!m_journalTimer.isActive()) m_journalTimer.start();
     if (m_replicaKnown)
       tell(DocumentEdited{m_document->revision(), static_cast<std::uint32_t>(edit.begin),
-                          static_cast<std::uint32_t>(edit.begin + edit.removed.size()), edit.inserted});
+                          static_cast<std::uint32_t>(edit.begin + edit.removed.size()), asUtf8(edit.inserted)});
     if (m_wasModified != m_document->modified()) {
       m_wasModified = m_document->modified();
       Q_EMIT modifiedChanged();
@@ -330,7 +330,7 @@ void Workspace::sendDocument() {
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
   tell(DocumentReplaced{m_document->revision(), name().toStdString(),
                         m_path.isEmpty() ? QDir::currentPath().toStdString() : QFileInfo(m_path).absolutePath().toStdString(),
-                        m_document->text()});
+                        asUtf8(m_document->text())});
 }
 
 void Workspace::ask(const Message& message, Reply reply) {

@@ -141,6 +141,16 @@ std::u16string displayText(std::string_view bytes) {
   return out;
 }
 
+std::string asUtf8(std::string_view bytes) {
+  std::string out(bytes);
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Unit unit = unitAt(bytes, at);
+    if (unit.shown == U'\ufffd' && unit.bytes == 1) out[at] = '?';
+    at += unit.bytes;
+  }
+  return out;
+}
+
 std::size_t byteOffset(std::string_view bytes, std::size_t unit) {
   std::size_t at = 0;
   for (std::size_t units = 0; at < bytes.size() && units < unit;) {

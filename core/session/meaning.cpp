@@ -78,6 +78,11 @@ std::vector<Hash> cellMeanings(const CompiledNotebook& notebook) {
       if (train.span.begin < cell.span.begin || train.span.begin >= cell.span.end) continue;
       hasher.add(notebook.sources.text(train.span));
       if (const TensorId loss = notebook.tensorNamed(train.loss); loss.valid()) hasher.add(meanings.of(loss));
+      // Other hints, other kernels: what was measured of them is old.
+      for (const Hint& hint : program.hints) {
+        hasher.add(static_cast<std::uint64_t>(hint.kind)).add(hint.attributes).add(hint.tensors.size());
+        for (const std::string& name : hint.tensors) hasher.add(name);
+      }
       for (const Output& output : program.outputs)
         if (output.role == OutputRole::Eval) hasher.add(meanings.of(output.tensor));
       // What an optimizer makes follows from its settings and the loss.

@@ -67,6 +67,12 @@ TEST(Display, CountsUnitsOfEveryByte) {
   EXPECT_EQ(byteOffset(bytes, shown.size()), bytes.size());
 }
 
+TEST(Display, BytesThatAreNoTextKeepTheirPlace) {
+  const std::string odd = "a\xff\xc3\xa9\xe2\x82\r\n\xf0\x9f\x99\x82\xc3";
+  EXPECT_EQ(asUtf8(odd), "a?\xc3\xa9??\r\n\xf0\x9f\x99\x82?");
+  EXPECT_EQ(asUtf8("plain"), "plain");
+}
+
 TEST(Document, TypingIsUndoneByTheWord) {
   Document d("# %%\n");
   std::size_t at = d.text().size();

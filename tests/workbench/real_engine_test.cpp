@@ -147,7 +147,7 @@ TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
   EXPECT_TRUE(window->messages()->text().contains("killed"));
   EXPECT_FALSE(window->workspace().running());
   EXPECT_FALSE(cell(5)->train()->running());
-  EXPECT_NE(cell(5)->status(), CellStatus::Running);
+  EXPECT_EQ(cell(5)->status(), CellStatus::Stale);
   EXPECT_TRUE(cell(5)->note().contains("ended")) << cell(5)->note().toStdString();
   EXPECT_FALSE(window->action("run.stop")->isEnabled());
   for (const auto& device : window->workspace().devices()->devices) EXPECT_FALSE(device.inUse) << device.name;
@@ -170,6 +170,21 @@ TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
   EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; })) << before;
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
+TEST_F(RealEngine, BytesThatAreNoTextCostOnlyTheirCell) {
+  std::string text = kNotebook;
+  text.insert(text.find("A[i, j] = W"), "\xff\xfe");
+  openChecked(text);
+  EXPECT_EQ(cell(1)->status(), CellStatus::Error);
+  EXPECT_EQ(cell(2)->status(), CellStatus::Ok);
+  compute(2);
+  window->notebook()->activate(cell(2)->id(), true);
+  QTest::keyClicks(cell(2)->editor(), " ");
+  window->action("file.save")->trigger();
+  EXPECT_NE(onDisk().find("\xff\xfe"
+                          "A[i, j]"),
+            std::string::npos);
 }
 
 TEST_F(RealEngine, AnotherFileInTheSameTabIsAnalysed) {

@@ -170,6 +170,9 @@ TEST_F(Recovery, AFileIsAskedAboutItsOwnJournalAndOthersWait) {
   EXPECT_EQ(document().text(), with("# lost "));
   EXPECT_TRUE(document().modified());
   EXPECT_TRUE(window->messages()->key().isEmpty());
+  window->tellOfLeft();
+  EXPECT_EQ(window->messages()->key(), "left");
+  EXPECT_TRUE(window->messages()->text().contains("2 notebooks")) << window->messages()->text().toStdString();
   window->action("file.save")->trigger();
   EXPECT_EQ(onDisk(), with("# lost "));
   EXPECT_TRUE(window->close());

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Writing in notebooks: new ones, long ones, odd ones; nothing is cut off; cell operations are undone.
+#include <QApplication>
+#include <QClipboard>
+#include <QDragEnterEvent>
+#include <QDropEvent>
+#include <QLabel>
+#include <QMimeData>
+#include <QTabBar>
+#include <QTextBlock>
+#include <QToolButton>
+#include <QUrl>
+#include <QWindow>
+
+#include "tests/workbench/window.h"
+#include "widgets/basic.h"
+#include "widgets/expression_editor.h"
+#include "widgets/markdown_view.h"
+
+namespace nf {
+namespace {
+
+struct Editing : Window {
+  void openBare() {
+    window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+    window->showPage(MainWindow::Page::Author);
+    window->show();
+    window->activateWindow();
+    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
+  }
+  void type(const QString& text) {
+    ASSERT_TRUE(wait([] { return QApplication::focusWidget() != nullptr; }));
+    QTest::keyClicks(QApplication::focusWidget(), text);
+  }
+  // What the views show is what the document holds.
+  void followed() {
+    const auto& cells = document().cells();
+    ASSERT_EQ(window->notebook()->cells().size(), cells.size());
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      EXPECT_EQ(cell(i)->id(), cells[i].id);
+      EXPECT_EQ(cell(i)->kind(), cells[i].kind);
+      const std::string body(document().body(cells[i]));
+      EXPECT_EQ(cell(i)->editor()->bytes(), cells[i].kind == CellKind::Markdown ? markdownOf(body) : body);
+    }
+  }
+};
+
+TEST_F(Editing, ANewNotebookIsWrittenIntoAtOnce) {
+  openBare();
+  type("abc xyz");
+  EXPECT_EQ(document().text(), "abc xyz");
+  QTest::keyClick(window.get(), Qt::Key_N, Qt::ControlModifier);
+  EXPECT_EQ(window->tabs()->count(), 2);
+  type("let d = 1");
+  EXPECT_EQ(document().text(), "let d = 1");
+  // So is a cell that is added with the mouse.
+  for (QToolButton* button : window->findChildren<QToolButton*>())
+    if (button->text() == "Cell") QTest::mouseClick(button, Qt::LeftButton);
+  type("dd");
+  EXPECT_EQ(document().body(document().cells().back()), "dd");
+}
+
+TEST_F(Editing, NothingOfACellIsCutOff) {
+  write("# %%\nlet N = 4\n\n# λ 漢字 ∑ 🙂\nA[i: N] = i  # ѣ\n漢\n\n# %%\n" + std::string(40, 'x') + " + " +
+        std::string(400, 'y') + "\nU = squash(P)\n\n# %% [markdown]\n# " + std::string(90, 'w') + " " + std::string(90, 'v') +
+        "\n# 漢字 last\n\n# %%\na\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\np\nq\n");
+  open();
+  QStringList files{path()};
+  for (const char* name : {"digits_capsnet.nf", "milstm.nf", "welcome.nf"}) {
+    const QString copy = folder.filePath(name);
+    QFile::copy(QStringLiteral(NF_SOURCE_DIR "/examples/") + name, copy);
+    files << copy;
+  }
+  for (const QString& file : files) {
+    window->openFile(file);
+    for (const int width : {900, 1600, 1100}) {
+      window->resize(width, 800);
+      QApplication::processEvents();
+      for (CellView* v : window->notebook()->cells()) {
+        if (v->kind() == CellKind::Markdown) {
+          window->notebook()->activate(v->id(), true);
+          QApplication::processEvents();
+        }
+        ExpressionEditor* e = v->editor();
+        QTextCursor end(e->document());
+        end.movePosition(QTextCursor::End);
+        EXPECT_GE(e->cursorRect().top(), 0);
+        const QTextBlock last = e->document()->lastBlock();
+        double height = 0;
+        for (QTextBlock b = e->document()->begin(); b.isValid(); b = b.next())
+          height += e->document()->documentLayout()->blockBoundingRect(b).height();
+        EXPECT_GE(e->viewport()->height(), height) << file.toStdString() << ": " << last.text().toStdString();
+        EXPECT_LE(e->cursorRect(end).bottom(), e->viewport()->height()) << last.text().toStdString();
+        window->notebook()->activate(v->id(), false);
+        if (auto* markdown = v->findChild<MarkdownView*>()) {
+          QApplication::processEvents();
+          EXPECT_GE(markdown->height(), markdown->heightForWidth(markdown->width()));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Editing, CellOperationsAreUndoneOneByOne) {
+  open();
+  const auto run = [&](const char* id, std::size_t i) {
+    window->notebook()->activate(cell(i)->id(), false);
+    window->action(id)->trigger();
+    followed();
+  };
+  std::vector<std::string> texts{document().text()};
+  const auto then = [&] { texts.push_back(document().text()); };
+  run("cell.remove", 1), then();
+  run("cell.join", 1), then();
+  run("cell.up", 1), then();
+  run("cell.kind", 0), then();
+  run("cell.kind", 0), then();
+  run("cell.copy", 1);
+  run("cell.paste", 0), then();
+  window->notebook()->activate(cell(0)->id(), true);
+  if (cell(0)->kind() == CellKind::Code) {
+    cell(0)->editor()->moveCaretTo(3);
+    window->action("cell.split")->trigger();
+    followed();
+    then();
+  }
+  EXPECT_GE(texts.size(), 7u);
+  for (std::size_t i = texts.size() - 1; i-- > 0;) {
+    window->action("edit.undo")->trigger();
+    EXPECT_EQ(document().text(), texts[i]) << i;
+    followed();
+  }
+  EXPECT_FALSE(document().modified());
+  for (std::size_t i = 1; i < texts.size(); ++i) {
+    window->action("edit.redo")->trigger();
+    EXPECT_EQ(document().text(), texts[i]) << i;
+    followed();
+  }
+}
+
+TEST_F(Editing, AFileThatIsDroppedIsOpened) {
+  openBare();
+  QMimeData data;
+  data.setUrls({QUrl::fromLocalFile(path())});
+  // Wherever it falls: on a cell too.
+  const QPoint where = cell(0)->editor()->mapTo(window.get(), cell(0)->editor()->rect().center());
+  QDragEnterEvent enter(where, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+  QCoreApplication::sendEvent(window->windowHandle(), &enter);
+  EXPECT_TRUE(enter.isAccepted());
+  QDropEvent drop(where, Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+  QCoreApplication::sendEvent(window->windowHandle(), &drop);
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_EQ(window->tabs()->count(), 1);
+}
+
+TEST_F(Editing, ALongNotebookIsEditedCellByCell) {
+  std::string text;
+  for (int i = 0; i < 500; ++i)
+    text += (i % 5 == 0 ? "# %% [markdown]\n# ## Part " : "# %%\nlet a") + std::to_string(i) + (i % 5 == 0 ? "\n\n" : " = 1\n\n");
+  write(text);
+  openChecked();
+  ASSERT_EQ(window->notebook()->cells().size(), 500u);
+  const std::vector<CellView*> before = window->notebook()->cells();
+  window->notebook()->activate(cell(251)->id(), true);
+  QTest::keyClicks(cell(251)->editor(), "xyz");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_EQ(window->notebook()->cells(), before) << "an edit of one cell makes none anew";
+  window->notebook()->activate(cell(252)->id(), false);
+  window->action("cell.remove")->trigger();
+  ASSERT_EQ(window->notebook()->cells().size(), 499u);
+  EXPECT_EQ(cell(251), before[251]);
+  EXPECT_EQ(cell(252), before[253]);
+  window->action("edit.undo")->trigger();
+  followed();
+}
+
+}  // namespace
+}  // namespace nf
