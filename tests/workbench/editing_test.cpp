@@ -89,7 +89,9 @@ TEST_F(Editing, NothingOfACellIsCutOff) {
         double height = 0;
         for (QTextBlock b = e->document()->begin(); b.isValid(); b = b.next())
           height += e->document()->documentLayout()->blockBoundingRect(b).height();
-        EXPECT_GE(e->viewport()->height(), height) << file.toStdString() << ": " << last.text().toStdString();
+        const bool whole = wait([&] { return e->viewport()->height() >= height; });
+        EXPECT_TRUE(whole) << file.toStdString() << ": " << last.text().toStdString() << ": " << e->viewport()->height() << " of "
+                           << height;
         EXPECT_LE(e->cursorRect(end).bottom(), e->viewport()->height()) << last.text().toStdString();
         window->notebook()->activate(v->id(), false);
         if (auto* markdown = v->findChild<MarkdownView*>()) {
