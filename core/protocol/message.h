@@ -420,7 +420,7 @@ struct FirstStepEvent {
 struct StepEvent {  // thinned by time: stands for `steps` steps
   static constexpr const char* kEvent = "step";
   std::int64_t step = 0;
-  double ms = 0, ms_min = 0, ms_max = 0;
+  double ms = 0, ms_min = 0, ms_max = 0;  // of those steps: median, least, most
   std::int64_t steps = 1;
   std::optional<double> loss;
   double seconds = 0;  // since training began

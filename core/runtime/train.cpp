@@ -568,7 +568,6 @@ struct TrainJob::Impl {
     thinned.ms_max = std::max(thinned.ms_max, milliseconds);
     ++thinned.steps;
     thinned.step = step;
-    thinned.ms = milliseconds;
     thinned.loss = value;
     if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
     if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, supply->activity(), true);
@@ -576,6 +575,8 @@ struct TrainJob::Impl {
 
   void flushStepEvent(Time now) {
     if (thinned.steps == 0) return;
+    // Not the newest step's: an event is due the sooner the longer its last step took.
+    thinned.ms = medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(thinned.steps), stepMilliseconds.end()});
     thinned.seconds = secondsSince(begun);
     emit(thinned);
     thinned = {};

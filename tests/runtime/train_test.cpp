@@ -79,6 +79,17 @@ TEST(Train, LearnsDigitsAndReportsEvents) {
   ASSERT_EQ(rows->size(), static_cast<std::size_t>(summary->done.steps));
   EXPECT_EQ(rows->back().loss, *summary->done.loss);
   EXPECT_LT(rows->back().loss, rows->front().loss / 2);
+  auto row = rows->begin();
+  for (const auto& e : only<protocol::StepEvent>(messages)) {
+    std::vector<double> times;
+    for (; row != rows->end() && row->step <= e.step; ++row) times.push_back(row->milliseconds);
+    ASSERT_EQ(times.size(), static_cast<std::size_t>(e.steps));
+    std::sort(times.begin(), times.end());
+    EXPECT_NEAR(e.ms, times[times.size() / 2], 1e-6 * e.ms) << "the median of its steps";
+    EXPECT_EQ(e.ms_min, times.front());
+    EXPECT_EQ(e.ms_max, times.back());
+  }
+  EXPECT_EQ(row, rows->end());
   const auto html = htmlReport(summary->folder, {"Digits", 10.5, "PyTorch"});
   ASSERT_TRUE(html.ok()) << html.error().message;
   EXPECT_THAT(*html, HasSubstr("<svg"));
