@@ -438,17 +438,7 @@ class GpuNest {
     const Steps steps = walk(merged, ordered, frame, parts);
     const auto axes = originals(merged, frame);
     const ScatterParts pieces = partsOf(m_p, op);
-    ValueId guard;
-    for (const ExprId g : pieces.guards) guard = m_f.both(guard, m_body.lower(id, g, axes));
-    const auto& shape = m_p[op.output].shape;
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      if (op.scatter[k].isData()) continue;
-      const auto range = bounds(op.scatter[k].affine, rangesOf(op));
-      if (range && range->lo >= 0 && range->hi < shape[k]) continue;
-      const IndexExpr e = m_body.at(op.scatter[k].affine, axes);
-      guard = m_f.both(guard, m_f.ge0(e));
-      guard = m_f.both(guard, m_f.ge0(IndexExpr(shape[k] - 1) - e));
-    }
+    const ValueId guard = storeGuard(m_p, id, pieces, axes, m_f, m_body);
     const ValueId value = m_body.lower(id, pieces.value, axes);
     Place place = m_body.place(id, op.output, into, op.scatter, axes);
     if (parts > 1) place.offset = place.offset + elements * at(frame.part);

@@ -163,6 +163,23 @@ ScatterParts partsOf(const Program& program, const Operator& op) {
   return parts;
 }
 
+ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& parts, const std::vector<IndexExpr>& axes,
+                   Function& function, BodyLowering& body) {
+  const Operator& op = program[id];
+  ValueId guard;
+  for (const ExprId g : parts.guards) guard = function.both(guard, body.lower(id, g, axes));
+  const auto& shape = program[op.output].shape;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (op.scatter[k].isData()) continue;
+    const auto range = bounds(op.scatter[k].affine, rangesOf(op));
+    if (range && range->lo >= 0 && range->hi < shape[k]) continue;
+    const IndexExpr e = body.at(op.scatter[k].affine, axes);
+    guard = function.both(guard, function.ge0(e));
+    guard = function.both(guard, function.ge0(IndexExpr(shape[k] - 1) - e));
+  }
+  return guard;
+}
+
 void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body) {
   for (const OperatorId id : stage)
     if (group.injective(id)) body.buffers[(*group.program)[id].output.value] = {};
@@ -905,17 +922,7 @@ class NestBuilder {
     for (auto it = free; it != m_open.end(); ++it) m_f.vars[it->value].kind = LoopKind::Serial;
     const OperatorId id = m_plan.front();
     const ScatterParts parts = partsOf(m_p, op);
-    ValueId guard;
-    for (const ExprId g : parts.guards) guard = m_f.both(guard, m_body.lower(id, g, m_axes));
-    const auto& shape = m_p[op.output].shape;
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      if (op.scatter[k].isData()) continue;
-      const auto range = bounds(op.scatter[k].affine, rangesOf(op));
-      if (range && range->lo >= 0 && range->hi < shape[k]) continue;
-      const IndexExpr e = m_body.at(op.scatter[k].affine, m_axes);
-      guard = m_f.both(guard, m_f.ge0(e));
-      guard = m_f.both(guard, m_f.ge0(IndexExpr(shape[k] - 1) - e));
-    }
+    const ValueId guard = storeGuard(m_p, id, parts, m_axes, m_f, m_body);
     const ValueId value = m_body.lower(id, parts.value, m_axes);
     Place place = m_body.place(id, op.output, target, op.scatter, m_axes);
     const DType type = arithmeticType(m_f[target].type);

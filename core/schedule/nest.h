@@ -77,6 +77,9 @@ struct ScatterParts {
   ExprId value;
 };
 ScatterParts partsOf(const Program& program, const Operator& op);
+// When the store happens: the guards hold and the affine places lie inside the output. Invalid: always. axes: of the operator.
+ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& parts, const std::vector<IndexExpr>& axes,
+                   Function& function, BodyLowering& body);
 
 // Buffers as lowering of this stage sees them: what the stage itself makes is inlined at the same point.
 void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body);
