@@ -280,7 +280,7 @@ void ProfileView::showAge() {
   const auto& p = m_model->profile();
   if (!m_age.isValid()) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
   const qint64 seconds = m_age.elapsed() / 1000;
-  m_header->setDetail(tr("%1, mean of %2, %3")
+  m_header->setDetail(tr("%1, median of %2, %3")
                           .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
                                counted(p.runs, tr("step"), tr("steps")),
                                seconds < 2    ? tr("just now")
