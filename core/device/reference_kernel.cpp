@@ -817,9 +817,9 @@ class Execution {
           const double v = registerOf(target.reg)[l];
           if (!(v >= 0 && v < static_cast<double>(target.extent))) {
             if (m_error.empty())
-              m_error = "operator " + m_code.name + " adds at index " +
-                        (std::isnan(v) ? std::string("nan") : std::to_string(static_cast<std::int64_t>(v))) + " of axis " +
-                        std::to_string(k) + ", outside [0, " + std::to_string(target.extent) + ")";
+              m_error = "operator " + m_code.name + ": index " + std::to_string(k) + " of what it adds to is " +
+                        (std::isnan(v) ? std::string("nan") : std::to_string(static_cast<std::int64_t>(v))) + ", outside [0, " +
+                        std::to_string(target.extent) + ")";
             return;
           }
           offset += target.stride * static_cast<std::int64_t>(v);

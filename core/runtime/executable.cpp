@@ -65,6 +65,46 @@ std::string culprit(const Program& program, const PlannedLaunch& launch, TensorV
   return nameOf(program, launch);
 }
 
+// More than this is not interpreted to find out which element was at fault. Floating-point operations.
+constexpr std::int64_t kExplainedFlops = 1'000'000'000;
+
+bool readsByData(const Program& program, OperatorId o) {
+  const auto isData = [](const AccessIndex& index) { return index.isData(); };
+  const Operator& op = program[o];
+  if (std::any_of(op.scatter.begin(), op.scatter.end(), isData)) return true;
+  for (const ExprId e : nodesOf(program, op.body)) {
+    const ScalarNode& n = program[e];
+    if (n.op == ScalarOp::Load && std::any_of(program[n.access].indices.begin(), program[n.access].indices.end(), isData)) return true;
+  }
+  return false;
+}
+
+struct OutOfRange {
+  OperatorId op;
+  std::string message;
+};
+
+// The operator of a group that refuses its values, and why: by name, which a kernel shared by equal groups does not know.
+std::optional<OutOfRange> refusal(const Program& program, const PlannedLaunch& launch, TensorValues values, std::uint64_t seed,
+                                  std::uint64_t step, const std::vector<std::int64_t>& counters) {
+  for (const OperatorId o : launch.operators) {
+    const Subgraph sub = extractSubgraph(program, {o});
+    auto prepared = ReferenceProgram::prepare(sub.program, sub.outputs);
+    if (!prepared) return std::nullopt;
+    TensorValues inputs;
+    for (std::size_t i = 0; i < sub.inputs.size(); ++i)
+      if (const auto found = values.find(sub.outerInputs[i]); found != values.end()) inputs[sub.inputs[i]] = found->second;
+    auto results = prepared->run(inputs, seed, step, counters);
+    if (!results) {
+      std::string message = results.error().message;
+      if (const std::string named = "operator " + program[o].name + ": "; message.starts_with(named)) message.erase(0, named.size());
+      return OutOfRange{o, std::move(message)};
+    }
+    for (std::size_t i = 0; i < sub.outputs.size(); ++i) values[sub.outerOutputs[i]] = std::move(results->at(sub.outputs[i]));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Executable::Executable(std::shared_ptr<const ExecutionPlan> plan, Device& device, std::shared_ptr<TensorStore> store)
@@ -217,6 +257,18 @@ Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensor
   return done;
 }
 
+Result<TensorValues> Executable::inputsOf(const PlannedSequence& s, const PlannedLaunch& l) const {
+  TensorValues values;
+  for (std::size_t k = 0; k < l.inputs; ++k) {
+    const Tensor& t = (*s.program)[l.tensors[k]];
+    NF_TRY(const HostTensor host, readDevice(m_device, m_slots[s.firstSlot + l.tensors[k].value], t.type, t.shape));
+    TensorData data{t.type, t.shape, std::vector<double>(static_cast<std::size_t>(t.elements()))};
+    for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = host.at(static_cast<std::int64_t>(e));
+    values[l.tensors[k]] = std::move(data);
+  }
+  return values;
+}
+
 Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check) {
   void** const slots = m_slots.data() + s.firstSlot;
   for (std::size_t i = 0; i < l.tensors.size(); ++i) m_arguments[i] = slots[l.tensors[i].value];
@@ -224,9 +276,22 @@ Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l
   if (!done) {
     Error error = done.error();
     if (isStopped(error)) return error;
-    error.message = "Operator " + nameOf(*s.program, l) + ": " + error.message;
+    OperatorId failed = l.operators.back();
+    std::string name = nameOf(*s.program, l);
+    std::int64_t flops = 0;
+    for (const OperatorId o : l.operators) flops += flopsOf(*s.program, o);
+    const bool byData = std::any_of(l.operators.begin(), l.operators.end(), [&](OperatorId o) { return readsByData(*s.program, o); });
+    if (byData && flops <= kExplainedFlops) {
+      NF_TRY(TensorValues values, inputsOf(s, l));
+      if (auto found = refusal(*s.program, l, std::move(values), m_seed, m_step, m_counters)) {
+        failed = found->op;
+        name = (*s.program)[(*s.program)[failed].output].name;
+        error = {"data", found->message, {}, {}};
+      }
+    }
+    error.message = "Operator " + name + ": " + error.message;
     if (error.device.empty()) error.device = m_device.name();
-    const OriginId origin = (*s.program)[l.operators.back()].origin;
+    const OriginId origin = (*s.program)[failed].origin;
     m_failedAt = origin.valid() ? (*s.program)[origin].span : Span{};
     return error;
   }
@@ -235,14 +300,7 @@ Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l
   for (std::size_t i = l.inputs; i < l.tensors.size(); ++i) {
     NF_TRY(const bool bad, hasNaN(slots[l.tensors[i].value], program[l.tensors[i]]));
     if (!bad) continue;
-    TensorValues values;
-    for (std::size_t k = 0; k < l.inputs; ++k) {
-      const Tensor& t = program[l.tensors[k]];
-      NF_TRY(const HostTensor host, readDevice(m_device, slots[l.tensors[k].value], t.type, t.shape));
-      TensorData data{t.type, t.shape, std::vector<double>(static_cast<std::size_t>(t.elements()))};
-      for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = host.at(static_cast<std::int64_t>(e));
-      values[l.tensors[k]] = std::move(data);
-    }
+    NF_TRY(TensorValues values, inputsOf(s, l));
     check->found = culprit(program, l, std::move(values), m_seed, m_step, m_counters);
     return done;
   }

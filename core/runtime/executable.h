@@ -87,6 +87,7 @@ class Executable {
   Result<Unit> runSequence(const PlannedSequence& s, Check* check);
   Result<Unit> runLoop(const PlannedSequence& s, const PlannedLoop& l, Check* check);
   Result<Unit> launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check);
+  Result<TensorValues> inputsOf(const PlannedSequence& s, const PlannedLaunch& l) const;
   Result<Unit> launchKernel(std::uint32_t subgraph, std::size_t tensors);
   Result<bool> hasNaN(const void* from, const Tensor& tensor) const;
   std::int64_t bytesOfTensor(const Tensor& t) const { return m_device.storesDoubles() ? t.elements() * 8 : t.bytes(); }

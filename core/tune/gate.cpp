@@ -12,6 +12,7 @@
 #include "core/device/reference.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
+#include "core/tune/index_ranges.h"
 #include "core/tune/point_evaluator.h"
 
 namespace nf {
@@ -22,6 +23,7 @@ constexpr std::int64_t kQuickWork = 250'000;   // expression nodes: about 10 ms
 constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once: about 150 ms
 constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
 constexpr std::int64_t kFullFlops = 2'000'000;
+constexpr std::int64_t kRefusalFlops = 100'000'000;  // interpreted once where no legal inputs are known
 constexpr std::size_t kPoints = 256;
 constexpr std::byte kPoison{0xff};  // a NaN in every floating type, -1 in i32
 constexpr std::uint64_t kSeed = 1, kStep = 0;
@@ -43,11 +45,18 @@ struct Expectation {
   std::vector<std::vector<std::byte>> accepted;  // outputs of the first kernel that passed; empty: none yet
 };
 
-// Upper bounds of |value|, with inputs in [-2, 2]: where every one fits the mantissa, integer inputs give exact results in any
-// order of summation. Infinity: not an integer computation.
+// Upper bounds of |value|, with integer inputs: where every one fits the mantissa, results are exact in any order of summation.
+// Infinity: not an integer computation. Inputs are in [-2, 2], those that reach an index in their range.
 class MagnitudeBound {
  public:
-  explicit MagnitudeBound(const Program& program) : m_program(program), m_tensors(program.tensors.size(), 2) {}
+  MagnitudeBound(const Program& program, const std::vector<std::optional<ValueRange>>& ranges)
+      : m_program(program), m_tensors(program.tensors.size(), 2) {
+    for (std::size_t t = 0; t < ranges.size(); ++t) {
+      if (!ranges[t]) continue;
+      const bool any = std::ceil(ranges[t]->low) <= std::floor(ranges[t]->high);
+      m_tensors[t] = any ? std::max(std::fabs(ranges[t]->low), std::fabs(ranges[t]->high)) : INFINITY;
+    }
+  }
 
   bool exact() {
     for (const Operator& op : m_program.operators) {
@@ -207,7 +216,10 @@ struct Gate::Impl {
   std::vector<TensorId> inputs, outputs;
   std::vector<void*> memory;  // of inputs, then outputs
   std::vector<std::vector<std::byte>> host;
-  std::vector<std::int64_t> indexLimit;  // by input: i32 values stay below it
+  std::optional<IndexRanges> indices;
+  IndexRanges::Choice choice;   // of the inputs' ranges
+  std::size_t attempt = 0;      // whose choice it is: unguarded indices, all of them, then guesses
+  bool nothingLegal = false;    // no choice was found under which the reference computes every output
   std::vector<std::int64_t> zeroCounters;
   std::optional<PointEvaluator> evaluator;
   std::optional<ReferenceProgram> reference;
@@ -248,8 +260,8 @@ struct Gate::Impl {
     tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)), 5e-4);
     if (half) tolerance = std::max(tolerance, 4e-3);
     if (bhalf) tolerance = std::max(tolerance, 3e-2);
-    exact = MagnitudeBound(*program).exact();
-    findIndexLimits();
+    indices.emplace(*program);
+    use(indices->choose(false));
     std::size_t depth = 0;
     for (const IndexExpr& e : program->indices) countCounters(e, depth);
     for (const Access& a : program->accesses)
@@ -264,26 +276,25 @@ struct Gate::Impl {
       if (v >= kLoopVariable) depth = std::max<std::size_t>(depth, v - kLoopVariable + 1);
   }
 
-  void findIndexLimits() {
-    std::vector<std::int64_t> limit(program->tensors.size(), 4);
-    std::vector<bool> seen(program->tensors.size(), false);
-    const auto visit = [&](const AccessIndex& index, std::int64_t extent) {
-      if (!index.isData()) return;
-      for (const ExprId id : nodesOf(*program, index.data)) {
-        const ScalarNode& n = (*program)[id];
-        if (n.op != ScalarOp::Load) continue;
-        const std::uint32_t t = (*program)[n.access].tensor.value;
-        // An index that is computed from the value might leave the range: a small value rarely does.
-        const std::int64_t most = id == index.data ? extent : std::max<std::int64_t>(extent / 4, 1);
-        limit[t] = seen[t] ? std::min(limit[t], most) : most;
-        seen[t] = true;
-      }
-    };
-    for (const Access& a : program->accesses)
-      for (std::size_t k = 0; k < a.indices.size(); ++k) visit(a.indices[k], (*program)[a.tensor].shape[k]);
-    for (const Operator& op : program->operators)
-      for (std::size_t k = 0; k < op.scatter.size(); ++k) visit(op.scatter[k], (*program)[op.output].shape[k]);
-    for (const TensorId t : inputs) indexLimit.push_back(limit[t.value]);
+  void use(IndexRanges::Choice next) {
+    choice = std::move(next);
+    exact = MagnitudeBound(*program, choice.ranges).exact();
+    expectations.clear();
+    current.reset();
+  }
+
+  // Other inputs, after some that led out of an axis. False: there are no more.
+  bool nextInputs() {
+    if (choice.proved) return false;
+    if (attempt == 0) {
+      ++attempt;
+      use(indices->choose(true));
+      return true;
+    }
+    auto guessed = indices->guess(indices->choose(true), attempt++ - 1);
+    if (!guessed) return false;
+    use(std::move(*guessed));
+    return true;
   }
 
   Result<Unit> allocate() {
@@ -298,6 +309,16 @@ struct Gate::Impl {
     return Unit{};
   }
 
+  // Of what reaches an index few digits are drawn, so that the arithmetic on it is mostly exact: rounding must not decide which
+  // element is read.
+  static double drawn(const ValueRange& range, std::uint64_t bits, DType type, Pattern pattern) {
+    const double low = std::ceil(range.low), high = std::floor(range.high);
+    if (!isFloating(type) || (pattern == Pattern::Integers && low <= high))
+      return low + static_cast<double>(bits % static_cast<std::uint64_t>(high - low + 1));
+    constexpr std::uint64_t kValues = 256;
+    return range.low + (range.high - range.low) / (kValues - 1) * static_cast<double>(bits % kValues);
+  }
+
   // A block of prime length, repeated: cheap to make, and no tile size divides it.
   void fillInput(std::size_t i, Pattern pattern) {
     constexpr std::int64_t kBlock = 65521;
@@ -309,8 +330,9 @@ struct Gate::Impl {
       const std::uint64_t bits = randomBits(key, e);
       const double uniform = static_cast<double>(bits >> 40) * 0x1p-24;
       double value = 0;
-      if (t.type == DType::I32) value = static_cast<double>((bits >> 8) % static_cast<std::uint64_t>(indexLimit[i]));
-      else if (t.type == DType::Bool) value = static_cast<double>(bits & 1);
+      if (t.type == DType::Bool) value = static_cast<double>(bits & 1);
+      else if (const auto& range = choice.ranges[inputs[i].value]) value = drawn(*range, bits >> 8, t.type, pattern);
+      else if (t.type == DType::I32) value = static_cast<double>((bits >> 8) % 4);
       else if (pattern == Pattern::Integers) value = bits & 1 ? 0 : static_cast<double>((bits >> 1) % 5) - 2;
       else if (pattern == Pattern::Reals) value = 2 * uniform - 1;
       else value = 0.5 + uniform;
@@ -503,6 +525,31 @@ struct Gate::Impl {
     return true;
   }
 
+  // False: wrong, as the report says. Error: it did not run, or the reference did not.
+  Result<bool> checkPatterns(GateReport& report, Kernel& kernel, const KernelObject& object, bool full) {
+    double finite = 0;
+    for (const Pattern pattern : kPatterns) {
+      if (pattern == Pattern::Integers && !exact) continue;
+      if (pattern == Pattern::PositiveReals && finite > 0.75) continue;
+      NF_TRY(const bool right, checkPattern(report, pattern, kernel, object, full));
+      if (!right) return false;
+      finite = expectations[pattern].finiteShare;
+    }
+    return true;
+  }
+
+  // Where no values are known that keep every index in range, a kernel must at least refuse them as the reference does: then it
+  // runs on the values of the step, whose indices it checks as well.
+  bool refusedAlike(Kernel& kernel, const KernelObject& object) {
+    if (choice.proved) return false;
+    if (!nothingLegal) use(indices->choose(true));
+    nothingLegal = true;
+    if (!fill(Pattern::Reals)) return false;
+    Expectation unused;
+    if (flops > kRefusalFlops || interpretAll(unused)) return false;
+    return !runOnce(kernel, object).ok();
+  }
+
   // What later kernels are compared with; only once a kernel has passed every pattern.
   void remember(Kernel& kernel, const KernelObject& object) {
     for (auto& [pattern, e] : expectations) {
@@ -526,24 +573,26 @@ Result<std::unique_ptr<Gate>> Gate::prepare(Device& device, std::shared_ptr<cons
 }
 
 GateReport Gate::check(Kernel& kernel, const KernelObject& object, GateLevel level) {
+  const bool full = level == GateLevel::Full;
   GateReport report;
-  bool passed = true;
-  double finite = 0;
-  for (const Pattern pattern : kPatterns) {
-    if (pattern == Pattern::Integers && !m_impl->exact) continue;
-    if (pattern == Pattern::PositiveReals && finite > 0.75) continue;
-    const Result<bool> right = m_impl->checkPattern(report, pattern, kernel, object, level == GateLevel::Full);
-    if (!right) {
-      report.failure = right.error().message;
-      return report;
-    }
-    passed = passed && *right;
-    if (!passed) return report;
-    finite = m_impl->expectations[pattern].finiteShare;
+  Result<bool> right = m_impl->checkPatterns(report, kernel, object, full);
+  while (!right && !m_impl->nothingLegal && m_impl->nextInputs()) {
+    report = {};
+    right = m_impl->checkPatterns(report, kernel, object, full);
   }
-  report.passed = passed;
-  if (level == GateLevel::Full) m_impl->remember(kernel, object);
+  if (!right) {
+    report.failure = right.error().message;
+    report.passed = !full && m_impl->refusedAlike(kernel, object);
+    if (report.passed) report.failure.clear();
+    return report;
+  }
+  report.passed = *right;
+  if (report.passed && full) m_impl->remember(kernel, object);
   return report;
+}
+
+bool Gate::reachesIndex(std::size_t binding) const {
+  return binding < m_impl->inputs.size() && m_impl->indices->reaches(m_impl->inputs[binding]);
 }
 
 std::span<void* const> Gate::tensors() const { return m_impl->memory; }

@@ -14,7 +14,8 @@ namespace nf {
 
 // Device memory of one subgraph and the values its outputs must have: what the gate compares kernels with (design:
 // architecture, "Correctness gate"). Inputs are sparse small integers, where results are exact in any order of summation, and
-// random reals. Outputs are poisoned before each run and have guard zones behind them.
+// random reals; what reaches a data-dependent index keeps it in range. Outputs are poisoned before each run and have guard zones
+// behind them.
 class Gate {
  public:
   // Allocates and fills inputs. Fails where memory is short.
@@ -24,12 +25,15 @@ class Gate {
   Gate& operator=(const Gate&) = delete;
 
   // Runs the kernel and compares. Quick: as many sampled points as fit 10 ms of reference work, corners first. Full: everything
-  // the reference computes within 2 MFLOP, else 256 points, and each output against the first kernel that passed.
+  // the reference computes within 2 MFLOP, else 256 points, and each output against the first kernel that passed. Where no inputs are
+  // found whose indices are in range, Quick passes a kernel that refuses what the reference refuses, Full passes none.
   GateReport check(Kernel& kernel, const KernelObject& object, GateLevel level);
 
   // Inputs, then outputs, in subgraph order: for timing. Values are those of the last check.
   std::span<void* const> tensors() const;
   std::span<const std::int64_t> counters() const;
+  // Whether values of this input decide which elements are read: others than the gate's may lead out of range.
+  bool reachesIndex(std::size_t binding) const;
   std::int64_t bytes() const;  // of the device, all together
 
  private:

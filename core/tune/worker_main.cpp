@@ -334,7 +334,8 @@ class MeasureWorker {
         return Error{"measure", "malformed message: tensors of another kernel", {}, {}};
       for (std::size_t i = 0; i < numbers.size(); ++i) {
         if (i >= numbers.size() - outputs) written[numbers[i]] = m.tensors[i];
-        else if (const auto known = written.find(numbers[i]); known != written.end()) m.tensors[i] = known->second;
+        else if (const auto known = written.find(numbers[i]); known != written.end() && !m.gate->reachesIndex(i))
+          m.tensors[i] = known->second;
       }
       branch.members.push_back(std::move(m));
     }
