@@ -67,7 +67,7 @@ std::vector<std::string> commaList(const std::string& list) {
 }
 
 bool isInput(const Error& error) {
-  for (const char* stage : {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read"})
+  for (const char* stage : {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read", "replay"})
     if (error.stage == stage) return true;
   return false;
 }
@@ -84,6 +84,11 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
   }
   const bool input = isInput(error) || place.valid();
   return report(error, json, input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks);
+}
+
+// A device that nothing is called by is a mistake of the command; one that is not here is the machine's.
+int reportDevice(const Error& error, bool json) {
+  return report(error, json, error.stage == "device name" ? kExitUsage : kExitMachineLacks);
 }
 
 std::string secondsText(double seconds) {
@@ -109,7 +114,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   }
   const StopOnSignal signals;
   auto context = openDevice(registry, options.device);
-  if (!context) return report(context.error(), json);
+  if (!context) return reportDevice(context.error(), json);
   auto source = readSource(options.file);
   if (!source) return report(source.error(), json, kExitWrongInput);
   RunOptions run;
@@ -149,6 +154,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
       high = std::max(high, v);
     }
     const auto count = static_cast<double>(values.size());
+    const bool none = bad == static_cast<std::int64_t>(values.size());
     std::vector<double> first(values.begin(),
                               values.begin() + std::min<std::ptrdiff_t>(8, static_cast<std::ptrdiff_t>(values.size())));
     if (json) {
@@ -159,12 +165,15 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
                        {"dtype", nf::name(tensor->type)},
                        {"shape", tensor->shape},
                        {"first", firstJson},
-                       {"mean", sum / count},
-                       {"rms", std::sqrt(squares / count)},
+                       {"mean", none ? Json() : Json(sum / count)},
+                       {"rms", none ? Json() : Json(std::sqrt(squares / count))},
                        {"not_finite", bad}});
     } else {
       char line[200];
       if (values.size() == 1) std::snprintf(line, sizeof line, "%s = %.7g", name.c_str(), values[0]);
+      else if (none)
+        std::snprintf(line, sizeof line, "%s  %s  none of %zu values is finite", name.c_str(),
+                      (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), values.size());
       else
         std::snprintf(line, sizeof line, "%s  %s  mean %.4g, rms %.4g, min %.4g, max %.4g%s", name.c_str(),
                       (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), sum / count,
@@ -193,7 +202,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const StopOnSignal signals;
   // Workers start while the notebook is read.
   auto context = openDevice(registry, options.device, !options.noRecords);
-  if (!context) return report(context.error(), json);
+  if (!context) return reportDevice(context.error(), json);
   FileOptions file = options;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
@@ -209,6 +218,18 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
                    {},
                    {}},
                   json, kExitUsage);
+  const std::string& wished = notebook.trains[options.which - 1].device;
+  if (!wished.empty() && wished != "auto" && wished != options.device.device) {
+    if (options.device.device == "auto") {
+      DeviceChoice choice = options.device;
+      choice.device = wished;
+      context->reset();
+      context = openDevice(registry, choice, !options.noRecords);
+      if (!context) return report(context.error(), json);
+    } else {
+      std::cerr << "The `train` statement asks for the device " << wished << "; --device " << options.device.device << " decides.\n";
+    }
+  }
   TrainOptions train;
   train.source = notebook.sources.at(notebook.notebook);
   train.sets = *sets;
@@ -297,17 +318,20 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     error.message = failedAt + error.message;
     return report(error, false, isInput(error) ? kExitWrongInput : kExitMachineLacks);
   }
+  // As of other commands that were stopped: a script must not take it for a result.
+  const bool stoppedEarly = !summary->done.loss && signals.token().stop_requested();
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
     std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
     if (d.loss) std::printf(", loss %.5f", *d.loss);
     else std::printf(": stopped before the first one was made");
     if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
+    else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)
-      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %lld kernel swaps\n",
+      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %s\n",
                   d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
-                  static_cast<long long>(swaps));
+                  options.replaySwaps.empty() ? (std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
   if (!summary->folder.empty()) {
@@ -322,7 +346,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
         return report(written.error(), json, kExitMachineLacks);
     }
   }
-  return kExitFine;
+  return stoppedEarly ? kExitMachineLacks : kExitFine;
 }
 
 int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
@@ -364,7 +388,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   tune.onMessage = [&](const std::string& message) { std::cerr << message << "\n"; };
   // Which kernels there are comes before what they are made by.
   auto context = openDevice(registry, options.device);
-  if (!context) return report(context.error(), json);
+  if (!context) return reportDevice(context.error(), json);
   passes.fusion.reverted = revertedKernels(**context);
   auto settled = fusedAgain(*stages, passes);
   if (settled)
@@ -437,7 +461,7 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   }
   const StopOnSignal signals;
   auto context = openDevice(registry, options.device);
-  if (!context) return report(context.error(), options.json);
+  if (!context) return reportDevice(context.error(), options.json);
   RunOptions run;
   run.source = loaded.notebook.sources.at(loaded.notebook.notebook);
   run.sets = *sets;

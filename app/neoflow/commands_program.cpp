@@ -81,6 +81,14 @@ bool presentable(const Loaded& loaded, bool json) {
 }  // namespace
 
 int runCheck(const FileOptions& options) {
+  if (options.json && options.file != "-")
+    if (const auto source = readSource(options.file); !source) {
+      const Json unread{{"severity", "error"}, {"code", "unreadable"}, {"message", source.error().message}, {"file", options.file},
+                        {"line", 0},           {"column", 0},          {"length", 0},                       {"notes", Json::array()},
+                        {"fixes", Json::array()}};
+      printJson({{"ok", false}, {"diagnostics", Json::array({unread})}, {"counts", Json::object()}});
+      return kExitWrongInput;
+    }
   const Loaded loaded = loadNotebook(options);
   const CompiledNotebook& notebook = loaded.notebook;
   if (!loaded.ok() && notebook.diagnostics.empty()) return loaded.exitCode;
@@ -232,10 +240,18 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
     if (!context) return report({"measure", "There is no device to measure on: see `neoflow doctor`.", {}, {}}, options.json);
     return explainMeasured(*context, *stages, passes, options);
   }
-  if (options.json) printJson(toJson(stages->decisions, passes.device));
-  else
+  const int threads = context ? static_cast<int>(context->target()->threads) : 0;
+  if (options.json) {
+    Json json = toJson(stages->decisions, passes.device);
+    json["device"]["threads"] = threads;
+    printJson(json);
+  } else {
+    if (context)
+      std::cout << context->target()->backend << ", " << threads << (threads == 1 ? " thread" : " threads")
+                << ", as training runs by default\n";
     std::cout << toText(stages->decisions, passes.device) << "\n"
               << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n";
+  }
   return kExitFine;
 }
 
@@ -310,7 +326,8 @@ int runGrad(const GradOptions& options) {
 
   const std::string& text = made->text;
   std::optional<Result<protocol::NumericCheck>> check;
-  if (options.check) { check = checkNumerically(d.program, *of, *wrt, made->result, made->seed, kCheckOperations, {}); }
+  if (options.check) { check = checkNumerically(d.program, *of, *wrt, made->result, made->seed, kCheckOperations, {},
+                             loaded.notebook.sources.at(loaded.notebook.notebook).directory); }
   const bool passed = !check || (*check && (*check)->worst <= (*check)->allowed);
   if (options.json) {
     Json terms = Json::array();

@@ -283,6 +283,7 @@ class Elaborator {
   bool m_refused = false;         // the call being expanded broke a `require`: what follows from that is not told about
   std::vector<TensorId> m_shown;  // by the cell that is being read
   std::size_t m_work = 0;         // statements and functions expanded so far
+  std::int64_t m_copies = 0;      // of the repetitions around, multiplied; 0: there are none
   bool spend(Span where);         // one more of them; false and one diagnostic past the limit
   std::int64_t m_randomStreams = 0;
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew

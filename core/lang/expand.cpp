@@ -594,7 +594,7 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
   }
   const auto to = integer(ast, s.values.back(), "the end of the repetition");
   if (!to) return;
-  constexpr std::int64_t kMost = 10000;
+  constexpr std::int64_t kMost = 10000, kMostNested = 400000;
   if (*to - from > kMost || *to < from) {
     report("bad-range",
            *to < from ? "this range ends before it starts"
@@ -602,8 +602,17 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
            ast[s.values.back()].span);
     return;
   }
+  if (const std::int64_t around = std::max<std::int64_t>(m_copies, 1); (*to - from) * around > kMostNested) {
+    report("too-large",
+           "`repeat` unrolls: with the repetitions around it these are " + std::to_string((*to - from) * around) + " copies, more than " +
+               std::to_string(kMostNested),
+           s.span);
+    return;
+  }
   std::vector<std::string> assigned;
   assignedNames(ast, s.body, assigned);
+  const std::int64_t around = m_copies;
+  m_copies = std::max<std::int64_t>(m_copies, 1) * std::max<std::int64_t>(*to - from, 1);
   for (std::int64_t i = from; i < *to && spend(s.span); ++i) {
     Scope scope;
     scope.kind = Scope::Kind::Repeat;
@@ -627,10 +636,11 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
     const auto rebound = std::move(inner.rebinds);
     close();
     m_scope = outer;
-    if (failedSince(errors)) return;
+    if (failedSince(errors)) break;
     if (i + 1 == *to)
       for (const std::string& name : rebound) nameLast(name);
   }
+  m_copies = around;
 }
 
 // `Y.2` becomes `Y` where no tensor is called so; the index still finds it.

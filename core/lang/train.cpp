@@ -74,11 +74,21 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
       for (const std::string_view a : allowed) list += (list.empty() ? "" : ", ") + std::string(a);
       report("bad-attribute", "`" + std::string(b.name) + "` takes " + (list.empty() ? "a name" : "one of " + list), e.span);
     };
+    const auto deviceName = [&](const Expr& value, std::string& into) {
+      const std::string_view name = value.text, backend = name.substr(0, name.find(':'));
+      const std::string_view number = name.substr(std::min(name.size(), backend.size() + 1));
+      const bool plain = value.kind == ExprKind::Name || value.kind == ExprKind::String;
+      const bool one = name == backend && (name == "auto" || name == "reference" || name == "cpu" || name == "cuda");
+      const bool numbered = backend == "cuda" && !number.empty() && number.size() <= 4 &&
+                            std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+      if (plain && (one || numbered)) into = name;
+      else report("bad-attribute", "`device` takes one of auto, reference, cpu, cuda, or a numbered one as in \"cuda:1\"", value.span);
+    };
     if (b.name == "epochs") positive(settings.epochs, 1);
     else if (b.name == "steps") positive(settings.steps, 1);
     else if (b.name == "batch") positive(settings.batch, 1);
     else if (b.name == "mode") word(settings.mode, {"dynamic", "static"});
-    else if (b.name == "device") word(settings.device, {});
+    else if (b.name == "device") deviceName(e, settings.device);
     else if (b.name == "seed") {
       std::int64_t seed = 1;
       positive(seed, 0);

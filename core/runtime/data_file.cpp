@@ -52,11 +52,14 @@ const char* safetensorsName(DType type) {
 }  // namespace
 
 Result<std::string> readFile(const std::string& path, std::size_t largest) {
-  const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) return dataError(path, std::string("cannot be opened (") + std::strerror(errno) + ")");
   struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) return dataError(path, "is a socket, a file was expected");
+  // Not blocking: opening a pipe would wait for who writes it.
+  const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) return dataError(path, std::string("cannot be opened (") + std::strerror(errno) + ")");
   if (::fstat(file.fd, &status) != 0 || S_ISDIR(status.st_mode)) return dataError(path, "is a folder, a file was expected");
   if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) return dataError(path, "is a device, a file was expected");
+  if (S_ISFIFO(status.st_mode)) return dataError(path, "is a pipe, a file was expected");
   std::string bytes;
   if (S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) <= largest)
     bytes.reserve(static_cast<std::size_t>(status.st_size));

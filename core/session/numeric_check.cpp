@@ -6,12 +6,17 @@
 #include <random>
 
 #include "core/device/reference.h"
+#include "core/runtime/data_feed.h"
+#include "core/runtime/initialize.h"
+#include "core/tune/index_ranges.h"
 
 namespace nf {
 namespace {
 
-constexpr double kEpsilon = 1e-6;
+// Steps relative to the size of what is moved. A long one drowns rounding, a short one steps over no kink.
+constexpr double kSteps[] = {1e-3, 1e-4, 1e-5, 1e-6};
 constexpr double kAllowed = 1e-5;
+constexpr double kRounding = 8 * 2.3e-16;  // of a sum of terms, relative to the sum of their sizes
 constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
@@ -57,29 +62,61 @@ void addWorst(std::vector<protocol::NumericSample>& worst, protocol::NumericSamp
   if (worst.size() > kWorstSamples) worst.pop_back();
 }
 
+// What the notebook gives its inputs; where it gives nothing, random values that are legal. Parameters that start as one number
+// are moved a little: where all are equal, kinks lie exactly where they are.
+Result<TensorValues> inputsOf(const Program& p, const std::string& directory, std::mt19937_64& rng) {
+  std::normal_distribution<double> normal;
+  const auto ranges = IndexRanges(p).choose(false).ranges;
+  NF_TRY(DataFeed feed, DataFeed::open(p, directory, 1));
+  TensorValues inputs;
+  for (std::size_t i = 0; i < p.tensors.size(); ++i) {
+    const Tensor& t = p.tensors[i];
+    if (t.kind == TensorKind::Intermediate) continue;
+    TensorData data{t.type, t.shape, std::vector<double>(static_cast<std::size_t>(t.elements()), 0.0)};
+    const auto random = [&](std::optional<ValueRange> range) {
+      for (double& v : data.values) {
+        if (range && isFloating(t.type)) v = range->low + (range->high - range->low) * (static_cast<double>(rng() >> 40) * 0x1p-24);
+        else if (range) v = range->low + static_cast<double>(rng() % static_cast<std::uint64_t>(range->high - range->low + 1));
+        else v = isFloating(t.type) ? normal(rng) : 0;
+      }
+    };
+    if (t.init.kind == Initializer::Kind::Batch) {
+      for (std::size_t k = 0; k < feed.inputs().size(); ++k) {
+        const DataFeed::Input& in = feed.inputs()[k];
+        if (in.name != t.name) continue;
+        HostTensor rows = HostTensor::make(t.type, t.shape);
+        if (rows.elements() != feed.batch() * in.rowElements) return refused("The batch of " + t.name + " has another size.");
+        feed.training(0, k, rows.bytes.data());
+        for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = rows.at(static_cast<std::int64_t>(e));
+      }
+    } else if (t.init.kind == Initializer::Kind::None) {
+      random(ranges[i]);
+    } else {
+      NF_TRY(const HostTensor value, initialValue(t, 1, directory));
+      for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = value.at(static_cast<std::int64_t>(e));
+      const bool equal = t.init.kind == Initializer::Kind::Zeros || t.init.kind == Initializer::Kind::Constant;
+      if (equal && t.kind == TensorKind::Param && isFloating(t.type))
+        for (double& v : data.values) v += 0.01 * normal(rng) * (v != 0 ? std::fabs(v) : 1);
+    }
+    inputs.emplace(TensorId(i), std::move(data));
+  }
+  return inputs;
+}
+
 }  // namespace
 
 Result<protocol::NumericCheck> checkNumerically(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                                double operations, std::stop_token stop) {
+                                                double operations, std::stop_token stop, const std::string& directory) {
   const std::vector<OperatorId> made = producers(p);
   if (made[wrt.value].valid()) return refused(p[wrt].name + " is computed, so it can't be moved by itself.");
   if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
   const double forward = costOf(p, of), gradient = costOf(p, result);
   if (gradient + 4 * forward > operations) return refused("The program is too large to interpret.");
   const auto samples = static_cast<std::int64_t>(
-      std::min<double>({256, (operations - gradient) / (2 * forward + 1), static_cast<double>(p[wrt].elements())}));
+      std::min<double>({256, (operations - gradient) / (4 * forward + 1), static_cast<double>(p[wrt].elements())}));
 
   std::mt19937_64 rng(1);
-  std::normal_distribution<double> normal;
-  TensorValues inputs;
-  for (std::size_t i = 0; i < p.tensors.size(); ++i) {
-    const Tensor& t = p.tensors[i];
-    if (t.kind == TensorKind::Intermediate) continue;
-    TensorData data{t.type, t.shape, std::vector<double>(static_cast<std::size_t>(t.elements()), 0.0)};
-    if (isFloating(t.type))
-      for (double& v : data.values) v = normal(rng);
-    inputs.emplace(TensorId(i), std::move(data));
-  }
+  NF_TRY(TensorValues inputs, inputsOf(p, directory, rng));
   const auto derived = ReferenceProgram::prepare(p, {result});
   const auto value = ReferenceProgram::prepare(p, {of});
   if (!derived) return derived.error();
@@ -90,20 +127,56 @@ Result<protocol::NumericCheck> checkNumerically(const Program& p, TensorId of, T
   double largest = 1e-12;
   for (const double g : expected) largest = std::max(largest, std::abs(g));
 
-  const auto evaluateAt = [&](std::size_t element, double shift) -> Result<double> {
+  struct Value {
+    double sum = 0, size = 0;  // of the terms, and of their sizes
+  };
+  double spent = gradient;
+  const auto evaluateAt = [&](std::size_t element, double shift) -> Result<Value> {
     double& cell = inputs.at(wrt).values[element];
     const double before = cell;
     cell = before + shift;
     const auto out = value->run(inputs);
     cell = before;
+    spent += forward;
     if (!out) return out.error();
     const std::vector<double>& y = out->at(of).values;
-    double total = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) total += y[i] * (seed.valid() ? inputs.at(seed).values[i] : 1.0);
+    Value total;
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double term = y[i] * (seed.valid() ? inputs.at(seed).values[i] : 1.0);
+      total.sum += term;
+      total.size += std::fabs(term);
+    }
     return total;
   };
+  struct Slope {
+    double value = 0, rounding = 0, error = INFINITY;  // error: an estimate, rounding included
+  };
+  const auto difference = [&](std::size_t element, double step) -> Result<Slope> {
+    NF_TRY(const Value up, evaluateAt(element, step));
+    NF_TRY(const Value down, evaluateAt(element, -step));
+    return Slope{(up.sum - down.sum) / (2 * step), kRounding * std::max(up.size, down.size) / step, 0};
+  };
+  double squares = 0;
+  for (const double v : inputs.at(wrt).values) squares += v * v;
+  const double typical = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(inputs.at(wrt).values.size(), 1)));
+  // Two steps, one half of the other, extrapolated; of several lengths the one that agrees best with itself.
+  const auto slopeAt = [&](std::size_t element) -> Result<Slope> {
+    const double here = std::fabs(inputs.at(wrt).values[element]), size = std::max(here, typical);
+    Slope best;
+    for (const double relative : kSteps) {
+      if (stop.stop_requested()) return refused("It was stopped.");
+      const double step = relative * (size > 0 ? size : 1);
+      NF_TRY(const Slope whole, difference(element, step));
+      NF_TRY(const Slope half, difference(element, step / 2));
+      Slope made{(4 * half.value - whole.value) / 3, (4 * half.rounding + whole.rounding) / 3, 0};
+      made.error = std::fabs(made.value - half.value) + made.rounding;
+      if (made.error < best.error) best = made;
+      if (best.error <= kAllowed / 100 * largest) break;
+    }
+    return best;
+  };
   protocol::NumericCheck check;
-  check.epsilon = kEpsilon;
+  check.epsilon = kSteps[0];
   check.allowed = kAllowed;
   check.histogram.assign(kBins, 0);
   check.histogramFirst = kFirstBin;
@@ -112,15 +185,15 @@ Result<protocol::NumericCheck> checkNumerically(const Program& p, TensorId of, T
   for (std::int64_t s = 0; s < samples; ++s) {
     if (stop.stop_requested()) return refused("It was stopped.");
     const std::size_t element = static_cast<std::size_t>(samples) == elements ? static_cast<std::size_t>(s) : rng() % elements;
-    const auto up = evaluateAt(element, kEpsilon), down = evaluateAt(element, -kEpsilon);
-    if (!up) return up.error();
-    if (!down) return down.error();
-    const double slope = (*up - *down) / (2 * kEpsilon), error = std::abs(slope - expected[element]) / largest;
+    NF_TRY(const Slope slope, slopeAt(element));
+    // What the differences can't tell apart is no error of the gradient.
+    const double apart = std::isfinite(slope.error) ? std::fabs(slope.value - expected[element]) - slope.rounding : INFINITY;
+    const double error = std::max(apart, 0.0) / largest;
     check.worst = std::max(check.worst, error);
-    addWorst(check.worstSamples, {coordinates(element, p[wrt].shape), expected[element], slope, error});
+    addWorst(check.worstSamples, {coordinates(element, p[wrt].shape), expected[element], slope.value, error});
     const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
     ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
-    ++check.samples;
+    if (++check.samples; spent > operations) break;
   }
   return check;
 }
