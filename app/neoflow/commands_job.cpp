@@ -227,7 +227,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       context = openDevice(registry, choice, !options.noRecords);
       if (!context) return report(context.error(), json);
     } else {
-      std::cerr << "The `train` statement asks for the device " << wished << "; --device " << options.device.device << " decides.\n";
+      std::cerr << "The `train` statement asks for the device " << wished << "; --device " << options.device.device
+                << " decides.\n";
     }
   }
   TrainOptions train;
@@ -329,8 +330,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)
-      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %s\n",
-                  d.median_step_ms, d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
+      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %s\n", d.median_step_ms,
+                  d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
                   options.replaySwaps.empty() ? (std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }

@@ -83,8 +83,14 @@ bool presentable(const Loaded& loaded, bool json) {
 int runCheck(const FileOptions& options) {
   if (options.json && options.file != "-")
     if (const auto source = readSource(options.file); !source) {
-      const Json unread{{"severity", "error"}, {"code", "unreadable"}, {"message", source.error().message}, {"file", options.file},
-                        {"line", 0},           {"column", 0},          {"length", 0},                       {"notes", Json::array()},
+      const Json unread{{"severity", "error"},
+                        {"code", "unreadable"},
+                        {"message", source.error().message},
+                        {"file", options.file},
+                        {"line", 0},
+                        {"column", 0},
+                        {"length", 0},
+                        {"notes", Json::array()},
                         {"fixes", Json::array()}};
       printJson({{"ok", false}, {"diagnostics", Json::array({unread})}, {"counts", Json::object()}});
       return kExitWrongInput;
@@ -326,8 +332,10 @@ int runGrad(const GradOptions& options) {
 
   const std::string& text = made->text;
   std::optional<Result<protocol::NumericCheck>> check;
-  if (options.check) { check = checkNumerically(d.program, *of, *wrt, made->result, made->seed, kCheckOperations, {},
-                             loaded.notebook.sources.at(loaded.notebook.notebook).directory); }
+  if (options.check) {
+    check = checkNumerically(d.program, *of, *wrt, made->result, made->seed, kCheckOperations, {},
+                             loaded.notebook.sources.at(loaded.notebook.notebook).directory);
+  }
   const bool passed = !check || (*check && (*check)->worst <= (*check)->allowed);
   if (options.json) {
     Json terms = Json::array();

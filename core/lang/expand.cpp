@@ -604,8 +604,8 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
   }
   if (const std::int64_t around = std::max<std::int64_t>(m_copies, 1); (*to - from) * around > kMostNested) {
     report("too-large",
-           "`repeat` unrolls: with the repetitions around it these are " + std::to_string((*to - from) * around) + " copies, more than " +
-               std::to_string(kMostNested),
+           "`repeat` unrolls: with the repetitions around it these are " + std::to_string((*to - from) * around) +
+               " copies, more than " + std::to_string(kMostNested),
            s.span);
     return;
   }

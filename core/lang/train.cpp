@@ -82,7 +82,8 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
       const bool numbered = backend == "cuda" && !number.empty() && number.size() <= 4 &&
                             std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
       if (plain && (one || numbered)) into = name;
-      else report("bad-attribute", "`device` takes one of auto, reference, cpu, cuda, or a numbered one as in \"cuda:1\"", value.span);
+      else
+        report("bad-attribute", "`device` takes one of auto, reference, cpu, cuda, or a numbered one as in \"cuda:1\"", value.span);
     };
     if (b.name == "epochs") positive(settings.epochs, 1);
     else if (b.name == "steps") positive(settings.steps, 1);

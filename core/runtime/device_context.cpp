@@ -26,7 +26,10 @@ Result<std::pair<Backend*, std::string>> choose(BackendRegistry& registry, const
       if (entry.backend) known += ", " + entry.name;
       if (entry.name == backendOf(device)) why = entry.reason;
     }
-    return Error{why.empty() ? "device name" : "open device", why.empty() ? "There is no device " + device + "; there are " + known + "." : why, device, {}};
+    return Error{why.empty() ? "device name" : "open device",
+                 why.empty() ? "There is no device " + device + "; there are " + known + "." : why,
+                 device,
+                 {}};
   }
   const auto names = backend->deviceNames();
   for (const std::string& name : names)

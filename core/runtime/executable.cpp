@@ -74,7 +74,8 @@ bool readsByData(const Program& program, OperatorId o) {
   if (std::any_of(op.scatter.begin(), op.scatter.end(), isData)) return true;
   for (const ExprId e : nodesOf(program, op.body)) {
     const ScalarNode& n = program[e];
-    if (n.op == ScalarOp::Load && std::any_of(program[n.access].indices.begin(), program[n.access].indices.end(), isData)) return true;
+    if (n.op == ScalarOp::Load && std::any_of(program[n.access].indices.begin(), program[n.access].indices.end(), isData))
+      return true;
   }
   return false;
 }
@@ -97,7 +98,8 @@ std::optional<OutOfRange> refusal(const Program& program, const PlannedLaunch& l
     auto results = prepared->run(inputs, seed, step, counters);
     if (!results) {
       std::string message = results.error().message;
-      if (const std::string named = "operator " + program[o].name + ": "; message.starts_with(named)) message.erase(0, named.size());
+      if (const std::string named = "operator " + program[o].name + ": "; message.starts_with(named))
+        message.erase(0, named.size());
       return OutOfRange{o, std::move(message)};
     }
     for (std::size_t i = 0; i < sub.outputs.size(); ++i) values[sub.outerOutputs[i]] = std::move(results->at(sub.outputs[i]));
@@ -280,7 +282,8 @@ Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l
     std::string name = nameOf(*s.program, l);
     std::int64_t flops = 0;
     for (const OperatorId o : l.operators) flops += flopsOf(*s.program, o);
-    const bool byData = std::any_of(l.operators.begin(), l.operators.end(), [&](OperatorId o) { return readsByData(*s.program, o); });
+    const bool byData =
+        std::any_of(l.operators.begin(), l.operators.end(), [&](OperatorId o) { return readsByData(*s.program, o); });
     if (byData && flops <= kExplainedFlops) {
       NF_TRY(TensorValues values, inputsOf(s, l));
       if (auto found = refusal(*s.program, l, std::move(values), m_seed, m_step, m_counters)) {

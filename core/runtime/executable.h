@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/device/backend.h"
+#include "core/ir/tensor_data.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/tensor_store.h"
 

@@ -1,9 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/tensor_store.h"
 
+#include <cstdio>
+
 #include "core/support/assert.h"
 
 namespace nf {
+namespace {
+
+Result<void*> memoryFor(Device& device, const TensorStore::Entry& entry) {
+  auto memory = device.allocate(entry.bytes);
+  if (memory) return memory;
+  Error error = memory.error();
+  char size[40];
+  std::snprintf(size, sizeof size, "%.4g GB", static_cast<double>(entry.bytes) * 1e-9);
+  error.message = "There is no memory for " + entry.name + ": it takes " + size + ".";
+  return error;
+}
+
+}  // namespace
 
 TensorStore::~TensorStore() {
   for (const auto& [name, entry] : m_entries)
@@ -20,7 +35,7 @@ Result<TensorStore::Entry*> TensorStore::entry(const Tensor& tensor) {
   entry->type = tensor.type;
   entry->shape = tensor.shape;
   entry->bytes = m_device.storesDoubles() ? tensor.elements() * 8 : tensor.bytes();
-  NF_TRY(entry->buffers[0], m_device.allocate(entry->bytes));
+  NF_TRY(entry->buffers[0], memoryFor(m_device, *entry));
   m_bytes += entry->bytes;
   return m_entries.emplace(tensor.name, std::move(entry)).first->second.get();
 }
@@ -33,7 +48,7 @@ TensorStore::Entry* TensorStore::find(const std::string& name) {
 Result<Unit> TensorStore::makeSecondBuffer(Entry& entry) {
   void*& other = entry.buffers[entry.current ^ 1u];
   if (other) return Unit{};
-  NF_TRY(other, m_device.allocate(entry.bytes));
+  NF_TRY(other, memoryFor(m_device, entry));
   m_bytes += entry.bytes;
   return Unit{};
 }

@@ -26,7 +26,7 @@ class Gate {
 
   // Runs the kernel and compares. Quick: as many sampled points as fit 10 ms of reference work, corners first. Full: everything
   // the reference computes within 2 MFLOP, else 256 points, and each output against the first kernel that passed. Where no inputs are
-  // found whose indices are in range, Quick passes a kernel that refuses what the reference refuses, Full passes none.
+  // found whose indices are in range, a kernel passes that refuses what the reference refuses; it can't be timed then.
   GateReport check(Kernel& kernel, const KernelObject& object, GateLevel level);
 
   // Inputs, then outputs, in subgraph order: for timing. Values are those of the last check.

@@ -127,7 +127,8 @@ class IndexRanges::Analysis {
   Interval node(const Operator& op, const ScalarNode& n, const std::map<std::uint32_t, Interval>& nodes) const {
     const auto at = [&](int k) -> const Interval& { return nodes.at(n.operands[static_cast<std::size_t>(k)].value); };
     switch (n.op) {
-      case ScalarOp::Constant: return std::isnan(n.value) ? Interval{} : Interval::of(n.value, n.value, n.value == std::floor(n.value));
+      case ScalarOp::Constant:
+        return std::isnan(n.value) ? Interval{} : Interval::of(n.value, n.value, n.value == std::floor(n.value));
       case ScalarOp::Index: {
         const RangeOf axes = rangesOf(op);
         const auto range = bounds(m_program[n.index], [&](IndexVar v) -> std::optional<Range> {
@@ -171,7 +172,9 @@ class IndexRanges::Analysis {
         return {low, std::max(std::fabs(a.low), std::fabs(a.high)), a.nan, a.whole};
       }
       case ScalarOp::Floor: return cut(at(0), [](double x) { return std::floor(x); });
-      case ScalarOp::Relu: return rising(at(0), [](double x) { return std::max(x, 0.0); }, at(0).whole);
+      case ScalarOp::Relu:
+        return rising(
+            at(0), [](double x) { return std::max(x, 0.0); }, at(0).whole);
       case ScalarOp::Cast:
         if (n.type == DType::I32) return cut(at(0), [](double x) { return std::trunc(x); });
         return n.type == DType::F16 || n.type == DType::BF16 ? widened(at(0), n.type) : at(0);

@@ -2,6 +2,7 @@
 // The command line as scripts meet it: exit codes, what stands on which stream.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -93,6 +94,80 @@ TEST_F(CommandLine, MistakesOfDataStandInTheNotebook) {
     EXPECT_EQ(ran.code, 1) << name;
     EXPECT_THAT(ran.err, HasSubstr(place)) << name;
   }
+}
+
+TEST_F(CommandLine, AnIndexThatIsComputedStaysLegalInTheGate) {
+  file("index.nf",
+       "input x[64] = uniform(0, 1)\nparam E[7] = normal(0, 1)\nY[n] = E[i32(floor(x[n] * 7))]^2\nloss L = sum[n] Y[n]\n"
+       "show L, d(L)/d(E)\ntrain L { steps = 3; optimizer = sgd(lr=0.01); mode = static }\n");
+  for (const char* arguments : {"run index.nf --device cpu", "train index.nf --device cpu -o out.d --no-records", "grad index.nf L E --check"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 0) << arguments << o.err;
+  }
+}
+
+TEST_F(CommandLine, AnIndexOutOfRangeHasItsPlaceAndValueOnEveryDevice) {
+  file("beyond.nf", "input x[4] = 1\nparam E[5, 2] = 1\nY[n, d] = E[i32(x[n] * 9), d]\nloss L = sum[n, d] Y[n, d]\nshow Y\n"
+                    "train L { steps = 3; optimizer = sgd(lr=0.01) }\n");
+  for (const char* command : {"run", "train"}) {
+    std::string said;
+    for (const char* device : {"reference", "cpu"}) {
+      const Outcome o = run(std::string(command) + " beyond.nf -o out.d --device " + device);
+      EXPECT_EQ(o.code, 1) << o.err;
+      EXPECT_THAT(o.err, HasSubstr("beyond.nf:3:1"));
+      EXPECT_THAT(o.err, HasSubstr("Operator Y: index 0 of E is 9, outside [0, 5)"));
+      if (said.empty()) said = o.err;
+      EXPECT_EQ(o.err, said);
+    }
+  }
+}
+
+// Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.
+TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
+  file("tokens.csv", "1,2,3,4\n");
+  file("tokens.nf", "input tok[4] : i32 = csv(\"tokens.csv\")\nparam E[5, 3] = normal(0, 1)\nY[n, d] = E[tok[n], d]^2\n"
+                    "loss L = 5 + 1e-7 * (sum[n, d] Y[n, d])\n");
+  const Outcome o = run("grad tokens.nf L E --check --json");
+  EXPECT_EQ(o.code, 0) << o.out;
+  const auto json = nlohmann::json::parse(o.out);
+  int moved = 0;
+  for (const auto& sample : json["check"]["worst_samples"]) moved += sample["derived"] != 0 && sample["element"][0] != 0;
+  EXPECT_GT(moved, 0) << o.out;
+}
+
+TEST_F(CommandLine, APipeIsNoDataFile) {
+  const std::string pipe = m_folder.path("pipe.csv");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  file("pipe.nf", "input A[2, 3] = csv(\"pipe.csv\")\nshow A\n");
+  for (const char* arguments : {"check pipe.nf", "run pipe.nf --device reference"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 1);
+    EXPECT_THAT(o.err, HasSubstr("pipe.csv: is a pipe, a file was expected"));
+  }
+}
+
+TEST_F(CommandLine, ExitCodesSayWhoseMistakeItIs) {
+  file("net.nf", kNet);
+  file("damaged.jsonl", "{\"step\": what\n");
+  EXPECT_EQ(run("run net.nf --device tpu").code, 2);
+  EXPECT_EQ(run("train net.nf --device tpu").code, 2);
+  EXPECT_EQ(run("train net.nf --device cpu -o out.d --replay-swaps damaged.jsonl").code, 1);
+  const Outcome missing = run("check nowhere.nf --json");
+  EXPECT_EQ(missing.code, 1);
+  const auto json = nlohmann::json::parse(missing.out);
+  EXPECT_FALSE(json["ok"].get<bool>());
+  EXPECT_EQ(json["diagnostics"].size(), 1u);
+}
+
+TEST_F(CommandLine, TheDeviceOfATrainStatementIsHonoured) {
+  std::string text = kNet;
+  text.replace(text.find("seed = 1"), 8, "device = reference");
+  file("device.nf", text);
+  const Outcome own = run("train device.nf -o out.d");
+  EXPECT_EQ(own.code, 0) << own.err;
+  const Outcome other = run("train device.nf -o out.d --device cpu");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("asks for the device reference"));
 }
 
 TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 
 #include "core/device/reference.h"
+#include "core/tune/index_ranges.h"
 #include "core/tune/measure.h"
 #include "core/tune/point_evaluator.h"
+#include "tests/build_program.h"
 #include "tests/tune/fakes.h"
 #include "tests/tune/worker/fake_backend.h"
 
@@ -167,6 +170,54 @@ TEST_P(GateTest, LaterKernelsAreComparedWithTheFirstOneEverywhere) {
   const GateReport again = check(**gate, program, {{"run", "ok"}});
   EXPECT_TRUE(again.passed);
   EXPECT_GE(again.comparedOutputs, 5000);
+}
+
+// Y[n, d] = E[index(n), d] of E[extent, 3]; the index is computed from the input of this type, or from an operator of the group.
+Program gather(std::int64_t extent, DType type, bool ofOperator, const std::function<ExprId(test::Build&, ExprId)>& index) {
+  test::Build b;
+  const TensorId x = b.tensor("x", {70}, TensorKind::Input, type), e = b.tensor("E", {extent, 3}, TensorKind::Param);
+  const auto n = test::var(0), d = test::var(1);
+  TensorId from = x;
+  if (ofOperator) from = b.op("Z", {{"n", 70}}, 1, Reducer::None, index(b, b.load(x, {n})), DType::I32);
+  const ExprId at = ofOperator ? b.load(from, {n}) : index(b, b.load(x, {n}));
+  b.output(b.op("Y", {{"n", 70}, {"d", 3}}, 2, Reducer::None, b.p.load(e, {{{}, at}, {d, {}}})));
+  return b.p;
+}
+
+ExprId whole(test::Build& b, ExprId value) { return b.p.cast(DType::I32, b.p.unary(ScalarOp::Floor, value)); }
+
+TEST_P(GateTest, WhatReachesAnIndexStaysInRange) {
+  const auto scaled = [](test::Build& b, ExprId v) { return whole(b, b.mul(v, b.number(7))); };
+  const auto shifted = [](test::Build& b, ExprId v) { return b.p.binary(ScalarOp::Sub, v, b.number(5, DType::I32)); };
+  const auto squared = [](test::Build& b, ExprId v) { return whole(b, b.add(b.mul(v, v), b.number(2))); };
+  for (const Program& program :
+       {gather(7, DType::F32, false, scaled), gather(7, DType::F32, true, scaled), gather(9, DType::I32, false, shifted),
+        gather(3, DType::F32, true, squared), gather(7, DType::F16, false, scaled), gather(7, DType::BF16, false, scaled)}) {
+    EXPECT_TRUE(IndexRanges(program).choose(false).proved);
+    const GateReport right = check(program, {{"run", "ok"}});
+    EXPECT_TRUE(right.passed) << right.failure;
+    EXPECT_GT(right.comparedOutputs, 30);
+    EXPECT_FALSE(check(program, {{"run", "wrong"}}).passed);
+  }
+}
+
+TEST(IndexRanges, AreAsWideAsTheIndexAllows) {
+  const auto shifted = [](test::Build& b, ExprId v) { return b.p.binary(ScalarOp::Sub, v, b.number(5, DType::I32)); };
+  const Program program = gather(100, DType::I32, false, shifted);
+  const auto choice = IndexRanges(program).choose(false);
+  ASSERT_TRUE(choice.ranges[0]);
+  EXPECT_GE(choice.ranges[0]->low, 5);
+  EXPECT_EQ(choice.ranges[0]->high, 104);
+  EXPECT_FALSE(choice.ranges[1]);
+}
+
+// No value of the input leads into the axis: the kernel refuses as the reference does, and that is all there is to compare.
+TEST_P(GateTest, WhereNoIndexIsLegalAKernelMustRefuse) {
+  const auto beyond = [](test::Build& b, ExprId v) { return whole(b, b.add(b.mul(v, v), b.number(12))); };
+  const Program program = gather(7, DType::F32, false, beyond);
+  const GateReport report = check(program, {{"run", "ok"}});
+  EXPECT_TRUE(report.passed) << report.failure;
+  EXPECT_EQ(report.comparedOutputs, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Levels, GateTest, ::testing::Values(GateLevel::Quick, GateLevel::Full),
