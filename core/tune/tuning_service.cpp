@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -25,10 +26,12 @@ constexpr int kBarrenEnd = 64;               // trials without improvement that 
 constexpr double kWorthOfStep = 5e-4;        // gains below this share of a step are left alone
 constexpr double kFullEffortGain = 0.05;     // expected gain of the step from which on the whole share is spent
 constexpr double kLeastEffort = 0.1;         // of the share, while anything at all is to be gained
-constexpr int kPatience = 15,
-              kImpatience = 3;  // kills by others that a first kernel's job survives; where none was made since the last ones
+constexpr int kKillsForgiven = 3;  // by others, while first kernels are missing: beyond them something stands in for all of these
 constexpr int kForgivenOfTrials = 3;
 constexpr std::chrono::seconds kRetryFirst{1}, kRetryMost{60};  // of a first kernel that took its workers down
+// Of one whose workers were killed by others, after the first time. A killer that strikes now and then is outlived at once; where it
+// strikes all workers alike, those that live longest are the fresh ones, so the waits stay short.
+constexpr std::chrono::milliseconds kAfterKill{20}, kAfterKillsMost{320};
 constexpr std::int64_t kTrialsATurn = 16;  // between two turns of other work that the budget pays, while kernels are searched
 constexpr int kProofEvery = 3;             // of rounds one goes to a first kernel that is not fully checked yet
 constexpr double kFirstCredit = 0.05;      // for each device second of a second
@@ -128,13 +131,15 @@ struct TuningService::Impl {
     TuningTask task;
     State state;
     bool running = true;
-    bool firstDone = false, baselineDone = false, baselineQueued = false;
+    bool firstTried = false, firstDone = false, baselineDone = false, baselineQueued = false;
     Clock::Time retryAt{}, retryAfter = kRetryFirst;  // of the first kernel
-    int inFlight = 0;                                 // schedules of the round that are not measured yet
-    double stepMicroseconds = 0;                      // of a call inside steps; 0: not seen
-    double estimate = 0;                              // seconds, of the analytic model for its first schedule
-    double trialSeconds = 1;                          // of compiling one
-    bool compiledBefore = false;                      // trialSeconds has been measured
+    Clock::Time afterKill{};
+    std::shared_ptr<const KernelObject> ungated;  // compiled, but the worker that was to check it was killed by others
+    int inFlight = 0;                             // schedules of the round that are not measured yet
+    double stepMicroseconds = 0;                  // of a call inside steps; 0: not seen
+    double estimate = 0;                          // seconds, of the analytic model for its first schedule
+    double trialSeconds = 1;                      // of compiling one
+    bool compiledBefore = false;                  // trialSeconds has been measured
     WorkloadTraits traits;
     std::vector<Schedule> avoid;  // for first kernels: failed already
     std::unique_ptr<ScheduleSpace> space;
@@ -176,7 +181,9 @@ struct TuningService::Impl {
   std::vector<std::unique_ptr<Subject>> subjects;
   std::unordered_map<Hash, Subject*> byHash;
   std::deque<Subject*> firstQueue;
-  std::size_t firstActive = 0;
+  std::size_t firstActive = 0, firstUntried = 0;
+  int kills = 0;        // of workers by others, while first kernels were missing
+  int killsInARow = 0;  // of these, since one was made
   std::string trouble;  // of first kernels
   std::deque<Item> scheduled, compiled;
   std::size_t itemsActive = 0;  // popped from a queue and not yet done
@@ -212,14 +219,16 @@ struct TuningService::Impl {
   void makeFirstKernels(std::stop_token stop) {
     std::unique_lock lock(mutex);
     const auto next = [&] {
-      return std::min_element(firstQueue.begin(), firstQueue.end(),
-                              [](const Subject* a, const Subject* b) { return a->retryAt < b->retryAt; });
+      return std::min_element(firstQueue.begin(), firstQueue.end(), [](const Subject* a, const Subject* b) {
+        return std::pair(a->retryAt, a->task.background) < std::pair(b->retryAt, b->task.background);
+      });
     };
-    while (changed.wait(lock, stop, [&] { return !firstQueue.empty(); })) {
+    // While workers are killed faster than kernels are made, one at a time has the machine: its compiler gets furthest.
+    const auto mayTake = [&] { return !firstQueue.empty() && (killsInARow <= kKillsForgiven || firstActive == 0); };
+    while (changed.wait(lock, stop, mayTake)) {
       const auto earliest = next();
       if ((*earliest)->retryAt > clock.now()) {
-        clock.waitUntil(lock, changed, stop, (*earliest)->retryAt,
-                        [&] { return !firstQueue.empty() && (*next())->retryAt <= clock.now(); });
+        clock.waitUntil(lock, changed, stop, (*earliest)->retryAt, [&] { return mayTake() && (*next())->retryAt <= clock.now(); });
         if (stop.stop_requested()) return;
         continue;
       }
@@ -230,6 +239,7 @@ struct TuningService::Impl {
       const bool made = makeFirstKernel(*subject, stop);
       lock.lock();
       --firstActive;
+      if (!std::exchange(subject->firstTried, true)) --firstUntried;
       // Behind those that have not been tried yet.
       if (!made) firstQueue.push_back(subject);
       changed.notify_all();
@@ -239,6 +249,7 @@ struct TuningService::Impl {
   // Something slow in its place until it can be made: true. The first kernel is to be tried again.
   bool standIn(Subject& subject) {
     if (!options.standIn) return false;
+    if (cache.find(subject.task.hash)) return true;
     auto object = options.standIn(*subject.task.subgraph);
     if (!object) return false;
     object->subgraph = subject.task.hash;
@@ -246,14 +257,23 @@ struct TuningService::Impl {
     return true;
   }
 
-  // Workers were killed by others for as long as patience lasts.
-  void killedByOthers(Subject& subject, const std::string& what) {
+  // A worker was killed by others: the kernel is tried again, the others first. False, as of makeFirstKernel().
+  bool killedByOthers(Subject& subject, const std::string& what) {
+    std::vector<Subject*> missing;
     {
       const std::lock_guard lock(mutex);
       trouble = what + "; trying again";
-      subject.retryAt = clock.now();
+      ++kills;
+      ++killsInARow;
+      subject.retryAt = clock.now() + subject.afterKill;
+      subject.afterKill = std::clamp<Clock::Time>(2 * subject.afterKill, kAfterKill, kAfterKillsMost);
+      if (options.standInWhileKilled && kills > kKillsForgiven) {
+        missing.assign(firstQueue.begin(), firstQueue.end());
+        missing.push_back(&subject);
+      }
     }
-    if (options.standInWhileKilled) standIn(subject);
+    for (Subject* s : missing) standIn(*s);
+    return false;
   }
 
   // Every schedule has failed, `died`: by taking workers down. True: that is the end of it.
@@ -313,33 +333,37 @@ struct TuningService::Impl {
     bool died = false;
     while (!schedules.empty() && !stop.stop_requested()) {
       begin(subject, schedules[0]);
-      CompileJob job;
-      job.subgraph = subject.task.subgraph;
-      job.hash = subject.task.hash;
-      job.target = target;
-      job.schedules = schedules;
-      job.deadline = kFirstDeadline;
-      job.forgivenKills = patience();
-      CompileOutcome outcome = evaluator.compile(std::move(job), stop);
-      if (outcome.cancelled) {
-        withdraw(subject, schedules[0]);
-        return cancelFirst(subject);
+      std::shared_ptr<const KernelObject> object = std::exchange(subject.ungated, nullptr);
+      if (!object) {
+        CompileJob job;
+        job.subgraph = subject.task.subgraph;
+        job.hash = subject.task.hash;
+        job.target = target;
+        job.schedules = schedules;
+        job.priority = priorityOf(subject);
+        job.deadline = job.priority == CompilePriority::Background ? kCompileDeadline : kFirstDeadline;
+        job.forgivenKills = 0;
+        CompileOutcome outcome = evaluator.compile(std::move(job), stop);
+        if (outcome.cancelled) {
+          withdraw(subject, schedules[0]);
+          return cancelFirst(subject);
+        }
+        if (outcome.outside) {
+          withdraw(subject, schedules[0]);
+          return killedByOthers(subject, outcome.kernel.error().message);
+        }
+        if (outcome.status != TrialStatus::Ok) {
+          const std::string why =
+              outcome.kernel ? "its compiler failed" : outcome.kernel.error().message + " " + outcome.kernel.error().detail;
+          report(subject, schedules[0], outcome.status, {}, why, false);
+        }
+        if (!outcome.kernel) {
+          last = outcome.kernel.error();
+          died = outcome.died;
+          break;
+        }
+        object = std::make_shared<const KernelObject>(std::move(*outcome.kernel));
       }
-      if (outcome.outside) {
-        withdraw(subject, schedules[0]);
-        return killedByOthers(subject, outcome.kernel.error().message), false;
-      }
-      if (outcome.status != TrialStatus::Ok) {
-        const std::string why =
-            outcome.kernel ? "its compiler failed" : outcome.kernel.error().message + " " + outcome.kernel.error().detail;
-        report(subject, schedules[0], outcome.status, {}, why, false);
-      }
-      if (!outcome.kernel) {
-        last = outcome.kernel.error();
-        died = outcome.died;
-        break;
-      }
-      const auto object = std::make_shared<const KernelObject>(std::move(*outcome.kernel));
       // The wanted one, or one that stood behind it.
       const auto used = std::find(schedules.begin(), schedules.end(), object->schedule);
       if (used != schedules.begin() && used != schedules.end()) {
@@ -348,7 +372,7 @@ struct TuningService::Impl {
         begin(subject, schedules[0]);
       }
       MeasureJob gate = gateJob(subject, object);
-      gate.forgivenKills = patience();
+      gate.forgivenKills = 0;
       const auto measured = evaluator.measure(std::move(gate), stop);
       if (measured.cancelled) {
         withdraw(subject, schedules[0]);
@@ -356,7 +380,8 @@ struct TuningService::Impl {
       }
       if (measured.outside) {
         withdraw(subject, schedules[0]);
-        return killedByOthers(subject, measured.reason), false;
+        subject.ungated = object;
+        return killedByOthers(subject, measured.reason);
       }
       report(subject, schedules[0], measured.status, {}, measured.reason, false);
       if (measured.status == TrialStatus::Ok) return enterFirst(subject, object, measured.gate, recorded);
@@ -368,9 +393,9 @@ struct TuningService::Impl {
     return firstFailed(subject, last, died);
   }
 
-  int patience() const {
+  CompilePriority priorityOf(const Subject& subject) const {
     const std::lock_guard lock(mutex);
-    return trouble.empty() ? kPatience : kImpatience;
+    return subject.task.background ? CompilePriority::Background : CompilePriority::FirstKernel;
   }
 
   MeasureJob gateJob(const Subject& subject, std::shared_ptr<const KernelObject> object) const {
@@ -400,6 +425,8 @@ struct TuningService::Impl {
       subject.estimate = subject.space->estimateSeconds(object->schedule);
       subject.trialSeconds = kOperatorTrial * (1 + compilingWeight(*subject.task.subgraph));
       trouble.clear();
+      killsInARow = 0;
+      if (firstQueue.empty() && firstActive == 1) kills = 0;
       subject.state.recordHit = recorded;
       if (finishedSearch || subject.task.forced) subject.state.exhausted = true;
     }
@@ -512,7 +539,7 @@ struct TuningService::Impl {
   void explore(std::stop_token stop) {
     std::unique_lock lock(mutex);
     const auto canPropose = [&] {
-      return !paused && !limitReached() && scheduled.size() < options.queueCapacity && mostWorth() != nullptr;
+      return !paused && firstUntried == 0 && !limitReached() && scheduled.size() < options.queueCapacity && mostWorth() != nullptr;
     };
     while (changed.wait(lock, stop, [&] { return !observations.empty() || canPropose(); })) {
       std::vector<Observation> news;
@@ -829,6 +856,7 @@ void TuningService::add(std::vector<TuningTask> tasks) {
       auto& subject = *known->second;
       subject.running = true;
       subject.state.callsPerStep = subject.task.callsPerStep = task.callsPerStep;
+      subject.task.background = subject.task.background && task.background;
       subject.state.name = subject.task.name = task.name;
       continue;
     }
@@ -840,9 +868,16 @@ void TuningService::add(std::vector<TuningTask> tasks) {
     subject->task = std::move(task);
     m_impl->byHash.emplace(subject->task.hash, subject.get());
     m_impl->firstQueue.push_back(subject.get());
+    ++m_impl->firstUntried;
     m_impl->subjects.push_back(std::move(subject));
   }
   m_impl->changed.notify_all();
+}
+
+void TuningService::hurry(std::span<const Hash> subgraphs) {
+  const std::lock_guard lock(m_impl->mutex);
+  for (const Hash& hash : subgraphs)
+    if (const auto known = m_impl->byHash.find(hash); known != m_impl->byHash.end()) known->second->task.background = false;
 }
 
 void TuningService::retain(std::span<const Hash> running) {
