@@ -109,7 +109,8 @@ class Emitter {
     for (unsigned a = 0; a < globals.size(); ++a) {
       body->addParamAttr(a, llvm::Attribute::NoAlias);
       body->addParamAttr(a, llvm::Attribute::NoUndef);
-      body->addParamAttr(a, llvm::Attribute::getWithAlignment(m_context, llvm::Align(64)));
+      const bool operand = globals[a].value < m_f.operands;
+      body->addParamAttr(a, llvm::Attribute::getWithAlignment(m_context, operand ? alignment(globals[a]) : llvm::Align(64)));
       body->getArg(a)->setName(m_f[globals[a]].name);
     }
     body->addParamAttr(static_cast<unsigned>(globals.size()), llvm::Attribute::NoAlias);
