@@ -2,6 +2,8 @@
 #include "core/runtime/gradient_text.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/ir/structural_hash.h"
 #include "core/runtime/execution_plan.h"
@@ -15,6 +17,12 @@ bool isDerived(const Program& p, std::size_t o, std::size_t forward) {
 
 // Whether everything that the derived operators read has the same name at the end of the notebook.
 bool namesReach(const CompiledNotebook& notebook, const Program& p, std::size_t forward, TensorId seed) {
+  // As CompiledNotebook::tensorNamed(), for many names.
+  std::unordered_map<std::string_view, TensorId> named;
+  for (const Symbol& s : notebook.symbols)
+    if (s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
+      named.emplace(s.name, s.tensor);
+  for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) named.emplace(notebook.program.tensors[t].name, TensorId(t));
   std::vector<bool> derived(p.tensors.size(), false);
   for (std::size_t o = 0; o < p.operators.size(); ++o)
     if (isDerived(p, o, forward))
@@ -22,18 +30,17 @@ bool namesReach(const CompiledNotebook& notebook, const Program& p, std::size_t 
   for (std::size_t o = 0; o < p.operators.size(); ++o) {
     if (!isDerived(p, o, forward)) continue;
     for (const TensorId t : readsOf(p, OperatorId(o)))
-      if (!derived[t.value] && t != seed && (t.value >= notebook.program.tensors.size() || notebook.tensorNamed(p[t].name) != t))
-        return false;
+      if (!derived[t.value] && t != seed) {
+        const auto found = named.find(p[t].name);
+        if (found == named.end() || found->second != t) return false;
+      }
   }
   return true;
 }
 
 }  // namespace
 
-Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options) {
-  GradientText made;
-  // Only this derivative: others that the notebook asks for would add operators that nobody asked about.
-  Program program = notebook.program;
+LoneDerivative withLoneDerivative(Program program, TensorId of, TensorId wrt) {
   program.derivatives.clear();
   program.updates.clear();
   Derivative derivative;
@@ -47,15 +54,28 @@ Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of,
     seed.shape = program[of].shape;
     seed.init.kind = Initializer::Kind::Constant;
     seed.init.numbers = {1};
-    made.seed = derivative.seed = program.addTensor(std::move(seed));
+    derivative.seed = program.addTensor(std::move(seed));
   }
-  Tensor result;
-  result.name = "d(" + program[of].name + ")/d(" + program[wrt].name + ")";
-  result.type = program[wrt].type;
-  result.shape = program[wrt].shape;
-  const TensorId existing = program.tensorNamed(result.name);
-  made.result = derivative.result = existing.valid() ? existing : program.addTensor(std::move(result));
+  const std::string name = "d(" + program[of].name + ")/d(" + program[wrt].name + ")";
+  derivative.result = program.tensorNamed(name);
+  // A pasted gradient has the name and a value of its own.
+  if (!derivative.result.valid() || producers(program)[derivative.result.value].valid()) {
+    Tensor result;
+    result.name = program.freshName(name);
+    result.type = program[wrt].type;
+    result.shape = program[wrt].shape;
+    derivative.result = program.addTensor(std::move(result));
+  }
   program.derivatives.push_back(derivative);
+  return {std::move(program), derivative.result, derivative.seed};
+}
+
+Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options) {
+  GradientText made;
+  // Only this derivative: others that the notebook asks for would add operators that nobody asked about.
+  const auto [program, result, seed] = withLoneDerivative(notebook.program, of, wrt);
+  made.result = result;
+  made.seed = seed;
   const std::size_t forward = program.operators.size();
   NF_TRY(made.differentiated, differentiate(program, options));
   const Program& p = made.differentiated.program;
