@@ -18,6 +18,7 @@
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
 #include "core/runtime/pipeline.h"
+#include "core/runtime/schedule_check.h"
 #include "core/session/numeric_check.h"
 
 namespace nf {
@@ -78,9 +79,24 @@ bool presentable(const Loaded& loaded, bool json) {
   return false;
 }
 
+// Pinned schedules are a device's: where none opens there is nothing to hold them against.
+Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devices) {
+  const auto& hints = notebook.program.hints;
+  if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; })) return {};
+  DeviceContextOptions device;
+  device.compileWorkers = 0;
+  device.measures = false;
+  const auto context = DeviceContext::open(devices(), device);
+  if (!context) return {};
+  StageOptions passes;
+  passes.device = deviceConstants(*(*context)->target());
+  passes.fusion.reverted = revertedKernels(**context);
+  return checkSchedules(notebook, passes, *(*context)->target());
+}
+
 }  // namespace
 
-int runCheck(const FileOptions& options) {
+int runCheck(const FileOptions& options, const FindDevices& devices) {
   const Loaded loaded = loadNotebook(options);
   const CompiledNotebook& notebook = loaded.notebook;
   if (!loaded.ok() && notebook.diagnostics.empty()) return loaded.exitCode;
@@ -98,6 +114,10 @@ int runCheck(const FileOptions& options) {
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
+    if (!hasErrors(differentiated->diagnostics)) {
+      const Diagnostics pinned = checkHints(notebook, devices);
+      diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
+    }
   }
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {

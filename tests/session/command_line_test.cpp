@@ -108,7 +108,7 @@ TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
 
 TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
   file("pinned.nf", std::string(kNet) + "hint schedule Y {\"kind\": \"contraction\", \"knobs\": {\"tile\": [8, 8]}}\n");
-  for (const char* command : {"run", "train"}) {
+  for (const char* command : {"check", "run", "train"}) {
     const Outcome o = run(std::string(command) + " pinned.nf");
     EXPECT_EQ(o.code, 1) << command;
     EXPECT_THAT(o.err, HasSubstr("pinned.nf:7:1")) << command;
