@@ -7,14 +7,6 @@
 
 namespace nf {
 
-// A program that is to make this derivative and no other, and updates nothing. seed: d(loss)/d(of), an input that is 1 where nobody gives
-// it; invalid where `of` is a scalar.
-struct LoneDerivative {
-  Program program;
-  TensorId result, seed;
-};
-LoneDerivative withLoneDerivative(Program program, TensorId of, TensorId wrt);
-
 struct GradientText {
   DifferentiateResult differentiated;  // of the notebook's program with this one derivative
   TensorId result, seed;               // of its program; seed: d(loss)/d(OUTPUT), where OUTPUT is no scalar

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <climits>
 
-#include "core/runtime/gradient_text.h"
 #include "core/session/describe.h"
 #include "core/session/numeric_check.h"
 
@@ -276,17 +275,16 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
-  Program program = revision->sound().program;
-  const TensorId of = program.tensorNamed(m.output), wrt = program.tensorNamed(m.input);
+  const Program& notebook = revision->sound().program;
+  const TensorId of = notebook.tensorNamed(m.output), wrt = notebook.tensorNamed(m.input);
   if (!of.valid() || !wrt.valid())
     return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}});
-  auto [lone, wanted, seed] = withLoneDerivative(std::move(program), of, wrt);
-  lone.outputs.clear();
+  const DerivativeProgram only = onlyDerivative(notebook, of, wrt);
   InvertOptions options;
   options.explain = true;
   options.cache = &m_inverses;
   options.putOffProofs = true;
-  const auto differentiated = differentiate(lone, options);
+  const auto differentiated = differentiate(only.program, options);
   if (!differentiated) return fail(id, differentiated.error());
   if (hasErrors(differentiated->diagnostics))
     return fail(id, {"gradient",
@@ -294,12 +292,11 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
                      {},
                      render(differentiated->diagnostics, revision->sound().sources)});
   const Program& d = differentiated->program;
-  const TensorId result = d.tensorNamed(lone[wanted].name);
-  auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
+  auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
   if (m.numericCheck)
-    if (auto check = checkNumerically(d, of, wrt, result, seed, kCheckOperations, stop)) expression->check = *check;
+    if (auto check = checkNumerically(d, of, wrt, only.result, only.seed, kCheckOperations, stop)) expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
 }
