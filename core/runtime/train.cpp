@@ -359,7 +359,11 @@ struct TrainJob::Impl {
     std::int64_t row = 0;
     for (Evaluation& e : evaluations) {
       if (!e.ready) {
-        NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop));
+        NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop, [&](std::size_t have, std::size_t all) {
+          attend(stop);
+          emitState(protocol::RunPhase::Training,
+                    "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels of the evaluation");
+        }));
         if (!complete) return Unit{};
         e.ready = true;
       }

@@ -14,7 +14,7 @@ using namespace protocol;
 constexpr const char* kNotebook = R"(
 # %%
 let B = 32
-data D = digits { split = last 360 }
+data D = digits
 input X[B, 64] = batch D[:, 0..64] / 16
 input y[B] : i32 = batch D[:, 64]
 param W[16, 64] = normal(0, 0.1)
