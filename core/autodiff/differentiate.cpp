@@ -203,4 +203,69 @@ Result<DifferentiateResult> differentiate(const Program& program, const InvertOp
   return result;
 }
 
+namespace {
+
+// Of the pending derivatives those that `of` cannot be computed without.
+std::vector<Derivative> neededBy(const Program& program, TensorId of) {
+  std::vector<Derivative> needed;
+  std::vector<std::size_t> asked(program.tensors.size(), program.derivatives.size());
+  for (std::size_t d = 0; d < program.derivatives.size(); ++d) asked[program.derivatives[d].result.value] = d;
+  const auto made = producers(program);
+  std::vector<bool> seen(program.tensors.size(), false);
+  std::vector<TensorId> stack{of};
+  while (!stack.empty()) {
+    const TensorId t = stack.back();
+    stack.pop_back();
+    if (seen[t.value]) continue;
+    seen[t.value] = true;
+    if (asked[t.value] < program.derivatives.size()) {
+      needed.push_back(program.derivatives[asked[t.value]]);
+      stack.push_back(needed.back().of);
+    }
+    if (made[t.value].valid())
+      for (const TensorId read : readsOf(program, made[t.value])) stack.push_back(read);
+  }
+  return needed;
+}
+
+}  // namespace
+
+DerivativeProgram onlyDerivative(const Program& program, TensorId of, TensorId wrt) {
+  DerivativeProgram only;
+  only.program = program;
+  Program& p = only.program;
+  p.derivatives = neededBy(program, of);
+  only.ofDerivative = !p.derivatives.empty();
+  p.updates.clear();
+  p.outputs.clear();
+  Derivative derivative;
+  derivative.of = of;
+  derivative.wrt = wrt;
+  if (!p[of].shape.empty()) {
+    Tensor seed;
+    seed.name = p.freshName("d" + p[of].name);
+    seed.kind = TensorKind::Input;
+    seed.type = p[of].type;
+    seed.shape = p[of].shape;
+    seed.init.kind = Initializer::Kind::Constant;
+    seed.init.numbers = {1};
+    only.seed = derivative.seed = p.addTensor(std::move(seed));
+  }
+  const std::string name = "d(" + p[of].name + ")/d(" + p[wrt].name + ")";
+  const TensorId known = p.tensorNamed(name);
+  if (known.valid() && !producers(p)[known.value].valid()) {
+    only.result = known;
+  } else {
+    Tensor result;
+    result.name = p.freshName(name);
+    result.type = p[wrt].type;
+    result.shape = p[wrt].shape;
+    only.result = p.addTensor(std::move(result));
+  }
+  derivative.result = only.result;
+  std::erase_if(p.derivatives, [&](const Derivative& d) { return d.result == only.result; });
+  p.derivatives.push_back(derivative);
+  return only;
+}
+
 }  // namespace nf

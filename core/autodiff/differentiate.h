@@ -36,4 +36,14 @@ struct DifferentiateResult {
 //   after : ... `d(L)/d(W)`[i] = X[i]
 Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options = {});
 
+// A program that asks for d(of)/d(wrt) and, of the derivatives it asked for before, for those that `of` itself depends on (a gradient of a
+// gradient). Nothing else is an output, and nothing is updated.
+struct DerivativeProgram {
+  Program program;
+  TensorId result;
+  TensorId seed;              // an input of ones in the shape of `of`; invalid where that is a scalar
+  bool ofDerivative = false;  // another derivative comes before it
+};
+DerivativeProgram onlyDerivative(const Program& program, TensorId of, TensorId wrt);
+
 }  // namespace nf
