@@ -334,7 +334,15 @@ int runGrad(const GradOptions& options) {
   const bool passed = !check || (*check && (*check)->worst <= (*check)->allowed);
   if (options.json) {
     Json terms = Json::array();
-    for (const GradientTerm& term : d.terms) terms.push_back(explanationJson(d.program, term));
+    for (const GradientTerm& term : d.terms) {
+      terms.push_back(explanationJson(d.program, term));
+      const Program& forward = bodyAt(d.program, term.forwardLoops);
+      const auto placeOf = [&](OriginId origin) {
+        return place(origin.valid() ? forward[origin].span : Span{}, loaded.notebook.sources);
+      };
+      terms.back()["place"] = placeOf(term.access.valid() ? forward[term.access].origin : forward[term.tensor].origin);
+      if (term.cut.valid()) terms.back()["cut"] = placeOf(term.cut);
+    }
     Json json{{"ok", passed},
               {"text", text},
               {"stands_alone", made->whole},
@@ -349,8 +357,10 @@ int runGrad(const GradOptions& options) {
   }
   std::cout << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
-  if (options.explain)
-    for (const GradientTerm& term : d.terms) std::cout << "\n" << explanationText(d.program, term);
+  // What is zero by rule is said, whether somebody asks how the others were made or not.
+  for (const GradientTerm& term : d.terms)
+    if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
+      std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term);
   if (check && *check) std::cout << "\n" << checkText(**check);
   if (check && !*check) return report(check->error(), false, kExitWrongInput);
   return passed ? kExitFine : kExitWrongInput;

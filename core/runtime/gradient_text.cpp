@@ -32,25 +32,27 @@ std::vector<bool> leadingTo(const Program& p, TensorId result) {
 
 // Whether everything that the derived operators read has the same name at the end of the notebook.
 bool namesReach(const CompiledNotebook& notebook, const Program& p, std::size_t forward, TensorId seed) {
-  // As CompiledNotebook::tensorNamed(), for many names.
+  std::vector<bool> derived(p.tensors.size(), false);
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    if (isDerived(p, o, forward))
+      for (const TensorId t : writesOf(p, OperatorId(o))) derived[t.value] = true;
+  std::vector<TensorId> read;
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    if (!isDerived(p, o, forward)) continue;
+    for (const TensorId t : readsOf(p, OperatorId(o)))
+      if (!derived[t.value] && t != seed) read.push_back(t);
+  }
+  if (read.empty()) return true;
+  // By name at the end of the notebook: what a cell declares, else the first tensor that has it.
   std::unordered_map<std::string_view, TensorId> named;
   for (const Symbol& s : notebook.symbols)
     if (s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
       named.emplace(s.name, s.tensor);
   for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) named.emplace(notebook.program.tensors[t].name, TensorId(t));
-  std::vector<bool> derived(p.tensors.size(), false);
-  for (std::size_t o = 0; o < p.operators.size(); ++o)
-    if (isDerived(p, o, forward))
-      for (const TensorId t : writesOf(p, OperatorId(o))) derived[t.value] = true;
-  for (std::size_t o = 0; o < p.operators.size(); ++o) {
-    if (!isDerived(p, o, forward)) continue;
-    for (const TensorId t : readsOf(p, OperatorId(o)))
-      if (!derived[t.value] && t != seed) {
-        const auto found = named.find(p[t].name);
-        if (found == named.end() || found->second != t) return false;
-      }
-  }
-  return true;
+  return std::all_of(read.begin(), read.end(), [&](TensorId t) {
+    const auto found = named.find(p[t].name);
+    return found != named.end() && found->second == t;
+  });
 }
 
 }  // namespace
