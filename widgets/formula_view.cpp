@@ -21,7 +21,10 @@ FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* pare
   m_scroll->setSingleStep(24);
   m_scroll->hide();
   connect(m_scroll, &QScrollBar::valueChanged, this, qOverload<>(&QWidget::update));
-  connect(theme, &Theme::changed, this, [this] { layOut(); });
+  connect(theme, &Theme::changed, this, [this] {
+    layOut();
+    Q_EMIT heightChanged();
+  });
   connect(selection, &Selection::changed, this, qOverload<>(&QWidget::update));
 }
 
@@ -39,7 +42,7 @@ void FormulaView::layOut() {
   m_origins.clear();
   double y = 8, width = 0;
   for (const auto& formula : m_formulas) {
-    FormulaBox box = setFormula(formula, *m_theme, kPx);
+    FormulaBox box = setFormula(formula, *m_theme, kPx * m_theme->textScale());
     m_origins.emplace_back(0, y + box.ascent);
     y += box.ascent + box.descent + 16;
     width = std::max(width, box.width);
