@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/ir/structural_hash.h"
+#include "core/ir/work.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/run_folder.h"
 #include "core/tune/tune_program.h"
@@ -472,6 +473,12 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
       if (!hash) return fail(id, {"tune", "The program has no kernel " + subgraph + " now.", {}, {}});
       options.only.push_back(*hash);
     }
+    const auto tuning = [this](bool now) {
+      const std::lock_guard lock(m_mutex);
+      m_tuning = now;
+    };
+    tuning(true);
+    const std::shared_ptr<void> ended(nullptr, [&](void*) { tuning(false); });
     protocol::RunState state;
     state.phase = protocol::RunPhase::Tuning;
     state.revision = revision->number();
@@ -584,7 +591,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (const auto space = scheduleSpace(subgraph.program, *device)) info.kind = (*space)->first().kind;
       for (const TensorId t : subgraph.inputs) info.bytes += subgraph.program[t].bytes();
       for (const TensorId t : subgraph.outputs) info.bytes += subgraph.program[t].bytes();
-      for (std::size_t i = 0; i < subgraph.program.operators.size(); ++i) info.flops += flopsOf(subgraph.program, OperatorId(i));
+      info.flops = workOf(subgraph.program);
       if (device) loadRecords(hash);
       const std::lock_guard lock(m_mutex);
       const auto trials = m_trials.find(hash);
@@ -593,7 +600,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         info.firstUs = trials->second.firstUs;
         info.trials = static_cast<std::int64_t>(trials->second.list.size());
         info.generation = trials->second.generation;
-        info.state = m_train ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
+        info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
       if (pinOf(program.hints, program, group.operators)) info.state = protocol::SubgraphState::Pinned;
       for (const OperatorId op : group.operators)
