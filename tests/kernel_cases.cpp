@@ -364,7 +364,8 @@ std::vector<Case> nests() {
       });
       b.output(dx);
       b.output(b.op("U", {3, h, w}, {}, Reducer::None, [&](const auto& v) { return mul(b, b.at(dx, v), b.at(z, v)); }));
-      add(std::string(pooling ? "pooling" : "depthwise") + " gradient " + std::to_string(h) + "x" + std::to_string(w), std::move(b));
+      add(std::string(pooling ? "pooling" : "depthwise") + " gradient " + std::to_string(h) + "x" + std::to_string(w),
+          std::move(b));
     }
   for (const std::int64_t n : {12, 17, 100}) {
     Builder b;  // classes of 6

@@ -26,6 +26,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
 #include "widgets/stage_slider.h"
+#include "widgets/write_file.h"
 
 namespace nf {
 
@@ -202,7 +203,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->installEventFilter(this);
   bottomLayout->addWidget(m_table, 1);
   setCentralWidget(top);
-  m_card->setMinimumWidth(300);
+  m_card->setMinimumWidth(344);
   addPanel(QStringLiteral("decision"), m_card->header(), m_card, Qt::RightDockWidgetArea, 376);
   addPanel(QStringLiteral("fusion"), m_fusionHeader, bottom, Qt::BottomDockWidgetArea, 330);
   connect(groups, &QToolButton::clicked, m_graph, &GraphView::toggleGroups);
@@ -228,8 +229,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   connect(csv, &QToolButton::clicked, this, [this] {
     const QString path =
         QFileDialog::getSaveFileName(this, tr("Save the decisions"), QStringLiteral("fusion.csv"), tr("CSV (*.csv)"));
-    QFile file(path);
-    if (!path.isEmpty() && file.open(QIODevice::WriteOnly)) file.write(m_model->csv().toUtf8());
+    if (path.isEmpty()) return;
+    if (const QString error = writeWhole(path, m_model->csv().toStdString()); !error.isEmpty())
+      m_fusionHeader->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
   });
   connect(m_nodes, &QTableWidget::currentCellChanged, this, [this](int row) {
     if (!m_marking && row >= 0 && m_nodes->item(row, 0))
@@ -344,6 +346,11 @@ void ExplainView::setFusion(const FusionReport& report) {
   for (std::size_t i = 0; i < report.decisions.size(); ++i)
     if (!producer.empty() && report.decisions[i].producer == producer && report.decisions[i].consumer == consumer)
       return chooseDecision(static_cast<int>(i));
+}
+
+void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
+  m_card->setComparison(comparison);
+  m_model->setMeasured(comparison.producer, comparison.consumer, comparison.saving);
 }
 
 void ExplainView::chooseDecision(int number) {

@@ -7,7 +7,6 @@
 #include <QHeaderView>
 #include <QLabel>
 #include <QPainter>
-#include <QSaveFile>
 #include <QStyledItemDelegate>
 #include <QTableView>
 #include <QTimer>
@@ -16,6 +15,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
+#include "widgets/write_file.h"
 
 namespace nf {
 namespace {
@@ -228,7 +228,9 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     a->setObjectName(QLatin1String(suffix));
     connect(a, &QAction::triggered, this, [this, ending = QString::fromLatin1(suffix)] {
       const QString path = QFileDialog::getSaveFileName(this, tr("Save the profile"), QStringLiteral("profile.") + ending);
-      if (!path.isEmpty()) save(path);
+      if (path.isEmpty()) return;
+      if (const QString error = save(path); !error.isEmpty())
+        m_header->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
     });
     addAction(a);
   }
@@ -299,10 +301,9 @@ void ProfileView::showSentence() {
 
 QString ProfileView::sentence() const { return m_sentence->text(); }
 
-bool ProfileView::save(const QString& path) const {
-  QSaveFile file(path);
+QString ProfileView::save(const QString& path) const {
   const QByteArray bytes = path.endsWith(QLatin1String(".json")) ? jsonOf(m_model->table()) : csvOf(m_model->table()).toUtf8();
-  return file.open(QIODevice::WriteOnly) && file.write(bytes) == bytes.size() && file.commit();
+  return writeWhole(path, {bytes.constData(), static_cast<std::size_t>(bytes.size())});
 }
 
 }  // namespace nf

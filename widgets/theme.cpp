@@ -93,6 +93,7 @@ QPlainTextEdit, QTextEdit { color: @text; border: 0; selection-background-color:
 QCheckBox, QRadioButton, QLabel { color: @text; background: transparent; }
 QLabel[role="muted"] { color: @muted; }
 QLabel[role="hint"] { color: @hint; }
+QLabel[role="failed"] { color: @failed; }
 QLabel[role="title"] { font-weight: 600; }
 QLabel[role="accent"] { color: @accent; }
 QDialog { background: @page; }
@@ -113,6 +114,7 @@ QProgressBar::chunk { background: @accent; border-radius: 2px; }
                                                   {"@grid", p.grid},
                                                   {"@text", p.text},
                                                   {"@muted", p.muted},
+                                                  {"@failed", p.failed},
                                                   {"@hint", p.hint},
                                                   {"@accentSoft", p.accentSoft},
                                                   {"@accent", p.accent},

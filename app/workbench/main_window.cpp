@@ -289,7 +289,7 @@ void MainWindow::showTab(int index) {
   m_notebooks->setCurrentWidget(m_tab->notebook);
   m_inspector->clear();
   m_explain->reset();
-  m_tune->setSubgraphs({});
+  m_tune->reset();
   m_selection.clear();
   m_tab->workspace->setCurrent(true);
   m_outline->setAnalysis(m_tab->workspace->analysis());

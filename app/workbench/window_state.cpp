@@ -13,6 +13,7 @@
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/decision_card.h"
+#include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
@@ -104,6 +105,10 @@ void MainWindow::refreshPeer() {
 
 // What is asked for again and again is, while the current notebook runs.
 void MainWindow::followRun() {
+  const auto& run = m_tab->workspace->runState();
+  constexpr auto phases = protocol::enumNames(protocol::RunPhase{});
+  const bool runs = run.phase != protocol::RunPhase::Idle;
+  m_devices->setRunning(runs ? run.device : std::string(), QString::fromLatin1(phases[static_cast<std::size_t>(run.phase)]));
   for (QTimer* timer : {&m_profileTimer, &m_valuesTimer}) {
     if (m_tab->workspace->running() && !timer->isActive()) timer->start();
     else if (!m_tab->workspace->running()) timer->stop();
@@ -284,6 +289,7 @@ void MainWindow::refreshStatus() {
         text[0] = text[0].toUpper();
         if (run.step > 0) text += tr(", step %1").arg(grouped(run.step));
         if (!run.detail.empty()) text += QStringLiteral(", ") + QString::fromStdString(run.detail);
+        if (run.secondsLeft) text += tr(", %1 left").arg(secondsText(*run.secondsLeft));
         setStatus("running", text);
       } else if (!m_tab->workspace->analysisIsCurrent()) {
         setStatus("running", tr("Checking"));

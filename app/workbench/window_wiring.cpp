@@ -39,8 +39,7 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     m_inspector->clear();
     m_explain->reset();
-    m_tune->setSubgraphs({});
-    m_tune->clearSteps();
+    m_tune->reset();
     refreshPeer();
     refreshTitle();
     refreshOutline();
@@ -189,7 +188,9 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) m_inspector->setSlice(slice, values);
   });
   connect(w, &Workspace::failed, this, [this, tab](const QString& what, const QString& message) {
-    if (tab == m_tab) setStatus("error", what + QStringLiteral(": ") + message);
+    if (tab != m_tab) return;
+    setStatus("error", what + QStringLiteral(": ") + message);
+    if (what == Workspace::tr("Kernel")) m_tune->setKernelFailed(message);
   });
 }
 
@@ -368,22 +369,22 @@ void MainWindow::connectViews() {
     return workspace().document().fusionHint(producer, consumer);
   });
   connect(m_explain->card(), &DecisionCard::leadChosen, this, &MainWindow::follow);
-  connect(
-      m_explain->card(), &DecisionCard::measureRequested, this, [this](const std::string& producer, const std::string& consumer) {
-        m_explain->card()->setComparing();
-        setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
-        workspace().ask(
-            protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
-            [this](const protocol::Envelope& envelope) {
-              if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
-                m_explain->card()->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
-                setStatus("ok", shortName(k->verdict));
-              } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
-                setStatus("error", QString::fromStdString(f->message));
-              }
-            });
-      });
+  connect(m_explain->card(), &DecisionCard::measureRequested, this,
+          [this](const std::string& producer, const std::string& consumer) {
+            m_explain->card()->setComparing();
+            setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
+            workspace().ask(
+                protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
+                [this](const protocol::Envelope& envelope) {
+                  if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
+                    m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
+                    setStatus("ok", shortName(k->verdict));
+                  } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                    m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
+                    setStatus("error", QString::fromStdString(f->message));
+                  }
+                });
+          });
   connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
   connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });
   connect(m_explain, &ExplainView::hintRequested, this,
@@ -463,8 +464,9 @@ void MainWindow::connectViews() {
   // While something trains and somebody looks, its steps are profiled now and then.
   m_profileTimer.setInterval(2000);
   connect(&m_profileTimer, &QTimer::timeout, this, [this] {
-    if (page() != Page::Tune || workspace().runState().phase != protocol::RunPhase::Training) return;
-    workspace().wantProfile();
+    const auto phase = workspace().runState().phase;
+    if (page() != Page::Tune || (phase != protocol::RunPhase::Training && phase != protocol::RunPhase::Tuning)) return;
+    if (phase == protocol::RunPhase::Training) workspace().wantProfile();
     workspace().wantSubgraphs();
   });
   // The values that are in sight follow the training.

@@ -111,6 +111,7 @@ class Backend {
   struct About {
     std::string description;                                    // "Intel(R) Xeon(R), 2 threads, AVX-512"
     double measuredAt = 0;                                      // of the constants, seconds since 1970; 0: unknown
+    double l2Bandwidth = 0;                                     // bytes per second, whole device; 0: not measured
     std::vector<std::pair<std::string, std::string>> versions;  // {"LLVM", "19.1.7"}, driver, code generator
   };
   virtual About about(const std::string&, int) { return {}; }

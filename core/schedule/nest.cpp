@@ -1266,7 +1266,7 @@ class NestBuilder {
   std::vector<BufferId> m_targets;
   std::vector<VarId> m_open, m_reduced;
   std::vector<IndexExpr> m_axes, m_merged;
-  std::size_t m_partLoops = 0;                   // reduced loops outside a part of the sums; 0: no parts
+  std::size_t m_partLoops = 0;                 // reduced loops outside a part of the sums; 0: no parts
   std::vector<StmtId> m_partStart, m_partEnd;  // around one
   VarId m_lane, m_block, m_tile;
   IndexExpr m_tileBase;

@@ -457,6 +457,12 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
       if (!hash) return fail(id, {"tune", "The program has no kernel " + subgraph + " now.", {}, {}});
       options.only.push_back(*hash);
     }
+    const auto tuning = [this](bool now) {
+      const std::lock_guard lock(m_mutex);
+      m_tuning = now;
+    };
+    tuning(true);
+    const std::shared_ptr<void> ended(nullptr, [&](void*) { tuning(false); });
     protocol::RunState state;
     state.phase = protocol::RunPhase::Tuning;
     state.revision = revision->number();

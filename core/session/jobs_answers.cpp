@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/ir/work.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/session/jobs.h"
 #include "core/tune/tune_program.h"
@@ -87,7 +88,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (const auto space = scheduleSpace(subgraph.program, *device)) info.kind = (*space)->first().kind;
       for (const TensorId t : subgraph.inputs) info.bytes += subgraph.program[t].bytes();
       for (const TensorId t : subgraph.outputs) info.bytes += subgraph.program[t].bytes();
-      for (std::size_t i = 0; i < subgraph.program.operators.size(); ++i) info.flops += flopsOf(subgraph.program, OperatorId(i));
+      info.flops = workOf(subgraph.program);
       if (device) loadRecords(hash);
       const std::lock_guard lock(m_mutex);
       const auto trials = m_trials.find(hash);
@@ -96,7 +97,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         info.firstUs = trials->second.firstUs;
         info.trials = static_cast<std::int64_t>(trials->second.list.size());
         info.generation = trials->second.generation;
-        info.state = m_train ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
+        info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
       if (pinOf(program.hints, program, group.operators)) info.state = protocol::SubgraphState::Pinned;
       for (const OperatorId op : group.operators)
