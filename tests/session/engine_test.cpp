@@ -265,7 +265,7 @@ TEST_F(EngineTest, GradientsThatAreZeroByRuleSayWhy) {
   ASSERT_EQ(none.terms.size(), 1u);
   EXPECT_EQ(none.terms[0].why, "M does not depend on Z");
   send(GradientRequest{1, "best", "X", false}, 10);
-  const Failure refused = await<Failure>(10);
+  const Failed refused = await<Failed>(10);
   EXPECT_EQ(refused.message, "best holds integers and has no derivative");
   EXPECT_NE(refused.detail.find(":3:"), std::string::npos) << refused.detail;
 }
