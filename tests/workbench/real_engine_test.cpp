@@ -8,6 +8,7 @@
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/expression_editor.h"
+#include "widgets/inspector_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
@@ -62,6 +63,18 @@ struct RealEngine : Window {
     return out;
   }
 };
+
+TEST_F(RealEngine, AGradientIsComparedWithFiniteDifferencesByAClick) {
+  openChecked();
+  for (const auto& t : window->workspace().analysis().tensors)
+    if (t.derivative) Q_EMIT window->outline()->tensorChosen(QString::fromStdString(t.name));
+  InspectorView* inspector = window->inspector();
+  ASSERT_TRUE(wait([&] { return inspector->compare() && inspector->compare()->isEnabled(); }));
+  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return !inspector->checked().isEmpty(); }));
+  EXPECT_TRUE(inspector->checked().startsWith("numeric check ")) << inspector->checked().toStdString();
+  EXPECT_TRUE(inspector->checked().contains("sample"));
+}
 
 TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   openChecked();
