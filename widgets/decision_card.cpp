@@ -452,8 +452,13 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
                    : hint != Document::FusionHint::None
                        ? tr("A hint in the notebook decides this one.")
                        : tr("Writes a hint into the notebook; the engine decides again and the next run measures it."));
-  m_force->setVisible(hint != Document::FusionHint::Fuse);
-  m_forbid->setVisible(hint != Document::FusionHint::Split);
+  // No kernel can be made of it: there is nothing to force, to forbid or to measure.
+  const bool possible = d.state != FusionState::NotLowerable;
+  m_force->setVisible(possible && hint != Document::FusionHint::Fuse);
+  m_forbid->setVisible(possible && hint != Document::FusionHint::Split);
+  m_measure->setVisible(possible);
+  if (!possible && hint == Document::FusionHint::None)
+    m_noise->setText(tr("No kernel can be made of the two; the reason stands above."));
   m_release->setVisible(hint != Document::FusionHint::None);
 }
 

@@ -157,7 +157,10 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_nodes->setAccessibleName(tr("Nodes of the graph"));
   m_nodes->setColumnCount(7);
   m_nodes->setHorizontalHeaderLabels({tr("Node"), tr("Phase"), tr("Expression"), tr("Shape"), tr("Size"), tr("Work"), tr("Class")});
-  m_nodes->horizontalHeader()->setStretchLastSection(true);
+  const int nodeWidths[] = {190, 96, 0, 150, 92, 104, 120};
+  for (int i = 0; i < 7; ++i) m_nodes->setColumnWidth(i, nodeWidths[i]);
+  m_nodes->horizontalHeader()->setSectionResizeMode(2, QHeaderView::Stretch);
+  m_nodes->setWordWrap(false);
   m_nodes->verticalHeader()->hide();
   m_nodes->verticalHeader()->setDefaultSectionSize(25);
   m_nodes->setEditTriggers(QAbstractItemView::NoEditTriggers);
@@ -310,11 +313,13 @@ void ExplainView::setGraph(const GraphPage& graph) {
   m_marking = true;
   m_nodes->setRowCount(rows);
   constexpr auto phases = enumNames(Phase{});
+  constexpr auto kinds = enumNames(NodeKind{});
   for (int i = 0; i < rows; ++i) {
     const auto& n = graph.nodes[static_cast<std::size_t>(i)];
     const QString cells[] = {shortName(n.id),
-                             QLatin1String(phases[static_cast<std::size_t>(n.phase)]),
-                             m_graph->captionOf(i),
+                             n.kind == NodeKind::Operator ? QLatin1String(phases[static_cast<std::size_t>(n.phase)])
+                                                          : QLatin1String(kinds[static_cast<std::size_t>(n.kind)]),
+                             n.statement.empty() ? m_graph->captionOf(i) : shortName(n.statement),
                              shapeText(n.shape),
                              bytesText(static_cast<double>(n.bytes)),
                              n.flops > 0 ? flopsText(static_cast<double>(n.flops)) : QString(),

@@ -45,6 +45,7 @@ class ExplainView : public DockPage {
   QTableView* table() const { return m_table; }
   QTableWidget* nodes() const { return m_nodes; }
   DecisionCard* card() const { return m_card; }
+  QLineEdit* finder() const { return m_find; }
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0

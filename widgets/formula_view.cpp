@@ -22,7 +22,10 @@ FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* pare
   m_scroll->setSingleStep(24);
   m_scroll->hide();
   connect(m_scroll, &QScrollBar::valueChanged, this, qOverload<>(&QWidget::update));
-  connect(theme, &Theme::changed, this, [this] { layOut(); });
+  connect(theme, &Theme::changed, this, [this] {
+    layOut();
+    Q_EMIT heightChanged();
+  });
   connect(selection, &Selection::changed, this, qOverload<>(&QWidget::update));
 }
 
@@ -41,7 +44,7 @@ void FormulaView::layOut() {
   const double room = std::max(kLeast, width() - 8.0);
   double y = 8, widest = 0;
   for (const auto& formula : m_formulas) {
-    FormulaBox box = setFormula(formula, *m_theme, kPx, room);
+    FormulaBox box = setFormula(formula, *m_theme, kPx * m_theme->textScale(), room);
     m_origins.emplace_back(0, y + box.ascent);
     y += box.ascent + box.descent + 16;
     widest = std::max(widest, box.width);

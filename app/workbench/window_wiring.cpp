@@ -11,6 +11,7 @@
 #include "widgets/decision_card.h"
 #include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
+#include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -300,6 +301,10 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::expressionWanted, w, &Workspace::wantExpression);
   connect(n, &NotebookView::tensorWanted, w, &Workspace::wantSlice);
   connect(n, &NotebookView::textCopied, this, [this](const QString& what) { setStatus("copy", tr("Copied %1").arg(what)); });
+  connect(n, &NotebookView::foundChanged, this, [this, tab, n] {
+    if (tab == m_tab) m_find->setCount(n->foundHere(), n->foundPlaces());
+  });
+  connect(n, &NotebookView::zoomWanted, this, &MainWindow::zoom);
   connect(n, &NotebookView::pauseRequested, w, &Workspace::pause);
   connect(n, &NotebookView::stopRequested, w, &Workspace::stop);
   connect(n, &NotebookView::swapChosen, this, [this](const protocol::KernelSwapEvent& swap) {
@@ -313,6 +318,30 @@ void MainWindow::connectViews() {
   connect(m_messages, &MessageBar::answered, this, &MainWindow::answer);
   connect(&m_selection, &Selection::changed, this, [this] {
     if (m_tab) inspectSelection();
+  });
+  connect(m_find, &FindBar::wanted, this, [this](const QString& text, bool exact) { notebook()->find(text, exact); });
+  connect(m_find, &FindBar::stepped, this, [this](int direction) { notebook()->findNext(direction); });
+  connect(m_find, &FindBar::replaceWanted, this, [this](const QString& with) { notebook()->replaceFound(with); });
+  connect(m_find, &FindBar::replaceAllWanted, this, [this](const QString& with) { notebook()->replaceAllFound(with); });
+  connect(m_find, &FindBar::closed, this, &MainWindow::closeFind);
+  connect(m_explain->graph(), &GraphView::nodeOpened, this, [this](const QString& id) {
+    const auto& spans = workspace().analysis().spans;
+    if (!workspace().analysisIsCurrent()) return;
+    for (const auto& node : m_explain->graph()->graph().nodes)
+      if (QString::fromStdString(node.id) == id)
+        for (const auto origin : node.origins)
+          if (origin < spans.size() && spans[origin].source.empty() && spans[origin].begin < spans[origin].end)
+            return follow(QStringLiteral("byte:%1").arg(spans[origin].begin));
+    setStatus("graph", tr("%1 has no place of its own in the notebook").arg(shortName(id)));
+  });
+  connect(m_outline, &OutlineView::cellOpened, this, [this](CellId id) {
+    showCell(id);
+    notebook()->activate(id, true);
+  });
+  connect(m_outline, &OutlineView::tensorOpened, this, [this](const QString& name) {
+    for (const auto& s : workspace().analysis().symbols)
+      if (QString::fromStdString(s.name) == name && s.definition.source.empty() && workspace().analysisIsCurrent())
+        notebook()->scrollToByte(s.definition.begin, true);
   });
   connect(&m_leadsTimer, &QTimer::timeout, this, [this] {
     if (page() != Page::Author || !m_tab->workspace->analysisIsCurrent()) return;

@@ -14,6 +14,7 @@ struct GradientTerm {
   TensorId tensor;
   enum class Form { Gather, Scatter, Zero } form = Form::Gather;
   std::string why;  // of Scatter and Zero
+  OriginId cut;     // of a load whose value passes only a node without slope: that node's, in the access' program
   AccessProblem problem;
   Inverse inverse;
   // Inside Loops: in whose bodies the two operators stand, outermost first. The ids above are of the innermost body then; `access` and
@@ -34,5 +35,15 @@ struct DifferentiateResult {
 //   before: L[] = sum[i] W[i]*X[i];  derivative d(L)/d(W)
 //   after : ... `d(L)/d(W)`[i] = X[i]
 Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options = {});
+
+// A program that asks for d(of)/d(wrt) and, of the derivatives it asked for before, for those that `of` itself depends on (a gradient of a
+// gradient). Nothing else is an output, and nothing is updated.
+struct DerivativeProgram {
+  Program program;
+  TensorId result;
+  TensorId seed;              // an input of ones in the shape of `of`; invalid where that is a scalar
+  bool ofDerivative = false;  // another derivative comes before it
+};
+DerivativeProgram onlyDerivative(const Program& program, TensorId of, TensorId wrt);
 
 }  // namespace nf

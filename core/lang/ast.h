@@ -19,6 +19,8 @@ inline constexpr std::uint32_t kNone = 0xffffffffu;
 
 // Deeper nesting than this is refused with a diagnostic: recursion over the tree stays bounded.
 inline constexpr std::uint32_t kMaxDepth = 800;
+// A nested statement costs several times the stack of a nested operation.
+inline constexpr std::uint32_t kMaxNestedStatements = 200;
 
 enum class ExprKind : std::uint8_t {
   Error,

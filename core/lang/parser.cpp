@@ -54,6 +54,7 @@ class Parser : ExpressionParser {
 
   StmtRef parseStatement() {
     const Deeper deeper(*this);
+    ++m_statements;
     const int outerNesting = m_nesting;
     const std::size_t outerBegin = m_statementBegin;
     m_nesting = 0;
@@ -62,7 +63,9 @@ class Parser : ExpressionParser {
     const std::uint32_t begin = tok().begin;
     m_lastEnd = begin;
     Stmt s;
-    if (!tooDeep()) parseInto(s);
+    if (m_statements > kMaxNestedStatements)
+      fail("too-deep", "statements are nested more than " + std::to_string(kMaxNestedStatements) + " levels deep", here());
+    else if (!tooDeep()) parseInto(s);
     if (!m_failed && !atEnd()) leftover(s);
     s.span = spanFrom(begin);
     if (m_failed) {
@@ -72,6 +75,7 @@ class Parser : ExpressionParser {
     }
     m_nesting = outerNesting;
     m_statementBegin = outerBegin;
+    --m_statements;
     return add(std::move(s));
   }
 
@@ -751,6 +755,8 @@ class Parser : ExpressionParser {
     } while (accept(TokenKind::Comma));
     parseWhere(s);
   }
+
+  std::uint32_t m_statements = 0;  // open, one within the other
 };
 
 }  // namespace

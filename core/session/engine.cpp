@@ -275,41 +275,16 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
-  Program program = revision->sound().program;
-  const TensorId of = program.tensorNamed(m.output), wrt = program.tensorNamed(m.input);
+  const Program& notebook = revision->sound().program;
+  const TensorId of = notebook.tensorNamed(m.output), wrt = notebook.tensorNamed(m.input);
   if (!of.valid() || !wrt.valid())
     return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}});
-  program.derivatives.clear();
-  program.updates.clear();
-  program.outputs.clear();
-  Derivative derivative;
-  derivative.of = of;
-  derivative.wrt = wrt;
-  if (!program[of].shape.empty()) {
-    Tensor seed;
-    seed.name = program.freshName("d" + program[of].name);
-    seed.kind = TensorKind::Input;
-    seed.type = program[of].type;
-    seed.shape = program[of].shape;
-    derivative.seed = program.addTensor(std::move(seed));
-  }
-  const std::string name = "d(" + m.output + ")/d(" + m.input + ")";
-  const TensorId known = program.tensorNamed(name);
-  if (known.valid() && !producers(program)[known.value].valid()) {
-    derivative.result = known;
-  } else {
-    Tensor result;
-    result.name = program.freshName(name);
-    result.type = program[wrt].type;
-    result.shape = program[wrt].shape;
-    derivative.result = program.addTensor(std::move(result));
-  }
-  program.derivatives.push_back(derivative);
+  const DerivativeProgram only = onlyDerivative(notebook, of, wrt);
   InvertOptions options;
   options.explain = true;
   options.cache = &m_inverses;
   options.putOffProofs = true;
-  const auto differentiated = differentiate(program, options);
+  const auto differentiated = differentiate(only.program, options);
   if (!differentiated) return fail(id, differentiated.error());
   if (hasErrors(differentiated->diagnostics))
     return fail(id, {"gradient",
@@ -317,12 +292,11 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
                      {},
                      render(differentiated->diagnostics, revision->sound().sources)});
   const Program& d = differentiated->program;
-  const TensorId result = d.tensorNamed(program[derivative.result].name);
-  auto expression = describeExpression(d, result, differentiated->terms, revision->spans());
+  auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
   if (m.numericCheck)
-    if (auto check = checkNumerically(d, of, wrt, result, derivative.seed, kCheckOperations, stop)) expression->check = *check;
+    if (auto check = checkNumerically(d, of, wrt, only.result, only.seed, kCheckOperations, stop)) expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
 }

@@ -25,6 +25,7 @@ const char* kHost = R"cpp(
 #include <string.h>
 #include <ucontext.h>
 #include <functional>
+#include <memory>
 #define __device__ static
 #define __forceinline__ inline
 #define __global__
@@ -86,7 +87,7 @@ const char* kHost = R"cpp(
   static jmp_buf scheduler;
   static ucontext_t home;
   constexpr unsigned kStack = 65536, kMostThreads = 1024;
-  static char* stacks;
+  static std::unique_ptr<char[]> stacks;
   struct Fibre {
     jmp_buf at;
     bool begun, done;
@@ -131,7 +132,7 @@ const char* kHost = R"cpp(
   }
   static void grid(long blocks, unsigned threads, bool meet, const std::function<void()>& kernel) {
     work = &kernel;
-    if (!stacks) stacks = (char*)malloc((size_t)kStack * kMostThreads);
+    if (!stacks) stacks.reset(new char[(size_t)kStack * kMostThreads]);
     for (long b = 0; b < blocks; ++b) {
       blockIdx.x = (unsigned)b;
       if (!meet) {

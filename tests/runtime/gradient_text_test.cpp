@@ -104,6 +104,15 @@ loss L = mean[b, i] Y[b, i]^2
                         example("milstm", "L", {{"B", "2"}})};
   all.push_back({"recurrent", recurrent, "L", {}});
   all.push_back({"recurrent_seeded", recurrent, "Y", {}});
+  all.push_back({"second_order",
+                 R"(
+param x[4] = uniform(-1, 1)
+S = sum[n] x[n]^3
+du = d(S)/d(x)
+S2 = sum[n] du[n]^2
+)",
+                 "S2",
+                 {}});
   return all;
 }
 

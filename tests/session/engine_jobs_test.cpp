@@ -204,7 +204,12 @@ TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
   EXPECT_FALSE(done.stopped);
   EXPECT_GT(*done.accuracy, 0.5) << "chance is 0.1";
   EXPECT_EQ(engine.passed<FirstStepEvent>().size(), 1u);
-  EXPECT_EQ(engine.passed<EvalEvent>().size(), 2u);
+  // The first epoch's as soon as its kernels are there, which may be after the last step; then the end's says it.
+  const auto evals = engine.passed<EvalEvent>();
+  ASSERT_FALSE(evals.empty());
+  EXPECT_LE(evals.size(), 2u);
+  EXPECT_EQ(evals.back().step, steps);
+  EXPECT_EQ(evals.back().accuracy, done.accuracy);
   std::int64_t told = 0;
   for (const StepEvent& e : engine.passed<StepEvent>()) told += e.steps;
   EXPECT_EQ(told, steps);

@@ -7,12 +7,16 @@
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
+#include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 namespace {
@@ -209,6 +213,72 @@ TEST_F(RealEngine, AnotherFileInTheSameTabIsAnalysed) {
   window->openFile(path());
   checked();
   EXPECT_EQ(window->workspace().analysis().cells.size(), 6u);
+}
+
+// The same expression in two cells is one kernel, yet each place selects its own token, gradient term and instructions.
+TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
+  openChecked(
+      "# %%\nlet N = 24\nparam A[N, N] = normal(0, 1)\nparam B[N, N] = normal(0, 1)\n\n"
+      "# %%\nX[i, j] = sum[k] A[i, k] * A[k, j]\n\n"
+      "# %%\nY[i, j] = sum[k] B[i, k] * B[k, j]\n\n"
+      "# %%\nloss L = sum[i, j] X[i, j] * Y[j, i]\nshow d(L)/d(A), d(L)/d(B)\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.0001); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Tune);
+  const auto shared = [&]() -> const protocol::SubgraphInfo* {
+    for (const auto& s : window->workspace().subgraphs().subgraphs)
+      if (std::find(s.operators.begin(), s.operators.end(), "X") != s.operators.end()) return &s;
+    return nullptr;
+  };
+  ASSERT_TRUE(wait([&] { return shared() != nullptr && window->explain()->graph()->plan() != nullptr; }));
+  EXPECT_EQ(shared()->callsPerStep, 2);
+  window->tune()->chooseSubgraph(shared()->id);
+  KernelView* kernel = window->tune()->kernel();
+  ASSERT_TRUE(wait([&] { return !kernel->empty(); }));
+  std::map<std::string, protocol::Expression> gradients;
+  QObject::connect(&window->workspace(), &Workspace::expressionArrived, window.get(),
+                   [&](const protocol::Expression& e) { gradients[e.tensor] = e; });
+  for (const char* name : {"d(L)/d(A)", "d(L)/d(B)"}) window->workspace().wantExpression(name);
+  ASSERT_TRUE(wait([&] { return gradients.size() == 2; }));
+  window->workspace().wantGraph("fused");
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "fused"; }));
+  const auto& selection = window->workspace().selection();
+  using Relation = Selection::Relation;
+  const auto lit = [&](const protocol::Origins& origins) { return selection.relation(origins) != Relation::None; };
+  for (const auto& [cellIndex, token, own, other, gradient, otherGradient] :
+       {std::tuple{1, "A[i, k]", "X", "Y", "d(L)/d(A)", "d(L)/d(B)"},
+        std::tuple{2, "B[i, k]", "Y", "X", "d(L)/d(B)", "d(L)/d(A)"}}) {
+    SCOPED_TRACE(token);
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->activate(cell(static_cast<std::size_t>(cellIndex))->id(), true);
+    const std::string& body = cell(static_cast<std::size_t>(cellIndex))->editor()->bytes();
+    cell(static_cast<std::size_t>(cellIndex))->editor()->moveCaretTo(body.find(token) + 1);
+    ASSERT_FALSE(selection.empty());
+    for (const auto& node : window->explain()->graph()->graph().nodes) {
+      if (node.id == own) { EXPECT_TRUE(lit(node.origins)); }
+      if (node.id == other) { EXPECT_FALSE(lit(node.origins)); }
+    }
+    const auto terms = [&](const std::string& name) {
+      int exact = 0;
+      for (const auto& formula : gradients[name].formulas)
+        for (const auto& node : formula.nodes) exact += selection.relation(node.origins) == Relation::Exact;
+      return exact;
+    };
+    EXPECT_GT(terms(gradient), 0);
+    EXPECT_EQ(terms(otherGradient), 0);
+    window->showPage(MainWindow::Page::Tune);
+    EXPECT_EQ(window->tune()->current(), shared()->id);
+    // The load of this token is lit, and its line leads back to it and not to the other cell.
+    ASSERT_FALSE(kernel->tintedLines().empty());
+    kernel->chooseLine(kernel->tintedLines().front());
+    const auto& spans = selection.spans();
+    ASSERT_FALSE(selection.empty());
+    for (const auto o : selection.origins()) {
+      const auto& span = spans[o];
+      const std::string text = document().text().substr(span.begin, span.end - span.begin);
+      EXPECT_EQ(text.find(std::string(other) + "["), std::string::npos) << text;
+      EXPECT_EQ(text.find(token[0] == 'A' ? "B[" : "A["), std::string::npos) << text;
+    }
+  }
 }
 
 }  // namespace
