@@ -324,8 +324,16 @@ class Setter {
     const double line = px * 0.26, row = px * 0.5, brace = px * 0.5, indent = px * 0.9;
     FormulaBox rows;
     const auto add = [&](std::uint32_t value, std::optional<std::uint32_t> condition) {
-      below(rows, wrap(value, px * 0.92, room - brace), brace, row);
-      if (!condition) return below(rows, word(QStringLiteral("otherwise"), px * 0.8, false), brace + indent, line);
+      FormulaBox box = wrap(value, px * 0.92, room - brace);
+      if (!condition) {
+        const FormulaBox otherwise = word(QStringLiteral("otherwise"), px * 0.8, false);
+        const bool beside = brace + box.width + indent + otherwise.width <= room;
+        if (beside) append(box, otherwise, indent);
+        below(rows, box, brace, row);
+        if (!beside) below(rows, otherwise, brace + indent, line);
+        return;
+      }
+      below(rows, box, brace, row);
       std::vector<std::uint32_t> conditions;
       conjuncts(*condition, conditions);
       const double words = word(QStringLiteral("and"), px * 0.8, false).width + px * 0.28;

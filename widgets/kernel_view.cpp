@@ -104,7 +104,8 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   layout->addWidget(m_header);
   layout->addWidget(line());
   m_expression->setReadOnly(true);
-  m_expression->setLineWrapMode(QPlainTextEdit::NoWrap);
+  m_expression->setLineWrapMode(QPlainTextEdit::WidgetWidth);
+  m_expression->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_expression->setFrameShape(QFrame::NoFrame);
   m_expression->setVerticalScrollBarPolicy(Qt::ScrollBarAsNeeded);
   m_expression->setAccessibleName(tr("Expression of the kernel"));
@@ -247,8 +248,20 @@ void KernelView::placeVeil() {
   m_veil->setGeometry(0, top, width(), height() - top);
 }
 
+// As high as its lines, broken where the panel is narrow; of a long one the first few.
+void KernelView::fitExpression() {
+  constexpr int kMostLines = 6;
+  const QFontMetrics metrics(m_theme->mono(13));
+  const int columns = std::max(20, (m_expression->width() - 28) / std::max(1, metrics.horizontalAdvance(QLatin1Char('0'))));
+  int lines = 0;
+  for (const QString& line : m_expression->toPlainText().split(QLatin1Char('\n')))
+    lines += 1 + static_cast<int>(std::max<qsizetype>(0, line.size() - 1)) / columns;
+  m_expression->setFixedHeight(std::clamp(lines, 1, kMostLines) * metrics.lineSpacing() + 30);
+}
+
 void KernelView::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
+  fitExpression();
   placeVeil();
   showFacts();
 }
@@ -321,8 +334,7 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   showFacts();
   const QString expression = QString::fromStdString(kernel.expression).trimmed();
   m_expression->setPlainText(expression);
-  const int lines = std::clamp(static_cast<int>(expression.count(QLatin1Char('\n'))) + 1, 1, 5);
-  m_expression->setFixedHeight(lines * QFontMetrics(m_theme->mono(13)).lineSpacing() + 30);
+  fitExpression();
   showText();
 }
 

@@ -82,6 +82,7 @@ class KernelView : public QWidget {
   void tint();
   void dress();
   void showFacts();
+  void fitExpression();
   void placeVeil();
   const Theme* m_theme;
   Selection* m_selection;

@@ -41,6 +41,7 @@ class ProfileModel : public QAbstractTableModel {
   };
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
   protocol::Profile m_profile;
+  QStringList m_names;  // short, each its own
   std::optional<protocol::DeviceConstants> m_device;
 };
 

@@ -601,7 +601,9 @@ void RooflinePlot::redraw() {
   m_slopes.clear();
   const Palette& c = m_theme->colors();
   double leftX = HUGE_VAL, rightX = 0, lowY = HUGE_VAL, highY = 0;
+  QList<QPointF> points;
   const auto see = [&](double x, double y) {
+    points << QPointF(x, y);
     leftX = std::min(leftX, x), rightX = std::max(rightX, x), lowY = std::min(lowY, y), highY = std::max(highY, y);
   };
   for (const auto& s : m_subgraphs) {
@@ -643,9 +645,15 @@ void RooflinePlot::redraw() {
     text->setColor(flat ? c.text : c.muted);
     text->setClipToAxisRect(false);
     text->setPositionAlignment(Qt::AlignBottom | Qt::AlignHCenter);
-    // Where the line is inside: a third of its way below the knee.
+    // Where the line is inside, below the knee: there where the points leave most room.
     const double low = std::max(from, m_plot->yAxis->range().lower / bandwidth);
-    const double x = low * std::pow(knee / low, 0.42);
+    double x = low, room = -1;
+    for (const double along : {0.42, 0.34, 0.5, 0.26, 0.58, 0.66}) {
+      const double at = low * std::pow(knee / low, along), y = at * bandwidth;
+      double nearest = HUGE_VAL;
+      for (const QPointF& p : points) nearest = std::min(nearest, std::hypot(std::log(p.x() / at), std::log(p.y() / y)));
+      if (nearest > room * 1.2) room = nearest, x = at;
+    }
     text->position->setCoords(x, x * bandwidth);
     m_slopes.push_back({text, x, x * bandwidth});
     // The name runs along the line: others keep away from it.
@@ -667,6 +675,9 @@ void RooflinePlot::redraw() {
               true});
   }
   std::vector<Label> others;
+  std::vector<std::string> full;
+  for (const auto& s : m_subgraphs) full.push_back(s.name);
+  const QStringList names = kernelNames(full, 16);
   for (const auto& s : m_subgraphs) {
     if (s.bytes <= 0 || s.flops <= 0) continue;
     const double x = static_cast<double>(s.flops) / static_cast<double>(s.bytes);
@@ -678,7 +689,7 @@ void RooflinePlot::redraw() {
       dot->setLineStyle(QCPGraph::lsNone);
       dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.muted, 1.2), Qt::NoBrush, 6));
       avoid(x, rate(*s.us), 5);
-      others.push_back({kernelName(s.name, 16),
+      others.push_back({names[&s - m_subgraphs.data()],
                         x,
                         rate(*s.us),
                         {Side::Right, Side::Left, Side::Above, Side::Below},

@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 
@@ -257,7 +258,7 @@ void TensorView::showChoices() {
     m_choices->addWidget(l);
   };
   // In a narrow panel the name stands above its indices.
-  if (m_title) m_title->setText(m_name);
+  if (m_title) m_title->setText(derivativeText(m_name));
   const QString name = m_title ? QString() : m_name;
   if (!name.isEmpty() || !m_shape.empty()) add(name + (m_shape.empty() ? QString() : QStringLiteral("[")));
   for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {

@@ -360,8 +360,10 @@ void MainWindow::connectViews() {
     workspace().ask(protocol::ExpressionRequest{workspace().document().revision(), tensor.toStdString(), true},
                     [this](const protocol::Envelope& envelope) {
                       if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) m_inspector->setExpression(*e);
-                      else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message))
+                      else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                        m_inspector->setCheckFailed(QString::fromStdString(f->message));
                         setStatus("error", QString::fromStdString(f->message));
+                      }
                     });
   });
   connect(m_inspector, &InspectorView::leadChosen, this, &MainWindow::follow);

@@ -20,6 +20,7 @@
 #include "widgets/basic.h"
 #include "widgets/devices_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/plot_axis.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
@@ -426,6 +427,12 @@ TEST_F(Tuning, ADeviceIsInUseWhileSomethingRunsOnIt) {
   EXPECT_EQ(view.stateOf(name), "in use: training");
   view.setRunning({}, {});
   EXPECT_EQ(view.stateOf(name), "ready");
+}
+
+TEST_F(Tuning, KernelsThatBeginAlikeHaveNamesOfTheirOwn) {
+  const std::string adam = "F1.adam.c1 + F1.adam.m", shared = " + F1.adam.v + b1.next";
+  EXPECT_EQ(kernelNames({adam + " + F1.next" + shared, "L", adam + " + W.next" + shared, "d(L)/d(A)"}, 16),
+            (QStringList{"F1.next +4", "L", "W.next +4", "dA"}));
 }
 
 TEST_F(Tuning, TheLegendCountsFourKindsOfFailure) {

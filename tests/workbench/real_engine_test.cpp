@@ -10,6 +10,7 @@
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
@@ -66,6 +67,18 @@ struct RealEngine : Window {
     return out;
   }
 };
+
+TEST_F(RealEngine, AGradientIsComparedWithFiniteDifferencesByAClick) {
+  openChecked();
+  for (const auto& t : window->workspace().analysis().tensors)
+    if (t.derivative) Q_EMIT window->outline()->tensorChosen(QString::fromStdString(t.name));
+  InspectorView* inspector = window->inspector();
+  ASSERT_TRUE(wait([&] { return inspector->compare() && inspector->compare()->isEnabled(); }));
+  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return !inspector->checked().isEmpty(); }));
+  EXPECT_TRUE(inspector->checked().startsWith("numeric check ")) << inspector->checked().toStdString();
+  EXPECT_TRUE(inspector->checked().contains("sample"));
+}
 
 TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   openChecked();
