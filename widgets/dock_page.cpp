@@ -74,7 +74,7 @@ void DockPage::resetLayout() {
   for (const Panel& p : m_panels) {
     const bool upright = p.area == Qt::LeftDockWidgetArea || p.area == Qt::RightDockWidgetArea;
     // In a small window the view in the middle keeps most of it.
-    constexpr double kWidest = 0.26, kHighest = 0.40;
+    constexpr double kWidest = 0.30, kHighest = 0.40;
     const int most = static_cast<int>(upright ? width() * kWidest : height() * kHighest);
     resizeDocks({p.dock}, {std::min(p.size, most)}, upright ? Qt::Horizontal : Qt::Vertical);
   }

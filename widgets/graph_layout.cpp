@@ -160,9 +160,11 @@ class Router {
           const bool inX = m_x[x] > r.left() && m_x[x]<r.right(), inY = m_y[y]> r.top() && m_y[y] < r.bottom();
           const bool acrossX = x + 1 < m_x.size() && m_x[x] < r.right() && m_x[x + 1] > r.left();
           const bool acrossY = y + 1 < m_y.size() && m_y[y] < r.bottom() && m_y[y + 1] > r.top();
-          const auto put = [mark](int& piece) { piece = piece == kBlocked ? kBlocked : mark; };
-          if (inY && acrossX) put(m_right[y * m_x.size() + x]);
-          if (inX && acrossY) put(m_down[y * m_x.size() + x]);
+          const auto put = [](int& piece, int what) { piece = piece == kBlocked ? kBlocked : what; };
+          // Nothing runs along a title.
+          const bool title = box.group >= 0 && m_y[y] < r.top() + kGroupTitle;
+          if (inY && acrossX) put(m_right[y * m_x.size() + x], title ? kBlocked : mark);
+          if (inX && acrossY) put(m_down[y * m_x.size() + x], mark);
         }
     }
   }

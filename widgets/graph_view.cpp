@@ -596,8 +596,12 @@ QRectF GraphView::decisionPlace() const {
 QRectF GraphView::freePlace(QPointF wanted, QSizeF size) const {
   constexpr double kStep = 6, kFarthest = 240;
   const auto around = [&](QPointF at) { return QRectF(at - QPointF(size.width() / 2, size.height() / 2), size); };
+  // Where the legend stands, on the sheet; what is wanted below it is out of sight anyway.
+  constexpr double kLegend = 34;
+  const double legend = (height() - kLegend - m_offset.y()) / m_scale;
   const auto free = [&](const QRectF& place) {
     const QRectF wide = place.adjusted(-3, -3, 3, 3);
+    if (wanted.y() < legend && wide.bottom() > legend) return false;
     return std::none_of(m_layout.nodes.begin(), m_layout.nodes.end(), [&](const auto& n) { return n.rect.intersects(wide); }) &&
            std::none_of(m_layout.groups.begin(), m_layout.groups.end(), [&](const auto& g) {
              return !g.rect.isNull() &&
