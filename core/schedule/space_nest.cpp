@@ -27,6 +27,9 @@ class NestSpace final : public KnobSpace {
       }
     }
     m_rowChoices = shared + 1;
+    for (std::size_t r = 0; r <= shared; ++r)
+      m_splits.push_back(
+          std::any_of(m_stages.begin(), m_stages.end(), [&](const StagePlan& s) { return hasPhases(m_group, s, r); }));
     m_rows = shared > 0;
     if (m_rows) {
       m_knobs.push_back({"rows", "leading axes of which one row after the other runs through all stages", {}, true});
@@ -74,6 +77,7 @@ class NestSpace final : public KnobSpace {
   Schedule random(std::mt19937_64& rng) const override {
     Point point(m_knobs.size(), 0);
     for (std::size_t k = 0; k < m_firstStageKnob; ++k) point[k] = pick(rng, m_knobs[k].values.size());
+    keepWhatSplits(point);
     for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, draw(point, s, rng));
     return scheduleOf(point);
   }
@@ -86,6 +90,7 @@ class NestSpace final : public KnobSpace {
       const std::size_t k = m_firstStageKnob > 0 ? pick(rng, m_firstStageKnob) : 0;
       if (m_firstStageKnob > 0 && pick(rng, 8) == 0) {
         point[k] = pick(rng, m_knobs[k].values.size());
+        keepWhatSplits(point);
         prepare();
         for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[formOf(point)][s]);
       } else {
@@ -113,6 +118,7 @@ class NestSpace final : public KnobSpace {
     Point best;
     double bestSeconds = 0;
     for (std::size_t r = 0; r < m_views.size(); ++r) {
+      if (r >= m_rowChoices && !m_splits[r % m_rowChoices]) continue;
       Point point(m_knobs.size(), 0);
       if (m_rows) point[0] = r % m_rowChoices;
       if (m_axesKnob) point[*m_axesKnob] = r / m_rowChoices;
@@ -126,6 +132,7 @@ class NestSpace final : public KnobSpace {
   }
 
   std::string illegal(const Point& point) const override {
+    if (isSplit(point) && !m_splits[rowsOf(point)]) return "knob axes splits nothing: the axes under divisions are rows";
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       const NestView& view = m_views[formOf(point)][s];
       const std::string axis = text(point, s, 0), tile = text(point, s, 2);
@@ -221,6 +228,9 @@ class NestSpace final : public KnobSpace {
   bool isSplit(const Point& point) const { return m_axesKnob && point[*m_axesKnob] == 1; }
   bool isSorted(const Point& point) const { return m_pointsKnob && point[*m_pointsKnob] == 1; }
   std::size_t formOf(const Point& point) const { return (isSplit(point) ? m_rowChoices : 0) + rowsOf(point); }
+  void keepWhatSplits(Point& point) const {
+    if (isSplit(point) && !m_splits[rowsOf(point)]) point[*m_axesKnob] = 0;
+  }
   std::size_t at(std::size_t stage, std::size_t which) const { return m_firstStageKnob + 3 * stage + which; }
   const Knob& knob(std::size_t stage, std::size_t which) const { return m_knobs[at(stage, which)]; }
   std::string text(const Point& point, std::size_t stage, std::size_t which) const {
@@ -282,6 +292,7 @@ class NestSpace final : public KnobSpace {
   bool m_rows = false;
   std::optional<std::size_t> m_pointsKnob, m_axesKnob;
   std::size_t m_rowChoices = 1, m_firstStageKnob = 0;
+  std::vector<bool> m_splits;  // by number of row axes: residue classes are left to split
   mutable std::vector<std::vector<NestKnobs>> m_first;
 };
 

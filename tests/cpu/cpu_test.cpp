@@ -415,8 +415,9 @@ TEST(Nest, FirstSchedules) {
 TEST(Nest, ChainsThatShareRowsRunRowByRow) {
   for (const Case& c : nests()) {
     const auto knobs = *(*scheduleSpace(c.program, hostTarget()))->first().knobs;
+    // Of a gradient with its reader only rows within a residue class are worth it.
     const bool chain = c.name.starts_with("softmax") || c.name == "routing";
-    EXPECT_EQ(knobs.contains("rows"), chain) << c.name;
+    if (c.name.find(" gradient ") == std::string::npos) { EXPECT_EQ(knobs.contains("rows"), chain) << c.name; }
     if (chain) { EXPECT_GT(knobs["rows"], 0) << c.name; }
   }
 }
@@ -479,6 +480,7 @@ TEST(Nest, ResidueClassesAreAKnob) {
   std::size_t seen = 0;
   for (const Case& c : nests()) {
     const auto space = scheduleSpace(c.program, target);
+    if ((*space)->first().kind == "contraction") continue;  // their knob has its own test
     if (!(*space)->first().knobs->contains("vector") && !(*space)->first().knobs->contains("stage0.vector")) continue;
     const auto knobs = (*space)->knobs();
     const bool split = std::any_of(knobs.begin(), knobs.end(), [](const KnobInfo& k) { return k.name == "axes"; });
@@ -491,12 +493,13 @@ TEST(Nest, ResidueClassesAreAKnob) {
       if (!(*space)->check(s).ok() || s.knobs->value("axes", "own") != "phases") continue;
       ++tried;
       EXPECT_EQ(compare(c.program, s, target, **device, rng), "") << c.name << ", seed " << seed;
-      // No division is left but where extents of less than all points are counted.
+      // Of a stride no division is left but in axes that are rows; two periods in one axis leave those of its residue class.
+      if (s.knobs->value("rows", 0) > 1 || c.name.starts_with("upsampling")) continue;
       EXPECT_EQ(loop::toText(*lower(c.program, s, target)).text.find("//"), std::string::npos) << c.name << "\n" << s.text();
     }
     EXPECT_EQ(tried, 6) << c.name;
   }
-  EXPECT_EQ(seen, 11u);
+  EXPECT_EQ(seen, 8u);
 }
 
 TEST(Contraction, ResidueClassesAreAKnob) {

@@ -125,8 +125,8 @@ TEST_F(CommandLine, GradientsThatAreNoneOrZeroSayWhyAndWhere) {
     EXPECT_EQ(term["access"], "X[3 - i]");
     EXPECT_EQ(term["why"], "floor has slope 0");
     EXPECT_EQ(term["place"]["line"], 3);
-    EXPECT_EQ(term["place"]["column"], 31);
-    EXPECT_EQ(term["cut"]["column"], 25);
+    EXPECT_EQ(term["place"]["column"], 30);
+    EXPECT_EQ(term["cut"]["column"], 24);
   }
   EXPECT_EQ(zeros, 1);
   const Outcome whole = run("grad net.nf M X");

@@ -249,9 +249,11 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   {
     EngineProcess engine(m_folder.path(""));
     engine.document(kDigits);
+    TuneRequest request;
+    request.revision = 1;
+    request.trials = 20;
     const RequestId id = engine.newId();
-    engine.send(train(0), id);
-    engine.await<DoneEvent>();
+    engine.send(request, id);
     engine.await<Finished>(id);
     for (const TrialEvent& e : engine.passed<TrialEvent>())
       if (e.us && e.status == TrialStatus::Ok) tried[e.subgraph].insert(e.schedule.text);

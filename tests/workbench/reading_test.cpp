@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Finding, replacing, zooming and exporting a notebook; where its tabs stand; a window on a small screen; a very long cell.
+// Finding, replacing, zooming and exporting a notebook; where its tabs stand; a very long cell.
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
-#include <QScreen>
 #include <QScrollBar>
 #include <QSettings>
 #include <QTabBar>
@@ -228,19 +227,6 @@ TEST_F(Reading, ThePdfHasEveryCell) {
   }
   window->exportPdf("/nowhere/out.pdf");
   EXPECT_TRUE(window->messages()->text().contains("/nowhere/out.pdf"));
-}
-
-TEST_F(Reading, TheWindowIsNoLargerThanAScreenOf150Percent) {
-  openChecked();
-  for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
-    window->showPage(page);
-    const QSize least = window->minimumSizeHint();
-    EXPECT_LE(least.width(), 1600 * 2 / 3 - 8) << static_cast<int>(page);
-    EXPECT_LE(least.height(), 1000 * 2 / 3 - 40) << static_cast<int>(page);
-  }
-  window->fitToScreen();
-  EXPECT_LE(window->normalGeometry().width(), window->screen()->availableGeometry().width());
-  EXPECT_LE(window->normalGeometry().height(), window->screen()->availableGeometry().height());
 }
 
 // A line of a long cell that is typed in lays out that line, not all of them.
