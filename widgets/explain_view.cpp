@@ -203,7 +203,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->installEventFilter(this);
   bottomLayout->addWidget(m_table, 1);
   setCentralWidget(top);
-  m_card->setMinimumWidth(344);
+  m_card->setMinimumWidth(DecisionCard::kLeastWidth);
   addPanel(QStringLiteral("decision"), m_card->header(), m_card, Qt::RightDockWidgetArea, 376);
   addPanel(QStringLiteral("fusion"), m_fusionHeader, bottom, Qt::BottomDockWidgetArea, 330);
   connect(groups, &QToolButton::clicked, m_graph, &GraphView::toggleGroups);

@@ -389,7 +389,7 @@ TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
   d.producer = "d(L)/d(V.Logit.0.sum.over.every.capsule)", d.consumer = "d(L)/d(Votes.of.all.the.capsules.below)";
   d.traffic.push_back({"d(L)/d(V.Logit.0.sum.over.every.capsule.of.the.layer)", 3e6});
   d.flips.push_back({"d(L)/d(V.Logit.0.sum.over.every.capsule)", 401408, 3e6, true, "B"});
-  for (const int width : {344, 376, 500})
+  for (const int width : {DecisionCard::kLeastWidth, 376, 500})
     for (const auto hint : {Document::FusionHint::None, Document::FusionHint::Fuse, Document::FusionHint::Split}) {
       SCOPED_TRACE(width);
       DecisionCard card(&theme);
