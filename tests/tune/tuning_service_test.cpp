@@ -245,7 +245,7 @@ TEST_F(TuningServiceTest, SomethingStandsInForAllThatIsMissing) {
   }
   s->add(std::move(tasks));
   EXPECT_TRUE(waitFirst(wanted));
-  EXPECT_EQ(stoodIn, kMissing);
+  EXPECT_GE(stoodIn, kMissing);  // two that are killed at once may both ask
   EXPECT_LT(compiledBefore, kMissing) << "not one after the other";
   for (const Hash& hash : wanted) EXPECT_TRUE(m_cache.find(hash)->standIn);
   killing = false;
