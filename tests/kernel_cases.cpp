@@ -349,6 +349,32 @@ std::vector<Case> nests() {
     }));
     add("transpose " + std::to_string(n) + "x" + std::to_string(m), std::move(b));
   }
+  // Gradients of a strided depthwise convolution and of its pooling, of whole numbers of residue classes and of others.
+  for (const auto& [h, w] : std::vector<std::array<std::int64_t, 2>>{{8, 40}, {9, 39}, {7, 70}, {16, 5}})
+    for (const bool pooling : {false, true}) {
+      Builder b;
+      const std::int64_t p = (h - 3) / 2 + 1, q = (w - 3) / 2 + 1;
+      const TensorId dy = b.input("dY", {3, p, q}), k = b.input("W", {3, 3, 3}), z = b.input("Z", {3, h, w});
+      const TensorId dx = b.op("dX", {3, h, w}, {2, 2}, Reducer::Sum, [&](const auto& v) {
+        const IndexExpr y = floorDiv(v[1], 2) - v[3], x = floorDiv(v[2], 2) - v[4];
+        const IndexExpr r = floorMod(v[1], 2) + 2 * v[3], s = floorMod(v[2], 2) + 2 * v[4];
+        const ExprId factor = pooling ? b.p.constant(1.0 / 9) : b.at(k, {v[0], r, s});
+        return b.p.select(b.p.cond(IndexCond::all({inside(y, p), inside(x, q), inside(r, 3), inside(s, 3)})),
+                          mul(b, b.at(dy, {v[0], y, x}), factor), b.p.constant(0));
+      });
+      b.output(dx);
+      b.output(b.op("U", {3, h, w}, {}, Reducer::None, [&](const auto& v) { return mul(b, b.at(dx, v), b.at(z, v)); }));
+      add(std::string(pooling ? "pooling" : "depthwise") + " gradient " + std::to_string(h) + "x" + std::to_string(w),
+          std::move(b));
+    }
+  for (const std::int64_t n : {12, 17, 100}) {
+    Builder b;  // classes of 6
+    const TensorId x = b.input("X", {5, 50}), y = b.input("Y", {40});
+    b.output(b.op("Z", {5, n}, {}, Reducer::None, [&](const auto& v) {
+      return mul(b, b.at(x, {v[0], floorDiv(v[1], 2)}), b.at(y, {floorDiv(v[1] + IndexExpr(1), 3)}));
+    }));
+    add("upsampling to " + std::to_string(n), std::move(b));
+  }
   {
     Builder b;  // a scatter by data and its reader
     const TensorId d = b.input("D", {20, 6}), at = b.input("I", {20}, DType::I32);

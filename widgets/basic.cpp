@@ -259,7 +259,7 @@ void TabRow::keyPressEvent(QKeyEvent* event) {
 }
 
 Section::Section(const Theme* theme, const QString& title, QWidget* parent)
-    : QWidget(parent), m_detail(label({}, "muted")), m_chevron(new IconButton(theme, QStringLiteral("down"))),
+    : QWidget(parent), m_detail(new ElidedLabel("muted")), m_chevron(new IconButton(theme, QStringLiteral("down"))),
       m_content(new QWidget), m_body(new QVBoxLayout(m_content)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);

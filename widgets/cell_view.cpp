@@ -87,8 +87,6 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   summary->setContentsMargins(12, 6, 0, 2);
   summary->addWidget(m_summary, 1);
   summary->addWidget(m_checked);
-  m_summary->setFont(theme->ui(12));
-  m_checked->setFont(theme->ui(12));
   m_summaryRow->hide();
   m_layout->addWidget(m_summaryRow);
   m_messageLayout->setContentsMargins(0, 0, 0, 0);
@@ -97,7 +95,6 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   m_layout->addWidget(m_messages);
   m_note->setContentsMargins(12, 6, 0, 2);
   m_note->setWordWrap(true);
-  m_note->setFont(theme->ui(12));
   m_note->hide();
   m_layout->addWidget(m_note);
   connect(m_editor, &ExpressionEditor::focused, this, &CellView::focused);
@@ -110,7 +107,48 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
     Q_EMIT bytesEdited(begin, end, text);
   });
   connect(selection, &Selection::changed, this, &CellView::showSelection);
-  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+  connect(theme, &Theme::changed, this, &CellView::dress);
+  dress();
+}
+
+void CellView::dress() {
+  for (QLabel* words : {m_summary, m_checked, m_note, m_waiting})
+    if (words) words->setFont(m_theme->ui(12));
+  if (m_which) m_which->setFont(m_theme->mono(12));
+  if (m_source) {
+    m_source->setFont(m_theme->mono(13));
+    fitResult();
+  }
+  for (QPushButton* fix : m_messages->findChildren<QPushButton*>(QStringLiteral("fix"))) fix->setFont(m_theme->mono(12));
+  update();
+}
+
+void CellView::setFound(Found found) {
+  m_found = std::move(found);
+  if (m_markdown) {
+    m_markdown->setFound(m_found.text, m_found.exact ? QTextDocument::FindCaseSensitively : QTextDocument::FindFlags(),
+                         m_found.here >= 0);
+    showFound();
+  } else {
+    showSelection();
+  }
+}
+
+void CellView::showFound() {
+  std::vector<ExpressionEditor::Mark> marks;
+  addFound(marks);
+  m_editor->setMarks(std::move(marks));
+}
+
+void CellView::addFound(std::vector<ExpressionEditor::Mark>& marks) const {
+  constexpr int kMostShown = 400;  // about the one that is looked at: every mark is a cost at every paint
+  const int all = static_cast<int>(m_found.places.size());
+  const int first = std::clamp(m_found.here - kMostShown / 2, 0, std::max(0, all - kMostShown));
+  for (int i = first; i < std::min(all, first + kMostShown); ++i) {
+    const auto [begin, end] = m_found.places[static_cast<std::size_t>(i)];
+    marks.push_back(
+        {begin, end, i == m_found.here ? ExpressionEditor::Mark::Kind::FoundHere : ExpressionEditor::Mark::Kind::Found});
+  }
 }
 
 void CellView::setNumber(int number) {
@@ -176,7 +214,7 @@ void CellView::paintEvent(QPaintEvent*) {
   if (m_active != Active::No) p.fillRect(0, 0, 3, height(), m_active == Active::Editing ? c.accent : mixed(c.page, c.accent, 0.6));
   if (m_number > 0) {
     p.setPen(m_active == Active::No ? c.muted : c.text);
-    p.setFont(m_theme->ui(12, m_active == Active::No ? QFont::Normal : QFont::DemiBold));
+    p.setFont(m_theme->base()->ui(12, m_active == Active::No ? QFont::Normal : QFont::DemiBold));
     p.drawText(QRect(0, 8, 40, 18), Qt::AlignRight | Qt::AlignVCenter, QString::number(m_number));
   }
   if (m_kind == CellKind::Markdown || !m_known) return;
@@ -315,7 +353,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   }
   for (const auto& show : info->shows) Q_EMIT expressionWanted(QString::fromStdString(show));
   if (info->train && !m_train) {
-    m_train = new TrainStrip(m_theme);
+    m_train = new TrainStrip(m_theme->base());
     m_layout->addWidget(m_train);
     m_train->hide();
     connect(m_train, &TrainStrip::pauseRequested, this, &CellView::pauseRequested);
@@ -373,6 +411,7 @@ void CellView::showSelection() {
         marks.push_back({span.begin - bodyBegin, span.end - bodyBegin, ExpressionEditor::Mark::Kind::Selected});
   for (const auto& m : m_diagnosticMarks)
     marks.push_back({m.begin, m.end, m.error ? ExpressionEditor::Mark::Kind::Error : ExpressionEditor::Mark::Kind::Warning});
+  addFound(marks);
   m_editor->setMarks(std::move(marks));
 }
 
@@ -387,7 +426,6 @@ void CellView::ensureResult() {
   top->addWidget(m_tabs);
   m_which = new QComboBox;
   m_which->setAccessibleName(tr("Tensor"));
-  m_which->setFont(m_theme->mono(12));
   top->addWidget(m_which);
   top->addStretch(1);
   auto* copyLatex = new IconButton(m_theme, QStringLiteral("copy"), tr("LaTeX"));
@@ -414,15 +452,13 @@ void CellView::ensureResult() {
   derivationLayout->addWidget(m_nothingDerived);
   derivationLayout->addWidget(m_derivation);
   derivationLayout->addStretch(1);
-  m_values = new TensorView(m_theme, false);
+  m_values = new TensorView(m_theme->base(), false);
   for (QWidget* page :
        {static_cast<QWidget*>(m_formula), static_cast<QWidget*>(m_source), derivation, static_cast<QWidget*>(m_values)})
     m_pages->addWidget(page);
-  m_source->setFont(m_theme->mono(13));
   m_source->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
   layout->addWidget(m_pages);
   m_waiting = label({}, "muted");
-  m_waiting->setFont(m_theme->ui(12));
   m_waiting->setWordWrap(true);
   m_waiting->hide();
   layout->addWidget(m_waiting);
@@ -443,6 +479,7 @@ void CellView::ensureResult() {
     Q_EMIT textCopied(tr("source"));
   });
   m_which->hide();
+  dress();
   refreshResult();
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/document/document.h"
 #include "core/protocol/message.h"
+#include "widgets/expression_editor.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
@@ -19,7 +20,6 @@ class QVBoxLayout;
 namespace nf {
 
 class DerivationView;
-class ExpressionEditor;
 class FormulaView;
 class MarkdownView;
 class TabRow;
@@ -52,6 +52,15 @@ class CellView : public QWidget {
   void setAnalysis(const protocol::Analysis& analysis, const protocol::CellInfo* info);
   void setOutdated(bool outdated);
   void showSelection();
+  // Places of a search, in the editor's bytes; `here`: the one that is looked at, -1: none of them.
+  struct Found {
+    QString text;
+    bool exact = false;  // capitals count
+    std::vector<std::pair<std::size_t, std::size_t>> places;
+    int here = -1;
+  };
+  void setFound(Found found);
+  const Found& found() const { return m_found; }
   void setStatus(protocol::CellStatus status, const QString& message);
   protocol::CellStatus status() const { return m_status; }
   // A run of it has begun, on the text as it was analysed last; setStatus() ends it. Its results are stale once the cell means
@@ -95,6 +104,9 @@ class CellView : public QWidget {
   void refreshResult();
   void fitResult();
   void writeMarkdown(const QString& markdown);
+  void dress();  // fonts that this view chose
+  void showFound();
+  void addFound(std::vector<ExpressionEditor::Mark>& marks) const;
   const Theme* m_theme;
   Selection* m_selection;
   CellId m_id;
@@ -131,6 +143,7 @@ class CellView : public QWidget {
     std::size_t begin, end;
     bool error;
   };
+  Found m_found;
   std::vector<DiagnosticMark> m_diagnosticMarks;  // bytes of the body
 };
 

@@ -300,9 +300,9 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   m_measure->setIcon(theme->icon(QStringLiteral("measure"), theme->colors().onAccent));
   m_measure->setProperty("primary", true);
   m_measure->setToolTip(tr("Runs both ways in turn on the device"));
+  for (QPushButton* b : {m_force, m_forbid, m_release, m_measure}) b->setProperty("tight", true);
   buttons->addWidget(m_force);
   buttons->addWidget(m_forbid);
-  buttons->addWidget(m_release);
   buttons->addStretch(1);
   buttons->addWidget(m_measure);
   m_noise->setWordWrap(true);
@@ -310,6 +310,7 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   m_what->body()->addLayout(m_intervals);
   m_what->body()->addWidget(m_noise);
   m_what->body()->addLayout(buttons);
+  m_what->body()->addWidget(m_release, 0, Qt::AlignLeft);
   auto* scroll = new QScrollArea;
   scroll->setWidgetResizable(true);
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
@@ -396,7 +397,8 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     grid->setVerticalSpacing(2);
     int row = 0;
     const auto add = [&](const FusionTerm& t, const QString& value) {
-      auto* name = label(shortName(t.name));
+      auto* name = new ElidedLabel;
+      name->setText(shortName(t.name));
       name->setFont(m_theme->mono(12));
       auto* amount = label(value);
       amount->setFont(m_theme->mono(12));
@@ -425,8 +427,9 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     grid->setVerticalSpacing(4);
     int row = 0;
     for (const FusionFlip& f : d.flips) {
-      auto* condition =
-          label(shortName(f.quantity) + (f.above ? QStringLiteral(" ≥ ") : QStringLiteral(" ≤ ")) + sizeText(f.threshold, f.unit));
+      auto* condition = new ElidedLabel(nullptr, Qt::ElideMiddle);
+      condition->setText(shortName(f.quantity) + (f.above ? QStringLiteral(" ≥ ") : QStringLiteral(" ≤ ")) +
+                         sizeText(f.threshold, f.unit));
       condition->setFont(m_theme->mono(12));
       grid->addWidget(condition, row, 0);
       grid->addWidget(label(tr("now %1").arg(sizeText(f.now, f.unit)), "muted"), row, 1);
@@ -449,8 +452,13 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
                    : hint != Document::FusionHint::None
                        ? tr("A hint in the notebook decides this one.")
                        : tr("Writes a hint into the notebook; the engine decides again and the next run measures it."));
-  m_force->setVisible(hint != Document::FusionHint::Fuse);
-  m_forbid->setVisible(hint != Document::FusionHint::Split);
+  // No kernel can be made of it: there is nothing to force, to forbid or to measure.
+  const bool possible = d.state != FusionState::NotLowerable;
+  m_force->setVisible(possible && hint != Document::FusionHint::Fuse);
+  m_forbid->setVisible(possible && hint != Document::FusionHint::Split);
+  m_measure->setVisible(possible);
+  if (!possible && hint == Document::FusionHint::None)
+    m_noise->setText(tr("No kernel can be made of the two; the reason stands above."));
   m_release->setVisible(hint != Document::FusionHint::None);
 }
 

@@ -21,6 +21,7 @@ class Section;
 class DecisionCard : public QWidget {
   Q_OBJECT
  public:
+  static constexpr int kLeastWidth = 356;  // px: nothing is cut
   explicit DecisionCard(const Theme* theme, QWidget* parent = nullptr);
   void clear();
   void setDecision(int number, const protocol::FusionDecisionInfo& decision, const protocol::DeviceConstants& device,

@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QScrollArea>
+#include <QTimer>
 #include <QVBoxLayout>
 
 #include "widgets/basic.h"
@@ -33,6 +34,7 @@ QWidget* figure(const Theme* theme, const QString& value, const QString& name, c
   words->setFont(theme->ui(12));
   layout->addWidget(words);
   auto* under = label(note, "muted");
+  under->setObjectName(QStringLiteral("note"));
   under->setFont(theme->ui(12));
   layout->addWidget(under);
   widget->setAccessibleName(name + QLatin1Char(' ') + value);
@@ -43,7 +45,8 @@ QWidget* figure(const Theme* theme, const QString& value, const QString& name, c
 
 DevicesView::DevicesView(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Devices"))), m_content(new QWidget),
-      m_layout(new QVBoxLayout(m_content)), m_measure(new IconButton(theme, QStringLiteral("measure"), tr("Measure again"))) {
+      m_layout(new QVBoxLayout(m_content)), m_measure(new IconButton(theme, QStringLiteral("measure"), tr("Measure again"))),
+      m_tick(new QTimer(this)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -65,8 +68,57 @@ DevicesView::DevicesView(const Theme* theme, QWidget* parent)
   m_layout->addWidget(label(tr("Waiting for the engine."), "muted"));
   m_layout->addStretch(1);
   connect(theme, &Theme::changed, this, [this] {
-    if (m_devices) setDevices(*m_devices);
+    if (m_devices) fill();
   });
+  m_tick->setInterval(1000);
+  connect(m_tick, &QTimer::timeout, this, [this] {
+    if (isVisible()) showAges();
+    else m_tick->stop();
+  });
+}
+
+void DevicesView::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  showAges();
+  m_tick->start();
+}
+
+void DevicesView::setRunning(const std::string& device, const QString& what) {
+  if (device == m_running && what == m_what) return;
+  m_running = device, m_what = what;
+  showStates();
+}
+
+QString DevicesView::stateOf(const std::string& device) const {
+  for (const State& s : m_states)
+    if (s.device == device) return s.words;
+  return {};
+}
+
+void DevicesView::showStates() {
+  const Palette& c = m_theme->colors();
+  for (State& s : m_states) {
+    const bool runs = !s.missing && !m_running.empty() && s.device == m_running;
+    s.words = s.missing ? tr("missing") : runs ? (m_what.isEmpty() ? tr("in use") : tr("in use: %1").arg(m_what)) : tr("ready");
+    s.badge->show(s.missing ? QStringLiteral("refused")
+                  : runs    ? QStringLiteral("running")
+                            : QStringLiteral("ok"),
+                  s.words,
+                  s.missing ? c.muted
+                  : runs    ? c.accent
+                            : c.proved);
+  }
+}
+
+void DevicesView::showAges() {
+  const double passed = m_since.isValid() ? static_cast<double>(m_since.elapsed()) * 1e-3 : 0;
+  for (const Age& a : m_ages) {
+    const double ago = a.secondsAgo + passed;
+    a.label->setText(ago < 5 ? tr("measured now")
+                     : ago < 86400
+                         ? tr("measured %1 ago").arg(ago < 60 ? tr("%1 s").arg(static_cast<int>(ago)) : secondsText(ago))
+                         : tr("measured %1 ago").arg(counted(static_cast<std::int64_t>(ago / 86400), tr("day"), tr("days"))));
+  }
 }
 
 // Wide lines are hard to read: one column, as wide as a page.
@@ -82,7 +134,15 @@ void DevicesView::setMeasuring(bool measuring) {
 
 void DevicesView::setDevices(const protocol::Devices& devices) {
   m_devices = devices;
+  m_since.start();
   setMeasuring(false);
+  fill();
+}
+
+void DevicesView::fill() {
+  const protocol::Devices& devices = *m_devices;
+  m_states.clear();
+  m_ages.clear();
   while (QLayoutItem* item = m_layout->takeAt(0)) {
     if (item->widget()) item->widget()->hide(), item->widget()->deleteLater();
     delete item;
@@ -95,6 +155,8 @@ void DevicesView::setDevices(const protocol::Devices& devices) {
   for (const auto* d : order) m_layout->addWidget(deviceCard(*d));
   if (!devices.doctor.empty()) m_layout->addWidget(doctorTable(devices.doctor));
   m_layout->addStretch(1);
+  showStates();
+  showAges();
 }
 
 QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
@@ -114,9 +176,7 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
   head->addWidget(name);
   head->addWidget(label(QString::fromStdString(d.description), "muted"));
   auto* badge = new Badge(m_theme);
-  if (!d.unavailable.empty()) badge->show(QStringLiteral("refused"), tr("missing"), c.muted);
-  else if (d.inUse) badge->show(QStringLiteral("ok"), tr("in use"), c.accent);
-  else badge->show(QStringLiteral("ok"), tr("ready"), c.proved);
+  m_states.push_back({d.name, !d.unavailable.empty(), badge, {}});
   head->addStretch(1);
   head->addWidget(badge);
   box->addLayout(head);
@@ -135,12 +195,9 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
     auto* row = new QHBoxLayout;
     row->setContentsMargins(24, 0, 0, 4);
     row->setSpacing(48);
-    const QString ago =
-        k.measuredSecondsAgo < 5 ? tr("measured now")
-        : k.measuredSecondsAgo < 86400
-            ? tr("measured %1 ago").arg(secondsText(k.measuredSecondsAgo))
-            : tr("measured %1 ago").arg(counted(static_cast<std::int64_t>(k.measuredSecondsAgo / 86400), tr("day"), tr("days")));
-    row->addWidget(figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"), ago));
+    auto* bandwidth = figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"), {});
+    m_ages.push_back({bandwidth->findChild<QLabel*>(QStringLiteral("note")), k.measuredSecondsAgo});
+    row->addWidget(bandwidth);
     row->addWidget(
         figure(m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"),
                k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));

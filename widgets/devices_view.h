@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QElapsedTimer>
 #include <QWidget>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
+class QLabel;
+class QTimer;
 class QVBoxLayout;
 
 namespace nf {
 
+class Badge;
 class IconButton;
 class PanelHeader;
 
@@ -20,6 +26,9 @@ class DevicesView : public QWidget {
   explicit DevicesView(const Theme* theme, QWidget* parent = nullptr);
   void setDevices(const protocol::Devices& devices);
   void setMeasuring(bool measuring);
+  // What runs now, and on which device; empty: nothing.
+  void setRunning(const std::string& device, const QString& what);
+  QString stateOf(const std::string& device) const;  // "in use: training", "ready", "missing"
   IconButton* measure() const { return m_measure; }
 
  Q_SIGNALS:
@@ -27,8 +36,12 @@ class DevicesView : public QWidget {
 
  protected:
   void resizeEvent(QResizeEvent* event) override;
+  void showEvent(QShowEvent* event) override;
 
  private:
+  void fill();
+  void showStates();
+  void showAges();
   QWidget* deviceCard(const protocol::DeviceInfo& device);
   QWidget* doctorTable(const std::vector<protocol::DoctorLine>& lines);
   const Theme* m_theme;
@@ -37,6 +50,22 @@ class DevicesView : public QWidget {
   QWidget* m_content;
   QVBoxLayout* m_layout;
   IconButton* m_measure;
+  struct State {
+    std::string device;
+    bool missing;
+    Badge* badge;
+    QString words;
+  };
+  struct Age {
+    QLabel* label;
+    double secondsAgo;  // when it arrived
+  };
+  std::vector<State> m_states;
+  std::vector<Age> m_ages;
+  QElapsedTimer m_since;  // the devices arrived
+  QTimer* m_tick;
+  std::string m_running;
+  QString m_what;
 };
 
 }  // namespace nf

@@ -5,6 +5,7 @@
 #include <QLayout>
 #include <QMenu>
 #include <QSettings>
+#include <algorithm>
 
 #include "widgets/basic.h"
 
@@ -72,7 +73,10 @@ void DockPage::resetLayout() {
   layout()->activate();
   for (const Panel& p : m_panels) {
     const bool upright = p.area == Qt::LeftDockWidgetArea || p.area == Qt::RightDockWidgetArea;
-    resizeDocks({p.dock}, {p.size}, upright ? Qt::Horizontal : Qt::Vertical);
+    // In a small window the view in the middle keeps most of it.
+    constexpr double kWidest = 0.30, kHighest = 0.40;
+    const int most = static_cast<int>(upright ? width() * kWidest : height() * kHighest);
+    resizeDocks({p.dock}, {std::min(p.size, most)}, upright ? Qt::Horizontal : Qt::Vertical);
   }
   layout()->activate();
 }

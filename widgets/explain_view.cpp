@@ -26,6 +26,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
 #include "widgets/stage_slider.h"
+#include "widgets/write_file.h"
 
 namespace nf {
 
@@ -156,7 +157,10 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_nodes->setAccessibleName(tr("Nodes of the graph"));
   m_nodes->setColumnCount(7);
   m_nodes->setHorizontalHeaderLabels({tr("Node"), tr("Phase"), tr("Expression"), tr("Shape"), tr("Size"), tr("Work"), tr("Class")});
-  m_nodes->horizontalHeader()->setStretchLastSection(true);
+  const int nodeWidths[] = {190, 96, 0, 150, 92, 104, 120};
+  for (int i = 0; i < 7; ++i) m_nodes->setColumnWidth(i, nodeWidths[i]);
+  m_nodes->horizontalHeader()->setSectionResizeMode(2, QHeaderView::Stretch);
+  m_nodes->setWordWrap(false);
   m_nodes->verticalHeader()->hide();
   m_nodes->verticalHeader()->setDefaultSectionSize(25);
   m_nodes->setEditTriggers(QAbstractItemView::NoEditTriggers);
@@ -199,7 +203,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->installEventFilter(this);
   bottomLayout->addWidget(m_table, 1);
   setCentralWidget(top);
-  m_card->setMinimumWidth(300);
+  m_card->setMinimumWidth(DecisionCard::kLeastWidth);
   addPanel(QStringLiteral("decision"), m_card->header(), m_card, Qt::RightDockWidgetArea, 376);
   addPanel(QStringLiteral("fusion"), m_fusionHeader, bottom, Qt::BottomDockWidgetArea, 330);
   connect(groups, &QToolButton::clicked, m_graph, &GraphView::toggleGroups);
@@ -225,8 +229,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   connect(csv, &QToolButton::clicked, this, [this] {
     const QString path =
         QFileDialog::getSaveFileName(this, tr("Save the decisions"), QStringLiteral("fusion.csv"), tr("CSV (*.csv)"));
-    QFile file(path);
-    if (!path.isEmpty() && file.open(QIODevice::WriteOnly)) file.write(m_model->csv().toUtf8());
+    if (path.isEmpty()) return;
+    if (const QString error = writeWhole(path, m_model->csv().toStdString()); !error.isEmpty())
+      m_fusionHeader->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
   });
   connect(m_nodes, &QTableWidget::currentCellChanged, this, [this](int row) {
     if (!m_marking && row >= 0 && m_nodes->item(row, 0))
@@ -308,11 +313,13 @@ void ExplainView::setGraph(const GraphPage& graph) {
   m_marking = true;
   m_nodes->setRowCount(rows);
   constexpr auto phases = enumNames(Phase{});
+  constexpr auto kinds = enumNames(NodeKind{});
   for (int i = 0; i < rows; ++i) {
     const auto& n = graph.nodes[static_cast<std::size_t>(i)];
     const QString cells[] = {shortName(n.id),
-                             QLatin1String(phases[static_cast<std::size_t>(n.phase)]),
-                             m_graph->captionOf(i),
+                             n.kind == NodeKind::Operator ? QLatin1String(phases[static_cast<std::size_t>(n.phase)])
+                                                          : QLatin1String(kinds[static_cast<std::size_t>(n.kind)]),
+                             n.statement.empty() ? m_graph->captionOf(i) : shortName(n.statement),
                              shapeText(n.shape),
                              bytesText(static_cast<double>(n.bytes)),
                              n.flops > 0 ? flopsText(static_cast<double>(n.flops)) : QString(),
@@ -339,6 +346,11 @@ void ExplainView::setFusion(const FusionReport& report) {
   for (std::size_t i = 0; i < report.decisions.size(); ++i)
     if (!producer.empty() && report.decisions[i].producer == producer && report.decisions[i].consumer == consumer)
       return chooseDecision(static_cast<int>(i));
+}
+
+void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
+  m_card->setComparison(comparison);
+  m_model->setMeasured(comparison.producer, comparison.consumer, comparison.saving);
 }
 
 void ExplainView::chooseDecision(int number) {

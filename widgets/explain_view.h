@@ -4,6 +4,7 @@
 
 #include "core/document/document.h"
 #include "core/protocol/message.h"
+#include "widgets/decision_card.h"
 #include "widgets/dock_page.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
@@ -35,6 +36,7 @@ class ExplainView : public DockPage {
   void setPlan(const protocol::GraphPage& plan);
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   void setFusion(const protocol::FusionReport& report);
+  void setComparison(const DecisionCard::Comparison& comparison);  // in the card, and in the row
   void setOutdated(bool outdated);
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
   QString stage() const { return m_stage; }
@@ -43,6 +45,7 @@ class ExplainView : public DockPage {
   QTableView* table() const { return m_table; }
   QTableWidget* nodes() const { return m_nodes; }
   DecisionCard* card() const { return m_card; }
+  QLineEdit* finder() const { return m_find; }
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0

@@ -14,6 +14,7 @@
 #include <QTextLayout>
 #include <QToolTip>
 #include <cmath>
+#include <map>
 
 #include "core/document/document.h"
 #include "widgets/code_highlighter.h"
@@ -96,8 +97,9 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
     setFont(font);
     setTabStopDistance(2 * QFontMetricsF(font).horizontalAdvance(QLatin1Char(' ')));
     const Palette& c = m_theme->colors();
-    setStyleSheet(QStringLiteral("QPlainTextEdit { background: %1; color: %2; font-family: '%3'; font-size: 13px; }")
-                      .arg(c.code.name(), c.text.name(), font.family()));
+    setStyleSheet(QStringLiteral("QPlainTextEdit { background: %1; color: %2; font-family: '%3'; font-size: %4px; }")
+                      .arg(c.code.name(), c.text.name(), font.family())
+                      .arg(font.pixelSize()));
     recolor();
     showMarks();
     fit();
@@ -124,6 +126,7 @@ void ExpressionEditor::setBytes(const std::string& bytes) {
     setTextCursor(cursor);
   }
   m_bytes = bytes;
+  placeHints();
   m_setting = false;
   recolor();
   fit();
@@ -147,6 +150,10 @@ void ExpressionEditor::noticeChange() {
   const std::size_t end = byteOffset(m_bytes, static_cast<std::size_t>(before.size() - tail));
   const QByteArray text = now.mid(same, now.size() - same - tail).toUtf8();
   m_bytes.replace(begin, end - begin, text.toStdString());
+  for (Hint& hint : m_hints)
+    if (hint.byte >= end) hint.byte = hint.byte - (end - begin) + static_cast<std::size_t>(text.size());
+    else if (hint.byte > begin) hint.byte = begin;
+  placeHints();
   recolor();
   fit();
   Q_EMIT bytesEdited(begin, end, text);
@@ -156,6 +163,8 @@ void ExpressionEditor::recolor() {
   if (!m_code) return;
   const auto runs = highlight(m_bytes, m_theme->colors());
   std::size_t at = 0;
+  // Only lines whose colours change are laid out again.
+  int dirtyFrom = -1, dirtyTo = -1;
   for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) {
     QList<QTextLayout::FormatRange> ranges;
     const int from = block.position(), to = from + block.length() - 1;
@@ -165,9 +174,12 @@ void ExpressionEditor::recolor() {
       if (begin < end) ranges.append({begin - from, end - begin, runs[at].format});
       if (runs[at].begin + runs[at].length > to) break;
     }
+    if (block.layout()->formats() == ranges) continue;
     block.layout()->setFormats(ranges);
+    if (dirtyFrom < 0) dirtyFrom = from;
+    dirtyTo = from + block.length();
   }
-  document()->markContentsDirty(0, document()->characterCount());
+  if (dirtyFrom >= 0) document()->markContentsDirty(dirtyFrom, dirtyTo - dirtyFrom);
 }
 
 void ExpressionEditor::fit() {
@@ -190,6 +202,7 @@ QSize ExpressionEditor::sizeHint() const {
 
 void ExpressionEditor::setHints(std::vector<Hint> hints) {
   m_hints = std::move(hints);
+  placeHints();
   viewport()->update();
 }
 
@@ -208,17 +221,28 @@ void ExpressionEditor::showMarks() {
   QList<QTextEdit::ExtraSelection> selections;
   const Palette& c = m_theme->colors();
   const int last = document()->characterCount() - 1;
+  // Marks come in order or nearly: each place is counted on from the one before.
+  std::size_t knownByte = 0, knownUnit = 0;
+  const auto unitOf = [&](std::size_t byte) {
+    if (byte < knownByte) knownByte = knownUnit = 0;
+    byte = std::min(byte, m_bytes.size());
+    knownUnit += unitOffset(std::string_view(m_bytes).substr(knownByte), byte - knownByte);
+    knownByte = byte;
+    return static_cast<int>(knownUnit);
+  };
   for (const Mark& mark : m_marks) {
     QTextEdit::ExtraSelection s;
     if (mark.kind == Mark::Kind::Selected) {
       s.format.setBackground(c.accentSoft);
+    } else if (mark.kind == Mark::Kind::Found || mark.kind == Mark::Kind::FoundHere) {
+      s.format.setBackground(c.found(mark.kind == Mark::Kind::FoundHere));
     } else {
       const QColor color = mark.kind == Mark::Kind::Error ? c.failed : c.stale;
       s.format.setBackground(mixed(c.code, color, 0.14));
       s.format.setUnderlineStyle(QTextCharFormat::SingleUnderline);
       s.format.setUnderlineColor(color);
     }
-    int begin = static_cast<int>(unitOffset(m_bytes, mark.begin)), end = static_cast<int>(unitOffset(m_bytes, mark.end));
+    int begin = unitOf(mark.begin), end = unitOf(mark.end);
     if (end <= begin) end = begin + 1;  // a place between characters: the one after it
     if (begin > 0 && begin >= last) begin = last - 1;
     s.cursor = QTextCursor(document());
@@ -249,16 +273,29 @@ void ExpressionEditor::moveCaretTo(std::size_t byte) {
   setTextCursor(cursor);
 }
 
+void ExpressionEditor::selectBytes(std::size_t begin, std::size_t end) {
+  QTextCursor cursor = textCursor();
+  const int last = document()->characterCount() - 1;
+  cursor.setPosition(std::min(static_cast<int>(unitOffset(m_bytes, begin)), last));
+  cursor.setPosition(std::min(static_cast<int>(unitOffset(m_bytes, end)), last), QTextCursor::KeepAnchor);
+  setTextCursor(cursor);
+}
+
+QRect ExpressionEditor::rectOf(std::size_t byte) const {
+  QTextCursor cursor(document());
+  cursor.setPosition(std::min(static_cast<int>(unitOffset(m_bytes, byte)), document()->characterCount() - 1));
+  return cursorRect(cursor).translated(viewport()->pos());
+}
+
 void ExpressionEditor::insertAtCaret(const QString& text) { textCursor().insertText(text); }
 
 bool ExpressionEditor::viewportEvent(QEvent* event) {
   if (event->type() == QEvent::ToolTip) {
     auto* help = static_cast<QHelpEvent*>(event);
     QString text;
-    for (std::size_t i = 0; i < m_hints.size(); ++i) {
-      const QRectF box = hintRect(i);
-      if (help->pos().y() >= box.top() && help->pos().y() < box.bottom()) text = m_hints[i].entries.join(QStringLiteral("  "));
-    }
+    const int line = cursorForPosition(help->pos()).blockNumber();
+    for (std::size_t i = 0; i < m_hints.size(); ++i)
+      if (m_hintLines[i] == line) text = m_hints[i].entries.join(QStringLiteral("  "));
     if (text.isEmpty()) QToolTip::hideText();
     else QToolTip::showText(help->globalPos(), tr("Inferred: %1").arg(text), viewport());
     return true;
@@ -348,19 +385,31 @@ void ExpressionEditor::tellSignature() {
   Q_EMIT signatureChanged(signature);
 }
 
-// Where the hint of a line may stand: after its text, within the cell.
-QRectF ExpressionEditor::hintRect(std::size_t hint) const {
-  const QTextBlock block = document()->findBlock(static_cast<int>(unitOffset(m_bytes, m_hints[hint].byte)));
-  if (!block.isValid()) return {};
-  const QRectF box = blockBoundingGeometry(block).translated(contentOffset());
+// The lines of the hints, in one pass over the text.
+void ExpressionEditor::placeHints() {
+  std::vector<std::size_t> order(m_hints.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) { return m_hints[a].byte < m_hints[b].byte; });
+  m_hintLines.assign(m_hints.size(), 0);
+  std::size_t at = 0;
+  int line = 0;
+  for (const std::size_t i : order) {
+    for (; at < std::min(m_hints[i].byte, m_bytes.size()); ++at) line += m_bytes[at] == '\n';
+    m_hintLines[i] = line;
+  }
+}
+
+// Where the hint of a line begins: after its text.
+double ExpressionEditor::hintLeft(const QTextBlock& block) const {
   const QTextLine last = block.layout()->lineAt(std::max(0, block.layout()->lineCount() - 1));
-  const double x = box.left() + (last.isValid() ? last.naturalTextWidth() : 0) + 18;
-  return {x, box.top(), std::max(0.0, viewport()->width() - x), box.height()};
+  return contentOffset().x() + (last.isValid() ? last.naturalTextWidth() : 0) + 18;
 }
 
 QString ExpressionEditor::shownHint(std::size_t hint) const {
+  const QTextBlock block = document()->findBlockByNumber(m_hintLines[hint]);
+  if (!block.isValid()) return {};
   const QFontMetrics metrics(m_theme->mono(12));
-  const double room = hintRect(hint).width();
+  const double room = std::max(0.0, viewport()->width() - hintLeft(block));
   const QString all = m_hints[hint].entries.join(QStringLiteral("  "));
   if (metrics.horizontalAdvance(all) <= room) return all;
   for (qsizetype n = m_hints[hint].entries.size() - 1; n > 0; --n) {
@@ -377,7 +426,22 @@ void ExpressionEditor::paintEvent(QPaintEvent* event) {
   const Palette& c = m_theme->colors();
   p.setFont(m_theme->mono(12));
   p.setPen(m_outdated ? mixed(c.code, c.hint, 0.45) : c.hint);
-  for (std::size_t i = 0; i < m_hints.size(); ++i) p.drawText(hintRect(i), Qt::AlignBottom | Qt::AlignLeft, shownHint(i));
+  std::multimap<int, std::size_t> byLine;
+  for (std::size_t i = 0; i < m_hints.size(); ++i) byLine.emplace(m_hintLines[i], i);
+  // Where a line stands is known from those above it: one pass, down to the end of what is painted.
+  double top = contentOffset().y();
+  for (QTextBlock block = firstVisibleBlock(); block.isValid() && top < event->rect().bottom() + 1; block = block.next()) {
+    const double height = blockBoundingRect(block).height();
+    if (top + height >= event->rect().top()) {
+      const auto [from, to] = byLine.equal_range(block.blockNumber());
+      for (auto hint = from; hint != to; ++hint) {
+        const double left = hintLeft(block);
+        p.drawText(QRectF(left, top, std::max(0.0, viewport()->width() - left), height), Qt::AlignBottom | Qt::AlignLeft,
+                   shownHint(hint->second));
+      }
+    }
+    top += height;
+  }
 }
 
 void ExpressionEditor::resizeEvent(QResizeEvent* event) {

@@ -34,7 +34,7 @@ class ExpressionEditor : public QPlainTextEdit {
   };
   void setHints(std::vector<Hint> hints);
   struct Mark {
-    enum class Kind { Error, Warning, Selected };
+    enum class Kind { Error, Warning, Selected, Found, FoundHere };
     std::size_t begin, end;  // bytes
     Kind kind;
   };
@@ -46,6 +46,8 @@ class ExpressionEditor : public QPlainTextEdit {
   std::size_t caretByte() const;
   std::pair<std::size_t, std::size_t> selectionBytes() const;
   void moveCaretTo(std::size_t byte);
+  void selectBytes(std::size_t begin, std::size_t end);
+  QRect rectOf(std::size_t byte) const;  // of the character there, in this widget
   void insertAtCaret(const QString& text);
   QSize sizeHint() const override;
   QSize minimumSizeHint() const override { return {80, sizeHint().height()}; }
@@ -84,11 +86,13 @@ class ExpressionEditor : public QPlainTextEdit {
   void complete(bool asked);
   void choose(const QString& word);
   void tellSignature();
-  QRectF hintRect(std::size_t hint) const;
+  void placeHints();
+  double hintLeft(const QTextBlock& block) const;
   const Theme* m_theme;
   bool m_code;
   std::string m_bytes;
   std::vector<Hint> m_hints;
+  std::vector<int> m_hintLines;
   std::vector<Mark> m_marks;
   bool m_outdated = false;
   bool m_setting = false;

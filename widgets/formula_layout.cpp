@@ -3,6 +3,7 @@
 
 #include <QFontMetricsF>
 #include <cmath>
+#include <optional>
 
 #include "widgets/basic.h"
 
@@ -60,13 +61,22 @@ class Setter {
  public:
   Setter(const Formula& formula, const Theme& theme) : m_nodes(formula.nodes), m_theme(theme) {}
 
-  FormulaBox set(std::uint32_t id, double px) {
-    FormulaBox box = setNode(id, px);
-    if (!m_nodes[id].origins.empty()) box.regions.push_back({QRectF(0, -box.ascent, box.width, box.ascent + box.descent), id});
-    return box;
+  FormulaBox set(std::uint32_t id, double px) { return withRegion(id, setNode(id, px)); }
+
+  // As `set`, on several lines where one is wider than the room and breaking makes it narrower. The base line is that of the first.
+  FormulaBox wrap(std::uint32_t id, double px, double room) {
+    FormulaBox box = set(id, px);
+    if (box.width <= room) return box;
+    FormulaBox broken = withRegion(id, breakNode(id, px, room));
+    return broken.width > 0 && broken.width < box.width ? broken : box;
   }
 
  private:
+  FormulaBox withRegion(std::uint32_t id, FormulaBox box) {
+    if (box.width > 0 && !m_nodes[id].origins.empty())
+      box.regions.push_back({QRectF(0, -box.ascent, box.width, box.ascent + box.descent), id});
+    return box;
+  }
   static void put(FormulaBox& into, const FormulaBox& box, double x, double y) {
     for (auto run : box.runs) run.at += QPointF(x, y), into.runs.push_back(std::move(run));
     for (auto stroke : box.strokes) {
@@ -236,10 +246,174 @@ class Setter {
       put(box, r.condition, px * 0.5 + column + px * 0.9, top + (own - condition) / 2 + r.condition.ascent);
       top += own + row;
     }
+    addBrace(box, px);
+    return box;
+  }
+
+  static void addBrace(FormulaBox& box, double px) {
     const double t = -box.ascent, b = box.descent, m = (t + b) / 2, r = px * 0.16;
     box.strokes.push_back(
         {{{2 * r, t}, {r, t + r}, {r, m - r}, {0, m}, {r, m + r}, {r, b - r}, {2 * r, b}}, std::max(1.0, px * 0.055)});
+  }
+
+  // ---- several lines
+  static void below(FormulaBox& into, const FormulaBox& box, double x, double gap) {
+    put(into, box, x, into.width > 0 ? into.descent + gap + box.ascent : 0);
+  }
+
+  FormulaBox wrappedOperand(std::uint32_t id, double px, Binding least, double room) {
+    if (bindingOf(m_nodes[id]) >= least) return wrap(id, px, room);
+    return bracketed(wrap(id, px, room - px * 0.64), px, '(');
+  }
+
+  struct Piece {
+    QString sign;  // before it; empty at the first
+    std::uint32_t node;
+    Binding least;
+    std::vector<std::uint32_t> within;  // the shorter chains that it is a part of
+  };
+  // a + b - c, a * b * c: the operands of a chain of signs that bind alike.
+  void chain(std::uint32_t id, Binding own, std::vector<std::uint32_t> within, std::vector<Piece>& into) const {
+    const FormulaNode& node = m_nodes[id];
+    const FormulaNode& left = m_nodes[node.children[0]];
+    if (left.kind == FormulaKind::Infix && infixBinding(left.text) == own && own != kCompare) {
+      auto deeper = within;
+      deeper.push_back(node.children[0]);
+      chain(node.children[0], own, std::move(deeper), into);
+    } else {
+      into.push_back({{}, node.children[0], own, within});
+    }
+    const bool strict = node.text == "-" || node.text == "%";
+    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1],
+                    strict ? static_cast<Binding>(own + 1) : own, std::move(within)});
+  }
+
+  // Pieces on lines that they fill; a line after the first begins with its sign, indented.
+  FormulaBox fill(const std::vector<Piece>& pieces, double px, double room) {
+    const double indent = px * 0.9, gap = px * 0.24;
+    FormulaBox out, line;
+    double at = 0;
+    for (const Piece& piece : pieces) {
+      const FormulaBox sign = piece.sign.isEmpty() ? FormulaBox{} : word(piece.sign, px, false);
+      const double before = sign.width > 0 ? sign.width + gap : 0;
+      const auto sized = [&](double width) {
+        FormulaBox box = wrappedOperand(piece.node, px, piece.least, width);
+        // What begins a chain of factors and would take the rest along stands in brackets, as on one line.
+        if (pieces.size() > 1 && &piece == &pieces.front() && m_nodes[piece.node].kind == FormulaKind::Reduce &&
+            pieces[1].sign == QStringLiteral("·"))
+          box = bracketed(box, px, '(');
+        return box;
+      };
+      FormulaBox operand = set(piece.node, px);
+      const double beside = room - at - line.width - (line.width > 0 ? gap : 0) - before;
+      if (line.width > 0 && operand.width > beside) {
+        below(out, line, at, px * 0.32);
+        line = {};
+        at = indent;
+      }
+      operand = sized(room - at - line.width - (line.width > 0 ? gap : 0) - before);
+      for (const std::uint32_t outer : piece.within) operand = withRegion(outer, std::move(operand));
+      if (sign.width > 0) append(line, sign, gap);
+      append(line, operand, gap);
+    }
+    below(out, line, at, px * 0.32);
+    return out;
+  }
+
+  FormulaBox brokenCases(std::uint32_t id, double px, double room) {
+    const double line = px * 0.26, row = px * 0.5, brace = px * 0.5, indent = px * 0.9;
+    FormulaBox rows;
+    const auto add = [&](std::uint32_t value, std::optional<std::uint32_t> condition) {
+      FormulaBox box = wrap(value, px * 0.92, room - brace);
+      if (!condition) {
+        const FormulaBox otherwise = word(QStringLiteral("otherwise"), px * 0.8, false);
+        const bool beside = brace + box.width + indent + otherwise.width <= room;
+        if (beside) append(box, otherwise, indent);
+        below(rows, box, brace, row);
+        if (!beside) below(rows, otherwise, brace + indent, line);
+        return;
+      }
+      below(rows, box, brace, row);
+      std::vector<std::uint32_t> conditions;
+      conjuncts(*condition, conditions);
+      const double words = word(QStringLiteral("and"), px * 0.8, false).width + px * 0.28;
+      for (std::size_t i = 0; i < conditions.size(); ++i) {
+        FormulaBox text = word(i == 0 ? QStringLiteral("if") : QStringLiteral("and"), px * 0.8, false);
+        put(text, wrappedOperand(conditions[i], px * 0.8, conditions.size() > 1 ? kCompare : kOr, room - brace - indent - words),
+            words, 0);
+        below(rows, text, brace + indent, line);
+      }
+    };
+    while (m_nodes[id].kind == FormulaKind::Cases) {
+      add(m_nodes[id].children[1], m_nodes[id].children[0]);
+      id = m_nodes[id].children[2];
+    }
+    add(id, std::nullopt);
+    FormulaBox box;
+    put(box, rows, 0, -px * 0.27 - (rows.descent - rows.ascent) / 2);
+    addBrace(box, px);
     return box;
+  }
+
+  FormulaBox breakNode(std::uint32_t id, double px, double room) {
+    const FormulaNode& node = m_nodes[id];
+    const auto& child = node.children;
+    FormulaBox box;
+    switch (node.kind) {
+      case FormulaKind::Equation: {
+        const double gap = px * 0.34, indent = px * 1.6;
+        box = set(child[0], px);
+        append(box, word(QStringLiteral("="), px, false), gap);
+        FormulaBox beside = wrap(child[1], px, room - box.width - gap), under = wrap(child[1], px, room - indent);
+        // Below the equals sign there is more room; it is taken where it saves lines or what would not fit.
+        const bool fits = box.width + gap + beside.width <= room;
+        if (fits && beside.ascent + beside.descent <= under.ascent + under.descent + box.ascent + box.descent + px * 0.4)
+          append(box, beside, gap);
+        else below(box, under, indent, px * 0.4);
+        return box;
+      }
+      case FormulaKind::Infix: {
+        if (node.text == "/" || node.text == "//") return {};
+        std::vector<Piece> pieces;
+        chain(id, infixBinding(node.text), {}, pieces);
+        return fill(pieces, px, room);
+      }
+      case FormulaKind::Reduce: {
+        const double gap = px * 0.32;
+        box = big(node, px);
+        FormulaBox beside = wrappedOperand(child[0], px, kProduct, room - box.width - gap);
+        if (box.width + gap + beside.width <= room) {
+          append(box, beside, gap);
+        } else {
+          below(box, wrappedOperand(child[0], px, kProduct, room - px * 0.9), px * 0.9, px * 0.32);
+        }
+        return box;
+      }
+      case FormulaKind::Prefix:
+        box = word(node.text == "-" ? QStringLiteral("−") : QString::fromStdString(node.text), px, false);
+        append(box, wrappedOperand(child[0], px, kPrefix, room - box.width - px * 0.25), node.text == "-" ? 1 : px * 0.25);
+        return box;
+      case FormulaKind::Call: {
+        if (node.text == "sqrt" || node.text == "abs" || node.text == "floor") return {};
+        box = word(QString::fromStdString(node.text), px, false);
+        const double inside = room - box.width - px * 0.7;
+        FormulaBox lines, line;
+        for (std::size_t i = 0; i < child.size(); ++i) {
+          FormulaBox argument = wrap(child[i], px, inside);
+          if (i + 1 < child.size()) append(argument, word(QStringLiteral(","), px, false));
+          if (line.width > 0 && line.width + px * 0.3 + argument.width > inside) {
+            below(lines, line, 0, px * 0.32);
+            line = {};
+          }
+          append(line, argument, px * 0.3);
+        }
+        below(lines, line, 0, px * 0.32);
+        append(box, bracketed(lines, px, '('), px * 0.04);
+        return box;
+      }
+      case FormulaKind::Cases: return brokenCases(id, px, room);
+      default: return {};
+    }
   }
 
   FormulaBox setNode(std::uint32_t id, double px) {
@@ -433,9 +607,9 @@ class Latex {
 
 }  // namespace
 
-FormulaBox setFormula(const Formula& formula, const Theme& theme, double px) {
+FormulaBox setFormula(const Formula& formula, const Theme& theme, double px, double room) {
   if (formula.nodes.empty() || !protocol::wellFormed(formula)) return {};
-  return Setter(formula, theme).set(static_cast<std::uint32_t>(formula.nodes.size() - 1), px);
+  return Setter(formula, theme).wrap(static_cast<std::uint32_t>(formula.nodes.size() - 1), px, room);
 }
 
 QString toLatex(const Formula& formula) {

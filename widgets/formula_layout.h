@@ -32,8 +32,10 @@ struct FormulaBox {
   std::vector<Region> regions;
 };
 
-// `px`: size of a letter, 20-25; indices are 0.68 of it. The formula is well formed (protocol::wellFormed).
-FormulaBox setFormula(const protocol::Formula& formula, const Theme& theme, double px);
+// `px`: size of a letter, 20-25; indices are 0.68 of it. The formula is well formed (protocol::wellFormed). One wider than `room` is
+// broken: after its equals sign, before the signs of its chains, between the arguments of a call, conditions below their value. What
+// can be broken nowhere stays wider.
+FormulaBox setFormula(const protocol::Formula& formula, const Theme& theme, double px, double room = 1e9);
 QString toLatex(const protocol::Formula& formula);
 
 }  // namespace nf

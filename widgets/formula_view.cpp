@@ -11,6 +11,7 @@ namespace nf {
 namespace {
 constexpr double kPx = 22;
 constexpr int kBar = 10;
+constexpr double kLeast = 240;  // lines are not broken to less
 }  // namespace
 
 FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* parent)
@@ -21,7 +22,10 @@ FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* pare
   m_scroll->setSingleStep(24);
   m_scroll->hide();
   connect(m_scroll, &QScrollBar::valueChanged, this, qOverload<>(&QWidget::update));
-  connect(theme, &Theme::changed, this, [this] { layOut(); });
+  connect(theme, &Theme::changed, this, [this] {
+    layOut();
+    Q_EMIT heightChanged();
+  });
   connect(selection, &Selection::changed, this, qOverload<>(&QWidget::update));
 }
 
@@ -37,15 +41,16 @@ void FormulaView::setFormulas(std::vector<protocol::Formula> formulas) {
 void FormulaView::layOut() {
   m_boxes.clear();
   m_origins.clear();
-  double y = 8, width = 0;
+  const double room = std::max(kLeast, width() - 8.0);
+  double y = 8, widest = 0;
   for (const auto& formula : m_formulas) {
-    FormulaBox box = setFormula(formula, *m_theme, kPx);
+    FormulaBox box = setFormula(formula, *m_theme, kPx * m_theme->textScale(), room);
     m_origins.emplace_back(0, y + box.ascent);
     y += box.ascent + box.descent + 16;
-    width = std::max(width, box.width);
+    widest = std::max(widest, box.width);
     m_boxes.push_back(std::move(box));
   }
-  m_content = {static_cast<int>(width) + 8, m_boxes.empty() ? 0 : static_cast<int>(y)};
+  m_content = {static_cast<int>(widest) + 8, m_boxes.empty() ? 0 : static_cast<int>(y)};
   placeScrollBar();
   update();
 }
@@ -66,7 +71,7 @@ void FormulaView::placeScrollBar() {
 }
 
 void FormulaView::resizeEvent(QResizeEvent* event) {
-  if (event->oldSize().width() != event->size().width()) placeScrollBar();
+  if (event->oldSize().width() != event->size().width()) layOut();
 }
 
 // Upright the notebook scrolls.

@@ -10,7 +10,7 @@ class QScrollBar;
 namespace nf {
 
 // Formulas under one another; the parts that the selection led to are tinted, a click selects, hovering says where a part comes from.
-// A formula wider than the view keeps its size and is scrolled sideways.
+// A formula wider than the view is broken into lines; one that cannot be is scrolled sideways.
 class FormulaView : public QWidget {
   Q_OBJECT
  public:

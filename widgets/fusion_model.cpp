@@ -65,6 +65,17 @@ void FusionModel::setReport(protocol::FusionReport report) {
   endResetModel();
 }
 
+void FusionModel::setMeasured(const std::string& producer, const std::string& consumer, protocol::Measured saving) {
+  for (std::size_t i = 0; i < m_report.decisions.size(); ++i) {
+    FusionDecisionInfo& d = m_report.decisions[i];
+    if (d.producer != producer || d.consumer != consumer) continue;
+    d.measuredSaving = std::move(saving);
+    const QModelIndex cell = index(static_cast<int>(i), kMeasured);
+    Q_EMIT dataChanged(cell, cell);
+    return;
+  }
+}
+
 double FusionModel::microseconds(const FusionDecisionInfo& d, int column) const {
   const auto& k = m_report.device;
   switch (column) {

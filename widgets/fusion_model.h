@@ -35,6 +35,8 @@ class FusionModel : public QAbstractTableModel {
   static constexpr int kSortRole = Qt::UserRole + 2;
   using QAbstractTableModel::QAbstractTableModel;
   void setReport(protocol::FusionReport report);
+  // An A/B of this decision has ended.
+  void setMeasured(const std::string& producer, const std::string& consumer, protocol::Measured saving);
   const protocol::FusionReport& report() const { return m_report; }
   int rowCount(const QModelIndex& = {}) const override { return static_cast<int>(m_report.decisions.size()); }
   int columnCount(const QModelIndex& = {}) const override { return kColumns; }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <optional>
+#include <queue>
 #include <unordered_set>
 
 namespace nf {
@@ -70,6 +72,227 @@ void markDrawn(GraphLayout& layout) {
   }
 }
 
+// Ways around boxes: shortest with few corners, over the lines that run beside every box. Ways that share a line with one from
+// elsewhere are dearer, so that lines stay apart where there is room.
+class Router {
+ public:
+  explicit Router(const GraphLayout& layout) : m_layout(layout) {
+    for (std::size_t i = 0; i < layout.nodes.size(); ++i)
+      if (!layout.nodes[i].hidden && !layout.nodes[i].rect.isNull()) m_boxes.push_back({layout.nodes[i].rect, -1});
+    for (std::size_t g = 0; g < layout.groups.size(); ++g)
+      if (!layout.groups[g].rect.isNull())
+        m_boxes.push_back({layout.groups[g].rect, layout.groups[g].closed ? -1 : static_cast<int>(g)});
+  }
+
+  std::vector<std::vector<QPointF>> run() {
+    std::vector<std::vector<QPointF>> routes(m_layout.edges.size());
+    if (m_boxes.size() > kMostBoxes) return routes;
+    for (std::size_t e = 0; e < m_layout.edges.size(); ++e)
+      if (m_layout.drawn[e] && meetsABox(e)) {
+        if (m_x.empty()) makeGrid({kNear, kNear + kStep});
+        if (m_x.size() * m_y.size() > kMostCells) makeGrid({kNear});
+        if (m_x.size() * m_y.size() > kMostCells) return routes;
+        routes[e] = route(e);
+      }
+    return routes;
+  }
+
+ private:
+  struct Box {
+    QRectF rect;
+    int group;  // an open group, which its members' edges cross; -1: nothing crosses it
+  };
+  static constexpr std::size_t kMostBoxes = 250, kMostCells = 60000;
+  static constexpr double kNear = 6, kStep = 6, kCorner = 40, kShared = 1.8;
+
+  bool open(const Box& box, std::size_t e) const {
+    const auto [a, b] = m_layout.edges[e];
+    return box.group >= 0 && (m_layout.groupOf[at(a)] == box.group || m_layout.groupOf[at(b)] == box.group);
+  }
+
+  bool meetsABox(std::size_t e) const {
+    const auto [a, b] = m_layout.edges[e];
+    const EdgeCurve c = curveBetween(m_layout.nodes[at(a)], m_layout.nodes[at(b)]);
+    constexpr int kSamples = 32;
+    for (int k = 1; k < kSamples; ++k) {
+      const double t = static_cast<double>(k) / kSamples, u = 1 - t;
+      const QPointF p = c.start * (u * u * u) + c.c1 * (3 * u * u * t) + c.c2 * (3 * u * t * t) + c.end * (t * t * t);
+      for (const Box& box : m_boxes)
+        if (box.rect != m_layout.nodes[at(a)].rect && box.rect != m_layout.nodes[at(b)].rect && !open(box, e) &&
+            box.rect.contains(p))
+          return true;
+    }
+    return false;
+  }
+
+  void makeGrid(std::initializer_list<double> beside) {
+    m_x.clear(), m_y.clear();
+    for (const Box& box : m_boxes) {
+      for (const double away : beside) {
+        m_x.push_back(box.rect.left() - away), m_x.push_back(box.rect.right() + away);
+        m_y.push_back(box.rect.top() - away), m_y.push_back(box.rect.bottom() + away);
+      }
+      m_x.push_back(box.rect.center().x());
+      m_y.push_back(box.rect.center().y());
+    }
+    for (auto* lines : {&m_x, &m_y}) {
+      std::sort(lines->begin(), lines->end());
+      lines->erase(std::unique(lines->begin(), lines->end(), [](double a, double b) { return b - a < 0.5; }), lines->end());
+    }
+    if (m_x.size() * m_y.size() > kMostCells) return;
+    m_cost.assign(m_x.size() * m_y.size() * 4, 0);
+    m_before.assign(m_cost.size(), -1);
+    m_seen.assign(m_cost.size(), 0);
+    // What stands on the piece from each crossing to the right, and down: nothing, an open group, or a box.
+    m_right.assign(m_x.size() * m_y.size(), kFree);
+    m_down = m_right;
+    m_usedRight.assign(m_right.size(), -1);
+    m_usedDown = m_usedRight;
+    for (const Box& box : m_boxes) {
+      const QRectF r = box.rect.adjusted(1, 1, -1, -1);
+      const int mark = box.group < 0 ? kBlocked : box.group;
+      const auto first = [](const std::vector<double>& lines, double value) {
+        const auto i = static_cast<std::size_t>(std::lower_bound(lines.begin(), lines.end(), value) - lines.begin());
+        return i > 0 ? i - 1 : 0;
+      };
+      for (std::size_t y = first(m_y, r.top()); y < m_y.size() && m_y[y] < r.bottom(); ++y)
+        for (std::size_t x = first(m_x, r.left()); x < m_x.size() && m_x[x] < r.right(); ++x) {
+          const bool inX = m_x[x] > r.left() && m_x[x]<r.right(), inY = m_y[y]> r.top() && m_y[y] < r.bottom();
+          const bool acrossX = x + 1 < m_x.size() && m_x[x] < r.right() && m_x[x + 1] > r.left();
+          const bool acrossY = y + 1 < m_y.size() && m_y[y] < r.bottom() && m_y[y + 1] > r.top();
+          const auto put = [](int& piece, int what) { piece = piece == kBlocked ? kBlocked : what; };
+          // Nothing runs along a title.
+          const bool title = box.group >= 0 && m_y[y] < r.top() + kGroupTitle;
+          if (inY && acrossX) put(m_right[y * m_x.size() + x], title ? kBlocked : mark);
+          if (inX && acrossY) put(m_down[y * m_x.size() + x], mark);
+        }
+    }
+  }
+
+  std::size_t nearest(const std::vector<double>& lines, double value) const {
+    const auto after = std::lower_bound(lines.begin(), lines.end(), value);
+    if (after == lines.begin()) return 0;
+    if (after == lines.end() || value - *(after - 1) < *after - value) return static_cast<std::size_t>(after - lines.begin()) - 1;
+    return static_cast<std::size_t>(after - lines.begin());
+  }
+
+  struct Port {
+    std::size_t cell;
+    int side;  // 0 right, 1 down, 2 left, 3 up
+    QPointF border;
+  };
+  // Where a way may leave a box: the nearest line beyond the middle of each side.
+  std::vector<Port> portsOf(const QRectF& r) const {
+    const auto cell = [this](double x, double y) { return nearest(m_y, y) * m_x.size() + nearest(m_x, x); };
+    const QPointF c = r.center();
+    return {{cell(r.right() + kNear, c.y()), 0, {r.right(), c.y()}},
+            {cell(c.x(), r.bottom() + kNear), 1, {c.x(), r.bottom()}},
+            {cell(r.left() - kNear, c.y()), 2, {r.left(), c.y()}},
+            {cell(c.x(), r.top() - kNear), 3, {c.x(), r.top()}}};
+  }
+
+  std::vector<QPointF> route(std::size_t e) {
+    const auto [a, b] = m_layout.edges[e];
+    const int from = m_layout.groupOf[at(a)], to = m_layout.groupOf[at(b)];
+    const std::vector<Port> starts = portsOf(m_layout.nodes[at(a)].rect), ends = portsOf(m_layout.nodes[at(b)].rect);
+    const std::size_t columns = m_x.size();
+    ++m_turn;
+    const auto costOf = [this](std::size_t s) { return m_seen[s] == m_turn ? m_cost[s] : 1e18; };
+    const auto reach = [this](std::size_t s, double cost, int before) {
+      m_seen[s] = m_turn;
+      m_cost[s] = cost;
+      m_before[s] = before;
+    };
+    // No way is shorter than the straight pieces that are left.
+    const auto left = [&](std::size_t cell) {
+      double least = 1e18;
+      for (const Port& p : ends)
+        least = std::min(
+            least, std::abs(m_x[cell % columns] - m_x[p.cell % columns]) + std::abs(m_y[cell / columns] - m_y[p.cell / columns]));
+      return least;
+    };
+    using Entry = std::pair<double, std::size_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (const Port& p : starts) {
+      const std::size_t state = p.cell * 4 + at(p.side);
+      reach(state, 0, -1);
+      ready.emplace(left(p.cell), state);
+    }
+    std::size_t found = 0;
+    const Port* entered = nullptr;
+    while (!ready.empty()) {
+      const auto [guess, state] = ready.top();
+      ready.pop();
+      const double soFar = costOf(state);
+      if (guess > soFar + left(state / 4) + 1e-6) continue;
+      const std::size_t cell = state / 4, x = cell % columns, y = cell / columns;
+      const int heading = static_cast<int>(state % 4);
+      for (const Port& p : ends)
+        if (p.cell == cell && heading == (p.side + 2) % 4) entered = &p;
+      if (entered) {
+        found = state;
+        break;
+      }
+      for (int next = 0; next < 4; ++next) {
+        if (next == (heading + 2) % 4) continue;
+        if ((next == 0 && x + 1 >= columns) || (next == 1 && y + 1 >= m_y.size()) || (next == 2 && x == 0) || (next == 3 && y == 0))
+          continue;
+        const std::size_t there = next == 0 ? cell + 1 : next == 1 ? cell + columns : next == 2 ? cell - 1 : cell - columns;
+        const std::size_t piece = std::min(cell, there);
+        const bool flat = next % 2 == 0;
+        const int mark = flat ? m_right[piece] : m_down[piece];
+        if (mark == kBlocked || (mark >= 0 && mark != from && mark != to)) continue;
+        const int used = flat ? m_usedRight[piece] : m_usedDown[piece];
+        const double length =
+            flat ? m_x[piece % columns + 1] - m_x[piece % columns] : m_y[piece / columns + 1] - m_y[piece / columns];
+        const double sum = soFar + length * (used >= 0 && used != a ? kShared : 1) + (next == heading ? 0 : kCorner);
+        const std::size_t then = there * 4 + at(next);
+        if (sum >= costOf(then)) continue;
+        reach(then, sum, static_cast<int>(state));
+        ready.emplace(sum + left(there), then);
+      }
+    }
+    if (!entered) return {};
+    std::vector<QPointF> way{entered->border};
+    int state = static_cast<int>(found);
+    for (int last = -1; state >= 0; last = state, state = m_before[at(state)]) {
+      const std::size_t cell = at(state) / 4;
+      way.emplace_back(m_x[cell % columns], m_y[cell / columns]);
+      if (last < 0) continue;
+      const std::size_t other = at(last) / 4, piece = std::min(cell, other);
+      (std::max(cell, other) - piece == 1 ? m_usedRight : m_usedDown)[piece] = a;
+      if (m_before[at(state)] < 0)
+        for (const Port& p : starts)
+          if (p.cell == cell && p.side == state % 4) way.push_back(p.border);
+    }
+    if (way.size() == 2)
+      for (const Port& p : starts)
+        if (p.cell == found / 4) way.push_back(p.border);
+    std::reverse(way.begin(), way.end());
+    // Only the corners; the last piece takes the line of its port.
+    std::vector<QPointF> corners;
+    for (std::size_t i = 0; i < way.size(); ++i) {
+      const bool inside = i > 0 && i + 1 < way.size() && !corners.empty();
+      const auto straight = [](QPointF p, QPointF q, QPointF r) {
+        return (std::abs(p.x() - q.x()) < 1 && std::abs(q.x() - r.x()) < 1) ||
+               (std::abs(p.y() - q.y()) < 1 && std::abs(q.y() - r.y()) < 1);
+      };
+      if (inside && straight(corners.back(), way[i], way[i + 1])) continue;
+      corners.push_back(way[i]);
+    }
+    return corners;
+  }
+
+  static constexpr int kFree = -1, kBlocked = -2;
+  const GraphLayout& m_layout;
+  std::vector<Box> m_boxes;
+  std::vector<double> m_x, m_y;
+  std::vector<int> m_right, m_down, m_usedRight, m_usedDown;
+  std::vector<double> m_cost;  // by crossing and heading, of the way that is looked for
+  std::vector<int> m_before, m_seen;
+  int m_turn = 0;
+};
+
 // A node that is in no group, or a group: what is ranked and stacked.
 struct Box {
   Band band = kForward;
@@ -102,6 +325,7 @@ class Layout {
     column();
     fold();
     stack();
+    keep();
     pills();
     finish();
     return std::move(m_out);
@@ -320,6 +544,49 @@ class Layout {
     }
   }
 
+  // What was there in the revision before stays where it was, unless the graph is another one.
+  void keep() {
+    if (m_options.previous.empty()) return;
+    std::vector<std::optional<QPointF>> was(m_boxes.size());
+    std::size_t known = 0;
+    for (std::size_t i = 0; i < m_boxes.size(); ++i) {
+      const Box& b = m_boxes[i];
+      bool same = true;
+      for (std::size_t k = 0; k < b.members.size() && same; ++k) {
+        const auto place = m_options.previous.find(m_graph.nodes[at(b.members[k])].id);
+        if (place == m_options.previous.end()) {
+          same = false;
+          break;
+        }
+        const QPointF corner = place->second - (b.closed ? QPointF() : b.inside[k]);
+        if (k == 0) was[i] = corner;
+        else same = (corner - *was[i]).manhattanLength() < 1;
+      }
+      if (same) ++known;
+      else was[i].reset();
+    }
+    if (known * 2 < m_boxes.size()) return;
+    std::vector<QRectF> taken;
+    const auto around = [](const Box& b, QPointF corner) {
+      return QRectF(corner, QSizeF(b.width, b.height)).adjusted(-4, -4, 4, 4);
+    };
+    const auto free = [&](const QRectF& r) {
+      return std::none_of(taken.begin(), taken.end(), [&](const QRectF& t) { return t.intersects(r); });
+    };
+    for (std::size_t i = 0; i < m_boxes.size(); ++i)
+      if (was[i]) {
+        if (free(around(m_boxes[i], *was[i]))) taken.push_back(around(m_boxes[i], m_boxes[i].corner = *was[i]));
+        else was[i].reset();
+      }
+    for (std::size_t i = 0; i < m_boxes.size(); ++i)
+      if (!was[i]) {
+        Box& b = m_boxes[i];
+        while (!free(around(b, b.corner))) b.corner.ry() += kRowGap;
+        taken.push_back(around(b, b.corner));
+      }
+    m_taken = std::move(taken);
+  }
+
   // Which column, and which place on its shelf, each pill has.
   void shelve() {
     m_shelfLevels.assign(at(m_lines), 0);
@@ -377,8 +644,17 @@ class Layout {
       const int column = m_pillColumn[i];
       const double x = m_columns > 0 ? m_columnX[at(column)] : 0, top = m_columns > 0 ? m_lineTop[at(m_lineOf[at(column)])] : 0;
       m_out.nodes[i].pill = true;
-      m_out.nodes[i].rect =
-          QRectF(x + m_pillAt[i].first, top - kPillGap - kPillHeight - kPillRow * m_pillAt[i].second, m_pillWidth[i], kPillHeight);
+      QRectF rect(x + m_pillAt[i].first, top - kPillGap - kPillHeight - kPillRow * m_pillAt[i].second, m_pillWidth[i], kPillHeight);
+      const auto free = [this](const QRectF& r) {
+        return std::none_of(m_taken.begin(), m_taken.end(), [&](const QRectF& t) { return t.intersects(r); });
+      };
+      if (!m_taken.empty()) {
+        const auto was = m_options.previous.find(m_graph.nodes[i].id);
+        if (was != m_options.previous.end() && free(QRectF(was->second, rect.size()))) rect.moveTopLeft(was->second);
+        while (!free(rect)) rect.translate(0, -kPillRow);
+        m_taken.push_back(rect.adjusted(-4, 0, 4, 0));
+      }
+      m_out.nodes[i].rect = rect;
     }
   }
 
@@ -396,6 +672,7 @@ class Layout {
     for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
       if (m_pillHome[i] >= 0) m_out.groupOf[i] = m_boxes[at(m_pillHome[i])].group;
     markDrawn(m_out);
+    m_out.routes = Router(m_out).run();
     for (const auto& node : m_out.nodes) m_out.bounds |= node.rect;
     for (const auto& g : m_out.groups) m_out.bounds |= g.rect;
   }
@@ -415,9 +692,29 @@ class Layout {
   std::vector<int> m_shelfLevels, m_pillColumn, m_pillHome;
   std::vector<std::pair<double, int>> m_pillAt;
   std::vector<double> m_pillWidth;
+  std::vector<QRectF> m_taken;  // where places were kept; empty: none were
 };
 
 }  // namespace
+
+EdgeCurve curveBetween(const GraphLayout::Node& a, const GraphLayout::Node& b) {
+  const QRectF &from = a.rect, &to = b.rect;
+  const bool beside = to.left() >= from.right() || from.left() >= to.right();
+  const bool upright =
+      !beside || a.pill || (std::abs(from.center().y() - to.center().y()) > 2.5 * std::abs(from.center().x() - to.center().x()));
+  if (upright) {
+    const bool down = to.center().y() > from.center().y();
+    const QPointF start(from.center().x(), down ? from.bottom() : from.top());
+    const QPointF end(std::clamp(from.center().x(), to.left() + 12, to.right() - 12), down ? to.top() : to.bottom());
+    const double pull = std::clamp(std::abs(end.y() - start.y()) * 0.45, 14.0, 90.0) * (down ? 1 : -1);
+    return {start, start + QPointF(0, pull), end - QPointF(0, pull), end};
+  }
+  const bool right = to.center().x() > from.center().x();
+  const QPointF start(right ? from.right() : from.left(), from.center().y());
+  const QPointF end(right ? to.left() : to.right(), to.center().y());
+  const double pull = std::clamp(std::abs(end.x() - start.x()) * 0.45, 16.0, 160.0) * (right ? 1 : -1);
+  return {start, start + QPointF(pull, 0), end - QPointF(pull, 0), end};
+}
 
 GraphLayout layOutGraph(const GraphPage& graph, const GraphLayoutOptions& options) { return Layout(graph, options).run(); }
 
@@ -486,6 +783,7 @@ GraphLayout placeOnPlan(const GraphPage& graph, const GraphPage& plan, const Gra
       if (group.closed || graph.stage == plan.stage) out.groups[at(g)] = group;
     }
   markDrawn(out);
+  out.routes = Router(out).run();
   return out;
 }
 

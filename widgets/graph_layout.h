@@ -27,15 +27,24 @@ struct GraphLayout {
   std::vector<Node> nodes;                 // by index in GraphPage::nodes
   std::vector<std::pair<int, int>> edges;  // node indices, by index in GraphPage::edges; -1: an end is not there
   std::vector<bool> drawn;                 // by edge: false where it lies in a closed group or repeats another
-  std::vector<Group> groups;               // by index in GraphPage::groups
-  std::vector<int> groupOf;                // of each node; -1: none
+  // By edge: the corners of its way around what stands between its ends, from border to border; empty where a curve meets nothing.
+  std::vector<std::vector<QPointF>> routes;
+  std::vector<Group> groups;  // by index in GraphPage::groups
+  std::vector<int> groupOf;   // of each node; -1: none
   QRectF bounds;
 };
 
 struct GraphLayoutOptions {
-  std::unordered_map<std::string, QPointF> previous;  // places of nodes in the revision before: they stay about where they were
+  std::unordered_map<std::string, QPointF> previous;  // places of nodes in the revision before: what can stay there does
   std::set<std::string> closed;                       // first node of each closed group
 };
+
+// A plain curve between two boxes: start, two control points, end. It leaves and enters at the sides, or upright where they are under
+// one another.
+struct EdgeCurve {
+  QPointF start, c1, c2, end;
+};
+EdgeCurve curveBetween(const GraphLayout::Node& from, const GraphLayout::Node& to);
 
 inline constexpr double kNodeWidth = 102, kNodeHeight = 40;
 inline constexpr double kGroupTitle = 26;                        // height of an open group's title

@@ -53,8 +53,27 @@ bool sameBoxes(const GraphPage& a, const GraphPage& b) {
          same(a.edges, b.edges, [](const GraphEdge& x, const GraphEdge& y) { return x.from == y.from && x.to == y.to; }) &&
          same(a.groups, b.groups, [](const GraphGroup& x, const GraphGroup& y) { return x.nodes == y.nodes; });
 }
+// Straight pieces with round corners.
+QPainterPath alongRoute(const std::vector<QPointF>& route) {
+  constexpr double kRound = 9;
+  QPainterPath path(route.front());
+  for (std::size_t i = 1; i + 1 < route.size(); ++i) {
+    const QPointF in = route[i] - route[i - 1], out = route[i + 1] - route[i];
+    const double inLength = std::hypot(in.x(), in.y()), outLength = std::hypot(out.x(), out.y());
+    const double r = std::min({kRound, inLength / 2, outLength / 2});
+    if (r < 0.5) {
+      path.lineTo(route[i]);
+      continue;
+    }
+    path.lineTo(route[i] - in / inLength * r);
+    path.quadTo(route[i], route[i] + out / outLength * r);
+  }
+  path.lineTo(route.back());
+  return path;
+}
 constexpr std::size_t kManyOperators = 40;
 constexpr double kReadable = 0.78;  // below this zoom a node has no room for its expression
+constexpr double kLargest = 1.4;    // a small graph is not blown up further
 constexpr double kNamed = 0.42;     // below this one none for its name
 // A font's size on the sheet, that it is no smaller than it should be on the screen.
 int sized(int px, double scale) { return std::max(px, static_cast<int>(std::ceil(kSmallestText / std::max(scale, 1e-3)))); }
@@ -69,8 +88,7 @@ void GraphView::setPlan(GraphPage plan) {
     return;
   }
   if (m_plan && m_planned)
-    for (std::size_t i = 0; i < m_plan->nodes.size(); ++i)
-      if (!m_planned->nodes[i].hidden) m_previous[m_plan->nodes[i].id] = m_planned->nodes[i].rect.topLeft();
+    for (std::size_t i = 0; i < m_plan->nodes.size(); ++i) m_previous[m_plan->nodes[i].id] = m_planned->nodes[i].rect.topLeft();
   const bool grouped = std::any_of(plan.groups.begin(), plan.groups.end(), [](const GraphGroup& g) { return g.nodes.size() > 1; });
   if (grouped && !m_groupsSeen) {
     m_groupsSeen = true;
@@ -175,7 +193,7 @@ void GraphView::reset() {
   m_planned.reset();
   m_closed.clear();
   m_chosen.clear();
-  m_groupsSeen = m_fitted = false;
+  m_groupsSeen = m_fitted = m_moved = false;
   m_stepUs.clear();
   m_totalUs = 0;
   setGraph({});
@@ -259,7 +277,7 @@ void GraphView::relate() {
 void GraphView::fit() {
   if (m_layout.bounds.isNull() || width() < 10) return;
   const QRectF room = m_layout.bounds.adjusted(-24, -20, 24, 40);
-  m_scale = std::clamp(std::min(width() / room.width(), height() / room.height()), 0.02, 1.0);
+  m_scale = std::clamp(std::min(width() / room.width(), height() / room.height()), 0.02, kLargest);
   m_offset = QPointF(width() / 2.0, height() / 2.0) - room.center() * m_scale;
   m_fitted = true;
   Q_EMIT zoomChanged(m_scale);
@@ -279,7 +297,7 @@ void GraphView::showFirst() {
 }
 
 void GraphView::resizeEvent(QResizeEvent* event) {
-  if (!m_fitted || !event->oldSize().isValid() || event->oldSize().width() < 50) showFirst();
+  if (!m_fitted || !m_moved || !event->oldSize().isValid() || event->oldSize().width() < 50) showFirst();
   else
     m_offset += QPointF((event->size().width() - event->oldSize().width()) / 2.0,
                         (event->size().height() - event->oldSize().height()) / 2.0);
@@ -290,6 +308,7 @@ void GraphView::zoomBy(double factor, std::optional<QPointF> at) {
   const double next = std::clamp(m_scale * factor, 0.02, 4.0);
   m_offset = centre - (centre - m_offset) * (next / m_scale);
   m_scale = next;
+  m_moved = true;
   Q_EMIT zoomChanged(m_scale);
   update();
 }
@@ -307,32 +326,24 @@ QColor GraphView::phaseColor(const GraphNode& node) const {
 
 void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, double width) {
   const auto [a, b] = m_layout.edges[e];
-  const QRectF from = m_layout.nodes[static_cast<std::size_t>(a)].rect, to = m_layout.nodes[static_cast<std::size_t>(b)].rect;
-  const bool beside = to.left() >= from.right() || from.left() >= to.right();
-  const bool vertical = !beside || m_layout.nodes[static_cast<std::size_t>(a)].pill ||
-                        (std::abs(from.center().y() - to.center().y()) > 2.5 * std::abs(from.center().x() - to.center().x()));
-  QPointF start, end, c1, c2;
-  if (vertical) {
-    const bool down = to.center().y() > from.center().y();
-    start = {from.center().x(), down ? from.bottom() : from.top()};
-    end = {std::clamp(from.center().x(), to.left() + 12, to.right() - 12), down ? to.top() : to.bottom()};
-    const double pull = std::clamp(std::abs(end.y() - start.y()) * 0.45, 14.0, 90.0) * (down ? 1 : -1);
-    c1 = start + QPointF(0, pull), c2 = end - QPointF(0, pull);
+  const auto& route = m_layout.routes[e];
+  QPointF end, before;
+  QPainterPath path;
+  if (route.size() < 2) {
+    const EdgeCurve c = curveBetween(m_layout.nodes[static_cast<std::size_t>(a)], m_layout.nodes[static_cast<std::size_t>(b)]);
+    path.moveTo(c.start);
+    path.cubicTo(c.c1, c.c2, c.end);
+    end = c.end, before = c.c2;
   } else {
-    const bool right = to.center().x() > from.center().x();
-    start = {right ? from.right() : from.left(), from.center().y()};
-    end = {right ? to.left() : to.right(), to.center().y()};
-    const double pull = std::clamp(std::abs(end.x() - start.x()) * 0.45, 16.0, 160.0) * (right ? 1 : -1);
-    c1 = start + QPointF(pull, 0), c2 = end - QPointF(pull, 0);
+    path = alongRoute(route);
+    end = route.back(), before = route[route.size() - 2];
   }
-  QPainterPath path(start);
-  path.cubicTo(c1, c2, end);
   QPen pen(color, width);
   if (m_graph.edges[e].keptForBackward) pen.setStyle(Qt::DotLine);
   p.setPen(pen);
   p.setBrush(Qt::NoBrush);
   p.drawPath(path);
-  QPointF direction = end - c2;
+  QPointF direction = end - before;
   const double length = std::hypot(direction.x(), direction.y());
   if (length < 1e-6) return;
   direction /= length;
@@ -556,23 +567,54 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
     const auto& group = m_layout.groups[g];
     if (!group.closed && !group.rect.isNull() && group.rect.intersects(visible)) paintGroup(p, g, scale);
   }
-  if (m_decisionFrom.isEmpty() || !detail) return;
-  int a = -1, b = -1;
-  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
-    const QString id = QString::fromStdString(m_graph.nodes[i].id);
-    if (id == m_decisionFrom) a = static_cast<int>(i);
-    if (id == m_decisionTo) b = static_cast<int>(i);
-  }
-  if (a < 0 || b < 0) return;
-  const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
-  p.setFont(m_theme->mono(sized(12, scale), QFont::DemiBold));
-  const double w = p.fontMetrics().horizontalAdvance(m_decisionText) + 16, h = p.fontMetrics().height() + 4;
-  const QPointF middle = ra == rb ? QPointF(ra.center().x(), ra.bottom() + 14) : (ra.center() + rb.center()) / 2 + QPointF(0, 34);
-  const QRectF tag(middle.x() - w / 2, middle.y() - h / 2, w, h);
+  if (!detail) return;
+  const QRectF tag = decisionPlace();
+  if (tag.isNull()) return;
+  p.setFont(m_theme->mono(sized(12, m_scale), QFont::DemiBold));
   p.setPen(QPen(c.text, 1.2));
   p.setBrush(c.page);
   p.drawRoundedRect(tag, 3, 3);
   p.drawText(tag, Qt::AlignCenter, m_decisionText);
+}
+
+QRectF GraphView::decisionPlace() const {
+  int a = -1, b = -1;
+  for (std::size_t i = 0; i < m_graph.nodes.size() && !m_decisionFrom.isEmpty(); ++i) {
+    const QString id = QString::fromStdString(m_graph.nodes[i].id);
+    if (id == m_decisionFrom) a = static_cast<int>(i);
+    if (id == m_decisionTo) b = static_cast<int>(i);
+  }
+  if (a < 0 || b < 0) return {};
+  const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
+  const QFontMetricsF metrics(m_theme->mono(sized(12, m_scale), QFont::DemiBold));
+  const QSizeF size(metrics.horizontalAdvance(m_decisionText) + 16, metrics.height() + 4);
+  return freePlace(ra == rb ? QPointF(ra.center().x(), ra.bottom() + size.height() / 2 + 5) : (ra.center() + rb.center()) / 2,
+                   size);
+}
+
+// The place nearest to `wanted` where a label covers no box and no group's title.
+QRectF GraphView::freePlace(QPointF wanted, QSizeF size) const {
+  constexpr double kStep = 6, kFarthest = 240;
+  const auto around = [&](QPointF at) { return QRectF(at - QPointF(size.width() / 2, size.height() / 2), size); };
+  // Where the legend stands, on the sheet; what is wanted below it is out of sight anyway.
+  constexpr double kLegend = 34;
+  const double legend = (height() - kLegend - m_offset.y()) / m_scale;
+  const auto free = [&](const QRectF& place) {
+    const QRectF wide = place.adjusted(-3, -3, 3, 3);
+    if (wanted.y() < legend && wide.bottom() > legend) return false;
+    return std::none_of(m_layout.nodes.begin(), m_layout.nodes.end(), [&](const auto& n) { return n.rect.intersects(wide); }) &&
+           std::none_of(m_layout.groups.begin(), m_layout.groups.end(), [&](const auto& g) {
+             return !g.rect.isNull() &&
+                    QRectF(g.rect.topLeft(), QSizeF(g.rect.width(), g.closed ? g.rect.height() : kGroupTitle)).intersects(wide);
+           });
+  };
+  for (double r = 0; r <= kFarthest; r += kStep)
+    for (int k = 0; k < (r > 0 ? 24 : 1); ++k) {
+      // Downwards first: titles stand above.
+      const double angle = M_PI / 2 + (k % 2 ? 1 : -1) * ((k + 1) / 2) * M_PI / 12;
+      if (const QRectF place = around(wanted + QPointF(std::cos(angle), std::sin(angle)) * r); free(place)) return place;
+    }
+  return around(wanted);
 }
 
 // A small picture of the whole, where it does not fit, with what is in sight.
@@ -623,29 +665,59 @@ void GraphView::paintEvent(QPaintEvent*) {
     p.drawText(rect(), Qt::AlignCenter, tr("The graph stands here once the notebook is free of errors."));
     return;
   }
-  // Legend.
-  p.setRenderHint(QPainter::Antialiasing);
-  p.setFont(m_theme->ui(11));
-  double x = 12;
-  const double y = height() - 14;
-  const auto entry = [&](const QString& word, const QColor& color, Qt::PenStyle style) {
-    const double w = p.fontMetrics().horizontalAdvance(word);
-    p.fillRect(QRectF(x - 4, y - 9, w + 46, 18), c.page);
-    p.setPen(QPen(color, 1.8, style));
-    p.drawLine(QPointF(x, y), QPointF(x + 22, y));
-    p.setPen(c.muted);
-    p.drawText(QRectF(x + 28, y - 9, w + 4, 18), Qt::AlignVCenter, word);
-    x += w + 50;
-  };
-  entry(tr("forward"), c.forward, Qt::SolidLine);
-  entry(tr("backward"), c.backward, Qt::SolidLine);
-  entry(tr("optimiser"), c.optimizer, Qt::SolidLine);
-  entry(tr("kept for backward"), c.muted, Qt::DotLine);
+  paintLegend(p);
   paintOverview(p);
   if (hasFocus()) {
     p.setPen(QPen(mixed(c.page, c.accent, 0.6), 1));
     p.setBrush(Qt::NoBrush);
     p.drawRect(rect().adjusted(0, 0, -1, -1));
+  }
+}
+
+void GraphView::paintLegend(QPainter& p) const {
+  constexpr double kLine = 26, kBeside = 8, kApart = 24, kRow = 20;
+  const Palette& c = m_theme->colors();
+  p.setRenderHint(QPainter::Antialiasing);
+  p.setFont(m_theme->ui(12));
+  struct Entry {
+    QString word;
+    QColor color;
+    Qt::PenStyle style;  // NoPen: the sign of what is carried
+  };
+  const Entry entries[] = {{tr("forward"), c.forward, Qt::SolidLine},
+                           {tr("backward"), c.backward, Qt::SolidLine},
+                           {tr("optimiser"), c.optimizer, Qt::SolidLine},
+                           {tr("kept for backward"), c.muted, Qt::DotLine},
+                           {tr("carried between steps"), c.muted, Qt::NoPen}};
+  std::vector<std::vector<const Entry*>> rows(1);
+  double x = 16;
+  for (const Entry& e : entries) {
+    const double w = kLine + kBeside + p.fontMetrics().horizontalAdvance(e.word) + kApart;
+    if (x + w > width() && !rows.back().empty()) rows.emplace_back(), x = 16;
+    rows.back().push_back(&e);
+    x += w;
+  }
+  double y = height() - 16 - kRow * static_cast<double>(rows.size() - 1);
+  for (const auto& row : rows) {
+    x = 16;
+    for (const Entry* e : row) {
+      const double w = p.fontMetrics().horizontalAdvance(e->word);
+      p.fillRect(QRectF(x - 6, y - kRow / 2, kLine + kBeside + w + 12, kRow), c.page);
+      if (e->style == Qt::NoPen) {
+        p.drawPixmap(QRectF(x + kLine - 18, y - 7, 14, 14), m_theme->pixmap(QStringLiteral("loop"), e->color, 2),
+                     QRectF(0, 0, 32, 32));
+      } else {
+        p.setPen(QPen(e->color, 1.8, e->style));
+        p.drawLine(QPointF(x, y), QPointF(x + kLine, y));
+        p.setPen(Qt::NoPen);
+        p.setBrush(e->color);
+        if (e->style == Qt::SolidLine) p.drawPolygon(QPolygonF{{x + kLine, y}, {x + kLine - 7, y - 3.2}, {x + kLine - 7, y + 3.2}});
+      }
+      p.setPen(c.muted);
+      p.drawText(QRectF(x + kLine + kBeside, y - kRow / 2, w + 4, kRow), Qt::AlignVCenter, e->word);
+      x += kLine + kBeside + w + kApart;
+    }
+    y += kRow;
   }
 }
 
@@ -730,7 +802,7 @@ void GraphView::mouseMoveEvent(QMouseEvent* event) {
   if (event->buttons() & (Qt::LeftButton | Qt::MiddleButton)) {
     const QPointF by = event->position() - m_pressed;
     if (!m_dragging && std::hypot(by.x(), by.y()) < 4) return;
-    m_dragging = true;
+    m_dragging = m_moved = true;
     m_offset = m_pressedOffset + by;
     update();
   } else {
@@ -762,12 +834,15 @@ void GraphView::mouseReleaseEvent(QMouseEvent* event) {
 
 void GraphView::mouseDoubleClickEvent(QMouseEvent* event) {
   const QPointF world = (event->position() - m_offset) / m_scale;
+  if (const int i = nodeAt(world); i >= 0)
+    return Q_EMIT nodeOpened(QString::fromStdString(m_graph.nodes[static_cast<std::size_t>(i)].id));
   if (const int g = groupAt(world, false); g >= 0 && groupAt(world, true) < 0) toggleGroup(g);
 }
 
 void GraphView::wheelEvent(QWheelEvent* event) {
   if (event->modifiers() & Qt::ShiftModifier) {
     m_offset += QPointF(event->angleDelta().y(), event->angleDelta().x()) / 2;
+    m_moved = true;
     update();
   } else {
     zoomBy(std::pow(1.0015, event->angleDelta().y()), event->position());
@@ -783,7 +858,11 @@ void GraphView::keyPressEvent(QKeyEvent* event) {
     case Qt::Key_Plus:
     case Qt::Key_Equal: return zoomBy(1.25);
     case Qt::Key_Minus: return zoomBy(0.8);
-    case Qt::Key_0: return fit();
+    case Qt::Key_0: m_moved = false; return fit();
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+      if (!m_chosen.isEmpty()) Q_EMIT nodeOpened(m_chosen);
+      return;
     case Qt::Key_Space:
       for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
         if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) return toggleGroup(m_layout.groupOf[i]);

@@ -33,6 +33,7 @@ class GraphView : public QWidget {
   void setHighlightChanges(bool on);
   // A decision's edge: drawn with its reward.
   void setDecision(const QString& producer, const QString& consumer, const QString& text);
+  QRectF decisionPlace() const;  // of its label, on the sheet; null: it is not drawn
   void choose(const QString& id, bool reveal);
   QString chosen() const { return m_chosen; }
   bool findNext(const QString& text);
@@ -48,6 +49,7 @@ class GraphView : public QWidget {
 
  Q_SIGNALS:
   void nodeChosen(const QString& id);
+  void nodeOpened(const QString& id);  // by a double click or Enter: to its source
   void zoomChanged(double zoom);
   void groupChosen(const QString& group);
 
@@ -72,6 +74,8 @@ class GraphView : public QWidget {
   int groupAt(QPointF world, bool titleOnly) const;
   QRectF overview() const;
   void paintOverview(QPainter& p);
+  void paintLegend(QPainter& p) const;
+  QRectF freePlace(QPointF wanted, QSizeF size) const;
   void paintGroup(QPainter& p, std::size_t group, double scale);
   void relate();
   int nodeAt(QPointF world) const;
@@ -97,6 +101,7 @@ class GraphView : public QWidget {
   double m_scale = 1;
   QPointF m_offset, m_pressed, m_pressedOffset;
   bool m_dragging = false, m_fitted = false, m_outdated = false, m_changes = false;
+  bool m_moved = false;  // by hand: it stays as it was put when the room changes
   std::uint64_t m_generation = 0;
 };
 

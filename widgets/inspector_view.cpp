@@ -173,6 +173,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   if (!same) {
     m_proved->show({}, {}, {});
     m_checked->show({}, {}, {});
+    m_checkText.clear();
     for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
     m_derivation->hide();
   }
@@ -180,8 +181,12 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   m_valueSection->show();
 }
 
-void InspectorView::setExpression(const protocol::Expression& e) {
-  if (QString::fromStdString(e.tensor) != m_tensor) return;
+void InspectorView::setExpression(const protocol::Expression& given) {
+  if (QString::fromStdString(given.tensor) != m_tensor) return;
+  // A proof that ends later brings no check: the one of this revision stays.
+  protocol::Expression e = given;
+  if (!e.check && m_known.revision == e.revision && m_known.tensor == e.tensor) e.check = m_known.check;
+  m_known = {e.revision, e.tensor, e.check};
   const Palette& c = m_theme->colors();
   for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
   m_derivation->hide();
@@ -221,19 +226,33 @@ void InspectorView::setExpression(const protocol::Expression& e) {
     m_derivation->setVisible(m_steps->steps() > 0);
     if (e.check) {
       const bool good = e.check->worst <= e.check->allowed;
-      m_checked->show(good ? QStringLiteral("proved") : QStringLiteral("error"),
-                      tr("numeric check %1").arg(significant(e.check->worst, 2)), good ? c.proved : c.failed);
+      m_checkText = tr("numeric check %1, %2")
+                        .arg(significant(e.check->worst, 2),
+                             counted(static_cast<std::int64_t>(e.check->samples), tr("sample"), tr("samples")));
+      m_checked->show(good ? QStringLiteral("proved") : QStringLiteral("error"), m_checkText, good ? c.proved : c.failed);
       m_check->setDetail(tr("%1 samples, f64, eps %2").arg(e.check->samples).arg(significant(e.check->epsilon, 2)));
       m_check->body()->addWidget(new Check(m_theme, *e.check));
     } else {
       m_checked->show({}, {}, {});
+      m_checkText.clear();
       m_check->setDetail({});
-      auto* button = new QPushButton(tr("Compare with finite differences"));
-      connect(button, &QPushButton::clicked, this, [this] { Q_EMIT checkWanted(m_tensor); });
-      m_check->body()->addWidget(button, 0, Qt::AlignLeft);
+      m_compare = new QPushButton(tr("Compare with finite differences"));
+      connect(m_compare, &QPushButton::clicked, this, [this] {
+        m_compare->setEnabled(false);
+        m_check->setDetail(tr("comparing"));
+        Q_EMIT checkWanted(m_tensor);
+      });
+      m_check->body()->addWidget(m_compare, 0, Qt::AlignLeft);
     }
     m_check->show();
   }
+}
+
+void InspectorView::setCheckFailed(const QString& message) {
+  if (!m_compare) return;
+  m_compare->setEnabled(true);
+  m_check->setDetail({});
+  m_check->body()->addWidget(paragraph(message));
 }
 
 void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {

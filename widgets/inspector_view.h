@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPointer>
+#include <QPushButton>
 #include <QWidget>
 #include <optional>
 
@@ -26,6 +28,9 @@ class InspectorView : public QWidget {
   void clear();
   void setTensor(const protocol::TensorInfo& tensor);
   void setExpression(const protocol::Expression& expression);
+  void setCheckFailed(const QString& message);
+  QString checked() const { return m_checkText; }     // the badge of the numeric check
+  QPushButton* compare() const { return m_compare; }  // null: checked, or nothing to check
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
   void setLeads(const std::vector<Lead>& leads);
   QString tensor() const { return m_tensor; }
@@ -45,6 +50,14 @@ class InspectorView : public QWidget {
   QString m_tensor;
   QLabel *m_name, *m_facts, *m_empty;
   Badge *m_proved, *m_checked;
+  QString m_checkText;
+  struct Known {
+    std::uint64_t revision = 0;
+    std::string tensor;
+    std::optional<protocol::NumericCheck> check;
+  };
+  Known m_known;
+  QPointer<QPushButton> m_compare;
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;

@@ -6,7 +6,9 @@
 
 #include <QComboBox>
 #include <QLabel>
+#include <QPainter>
 #include <QPlainTextEdit>
+#include <QRegularExpression>
 #include <QTextBlock>
 #include <QVBoxLayout>
 #include <map>
@@ -51,6 +53,25 @@ bool isNoise(std::string_view line, bool& inDebugSection) {
   return false;
 }
 
+// What lies under it is old: it shows through, and takes the mouse.
+class Veil : public QWidget {
+ public:
+  Veil(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
+    setAttribute(Qt::WA_TransparentForMouseEvents);
+    hide();
+  }
+
+ protected:
+  void paintEvent(QPaintEvent*) override {
+    QColor ground = m_theme->colors().page;
+    ground.setAlphaF(0.6F);
+    QPainter(this).fillRect(rect(), ground);
+  }
+
+ private:
+  const Theme* m_theme;
+};
+
 QString withoutSpaces(const QString& text, std::vector<int>* places = nullptr) {
   QString out;
   for (int i = 0; i < text.size(); ++i) {
@@ -66,7 +87,7 @@ QString withoutSpaces(const QString& text, std::vector<int>* places = nullptr) {
 KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_header(new PanelHeader(theme, tr("Kernel"))),
       m_languages(new TabRow(theme, {})), m_comparison(new QComboBox), m_expression(new QPlainTextEdit), m_tagRow(new QLabel),
-      m_code(new QsciScintilla), m_facts(label({}, "muted")), m_mapping(label({}, "hint")) {
+      m_code(new QsciScintilla), m_mapping(new ElidedLabel("hint")), m_facts(label({}, "muted")), m_veil(new Veil(theme, this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
@@ -83,7 +104,8 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   layout->addWidget(m_header);
   layout->addWidget(line());
   m_expression->setReadOnly(true);
-  m_expression->setLineWrapMode(QPlainTextEdit::NoWrap);
+  m_expression->setLineWrapMode(QPlainTextEdit::WidgetWidth);
+  m_expression->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_expression->setFrameShape(QFrame::NoFrame);
   m_expression->setVerticalScrollBarPolicy(Qt::ScrollBarAsNeeded);
   m_expression->setAccessibleName(tr("Expression of the kernel"));
@@ -116,11 +138,14 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   layout->addWidget(line());
   auto* row = new QHBoxLayout;
   row->setContentsMargins(16, 6, 16, 6);
+  row->setSpacing(16);
   m_facts->setFont(theme->ui(12));
   m_facts->setTextFormat(Qt::RichText);
   m_facts->setMinimumWidth(0);
   m_facts->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_mapping->setFont(theme->ui(12));
+  m_mapping->setAlignment(Qt::AlignRight);
+  m_mapping->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
   row->addWidget(m_facts, 1);
   row->addWidget(m_mapping);
   layout->addLayout(row);
@@ -187,17 +212,78 @@ void KernelView::dress() {
 
 void KernelView::clear() {
   m_kernel = {};
+  m_shown.clear();
+  m_veil->hide();
   m_compared.reset();
   m_header->setDetail(tr("choose a subgraph"));
   m_languages->setWords({});
   m_expression->clear();
   m_expression->setFixedHeight(44);
-  m_facts->clear();
+  showFacts();
   setCandidates({});
   showText();
 }
 
 void KernelView::setWaiting(const QString& why) { m_header->setDetail(why); }
+
+void KernelView::setPending(const QString& candidate) {
+  if (empty()) return m_header->setDetail(tr("%1 is on its way").arg(candidate));
+  m_header->setDetail(tr("%1 is on its way, below is %2").arg(candidate, m_shown));
+  placeVeil();
+  m_veil->show();
+  m_veil->raise();
+}
+
+void KernelView::setFailed(const QString& message) {
+  m_header->setDetail(empty() ? message : tr("below is %1. %2").arg(m_shown, message));
+  m_header->setToolTip(message);
+}
+
+bool KernelView::pending() const { return !m_veil->isHidden(); }
+QString KernelView::detail() const { return m_header->detail(); }
+QString KernelView::facts() const { return m_facts->text().remove(QRegularExpression(QStringLiteral("<[^>]*>"))); }
+
+void KernelView::placeVeil() {
+  const int top = m_header->geometry().bottom() + 1;
+  m_veil->setGeometry(0, top, width(), height() - top);
+}
+
+// As high as its lines, broken where the panel is narrow; of a long one the first few.
+void KernelView::fitExpression() {
+  constexpr int kMostLines = 6;
+  const QFontMetrics metrics(m_theme->mono(13));
+  const int columns = std::max(20, (m_expression->width() - 28) / std::max(1, metrics.horizontalAdvance(QLatin1Char('0'))));
+  int lines = 0;
+  for (const QString& line : m_expression->toPlainText().split(QLatin1Char('\n')))
+    lines += 1 + static_cast<int>(std::max<qsizetype>(0, line.size() - 1)) / columns;
+  m_expression->setFixedHeight(std::clamp(lines, 1, kMostLines) * metrics.lineSpacing() + 30);
+}
+
+void KernelView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  fitExpression();
+  placeVeil();
+  showFacts();
+}
+
+// As many as have room beside what the selection led to; all of them in the tooltip.
+void KernelView::showFacts() {
+  const QFontMetrics words(m_theme->ui(12)), values(m_theme->mono(12));
+  const int mapping = m_mapping->text().isEmpty() ? 0 : m_mapping->fontMetrics().horizontalAdvance(m_mapping->text()) + 20;
+  constexpr int kGap = 14;
+  int room = width() - 32 - mapping;
+  QStringList shown, all;
+  for (const auto& f : m_kernel.facts) {
+    const QString name = QString::fromStdString(f.name), text = QString::fromStdString(f.text);
+    all << name + QLatin1Char(' ') + text;
+    room -= words.horizontalAdvance(name + QLatin1Char(' ')) + values.horizontalAdvance(text) + kGap;
+    if (room < 0) continue;
+    shown << QStringLiteral("%1 <span style='color:%2; font-family:\"%3\"'>%4</span>")
+                 .arg(name.toHtmlEscaped(), m_theme->colors().text.name(), m_theme->mono().family(), text.toHtmlEscaped());
+  }
+  m_facts->setText(shown.join(QStringLiteral(" &nbsp;&nbsp; ")));
+  m_facts->setToolTip(all.join(QLatin1Char('\n')));
+}
 
 QString KernelView::language() const {
   return m_current < static_cast<int>(m_kernel.texts.size())
@@ -238,21 +324,17 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   }
   m_languages->setWords(words);
   m_languages->setCurrent(m_current);
+  m_veil->hide();
   QStringList detail;
   if (kernel.trial) detail << QStringLiteral("g%1 c%2").arg(kernel.generation).arg(*kernel.trial);
   else detail << tr("newest");
   if (kernel.us) detail << microsecondsText(*kernel.us);
+  m_shown = detail.front();
   m_header->setDetail(detail.join(QStringLiteral(", ")));
-  QStringList facts;
-  for (const auto& f : kernel.facts)
-    facts << QStringLiteral("%1 <span style='color:%2; font-family:\"%3\"'>%4</span>")
-                 .arg(QString::fromStdString(f.name).toHtmlEscaped(), m_theme->colors().text.name(), m_theme->mono().family(),
-                      QString::fromStdString(f.text).toHtmlEscaped());
-  m_facts->setText(facts.join(QStringLiteral(" &nbsp;&nbsp; ")));
+  showFacts();
   const QString expression = QString::fromStdString(kernel.expression).trimmed();
   m_expression->setPlainText(expression);
-  const int lines = std::clamp(static_cast<int>(expression.count(QLatin1Char('\n'))) + 1, 1, 5);
-  m_expression->setFixedHeight(lines * QFontMetrics(m_theme->mono(13)).lineSpacing() + 30);
+  fitExpression();
   showText();
 }
 
@@ -535,6 +617,7 @@ void KernelView::tint() {
                      : tr("these lines carry no mapping");
   }
   m_mapping->setText(words);
+  showFacts();
 }
 
 }  // namespace nf

@@ -17,6 +17,7 @@ class QsciScintilla;
 namespace nf {
 
 class CodeLexer;
+class ElidedLabel;
 class PanelHeader;
 class TabRow;
 
@@ -29,6 +30,12 @@ class KernelView : public QWidget {
   void clear();
   bool empty() const { return m_kernel.texts.empty(); }
   void setWaiting(const QString& why);  // said in place of a kernel
+  // Another candidate is on its way: what is shown is greyed and says whose it is, until setKernel.
+  void setPending(const QString& candidate);
+  bool pending() const;
+  void setFailed(const QString& message);  // what was on its way does not come
+  QString detail() const;
+  QString facts() const;  // as many as have room
   void setKernel(const protocol::Kernel& kernel);
   // What can be compared with: trial numbers and their names.
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
@@ -57,6 +64,9 @@ class KernelView : public QWidget {
   void languageChosen(const QString& language);
   void comparisonWanted(std::optional<std::uint64_t> trial);
 
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+
  private:
   struct ShownLine {
     std::string text;
@@ -71,6 +81,9 @@ class KernelView : public QWidget {
   void showTags();
   void tint();
   void dress();
+  void showFacts();
+  void fitExpression();
+  void placeVeil();
   const Theme* m_theme;
   Selection* m_selection;
   protocol::Kernel m_kernel;
@@ -84,7 +97,10 @@ class KernelView : public QWidget {
   QLabel* m_tagRow;
   QsciScintilla* m_code;
   CodeLexer* m_lexer = nullptr;
-  QLabel *m_facts, *m_mapping;
+  ElidedLabel* m_mapping;
+  QLabel* m_facts;
+  QWidget* m_veil;
+  QString m_shown;  // whose code this is
   int m_current = 0;
   QString m_wish = QStringLiteral("loops");  // the language that a person has chosen
   std::vector<ShownLine> m_lines;

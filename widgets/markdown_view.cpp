@@ -49,7 +49,14 @@ void MarkdownView::typeset() {
       cursor.setCharFormat(chars);
     }
   }
+  if (testAttribute(Qt::WA_Resized)) setFixedHeight(heightForWidth(width()));
   updateGeometry();
+  update();
+}
+
+void MarkdownView::setFound(const QString& text, QTextDocument::FindFlags how, bool current) {
+  if (m_found == text && m_foundHow == how && m_foundHere == current) return;
+  m_found = text, m_foundHow = how, m_foundHere = current;
   update();
 }
 
@@ -65,6 +72,14 @@ void MarkdownView::paintEvent(QPaintEvent*) {
   m_document.setTextWidth(width());
   QAbstractTextDocumentLayout::PaintContext context;
   context.palette.setColor(QPalette::Text, m_theme->colors().text);
+  if (!m_found.isEmpty()) {
+    QAbstractTextDocumentLayout::Selection place;
+    place.format.setBackground(m_theme->colors().found(m_foundHere));
+    for (QTextCursor at = m_document.find(m_found, 0, m_foundHow); !at.isNull(); at = m_document.find(m_found, at, m_foundHow)) {
+      place.cursor = at;
+      context.selections.append(place);
+    }
+  }
   m_document.documentLayout()->draw(&p, context);
 }
 

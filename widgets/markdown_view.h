@@ -14,6 +14,8 @@ class MarkdownView : public QWidget {
   explicit MarkdownView(const Theme* theme, QWidget* parent = nullptr);
   void setMarkdown(const QString& markdown);
   QString markdown() const { return m_markdown; }
+  // Every place of `text` is tinted; `current`: what is looked at stands in this cell.
+  void setFound(const QString& text, QTextDocument::FindFlags how, bool current);
   bool hasHeightForWidth() const override { return true; }
   int heightForWidth(int width) const override;
   QSize sizeHint() const override { return {400, heightForWidth(std::max(200, width()))}; }
@@ -29,7 +31,9 @@ class MarkdownView : public QWidget {
  private:
   void typeset();
   const Theme* m_theme;
-  QString m_markdown;
+  QString m_markdown, m_found;
+  QTextDocument::FindFlags m_foundHow;
+  bool m_foundHere = false;
   mutable QTextDocument m_document;
 };
 

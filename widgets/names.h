@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QString>
+#include <QStringList>
+#include <string>
+#include <vector>
 
 namespace nf {
 
@@ -12,5 +15,8 @@ inline QString shortName(const std::string& name) { return shortName(QString::fr
 
 // A fused kernel's name, "dW + sgd", in at most `most` characters: "dC.sum +4".
 QString kernelName(const std::string& name, int most);
+
+// Of several kernels, as kernelName says them; those that would read alike name the first operator that the others have not.
+QStringList kernelNames(const std::vector<std::string>& names, int most);
 
 }  // namespace nf

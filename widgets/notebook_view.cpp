@@ -4,8 +4,12 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QKeyEvent>
+#include <QPainter>
+#include <QPdfWriter>
+#include <QScrollBar>
 #include <QTimer>
 #include <QVBoxLayout>
+#include <cmath>
 
 #include "widgets/expression_editor.h"
 #include "widgets/tensor_view.h"
@@ -131,6 +135,201 @@ void NotebookView::followDocument() {
   m_cells = std::move(next);
   if (!m_document->cell(m_active) && !m_cells.empty()) activate(m_cells.back()->id(), false);
   if (m_analysis && m_document->revision() != m_analysis->revision) setOutdated();
+  if (!m_find.isEmpty()) {
+    refind();
+    showFound(false);
+  }
+}
+
+// ---------------------------------------------------------------- find and replace
+void NotebookView::refind() {
+  const auto how = m_findExact ? Qt::CaseSensitive : Qt::CaseInsensitive;
+  for (CellView* v : m_cells) {
+    CellView::Found found;
+    found.text = m_find, found.exact = m_findExact;
+    const std::string& bytes = v->editor()->bytes();
+    const std::u16string units = displayText(bytes);
+    const QString text = QString::fromUtf16(units.data(), static_cast<qsizetype>(units.size()));
+    qsizetype unit = 0;
+    std::size_t byte = 0;
+    const auto byteOf = [&](qsizetype place) {
+      byte += byteOffset(std::string_view(bytes).substr(byte), static_cast<std::size_t>(place - unit));
+      unit = place;
+      return byte;
+    };
+    for (qsizetype at = m_find.isEmpty() ? -1 : text.indexOf(m_find, 0, how); at >= 0;
+         at = text.indexOf(m_find, at + m_find.size(), how)) {
+      const std::size_t begin = byteOf(at);
+      found.places.emplace_back(begin, byteOf(at + m_find.size()));
+    }
+    const bool none = found.places.empty() && v->found().places.empty();
+    if (!none) v->setFound(std::move(found));
+  }
+  const int all = foundPlaces();
+  m_foundHere = all == 0 ? -1 : std::clamp(m_foundHere, 0, all - 1);
+}
+
+int NotebookView::foundPlaces() const {
+  std::size_t all = 0;
+  for (const CellView* v : m_cells) all += v->found().places.size();
+  return static_cast<int>(all);
+}
+
+std::pair<CellView*, std::size_t> NotebookView::placeFound(int index) const {
+  for (CellView* v : m_cells) {
+    const auto here = static_cast<int>(v->found().places.size());
+    if (index >= 0 && index < here) return {v, static_cast<std::size_t>(index)};
+    index -= here;
+  }
+  return {nullptr, 0};
+}
+
+void NotebookView::showFound(bool reveal) {
+  const auto [cell, place] = placeFound(m_foundHere);
+  for (CellView* v : m_cells) {
+    const int here = v == cell ? static_cast<int>(place) : -1;
+    if (v->found().here == here) continue;
+    CellView::Found found = v->found();
+    found.here = here;
+    v->setFound(std::move(found));
+  }
+  if (cell && reveal) {
+    if (cell->editor()->isVisibleTo(cell)) {
+      cell->editor()->selectBytes(cell->found().places[place].second, cell->found().places[place].second);
+      const QPoint at = cell->editor()->rectOf(cell->found().places[place].first).center();
+      const QPoint there = cell->editor()->mapTo(m_content, at);
+      ensureVisible(there.x(), there.y(), 0, viewport()->height() / 4);
+    } else {
+      ensureWidgetVisible(cell, 0, 40);
+    }
+  }
+  Q_EMIT foundChanged();
+}
+
+void NotebookView::find(const QString& text, bool exact) {
+  const bool fresh = m_find.isEmpty();
+  m_find = text;
+  m_findExact = exact;
+  if (fresh) m_foundHere = 0;
+  refind();
+  // The first place after the caret of the active cell.
+  if (fresh && !text.isEmpty()) {
+    int index = 0;
+    for (CellView* v : m_cells) {
+      if (v->id() == m_active) {
+        const std::size_t caret = m_editing ? v->editor()->selectionBytes().first : 0;
+        for (const auto& [begin, end] : v->found().places) index += begin < caret;
+        break;
+      }
+      index += static_cast<int>(v->found().places.size());
+    }
+    if (const int all = foundPlaces(); all > 0) m_foundHere = index % all;
+  }
+  showFound(true);
+}
+
+void NotebookView::findNext(int direction) {
+  const int all = foundPlaces();
+  if (all == 0) return;
+  m_foundHere = (m_foundHere + direction + all) % all;
+  showFound(true);
+}
+
+void NotebookView::replaceFound(const QString& with) {
+  const auto [cell, place] = placeFound(m_foundHere);
+  if (!cell || m_readOnly) return;
+  const auto [begin, end] = cell->found().places[place];
+  const int before = foundPlaces();
+  cell->editor()->selectBytes(begin, end);
+  cell->editor()->insertAtCaret(with);
+  refind();
+  // What was put in may hold what is looked for: that is behind.
+  if (foundPlaces() >= before && foundPlaces() > 0) m_foundHere = (m_foundHere + 1) % foundPlaces();
+  showFound(true);
+}
+
+void NotebookView::replaceAllFound(const QString& with) {
+  if (m_readOnly || m_find.isEmpty()) return;
+  const std::vector<CellView*> cells = m_cells;
+  for (CellView* v : cells) {
+    const auto places = v->found().places;
+    if (places.empty() || std::find(m_cells.begin(), m_cells.end(), v) == m_cells.end()) continue;
+    const std::string& bytes = v->editor()->bytes();
+    const std::size_t first = places.front().first, last = places.back().second;
+    std::string text;
+    std::size_t at = first;
+    for (const auto& [begin, end] : places) {
+      text += bytes.substr(at, begin - at) + with.toStdString();
+      at = end;
+    }
+    if (v->kind() == CellKind::Code) {
+      m_document->replace(v->bodyBegin + first, v->bodyBegin + last, text, tr("Replace all").toStdString());
+      followDocument();
+      Q_EMIT edited();
+    } else {
+      v->editor()->selectBytes(first, last);
+      v->editor()->insertAtCaret(QString::fromStdString(text));
+    }
+  }
+  refind();
+  showFound(true);
+}
+
+void NotebookView::goToFound() {
+  const auto [cell, place] = placeFound(m_foundHere);
+  if (!cell) return activate(m_active, m_editing);
+  const auto [begin, end] = cell->found().places[place];
+  activate(cell->id(), true);
+  cell->editor()->selectBytes(begin, end);
+}
+
+bool NotebookView::savePdf(const QString& path, const QString& title) {
+  QPdfWriter writer(path);
+  writer.setTitle(title);
+  writer.setPageSize(QPageSize(QPageSize::A4));
+  writer.setPageMargins(QMarginsF(15, 15, 15, 15), QPageLayout::Millimeter);
+  QPainter p;
+  if (!p.begin(&writer)) return false;
+  const double scale = static_cast<double>(writer.width()) / m_content->width();
+  const double room = writer.height() / scale;  // of a page, in the notebook's pixels
+  p.scale(scale, scale);
+  double y = 0;
+  const auto turn = [&] {
+    writer.newPage();
+    y = 0;
+  };
+  for (CellView* v : m_cells) {
+    const ExpressionEditor* editor = v->editor();
+    const int lines = QFontMetrics(editor->font()).lineSpacing(), top = editor->mapTo(v, QPoint(0, 8)).y();
+    if (y > 0 && y + v->height() > room) turn();
+    for (int from = 0; from < v->height();) {
+      int to = std::min(v->height(), from + static_cast<int>(room - y));
+      // Where a page ends within the text, it ends between lines.
+      if (to < v->height() && editor->isVisibleTo(v) && to > top + lines && to < editor->geometry().bottom())
+        to = top + (to - top) / lines * lines;
+      if (to <= from) {
+        turn();
+        continue;
+      }
+      p.save();
+      p.translate(0, y);
+      p.setClipRect(QRectF(0, 0, v->width(), to - from));
+      v->render(&p, QPoint(0, 0), QRegion(0, from, v->width(), to - from), QWidget::DrawChildren);
+      p.restore();
+      y += to - from;
+      from = to;
+      if (from < v->height()) turn();
+    }
+    y += m_layout->spacing();
+  }
+  return p.end();
+}
+
+// The wheel with Ctrl changes the size of the text.
+void NotebookView::wheelEvent(QWheelEvent* event) {
+  if (!(event->modifiers() & Qt::ControlModifier)) return QScrollArea::wheelEvent(event);
+  if (event->angleDelta().y() != 0) Q_EMIT zoomWanted(event->angleDelta().y() > 0 ? 1 : -1);
+  event->accept();
 }
 
 void NotebookView::setReadOnly(bool readOnly) {

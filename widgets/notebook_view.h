@@ -26,6 +26,18 @@ class NotebookView : public QScrollArea {
   // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
   void scrollToByte(std::size_t byte, bool focus, bool edit = true);
 
+  // ---- find and replace, in what the cells' fields show
+  void find(const QString& text, bool exact);  // from the caret on; an empty text ends it
+  void findNext(int direction);
+  void replaceFound(const QString& with);     // and goes to the next
+  void replaceAllFound(const QString& with);  // one step of the history a cell
+  void goToFound();                           // into its cell, with the place selected
+  int foundPlaces() const;
+  int foundHere() const { return m_foundHere; }  // -1: nothing
+
+  // Cells under one another on pages of A4, no line cut in two.
+  bool savePdf(const QString& path, const QString& title);
+
   void setReadOnly(bool readOnly);  // the text can be read and copied
 
   void setAnalysis(const protocol::Analysis& analysis);
@@ -73,8 +85,11 @@ class NotebookView : public QScrollArea {
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void resumeRequested(CellId id);
+  void foundChanged();
+  void zoomWanted(int steps);
 
  protected:
+  void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
 
  private:
@@ -93,6 +108,12 @@ class NotebookView : public QScrollArea {
   CellId m_active = 0;
   bool m_editing = false, m_readOnly = false;
   int m_lastKey = 0;  // D twice deletes
+  void refind();
+  void showFound(bool reveal);
+  std::pair<CellView*, std::size_t> placeFound(int index) const;  // cell and the place's number in it
+  QString m_find;
+  bool m_findExact = false;
+  int m_foundHere = -1;
 };
 
 }  // namespace nf

@@ -113,7 +113,14 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
       case kDevice: Q_EMIT deviceChosen(); break;
     }
   });
-  connect(m_tree, &QTreeWidget::itemActivated, m_tree, &QTreeWidget::itemClicked);
+  connect(m_tree, &QTreeWidget::itemActivated, this, [this](QTreeWidgetItem* item) {
+    switch (item->data(0, kKindRole).toInt()) {
+      case kSection: break;  // the click has opened or closed it
+      case kCell: Q_EMIT cellOpened(item->data(0, kValueRole).toULongLong()); break;
+      case kTensor: Q_EMIT tensorOpened(item->data(0, kValueRole).toString()); break;
+      default: Q_EMIT m_tree->itemClicked(item, 0);
+    }
+  });
   connect(selection, &Selection::changed, this, &OutlineView::markSelection);
 }
 

@@ -32,7 +32,9 @@ class OutlineView : public QWidget {
   QTreeWidget* tree() const { return m_tree; }
 
  Q_SIGNALS:
+  void cellOpened(nf::CellId id);  // by a double click or Enter: to write in it
   void cellChosen(CellId id);
+  void tensorOpened(const QString& name);
   void tensorChosen(const QString& name);
   void placeChosen(std::uint32_t byte);
   void deviceChosen();

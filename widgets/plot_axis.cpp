@@ -105,8 +105,15 @@ QString flopTick(double flops, double step, double top) {
 }
 QString plainTick(double value, double step, double) {
   if (step > 0 && std::abs(value) < step / 2) return QStringLiteral("0");
-  return step > 0 && step > 1e-6 ? withoutZeros(QString::number(value, 'f', decimalsFor(step)))
-                                 : withoutZeros(significant(value, 3));
+  if (step > 1e-6 && std::abs(value) < 1e6) return withoutZeros(QString::number(value, 'f', decimalsFor(step)));
+  if (value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e6)) return withoutZeros(significant(value, 3));
+  // 2·10⁻⁷: short beside the axis, and read without counting zeros.
+  int power = static_cast<int>(std::floor(std::log10(std::abs(value)) + 1e-9));
+  const QString mantissa = withoutZeros(QString::number(value / std::pow(10.0, power), 'f', 2));
+  QString ten = QStringLiteral("10");
+  const QString digits = QStringLiteral("⁰¹²³⁴⁵⁶⁷⁸⁹");
+  for (const QChar c : QString::number(power)) ten += c == QLatin1Char('-') ? QChar(0x207b) : digits[c.digitValue()];
+  return mantissa == QLatin1String("1") ? ten : mantissa + QChar(0xb7) + ten;
 }
 QString percentTick(double share, double step, double) {
   return QString::number(share * 100, 'f', decimalsFor(std::max(1e-9, step * 100))) + QStringLiteral(" %");
@@ -131,12 +138,22 @@ void sayEmpty(QCustomPlot* plot, const Theme* theme, const QString& text) {
   for (QCPAxis* axis : {plot->xAxis, plot->yAxis}) axis->setTickLabels(text.isEmpty()), axis->grid()->setVisible(text.isEmpty());
   if (text.isEmpty()) return;
   auto* item = new QCPItemText(plot);
-  item->setText(text);
   item->setFont(theme->ui(12));
   item->setColor(theme->colors().muted);
-  item->position->setType(QCPItemPosition::ptAxisRectRatio);
-  item->position->setCoords(0.5, 0.5);
+  item->position->setType(QCPItemPosition::ptAbsolute);
   item->setClipToAxisRect(false);
+  // In the middle of the picture, on as many lines as its width asks for.
+  const QFontMetrics metrics(item->font());
+  const int room = std::max(80, plot->width() - 24);
+  QStringList lines;
+  for (const QString& word : text.split(QLatin1Char(' '))) {
+    if (!lines.isEmpty() && metrics.horizontalAdvance(lines.back() + QLatin1Char(' ') + word) <= room)
+      lines.back() += QLatin1Char(' ') + word;
+    else lines << word;
+  }
+  item->setText(lines.join(QLatin1Char('\n')));
+  item->setTextAlignment(Qt::AlignCenter);
+  item->position->setCoords(plot->width() / 2.0, plot->height() / 2.0);
 }
 
 }  // namespace nf

@@ -4,6 +4,7 @@
 #include <qcustomplot.h>
 
 #include <QAction>
+#include <QBuffer>
 #include <QClipboard>
 #include <QFileDialog>
 #include <QGuiApplication>
@@ -11,7 +12,6 @@
 #include <QJsonArray>
 #include <QJsonDocument>
 #include <QJsonObject>
-#include <QSaveFile>
 #include <QStackedWidget>
 #include <QStandardItemModel>
 #include <QSvgGenerator>
@@ -21,6 +21,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/write_file.h"
 
 namespace nf {
 namespace {
@@ -79,6 +80,13 @@ Plot::Plot(const Theme* theme, const QString& name, QWidget* parent)
   layout->setContentsMargins(0, 0, 0, 0);
   m_stack->addWidget(m_plot);
   layout->addWidget(m_stack);
+  m_unsaved = label({});
+  m_unsaved->setObjectName(QStringLiteral("unsaved"));
+  m_unsaved->setProperty("role", QStringLiteral("failed"));
+  m_unsaved->setWordWrap(true);
+  m_unsaved->setContentsMargins(12, 2, 12, 2);
+  m_unsaved->hide();
+  layout->addWidget(m_unsaved);
   m_plot->setPlottingHint(QCP::phFastPolylines, true);
   m_plot->setNoAntialiasingOnDrag(true);
   m_plot->setFocusProxy(this);
@@ -117,7 +125,9 @@ void Plot::saveAs(const QString& suffix) {
   QString path = m_choosePath(m_name.toLower().replace(QLatin1Char(' '), QLatin1Char('-')) + ending);
   if (path.isEmpty()) return;
   if (!path.endsWith(ending)) path += ending;
-  save(path);
+  const QString error = save(path);
+  m_unsaved->setText(error.isEmpty() ? QString() : tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
+  m_unsaved->setVisible(!error.isEmpty());
 }
 
 void Plot::requestRedraw() {
@@ -136,6 +146,11 @@ void Plot::drawNow() {
 void Plot::showEvent(QShowEvent* event) {
   QWidget::showEvent(event);
   if (m_waiting) requestRedraw();
+}
+
+void Plot::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  requestRedraw();
 }
 
 bool Plot::eventFilter(QObject* watched, QEvent* event) {
@@ -163,6 +178,7 @@ void Plot::dress() {
     axis->grid()->setPen(QPen(c.grid, 1));
     axis->grid()->setZeroLinePen(QPen(c.grid, 1));
     axis->setTickLength(0, 0);
+    axis->setNumberFormat(QStringLiteral("g"));  // labels are ours: no power is to be read out of them
     axis->setSubTickLength(0, 0);
   }
 }
@@ -176,9 +192,9 @@ void Plot::addLabel(Label label) {
   item->setPositionAlignment(Qt::AlignTop | Qt::AlignLeft);
   item->position->setType(QCPItemPosition::ptAbsolute);
   item->setClipToAxisRect(false);
-  QColor ground = m_theme->colors().page;
-  ground.setAlphaF(0.8F);
-  item->setBrush(ground);
+  // A label hides what it has to stand on.
+  item->setLayer(QStringLiteral("overlay"));
+  item->setBrush(m_theme->colors().page);
   label.item = item;
   m_labels.push_back(std::move(label));
 }
@@ -275,32 +291,39 @@ QPointF Plot::valueAt(QPoint pixel) const {
 
 QWidget* Plot::canvas() const { return m_plot; }
 
-bool Plot::saveSvg(const QString& path) {
+QByteArray Plot::svg() {
   drawNow();
+  QBuffer bytes;
+  bytes.open(QIODevice::WriteOnly);
   QSvgGenerator svg;
-  svg.setFileName(path);
+  svg.setOutputDevice(&bytes);
   svg.setTitle(m_name);
   svg.setSize(m_plot->size());
   svg.setViewBox(m_plot->rect());
   QCPPainter painter;
-  if (!painter.begin(&svg)) return false;
+  painter.begin(&svg);
   m_plot->toPainter(&painter, m_plot->width(), m_plot->height());
-  return painter.end();
+  painter.end();
+  return bytes.data();
 }
 
-bool Plot::save(const QString& path) {
+QByteArray Plot::png() {
+  drawNow();
+  QBuffer bytes;
+  bytes.open(QIODevice::WriteOnly);
+  m_plot->toPixmap(m_plot->width(), m_plot->height(), 2).save(&bytes, "PNG");
+  return bytes.data();
+}
+
+QString Plot::save(const QString& path) {
   const QString suffix = path.section(QLatin1Char('.'), -1).toLower();
-  if (suffix == QLatin1String("svg")) return saveSvg(path);
-  if (suffix == QLatin1String("png")) {
-    drawNow();
-    return m_plot->toPixmap(m_plot->width(), m_plot->height(), 2).save(path, "PNG");
-  }
   QByteArray bytes;
   if (suffix == QLatin1String("csv")) bytes = csvOf(table()).toUtf8();
   else if (suffix == QLatin1String("json")) bytes = jsonOf(table());
-  else return false;
-  QSaveFile file(path);
-  return file.open(QIODevice::WriteOnly) && file.write(bytes) == bytes.size() && file.commit();
+  else if (suffix == QLatin1String("svg")) bytes = svg();
+  else if (suffix == QLatin1String("png")) bytes = png();
+  else return tr("its name ends in none of csv, json, svg, png");
+  return writeWhole(path, {bytes.constData(), static_cast<std::size_t>(bytes.size())});
 }
 
 bool Plot::showsTable() const { return m_stack->currentIndex() == 1; }

@@ -13,6 +13,7 @@
 
 class QCPItemText;
 class QCustomPlot;
+class QLabel;
 class QStackedWidget;
 class QTableView;
 class QTimer;
@@ -34,9 +35,8 @@ class Plot : public QWidget {
   Plot(const Theme* theme, const QString& name, QWidget* parent = nullptr);
   QCustomPlot* plot() const { return m_plot; }
   virtual PlotTable table() const = 0;
-  // By the suffix: csv, json, svg, png. False: it could not be written, or the suffix is another.
-  bool save(const QString& path);
-  bool saveSvg(const QString& path);
+  // By the suffix: csv, json, svg, png. What went wrong; empty: written.
+  QString save(const QString& path);
   void saveAs(const QString& suffix);  // asks where
   void showTable(bool table);
   bool showsTable() const;
@@ -77,6 +77,7 @@ class Plot : public QWidget {
   void avoidBox(double x0, double y0, double x1, double y1);   // plot coordinates
   void avoidLine(double x0, double y0, double x1, double y1);  // plot coordinates, straight on the screen
   void showEvent(QShowEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
   void drawNow();
   static QString shortMilliseconds(double ms);
@@ -90,10 +91,13 @@ class Plot : public QWidget {
     bool line;
   };
   void fillTable();
+  QByteArray svg();
+  QByteArray png();
   QString m_name;
   QTimer* m_timer;
   QStackedWidget* m_stack;
   QTableView* m_table = nullptr;
+  QLabel* m_unsaved;
   std::vector<Label> m_labels;
   std::vector<Obstacle> m_obstacles;
   std::function<QString(const QString&)> m_choosePath;
@@ -209,15 +213,18 @@ class TrialsLegend : public QWidget {
   void setTrials(const std::vector<protocol::TrialInfo>& trials);
   QString text() const;  // "trial 148, best so far, wrong result 15"
   QSize sizeHint() const override { return {200, 26}; }
+  std::vector<QRect> places() const;  // of the entries, in order; a narrow legend has several rows
 
  protected:
   void paintEvent(QPaintEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
 
  private:
   struct Entry {
     int shape;
     QString words;
   };
+  void fitHeight();
   const Theme* m_theme;
   std::vector<Entry> m_entries;
 };

@@ -7,7 +7,6 @@
 #include <QHeaderView>
 #include <QLabel>
 #include <QPainter>
-#include <QSaveFile>
 #include <QStyledItemDelegate>
 #include <QTableView>
 #include <QTimer>
@@ -16,6 +15,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
+#include "widgets/write_file.h"
 
 namespace nf {
 namespace {
@@ -63,6 +63,9 @@ void ProfileModel::setProfile(const protocol::Profile& profile) {
   const bool same = profile.kernels.size() == m_profile.kernels.size();
   if (!same) beginResetModel();
   m_profile = profile;
+  std::vector<std::string> names;
+  for (const auto& k : profile.kernels) names.push_back(k.name);
+  m_names = kernelNames(names, 26);
   if (!same) endResetModel();
   else if (!profile.kernels.empty()) Q_EMIT dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1));
 }
@@ -125,7 +128,7 @@ QVariant ProfileModel::data(const QModelIndex& index, int role) const {
   const double gb = k.us > 0 ? static_cast<double>(k.bytes) / k.us * 1e-3 : 0,
                gflop = k.us > 0 ? static_cast<double>(k.flops) / k.us * 1e-3 : 0;
   if (role == Qt::DisplayRole) switch (index.column()) {
-      case kKernel: return kernelName(k.name, 26);
+      case kKernel: return m_names.value(index.row());
       case kTime: return microsecondsText(k.us);
       case kCalls: return QString::number(k.calls, 'g', 4);
       case kShare: return percent(share);
@@ -228,7 +231,9 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     a->setObjectName(QLatin1String(suffix));
     connect(a, &QAction::triggered, this, [this, ending = QString::fromLatin1(suffix)] {
       const QString path = QFileDialog::getSaveFileName(this, tr("Save the profile"), QStringLiteral("profile.") + ending);
-      if (!path.isEmpty()) save(path);
+      if (path.isEmpty()) return;
+      if (const QString error = save(path); !error.isEmpty())
+        m_header->setDetail(tr("%1 was not written: %2").arg(QFileInfo(path).fileName(), error));
     });
     addAction(a);
   }
@@ -299,10 +304,9 @@ void ProfileView::showSentence() {
 
 QString ProfileView::sentence() const { return m_sentence->text(); }
 
-bool ProfileView::save(const QString& path) const {
-  QSaveFile file(path);
+QString ProfileView::save(const QString& path) const {
   const QByteArray bytes = path.endsWith(QLatin1String(".json")) ? jsonOf(m_model->table()) : csvOf(m_model->table()).toUtf8();
-  return file.open(QIODevice::WriteOnly) && file.write(bytes) == bytes.size() && file.commit();
+  return writeWhole(path, {bytes.constData(), static_cast<std::size_t>(bytes.size())});
 }
 
 }  // namespace nf

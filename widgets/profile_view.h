@@ -41,6 +41,7 @@ class ProfileModel : public QAbstractTableModel {
   };
   Rates ratesOf(const protocol::KernelTimeInfo& kernel) const;
   protocol::Profile m_profile;
+  QStringList m_names;  // short, each its own
   std::optional<protocol::DeviceConstants> m_device;
 };
 
@@ -57,7 +58,7 @@ class ProfileView : public QWidget {
   const ProfileModel* model() const { return m_model; }
   QTableView* table() const { return m_table; }
   QString sentence() const;
-  bool save(const QString& path) const;  // csv or json
+  QString save(const QString& path) const;  // csv or json; what went wrong, empty: written
 
  Q_SIGNALS:
   void kernelChosen(const std::string& subgraph);

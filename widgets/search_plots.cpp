@@ -55,6 +55,11 @@ QString statusWords(const TrialInfo& t) {
   return QObject::tr("checked, not timed");
 }
 
+// "Faster" needs intervals that do not touch; a time without one counts as it is.
+bool beats(const TrialInfo& now, const TrialInfo& before) {
+  return now.highUs.value_or(*now.us) < before.lowUs.value_or(*before.us);
+}
+
 // The best measured trial up to and with `number`.
 const TrialInfo* bestUpTo(const std::vector<TrialInfo>& trials, std::uint64_t number) {
   const TrialInfo* best = nullptr;
@@ -201,8 +206,9 @@ void TrialsPlot::redraw() {
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
   m_best.clear();
-  QVector<double> x, y, px, py, sx, sy;
-  double least = HUGE_VAL, most = 0, first = HUGE_VAL, last = -HUGE_VAL, best = HUGE_VAL;
+  QVector<double> x, y, px, py, sx, sy, lx, ly;
+  double least = HUGE_VAL, most = 0, first = HUGE_VAL, last = -HUGE_VAL, lowest = HUGE_VAL;
+  const TrialInfo* best = nullptr;  // the newest that was faster beyond noise; others are only lower
   for (const TrialInfo& t : m_trials) {
     const auto at = xOf(t);
     if (!at) continue;
@@ -210,7 +216,8 @@ void TrialsPlot::redraw() {
     if (dropped(t)) px << *at, py << *t.us;
     if (measured(t)) {
       x << *at, y << *t.us;
-      if (*t.us < best) best = *t.us, sx << *at, sy << best;
+      if (!best || (*t.us < *best->us && beats(t, *best))) best = &t, sx << *at, sy << *t.us;
+      if (*t.us < lowest) lowest = *t.us, lx << *at, ly << lowest;
     }
     if (t.us && !failed(t)) least = std::min(least, *t.us), most = std::max(most, *t.us);
   }
@@ -281,7 +288,14 @@ void TrialsPlot::redraw() {
   early->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(grey, 1), Qt::NoBrush, 4));
   if (!square) {
     // It holds on to the end: one trial is a curve, too.
-    if (!sx.isEmpty()) sx << m_plot->xAxis->range().upper, sy << best;
+    if (best) sx << m_plot->xAxis->range().upper, sy << *best->us;
+    if (best && lowest < *best->us) {
+      lx << m_plot->xAxis->range().upper, ly << lowest;
+      auto* lower = m_plot->addGraph();
+      lower->setData(lx, ly, true);
+      lower->setLineStyle(QCPGraph::lsStepLeft);
+      lower->setPen(QPen(mixed(c.page, c.accent, 0.7), 1, Qt::DotLine));
+    }
     for (qsizetype i = 0; i < sx.size(); ++i) m_best << QPointF(sx[i], sy[i]);
     auto* stairs = m_plot->addGraph();
     stairs->setData(sx, sy, true);
@@ -298,10 +312,11 @@ void TrialsPlot::redraw() {
       marks->setScatterStyle(QCPScatterStyle(kind.shape, QPen(c.failed, 1.3), Qt::NoBrush, 7));
     }
   }
-  if (!square && !m_current && best < HUGE_VAL)
-    addLabel({tr("best %1").arg(microsecondsText(best)),
+  if (!square && !m_current && best)
+    addLabel({lowest < *best->us ? tr("%1, within the noise of %2").arg(microsecondsText(lowest), microsecondsText(*best->us))
+                                 : tr("best %1").arg(microsecondsText(*best->us)),
               m_plot->xAxis->range().upper,
-              best,
+              std::min(lowest, *best->us),
               {Side::AboveLeft, Side::BelowLeft},
               QFont::DemiBold,
               c.text,
@@ -358,8 +373,33 @@ void TrialsLegend::setTrials(const std::vector<TrialInfo>& trials) {
     add(kCross + static_cast<int>(i), wordsOf(kFailures[i]),
         count([&](const TrialInfo& t) { return failed(t) && t.status == kFailures[i].status; }));
   setAccessibleName(text());
+  fitHeight();
   update();
 }
+
+namespace {
+constexpr int kLegendRow = 18, kLegendTop = 4;
+}
+
+std::vector<QRect> TrialsLegend::places() const {
+  const QFontMetrics metrics(m_theme->ui(11));
+  std::vector<QRect> out;
+  int x = kLeftMargin, y = kLegendTop;
+  for (const Entry& e : m_entries) {
+    const int w = 15 + metrics.horizontalAdvance(e.words);
+    if (x > kLeftMargin && x + w > width() - 4) x = kLeftMargin, y += kLegendRow;
+    out.emplace_back(x, y, w, kLegendRow);
+    x += w + 14;
+  }
+  return out;
+}
+
+void TrialsLegend::fitHeight() {
+  const auto all = places();
+  setFixedHeight(all.empty() ? sizeHint().height() : all.back().bottom() + 1 + kLegendTop);
+}
+
+void TrialsLegend::resizeEvent(QResizeEvent*) { fitHeight(); }
 
 QString TrialsLegend::text() const {
   QStringList parts;
@@ -372,11 +412,11 @@ void TrialsLegend::paintEvent(QPaintEvent*) {
   p.setRenderHint(QPainter::Antialiasing);
   const Palette& c = m_theme->colors();
   p.setFont(m_theme->ui(11));
-  double x = kLeftMargin;
-  const double y = height() / 2.0;
-  for (const Entry& e : m_entries) {
-    const double w = p.fontMetrics().horizontalAdvance(e.words);
-    if (x + 16 + w > width() - 4) break;
+  const auto all = places();
+  for (std::size_t i = 0; i < m_entries.size(); ++i) {
+    const Entry& e = m_entries[i];
+    const QRect& place = all[i];
+    const double x = place.left(), y = place.center().y() + 0.5;
     const QColor grey = mixed(c.page, c.muted, 0.75);
     p.setBrush(Qt::NoBrush);
     p.setPen(QPen(e.shape >= kCross ? c.failed : grey, 1.3));
@@ -403,8 +443,7 @@ void TrialsLegend::paintEvent(QPaintEvent*) {
         break;
     }
     p.setPen(c.text);
-    p.drawText(QRectF(x + 13, 0, w + 2, height()), Qt::AlignVCenter, e.words);
-    x += 13 + w + 16;
+    p.drawText(place.adjusted(13, 0, 4, 0), Qt::AlignVCenter, e.words);
   }
 }
 
@@ -562,7 +601,9 @@ void RooflinePlot::redraw() {
   m_slopes.clear();
   const Palette& c = m_theme->colors();
   double leftX = HUGE_VAL, rightX = 0, lowY = HUGE_VAL, highY = 0;
+  QList<QPointF> points;
   const auto see = [&](double x, double y) {
+    points << QPointF(x, y);
     leftX = std::min(leftX, x), rightX = std::max(rightX, x), lowY = std::min(lowY, y), highY = std::max(highY, y);
   };
   for (const auto& s : m_subgraphs) {
@@ -604,9 +645,15 @@ void RooflinePlot::redraw() {
     text->setColor(flat ? c.text : c.muted);
     text->setClipToAxisRect(false);
     text->setPositionAlignment(Qt::AlignBottom | Qt::AlignHCenter);
-    // Where the line is inside: a third of its way below the knee.
+    // Where the line is inside, below the knee: there where the points leave most room.
     const double low = std::max(from, m_plot->yAxis->range().lower / bandwidth);
-    const double x = low * std::pow(knee / low, 0.42);
+    double x = low, room = -1;
+    for (const double along : {0.42, 0.34, 0.5, 0.26, 0.58, 0.66}) {
+      const double at = low * std::pow(knee / low, along), y = at * bandwidth;
+      double nearest = HUGE_VAL;
+      for (const QPointF& p : points) nearest = std::min(nearest, std::hypot(std::log(p.x() / at), std::log(p.y() / y)));
+      if (nearest > room * 1.2) room = nearest, x = at;
+    }
     text->position->setCoords(x, x * bandwidth);
     m_slopes.push_back({text, x, x * bandwidth});
     // The name runs along the line: others keep away from it.
@@ -628,6 +675,9 @@ void RooflinePlot::redraw() {
               true});
   }
   std::vector<Label> others;
+  std::vector<std::string> full;
+  for (const auto& s : m_subgraphs) full.push_back(s.name);
+  const QStringList names = kernelNames(full, 16);
   for (const auto& s : m_subgraphs) {
     if (s.bytes <= 0 || s.flops <= 0) continue;
     const double x = static_cast<double>(s.flops) / static_cast<double>(s.bytes);
@@ -639,7 +689,7 @@ void RooflinePlot::redraw() {
       dot->setLineStyle(QCPGraph::lsNone);
       dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.muted, 1.2), Qt::NoBrush, 6));
       avoid(x, rate(*s.us), 5);
-      others.push_back({kernelName(s.name, 16),
+      others.push_back({names[&s - m_subgraphs.data()],
                         x,
                         rate(*s.us),
                         {Side::Right, Side::Left, Side::Above, Side::Below},
@@ -671,8 +721,11 @@ void RooflinePlot::redraw() {
     avoid(x, now, 6);
     QString text = name + QStringLiteral(", ") + flopsText(now, QStringLiteral("FLOP/s"));
     if (roof) {
-      const double bound = std::min(m_device->flopRate, x * m_device->bandwidth);
-      text += now <= bound ? tr(", %1 % of its ceiling").arg(std::lround(100 * now / bound)) : tr(", served by a cache");
+      const double memory = std::min(m_device->flopRate, x * m_device->bandwidth),
+                   cache = std::min(m_device->flopRate, x * m_device->l2Bandwidth);
+      text += now <= memory ? tr(", %1 % of its ceiling").arg(std::lround(100 * now / memory))
+              : cache > 0   ? tr(", %1 % of what L2 gives").arg(std::lround(100 * now / cache))
+                            : tr(", served by a cache");
     }
     addLabel({text,
               x,

@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/names.h"
 
 namespace nf {
 
@@ -169,7 +170,12 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   places->addStretch(1);
   // A narrow panel has no room for both in one row.
   if (compact) {
-    layout->addWidget(mode, 0, Qt::AlignRight);
+    auto* top = new QHBoxLayout;
+    m_title = new ElidedLabel;
+    m_title->setFont(theme->mono(13));
+    top->addWidget(m_title, 1);
+    top->addWidget(mode);
+    layout->addLayout(top);
     layout->addLayout(places);
   } else {
     places->addWidget(mode);
@@ -194,6 +200,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   layout->addWidget(m_facts);
   layout->addWidget(m_none);
   m_facts->setFont(theme->ui(12));
+  m_facts->setWordWrap(true);
   m_none->setText(tr("No values yet: run the cell to compute them."));
   m_none->setWordWrap(true);
   m_stack->hide();
@@ -204,7 +211,7 @@ void TensorView::setMode(int mode) {
   m_mode->setCurrent(mode);
 }
 
-QString TensorView::facts() const { return m_facts->text(); }
+QString TensorView::facts() const { return m_facts->text().replace(QChar(0xa0), QLatin1Char(' ')); }
 QString TensorView::note() const { return m_none->isHidden() ? QString() : m_none->text(); }
 
 void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
@@ -250,7 +257,10 @@ void TensorView::showChoices() {
     l->setFont(m_theme->mono(13));
     m_choices->addWidget(l);
   };
-  add(m_name + (m_shape.empty() ? QString() : QStringLiteral("[")));
+  // In a narrow panel the name stands above its indices.
+  if (m_title) m_title->setText(derivativeText(m_name));
+  const QString name = m_title ? QString() : m_name;
+  if (!name.isEmpty() || !m_shape.empty()) add(name + (m_shape.empty() ? QString() : QStringLiteral("[")));
   for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {
     if (axis + 2 < m_shape.size()) {
       auto* place = new QSpinBox;
@@ -293,10 +303,11 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page);
   m_histogram->slice = slice;
   m_step = slice.step;
+  const auto unbroken = [](QString text) { return text.replace(QLatin1Char(' '), QChar(0xa0)); };
   // What is no number is what one looks for first.
   const auto count = [&](const QString& name, std::int64_t n) {
     const QString text = name + QLatin1Char(' ') + grouped(n);
-    return n == 0 ? text : QStringLiteral("<b style='color:%1'>%2</b>").arg(c.failed.name(), text);
+    return n == 0 ? text : QStringLiteral("<b style='color:%1'>%2</b>").arg(c.failed.name(), unbroken(text));
   };
   QStringList facts{tr("rms %1").arg(significant(slice.rms)), tr("mean %1").arg(significant(slice.mean)),
                     count(tr("NaN"), slice.nans), count(tr("Inf"), slice.infinities)};
@@ -305,6 +316,8 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   for (const std::int64_t extent : slice.shape) all *= extent;
   if (shown < all) facts << tr("%1 of %2 values").arg(grouped(shown), grouped(all));
   m_facts->setTextFormat(Qt::RichText);
+  for (QString& fact : facts)
+    if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
   m_none->hide();
   m_stack->show();

@@ -15,6 +15,7 @@ class QTableView;
 
 namespace nf {
 
+class ElidedLabel;
 class TabRow;
 
 // Two axes of a slice: rows by columns.
@@ -70,6 +71,7 @@ class TensorView : public QWidget {
   std::int64_t m_step = -1;  // of the values shown
   std::vector<QSpinBox*> m_places;
   QHBoxLayout* m_choices;
+  ElidedLabel* m_title = nullptr;  // of a narrow one
   QLabel* m_facts;
   QLabel* m_none;
   QStackedWidget* m_stack;

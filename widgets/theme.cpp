@@ -93,6 +93,7 @@ QPlainTextEdit, QTextEdit { color: @text; border: 0; selection-background-color:
 QCheckBox, QRadioButton, QLabel { color: @text; background: transparent; }
 QLabel[role="muted"] { color: @muted; }
 QLabel[role="hint"] { color: @hint; }
+QLabel[role="failed"] { color: @failed; }
 QLabel[role="title"] { font-weight: 600; }
 QLabel[role="accent"] { color: @accent; }
 QDialog { background: @page; }
@@ -113,6 +114,7 @@ QProgressBar::chunk { background: @accent; border-radius: 2px; }
                                                   {"@grid", p.grid},
                                                   {"@text", p.text},
                                                   {"@muted", p.muted},
+                                                  {"@failed", p.failed},
                                                   {"@hint", p.hint},
                                                   {"@accentSoft", p.accentSoft},
                                                   {"@accent", p.accent},
@@ -154,6 +156,8 @@ Palette Palette::darkOne() {
   return p;
 }
 
+QColor Palette::found(bool current) const { return mixed(page, backward, current ? 0.55 : 0.22); }
+
 QColor mixed(const QColor& base, const QColor& over, double amount) {
   const auto mix = [&](int a, int b) { return static_cast<int>(a + (b - a) * amount + 0.5); };
   return {mix(base.red(), over.red()), mix(base.green(), over.green()), mix(base.blue(), over.blue())};
@@ -166,6 +170,22 @@ Theme::Theme(QObject* parent) : QObject(parent) {
   m_mathFamily = firstFamily({QStringLiteral("STIXGeneral"), QStringLiteral("STIX"), QStringLiteral("DejaVu Serif")},
                              QFontDatabase::GeneralFont);
   m_palette = Palette::light();
+}
+
+Theme::Theme(const Theme& base, QObject* parent)
+    : QObject(parent), m_mode(base.m_mode), m_palette(base.m_palette), m_uiFamily(base.m_uiFamily), m_monoFamily(base.m_monoFamily),
+      m_mathFamily(base.m_mathFamily), m_base(&base) {
+  connect(&base, &Theme::changed, this, [this] {
+    m_mode = m_base->m_mode;
+    m_palette = m_base->m_palette;
+    Q_EMIT changed();
+  });
+}
+
+void Theme::setTextScale(double scale) {
+  if (m_textScale == scale) return;
+  m_textScale = scale;
+  Q_EMIT changed();
 }
 
 void Theme::setMode(Mode mode) {
@@ -205,14 +225,14 @@ void Theme::apply(QApplication& application) const {
 
 QFont Theme::ui(int px, int weight) const {
   QFont font(m_uiFamily);
-  font.setPixelSize(px);
+  font.setPixelSize(qRound(px * m_textScale));
   font.setWeight(static_cast<QFont::Weight>(weight));
   return font;
 }
 
 QFont Theme::mono(int px, int weight) const {
   QFont font(m_monoFamily);
-  font.setPixelSize(px);
+  font.setPixelSize(qRound(px * m_textScale));
   font.setWeight(static_cast<QFont::Weight>(weight));
   font.setStyleHint(QFont::Monospace);
   // JetBrains Mono joins `<=` into one sign by contextual alternates, which only shaping applies.

@@ -20,6 +20,7 @@ struct Palette {
   QColor forward, backward, optimizer;
   QColor proved, stale, failed, reverted;
   QColor keyword, index, number, call, comment;
+  QColor found(bool current) const;  // behind what a search found
   static Palette light();
   static Palette darkOne();
 };
@@ -36,6 +37,12 @@ class Theme : public QObject {
  public:
   enum class Mode { System, Light, Dark };
   explicit Theme(QObject* parent = nullptr);
+  // The look of `base`, which it follows, with letters of their own size.
+  explicit Theme(const Theme& base, QObject* parent = nullptr);
+  const Theme* base() const { return m_base ? m_base : this; }
+  // Of ui() and mono(); who sets formulas takes it times their size.
+  void setTextScale(double scale);
+  double textScale() const { return m_textScale; }
 
   void setMode(Mode mode);
   Mode mode() const { return m_mode; }
@@ -59,6 +66,8 @@ class Theme : public QObject {
   Mode m_mode = Mode::System;
   Palette m_palette;
   QString m_uiFamily, m_monoFamily, m_mathFamily;
+  const Theme* m_base = nullptr;
+  double m_textScale = 1;
 };
 
 }  // namespace nf

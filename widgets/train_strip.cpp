@@ -16,10 +16,11 @@ namespace nf {
 TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
-      m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_progress(new QProgressBar),
-      m_pause(new IconButton(theme, QStringLiteral("pause"))), m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
+      m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(label({}, "failed")),
+      m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
+      m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))), m_plot(new LatencyPlot(theme, true)),
-      m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_swapList(new SwapList(theme)) {
+      m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_column(new QWidget), m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 0, 0, 0);
   layout->setSpacing(2);
@@ -45,6 +46,10 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_resume->hide();
   top->addWidget(m_resume);
   layout->addLayout(top);
+  m_message->setWordWrap(true);
+  m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_message->hide();
+  layout->addWidget(m_message);
   auto* figures = new QVBoxLayout;
   figures->setSpacing(2);
   m_figure->setFont(theme->ui(20, QFont::DemiBold));
@@ -52,13 +57,12 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_peer}) figures->addWidget(l);
   figures->insertSpacing(3, 6);
   figures->addStretch(1);
-  auto* column = new QWidget;
-  column->setFixedWidth(148);
-  column->setLayout(figures);
+  m_column->setFixedWidth(148);
+  m_column->setLayout(figures);
   figures->setContentsMargins(0, 6, 0, 0);
   m_grid->setHorizontalSpacing(12);
   m_grid->setVerticalSpacing(4);
-  m_grid->addWidget(column, 0, 0, 2, 1, Qt::AlignTop);
+  m_grid->addWidget(m_column, 0, 0, 2, 1, Qt::AlignTop);
   m_grid->addWidget(m_plot, 0, 1);
   m_grid->addWidget(m_lossPlot, 1, 1);
   m_grid->setColumnStretch(1, 3);
@@ -128,13 +132,26 @@ QString TrainStrip::figures() const {
   return parts.join(QLatin1Char('\n'));
 }
 
-QString TrainStrip::result() const { return m_running ? QString() : m_title->text() + QLatin1Char(' ') + m_detail->text(); }
+QString TrainStrip::result() const {
+  if (m_running) return {};
+  return m_title->text() + QLatin1Char(' ') + (m_message->isHidden() ? m_detail->text() : m_message->text());
+}
 
 QString TrainStrip::detail() const { return m_detail->text(); }
 
+// Without a step there is nothing to draw and no figure: what went wrong stands alone.
+void TrainStrip::showCurves() {
+  const bool any = m_running || m_plot->steps() > 0 || m_lossPlot->points() + m_lossPlot->evaluations() > 0;
+  m_plot->setVisible(any);
+  m_lossPlot->setVisible(any);
+  m_column->setVisible(any);
+  m_swapList->setVisible(any);
+}
+
 void TrainStrip::setRunning(bool running) {
   m_running = running;
-  if (running) m_resume->hide();
+  showCurves();
+  if (running) m_resume->hide(), m_message->hide();
   m_pause->setVisible(running);
   m_stop->setVisible(running);
   m_progress->setVisible(running);
@@ -262,7 +279,10 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
 void TrainStrip::setError(const QString& message) {
   setRunning(false);
   m_title->setText(tr("Failed"));
-  m_detail->setText(tr("stopped: %1").arg(message));
+  m_detail->clear();
+  m_message->setText(message);
+  m_message->show();
+  if (m_plot->steps() > 0) sayNoSwaps(true);
 }
 
 void TrainStrip::setLost() {

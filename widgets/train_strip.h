@@ -55,16 +55,18 @@ class TrainStrip : public QWidget {
  private:
   void setRunning(bool running);
   void showPeer();
+  void showCurves();
   void sayNoSwaps(bool ended);
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
-  QLabel* m_title;
+  QLabel *m_title, *m_message;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop, *m_resume;
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
   QGridLayout* m_grid;
+  QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;
   double m_peerMs = 0;

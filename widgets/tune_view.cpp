@@ -187,7 +187,7 @@ void BudgetSlider::mouseMoveEvent(QMouseEvent* event) {
 // ---------------------------------------------------------------- layout
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(label({}, "muted")),
-      m_now(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
+      m_now(label({}, "muted")), m_reason(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
       m_roofHeader(new PanelHeader(theme, tr("Roofline"))), m_trialsHeader(new PanelHeader(theme, tr("Trials"))),
       m_latencyHeader(new PanelHeader(theme, tr("Step latency"))), m_knobHeader(new PanelHeader(theme, tr("Knobs"))),
       m_lineageHeader(new PanelHeader(theme, tr("Lineage"))), m_knobBox(new QWidget), m_lineage(new QLabel),
@@ -215,7 +215,7 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
   m_kernelTimer->setSingleShot(true);
   m_kernelTimer->setInterval(120);
   connect(m_kernelTimer, &QTimer::timeout, this, [this] {
-    if (std::exchange(m_kernelPending, false)) Q_EMIT trialWanted(m_current, m_trial);
+    if (std::exchange(m_kernelPending, false)) Q_EMIT trialWanted(m_current, m_asked);
   });
   m_shareTimer->setSingleShot(true);
   m_shareTimer->setInterval(100);
@@ -317,6 +317,11 @@ QWidget* TuneView::makeLeft() {
     l->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     budget->addWidget(l);
   }
+  m_reason->setFont(m_theme->ui(12));
+  m_reason->setWordWrap(true);
+  m_reason->setMinimumWidth(0);
+  m_reason->hide();
+  budget->addWidget(m_reason);
   layout->addLayout(budget);
   layout->addWidget(line());
   auto* subgraphHeader = new PanelHeader(m_theme, tr("Subgraphs"));
@@ -510,7 +515,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     chooseSubgraph(subgraphs[most].id);
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
-    Q_EMIT trialWanted(m_current, m_trial);
+    askKernel(m_asked, false);
   }
 }
 
@@ -531,6 +536,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
   m_space = {};
   m_kernelTimer->stop();
   m_kernelPending = false;
+  m_asked.reset();
   m_playButton->setChecked(false);
   {
     const QSignalBlocker blocker(m_list);
@@ -552,7 +558,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
   m_kernel->setWaiting(tr("no kernel yet"));
   showKnobs();
   Q_EMIT subgraphChosen(id);
-  Q_EMIT trialWanted(id, std::nullopt);
+  if (!m_asked) askKernel(std::nullopt, false);  // trials that are known have led to theirs
 }
 
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
@@ -576,7 +582,27 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
     if (t.us) add(t.number, text(t));
   m_kernel->setCandidates(std::move(candidates));
   showLineage();
+  follow();
   refreshPin();
+}
+
+// While nobody has chosen a trial the views go with the best one; what somebody has set by hand stays.
+void TuneView::follow() {
+  if (m_trial || pinned()) return;
+  const TrialInfo* best = shownTrial();
+  if (!best || m_asked == best->number) return;
+  askKernel(best->number, false);
+  const bool open = std::any_of(m_knobs.begin(), m_knobs.end(), [](const auto& knob) { return knob.second->view()->isVisible(); });
+  if (!edited() && !open) showKnobs();
+}
+
+void TuneView::askKernel(std::optional<std::uint64_t> number, bool byHand) {
+  m_asked = number;
+  if (const TrialInfo* t = number ? trialNumbered(*number) : nullptr)
+    m_kernel->setPending(QStringLiteral("g%1 c%2").arg(t->generation).arg(t->number));
+  m_kernelPending = m_kernelTimer->isActive();
+  if (byHand) m_kernelTimer->start();
+  if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
 }
 
 void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
@@ -586,9 +612,8 @@ void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   m_roofline->setCurrent(number);
   showKnobs();
   showLineage();
-  m_kernelPending = m_kernelTimer->isActive();
-  m_kernelTimer->start();
-  if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
+  const TrialInfo* shown = pinned() && !number ? nullptr : shownTrial();
+  askKernel(shown ? std::optional(shown->number) : number, true);
 }
 
 void TuneView::showLineage() {
@@ -632,10 +657,7 @@ void TuneView::showKnobs() {
   grid->setContentsMargins(16, 0, 8, 8);
   grid->setHorizontalSpacing(8);
   grid->setVerticalSpacing(0);
-  std::string schedule = m_space.current.text;
-  if (m_trial)
-    if (const TrialInfo* t = trialNumbered(*m_trial)) schedule = t->schedule.text;
-  const auto values = knobsOf(schedule);
+  const auto values = knobsOf(shownSchedule());
   int row = 0;
   for (const KnobInfo& knob : m_space.knobs) {
     const QString name = QString::fromStdString(knob.name);
@@ -663,9 +685,22 @@ void TuneView::showKnobs() {
   }
   grid->setColumnStretch(1, 1);
   grid->setRowStretch(row, 1);
-  const TrialInfo* shown = m_trial ? shownTrial() : nullptr;
+  const TrialInfo* shown = m_trial || !pinned() ? shownTrial() : nullptr;
   m_knobHeader->setTitle(shown ? tr("Knobs of g%1 c%2").arg(shown->generation).arg(shown->number) : tr("Knobs"));
   showMeasureState();
+}
+
+// Of the shown trial; a pinned kernel's, or one that was not tried, is what the engine says.
+std::string TuneView::shownSchedule() const {
+  const TrialInfo* t = m_trial || !pinned() ? shownTrial() : nullptr;
+  return t && !knobsOf(t->schedule.text).empty() ? t->schedule.text : m_space.current.text;
+}
+
+bool TuneView::edited() const {
+  return std::any_of(m_knobs.begin(), m_knobs.end(), [this](const auto& knob) {
+    const auto found = m_knobsAsFound.find(knob.first);
+    return found != m_knobsAsFound.end() && knob.second->currentData().toString() != found->second;
+  });
 }
 
 QComboBox* TuneView::knob(const QString& name) const {
@@ -674,13 +709,10 @@ QComboBox* TuneView::knob(const QString& name) const {
 }
 
 void TuneView::showMeasureState() {
-  const bool edited = std::any_of(m_knobs.begin(), m_knobs.end(), [this](const auto& knob) {
-    return knob.second->currentData().toString() != m_knobsAsFound[knob.first];
-  });
   m_measure->setEnabled(!m_space.knobs.empty() && !m_measuring);
   refreshPin();
   QString detail;
-  if (edited) detail = tr("edited, not measured");
+  if (edited()) detail = tr("edited, not measured");
   else if (m_space.size > 0)
     detail = tr("of %1 schedules")
                  .arg(m_space.size < 1e6 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
@@ -688,9 +720,7 @@ void TuneView::showMeasureState() {
 }
 
 JsonText TuneView::chosenSchedule() const {
-  std::string schedule = m_space.current.text;
-  if (m_trial)
-    if (const TrialInfo* t = trialNumbered(*m_trial)) schedule = t->schedule.text;
+  const std::string schedule = shownSchedule();
   std::map<std::string, std::string> knobs;
   for (const auto& [name, box] : m_knobs) knobs[name.toStdString()] = box->currentData().toString().toStdString();
   return {withKnobs(schedule, knobs)};
@@ -798,9 +828,11 @@ QString TuneView::measured() const { return m_result->text(); }
 void TuneView::setKernel(const Kernel& kernel) {
   if (kernel.subgraph != m_current) return;
   const bool compared = m_compared && kernel.trial == m_compared;
-  if (kernel.trial == m_trial || (!m_trial && !compared)) m_kernel->setKernel(kernel);
+  if (kernel.trial == m_asked || (!m_trial && !compared)) m_kernel->setKernel(kernel);
   if (compared) m_kernel->setCompared(kernel);
 }
+
+void TuneView::setKernelFailed(const QString& message) { m_kernel->setFailed(message); }
 
 void TuneView::setDevice(std::optional<DeviceConstants> device) {
   m_roofHeader->setDetail(device ? tr("FLOP/s under the measured ceilings of %1").arg(scopeText(*device))
@@ -823,6 +855,8 @@ void TuneView::setRunState(const RunState& s) {
   const bool runs = s.phase != RunPhase::Idle;
   m_profile->setRunning(runs);
   m_tune->setVisible(!runs);
+  m_reason->setVisible(s.phase == RunPhase::Training && !s.detail.empty());
+  if (!m_reason->isHidden()) m_reason->setText(QString::fromStdString(s.detail));
   if (!runs) {
     m_now->setText(tr("nothing runs"));
     if (m_spent->text().isEmpty()) m_spent->setText(tr("shared with training; drag it at any time"));
@@ -838,6 +872,16 @@ void TuneView::setRunState(const RunState& s) {
     m_settingShare = true;
     m_share->setValue(static_cast<int>(s.budgetShare * 100 + 0.5));
     m_settingShare = false;
+  }
+  if (s.phase == RunPhase::Tuning) {
+    // Nothing trains: the search has the device for itself.
+    m_share->setSpent(0);
+    QStringList words{counted(s.trials, tr("trial"), tr("trials"))};
+    if (s.seconds > 0) words << secondsText(s.seconds);
+    if (s.secondsLeft) words << tr("%1 left").arg(secondsText(*s.secondsLeft));
+    m_spent->setText(tr("the whole device: %1").arg(words.join(QStringLiteral(", "))));
+    if (s.trials == 0) m_now->setText(s.detail.empty() ? tr("tuning") : QString::fromStdString(s.detail));
+    return;
   }
   const double share = s.seconds > 0 ? s.budgetSpentSeconds / s.seconds : 0;
   m_share->setSpent(share);
@@ -858,6 +902,8 @@ void TuneView::addTrial(const TrialEvent& t) {
 }
 
 QString TuneView::now() const { return m_now->text(); }
+QString TuneView::spent() const { return m_spent->text(); }
+QString TuneView::reason() const { return m_reason->isHidden() ? QString() : m_reason->text(); }
 QString TuneView::ceilings() const { return m_roofHeader->detail(); }
 
 std::vector<Plot*> TuneView::plots() const { return {m_trials, m_latency, m_loss, m_roofline}; }
@@ -873,6 +919,31 @@ void TuneView::addStep(const StepEvent& step) {
 }
 void TuneView::addSwap(const KernelSwapEvent& swap) { m_latency->addSwap(swap); }
 void TuneView::addEval(const EvalEvent& eval) { m_loss->addEval(eval); }
+void TuneView::reset() {
+  m_current.clear();
+  m_trial.reset();
+  m_compared.reset();
+  m_asked.reset();
+  m_space = {};
+  m_kernelTimer->stop();
+  m_kernelPending = false;
+  m_measuring = false;
+  m_playButton->setChecked(false);
+  clearSteps();
+  setSubgraphs({});
+  setTrials({}, {});
+  m_trialsHeader->setDetail({});
+  m_roofline->setSubgraphs({}, {});
+  m_trials->setCurrent(std::nullopt);
+  m_generations->setCurrent(std::nullopt);
+  m_roofline->setCurrent(std::nullopt);
+  m_kernel->setInstances({});
+  m_kernel->clear();
+  say({});
+  showKnobs();
+  setRunState({});
+}
+
 void TuneView::clearSteps() {
   m_latency->clear();
   m_loss->clear();

@@ -58,10 +58,13 @@ class TuneView : public QWidget {
   void setTrials(const std::string& subgraph, const std::vector<protocol::TrialInfo>& trials);
   void setSpace(const protocol::Space& space);
   void setKernel(const protocol::Kernel& kernel);
+  void setKernelFailed(const QString& message);
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void setProfile(const protocol::Profile& profile);
   void setPeer(const QString& name, double milliseconds);
   void setRunState(const protocol::RunState& state);
+  // Nothing of another notebook stays: what follows is this one's.
+  void reset();
   void setRun(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
               const std::vector<protocol::EvalEvent>& evals);
   void addStep(const protocol::StepEvent& step);
@@ -106,6 +109,8 @@ class TuneView : public QWidget {
   QPushButton* replay() const { return m_replay; }
   QString measured() const;
   QString now() const;
+  QString spent() const;     // the budget in words
+  QString reason() const;    // why the search does not use its share
   QString ceilings() const;  // what the roofline's are of
   std::vector<Plot*> plots() const;
 
@@ -137,6 +142,10 @@ class TuneView : public QWidget {
   const protocol::TrialInfo* trialNumbered(std::uint64_t number) const;
   // The playhead's trial, or the best one where none was chosen.
   const protocol::TrialInfo* shownTrial() const;
+  void follow();                                                     // the kernel and the knobs are the shown trial's
+  void askKernel(std::optional<std::uint64_t> number, bool byHand);  // what a hand moves fast is asked for where it rests
+  bool edited() const;
+  std::string shownSchedule() const;
   const Theme* m_theme;
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
@@ -148,7 +157,7 @@ class TuneView : public QWidget {
   protocol::RunState m_state;
   std::map<QString, QComboBox*> m_knobs;
   std::map<QString, QString> m_knobsAsFound;  // what each box showed first
-  QLabel *m_budget, *m_spent, *m_now;
+  QLabel *m_budget, *m_spent, *m_now, *m_reason;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle
   bool m_settingShare = false;
@@ -170,6 +179,7 @@ class TuneView : public QWidget {
   RooflinePlot* m_roofline;
   KernelView* m_kernel;
   bool m_kernelPending = false;
+  std::optional<std::uint64_t> m_asked;  // the trial whose kernel is shown or on its way
   QTimer *m_kernelTimer, *m_shareTimer, *m_play;
   QToolButton* m_playButton = nullptr;
   QSplitter *m_columns, *m_rows;

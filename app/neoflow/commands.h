@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -92,7 +93,9 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options);
 int runProfile(BackendRegistry& registry, const ProfileOptions& options);
 int runBench(BackendRegistry& registry, const BenchOptions& options);
 int runExport(BackendRegistry& registry, const ExportOptions& options);
-int runCheck(const FileOptions& options);
+// `devices`: asked where schedules are pinned, and then only; empty: they are not held against any.
+using FindDevices = std::function<BackendRegistry&()>;
+int runCheck(const FileOptions& options, const FindDevices& devices = {});
 int runShow(const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(BackendRegistry& registry, const ExplainOptions& options);

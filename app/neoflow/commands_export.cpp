@@ -65,7 +65,11 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
         false, kExitUsage);
   const Loaded loaded = loadNotebook(options);
   if (!loaded.ok()) {
-    if (!loaded.notebook.diagnostics.empty()) return runCheck(options);
+    if (!loaded.notebook.diagnostics.empty() && options.file != "-") return runCheck(options);
+    if (!loaded.notebook.diagnostics.empty()) {  // the input cannot be read again
+      std::cerr << render(loaded.notebook.diagnostics, loaded.notebook.sources);
+      return kExitWrongInput;
+    }
     return loaded.exitCode;
   }
   std::error_code error;

@@ -18,6 +18,7 @@
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
 #include "core/runtime/pipeline.h"
+#include "core/runtime/schedule_check.h"
 #include "core/session/numeric_check.h"
 
 namespace nf {
@@ -78,9 +79,24 @@ bool presentable(const Loaded& loaded, bool json) {
   return false;
 }
 
+// Pinned schedules are a device's: where none opens there is nothing to hold them against.
+Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devices) {
+  const auto& hints = notebook.program.hints;
+  if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; })) return {};
+  DeviceContextOptions device;
+  device.compileWorkers = 0;
+  device.measures = false;
+  const auto context = DeviceContext::open(devices(), device);
+  if (!context) return {};
+  StageOptions passes;
+  passes.device = deviceConstants(*(*context)->target());
+  passes.fusion.reverted = revertedKernels(**context);
+  return checkSchedules(notebook, passes, *(*context)->target());
+}
+
 }  // namespace
 
-int runCheck(const FileOptions& options) {
+int runCheck(const FileOptions& options, const FindDevices& devices) {
   if (options.json && options.file != "-")
     if (const auto source = readSource(options.file); !source) {
       const Json unread{{"severity", "error"},
@@ -112,6 +128,10 @@ int runCheck(const FileOptions& options) {
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
+    if (!hasErrors(differentiated->diagnostics)) {
+      const Diagnostics pinned = checkHints(notebook, devices);
+      diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
+    }
   }
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
@@ -339,7 +359,15 @@ int runGrad(const GradOptions& options) {
   const bool passed = !check || (*check && (*check)->worst <= (*check)->allowed);
   if (options.json) {
     Json terms = Json::array();
-    for (const GradientTerm& term : d.terms) terms.push_back(explanationJson(d.program, term));
+    for (const GradientTerm& term : d.terms) {
+      terms.push_back(explanationJson(d.program, term));
+      const Program& forward = bodyAt(d.program, term.forwardLoops);
+      const auto placeOf = [&](OriginId origin) {
+        return place(origin.valid() ? forward[origin].span : Span{}, loaded.notebook.sources);
+      };
+      terms.back()["place"] = placeOf(term.access.valid() ? forward[term.access].origin : forward[term.tensor].origin);
+      if (term.cut.valid()) terms.back()["cut"] = placeOf(term.cut);
+    }
     Json json{{"ok", passed},
               {"text", text},
               {"stands_alone", made->whole},
@@ -354,8 +382,10 @@ int runGrad(const GradOptions& options) {
   }
   std::cout << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
-  if (options.explain)
-    for (const GradientTerm& term : d.terms) std::cout << "\n" << explanationText(d.program, term);
+  // What is zero by rule is said, whether somebody asks how the others were made or not.
+  for (const GradientTerm& term : d.terms)
+    if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
+      std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term);
   if (check && *check) std::cout << "\n" << checkText(**check);
   if (check && !*check) return report(check->error(), false, kExitWrongInput);
   return passed ? kExitFine : kExitWrongInput;

@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   nf::FileOptions check;
   CLI::App* checkCommand = app.add_subcommand("check", "Report the mistakes of a notebook; exit code 0: none, 1: some");
   addFile(checkCommand, check);
-  checkCommand->callback([&] { exitCode = nf::runCheck(check); });
+  checkCommand->callback([&] { exitCode = nf::runCheck(check, devices); });
 
   nf::ShowOptions show;
   CLI::App* showCommand = app.add_subcommand("show", "Print the program after a stage, as language text that can be run again");

@@ -3,7 +3,6 @@
 #include <QCommandLineParser>
 #include <QFileInfo>
 #include <QProcess>
-#include <QScreen>
 #include <QStandardPaths>
 #include <QTimer>
 #include <algorithm>
@@ -98,7 +97,7 @@ int main(int argc, char** argv) {
   MainWindow window(&look, engineCommand(parser.value(engine)));
   if (parser.isSet(screenshot)) window.forgetSession();
   else {
-    window.resize(window.size().boundedTo(window.screen()->availableGeometry().size()));
+    window.fitToScreen();
     window.restoreLayout();
   }
   if (parser.isSet(size)) {

@@ -9,10 +9,12 @@
 #include <QGridLayout>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QLineEdit>
 #include <QMenu>
 #include <QMenuBar>
 #include <QMimeData>
 #include <QPushButton>
+#include <QScreen>
 #include <QSettings>
 #include <QStackedWidget>
 #include <QStatusBar>
@@ -26,6 +28,7 @@
 #include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
+#include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/notebook_view.h"
@@ -35,8 +38,9 @@
 namespace nf {
 
 MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
-    : QMainWindow(parent), m_theme(theme), m_engineCommand(std::move(engineCommand)), m_actions(new ActionRegistry(theme, this)),
-      m_messages(new MessageBar(theme)), m_pages(new QStackedWidget), m_notebooks(new QStackedWidget), m_tabBar(new QTabBar),
+    : QMainWindow(parent), m_theme(theme), m_text(*theme), m_engineCommand(std::move(engineCommand)),
+      m_actions(new ActionRegistry(theme, this)), m_messages(new MessageBar(theme)), m_pages(new QStackedWidget),
+      m_notebooks(new QStackedWidget), m_tabBar(new QTabBar), m_tabRow(new QWidget), m_find(new FindBar(theme)),
       m_author(new DockPage(theme, QStringLiteral("author"))) {
   resize(1600, 1000);
   setAcceptDrops(true);
@@ -62,6 +66,13 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   layout->setSpacing(0);
   layout->addWidget(line());
   layout->addWidget(m_messages);
+  m_tabRow->setProperty("role", QStringLiteral("page"));
+  m_tabRow->setAttribute(Qt::WA_StyledBackground);
+  auto* tabs = new QVBoxLayout(m_tabRow);
+  tabs->setContentsMargins(0, 0, 0, 0);
+  tabs->setSpacing(0);
+  tabs->addWidget(line());
+  layout->addWidget(m_tabRow);
   for (QWidget* page : {static_cast<QWidget*>(m_author), static_cast<QWidget*>(m_explain), static_cast<QWidget*>(m_tune),
                         static_cast<QWidget*>(m_devices)})
     m_pages->addWidget(page);
@@ -136,14 +147,18 @@ QWidget* MainWindow::makeToolbar() {
   connect(m_switch, &SegmentedSwitch::chosen, this, [this](int i) { showPage(static_cast<Page>(i)); });
   auto* right = new QHBoxLayout;
   right->setSpacing(12);
-  right->addStretch(1);
+  right->addStretch(0);
   auto* go = new QPushButton;
-  go->setFixedSize(248, 28);
+  go->setFixedHeight(28);
+  go->setMinimumWidth(112);
+  go->setMaximumWidth(248);
+  go->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
   go->setAccessibleName(tr("Go to anything"));
   auto* inside = new QHBoxLayout(go);
   inside->setContentsMargins(8, 0, 8, 0);
   auto* lens = new QLabel;
-  auto* words = label(tr("Go to anything"), "muted");
+  auto* words = new ElidedLabel("muted");
+  words->setText(tr("Go to anything"));
   auto* key = label({}, "hint");
   key->setFont(m_theme->ui(11));
   for (QWidget* w : {static_cast<QWidget*>(lens), static_cast<QWidget*>(words), static_cast<QWidget*>(key)})
@@ -159,7 +174,7 @@ QWidget* MainWindow::makeToolbar() {
   connect(m_actions, &ActionRegistry::keysChanged, go, dress);
   dress();
   connect(go, &QPushButton::clicked, action(QStringLiteral("tools.go")), &QAction::trigger);
-  right->addWidget(go);
+  right->addWidget(go, 1);
   m_device = new QToolButton;
   m_device->setIcon(m_theme->icon(QStringLiteral("chip")));
   m_device->setProperty("role", QStringLiteral("field"));
@@ -192,7 +207,7 @@ void MainWindow::makeAuthor() {
   m_tabBar->setExpanding(false);
   m_tabBar->setDrawBase(false);
   m_tabBar->setMovable(true);
-  m_tabBar->setElideMode(Qt::ElideMiddle);
+  m_tabBar->setElideMode(Qt::ElideNone);
   m_tabBar->setUsesScrollButtons(true);
   m_tabBar->setAccessibleName(tr("Notebooks"));
   m_tabBar->setContextMenuPolicy(Qt::CustomContextMenu);
@@ -207,6 +222,7 @@ void MainWindow::makeAuthor() {
     menu.exec(m_tabBar->mapToGlobal(at));
   });
   buttons->addWidget(m_tabBar, 1);
+  m_authorTabs = buttons;
   auto* text = new IconButton(m_theme, QStringLiteral("text"), tr("Text"));
   auto* cell = new IconButton(m_theme, QStringLiteral("plus"), tr("Cell"));
   cell->setToolTip(tr("Insert a cell below (B)"));
@@ -224,6 +240,7 @@ void MainWindow::makeAuthor() {
   for (QWidget* w : {static_cast<QWidget*>(text), static_cast<QWidget*>(cell), static_cast<QWidget*>(more)}) buttons->addWidget(w);
   layout->addWidget(row);
   layout->addWidget(line());
+  layout->addWidget(m_find);
   layout->addWidget(m_notebooks, 1);
   m_author->setCentralWidget(middle);
   m_outline->setMinimumWidth(180);
@@ -238,7 +255,7 @@ MainWindow::Tab* MainWindow::newTab() {
   auto tab = std::make_unique<Tab>();
   const auto newJournal = [this] { return m_store ? m_store->newJournal() : QString(); };
   tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, newJournal, ++m_untitled);
-  tab->notebook = new NotebookView(m_theme, &m_selection);
+  tab->notebook = new NotebookView(&m_text, &m_selection);
   m_notebooks->addWidget(tab->notebook);
   Tab* made = tab.get();
   connectTab(made);
@@ -261,6 +278,8 @@ void MainWindow::showTab(int index) {
   if (index < 0 || index >= static_cast<int>(m_tabs.size())) return;
   Tab* next = m_tabs[static_cast<std::size_t>(index)].get();
   if (next == m_tab) return;
+  const bool finding = m_tab && m_find->isVisibleTo(m_find->parentWidget());
+  if (finding) m_tab->notebook->find({}, false);
   if (m_tab) m_tab->workspace->setCurrent(false);
   m_tab = next;
   {
@@ -270,7 +289,7 @@ void MainWindow::showTab(int index) {
   m_notebooks->setCurrentWidget(m_tab->notebook);
   m_inspector->clear();
   m_explain->reset();
-  m_tune->setSubgraphs({});
+  m_tune->reset();
   m_selection.clear();
   m_tab->workspace->setCurrent(true);
   m_outline->setAnalysis(m_tab->workspace->analysis());
@@ -288,6 +307,7 @@ void MainWindow::showTab(int index) {
   if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
   // An empty notebook is there to be written into.
   m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->workspace->document().text().empty());
+  if (finding) m_tab->notebook->find(m_find->field()->text(), m_find->exact());
 }
 
 // The current one is empty and nobody has written into it: what is opened takes its place.
@@ -366,9 +386,19 @@ void MainWindow::startEngine() {
 }
 
 // ---------------------------------------------------------------- layout and session
+void MainWindow::fitToScreen() {
+  constexpr int kFrameWidth = 8, kFrameHeight = 40;
+  const QSize room = screen()->availableGeometry().size();
+  if (width() + kFrameWidth <= room.width() && height() + kFrameHeight <= room.height()) return;
+  resize(size().boundedTo(room - QSize(kFrameWidth, kFrameHeight)));
+  setWindowState(windowState() | Qt::WindowMaximized);
+}
+
 void MainWindow::restoreLayout() {
   QSettings settings;
   m_actions->load(settings);
+  if (const double scale = settings.value(QStringLiteral("view/textScale")).toDouble(); scale >= 0.5 && scale <= 3)
+    m_text.setTextScale(scale);
   if (settings.value(QStringLiteral("layout/version")).toInt() != kLayoutVersion) return;
   restoreGeometry(settings.value(QStringLiteral("layout/geometry")).toByteArray());
   for (DockPage* page : m_pages->findChildren<DockPage*>()) page->restoreLayout(settings);

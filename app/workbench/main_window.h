@@ -12,7 +12,9 @@
 #include "widgets/leads.h"
 #include "widgets/theme.h"
 
+class QBoxLayout;
 class QLabel;
+class QProcess;
 class QStackedWidget;
 class QTabBar;
 class QToolButton;
@@ -24,6 +26,7 @@ class DevicesView;
 class DockPage;
 class ElidedLabel;
 class ExplainView;
+class FindBar;
 class InspectorView;
 class MessageBar;
 class NotebookView;
@@ -50,6 +53,11 @@ class MainWindow : public QMainWindow {
   Workspace& workspace() { return *m_tab->workspace; }
   NotebookView* notebook() { return m_tab->notebook; }
   QTabBar* tabs() { return m_tabBar; }
+  FindBar* finder() { return m_find; }
+  double textScale() const { return m_text.textScale(); }  // of the notebooks
+  void exportHtml(const QString& path);                    // by the command line's own report; says in the status bar how it went
+  void exportPdf(const QString& path);
+  bool exporting() const { return m_export != nullptr; }
   void showTab(int index);
   void closeTab(int index);
   ExplainView* explain() { return m_explain; }
@@ -65,6 +73,7 @@ class MainWindow : public QMainWindow {
   void trainFirst();  // starts the first train cell once the notebook has been checked
   void showCell(CellId id);
   void pinInspector(const QString& tensor);  // shows it, has its gradient checked by differences, and stays on it
+  void fitToScreen();                        // as designed where the screen has room for it and for a frame, else all of the screen
   void restoreLayout();
   void saveLayout();
   // The notebooks of windows that were killed, with what was not saved in them, and those of the window that was closed last.
@@ -135,6 +144,12 @@ class MainWindow : public QMainWindow {
   void insertCell(void (NotebookView::*insert)());
   void save(bool ask);
   void openPalette(bool everything);
+  void openFind(bool replace);
+  void closeFind();
+  void zoom(int steps);  // 0: back to 100 %
+  void setTextScale(double scale);
+  void exportAs(const QString& title, const QString& filter, const QString& ending, void (MainWindow::*write)(const QString&));
+  void placeTabs();
   void showShortcuts();
   void editShortcuts();
   void compare(const std::string& before, const std::string& after, const QString& title);
@@ -149,6 +164,7 @@ class MainWindow : public QMainWindow {
   void remember(const QString& path);
 
   Theme* m_theme;
+  Theme m_text;  // of the notebooks, which are read larger or smaller
   QStringList m_engineCommand;
   Selection m_selection;
   ActionRegistry* m_actions;
@@ -163,6 +179,10 @@ class MainWindow : public QMainWindow {
   MessageBar* m_messages;
   QStackedWidget *m_pages, *m_notebooks;
   QTabBar* m_tabBar;
+  QWidget* m_tabRow;  // where the tabs stand on other pages than Author
+  QBoxLayout* m_authorTabs = nullptr;
+  FindBar* m_find;
+  QProcess* m_export = nullptr;
   DockPage* m_author;
   OutlineView* m_outline;
   InspectorView* m_inspector;

@@ -66,7 +66,4 @@ class SessionStore {
 
 std::optional<Journal> readJournal(const QString& file);
 
-// All of it or, with what went wrong, nothing: the file is what it was. Empty: written.
-QString writeWhole(const QString& path, std::string_view bytes);
-
 }  // namespace nf

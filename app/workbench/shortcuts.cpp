@@ -187,6 +187,10 @@ ShortcutSheet::ShortcutSheet(const Theme* theme, const ActionRegistry* actions, 
   entry(QStringLiteral("Esc"), tr("Leave the text"));
   entry(QStringLiteral("Ctrl+Space"), tr("Complete a name"));
   entry(QStringLiteral("Tab"), tr("Take the chosen completion, or indent"));
+  entry(QStringLiteral("Ctrl+wheel"), tr("Zoom the notebook"));
+  heading(tr("In the search"));
+  entry(QStringLiteral("Enter  Shift+Enter"), tr("Next, previous place"));
+  entry(QStringLiteral("Esc"), tr("Close it, at the place found"));
   heading(tr("In the trials"));
   entry(QStringLiteral("Left  Right"), tr("The trial before, after"));
   entry(QStringLiteral("PgUp  PgDn"), tr("The generation before, after"));
@@ -194,6 +198,7 @@ ShortcutSheet::ShortcutSheet(const Theme* theme, const ActionRegistry* actions, 
   heading(tr("In the graph"));
   entry(QStringLiteral("Arrows"), tr("Follow an edge"));
   entry(QStringLiteral("Space"), tr("Open or close the group"));
+  entry(QStringLiteral("Enter"), tr("To the source of the node"));
   entry(QStringLiteral("+  -  0"), tr("Zoom in, out, all"));
   scroll->setWidget(content);
   layout->addWidget(scroll);

@@ -3,14 +3,18 @@
 #include <QActionGroup>
 #include <QApplication>
 #include <QDialog>
+#include <QDir>
 #include <QDockWidget>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QLineEdit>
 #include <QMenuBar>
 #include <QPlainTextEdit>
+#include <QProcess>
 #include <QSettings>
 #include <QStackedWidget>
 #include <QTabBar>
+#include <QTemporaryDir>
 #include <QTextBlock>
 #include <QTextCursor>
 #include <QVBoxLayout>
@@ -24,6 +28,8 @@
 #include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
+#include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
@@ -55,6 +61,10 @@ void MainWindow::makeActions() {
   add("file.save", tr("Save"), one("Ctrl+S"), [this] { save(false); });
   add("file.saveAs", tr("Save as..."), one("Ctrl+Shift+S"), [this] { save(true); });
   add("file.compare", tr("Compare with the file"), {}, [this] { compareWithDisk(); });
+  add("file.exportHtml", tr("Export as HTML report..."), {},
+      [this] { exportAs(tr("Export as an HTML report"), tr("HTML (*.html)"), QStringLiteral("html"), &MainWindow::exportHtml); });
+  add("file.exportPdf", tr("Export as PDF..."), {},
+      [this] { exportAs(tr("Export as PDF"), tr("PDF (*.pdf)"), QStringLiteral("pdf"), &MainWindow::exportPdf); });
   add("file.close", tr("Close notebook"), one("Ctrl+W"), [this] { closeTab(indexOf(m_tab)); });
   add("file.next", tr("Next notebook"), one("Ctrl+PgDown"),
       [this] { showTab((indexOf(m_tab) + 1) % static_cast<int>(m_tabs.size())); });
@@ -79,6 +89,11 @@ void MainWindow::makeActions() {
   add("edit.copy", tr("Copy text"), {}, text("copy"));
   add("edit.paste", tr("Paste text"), {}, text("paste"));
   add("edit.all", tr("Select all text"), {}, text("selectAll"));
+  add(
+      "edit.find", tr("Find..."), one("Ctrl+F"), [this] { openFind(false); }, "search");
+  add("edit.replace", tr("Replace..."), one("Ctrl+H"), [this] { openFind(true); });
+  add("edit.findNext", tr("Next place found"), one("F3"), [this] { notebook()->findNext(1); });
+  add("edit.findPrevious", tr("Previous place found"), one("Shift+F3"), [this] { notebook()->findNext(-1); });
   group = tr("Cell");
   add(
       "cell.above", tr("Insert cell above"), {}, [this] { insertCell(&NotebookView::insertAbove); }, "", "A");
@@ -137,6 +152,10 @@ void MainWindow::makeActions() {
   add("view.explain", tr("Explain"), one("Ctrl+2"), [this] { showPage(Page::Explain); });
   add("view.tune", tr("Tune"), one("Ctrl+3"), [this] { showPage(Page::Tune); });
   add("view.devices", tr("Devices"), one("Ctrl+4"), [this] { showPage(Page::Devices); });
+  add("view.zoomIn", tr("Zoom in"), {QKeySequence(Qt::CTRL | Qt::Key_Plus), QKeySequence(Qt::CTRL | Qt::Key_Equal)},
+      [this] { zoom(1); });
+  add("view.zoomOut", tr("Zoom out"), one("Ctrl+-"), [this] { zoom(-1); });
+  add("view.zoomReset", tr("Zoom to 100 %"), one("Ctrl+0"), [this] { zoom(0); });
   const auto panel = [&](const char* id, const QString& text, Page page, DockPage* host, const char* name) {
     add(id, text, {}, [this, page, host, name] {
       QDockWidget* dock = host->panel(QString::fromLatin1(name));
@@ -196,13 +215,18 @@ void MainWindow::makeMenus() {
     if (recent->isEmpty()) recent->addAction(tr("No notebook yet"))->setEnabled(false);
   });
   file->addSeparator();
-  for (const char* id : {"file.save", "file.saveAs", "file.compare", "file.close"})
-    file->addAction(action(QString::fromLatin1(id)));
+  for (const char* id : {"file.save", "file.saveAs", "file.compare"}) file->addAction(action(QString::fromLatin1(id)));
+  file->addSeparator();
+  for (const char* id : {"file.exportHtml", "file.exportPdf"}) file->addAction(action(QString::fromLatin1(id)));
+  file->addSeparator();
+  file->addAction(action(QStringLiteral("file.close")));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
-  menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "cell.cut", "cell.copy",
-                    "cell.paste"});
+  menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find",
+                    "edit.replace", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
   QMenu* view = menu(tr("View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
+  for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
+  view->addSeparator();
   QMenu* panels = view->addMenu(tr("Panels"));
   for (const char* id : {"view.outline", "view.inspector", "view.fusion", "view.decision"})
     panels->addAction(action(QString::fromLatin1(id)));
@@ -491,6 +515,116 @@ void MainWindow::openPalette(bool everything) {
                          a->shortcut().toString(QKeySequence::NativeText), [a] { a->trigger(); }});
   }
   m_palette->open(everything ? tr("Go to anything") : tr("Run a command"), std::move(entries));
+}
+
+// On the page of the graph, in it; else in the notebook.
+void MainWindow::openFind(bool replace) {
+  if (page() == Page::Explain && !replace) {
+    m_explain->finder()->setFocus(Qt::ShortcutFocusReason);
+    return m_explain->finder()->selectAll();
+  }
+  QString text;
+  if (const CellView* v = notebook()->view(notebook()->activeCell()); v && notebook()->editing())
+    text = v->editor()->textCursor().selectedText();
+  if (text.contains(QChar::ParagraphSeparator)) text.clear();
+  showPage(Page::Author);
+  m_find->open(text, replace);
+}
+
+void MainWindow::closeFind() {
+  m_find->hide();
+  notebook()->goToFound();
+  notebook()->find({}, false);
+}
+
+void MainWindow::zoom(int steps) {
+  if (page() == Page::Explain) return steps == 0 ? m_explain->graph()->fit() : m_explain->graph()->zoomBy(steps > 0 ? 1.25 : 0.8);
+  constexpr double kScales[] = {0.7, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 1.75, 2, 2.5};
+  std::size_t at = 3;
+  for (std::size_t i = 0; i < std::size(kScales); ++i)
+    if (std::abs(kScales[i] - textScale()) < std::abs(kScales[at] - textScale())) at = i;
+  if (steps > 0 && at + 1 < std::size(kScales)) ++at;
+  if (steps < 0 && at > 0) --at;
+  setTextScale(steps == 0 ? 1 : kScales[at]);
+}
+
+void MainWindow::setTextScale(double scale) {
+  m_text.setTextScale(scale);
+  if (m_store) QSettings().setValue(QStringLiteral("view/textScale"), scale);
+  setStatus("text", tr("The notebook's text at %1 %").arg(qRound(scale * 100)));
+}
+
+// ---------------------------------------------------------------- export
+void MainWindow::exportAs(const QString& title, const QString& filter, const QString& ending,
+                          void (MainWindow::*write)(const QString&)) {
+  auto* dialog = new QFileDialog(this, title);
+  dialog->setAttribute(Qt::WA_DeleteOnClose);
+  dialog->setAcceptMode(QFileDialog::AcceptSave);
+  dialog->setNameFilter(filter);
+  dialog->setDefaultSuffix(ending);
+  const QFileInfo file(workspace().path());
+  if (!workspace().path().isEmpty()) dialog->setDirectory(file.absolutePath());
+  dialog->selectFile(QFileInfo(workspace().name()).completeBaseName() + QLatin1Char('.') + ending);
+  connect(dialog, &QFileDialog::fileSelected, this, [this, write](const QString& chosen) { (this->*write)(chosen); });
+  dialog->open();
+}
+
+// The command line writes it: with the newest run where the file is what the window shows, of the text alone where it is not saved.
+void MainWindow::exportHtml(const QString& path) {
+  if (m_export) return setStatus("error", tr("A report is being written already"));
+  auto folder = std::make_shared<QTemporaryDir>();
+  const QFileInfo file(workspace().path());
+  const bool asSaved = !workspace().path().isEmpty() && !workspace().document().modified();
+  QStringList command = m_engineCommand;
+  if (command.size() > 1 && command.back() == QLatin1String("engine")) command.removeLast();
+  const QString program = command.takeFirst();
+  command << QStringLiteral("export") << (asSaved ? file.absoluteFilePath() : QStringLiteral("-")) << folder->path()
+          << QStringLiteral("--to") << QStringLiteral("html");
+  const QString made = folder->filePath((asSaved ? file.completeBaseName() : QStringLiteral("notebook")) + QStringLiteral(".html"));
+  m_export = new QProcess(this);
+  m_export->setWorkingDirectory(workspace().path().isEmpty() ? QDir::currentPath() : file.absolutePath());
+  const auto ended = [this, folder, made, path](const QString& trouble) {
+    if (!m_export) return;
+    m_export->deleteLater();
+    m_export = nullptr;
+    QString said = trouble;
+    if (said.isEmpty()) {
+      QFile::remove(path);
+      if (QFile::copy(made, path)) return setStatus("ok", tr("Exported %1").arg(QFileInfo(path).fileName()));
+      said = tr("%1 cannot be written").arg(path);
+    }
+    setStatus("error", tr("The report was not written"));
+    m_messages->ask("export", tr("The report was not written: %1").arg(said), {});
+  };
+  connect(m_export, &QProcess::errorOccurred, this, [this, ended, program](QProcess::ProcessError error) {
+    if (error == QProcess::FailedToStart) ended(tr("%1 cannot be started").arg(program));
+  });
+  connect(m_export, &QProcess::finished, this, [this, ended](int code, QProcess::ExitStatus how) {
+    if (!m_export) return;
+    const QString words = QString::fromUtf8(m_export->readAllStandardError() + m_export->readAllStandardOutput()).trimmed();
+    ended(how == QProcess::NormalExit && code == 0 ? QString()
+          : words.isEmpty()                        ? tr("neoflow export ended with %1").arg(code)
+                                                   : words);
+  });
+  setStatus("running", tr("Writing the report"));
+  const std::string& text = workspace().document().text();
+  m_export->start(program, command);
+  if (!m_export) return;
+  if (!asSaved) m_export->write(text.data(), static_cast<qint64>(text.size()));
+  m_export->closeWriteChannel();
+}
+
+// The cells as they are shown, in the light theme: paper is white.
+void MainWindow::exportPdf(const QString& path) {
+  const Theme::Mode mode = m_theme->mode();
+  const bool dark = m_theme->colors().dark;
+  setUpdatesEnabled(false);
+  if (dark) m_theme->setMode(Theme::Mode::Light);
+  const bool written = notebook()->savePdf(path, workspace().name());
+  if (dark) m_theme->setMode(mode);
+  setUpdatesEnabled(true);
+  if (written) setStatus("ok", tr("Exported %1").arg(QFileInfo(path).fileName()));
+  else m_messages->ask("export", tr("%1 cannot be written.").arg(path), {});
 }
 
 void MainWindow::showShortcuts() { (new ShortcutSheet(m_theme, m_actions, this))->show(); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What the window shows of the current notebook: titles, outline, status, inspector, and where things lead.
+#include <QBoxLayout>
 #include <QFileInfo>
 #include <QLabel>
 #include <QLocale>
@@ -12,6 +13,7 @@
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/decision_card.h"
+#include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
@@ -50,11 +52,25 @@ MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->cu
 
 void MainWindow::showPage(Page page) {
   m_pages->setCurrentIndex(static_cast<int>(page));
+  placeTabs();
+  for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"})
+    action(QString::fromLatin1(id))->setEnabled(page == Page::Author || page == Page::Explain);
   m_sessionTimer.start();
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
   if (page == Page::Explain) m_explain->graph()->setFocus();
   if (page == Page::Author) m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
+}
+
+// Which notebook a page shows is in sight on each that shows one; Author has the tabs over its cells.
+void MainWindow::placeTabs() {
+  const bool author = page() == Page::Author;
+  QBoxLayout* home = author ? m_authorTabs : static_cast<QBoxLayout*>(m_tabRow->layout());
+  if (m_tabBar->parentWidget() != home->parentWidget()) {
+    home->insertWidget(0, m_tabBar, author ? 1 : 0);
+    m_tabBar->show();
+  }
+  m_tabRow->setVisible(page() == Page::Explain || page() == Page::Tune);
 }
 
 // What the visible page shows is asked for again; what is hidden waits until it is seen.
@@ -89,17 +105,29 @@ void MainWindow::refreshPeer() {
 
 // What is asked for again and again is, while the current notebook runs.
 void MainWindow::followRun() {
+  const auto& run = m_tab->workspace->runState();
+  constexpr auto phases = protocol::enumNames(protocol::RunPhase{});
+  const bool runs = run.phase != protocol::RunPhase::Idle;
+  m_devices->setRunning(runs ? run.device : std::string(), QString::fromLatin1(phases[static_cast<std::size_t>(run.phase)]));
   for (QTimer* timer : {&m_profileTimer, &m_valuesTimer}) {
     if (m_tab->workspace->running() && !timer->isActive()) timer->start();
     else if (!m_tab->workspace->running()) timer->stop();
   }
 }
 
+namespace {
+QString shortened(const QString& name) {
+  constexpr int kMost = 32;
+  return name.size() <= kMost ? name : name.left(kMost / 2) + QChar(0x2026) + name.right(kMost / 2 - 1);
+}
+}  // namespace
+
 void MainWindow::refreshTabs() {
   for (std::size_t i = 0; i < m_tabs.size(); ++i) {
     const Workspace& w = *m_tabs[i]->workspace;
     const int index = static_cast<int>(i);
-    m_tabBar->setTabText(index, w.name() + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
+    m_tabBar->setTabText(index,
+                         shortened(w.name()) + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
     m_tabBar->setTabToolTip(index, w.path());
   }
   m_sessionTimer.start();
@@ -261,6 +289,7 @@ void MainWindow::refreshStatus() {
         text[0] = text[0].toUpper();
         if (run.step > 0) text += tr(", step %1").arg(grouped(run.step));
         if (!run.detail.empty()) text += QStringLiteral(", ") + QString::fromStdString(run.detail);
+        if (run.secondsLeft) text += tr(", %1 left").arg(secondsText(*run.secondsLeft));
         setStatus("running", text);
       } else if (!m_tab->workspace->analysisIsCurrent()) {
         setStatus("running", tr("Checking"));

@@ -11,6 +11,7 @@
 #include "widgets/decision_card.h"
 #include "widgets/devices_view.h"
 #include "widgets/explain_view.h"
+#include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -38,8 +39,7 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     m_inspector->clear();
     m_explain->reset();
-    m_tune->setSubgraphs({});
-    m_tune->clearSteps();
+    m_tune->reset();
     refreshPeer();
     refreshTitle();
     refreshOutline();
@@ -188,7 +188,9 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab == m_tab) m_inspector->setSlice(slice, values);
   });
   connect(w, &Workspace::failed, this, [this, tab](const QString& what, const QString& message) {
-    if (tab == m_tab) setStatus("error", what + QStringLiteral(": ") + message);
+    if (tab != m_tab) return;
+    setStatus("error", what + QStringLiteral(": ") + message);
+    if (what == Workspace::tr("Kernel")) m_tune->setKernelFailed(message);
   });
 }
 
@@ -299,6 +301,10 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::expressionWanted, w, &Workspace::wantExpression);
   connect(n, &NotebookView::tensorWanted, w, &Workspace::wantSlice);
   connect(n, &NotebookView::textCopied, this, [this](const QString& what) { setStatus("copy", tr("Copied %1").arg(what)); });
+  connect(n, &NotebookView::foundChanged, this, [this, tab, n] {
+    if (tab == m_tab) m_find->setCount(n->foundHere(), n->foundPlaces());
+  });
+  connect(n, &NotebookView::zoomWanted, this, &MainWindow::zoom);
   connect(n, &NotebookView::pauseRequested, w, &Workspace::pause);
   connect(n, &NotebookView::stopRequested, w, &Workspace::stop);
   connect(n, &NotebookView::swapChosen, this, [this](const protocol::KernelSwapEvent& swap) {
@@ -312,6 +318,30 @@ void MainWindow::connectViews() {
   connect(m_messages, &MessageBar::answered, this, &MainWindow::answer);
   connect(&m_selection, &Selection::changed, this, [this] {
     if (m_tab) inspectSelection();
+  });
+  connect(m_find, &FindBar::wanted, this, [this](const QString& text, bool exact) { notebook()->find(text, exact); });
+  connect(m_find, &FindBar::stepped, this, [this](int direction) { notebook()->findNext(direction); });
+  connect(m_find, &FindBar::replaceWanted, this, [this](const QString& with) { notebook()->replaceFound(with); });
+  connect(m_find, &FindBar::replaceAllWanted, this, [this](const QString& with) { notebook()->replaceAllFound(with); });
+  connect(m_find, &FindBar::closed, this, &MainWindow::closeFind);
+  connect(m_explain->graph(), &GraphView::nodeOpened, this, [this](const QString& id) {
+    const auto& spans = workspace().analysis().spans;
+    if (!workspace().analysisIsCurrent()) return;
+    for (const auto& node : m_explain->graph()->graph().nodes)
+      if (QString::fromStdString(node.id) == id)
+        for (const auto origin : node.origins)
+          if (origin < spans.size() && spans[origin].source.empty() && spans[origin].begin < spans[origin].end)
+            return follow(QStringLiteral("byte:%1").arg(spans[origin].begin));
+    setStatus("graph", tr("%1 has no place of its own in the notebook").arg(shortName(id)));
+  });
+  connect(m_outline, &OutlineView::cellOpened, this, [this](CellId id) {
+    showCell(id);
+    notebook()->activate(id, true);
+  });
+  connect(m_outline, &OutlineView::tensorOpened, this, [this](const QString& name) {
+    for (const auto& s : workspace().analysis().symbols)
+      if (QString::fromStdString(s.name) == name && s.definition.source.empty() && workspace().analysisIsCurrent())
+        notebook()->scrollToByte(s.definition.begin, true);
   });
   connect(&m_leadsTimer, &QTimer::timeout, this, [this] {
     if (page() != Page::Author || !m_tab->workspace->analysisIsCurrent()) return;
@@ -330,8 +360,10 @@ void MainWindow::connectViews() {
     workspace().ask(protocol::ExpressionRequest{workspace().document().revision(), tensor.toStdString(), true},
                     [this](const protocol::Envelope& envelope) {
                       if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) m_inspector->setExpression(*e);
-                      else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message))
+                      else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                        m_inspector->setCheckFailed(QString::fromStdString(f->message));
                         setStatus("error", QString::fromStdString(f->message));
+                      }
                     });
   });
   connect(m_inspector, &InspectorView::leadChosen, this, &MainWindow::follow);
@@ -339,22 +371,22 @@ void MainWindow::connectViews() {
     return workspace().document().fusionHint(producer, consumer);
   });
   connect(m_explain->card(), &DecisionCard::leadChosen, this, &MainWindow::follow);
-  connect(
-      m_explain->card(), &DecisionCard::measureRequested, this, [this](const std::string& producer, const std::string& consumer) {
-        m_explain->card()->setComparing();
-        setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
-        workspace().ask(
-            protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
-            [this](const protocol::Envelope& envelope) {
-              if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
-                m_explain->card()->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
-                setStatus("ok", shortName(k->verdict));
-              } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
-                setStatus("error", QString::fromStdString(f->message));
-              }
-            });
-      });
+  connect(m_explain->card(), &DecisionCard::measureRequested, this,
+          [this](const std::string& producer, const std::string& consumer) {
+            m_explain->card()->setComparing();
+            setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
+            workspace().ask(
+                protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
+                [this](const protocol::Envelope& envelope) {
+                  if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
+                    m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
+                    setStatus("ok", shortName(k->verdict));
+                  } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                    m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
+                    setStatus("error", QString::fromStdString(f->message));
+                  }
+                });
+          });
   connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
   connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });
   connect(m_explain, &ExplainView::hintRequested, this,
@@ -434,8 +466,9 @@ void MainWindow::connectViews() {
   // While something trains and somebody looks, its steps are profiled now and then.
   m_profileTimer.setInterval(2000);
   connect(&m_profileTimer, &QTimer::timeout, this, [this] {
-    if (page() != Page::Tune || workspace().runState().phase != protocol::RunPhase::Training) return;
-    workspace().wantProfile();
+    const auto phase = workspace().runState().phase;
+    if (page() != Page::Tune || (phase != protocol::RunPhase::Training && phase != protocol::RunPhase::Tuning)) return;
+    if (phase == protocol::RunPhase::Training) workspace().wantProfile();
     workspace().wantSubgraphs();
   });
   // The values that are in sight follow the training.

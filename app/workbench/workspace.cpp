@@ -11,6 +11,8 @@
 #include <QStandardPaths>
 #include <algorithm>
 
+#include "widgets/write_file.h"
+
 namespace nf {
 
 using namespace protocol;

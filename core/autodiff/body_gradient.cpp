@@ -88,7 +88,8 @@ class Sweep {
       for (const ExprId below : nodesOf(m_program, why ? *it : n.operands[0])) {
         const ScalarNode& leaf = m_program[below];
         if (leaf.op != ScalarOp::Load || !isFloating(leaf.type) || !m_request.wanted(m_program[leaf.access].tensor)) continue;
-        if (seen.insert(below.value).second) result.push_back({below, why ? why : "a condition has slope 0"});
+        if (seen.insert(below.value).second)
+          result.push_back({below, why ? *it : n.operands[0], why ? why : "a condition has slope 0"});
       }
     }
     std::reverse(result.begin(), result.end());

@@ -25,7 +25,7 @@ struct Occurrence {
 
 // A load of a wanted tensor whose value reaches the body's only through a node without slope, and why that has none.
 struct FlatLoad {
-  ExprId load;
+  ExprId load, cut;
   const char* why;  // "floor has slope 0"
 };
 

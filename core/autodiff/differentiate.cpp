@@ -26,7 +26,7 @@ class Differentiation {
       const auto ready = std::find_if(pending.begin(), pending.end(), [&](const Derivative& d) { return !waits(d.of, pending); });
       if (ready == pending.end()) {
         for (const Derivative& d : pending) {
-          error(d, "circular-derivative", m_program[d.result].name + " depends on itself");
+          error(d, "circular-derivative", m_program[d.result].name + " depends on itself", d.of);
           zeroResult(d);
         }
         return;
@@ -42,31 +42,39 @@ class Differentiation {
   }
 
  private:
-  void error(const Derivative& d, std::string code, std::string message, Severity severity = Severity::Error) {
+  Span spanOf(OriginId origin) const {
+    return origin.valid() && origin.value < m_program.origins.size() ? m_program[origin].span : Span{};
+  }
+
+  // Where the derivative is written; one that no source asks for is told of at the tensor it is about.
+  Diagnostic& error(const Derivative& d, std::string code, std::string message, TensorId about,
+                    Severity severity = Severity::Error) {
     Diagnostic diagnostic;
     diagnostic.severity = severity;
     diagnostic.code = std::move(code);
     diagnostic.message = std::move(message);
-    if (d.origin.valid() && d.origin.value < m_program.origins.size()) diagnostic.span = m_program[d.origin].span;
+    diagnostic.span = spanOf(d.origin.valid() ? d.origin : m_program[about].origin);
     m_diagnostics.push_back(std::move(diagnostic));
+    return m_diagnostics.back();
   }
 
   bool accepts(const Derivative& d) {
     const Tensor& of = m_program[d.of];
     const Tensor& wrt = m_program[d.wrt];
-    const auto refuse = [&](const char* code, std::string message) {
-      error(d, code, std::move(message));
+    const auto refuse = [&](const char* code, TensorId about, std::string message) {
+      error(d, code, std::move(message), about);
       zeroResult(d);
       return false;
     };
-    if (!isFloating(of.type)) return refuse("derivative-of-integers", of.name + " holds integers and has no derivative");
+    if (!isFloating(of.type)) return refuse("derivative-of-integers", d.of, of.name + " holds integers and has no derivative");
     if (!isFloating(wrt.type))
-      return refuse("derivative-by-integers", "nothing can be differentiated by " + wrt.name + ": it holds integers");
+      return refuse("derivative-by-integers", d.wrt, "nothing can be differentiated by " + wrt.name + ": it holds integers");
     if (!d.seed.valid() && of.elements() != 1)
-      return refuse("derivative-needs-seed", "d(" + of.name + ")/d(" + wrt.name + ") needs a scalar " + of.name + "; use grad(" +
-                                                 of.name + ", " + wrt.name + ", seed) with a seed of its shape");
+      return refuse("derivative-needs-seed", d.of,
+                    "d(" + of.name + ")/d(" + wrt.name + ") needs a scalar " + of.name + "; use grad(" + of.name + ", " + wrt.name +
+                        ", seed) with a seed of its shape");
     if (d.seed.valid() && m_program[d.seed].shape != of.shape)
-      return refuse("seed-shape", "the seed " + m_program[d.seed].name + " has another shape than " + of.name);
+      return refuse("seed-shape", d.seed, "the seed " + m_program[d.seed].name + " has another shape than " + of.name);
     return true;
   }
 
@@ -136,8 +144,11 @@ class Differentiation {
     }
     reverse.run();
     for (const Derivative& d : group)
-      for (const auto& [wrt, why] : reverse.zeroByRule())
-        if (wrt == d.wrt) error(d, "zero-derivative", m_program[d.result].name + " is 0: " + why, Severity::Warning);
+      for (const Reverse::ZeroByRule& zero : reverse.zeroByRule()) {
+        if (zero.wrt != d.wrt) continue;
+        Diagnostic& told = error(d, "zero-derivative", m_program[d.result].name + " is 0: " + zero.why, d.of, Severity::Warning);
+        if (const Span span = spanOf(zero.cut); span.valid()) told.notes.push_back({"here it is cut", span});
+      }
     for (const auto& [from, to] : copies) copy(from, to);
     const auto moved = sortOperators(m_program);
     if (moved.empty()) return;

@@ -14,6 +14,7 @@ struct GradientTerm {
   TensorId tensor;
   enum class Form { Gather, Scatter, Zero } form = Form::Gather;
   std::string why;  // of Scatter and Zero
+  OriginId cut;     // of a load whose value passes only a node without slope: that node's, in the access' program
   AccessProblem problem;
   Inverse inverse;
   // Inside Loops: in whose bodies the two operators stand, outermost first. The ids above are of the innermost body then; `access` and

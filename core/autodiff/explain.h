@@ -7,7 +7,8 @@
 
 namespace nf {
 
-// What `neoflow grad --explain` says about one term. With InvertOptions::explain set the derivation's steps stand in it.
+// What `neoflow grad --explain` says about one term; `neoflow grad` adds "place" and, of a load cut off by a node without slope, "cut": the
+// {"file", "line", "column", "length"} of the access and of that node. With InvertOptions::explain set the derivation's steps stand in it.
 //
 //   {"forward", "tensor", "access", "result",          names and the access as written; result: the tensor the term is part of
 //    "form": "gather|scatter|zero", "why",             why: of scatter and zero

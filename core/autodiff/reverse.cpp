@@ -273,24 +273,27 @@ void Reverse::makeZero(TensorId t, TensorId target) {
   term.backward = id;
   term.tensor = t;
   term.form = GradientTerm::Form::Zero;
-  const std::string reason = whyZero(t, id);
+  const auto [reason, cut] = whyZero(t, id);
   term.why = reason.empty() ? m_of + " does not depend on " + m_program[t].name
                             : m_of + " depends on " + m_program[t].name + " only where the slope is 0: " + reason;
-  if (!reason.empty()) m_zeroByRule.emplace_back(t, term.why);
+  if (!reason.empty()) m_zeroByRule.push_back({t, term.why, cut});
   m_context.terms.push_back(std::move(term));
 }
 
 // Empty: no way leads from t to what is differentiated. Else what cuts the ways; those loads belong to the operator `zero`.
-std::string Reverse::whyZero(TensorId t, OperatorId zero) {
+std::pair<std::string, OriginId> Reverse::whyZero(TensorId t, OperatorId zero) {
   std::vector<bool> reached(m_program.tensors.size(), false);
   reached[t.value] = true;
   std::string whole;
+  OriginId cut;
   for (std::size_t o = 0; o < m_forwardOperators; ++o) {
     const auto reads = readsOf(m_program, OperatorId(o));
     if (!std::any_of(reads.begin(), reads.end(), [&](TensorId r) { return reached[r.value]; })) continue;
     for (const TensorId w : writesOf(m_program, OperatorId(o))) {
       reached[w.value] = true;
-      if (whole.empty() && !isFloating(m_program[w].type)) whole = m_program[w].name + " holds whole numbers";
+      if (!whole.empty() || isFloating(m_program[w].type)) continue;
+      whole = m_program[w].name + " holds whole numbers";
+      cut = m_program[OperatorId(o)].origin;
     }
   }
   if (std::none_of(m_seeded.begin(), m_seeded.end(), [&](TensorId s) { return reached[s.value]; })) return {};
@@ -300,11 +303,14 @@ std::string Reverse::whyZero(TensorId t, OperatorId zero) {
     for (const std::size_t record : records) {
       GradientTerm& term = m_context.terms[record];
       if (!term.backward.valid()) term.backward = zero;
-      if (reason.empty() || term.why < reason) reason = term.why;
+      if (!reason.empty() && term.why >= reason) continue;
+      reason = term.why;
+      cut = term.forwardLoops.empty() ? term.cut : OriginId{};
     }
   }
   if (reason.empty()) reason = whole;
-  return reason.empty() ? "no operator between them has one" : reason;
+  if (reason.empty()) return {"no operator between them has one", {}};
+  return {reason, cut};
 }
 
 }  // namespace nf

@@ -32,6 +32,8 @@ struct ReverseContext {
   bool differentiatedAgain = false;  // a pending derivative depends on what is made now
 };
 
+struct FlatLoad;
+
 class Reverse {
  public:
   // of: the name behind "d("; trips: of the loops around the program, outermost first.
@@ -43,8 +45,13 @@ class Reverse {
   void defer(TensorId invariant);
   void run();
 
-  // Wanted tensors whose gradient is 0 though the value depends on them, and why.
-  const std::vector<std::pair<TensorId, std::string>>& zeroByRule() const { return m_zeroByRule; }
+  // Wanted tensors whose gradient is 0 though the value depends on them, why, and what cuts it (invalid where that is inside a Loop).
+  struct ZeroByRule {
+    TensorId wrt;
+    std::string why;
+    OriginId cut;
+  };
+  const std::vector<ZeroByRule>& zeroByRule() const { return m_zeroByRule; }
 
   struct DeferredUse {
     OperatorId op;
@@ -88,7 +95,7 @@ class Reverse {
   TensorId zeros(const std::string& name, TensorId like);
   void makeZero(TensorId t, TensorId target);
   void settleFlat(TensorId t);
-  std::string whyZero(TensorId t, OperatorId zero);
+  std::pair<std::string, OriginId> whyZero(TensorId t, OperatorId zero);
 
   // ---- one operator (reverse_operator.cpp)
   void reverseOperator(const Operator& op, OperatorId forward, const Adjoint& adjoint, const Wanted& wanted);
@@ -102,7 +109,7 @@ class Reverse {
                  const std::vector<std::uint32_t>& counters, TensorId tensor, ExprId load, ExprId weight);
   void addScatter(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
                   const std::vector<IndexCond>& guards, ExprId weight, const Inverse& inverse, std::string why);
-  void addFlat(OperatorId forward, ExprId load, std::string why);
+  void addFlat(OperatorId forward, const FlatLoad& flat);
   std::shared_ptr<const Inverse> inverseOf(const AccessProblem& problem, const Operator& op);
   RangeOf rangesWithCounters(std::vector<std::int64_t> extents) const;
 
@@ -123,7 +130,7 @@ class Reverse {
   std::set<std::uint32_t> m_deferred;
   std::unordered_map<std::uint32_t, TensorId> m_results;
   std::vector<TensorId> m_wants, m_seeded;
-  std::vector<std::pair<TensorId, std::string>> m_zeroByRule;
+  std::vector<ZeroByRule> m_zeroByRule;
   std::unordered_map<std::uint32_t, std::vector<Partial>> m_partials;
   std::unordered_map<std::uint32_t, Adjoint> m_done;
   std::unordered_map<std::uint32_t, std::vector<std::size_t>> m_flat;  // records of loads without a slope, by tensor

@@ -187,16 +187,17 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
   const SweepResult swept = sweepBody(m_program, request);
   for (const Occurrence& occurrence : swept.occurrences)
     addTerm(op, forward, occurrence.load, occurrence.guards, occurrence.weight);
-  for (const FlatLoad& flat : swept.flat) addFlat(forward, flat.load, flat.why);
+  for (const FlatLoad& flat : swept.flat) addFlat(forward, flat);
 }
 
-void Reverse::addFlat(OperatorId forward, ExprId load, std::string why) {
+void Reverse::addFlat(OperatorId forward, const FlatLoad& flat) {
   GradientTerm term;
   term.forward = forward;
-  term.access = load;
-  term.tensor = m_program[m_program[load].access].tensor;
+  term.access = flat.load;
+  term.tensor = m_program[m_program[flat.load].access].tensor;
   term.form = GradientTerm::Form::Zero;
-  term.why = std::move(why);
+  term.why = flat.why;
+  term.cut = m_program[flat.cut].origin;
   m_flat[term.tensor.value].push_back(m_context.terms.size());
   m_context.terms.push_back(std::move(term));
 }

@@ -47,10 +47,10 @@ struct CompileRequest {
   std::vector<std::string> texts;
 };
 
-// One launch. tensors: the subgraph's inputs, then its outputs, in Subgraph order. Pointers are of the device, aligned to 64 bytes.
+// One launch. tensors: inputs, then outputs, in Subgraph order; device pointers, aligned to their element: a loop passes slices.
 struct LaunchArgs {
   std::span<void* const> tensors;
-  void* workspace = nullptr;               // KernelObject::workspaceBytes
+  void* workspace = nullptr;               // KernelObject::workspaceBytes, aligned to 64 bytes
   std::span<const std::int64_t> counters;  // of enclosing loops, outermost first
   std::uint64_t seed = 0, step = 0;        // of Random
   // Set by another thread: a launch that takes long ends early, with stopped(); what it wrote is worth nothing. Null: never.
@@ -111,6 +111,7 @@ class Backend {
   struct About {
     std::string description;                                    // "Intel(R) Xeon(R), 2 threads, AVX-512"
     double measuredAt = 0;                                      // of the constants, seconds since 1970; 0: unknown
+    double l2Bandwidth = 0;                                     // bytes per second, whole device; 0: not measured
     std::vector<std::pair<std::string, std::string>> versions;  // {"LLVM", "19.1.7"}, driver, code generator
   };
   virtual About about(const std::string&, int) { return {}; }

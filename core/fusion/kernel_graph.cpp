@@ -531,8 +531,13 @@ Program KernelGraph::take() && {
   for (const KernelId k : m_sequence) {
     if (m_kernels[k].empty()) continue;
     Group group;
+    // What is computed again has the name of what it repeats: it is said once.
+    std::vector<std::string> named;
     for (const OperatorId op : m_kernels[k]) {
-      group.name += (group.name.empty() ? "" : " + ") + m_program[op].name;
+      if (std::find(named.begin(), named.end(), m_program[op].name) == named.end()) {
+        group.name += (named.empty() ? "" : " + ") + m_program[op].name;
+        named.push_back(m_program[op].name);
+      }
       operators.push_back(std::move(m_program[op]));
       group.operators.push_back(OperatorId(operators.size() - 1));
     }

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/ir/folding.h"
+#include "core/ir/work.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
 
@@ -328,9 +329,6 @@ std::vector<TensorId> readsOf(const Program& program, OperatorId id) {
   return reads;
 }
 
-namespace {
-
-// A power with a small whole exponent is a few products.
 int flopsOfNode(const Program& program, const ScalarNode& node) {
   if (node.op != ScalarOp::Pow || program[node.operands[1]].op != ScalarOp::Constant) return info(node.op).flops;
   const double exponent = program[node.operands[1]].value;
@@ -338,8 +336,6 @@ int flopsOfNode(const Program& program, const ScalarNode& node) {
   if (exponent == 2) return 1;
   return exponent == 3 || exponent == 4 ? 2 : info(node.op).flops;
 }
-
-}  // namespace
 
 std::int64_t flopsOf(const Program& program, OperatorId id) {
   const Operator& op = program[id];

@@ -65,12 +65,10 @@ std::string_view phaseWord(Phase phase) {
 
 class Printer {
  public:
-  explicit Printer(const Program& program) : m_program(program) {
-    for (const Tensor& t : program.tensors) m_names.push_back(t.name);
-    m_used.insert(m_names.begin(), m_names.end());
-  }
+  explicit Printer(const Program& program) : m_program(program) {}
 
   std::string run() {
+    takeNames();
     for (const DataSet& d : m_program.data) line(dataText(d));
     for (const Tensor& t : m_program.tensors)
       if (t.kind != TensorKind::Intermediate) line(declarationText(t));
@@ -108,8 +106,18 @@ class Printer {
     m_used.insert(m_names.begin(), m_names.end());
   }
 
+  // One operator without a loop needs no list of all names: they are the program's.
+  void takeNames() {
+    if (!m_names.empty()) return;
+    for (const Tensor& t : m_program.tensors) m_names.push_back(t.name);
+    m_used.insert(m_names.begin(), m_names.end());
+  }
+
   void line(const std::string& text) { m_out += m_indent + text + "\n"; }
-  std::string nameOf(TensorId id) const { return id.valid() && id.value < m_names.size() ? quotedName(m_names[id.value]) : "`?`"; }
+  const std::string& rawName(TensorId id) const { return m_names.empty() ? m_program[id].name : m_names[id.value]; }
+  std::string nameOf(TensorId id) const {
+    return id.valid() && id.value < m_program.tensors.size() ? quotedName(rawName(id)) : "`?`";
+  }
 
   std::string freshName(const std::string& wish) {
     std::string name = wish;
@@ -372,7 +380,7 @@ class Printer {
         for (int k = 0; k < info(n.op).arity; ++k) ++uses[n.operands[k].value];
         if (n.op != ScalarOp::Load) continue;
         const Access& access = m_program[n.access];
-        taken.insert(m_names[access.tensor.value]);
+        taken.insert(rawName(access.tensor));
         for (const AccessIndex& i : access.indices)
           if (i.isData()) ++uses[i.data.value];
       }
@@ -523,6 +531,7 @@ class Printer {
   }
 
   void printLoop(OperatorId id) {
+    takeNames();
     const Operator& op = m_program[id];
     const Loop& loop = m_program[op.loop];
     const Program& body = *loop.body;

@@ -2,6 +2,8 @@
 #include "core/runtime/gradient_text.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/ir/structural_hash.h"
 #include "core/runtime/execution_plan.h"
@@ -34,13 +36,23 @@ bool namesReach(const CompiledNotebook& notebook, const Program& p, std::size_t 
   for (std::size_t o = 0; o < p.operators.size(); ++o)
     if (isDerived(p, o, forward))
       for (const TensorId t : writesOf(p, OperatorId(o))) derived[t.value] = true;
+  std::vector<TensorId> read;
   for (std::size_t o = 0; o < p.operators.size(); ++o) {
     if (!isDerived(p, o, forward)) continue;
     for (const TensorId t : readsOf(p, OperatorId(o)))
-      if (!derived[t.value] && t != seed && (t.value >= notebook.program.tensors.size() || notebook.tensorNamed(p[t].name) != t))
-        return false;
+      if (!derived[t.value] && t != seed) read.push_back(t);
   }
-  return true;
+  if (read.empty()) return true;
+  // By name at the end of the notebook: what a cell declares, else the first tensor that has it.
+  std::unordered_map<std::string_view, TensorId> named;
+  for (const Symbol& s : notebook.symbols)
+    if (s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
+      named.emplace(s.name, s.tensor);
+  for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) named.emplace(notebook.program.tensors[t].name, TensorId(t));
+  return std::all_of(read.begin(), read.end(), [&](TensorId t) {
+    const auto found = named.find(p[t].name);
+    return found != named.end() && found->second == t;
+  });
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ std::unordered_map<Hash, std::uint32_t>& KernelSupply::numbers(const Executable&
   return numbers;
 }
 
-Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
+Result<Unit> KernelSupply::request(Executable& executable, double callsFactor, bool background) {
   numbers(executable);
   m_versions.emplace(&executable, 0);
   if (Compiler* compiler = m_context.inProcess()) return linkInProcess(executable, *compiler);
@@ -68,7 +68,7 @@ Result<Unit> KernelSupply::request(Executable& executable, double callsFactor) {
   std::vector<TuningTask> tasks;
   for (std::uint32_t i = 0; i < executable.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = executable.plan().subgraphs[i];
-    TuningTask task{s.program, s.hash, s.name, s.callsPerStep * callsFactor, {}};
+    TuningTask task{s.program, s.hash, s.name, s.callsPerStep * callsFactor, {}, background};
     if (const auto found = m_options.forced.find(s.hash); found != m_options.forced.end()) task.forced = found->second;
     else if (const auto hint = hinted.find(i); hint != hinted.end()) task.forced = hint->second;
     tasks.push_back(std::move(task));
@@ -143,6 +143,7 @@ Result<bool> KernelSupply::await(Executable& executable, std::stop_token stop,
                                  const std::function<void(std::size_t, std::size_t)>& waiting) {
   std::vector<Hash> hashes;
   for (const PlannedSubgraph& s : executable.plan().subgraphs) hashes.push_back(s.hash);
+  if (m_tuning) m_tuning->hurry(hashes);
   while (!stop.stop_requested()) {
     NF_TRY(const bool complete, collect(executable));
     if (complete) return true;

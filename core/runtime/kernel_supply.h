@@ -31,8 +31,9 @@ class KernelSupply {
   KernelSupply(DeviceContext& context, KernelSupplyOptions options);
   ~KernelSupply();
 
-  // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step.
-  Result<Unit> request(Executable& executable, double callsFactor = 1);
+  // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step. background: they are not
+  // waited for, unless by await().
+  Result<Unit> request(Executable& executable, double callsFactor = 1, bool background = false);
   // The hint that request() failed on, in the source.
   Span failedAt() const { return m_failedAt; }
   // Gives it every kernel that is there. True: none is missing. An Error where one can't be made.

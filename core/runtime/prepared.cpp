@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/prepared.h"
 
+#include <string_view>
+#include <unordered_map>
+
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
 
@@ -41,8 +44,13 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
   PlanOptions plan;
   plan.updates = options.updates;
   plan.doubles = context.device().storesDoubles();
-  for (const std::string& name : options.keep)
-    if (const TensorId t = prepared.stages.last().tensorNamed(name); t.valid()) plan.keep.push_back(t);
+  if (!options.keep.empty()) {
+    const std::vector<Tensor>& tensors = prepared.stages.last().tensors;
+    std::unordered_map<std::string_view, TensorId> named;
+    for (std::size_t t = 0; t < tensors.size(); ++t) named.emplace(tensors[t].name, TensorId(t));
+    for (const std::string& name : options.keep)
+      if (const auto found = named.find(name); found != named.end()) plan.keep.push_back(found->second);
+  }
   NF_TRY(prepared.plan, planExecution(prepared.stages.last(), plan));
   NF_TRY(prepared.executable, Executable::create(prepared.plan, context.device(), store));
   return prepared;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "core/ir/work.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
@@ -160,9 +161,8 @@ std::vector<KernelTime> kernelTimes(const Executable& x) {
   for (std::size_t i = 0; i < x.plan().subgraphs.size(); ++i) {
     const PlannedSubgraph& s = x.plan().subgraphs[i];
     const Executable::Watch& watch = x.profile()[i];
-    KernelTime t{s.hash, s.name, s.callsPerStep, watch.median() * 1e6, 0, 0};
+    KernelTime t{s.hash, s.name, s.callsPerStep, watch.median() * 1e6, workOf(*s.program), 0};
     const auto made = producers(*s.program);
-    for (std::size_t o = 0; o < s.program->operators.size(); ++o) t.flops += flopsOf(*s.program, OperatorId(o));
     for (std::size_t k = 0; k < s.program->tensors.size(); ++k)
       if (!made[k].valid()) t.bytes += s.program->tensors[k].bytes();
     for (const Output& o : s.program->outputs) t.bytes += (*s.program)[o.tensor].bytes();

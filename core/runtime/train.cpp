@@ -333,7 +333,7 @@ struct TrainJob::Impl {
       const double runs = static_cast<double>(feed->heldOutRows() / rows) / static_cast<double>(feed->stepsPerEpoch());
       NF_TRY([[maybe_unused]] const Unit requested,
              supply->request(*e.prepared.executable,
-                             rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / rows)));
+                             rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / rows), true));
       e.inputs = inputsOf(*e.prepared.executable);
       evaluations.push_back(std::move(e));
     }
@@ -341,6 +341,17 @@ struct TrainJob::Impl {
   }
 
   // ---------------------------------------------------------------- steps
+  // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.
+  Result<bool> mayEvaluate() {
+    if (!dynamic) return true;
+    bool all = true;
+    for (Evaluation& e : evaluations) {
+      if (!e.ready) { NF_TRY(e.ready, supply->collect(*e.prepared.executable)); }
+      all = all && e.ready;
+    }
+    return all;
+  }
+
   Result<Unit> evaluate(std::stop_token stop) {
     if (evaluations.empty()) return Unit{};
     std::map<std::string, double> sums;
@@ -348,7 +359,11 @@ struct TrainJob::Impl {
     std::int64_t row = 0;
     for (Evaluation& e : evaluations) {
       if (!e.ready) {
-        NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop));
+        NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop, [&](std::size_t have, std::size_t all) {
+          attend(stop);
+          emitState(protocol::RunPhase::Training,
+                    "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels of the evaluation");
+        }));
         if (!complete) return Unit{};
         e.ready = true;
       }
@@ -689,7 +704,7 @@ struct TrainJob::Impl {
     const std::int64_t perEpoch = feed->stepsPerEpoch();
     Time lastCheckpoint = begun;
     double checkpointTook = 0;
-    bool evaluationsAsked = false;
+    bool evaluationsAsked = false, evaluationDue = false;
     while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
            (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
       if (attention.load(std::memory_order_relaxed)) {
@@ -705,7 +720,14 @@ struct TrainJob::Impl {
         startFusionTrials();
       }
       const bool last = stepLimit > 0 && step >= stepLimit;
-      if (step % perEpoch == 0 && !last && !evaluations.empty()) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+      const bool epochEnds = step % perEpoch == 0 && !evaluations.empty();
+      if ((epochEnds || evaluationDue) && !last) {
+        // One that is an epoch late is waited for.
+        bool ready = epochEnds && evaluationDue;
+        if (!ready) { NF_TRY(ready, mayEvaluate()); }
+        if (ready) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+        evaluationDue = !ready;
+      }
       if (options.checkpointSeconds > 0 &&
           secondsSince(lastCheckpoint) > std::max(options.checkpointSeconds, 50 * checkpointTook)) {
         const Time start = std::chrono::steady_clock::now();
@@ -800,6 +822,17 @@ void TrainJob::setDeviceShare(double share) {
   m_impl->attention = true;
 }
 
+protocol::TrialStatus protocolStatus(TrialStatus status) {
+  switch (status) {
+    case TrialStatus::Ok: return protocol::TrialStatus::Ok;
+    case TrialStatus::Wrong: return protocol::TrialStatus::Wrong;
+    case TrialStatus::Killed: return protocol::TrialStatus::Killed;
+    case TrialStatus::Crashed: return protocol::TrialStatus::Crashed;
+    case TrialStatus::Slow: return protocol::TrialStatus::Slow;
+  }
+  return protocol::TrialStatus::Failed;
+}
+
 protocol::TrialEvent protocolEvent(const TrialEvent& event) {
   protocol::TrialEvent e;
   e.subgraph = event.subgraph.hex();
@@ -810,7 +843,7 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
     e.low_us = *event.microseconds - event.spreadMicroseconds;
     e.high_us = *event.microseconds + event.spreadMicroseconds;
   }
-  e.status = static_cast<protocol::TrialStatus>(event.status);
+  e.status = protocolStatus(event.status);
   e.seconds = event.seconds;
   e.generation = event.lineage.round;
   if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;

@@ -75,6 +75,7 @@ class TrainJob {
 
 // A trial as views and scripts get it; its number is the receiver's.
 protocol::TrialEvent protocolEvent(const TrialEvent& event);
+protocol::TrialStatus protocolStatus(TrialStatus status);
 
 // The program of one training step: what the loss and the updates need. `train` selects the statement's loss.
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);

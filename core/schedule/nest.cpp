@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
 
+#include "core/autodiff/phase.h"
 #include "core/ir/integer_set.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
@@ -163,6 +165,55 @@ ScatterParts partsOf(const Program& program, const Operator& op) {
   return parts;
 }
 
+namespace {
+
+// Axes that the places by data depend on.
+std::set<std::size_t> axesOfData(const Program& program, const Operator& op) {
+  std::vector<IndexVar> used;
+  for (const AccessIndex& index : op.scatter) {
+    if (!index.isData()) continue;
+    for (const ExprId e : nodesOf(program, index.data)) {
+      if (program[e].index.valid()) program[program[e].index].collectVariables(used);
+      if (program[e].access.valid())
+        for (const AccessIndex& inner : program[program[e].access].indices)
+          if (!inner.isData()) inner.affine.collectVariables(used);
+    }
+  }
+  std::set<std::size_t> axes(used.begin(), used.end());
+  axes.erase(axes.lower_bound(op.axes.size()), axes.end());  // counters of loops around
+  return axes;
+}
+
+}  // namespace
+
+bool sortsPoints(const Program& program, const Operator& op) {
+  if (op.kind != OperatorKind::Scatter) return false;
+  const std::set<std::size_t> sorted = axesOfData(program, op);
+  std::set<std::size_t> direct;
+  const auto& shape = program[op.output].shape;
+  std::int64_t places = 1, points = 1, others = 1;
+  bool any = false;
+  for (std::size_t k = 0; k < op.scatter.size(); ++k) {
+    if (op.scatter[k].isData()) {
+      any = true;
+      const auto more = checkedMul(places, shape[k]);
+      if (!more) return false;
+      places = *more;
+      continue;
+    }
+    const auto v = op.scatter[k].affine.asVariable();
+    if (!v || *v >= op.axes.size() || sorted.contains(*v) || op.axes[*v].extent != shape[k] || !direct.insert(*v).second)
+      return false;
+  }
+  for (std::size_t a = 0; a < op.axes.size(); ++a) {
+    const auto more = checkedMul(sorted.contains(a) ? points : others, op.axes[a].extent);
+    if (!more || (!sorted.contains(a) && !direct.contains(a))) return false;
+    (sorted.contains(a) ? points : others) = *more;
+  }
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 4;  // places and points are counted in 32 bits
+  return any && !sorted.empty() && places < kMost && points < kMost && checkedMul(points, others).has_value();
+}
+
 ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& parts, const std::vector<IndexExpr>& axes,
                    Function& function, BodyLowering& body) {
   const Operator& op = program[id];
@@ -256,7 +307,33 @@ ValueId combine(Function& f, Reducer reducer, ValueId accumulator, ValueId value
   return {};
 }
 
-NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes, const std::set<std::size_t>& joined) {
+namespace {
+
+// By axis of the stage's operators: of how many residue classes it is made; 1: it stays.
+std::vector<std::int64_t> phasesOf(const Probe& probe, const Operator& op, std::size_t rowAxes) {
+  const PhaseOptions most;
+  std::vector<std::int64_t> moduli(op.axes.size(), 1);
+  if (op.kind != OperatorKind::Gather) return moduli;
+  for (const IndexExpr& e : probe.expressions) collectPhaseModuli(e, moduli);
+  std::int64_t count = 1;
+  for (std::size_t k = 0; k < moduli.size(); ++k) {
+    const bool split = k >= rowAxes && k < op.outputRank && moduli[k] < op.axes[k].extent && moduli[k] <= most.mostPerDimension &&
+                       count * moduli[k] <= most.mostPhases;
+    if (!split) moduli[k] = 1;
+    count *= moduli[k];
+  }
+  return moduli;
+}
+
+}  // namespace
+
+bool hasPhases(const GroupView& group, const StagePlan& stage, std::size_t rowAxes) {
+  const auto moduli = phasesOf(probeStage(group, stage), (*group.program)[stage.front()], rowAxes);
+  return std::any_of(moduli.begin(), moduli.end(), [](std::int64_t h) { return h > 1; });
+}
+
+NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes, const std::set<std::size_t>& joined,
+                  bool phases) {
   const Program& p = *group.program;
   const Operator& first = p[stage.front()];
   Probe probe = probeStage(group, stage);
@@ -277,6 +354,9 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
   for (const Axis& axis : first.axes) extents.push_back(axis.extent);
   std::vector<IndexExpr> original = variables(rank);
   std::vector<IndexExpr> expressions = probe.expressions;
+  std::vector<std::int64_t> moduli(rank, 1);
+  if (phases) moduli = phasesOf(probe, first, rowAxes);
+  std::vector<std::size_t> classes(rank, 0);  // the variable of an axis' residue class
   const auto replaceAll = [&](const std::function<std::optional<IndexExpr>(IndexVar)>& with, std::vector<IndexExpr> in) {
     const RangeOf ranges = rangesOf(std::span<const std::int64_t>(extents));
     for (IndexExpr& e : in) e = simplify(substitute(e, with), ranges);
@@ -291,17 +371,32 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     original = replaceAll(with, std::move(original));
   };
   for (std::size_t k = 0; k < rank; ++k) {
+    if (moduli[k] == 1) continue;
+    if (extents[k] % moduli[k] != 0) view.ragged.push_back(k);
+    classes[k] = extents.size();
+    extents.push_back(moduli[k]);
+    extents[k] = ceilDiv(extents[k], moduli[k]);
+    const auto with = [&](IndexVar v) -> std::optional<IndexExpr> {
+      if (v != k) return std::nullopt;
+      return moduli[k] * IndexExpr::variable(v) + IndexExpr::variable(static_cast<IndexVar>(classes[k]));
+    };
+    expressions = replaceAll(with, std::move(expressions));
+    original = replaceAll(with, std::move(original));
+  }
+  for (std::size_t k = 0; k < rank; ++k) {
     if (extents[k] == 1) {
       dropUnit(k);
       continue;
     }
     groups.push_back({k, extents[k], !scatter && k >= first.outputRank, first.axes[k].name, {k}});
+    if (moduli[k] > 1) groups.push_back({classes[k], moduli[k], false, first.axes[k].name + "_phase", {k}});
   }
   for (std::size_t g = 0; g + 1 < groups.size();) {
     Group& a = groups[g];
     Group& b = groups[g + 1];
     const auto product = checkedMul(a.extent, b.extent);
-    if (a.reduced != b.reduced || a.last < rowAxes || !product) {
+    const bool ofClasses = moduli[a.members.back()] > 1 || moduli[b.members.back()] > 1;
+    if (a.reduced != b.reduced || a.last < rowAxes || !product || ofClasses) {
       ++g;
       continue;
     }
@@ -333,11 +428,12 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     if (g > 0) --g;
   }
   // Variables numbered by position.
-  std::vector<std::uint32_t> position(rank, 0);
+  std::vector<std::uint32_t> position(extents.size(), 0);
   for (const Group& g : groups) {
     if (g.last < rowAxes) continue;
     position[g.last] = static_cast<std::uint32_t>(view.axes.size());
-    view.axes.push_back({g.name, g.extent, g.reduced});
+    const bool quotient = g.last < rank && moduli[g.last] > 1;
+    view.axes.push_back({g.name, g.extent, g.reduced, quotient ? first.axes[g.last].extent / moduli[g.last] : g.extent});
     view.members.push_back(g.members);
   }
   for (std::size_t k = 0; k < rowAxes; ++k) {
@@ -345,7 +441,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     view.rows *= static_cast<double>(first.axes[k].extent);
   }
   const auto renumber = [&](IndexVar v) -> std::optional<IndexExpr> {
-    if (v < rank) return IndexExpr::variable(position[v]);
+    if (v < position.size()) return IndexExpr::variable(position[v]);
     return std::nullopt;
   };
   for (const IndexExpr& e : original) view.original.push_back(substitute(e, renumber));
@@ -380,8 +476,9 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     const auto v = static_cast<IndexVar>(a);
     double cycles = 0;
     for (const IndexExpr& e : probe.loads) cycles += accessCycles(e, v, false);
-    view.tileAllowed.push_back(!scatter && !anyArg && first.reducer != Reducer::None && !view.axes[a].reduced);
-    bool allowed = true;
+    const bool ragged = std::find(view.ragged.begin(), view.ragged.end(), view.members[a].back()) != view.ragged.end();
+    view.tileAllowed.push_back(!scatter && !anyArg && first.reducer != Reducer::None && !view.axes[a].reduced && !ragged);
+    bool allowed = !ragged || view.axes[a].whole < view.axes[a].extent;  // of a class' number the lanes would hold few
     if (scatter) {
       // Lanes must not meet: one component of the place is the lane itself, and it stands nowhere else.
       bool apart = false;
@@ -405,7 +502,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
       allowed = apart && uses == 1;
       for (const IndexExpr& e : probe.stores) cycles += accessCycles(e, v, true) + accessCycles(e, v, false);
     } else if (view.axes[a].reduced) {
-      allowed = !anyArg;
+      allowed = !anyArg && allowed;
     } else {
       for (const IndexExpr& e : probe.stores) cycles += accessCycles(e, v, true);
     }
@@ -421,7 +518,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     for (std::size_t a = 0; a < view.axes.size(); ++a) {
       view.transposedCost.emplace_back(view.axes.size(), view.accessCost[a]);
       for (std::size_t t = 0; t < view.axes.size(); ++t)
-        for (std::size_t l = 0; l < probe.loads.size(); ++l)
+        for (std::size_t l = 0; l < probe.loads.size() && view.ragged.empty(); ++l)
           if (t != a && probe.plain[l] && transposable(probe.loads[l], static_cast<IndexVar>(a), static_cast<IndexVar>(t)))
             view.transposedCost[a][t] += kTransposedCycles - accessCycles(probe.loads[l], static_cast<IndexVar>(a), false);
     }
@@ -541,7 +638,7 @@ class NestBuilder {
   NestBuilder(const GroupView& group, const StagePlan& plan, const NestKnobs& knobs, Function& function, BodyLowering& body,
               std::vector<VarId> rows = {})
       : m_group(group), m_p(*group.program), m_plan(plan), m_knobs(knobs), m_f(function), m_body(body), m_rows(std::move(rows)),
-        m_view(viewNest(group, plan, m_rows.size())) {}
+        m_view(viewNest(group, plan, m_rows.size(), {}, knobs.phases)) {}
 
   std::vector<StmtId> run() {
     const Operator& first = m_p[m_plan.front()];
@@ -563,6 +660,10 @@ class NestBuilder {
   }
 
   void close(std::vector<StmtId> inner, const Operator& op) {
+    ValueId exists;
+    for (const IndexExpr& e : m_ragged)
+      if (!m_lane.valid() || !e.uses(m_lane.value)) exists = m_f.both(exists, m_f.ge0(e));
+    if (exists.valid()) inner = {m_f.when(exists, std::move(inner), {}, op.origin)};
     for (auto it = m_open.rbegin(); it != m_open.rend(); ++it) inner = {m_f.forEach(*it, std::move(inner), op.origin)};
     if (m_rows.empty()) m_f.stages.push_back({op.name, std::move(inner)});
     else m_made = std::move(inner);
@@ -580,7 +681,8 @@ class NestBuilder {
     for (std::size_t a = 0; a < m_view.axes.size(); ++a) {
       if (isVector(a)) {
         const std::int64_t blocks = ceilDiv(axis(a).extent, m_knobs.lanes);
-        m_full = axis(a).extent / m_knobs.lanes;
+        m_full = axis(a).whole / m_knobs.lanes;
+        m_whole = axis(a).whole;
         if (blocks > 1) m_block = m_f.addVar(axis(a).name + "b", blocks, LoopKind::Serial);
         m_lane = m_f.addVar(axis(a).name + "v", m_knobs.lanes, LoopKind::Vector);
         merged[a] = at(m_lane);
@@ -588,6 +690,15 @@ class NestBuilder {
         m_laneIndex = merged[a];
         m_laneExtent = axis(a).extent;
         continue;
+      }
+      if (axis(a).reduced && !isTiled(a)) {
+        if (const std::int64_t inner = partOf(axis(a).extent); inner > 1) {
+          const VarId outside = m_f.addVar(axis(a).name + "o", axis(a).extent / inner, LoopKind::Serial);
+          const VarId inside = m_f.addVar(axis(a).name, inner, LoopKind::Serial);
+          merged[a] = inner * at(outside) + at(inside);
+          m_reduced.insert(m_reduced.end(), {outside, inside});
+          continue;
+        }
       }
       const VarId v = m_f.addVar(axis(a).name + (isTiled(a) ? "o" : ""), ceilDiv(axis(a).extent, isTiled(a) ? m_knobs.tile : 1),
                                  LoopKind::Serial);
@@ -610,6 +721,8 @@ class NestBuilder {
     for (const VarId row : m_rows) merged.push_back(at(row));
     m_merged = std::move(merged);
     m_axes = originals(m_merged);
+    for (const std::size_t k : m_view.ragged)
+      m_ragged.push_back(simplify(IndexExpr(m_p[m_plan.front()].axes[k].extent - 1) - m_axes[k], m_f.ranges()));
   }
 
   std::vector<IndexExpr> originals(const std::vector<IndexExpr>& merged) const {
@@ -624,8 +737,13 @@ class NestBuilder {
     return axes;
   }
 
-  bool tail() const { return m_lane.valid() && m_laneExtent % m_knobs.lanes != 0; }
-  ValueId inside() { return m_f.ge0(IndexExpr(m_laneExtent - 1) - m_laneIndex); }
+  bool tail() const { return m_lane.valid() && (m_laneExtent % m_knobs.lanes != 0 || m_whole != m_laneExtent); }
+  ValueId inside() {
+    ValueId all = m_f.ge0(IndexExpr(m_laneExtent - 1) - m_laneIndex);
+    for (const IndexExpr& e : m_ragged)
+      if (e.uses(m_lane.value)) all = m_f.both(all, m_f.ge0(e));
+    return all;
+  }
 
   // Statements over the lanes, where the lanes are an axis: whole blocks without a mask, the last one with it.
   std::vector<StmtId> overLanes(std::vector<StmtId> body, OriginId origin) {
@@ -744,6 +862,33 @@ class NestBuilder {
     DType type;
   };
 
+  // Long sums are sums of parts: of n numbers in a row the rounding error grows with n, of the sums of parts with the lengths of both.
+  static constexpr std::int64_t kLongSum = 64;
+
+  // The steps of a part of a long loop: its largest divisor up to the root. 1: it stays whole.
+  std::int64_t partOf(std::int64_t extent) const {
+    if (extent < kLongSum || m_p[m_plan.front()].reducer != Reducer::Sum) return 1;
+    auto steps = static_cast<std::int64_t>(std::sqrt(static_cast<double>(extent)));
+    while (extent % steps != 0) --steps;
+    return steps >= 4 ? steps : 1;
+  }
+
+  // How many of the reduced loops stand outside a part; 0: the sum is short.
+  std::size_t loopsOutsideParts() const {
+    double all = 1;
+    for (const VarId v : m_reduced) all *= static_cast<double>(m_f[v].extent);
+    if (all < kLongSum) return 0;
+    std::size_t best = 0;
+    double outside = 1, shortest = all;
+    for (std::size_t k = 1; k < m_reduced.size(); ++k) {
+      outside *= static_cast<double>(m_f[m_reduced[k - 1]].extent);
+      if (outside + all / outside >= shortest) continue;
+      best = k;
+      shortest = outside + all / outside;
+    }
+    return best;
+  }
+
   Place local(BufferId buffer, const IndexExpr& offset) { return {buffer, offset, {}}; }
 
   std::vector<StmtId> reduction() {
@@ -761,7 +906,10 @@ class NestBuilder {
       resultAxes = originals(merged);
     }
     std::vector<Accumulator> accumulators;
-    std::vector<StmtId> start, step, finish, result;
+    std::vector<StmtId> start, step, result;
+    m_partLoops = loopsOutsideParts();
+    m_partStart.clear();
+    m_partEnd.clear();
     for (const OperatorId id : m_plan) {
       const Operator& op = m_p[id];
       const ValueId value = m_body.lower(id, op.body, m_axes);
@@ -789,6 +937,11 @@ class NestBuilder {
         const ValueId here = m_f.indexValue(linearReduced(op), DType::I32);
         step.push_back(m_f.store(where, m_f.apply(ScalarOp::Select, DType::I32, {better, here, m_f.load(where)}), op.origin));
         step.push_back(m_f.store(place, m_f.apply(ScalarOp::Select, type, {better, next, old}), op.origin));
+      } else if (op.reducer == Reducer::Sum && m_partLoops > 0) {
+        const Place part = local(m_f.addLocal("part" + std::to_string(accumulators.size()), type, m_f[acc.value].elements), lane);
+        m_partStart.push_back(m_f.store(part, m_f.constant(0, type), op.origin));
+        step.push_back(m_f.store(part, combine(m_f, op.reducer, m_f.load(part), next), op.origin));
+        m_partEnd.push_back(m_f.store(place, m_f.apply(ScalarOp::Add, type, {old, m_f.load(part), {}}), op.origin));
       } else {
         step.push_back(m_f.store(place, combine(m_f, op.reducer, old, next), op.origin));
       }
@@ -802,6 +955,8 @@ class NestBuilder {
     if (m_tile.valid()) {
       start = {m_f.forEach(m_tile, std::move(start), origin)};
       step = {m_f.forEach(m_tile, std::move(step), origin)};
+      for (auto* ends : {&m_partStart, &m_partEnd})
+        if (!ends->empty()) *ends = {m_f.forEach(m_tile, std::move(*ends), origin)};
       if (!fold) result = {m_f.forEach(m_tile, std::move(result), origin)};
     }
     if (rows) {
@@ -847,6 +1002,11 @@ class NestBuilder {
       if (trips * m_knobs.tile <= (m_knobs.tile > 1 ? 32 : 9) && m_plan.size() == 1 && m_view.work < 12)
         v.kind = LoopKind::Unrolled;
       inner = {m_f.forEach(*it, std::move(inner), origin)};
+      if (m_partStart.empty() || static_cast<std::size_t>(m_reduced.rend() - it) != m_partLoops + 1) continue;
+      std::vector<StmtId> part = lanes(m_partStart, false, origin);
+      append(part, std::move(inner));
+      append(part, lanes(m_partEnd, false, origin));
+      inner = std::move(part);
     }
     return inner;
   }
@@ -911,6 +1071,7 @@ class NestBuilder {
   }
 
   void scatter(const Operator& op) {
+    if (m_knobs.sorted) return sortedScatter(op);
     const BufferId target = m_targets[op.output.value];
     zero(op, target);
     openLoops(op.origin);
@@ -930,6 +1091,154 @@ class NestBuilder {
     std::vector<StmtId> body{m_f.store(std::move(place), sum, op.origin)};
     if (guard.valid()) body = {m_f.when(guard, std::move(body), {}, op.origin)};
     close(overLanes(std::move(body), op.origin), op);
+  }
+
+  void sortedScatter(const Operator& op) {
+    const OperatorId id = m_plan.front();
+    const BufferId target = m_targets[op.output.value];
+    const DType type = arithmeticType(m_f[target].type);
+    const std::set<std::size_t> byData = axesOfData(m_p, op);
+    const auto& shape = m_p[op.output].shape;
+    std::int64_t points = 1, others = 1, places = 1;
+    for (std::size_t a = 0; a < op.axes.size(); ++a) (byData.contains(a) ? points : others) *= op.axes[a].extent;
+    for (std::size_t k = 0; k < shape.size(); ++k)
+      if (op.scatter[k].isData()) places *= shape[k];
+    // starts[v + 1], while points are ranked, is where the next one of place v goes; then starts[v] is where those of v begin.
+    const BufferId starts = m_f.addWorkspace(op.name + " starts", DType::I32, places + 2);
+    const BufferId rank = m_f.addWorkspace(op.name + " rank", DType::I32, points);
+    const BufferId values = m_f.addWorkspace(op.name + " sorted", type, points * others);
+    const auto stage = [&](const std::string& what, const std::vector<VarId>& loops, std::vector<StmtId> inner) {
+      for (auto it = loops.rbegin(); it != loops.rend(); ++it) inner = {m_f.forEach(*it, std::move(inner), op.origin)};
+      m_f.stages.push_back({op.name + what, std::move(inner)});
+      m_body.forget();
+    };
+    const auto one = [&] { return m_f.constant(1, DType::I32); };
+    const auto sum = [&](ValueId a, ValueId b) { return m_f.apply(ScalarOp::Add, DType::I32, {a, b, {}}, op.origin); };
+    const VarId empty = m_f.addVar("v", places + 2, LoopKind::Serial);
+    stage(" starts = 0", {empty}, {m_f.store({starts, at(empty), {}}, m_f.constant(0, DType::I32), op.origin)});
+
+    // One walk over the points that data tells apart, in their order; `inner` gets the place of the point's counter and its number.
+    const auto walk = [&](const std::string& what,
+                          const std::function<std::vector<StmtId>(const Place&, const IndexExpr&)>& inner) {
+      std::vector<VarId> loops;
+      std::vector<IndexExpr> axes(op.axes.size());
+      IndexExpr number;
+      for (std::size_t a = 0; a < op.axes.size(); ++a) {
+        if (!byData.contains(a)) continue;
+        loops.push_back(m_f.addVar(op.axes[a].name, op.axes[a].extent, LoopKind::Serial));
+        axes[a] = at(loops.back());
+        number = op.axes[a].extent * number + axes[a];
+      }
+      // As the scatter's own place, of the components by data alone.
+      Place counter = m_body.place(id, op.output, target, op.scatter, axes);
+      counter.buffer = starts;
+      counter.offset = IndexExpr();
+      std::int64_t stride = places;
+      std::size_t component = 0;
+      for (std::size_t k = 0; k < shape.size(); ++k) {
+        if (!op.scatter[k].isData()) continue;
+        stride /= shape[k];
+        counter.data[component++].stride = stride;
+      }
+      stage(what, loops, inner(counter, number));
+    };
+    walk(" counts", [&](Place counter, const IndexExpr&) -> std::vector<StmtId> {
+      counter.offset = IndexExpr(2);
+      const ValueId more = sum(m_f.load(counter), one());
+      return {m_f.store(counter, more, op.origin)};
+    });
+    const VarId place = m_f.addVar("v", places, LoopKind::Serial);
+    stage(" starts", {place},
+          {m_f.store({starts, at(place) + IndexExpr(2), {}},
+                     sum(m_f.load({starts, at(place) + IndexExpr(2), {}}), m_f.load({starts, at(place) + IndexExpr(1), {}})),
+                     op.origin)});
+    walk(" ranks", [&](Place counter, const IndexExpr& number) -> std::vector<StmtId> {
+      counter.offset = IndexExpr(1);
+      const StmtId mine = m_f.store({rank, number, {}}, m_f.load(counter), op.origin);
+      const ValueId next = sum(m_f.load({rank, number, {}}), one());
+      return {mine, m_f.store(counter, next, op.origin)};
+    });
+
+    openLoops(op.origin);
+    for (const VarId v : m_open) m_f.vars[v.value].kind = LoopKind::Parallel;  // every point has a rank of its own
+    IndexExpr number, column;
+    for (std::size_t a = 0; a < op.axes.size(); ++a) {
+      IndexExpr& e = byData.contains(a) ? number : column;
+      e = op.axes[a].extent * e + m_axes[a];
+    }
+    Place sorted{values, simplify(column, m_f.ranges()), {}};
+    const ValueId mine = m_f.load({rank, simplify(number, m_f.ranges()), {}});
+    m_f.checks.push_back("operator " + op.name + ": the rank of a point is outside its points");
+    sorted.data.push_back({mine, others, points, static_cast<std::uint32_t>(m_f.checks.size() - 1)});
+    const ValueId value = m_body.convert(m_body.lower(id, op.body, m_axes), type);
+    std::vector<StmtId> inner = overLanes({m_f.store(std::move(sorted), value, op.origin)}, op.origin);
+    for (auto it = m_open.rbegin(); it != m_open.rend(); ++it) inner = {m_f.forEach(*it, std::move(inner), op.origin)};
+    m_f.stages.push_back({op.name + " sorted", std::move(inner)});
+    m_body.forget();
+    sumSegments(op, target, byData, starts, values, points, others);
+  }
+
+  // Each place adds up its segment.
+  void sumSegments(const Operator& op, BufferId target, const std::set<std::size_t>& byData, BufferId starts, BufferId values,
+                   std::int64_t points, std::int64_t others) {
+    const DType type = arithmeticType(m_f[target].type);
+    const auto& shape = m_p[op.output].shape;
+    const auto strides = stridesOf(m_p[op.output]);
+    std::vector<VarId> loops;
+    IndexExpr offset, number, column;
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (!op.scatter[k].isData()) continue;
+      loops.push_back(m_f.addVar("v" + std::to_string(k), shape[k], LoopKind::Parallel));
+      number = shape[k] * number + at(loops.back());
+      offset = offset + strides[k] * at(loops.back());
+    }
+    // Columns: the other axes, the innermost on the lanes.
+    VarId lane;
+    ValueId inside;
+    for (std::size_t a = 0; a < op.axes.size(); ++a) {
+      if (byData.contains(a)) continue;
+      const std::int64_t extent = op.axes[a].extent;
+      const bool last = std::none_of(op.axes.begin() + static_cast<std::ptrdiff_t>(a) + 1, op.axes.end(), [&](const Axis& b) {
+        return !byData.contains(static_cast<std::size_t>(&b - op.axes.data()));
+      });
+      IndexExpr e;
+      if (last && m_knobs.lanes > 1) {
+        const int lanes = lanesCovering(extent, m_knobs.lanes);
+        lane = m_f.addVar(op.axes[a].name + "v", lanes, LoopKind::Vector);
+        e = at(lane);
+        if (const std::int64_t blocks = ceilDiv(extent, lanes); blocks > 1) {
+          loops.push_back(m_f.addVar(op.axes[a].name + "b", blocks, LoopKind::Parallel));
+          e = lanes * at(loops.back()) + e;
+        }
+        if (extent % lanes != 0) inside = m_f.ge0(IndexExpr(extent - 1) - e);
+      } else {
+        loops.push_back(m_f.addVar(op.axes[a].name, extent, LoopKind::Parallel));
+        e = at(loops.back());
+      }
+      column = extent * column + e;
+      for (std::size_t k = 0; k < shape.size(); ++k)
+        if (!op.scatter[k].isData() && op.scatter[k].affine.asVariable() == static_cast<IndexVar>(a))
+          offset = offset + strides[k] * e;
+    }
+    const std::int64_t lanes = lane.valid() ? m_f[lane].extent : 1;
+    const BufferId sum = m_f.addLocal("acc", type, lanes);
+    const Place own{sum, lane.valid() ? at(lane) : IndexExpr(0), {}};
+    const auto over = [&](StmtId statement) {
+      if (inside.valid()) statement = m_f.when(inside, {statement}, {}, op.origin);
+      return lane.valid() ? m_f.forEach(lane, {statement}, op.origin) : statement;
+    };
+    const VarId p = m_f.addVar("p", points, LoopKind::Serial);
+    const ValueId here = m_f.indexValue(at(p), DType::I32);
+    const ValueId begins = m_f.apply(ScalarOp::Le, DType::Bool, {m_f.load({starts, number, {}}), here, {}});
+    const ValueId ends = m_f.apply(ScalarOp::Lt, DType::Bool, {here, m_f.load({starts, number + IndexExpr(1), {}}), {}});
+    const ValueId more =
+        m_f.apply(ScalarOp::Add, type, {m_f.load(own), m_f.load({values, others * at(p) + column, {}}), {}}, op.origin);
+    const StmtId add = over(m_f.store(own, more, op.origin));
+    std::vector<StmtId> inner{over(m_f.store(own, m_f.constant(0, type), op.origin)),
+                              m_f.forEach(p, {m_f.when(m_f.both(begins, ends), {add}, {}, op.origin)}, op.origin),
+                              over(m_f.store({target, offset, {}}, m_f.load(own), op.origin))};
+    for (auto it = loops.rbegin(); it != loops.rend(); ++it) inner = {m_f.forEach(*it, std::move(inner), op.origin)};
+    m_f.stages.push_back({op.name, std::move(inner)});
   }
 
   void zero(const Operator& op, BufferId target) {
@@ -957,10 +1266,13 @@ class NestBuilder {
   std::vector<BufferId> m_targets;
   std::vector<VarId> m_open, m_reduced;
   std::vector<IndexExpr> m_axes, m_merged;
+  std::size_t m_partLoops = 0;                 // reduced loops outside a part of the sums; 0: no parts
+  std::vector<StmtId> m_partStart, m_partEnd;  // around one
   VarId m_lane, m_block, m_tile;
   IndexExpr m_tileBase;
   IndexExpr m_laneIndex;
-  std::int64_t m_laneExtent = 1, m_full = 0;
+  std::vector<IndexExpr> m_ragged;  // at least 0 where the point exists
+  std::int64_t m_laneExtent = 1, m_whole = 1, m_full = 0;
 };
 
 }  // namespace

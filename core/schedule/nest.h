@@ -17,6 +17,7 @@ struct NestAxis {
   std::string name;
   std::int64_t extent = 1;
   bool reduced = false;
+  std::int64_t whole = 1;  // of its points, those that every residue class has; extent where it is no quotient
 };
 
 struct NestView {
@@ -24,6 +25,7 @@ struct NestView {
   std::vector<std::vector<std::size_t>> members;  // by axis: the operators' axes it merges, outermost first
   // Axis of the operators -> expression over the axes above (variable = position); leading axes of a row stand behind them, in order.
   std::vector<IndexExpr> original;
+  std::vector<std::size_t> ragged;  // operators' axes whose quotient and class may go past their extent
   std::vector<double> accessCost;   // by axis: cycles of memory accesses a 16-lane vector, were it the lanes
   std::vector<bool> lanesAllowed;   // by axis
   std::vector<double> foldedStore;  // by output axis: cycles of storing the results of 16 neighbours along it
@@ -40,18 +42,26 @@ struct NestView {
 };
 
 // rowAxes: leading axes that stay outside, one row of the nest at a time. joined: axes merged with the one before whatever it costs
-// the accesses.
-NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0,
-                  const std::set<std::size_t>& joined = {});
+// the accesses. phases: output axes under floor divisions become quotient and residue class (design: autodiff, section 4), so that the
+// floors fold; where the divisor does not divide the extent, points past it are left out.
+//   before: dX[z: 7] = sum[t: 2] select(z//2 >= t, dY[z//2 - t]*W[z%2 + 2*t], 0)
+//   after : z = 2*z' + phi, z' in 4, phi in 2 where 2*z' + phi < 7:  sum[t: 2] select(z' >= t, dY[z' - t]*W[phi + 2*t], 0)
+NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0, const std::set<std::size_t>& joined = {},
+                  bool phases = false);
+// Has the stage output axes to split, those of rows left out?
+bool hasPhases(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0);
 
 // vectorAxis: position in NestView::axes, -1 none. lanes: a power of two. tileAxis: of a reduction, an output axis of which `tile`
 // neighbours are reduced together; where the lanes are reduced too, the neighbours' lanes are folded into each other. Without a
 // reduction: the axis along which reads are contiguous that are not along the lanes; blocks of them are transposed in registers.
+// sorted: of a scatter by data (sortsPoints): the points are put in the order of the places they go to first.
 struct NestKnobs {
   int vectorAxis = -1;
   int lanes = 1;
   int tileAxis = -1;
   int tile = 1;
+  bool sorted = false;
+  bool phases = false;  // as viewNest takes it
   friend bool operator==(const NestKnobs&, const NestKnobs&) = default;
 };
 
@@ -80,6 +90,13 @@ ScatterParts partsOf(const Program& program, const Operator& op);
 // When the store happens: the guards hold and the affine places lie inside the output. Invalid: always. axes: of the operator.
 ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& parts, const std::vector<IndexExpr>& axes,
                    Function& function, BodyLowering& body);
+
+// Can the points of a scatter be sorted by the place that data gives them? Then they are counted by place, kept in that order (stable, so
+// sums have the order of the points), and each place sums up its own segment: places run in parallel, meet nobody and need no atomics, and
+// the result is bit-identical to the scatter's in the order of the points, whatever the number of threads.
+//   dE[I[n], j] += W(n, j)      before: for j parallel: for n: dE[I[n], j] += W(n, j)
+//   after : start[v], rank[n] by counting I;  S[rank[n], j] = W(n, j);  for v, j parallel: dE[v, j] = sum over start[v] <= p < start[v+1] of S[p, j]
+bool sortsPoints(const Program& program, const Operator& op);
 
 // Buffers as lowering of this stage sees them: what the stage itself makes is inlined at the same point.
 void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body);

@@ -17,15 +17,35 @@ class NestSpace final : public KnobSpace {
       : KnobSpace(std::move(kind)), m_program(program), m_group(group), m_target(target), m_stages(planStages(group)) {
     m_group.program = &m_program;
     const std::size_t shared = sharedRows(m_group, m_stages);
-    for (std::size_t r = 0; r <= shared; ++r) {
-      m_views.emplace_back();
-      for (const StagePlan& stage : m_stages) m_views.back().push_back(viewNest(m_group, stage, r));
+    bool phases = false;
+    for (const StagePlan& stage : m_stages) phases = phases || hasPhases(m_group, stage);
+    for (const bool split : {false, true}) {
+      if (split && !phases) continue;
+      for (std::size_t r = 0; r <= shared; ++r) {
+        m_views.emplace_back();
+        for (const StagePlan& stage : m_stages) m_views.back().push_back(viewNest(m_group, stage, r, {}, split));
+      }
     }
-    if (shared > 0) {
-      m_firstStageKnob = 1;
+    m_rowChoices = shared + 1;
+    for (std::size_t r = 0; r <= shared; ++r)
+      m_splits.push_back(
+          std::any_of(m_stages.begin(), m_stages.end(), [&](const StagePlan& s) { return hasPhases(m_group, s, r); }));
+    m_rows = shared > 0;
+    if (m_rows) {
       m_knobs.push_back({"rows", "leading axes of which one row after the other runs through all stages", {}, true});
       for (std::size_t r = 0; r <= shared; ++r) m_knobs[0].values.push_back(r);
     }
+    if (std::any_of(m_stages.begin(), m_stages.end(),
+                    [&](const StagePlan& s) { return sortsPoints(m_program, m_program[s.front()]); })) {
+      m_pointsKnob = m_knobs.size();
+      m_knobs.push_back(
+          {"points", "scatters add in the order of the points, or sort them by place first", {"in order", "sorted"}, true});
+    }
+    if (phases) {
+      m_axesKnob = m_knobs.size();
+      m_knobs.push_back({"axes", "as the accesses have them or split into residue classes", {"own", "phases"}, true});
+    }
+    m_firstStageKnob = m_knobs.size();
     const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       const std::string of = m_stages.size() == 1 ? "" : "stage" + std::to_string(s) + ".";
@@ -56,7 +76,8 @@ class NestSpace final : public KnobSpace {
   // One stage's knobs hang together: they are drawn, changed and inherited as one.
   Schedule random(std::mt19937_64& rng) const override {
     Point point(m_knobs.size(), 0);
-    if (m_firstStageKnob > 0) point[0] = pick(rng, m_knobs[0].values.size());
+    for (std::size_t k = 0; k < m_firstStageKnob; ++k) point[k] = pick(rng, m_knobs[k].values.size());
+    keepWhatSplits(point);
     for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, draw(point, s, rng));
     return scheduleOf(point);
   }
@@ -66,10 +87,12 @@ class NestSpace final : public KnobSpace {
     if (!from) return first();
     for (int attempt = 0; attempt < 32; ++attempt) {
       Point point = *from;
+      const std::size_t k = m_firstStageKnob > 0 ? pick(rng, m_firstStageKnob) : 0;
       if (m_firstStageKnob > 0 && pick(rng, 8) == 0) {
-        point[0] = pick(rng, m_knobs[0].values.size());
+        point[k] = pick(rng, m_knobs[k].values.size());
+        keepWhatSplits(point);
         prepare();
-        for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[rowsOf(point)][s]);
+        for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[formOf(point)][s]);
       } else {
         const std::size_t s = pick(rng, m_stages.size());
         set(point, s, draw(point, s, rng));
@@ -82,7 +105,7 @@ class NestSpace final : public KnobSpace {
   Schedule cross(const Schedule& a, const Schedule& b, std::mt19937_64& rng) const override {
     const auto left = pointOf(a), right = pointOf(b);
     if (!left || !right) return first();
-    if (rowsOf(*left) != rowsOf(*right)) return pick(rng, 2) == 0 ? a : b;
+    if (formOf(*left) != formOf(*right)) return pick(rng, 2) == 0 ? a : b;
     Point point = *left;
     for (std::size_t s = 0; s < m_stages.size(); ++s)
       if (pick(rng, 2) == 0) set(point, s, knobsOf(*right, s));
@@ -95,8 +118,10 @@ class NestSpace final : public KnobSpace {
     Point best;
     double bestSeconds = 0;
     for (std::size_t r = 0; r < m_views.size(); ++r) {
+      if (r >= m_rowChoices && !m_splits[r % m_rowChoices]) continue;
       Point point(m_knobs.size(), 0);
-      if (m_firstStageKnob > 0) point[0] = r;
+      if (m_rows) point[0] = r % m_rowChoices;
+      if (m_axesKnob) point[*m_axesKnob] = r / m_rowChoices;
       for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[r][s]);
       const double seconds = estimate(point);
       if (!best.empty() && seconds >= bestSeconds) continue;
@@ -107,8 +132,9 @@ class NestSpace final : public KnobSpace {
   }
 
   std::string illegal(const Point& point) const override {
+    if (isSplit(point) && !m_splits[rowsOf(point)]) return "knob axes splits nothing: the axes under divisions are rows";
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
-      const NestView& view = m_views[rowsOf(point)][s];
+      const NestView& view = m_views[formOf(point)][s];
       const std::string axis = text(point, s, 0), tile = text(point, s, 2);
       const NestKnobs knobs = knobsOf(point, s);
       if (!axis.empty() && knobs.vectorAxis < 0) return "knob " + knob(s, 0).name + " names no axis of these rows";
@@ -124,19 +150,24 @@ class NestSpace final : public KnobSpace {
   }
 
   double estimate(const Point& point) const override {
-    const std::size_t rows = rowsOf(point);
+    const std::size_t rows = rowsOf(point), form = formOf(point);
     double seconds = m_target.launchSeconds * (rows > 0 ? 1.0 : static_cast<double>(m_stages.size()));
-    for (std::size_t s = 0; s < m_stages.size(); ++s) seconds += estimateNest(m_views[rows][s], knobsOf(point, s), m_target);
+    for (std::size_t s = 0; s < m_stages.size(); ++s) {
+      const NestKnobs knobs = knobsOf(point, s);
+      const double once = estimateNest(m_views[form][s], knobs, m_target);
+      // Sorting writes and reads all values once more and starts six stages; whether it pays hangs on the data.
+      seconds += knobs.sorted ? 2 * once + 6 * m_target.launchSeconds : once;
+    }
     // Fewer rows than threads leave some of them idle.
     const double threads = static_cast<double>(std::max<std::int64_t>(m_target.threads, 1));
-    if (rows > 0) seconds *= threads / std::min(threads, m_views[rows].front().rows);
+    if (rows > 0) seconds *= threads / std::min(threads, m_views[form].front().rows);
     return seconds;
   }
 
   std::vector<double> featuresOf(const Point& point) const override {
     double points = 0, bytes = 0, work = 0, calls = 0, cost = 0, lanes = 0, waste = 0, reduced = 0, tiles = 0;
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
-      const NestView& view = m_views[rowsOf(point)][s];
+      const NestView& view = m_views[formOf(point)][s];
       const NestKnobs knobs = knobsOf(point, s);
       points += view.points;
       bytes += view.bytes;
@@ -153,7 +184,7 @@ class NestSpace final : public KnobSpace {
     }
     const auto log = [](double x) { return std::log2(1 + x); };
     return {static_cast<double>(m_stages.size()),
-            static_cast<double>(rowsOf(point)),
+            static_cast<double>(rowsOf(point)) + (isSorted(point) ? 1 : 0) + (isSplit(point) ? 0.5 : 0),
             log(points),
             log(bytes),
             log(work),
@@ -193,7 +224,13 @@ class NestSpace final : public KnobSpace {
     return -1;
   }
 
-  std::size_t rowsOf(const Point& point) const { return m_firstStageKnob > 0 ? point[0] : 0; }
+  std::size_t rowsOf(const Point& point) const { return m_rows ? point[0] : 0; }
+  bool isSplit(const Point& point) const { return m_axesKnob && point[*m_axesKnob] == 1; }
+  bool isSorted(const Point& point) const { return m_pointsKnob && point[*m_pointsKnob] == 1; }
+  std::size_t formOf(const Point& point) const { return (isSplit(point) ? m_rowChoices : 0) + rowsOf(point); }
+  void keepWhatSplits(Point& point) const {
+    if (isSplit(point) && !m_splits[rowsOf(point)]) point[*m_axesKnob] = 0;
+  }
   std::size_t at(std::size_t stage, std::size_t which) const { return m_firstStageKnob + 3 * stage + which; }
   const Knob& knob(std::size_t stage, std::size_t which) const { return m_knobs[at(stage, which)]; }
   std::string text(const Point& point, std::size_t stage, std::size_t which) const {
@@ -201,8 +238,10 @@ class NestSpace final : public KnobSpace {
   }
 
   NestKnobs knobsOf(const Point& point, std::size_t stage) const {
-    const NestView& view = m_views[rowsOf(point)][stage];
+    const NestView& view = m_views[formOf(point)][stage];
     NestKnobs knobs;
+    knobs.sorted = isSorted(point) && sortsPoints(m_program, m_program[m_stages[stage].front()]);
+    knobs.phases = isSplit(point);
     knobs.vectorAxis = axisNamed(view, text(point, stage, 0));
     knobs.lanes = value(point, at(stage, 1)).get<int>();
     const std::string tile = text(point, stage, 2);
@@ -214,7 +253,7 @@ class NestSpace final : public KnobSpace {
   }
 
   void set(Point& point, std::size_t stage, const NestKnobs& knobs) const {
-    const NestView& view = m_views[rowsOf(point)][stage];
+    const NestView& view = m_views[formOf(point)][stage];
     point[at(stage, 0)] = positionOf(at(stage, 0), nameOf(view, knobs.vectorAxis));
     point[at(stage, 1)] = positionOf(at(stage, 1), knobs.lanes);
     point[at(stage, 2)] =
@@ -222,7 +261,7 @@ class NestSpace final : public KnobSpace {
   }
 
   NestKnobs draw(const Point& point, std::size_t stage, std::mt19937_64& rng) const {
-    const NestView& view = m_views[rowsOf(point)][stage];
+    const NestView& view = m_views[formOf(point)][stage];
     NestKnobs knobs;
     knobs.vectorAxis = axisNamed(view, knob(stage, 0).values[pick(rng, knob(stage, 0).values.size())].get<std::string>());
     const auto lanes = lanesFor(view, knobs.vectorAxis, m_target);
@@ -248,8 +287,12 @@ class NestSpace final : public KnobSpace {
   GroupView m_group;
   Target m_target;
   std::vector<StagePlan> m_stages;
-  std::vector<std::vector<NestView>> m_views;  // by number of row axes, by stage
-  std::size_t m_firstStageKnob = 0;
+  std::vector<std::vector<NestView>> m_views;  // by number of row axes, those with phases behind the others; by stage
+  // Knobs of the whole group, before those of the stages: rows is the first.
+  bool m_rows = false;
+  std::optional<std::size_t> m_pointsKnob, m_axesKnob;
+  std::size_t m_rowChoices = 1, m_firstStageKnob = 0;
+  std::vector<bool> m_splits;  // by number of row axes: residue classes are left to split
   mutable std::vector<std::vector<NestKnobs>> m_first;
 };
 

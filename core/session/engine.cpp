@@ -404,11 +404,15 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
         const Backend::About about = entry.backend->about(name, threads);
         info.description = about.description.empty() ? target->fingerprint : about.description;
         protocol::DeviceConstants constants = describe(deviceConstants(*target), name, *target);
-        if (about.measuredAt > 0) constants.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
+        const auto measured = [now](protocol::DeviceConstants& c, const Backend::About& about) {
+          if (about.measuredAt > 0) c.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
+          c.l2Bandwidth = about.l2Bandwidth;
+        };
+        measured(constants, about);
         info.constants = constants;
         if (info.inUse && kernels && kernels->threads != target->threads) {
           info.kernels = describe(deviceConstants(*kernels), name, *kernels);
-          info.kernels->measuredSecondsAgo = constants.measuredSecondsAgo;
+          measured(*info.kernels, entry.backend->about(name, static_cast<int>(kernels->threads)));
         }
         info.facts = {{"threads", std::to_string(target->threads)},
                       {"vector", std::to_string(target->vectorBytes * 8) + " bits"},

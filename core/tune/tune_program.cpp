@@ -12,7 +12,8 @@ namespace {
 class TaskCollector {
  public:
   // hints: of the whole program; they name tensors of the bodies in it too.
-  TaskCollector(const std::vector<Hint>& hints, std::vector<std::string>* messages) : m_hints(hints), m_messages(messages) {}
+  TaskCollector(const std::vector<Hint>& hints, const Target* target, std::vector<HintProblem>* problems)
+      : m_hints(hints), m_target(target), m_problems(problems) {}
 
   void collect(const Program& program, double calls) {
     const SubgraphExtractor extractor(program);
@@ -45,14 +46,23 @@ class TaskCollector {
     TuningTask& task = m_tasks[at->second];
     task.callsPerStep += calls;
     if (const Hint* hint = pinOf(m_hints, program, group.operators)) {
-      auto schedule = pinnedSchedule(*hint, *task.subgraph, nullptr);
+      auto schedule = pinnedSchedule(*hint, *task.subgraph, m_target);
       if (schedule) task.forced = std::move(*schedule);
-      else if (m_messages) m_messages->push_back(schedule.error().message);
+      else note(*hint, schedule.error());
     }
   }
 
+  void note(const Hint& hint, const Error& error) {
+    if (!m_problems) return;
+    const bool known = std::any_of(m_problems->begin(), m_problems->end(), [&](const HintProblem& p) {
+      return p.origin == hint.origin && p.error.message == error.message;
+    });
+    if (!known) m_problems->push_back({hint.origin, error});
+  }
+
   const std::vector<Hint>& m_hints;
-  std::vector<std::string>* m_messages;
+  const Target* m_target;
+  std::vector<HintProblem>* m_problems;
   std::vector<TuningTask> m_tasks;
   std::unordered_map<Hash, std::size_t> m_known;
 };
@@ -85,8 +95,8 @@ Result<Schedule> pinnedSchedule(const Hint& hint, const Program& subgraph, const
   return schedule;
 }
 
-std::vector<TuningTask> tuningTasks(const Program& program, std::vector<std::string>* messages) {
-  TaskCollector collector(program.hints, messages);
+std::vector<TuningTask> tuningTasks(const Program& program, const Target* target, std::vector<HintProblem>* problems) {
+  TaskCollector collector(program.hints, target, problems);
   collector.collect(program, 1);
   return collector.take();
 }
@@ -106,9 +116,9 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   if (!message.empty()) say(message);
   if (!records) say("No tuning records: " + records.error().message + " " + records.error().detail);
 
-  std::vector<std::string> hints;
-  std::vector<TuningTask> tasks = tuningTasks(program, &hints);
-  for (const std::string& hint : hints) say(hint);
+  std::vector<HintProblem> problems;
+  std::vector<TuningTask> tasks = tuningTasks(program, &target, &problems);
+  for (const HintProblem& p : problems) say(p.error.message);
   if (!options.only.empty()) {
     std::erase_if(tasks, [&](const TuningTask& task) {
       return std::find(options.only.begin(), options.only.end(), task.hash) == options.only.end();

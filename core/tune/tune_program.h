@@ -12,8 +12,14 @@ namespace nf {
 
 // The unique subgraphs of a program with groups (stage Partitioned or later), bodies of Loops included: calls count the groups
 // that share a subgraph times the trips around them. Groups of phase Evaluation count as a hundredth of a call. A `hint schedule`
-// of a tensor that a group writes becomes the task's forced schedule; `messages` says which hints are no schedules.
-std::vector<TuningTask> tuningTasks(const Program& program, std::vector<std::string>* messages = nullptr);
+// of a tensor that a group writes becomes the task's forced schedule; `problems` says which hints are none that their kernel can have on
+// the target (any, where that is null), once each.
+struct HintProblem {
+  OriginId origin;  // of the hint, in the program
+  Error error;
+};
+std::vector<TuningTask> tuningTasks(const Program& program, const Target* target = nullptr,
+                                    std::vector<HintProblem>* problems = nullptr);
 
 // The schedule that `hint schedule Y {..}` pins for the kernel that writes Y: `{"kind": .., "knobs": ..}`, with or without the version that
 // records carry. An Error of stage "hint" where it is none, or none that this kernel can have on this target (any, where that is null).

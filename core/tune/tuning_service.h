@@ -31,6 +31,7 @@ struct TuningTask {
   std::string name;                // for people
   double callsPerStep = 1;         // of all groups that share it, loop trips included
   std::optional<Schedule> forced;  // `hint schedule`: this one, never searched
+  bool background = false;         // nobody waits for its first kernel yet: made behind all others', at low priority, until hurry()
 };
 
 // Where candidates are compiled, checked and timed: processes, or a test's fake. Calls block; they come from the generate loop.
@@ -80,8 +81,8 @@ struct TuningOptions {
   // Where schedule spaces come from; empty: scheduleSpace().
   std::function<Result<std::unique_ptr<ScheduleSpace>>(const Program&, const Target&)> space;
   // A kernel that computes a subgraph slowly but without a worker (the interpreter). It stands in where workers die of every schedule
-  // or, where `standInWhileKilled`, are killed by others for long; the first kernel is tried again meanwhile. Empty: then a subgraph
-  // whose workers die fails, and kills by others are waited out.
+  // and, where `standInWhileKilled`, for all first kernels that are missing once workers have been killed by others a few times; these
+  // are tried again meanwhile. Empty: then a subgraph whose workers die fails, and kills by others are waited out.
   std::function<Result<KernelObject>(const Program&)> standIn;
   bool standInWhileKilled = false;
   // The cost model of one search; empty: RidgeModel.
@@ -101,10 +102,14 @@ class TuningService {
   // Adds subgraphs (known ones only change calls and name) and makes their first kernels: the forced or recorded
   // schedule, else the analytic model's. Returns at once; FunctionCache::waitFor() tells when they are there.
   void add(std::vector<TuningTask> tasks);
+  // Somebody waits for the first kernels of these now.
+  void hurry(std::span<const Hash> subgraphs);
   // Subgraphs that are no longer run are not tuned any more; their kernels stay in the cache.
   void retain(std::span<const Hash> running);
 
-  void start();  // the loops; without it only first kernels are made (static mode)
+  // The loops; without it only first kernels are made (static mode). Rounds begin once each first kernel has been tried: what is measured
+  // while compilers run reads slower than it is.
+  void start();
   void pause();  // answers at once; a trial that runs ends by itself
   void resume();
   void stop();                        // joins the loops

@@ -11,6 +11,8 @@ namespace nf {
 // and answers on standard output until the input ends; dies with its parent. Returns the exit code.
 //   --compile
 //   --measure --backend NAME --device NAME --threads N [--lease-directory DIR]
+// For demonstrations: with NEOFLOW_ABORT_COMPILES=FILE in its environment a worker aborts at a compile, and takes one from the number
+// in FILE, until that is 0.
 int workerMain(const std::vector<std::string>& arguments, BackendRegistry& registry);
 
 }  // namespace nf

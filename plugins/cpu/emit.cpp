@@ -2,6 +2,7 @@
 #include "plugins/cpu/emit.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,6 +24,9 @@ using LV = llvm::Value;
 
 // Only a stage that may take a good part of a second looks whether it is to stop, about every millisecond. Operations.
 constexpr double kLongStage = 3e8, kBetweenPolls = 1e6;
+
+// Shorter loops are unrolled rather than given ends of their own.
+constexpr std::int64_t kBoundedExtent = 16;
 
 // Offsets of the lanes of one access: base + fixed[l], or a vector that only the run knows.
 struct LaneOffsets {
@@ -109,7 +113,8 @@ class Emitter {
     for (unsigned a = 0; a < globals.size(); ++a) {
       body->addParamAttr(a, llvm::Attribute::NoAlias);
       body->addParamAttr(a, llvm::Attribute::NoUndef);
-      body->addParamAttr(a, llvm::Attribute::getWithAlignment(m_context, llvm::Align(64)));
+      const bool operand = globals[a].value < m_f.operands;
+      body->addParamAttr(a, llvm::Attribute::getWithAlignment(m_context, operand ? alignment(globals[a]) : llvm::Align(64)));
       body->getArg(a)->setName(m_f[globals[a]].name);
     }
     body->addParamAttr(static_cast<unsigned>(globals.size()), llvm::Attribute::NoAlias);
@@ -347,19 +352,119 @@ class Emitter {
       case LoopKind::Block:
       case LoopKind::Thread: break;
     }
-    loop(m_b.getInt64(0), m_b.getInt64(static_cast<std::uint64_t>(v.extent)), [&](LV* counter) {
+    LV* begin = m_b.getInt64(0);
+    LV* end = m_b.getInt64(static_cast<std::uint64_t>(v.extent));
+    const std::optional<std::vector<ValueId>> left = v.extent >= kBoundedExtent ? bounded(s, begin, end) : std::nullopt;
+    loop(begin, end, [&](LV* counter) {
       bindRuntime(s.var, counter);
       poll(counter, static_cast<double>(v.extent), s.body);
-      statements(s.body);
+      if (!left) {
+        statements(s.body);
+      } else if (left->empty()) {
+        statements(m_f[s.body.front()].body);
+      } else {
+        LV* condition = nullptr;
+        for (const ValueId c : *left) condition = condition ? m_b.CreateAnd(condition, value(c)) : value(c);
+        branch(condition, m_f[s.body.front()]);
+      }
       m_runtime.erase(s.var.value);
     });
     forgetValues();
   }
 
+  // ------------------------------------------------------------ guards as ends of loops (design: autodiff, section 4, "peel")
+  // Where the body is one test, conjuncts that bound the counter narrow begin and end, so that no iteration runs only to fail; the others
+  // are returned. They compare an expression linear in the counter with 0, or the counter with an integer that the loop leaves alone.
+  //   for t in 64: if z - t >= 0 and A       ->      for t in 0 .. min(64, z + 1): if A
+  std::optional<std::vector<ValueId>> bounded(const Statement& s, LV*& begin, LV*& end) {
+    if (s.body.size() != 1) return std::nullopt;
+    const Statement& test = m_f[s.body.front()];
+    if (test.kind != Statement::Kind::If || !test.otherwise.empty()) return std::nullopt;
+    std::vector<ValueId> open{test.value}, left;
+    bool any = false;
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      const Value& v = m_f[id];
+      if (v.kind == Value::Kind::Apply && v.op == ScalarOp::And) {
+        open.insert(open.end(), {v.operands[1], v.operands[0]});
+      } else if (narrowByIndex(v, s.var, begin, end) || narrowByData(v, s, begin, end)) {
+        any = true;
+      } else {
+        left.push_back(id);
+      }
+    }
+    if (!any) return std::nullopt;
+    return left;
+  }
+
+  // e = c * counter + rest, or nullopt: the counter stands in a floor, or lanes do anywhere.
+  std::optional<std::pair<std::int64_t, IndexExpr>> linearIn(const IndexExpr& unbound, VarId counter) {
+    const IndexExpr e = bind(unbound);
+    const std::int64_t c = e.coefficientOf(counter.value);
+    const IndexExpr rest = e - c * IndexExpr::variable(counter.value);
+    if (c == 0 || usesLane(e) || rest.uses(counter.value) || rest.overflowed()) return std::nullopt;
+    return std::pair(c, rest);
+  }
+
+  void raise(LV*& begin, LV* to) { begin = m_b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, begin, to); }
+  void lower(LV*& end, LV* to) { end = m_b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, end, to); }
+
+  bool narrowByIndex(const Value& v, VarId counter, LV*& begin, LV*& end) {
+    if (v.kind != Value::Kind::IndexGe0) return false;
+    const auto linear = linearIn(v.index, counter);
+    if (!linear) return false;
+    const auto& [c, rest] = *linear;
+    // c*t + rest >= 0: t >= ceil(-rest/c), or t <= floor(rest/-c)
+    if (c > 0) raise(begin, index(IndexExpr(0) - floorDiv(rest, c)));
+    else lower(end, index(floorDiv(rest, -c) + IndexExpr(1)));
+    return true;
+  }
+
+  bool narrowByData(const Value& v, const Statement& s, LV*& begin, LV*& end) {
+    if (m_lanes > 1 || v.kind != Value::Kind::Apply || (v.op != ScalarOp::Lt && v.op != ScalarOp::Le)) return false;
+    for (const bool counterFirst : {true, false}) {
+      const Value& counted = m_f[v.operands[counterFirst ? 0 : 1]];
+      const ValueId other = v.operands[counterFirst ? 1 : 0];
+      if (counted.kind != Value::Kind::Index || counted.type != DType::I32 || m_f[other].type != DType::I32) continue;
+      const auto linear = linearIn(counted.index, s.var);
+      if (!linear || linear->first != 1 || !fits32(counted.index) || !staysTheSame(other, s)) continue;
+      LV* limit = m_b.CreateSExt(value(other), m_b.getInt64Ty());
+      limit = m_b.CreateSub(limit, index(linear->second));  // of the counter itself
+      const bool strict = v.op == ScalarOp::Lt;
+      if (counterFirst) lower(end, strict ? limit : m_b.CreateAdd(limit, m_b.getInt64(1)));
+      else raise(begin, strict ? m_b.CreateAdd(limit, m_b.getInt64(1)) : limit);
+      return true;
+    }
+    return false;
+  }
+
+  // Whether an integer is the same in every iteration: it uses neither the counter nor lanes, and reads nothing that the loop writes.
+  bool staysTheSame(ValueId id, const Statement& loop) {
+    std::set<BufferId> written;
+    const std::function<void(const std::vector<StmtId>&)> collectWritten = [&](const std::vector<StmtId>& body) {
+      for (const StmtId inner : body) {
+        if (m_f[inner].kind == Statement::Kind::Store) written.insert(m_f[inner].target.buffer);
+        collectWritten(m_f[inner].body);
+        collectWritten(m_f[inner].otherwise);
+      }
+    };
+    collectWritten(loop.body);
+    Statement probe;
+    probe.value = id;
+    for (const ValueId v : valuesOf(m_f, probe)) {
+      const Value& value = m_f[v];
+      const auto varies = [&](const IndexExpr& e) { return e.uses(loop.var.value) || usesLane(e); };
+      if (varies(value.index) || varies(value.place.offset)) return false;
+      if (value.kind == Value::Kind::Load && written.contains(value.place.buffer)) return false;
+    }
+    return true;
+  }
+
   void forgetValues() { m_scopes.back().values.clear(); }
 
-  void branch(const Statement& s) {
-    LV* condition = value(s.value);
+  void branch(const Statement& s) { branch(value(s.value), s); }
+  void branch(LV* condition, const Statement& s) {
     if (auto* constant = llvm::dyn_cast<llvm::Constant>(condition)) {
       if (constant->isAllOnesValue()) return statements(s.body);
       if (constant->isNullValue()) return statements(s.otherwise);

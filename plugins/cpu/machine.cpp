@@ -126,6 +126,58 @@ void triadStage(const KernelCall* call, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin * kTriadBlock; i < end * kTriadBlock; ++i) a[i] = b[i] + 3.0f * c[i];
 }
 
+constexpr int kRepeats = 16;
+
+// a = b + k c of the widest vectors: more than a cache gives.
+#if defined(__x86_64__)
+#define NF_TRIAD(V, LOAD, STORE, FMA, SET)                                  \
+  const V m = SET(k);                                                       \
+  constexpr std::int64_t lanes = sizeof(V) / 4;                             \
+  for (std::int64_t i = 0; i < n; i += 2 * lanes) {                         \
+    STORE(a + i, FMA(LOAD(c + i), m, LOAD(b + i)));                         \
+    STORE(a + i + lanes, FMA(LOAD(c + i + lanes), m, LOAD(b + i + lanes))); \
+  }
+
+__attribute__((target("avx512f"))) void triad512(float* a, const float* b, const float* c, float k, std::int64_t n) {
+  NF_TRIAD(__m512, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps, _mm512_set1_ps)
+}
+__attribute__((target("avx2,fma"))) void triad256(float* a, const float* b, const float* c, float k, std::int64_t n) {
+  NF_TRIAD(__m256, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps, _mm256_set1_ps)
+}
+#undef NF_TRIAD
+#endif
+
+void triad128(float* a, const float* b, const float* c, float k, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) a[i] = b[i] + k * c[i];
+}
+
+using TriadOf = void (*)(float*, const float*, const float*, float, std::int64_t);
+
+TriadOf triadOf(const Target& t) {
+#if defined(__x86_64__)
+  if (t.vectorBytes == 64) return triad512;
+  if (t.vectorBytes == 32) return triad256;
+#endif
+  (void)t;
+  return triad128;
+}
+
+struct Resident {
+  TriadOf triad;
+  std::int64_t elements;  // of an array
+};
+
+// Each task its own arrays, over and over: out of the cache of the thread that does it.
+void residentStage(const KernelCall* call, std::int64_t begin, std::int64_t end) {
+  const auto& [triad, n] = *static_cast<const Resident*>(call->tensors[3]);
+  for (std::int64_t task = begin; task < end; ++task) {
+    auto* a = static_cast<float*>(call->tensors[0]) + task * n;
+    const auto* b = static_cast<const float*>(call->tensors[1]) + task * n;
+    const auto* c = static_cast<const float*>(call->tensors[2]) + task * n;
+    for (int r = 0; r < kRepeats; ++r) triad(a, b, c, 3.0f + static_cast<float>(r), n);
+  }
+}
+
 void emptyStage(const KernelCall*, std::int64_t, std::int64_t) {}
 
 // By slices of a third of a millisecond, of which the fast ones count: a busy machine interrupts the slow ones, and what is
@@ -144,6 +196,24 @@ double measureBandwidth(ThreadPool& pool) {
       pool.run(triadStage, call, kSlice);
       rates.push_back(3.0 * 4.0 * static_cast<double>(kSlice * kTriadBlock) / secondsSince(start));
     }
+  std::sort(rates.begin(), rates.end());
+  return rates[rates.size() * 9 / 10];
+}
+
+// As above, of arrays that fill half of the second-level cache of each thread.
+double measureL2(ThreadPool& pool, const Target& t) {
+  constexpr std::int64_t kWhole = 32;  // two of the widest vectors
+  Resident resident{triadOf(t), std::max<std::int64_t>(t.l2Bytes / 2 / 3 / 4, 4096) / kWhole * kWhole};
+  const std::size_t all = static_cast<std::size_t>(resident.elements * t.threads);
+  std::vector<float> a(all, 0.f), b(all, 1.f), c(all, 2.f);
+  void* tensors[] = {a.data(), b.data(), c.data(), &resident};
+  const KernelCall call{tensors, nullptr, nullptr, 0, 0, nullptr};
+  std::vector<double> rates;
+  for (int r = 0; r < 24; ++r) {
+    const auto start = Clock::now();
+    pool.run(residentStage, call, t.threads);
+    rates.push_back(3.0 * 4.0 * static_cast<double>(all) * kRepeats / secondsSince(start));
+  }
   std::sort(rates.begin(), rates.end());
   return rates[rates.size() * 9 / 10];
 }
@@ -233,13 +303,19 @@ double measuredAt(int threads) {
   return std::chrono::duration<double>(time).count();
 }
 
+double measuredL2Bandwidth(int threads) {
+  std::ifstream in(cacheFile(cacheDirectory(), describeHost(threads)));
+  const auto json = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
+  return json.is_object() && json.contains("P_2") && json["P_2"].is_number() ? json["P_2"].get<double>() : 0;
+}
+
 Target measuredHost(int threads, bool again) {
   Target t = describeHost(threads);
   const auto directory = cacheDirectory();
   const auto file = cacheFile(directory, t);
   const auto fill = [&](const nlohmann::json& json) {
     if (!json.is_object()) return false;
-    for (const char* key : {"P_c", "P_d", "L"})
+    for (const char* key : {"P_c", "P_d", "P_2", "L"})
       if (!json.contains(key) || !json[key].is_number() || !(json[key].get<double>() > 0)) return false;
     t.peakFlops = json["P_c"];
     t.peakBandwidth = json["P_d"];
@@ -259,13 +335,18 @@ Target measuredHost(int threads, bool again) {
   ThreadPool pool(threads);
   t.peakFlops = measureFlops(t);
   t.peakBandwidth = measureBandwidth(pool);
+  const double l2 = measureL2(pool, t);
   t.launchSeconds = measureLaunch(pool);
   if (!directory.empty()) {
     auto fresh = file;
     fresh += "." + std::to_string(::getpid());
     std::ofstream out(fresh);
-    out << nlohmann::json{{"machine", t.fingerprint}, {"P_c", t.peakFlops}, {"P_d", t.peakBandwidth}, {"L", t.launchSeconds}}.dump(
-               1)
+    out << nlohmann::json{{"machine", t.fingerprint},
+                          {"P_c", t.peakFlops},
+                          {"P_d", t.peakBandwidth},
+                          {"P_2", l2},
+                          {"L", t.launchSeconds}}
+               .dump(1)
         << "\n";
     out.close();
     std::filesystem::rename(fresh, file, ignored);

@@ -122,6 +122,7 @@ class CpuBackend final : public Backend {
   About about(const std::string&, int threads) override {
     return {hostDescription(threadsOr(threads)),
             measuredAt(threadsOr(threads)),
+            measuredL2Bandwidth(threadsOr(threads)),
             {{"LLVM", LLVM_VERSION_STRING}, {"code generator", std::to_string(kCodeGeneratorVersion)}}};
   }
 };

@@ -339,6 +339,94 @@ TEST(GraphRules, TiesConserveTheSum) {
   }
 }
 
+// Casts between floating types pass the gradient on, those to whole numbers and to conditions stop it.
+TEST(GraphRules, CastsPassOrStop) {
+  Build b;
+  const auto A = b.tensor("A", {3}), H = b.tensor("H", {3}, TensorKind::Input, DType::F16),
+             D = b.tensor("D", {3}, TensorKind::Input, DType::F64);
+  const ExprId a = b.load(A, {var(0)});
+  const auto to = [&](DType type, ExprId e) { return b.p.cast(type, e); };
+  // a * double(a) in double, h in single, and the whole part of a, which has no slope: d/dA = 2*a + int(a).
+  const ExprId body = b.add(b.mul(to(DType::F64, a), to(DType::F64, a)),
+                            b.mul(b.load(D, {var(0)}), to(DType::F64, to(DType::F32, b.load(H, {var(0)})))));
+  const ExprId whole = b.mul(to(DType::F64, to(DType::I32, a)), to(DType::F64, a));
+  const auto Y = b.op("Y", {{"i", 3}}, 0, Reducer::Sum, b.add(body, whole), DType::F64);
+  const auto dA = b.derivative(Y, A), dH = b.derivative(Y, H), dD = b.derivative(Y, D);
+  const auto result = differentiate(b.p);
+  ASSERT_TRUE(result.ok());
+  EXPECT_TRUE(result->diagnostics.empty());
+  const Program& p = result->program;
+  EXPECT_TRUE(verify(p, Stage::Differentiated).empty());
+  EXPECT_EQ(p[dA].type, DType::F32);
+  EXPECT_EQ(p[dH].type, DType::F16);
+  EXPECT_EQ(p[dD].type, DType::F64);
+  const auto got = test::values(
+      p, {{A, {DType::F32, {3}, {-2.5, 0.25, 3.75}}}, {H, {DType::F16, {3}, {1, 2, 3}}}, {D, {DType::F64, {3}, {10, 20, 30}}}},
+      {dA, dH, dD});
+  EXPECT_EQ(got.at(dA).values, (std::vector<double>{-5 - 2, 0.5 + 0, 7.5 + 3}));
+  EXPECT_EQ(got.at(dH).values, (std::vector<double>{10, 20, 30}));
+  EXPECT_EQ(got.at(dD).values, (std::vector<double>{1, 2, 3}));
+  const auto stopped = std::count_if(result->terms.begin(), result->terms.end(), [](const GradientTerm& t) {
+    return t.form == GradientTerm::Form::Zero && t.why == "a cast to whole numbers has slope 0";
+  });
+  EXPECT_EQ(stopped, 1);
+}
+
+// The library's softmax stops at the maximum it subtracts: no argmax, no adjoint of it, and the same gradient as the softmax that
+// passes through it, ties and large values included.
+TEST(GraphRules, SoftmaxStopsAtItsMaximum) {
+  const auto program = [](const std::string& softmax) {
+    const CompiledNotebook notebook = compileNotebook(
+        {"test.nf",
+         {},
+         "input X[3, 5] = zeros()\ninput T[3, 5] = zeros()\n" + softmax + "loss L = sum[i,k] Y[i,k]*T[i,k]\nshow d(L)/d(X)\n"});
+    EXPECT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+    return test::differentiated(notebook.program);
+  };
+  const Program stopped = program("Y = softmax(X)\n"),
+                through =
+                    program("M[i] = max[k] X[i,k]\nE[i,k] = exp(X[i,k] - M[i])\nS[i] = sum[k] E[i,k]\nY[i,k] = E[i,k]/S[i]\n");
+  const auto saysArgmax = [](const Program& p) {
+    return std::any_of(p.operators.begin(), p.operators.end(), [](const Operator& op) { return op.reducer == Reducer::ArgMax; });
+  };
+  EXPECT_FALSE(saysArgmax(stopped));
+  EXPECT_TRUE(saysArgmax(through));
+  EXPECT_LT(stopped.operators.size(), through.operators.size());
+  std::mt19937_64 rng(9);
+  std::vector<double> x, t;
+  for (int i = 0; i < 15; ++i) {
+    x.push_back(i < 5 ? 2.0 : i < 10 ? 100.0 * static_cast<double>(rng() % 3) : static_cast<double>(rng() % 1000) / 500);
+    t.push_back(static_cast<double>(rng() % 1000) / 500 - 1);
+  }
+  const auto gradient = [&](const Program& p) {
+    const TensorId g = p.tensorNamed("d(L)/d(X)");
+    return test::values(p, {{p.tensorNamed("X"), {DType::F32, {3, 5}, x}}, {p.tensorNamed("T"), {DType::F32, {3, 5}, t}}}, {g})
+        .at(g)
+        .values;
+  };
+  const auto one = gradient(stopped), other = gradient(through);
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], other[i], 1e-15) << i;
+}
+
+// Which of several equal elements gets the gradient, for both reducers and rules.
+TEST(GraphRules, TiesOfMaximumAndMinimum) {
+  for (const Reducer reducer : {Reducer::Max, Reducer::Min})
+    for (const bool even : {false, true}) {
+      Build b;
+      const auto A = b.tensor("A", {2, 2, 2});
+      const auto Y = b.op("Y", {{"i", 2}, {"r", 2}, {"s", 2}}, 1, reducer, b.load(A, {var(0), var(1), var(2)}));
+      b.p.operators[0].tiesEven = even;
+      const auto dY = b.tensor("dY", {2});
+      const auto g = b.derivative(Y, A, dY);
+      const double best = reducer == Reducer::Max ? 3 : -3;
+      const auto got = test::values(
+          test::differentiated(b.p),
+          {{A, {DType::F32, {2, 2, 2}, {0, best, best, best, best, 0, 1, best}}}, {dY, {DType::F32, {2}, {6, 8}}}}, {g});
+      EXPECT_EQ(got.at(g).values,
+                (even ? std::vector<double>{0, 2, 2, 2, 4, 0, 0, 4} : std::vector<double>{0, 6, 0, 0, 8, 0, 0, 0}));
+    }
+}
+
 TEST(GraphRules, ProductWithZeros) {
   Build b;
   const auto A = b.tensor("A", {3, 4});

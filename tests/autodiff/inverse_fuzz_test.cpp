@@ -5,6 +5,7 @@
 
 #include "tests/fuzz/access_generator.h"
 #include "tests/fuzz/access_oracle.h"
+#include "tests/fuzz/body_oracle.h"
 
 namespace nf::testing {
 namespace {
@@ -67,6 +68,32 @@ TEST(InverseFuzz, FailuresOfABrokenSolverShrink) {
     EXPECT_LE(points, 6) << describe(minimal);
     EXPECT_TRUE(compareExactly(minimal, invert(minimal)).right) << "the whole solver is right there";
   }
+}
+
+// Oracle C: the accesses within random operators, against central differences; ties and zeros apart.
+void checkBodies(std::uint64_t seed, std::size_t count) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 seeds(seed);
+  std::size_t compared = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Choices choices(seeds());
+    const auto problem = randomAccess(kAccessClasses[i % kAccessClasses.size()], choices);
+    if (!problem) continue;
+    for (const BodyKind kind : {BodyKind::Differences, BodyKind::Ties, BodyKind::Zeros}) {
+      const BodyResult result = compareBody(*problem, kind, choices, 400);
+      ASSERT_TRUE(result.right) << "case " << i << ": " << result.wrong << describe(*problem);
+      compared += result.compared;
+    }
+  }
+  EXPECT_GT(compared, count);
+}
+
+TEST(BodyFuzz, FixedSeed) { checkBodies(20261121, 250); }
+
+TEST(BodyFuzz, RandomSeed) {
+  const std::uint64_t seed = std::random_device()();
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  checkBodies(seed, 250);
 }
 
 TEST(InverseFuzz, FixedSeed) { check(20261121, 1000); }

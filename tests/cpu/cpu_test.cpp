@@ -6,10 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/schedule/lower.h"
 #include "tests/cpu/kernel_check.h"
 
 namespace nf::test {
@@ -265,6 +268,134 @@ TEST(Scatter, DropsWhatFallsOutside) {
   EXPECT_EQ(compareFirst(b.p, rng), "");
 }
 
+// dE[I[n], .., d] += W(n, .., d), an embedding's gradient; twice: two places by data. `guarded`: of some points only.
+Program embeddingGradient(std::int64_t rows, std::int64_t points, std::int64_t width, bool twice, bool guarded) {
+  Builder b;
+  const TensorId d = b.input("D", {points, 3, width}), w = b.input("W", {width});
+  const TensorId idx = b.input("I", {points}, DType::I32), second = b.input("J", {points, 3}, DType::I32);
+  const auto n = IndexExpr::variable(0), m = IndexExpr::variable(1), j = IndexExpr::variable(2);
+  Operator op;
+  op.name = "G";
+  op.kind = OperatorKind::Scatter;
+  op.axes = {{"n", points, {}}, {"m", 3, {}}, {"d", width, {}}};
+  op.body = b.p.binary(ScalarOp::Mul, b.at(d, {n, m, j}), b.at(w, {j}));
+  if (guarded) op.body = b.p.select(b.p.cond(IndexCond::ge0(n - m - IndexExpr(2))), op.body, b.p.constant(0));
+  op.scatter = {{{}, b.at(idx, {n})}, {m, {}}, {j, {}}};
+  if (twice) op.scatter[1] = {{}, b.at(second, {n, m})};
+  Tensor out;
+  out.name = "G";
+  out.shape = {rows, twice ? 4 : 3, width};
+  op.output = b.p.addTensor(out);
+  b.p.addOperator(op);
+  b.output(op.output);
+  return std::move(b.p);
+}
+
+Schedule withPoints(const ScheduleSpace& space, const std::string& points) {
+  auto knobs = *space.first().knobs;
+  knobs["points"] = points;
+  return {"scatter", std::make_shared<const nlohmann::json>(std::move(knobs))};
+}
+
+TEST(Scatter, PointsMayBeSortedByPlace) {
+  std::mt19937_64 rng(17);
+  for (const int threads : {1, 3}) {
+    const Target target = hostTarget(threads);
+    auto device = cpu().open("cpu", threads);
+    for (const std::int64_t width : {1, 20, 37})
+      for (const bool twice : {false, true})
+        for (const bool guarded : {false, true}) {
+          const Program p = embeddingGradient(6, 31, width, twice, guarded);
+          const auto space = scheduleSpace(p, target);
+          const Schedule sorted = withPoints(**space, "sorted");
+          ASSERT_TRUE((*space)->check(sorted).ok()) << (*space)->check(sorted).error().message;
+          EXPECT_EQ(compare(p, sorted, target, **device, rng, {}, 4), "") << width << twice << guarded;
+        }
+    const Program p = embeddingGradient(6, 31, 20, false, false);
+    const Schedule sorted = withPoints(**scheduleSpace(p, target), "sorted");
+    EXPECT_TRUE(
+        compare(p, sorted, target, **device, rng, {}, 40).starts_with("refused: operator G: index 0 of G is outside [0, 6)"));
+  }
+}
+
+// Sorted or not, on any number of threads, in any run: every element sums the same numbers in the same order.
+TEST(Scatter, ThreadsAndSortingDoNotChangeABit) {
+  constexpr std::int64_t kRows = 23, kPoints = 700, kWidth = 45;
+  const Program p = embeddingGradient(kRows, kPoints, kWidth, false, true);
+  const std::uint64_t seed = freshSeed();
+  std::mt19937_64 rng(seed);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::vector<float> values(kPoints * 3 * kWidth), weights(kWidth);
+  for (auto* list : {&values, &weights})
+    for (float& v : *list) v = std::ldexp(static_cast<float>(rng() % 2000) - 1000, static_cast<int>(rng() % 20) - 10);
+  std::vector<std::int32_t> rows(kPoints), other(kPoints * 3, 0);
+  for (std::int32_t& r : rows) r = static_cast<std::int32_t>(std::min(rng() % kRows, rng() % kRows));  // some often, some rarely
+  std::vector<std::vector<std::uint32_t>> results;
+  for (const char* points : {"in order", "sorted"})
+    for (const int threads : {1, 2, 4}) {
+      const Target target = hostTarget(threads);
+      auto device = cpu().open("cpu", threads);
+      auto compiler = cpu().compiler(target);
+      const auto object = (*compiler)->compile({p, withPoints(**scheduleSpace(p, target), points), {}});
+      ASSERT_TRUE(object.ok()) << object.error().message;
+      auto kernel = (*device)->link(*object);
+      ASSERT_TRUE(kernel.ok());
+      constexpr std::size_t kElements = kRows * 3 * kWidth;
+      const auto give = [&](const void* data, std::size_t bytes) {
+        void* memory = *(*device)->allocate(static_cast<std::int64_t>(bytes));
+        if (data) std::memcpy(memory, data, bytes);
+        return memory;
+      };
+      std::vector<void*> tensors{give(values.data(), values.size() * 4), give(weights.data(), weights.size() * 4),
+                                 give(rows.data(), rows.size() * 4), give(other.data(), other.size() * 4),
+                                 give(nullptr, kElements * 4)};
+      void* workspace = give(nullptr, static_cast<std::size_t>(object->workspaceBytes) + 64);
+      LaunchArgs args;
+      args.tensors = tensors;
+      args.workspace = workspace;
+      for (int run = 0; run < 5; ++run) {
+        std::memset(workspace, 0xff, static_cast<std::size_t>(object->workspaceBytes));
+        ASSERT_TRUE((*kernel)->launch(args).ok());
+        results.emplace_back(kElements);
+        std::memcpy(results.back().data(), tensors.back(), kElements * 4);
+      }
+      for (void* t : tensors) (*device)->release(t);
+      (*device)->release(workspace);
+    }
+  for (const auto& r : results) EXPECT_EQ(r, results[0]);
+}
+
+// A guard that bounds a long loop becomes its end: the compiled code agrees with the loops as they are read.
+TEST(Reduction, GuardsThatBoundALoop) {
+  std::mt19937_64 rng(18);
+  struct Bound {
+    const char* name;
+    std::function<IndexCond(const IndexExpr&, const IndexExpr&)> holds;  // of the row and the reduced point
+  };
+  const std::vector<Bound> bounds = {
+      {"at most", [](const auto& i, const auto& k) { return IndexCond::ge0(i - k); }},
+      {"at least", [](const auto& i, const auto& k) { return IndexCond::ge0(k - i - IndexExpr(3)); }},
+      {"a band",
+       [](const auto& i, const auto& k) {
+         return IndexCond::all({IndexCond::ge0(3 * k - i + IndexExpr(7)), IndexCond::ge0(i - 2 * k + IndexExpr(9))});
+       }},
+      {"never", [](const auto& i, const auto& k) { return IndexCond::ge0(i - k - IndexExpr(500)); }},
+      {"a band and a class", [](const auto& i, const auto& k) {
+         return IndexCond::all({IndexCond::ge0(i - k), IndexCond::eq0(floorMod(i + k, 3))});
+       }}};
+  for (const Bound& bound : bounds)
+    for (const Reducer reducer : {Reducer::Sum, Reducer::Max}) {
+      Builder b;
+      const TensorId x = b.input("X", {41, 67}), y = b.input("Y", {67, 20});
+      b.output(b.op("Z", {41, 20}, {67}, reducer, [&](const auto& v) {
+        return b.p.select(b.p.cond(bound.holds(v[0], v[2])),
+                          b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(y, {v[2], v[1]})), b.p.constant(0));
+      }));
+      EXPECT_EQ(compareFirst(b.p, rng), "") << bound.name;
+      EXPECT_EQ(compareFirst(b.p, rng, 2), "") << bound.name;
+    }
+}
+
 TEST(Contraction, FirstSchedules) {
   std::mt19937_64 rng(20);
   for (const Case& c : contractions()) {
@@ -284,8 +415,9 @@ TEST(Nest, FirstSchedules) {
 TEST(Nest, ChainsThatShareRowsRunRowByRow) {
   for (const Case& c : nests()) {
     const auto knobs = *(*scheduleSpace(c.program, hostTarget()))->first().knobs;
+    // Of a gradient with its reader only rows within a residue class are worth it.
     const bool chain = c.name.starts_with("softmax") || c.name == "routing";
-    EXPECT_EQ(knobs.contains("rows"), chain) << c.name;
+    if (c.name.find(" gradient ") == std::string::npos) { EXPECT_EQ(knobs.contains("rows"), chain) << c.name; }
     if (chain) { EXPECT_GT(knobs["rows"], 0) << c.name; }
   }
 }
@@ -340,6 +472,44 @@ TEST(Contraction, RandomLegalSchedulesEqualTheReference) {
 
 // A strided convolution's gradient may be scheduled by its residue classes, and of one picture must be: h and w stand under floors on
 // both sides, so nothing but the classes has rows of its own.
+TEST(Nest, ResidueClassesAreAKnob) {
+  const std::uint64_t seed = freshSeed();
+  std::mt19937_64 rng(seed);
+  const Target target = hostTarget(2);
+  auto device = cpu().open("cpu", 2);
+  std::size_t seen = 0;
+  for (const Case& c : nests()) {
+    const auto space = scheduleSpace(c.program, target);
+    if ((*space)->first().kind == "contraction") continue;  // their knob has its own test
+    if (!(*space)->first().knobs->contains("vector") && !(*space)->first().knobs->contains("stage0.vector")) continue;
+    const auto knobs = (*space)->knobs();
+    const bool split = std::any_of(knobs.begin(), knobs.end(), [](const KnobInfo& k) { return k.name == "axes"; });
+    EXPECT_EQ(split, c.name.find(" gradient ") != std::string::npos || c.name.starts_with("upsampling")) << c.name;
+    if (!split) continue;
+    ++seen;
+    int tried = 0;
+    for (int i = 0; tried < 6 && i < 1000; ++i) {
+      const Schedule s = (*space)->random(rng);
+      if (!(*space)->check(s).ok() || s.knobs->value("axes", "own") != "phases") continue;
+      ++tried;
+      EXPECT_EQ(compare(c.program, s, target, **device, rng), "") << c.name << ", seed " << seed;
+    }
+    EXPECT_EQ(tried, 6) << c.name;
+    if (c.name.starts_with("upsampling")) continue;  // two periods in one axis: one's divisions of the other's classes stay
+    // Point by point no division is left. Lanes and tiles over a residue class bring their own.
+    nlohmann::json plain{{"axes", "phases"}};
+    for (const KnobInfo& k : knobs) {
+      if (k.name == "rows") plain[k.name] = 1;
+      if (k.name.ends_with("vector")) plain[k.name] = "";
+      if (k.name.ends_with("lanes")) plain[k.name] = 1;
+    }
+    const Schedule s{(*space)->first().kind, std::make_shared<const nlohmann::json>(plain)};
+    ASSERT_TRUE((*space)->check(s).ok()) << (*space)->check(s).error().message << s.text();
+    EXPECT_EQ(loop::toText(*lower(c.program, s, target)).text.find("//"), std::string::npos) << c.name << "\n" << s.text();
+  }
+  EXPECT_EQ(seen, 8u);
+}
+
 TEST(Contraction, ResidueClassesAreAKnob) {
   std::size_t seen = 0;
   for (const Case& c : contractions()) {

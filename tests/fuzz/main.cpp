@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // neoflow-fuzz [--seconds S] [--cases N] [--seed N] [--second-order]: random accesses, inverted, proved and compared with brute
-// force. Prints a table; the first failure is shrunk and printed. Exit code 0: nothing wrong, nothing uncertified.
+// force; one in eight also within a random operator, whose gradients are compared with central differences. Prints a table; the first
+// failure is shrunk and printed. Exit code 0: nothing wrong, nothing uncertified.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,6 +13,7 @@
 
 #include "tests/fuzz/access_generator.h"
 #include "tests/fuzz/access_oracle.h"
+#include "tests/fuzz/body_oracle.h"
 
 namespace nf::testing {
 namespace {
@@ -76,12 +78,31 @@ void append(Row& to, const Row& from) {
   to.slow += from.slow;
 }
 
+// Oracle C: one in kBodyEvery accesses within random operators.
+constexpr std::size_t kBodyEvery = 8;
+struct Bodies {
+  std::size_t operators = 0, elements = 0, kinks = 0, wrong = 0;
+};
+
+void checkBody(const AccessProblem& problem, std::uint64_t caseSeed, Choices& choices, Bodies& bodies) {
+  for (const BodyKind kind : {BodyKind::Differences, BodyKind::Ties, BodyKind::Zeros}) {
+    const BodyResult result = compareBody(problem, kind, choices);
+    bodies.operators += result.compared > 0 ? 1 : 0;
+    bodies.elements += result.compared;
+    bodies.kinks += result.kinks;
+    if (result.right || ++bodies.wrong > 3) continue;
+    std::printf("WRONG GRADIENT (case seed %llu): %s\n  %s\n", static_cast<unsigned long long>(caseSeed), result.wrong.c_str(),
+                describe(problem).c_str());
+  }
+}
+
 bool isWrong(const AccessProblem& problem) { return !compareExactly(problem, invert(problem)).right; }
 bool isUncertified(const AccessProblem& problem) { return invert(problem).state == Inverse::State::Uncertified; }
 
 int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOrderToo) {
   std::map<AccessClass, Row> rows;
   Row second;
+  Bodies bodies;
   std::size_t done = 0, wrong = 0, uncertified = 0;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   const auto begin = Clock::now();
@@ -136,6 +157,7 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
     const auto problem = randomAccess(c, choices);
     if (!problem) continue;
     const Inverse inverse = check(*problem, rows[c], caseSeed, std::string(name(c)).c_str());
+    if (i % kBodyEvery == 0) checkBody(*problem, caseSeed, choices, bodies);
     if (!secondOrderToo || inverse.state != Inverse::State::Gather || c == AccessClass::Wide) continue;
     const AccessProblem again = secondOrder(*problem, inverse, static_cast<std::uint32_t>(choices.word() | choices.word()));
     double points = 1;
@@ -161,8 +183,10 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
       "while typing (%.0f ms and %llu isl operations a question): %zu put off, %zu of them by time: %.4f %% of %zu\n",
       kInteractiveMilliseconds, static_cast<unsigned long long>(InvertOptions{}.interactiveQuota), all.putOff + all.slow, all.slow,
       100.0 * static_cast<double>(all.putOff + all.slow) / static_cast<double>(std::max<std::size_t>(1, all.cases)), all.cases);
+  std::printf("within random operators (differences, ties, zeros): %zu, %zu gradient elements, %zu of them at kinks: %zu wrong\n",
+              bodies.operators, bodies.elements, bodies.kinks, bodies.wrong);
   std::printf("%zu accesses in %.0f s: %zu wrong, %zu uncertified\n", done, millisecondsSince(begin) / 1000, wrong, uncertified);
-  return wrong == 0 && uncertified == 0 ? 0 : 1;
+  return wrong == 0 && uncertified == 0 && bodies.wrong == 0 ? 0 : 1;
 }
 
 }  // namespace

@@ -10,11 +10,13 @@
 #include "core/ir/serialize.h"
 #include "core/ir/structural_hash.h"
 #include "core/ir/verify.h"
+#include "core/ir/work.h"
 
 namespace nf {
 namespace {
 
-AccessIndex at(IndexVar v) { return {IndexExpr::variable(v), {}}; }
+IndexExpr var(IndexVar v) { return IndexExpr::variable(v); }
+AccessIndex at(IndexVar v) { return {var(v), {}}; }
 
 TensorId given(Program& p, std::string name, std::vector<std::int64_t> shape, TensorKind kind = TensorKind::Input) {
   Tensor t;
@@ -72,6 +74,56 @@ TEST(Program, NoExecutionDoesLessThanTheLeastWork) {
   const ExprId inside = p.cond(IndexCond::ge0(IndexExpr::variable(1) - IndexExpr(5)));
   p.addOperator(gather("Z", {{"i", 4, {}}, {"j", 6, {}}}, 2, Reducer::None, p.select(inside, square, p.constant(0)), z));
   EXPECT_EQ(leastFlopsOf(p, OperatorId(1u)), 0);
+}
+
+// The gradient of a convolution with stride 2: of each output pixel only the taps that hit it are work, whatever the loop runs over.
+TEST(Program, ZerosOfAGuardAreNoWork) {
+  for (const std::int64_t extent : {9, 40}) {  // all points of a condition are counted, or a part of them evenly
+    SCOPED_TRACE(extent);
+    const std::int64_t taps = extent == 9 ? 3 : 7, outputs = (extent - taps) / 2 + 1;
+    Program p;
+    const TensorId y = given(p, "dY", {2, 5, outputs, outputs}), w = given(p, "W", {5, 4, taps, taps});
+    const TensorId a = given(p, "dA", {2, 4, extent, extent}, TensorKind::Intermediate);
+    // axes: b i u v, reduced k r s
+    const IndexExpr row = var(2) - var(5), column = var(3) - var(6);
+    std::vector<IndexCond> hits;
+    for (const IndexExpr& e : {row, column}) {
+      hits.push_back(IndexCond::eq0(floorMod(e, 2)));
+      hits.push_back(IndexCond::ge0(e));
+      hits.push_back(IndexCond::ge0(IndexExpr(2 * (outputs - 1)) - e));
+    }
+    const ExprId product = p.binary(ScalarOp::Mul, p.load(y, {at(0), at(4), {floorDiv(row, 2), {}}, {floorDiv(column, 2), {}}}),
+                                    p.load(w, {at(4), at(1), at(5), at(6)}));
+    p.addOperator(gather(
+        "dA", {{"b", 2, {}}, {"i", 4, {}}, {"u", extent, {}}, {"v", extent, {}}, {"k", 5, {}}, {"r", taps, {}}, {"s", taps, {}}}, 4,
+        Reducer::Sum, p.select(p.cond(IndexCond::all(hits)), product, p.constant(0)), a));
+    // As many products as the convolution itself has.
+    const std::int64_t forward = 2 * 2 * 4 * 5 * taps * taps * outputs * outputs;
+    EXPECT_EQ(workOf(p, OperatorId(0u)), forward);
+    EXPECT_EQ(flopsOf(p, OperatorId(0u)), 2 * 2 * 4 * 5 * taps * taps * extent * extent);
+  }
+}
+
+TEST(Program, WorkOfLargeConditionsIsEstimatedEvenly) {
+  Program p;
+  const TensorId x = given(p, "X", {3000, 2000}), y = given(p, "Y", {3000, 2000}, TensorKind::Intermediate);
+  const IndexCond lower = IndexCond::ge0(2 * var(0) - 3 * var(1));  // half of it
+  const ExprId twice = p.binary(ScalarOp::Mul, p.load(x, {at(0), at(1)}), p.constant(2));
+  p.addOperator(
+      gather("Y", {{"i", 3000, {}}, {"j", 2000, {}}}, 2, Reducer::None, p.select(p.cond(lower), twice, p.constant(0)), y));
+  const auto work = static_cast<double>(workOf(p, OperatorId(0u)));
+  EXPECT_NEAR(work / 3e6, 1, 0.01);
+}
+
+TEST(Program, WorkCountsWhatDataDecideWholeAndSharedValuesOnce) {
+  Program p;
+  const TensorId x = given(p, "X", {4}), w = given(p, "W", {4, 6}), y = given(p, "Y", {4, 6}, TensorKind::Intermediate);
+  const ExprId value = p.load(x, {at(0)}), e = p.unary(ScalarOp::Exp, value);
+  const ExprId positive = p.binary(ScalarOp::Lt, p.constant(0), value);
+  const ExprId product = p.binary(ScalarOp::Mul, e, p.load(w, {at(0), at(1)}));
+  p.addOperator(gather("Y", {{"i", 4, {}}, {"j", 6, {}}}, 2, Reducer::None, p.select(positive, product, e), y));
+  EXPECT_EQ(workOf(p, OperatorId(0u)), 4 * info(ScalarOp::Exp).flops + 4 + 24);  // exp and the comparison once for all j
+  EXPECT_EQ(workOf(p), workOf(p, OperatorId(0u)));
 }
 
 TEST(Program, HashIgnoresNamesAndSeesStructure) {

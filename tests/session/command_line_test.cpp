@@ -100,15 +100,17 @@ TEST_F(CommandLine, AnIndexThatIsComputedStaysLegalInTheGate) {
   file("index.nf",
        "input x[64] = uniform(0, 1)\nparam E[7] = normal(0, 1)\nY[n] = E[i32(floor(x[n] * 7))]^2\nloss L = sum[n] Y[n]\n"
        "show L, d(L)/d(E)\ntrain L { steps = 3; optimizer = sgd(lr=0.01); mode = static }\n");
-  for (const char* arguments : {"run index.nf --device cpu", "train index.nf --device cpu -o out.d --no-records", "grad index.nf L E --check"}) {
+  for (const char* arguments :
+       {"run index.nf --device cpu", "train index.nf --device cpu -o out.d --no-records", "grad index.nf L E --check"}) {
     const Outcome o = run(arguments);
     EXPECT_EQ(o.code, 0) << arguments << o.err;
   }
 }
 
 TEST_F(CommandLine, AnIndexOutOfRangeHasItsPlaceAndValueOnEveryDevice) {
-  file("beyond.nf", "input x[4] = 1\nparam E[5, 2] = 1\nY[n, d] = E[i32(x[n] * 9), d]\nloss L = sum[n, d] Y[n, d]\nshow Y\n"
-                    "train L { steps = 3; optimizer = sgd(lr=0.01) }\n");
+  file("beyond.nf",
+       "input x[4] = 1\nparam E[5, 2] = 1\nY[n, d] = E[i32(x[n] * 9), d]\nloss L = sum[n, d] Y[n, d]\nshow Y\n"
+       "train L { steps = 3; optimizer = sgd(lr=0.01) }\n");
   for (const char* command : {"run", "train"}) {
     std::string said;
     for (const char* device : {"reference", "cpu"}) {
@@ -125,8 +127,9 @@ TEST_F(CommandLine, AnIndexOutOfRangeHasItsPlaceAndValueOnEveryDevice) {
 // Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.
 TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
   file("tokens.csv", "1,2,3,4\n");
-  file("tokens.nf", "input tok[4] : i32 = csv(\"tokens.csv\")\nparam E[5, 3] = normal(0, 1)\nY[n, d] = E[tok[n], d]^2\n"
-                    "loss L = 5 + 1e-7 * (sum[n, d] Y[n, d])\n");
+  file("tokens.nf",
+       "input tok[4] : i32 = csv(\"tokens.csv\")\nparam E[5, 3] = normal(0, 1)\nY[n, d] = E[tok[n], d]^2\n"
+       "loss L = 5 + 1e-7 * (sum[n, d] Y[n, d])\n");
   const Outcome o = run("grad tokens.nf L E --check --json");
   EXPECT_EQ(o.code, 0) << o.out;
   const auto json = nlohmann::json::parse(o.out);
@@ -170,6 +173,47 @@ TEST_F(CommandLine, TheDeviceOfATrainStatementIsHonoured) {
   EXPECT_THAT(other.err, HasSubstr("asks for the device reference"));
 }
 
+// What has no gradient, and what is zero by rule: with place and reason, for people and for scripts.
+TEST_F(CommandLine, GradientsThatAreNoneOrZeroSayWhyAndWhere) {
+  file("net.nf", "input X[4] = zeros()\nbest = argmax[i] X[i]\nloss L = sum[i] X[i] * floor(X[3 - i])\nM = sum[i] floor(2*X[i])\n");
+  file("index.nf", "input X[16] = zeros()\nloss L = sum[i: 4] X[i*i]\n");
+  struct Refused {
+    const char *arguments, *place, *message;
+    int line, column;
+  };
+  for (const Refused& r : {Refused{"net.nf best X", "net.nf:2:1", "best holds integers and has no derivative", 2, 1},
+                           Refused{"net.nf L best", "net.nf:2:1", "nothing can be differentiated by best: it holds integers", 2, 1},
+                           Refused{"index.nf L X", "index.nf:2:22", "this index is not affine", 2, 22}}) {
+    const Outcome o = run(std::string("grad ") + r.arguments);
+    EXPECT_EQ(o.code, 1) << r.arguments;
+    EXPECT_THAT(o.err, HasSubstr(r.place));
+    EXPECT_THAT(o.err, HasSubstr(r.message));
+    const auto json = nlohmann::json::parse(run(std::string("grad --json ") + r.arguments).out);
+    EXPECT_FALSE(json["ok"].get<bool>());
+    ASSERT_EQ(json["diagnostics"].size(), 1u);
+    EXPECT_EQ(json["diagnostics"][0]["line"], r.line) << r.arguments;
+    EXPECT_EQ(json["diagnostics"][0]["column"], r.column) << r.arguments;
+  }
+  EXPECT_THAT(run("grad net.nf L X").out, HasSubstr("# X[3 - i] in L: zero, floor has slope 0"));
+  const auto some = nlohmann::json::parse(run("grad --json net.nf L X").out);
+  int zeros = 0;
+  for (const auto& term : some["terms"]) {
+    if (term["form"] != "zero") continue;
+    ++zeros;
+    EXPECT_EQ(term["access"], "X[3 - i]");
+    EXPECT_EQ(term["why"], "floor has slope 0");
+    EXPECT_EQ(term["place"]["line"], 3);
+    EXPECT_EQ(term["place"]["column"], 30);
+    EXPECT_EQ(term["cut"]["column"], 24);
+  }
+  EXPECT_EQ(zeros, 1);
+  const Outcome whole = run("grad net.nf M X");
+  EXPECT_EQ(whole.code, 0);
+  EXPECT_THAT(whole.err, HasSubstr("warning: d(M)/d(X) is 0: M depends on X only where the slope is 0: floor has slope 0"));
+  EXPECT_THAT(whole.err, HasSubstr("net.nf:4:"));
+  EXPECT_THAT(whole.out, HasSubstr("= 0\n"));
+}
+
 TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "Y" + std::to_string(i) + " = nowhere" + std::to_string(i) + "\n";
@@ -183,7 +227,7 @@ TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
 
 TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
   file("pinned.nf", std::string(kNet) + "hint schedule Y {\"kind\": \"contraction\", \"knobs\": {\"tile\": [8, 8]}}\n");
-  for (const char* command : {"run", "train"}) {
+  for (const char* command : {"check", "run", "train"}) {
     const Outcome o = run(std::string(command) + " pinned.nf");
     EXPECT_EQ(o.code, 1) << command;
     EXPECT_THAT(o.err, HasSubstr("pinned.nf:7:1")) << command;

@@ -204,7 +204,12 @@ TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
   EXPECT_FALSE(done.stopped);
   EXPECT_GT(*done.accuracy, 0.5) << "chance is 0.1";
   EXPECT_EQ(engine.passed<FirstStepEvent>().size(), 1u);
-  EXPECT_EQ(engine.passed<EvalEvent>().size(), 2u);
+  // The first epoch's as soon as its kernels are there, which may be after the last step; then the end's says it.
+  const auto evals = engine.passed<EvalEvent>();
+  ASSERT_FALSE(evals.empty());
+  EXPECT_LE(evals.size(), 2u);
+  EXPECT_EQ(evals.back().step, steps);
+  EXPECT_EQ(evals.back().accuracy, done.accuracy);
   std::int64_t told = 0;
   for (const StepEvent& e : engine.passed<StepEvent>()) told += e.steps;
   EXPECT_EQ(told, steps);
@@ -245,12 +250,19 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
     EngineProcess engine(m_folder.path(""));
     engine.document(kDigits);
     const RequestId id = engine.newId();
-    engine.send(train(0), id);
+    engine.send(train(1'000'000'000), id);
+    const auto timed = [](const TrialEvent& e) { return e.us && e.status == TrialStatus::Ok; };
+    const Envelope first = engine.awaitThat([&](const Envelope& e) {
+      const auto* trial = std::get_if<TrialEvent>(&e.message);
+      return trial && timed(*trial);
+    });
+    engine.send(StopRequest{});
     engine.await<DoneEvent>();
     engine.await<Finished>(id);
+    const auto& trial = std::get<TrialEvent>(first.message);
+    tried[trial.subgraph].insert(trial.schedule.text);
     for (const TrialEvent& e : engine.passed<TrialEvent>())
-      if (e.us && e.status == TrialStatus::Ok) tried[e.subgraph].insert(e.schedule.text);
-    ASSERT_FALSE(tried.empty());
+      if (timed(e)) tried[e.subgraph].insert(e.schedule.text);
   }
   EngineProcess engine(m_folder.path(""));
   engine.document(kDigits);

@@ -17,13 +17,14 @@ namespace nf {
 
 using namespace protocol;
 
-EngineProcess::EngineProcess(const std::string& folder) : m_folder(folder) {
+EngineProcess::EngineProcess(const std::string& folder, const std::map<std::string, std::string>& environment) : m_folder(folder) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) std::abort();
   m_pid = fork();
   if (m_pid == 0) {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     setenv("NEOFLOW_RECORDS", (folder + "/records.sqlite").c_str(), 1);
     execl(NF_NEOFLOW, NF_NEOFLOW, "engine", nullptr);
     _exit(127);

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace nf {
 // in `folder`. Nothing here waits for a time: a reply that never comes ends with the test's own limit.
 class EngineProcess {
  public:
-  explicit EngineProcess(const std::string& folder);
+  explicit EngineProcess(const std::string& folder, const std::map<std::string, std::string>& environment = {});
   ~EngineProcess();  // closes its input; it must end by itself with exit code 0, unless kill() was called
   EngineProcess(const EngineProcess&) = delete;
   EngineProcess& operator=(const EngineProcess&) = delete;

@@ -241,6 +241,35 @@ TEST_F(EngineTest, GradientIsProvedAndChecked) {
   EXPECT_LT(g.check->worst, g.check->allowed);
 }
 
+// A gradient that is zero by rule says so and why, as a term; what has none is refused with its place.
+TEST_F(EngineTest, GradientsThatAreZeroByRuleSayWhy) {
+  await<Hello>();
+  document(
+      "input X[4] = zeros()\ninput Z[4] = zeros()\nbest = argmax[i] X[i]\nloss L = sum[i] X[i] * floor(X[3 - i])\n"
+      "M = sum[i] floor(2*X[i])\nshow d(L)/d(X)\n");
+  send(GradientRequest{1, "L", "X", false}, 7);
+  const Expression some = await<Expression>(7);
+  ASSERT_EQ(some.terms.size(), 2u);
+  const auto zero = std::find_if(some.terms.begin(), some.terms.end(), [](const auto& t) { return t.form == GradientForm::Zero; });
+  ASSERT_NE(zero, some.terms.end());
+  EXPECT_EQ(zero->access, "X[3 - i]");
+  EXPECT_EQ(zero->why, "floor has slope 0");
+  EXPECT_FALSE(zero->origins.empty());
+  send(GradientRequest{1, "M", "X", false}, 8);
+  const Expression all = await<Expression>(8);
+  ASSERT_FALSE(all.terms.empty());
+  for (const auto& term : all.terms) EXPECT_EQ(term.form, GradientForm::Zero);
+  EXPECT_EQ(all.terms.back().why, "M depends on X only where the slope is 0: floor has slope 0");
+  send(GradientRequest{1, "M", "Z", false}, 9);
+  const Expression none = await<Expression>(9);
+  ASSERT_EQ(none.terms.size(), 1u);
+  EXPECT_EQ(none.terms[0].why, "M does not depend on Z");
+  send(GradientRequest{1, "best", "X", false}, 10);
+  const Failed refused = await<Failed>(10);
+  EXPECT_EQ(refused.message, "best holds integers and has no derivative");
+  EXPECT_NE(refused.detail.find(":3:"), std::string::npos) << refused.detail;
+}
+
 // While somebody types a gradient is shown before it is proved, and again when it is.
 TEST(EngineProofs, CheckingThenProved) {
   std::mutex mutex;

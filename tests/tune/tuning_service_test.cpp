@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cmath>
+#include <condition_variable>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -44,6 +46,7 @@ class FakeEvaluator final : public Evaluator {
   std::function<TrialStatus(const Schedule&)> compiles = [](const Schedule&) { return TrialStatus::Ok; };
   std::function<TrialStatus(const Schedule&, GateLevel)> gates = [](const Schedule&, GateLevel) { return TrialStatus::Ok; };
   std::function<bool(const CompileJob&)> killed = [](const CompileJob&) { return false; };  // by others
+  std::function<bool(const MeasureJob&)> measureKilled = [](const MeasureJob&) { return false; };
   std::function<void(std::stop_token)> beforeMeasure = [](std::stop_token) {};
   double deviceSeconds = 0.01;
 
@@ -77,6 +80,8 @@ class FakeEvaluator final : public Evaluator {
     ++measured;
     MeasureOutcome outcome;
     outcome.cancelled = stop.stop_requested();
+    outcome.outside = !outcome.cancelled && measureKilled(job);
+    if (outcome.outside) return outcome;
     outcome.deviceSeconds = deviceSeconds;
     m_clock.advance(std::chrono::nanoseconds(static_cast<std::int64_t>(deviceSeconds * 1e9)));
     outcome.status = gates(job.candidate->schedule, job.gate);
@@ -191,7 +196,7 @@ TEST_F(TuningServiceTest, KillsByOthersOnlyDelayFirstKernels) {
     std::atomic<bool> enough = false;
     m_evaluator.killed = [&](const CompileJob& job) {
       if (kills >= 20 && (!standsIn || enough)) return false;
-      EXPECT_EQ(job.forgivenKills > 10, kills == 0) << "patience is short while nothing can be made";
+      EXPECT_EQ(job.forgivenKills, 0) << "the service itself tries again";
       ++kills;
       return true;
     };
@@ -218,6 +223,112 @@ TEST_F(TuningServiceTest, KillsByOthersOnlyDelayFirstKernels) {
     EXPECT_EQ(stoodIn > 0, standsIn);
     EXPECT_TRUE(s.trouble().empty());
   }
+}
+
+// A few kills while first kernels are missing: something stands in for all of them, those that nobody has asked for yet too.
+TEST_F(TuningServiceTest, SomethingStandsInForAllThatIsMissing) {
+  constexpr int kMissing = 32;
+  std::atomic<bool> killing = true;
+  std::atomic<int> stoodIn = 0, compiledBefore = 0;
+  m_evaluator.killed = [&](const CompileJob&) { return killing.load(); };
+  m_options.standInWhileKilled = true;
+  m_options.standIn = [&](const Program&) -> Result<KernelObject> {
+    if (++stoodIn == kMissing) compiledBefore = m_evaluator.compiled.load();
+    return KernelObject{};
+  };
+  const auto s = service();
+  std::vector<TuningTask> tasks;
+  std::vector<Hash> wanted;
+  for (std::int64_t n = 8; n < 8 + kMissing; ++n) {
+    tasks.push_back(task(n));
+    wanted.push_back(tasks.back().hash);
+  }
+  s->add(std::move(tasks));
+  EXPECT_TRUE(waitFirst(wanted));
+  EXPECT_GE(stoodIn, kMissing);  // two that are killed at once may both ask
+  EXPECT_LT(compiledBefore, kMissing) << "not one after the other";
+  for (const Hash& hash : wanted) EXPECT_TRUE(m_cache.find(hash)->standIn);
+  killing = false;
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
+  for (const Hash& hash : wanted) EXPECT_FALSE(m_cache.find(hash)->standIn);
+  EXPECT_TRUE(s->trouble().empty());
+}
+
+// What one worker has compiled is kept while the one that is to check it is killed.
+TEST_F(TuningServiceTest, AKilledCheckCompilesNothingAnew) {
+  std::atomic<int> kills = 0;
+  m_evaluator.measureKilled = [&](const MeasureJob&) { return ++kills <= 10; };
+  const auto s = service();
+  s->add({task(8)});
+  EXPECT_TRUE(waitFirst({task(8).hash}));
+  EXPECT_EQ(kills, 11);
+  EXPECT_EQ(m_evaluator.compiled, 1);
+  EXPECT_EQ(m_cache.find(task(8).hash)->object->schedule, Space().first());
+}
+
+// Nobody waits for them: low priority, until somebody does.
+TEST_F(TuningServiceTest, FirstKernelsInTheBackgroundAreHurriedOnDemand) {
+  constexpr int kTasks = 8;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+  std::map<CompilePriority, int> seen;
+  m_evaluator.killed = [&](const CompileJob& job) {
+    std::unique_lock lock(mutex);
+    ++seen[job.priority];
+    changed.notify_all();
+    changed.wait(lock, [&] { return open; });
+    return false;
+  };
+  const auto s = service();
+  std::vector<TuningTask> tasks;
+  std::vector<Hash> wanted;
+  for (int i = 0; i < kTasks; ++i) {
+    tasks.push_back(task(8 + i));
+    tasks.back().background = true;
+    wanted.push_back(tasks.back().hash);
+  }
+  s->add(std::move(tasks));
+  int before = 0;
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return seen[CompilePriority::Background] >= 2; });
+  }
+  s->hurry(wanted);
+  {
+    const std::lock_guard lock(mutex);
+    before = seen[CompilePriority::Background] + seen[CompilePriority::FirstKernel];
+    open = true;
+  }
+  changed.notify_all();
+  EXPECT_TRUE(waitFirst(wanted));
+  EXPECT_LT(before, kTasks);
+  EXPECT_GE(seen[CompilePriority::FirstKernel], kTasks - before);
+  EXPECT_EQ(seen[CompilePriority::Background] + seen[CompilePriority::FirstKernel], kTasks);
+}
+
+// What is timed while first kernels are compiled reads slower than it is.
+TEST_F(TuningServiceTest, NothingIsTimedBeforeEachFirstKernelHasBeenTried) {
+  m_options.maximumTrials = 20;
+  constexpr int kTasks = 12;
+  std::atomic<int> checked = 0;
+  std::atomic<bool> early = false;
+  m_evaluator.measureKilled = [&](const MeasureJob& job) {
+    if (!job.time) ++checked;
+    else if (checked < kTasks) early = true;
+    return false;
+  };
+  const auto s = service();
+  s->start();
+  std::vector<TuningTask> tasks;
+  for (int i = 0; i < kTasks; ++i) {
+    tasks.push_back(task(8 + i));
+    tasks.back().background = i % 2 == 0;
+  }
+  s->add(std::move(tasks));
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
+  EXPECT_GT(s->trials(), 0);
+  EXPECT_FALSE(early);
 }
 
 // Every schedule takes its worker down: training starts all the same, and the first kernel is tried again later.

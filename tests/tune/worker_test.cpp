@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
 
 #include "core/tune/compile_service.h"
 #include "core/tune/measure_service.h"
@@ -36,11 +37,19 @@ CompileJob job(std::vector<Schedule> schedules) {
   return made;
 }
 
-CompileService::Options options(int workers = 2, std::vector<std::string> before = {}) {
+CompileService::Options options(int workers = 2) {
   CompileService::Options o;
   o.workers = workers;
   o.command.arguments = {kWorker};
-  o.command.arguments.insert(o.command.arguments.end(), before.begin(), before.end());
+  return o;
+}
+
+// The first two compiles abort.
+CompileService::Options abortingTwice(const fakes::Folder& folder) {
+  const std::string file = folder.path("aborts");
+  std::ofstream(file) << 2;
+  CompileService::Options o;
+  o.command.arguments = {"/usr/bin/env", "NEOFLOW_ABORT_COMPILES=" + file, kWorker};
   return o;
 }
 
@@ -104,7 +113,7 @@ TEST(CompileService, AWorkerServesManyJobsOfBothPriorities) {
 
 TEST(CompileService, AWorkerThatAbortsOnItsFirstCompileIsReplaced) {
   const fakes::Folder folder;
-  CompileService service(options(2, {"--abort-first", folder.path("aborts"), "2"}));
+  CompileService service(abortingTwice(folder));
   std::vector<std::future<CompileOutcome>> futures;
   for (int i = 0; i < 6; ++i) futures.push_back(service.compile(job({schedule({{"n", i}})})));
   for (auto& future : futures) {
@@ -165,7 +174,7 @@ TEST(CompileService, ACommandThatCannotStartIsAnError) {
 // The engine of issue 2: workers abort on their first compile, then one is killed again and again; every kernel arrives.
 TEST(CompileService, EveryFirstKernelArrivesWhileWorkersAreKilled) {
   const fakes::Folder folder;
-  CompileService service(options(2, {"--abort-first", folder.path("aborts"), "2"}));
+  CompileService service(abortingTwice(folder));
   int arrived = 0;
   for (int round = 0; round < 8; ++round) {
     std::vector<std::future<CompileOutcome>> futures;

@@ -12,6 +12,9 @@
 #include <QSettings>
 #include <QTemporaryDir>
 #include <QTest>
+#include <cmath>
+#include <iterator>
+#include <map>
 
 #include "tests/widgets/capsule.h"
 #include "widgets/basic.h"
@@ -113,11 +116,66 @@ TEST_F(AuthorWidgets, ConditionsStandOneALine) {
   for (const auto& run : box.runs) EXPECT_GE(run.font.pixelSize(), 10) << run.text.toStdString();
 }
 
-TEST_F(AuthorWidgets, AWideFormulaKeepsItsSizeAndIsScrolled) {
+// G = sum of many products, wider than any page; its parts by their runs.
+Formula longSum(int terms) {
+  capsule::FormulaMaker m;
+  std::uint32_t all = 0;
+  for (int i = 0; i < terms; ++i) {
+    const auto term = m.access(("A" + std::to_string(i)).c_str(), {"i", "j"});
+    all = i == 0 ? term : m.add(Kind::Infix, i % 2 == 0 ? "+" : "-", {all, term});
+  }
+  const auto name = m.access("G", {"b"});
+  m.add(Kind::Equation, "=", {name, all});
+  return m.formula;
+}
+
+TEST_F(AuthorWidgets, ALongFormulaIsBrokenBeforeItsSigns) {
+  const Formula formula = longSum(30);
+  const FormulaBox whole = setFormula(formula, theme, 22);
+  for (const double room : {300.0, 500.0, 900.0}) {
+    SCOPED_TRACE(room);
+    ASSERT_GT(whole.width, room);
+    const FormulaBox box = setFormula(formula, theme, 22, room);
+    EXPECT_LE(box.width, room);
+    EXPECT_EQ(textsOf(box).size(), textsOf(whole).size());  // nothing lost
+    // A line begins with its sign, or with the formula's first term.
+    std::map<int, std::pair<double, QString>> first;
+    for (const auto& run : box.runs) {
+      if (run.font.pixelSize() < 22) continue;
+      auto& line = first.try_emplace(static_cast<int>(std::lround(run.at.y())), 1e9, QString()).first->second;
+      if (run.at.x() < line.first) line = {run.at.x(), run.text};
+    }
+    ASSERT_GT(first.size(), 1u);
+    int others = 0;  // the formula's name, and its first term where that has a line of its own
+    for (const auto& [y, begin] : first) others += begin.second != "+" && begin.second != QChar(0x2212);
+    EXPECT_LE(others, 2);
+    // Runs of one line do not overlap those of another.
+    for (auto it = std::next(first.begin()); it != first.end(); ++it) EXPECT_GE(it->first - std::prev(it)->first, 20);
+  }
+}
+
+TEST_F(AuthorWidgets, ConditionsGoBelowTheirValueWhereThePageIsNarrow) {
+  const FormulaBox wide = setFormula(longCases(), theme, 22), narrow = setFormula(longCases(), theme, 22, wide.width * 0.75);
+  EXPECT_LE(narrow.width, wide.width * 0.75);
+  EXPECT_EQ(textsOf(narrow).size(), textsOf(wide).size());
+  FormulaView view(&theme, &selection);
+  view.resize(1600, 200);
+  view.show();
+  view.setFormulas({longCases()});
+  const int high = view.height();
+  view.resize(static_cast<int>(wide.width * 0.75) + 8, view.height());
+  EXPECT_FALSE(view.scrollBar()->isVisible());
+  EXPECT_GT(view.height(), high);
+}
+
+TEST_F(AuthorWidgets, WhatCannotBeBrokenIsScrolled) {
+  capsule::FormulaMaker m;
+  const auto left = m.access("condition", {"batch", "channel", "row", "column"}), right = m.access("bound", {"batch", "channel"});
+  m.add(Kind::Fraction, "", {left, right});
   FormulaView view(&theme, &selection);
   view.resize(200, 200);
   view.show();
-  view.setFormulas({longCases()});
+  view.setFormulas({m.formula});
   ASSERT_TRUE(view.scrollBar()->isVisible());
   EXPECT_GT(view.scrollBar()->maximum(), 0);
   const QImage before = view.grab().toImage();

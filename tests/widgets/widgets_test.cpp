@@ -5,6 +5,7 @@
 #include <QFile>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QTableView>
 #include <QTableWidget>
 #include <QTemporaryDir>
@@ -382,6 +383,30 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
 }
 
+TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
+  FusionReport report = capsule::fusion(1);
+  FusionDecisionInfo d = report.decisions[2];
+  d.producer = "d(L)/d(V.Logit.0.sum.over.every.capsule)", d.consumer = "d(L)/d(Votes.of.all.the.capsules.below)";
+  d.traffic.push_back({"d(L)/d(V.Logit.0.sum.over.every.capsule.of.the.layer)", 3e6});
+  d.flips.push_back({"d(L)/d(V.Logit.0.sum.over.every.capsule)", 401408, 3e6, true, "B"});
+  for (const int width : {DecisionCard::kLeastWidth, 376, 500})
+    for (const auto hint : {Document::FusionHint::None, Document::FusionHint::Fuse, Document::FusionHint::Split}) {
+      SCOPED_TRACE(width);
+      DecisionCard card(&theme);
+      card.resize(width, 700);
+      card.show();
+      card.setDecision(3, d, report.device, hint);
+      QCoreApplication::processEvents();
+      const auto* scroll = card.findChild<QScrollArea*>();
+      EXPECT_LE(scroll->widget()->minimumSizeHint().width(), scroll->viewport()->width());
+      for (const QPushButton* b : {card.force(), card.forbid(), card.release(), card.measure()}) {
+        if (!b->isVisible()) continue;
+        EXPECT_GE(b->mapTo(&card, QPoint()).x(), 0) << b->text().toStdString();
+        EXPECT_LE(b->mapTo(&card, QPoint(b->width(), 0)).x(), width) << b->text().toStdString();
+      }
+    }
+}
+
 TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
   ExplainView view(&theme, &selection);
   view.resize(1600, 900);
@@ -492,7 +517,7 @@ TEST_F(Widgets, LatencyKeepsEveryStepAndSwap) {
   EXPECT_EQ(plot.steps(), 5000);
   EXPECT_EQ(plot.swaps(), 1);
   QTemporaryDir folder;
-  EXPECT_TRUE(plot.saveSvg(folder.filePath("p.svg")));
+  EXPECT_EQ(plot.save(folder.filePath("p.svg")), "");
 }
 
 TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {

@@ -7,7 +7,10 @@
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
+#include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
@@ -62,6 +65,18 @@ struct RealEngine : Window {
     return out;
   }
 };
+
+TEST_F(RealEngine, AGradientIsComparedWithFiniteDifferencesByAClick) {
+  openChecked();
+  for (const auto& t : window->workspace().analysis().tensors)
+    if (t.derivative) Q_EMIT window->outline()->tensorChosen(QString::fromStdString(t.name));
+  InspectorView* inspector = window->inspector();
+  ASSERT_TRUE(wait([&] { return inspector->compare() && inspector->compare()->isEnabled(); }));
+  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return !inspector->checked().isEmpty(); }));
+  EXPECT_TRUE(inspector->checked().startsWith("numeric check ")) << inspector->checked().toStdString();
+  EXPECT_TRUE(inspector->checked().contains("sample"));
+}
 
 TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   openChecked();
@@ -196,6 +211,56 @@ TEST_F(RealEngine, AnotherFileInTheSameTabIsAnalysed) {
   window->openFile(path());
   checked();
   EXPECT_EQ(window->workspace().analysis().cells.size(), 6u);
+}
+
+// The same expression in two cells is one kernel, yet each place selects its own token, node and gradient terms.
+TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
+  openChecked(
+      "# %%\nlet N = 24\nparam A[N, N] = normal(0, 1)\nparam B[N, N] = normal(0, 1)\n\n"
+      "# %%\nX[i, j] = sum[k] A[i, k] * A[k, j]\n\n"
+      "# %%\nY[i, j] = sum[k] B[i, k] * B[k, j]\n\n"
+      "# %%\nloss L = sum[i, j] X[i, j] * Y[j, i]\nshow d(L)/d(A), d(L)/d(B)\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.0001); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Tune);
+  const auto shared = [&]() -> const protocol::SubgraphInfo* {
+    for (const auto& s : window->workspace().subgraphs().subgraphs)
+      if (std::find(s.operators.begin(), s.operators.end(), "X") != s.operators.end()) return &s;
+    return nullptr;
+  };
+  ASSERT_TRUE(wait([&] { return shared() != nullptr && window->explain()->graph()->plan() != nullptr; }));
+  EXPECT_EQ(shared()->callsPerStep, 2);
+  std::map<std::string, protocol::Expression> gradients;
+  QObject::connect(&window->workspace(), &Workspace::expressionArrived, window.get(),
+                   [&](const protocol::Expression& e) { gradients[e.tensor] = e; });
+  for (const char* name : {"d(L)/d(A)", "d(L)/d(B)"}) window->workspace().wantExpression(name);
+  ASSERT_TRUE(wait([&] { return gradients.size() == 2; }));
+  window->workspace().wantGraph("fused");
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "fused"; }));
+  const auto& selection = window->workspace().selection();
+  using Relation = Selection::Relation;
+  const auto lit = [&](const protocol::Origins& origins) { return selection.relation(origins) != Relation::None; };
+  for (const auto& [cellIndex, token, own, other, gradient, otherGradient] :
+       {std::tuple{1, "A[i, k]", "X", "Y", "d(L)/d(A)", "d(L)/d(B)"},
+        std::tuple{2, "B[i, k]", "Y", "X", "d(L)/d(B)", "d(L)/d(A)"}}) {
+    SCOPED_TRACE(token);
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->activate(cell(static_cast<std::size_t>(cellIndex))->id(), true);
+    const std::string& body = cell(static_cast<std::size_t>(cellIndex))->editor()->bytes();
+    cell(static_cast<std::size_t>(cellIndex))->editor()->moveCaretTo(body.find(token) + 1);
+    ASSERT_FALSE(selection.empty());
+    for (const auto& node : window->explain()->graph()->graph().nodes) {
+      if (node.id == own) { EXPECT_TRUE(lit(node.origins)); }
+      if (node.id == other) { EXPECT_FALSE(lit(node.origins)); }
+    }
+    const auto terms = [&](const std::string& name) {
+      int exact = 0;
+      for (const auto& formula : gradients[name].formulas)
+        for (const auto& node : formula.nodes) exact += selection.relation(node.origins) == Relation::Exact;
+      return exact;
+    };
+    EXPECT_GT(terms(gradient), 0);
+    EXPECT_EQ(terms(otherGradient), 0);
+  }
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/tune/worker/fake_backend.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <cstdlib>
 #include <cstring>
@@ -20,22 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-std::string g_abortFile;
-int g_abortCount = 0;
-
-void abortIfDue() {
-  if (g_abortFile.empty()) return;
-  const int file = open(g_abortFile.c_str(), O_RDWR | O_CREAT | O_APPEND, 0600);
-  flock(file, LOCK_EX);
-  struct stat status;
-  fstat(file, &status);
-  if (status.st_size >= g_abortCount) {
-    close(file);
-    return;
-  }
-  if (write(file, "x", 1) == 1) std::abort();
-}
-
 [[noreturn]] void hang() {
   for (;;) pause();
 }
@@ -49,7 +30,6 @@ std::int64_t threadNanoseconds() {
 class FakeCompiler final : public Compiler {
  public:
   Result<KernelObject> compile(const CompileRequest& request) override {
-    abortIfDue();
     const std::string how = request.schedule.knobs->value("compile", "ok");
     if (how == "abort") std::abort();
     if (how == "hang") hang();
@@ -169,11 +149,6 @@ class FakeBackend final : public Backend {
 Backend* fakeBackend(std::uint32_t version) {
   static FakeBackend backend;
   return version == kPluginVersion ? &backend : nullptr;
-}
-
-void abortFirstCompiles(const std::string& file, int count) {
-  g_abortFile = file;
-  g_abortCount = count;
 }
 
 }  // namespace nf

@@ -10,7 +10,4 @@ namespace nf {
 // "last" spoils the last element alone, "partial" leaves it unwritten; spin_us is thread CPU time added to each launch.
 Backend* fakeBackend(std::uint32_t version);
 
-// The first `count` compiles of all processes that share this file abort.
-void abortFirstCompiles(const std::string& file, int count);
-
 }  // namespace nf

@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a view asks of kernels, trials, series and values.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/ir/work.h"
+#include "core/runtime/fusion_trials.h"
+#include "core/session/jobs.h"
+#include "core/tune/tune_program.h"
+
+namespace nf {
+
+// ---------------------------------------------------------------- answers
+struct Jobs::Found {
+  std::shared_ptr<const Stages> stages;
+  Group group;
+  Subgraph subgraph;
+  Target target;
+  std::unique_ptr<ScheduleSpace> space;
+  Schedule first;  // pinned, or the analytic model's
+  bool pinned = false;
+  std::vector<Subgraph> equals;  // the other groups of the same kernel
+};
+
+std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInputs& inputs, const std::string& id,
+                                      protocol::RequestId request) {
+  const auto stages = revision.runningStages(inputs);
+  if (!stages || !*stages || !(*stages)->fused) {
+    fail(request, stages ? Error{"kernel", "The notebook has errors.", {}, {}} : stages.error());
+    return std::nullopt;
+  }
+  const auto device = target();
+  if (!device) {
+    fail(request, {"kernel", "There is no device that code can be made for: see the devices view.", {}, {}});
+    return std::nullopt;
+  }
+  const Program& program = *(*stages)->fused;
+  const SubgraphExtractor extractor(program);
+  std::optional<Found> found;
+  for (const Group& group : program.groups) {
+    if (program[group.operators[0]].kind == OperatorKind::Loop) continue;
+    Subgraph subgraph = extractor.extract(group.operators);
+    if (subgraph.hash.hex() != id) continue;
+    if (found) {
+      found->equals.push_back(std::move(subgraph));
+      continue;
+    }
+    auto space = scheduleSpace(subgraph.program, *device);
+    if (!space) {
+      fail(request, space.error());
+      return std::nullopt;
+    }
+    Schedule first = (*space)->first();
+    bool pins = false;
+    if (const Hint* hint = pinOf(program.hints, program, group.operators))
+      if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned), pins = true;
+    found.emplace(Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, {}});
+  }
+  if (found) return found;
+  fail(request, {"kernel", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
+  return std::nullopt;
+}
+
+void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id) {
+  protocol::Subgraphs answer;
+  answer.revision = revision.number();
+  const auto stages = revision.runningStages(inputs);
+  if (!stages) return fail(id, stages.error());
+  if (!*stages || !(*stages)->fused) return m_outbox.send(answer, id);
+  const Program& program = *(*stages)->fused;
+  const auto device = target();
+  const SubgraphExtractor extractor(program);
+  std::map<std::string, std::size_t> places;
+  for (const Group& group : program.groups) {
+    if (program[group.operators[0]].kind == OperatorKind::Loop) continue;
+    const Subgraph subgraph = extractor.extract(group.operators);
+    const std::string hash = subgraph.hash.hex();
+    const auto [place, isNew] = places.emplace(hash, answer.subgraphs.size());
+    if (!isNew) {
+      ++answer.subgraphs[place->second].callsPerStep;
+    } else {
+      protocol::SubgraphInfo info;
+      info.id = hash;
+      info.name = group.name;
+      if (device)
+        if (const auto space = scheduleSpace(subgraph.program, *device)) info.kind = (*space)->first().kind;
+      for (const TensorId t : subgraph.inputs) info.bytes += subgraph.program[t].bytes();
+      for (const TensorId t : subgraph.outputs) info.bytes += subgraph.program[t].bytes();
+      info.flops = workOf(subgraph.program);
+      if (device) loadRecords(hash);
+      const std::lock_guard lock(m_mutex);
+      const auto trials = m_trials.find(hash);
+      if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
+        info.us = trials->second.us;
+        info.firstUs = trials->second.firstUs;
+        info.trials = static_cast<std::int64_t>(trials->second.list.size());
+        info.generation = trials->second.generation;
+        info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
+      }
+      if (pinOf(program.hints, program, group.operators)) info.state = protocol::SubgraphState::Pinned;
+      for (const OperatorId op : group.operators)
+        if (const std::string& tensor = program[program[op].output].name; tensor.find('#') == std::string::npos)
+          info.pinTensor = tensor;
+      answer.subgraphs.push_back(std::move(info));
+    }
+    protocol::SubgraphInfo& info = answer.subgraphs[place->second];
+    for (const OperatorId op : group.operators) {
+      info.operators.push_back(program[program[op].output].name);
+      for (const std::uint32_t origin : revision.spans().of(program, program[op].origin))
+        if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
+    }
+  }
+  // Shares are of what this engine has tried.
+  std::int64_t tried = 0;
+  const std::lock_guard lock(m_mutex);
+  const auto ownTrials = [this](const protocol::SubgraphInfo& s) {
+    const auto found = m_trials.find(s.id);
+    return found == m_trials.end() ? 0 : static_cast<std::int64_t>(found->second.list.size() - found->second.recorded);
+  };
+  for (const auto& s : answer.subgraphs) tried += ownTrials(s);
+  for (auto& s : answer.subgraphs) s.budgetShare = tried > 0 ? static_cast<double>(ownTrials(s)) / static_cast<double>(tried) : 0;
+  m_outbox.send(answer, id);
+}
+
+void Jobs::answerTrials(const protocol::TrialsRequest& request, protocol::RequestId id) {
+  protocol::Trials answer;
+  answer.subgraph = request.subgraph;
+  loadRecords(request.subgraph);
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto found = m_trials.find(request.subgraph);
+    if (found != m_trials.end()) {
+      const auto& list = found->second.list;
+      answer.total = list.size();
+      const std::size_t first = std::min<std::size_t>(request.from, list.size());
+      const std::size_t count =
+          std::min<std::size_t>(list.size() - first, static_cast<std::size_t>(std::clamp<std::int64_t>(request.limit, 0, 20000)));
+      answer.trials.assign(list.begin() + static_cast<std::ptrdiff_t>(first),
+                           list.begin() + static_cast<std::ptrdiff_t>(first + count));
+    }
+  }
+  m_outbox.send(answer, id);
+}
+
+void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, const protocol::SpaceRequest& request,
+                       protocol::RequestId id) {
+  const auto found = find(revision, inputs, request.subgraph, id);
+  if (!found) return;
+  protocol::Space answer;
+  answer.subgraph = request.subgraph;
+  const Schedule first = found->first;
+  answer.kind = first.kind;
+  answer.size = found->space->size();
+  for (const KnobInfo& knob : found->space->knobs()) {
+    protocol::KnobInfo info{knob.name, knob.help, {}};
+    for (const std::string& value : knob.values) info.values.push_back({value});
+    answer.knobs.push_back(std::move(info));
+  }
+  answer.current.text = first.text();
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto trials = m_trials.find(request.subgraph);
+    if (!found->pinned && trials != m_trials.end() && !trials->second.schedule.empty())
+      answer.current.text = trials->second.schedule;
+  }
+  m_outbox.send(answer, id);
+}
+
+namespace {
+
+// The same expression written in several places is one kernel: what a line of it came from, in each of them. Equal programs number
+// their parts alike.
+class OriginsOfEquals {
+ public:
+  OriginsOfEquals(const Program& first, const std::vector<Subgraph>& others) : m_first(first) {
+    for (const Subgraph& other : others) {
+      const Program& p = other.program;
+      if (p.operators.size() != first.operators.size() || p.scalars.size() != first.scalars.size() ||
+          p.tensors.size() != first.tensors.size())
+        continue;
+      const auto pair = [&](OriginId ours, OriginId theirs) {
+        if (ours.valid() && theirs.valid()) m_same[ours.value].emplace_back(&p, theirs);
+      };
+      for (std::size_t i = 0; i < p.operators.size(); ++i) {
+        pair(first.operators[i].origin, p.operators[i].origin);
+        for (std::size_t k = 0; k < std::min(first.operators[i].axes.size(), p.operators[i].axes.size()); ++k)
+          pair(first.operators[i].axes[k].origin, p.operators[i].axes[k].origin);
+      }
+      for (std::size_t i = 0; i < p.scalars.size(); ++i) pair(first.scalars[i].origin, p.scalars[i].origin);
+      for (std::size_t i = 0; i < p.tensors.size(); ++i) pair(first.tensors[i].origin, p.tensors[i].origin);
+    }
+  }
+  protocol::Origins spans(const OriginSpans& spans, OriginId origin) const {
+    protocol::Origins out = spans.of(m_first, origin);
+    const auto found = m_same.find(origin.value);
+    if (found == m_same.end()) return out;
+    for (const auto& [program, id] : found->second)
+      for (const std::uint32_t span : spans.of(*program, id))
+        if (std::find(out.begin(), out.end(), span) == out.end()) out.push_back(span);
+    return out;
+  }
+
+ private:
+  const Program& m_first;
+  std::map<std::uint32_t, std::vector<std::pair<const Program*, OriginId>>> m_same;
+};
+
+}  // namespace
+
+void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, const protocol::KernelRequest& request,
+                        protocol::RequestId id, std::stop_token stop) {
+  auto found = find(revision, inputs, request.subgraph, id);
+  if (!found) return;
+  protocol::Kernel answer;
+  answer.subgraph = request.subgraph;
+  answer.name = found->group.name;
+  answer.trial = request.trial;
+  std::string scheduleText = found->first.text();
+  std::shared_ptr<DeviceContext> context;
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto trials = m_trials.find(request.subgraph);
+    if (request.trial && (trials == m_trials.end() || *request.trial >= trials->second.list.size()))
+      return fail(id, {"kernel", "There is no such trial.", {}, {}});
+    if (trials != m_trials.end()) {
+      answer.generation = trials->second.generation;
+      answer.us = trials->second.us;
+      if (!found->pinned && !trials->second.schedule.empty()) scheduleText = trials->second.schedule;
+      if (request.trial) {
+        const protocol::TrialInfo& trial = trials->second.list[*request.trial];
+        scheduleText = trial.schedule.text;
+        answer.us = trial.us;
+        answer.generation = trial.generation;
+      }
+    }
+    context = m_context;
+  }
+  CompileService* const service = context ? context->compileService() : nullptr;
+  const auto schedule = Schedule::parse(scheduleText);
+  if (!schedule) return fail(id, schedule.error());
+  if (!service) return fail(id, {"kernel", "There is no compiler for this device.", {}, {}});
+  answer.schedule.text = scheduleText;
+  const Program& sub = found->subgraph.program;
+  const OriginsOfEquals same(sub, found->equals);
+  for (std::size_t i = 0; i < sub.operators.size(); ++i) {
+    answer.expression += toText(sub, OperatorId(i)) + "\n";
+    answer.expressionOrigins.push_back(same.spans(revision.spans(), sub.operators[i].origin));
+  }
+  CompileJob job;
+  job.subgraph = std::make_shared<const Program>(sub);
+  // With origins the program is another text than the one workers know under its hash: it is sent under a hash of its own.
+  job.hash = Hasher().add(found->subgraph.hash).add("with origins").add(revision.number()).finish();
+  job.target = std::make_shared<const Target>(found->target);
+  job.schedules = {*schedule};
+  job.texts = request.languages.empty() ? std::vector<std::string>{"loops", "llvm", "asm"} : request.languages;
+  job.stop = stop;
+  const CompileOutcome outcome = service->compile(std::move(job)).get();
+  if (outcome.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
+  if (!outcome.kernel) return fail(id, outcome.kernel.error());
+  for (const auto& [language, text] : outcome.kernel->texts) {
+    protocol::KernelTextInfo info;
+    info.language = language;
+    info.text = text.text;
+    for (const auto& line : text.lineOrigins) {
+      protocol::Origins origins;
+      for (const OriginId origin : line)
+        for (const std::uint32_t span : same.spans(revision.spans(), origin))
+          if (std::find(origins.begin(), origins.end(), span) == origins.end()) origins.push_back(span);
+      info.lineOrigins.push_back(std::move(origins));
+    }
+    answer.texts.push_back(std::move(info));
+  }
+  answer.facts = {{"template", schedule->kind},
+                  {"stages", std::to_string(outcome.kernel->stages.size())},
+                  {"workspace", std::to_string(outcome.kernel->workspaceBytes) + " B"},
+                  {"code", std::to_string(outcome.kernel->code.size()) + " B"},
+                  {"vector", std::to_string(found->target.vectorBytes * 8) + " bits"}};
+  m_outbox.send(answer, id);
+}
+
+void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, const protocol::MeasureRequest& request,
+                         protocol::RequestId id, std::stop_token stop) {
+  auto found = find(revision, inputs, request.subgraph, id);
+  if (!found) return;
+  const auto schedule = Schedule::parse(request.schedule.text);
+  if (!schedule) return fail(id, schedule.error());
+  const auto legal = found->space->check(*schedule);
+  if (!legal) return fail(id, legal.error());
+  loadRecords(request.subgraph);
+  std::shared_ptr<DeviceContext> context;
+  {
+    const std::lock_guard lock(m_mutex);
+    context = m_context;
+  }
+  CompileService* const compile = context ? context->compileService() : nullptr;
+  MeasureService* const measure = context ? context->measureService() : nullptr;
+  if (!compile || !measure) return fail(id, {"measure", "This device measures nothing.", {}, {}});
+  const auto begin = std::chrono::steady_clock::now();
+  auto program = std::make_shared<const Program>(std::move(found->subgraph.program));
+  CompileJob job;
+  job.subgraph = program;
+  job.hash = Hasher().add(found->subgraph.hash).add("with origins").add(revision.number()).finish();
+  job.target = std::make_shared<const Target>(found->target);
+  job.schedules = {*schedule};
+  job.attempts = 1;
+  job.stop = stop;
+  const CompileOutcome compiled = compile->compile(std::move(job)).get();
+  if (compiled.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
+  protocol::TrialMeasured answer;
+  answer.subgraph = request.subgraph;
+  answer.trial.schedule = request.schedule;
+  answer.trial.how = request.replays ? "replay of c" + std::to_string(*request.replays) : "by hand";
+  if (request.replays) answer.trial.parents = {*request.replays};
+  const std::string asked = answer.trial.how;
+  answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
+  if (!compiled.kernel) {
+    answer.trial.status = protocolStatus(compiled.status == TrialStatus::Ok ? TrialStatus::Crashed : compiled.status);
+    answer.trial.how = compiled.kernel.error().message;
+  } else {
+    MeasureJob measured;
+    measured.subgraph = program;
+    measured.hash = Hasher().add(found->subgraph.hash).add("with origins").add(revision.number()).finish();
+    measured.candidate = std::make_shared<const KernelObject>(*compiled.kernel);
+    measured.stop = stop;
+    const MeasureOutcome outcome = measure->measure(std::move(measured)).get();
+    if (outcome.cancelled) return m_outbox.send(protocol::Cancelled{}, id);
+    answer.trial.status = protocolStatus(outcome.status);
+    if (outcome.timing.runs > 0) {
+      answer.trial.us = outcome.timing.median;
+      answer.trial.lowUs = outcome.timing.median - outcome.timing.spread;
+      answer.trial.highUs = outcome.timing.median + outcome.timing.spread;
+    }
+    if (!outcome.reason.empty()) answer.trial.how = asked + ": " + outcome.reason;
+  }
+  answer.trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  {
+    const std::lock_guard lock(m_mutex);
+    Trials& trials = m_trials[request.subgraph];
+    answer.trial.number = trials.list.size();
+    if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
+    trials.list.push_back(answer.trial);
+  }
+  m_outbox.send(answer, id);
+}
+
+namespace {
+
+// The median's interval that holds the true one with 95 %, by its standard error.
+protocol::Measured measuredOf(std::vector<double> samples) {
+  protocol::Measured m;
+  m.samples = samples;
+  const Timing timing = timingOf(std::move(samples));
+  const double error = 1.96 * 1.2533 * 1.4826 * timing.spread / std::sqrt(static_cast<double>(std::max(1, timing.runs)));
+  m.median = timing.median;
+  m.low = m.median - error;
+  m.high = m.median + error;
+  return m;
+}
+
+std::string savingKey(const FusionDecision& d) {
+  char numbers[96];
+  std::snprintf(numbers, sizeof numbers, "\n%.17g\n%.17g\n%lld", d.dT, d.dC, static_cast<long long>(d.dK));
+  return d.producer + "\n" + d.consumer + numbers;
+}
+
+}  // namespace
+
+std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& decision) const {
+  const std::lock_guard lock(m_mutex);
+  const auto found = m_savings.find(savingKey(decision));
+  if (found == m_savings.end()) return std::nullopt;
+  return found->second;
+}
+
+void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
+                               protocol::RequestId id, std::stop_token stop) {
+  const auto stages = revision.stages(inputs);
+  if (!stages) return fail(id, stages.error());
+  if (!*stages || !(*stages)->fused) return fail(id, {"compare", "The notebook has errors.", {}, {}});
+  std::shared_ptr<DeviceContext> context;
+  {
+    const std::lock_guard lock(m_mutex);
+    context = m_context;
+  }
+  if (!context) return fail(id, {"compare", "There is no device to measure on: see the devices view.", {}, {}});
+  StageOptions passes;
+  passes.device = inputs.device;
+  if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
+  const auto compared = compareBranches(**stages, *context, passes, request.producer, request.consumer, stop);
+  if (!compared) return fail(id, compared.error());
+  if (!*compared) return m_outbox.send(protocol::Cancelled{}, id);
+  const BranchComparison& c = **compared;
+  protocol::FusionCompared answer;
+  answer.revision = revision.number();
+  answer.producer = request.producer;
+  answer.consumer = request.consumer;
+  answer.device = context->device().name();
+  answer.loop = c.site.loop;
+  for (const SiteKernel& k : c.site.first) answer.fusedKernels.push_back(k.name);
+  for (const SiteKernel& k : c.site.second) answer.splitKernels.push_back(k.name);
+  std::vector<double> fused, split, saving;
+  for (const TimedPair& pair : c.comparison.pairs) {
+    fused.push_back(pair.incumbent);
+    split.push_back(pair.candidate);
+    saving.push_back(pair.candidate - pair.incumbent);
+  }
+  answer.fused = measuredOf(std::move(fused));
+  answer.split = measuredOf(std::move(split));
+  answer.saving = measuredOf(std::move(saving));
+  answer.separates = c.comparison.separates;
+  answer.verdict = c.verdict();
+  {
+    const std::lock_guard lock(m_mutex);
+    for (const FusionDecision& d : (*stages)->decisions)
+      if (d.producer == request.producer && d.consumer == request.consumer) m_savings[savingKey(d)] = answer.saving;
+  }
+  m_outbox.send(answer, id);
+}
+
+void Jobs::answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id) {
+  protocol::Series answer;
+  answer.name = request.name;
+  {
+    const std::lock_guard lock(m_mutex);
+    const auto found = m_series.find(request.name);
+    if (found != m_series.end()) {
+      const auto& points = found->second;
+      const auto first =
+          std::lower_bound(points.begin(), points.end(), request.from, [](const Point& p, double x) { return p.x < x; });
+      const auto last = std::upper_bound(first, points.end(), request.to, [](double x, const Point& p) { return x < p.x; });
+      const auto count = static_cast<std::size_t>(last - first);
+      answer.points = static_cast<std::int64_t>(count);
+      const std::size_t buckets =
+          std::min<std::size_t>(count, static_cast<std::size_t>(std::clamp<std::int64_t>(request.buckets, 1, 10000)));
+      for (std::size_t b = 0; b < buckets; ++b) {
+        const std::size_t begin = b * count / buckets, end = (b + 1) * count / buckets;
+        protocol::Bucket bucket;
+        bucket.min = HUGE_VAL;
+        bucket.max = -HUGE_VAL;
+        for (std::size_t i = begin; i < end; ++i) {
+          const Point& p = *(first + static_cast<std::ptrdiff_t>(i));
+          bucket.x = p.x;
+          bucket.min = std::min(bucket.min, p.low);
+          bucket.max = std::max(bucket.max, p.high);
+          bucket.last = p.last;
+          bucket.count += p.count;
+        }
+        answer.buckets.push_back(bucket);
+      }
+    }
+  }
+  m_outbox.send(answer, id);
+}
+
+void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id) {
+  protocol::TensorSlice slice;
+  slice.tensor = request.tensor;
+  slice.dtype = name(tensor.type);
+  slice.shape = tensor.shape;
+  slice.step = step;
+  const std::size_t rank = tensor.shape.size();
+  slice.begin = request.begin;
+  slice.end = request.end;
+  slice.begin.resize(rank, 0);
+  slice.end.resize(rank, INT64_MAX);
+  std::int64_t values = 1;
+  for (std::size_t k = 0; k < rank; ++k) {
+    slice.begin[k] = std::clamp<std::int64_t>(slice.begin[k], 0, tensor.shape[k]);
+    slice.end[k] = std::clamp<std::int64_t>(slice.end[k], slice.begin[k], tensor.shape[k]);
+    values *= slice.end[k] - slice.begin[k];
+  }
+  // Too many: whole rows of the outermost axes are cut off first.
+  const std::int64_t limit = std::clamp<std::int64_t>(request.limit, 1, 1 << 22);
+  for (std::size_t k = 0; k < rank && values > limit; ++k) {
+    const std::int64_t extent = slice.end[k] - slice.begin[k], others = values / extent;
+    const std::int64_t kept = std::max<std::int64_t>(1, std::min(extent, limit / others));
+    slice.end[k] = slice.begin[k] + kept;
+    values = others * kept;
+  }
+  const std::int64_t elements = tensor.elements();
+  double sum = 0, squares = 0;
+  slice.min = HUGE_VAL;
+  slice.max = -HUGE_VAL;
+  std::int64_t finite = 0;
+  for (std::int64_t i = 0; i < elements; ++i) {
+    const double v = tensor.at(i);
+    if (std::isnan(v)) ++slice.nans;
+    else if (std::isinf(v)) ++slice.infinities;
+    else {
+      ++finite;
+      sum += v;
+      squares += v * v;
+      slice.min = std::min(slice.min, v);
+      slice.max = std::max(slice.max, v);
+    }
+  }
+  if (finite > 0) {
+    slice.mean = sum / static_cast<double>(finite);
+    slice.rms = std::sqrt(squares / static_cast<double>(finite));
+    constexpr int kBins = 40;
+    slice.histogram.assign(kBins, 0);
+    const double width = slice.max - slice.min;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const double v = tensor.at(i);
+      if (!std::isfinite(v)) continue;
+      const int bin = width > 0 ? static_cast<int>((v - slice.min) / width * kBins) : 0;
+      ++slice.histogram[static_cast<std::size_t>(std::clamp(bin, 0, kBins - 1))];
+    }
+  } else {
+    slice.min = slice.max = 0;
+  }
+  std::vector<double> numbers;
+  numbers.reserve(static_cast<std::size_t>(values));
+  std::vector<std::int64_t> at = slice.begin;
+  for (std::int64_t n = 0; n < values; ++n) {
+    std::int64_t linear = 0;
+    for (std::size_t k = 0; k < rank; ++k) linear = linear * tensor.shape[k] + at[k];
+    numbers.push_back(tensor.at(linear));
+    for (std::size_t k = rank; k-- > 0;) {
+      if (++at[k] < slice.end[k]) break;
+      at[k] = slice.begin[k];
+    }
+  }
+  protocol::Envelope envelope;
+  envelope.id = id;
+  envelope.message = std::move(slice);
+  envelope.binary = protocol::packValues(numbers);
+  m_outbox.send(envelope);
+}
+
+void Jobs::answerTensor(const protocol::TensorRequest& request, protocol::RequestId id) {
+  std::shared_ptr<TrainJob> training;
+  {
+    const std::lock_guard lock(m_mutex);
+    training = m_train;
+    if (!training && m_run) {
+      const auto value = m_run->tensor(request.tensor);
+      if (value) return sendTensor(*value, request, m_step, id);
+      return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
+    }
+  }
+  if (!training) return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
+  const bool asked = training->betweenSteps([this, request, id](Executable& executable) {
+    const TensorId tensor = executable.program().tensorNamed(request.tensor);
+    if (!tensor.valid()) return fail(id, {"tensor", request.tensor + " is not kept while training.", {}, {}});
+    const auto value = executable.read(tensor);
+    if (!value) return fail(id, {"tensor", request.tensor + " is not kept while training: fused kernels never write it.", {}, {}});
+    std::int64_t step;
+    {
+      const std::lock_guard lock(m_mutex);
+      step = m_step;
+    }
+    sendTensor(*value, request, step, id);
+  });
+  if (!asked) fail(id, {"tensor", "Training has just ended: run the cell for values.", {}, {}});
+}
+
+}  // namespace nf

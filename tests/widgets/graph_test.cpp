@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The picture of the graph: edges around boxes, labels beside them, places that are kept.
+#include <gtest/gtest.h>
+
+#include <QTest>
+#include <map>
+#include <random>
+
+#include "tests/widgets/capsule.h"
+#include "widgets/graph_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+struct Graphs : ::testing::Test {
+  Theme theme;
+  Selection selection;
+  Graphs() {
+    theme.setMode(Theme::Mode::Light);
+    selection.setSpans(capsule::analysis(capsule::kText, 1).spans);
+  }
+};
+
+std::string name(std::uint64_t i) { return "t" + std::to_string(i); }
+
+// Operators in layers with parameters, some of them fused.
+GraphPage layers(std::uint64_t seed, int nodes) {
+  std::mt19937_64 rng(seed);
+  GraphPage g;
+  g.stage = "fused";
+  for (int i = 0; i < nodes; ++i) {
+    GraphNode n;
+    n.id = n.name = name(static_cast<std::uint64_t>(i));
+    n.kind = i < 3 ? NodeKind::Param : NodeKind::Operator;
+    n.phase = i < nodes / 2 ? Phase::Forward : i < nodes * 3 / 4 ? Phase::Backward : Phase::Optimizer;
+    g.nodes.push_back(n);
+    for (int e = 0; e < 2 && i > 2; ++e)
+      g.edges.push_back({name(rng() % static_cast<std::uint64_t>(i)), n.id, "x", 4, rng() % 6 == 0, false});
+  }
+  for (int i = 3; i + 2 < nodes; i += 5) {
+    GraphGroup group;
+    group.id = "G" + std::to_string(i);
+    group.name = "fused";
+    for (int k = i; k < i + static_cast<int>(rng() % 3); ++k) group.nodes.push_back(name(static_cast<std::uint64_t>(k)));
+    if (group.nodes.size() > 1) g.groups.push_back(group);
+  }
+  g.totalNodes = nodes;
+  return g;
+}
+
+// Whether the straight piece from a to b goes through the inside of a box.
+bool crosses(QPointF a, QPointF b, const QRectF& box) {
+  for (int k = 0; k <= 200; ++k)
+    if (box.adjusted(2, 2, -2, -2).contains(a + (b - a) * (k / 200.0))) return true;
+  return false;
+}
+
+TEST_F(Graphs, EdgesGoAroundWhatTheyDoNotTouch) {
+  int routed = 0;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const GraphPage g = layers(seed, 34);
+    const GraphLayout l = layOutGraph(g);
+    ASSERT_EQ(l.routes.size(), l.edges.size());
+    for (std::size_t e = 0; e < l.edges.size(); ++e) {
+      const auto& route = l.routes[e];
+      if (route.empty()) continue;
+      ++routed;
+      const auto a = static_cast<std::size_t>(l.edges[e].first), b = static_cast<std::size_t>(l.edges[e].second);
+      // From border to border, in straight upright and level pieces.
+      EXPECT_TRUE(l.nodes[a].rect.adjusted(-1, -1, 1, 1).contains(route.front()));
+      EXPECT_TRUE(l.nodes[b].rect.adjusted(-1, -1, 1, 1).contains(route.back()));
+      for (std::size_t k = 0; k + 1 < route.size(); ++k)
+        for (std::size_t i = 0; i < l.nodes.size(); ++i)
+          if (!l.nodes[i].hidden) {
+            EXPECT_FALSE(crosses(route[k], route[k + 1], l.nodes[i].rect))
+                << g.nodes[a].id << " -> " << g.nodes[b].id << " through " << g.nodes[i].id;
+          }
+    }
+  }
+  EXPECT_GT(routed, 60);
+}
+
+std::map<std::string, QPointF> placesIn(const GraphView& view) {
+  std::map<std::string, QPointF> places;
+  for (std::size_t i = 0; i < view.graph().nodes.size(); ++i)
+    places[view.graph().nodes[i].id] = view.toWidget(view.layoutOf().nodes[i].rect.topLeft());
+  return places;
+}
+
+// A decision that is forbidden takes a node out of its kernel: the outline changes, nobody moves.
+TEST_F(Graphs, NodesStayWhenAGroupIsSplit) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  GraphPage whole = capsule::graph(1, "fused");
+  view.setGraph(whole);
+  const auto before = placesIn(view);
+  GraphPage split = whole;
+  split.revision = 2;
+  for (auto& group : split.groups)
+    if (group.nodes.size() > 2) group.nodes.erase(group.nodes.begin());
+  std::erase_if(split.groups, [](const GraphGroup& g) { return g.nodes.size() < 2; });
+  split.groups.pop_back();
+  view.setGraph(split);
+  const auto after = placesIn(view);
+  for (const auto& [id, place] : before) EXPECT_LT((after.at(id) - place).manhattanLength(), 1.5) << id;
+  view.setGraph(whole);
+  for (const auto& [id, place] : placesIn(view)) EXPECT_LT((before.at(id) - place).manhattanLength(), 1.5) << id;
+}
+
+TEST_F(Graphs, ANewNodeLeavesTheOthersWhereTheyAre) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    GraphView view(&theme, &selection);
+    view.resize(900, 500);
+    view.show();
+    GraphPage g = layers(seed, 24);
+    view.setGraph(g);
+    const auto before = placesIn(view);
+    g.revision = 2;
+    GraphNode n;
+    n.id = n.name = "new";
+    n.kind = NodeKind::Operator;
+    g.nodes.push_back(n);
+    g.edges.push_back({"t5", "new", "x", 4, false, false});
+    view.setGraph(g);
+    const auto after = placesIn(view);
+    for (const auto& [id, place] : before) EXPECT_LT((after.at(id) - place).manhattanLength(), 1.5) << id;
+    const auto& nodes = view.layoutOf().nodes;
+    for (std::size_t i = 0; i + 1 < nodes.size(); ++i) EXPECT_FALSE(nodes[i].rect.intersects(nodes.back().rect)) << g.nodes[i].id;
+  }
+}
+
+TEST_F(Graphs, TheRewardCoversNoNodeAndNoTitle) {
+  GraphView view(&theme, &selection);
+  view.resize(1000, 600);
+  view.show();
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    view.reset();
+    const GraphPage g = layers(seed, 30);
+    view.setGraph(g);
+    for (const GraphEdge& e : g.edges) {
+      view.setDecision(QString::fromStdString(e.from), QString::fromStdString(e.to), "R +123.45 µs");
+      const QRectF label = view.decisionPlace();
+      ASSERT_FALSE(label.isNull());
+      for (const auto& node : view.layoutOf().nodes) EXPECT_FALSE(node.rect.intersects(label));
+      for (const auto& group : view.layoutOf().groups) {
+        if (!group.rect.isNull()) {
+          EXPECT_FALSE(QRectF(group.rect.topLeft(), QSizeF(group.rect.width(), kGroupTitle)).intersects(label));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Graphs, ASmallGraphFillsItsPlaceUntilItIsMovedByHand) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  const auto fills = [&] {
+    const QSizeF drawn = view.layoutOf().bounds.size() * view.zoom();
+    return std::max(drawn.width() / view.width(), drawn.height() / view.height());
+  };
+  EXPECT_GT(fills(), 0.7);
+  view.resize(700, 380);
+  EXPECT_GT(fills(), 0.7);
+  EXPECT_LT(fills(), 1.0);
+  view.zoomBy(0.5);
+  const double zoom = view.zoom();
+  view.resize(900, 500);
+  EXPECT_DOUBLE_EQ(view.zoom(), zoom);
+}
+
+TEST_F(Graphs, ADoubleClickOpensTheSource) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  QStringList opened;
+  QObject::connect(&view, &GraphView::nodeOpened, [&](const QString& id) { opened << id; });
+  const auto& nodes = view.graph().nodes;
+  const auto y = static_cast<std::size_t>(std::find_if(nodes.begin(), nodes.end(), [](const GraphNode& n) { return n.id == "Y"; }) -
+                                          nodes.begin());
+  const QPoint at = view.toWidget(view.layoutOf().nodes[y].rect.center()).toPoint();
+  QTest::mouseDClick(&view, Qt::LeftButton, {}, at);
+  EXPECT_EQ(opened, QStringList{"Y"});
+  QTest::mouseClick(&view, Qt::LeftButton, {}, at);
+  QTest::keyClick(&view, Qt::Key_Return);
+  EXPECT_EQ(opened, (QStringList{"Y", "Y"}));
+}
+
+}  // namespace
+}  // namespace nf
