@@ -86,7 +86,15 @@ std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, cons
       for (std::size_t i = span.begin; i < std::min<std::size_t>(span.end, source.text.size()); ++i)
         if (source.text[i] != '\n' && source.text[i] != '\r') source.text[i] = ' ';
     part = compileNotebook(source, options);
-    if (part->ok()) return part;
+    if (part->ok()) {
+      // Text before the first marker is a cell only while it holds a statement; it stays one here.
+      if (!notebook.cells.empty() && part->cells.size() < notebook.cells.size()) {
+        CellInfo empty;
+        empty.span = notebook.cells.front().span;
+        part->cells.insert(part->cells.begin(), empty);
+      }
+      return part;
+    }
     unsound = &part->unsound;
   }
   return std::nullopt;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "core/runtime/data_bytes.h"
 #include "core/runtime/data_file.h"
@@ -99,16 +100,23 @@ void RunFolder::flush() {
 
 Result<std::string> newestCheckpoint(const std::string& root) {
   namespace fs = std::filesystem;
-  std::pair<fs::file_time_type, std::string> newest{fs::file_time_type::min(), {}};
   std::error_code code;
+  fs::path newest;  // folders are named by the time they were made at
   for (const fs::directory_entry& run : fs::directory_iterator(root, code)) {
-    const fs::path path = run.path() / "checkpoint.safetensors";
     std::error_code none;
-    const fs::file_time_type written = fs::last_write_time(path, none);
-    if (!none) newest = std::max(newest, std::pair(written, path.string()));
+    if (fs::exists(run.path() / "run.json", none)) newest = std::max(newest, run.path());
   }
-  if (newest.second.empty()) return Error{"resume", "No run of this notebook has left a checkpoint.", {}, {}};
-  return newest.second;
+  if (newest.empty()) return Error{"resume", "This notebook has not been trained yet.", {}, {}};
+  const std::string checkpoint = (newest / "checkpoint.safetensors").string();
+  if (fs::exists(checkpoint, code)) return checkpoint;
+  // One that was itself resumed and had no time for a checkpoint goes on from where it began.
+  if (const auto text = readFile((newest / "run.json").string())) {
+    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    const auto at = nlohmann::json::json_pointer("/settings/resume");
+    const std::string from = json.contains(at) && json[at].is_string() ? json[at].get<std::string>() : std::string();
+    if (!from.empty() && fs::exists(from, code)) return from;
+  }
+  return Error{"resume", "The newest run, " + newest.filename().string() + ", left no checkpoint: train again.", {}, {}};
 }
 
 Result<std::vector<StepRow>> readSteps(const std::string& path) {

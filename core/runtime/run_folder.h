@@ -50,7 +50,8 @@ class RunFolder {
   std::string m_failure;
 };
 
-// The checkpoint written last in any run under `root`; an Error where there is none.
+// The checkpoint of the newest run under `root`, or the one that run was resumed from while it has none of its own; an Error where there
+// is neither. Never another run's.
 Result<std::string> newestCheckpoint(const std::string& root);
 
 Result<std::vector<StepRow>> readSteps(const std::string& path);

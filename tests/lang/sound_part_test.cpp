@@ -33,6 +33,17 @@ std::vector<std::string> unsoundTexts(const CompiledNotebook& notebook) {
   return out;
 }
 
+// Text before the first marker is a cell because it holds statements: also while all of them are mistaken.
+TEST(SoundPart, TheFirstCellStaysOneWithoutItsStatements) {
+  for (const char* text : {"Y[i] = Foo[i]\n", "Y[i] = Foo[i]\n# %%\nlet N = 4\n"}) {
+    const CompiledNotebook whole = compileNotebook({"a", {}, text});
+    const auto part = soundPart(whole);
+    ASSERT_TRUE(part && part->ok());
+    ASSERT_EQ(part->cells.size(), whole.cells.size());
+    for (std::size_t i = 0; i < whole.cells.size(); ++i) EXPECT_EQ(part->cells[i].span, whole.cells[i].span);
+  }
+}
+
 TEST(SoundPart, KeepsWhatDoesNotDependOnTheMistake) {
   const CompiledNotebook whole =
       compileNotebook({"a",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine as a user meets it: its own process, workers, the real CPU back end, driven over the protocol.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -506,6 +508,25 @@ TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
   const auto failed = engine.awaitThat([&](const Envelope& e) { return e.id == wrong; });
   ASSERT_TRUE(std::holds_alternative<Failed>(failed.message));
   EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
+}
+
+// What is resumed is the newest run, not whichever run has left a checkpoint.
+TEST_F(EngineJobs, ARunIsResumedFromItsOwnCheckpointOrNotAtAll) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  engine.ask<Finished>(train(5, "static"));
+  const std::string root = m_folder.path("test.nf.out"), first = *newestCheckpoint(root);
+  const auto begin = [&](const std::string& resumed) {
+    const std::string folder = root + "/9999-12-31-00000" + std::to_string(resumed.empty() ? 0 : 1);
+    std::filesystem::create_directory(folder);
+    std::ofstream(folder + "/run.json") << nlohmann::json{{"settings", {{"resume", resumed}}}};
+  };
+  begin("");
+  auto further = train(10, "static");
+  further.resume = "newest";
+  EXPECT_EQ(engine.ask<Failed>(further).message, "The newest run, 9999-12-31-000000, left no checkpoint: train again.");
+  begin(first);
+  EXPECT_EQ(*newestCheckpoint(root), first);
 }
 
 TEST_F(EngineJobs, AKilledEngineLeavesNothingRunningAndTheNextOneGoesOn) {
