@@ -53,6 +53,7 @@ void CodeLexer::styleText(int start, int end) {
   while (!text.empty() && text.back() == '\0') text.remove_suffix(1);
   const bool assembly = m_language == QLatin1String("asm") || m_language == QLatin1String("ptx");
   const char mark = m_language == QLatin1String("llvm") ? ';' : assembly ? '#' : '\0';
+  const bool divides = m_language == QLatin1String("loops");  // where // is a floor division
   startStyling(start);
   bool first = true;  // of the line: a mnemonic
   for (std::size_t at = 0; at < text.size();) {
@@ -61,7 +62,7 @@ void CodeLexer::styleText(int start, int end) {
     const char c = text[at];
     if (c == '\n') {
       first = true;
-    } else if ((mark && c == mark) || text.substr(at, 2) == "//") {
+    } else if ((mark && c == mark) || (!divides && text.substr(at, 2) == "//")) {
       to = std::min(text.find('\n', at), text.size());
       style = kComment;
     } else if (std::isdigit(static_cast<unsigned char>(c))) {

@@ -556,13 +556,20 @@ struct TrainJob::Impl {
     std::string message = "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1);
     if (first && !first->empty()) {
       const Program& p = x.program();
-      const TensorId t = p.tensorNamed(*first);
+      TensorId t = p.tensorNamed(*first);
+      // A value kept from the step before became none in its update.
+      const auto update = std::find_if(p.updates.begin(), p.updates.end(), [&](const Update& u) { return u.target == t; });
+      const bool before = t.valid() && update != p.updates.end();
+      if (before) t = update->value;
       const auto made = producers(p);
       if (t.valid()) {
         const OriginId origin = made[t.value].valid() ? p[made[t.value]].origin : p[t].origin;
         if (origin.valid()) place = p[origin].span;
       }
-      message += "; the first one came from " + *first;
+      message += "; the first one came from " + (t.valid() ? p[t].name : *first);
+      if (before) message += ", the new " + *first + " of step " + std::to_string(step);
+      if (before && lastLoss && std::isinf(*lastLoss))
+        message += std::string(", whose loss was ") + (*lastLoss < 0 ? "-inf" : "inf");
     }
     return {"train", message + ".", context.device().name(), {}};
   }

@@ -190,6 +190,22 @@ train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
   EXPECT_EQ(errors[0].line, 4) << "the line of v";
 }
 
+// A loss that overflows gives no NaN before the weights are written: what wrote them is named, not the weights.
+TEST(Train, ANaNInTheWeightsNamesTheirUpdate) {
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, optionsFor(R"(
+param w[4] = normal(1, 0)
+v[i] = exp(1000 * w[i])
+loss L = mean[i] (v[i] + 1/v[i])
+train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
+)"),
+               [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("the first one came from w.next, the new w of step 2, whose loss was inf"));
+}
+
 TEST(Train, StopEndsBetweenStepsAndTasksSeeTheWeights) {
   const auto context = interpreter();
   TrainOptions o = optionsFor(kDigits);
