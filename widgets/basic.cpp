@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/basic.h"
 
+#include <QGraphicsOpacityEffect>
 #include <QHBoxLayout>
 #include <QHelpEvent>
 #include <QKeyEvent>
@@ -388,5 +389,34 @@ void MessageBar::paintEvent(QPaintEvent*) {
   p.fillRect(0, 0, 3, height(), c.stale);
   p.fillRect(0, height() - 1, width(), 1, c.separator);
 }
+
+QString codeText(const QString& text) {
+  const QStringList parts = text.toHtmlEscaped().replace(QLatin1Char('\n'), QStringLiteral("<br>")).split(QLatin1Char('`'));
+  QString out = parts.front();
+  // A backtick without its other one stays.
+  for (qsizetype i = 1; i < parts.size(); ++i)
+    out += i % 2 == 0 ? parts[i] : i + 1 < parts.size() ? QStringLiteral("<b>%1</b>").arg(parts[i]) : QLatin1Char('`') + parts[i];
+  return out;
+}
+
+QString intervalText(double lowUs, double highUs) {
+  const QString high = microsecondsText(highUs);
+  const QString unit = high.section(QLatin1Char(' '), 1);
+  const double scale = unit == QLatin1String("ns")   ? 1e3
+                       : unit == QLatin1String("ms") ? 1e-3
+                       : unit == QLatin1String("s")  ? 1e-6
+                                                     : 1;
+  return QStringLiteral("[%1, %2] %3").arg(significant(lowUs * scale), significant(highUs * scale), unit);
+}
+
+void setGreyed(QWidget* widget, bool greyed) {
+  if (isGreyed(widget) == greyed) return;
+  if (!greyed) return widget->setGraphicsEffect(nullptr);
+  auto* faint = new QGraphicsOpacityEffect(widget);
+  faint->setOpacity(0.5);
+  widget->setGraphicsEffect(faint);
+}
+
+bool isGreyed(const QWidget* widget) { return widget->graphicsEffect() != nullptr; }
 
 }  // namespace nf

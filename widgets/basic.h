@@ -197,4 +197,13 @@ class MessageBar : public QWidget {
   QString m_key;
 };
 
+// "`x` is not defined" for a label of rich text: what stands between backticks in bold.
+QString codeText(const QString& text);
+// Of half the values, with the unit: "[402, 522] µs".
+QString intervalText(double lowUs, double highUs);
+
+// Drawn faint: what it shows is of an earlier text.
+void setGreyed(QWidget* widget, bool greyed);
+bool isGreyed(const QWidget* widget);
+
 }  // namespace nf

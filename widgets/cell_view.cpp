@@ -12,6 +12,8 @@
 #include <QPushButton>
 #include <QStackedWidget>
 #include <QTimer>
+#include <algorithm>
+#include <set>
 
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
@@ -36,7 +38,8 @@ class MessageStrip : public QWidget {
     m_row = new QHBoxLayout(this);
     m_row->setContentsMargins(36, 4, 8, 4);
     m_row->setSpacing(8);
-    auto* words = label(text);
+    auto* words = label(codeText(text));
+    words->setTextFormat(Qt::RichText);
     words->setWordWrap(true);
     words->setTextInteractionFlags(Qt::TextSelectableByMouse);
     m_row->addWidget(words, 1);
@@ -95,6 +98,7 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   m_layout->addWidget(m_messages);
   m_note->setContentsMargins(12, 6, 0, 2);
   m_note->setWordWrap(true);
+  m_note->setTextFormat(Qt::RichText);
   m_note->hide();
   m_layout->addWidget(m_note);
   connect(m_editor, &ExpressionEditor::focused, this, &CellView::focused);
@@ -266,7 +270,7 @@ void CellView::setStatus(CellStatus status, const QString& message) {
   refreshStatus();
 }
 
-QString CellView::note() const { return m_note->isHidden() ? QString() : m_note->text(); }
+QString CellView::note() const { return m_note->isHidden() ? QString() : m_noteText; }
 
 // What stands in the gutter and under the cell: what runs, else its mistakes, else what it waits for, else how old its result is.
 void CellView::refreshStatus() {
@@ -285,10 +289,21 @@ void CellView::refreshStatus() {
     m_status = CellStatus::Stale;
     text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
   }
-  m_note->setText(text);
+  m_noteText = text;
+  m_note->setText(codeText(text));
   m_note->setVisible(!text.isEmpty());
+  greyResult();
   update();
 }
+
+// Values are of the last run; the rest is of the last text in which the names were made.
+void CellView::greyResult() {
+  if (!m_pages) return;
+  const bool hidden = (m_mistaken || !m_waits.isEmpty()) && m_hidden;
+  setGreyed(m_pages, hidden || (m_pages->currentIndex() == 3 && m_status == CellStatus::Stale));
+}
+
+bool CellView::resultIsGreyed() const { return m_pages && isGreyed(m_pages); }
 
 QStringList CellView::diagnosticTexts() const { return m_diagnosticTexts; }
 
@@ -336,7 +351,13 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   for (const auto& name : info->shows) shows << QString::fromStdString(name);
   // What a mistake hides for the moment stays in sight.
   if ((m_mistaken || !m_waits.isEmpty()) && shows.size() < m_shows.size()) shows = m_shows;
-  for (const auto& t : analysis.tensors) m_shapes[QString::fromStdString(t.name)] = t.shape;
+  std::set<QString> made;
+  for (const auto& t : analysis.tensors) {
+    const QString name = QString::fromStdString(t.name);
+    made.insert(name);
+    m_shapes[name] = t.shape;
+  }
+  m_hidden = std::any_of(shows.begin(), shows.end(), [&](const QString& name) { return !made.contains(name); });
   if (shows != m_shows) {
     m_shows = shows;
     if (!m_shows.isEmpty()) ensureResult();
@@ -351,6 +372,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
       if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
     }
   }
+  greyResult();
   for (const auto& show : info->shows) Q_EMIT expressionWanted(QString::fromStdString(show));
   if (info->train && !m_train) {
     m_train = new TrainStrip(m_theme->base());
@@ -385,7 +407,7 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
     auto* strip = new MessageStrip(m_theme, error, text);
     if (!d.fixes.empty()) strip->row()->addWidget(label(tr("Fix:"), "muted"));
     for (const auto& fix : d.fixes) {
-      auto* button = new QPushButton(QString::fromStdString(fix.label));
+      auto* button = new QPushButton(QString::fromStdString(fix.label).remove(QLatin1Char('`')));
       button->setFont(m_theme->mono(12));
       button->setProperty("mono", true);
       button->setObjectName(QStringLiteral("fix"));
@@ -489,6 +511,7 @@ void CellView::showResult(int tab) {
   m_pages->setCurrentIndex(tab);
   m_which->setVisible(tab == 3 && m_shows.size() > 1);
   if (tab == 3) Q_EMIT sliceWanted();
+  greyResult();
   refreshResult();
 }
 

@@ -51,6 +51,7 @@ class CellView : public QWidget {
   // What an analysis of the whole notebook says about this cell. `info` may be null: the engine knows no such cell.
   void setAnalysis(const protocol::Analysis& analysis, const protocol::CellInfo* info);
   void setOutdated(bool outdated);
+  bool resultIsGreyed() const;  // what it shows is of an earlier text
   void showSelection();
   // Places of a search, in the editor's bytes; `here`: the one that is looked at, -1: none of them.
   struct Found {
@@ -99,6 +100,7 @@ class CellView : public QWidget {
 
  private:
   void refreshStatus();
+  void greyResult();
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();
@@ -118,7 +120,9 @@ class CellView : public QWidget {
   bool m_outdated = false;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
   bool m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
+  bool m_hidden = false;  // something it shows is not made
   QStringList m_waits;
+  QString m_noteText;
   QString m_ended;  // what the last run said
   std::string m_body;
   ExpressionEditor* m_editor;

@@ -281,6 +281,7 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   top->addWidget(m_badge, 0, Qt::AlignTop);
   head->addLayout(top);
   m_why->setWordWrap(true);
+  m_why->setTextFormat(Qt::RichText);
   m_why->setTextInteractionFlags(Qt::TextSelectableByMouse);
   head->addWidget(m_why);
   content->addLayout(head);
@@ -383,7 +384,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
                                    .arg(QString::fromStdString(d.category), shortName(d.producer),
                                         QString::fromStdString(d.producerClass), shortName(d.consumer),
                                         QString::fromStdString(d.consumerClass));
-  m_why->setText(why);
+  m_why->setText(codeText(why));
   m_waterfall->clear();
   m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));
   m_scope = device.device.empty() ? QString() : scopeText(device) + QStringLiteral(":  ") + constantsText(device);

@@ -147,6 +147,8 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
 
 void InspectorView::setPinned(bool pinned) { m_pin->setChecked(pinned); }
 
+void InspectorView::setOutdated(bool outdated) { setGreyed(m_body, outdated); }
+
 bool InspectorView::pinned() const { return m_pin->isChecked(); }
 
 void InspectorView::clear() {
@@ -162,6 +164,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   m_tensor = name;
   m_empty->hide();
   m_body->show();
+  setOutdated(false);
   m_name->setText(derivativeText(name));
   double values = 1;
   QStringList shape;

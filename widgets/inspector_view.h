@@ -36,6 +36,8 @@ class InspectorView : public QWidget {
   QString tensor() const { return m_tensor; }
   DerivationView* derivation() const { return m_steps; }
   void setPinned(bool pinned);
+  // A mistake hides the tensor: what is known of it stays, greyed.
+  void setOutdated(bool outdated);
   bool pinned() const;  // the selection moves on without it
   TensorView* values() const { return m_values; }
 

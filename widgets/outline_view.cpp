@@ -13,7 +13,7 @@
 namespace nf {
 namespace {
 
-enum Role { kIconRole = Qt::UserRole, kDetailRole, kKindRole, kValueRole, kColorRole, kMonoRole, kBarRole };
+enum Role { kIconRole = Qt::UserRole, kDetailRole, kKindRole, kValueRole, kColorRole, kMonoRole, kGoneRole };
 enum ItemKind { kSection, kCell, kTensor, kFunction, kDevice };
 
 class OutlineDelegate : public QStyledItemDelegate {
@@ -56,7 +56,7 @@ class OutlineDelegate : public QStyledItemDelegate {
     const QRect right(full.right() - 12 - width, r.top(), width, r.height());
     p->drawText(right, Qt::AlignVCenter | Qt::AlignRight, p->fontMetrics().elidedText(detail, Qt::ElideMiddle, width));
     p->setFont(index.data(kMonoRole).toBool() ? m_theme->mono(13) : m_theme->ui(13, section ? QFont::Medium : QFont::Normal));
-    p->setPen(section ? c.muted : c.text);
+    p->setPen(section ? c.muted : index.data(kGoneRole).toBool() ? c.hint : c.text);
     const QRect left(x, r.top(), right.left() - x - 8, r.height());
     p->drawText(left, Qt::AlignVCenter | Qt::AlignLeft,
                 p->fontMetrics().elidedText(index.data(Qt::DisplayRole).toString(), Qt::ElideRight, left.width()));
@@ -102,11 +102,9 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
   m_devices = section(tr("Devices"));
   connect(m_filter, &QLineEdit::textChanged, this, &OutlineView::applyFilter);
   connect(m_tree, &QTreeWidget::itemClicked, this, [this](QTreeWidgetItem* item) {
+    if (item->data(0, kGoneRole).toBool()) return;
     switch (item->data(0, kKindRole).toInt()) {
-      case kSection:
-        item->setExpanded(!item->isExpanded());
-        item->setSelected(false);
-        break;
+      case kSection: item->setExpanded(!item->isExpanded()); break;
       case kCell: Q_EMIT cellChosen(item->data(0, kValueRole).toULongLong()); break;
       case kTensor: Q_EMIT tensorChosen(item->data(0, kValueRole).toString()); break;
       case kFunction: Q_EMIT placeChosen(item->data(0, kValueRole).toUInt()); break;
@@ -114,6 +112,7 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
     }
   });
   connect(m_tree, &QTreeWidget::itemActivated, this, [this](QTreeWidgetItem* item) {
+    if (item->data(0, kGoneRole).toBool()) return;
     switch (item->data(0, kKindRole).toInt()) {
       case kSection: break;  // the click has opened or closed it
       case kCell: Q_EMIT cellOpened(item->data(0, kValueRole).toULongLong()); break;
@@ -127,6 +126,7 @@ OutlineView::OutlineView(const Theme* theme, Selection* selection, QWidget* pare
 QTreeWidgetItem* OutlineView::section(const QString& title) {
   auto* item = new QTreeWidgetItem(m_tree, {title});
   item->setData(0, kKindRole, kSection);
+  item->setFlags(item->flags() & ~Qt::ItemIsSelectable);
   item->setExpanded(true);
   item->setHidden(true);
   return item;
@@ -161,11 +161,17 @@ void OutlineView::setCells(const std::vector<CellLine>& cells, CellId active) {
   setCount(m_cells);
 }
 
-void OutlineView::setAnalysis(const protocol::Analysis& analysis) {
+void OutlineView::setNames(const protocol::Analysis& analysis, const std::set<std::string>& missing) {
   qDeleteAll(m_tensors->takeChildren());
   qDeleteAll(m_functions->takeChildren());
   m_origins.clear();
   const Palette& c = m_theme->colors();
+  const auto markGone = [&](QTreeWidgetItem* item) {
+    item->setData(0, kGoneRole, true);
+    item->setData(0, kColorRole, c.hint);
+    item->setFlags(item->flags() & ~Qt::ItemIsSelectable);
+    item->setToolTip(0, tr("Not made while the notebook has a mistake"));
+  };
   for (const auto& t : analysis.tensors) {
     const QString name = QString::fromStdString(t.name);
     auto* item = new QTreeWidgetItem(m_tensors, {derivativeText(name)});
@@ -188,11 +194,11 @@ void OutlineView::setAnalysis(const protocol::Analysis& analysis) {
     }
     item->setData(0, kIconRole, t.derivative ? QStringLiteral("sum") : icon);
     if (t.derivative) item->setData(0, kColorRole, c.backward);
+    if (missing.contains(t.name)) markGone(item);
     m_origins[name] = t.origins;
   }
   for (const auto& s : analysis.symbols) {
-    // The library is long: only what the notebook calls.
-    if (s.kind != protocol::SymbolKind::Function || (!s.definition.source.empty() && s.uses.empty())) continue;
+    if (s.kind != protocol::SymbolKind::Function) continue;
     auto* item = new QTreeWidgetItem(m_functions, {QString::fromStdString(s.name)});
     item->setData(0, kKindRole, kFunction);
     item->setData(0, kValueRole, s.definition.begin);
@@ -203,6 +209,7 @@ void OutlineView::setAnalysis(const protocol::Analysis& analysis) {
         s.definition.source.empty() ? QString() : QString::fromStdString(s.definition.source).section(QLatin1Char('/'), 0, 0));
     item->setToolTip(0, QString::fromStdString(s.detail));
     if (!s.definition.source.empty()) item->setFlags(item->flags() & ~Qt::ItemIsSelectable);
+    if (missing.contains(s.name)) markGone(item);
   }
   setCount(m_tensors);
   setCount(m_functions);

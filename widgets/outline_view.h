@@ -2,6 +2,8 @@
 #pragma once
 #include <QWidget>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/document/document.h"
@@ -27,7 +29,8 @@ class OutlineView : public QWidget {
     int status;  // protocol::CellStatus, or -1 where nothing is known
   };
   void setCells(const std::vector<CellLine>& cells, CellId active);
-  void setAnalysis(const protocol::Analysis& analysis);
+  // Tensors and functions of `analysis`; the `missing` are those that a mistake hides: greyed.
+  void setNames(const protocol::Analysis& analysis, const std::set<std::string>& missing = {});
   void setDevices(const protocol::Devices& devices);
   QTreeWidget* tree() const { return m_tree; }
 

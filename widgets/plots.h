@@ -123,6 +123,8 @@ class LatencyPlot : public Plot {
   int swaps() const { return static_cast<int>(m_swaps.size()); }
   // The first step from which ten in a row are faster than the peer's.
   std::optional<std::int64_t> crossing() const;
+  std::optional<double> firstKernels() const;  // ms, median of the steps before the first swap; nothing without a swap
+  std::optional<double> now() const;           // ms, median of the last tenth of the steps so far
   PlotTable table() const override;
 
  Q_SIGNALS:

@@ -260,7 +260,7 @@ void TrialsPlot::redraw() {
   } else {
     AxisRange across;
     across.low = empty ? 0 : std::min(first, 0.0),
-    across.high = empty ? 10 : std::max(last, across.low + (m_axis == Axis::Time ? 0.01 : 4));
+    across.high = empty ? 10 : std::max(last, across.low + (m_axis == Axis::Time ? 0.01 : 1));
     across.positive = false, across.room = 0.02, across.integers = m_axis == Axis::Trials;
     nf::setAxis(m_plot->xAxis, across, m_axis == Axis::Time ? secondTick : countTick);
     m_plot->xAxis->setRange(across.low - (across.high - across.low) * 0.015, across.high + (across.high - across.low) * 0.05);
@@ -287,10 +287,11 @@ void TrialsPlot::redraw() {
   early->setLineStyle(QCPGraph::lsNone);
   early->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(grey, 1), Qt::NoBrush, 4));
   if (!square) {
-    // It holds on to the end: one trial is a curve, too.
-    if (best) sx << m_plot->xAxis->range().upper, sy << *best->us;
+    // It holds up to the last trial; a single one is a curve, too.
+    const double until = last > first ? last : m_plot->xAxis->range().upper;
+    if (best) sx << until, sy << *best->us;
     if (best && lowest < *best->us) {
-      lx << m_plot->xAxis->range().upper, ly << lowest;
+      lx << until, ly << lowest;
       auto* lower = m_plot->addGraph();
       lower->setData(lx, ly, true);
       lower->setLineStyle(QCPGraph::lsStepLeft);
@@ -617,7 +618,9 @@ void RooflinePlot::redraw() {
   const bool roof = m_device && m_device->bandwidth > 0 && m_device->flopRate > 0;
   if (roof) {
     const double ridge = m_device->flopRate / m_device->bandwidth;
-    leftX = std::min(leftX, ridge / 16), rightX = std::max(rightX, ridge * 6);
+    // The name of each slope has room beside it.
+    leftX = std::min({leftX, ridge / 16, m_device->flopRate / std::max(m_device->bandwidth, m_device->l2Bandwidth) / 16}),
+    rightX = std::max(rightX, ridge * 6);
     highY = std::max(highY, m_device->flopRate), lowY = std::min(lowY, m_device->flopRate / 60);
   }
   const bool empty = !(leftX <= rightX);

@@ -29,14 +29,14 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   top->addWidget(m_title);
   m_detail->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
   m_right->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
-  top->addWidget(m_detail, 2);
+  top->addWidget(m_detail);
   m_progress->setMinimumWidth(40);
   m_progress->setMaximumWidth(120);
   m_progress->setTextVisible(false);
   m_progress->setAccessibleName(tr("Progress"));
   top->addWidget(m_progress);
   top->addStretch(1);
-  top->addWidget(m_right, 1);
+  top->addWidget(m_right);
   m_pause->setObjectName(QStringLiteral("pause"));
   m_stop->setObjectName(QStringLiteral("stop"));
   m_pause->setAccessibleName(tr("Pause"));
@@ -205,7 +205,8 @@ void TrainStrip::setState(const protocol::RunState& s) {
   QStringList parts;
   if (s.step > 0)
     parts << (s.steps > 0 ? tr("step %1 of %2").arg(grouped(s.step), grouped(s.steps)) : tr("step %1").arg(grouped(s.step)));
-  if (s.epochs > 0) parts << tr("epoch %1 of %2").arg(s.epoch).arg(s.epochs);
+  // Without data an epoch is a step.
+  if (s.epochs > 0 && s.epochs != s.steps) parts << tr("epoch %1 of %2").arg(s.epoch).arg(s.epochs);
   if (s.secondsLeft) parts << tr("%1 left").arg(secondsText(*s.secondsLeft));
   if (!s.detail.empty()) parts << QString::fromStdString(s.detail);
   m_detail->setText(parts.join(QStringLiteral(", ")));
@@ -224,8 +225,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
     if (s.stepMsLow && s.stepMsHigh)
-      m_interval->setText(
-          QStringLiteral("[%1, %2]  n = %3").arg(significant(*s.stepMsLow), significant(*s.stepMsHigh)).arg(s.samples));
+      m_interval->setText(QStringLiteral("%1  n = %2").arg(intervalText(*s.stepMsLow * 1000, *s.stepMsHigh * 1000)).arg(s.samples));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
@@ -262,8 +262,8 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
     m_figureName->setText(tr("median step, last tenth"));
     QStringList lines;
     if (done.last_tenth_high_ms > 0)
-      lines << QStringLiteral("[%1, %2]  n = %3")
-                   .arg(significant(done.last_tenth_low_ms), significant(done.last_tenth_high_ms))
+      lines << QStringLiteral("%1  n = %2")
+                   .arg(intervalText(done.last_tenth_low_ms * 1000, done.last_tenth_high_ms * 1000))
                    .arg(done.last_tenth_steps);
     if (done.median_step_ms_first_tenth > 0)
       lines << tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000));

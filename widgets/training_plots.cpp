@@ -25,6 +25,22 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
+// Of the steps that count; an event that stands for several counts as often.
+template <class F>
+std::optional<double> medianOf(const std::vector<StepEvent>& events, F&& counts) {
+  std::vector<std::pair<double, std::int64_t>> values;
+  std::int64_t steps = 0, passed = 0;
+  for (const StepEvent& s : events)
+    if (s.ms > 0 && counts(s)) {
+      values.emplace_back(s.ms, std::max<std::int64_t>(1, s.steps));
+      steps += values.back().second;
+    }
+  std::sort(values.begin(), values.end());
+  for (const auto& [ms, count] : values)
+    if ((passed += count) * 2 >= steps) return ms;
+  return std::nullopt;
+}
+
 struct Band {
   QVector<double> x, middle, low, high;
 };
@@ -139,6 +155,17 @@ std::optional<std::int64_t> LatencyPlot::crossing() const {
   return std::nullopt;
 }
 
+// The first step is cold. Without a swap there is nothing to tell first kernels from.
+std::optional<double> LatencyPlot::firstKernels() const {
+  if (m_swaps.empty()) return std::nullopt;
+  return medianOf(m_steps, [until = m_swaps.front().step](const StepEvent& s) { return s.step > 1 && s.step <= until; });
+}
+
+std::optional<double> LatencyPlot::now() const {
+  if (m_steps.empty()) return std::nullopt;
+  return medianOf(m_steps, [from = m_steps.back().step * 9 / 10](const StepEvent& s) { return s.step > from; });
+}
+
 PlotTable LatencyPlot::table() const {
   PlotTable out{{tr("step"), tr("seconds"), tr("ms"), tr("least ms"), tr("most ms"), tr("steps"), tr("kernel swap")}, {}};
   std::size_t swap = 0;
@@ -193,7 +220,7 @@ void LatencyPlot::redraw() {
   dot->setData({last}, {band.middle.back()});
   dot->setLineStyle(QCPGraph::lsNone);
   dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, c.accent, 7));
-  addLabel({shortMilliseconds(band.middle.back()),
+  addLabel({shortMilliseconds(now().value_or(band.middle.back())),
             last,
             band.middle.back(),
             {Side::Right, Side::AboveRight, Side::Above},
@@ -213,15 +240,8 @@ void LatencyPlot::redraw() {
     avoidLine(first, value, right, value);
   };
   if (m_peerMs > 0) reference(m_peerMs, Qt::DashLine, QStringLiteral("%1, %2").arg(m_peer, shortMilliseconds(m_peerMs)));
-  // What the first kernels gave: the steps before the first swap, ten at least where there are as many.
-  std::vector<double> begin;
-  const std::int64_t until = m_swaps.empty() ? 10 : std::max<std::int64_t>(10, m_swaps.front().step);
-  for (const StepEvent& s : m_steps)
-    if (s.ms > 0 && (s.step <= until || begin.empty())) begin.push_back(s.ms);
-  if (!m_compact && !begin.empty()) {
-    const double value = median(begin);
-    reference(value, Qt::DotLine, tr("first kernels, %1").arg(shortMilliseconds(value)));
-  }
+  if (const auto value = firstKernels(); value && !m_compact)
+    reference(*value, Qt::DotLine, tr("first kernels, %1").arg(shortMilliseconds(*value)));
 
   // Swaps: each has its tick; those at one place share a name, which stands at the drop where there is room.
   const double span = std::max(1e-9, m_plot->xAxis->range().size()), width = std::max(80, m_plot->width() - kLeftMargin - 16);

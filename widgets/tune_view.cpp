@@ -51,7 +51,9 @@ class SubgraphDelegate : public QStyledItemDelegate {
     switch (s.state) {
       case SubgraphState::Waiting: break;
       case SubgraphState::Searching: icon = QStringLiteral("running"), color = c.accent; break;
-      case SubgraphState::Done: icon = QStringLiteral("ok"), color = c.proved; break;
+      case SubgraphState::Done:
+        if (s.us) icon = QStringLiteral("ok"), color = c.proved;
+        break;
       case SubgraphState::Pinned: icon = QStringLiteral("pin"), color = c.text; break;
     }
     p->drawPixmap(r.left() + 12, r.top() + 9, m_theme->pixmap(icon, color, p->device()->devicePixelRatioF()));

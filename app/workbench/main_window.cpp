@@ -83,6 +83,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   m_status->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_constants = new ElidedLabel;
   m_place = label({});
+  m_place->setContentsMargins(12, 0, 0, 0);
   statusBar()->setSizeGripEnabled(false);
   statusBar()->setContentsMargins(8, 0, 8, 0);
   statusBar()->addWidget(m_statusIcon);
@@ -292,7 +293,7 @@ void MainWindow::showTab(int index) {
   m_tune->reset();
   m_selection.clear();
   m_tab->workspace->setCurrent(true);
-  m_outline->setAnalysis(m_tab->workspace->analysis());
+  m_outline->setNames(m_tab->workspace->names(), m_tab->workspace->missing());
   m_tune->setRunState(m_tab->workspace->runState());
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
   refreshPeer();

@@ -119,11 +119,12 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
     if (tab == m_tab) {
-      m_outline->setAnalysis(w->analysis());
+      m_outline->setNames(w->names(), w->missing());
       refreshOutline();
       refreshStatus();
       refreshPage();
       inspectSelection();
+      m_inspector->setOutdated(w->missing().contains(m_inspector->tensor().toStdString()));
     }
     if (const CellId id = std::exchange(tab->resumeWhenChecked, 0)) resume(tab, id);
     if (tab != m_tab || !std::exchange(tab->trainWhenChecked, false)) return;

@@ -115,7 +115,8 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_journalled = m_document->revision();
   m_wasModified = m_document->modified();
   m_diskState = OnDisk::Same;
-  m_analysis = {};
+  m_analysis = m_names = {};
+  m_missing.clear();
   m_subgraphs = {};
   m_trials.clear();
   m_steps.clear();
@@ -333,6 +334,40 @@ void Workspace::sendDocument() {
   tell(DocumentReplaced{m_document->revision(), name().toStdString(),
                         m_path.isEmpty() ? QDir::currentPath().toStdString() : QFileInfo(m_path).absolutePath().toStdString(),
                         asUtf8(m_document->text())});
+}
+
+namespace {
+
+// Puts what is gone from `now` back where it stood `before`, without places in a text that has changed.
+template <class T, class F>
+void keepGone(std::vector<T>& now, const std::vector<T>& before, std::set<std::string>& gone, F&& forgetPlaces) {
+  const auto named = [&](const std::string& name) {
+    return std::find_if(now.begin(), now.end(), [&](const T& t) { return t.name == name; });
+  };
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (named(before[i].name) != now.end()) continue;
+    T old = before[i];
+    forgetPlaces(old);
+    gone.insert(old.name);
+    now.insert(i == 0 ? now.begin() : named(before[i - 1].name) + 1, std::move(old));
+  }
+}
+
+}  // namespace
+
+void Workspace::keepNames() {
+  Analysis next;
+  next.tensors = m_analysis.tensors;
+  // The library is long: only what the notebook calls.
+  for (const SymbolInfo& s : m_analysis.symbols)
+    if (s.kind == SymbolKind::Function && (s.definition.source.empty() || !s.uses.empty())) next.symbols.push_back(s);
+  m_missing.clear();
+  if (std::any_of(m_analysis.diagnostics.begin(), m_analysis.diagnostics.end(),
+                  [](const DiagnosticInfo& d) { return d.severity == Severity::Error; })) {
+    keepGone(next.tensors, m_names.tensors, m_missing, [](TensorInfo& t) { t.origins.clear(); });
+    keepGone(next.symbols, m_names.symbols, m_missing, [](SymbolInfo&) {});
+  }
+  m_names = std::move(next);
 }
 
 void Workspace::ask(const Message& message, Reply reply) {
@@ -585,6 +620,7 @@ void Workspace::handle(const Envelope& envelope) {
   if (const auto* a = std::get_if<Analysis>(&envelope.message)) {
     if (a->revision != m_document->revision()) return;  // overtaken
     m_analysis = *a;
+    keepNames();
     m_analysedHere = true;
     m_afterKey = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs);
     if (m_current) m_selection->setSpans(m_analysis.spans);

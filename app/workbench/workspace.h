@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "app/workbench/engine_link.h"
 #include "app/workbench/session_store.h"
@@ -73,6 +74,9 @@ class Workspace : public QObject {
   void setCurrent(bool current);
   const protocol::Analysis& analysis() const { return m_analysis; }
   bool analysisIsCurrent() const { return m_analysis.revision == m_document->revision(); }
+  // Its tensors and functions; while it has an error, also those that were known before and are gone: missing() names them.
+  const protocol::Analysis& names() const { return m_names; }
+  const std::set<std::string>& missing() const { return m_missing; }
   double millisecondsAfterKey() const { return m_afterKey; }
   const protocol::TensorInfo* tensor(const std::string& name) const;
   const protocol::RunState& runState() const { return m_runState; }
@@ -152,6 +156,7 @@ class Workspace : public QObject {
  private:
   void handle(const protocol::Envelope& envelope);
   void sendDocument();
+  void keepNames();
   void install(std::unique_ptr<Document> document, const QString& path);
   void attachDocument();
   void watch();
@@ -183,7 +188,8 @@ class Workspace : public QObject {
   Selection* m_selection;
   int m_untitled;
   bool m_current = false;
-  protocol::Analysis m_analysis;
+  protocol::Analysis m_analysis, m_names;
+  std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
   double m_afterKey = 0;
   protocol::RunState m_runState;

@@ -193,7 +193,7 @@ TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
   openChecked();
   run(3);
   ASSERT_TRUE(wait([&] { return cell(3)->train() && !cell(3)->train()->running() && cell(3)->train()->swaps()->count() == 4; }));
-  EXPECT_TRUE(cell(3)->train()->figures().contains("[1.17, 1.20]  n = 50")) << cell(3)->train()->figures().toStdString();
+  EXPECT_TRUE(cell(3)->train()->figures().contains("[1.17, 1.20] ms  n = 50")) << cell(3)->train()->figures().toStdString();
   QTableWidget* table = cell(3)->train()->swaps()->table();
   window->notebook()->ensureWidgetVisible(table);
   QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualItemRect(table->item(0, 1)).center());
