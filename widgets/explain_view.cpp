@@ -121,7 +121,8 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   topLayout->setSpacing(0);
   m_find->setPlaceholderText(tr("Find a node"));
   m_find->setAccessibleName(tr("Find a node"));
-  m_find->setFixedWidth(168);
+  m_find->setMinimumWidth(84);  // narrow windows
+  m_find->setMaximumWidth(168);
   QAction* search = m_find->addAction(theme->icon(QStringLiteral("search"), theme->colors().muted), QLineEdit::LeadingPosition);
   connect(theme, &Theme::changed, this,
           [this, search] { search->setIcon(m_theme->icon(QStringLiteral("search"), m_theme->colors().muted)); });
@@ -142,7 +143,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   plus->setAccessibleName(tr("Zoom in"));
   plus->setToolTip(tr("Zoom in (+)"));
   m_zoom->setText(QStringLiteral("100 %"));
-  m_zoom->setFixedWidth(54);
+  m_zoom->setFixedWidth(48);
   m_zoom->setFocusPolicy(Qt::TabFocus);
   m_zoom->setAccessibleName(tr("Zoom, show all"));
   m_zoom->setToolTip(tr("Show all of it (0)"));

@@ -229,6 +229,16 @@ TEST_F(Reading, ThePdfHasEveryCell) {
   EXPECT_TRUE(window->messages()->text().contains("/nowhere/out.pdf"));
 }
 
+TEST_F(Reading, TheWindowIsNoLargerThanAScreenOf150Percent) {
+  openChecked();
+  for (const auto page : {MainWindow::Page::Author, MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+    window->showPage(page);
+    const QSize least = window->minimumSizeHint();
+    EXPECT_LE(least.width(), 1600 * 2 / 3 - 8) << static_cast<int>(page);
+    EXPECT_LE(least.height(), 1000 * 2 / 3 - 40) << static_cast<int>(page);
+  }
+}
+
 // A line of a long cell that is typed in lays out that line, not all of them.
 TEST_F(Reading, AVeryLongCellIsTypedIn) {
   std::string text = "# %%\nlet n = 4\n";
