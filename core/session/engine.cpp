@@ -245,6 +245,10 @@ void Engine::answer(const Request& request) {
   fail(request.id, {"protocol", "The engine does not answer this message.", {}, {}});
 }
 
+namespace {
+const std::string& folderOf(const CompiledNotebook& notebook) { return notebook.sources.at(notebook.notebook).directory; }
+}  // namespace
+
 void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
@@ -266,7 +270,8 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     if (const auto names = derivativeNames(m.tensor)) {
       const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
       if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop)) expression->check = *check;
+        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop, folderOf(notebook)))
+          expression->check = *check;
     }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
@@ -296,7 +301,8 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
   if (m.numericCheck)
-    if (auto check = checkNumerically(d, of, wrt, only.result, only.seed, kCheckOperations, stop)) expression->check = *check;
+    if (auto check = checkNumerically(d, of, wrt, only.result, only.seed, kCheckOperations, stop, folderOf(revision->sound())))
+      expression->check = *check;
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
 }

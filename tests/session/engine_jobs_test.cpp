@@ -510,6 +510,16 @@ TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
   EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
 }
 
+TEST_F(EngineJobs, TheNumericCheckReadsTheNotebooksData) {
+  std::ofstream(m_folder.path("x.csv")) << "1,2\n3,4\n";
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "input X[2, 2] = csv(\"x.csv\")\nparam W[2] = normal(0, 1)\nloss L = sum[i, j] X[i, j] * W[j]^2\nshow d(L)/d(W)\n");
+  const auto shown = engine.ask<Expression>(ExpressionRequest{1, "d(L)/d(W)", true});
+  ASSERT_TRUE(shown.check.has_value());
+  EXPECT_LT(shown.check->worst, shown.check->allowed);
+}
+
 // What is resumed is the newest run, not whichever run has left a checkpoint.
 TEST_F(EngineJobs, ARunIsResumedFromItsOwnCheckpointOrNotAtAll) {
   EngineProcess engine(m_folder.path(""));
