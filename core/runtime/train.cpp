@@ -870,4 +870,19 @@ bool TrainJob::betweenSteps(std::function<void(Executable&)> task) {
   return true;
 }
 
+std::map<std::string, HostTensor> TrainJob::weights(std::int64_t mostBytes) const {
+  std::map<std::string, HostTensor> out;
+  if (!m_impl->training.executable) return out;
+  const Executable& x = *m_impl->training.executable;
+  const Program& p = x.program();
+  std::int64_t bytes = 0;
+  for (std::size_t t = 0; t < p.tensors.size(); ++t) {
+    if (p.tensors[t].kind != TensorKind::Param && p.tensors[t].kind != TensorKind::State) continue;
+    bytes += p.tensors[t].bytes();
+    if (bytes > mostBytes) return {};
+    if (auto value = x.read(TensorId(t))) out.emplace(p.tensors[t].name, std::move(*value));
+  }
+  return out;
+}
+
 }  // namespace nf

@@ -66,6 +66,8 @@ class TrainJob {
   void setDeviceShare(double share);
   // Calls `task` between two steps (or while it is paused), with the training executable. False: the run is over or has not begun.
   bool betweenSteps(std::function<void(Executable&)> task);
+  // When run() has returned: the parameters and states as it left them, by name; none where they take more than `mostBytes`.
+  std::map<std::string, HostTensor> weights(std::int64_t mostBytes) const;
 
   struct Impl;
 

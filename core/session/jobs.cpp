@@ -426,13 +426,17 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       m_series.clear();
       m_step = -1;
       m_run.reset();
+      m_trained.clear();
       m_train = job;
     }
     const auto summary = job->run(stop);
+    constexpr std::int64_t kMostKept = 256 << 20;
+    auto trained = job->weights(kMostKept);
     std::optional<PendingProfile> unread;
     {
       const std::lock_guard lock(m_mutex);
       m_train.reset();
+      m_trained = std::move(trained);
       unread.swap(m_profile);
     }
     if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);

@@ -116,7 +116,8 @@ class Jobs {
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
   std::shared_ptr<TrainJob> m_train;
-  bool m_tuning = false;  // a search without training runs
+  std::map<std::string, HostTensor> m_trained;  // parameters and states, as the last training left them
+  bool m_tuning = false;                        // a search without training runs
   std::map<std::string, Trials> m_trials;
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;

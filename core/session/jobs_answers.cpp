@@ -541,7 +541,15 @@ void Jobs::answerTensor(const protocol::TensorRequest& request, protocol::Reques
       return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
     }
   }
-  if (!training) return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
+  if (!training) {
+    std::optional<std::pair<HostTensor, std::int64_t>> left;
+    {
+      const std::lock_guard lock(m_mutex);
+      if (const auto found = m_trained.find(request.tensor); found != m_trained.end()) left.emplace(found->second, m_step);
+    }
+    if (left) return sendTensor(left->first, request, left->second, id);
+    return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
+  }
   const bool asked = training->betweenSteps([this, request, id](Executable& executable) {
     const TensorId tensor = executable.program().tensorNamed(request.tensor);
     if (!tensor.valid()) return fail(id, {"tensor", request.tensor + " is not kept while training.", {}, {}});

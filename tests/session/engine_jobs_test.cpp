@@ -510,6 +510,22 @@ TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
   EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
 }
 
+// However short it was: what a training has learnt can be looked at when it has ended.
+TEST_F(EngineJobs, ATrainingLeavesItsWeights) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto weights = [&](std::int64_t steps) {
+    engine.ask<Finished>(train(steps, "static"));
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{"W", {}, {}, 10000});
+    EXPECT_EQ(slice.step, steps);
+    return unpackValues(engine.binary());
+  };
+  const auto one = weights(1), again = weights(1), three = weights(3);
+  EXPECT_EQ(one.size(), 640u);
+  EXPECT_EQ(one, again);
+  EXPECT_NE(one, three);
+}
+
 TEST_F(EngineJobs, TheNumericCheckReadsTheNotebooksData) {
   std::ofstream(m_folder.path("x.csv")) << "1,2\n3,4\n";
   EngineProcess engine(m_folder.path(""));
