@@ -26,6 +26,8 @@ Result<std::pair<Backend*, std::string>> choose(BackendRegistry& registry, const
       if (entry.backend) known += ", " + entry.name;
       if (entry.name == backendOf(device)) why = entry.reason;
     }
+    const std::string name = backendOf(device);
+    if (why.empty() && (name == "cpu" || name == "cuda")) why = "The back end " + name + " is not in this installation.";
     return Error{why.empty() ? "device name" : "open device",
                  why.empty() ? "There is no device " + device + "; there are " + known + "." : why,
                  device,
