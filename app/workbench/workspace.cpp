@@ -10,6 +10,9 @@
 #include <QJsonObject>
 #include <QStandardPaths>
 #include <algorithm>
+#include <iterator>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "widgets/write_file.h"
 
@@ -341,16 +344,28 @@ namespace {
 // Puts what is gone from `now` back where it stood `before`, without places in a text that has changed.
 template <class T, class F>
 void keepGone(std::vector<T>& now, const std::vector<T>& before, std::set<std::string>& gone, F&& forgetPlaces) {
-  const auto named = [&](const std::string& name) {
-    return std::find_if(now.begin(), now.end(), [&](const T& t) { return t.name == name; });
-  };
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (named(before[i].name) != now.end()) continue;
-    T old = before[i];
+  std::unordered_set<std::string> present;
+  for (const T& t : now) present.insert(t.name);
+  std::vector<T> out;
+  std::unordered_map<std::string, std::vector<T>> behind;  // by the name that stays before them
+  std::string stays;
+  for (T old : before) {
+    if (present.count(old.name)) {
+      stays = old.name;
+      continue;
+    }
     forgetPlaces(old);
     gone.insert(old.name);
-    now.insert(i == 0 ? now.begin() : named(before[i - 1].name) + 1, std::move(old));
+    (stays.empty() ? out : behind[stays]).push_back(std::move(old));
   }
+  for (T& t : now) {
+    const auto found = behind.find(t.name);
+    out.push_back(std::move(t));
+    if (found == behind.end()) continue;
+    std::move(found->second.begin(), found->second.end(), std::back_inserter(out));
+    behind.erase(found);
+  }
+  now = std::move(out);
 }
 
 }  // namespace

@@ -91,6 +91,9 @@ TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   EXPECT_GT(cell(2)->tensorView()->model()->rowCount(), 0);
   EXPECT_EQ(cell(4)->shows(), QStringList{"d(L)/d(W)"});
   EXPECT_EQ(cell(3)->shows(), QStringList{"D"}) << "its formula stays in sight";
+  EXPECT_EQ(window->workspace().missing(), (std::set<std::string>{"A", "D"}));
+  EXPECT_TRUE(cell(3)->resultIsGreyed());
+  EXPECT_FALSE(cell(2)->resultIsGreyed());
   const auto* c = window->workspace().tensor("C");
   ASSERT_TRUE(c);
   EXPECT_EQ(c->shape, (std::vector<std::int64_t>{4, 4}));
@@ -109,6 +112,8 @@ TEST_F(RealEngine, AMistakeLeavesTheOtherCellsWhole) {
   replace("nowhere", "2");
   EXPECT_EQ(cell(1)->status(), S::Ok);
   EXPECT_EQ(cell(3)->status(), S::Ok);
+  EXPECT_TRUE(window->workspace().missing().empty());
+  EXPECT_FALSE(cell(3)->resultIsGreyed());
 }
 
 TEST_F(RealEngine, ResultsAreStaleWhereWhatTheyDependOnChanged) {
