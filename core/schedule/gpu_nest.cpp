@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/schedule/gpu.h"
+#include "core/schedule/scatter.h"
 #include "core/support/assert.h"
 #include "core/support/checked.h"
 
@@ -10,8 +11,6 @@ namespace nf::loop {
 namespace {
 
 constexpr double kMostParts = 64.0 * (1 << 20);  // bytes of a workspace that holds the parts of split results
-
-bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
 
 double pointsOf(const NestView& view, bool reduced) {
   double points = 1;

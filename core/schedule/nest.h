@@ -48,6 +48,8 @@ struct NestView {
 //   after : z = 2*z' + phi, z' in 4, phi in 2 where 2*z' + phi < 7:  sum[t: 2] select(z' >= t, dY[z' - t]*W[phi + 2*t], 0)
 NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0, const std::set<std::size_t>& joined = {},
                   bool phases = false);
+// Is a read at this offset far apart along `lane` and contiguous along `other`? Blocks of it can be transposed in registers.
+bool transposable(const IndexExpr& offset, IndexVar lane, IndexVar other);
 // Has the stage output axes to split, those of rows left out?
 bool hasPhases(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0);
 
@@ -65,6 +67,8 @@ struct NestKnobs {
   friend bool operator==(const NestKnobs&, const NestKnobs&) = default;
 };
 
+// Of the power-of-two lane counts up to `most`, the first that covers the extent.
+int lanesCovering(std::int64_t extent, int most);
 std::vector<int> lanesFor(const NestView& view, int vectorAxis, const Target& target);
 // Legal tiles along an axis, given the lanes.
 std::vector<int> tilesFor(const NestView& view, const NestKnobs& knobs, int tileAxis, std::size_t operators, const Target& target);
@@ -81,30 +85,11 @@ std::size_t sharedRows(const GroupView& group, const std::vector<StagePlan>& sta
 void lowerRows(const GroupView& group, const std::vector<StagePlan>& stages, std::size_t rowAxes,
                const std::vector<NestKnobs>& knobs, Function& function, BodyLowering& body);
 
-// The store of a scatter: the guards peeled off its body, and the value.
-struct ScatterParts {
-  std::vector<ExprId> guards;
-  ExprId value;
-};
-ScatterParts partsOf(const Program& program, const Operator& op);
-// When the store happens: the guards hold and the affine places lie inside the output. Invalid: always. axes: of the operator.
-ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& parts, const std::vector<IndexExpr>& axes,
-                   Function& function, BodyLowering& body);
-
-// Can the points of a scatter be sorted by the place that data gives them? Then they are counted by place, kept in that order (stable, so
-// sums have the order of the points), and each place sums up its own segment: places run in parallel, meet nobody and need no atomics, and
-// the result is bit-identical to the scatter's in the order of the points, whatever the number of threads.
-//   dE[I[n], j] += W(n, j)      before: for j parallel: for n: dE[I[n], j] += W(n, j)
-//   after : start[v], rank[n] by counting I;  S[rank[n], j] = W(n, j);  for v, j parallel: dE[v, j] = sum over start[v] <= p < start[v+1] of S[p, j]
-bool sortsPoints(const Program& program, const Operator& op);
-
 // Buffers as lowering of this stage sees them: what the stage itself makes is inlined at the same point.
 void hideOwn(const GroupView& group, const StagePlan& stage, BodyLowering& body);
 
-// Is there no pair of points of different values of `v` whose affine places in the scatter's output are equal? axes: of the operator,
-// in variables of `ranges`. Asked of isl; unknown means no.
-bool iterationsNeverMeet(const Operator& op, const std::vector<IndexExpr>& axes, IndexVar v, const RangeOf& ranges);
-
+// Argmax or argmin?
+inline bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
 // The identity of a reducer and one step of it; arg reducers are not among them.
 double identityOf(Reducer reducer, DType type);
 ValueId combine(Function& function, Reducer reducer, ValueId accumulator, ValueId value);

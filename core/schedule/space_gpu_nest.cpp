@@ -9,8 +9,6 @@ namespace {
 
 std::size_t pick(std::mt19937_64& rng, std::size_t count) { return count <= 1 ? 0 : static_cast<std::size_t>(rng() % count); }
 
-bool isArg(Reducer r) { return r == Reducer::ArgMax || r == Reducer::ArgMin; }
-
 // Every stage a kernel of its own, or all of them in one kernel for some rows after the other: for any group at all.
 class GpuNestSpace final : public KnobSpace {
  public:

@@ -4,6 +4,7 @@
 
 #include "core/schedule/knob_space.h"
 #include "core/schedule/nest.h"
+#include "core/schedule/scatter.h"
 
 namespace nf::loop {
 namespace {
