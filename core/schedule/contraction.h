@@ -44,6 +44,11 @@ struct ContractionView {
   double flops = 0;
 };
 
+// Axes of the operator that an expression depends on.
+std::set<std::size_t> axesOf(const GroupView& group, ExprId root);
+// `e` with variable k as by[k], where there is one, simplified.
+IndexExpr replaced(const IndexExpr& e, const std::vector<IndexExpr>& by, const RangeOf& ranges);
+
 // A factor without the selects against zero at its root, and the conjuncts of their conditions; those on data stay.
 struct Peeled {
   std::vector<ExprId> conditions;
