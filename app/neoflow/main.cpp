@@ -60,6 +60,20 @@ void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
   command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(CLI::Range(0, 1024));
 }
 
+// A driver takes its time to start: back ends are looked for by the commands that need one.
+nf::BackendRegistry& devices() {
+  static nf::BackendRegistry registry;
+  if (!registry.entries().empty()) return registry;
+  registry.add("cpu", &neoflowPlugin);
+#ifdef NF_LINKED_CUDA
+  registry.add("cuda", &neoflowCudaPlugin);
+#endif
+  std::error_code noPath;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
+  if (!noPath) registry.load(self.parent_path().string());
+  return registry;
+}
+
 // What was printed has arrived, or that is said and the exit code is not 0. A reader that left needs no message.
 int written(int exitCode) {
   errno = 0;
@@ -84,19 +98,6 @@ int main(int argc, char** argv) {
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W");
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
-  // A driver takes its time to start: back ends are looked for by the commands that need one.
-  nf::BackendRegistry registry;
-  const auto devices = [&registry]() -> nf::BackendRegistry& {
-    if (!registry.entries().empty()) return registry;
-    registry.add("cpu", &neoflowPlugin);
-#ifdef NF_LINKED_CUDA
-    registry.add("cuda", &neoflowCudaPlugin);
-#endif
-    std::error_code noPath;
-    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", noPath);
-    if (!noPath) registry.load(self.parent_path().string());
-    return registry;
-  };
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -237,7 +238,7 @@ int main(int argc, char** argv) {
   benchCommand->callback([&] {
     if (!benchCommand->get_subcommands().empty()) return;
     if (benchFile->empty()) throw CLI::RequiredError("FILE, all or ops");
-    exitCode = nf::runBench(registry, bench);
+    exitCode = nf::runBench(devices(), bench);
   });
   CLI::App* benchOpsCommand = benchCommand->add_subcommand("ops", "Single operators against oneDNN and OpenBLAS where installed");
   benchOpsCommand->add_option("--filter", benchOps.filter, "only cases whose name contains this");

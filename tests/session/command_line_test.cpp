@@ -76,6 +76,19 @@ TEST_F(CommandLine, NumbersThatAreNoneAreUsageErrors) {
     EXPECT_EQ(run(arguments).code, 2) << arguments;
 }
 
+TEST_F(CommandLine, BenchOfANotebookMeasuresTheKernelsOfTheDevice) {
+  file("net.nf", kNet);
+  for (const auto& [device, backend] :
+       {std::pair("", "cpu"), std::pair("--device cpu", "cpu"), std::pair("--device reference", "reference")}) {
+    const Outcome o = run(std::string("bench net.nf --seconds 0.01 --threads 1 --json ") + device);
+    ASSERT_EQ(o.code, 0) << o.err;
+    const auto json = nlohmann::json::parse(o.out);
+    const std::string machine = json["machine"]["device"];
+    EXPECT_TRUE(machine == backend || (*device == 0 && machine == "cuda")) << machine;
+    EXPECT_GT(json["rows"][0]["ours_ms"].get<double>(), 0);
+  }
+}
+
 TEST_F(CommandLine, MistakesOfDataStandInTheNotebook) {
   file("bytes.npy", "root:x:0:0:root:/root:/bin/bash\n");
   file("missing.nf", "data D = csv(\"nowhere.csv\")\nlet B = 2\ninput X[B, 3] = batch D[:, 0..3]\nloss L = mean[b, k] X[b, k]^2\n");
