@@ -393,6 +393,41 @@ class ContractionBuilder {
   }
 
   // One register tile: zero, accumulate over the reduced axes, epilogue and store.
+  // A long sum is a sum of parts, of about its root but of enough terms each to hide what adding it up costs: the rounding error of n
+  // terms in a row grows with n, of the sum of parts with the lengths of both.
+  struct Parts {
+    std::size_t level = 0;   // reduced loops outside a part
+    std::int64_t steps = 1;  // else: steps of the split axis in a part
+    bool any() const { return level > 0 || steps > 1; }
+  };
+  // Terms. Adding a tile up at the end of a loop that is there anyway costs less than a loop of its own.
+  static constexpr double kLongSum = 96, kShortestLoop = 48, kShortestSplit = 256;
+
+  // split: of m_inner, the axis that is unrolled in part; unrolled: terms of a step that stand inside it.
+  Parts partsOfSum(std::size_t split, double unrolled) const {
+    double all = 1;
+    for (const std::size_t a : m_inner) all *= static_cast<double>(axis(a).extent);
+    Parts best;
+    if (all < kLongSum) return best;
+    double shortest = all, outside = 1;
+    const auto better = [&](double inside, double least) {
+      if (inside < least || all / inside + inside >= shortest) return false;
+      shortest = all / inside + inside;
+      return true;
+    };
+    for (std::size_t k = 1; k <= split && k < m_inner.size(); ++k) {
+      outside *= static_cast<double>(axis(m_inner[k - 1]).extent);
+      if (better(all / outside, kShortestLoop)) best = {k, 1};
+    }
+    if (split == m_inner.size()) return best;
+    const auto factor = std::max<std::int64_t>(1, static_cast<std::int64_t>(m_knobs.unroll / unrolled));
+    const std::int64_t whole = axis(m_inner[split]).extent / factor;
+    const double step = static_cast<double>(factor) * unrolled;
+    for (std::int64_t steps = 2; factor > 1 && steps < whole; ++steps)
+      if (whole % steps == 0 && better(static_cast<double>(steps) * step, kShortestSplit)) best = {0, steps};
+    return best;
+  }
+
   std::vector<StmtId> micro(bool columnTail, bool rowTail) {
     const std::int64_t columnRest = axis(m_knobs.vectorAxis).extent % m_width;
     const std::int64_t vectors = columnTail ? ceilDiv(columnRest, m_knobs.lanes) : m_knobs.vectors;
@@ -456,8 +491,20 @@ class ContractionBuilder {
       for (const ExprId c : m_hoisted) holds = m_f.both(holds, m_body->lower(m_op, c, axes));
       return std::vector<StmtId>{m_f.when(holds, std::move(body), {}, origin())};
     };
+    const Parts parts = partsOfSum(split, unrolled);
+    BufferId summed = m_acc;
+    if (parts.any()) summed = m_f.addLocal("part", DType::F32, m_f[m_acc].elements);
+    const auto inParts = [&](std::vector<StmtId> body) {
+      const Place total{m_acc, accOffset, {}}, part{summed, accOffset, {}};
+      const ValueId more = m_f.apply(ScalarOp::Add, DType::F32, {m_f.load(total), m_f.load(part), {}});
+      std::vector<StmtId> whole{m_f.forEach(lane, overTile({m_f.store(part, m_f.constant(0, DType::F32), origin())}), origin())};
+      whole.insert(whole.end(), body.begin(), body.end());
+      whole.push_back(m_f.forEach(lane, overTile({m_f.store(total, more, origin())}), origin()));
+      return whole;
+    };
     const auto wrap = [&](std::vector<StmtId> body, std::size_t from, std::size_t to) {
       for (std::size_t k = to; k-- > from;) {
+        if (k + 1 == parts.level) body = inParts(std::move(body));
         if (k + 1 == tested) body = test(std::move(body));
         body = {m_f.forEach(innerVars[k], std::move(body), origin())};
       }
@@ -471,7 +518,7 @@ class ContractionBuilder {
       StmtId loads = load;
       if (columnTail && m_knobs.packColumns != Packing::Tiles)
         loads = m_f.when(m_f.ge0(IndexExpr(columnRest - 1) - inTile), {load}, {}, origin());
-      const Place acc{m_acc, accOffset, {}};
+      const Place acc{summed, accOffset, {}};
       const ValueId sum = m_f.fma(product(m_rows, axes), m_f.load(column), m_f.load(acc), m_program[m_program[m_op].body].origin);
       const StmtId add = m_f.store(acc, sum, origin());
       std::vector<StmtId> body{m_f.forEach(v, {loads}, origin())};
@@ -489,14 +536,23 @@ class ContractionBuilder {
         merged[a] = at(innerVars[split]);
         sum = wrap(step(merged), split, m_inner.size());
       } else {
-        const VarId outer = m_f.addVar(axis(a).name + "o", whole, LoopKind::Serial);
+        const VarId outer = m_f.addVar(axis(a).name + "o", whole / parts.steps, LoopKind::Serial);
         const VarId u = m_f.addVar(axis(a).name + "u", factor, LoopKind::Unrolled);
         merged[a] = factor * at(outer) + at(u);
-        sum = {m_f.forEach(outer, {m_f.forEach(u, wrap(step(merged), split + 1, m_inner.size()), origin())}, origin())};
+        VarId stepVar;
+        if (parts.steps > 1) {
+          stepVar = m_f.addVar(axis(a).name + "p", parts.steps, LoopKind::Serial);
+          merged[a] = factor * (parts.steps * at(outer) + at(stepVar)) + at(u);
+        }
+        sum = {m_f.forEach(u, wrap(step(merged), split + 1, m_inner.size()), origin())};
+        if (parts.steps > 1) sum = inParts({m_f.forEach(stepVar, std::move(sum), origin())});
+        sum = {m_f.forEach(outer, std::move(sum), origin())};
         if (rest > 0) {
           const VarId last = m_f.addVar(axis(a).name + "t", rest, LoopKind::Unrolled);
           merged[a] = IndexExpr(whole * factor) + at(last);
-          sum.push_back(m_f.forEach(last, wrap(step(merged), split + 1, m_inner.size()), origin()));
+          std::vector<StmtId> ending = {m_f.forEach(last, wrap(step(merged), split + 1, m_inner.size()), origin())};
+          if (parts.steps > 1) ending = inParts(std::move(ending));
+          sum.insert(sum.end(), ending.begin(), ending.end());
         }
       }
       sum = wrap(std::move(sum), 0, split);

@@ -88,12 +88,18 @@ TEST(SplitPhases, NamedOperatorsAreExact) {
   expectGolden("autodiff/phases.golden", text);
 }
 
-TEST(SplitPhases, RandomAccessesAreExact) {
+// With and without the guards that say where a fibre is not empty (step 6b): both split into classes that are exact and proved.
+class SplitRandomly : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(SplitPhases, SplitRandomly, ::testing::Bool());
+
+TEST_P(SplitRandomly, RandomAccessesAreExact) {
+  InvertOptions options;
+  options.existenceGuard = GetParam();
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     Choices choices(seed);
     const auto problem = randomAccess(kAccessClasses[seed % 8], choices);
     if (!problem) continue;
-    const Inverse inverse = invert(*problem);
+    const Inverse inverse = invert(*problem, options);
     if (inverse.state != Inverse::State::Gather) continue;
     std::size_t floors = 0;
     const auto phases = splitPhases(*problem, inverse);
