@@ -135,6 +135,9 @@ class MainWindow : public QMainWindow {
   std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
   void follow(const QString& target);
   void inspect(const QString& tensor);
+  void checkGradient();
+  void selectTensor(const std::string& name);  // the source of a tensor or, where it has no name there, of its node
+  void chooseTensor(const QString& name);
   void inspectSelection();
   TrainStrip* strip(Tab* tab) const;
   void runActive(int then);

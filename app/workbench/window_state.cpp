@@ -194,7 +194,10 @@ void MainWindow::refreshPlace() {
 
 void MainWindow::refreshTitle() {
   const bool modified = m_tab->workspace->document().modified();
+  // A short name stands there whole at every width.
+  constexpr int kLeastName = 160;
   m_name->setText(m_tab->workspace->name());
+  m_name->setMinimumWidth(std::min(kLeastName, m_name->sizeHint().width()));
   m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
                    : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
                    : modified                                                 ? tr("edited")
@@ -339,6 +342,17 @@ void MainWindow::inspect(const QString& name) {
   refreshLeads();
 }
 
+void MainWindow::selectTensor(const std::string& name) {
+  if (const auto* t = m_tab->workspace->tensor(name)) return m_selection.select(t->origins);
+  for (const auto& node : m_explain->graph()->graph().nodes)
+    if (node.id == name && !node.origins.empty()) return m_selection.select(node.origins);
+}
+
+void MainWindow::chooseTensor(const QString& name) {
+  selectTensor(name.toStdString());
+  inspect(name);
+}
+
 void MainWindow::pinInspector(const QString& tensor) {
   m_inspector->setPinned(false);
   inspect(tensor);
@@ -357,6 +371,9 @@ void MainWindow::inspectSelection() {
     if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
     return;
   }
+  // What was chosen by its name stays, also after an edit.
+  if (const auto* t = m_tab->workspace->tensor(m_tab->inspected.toStdString()); t && t->origins == selection.origins())
+    return inspect(m_tab->inspected);
   const protocol::TokenInfo* best = nullptr;
   for (const auto& token : m_tab->workspace->analysis().tokens)
     if (selection.relation(token.origins) == Selection::Relation::Exact &&
