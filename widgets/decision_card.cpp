@@ -194,8 +194,7 @@ class Intervals : public QWidget {
  public:
   Intervals(const Theme* theme, Measured a, Measured b) : m_theme(theme), m_rows{std::move(a), std::move(b)} {
     setFixedHeight(92);
-    setAccessibleName(
-        QObject::tr("Apart %1 µs, fused %2 µs").arg(significant(m_rows[0].median), significant(m_rows[1].median)));
+    setAccessibleName(QObject::tr("Apart %1 µs, fused %2 µs").arg(significant(m_rows[0].median), significant(m_rows[1].median)));
   }
 
  protected:
@@ -254,11 +253,12 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Decision"))), m_title(label({})), m_why(label({})),
       m_empty(label(tr("Choose a decision in the table: its numbers, what would flip it, and what you can do about it stand here."),
                     "muted")),
-      m_noise(label({}, "muted")), m_measured(label({}, "muted")), m_badge(new Badge(theme)), m_waterfall(new Section(theme, tr("Why"))),
-      m_flip(new Section(theme, tr("Smallest change that flips it"))), m_what(new Section(theme, tr("What if"))),
-      m_leads(new Section(theme, tr("Same selection elsewhere"))), m_force(new QPushButton(tr("Force"))),
-      m_forbid(new QPushButton(tr("Forbid"))), m_release(new QPushButton(tr("Let the reward decide"))),
-      m_measure(new QPushButton(tr("Measure A/B"))), m_intervals(new QVBoxLayout), m_scroll(new QScrollArea), m_body(new QWidget) {
+      m_noise(label({}, "muted")), m_measured(label({}, "muted")), m_badge(new Badge(theme)),
+      m_waterfall(new Section(theme, tr("Why"))), m_flip(new Section(theme, tr("Smallest change that flips it"))),
+      m_what(new Section(theme, tr("What if"))), m_leads(new Section(theme, tr("Same selection elsewhere"))),
+      m_force(new QPushButton(tr("Force"))), m_forbid(new QPushButton(tr("Forbid"))),
+      m_release(new QPushButton(tr("Let the reward decide"))), m_measure(new QPushButton(tr("Measure A/B"))),
+      m_intervals(new QVBoxLayout), m_scroll(new QScrollArea), m_body(new QWidget) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -352,17 +352,20 @@ void DecisionCard::setComparison(const Comparison& k) {
     return shown.join(QStringLiteral(", "));
   };
   QStringList lines;
-  lines << (k.loop.empty() ? tr("Timed: only the kernels that differ, run once each. A step of a training runs all the others too, so "
-                                "its time is another.")
-                           : tr("Timed: only the kernels that differ, for one pass of the loop %1. A step of a training makes every "
-                                "pass and runs all other kernels too, so its time is another.")
-                                 .arg(shortName(k.loop)));
+  lines << (k.loop.empty()
+                ? tr("Timed: only the kernels that differ, run once each. A step of a training runs all the others too, so "
+                     "its time is another.")
+                : tr("Timed: only the kernels that differ, for one pass of the loop %1. A step of a training makes every "
+                     "pass and runs all other kernels too, so its time is another.")
+                      .arg(shortName(k.loop)));
   if (!k.apartKernels.empty())
-    lines << tr("A, apart, %1: %2").arg(counted(static_cast<std::int64_t>(k.apartKernels.size()), tr("kernel"), tr("kernels")),
-                                        kernels(k.apartKernels));
+    lines << tr("A, apart, %1: %2")
+                 .arg(counted(static_cast<std::int64_t>(k.apartKernels.size()), tr("kernel"), tr("kernels")),
+                      kernels(k.apartKernels));
   if (!k.fusedKernels.empty())
-    lines << tr("B, fused, %1: %2").arg(counted(static_cast<std::int64_t>(k.fusedKernels.size()), tr("kernel"), tr("kernels")),
-                                        kernels(k.fusedKernels));
+    lines << tr("B, fused, %1: %2")
+                 .arg(counted(static_cast<std::int64_t>(k.fusedKernels.size()), tr("kernel"), tr("kernels")),
+                      kernels(k.fusedKernels));
   m_measured->setText(lines.join(QLatin1Char('\n')));
   m_measured->show();
 }

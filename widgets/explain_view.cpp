@@ -272,8 +272,8 @@ void ExplainView::fitTable() {
   constexpr int kAll = 1120;  // px
   constexpr int kPairWidth = 190;
   using M = FusionModel;
-  constexpr int kFirst[M::kColumns] = {M::kNumber,   M::kPair,    M::kState,   M::kBar,       M::kReward, M::kMeasured, M::kCategory,
-                                       M::kTraffic,  M::kWork,    M::kKernels, M::kTrafficUs, M::kWorkUs, M::kLaunchUs};
+  constexpr int kFirst[M::kColumns] = {M::kNumber,  M::kPair, M::kState,   M::kBar,       M::kReward, M::kMeasured, M::kCategory,
+                                       M::kTraffic, M::kWork, M::kKernels, M::kTrafficUs, M::kWorkUs, M::kLaunchUs};
   const bool narrow = m_table->width() < kAll;
   QHeaderView* header = m_table->horizontalHeader();
   header->setSectionResizeMode(M::kPair, narrow ? QHeaderView::Interactive : QHeaderView::Stretch);

@@ -889,8 +889,7 @@ void GraphView::keyPressEvent(QKeyEvent* event) {
       for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
         if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) return toggleGroup(m_layout.groupOf[i]);
       return;
-    case Qt::Key_Escape:
-      return chooseNothing();
+    case Qt::Key_Escape: return chooseNothing();
     default: QWidget::keyPressEvent(event);
   }
 }

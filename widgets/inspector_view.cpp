@@ -88,8 +88,8 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
       m_proved(new Badge(theme)), m_checked(new Badge(theme)), m_certificate(new Section(theme, tr("Certificate"))),
       m_derivation(new Section(theme, tr("Derivation"))), m_check(new Section(theme, tr("Numeric check"))),
       m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))),
-      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea), m_body(new QWidget),
-      m_values(new TensorView(theme, true)) {
+      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea),
+      m_body(new QWidget), m_values(new TensorView(theme, true)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);

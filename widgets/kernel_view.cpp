@@ -473,10 +473,11 @@ void KernelView::findTags() {
   };
   std::set<std::uint32_t> statements;
   for (const auto& origins : m_kernel.expressionOrigins) statements.insert(origins.begin(), origins.end());
-  const auto named = [](const QString& text) { return std::any_of(text.begin(), text.end(), [](QChar c) { return c.isLetter(); }); };
+  const auto named = [](const QString& text) {
+    return std::any_of(text.begin(), text.end(), [](QChar c) { return c.isLetter(); });
+  };
   std::map<std::uint32_t, QString> texts;
-  for (const auto& [origin, places] : lines)
-    texts[origin] = m_spanText ? m_spanText(spans[origin]).simplified() : QString();
+  for (const auto& [origin, places] : lines) texts[origin] = m_spanText ? m_spanText(spans[origin]).simplified() : QString();
   for (const auto& [origin, places] : lines) {
     const QString& text = texts[origin];
     const auto other = [&](const auto& relation) {
@@ -627,9 +628,8 @@ void KernelView::tint() {
     }
   m_expression->setExtraSelections(marks);
   showTags();
-  const bool around = std::any_of(m_kernel.expressionOrigins.begin(), m_kernel.expressionOrigins.end(), [&](const auto& origins) {
-    return m_selection->relation(origins) != Selection::Relation::None;
-  });
+  const bool around = std::any_of(m_kernel.expressionOrigins.begin(), m_kernel.expressionOrigins.end(),
+                                  [&](const auto& origins) { return m_selection->relation(origins) != Selection::Relation::None; });
   QString words;
   if (m_compared) {
     const auto [removed, added] = difference();
@@ -638,8 +638,8 @@ void KernelView::tint() {
     words = !m_tinted.empty()
                 ? counted(static_cast<std::int64_t>(m_tinted.size()), tr("line"), tr("lines")) + tr(" from the selection")
             : mapped && around ? tr("fused away: the selection has no line of its own")
-            : mapped ? tr("nothing here comes from the selection")
-                     : tr("these lines carry no mapping");
+            : mapped           ? tr("nothing here comes from the selection")
+                               : tr("these lines carry no mapping");
   }
   m_mapping->setText(words);
   showFacts();

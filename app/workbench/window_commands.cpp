@@ -31,6 +31,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
@@ -229,7 +230,7 @@ void MainWindow::makeMenus() {
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
   menu(tr("&Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find",
-                    "edit.replace", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
+                     "edit.replace", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
   QMenu* view = menu(tr("&View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
   view->addSeparator();
@@ -249,8 +250,9 @@ void MainWindow::makeMenus() {
   }
   view->addAction(action(QStringLiteral("view.reset")));
   menu(tr("&Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
-                    "-", "cell.remove"});
-  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.check", "-", "run.pause", "run.stop", "-", "run.restart"});
+                     "-", "cell.remove"});
+  menu(tr("&Run"),
+       {"run.cell", "run.stay", "run.insert", "run.all", "run.check", "-", "run.pause", "run.stop", "-", "run.restart"});
   menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"),
        {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});

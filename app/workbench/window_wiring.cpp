@@ -351,7 +351,7 @@ void MainWindow::connectViews() {
     m_tab->workspace->wantSubgraphs();
   });
   connect(m_outline, &OutlineView::cellChosen, this, [this](CellId id) { showCell(id); });
-  connect(m_outline, &OutlineView::tensorChosen, this, &MainWindow::chooseTensor);
+  connect(m_outline, &OutlineView::tensorChosen, this, [this](const QString& name) { chooseTensor(name); });
   connect(m_outline, &OutlineView::placeChosen, this, [this](std::uint32_t byte) { notebook()->scrollToByte(byte, true); });
   connect(m_outline, &OutlineView::deviceChosen, this, [this] { showPage(Page::Devices); });
   connect(m_inspector, &InspectorView::sliceWanted, this, [this] { workspace().wantSlice(m_inspector->values()->request()); });
@@ -366,7 +366,7 @@ void MainWindow::connectViews() {
                     });
   });
   connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
-    if (m_selection.empty()) selectTensor(m_inspector->tensor().toStdString());
+    if (m_selection.empty() || m_tab->namedChoice == m_selection.choices()) chooseNode(m_inspector->tensor());
     follow(target);
   });
   m_explain->setHints([this](const std::string& producer, const std::string& consumer) {
@@ -374,25 +374,24 @@ void MainWindow::connectViews() {
   });
   // Leads are those of the consumer: it is what is looked for where they go.
   connect(m_explain->card(), &DecisionCard::leadChosen, this, [this](const QString& target) {
-    if (const auto* decision = m_explain->chosenDecision()) selectTensor(decision->consumer);
+    if (const auto* decision = m_explain->chosenDecision()) chooseNode(QString::fromStdString(decision->consumer));
     follow(target);
   });
   connect(m_explain->card(), &DecisionCard::measureRequested, this,
           [this](const std::string& producer, const std::string& consumer) {
             m_explain->card()->setComparing();
             setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
-            workspace().ask(
-                protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
-                [this](const protocol::Envelope& envelope) {
-                  if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
-                    m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict, k->loop,
-                                              k->fusedKernels, k->splitKernels});
-                    setStatus("ok", shortName(k->verdict));
-                  } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                    m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
-                    setStatus("error", QString::fromStdString(f->message));
-                  }
-                });
+            workspace().ask(protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
+                            [this](const protocol::Envelope& envelope) {
+                              if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
+                                m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving,
+                                                          k->verdict, k->loop, k->fusedKernels, k->splitKernels});
+                                setStatus("ok", shortName(k->verdict));
+                              } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                                m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
+                                setStatus("error", QString::fromStdString(f->message));
+                              }
+                            });
           });
   connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
   connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });

@@ -49,7 +49,8 @@ ValueId BodyLowering::convert(ValueId value, DType type, OriginId origin) {
 ValueId BodyLowering::readAs(const ScalarNode& load, ValueId value) {
   const ValueId made = convert(value, load.type, load.origin);
   auto& origins = m_function.values[made.value].readAs;
-  if (load.origin.valid() && std::find(origins.begin(), origins.end(), load.origin) == origins.end()) origins.push_back(load.origin);
+  if (load.origin.valid() && std::find(origins.begin(), origins.end(), load.origin) == origins.end())
+    origins.push_back(load.origin);
   return made;
 }
 

@@ -87,6 +87,25 @@ TEST_F(Selected, TheLoopsThatADecisionLeadsToAreThoseOfItsConsumer) {
   EXPECT_EQ(window->page(), MainWindow::Page::Tune);
   KernelView* kernel = window->tune()->kernel();
   ASSERT_TRUE(wait([&] { return !kernel->tintedLines().empty(); })) << kernel->text().toStdString();
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+}
+
+// The name of a gradient that a cell shows is the text of that cell alone: its loops came from the access it is the gradient of.
+TEST_F(Selected, TheInspectorOfAGradientLeadsToItsLoops) {
+  openWith(example("welcome.nf"));
+  clickInOutline("dL/dW");
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  QToolButton* loops = nullptr;
+  ASSERT_TRUE(wait([&] {
+    loops = nullptr;
+    for (QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (!loops && b->isVisible() && b->objectName().startsWith("loops:")) loops = b;
+    return loops != nullptr;
+  }));
+  loops->click();
+  EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); }));
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
 }
 
 TEST_F(Selected, TheInspectorStaysWithWhatACellShows) {
