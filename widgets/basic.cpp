@@ -8,6 +8,7 @@
 #include <QLocale>
 #include <QMouseEvent>
 #include <QPainter>
+#include <QScrollArea>
 #include <QStyle>
 #include <QToolTip>
 #include <cmath>
@@ -388,6 +389,11 @@ void MessageBar::paintEvent(QPaintEvent*) {
   p.fillRect(rect(), mixed(c.page, c.stale, 0.12));
   p.fillRect(0, 0, 3, height(), c.stale);
   p.fillRect(0, height() - 1, width(), 1, c.separator);
+}
+
+void scrollAsWide(QScrollArea* area, QWidget* page) {
+  page->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Ignored);
+  area->setWidget(page);
 }
 
 QString codeText(const QString& text) {

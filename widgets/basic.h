@@ -14,6 +14,7 @@
 #include "widgets/theme.h"
 
 class QHBoxLayout;
+class QScrollArea;
 
 // The small parts that every panel is made of.
 namespace nf {
@@ -196,6 +197,9 @@ class MessageBar : public QWidget {
   QList<Question> m_questions;
   QString m_key;
 };
+
+// A page of lines that break, scrolled upright: as high as it is at the width that there is, not as at its narrowest.
+void scrollAsWide(QScrollArea* area, QWidget* page);
 
 // "`x` is not defined" for a label of rich text: what stands between backticks in bold.
 QString codeText(const QString& text);

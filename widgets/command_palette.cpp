@@ -9,6 +9,8 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
+#include "widgets/basic.h"
+
 namespace nf {
 namespace {
 
@@ -24,10 +26,15 @@ class EntryDelegate : public QStyledItemDelegate {
       p->drawPixmap(r.left(), r.top() + 6, m_theme->pixmap(icon, c.muted, p->device()->devicePixelRatioF()));
     p->setFont(m_theme->ui(13));
     p->setPen(c.text);
-    p->drawText(r.adjusted(26, 0, -140, 0), Qt::AlignVCenter, index.data(Qt::DisplayRole).toString());
+    const QString detail = index.data(Qt::UserRole + 2).toString();
+    const QFontMetrics small(m_theme->ui(12));
+    const int beside = detail.isEmpty() ? 0 : std::min(small.horizontalAdvance(detail), r.width() / 2) + 12;
+    const QRect words = r.adjusted(26, 0, -beside, 0);
+    p->drawText(words, Qt::AlignVCenter,
+                p->fontMetrics().elidedText(index.data(Qt::DisplayRole).toString(), Qt::ElideRight, words.width()));
     p->setFont(m_theme->ui(12));
     p->setPen(c.hint);
-    p->drawText(r, Qt::AlignVCenter | Qt::AlignRight, index.data(Qt::UserRole + 2).toString());
+    p->drawText(r, Qt::AlignVCenter | Qt::AlignRight, small.elidedText(detail, Qt::ElideRight, r.width() / 2));
   }
 
  private:
@@ -54,12 +61,16 @@ int score(const QString& text, const QString& wish) {
 }  // namespace
 
 CommandPalette::CommandPalette(const Theme* theme, QWidget* parent)
-    : QFrame(parent), m_theme(theme), m_field(new QLineEdit), m_list(new QListWidget) {
+    : QFrame(parent), m_theme(theme), m_field(new QLineEdit), m_list(new QListWidget), m_nothing(label({}, "muted")) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(8, 8, 8, 8);
   layout->setSpacing(6);
   layout->addWidget(m_field);
   layout->addWidget(m_list);
+  m_nothing->setContentsMargins(12, 4, 12, 4);
+  m_nothing->setAlignment(Qt::AlignTop);
+  m_nothing->hide();
+  layout->addWidget(m_nothing, 1);
   m_list->setItemDelegate(new EntryDelegate(theme, this));
   m_list->setFocusPolicy(Qt::NoFocus);
   m_field->setMinimumHeight(30);
@@ -96,12 +107,18 @@ void CommandPalette::filter() {
     if (m_list->count() >= 200) break;
   }
   m_list->setCurrentRow(0);
+  m_nothing->setText(tr("Nothing found for \"%1\"").arg(m_field->text()));
+  m_nothing->setVisible(order.empty());
+  m_list->setVisible(!order.empty());
 }
+
+QString CommandPalette::nothing() const { return m_nothing->isHidden() ? QString() : m_nothing->text(); }
 
 void CommandPalette::choose() {
   const QListWidgetItem* item = m_list->currentItem();
+  if (!item) return;
   hide();
-  if (item) m_entries[item->data(Qt::UserRole).toULongLong()].run();
+  m_entries[item->data(Qt::UserRole).toULongLong()].run();
 }
 
 bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {

@@ -6,6 +6,7 @@
 
 #include "widgets/theme.h"
 
+class QLabel;
 class QLineEdit;
 class QListWidget;
 
@@ -23,6 +24,7 @@ class CommandPalette : public QFrame {
   void open(const QString& placeholder, std::vector<Entry> entries);
   QLineEdit* field() const { return m_field; }
   QListWidget* list() const { return m_list; }
+  QString nothing() const;  // what stands in place of the list where nothing is found
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;
@@ -34,6 +36,7 @@ class CommandPalette : public QFrame {
   const Theme* m_theme;
   QLineEdit* m_field;
   QListWidget* m_list;
+  QLabel* m_nothing;
   std::vector<Entry> m_entries;
 };
 

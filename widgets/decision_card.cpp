@@ -194,8 +194,7 @@ class Intervals : public QWidget {
  public:
   Intervals(const Theme* theme, Measured a, Measured b) : m_theme(theme), m_rows{std::move(a), std::move(b)} {
     setFixedHeight(92);
-    setAccessibleName(
-        QObject::tr("Apart %1 µs, fused %2 µs a step").arg(significant(m_rows[0].median), significant(m_rows[1].median)));
+    setAccessibleName(QObject::tr("Apart %1 µs, fused %2 µs").arg(significant(m_rows[0].median), significant(m_rows[1].median)));
   }
 
  protected:
@@ -254,11 +253,12 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Decision"))), m_title(label({})), m_why(label({})),
       m_empty(label(tr("Choose a decision in the table: its numbers, what would flip it, and what you can do about it stand here."),
                     "muted")),
-      m_noise(label({}, "muted")), m_badge(new Badge(theme)), m_waterfall(new Section(theme, tr("Why"))),
-      m_flip(new Section(theme, tr("Smallest change that flips it"))), m_what(new Section(theme, tr("What if"))),
-      m_leads(new Section(theme, tr("Same selection elsewhere"))), m_force(new QPushButton(tr("Force"))),
-      m_forbid(new QPushButton(tr("Forbid"))), m_release(new QPushButton(tr("Let the reward decide"))),
-      m_measure(new QPushButton(tr("Measure A/B"))), m_intervals(new QVBoxLayout), m_body(new QWidget) {
+      m_noise(label({}, "muted")), m_measured(label({}, "muted")), m_badge(new Badge(theme)),
+      m_waterfall(new Section(theme, tr("Why"))), m_flip(new Section(theme, tr("Smallest change that flips it"))),
+      m_what(new Section(theme, tr("What if"))), m_leads(new Section(theme, tr("Same selection elsewhere"))),
+      m_force(new QPushButton(tr("Force"))), m_forbid(new QPushButton(tr("Forbid"))),
+      m_release(new QPushButton(tr("Let the reward decide"))), m_measure(new QPushButton(tr("Measure A/B"))),
+      m_intervals(new QVBoxLayout), m_scroll(new QScrollArea), m_body(new QWidget) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -307,17 +307,20 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   buttons->addStretch(1);
   buttons->addWidget(m_measure);
   m_noise->setWordWrap(true);
+  m_measured->setWordWrap(true);
+  m_measured->setFont(theme->ui(12));
+  m_measured->hide();
   m_intervals->setContentsMargins(0, 0, 0, 0);
   m_what->body()->addLayout(m_intervals);
   m_what->body()->addWidget(m_noise);
+  m_what->body()->addWidget(m_measured);
   m_what->body()->addLayout(buttons);
   m_what->body()->addWidget(m_release, 0, Qt::AlignLeft);
-  auto* scroll = new QScrollArea;
-  scroll->setWidgetResizable(true);
-  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_scroll->setWidgetResizable(true);
+  m_scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_body->setProperty("role", QStringLiteral("page"));
-  scroll->setWidget(m_body);
-  layout->addWidget(scroll, 1);
+  scrollAsWide(m_scroll, m_body);
+  layout->addWidget(m_scroll, 1);
   connect(m_force, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Fuse); });
   connect(m_forbid, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Split); });
   connect(m_measure, &QPushButton::clicked, this, [this] { Q_EMIT measureRequested(m_producer, m_consumer); });
@@ -339,9 +342,35 @@ void DecisionCard::setComparison(const Comparison& k) {
   m_measure->setEnabled(true);
   clearIntervals();
   m_intervals->addWidget(new Intervals(m_theme, k.apart, k.fused));
-  m_what->setDetail(tr("µs a step on %1, %2 pairs").arg(QString::fromStdString(k.device)).arg(k.saving.samples.size()));
+  m_what->setDetail(tr("µs on %1, %2 pairs").arg(QString::fromStdString(k.device)).arg(k.saving.samples.size()));
   m_noise->setText(shortName(k.verdict));
+  const auto kernels = [](const std::vector<std::string>& names) {
+    constexpr std::size_t kMost = 3;
+    QStringList shown;
+    for (std::size_t i = 0; i < names.size() && i < kMost; ++i) shown << kernelName(names[i], 32);
+    if (names.size() > kMost) shown << tr("%1 more").arg(names.size() - kMost);
+    return shown.join(QStringLiteral(", "));
+  };
+  QStringList lines;
+  lines << (k.loop.empty()
+                ? tr("Timed: only the kernels that differ, run once each. A step of a training runs all the others too, so "
+                     "its time is another.")
+                : tr("Timed: only the kernels that differ, for one pass of the loop %1. A step of a training makes every "
+                     "pass and runs all other kernels too, so its time is another.")
+                      .arg(shortName(k.loop)));
+  if (!k.apartKernels.empty())
+    lines << tr("A, apart, %1: %2")
+                 .arg(counted(static_cast<std::int64_t>(k.apartKernels.size()), tr("kernel"), tr("kernels")),
+                      kernels(k.apartKernels));
+  if (!k.fusedKernels.empty())
+    lines << tr("B, fused, %1: %2")
+                 .arg(counted(static_cast<std::int64_t>(k.fusedKernels.size()), tr("kernel"), tr("kernels")),
+                      kernels(k.fusedKernels));
+  m_measured->setText(lines.join(QLatin1Char('\n')));
+  m_measured->show();
 }
+
+QString DecisionCard::measured() const { return m_measured->isHidden() ? QString() : m_measured->text(); }
 
 void DecisionCard::setComparisonFailed(const QString& message) {
   m_measure->setEnabled(true);
@@ -355,6 +384,7 @@ void DecisionCard::clearIntervals() {
     delete item;
   }
   m_what->setDetail({});
+  m_measured->hide();
 }
 
 void DecisionCard::setLeads(const std::vector<Lead>& leads) {
@@ -363,7 +393,7 @@ void DecisionCard::setLeads(const std::vector<Lead>& leads) {
 
 void DecisionCard::clear() {
   m_header->setTitle(tr("Decision"));
-  m_body->hide();
+  m_scroll->hide();
   m_empty->show();
 }
 
@@ -372,7 +402,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   if (d.producer != m_producer || d.consumer != m_consumer) clearIntervals(), m_measure->setEnabled(true);
   m_producer = d.producer, m_consumer = d.consumer;
   m_empty->hide();
-  m_body->show();
+  m_scroll->show();
   m_header->setTitle(tr("Decision %1").arg(number));
   m_title->setText(shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
                    (d.recomputed.empty() ? QString() : tr(", recomputed")));
@@ -445,7 +475,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     }
     m_flip->body()->addWidget(box);
   }
-  m_noise->setText(d.measuredSaving ? tr("Measured: %1 µs saved a step [%2, %3], n = %4. R said %5.")
+  m_noise->setText(d.measuredSaving ? tr("Measured: %1 µs saved [%2, %3], n = %4. R said %5.")
                                           .arg(significant(d.measuredSaving->median), significant(d.measuredSaving->low),
                                                significant(d.measuredSaving->high))
                                           .arg(d.measuredSaving->samples.size())

@@ -9,6 +9,7 @@
 
 class QLabel;
 class QPushButton;
+class QScrollArea;
 class QVBoxLayout;
 
 namespace nf {
@@ -34,10 +35,13 @@ class DecisionCard : public QWidget {
   // Both ways measured in pairs on the device. `verdict`: one sentence, whether they separate.
   struct Comparison {
     std::string producer, consumer, device;
-    protocol::Measured apart, fused, saving;  // microseconds a step
+    protocol::Measured apart, fused, saving;  // microseconds: the kernels below once, without the rest of a step
     std::string verdict;
+    std::string loop;  // one pass of whose body it is; empty: of none
+    std::vector<std::string> fusedKernels, apartKernels;
   };
   QString whatIf() const;                    // what is said about measuring
+  QString measured() const;                  // what the measured times are of
   QString scope() const { return m_scope; }  // the constants that R is counted with, and what they are of
   bool comparing() const;
   bool intervals() const;  // both ways are drawn
@@ -55,13 +59,14 @@ class DecisionCard : public QWidget {
   void clearIntervals();
   const Theme* m_theme;
   PanelHeader* m_header;
-  QLabel *m_title, *m_why, *m_empty, *m_noise;
+  QLabel *m_title, *m_why, *m_empty, *m_noise, *m_measured;
   Badge* m_badge;
   Section *m_waterfall, *m_flip, *m_what, *m_leads;
   QPushButton *m_force, *m_forbid, *m_release, *m_measure;
   QVBoxLayout* m_intervals;
   std::string m_producer, m_consumer;
   QString m_scope;
+  QScrollArea* m_scroll;
   QWidget* m_body;
 };
 

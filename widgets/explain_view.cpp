@@ -40,17 +40,18 @@ QString plusMinus(double us) {
 
 class FusionDelegate : public QStyledItemDelegate {
  public:
-  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, QObject* parent)
-      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection) {}
+  FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided, QObject* parent)
+      : QStyledItemDelegate(parent), m_theme(theme), m_model(model), m_selection(selection), m_decided(decided) {}
   void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     const Palette& c = m_theme->colors();
-    const bool selected = option.state & QStyle::State_Selected;
+    const bool current = option.state & QStyle::State_Selected, selected = current && m_decided;
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
     const bool related = !m_selection->empty() && m_selection->relation(d.origins) == Selection::Relation::Exact;
     p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
-    if ((selected || related) && index.column() == 0)
+    // The card's row keeps its bar while something else is selected.
+    if ((current || related) && index.column() == 0)
       p->fillRect(QRect(option.rect.left(), option.rect.top(), 3, option.rect.height()),
-                  selected ? c.accent : mixed(c.page, c.accent, 0.5));
+                  current ? c.accent : mixed(c.page, c.accent, 0.5));
     p->fillRect(QRect(option.rect.left(), option.rect.bottom(), option.rect.width(), 1), c.grid);
     const QRect r = option.rect.adjusted(8, 0, -8, 0);
     if (index.column() == FusionModel::kBar) {
@@ -84,6 +85,7 @@ class FusionDelegate : public QStyledItemDelegate {
   const Theme* m_theme;
   const FusionModel* m_model;
   const Selection* m_selection;
+  const bool& m_decided;
 };
 
 class StateProxy : public QSortFilterProxyModel {
@@ -186,10 +188,11 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_proxy->setSourceModel(m_model);
   m_proxy->setSortRole(FusionModel::kSortRole);
   m_table->setModel(m_proxy);
-  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, this));
+  m_table->setItemDelegate(new FusionDelegate(theme, m_model, selection, m_decided, this));
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
+  m_table->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
   m_table->verticalHeader()->hide();
   m_table->verticalHeader()->setDefaultSectionSize(25);
   m_table->setSortingEnabled(true);
@@ -241,15 +244,20 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   connect(selection, &Selection::changed, this, &ExplainView::markSelection);
   connect(m_states, &QComboBox::currentIndexChanged, this,
           [this] { static_cast<StateProxy*>(m_proxy)->setState(m_states->currentData().toInt()); });
-  connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
-    if (!now.isValid()) return m_card->clear();
-    const int i = m_proxy->mapToSource(now).row();
-    const auto& d = m_model->report().decisions[static_cast<std::size_t>(i)];
-    m_card->setDecision(i + 1, d, m_model->report().device, m_hints ? m_hints(d.producer, d.consumer) : Document::FusionHint::None);
-    m_selection->select(d.origins);
-    m_graph->setDecision(QString::fromStdString(d.producer), QString::fromStdString(d.consumer),
-                         QStringLiteral("R %1 µs").arg(plusMinus(d.R * 1e6)));
-    Q_EMIT decisionChosen();
+  connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this,
+          [this](const QModelIndex& now) { showDecision(now, !m_marking); });
+  // The row of a decision that is not selected any more is the current one still.
+  for (const auto again : {&QTableView::clicked, &QTableView::activated})
+    connect(m_table, again, this, [this](const QModelIndex& row) {
+      if (!m_decided) showDecision(row, true);
+    });
+  connect(m_graph, &GraphView::nodeChosen, this, [this] {
+    m_decided = false;
+    m_table->viewport()->update();
+  });
+  connect(m_graph, &GraphView::groupChosen, this, [this] {
+    m_decided = false;
+    m_table->viewport()->update();
   });
   connect(m_card, &DecisionCard::hintRequested, this, [this](Document::FusionHint hint) {
     const QModelIndex now = m_table->currentIndex();
@@ -259,15 +267,24 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   });
 }
 
-// The terms of R stand in the card: a narrow table gives them up before it scrolls.
+// A narrow table is scrolled sideways: what was decided comes first there, the terms of R, which the card draws as well, last.
+void ExplainView::fitTable() {
+  constexpr int kAll = 1120;  // px
+  constexpr int kPairWidth = 190;
+  using M = FusionModel;
+  constexpr int kFirst[M::kColumns] = {M::kNumber,  M::kPair, M::kState,   M::kBar,       M::kReward, M::kMeasured, M::kCategory,
+                                       M::kTraffic, M::kWork, M::kKernels, M::kTrafficUs, M::kWorkUs, M::kLaunchUs};
+  const bool narrow = m_table->width() < kAll;
+  QHeaderView* header = m_table->horizontalHeader();
+  header->setSectionResizeMode(M::kPair, narrow ? QHeaderView::Interactive : QHeaderView::Stretch);
+  if (narrow == m_narrow) return;
+  m_narrow = narrow;
+  if (narrow) header->resizeSection(M::kPair, kPairWidth);
+  for (int i = 0; i < M::kColumns; ++i) header->moveSection(header->visualIndex(narrow ? kFirst[i] : i), i);
+}
+
 bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
-  if (watched == m_table && event->type() == QEvent::Resize) {
-    const int width = m_table->width();
-    for (const int column : {FusionModel::kTrafficUs, FusionModel::kWorkUs, FusionModel::kLaunchUs})
-      m_table->setColumnHidden(column, width < 1120);
-    m_table->setColumnHidden(FusionModel::kCategory, width < 960);
-    m_table->setColumnHidden(FusionModel::kMeasured, width < 780);
-  }
+  if (watched == m_table && event->type() == QEvent::Resize) fitTable();
   return DockPage::eventFilter(watched, event);
 }
 
@@ -280,8 +297,28 @@ std::vector<int> ExplainView::relatedDecisions() const {
   return out;
 }
 
+// The card, and where it is `select`ed the edge and the source as well.
+void ExplainView::showDecision(const QModelIndex& row, bool select) {
+  if (!row.isValid()) return m_card->clear();
+  const int i = m_proxy->mapToSource(row).row();
+  const auto& d = m_model->report().decisions[static_cast<std::size_t>(i)];
+  m_card->setDecision(i + 1, d, m_model->report().device, m_hints ? m_hints(d.producer, d.consumer) : Document::FusionHint::None);
+  if (select) {
+    m_deciding = true;
+    m_selection->select(d.origins);
+    m_deciding = false;
+    m_decided = true;
+    m_decisionChoice = m_selection->choices();
+    m_graph->setDecision(QString::fromStdString(d.producer), QString::fromStdString(d.consumer),
+                         QStringLiteral("R %1 µs").arg(plusMinus(d.R * 1e6)));
+    m_table->viewport()->update();
+  }
+  Q_EMIT decisionChosen();
+}
+
 // What was selected elsewhere lights up in the tables, too: rows of decisions are tinted, those of nodes selected.
 void ExplainView::markSelection() {
+  if (!m_deciding && m_selection->choices() != m_decisionChoice) m_decided = false;
   m_table->viewport()->update();
   if (const auto related = relatedDecisions(); !related.empty() && !m_table->hasFocus()) {
     const QModelIndex now = m_table->currentIndex();
@@ -345,8 +382,13 @@ void ExplainView::setFusion(const FusionReport& report) {
                             tr(", %1 accepted, greedy by R, in seconds saved; optimistic on purpose").arg(accepted));
   m_card->clear();
   for (std::size_t i = 0; i < report.decisions.size(); ++i)
-    if (!producer.empty() && report.decisions[i].producer == producer && report.decisions[i].consumer == consumer)
-      return chooseDecision(static_cast<int>(i));
+    if (!producer.empty() && report.decisions[i].producer == producer && report.decisions[i].consumer == consumer) {
+      m_marking = !m_decided;
+      chooseDecision(static_cast<int>(i));
+      m_marking = false;
+      return;
+    }
+  m_decided = false;
 }
 
 void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
@@ -358,6 +400,7 @@ void ExplainView::chooseDecision(int number) {
   const QModelIndex index = m_proxy->mapFromSource(m_model->index(number, 0));
   if (!index.isValid()) return;
   m_table->setCurrentIndex(index);
+  if (!m_marking && !m_decided) showDecision(index, true);  // it was the current one
   m_table->scrollTo(index);
 }
 
@@ -372,6 +415,7 @@ void ExplainView::reset() {
   m_nodes->setRowCount(0);
   m_graph->reset();
   m_graph->setDecision({}, {}, {});
+  m_decided = false;
   setFusion({});
   m_graphHeader->setDetail({});
   m_fusionHeader->setDetail({});

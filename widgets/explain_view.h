@@ -12,6 +12,7 @@
 class QComboBox;
 class QLabel;
 class QLineEdit;
+class QModelIndex;
 class QToolButton;
 class QSortFilterProxyModel;
 class QStackedWidget;
@@ -48,6 +49,7 @@ class ExplainView : public DockPage {
   QLineEdit* finder() const { return m_find; }
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
+  bool decided() const { return m_decided; }  // the card's decision is what is selected
   std::vector<int> relatedDecisions() const;  // that came from the selection, from 0
   const protocol::FusionDecisionInfo* chosenDecision() const;
   void reset();  // another notebook
@@ -77,7 +79,12 @@ class ExplainView : public DockPage {
   QComboBox* m_states;
   DecisionCard* m_card;
   void markSelection();
+  void fitTable();
+  void showDecision(const QModelIndex& row, bool select);
   bool m_marking = false;
+  bool m_narrow = false;
+  bool m_decided = false, m_deciding = false;
+  std::uint64_t m_decisionChoice = 0;  // of the selection
   std::function<Document::FusionHint(const std::string&, const std::string&)> m_hints;
 };
 

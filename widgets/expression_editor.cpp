@@ -412,6 +412,10 @@ QString ExpressionEditor::shownHint(std::size_t hint) const {
   const double room = std::max(0.0, viewport()->width() - hintLeft(block));
   const QString all = m_hints[hint].entries.join(QStringLiteral("  "));
   if (metrics.horizontalAdvance(all) <= room) return all;
+  // Closer together before any is left out.
+  if (const QString close = m_hints[hint].entries.join(QLatin1Char(' ')).replace(QStringLiteral(": "), QStringLiteral(":"));
+      metrics.horizontalAdvance(close) <= room)
+    return close;
   for (qsizetype n = m_hints[hint].entries.size() - 1; n > 0; --n) {
     const QString some = m_hints[hint].entries.mid(0, n).join(QStringLiteral("  ")) + QStringLiteral("  …");
     if (metrics.horizontalAdvance(some) <= room) return some;

@@ -85,6 +85,12 @@ void FindBar::setCount(int here, int all) {
   m_count->setText(m_find->text().isEmpty() ? QString() : all == 0 ? tr("nothing") : tr("%1 of %2").arg(here + 1).arg(all));
 }
 
+// On a button of the bar, or where there is nothing to be pressed.
+void FindBar::keyPressEvent(QKeyEvent* event) {
+  if (event->key() == Qt::Key_Escape) Q_EMIT closed();
+  else QWidget::keyPressEvent(event);
+}
+
 // Enter and Escape belong to the fields, before a command of the window takes them.
 bool FindBar::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() != QEvent::ShortcutOverride && event->type() != QEvent::KeyPress) return QWidget::eventFilter(watched, event);

@@ -6,6 +6,7 @@
 #include <QPainterPath>
 #include <QScrollBar>
 #include <QWheelEvent>
+#include <algorithm>
 
 namespace nf {
 namespace {
@@ -26,7 +27,40 @@ FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* pare
     layOut();
     Q_EMIT heightChanged();
   });
-  connect(selection, &Selection::changed, this, qOverload<>(&QWidget::update));
+  connect(selection, &Selection::changed, this, &FormulaView::findTinted);
+}
+
+// What came from the selection: the terms, and the whole line only where all of it did. A sum of terms of several places is not one
+// place's. Where no part says more than the line, the line is tinted.
+void FormulaView::findTinted() {
+  using Relation = Selection::Relation;
+  m_tinted.clear();
+  for (const auto& formula : m_formulas) {
+    const std::size_t n = formula.nodes.size();
+    std::vector<bool> exact(n, false), own(n, false), left(n, false);
+    if (n > 0 && formula.nodes.back().kind == protocol::FormulaKind::Equation) {
+      left.back() = true;
+      std::vector<std::uint32_t> open{formula.nodes.back().children.front()};
+      while (!open.empty()) {
+        const std::uint32_t i = open.back();
+        open.pop_back();
+        left[i] = true;
+        open.insert(open.end(), formula.nodes[i].children.begin(), formula.nodes[i].children.end());
+      }
+    }
+    bool any = false;
+    for (std::size_t i = 0; i < n && !m_selection->empty(); ++i) {
+      const auto& origins = formula.nodes[i].origins;
+      exact[i] = m_selection->relation(origins) == Relation::Exact;
+      own[i] = exact[i] && std::all_of(origins.begin(), origins.end(), [&](std::uint32_t o) {
+                 const Relation r = m_selection->relation({o});
+                 return left[i] ? r == Relation::Exact : r != Relation::None;
+               });
+      any = any || own[i];
+    }
+    m_tinted.push_back(any ? std::move(own) : std::move(exact));
+  }
+  update();
 }
 
 void FormulaView::setFormulas(std::vector<protocol::Formula> formulas) {
@@ -35,6 +69,7 @@ void FormulaView::setFormulas(std::vector<protocol::Formula> formulas) {
   QStringList latex;
   for (const auto& f : m_formulas) latex << toLatex(f);
   setAccessibleName(latex.join(QLatin1Char('\n')));
+  findTinted();
   layOut();
 }
 
@@ -92,8 +127,7 @@ void FormulaView::paintEvent(QPaintEvent*) {
     p.translate(m_origins[i] - QPointF(m_scroll->value(), 0));
     p.setPen(Qt::NoPen);
     for (const auto& region : box.regions) {
-      const bool selected =
-          !m_selection->empty() && m_selection->relation(m_formulas[i].nodes[region.node].origins) == Selection::Relation::Exact;
+      const bool selected = tinted(i, region.node);
       const bool hovered = m_hovered && m_hovered->first == i && m_hovered->second == region.node;
       if (!selected && !hovered) continue;
       p.setBrush(selected ? c.accentSoft : mixed(c.page, c.accent, 0.08));

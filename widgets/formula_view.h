@@ -21,6 +21,7 @@ class FormulaView : public QWidget {
   QSize minimumSizeHint() const override { return {120, sizeHint().height()}; }
   // The innermost part at a place: formula and node; nullopt: none.
   std::optional<std::pair<std::size_t, std::uint32_t>> partAt(QPointF at) const;
+  bool tinted(std::size_t formula, std::uint32_t node) const { return formula < m_tinted.size() && m_tinted[formula][node]; }
   QScrollBar* scrollBar() const { return m_scroll; }
 
  Q_SIGNALS:
@@ -36,11 +37,13 @@ class FormulaView : public QWidget {
 
  private:
   void layOut();
+  void findTinted();
   void placeScrollBar();
   const Theme* m_theme;
   Selection* m_selection;
   QScrollBar* m_scroll;
   std::vector<protocol::Formula> m_formulas;
+  std::vector<std::vector<bool>> m_tinted;  // by formula and node
   std::vector<FormulaBox> m_boxes;
   std::vector<QPointF> m_origins;
   std::optional<std::pair<std::size_t, std::uint32_t>> m_hovered;

@@ -28,6 +28,8 @@ GraphView::GraphView(const Theme* theme, Selection* selection, QWidget* parent)
   setMinimumSize(200, 120);
   connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
   connect(selection, &Selection::changed, this, [this] {
+    // What was chosen elsewhere takes the place of the node.
+    if (!m_choosing && m_selection->choices() != m_nodeChoice) m_chosen.clear();
     relate();
     update();
   });
@@ -73,6 +75,7 @@ QPainterPath alongRoute(const std::vector<QPointF>& route) {
 }
 constexpr std::size_t kManyOperators = 40;
 constexpr double kReadable = 0.78;  // below this zoom a node has no room for its expression
+constexpr double kFitted = 0.55;    // a graph is shown as a whole down to this one
 constexpr double kLargest = 1.4;    // a small graph is not blown up further
 constexpr double kNamed = 0.42;     // below this one none for its name
 // A font's size on the sheet, that it is no smaller than it should be on the screen.
@@ -223,7 +226,8 @@ void GraphView::setHighlightChanges(bool on) {
 
 void GraphView::setDecision(const QString& producer, const QString& consumer, const QString& text) {
   m_decisionFrom = producer, m_decisionTo = consumer, m_decisionText = text;
-  m_decisionOrigins = m_selection->origins();
+  m_decisionChoice = m_selection->choices();
+  m_chosen.clear();
   relate();
   // Both ends come into sight, or at least what lies between them.
   QRectF ends;
@@ -235,12 +239,16 @@ void GraphView::setDecision(const QString& producer, const QString& consumer, co
   update();
 }
 
+bool GraphView::decided() const {
+  return !m_decisionFrom.isEmpty() && m_chosen.isEmpty() && m_selection->choices() == m_decisionChoice;
+}
+
 // The chosen nodes, and everything on a path through them.
 void GraphView::relate() {
   m_marks.clear();
   if (m_selection->empty() && m_chosen.isEmpty()) return;
   // While a decision is what was selected, its two ends are, not everything that came from the same source.
-  const bool decided = !m_decisionFrom.isEmpty() && m_selection->origins() == m_decisionOrigins;
+  const bool decided = this->decided();
   std::vector<Mark> marks(m_graph.nodes.size(), Mark::Plain);
   std::vector<int> chosen;
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
@@ -284,10 +292,10 @@ void GraphView::fit() {
   update();
 }
 
-// All of it where that can be read, else its beginning.
+// All of it where its names can be read, else its beginning.
 void GraphView::showFirst() {
   fit();
-  if (m_scale >= kReadable || m_layout.bounds.isNull() || m_graph.nodes.size() > 3000) return;
+  if (m_scale >= kFitted || m_layout.bounds.isNull() || m_graph.nodes.size() > 3000) return;
   m_scale = kReadable;
   const QSizeF room = m_layout.bounds.size() * m_scale;
   const double x = room.width() + 48 < width() ? (width() - room.width()) / 2 : 24;
@@ -579,7 +587,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
 
 QRectF GraphView::decisionPlace() const {
   int a = -1, b = -1;
-  for (std::size_t i = 0; i < m_graph.nodes.size() && !m_decisionFrom.isEmpty(); ++i) {
+  for (std::size_t i = 0; i < m_graph.nodes.size() && decided(); ++i) {
     const QString id = QString::fromStdString(m_graph.nodes[i].id);
     if (id == m_decisionFrom) a = static_cast<int>(i);
     if (id == m_decisionTo) b = static_cast<int>(i);
@@ -754,6 +762,14 @@ int GraphView::groupAt(QPointF world, bool titleOnly) const {
   return -1;
 }
 
+// Of the node or group in m_chosen.
+void GraphView::chooseOrigins(const Origins& origins) {
+  m_choosing = true;
+  m_selection->select(origins);
+  m_choosing = false;
+  m_nodeChoice = m_selection->choices();
+}
+
 void GraphView::choose(const QString& id, bool reveal) {
   m_chosen = id;
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
@@ -762,12 +778,21 @@ void GraphView::choose(const QString& id, bool reveal) {
       const QPointF at = toWidget(m_layout.nodes[i].rect.center());
       if (!rect().adjusted(60, 40, -60, -40).contains(at.toPoint())) m_offset += QPointF(width() / 2.0, height() / 2.0) - at;
     }
-    if (!m_graph.nodes[i].origins.empty()) m_selection->select(m_graph.nodes[i].origins);
+    if (!m_graph.nodes[i].origins.empty()) chooseOrigins(m_graph.nodes[i].origins);
     break;
   }
   relate();
   update();
   Q_EMIT nodeChosen(id);
+}
+
+void GraphView::chooseNothing() {
+  m_chosen.clear();
+  m_decisionFrom.clear();
+  m_selection->clear();
+  relate();
+  update();
+  Q_EMIT nodeChosen({});
 }
 
 bool GraphView::findNext(const QString& text) {
@@ -820,16 +845,13 @@ void GraphView::mouseReleaseEvent(QMouseEvent* event) {
   if (const int g = groupAt(world, false); g >= 0) {
     const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(g)];
     m_chosen = QString::fromStdString(group.nodes.front());
-    m_selection->select(group.origins);
+    chooseOrigins(group.origins);
     relate();
     update();
     Q_EMIT groupChosen(QString::fromStdString(group.id));
     return;
   }
-  m_chosen.clear();
-  m_selection->clear();
-  relate();
-  update();
+  chooseNothing();
 }
 
 void GraphView::mouseDoubleClickEvent(QMouseEvent* event) {
@@ -867,11 +889,7 @@ void GraphView::keyPressEvent(QKeyEvent* event) {
       for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
         if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) return toggleGroup(m_layout.groupOf[i]);
       return;
-    case Qt::Key_Escape:
-      m_chosen.clear();
-      m_selection->clear();
-      relate();
-      return update();
+    case Qt::Key_Escape: return chooseNothing();
     default: QWidget::keyPressEvent(event);
   }
 }

@@ -31,11 +31,12 @@ class GraphView : public QWidget {
   const GraphLayout& layoutOf() const { return m_layout; }
   void setOutdated(bool outdated);
   void setHighlightChanges(bool on);
-  // A decision's edge: drawn with its reward.
+  // A decision's edge: drawn with its reward, as long as the decision is what is selected.
   void setDecision(const QString& producer, const QString& consumer, const QString& text);
   QRectF decisionPlace() const;  // of its label, on the sheet; null: it is not drawn
   void choose(const QString& id, bool reveal);
   QString chosen() const { return m_chosen; }
+  bool decided() const;  // a decision is what is selected
   bool findNext(const QString& text);
   void fit();
   // Large graphs start with their fused groups closed; Space or a click on the title opens one.
@@ -48,7 +49,7 @@ class GraphView : public QWidget {
   QPointF toWidget(QPointF world) const { return world * m_scale + m_offset; }
 
  Q_SIGNALS:
-  void nodeChosen(const QString& id);
+  void nodeChosen(const QString& id);  // empty: none any more
   void nodeOpened(const QString& id);  // by a double click or Enter: to its source
   void zoomChanged(double zoom);
   void groupChosen(const QString& group);
@@ -78,6 +79,8 @@ class GraphView : public QWidget {
   QRectF freePlace(QPointF wanted, QSizeF size) const;
   void paintGroup(QPainter& p, std::size_t group, double scale);
   void relate();
+  void chooseOrigins(const protocol::Origins& origins);
+  void chooseNothing();
   int nodeAt(QPointF world) const;
   void step(int key);
   QColor phaseColor(const protocol::GraphNode& node) const;
@@ -97,9 +100,10 @@ class GraphView : public QWidget {
   enum class Mark : std::uint8_t { Plain, Path, Chosen };
   std::vector<Mark> m_marks;  // by node; empty: nothing is selected
   QString m_chosen, m_decisionFrom, m_decisionTo, m_decisionText;
-  protocol::Origins m_decisionOrigins;
+  std::uint64_t m_decisionChoice = 0, m_nodeChoice = 0;  // of the selection
   double m_scale = 1;
   QPointF m_offset, m_pressed, m_pressedOffset;
+  bool m_choosing = false;
   bool m_dragging = false, m_fitted = false, m_outdated = false, m_changes = false;
   bool m_moved = false;  // by hand: it stays as it was put when the room changes
   std::uint64_t m_generation = 0;

@@ -88,8 +88,8 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
       m_proved(new Badge(theme)), m_checked(new Badge(theme)), m_certificate(new Section(theme, tr("Certificate"))),
       m_derivation(new Section(theme, tr("Derivation"))), m_check(new Section(theme, tr("Numeric check"))),
       m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))),
-      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_body(new QWidget),
-      m_values(new TensorView(theme, true)) {
+      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea),
+      m_body(new QWidget), m_values(new TensorView(theme, true)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -135,12 +135,11 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_values->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_valueSection->body()->addWidget(m_values);
   m_derivation->body()->addWidget(m_steps);
-  auto* scroll = new QScrollArea;
-  scroll->setWidgetResizable(true);
-  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  m_scroll->setWidgetResizable(true);
+  m_scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_body->setProperty("role", QStringLiteral("page"));
-  scroll->setWidget(m_body);
-  layout->addWidget(scroll, 1);
+  scrollAsWide(m_scroll, m_body);
+  layout->addWidget(m_scroll, 1);
   connect(m_values, &TensorView::sliceWanted, this, &InspectorView::sliceWanted);
   clear();
 }
@@ -154,7 +153,7 @@ bool InspectorView::pinned() const { return m_pin->isChecked(); }
 void InspectorView::clear() {
   m_tensor.clear();
   m_pin->setChecked(false);
-  m_body->hide();
+  m_scroll->hide();
   m_empty->show();
 }
 
@@ -163,7 +162,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   const bool same = name == m_tensor;
   m_tensor = name;
   m_empty->hide();
-  m_body->show();
+  m_scroll->show();
   setOutdated(false);
   m_name->setText(derivativeText(name));
   double values = 1;
@@ -174,6 +173,8 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
                             counted(static_cast<std::int64_t>(std::min(values, 9e15)), tr("value"), tr("values")),
                             bytesText(static_cast<double>(t.bytes))));
   if (!same) {
+    m_checkPending = m_comparing = false;
+    m_compare = nullptr;
     m_proved->show({}, {}, {});
     m_checked->show({}, {}, {});
     m_checkText.clear();
@@ -192,6 +193,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_known = {e.revision, e.tensor, e.check};
   const Palette& c = m_theme->colors();
   for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
+  m_compare = nullptr;
   m_derivation->hide();
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
@@ -228,6 +230,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     m_derivation->setDetail(counted(m_steps->steps(), tr("step"), tr("steps")));
     m_derivation->setVisible(m_steps->steps() > 0);
     if (e.check) {
+      m_checkPending = m_comparing = false;
       const bool good = e.check->worst <= e.check->allowed;
       m_checkText = tr("numeric check %1, %2")
                         .arg(significant(e.check->worst, 2),
@@ -241,17 +244,27 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       m_check->setDetail({});
       m_compare = new QPushButton(tr("Compare with finite differences"));
       connect(m_compare, &QPushButton::clicked, this, [this] {
+        m_comparing = true;
         m_compare->setEnabled(false);
         m_check->setDetail(tr("comparing"));
         Q_EMIT checkWanted(m_tensor);
       });
       m_check->body()->addWidget(m_compare, 0, Qt::AlignLeft);
+      m_compare->setEnabled(!m_comparing);
+      if (m_comparing) m_check->setDetail(tr("comparing"));
     }
     m_check->show();
+    if (m_checkPending) beginCheck();
   }
 }
 
+void InspectorView::beginCheck() {
+  m_checkPending = !m_compare && m_checkText.isEmpty();
+  if (m_compare && m_compare->isEnabled()) m_compare->click();
+}
+
 void InspectorView::setCheckFailed(const QString& message) {
+  m_comparing = false;
   if (!m_compare) return;
   m_compare->setEnabled(true);
   m_check->setDetail({});

@@ -11,6 +11,7 @@
 #include "widgets/theme.h"
 
 class QLabel;
+class QScrollArea;
 
 namespace nf {
 
@@ -28,6 +29,7 @@ class InspectorView : public QWidget {
   void clear();
   void setTensor(const protocol::TensorInfo& tensor);
   void setExpression(const protocol::Expression& expression);
+  void beginCheck();  // as a click on compare() would, as soon as it is there
   void setCheckFailed(const QString& message);
   QString checked() const { return m_checkText; }     // the badge of the numeric check
   QPushButton* compare() const { return m_compare; }  // null: checked, or nothing to check
@@ -39,6 +41,7 @@ class InspectorView : public QWidget {
   // A mistake hides the tensor: what is known of it stays, greyed.
   void setOutdated(bool outdated);
   bool pinned() const;  // the selection moves on without it
+  QScrollArea* scroll() const { return m_scroll; }
   TensorView* values() const { return m_values; }
 
  Q_SIGNALS:
@@ -60,9 +63,11 @@ class InspectorView : public QWidget {
   };
   Known m_known;
   QPointer<QPushButton> m_compare;
+  bool m_checkPending = false, m_comparing = false;
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;
+  QScrollArea* m_scroll;
   QWidget* m_body;
   TensorView* m_values;
 };

@@ -12,6 +12,7 @@
 #include <QTextBlock>
 #include <QVBoxLayout>
 #include <map>
+#include <set>
 
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
@@ -455,7 +456,8 @@ protocol::Origins KernelView::ownOf(const protocol::Origins& origins) const {
   return own.empty() ? origins : own;
 }
 
-// Tokens of the source that lines came from. A span that holds another one that is here says less: it gets no tag of its own.
+// Tokens of the source that lines came from: accesses, names, signs that are words. A statement that holds them says less, and the
+// expression's line selects it; a number says nothing beside the access that it is a part of.
 void KernelView::findTags() {
   m_tags.clear();
   std::map<std::uint32_t, std::vector<int>> lines;
@@ -469,25 +471,45 @@ void KernelView::findTags() {
     const auto &a = spans[outer], &b = spans[inner];
     return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
   };
+  std::set<std::uint32_t> statements;
+  for (const auto& origins : m_kernel.expressionOrigins) statements.insert(origins.begin(), origins.end());
+  const auto named = [](const QString& text) {
+    return std::any_of(text.begin(), text.end(), [](QChar c) { return c.isLetter(); });
+  };
+  std::map<std::uint32_t, QString> texts;
+  for (const auto& [origin, places] : lines) texts[origin] = m_spanText ? m_spanText(spans[origin]).simplified() : QString();
   for (const auto& [origin, places] : lines) {
-    if (std::any_of(lines.begin(), lines.end(), [&, o = origin](const auto& other) { return holds(o, other.first); })) continue;
-    const QString text = m_spanText ? m_spanText(spans[origin]).simplified() : QString();
-    // A sign alone names nothing.
-    if (std::any_of(text.begin(), text.end(), [](QChar ch) { return ch.isLetterOrNumber(); }))
-      m_tags.push_back({origin, text, places, -1, -1});
+    const QString& text = texts[origin];
+    const auto other = [&](const auto& relation) {
+      return std::any_of(texts.begin(), texts.end(), [&](const auto& t) { return relation(t.first, t.second); });
+    };
+    const std::uint32_t o = origin;
+    if (statements.contains(o) && other([&](std::uint32_t k, const QString& t) { return holds(o, k) && named(t); })) continue;
+    const bool number = !named(text);
+    if (number && (std::none_of(text.begin(), text.end(), [](QChar c) { return c.isDigit(); }) ||
+                   other([&](std::uint32_t k, const QString&) { return holds(k, o) && !statements.contains(k); })))
+      continue;
+    m_tags.push_back({o, text, places, -1, -1});
   }
   std::stable_sort(m_tags.begin(), m_tags.end(), [&](const Tag& a, const Tag& b) {
     return std::pair(spans[a.origin].source, spans[a.origin].begin) < std::pair(spans[b.origin].source, spans[b.origin].begin);
   });
-  // Many lines come from few tokens: those are worth a number.
-  while (m_tags.size() > kMostTags)
-    m_tags.erase(
-        std::min_element(m_tags.begin(), m_tags.end(), [](const Tag& a, const Tag& b) { return a.lines.size() < b.lines.size(); }));
+  // Many lines come from few tokens: those are worth a number. Accesses have theirs always.
+  while (m_tags.size() > kMostTags) {
+    const auto least = std::min_element(m_tags.begin(), m_tags.end(), [](const Tag& a, const Tag& b) {
+      return std::pair(a.text.contains(QLatin1Char('[')), a.lines.size()) <
+             std::pair(b.text.contains(QLatin1Char('[')), b.lines.size());
+    });
+    if (least->text.contains(QLatin1Char('['))) break;
+    m_tags.erase(least);
+  }
   std::vector<int> places;
   const QString expression = withoutSpaces(m_expression->toPlainText(), &places);
   int from = 0;
   for (Tag& tag : m_tags) {
-    const QString wanted = withoutSpaces(tag.text);
+    QString wanted = withoutSpaces(tag.text);
+    // `X[i - 1] else 0` stands there as a choice between the two.
+    if (!expression.contains(wanted)) wanted = wanted.left(wanted.lastIndexOf(QLatin1Char(']')) + 1);
     int at = static_cast<int>(expression.indexOf(wanted, from));
     if (at < 0) at = static_cast<int>(expression.indexOf(wanted));
     if (at < 0 || wanted.isEmpty()) continue;
@@ -606,6 +628,8 @@ void KernelView::tint() {
     }
   m_expression->setExtraSelections(marks);
   showTags();
+  const bool around = std::any_of(m_kernel.expressionOrigins.begin(), m_kernel.expressionOrigins.end(),
+                                  [&](const auto& origins) { return m_selection->relation(origins) != Selection::Relation::None; });
   QString words;
   if (m_compared) {
     const auto [removed, added] = difference();
@@ -613,8 +637,9 @@ void KernelView::tint() {
   } else if (!m_selection->empty() && !m_kernel.texts.empty()) {
     words = !m_tinted.empty()
                 ? counted(static_cast<std::int64_t>(m_tinted.size()), tr("line"), tr("lines")) + tr(" from the selection")
-            : mapped ? tr("nothing here comes from the selection")
-                     : tr("these lines carry no mapping");
+            : mapped && around ? tr("fused away: the selection has no line of its own")
+            : mapped           ? tr("nothing here comes from the selection")
+                               : tr("these lines carry no mapping");
   }
   m_mapping->setText(words);
   showFacts();

@@ -23,6 +23,7 @@ void Selection::setSpans(std::vector<SourceSpan> spans) {
 void Selection::select(const protocol::Origins& origins) {
   if (origins == m_selected) return;
   m_selected = origins;
+  ++m_choices;
   relate();
   Q_EMIT changed();
 }

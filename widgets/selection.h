@@ -26,6 +26,8 @@ class Selection : public QObject {
   void clear() { select({}); }
 
   const protocol::Origins& origins() const { return m_selected; }
+  // Grows with every choice of something else; what a new analysis makes of a choice is the same choice.
+  std::uint64_t choices() const { return m_choices; }
   bool empty() const { return m_selected.empty(); }
   Relation relation(const protocol::Origins& origins) const;
   // Selected spans of the notebook, for the editor's tint.
@@ -39,6 +41,7 @@ class Selection : public QObject {
   std::vector<protocol::SourceSpan> m_spans;
   protocol::Origins m_selected;
   std::vector<Relation> m_relation;  // by span id
+  std::uint64_t m_choices = 0;
 };
 
 }  // namespace nf

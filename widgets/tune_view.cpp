@@ -957,6 +957,8 @@ void TuneView::clearSteps() {
 // The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
+  // What is shown has lines of it.
+  if (!m_kernel->pending() && !m_kernel->tintedLines().empty()) return;
   using Relation = Selection::Relation;
   for (const Relation wanted : {Relation::Exact, Relation::Around}) {
     if (const SubgraphInfo* s = subgraph(); s && m_selection->relation(s->origins) == wanted) return;

@@ -309,6 +309,7 @@ void MainWindow::showTab(int index) {
   // An empty notebook is there to be written into.
   m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->workspace->document().text().empty());
   if (finding) m_tab->notebook->find(m_find->field()->text(), m_find->exact());
+  refreshPlace();
 }
 
 // The current one is empty and nobody has written into it: what is opened takes its place.

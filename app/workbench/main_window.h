@@ -97,11 +97,12 @@ class MainWindow : public QMainWindow {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
     QString inspected;
-    std::vector<LeftJournal> left;  // of sessions that ended before they were saved
-    QString engineLost;             // why its engine ended; empty: nothing to say about it
-    bool engineDown = false;        // and no new one was started
-    QElapsedTimer restarted;        // since its engine was started anew without being asked
-    CellId interrupted = 0;         // what trained when the engine ended
+    std::uint64_t namedChoice = ~std::uint64_t{0};  // of the selection: that of `inspected` by its name
+    std::vector<LeftJournal> left;                  // of sessions that ended before they were saved
+    QString engineLost;                             // why its engine ended; empty: nothing to say about it
+    bool engineDown = false;                        // and no new one was started
+    QElapsedTimer restarted;                        // since its engine was started anew without being asked
+    CellId interrupted = 0;                         // what trained when the engine ended
     CellId resumeWhenChecked = 0;
     bool diskHidden = false, holderHidden = false, journalHidden = false;  // questions that were put away
     CellId training = 0;
@@ -135,6 +136,10 @@ class MainWindow : public QMainWindow {
   std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
   void follow(const QString& target);
   void inspect(const QString& tensor);
+  void checkGradient();
+  void chooseTensor(const QString& name, const protocol::Origins& origins);
+  void chooseTensor(const QString& name);
+  void chooseNode(const QString& name);
   void inspectSelection();
   TrainStrip* strip(Tab* tab) const;
   void runActive(int then);

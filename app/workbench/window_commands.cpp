@@ -31,6 +31,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
@@ -66,12 +67,13 @@ void MainWindow::makeActions() {
   add("file.exportPdf", tr("Export as PDF..."), {},
       [this] { exportAs(tr("Export as PDF"), tr("PDF (*.pdf)"), QStringLiteral("pdf"), &MainWindow::exportPdf); });
   add("file.close", tr("Close notebook"), one("Ctrl+W"), [this] { closeTab(indexOf(m_tab)); });
-  add("file.next", tr("Next notebook"), one("Ctrl+PgDown"),
+  add("file.next", tr("Next notebook"), {QKeySequence(Qt::CTRL | Qt::Key_PageDown), QKeySequence(Qt::CTRL | Qt::Key_Tab)},
       [this] { showTab((indexOf(m_tab) + 1) % static_cast<int>(m_tabs.size())); });
-  add("file.previous", tr("Previous notebook"), one("Ctrl+PgUp"), [this] {
-    const int n = static_cast<int>(m_tabs.size());
-    showTab((indexOf(m_tab) + n - 1) % n);
-  });
+  add("file.previous", tr("Previous notebook"),
+      {QKeySequence(Qt::CTRL | Qt::Key_PageUp), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_Tab)}, [this] {
+        const int n = static_cast<int>(m_tabs.size());
+        showTab((indexOf(m_tab) + n - 1) % n);
+      });
   add("file.quit", tr("Quit"), one("Ctrl+Q"), [this] { close(); });
   group = tr("Edit");
   add(
@@ -137,6 +139,7 @@ void MainWindow::makeActions() {
   add(
       "run.stop", tr("Stop"), one("Ctrl+."), [this] { workspace().stop(); }, "stop");
   add("run.restart", tr("Restart the engine"), {}, [this] { workspace().startEngine(); });
+  add("run.check", tr("Numeric check of the gradient"), {}, [this] { checkGradient(); });
   group = tr("Tune");
   add("tune.start", tr("Tune without training"), {},
       [this] { workspace().tell(protocol::TuneRequest{workspace().document().revision()}); });
@@ -190,6 +193,10 @@ void MainWindow::makeActions() {
   }
   add("tools.go", tr("Go to anything"), one("Ctrl+K"), [this] { openPalette(true); });
   add("tools.palette", tr("Command palette"), one("Ctrl+Shift+P"), [this] { openPalette(false); });
+  add("tools.menu", tr("Menu bar"), one("F10"), [this] {
+    menuBar()->setFocus(Qt::MenuBarFocusReason);
+    menuBar()->setActiveAction(menuBar()->actions().front());
+  });
   add("tools.shortcuts", tr("Change keyboard shortcuts..."), {}, [this] { editShortcuts(); });
   group = tr("Help");
   add("help.shortcuts", tr("Keys"), {QKeySequence(Qt::Key_F1), QKeySequence(Qt::Key_Question)}, [this] { showShortcuts(); });
@@ -204,7 +211,7 @@ void MainWindow::makeMenus() {
     }
     return m;
   };
-  QMenu* file = menu(tr("File"), {"file.new", "file.open"});
+  QMenu* file = menu(tr("&File"), {"file.new", "file.open"});
   QMenu* recent = file->addMenu(tr("Open recent"));
   connect(recent, &QMenu::aboutToShow, this, [this, recent] {
     recent->clear();
@@ -222,9 +229,9 @@ void MainWindow::makeMenus() {
   file->addAction(action(QStringLiteral("file.close")));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
-  menu(tr("Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find",
-                    "edit.replace", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
-  QMenu* view = menu(tr("View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
+  menu(tr("&Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find",
+                     "edit.replace", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
+  QMenu* view = menu(tr("&View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
   view->addSeparator();
   QMenu* panels = view->addMenu(tr("Panels"));
@@ -242,13 +249,14 @@ void MainWindow::makeMenus() {
     themes->addAction(a);
   }
   view->addAction(action(QStringLiteral("view.reset")));
-  menu(tr("Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
-                    "-", "cell.remove"});
-  menu(tr("Run"), {"run.cell", "run.stay", "run.insert", "run.all", "-", "run.pause", "run.stop", "-", "run.restart"});
-  menu(tr("Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
-  menu(tr("Tools"),
+  menu(tr("&Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
+                     "-", "cell.remove"});
+  menu(tr("&Run"),
+       {"run.cell", "run.stay", "run.insert", "run.all", "run.check", "-", "run.pause", "run.stop", "-", "run.restart"});
+  menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
+  menu(tr("T&ools"),
        {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});
-  menu(tr("Help"), {"help.shortcuts"});
+  menu(tr("&Help"), {"help.shortcuts"});
 }
 
 void MainWindow::remember(const QString& path) {
@@ -322,6 +330,25 @@ void MainWindow::runActive(int then) {
   } else {
     m_tab->notebook->activate(id, false);
   }
+}
+
+// Of the gradient in the inspector, or of what is inspected: by finite differences, shown there.
+void MainWindow::checkGradient() {
+  QString name = m_inspector->tensor();
+  const auto* t = workspace().tensor(name.toStdString());
+  if (t && !t->derivative) {
+    const std::string ending = ")/d(" + t->name + ")";
+    t = nullptr;
+    for (const auto& other : workspace().analysis().tensors)
+      if (!t && other.derivative && other.name.ends_with(ending)) t = &other;
+  }
+  if (!t) return setStatus("error", tr("There is no gradient to check: choose one in the outline"));
+  showPage(Page::Author);
+  m_author->panel(QStringLiteral("inspector"))->show();
+  name = QString::fromStdString(t->name);
+  m_inspector->setPinned(m_inspector->pinned() && m_inspector->tensor() == name);
+  chooseTensor(name);
+  m_inspector->beginCheck();
 }
 
 // Training goes on from its newest checkpoint, as soon as the engine knows the notebook.
@@ -490,6 +517,14 @@ void MainWindow::openPalette(bool everything) {
                            m_tab->notebook->scrollToByte(at, true);
                          }});
     }
+    for (const auto& t : m_tab->workspace->analysis().tensors)
+      if (t.derivative)
+        entries.push_back({QStringLiteral("sum"), derivativeText(QString::fromStdString(t.name)), shapeText(t.shape),
+                           [this, name = QString::fromStdString(t.name)] {
+                             showPage(Page::Author);
+                             m_author->panel(QStringLiteral("inspector"))->show();
+                             chooseTensor(name);
+                           }});
     int number = 0;
     for (const Cell& cell : m_tab->workspace->document().cells()) {
       const QString first =

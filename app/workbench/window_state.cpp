@@ -194,7 +194,10 @@ void MainWindow::refreshPlace() {
 
 void MainWindow::refreshTitle() {
   const bool modified = m_tab->workspace->document().modified();
+  // A short name stands there whole at every width.
+  constexpr int kLeastName = 160;
   m_name->setText(m_tab->workspace->name());
+  m_name->setMinimumWidth(std::min(kLeastName, m_name->sizeHint().width()));
   m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
                    : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
                    : modified                                                 ? tr("edited")
@@ -339,6 +342,36 @@ void MainWindow::inspect(const QString& name) {
   refreshLeads();
 }
 
+// Chosen by its name: it stays in the inspector, whatever token of the source the selection is.
+void MainWindow::chooseTensor(const QString& name, const protocol::Origins& origins) {
+  m_selection.select(origins);
+  m_tab->namedChoice = m_selection.choices();
+  inspect(name);
+}
+
+void MainWindow::chooseTensor(const QString& name) {
+  if (const auto* t = m_tab->workspace->tensor(name.toStdString())) chooseTensor(name, t->origins);
+}
+
+// What a tensor's operator came from, of spans in one another the innermost: kernels and graphs know it by these. The name of a gradient
+// in a `show` is no part of any of them.
+void MainWindow::chooseNode(const QString& name) {
+  const auto& spans = m_selection.spans();
+  for (const auto& node : m_explain->graph()->graph().nodes) {
+    if (QString::fromStdString(node.id) != name || node.origins.empty()) continue;
+    protocol::Origins innermost;
+    for (const auto o : node.origins) {
+      const bool holds = std::any_of(node.origins.begin(), node.origins.end(), [&](std::uint32_t k) {
+        return o < spans.size() && k < spans.size() && spans[o].source == spans[k].source && spans[o].begin <= spans[k].begin &&
+               spans[o].end >= spans[k].end && spans[o].end - spans[o].begin > spans[k].end - spans[k].begin;
+      });
+      if (!holds) innermost.push_back(o);
+    }
+    return chooseTensor(name, innermost);
+  }
+  chooseTensor(name);
+}
+
 void MainWindow::pinInspector(const QString& tensor) {
   m_inspector->setPinned(false);
   inspect(tensor);
@@ -357,6 +390,7 @@ void MainWindow::inspectSelection() {
     if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
     return;
   }
+  if (m_tab->namedChoice == selection.choices()) return inspect(m_tab->inspected);
   const protocol::TokenInfo* best = nullptr;
   for (const auto& token : m_tab->workspace->analysis().tokens)
     if (selection.relation(token.origins) == Selection::Relation::Exact &&

@@ -296,8 +296,9 @@ void MainWindow::connectNotebook(Tab* tab) {
     if (tab != m_tab) return;
     refreshPlace();
     refreshOutline();
+    // Of what a cell shows, the one that is looked at already stays.
     const CellView* v = n->view(n->activeCell());
-    if (v && !v->shows().isEmpty()) inspect(v->shows().back());
+    if (v && !v->shows().isEmpty() && !v->shows().contains(m_inspector->tensor())) inspect(v->shows().back());
   });
   connect(n, &NotebookView::expressionWanted, w, &Workspace::wantExpression);
   connect(n, &NotebookView::tensorWanted, w, &Workspace::wantSlice);
@@ -350,10 +351,7 @@ void MainWindow::connectViews() {
     m_tab->workspace->wantSubgraphs();
   });
   connect(m_outline, &OutlineView::cellChosen, this, [this](CellId id) { showCell(id); });
-  connect(m_outline, &OutlineView::tensorChosen, this, [this](const QString& name) {
-    if (const auto* t = workspace().tensor(name.toStdString())) m_selection.select(t->origins);
-    inspect(name);
-  });
+  connect(m_outline, &OutlineView::tensorChosen, this, [this](const QString& name) { chooseTensor(name); });
   connect(m_outline, &OutlineView::placeChosen, this, [this](std::uint32_t byte) { notebook()->scrollToByte(byte, true); });
   connect(m_outline, &OutlineView::deviceChosen, this, [this] { showPage(Page::Devices); });
   connect(m_inspector, &InspectorView::sliceWanted, this, [this] { workspace().wantSlice(m_inspector->values()->request()); });
@@ -367,26 +365,33 @@ void MainWindow::connectViews() {
                       }
                     });
   });
-  connect(m_inspector, &InspectorView::leadChosen, this, &MainWindow::follow);
+  connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
+    if (m_selection.empty() || m_tab->namedChoice == m_selection.choices()) chooseNode(m_inspector->tensor());
+    follow(target);
+  });
   m_explain->setHints([this](const std::string& producer, const std::string& consumer) {
     return workspace().document().fusionHint(producer, consumer);
   });
-  connect(m_explain->card(), &DecisionCard::leadChosen, this, &MainWindow::follow);
+  // Leads are those of the consumer: it is what is looked for where they go.
+  connect(m_explain->card(), &DecisionCard::leadChosen, this, [this](const QString& target) {
+    if (const auto* decision = m_explain->chosenDecision()) chooseNode(QString::fromStdString(decision->consumer));
+    follow(target);
+  });
   connect(m_explain->card(), &DecisionCard::measureRequested, this,
           [this](const std::string& producer, const std::string& consumer) {
             m_explain->card()->setComparing();
             setStatus("running", tr("Measuring %1 and %2 fused and apart").arg(shortName(producer), shortName(consumer)));
-            workspace().ask(
-                protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
-                [this](const protocol::Envelope& envelope) {
-                  if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
-                    m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving, k->verdict});
-                    setStatus("ok", shortName(k->verdict));
-                  } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                    m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
-                    setStatus("error", QString::fromStdString(f->message));
-                  }
-                });
+            workspace().ask(protocol::CompareFusionRequest{workspace().document().revision(), producer, consumer},
+                            [this](const protocol::Envelope& envelope) {
+                              if (const auto* k = std::get_if<protocol::FusionCompared>(&envelope.message)) {
+                                m_explain->setComparison({k->producer, k->consumer, k->device, k->split, k->fused, k->saving,
+                                                          k->verdict, k->loop, k->fusedKernels, k->splitKernels});
+                                setStatus("ok", shortName(k->verdict));
+                              } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                                m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
+                                setStatus("error", QString::fromStdString(f->message));
+                              }
+                            });
           });
   connect(m_explain, &ExplainView::decisionChosen, this, &MainWindow::refreshLeads);
   connect(m_explain, &ExplainView::stageWanted, this, [this](const QString& stage) { workspace().wantGraph(stage); });

@@ -177,8 +177,12 @@ void Reverse::combine(TensorId t, std::vector<Partial> partials, TensorId target
   std::vector<const GatherPartial*> inlined;
   std::vector<std::vector<const GatherPartial*>> sums;
   std::vector<Adjoint> ready;
+  int terms = 0;
   const auto own = [&] {
-    return newTensor(fresh(gradientName(t)), arithmeticType(m_program[t].type), m_program[t].shape, m_program[t].origin);
+    std::string name;
+    do name = gradientName(t) + "#" + std::to_string(++terms);
+    while (!m_names.insert(name).second);
+    return newTensor(std::move(name), arithmeticType(m_program[t].type), m_program[t].shape, m_program[t].origin);
   };
   for (Partial& partial : partials) {
     if (auto* scatter = std::get_if<ScatterPartial>(&partial)) {
@@ -243,7 +247,8 @@ OperatorId Reverse::emitSum(TensorId t, TensorId target, const std::vector<const
   const auto add = [&](ExprId e) { sum = sum.valid() ? fold.add(sum, e, op.origin) : e; };
   std::vector<AccessIndex> point;
   for (std::size_t k = 0; k < shape.size(); ++k) point.push_back({IndexExpr::variable(static_cast<IndexVar>(k)), {}});
-  for (const Adjoint& a : more) add(loadAt(a, point, arithmeticType(m_program[t].type), op.origin));
+  for (const Adjoint& a : more)
+    add(loadAt(a, point, arithmeticType(m_program[t].type), a.tensor.valid() ? m_program[a.tensor].origin : op.origin));
   for (const GatherPartial* term : terms) add(term->body);
   if (!terms.empty())
     for (std::size_t k = 0; k < terms.front()->trips.size(); ++k) addAxis(terms.front()->tNames[k], terms.front()->trips[k]);

@@ -45,6 +45,15 @@ ValueId BodyLowering::convert(ValueId value, DType type, OriginId origin) {
   return m_function.apply(ScalarOp::Cast, type, {value, {}, {}}, origin);
 }
 
+// The access that the value stands for leaves no read behind: its origin goes on to the value.
+ValueId BodyLowering::readAs(const ScalarNode& load, ValueId value) {
+  const ValueId made = convert(value, load.type, load.origin);
+  auto& origins = m_function.values[made.value].readAs;
+  if (load.origin.valid() && std::find(origins.begin(), origins.end(), load.origin) == origins.end())
+    origins.push_back(load.origin);
+  return made;
+}
+
 bool BodyLowering::proved(OperatorId op, ExprId load) const {
   const Access& access = m_program[m_program[load].access];
   const auto& shape = m_program[access.tensor].shape;
@@ -203,7 +212,7 @@ std::optional<ValueId> BodyLowering::buildLoad(const Key& key, std::vector<Key>&
     indices.push_back(index.isData() ? IndexExpr{} : at(index.affine, context.axes));
   }
   if (!data && special)
-    if (const auto value = special(access.tensor, indices)) return convert(*value, node.type, node.origin);
+    if (const auto value = special(access.tensor, indices)) return readAs(node, *value);
 
   if (!buffer.valid()) {
     const OperatorId producer = m_producers[access.tensor.value];
@@ -215,7 +224,7 @@ std::optional<ValueId> BodyLowering::buildLoad(const Key& key, std::vector<Key>&
       missing.push_back(inner);
       return std::nullopt;
     }
-    return convert(found->second, node.type, node.origin);
+    return readAs(node, found->second);
   }
 
   Place place;

@@ -120,7 +120,7 @@ PackedSide pack(Program& p, const ContractionView& view, OperatorId target, cons
   result.tensor = p.addTensor(std::move(tensor));
   copy.output = result.tensor;
   result.op = p.addOperator(std::move(copy));
-  result.load = p.load(result.tensor, std::move(read), op.origin);
+  result.load = p.load(result.tensor, std::move(read), factors.size() == 1 ? p[factors.front()].origin : op.origin);
   return result;
 }
 
@@ -238,7 +238,7 @@ class ContractionBuilder {
         if (std::find(last.begin(), last.end(), k) == last.end()) tensor.layout.order.push_back(k);
       tensor.layout.order.insert(tensor.layout.order.end(), last.begin(), last.end());
     }
-    copy.body = p.load(access.tensor, std::move(point), p[m_op].origin);
+    copy.body = p.load(access.tensor, std::move(point), p[peeled.value].origin);
     const TensorId made = p.addTensor(std::move(tensor));
     copy.output = made;
     const OperatorId id = p.addOperator(std::move(copy));

@@ -236,4 +236,14 @@ std::vector<ValueId> valuesOf(const Function& function, const Statement& stateme
   return {seen.begin(), seen.end()};
 }
 
+std::vector<OriginId> originsOf(const Function& function, const Statement& statement) {
+  std::vector<OriginId> origins{statement.origin};
+  for (const ValueId id : valuesOf(function, statement)) {
+    const Value& v = function[id];
+    origins.push_back(v.origin);
+    origins.insert(origins.end(), v.readAs.begin(), v.readAs.end());
+  }
+  return origins;
+}
+
 }  // namespace nf::loop

@@ -68,6 +68,7 @@ struct Value {
   Place place;                      // Load
   ValueId guard;                    // Load: read only where it holds, else 0; invalid: always
   OriginId origin;
+  std::vector<OriginId> readAs;  // the accesses it stands for: of tensors that are computed where they are read
 };
 
 struct Statement {
@@ -143,6 +144,9 @@ inline IndexExpr at(VarId v) { return IndexExpr::variable(v.value); }
 
 // Values a statement reads, operands before users, without repeats.
 std::vector<ValueId> valuesOf(const Function& function, const Statement& statement);
+
+// Of the statement and of all it reads, the accesses that were computed in place included; with repeats.
+std::vector<OriginId> originsOf(const Function& function, const Statement& statement);
 
 // The text form. lineOrigins[i]: origins of line i, of the statement and of all it reads. lines[s]: line of statement s, from 1.
 struct LoopText {

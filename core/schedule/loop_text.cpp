@@ -141,7 +141,9 @@ class Printer {
     }
     if (text.size() > kLongest && v.kind == Value::Kind::Apply) {
       const std::string given = "v" + std::to_string(m_next++);
-      line(depth, "let " + given + " = " + text, {v.origin});
+      std::vector<OriginId> origins;
+      addOrigins(id, origins);
+      line(depth, "let " + given + " = " + text, std::move(origins));
       m_named.emplace(id, given);
       return given;
     }
@@ -152,14 +154,19 @@ class Printer {
     for (const StmtId id : statements) statement(id, depth);
   }
 
-  std::vector<OriginId> originsOf(const Statement& s) const {
-    std::vector<OriginId> origins{s.origin};
-    for (const ValueId v : valuesOf(m_f, s)) origins.push_back(m_f[v].origin);
-    return origins;
+  // Of all that is written out for a value; what has a name has a line of its own.
+  void addOrigins(ValueId id, std::vector<OriginId>& origins) const {
+    if (!id.valid() || m_named.contains(id)) return;
+    const Value& v = m_f[id];
+    origins.push_back(v.origin);
+    origins.insert(origins.end(), v.readAs.begin(), v.readAs.end());
+    for (const ValueId o : v.operands) addOrigins(o, origins);
+    addOrigins(v.guard, origins);
+    for (const DataIndex& d : v.place.data) addOrigins(d.value, origins);
   }
 
   void open(StmtId id, std::size_t depth, const std::string& text) {
-    line(depth, text, originsOf(m_f[id]));
+    line(depth, text, originsOf(m_f, m_f[id]));
     if (m_result.lines[id.value] == 0) m_result.lines[id.value] = static_cast<std::uint32_t>(m_result.lineOrigins.size());
   }
 

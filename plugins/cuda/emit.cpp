@@ -284,11 +284,7 @@ class Emitter {
     for (const StmtId id : statements) statement(id);
   }
 
-  std::vector<OriginId> originsOf(const Statement& s) const {
-    std::vector<OriginId> origins{s.origin};
-    for (const ValueId v : valuesOf(m_f, s)) origins.push_back(m_f[v].origin);
-    return origins;
-  }
+  std::vector<OriginId> originsOf(const Statement& s) const { return loop::originsOf(m_f, s); }
 
   void statement(StmtId id) {
     if (!m_error.empty()) return;
@@ -575,7 +571,9 @@ class Emitter {
       const bool simple = v.kind == Value::Kind::Constant || (v.kind == Value::Kind::Index && text.size() < 24);
       if (!simple && (readers[id] > 1 || text.size() > kLongest)) {
         const std::string name = fresh("v");
-        line("const " + valueType(v.type) + " " + name + " = " + bare(text) + ";", {v.origin});
+        std::vector<OriginId> origins = v.readAs;
+        origins.push_back(v.origin);
+        line("const " + valueType(v.type) + " " + name + " = " + bare(text) + ";", std::move(origins));
         text = name;
       }
       texts[id] = std::move(text);

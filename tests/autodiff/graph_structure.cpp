@@ -51,7 +51,7 @@ TEST(GraphStructure, PartialsAreNumberedAndAddedUp) {
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(result->terms.size(), 2u);
   const Program& p = result->program;
-  EXPECT_TRUE(producer(p, "d(Y)/d(A)"));
+  EXPECT_TRUE(producer(p, "d(Y)/d(A)#1"));
   EXPECT_TRUE(producer(p, "d(Y)/d(A)#2"));
   for (const GradientTerm& term : result->terms) {
     EXPECT_EQ(term.form, GradientTerm::Form::Gather);

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// By keys alone: menus, tabs, the locator, the search; and what has room on a small screen.
+#include <QApplication>
+#include <QHeaderView>
+#include <QLabel>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QMenu>
+#include <QMenuBar>
+#include <QPushButton>
+#include <QScrollArea>
+#include <QScrollBar>
+#include <QStatusBar>
+#include <QTabBar>
+#include <QTableView>
+
+#include "tests/workbench/window.h"
+#include "widgets/basic.h"
+#include "widgets/command_palette.h"
+#include "widgets/decision_card.h"
+#include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
+#include "widgets/find_bar.h"
+#include "widgets/fusion_model.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/outline_view.h"
+
+namespace nf {
+namespace {
+
+struct Keyboard : Window {
+  QMenu* menuOpen() { return qobject_cast<QMenu*>(QApplication::activePopupWidget()); }
+  void closeMenus() {
+    while (QWidget* popup = QApplication::activePopupWidget()) popup->close();
+  }
+  ExpressionEditor* editing(std::size_t i) {
+    window->notebook()->activate(cell(i)->id(), true);
+    return cell(i)->editor();
+  }
+  void go(const QString& text) {
+    QTest::keyClick(window.get(), Qt::Key_K, Qt::ControlModifier);
+    ASSERT_TRUE(window->palette()->isVisible());
+    QTest::keyClicks(window->palette()->field(), text);
+  }
+};
+
+TEST_F(Keyboard, MenusOpen) {
+  openChecked();
+  const std::pair<Qt::Key, const char*> menus[] = {{Qt::Key_F, "File"},  {Qt::Key_E, "Edit"}, {Qt::Key_V, "View"},
+                                                   {Qt::Key_C, "Cell"},  {Qt::Key_R, "Run"},  {Qt::Key_T, "Tune"},
+                                                   {Qt::Key_O, "Tools"}, {Qt::Key_H, "Help"}};
+  for (const auto& [key, name] : menus) {
+    QTest::keyClick(editing(1), key, Qt::AltModifier);
+    ASSERT_TRUE(wait([&] { return menuOpen() != nullptr; })) << name;
+    EXPECT_EQ(menuOpen()->title().remove(QLatin1Char('&')), name);
+    closeMenus();
+  }
+  QTest::keyClick(editing(1), Qt::Key_F10);
+  ASSERT_TRUE(wait([&] { return menuOpen() != nullptr; }));
+  EXPECT_EQ(menuOpen()->title(), "&File");
+  closeMenus();
+  EXPECT_EQ(document().text(), capsule::kText);
+}
+
+TEST_F(Keyboard, TabsChangeWhereverOneIs) {
+  openChecked();
+  window->action("file.new")->trigger();
+  window->action("file.new")->trigger();
+  ASSERT_EQ(window->tabs()->count(), 3);
+  window->showTab(0);
+  QTest::keyClick(editing(1), Qt::Key_Tab, Qt::ControlModifier);
+  EXPECT_EQ(window->tabs()->currentIndex(), 1);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Tab, Qt::ControlModifier);
+  EXPECT_EQ(window->tabs()->currentIndex(), 2);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Tab, Qt::ControlModifier);
+  EXPECT_EQ(window->tabs()->currentIndex(), 0);
+  QTest::keyClick(editing(1), Qt::Key_Backtab, Qt::ControlModifier | Qt::ShiftModifier);
+  EXPECT_EQ(window->tabs()->currentIndex(), 2);
+  window->showTab(0);
+  window->showPage(MainWindow::Page::Explain);
+  QTest::keyClick(window->explain()->graph(), Qt::Key_Tab, Qt::ControlModifier);
+  EXPECT_EQ(window->tabs()->currentIndex(), 1);
+  EXPECT_EQ(document().text(), "");
+}
+
+TEST_F(Keyboard, TheCursorsPlaceIsThatOfTheTab) {
+  openChecked();
+  QLabel* place = nullptr;
+  const auto find = [&] {
+    place = nullptr;
+    for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+      if (l->text().startsWith("Ln ")) place = l;
+    return place;
+  };
+  editing(1)->moveCaretTo(20);
+  ASSERT_TRUE(find());
+  const QString here = place->text();
+  window->action("file.new")->trigger();
+  EXPECT_TRUE(!find() || place->text() == "Ln 1, Col 1") << place->text().toStdString();
+  window->showTab(0);
+  EXPECT_TRUE(!find() || place->text() == here) << "not that of the empty notebook";
+}
+
+TEST_F(Keyboard, TheLocatorFindsGradientsByTheirName) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  go("dL");
+  ASSERT_GT(window->palette()->list()->count(), 0);
+  EXPECT_EQ(window->palette()->list()->item(0)->text(), "dL/dW");
+  QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  EXPECT_EQ(window->page(), MainWindow::Page::Author);
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  go("no such thing at all");
+  EXPECT_TRUE(window->palette()->nothing().contains("no such thing at all"));
+  EXPECT_FALSE(window->palette()->list()->isVisible());
+  QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  EXPECT_TRUE(window->palette()->isVisible()) << "there is nothing to go to";
+  window->palette()->field()->clear();
+  EXPECT_TRUE(window->palette()->nothing().isEmpty());
+  EXPECT_TRUE(window->palette()->list()->isVisible());
+}
+
+TEST_F(Keyboard, AGradientIsCheckedFromThePalette) {
+  openChecked();
+  go("dL/dW");
+  QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  ASSERT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  EXPECT_TRUE(window->inspector()->checked().isEmpty());
+  QTest::keyClick(window.get(), Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  QTest::keyClicks(window->palette()->field(), "numeric");
+  QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  ASSERT_TRUE(wait([&] { return window->inspector()->checked().startsWith("numeric check"); }));
+}
+
+TEST_F(Keyboard, EscapeClosesTheSearchFromEachOfItsParts) {
+  openChecked();
+  FindBar* bar = window->finder();
+  const auto parts = bar->findChildren<QWidget*>();
+  int tried = 0;
+  for (QWidget* part : parts) {
+    if (!(part->focusPolicy() & Qt::TabFocus)) continue;
+    window->action("edit.replace")->trigger();
+    ASSERT_TRUE(bar->isVisible());
+    part->setFocus(Qt::TabFocusReason);
+    ASSERT_TRUE(part->hasFocus());
+    QTest::keyClick(part, Qt::Key_Escape);
+    EXPECT_FALSE(bar->isVisible()) << part->metaObject()->className() << " " << part->accessibleName().toStdString();
+    ++tried;
+  }
+  EXPECT_GE(tried, 7);
+  window->action("edit.replace")->trigger();
+  QTest::keyClicks(bar->field(), "Y");
+  QTest::keyClicks(bar->replacement(), "Z");
+  for (QPushButton* b : bar->findChildren<QPushButton*>())
+    if (b->text() == "Replace all") QTest::mouseClick(b, Qt::LeftButton);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+  EXPECT_FALSE(bar->isVisible());
+}
+
+TEST_F(Keyboard, TheCardSaysWhatItHasMeasured) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() == 4; }));
+  window->explain()->chooseDecision(2);
+  DecisionCard* card = window->explain()->card();
+  EXPECT_TRUE(card->measured().isEmpty());
+  QTest::mouseClick(card->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return !card->measured().isEmpty(); }));
+  EXPECT_TRUE(card->measured().contains("only the kernels that differ")) << card->measured().toStdString();
+  EXPECT_TRUE(card->measured().contains("one pass of the loop"));
+  EXPECT_TRUE(card->measured().contains("A, apart, 2 kernels: Y, dY"));
+  EXPECT_TRUE(card->measured().contains("B, fused, 1 kernel: Y + dY"));
+  window->explain()->chooseDecision(1);
+  EXPECT_TRUE(card->measured().isEmpty());
+}
+
+struct SmallScreen : Keyboard {
+  void openAt(int width, int height, const QString& name = QStringLiteral("capsule.nf")) {
+    if (name != QLatin1String("capsule.nf")) QFile::rename(path(), folder.filePath(name));
+    window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+    window->openFile(folder.filePath(name));
+    window->resize(width, height);
+    window->show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(window.get()));
+    ASSERT_EQ(window->height(), height);
+    window->startEngine();
+    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  }
+};
+
+TEST_F(SmallScreen, EveryColumnOfADecisionIsReached) {
+  openAt(1280, 800);
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() == 4; }));
+  QTableView* table = window->explain()->table();
+  for (int k = 0; k < FusionModel::kColumns; ++k) EXPECT_FALSE(table->isColumnHidden(k)) << k;
+  const auto inSight = [&](int column) {
+    const QRect cell = table->visualRect(table->model()->index(0, column));
+    return cell.left() >= 0 && cell.right() <= table->viewport()->width();
+  };
+  for (const int column : {FusionModel::kPair, FusionModel::kState, FusionModel::kReward, FusionModel::kMeasured})
+    EXPECT_TRUE(inSight(column)) << column;
+  ASSERT_GT(table->horizontalScrollBar()->maximum(), 0);
+  table->horizontalScrollBar()->setValue(table->horizontalScrollBar()->maximum());
+  for (const int column : {FusionModel::kTrafficUs, FusionModel::kWorkUs, FusionModel::kLaunchUs})
+    EXPECT_TRUE(inSight(column)) << column;
+  window->resize(1700, 900);
+  ASSERT_TRUE(wait([&] { return table->horizontalScrollBar()->maximum() == 0; }));
+  for (int k = 0; k < FusionModel::kColumns; ++k) EXPECT_EQ(table->horizontalHeader()->visualIndex(k), k);
+}
+
+TEST_F(SmallScreen, AShortNameStandsWholeInTheTitle) {
+  openAt(0, 700, QStringLiteral("num.nf"));
+  ElidedLabel* name = nullptr;
+  for (ElidedLabel* l : window->findChildren<ElidedLabel*>())
+    if (l->text() == "num.nf" && l->isVisible()) name = l;
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->shown(), "num.nf");
+}
+
+TEST_F(SmallScreen, TheInspectorScrollsAsFarAsItGoes) {
+  openAt(1280, 700);
+  InspectorView* inspector = window->inspector();
+  ASSERT_TRUE(wait([&] { return !inspector->tensor().isEmpty(); }));
+  for (const char* name : {"d(L)/d(W)", "Y", "A"}) {
+    SCOPED_TRACE(name);
+    Q_EMIT window->outline()->tensorChosen(QString::fromLatin1(name));
+    const QScrollArea* area = inspector->scroll();
+    const auto fits = [&] {
+      const int wanted = area->widget()->layout()->heightForWidth(area->viewport()->width());
+      return area->verticalScrollBar()->maximum() == std::max(0, wanted - area->viewport()->height());
+    };
+    ASSERT_TRUE(wait(fits)) << area->verticalScrollBar()->maximum() << " of "
+                            << area->widget()->layout()->heightForWidth(area->viewport()->width());
+  }
+  window->action("file.new")->trigger();
+  EXPECT_TRUE(inspector->tensor().isEmpty());
+  EXPECT_FALSE(inspector->scroll()->isVisible()) << "what is empty is not scrolled";
+}
+
+}  // namespace
+}  // namespace nf

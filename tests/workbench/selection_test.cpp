@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// One selection: what a click in one view leads to in the others.
+#include <QLabel>
+#include <QPlainTextEdit>
+#include <QScrollBar>
+#include <QTableView>
+#include <QToolButton>
+#include <QTreeWidget>
+
+#include "tests/workbench/window.h"
+#include "widgets/decision_card.h"
+#include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
+#include "widgets/fusion_model.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
+#include "widgets/outline_view.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+namespace {
+
+struct Selected : Window {
+  Selected() {
+    for (const char* name : {"XDG_CACHE_HOME", "XDG_STATE_HOME", "NEOFLOW_RECORDS"})
+      qputenv(name, folder.filePath("engine").toUtf8());
+  }
+  void openWith(const std::string& text) {
+    write(text);
+    window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
+    window->openFile(path());
+    window->show();
+    window->activateWindow();
+    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
+    window->startEngine();
+    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  }
+  static std::string example(const char* name) {
+    QFile file(QStringLiteral(NF_SOURCE_DIR "/examples/") + QString::fromLatin1(name));
+    EXPECT_TRUE(file.open(QIODevice::ReadOnly));
+    return file.readAll().toStdString();
+  }
+  void clickInOutline(const QString& text) {
+    auto* tree = window->outline()->findChild<QTreeWidget*>();
+    for (QTreeWidgetItemIterator it(tree); *it; ++it)
+      if ((*it)->text(0) == text) {
+        tree->scrollToItem(*it);
+        return QTest::mouseClick(tree->viewport(), Qt::LeftButton, {}, tree->visualItemRect(*it).center());
+      }
+    FAIL() << text.toStdString() << " is not in the outline";
+  }
+  void clickRow(int row) {
+    QTableView* table = window->explain()->table();
+    QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualRect(table->model()->index(row, 1)).center());
+  }
+  const Selection& selection() { return window->workspace().selection(); }
+};
+
+TEST_F(Selected, TheLoopsThatADecisionLeadsToAreThoseOfItsConsumer) {
+  openWith(example("welcome.nf"));
+  window->showPage(MainWindow::Page::Explain);
+  const auto row = [&] {
+    const auto& decisions = window->explain()->fusion()->report().decisions;
+    for (std::size_t i = 0; i < decisions.size(); ++i)
+      if (decisions[i].consumer == "d(L)/d(W)") return static_cast<int>(i);
+    return -1;
+  };
+  ASSERT_TRUE(wait([&] { return row() >= 0; }));
+  clickRow(row());
+  DecisionCard* card = window->explain()->card();
+  QTest::mouseClick(card->forbid(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] {
+    return row() >= 0 && window->explain()->fusion()->report().decisions[static_cast<std::size_t>(row())].state ==
+                             protocol::FusionState::Forbidden;
+  }));
+  EXPECT_TRUE(window->explain()->decided()) << "a new analysis leaves the choice as it is";
+  QToolButton* loops = nullptr;
+  ASSERT_TRUE(wait([&] {
+    loops = nullptr;
+    for (QToolButton* b : card->findChildren<QToolButton*>())
+      if (!loops && b->isVisible() && b->objectName().startsWith("loops:")) loops = b;
+    return loops && window->workspace().subgraphs().revision == document().revision();
+  }));
+  QTest::mouseClick(loops, Qt::LeftButton);
+  EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+  KernelView* kernel = window->tune()->kernel();
+  ASSERT_TRUE(wait([&] { return !kernel->tintedLines().empty(); })) << kernel->text().toStdString();
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+}
+
+// The name of a gradient that a cell shows is the text of that cell alone: its loops came from the access it is the gradient of.
+TEST_F(Selected, TheInspectorOfAGradientLeadsToItsLoops) {
+  openWith(example("welcome.nf"));
+  clickInOutline("dL/dW");
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  QToolButton* loops = nullptr;
+  ASSERT_TRUE(wait([&] {
+    loops = nullptr;
+    for (QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (!loops && b->isVisible() && b->objectName().startsWith("loops:")) loops = b;
+    return loops != nullptr;
+  }));
+  loops->click();
+  EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); }));
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+}
+
+TEST_F(Selected, TheInspectorStaysWithWhatACellShows) {
+  openChecked();
+  clickInOutline("Y");
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+  clickInOutline("2  L");
+  EXPECT_EQ(window->notebook()->activeCell(), cell(2)->id());
+  QTest::keyClick(window->notebook(), Qt::Key_Return, Qt::ControlModifier);
+  ASSERT_TRUE(wait([&] { return cell(2)->status() == protocol::CellStatus::Ok; }));
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+  clickInOutline("dL/dW");
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  window->notebook()->activate(cell(1)->id(), true);
+  cell(1)->editor()->moveCaretTo(cell(1)->editor()->bytes().find("p*2+r"));
+  EXPECT_EQ(window->inspector()->tensor(), "A");
+}
+
+TEST_F(Selected, EveryAccessOfAFusedKernelHasItsLines) {
+  openWith(example("figure4.nf"));
+  window->showPage(MainWindow::Page::Tune);
+  const auto fused = [&]() -> const protocol::SubgraphInfo* {
+    for (const auto& s : window->workspace().subgraphs().subgraphs)
+      if (std::find(s.operators.begin(), s.operators.end(), "Conv") != s.operators.end()) return &s;
+    return nullptr;
+  };
+  ASSERT_TRUE(wait([&] { return fused() != nullptr; }));
+  ASSERT_GT(fused()->operators.size(), 1u) << "Padded is computed where it is read";
+  window->tune()->chooseSubgraph(fused()->id);
+  KernelView* kernel = window->tune()->kernel();
+  const auto tagged = [&](const QString& text) -> const KernelView::Tag* {
+    for (const auto& tag : kernel->tags())
+      if (tag.text.startsWith(text)) return &tag;
+    return nullptr;
+  };
+  ASSERT_TRUE(wait([&] { return tagged("F[k, c, r, s]") != nullptr; })) << kernel->text().toStdString();
+  QPlainTextEdit* expression = nullptr;
+  for (QPlainTextEdit* e : kernel->findChildren<QPlainTextEdit*>())
+    if (e->accessibleName() == "Expression of the kernel") expression = e;
+  ASSERT_TRUE(expression);
+  for (const char* access : {"X[n, c, h - 2, w - 2]", "Padded[n, c, 2*p + 2*r, 2*q + 2*s]", "F[k, c, r, s]"}) {
+    SCOPED_TRACE(access);
+    const KernelView::Tag* tag = tagged(access);
+    ASSERT_TRUE(tag);
+    ASSERT_FALSE(tag->lines.empty());
+    ASSERT_GE(tag->begin, 0);
+    QTextCursor cursor(expression->document());
+    cursor.setPosition(tag->begin + 1);
+    const auto lines = tag->lines;
+    const auto origin = tag->origin;
+    QTest::mouseClick(expression->viewport(), Qt::LeftButton, {}, expression->cursorRect(cursor).center());
+    EXPECT_EQ(selection().origins(), protocol::Origins{origin});
+    for (const int line : lines) {
+      const auto tinted = kernel->tintedLines();
+      EXPECT_NE(std::find(tinted.begin(), tinted.end(), line), tinted.end()) << line;
+    }
+  }
+}
+
+// A gradient of two terms, numbered from 1: the place that is chosen lights up its own, wherever they are added up too.
+TEST_F(Selected, OfASumOfTermsTheOneThatWasChosenLightsUp) {
+  openWith(
+      "# %%\nlet N = 8\nparam W[N, N] = normal(0, 1)\ninput A[N, N] = normal(0, 1)\n\n"
+      "# %%\nY[i, j] = sum[k] A[i, k] * W[k, j]\n\n"
+      "# %%\nZ[i, j] = sum[k] A[i, k] * W[k, j]\n\n"
+      "# %%\nloss L = sum[i, j] Y[i, j] * Z[i, j]\nshow d(L)/d(W)\n");
+  window->notebook()->activate(cell(2)->id(), true);
+  FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] { return (view = cell(3)->formulaView()) && view->formulas().size() == 3; }));
+  using protocol::FormulaKind;
+  const auto texts = [&](std::size_t formula) {
+    QStringList out;
+    for (const auto& node : view->formulas()[formula].nodes)
+      if (node.kind == FormulaKind::Name && node.text.starts_with("(")) out << QString::fromStdString(node.text);
+    return out;
+  };
+  EXPECT_EQ(texts(0), QStringList{"(1)"});
+  EXPECT_EQ(texts(1), QStringList{"(2)"});
+  EXPECT_EQ(texts(2), (QStringList{"(1)", "(2)"}));
+  const auto tinted = [&](std::size_t formula) {
+    std::vector<std::string> out;
+    const auto& nodes = view->formulas()[formula].nodes;
+    for (std::uint32_t i = 0; i < nodes.size(); ++i)
+      if (view->tinted(formula, i)) {
+        EXPECT_NE(nodes[i].kind, FormulaKind::Equation);
+        out.push_back(nodes[i].kind == FormulaKind::Power ? nodes[nodes[i].children[1]].text : nodes[i].text);
+      }
+    return out;
+  };
+  for (const auto& [index, own, other] : {std::tuple{2, 0u, 1u}, std::tuple{1, 1u, 0u}}) {
+    SCOPED_TRACE(index);
+    CellView* v = cell(static_cast<std::size_t>(index));
+    window->notebook()->activate(v->id(), true);
+    const auto at = static_cast<int>(v->editor()->bytes().find("W[k"));
+    QTextCursor cursor(v->editor()->document());
+    cursor.setPosition(at + 2);
+    QTest::mouseClick(v->editor()->viewport(), Qt::LeftButton, {}, v->editor()->cursorRect(cursor).center());
+    EXPECT_EQ(tinted(own), std::vector<std::string>{"sum"});
+    EXPECT_TRUE(tinted(other).empty());
+    EXPECT_EQ(tinted(2), std::vector<std::string>{"(" + std::to_string(own + 1) + ")"});
+  }
+}
+
+TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  GraphView* graph = explain->graph();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() == 4 && graph->graph().nodes.size() == 7; }));
+  clickRow(2);
+  EXPECT_TRUE(explain->decided());
+  EXPECT_FALSE(graph->decisionPlace().isNull());
+  const auto clickNode = [&](const char* id) {
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if (graph->graph().nodes[i].id == id)
+        QTest::mouseClick(graph, Qt::LeftButton, {}, graph->toWidget(graph->layoutOf().nodes[i].rect.center()).toPoint());
+  };
+  clickNode("W");
+  EXPECT_EQ(graph->chosen(), "W");
+  EXPECT_FALSE(explain->decided());
+  EXPECT_TRUE(graph->decisionPlace().isNull());
+  ASSERT_TRUE(explain->chosenDecision()) << "its card stays";
+  clickRow(2);
+  EXPECT_TRUE(explain->decided());
+  EXPECT_FALSE(graph->decisionPlace().isNull());
+  EXPECT_TRUE(graph->chosen().isEmpty());
+  // What is chosen in the notebook is not taken away by the decision that was looked at before.
+  window->showPage(MainWindow::Page::Author);
+  window->notebook()->activate(cell(1)->id(), true);
+  cell(1)->editor()->moveCaretTo(cell(1)->editor()->bytes().find("p*2+r"));
+  EXPECT_FALSE(explain->decided());
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return explain->chosenDecision() != nullptr; }));
+  QCoreApplication::processEvents();
+  EXPECT_EQ(selection().origins(), protocol::Origins{1});
+}
+
+}  // namespace
+}  // namespace nf
