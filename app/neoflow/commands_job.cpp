@@ -254,9 +254,13 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   double shownAt = -1;
   std::int64_t trials = 0, swaps = 0;
-  std::string lastEvaluation, waitsFor, saidWait, failedAt;
+  std::string lastEvaluation, waitsFor, saidWait, failedAt, lastLine;
   auto waitsSince = std::chrono::steady_clock::now();
   const auto sink = [&](const protocol::Message& message) {
+    if (const auto* m = std::get_if<protocol::CheckpointFailedEvent>(&message)) {
+      std::fflush(stdout);
+      std::fprintf(stderr, "%sneoflow: %s\n", terminal ? "\r\033[K" : "", m->message.c_str());
+    }
     if (options.progress || options.json) {
       const bool event = std::visit(
           [](const auto& m) {
@@ -265,7 +269,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
           message);
       const bool last =
           std::holds_alternative<protocol::DoneEvent>(message) || std::holds_alternative<protocol::ErrorEvent>(message);
-      if (event && (options.progress || last)) printLine(protocol::encode(message));
+      if (event && options.progress) printLine(protocol::encode(message));
+      else if (last) lastLine = protocol::encode(message);
       return;
     }
     if (const auto* m = std::get_if<protocol::FirstStepEvent>(&message)) {
@@ -312,6 +317,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   };
   TrainJob job(**context, train, sink);
   const auto summary = job.run(signals.token());
+  if (!lastLine.empty()) printLine(lastLine);
   if (!summary) {
     if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);
@@ -335,6 +341,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
                   options.replaySwaps.empty() ? (std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
+  if (summary->unsaved) return json ? kExitMachineLacks : report(*summary->unsaved, false);
   if (!summary->folder.empty()) {
     ReportOptions reportOptions;
     reportOptions.title = std::filesystem::path(options.file).filename().string();

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 
 #include "app/neoflow/bench_ops.h"
 #include "app/neoflow/commands.h"
+#include "core/lang/spelling.h"
 #include "core/session/engine.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
@@ -26,7 +28,7 @@ namespace {
 
 void addFile(CLI::App* command, nf::FileOptions& options) {
   command->add_option("FILE", options.file, "notebook (.nf), or - for standard input")->required();
-  command->add_option("--set", options.sets, "NAME=VALUE: override a `let` (may be repeated)")->take_all();
+  command->add_option("--set", options.sets, "NAME=VALUE: override a `let` (may be repeated)")->allow_extra_args(false)->take_all();
   command->add_flag("--json", options.json, "one JSON object on stdout, nothing else there");
 }
 
@@ -45,6 +47,17 @@ CLI::Validator numberIn(double low, double high, const std::string& what) {
       },
       {});
 }
+// Whole numbers from `low` to `high`.
+CLI::Validator wholeFrom(std::int64_t low, std::int64_t high = kMost) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        std::int64_t value = 0;
+        const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (code == std::errc{} && end == text.data() + text.size() && value >= low && value <= high) return std::string();
+        return text + " is no whole number from " + std::to_string(low) + (high == kMost ? " on" : " to " + std::to_string(high));
+      },
+      {});
+}
 CLI::Validator secondsFrom(double low) { return numberIn(low, 1e9, "number of seconds"); }
 
 CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
@@ -52,12 +65,12 @@ CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
       ->add_option_function<std::int64_t>(
           "--seed", [&seed](const std::int64_t& value) { seed = static_cast<std::uint64_t>(value); },
           "of initial values and batches")
-      ->check(CLI::Range(std::int64_t{0}, kMost));
+      ->check(wholeFrom(0));
 }
 
 void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
   command->add_option("--device", choice.device, "auto, reference, cpu, cuda, cuda:1")->capture_default_str();
-  command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(CLI::Range(0, 1024));
+  command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(wholeFrom(0, 1024));
 }
 
 // A driver takes its time to start: back ends are looked for by the commands that need one.
@@ -84,6 +97,44 @@ int written(int exitCode) {
     std::fprintf(stderr, "neoflow: What was printed could not be written%s%s.\n", errno ? ": " : "",
                  errno ? std::strerror(errno) : "");
   return exitCode == nf::kExitFine ? nf::kExitMachineLacks : exitCode;
+}
+
+// The one of `others` that `word` may have been meant for; empty: none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& others) {
+  std::string best;
+  std::size_t least = word.size() < 6 ? 3 : 4;
+  for (const std::string& other : others)
+    if (const std::size_t d = nf::lang::editDistance(word.substr(0, 60), other); d < least) least = d, best = other;
+  return best;
+}
+
+const CLI::App& commandOf(const CLI::App& app) {
+  const auto below = app.get_subcommands();
+  return below.empty() ? app : commandOf(*below.front());
+}
+
+// "neoflow bench ops"
+std::string nameOf(const CLI::App& command) {
+  return (command.get_parent() ? nameOf(*command.get_parent()) + " " : "") + command.get_name();
+}
+
+// What is wrong with arguments that no option or positional took: the first one of them, in the words of who typed it.
+std::string unexpected(const CLI::App& app, int argc, char** argv) {
+  const CLI::App& command = commandOf(app);
+  const std::string name = nameOf(command);
+  const std::vector<std::string> left = app.remaining(true);
+  const auto isLeft = [&](const char* a) { return std::find(left.begin(), left.end(), a) != left.end(); };
+  char** const end = argv + argc;
+  char** first = std::find_if(argv + 1, end, [&](const char* a) { return a[0] == '-' && isLeft(a); });
+  if (first == end) first = std::find_if(argv + 1, end, isLeft);
+  if (first == end) return name + " does not take all of these arguments.";
+  const std::string word = std::string(*first).substr(0, std::string_view(*first).find('='));
+  if (word[0] != '-') return name + " takes no further argument \"" + word + "\".";
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& l : option->get_lnames()) options.push_back("--" + l);
+  const std::string near = nearest(word, options);
+  return name + " has no option " + word + (near.empty() ? "." : ": is " + near + " meant?");
 }
 
 }  // namespace
@@ -114,6 +165,17 @@ int main(int argc, char** argv) {
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
   showCommand->callback([&] { exitCode = nf::runShow(show); });
 
+  nf::GradOptions grad;
+  CLI::App* gradCommand = app.add_subcommand("grad", "Print the derived gradient of OUTPUT with respect to INPUT as language text");
+  addFile(gradCommand, grad);
+  gradCommand->add_option("OUTPUT", grad.output, "tensor to differentiate; a seed dOUTPUT is declared unless it is a scalar")
+      ->required();
+  gradCommand->add_option("INPUT", grad.input, "tensor to differentiate by")->required();
+  gradCommand->add_flag("--explain", grad.explain, "the linear system, its solution, guards and certificate of every access");
+  gradCommand->add_flag("--check", grad.check,
+                        "hold the gradient against central differences in double precision; exit code 1 where they disagree");
+  gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
+
   nf::ExplainOptions explain;
   CLI::App* explainCommand = app.add_subcommand("explain", "Every fusion decision with dT, dC, dK, R, why, and what would flip it");
   addFile(explainCommand, explain);
@@ -140,8 +202,8 @@ int main(int argc, char** argv) {
   trainCommand->add_option("--mode", train.mode, "dynamic: kernels get faster while it trains; static: the same kernels throughout")
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
-  trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(CLI::Range(std::int64_t{1}, kMost));
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(CLI::Range(std::int64_t{1}, kMost));
+  trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(wholeFrom(1));
   trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
@@ -163,14 +225,48 @@ int main(int argc, char** argv) {
   nf::TuneCommandOptions tune;
   CLI::App* tuneCommand = app.add_subcommand("tune", "Search faster kernels for a notebook and record them");
   addFile(tuneCommand, tune);
-  tuneCommand->add_option("--threads", tune.device.threads, "threads of CPU kernels")->check(CLI::Range(0, 1024));
+  tuneCommand->add_option("--threads", tune.device.threads, "threads of CPU kernels")->check(wholeFrom(0, 1024));
   tuneCommand->add_option("--trials", tune.trials, "schedules to try, all kernels together")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(wholeFrom(1));
   tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds; 0: no limit")->check(secondsFrom(0));
   tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str();
   tuneCommand->add_flag("--json-progress", tune.progress, "one JSON object a line");
   tuneCommand->callback([&] { exitCode = nf::runTune(devices(), tune); });
+
+  nf::BenchOpsOptions benchOps;
+  nf::BenchOptions bench;
+  CLI::App* benchCommand = app.add_subcommand(
+      "bench", "Measure a notebook's training step or what its cells show; `all`: of every example; `ops`: operators");
+  benchCommand->require_subcommand(0, 1);
+  CLI::Option* benchFile = benchCommand->add_option("FILE", bench.file, "notebook (.nf), or all: every example");
+  benchCommand->add_option("--set", bench.sets, "NAME=VALUE: override a `let` (may be repeated)")
+      ->allow_extra_args(false)
+      ->take_all();
+  benchCommand->add_flag("--json", bench.json,
+                         "one JSON object on stdout: machine, rows of case, ours_ms, spread, peer, peer_ms, ratio");
+  addDevice(benchCommand, bench.device);
+  benchCommand->add_option("--seconds", bench.seconds, "of measurement a notebook")
+      ->check(secondsFrom(1e-3))
+      ->capture_default_str();
+  benchCommand->callback([&] {
+    if (!benchCommand->get_subcommands().empty()) return;
+    if (benchFile->empty()) throw CLI::RequiredError("FILE, all or ops");
+    exitCode = nf::runBench(devices(), bench);
+  });
+  CLI::App* benchOpsCommand = benchCommand->add_subcommand("ops", "Single operators against oneDNN and OpenBLAS where installed");
+  benchOpsCommand->add_option("--filter", benchOps.filter, "only cases whose name contains this");
+  benchOpsCommand->add_option("--threads", benchOps.threads, "threads of ours and theirs")
+      ->check(wholeFrom(1, 1024))
+      ->capture_default_str();
+  benchOpsCommand->add_option("--trials", benchOps.trials, "schedules tried beside the analytic model's first")
+      ->check(wholeFrom(0, 100000));
+  benchOpsCommand->add_option("--seconds", benchOps.seconds, "of measurement a case")
+      ->check(secondsFrom(1e-3))
+      ->capture_default_str();
+  benchOpsCommand->add_flag("--schedules", benchOps.texts, "print the schedule of each case");
+  benchOpsCommand->add_flag("--json", benchOps.json, "one JSON object on stdout, nothing else there");
+  benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(benchOps); });
 
   nf::ProfileOptions profile;
   CLI::App* profileCommand =
@@ -179,8 +275,8 @@ int main(int argc, char** argv) {
   addDevice(profileCommand, profile.device);
   profileCommand->add_option("--which", profile.which, "number of the `train` statement, from 1")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(CLI::Range(1, 100000));
+      ->check(wholeFrom(1));
+  profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(wholeFrom(1, 100000));
   profileCommand->callback([&] { exitCode = nf::runProfile(devices(), profile); });
 
   nf::ExportOptions exported;
@@ -208,55 +304,14 @@ int main(int argc, char** argv) {
   });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
+  for (CLI::App* child : {engineCommand, workerCommand}) child->group("Child processes");
   workerCommand->prefix_command();
   workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), devices()); });
-
-  nf::GradOptions grad;
-  CLI::App* gradCommand = app.add_subcommand("grad", "Print the derived gradient of OUTPUT with respect to INPUT as language text");
-  addFile(gradCommand, grad);
-  gradCommand->add_option("OUTPUT", grad.output, "tensor to differentiate; a seed dOUTPUT is declared unless it is a scalar")
-      ->required();
-  gradCommand->add_option("INPUT", grad.input, "tensor to differentiate by")->required();
-  gradCommand->add_flag("--explain", grad.explain, "the linear system, its solution, guards and certificate of every access");
-  gradCommand->add_flag("--check", grad.check,
-                        "hold the gradient against central differences in double precision; exit code 1 where they disagree");
-  gradCommand->callback([&] { exitCode = nf::runGrad(grad); });
-
-  nf::BenchOpsOptions benchOps;
-  nf::BenchOptions bench;
-  CLI::App* benchCommand = app.add_subcommand(
-      "bench", "Measure a notebook's training step or what its cells show; `all`: of every example; `ops`: operators");
-  benchCommand->require_subcommand(0, 1);
-  CLI::Option* benchFile = benchCommand->add_option("FILE", bench.file, "notebook (.nf), or all: every example");
-  benchCommand->add_option("--set", bench.sets, "NAME=VALUE: override a `let` (may be repeated)")->take_all();
-  benchCommand->add_flag("--json", bench.json,
-                         "one JSON object on stdout: machine, rows of case, ours_ms, spread, peer, peer_ms, ratio");
-  addDevice(benchCommand, bench.device);
-  benchCommand->add_option("--seconds", bench.seconds, "of measurement a notebook")
-      ->check(secondsFrom(1e-3))
-      ->capture_default_str();
-  benchCommand->callback([&] {
-    if (!benchCommand->get_subcommands().empty()) return;
-    if (benchFile->empty()) throw CLI::RequiredError("FILE, all or ops");
-    exitCode = nf::runBench(devices(), bench);
-  });
-  CLI::App* benchOpsCommand = benchCommand->add_subcommand("ops", "Single operators against oneDNN and OpenBLAS where installed");
-  benchOpsCommand->add_option("--filter", benchOps.filter, "only cases whose name contains this");
-  benchOpsCommand->add_option("--threads", benchOps.threads, "threads of ours and theirs")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  benchOpsCommand->add_option("--trials", benchOps.trials, "schedules tried beside the analytic model's first")
-      ->check(CLI::Range(0, 100000));
-  benchOpsCommand->add_option("--seconds", benchOps.seconds, "of measurement a case")
-      ->check(secondsFrom(1e-3))
-      ->capture_default_str();
-  benchOpsCommand->add_flag("--schedules", benchOps.texts, "print the schedule of each case");
-  benchOpsCommand->add_flag("--json", benchOps.json, "one JSON object on stdout, nothing else there");
-  benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(benchOps); });
 
   // What --json gives: the keys that scripts may rely on.
   const std::pair<const char*, const char*> keys[] = {
       {"check", "JSON: ok, diagnostics [severity, message, line, column, length, notes], counts"},
+      {"show", "JSON: the program: tensors, operators, scalars, indices, accesses, outputs, updates, derivatives, origins"},
       {"explain", "JSON: device {P_d, P_c, L}, decisions [producer, consumer, category, dT, dC, dK, R, accepted, why, flip]"},
       {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
       {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
@@ -274,17 +329,23 @@ int main(int argc, char** argv) {
   try {
     // Before --help of what does not exist is taken for help of everything.
     const std::string first = argc > 1 ? argv[1] : "-";
-    if (first[0] != '-' && app.get_subcommands([&](const CLI::App* a) { return a->get_name() == first; }).empty())
-      throw CLI::ParseError("There is no command \"" + first + "\"; neoflow --help lists them.", CLI::ExitCodes::ExtrasError);
+    if (first[0] != '-' && app.get_subcommands([&](const CLI::App* a) { return a->get_name() == first; }).empty()) {
+      std::vector<std::string> commands;
+      for (const CLI::App* a : app.get_subcommands([](const CLI::App*) { return true; })) commands.push_back(a->get_name());
+      const std::string near = nearest(first, commands);
+      throw CLI::ParseError("There is no command \"" + first + "\"" + (near.empty() ? "." : ": is " + near + " meant?"),
+                            CLI::ExitCodes::ExtrasError);
+    }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
     const bool json = std::any_of(argv, argv + argc, [](const char* a) {
       return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
     });
-    if (json) return nf::report({"usage", error.what(), {}, {}}, true, nf::kExitUsage);
-    app.exit(error);
-    return nf::kExitUsage;
+    std::string message = error.what();
+    if (dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
+    else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) message = message.substr(0, message.find(':')) + " needs a value.";
+    return nf::report({"usage", message, {}, nameOf(commandOf(app)) + " --help lists what there is."}, json, nf::kExitUsage);
   }
   return written(exitCode);
 }

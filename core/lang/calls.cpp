@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of the language, and those that are written into the operator that uses them.
+#include <algorithm>
 #include <cmath>
 
 #include "core/ir/folding.h"
@@ -31,6 +32,16 @@ std::optional<DType> castNamed(std::string_view name) {
 bool isBuiltinFunction(std::string_view name) {
   return unaryNamed(name) || castNamed(name) || name == "max" || name == "min" || name == "pow" || name == "select" ||
          name == "random" || name == "grad";
+}
+
+std::vector<std::string> builtinFunctions() {
+  std::vector<std::string> names{"bf16", "f16", "f32", "f64", "float", "grad", "i32", "max", "min", "pow", "random", "select"};
+  for (std::size_t i = 0; i < kScalarOpCount; ++i)
+    if (const std::string_view spelling = info(static_cast<ScalarOp>(i)).spelling; unaryNamed(spelling))
+      names.emplace_back(spelling);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 bool Statement::arity(const Expr& e, std::size_t least, std::size_t most) {

@@ -33,7 +33,7 @@ void Elaborator::letNames(const Ast& ast, const Stmt& s) {
   }
 }
 
-bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into) {
+bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into, bool ofData) {
   const Expr& e = ast[ref];
   struct Form {
     std::string_view name;
@@ -47,16 +47,33 @@ bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into) {
       {"npz", Initializer::Kind::Npz, 0, 0, 2},         {"idx", Initializer::Kind::Idx, 0, 0, 1},
       {"csv", Initializer::Kind::Csv, 0, 0, 1},         {"safetensors", Initializer::Kind::Safetensors, 0, 0, 2},
   };
+  if (e.kind == ExprKind::String) {
+    const std::string file(e.text);
+    const auto ends = [&](std::string_view end) { return file.ends_with(end) || file.ends_with(std::string(end) + ".gz"); };
+    const char* reader = ends(".csv") || ends(".tsv") || ends(".txt") ? "csv"
+                         : ends(".npy")                               ? "npy"
+                         : ends("ubyte") || ends(".idx")              ? "idx"
+                                                                      : nullptr;
+    Diagnostic& d = report("missing-reader", "a file is named together with what reads it, as in `csv(\"d.csv\")`", e.span);
+    d.notes.push_back({"there are csv(\"d.csv\"), npy(\"x.npy\"), npz(\"x.npz\", \"W\"), idx(\"images.idx\")" +
+                           std::string(ofData ? "; or the bundled set `digits`" : ", safetensors(\"w.st\", \"W\")"),
+                       {}});
+    if (reader) {
+      const std::string call = std::string(reader) + "(" + std::string(m_out.sources.text(e.span)) + ")";
+      d.fixes.push_back({"write `" + call + "`", e.span, call});
+    }
+    return false;
+  }
   if (e.kind == ExprKind::Call) {
     const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const Form& f) { return f.name == e.text; });
     if (form == std::end(kForms)) {
       const bool function = functionNamed(e.text) || isBuiltinFunction(e.text);
       if (!function) {
-        report(
-            "unknown-initializer",
-            "`" + std::string(e.text) +
-                "` is no initial value: there are normal, uniform, kaiming, xavier, zeros, npy, npz, idx, csv, safetensors, batch",
-            e.head);
+        const std::string what =
+            ofData ? "` reads no data: there are csv, npy, npz, idx, and the bundled set `digits`"
+                   : "` is no initial value: there are normal, uniform, kaiming, xavier, zeros, npy, npz, idx, csv, "
+                     "safetensors, batch";
+        report("unknown-initializer", "`" + std::string(e.text) + what, e.head);
         return false;
       }
     } else {
@@ -248,7 +265,7 @@ void Elaborator::dataSet(const Ast& ast, const Stmt& s) {
     set.source.strings = {std::string(e.text)};
     set.heldOutLast = 360;
   } else {
-    if (!initializer(ast, s.value, set.source)) return;
+    if (!initializer(ast, s.value, set.source, true)) return;
     const bool file = set.source.kind == Initializer::Kind::Csv || set.source.kind == Initializer::Kind::Npy ||
                       set.source.kind == Initializer::Kind::Npz || set.source.kind == Initializer::Kind::Idx;
     if (!file) {
@@ -359,6 +376,20 @@ void collectFans(const Program& p, const std::function<std::vector<double>*(Tens
 }
 
 }  // namespace
+
+std::vector<std::string> Elaborator::extentTexts(std::string_view name, const Tensor& tensor) const {
+  std::vector<std::string> texts;
+  for (const std::int64_t extent : tensor.shape) texts.push_back(std::to_string(extent));
+  for (const Cell& cell : m_notebook->cells)
+    for (const StmtRef ref : cell.statements) {
+      const Stmt& s = m_notebook->stmts[ref];
+      if (s.kind != StmtKind::Declare || s.targets.size() != 1 || s.targets[0].name != name) continue;
+      for (std::size_t k = 0; k < texts.size() && k < s.targets[0].indices.size(); ++k)
+        if (const ExprRef e = s.targets[0].indices[k].expr; e != kNone && (*m_notebook)[e].kind == ExprKind::Name)
+          texts[k] = (*m_notebook)[e].text;
+    }
+  return texts;
+}
 
 void Elaborator::finishKaiming() {
   Program& p = m_out.program;

@@ -105,23 +105,55 @@ Entity* Elaborator::lookup(std::string_view name) {
   return nullptr;
 }
 
-std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
+namespace {
+
+// The one or two of `others` that `name` may have been meant for.
+std::vector<std::string> nearest(std::string_view name, const std::vector<std::string>& others) {
   if (name.size() > 60) return {};
   std::vector<std::pair<std::size_t, std::string>> near;
-  const auto consider = [&](const std::string& other) {
-    const std::size_t allowed = name.size() < 3 ? 0 : name.size() < 5 ? 1 : 2;
-    if (other.size() > name.size() + allowed || other.size() + allowed < name.size()) return;
+  const std::size_t allowed = name.size() < 3 ? 0 : name.size() < 5 ? 1 : 2;
+  for (const std::string& other : others) {
+    if (other.size() > name.size() + allowed || other.size() + allowed < name.size()) continue;
     const std::size_t d = editDistance(name, other);
     if (d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
-  };
-  for (const Scope* s = m_scope; s; s = s->parent)
-    for (const auto& [other, entity] : s->names) consider(other);
-  for (const auto& [other, f] : m_functions) consider(other);
+  }
   std::sort(near.begin(), near.end());
+  near.erase(std::unique(near.begin(), near.end()), near.end());
   std::vector<std::string> best;
   for (const auto& [d, other] : near)
     if (best.size() < 2) best.push_back(other);
   return best;
+}
+
+}  // namespace
+
+std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
+  std::vector<std::string> others;
+  for (const Scope* s = m_scope; s; s = s->parent)
+    for (const auto& [other, entity] : s->names) others.push_back(other);
+  for (const auto& [other, f] : m_functions) others.push_back(other);
+  return nearest(name, others);
+}
+
+void Elaborator::reportUndefinedFunction(const Expr& call) {
+  const std::vector<std::string> language = builtinFunctions();
+  std::vector<std::string> library, all = language;
+  for (const auto& [name, f] : m_functions) {
+    all.push_back(name);
+    if (f.standard) library.push_back(name);
+  }
+  std::sort(library.begin(), library.end());
+  Diagnostic& d = report("undefined-function", "there is no function `" + std::string(call.text) + "`", call.head);
+  for (const std::string& near : nearest(call.text, all)) d.fixes.push_back({"write `" + near + "`", call.head, near});
+  if (!d.fixes.empty() || std::exchange(m_functionsListed, true)) return;
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : " ") + name;
+    return text;
+  };
+  d.notes.push_back({"functions of the language: " + list(language), {}});
+  d.notes.push_back({"functions of the library: " + list(library), {}});
+  d.notes.push_back({"one of your own: `def f(x) = x^2`", {}});
 }
 
 // Does the statement use one of the names, itself or through what is defined further down?
@@ -467,9 +499,10 @@ std::string printReal(double value) {
   return buffer;
 }
 
-std::optional<Number> Elaborator::number(const Ast& ast, ExprRef e, const std::string& what) {
+std::optional<Number> Elaborator::number(const Ast& ast, ExprRef e, const std::string& what, bool counts) {
   const std::size_t errors = m_errors;
   Statement s(*this, ast);
+  s.numberFor(what, counts);
   const TermId id = s.term(e);
   if (const auto n = s.constantOf(id)) return n;
   if (!failedSince(errors) && s.at(id).kind != Term::Kind::Error)
@@ -477,8 +510,8 @@ std::optional<Number> Elaborator::number(const Ast& ast, ExprRef e, const std::s
   return std::nullopt;
 }
 
-std::optional<std::int64_t> Elaborator::integer(const Ast& ast, ExprRef e, const std::string& what) {
-  const auto n = number(ast, e, what);
+std::optional<std::int64_t> Elaborator::integer(const Ast& ast, ExprRef e, const std::string& what, bool counts) {
+  const auto n = number(ast, e, what, counts);
   if (!n) return std::nullopt;
   if (n->isInteger) return n->integer;
   report("not-an-integer", what + " must be an integer, this is " + printReal(n->real), ast[e].span);
@@ -486,7 +519,7 @@ std::optional<std::int64_t> Elaborator::integer(const Ast& ast, ExprRef e, const
 }
 
 std::optional<std::int64_t> Elaborator::extent(const Ast& ast, ExprRef e, const std::string& of) {
-  const auto n = integer(ast, e, "the extent of " + of);
+  const auto n = integer(ast, e, "the extent of " + of, true);
   if (!n) return std::nullopt;
   if (*n > 0) return n;
   report(*n == 0 ? "zero-extent" : "negative-extent",

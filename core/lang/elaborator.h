@@ -107,6 +107,7 @@ struct Context {
 class Statement;
 
 bool isBuiltinFunction(std::string_view name);
+std::vector<std::string> builtinFunctions();  // all of them, sorted
 bool isJsonObject(const std::string& text);
 bool isSchedule(const std::string& text);  // what core/schedule reads: a kind and knobs
 std::string printReal(double value);       // the shortest that reads back as the same number
@@ -153,6 +154,7 @@ class Elaborator {
   void noteMeaning(const Entity& entity);
   void nameLast(const std::string& name);  // what a repetition made last, as the name outside
   std::vector<std::string> suggestions(std::string_view name) const;
+  void reportUndefinedFunction(const ast::Expr& call);
   bool inNotebook(Span span) const { return span.source == m_out.notebook; }
 
   // ---- tensors
@@ -191,6 +193,7 @@ class Elaborator {
   void show(const ast::Ast& ast, const ast::Stmt& s);
   void hint(const ast::Ast& ast, const ast::Stmt& s);
   void train(const ast::Ast& ast, const ast::Stmt& s);
+  const Function* optimizerNamed(const ast::Expr* optimizer, const ast::Stmt& s);
   void optimize(const ast::Ast& ast, const ast::Stmt& s, TensorId loss, const ast::Expr* optimizer, bool all,
                 const std::vector<std::string>& wrt, const TrainSettings& settings);
   void rehearse(const std::function<void()>& expansion);
@@ -208,16 +211,19 @@ class Elaborator {
   std::optional<View> scalarOf(const ast::Ast& ast, ast::ExprRef e, const std::string& local, Span span, std::optional<DType> type,
                                const ast::Stmt& s);
   void finishKaiming();
+  // The extents of a tensor as its declaration in the notebook writes them, else as numbers.
+  std::vector<std::string> extentTexts(std::string_view name, const Tensor& tensor) const;
   void prepareBatch(const ast::Ast& ast);
 
-  bool initializer(const ast::Ast& ast, ast::ExprRef e, Initializer& into);
+  bool initializer(const ast::Ast& ast, ast::ExprRef e, Initializer& into, bool ofData = false);
   bool batchInitializer(const ast::Ast& ast, const ast::Stmt& s, const std::vector<std::int64_t>& shape, DType type,
                         Initializer& into);
 
   // ---- values known while compiling
-  std::optional<Number> number(const ast::Ast& ast, ast::ExprRef e, const std::string& what);
+  // counts: `what` is a number of elements or steps, so that a tensor there was meant for its extent.
+  std::optional<Number> number(const ast::Ast& ast, ast::ExprRef e, const std::string& what, bool counts = false);
   std::optional<std::int64_t> extent(const ast::Ast& ast, ast::ExprRef e, const std::string& of);
-  std::optional<std::int64_t> integer(const ast::Ast& ast, ast::ExprRef e, const std::string& what);
+  std::optional<std::int64_t> integer(const ast::Ast& ast, ast::ExprRef e, const std::string& what, bool counts = false);
 
   // ---- whole tensors and functions (expand.cpp)
   struct Argument {
@@ -282,9 +288,10 @@ class Elaborator {
   std::unordered_set<std::uint32_t> m_misread;  // where statements begin that the parser has found mistakes in
   bool m_refused = false;         // the call being expanded broke a `require`: what follows from that is not told about
   std::vector<TensorId> m_shown;  // by the cell that is being read
-  std::size_t m_work = 0;         // statements and functions expanded so far
-  std::int64_t m_copies = 0;      // of the repetitions around, multiplied; 0: there are none
-  bool spend(Span where);         // one more of them; false and one diagnostic past the limit
+  bool m_functionsListed = false;
+  std::size_t m_work = 0;     // statements and functions expanded so far
+  std::int64_t m_copies = 0;  // of the repetitions around, multiplied; 0: there are none
+  bool spend(Span where);     // one more of them; false and one diagnostic past the limit
   std::int64_t m_randomStreams = 0;
   std::unordered_map<Hash, TensorRef> m_scalars;  // of optimizers: what every parameter would calculate anew
   bool m_inTrain = false;

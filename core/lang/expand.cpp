@@ -61,8 +61,7 @@ std::optional<Entity> Elaborator::wholeValue(const Ast& ast, ExprRef ref, const 
           report("not-a-function", "`" + std::string(e.text) + "` is no function: a tensor is read with `[ ]`", e.head);
           return std::nullopt;
         }
-        Diagnostic& d = report("undefined-function", "there is no function `" + std::string(e.text) + "`", e.head);
-        for (const std::string& near : suggestions(e.text)) d.fixes.push_back({"write `" + near + "`", e.head, near});
+        reportUndefinedFunction(e);
         return std::nullopt;
       }
       const std::string name = wish.empty() ? callName(e.text) : wish;
@@ -324,7 +323,7 @@ std::optional<std::vector<Entity>> Elaborator::expand(const Ast& ast, const Expr
                                                       const std::vector<std::string>& resultNames) {
   const Function* f = functionNamed(call.text);
   if (!f) {
-    report("undefined-function", "there is no function `" + std::string(call.text) + "`", call.head);
+    reportUndefinedFunction(call);
     return std::nullopt;
   }
   if (f->symbol != kNone && inNotebook(call.head)) m_out.symbols[f->symbol].uses.push_back(call.head);
@@ -588,11 +587,11 @@ void assignedNames(const Ast& ast, const std::vector<StmtRef>& body, std::vector
 void Elaborator::repeat(const Ast& ast, const Stmt& s) {
   std::int64_t from = 0;
   if (s.values.size() == 2) {
-    const auto low = integer(ast, s.values[0], "the start of the repetition");
+    const auto low = integer(ast, s.values[0], "the start of the repetition", true);
     if (!low) return;
     from = *low;
   }
-  const auto to = integer(ast, s.values.back(), "the end of the repetition");
+  const auto to = integer(ast, s.values.back(), "the end of the repetition", true);
   if (!to) return;
   constexpr std::int64_t kMost = 10000, kMostNested = 400000;
   if (*to - from > kMost || *to < from) {
@@ -713,7 +712,8 @@ void Elaborator::require(const Ast& ast, const Stmt& s) {
 // ---------------------------------------------------------------- for
 
 void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
-  const auto from = integer(ast, s.values[0], "the start of the loop"), to = integer(ast, s.values[1], "the end of the loop");
+  const auto from = integer(ast, s.values[0], "the start of the loop", true),
+             to = integer(ast, s.values[1], "the end of the loop", true);
   if (!from || !to) return;
   if (*to <= *from) {
     report("zero-extent", "this loop never runs: " + std::to_string(*from) + ".." + std::to_string(*to) + " is empty",

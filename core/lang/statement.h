@@ -63,6 +63,8 @@ class Statement {
   TermId accessTerm(const View& view, const std::vector<ast::ExprRef>& indices, Span span, Span head, TermId otherwise);
   TermIndex indexTerm(ast::ExprRef e);
   std::optional<Number> constantOf(TermId id) const;
+  // The expression is to be a number known while compiling; `what`, `counts`: see Elaborator::number.
+  void numberFor(const std::string& what, bool counts) { m_numberFor = &what, m_counts = counts; }
   bool failed() const { return m_failed; }
 
   bool inferExtents();
@@ -194,6 +196,8 @@ class Statement {
   std::vector<Macro> m_macros;
   std::size_t m_macrosBase = 0;
   bool m_whole = false;
+  const std::string* m_numberFor = nullptr;  // what the expression is a number for; null: it is a value
+  bool m_counts = false;
   bool m_implicit = false;
   bool m_failed = false;
   std::optional<DType> m_realType;  // for numbers that meet nothing typed

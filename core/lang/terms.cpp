@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names and accesses as terms.
 #include <algorithm>
+#include <cctype>
 
 #include "core/lang/statement.h"
 
@@ -347,6 +348,23 @@ TermId Statement::bareTensor(const View& view, const Expr& e) {
     return push(std::move(t));
   }
   const std::string name = textOf(e.head);
+  if (m_numberFor) {
+    Diagnostic& d =
+        report("not-a-constant", *m_numberFor + " must be a number known while compiling, `" + name + "` is a tensor", e.span);
+    if (!m_counts) return error(e.span);
+    const std::vector<std::string> extents = m_elab.extentTexts(e.text, m_elab.tensorOf(view.tensor));
+    std::string list;
+    bool named = true;
+    for (const std::string& extent : extents) {
+      list += (list.empty() ? "" : ", ") + extent;
+      named = named && !std::isdigit(static_cast<unsigned char>(extent[0]));
+    }
+    d.notes.push_back({"`" + name + (rank == 1 ? "` has the extent " + list : "` has the extents [" + list + "]") +
+                           (named ? "" : ": one that several places share is given a name, as in `let N = 4` and `input A[N]`"),
+                       {}});
+    if (extents.size() == 1) d.fixes.push_back({"write `" + extents[0] + "`", e.span, extents[0]});
+    return error(e.span);
+  }
   std::string indices = "i";
   for (std::size_t k = 1; k < rank; ++k)
     indices += std::string(", ") + (k < 7 ? std::string(1, "ijklmno"[k]) : "i" + std::to_string(k));

@@ -166,7 +166,10 @@ void TokenReader::synchronise() {
 
 bool TokenReader::tooDeep() {
   if (m_depth <= kMaxDepth) return false;
-  fail("too-deep", "this is nested more than " + std::to_string(kMaxDepth) + " levels deep", here());
+  // A bracket costs two levels, a sign one: people are told of what they wrote.
+  const std::string what = m_nesting > 0 ? std::to_string(m_nesting) + " brackets are open here"
+                                         : "this is nested " + std::to_string(kMaxDepth) + " levels deep";
+  fail("too-deep", what + ": that is too deep, name a part of it", here());
   return true;
 }
 

@@ -34,29 +34,26 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     return;
   }
   Entity* loss = resolve(s.name, s.nameSpan);
-  if (!loss || loss->kind == Entity::Kind::Poison) return;
-  const bool scalar = loss->kind == Entity::Kind::Tensor && loss->view.fixed.empty() && tensorOf(loss->view.tensor).shape.empty() &&
-                      isFloating(typeOf(loss->view));
-  if (!scalar) {
-    report("not-scalar", "`train` takes a loss: one real number", s.nameSpan);
-    return;
-  }
-  const TensorId lossId = loss->view.tensor.id;
+  const bool known = loss && loss->kind != Entity::Kind::Poison;
+  const bool scalar = known && loss->kind == Entity::Kind::Tensor && loss->view.fixed.empty() &&
+                      tensorOf(loss->view.tensor).shape.empty() && isFloating(typeOf(loss->view));
+  if (known && !scalar) report("not-scalar", "`train` takes a loss: one real number", s.nameSpan);
+  const TensorId lossId = scalar ? loss->view.tensor.id : TensorId();
   TrainSettings settings;
-  settings.loss = program()[lossId].name;
+  if (scalar) settings.loss = program()[lossId].name;
   settings.span = s.span;
   const Expr* optimizer = nullptr;
   std::vector<std::string> wrt;
   bool all = true, given[kAttributes.size()] = {};
   for (const Binder& b : s.binders) {
     const Expr& e = ast[b.value];
-    const auto known = std::find(kAttributes.begin(), kAttributes.end(), b.name);
-    if (known == kAttributes.end()) {
+    const auto attribute = std::find(kAttributes.begin(), kAttributes.end(), b.name);
+    if (attribute == kAttributes.end()) {
       Diagnostic& d = report("unknown-attribute", "`train` has no attribute `" + std::string(b.name) + "`", b.span);
       d.notes.push_back({"there are batch, clip, device, epochs, mode, optimizer, seed, steps, wrt", {}});
       continue;
     }
-    bool& twice = given[known - kAttributes.begin()];
+    bool& twice = given[attribute - kAttributes.begin()];
     if (twice) report("redefinition", "`" + std::string(b.name) + "` is given twice", b.span);
     twice = true;
     const auto positive = [&](std::int64_t& into, std::int64_t least) {
@@ -129,6 +126,10 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     }
   }
   if (settings.epochs > 0 && settings.steps > 0) report("bad-attribute", "`epochs` and `steps` exclude each other", s.span);
+  if (!scalar) {  // its own mistakes are told all the same
+    optimizerNamed(optimizer, s);
+    return;
+  }
   if (settings.epochs == 0 && settings.steps == 0) settings.epochs = 1;
   if (settings.epochs > 0 && m_out.program.data.empty()) {
     if (given[3]) report("bad-attribute", "`epochs` needs a data set: without one write `steps = N`", s.span);
@@ -186,6 +187,39 @@ void Elaborator::rehearse(const std::function<void()>& expansion) {
   std::erase_if(m_out.references, [&](const TensorReference& r) { return r.tensor.value >= m_out.program.tensors.size(); });
 }
 
+// The function that `optimizer = f(..)` names, sgd where nothing does; null where there is none, which is told.
+const Function* Elaborator::optimizerNamed(const Expr* optimizer, const Stmt& s) {
+  const std::string name = optimizer ? std::string(optimizer->text) : "sgd";
+  const auto is = [](const Function& f) {
+    return f.def->value == kNone && f.def->parameters.size() >= 2 && f.def->parameters.size() <= 3;
+  };
+  const Function* f = functionNamed(name);
+  if (f && is(*f)) return f;
+  const Span site = optimizer ? optimizer->head : s.nameSpan;
+  Diagnostic& d = report("undefined-function", "there is no optimizer `" + name + "`", site);
+  // Those that give their first parameter its next value.
+  const auto updates = [](const Function& g) {
+    std::vector<StmtRef> stack = g.def->body;
+    while (!stack.empty()) {
+      const Stmt& inner = g.ast->stmts[stack.back()];
+      stack.pop_back();
+      if (inner.assign == AssignOp::Update && !inner.targets.empty() && inner.targets[0].name == g.def->parameters[0].name)
+        return true;
+      for (const auto* block : {&inner.body, &inner.otherwise}) stack.insert(stack.end(), block->begin(), block->end());
+    }
+    return false;
+  };
+  std::vector<std::string> names;
+  for (const auto& [other, g] : m_functions)
+    if (is(g) && updates(g)) names.push_back(other);
+  std::sort(names.begin(), names.end());
+  std::string list;
+  for (const std::string& other : names) list += (list.empty() ? "" : ", ") + other;
+  d.notes.push_back({"there are " + list, {}});
+  d.notes.push_back({"an optimizer is a function like `def sgd(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }`", {}});
+  return nullptr;
+}
+
 void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Expr* optimizer, bool all,
                           const std::vector<std::string>& wrt, const TrainSettings& settings) {
   const std::vector<bool> reached = reaches(m_out.program, loss);
@@ -200,14 +234,10 @@ void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Ex
     return;
   }
   m_phase = Phase::Optimizer;
-  const std::string functionName = optimizer ? std::string(optimizer->text) : "sgd";
+  const Function* f = optimizerNamed(optimizer, s);
+  if (!f) return;
+  const std::string functionName(f->def->name);
   const Span site = optimizer ? optimizer->head : s.nameSpan;
-  const Function* f = functionNamed(functionName);
-  if (!f || f->def->value != kNone || f->def->parameters.size() < 2 || f->def->parameters.size() > 3) {
-    report("undefined-function", "there is no optimizer `" + functionName + "`", site)
-        .notes.push_back({"an optimizer is a function like `def sgd(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }`", {}});
-    return;
-  }
   if (f->symbol != kNone && inNotebook(site)) m_out.symbols[f->symbol].uses.push_back(site);
   std::vector<Argument> options;
   if (optimizer) {

@@ -451,6 +451,14 @@ struct FusionRevertedEvent {
   double seconds = 0;
   NF_FIELDS(FusionRevertedEvent, kernel, name, producer, consumer, fused_us, split_us, pairs, step, seconds);
 };
+// A checkpoint could not be written (a full disk): training goes on and tries again at the next one. Once until one is written again.
+struct CheckpointFailedEvent {
+  static constexpr const char* kEvent = "checkpoint_failed";
+  std::string message;
+  std::int64_t step = 0;
+  double seconds = 0;
+  NF_FIELDS(CheckpointFailedEvent, message, step, seconds);
+};
 struct TrialEvent {
   static constexpr const char* kEvent = "trial";
   std::string subgraph;
@@ -476,23 +484,25 @@ struct DoneEvent {
   bool stopped = false;                                  // by a person, before its end
   double last_tenth_low_ms = 0, last_tenth_high_ms = 0;  // quartiles of the steps that median_step_ms_last_tenth is of
   std::int64_t last_tenth_steps = 0;
+  std::int64_t checkpoints_failed = 0;  // that could not be written on the way
   NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
-            seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps);
+            seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed);
 };
-struct ErrorEvent {  // training or tuning ended by it
+struct ErrorEvent {  // training or tuning ended by it; behind Done: what they made could not all be saved
   static constexpr const char* kEvent = "error";
   std::string stage, message, file;
   std::int64_t line = 0, column = 0;
   NF_FIELDS(ErrorEvent, stage, message, file, line, column);
 };
 
-using Message = std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest,
-                             FusionRequest, DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest,
-                             MeasureRequest, CompareFusionRequest, ProfileRequest, SeriesRequest, TensorRequest, RunRequest,
-                             TrainRequest, TuneRequest, PauseRequest, ResumeRequest, StopRequest, BudgetRequest, Failed, Cancelled,
-                             Finished, Analysis, Expression, GraphPage, FusionReport, FusionCompared, Devices, Subgraphs, Trials,
-                             TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult, RunState, FirstStepEvent,
-                             StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, TrialEvent, DoneEvent, ErrorEvent>;
+using Message =
+    std::variant<Hello, DocumentReplaced, DocumentEdited, Cancel, ExpressionRequest, GradientRequest, GraphRequest, FusionRequest,
+                 DevicesRequest, SubgraphsRequest, TrialsRequest, SpaceRequest, KernelRequest, MeasureRequest, CompareFusionRequest,
+                 ProfileRequest, SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest,
+                 StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport,
+                 FusionCompared, Devices, Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult,
+                 RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, CheckpointFailedEvent,
+                 TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/data_check.h"
 
+#include <algorithm>
+#include <unordered_map>
+
 #include "core/runtime/data_feed.h"
 #include "core/runtime/initialize.h"
 
@@ -15,6 +18,44 @@ bool isFile(Initializer::Kind kind) {
     case Initializer::Kind::Idx:
     case Initializer::Kind::Safetensors: return true;
     default: return false;
+  }
+}
+
+// Inputs without values that `run` or `train` would need: such a notebook can be differentiated, not computed. Warnings.
+void warnOfMissingValues(const CompiledNotebook& notebook, Diagnostics& diagnostics) {
+  const Program& p = notebook.program;
+  const auto made = producers(p);
+  std::unordered_map<std::uint32_t, const Derivative*> derivatives;
+  for (const Derivative& d : p.derivatives) derivatives.emplace(d.result.value, &d);
+  std::vector<bool> seen(p.tensors.size(), false);
+  const auto trained = [&](const Output& o) {
+    return o.role == OutputRole::Loss &&
+           std::any_of(notebook.trains.begin(), notebook.trains.end(), [&](const TrainSettings& t) { return t.loss == o.name; });
+  };
+  for (const Output& o : p.outputs) {
+    if (o.role != OutputRole::Show && !trained(o)) continue;
+    std::vector<TensorId> stack{o.tensor};
+    while (!stack.empty()) {
+      const TensorId t = stack.back();
+      stack.pop_back();
+      if (!t.valid() || seen[t.value]) continue;
+      seen[t.value] = true;
+      if (made[t.value].valid())
+        for (const TensorId read : readsOf(p, made[t.value])) stack.push_back(read);
+      if (const auto d = derivatives.find(t.value); d != derivatives.end())
+        for (const TensorId read : {d->second->of, d->second->seed}) stack.push_back(read);
+      const Tensor& tensor = p[t];
+      const bool given = tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Const;
+      if (!given || tensor.init.kind != Initializer::Kind::None || !tensor.origin.valid()) continue;
+      Diagnostic d;
+      d.severity = Severity::Warning;
+      d.code = "no-values";
+      d.message = "`" + tensor.name + "` has no values, and `" + (o.role == OutputRole::Show ? "show " : "train ") + o.name +
+                  "` needs them";
+      d.span = p[tensor.origin].span;
+      d.notes.push_back({"as in `input X[3] = normal(0, 1)`, `= npy(\"x.npy\")`, or a batch of a data set", {}});
+      diagnostics.push_back(std::move(d));
+    }
   }
 }
 
@@ -45,6 +86,7 @@ Diagnostics checkData(const CompiledNotebook& notebook) {
   }
   Span place;
   if (const auto feed = DataFeed::open(p, directory, 1, &place); !feed) report(feed.error(), place);
+  warnOfMissingValues(notebook, diagnostics);
   return diagnostics;
 }
 

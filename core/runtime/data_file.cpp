@@ -78,19 +78,19 @@ Result<Unit> writeFileAtomically(const std::string& path, std::string_view conte
   const std::string fresh = path + ".new-" + std::to_string(::getpid());
   {
     const FileDescriptor file{::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-    if (file.fd < 0) return saveError(fresh, "cannot be written");
+    if (file.fd < 0) return saveError(path, "cannot be written");
     while (!contents.empty()) {
       const ssize_t count = ::write(file.fd, contents.data(), std::min<std::size_t>(contents.size(), std::size_t{1} << 30));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) {
-        const Error error = saveError(fresh, "cannot be written");
+        const Error error = saveError(path, "cannot be written");
         ::unlink(fresh.c_str());
         return error;
       }
       contents.remove_prefix(static_cast<std::size_t>(count));
     }
     if (::fsync(file.fd) != 0 && errno != EINVAL && errno != EROFS) {
-      const Error error = saveError(fresh, "cannot be written");
+      const Error error = saveError(path, "cannot be written");
       ::unlink(fresh.c_str());
       return error;
     }

@@ -224,6 +224,20 @@ void KernelSupply::takeCandidates(Executable& training) {
   }
 }
 
+Result<Unit> KernelSupply::takeBetter(Executable& executable) {
+  if (!m_tuning || !m_options.dynamic || m_cache.version() == m_versions[&executable]) return Unit{};
+  const auto changes = m_cache.changesSince(m_versions[&executable]);
+  m_versions[&executable] = changes.version;
+  for (const auto& change : changes.changes) {
+    const auto found = numbers(executable).find(change.subgraph);
+    if (found == numbers(executable).end()) continue;
+    auto kernel = link(change.kernel.object, change.kernel.generation);
+    if (!kernel) continue;  // the one in use goes on
+    NF_TRY([[maybe_unused]] const Unit used, use(executable, found->second, std::move(*kernel)));
+  }
+  return Unit{};
+}
+
 Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& training, std::int64_t step) {
   std::vector<Swap> swaps;
   m_step = step;

@@ -50,6 +50,8 @@ class KernelSupply {
     std::optional<double> beforeMicroseconds, afterMicroseconds;
     std::uint64_t generation = 0;
   };
+  // In dynamic mode: what the cache has by now in place of what this executable, complete and no training one, began with.
+  Result<Unit> takeBetter(Executable& executable);
   // Before training step `step`: new kernels from the cache, kernels of candidates under trial, or those of the replayed log.
   // Returns what the cache has replaced for good.
   Result<std::vector<Swap>> beforeStep(Executable& training, std::int64_t step);

@@ -23,19 +23,13 @@ std::optional<Hash> hashFromHex(std::string_view hex) {
   return std::nullopt;
 }
 
-std::string toJsonLines(const std::vector<KernelSwap>& swaps) {
+std::string toJsonLines(std::span<const KernelSwap> swaps) {
   std::string text;
   for (const KernelSwap& s : swaps) {
-    if (s.reverted) {
-      text += nlohmann::json{{"step", s.step}, {"reverted", s.subgraph.hex()}}.dump() + "\n";
-      continue;
-    }
-    const auto schedule = nlohmann::json::parse(s.schedule, nullptr, false);
-    text += nlohmann::json{{"step", s.step},
-                           {"subgraph", s.subgraph.hex()},
-                           {"schedule", schedule.is_discarded() ? nlohmann::json(nullptr) : schedule}}
-                .dump() +
-            "\n";
+    if (s.reverted) text += R"({"reverted":")" + s.subgraph.hex() + R"(","step":)" + std::to_string(s.step) + "}\n";
+    else  // a schedule's text is JSON
+      text += R"({"schedule":)" + (s.schedule.empty() ? std::string("null") : s.schedule) + R"(,"step":)" + std::to_string(s.step) +
+              R"(,"subgraph":")" + s.subgraph.hex() + "\"}\n";
   }
   return text;
 }
@@ -50,6 +44,7 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
     ++number;
     if (line.empty()) continue;
     const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_discarded() && end == std::string_view::npos && number > 1) break;
     const Error damaged{"replay", "Line " + std::to_string(number) + " of the swap log is damaged.", {}, {}};
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return damaged;
     const bool reverted = json.contains("reverted");

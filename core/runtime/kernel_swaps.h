@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,8 @@ struct KernelSwap {
 };
 
 // {"step":..,"subgraph":"hex","schedule":{..}} or {"step":..,"reverted":"hex"} a line.
-std::string toJsonLines(const std::vector<KernelSwap>& swaps);
+std::string toJsonLines(std::span<const KernelSwap> swaps);
+// A last line without its newline, behind whole ones, was being written when its program was killed: it is left out where it is cut.
 Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text);
 std::optional<Hash> hashFromHex(std::string_view hex);
 

@@ -27,18 +27,9 @@ StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options)
   return stage;
 }
 
-Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
-                         const PrepareOptions& options) {
-  NF_TRY(Stages stages, runStages(std::make_shared<const Program>(program), stageOptions(context, options)));
-  if (hasErrors(stages.diagnostics)) {
-    Span place;
-    return firstError(stages.diagnostics, "differentiate", place);
-  }
-  return prepare(std::move(stages), context, store, options);
-}
+namespace {
 
-Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
-                         const PrepareOptions& options) {
+Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOptions& options) {
   Prepared prepared;
   prepared.stages = std::move(stages);
   PlanOptions plan;
@@ -52,7 +43,36 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
       if (const auto found = named.find(name); found != named.end()) plan.keep.push_back(found->second);
   }
   NF_TRY(prepared.plan, planExecution(prepared.stages.last(), plan));
+  return prepared;
+}
+
+}  // namespace
+
+Result<Prepared> planned(const Program& program, DeviceContext& context, const PrepareOptions& options) {
+  NF_TRY(Stages stages, runStages(std::make_shared<const Program>(program), stageOptions(context, options)));
+  if (hasErrors(stages.diagnostics)) {
+    Span place;
+    return firstError(stages.diagnostics, "differentiate", place);
+  }
+  return planned(std::move(stages), context, options);
+}
+
+Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store) {
   NF_TRY(prepared.executable, Executable::create(prepared.plan, context.device(), store));
+  return Unit{};
+}
+
+Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options) {
+  NF_TRY(Prepared prepared, planned(program, context, options));
+  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store));
+  return prepared;
+}
+
+Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                         const PrepareOptions& options) {
+  NF_TRY(Prepared prepared, planned(std::move(stages), context, options));
+  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store));
   return prepared;
 }
 

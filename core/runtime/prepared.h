@@ -16,7 +16,7 @@ namespace nf {
 struct Prepared {
   Stages stages;
   std::shared_ptr<const ExecutionPlan> plan;
-  std::unique_ptr<Executable> executable;
+  std::unique_ptr<Executable> executable;  // null: only planned
 };
 
 struct PrepareOptions {
@@ -29,6 +29,11 @@ struct PrepareOptions {
 // Stage by stage; the interpreter runs one operator at a time, other devices what fusion decided.
 Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options);
+
+// The same in two halves: passes and plan, which touch neither the store nor the device and may be made on another thread; then, on the
+// thread that steps, the executable.
+Result<Prepared> planned(const Program& program, DeviceContext& context, const PrepareOptions& options);
+Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store);
 
 // How these passes are run on this device.
 StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options);

@@ -122,7 +122,7 @@ Result<Run> readRun(const std::string& folder) {
     } else if (kind == "eval") {
       if (e.contains("accuracy") && e["accuracy"].is_number()) run.accuracy.push_back({real(e, "step"), real(e, "accuracy")});
       if (e.contains("loss") && e["loss"].is_number()) run.heldOutLoss.push_back({real(e, "step"), real(e, "loss")});
-    } else if (kind == "done" || kind == "error") {
+    } else if (kind == "done" || (kind == "error" && text(run.done, "event") != "done")) {
       run.done = std::move(e);
     }
   }

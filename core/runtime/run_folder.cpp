@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/run_folder.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -16,6 +20,8 @@ namespace {
 
 constexpr std::string_view kMagic = "NFSTEPS1";
 constexpr std::size_t kChunkRows = 256;
+constexpr std::size_t kEventBytes = 4096;                    // that wait for more to be written with
+constexpr std::size_t kMostWaiting = std::size_t{64} << 20;  // on a full disk
 
 struct Column {
   std::string_view name;
@@ -45,10 +51,10 @@ Result<std::unique_ptr<RunFolder>> RunFolder::create(const std::string& root) {
     if (std::filesystem::create_directory(self->m_path, code)) break;
     if (code) return Error{"save", "The folder " + self->m_path + " cannot be made: " + code.message() + ".", {}, {}};
   }
-  self->m_steps = std::fopen(self->file("steps.bin").c_str(), "wbe");
-  self->m_events = std::fopen(self->file("events.jsonl").c_str(), "wbe");
-  if (!self->m_steps || !self->m_events)
-    return Error{"save", "Nothing can be written to " + self->m_path + ": " + std::strerror(errno) + ".", {}, {}};
+  for (const auto& [file, name] :
+       {std::pair(&self->m_steps, "steps.bin"), {&self->m_events, "events.jsonl"}, {&self->m_swaps, "swaps.jsonl"}})
+    if (!file->open(self->file(name)))
+      return Error{"save", "Nothing can be written to " + self->m_path + ": " + std::strerror(errno) + ".", {}, {}};
   std::string header(kMagic);
   appendLittleEndian(header, kColumns.size(), 4);
   for (const Column& c : kColumns) {
@@ -56,17 +62,49 @@ Result<std::unique_ptr<RunFolder>> RunFolder::create(const std::string& root) {
     header += c.name;
     appendLittleEndian(header, c.integer ? 0 : 1, 4);
   }
-  std::fwrite(header.data(), 1, header.size(), self->m_steps);
+  self->m_steps.add(header);
+  self->m_steps.write();
   self->m_rows.reserve(kChunkRows);
   return self;
 }
 
-RunFolder::~RunFolder() {
-  if (m_steps) {
-    flush();
-    std::fclose(m_steps);
+RunFolder::~RunFolder() { flush(); }
+
+RunFolder::File::~File() {
+  if (descriptor >= 0) ::close(descriptor);
+}
+
+bool RunFolder::File::open(const std::string& path) {
+  descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  return descriptor >= 0;
+}
+
+void RunFolder::File::add(std::string_view bytes) {
+  if (lost) return;
+  if (error != 0 && waiting.size() + bytes.size() > kMostWaiting) {
+    lost = true;
+    waiting.clear();
+    waiting.shrink_to_fit();
+    return;
   }
-  if (m_events) std::fclose(m_events);
+  waiting += bytes;
+}
+
+// What is written of a record before the disk is full stays: readers leave out a cut end, and the rest follows when there is room.
+void RunFolder::File::write() {
+  if (lost) return;
+  std::size_t done = 0;
+  error = 0;
+  while (done < waiting.size()) {
+    const ssize_t count = ::write(descriptor, waiting.data() + done, waiting.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      error = count < 0 ? errno : EIO;
+      break;
+    }
+    done += static_cast<std::size_t>(count);
+  }
+  waiting.erase(0, done);
 }
 
 void RunFolder::addStep(const StepRow& row) {
@@ -75,8 +113,14 @@ void RunFolder::addStep(const StepRow& row) {
 }
 
 void RunFolder::addEvent(std::string_view line) {
-  std::fwrite(line.data(), 1, line.size(), m_events);
-  std::fputc('\n', m_events);
+  m_events.add(line);
+  m_events.add("\n");
+  if (m_events.waiting.size() >= kEventBytes) m_events.write();
+}
+
+void RunFolder::addSwaps(std::string_view lines) {
+  m_swaps.add(lines);
+  m_swaps.write();
 }
 
 void RunFolder::flush() {
@@ -90,12 +134,16 @@ void RunFolder::flush() {
         else std::memcpy(&bits, &(row.*c.real), sizeof bits);
         appendLittleEndian(chunk, bits, 8);
       }
-    std::fwrite(chunk.data(), 1, chunk.size(), m_steps);
+    m_steps.add(chunk);
     m_rows.clear();
   }
-  for (std::FILE* file : {m_steps, m_events})
-    if ((std::fflush(file) != 0 || std::ferror(file) != 0) && m_failure.empty())
-      m_failure = "The results in " + m_path + " are not complete: " + std::strerror(errno) + ".";
+  for (File* file : {&m_steps, &m_events, &m_swaps}) file->write();
+}
+
+std::string RunFolder::failure() const {
+  for (const File* file : {&m_steps, &m_events, &m_swaps})
+    if (file->error != 0) return "The results in " + m_path + " are not complete: " + std::strerror(file->error) + ".";
+  return {};
 }
 
 Result<std::string> newestCheckpoint(const std::string& root) {

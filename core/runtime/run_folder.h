@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +20,7 @@ struct StepRow {
 };
 
 // NAME.nf.out/RUN/: run.json (settings), events.jsonl (one event a line), steps.bin (every step), swaps.jsonl, checkpoint. Safe to delete.
+// A file that the disk has no room for just now waits in memory and goes on where it stopped.
 //
 // steps.bin, little-endian: the 8 bytes "NFSTEPS1"; u32 number of columns; for each: u32 length of its name, the name, u32 type (0: i64,
 // 1: f64). Then chunks until the end of the file: u32 number of rows, then column after column that many values. A chunk that is cut
@@ -37,17 +37,26 @@ class RunFolder {
   std::string file(const std::string& name) const { return m_path + "/" + name; }
   void addStep(const StepRow& row);
   void addEvent(std::string_view jsonLine);
+  void addSwaps(std::string_view jsonLines);  // written at once: a killed run is replayed by them
   void flush();
-  // Why something could not be written (a full disk), once that has happened; empty: everything was.
-  const std::string& failure() const { return m_failure; }
+  // Why results are not complete on disk (it is full) at this moment, or never will be; empty: they are, as of the last flush.
+  std::string failure() const;
 
  private:
   RunFolder() = default;
+  struct File {
+    int descriptor = -1;
+    std::string waiting;  // not written yet
+    int error = 0;        // of the last write
+    bool lost = false;    // too much had to wait: nothing is added any more
+    bool open(const std::string& path);
+    void add(std::string_view bytes);
+    void write();
+    ~File();
+  };
   std::string m_path;
-  std::FILE* m_steps = nullptr;
-  std::FILE* m_events = nullptr;
+  File m_steps, m_events, m_swaps;
   std::vector<StepRow> m_rows;
-  std::string m_failure;
 };
 
 // The checkpoint of the newest run under `root`, or the one that run was resumed from while it has none of its own; an Error where there

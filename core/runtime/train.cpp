@@ -24,6 +24,7 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
+constexpr const char* kCheckpointFile = "checkpoint.safetensors";
 
 double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
@@ -64,6 +65,18 @@ struct TrainJob::Impl {
   TrainOptions options;
   Sink sink;
 
+  struct Evaluation {
+    Prepared prepared;
+    std::int64_t rows = 0;
+    std::vector<TensorStore::Entry*> inputs;  // as the feed has them
+    bool ready = false;
+  };
+  struct PlannedEvaluations {
+    std::vector<Evaluation> evaluations;  // without executables
+    std::optional<Error> error;
+    Span place;
+  };
+
   // ---- shared with other threads
   std::mutex mutex;
   std::condition_variable_any changed;
@@ -72,8 +85,9 @@ struct TrainJob::Impl {
   std::deque<std::function<void(Executable&)>> tasks;
   std::vector<protocol::TrialEvent> trialEvents;
   std::deque<RevertedFusion> revertedFusions;  // found, not yet in use
-  std::atomic<bool> attention{false};          // something above wants the stepping thread
-  std::atomic<bool> interrupted{false};        // the stop, for kernels that run long
+  std::optional<PlannedEvaluations> plannedEvaluations;
+  std::atomic<bool> attention{false};    // something above wants the stepping thread
+  std::atomic<bool> interrupted{false};  // the stop, for kernels that run long
 
   // ---- of the thread that runs
   CompiledNotebook notebook;
@@ -90,14 +104,9 @@ struct TrainJob::Impl {
     Prepared prepared;
     bool requested = false;
   };
-  std::optional<Replanned> replanned;  // waits for its kernels
-  struct Evaluation {
-    Prepared prepared;
-    std::int64_t rows = 0;
-    std::vector<TensorStore::Entry*> inputs;  // as the feed has them
-    bool ready = false;
-  };
+  std::optional<Replanned> replanned;   // waits for its kernels
   std::vector<Evaluation> evaluations;  // of full batches, of the remainder
+  bool evaluates = false, evaluationsTaken = false;
   std::optional<DataFeed> feed;
   std::vector<std::byte> staging;
   std::vector<TensorStore::Entry*> trainingInputs;
@@ -112,11 +121,13 @@ struct TrainJob::Impl {
   protocol::StepEvent thinned;
   Time lastStepEvent{}, lastState{};
   std::int64_t swapCount = 0;
+  std::size_t swapsLogged = 0;    // of supply->swaps(), in the folder
+  std::string checkpointTrouble;  // why the newest checkpoint is missing; empty: it was written
   std::optional<double> lastLoss;
   bool dynamic = false;
   double waited = 0;
 
-  std::jthread fusionThread;  // last: it uses all of the above
+  std::jthread fusionThread, evaluationThread;  // last: they use all of the above
 
   void emit(const protocol::Message& message, bool intoFolder = true) {
     if (folder && intoFolder) folder->addEvent(protocol::encode(message));
@@ -314,37 +325,73 @@ struct TrainJob::Impl {
 
   std::string programHash() const { return structuralHash(*training.stages.source).hex(); }
 
-  Result<Unit> requestEvaluations() {
-    if (!options.evaluate || feed->heldOutRows() == 0) return Unit{};
-    const std::int64_t remainder = feed->heldOutRows() % feed->batch();
-    for (const std::int64_t rows : {feed->batch(), remainder}) {
-      if (rows == 0 || rows > feed->heldOutRows()) continue;
-      CompileOptions compile;
-      compile.sets = options.sets;
-      compile.training = false;
-      compile.batchOverride = rows;
-      const CompiledNotebook compiled = compileNotebook(options.source, compile);
-      if (!compiled.ok()) return firstError(compiled.diagnostics, "check", place);
-      Evaluation e;
-      e.rows = rows;
-      NF_TRY(e.prepared, prepare(evaluationProgram(compiled, settings.loss), context, store,
-                                 {.updates = false, .verify = options.verify, .reverted = prepareOptions.reverted}));
+  // On a thread of its own: steps go on while the evaluating programs are compiled, fused and planned.
+  void planEvaluations() {
+    evaluates = options.evaluate && feed->heldOutRows() > 0;
+    if (!evaluates) return;
+    PrepareOptions prepare{.updates = false, .verify = options.verify, .reverted = prepareOptions.reverted};
+    evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all = feed->heldOutRows()] {
+      PlannedEvaluations plans;
+      for (const std::int64_t rows : {batch, all % batch}) {
+        if (rows == 0 || rows > all || plans.error) continue;
+        CompileOptions compile;
+        compile.sets = options.sets;
+        compile.training = false;
+        compile.batchOverride = rows;
+        const CompiledNotebook compiled = compileNotebook(options.source, compile);
+        if (!compiled.ok()) {
+          plans.error = firstError(compiled.diagnostics, "check", plans.place);
+          continue;
+        }
+        auto plan = planned(evaluationProgram(compiled, settings.loss), context, prepare);
+        if (!plan) plans.error = plan.error();
+        else plans.evaluations.push_back({std::move(*plan), rows, {}, false});
+      }
+      {
+        const std::lock_guard lock(mutex);
+        plannedEvaluations = std::move(plans);
+      }
+      changed.notify_all();
+    });
+  }
+
+  // Asks for the kernels of what has been planned. False: it is not there yet, or a stop was requested while it was waited for.
+  Result<bool> takeEvaluations(std::stop_token stop, bool wait) {
+    if (!evaluates || evaluationsTaken) return true;
+    std::optional<PlannedEvaluations> plans;
+    for (;;) {
+      {
+        std::unique_lock lock(mutex);
+        if (wait) changed.wait_for(lock, stop, kEventPeriod, [&] { return plannedEvaluations.has_value(); });
+        plans.swap(plannedEvaluations);
+      }
+      if (plans) break;
+      if (!wait || stop.stop_requested()) return false;
+      attend(stop);
+    }
+    evaluationsTaken = true;
+    if (plans->error) {
+      if (plans->place.valid()) place = plans->place;
+      return *plans->error;
+    }
+    for (Evaluation& e : plans->evaluations) {
+      NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, context, store));
       NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(*e.prepared.executable, seed, options.source.directory));
-      const double runs = static_cast<double>(feed->heldOutRows() / rows) / static_cast<double>(feed->stepsPerEpoch());
+      const double runs = static_cast<double>(feed->heldOutRows() / e.rows) / static_cast<double>(feed->stepsPerEpoch());
       NF_TRY([[maybe_unused]] const Unit requested,
              supply->request(*e.prepared.executable,
-                             rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / rows), true));
+                             e.rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / e.rows), true));
       e.inputs = inputsOf(*e.prepared.executable);
       evaluations.push_back(std::move(e));
     }
-    return Unit{};
+    return true;
   }
 
   // ---------------------------------------------------------------- steps
   // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.
-  Result<bool> mayEvaluate() {
+  Result<bool> mayEvaluate(std::stop_token stop) {
     if (!dynamic) return true;
-    bool all = true;
+    NF_TRY(bool all, takeEvaluations(stop, false));
     for (Evaluation& e : evaluations) {
       if (!e.ready) { NF_TRY(e.ready, supply->collect(*e.prepared.executable)); }
       all = all && e.ready;
@@ -353,7 +400,8 @@ struct TrainJob::Impl {
   }
 
   Result<Unit> evaluate(std::stop_token stop) {
-    if (evaluations.empty()) return Unit{};
+    NF_TRY(const bool taken, takeEvaluations(stop, true));
+    if (!taken || evaluations.empty()) return Unit{};
     std::map<std::string, double> sums;
     std::optional<double> lossSum;
     std::int64_t row = 0;
@@ -368,6 +416,7 @@ struct TrainJob::Impl {
         e.ready = true;
       }
       Executable& x = *e.prepared.executable;
+      NF_TRY([[maybe_unused]] const Unit better, supply->takeBetter(x));
       x.bind();
       while (row + e.rows <= feed->heldOutRows() && (e.rows == feed->batch() || row + e.rows == feed->heldOutRows())) {
         for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
@@ -592,7 +641,12 @@ struct TrainJob::Impl {
     thinned.step = step;
     thinned.loss = value;
     if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
-    if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, supply->activity(), true);
+    if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, activity(), true);
+  }
+
+  std::string activity() const {
+    const std::string kernels = supply->activity();
+    return checkpointTrouble + (checkpointTrouble.empty() || kernels.empty() ? "" : "; ") + kernels;
   }
 
   void flushStepEvent(Time now) {
@@ -606,8 +660,15 @@ struct TrainJob::Impl {
     lastStepEvent = now;
   }
 
-  Result<std::string> saveCheckpoint() {
-    if (!folder) return std::string();
+  // A killed run is replayed by what stands there: written when a step has been made, so that none holds what was abandoned.
+  void logSwaps() {
+    const std::vector<KernelSwap>& all = supply->swaps();
+    if (folder && all.size() > swapsLogged) folder->addSwaps(toJsonLines(std::span(all).subspan(swapsLogged)));
+    swapsLogged = all.size();
+  }
+
+  // Outer: what the device says; inner: whether the file could be written.
+  Result<Result<Unit>> saveCheckpoint() {
     Checkpoint c;
     c.step = step;
     c.seed = seed;
@@ -618,10 +679,30 @@ struct TrainJob::Impl {
       c.tensors.emplace_back(name, std::move(value));
     }
     c.swaps = supply->swaps();
-    const std::string path = folder->file("checkpoint.safetensors");
-    NF_TRY([[maybe_unused]] const Unit written, writeCheckpoint(path, c));
-    NF_TRY([[maybe_unused]] const Unit log, writeFileAtomically(folder->file("swaps.jsonl"), toJsonLines(c.swaps)));
-    return path;
+    folder->flush();
+    return writeCheckpoint(folder->file(kCheckpointFile), c);
+  }
+
+  // On the way: a full disk costs the checkpoint, not the training.
+  Result<Unit> tryCheckpoint() {
+    if (!folder) return Unit{};
+    NF_TRY(const Result<Unit> written, saveCheckpoint());
+    if (written) {
+      checkpointTrouble.clear();
+      return Unit{};
+    }
+    ++done.checkpoints_failed;
+    const bool said = !checkpointTrouble.empty();
+    checkpointTrouble = "the checkpoint of step " + std::to_string(step) + " could not be written";
+    if (said) return Unit{};
+    protocol::CheckpointFailedEvent e;
+    e.message = "The checkpoint of step " + std::to_string(step) + " was not written: " + written.error().message +
+                ". Training goes on and tries again.";
+    e.step = step;
+    e.seconds = secondsSince(begun);
+    emit(e);
+    emitState(protocol::RunPhase::Training, activity(), true);
+    return Unit{};
   }
 
   Result<Unit> writeRunFile() {
@@ -711,34 +792,39 @@ struct TrainJob::Impl {
     const std::int64_t perEpoch = feed->stepsPerEpoch();
     Time lastCheckpoint = begun;
     double checkpointTook = 0;
-    bool evaluationsAsked = false, evaluationDue = false;
+    bool searches = false, evaluationDue = false;
     while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
            (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
       if (attention.load(std::memory_order_relaxed)) {
         attend(stop);
         if (stop.stop_requested()) break;
       }
-      if (auto stepped = oneStep(); !stepped) return stepped;
-      if (!evaluationsAsked) {
-        // After the first step: nothing stands in its way.
-        evaluationsAsked = true;
-        NF_TRY([[maybe_unused]] const Unit requested, requestEvaluations());
-        supply->start();
-        startFusionTrials();
+      auto stepped = oneStep();
+      logSwaps();
+      if (!stepped) return stepped;
+      // After the first step: nothing stands in its way.
+      if (step == firstStep + 1) planEvaluations();
+      if (!searches) {
+        // Behind the kernels of the evaluations.
+        NF_TRY(searches, takeEvaluations(stop, false));
+        if (searches) {
+          supply->start();
+          startFusionTrials();
+        }
       }
       const bool last = stepLimit > 0 && step >= stepLimit;
-      const bool epochEnds = step % perEpoch == 0 && !evaluations.empty();
+      const bool epochEnds = step % perEpoch == 0 && evaluates;
       if ((epochEnds || evaluationDue) && !last) {
         // One that is an epoch late is waited for.
         bool ready = epochEnds && evaluationDue;
-        if (!ready) { NF_TRY(ready, mayEvaluate()); }
+        if (!ready) { NF_TRY(ready, mayEvaluate(stop)); }
         if (ready) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
         evaluationDue = !ready;
       }
       if (options.checkpointSeconds > 0 &&
           secondsSince(lastCheckpoint) > std::max(options.checkpointSeconds, 50 * checkpointTook)) {
         const Time start = std::chrono::steady_clock::now();
-        NF_TRY([[maybe_unused]] const std::string saved, saveCheckpoint());
+        NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
         checkpointTook = secondsSince(start);
         lastCheckpoint = std::chrono::steady_clock::now();
       }
@@ -751,7 +837,13 @@ struct TrainJob::Impl {
     if (supply->tuning()) supply->tuning()->pause();
     fusionThread = {};  // asked to stop, and waited for
     if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
-    NF_TRY(summary.checkpoint, saveCheckpoint());
+    if (folder) {
+      NF_TRY(const Result<Unit> written, saveCheckpoint());
+      if (written) summary.checkpoint = folder->file(kCheckpointFile);
+      else
+        summary.unsaved =
+            Error{"save", "The training has ended, but its checkpoint was not written: " + written.error().message + ".", {}, {}};
+    }
     attention = true;
     attend(stop.stop_requested() ? stop : std::stop_token{});
     done.steps = step;
@@ -777,7 +869,7 @@ struct TrainJob::Impl {
     summary.swaps = supply->swaps();
     if (folder) {
       folder->flush();
-      if (!folder->failure().empty()) return Error{"save", folder->failure(), {}, {}};
+      if (!folder->failure().empty() && !summary.unsaved) summary.unsaved = Error{"save", folder->failure(), {}, {}};
       summary.folder = folder->path();
     }
     return summary;
@@ -804,6 +896,7 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
   if (job.training.executable)
     for (const auto& task : late) task(*job.training.executable);
   if (!result) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
+  else if (result->unsaved) job.emit(errorEvent(*result->unsaved, job.notebook.sources, {}));
   job.emitState(protocol::RunPhase::Idle, {}, true);
   if (job.folder) job.folder->flush();
   return result;

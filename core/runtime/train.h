@@ -35,7 +35,8 @@ struct TrainOptions {
   std::string resume;             // a checkpoint
   std::string replaySwaps;        // swaps.jsonl of an earlier run
   std::string initialWeights;     // safetensors or npz: by name, in place of initial values
-  double checkpointSeconds = 10;  // between checkpoints, which take a fiftieth of the time at most; the last step always makes one
+  double checkpointSeconds = 10;  // between checkpoints, which take a fiftieth of the time at most; the last step always makes one.
+                                  // One that can't be written does not end the training.
   TuningOptions tuning;
   bool verify = false;  // every stage of the program
   std::string version;  // for run.json
@@ -47,10 +48,11 @@ struct TrainSummary {
   std::string folder;  // of the run; empty: nothing was written
   std::string checkpoint;
   std::vector<KernelSwap> swaps;
+  std::optional<Error> unsaved;  // trained to the end, but the last checkpoint or other results could not be written
 };
 
 // One training run. Events are the messages of the protocol, FirstStepEvent to DoneEvent and RunState, given on the thread that
-// runs; an Error of run() has been reported as ErrorEvent too.
+// runs; an Error of run() has been reported as ErrorEvent too, TrainSummary::unsaved as one behind the DoneEvent.
 class TrainJob {
  public:
   using Sink = std::function<void(const protocol::Message&)>;

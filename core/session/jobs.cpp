@@ -441,6 +441,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     }
     if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
     if (!summary) fail(id, summary.error());
+    else if (summary->unsaved) fail(id, *summary->unsaved);
     else finish(id);
     m_outbox.send(protocol::RunState{});
   });

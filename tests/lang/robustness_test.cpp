@@ -93,6 +93,18 @@ TEST(Robustness, DoublingDoesNotExplode) {
   expectSane(compiled("input X[3]\nrepeat i in 0..9999 { X2[j] = X[j] }\n"), "repeat");
 }
 
+// In what a person counts: brackets where there are some.
+TEST(Robustness, NestingIsToldAsItWasWritten) {
+  const auto message = [](const CompiledNotebook& c) { return c.diagnostics.empty() ? std::string() : c.diagnostics[0].message; };
+  const auto inBrackets = [&](std::size_t n) {
+    return message(compiled("Y = " + repeated("(", n) + "1.5" + repeated(")", n) + "\nshow Y\n"));
+  };
+  EXPECT_EQ(inBrackets(380), "");
+  EXPECT_EQ(inBrackets(420), "399 brackets are open here: that is too deep, name a part of it");
+  EXPECT_EQ(message(compiled("Y = " + repeated("-", 900) + "1.5\nshow Y\n")),
+            "this is nested 800 levels deep: that is too deep, name a part of it");
+}
+
 TEST(Robustness, EmptyAndOddTexts) {
   for (const std::string text : {"",
                                  "\n",

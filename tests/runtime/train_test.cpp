@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <optional>
 
 #include "core/device/reference_backend.h"
 #include "core/runtime/checkpoint.h"
@@ -305,6 +307,147 @@ TEST(Train, DynamicModeSwapsKernelsAndItsLogReplaysBitIdentically) {
   }
 }
 
+// The only run below `root`.
+std::string runIn(const std::string& root) {
+  for (const auto& entry : std::filesystem::directory_iterator(root)) return entry.path().string();
+  return {};
+}
+
+TEST(Train, TheSwapLogIsOnDiskBehindEveryStep) {
+  const fakes::Folder folder;
+  const auto context = tunedInProcess();
+  TrainOptions o = dynamicOptions(true);
+  o.outputRoot = folder.path("out");
+  std::stop_source stop;
+  int trials = 0;
+  std::vector<std::pair<std::int64_t, std::string>> seen;  // after so many steps, what stood there
+  TrainJob job(*context, o, [&](const protocol::Message& m) {
+    if (std::holds_alternative<protocol::TrialEvent>(m) && ++trials > 40) stop.request_stop();
+    if (const auto* s = std::get_if<protocol::StepEvent>(&m))
+      seen.emplace_back(s->step - 1, *readFile(runIn(o.outputRoot) + "/swaps.jsonl"));
+  });
+  const auto summary = job.run(stop.get_token());
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  ASSERT_GE(seen.size(), 2u);
+  for (const auto& [steps, text] : seen) {
+    std::vector<KernelSwap> of;
+    for (const KernelSwap& s : summary->swaps)
+      if (s.step < steps) of.push_back(s);
+    EXPECT_EQ(*swapsFromJsonLines(text), of) << "after " << steps;
+  }
+  EXPECT_FALSE(swapsFromJsonLines(seen.back().second)->empty());
+  EXPECT_EQ(*readFile(summary->folder + "/swaps.jsonl"), toJsonLines(summary->swaps));
+}
+
+TEST(KernelSwaps, ALineThatIsCutOffIsLeftOut) {
+  const std::vector<KernelSwap> swaps{
+      {0, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{"tile":[8,4]}})", false},
+      {3, hashFromHex(std::string(31, '0') + "9").value(), {}, true},
+      {5, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{}})", false}};
+  const std::string text = toJsonLines(swaps);
+  EXPECT_EQ(*swapsFromJsonLines(text), swaps);
+  EXPECT_EQ(*swapsFromJsonLines(text.substr(0, text.size() - 1)), swaps) << "whole but for its newline";
+  const std::size_t last = text.rfind('\n', text.size() - 2) + 1;
+  for (std::size_t end = last; end + 1 < text.size(); ++end)
+    EXPECT_EQ(*swapsFromJsonLines(text.substr(0, end)), std::vector(swaps.begin(), swaps.end() - 1)) << end;
+  EXPECT_FALSE(swapsFromJsonLines("{\"step\": wh").ok()) << "nothing whole stands before it";
+  EXPECT_FALSE(swapsFromJsonLines("{\"step\": what\n" + text).ok());
+}
+
+// As a full disk has it: no file may grow.
+class FullDisk {
+ public:
+  FullDisk() {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &m_before), 0);
+    m_handler = signal(SIGXFSZ, SIG_IGN);
+    set(0);
+  }
+  ~FullDisk() { clear(); }
+  void clear() {
+    set(m_before.rlim_cur);
+    signal(SIGXFSZ, m_handler);
+  }
+
+ private:
+  void set(rlim_t bytes) {
+    const rlimit limit{bytes, m_before.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  rlimit m_before{};
+  void (*m_handler)(int) = SIG_DFL;
+};
+
+TEST(Train, AFullDiskCostsTheCheckpointNotTheTraining) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(kDigits);
+  o.steps = 1000000;
+  o.evaluate = false;
+  o.outputRoot = folder.path("out");
+  o.checkpointSeconds = 1e-6;
+  std::stop_source stop;
+  std::optional<FullDisk> full;
+  std::int64_t failedAt = -1, after = 0;
+  bool saidInState = false, saidStill = false;
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) {
+    if (std::holds_alternative<protocol::FirstStepEvent>(m)) {
+      std::filesystem::remove(runIn(o.outputRoot) + "/checkpoint.safetensors");
+      full.emplace();
+    }
+    if (const auto* s = std::get_if<protocol::RunState>(&m)) {
+      const bool says = s->detail.find("checkpoint of step") != std::string::npos;
+      saidInState = saidInState || says;
+      saidStill = says && s->phase == protocol::RunPhase::Training;
+    }
+    if (const auto* e = std::get_if<protocol::CheckpointFailedEvent>(&m)) failedAt = e->step;
+    if (const auto* s = std::get_if<protocol::StepEvent>(&m); s && failedAt >= 0) {
+      // A few more that fail, then there is room again, and training goes on until a checkpoint is there.
+      if (full && ++after == 4) full.reset();
+      if (!full && !saidStill && std::filesystem::exists(runIn(o.outputRoot) + "/checkpoint.safetensors")) stop.request_stop();
+    }
+    messages.push_back(m);
+  });
+  const auto summary = job.run(stop.get_token());
+  full.reset();
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  EXPECT_FALSE(summary->unsaved) << summary->unsaved->message;
+  EXPECT_GT(summary->done.steps, failedAt);
+  EXPECT_GE(summary->done.checkpoints_failed, 1);
+  EXPECT_TRUE(saidInState);
+  const auto failures = only<protocol::CheckpointFailedEvent>(messages);
+  ASSERT_EQ(failures.size(), 1u) << "said once";
+  EXPECT_THAT(failures[0].message, HasSubstr("checkpoint.safetensors: cannot be written (File too large). Training goes on"));
+  EXPECT_EQ(readCheckpoint(summary->checkpoint)->step, summary->done.steps);
+  EXPECT_THAT(*readFile(summary->folder + "/events.jsonl"), HasSubstr("\"checkpoint_failed\""));
+  EXPECT_EQ(readSteps(summary->folder + "/steps.bin")->size(), static_cast<std::size_t>(summary->done.steps));
+}
+
+TEST(Train, AFullDiskAtTheEndIsAnErrorBehindTheResult) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(kDigits);
+  o.steps = 5;
+  o.evaluate = false;
+  o.outputRoot = folder.path("out");
+  std::optional<FullDisk> full;
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) {
+    if (std::holds_alternative<protocol::FirstStepEvent>(m)) full.emplace();
+    messages.push_back(m);
+  });
+  const auto summary = job.run({});
+  full.reset();
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  EXPECT_EQ(summary->done.steps, 5);
+  ASSERT_TRUE(summary->unsaved);
+  EXPECT_EQ(summary->unsaved->stage, "save");
+  EXPECT_THAT(summary->unsaved->message, HasSubstr("its checkpoint was not written"));
+  ASSERT_EQ(only<protocol::DoneEvent>(messages).size(), 1u);
+  ASSERT_EQ(only<protocol::ErrorEvent>(messages).size(), 1u);
+  EXPECT_EQ(only<protocol::ErrorEvent>(messages)[0].message, summary->unsaved->message);
+}
+
 TEST(Run, ComputesNamedTensorsAndDerivatives) {
   const fakes::Folder folder;
   const auto context = interpreter();
@@ -333,17 +476,19 @@ TEST(RunFolder, WhatCannotBeWrittenIsTold) {
   (*run)->addEvent("{}");
   (*run)->flush();
   EXPECT_TRUE((*run)->failure().empty());
-  // As a full disk has it: the files may not grow.
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = signal(SIGXFSZ, SIG_IGN);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
-  (*run)->addEvent("{}");
+  std::optional<FullDisk> full(std::in_place);
+  (*run)->addEvent("{\"event\":\"late\"}");
+  (*run)->addSwaps("{}\n");
+  for (int i = 0; i < 300; ++i) (*run)->addStep({i, i * 0.5, 1.25, 0, 1});
   (*run)->flush();
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  signal(SIGXFSZ, handler);
   EXPECT_THAT((*run)->failure(), HasSubstr("not complete"));
+  // When there is room again it all goes on where it stopped.
+  full.reset();
+  (*run)->flush();
+  EXPECT_TRUE((*run)->failure().empty());
+  EXPECT_EQ(*readFile((*run)->file("events.jsonl")), "{}\n{\"event\":\"late\"}\n");
+  EXPECT_EQ(*readFile((*run)->file("swaps.jsonl")), "{}\n");
+  EXPECT_EQ(readSteps((*run)->file("steps.bin"))->size(), 300u);
 }
 
 TEST(RunFolder, AChunkThatIsCutOffIsIgnored) {

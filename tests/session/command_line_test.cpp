@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -286,6 +288,79 @@ TEST_F(CommandLine, EveryNamedTensorIsDumpedAndNothingElseWhereItIsNamed) {
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(m_folder.path("some.d"))) ++files;
   EXPECT_EQ(files, 2u);
+}
+
+TEST_F(CommandLine, AnInputWithoutValuesIsToldBeforeItIsNeeded) {
+  file("open.nf", "input A[4]\ninput B[4]\nY[i] = A[i]^2\nloss L = sum[i] Y[i] * B[i]\nshow d(L)/d(A)\n");
+  const Outcome check = run("check open.nf");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.err, HasSubstr("open.nf:1:7: warning: `A` has no values, and `show d(L)/d(A)` needs them"));
+  EXPECT_THAT(check.err, HasSubstr("open.nf:2:7: warning: `B` has no values"));
+  const auto json = nlohmann::json::parse(run("check open.nf --json").out);
+  EXPECT_TRUE(json["ok"].get<bool>());
+  EXPECT_EQ(json["diagnostics"].size(), 2u);
+  const Outcome ran = run("run open.nf --device reference");
+  EXPECT_EQ(ran.code, 1);
+  file("unused.nf", "input A[4]\nY[i] = A[i]^2\nshow Y as \"y\"\n");
+  EXPECT_THAT(run("check unused.nf").err, HasSubstr("`show y` needs them"));
+  file("only.nf", "input A[4]\nY[i] = A[i]^2\n");
+  EXPECT_EQ(run("check only.nf").err, "") << "nothing computes it";
+}
+
+// Killed between two steps of its second event: the log of its kernels is there and is replayed, with its last line cut too.
+TEST_F(CommandLine, AKilledRunIsReplayed) {
+  file("net.nf", kNet);
+  file("kill.sh",
+       "sh -c 'echo $$ >pid; exec \"$0\" train net.nf --device cpu --mode dynamic --steps 1000000000 --no-records --json-progress "
+       "-o "
+       "killed.d' '" NF_NEOFLOW
+       "' | while read -r line; do\n"
+       "case $line in *'\"event\":\"step\"'*) n=$((n + 1)); [ $n -lt 2 ] || kill -9 \"$(cat pid)\";; esac\ndone\n");
+  ASSERT_EQ(std::system(("cd '" + m_folder.path(".") + "' && sh kill.sh").c_str()), 0);
+  std::string log;
+  for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("killed.d"))) log = entry.path() / "swaps.jsonl";
+  ASSERT_GT(std::filesystem::file_size(log), 0u);
+  std::ofstream(log, std::ios::app) << "{\"schedule\":{\"ki";
+  const Outcome o = run("train net.nf --device cpu --no-records --steps 4 -o again.d --replay-swaps '" + log + "'");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("4 steps in"));
+  EXPECT_THAT(o.out, HasSubstr("kernels as in the swap log"));
+}
+
+TEST_F(CommandLine, AFullDiskEndsNoTraining) {
+  file("wide.nf",
+       "param W[64, 64] = normal(0, 1)\nloss L = mean[i, j] W[i, j]^2\ntrain L { steps = 9; optimizer = sgd(lr=0.1) }\n");
+  const auto limited = [&](const std::string& more) {
+    // Files of 8 KiB at most: run.json fits, the weights do not.
+    const std::string command = "cd '" + m_folder.path(".") +
+                                "' && trap '' XFSZ && ulimit -f 16 && '" NF_NEOFLOW
+                                "' train wide.nf --device reference --no-records --checkpoint-seconds 0.0000001 -o out.d " +
+                                more + " >out 2>err";
+    const int status = std::system(command.c_str());
+    const auto text = [&](const char* name) {
+      std::stringstream s;
+      s << std::ifstream(m_folder.path(name)).rdbuf();
+      return s.str();
+    };
+    return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, text("out"), text("err")};
+  };
+  const Outcome people = limited("");
+  EXPECT_EQ(people.code, 3);
+  EXPECT_THAT(people.out, HasSubstr("9 steps in"));
+  EXPECT_THAT(people.err, HasSubstr("was not written: "));
+  EXPECT_THAT(people.err, HasSubstr("Training goes on and tries again."));
+  EXPECT_THAT(people.err, HasSubstr("The training has ended, but its checkpoint was not written"));
+  const Outcome one = limited("--json");
+  EXPECT_EQ(one.code, 3);
+  const auto object = nlohmann::json::parse(one.out);
+  EXPECT_EQ(object["event"], "error");
+  EXPECT_EQ(object["stage"], "save");
+  std::map<std::string, int> events;
+  std::istringstream lines(limited("--json-progress").out);
+  for (std::string line; std::getline(lines, line);) ++events[nlohmann::json::parse(line)["event"].get<std::string>()];
+  EXPECT_EQ(events["checkpoint_failed"], 1);
+  EXPECT_EQ(events["done"], 1);
+  EXPECT_EQ(events["error"], 1);
 }
 
 TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {
