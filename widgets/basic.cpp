@@ -11,6 +11,7 @@
 #include <QScrollArea>
 #include <QStyle>
 #include <QToolTip>
+#include <algorithm>
 #include <cmath>
 
 namespace nf {
@@ -96,7 +97,15 @@ ElidedLabel::ElidedLabel(const char* role, Qt::TextElideMode mode, QWidget* pare
 
 QString ElidedLabel::shown() const { return fontMetrics().elidedText(text(), m_mode, contentsRect().width()); }
 
-QSize ElidedLabel::minimumSizeHint() const { return {0, QLabel::minimumSizeHint().height()}; }
+QSize ElidedLabel::minimumSizeHint() const {
+  const QSize whole = QLabel::sizeHint();
+  return {std::min(m_least, whole.width()), QLabel::minimumSizeHint().height()};
+}
+
+void ElidedLabel::setLeast(int width) {
+  m_least = width;
+  updateGeometry();
+}
 
 void ElidedLabel::paintEvent(QPaintEvent*) {
   QPainter p(this);

@@ -41,7 +41,8 @@ class ElidedLabel : public QLabel {
   Q_OBJECT
  public:
   explicit ElidedLabel(const char* role = nullptr, Qt::TextElideMode mode = Qt::ElideRight, QWidget* parent = nullptr);
-  QString shown() const;  // what fits
+  QString shown() const;     // what fits
+  void setLeast(int width);  // px: it gives way down to this, and a shorter text not at all
   QSize minimumSizeHint() const override;
 
  protected:
@@ -50,6 +51,7 @@ class ElidedLabel : public QLabel {
 
  private:
   Qt::TextElideMode m_mode;
+  int m_least = 0;
 };
 QFrame* line(QWidget* parent = nullptr);
 

@@ -413,11 +413,11 @@ QString ExpressionEditor::shownHint(std::size_t hint) const {
   const QString all = m_hints[hint].entries.join(QStringLiteral("  "));
   if (metrics.horizontalAdvance(all) <= room) return all;
   // Closer together before any is left out.
-  if (const QString close = m_hints[hint].entries.join(QLatin1Char(' ')).replace(QStringLiteral(": "), QStringLiteral(":"));
-      metrics.horizontalAdvance(close) <= room)
-    return close;
-  for (qsizetype n = m_hints[hint].entries.size() - 1; n > 0; --n) {
-    const QString some = m_hints[hint].entries.mid(0, n).join(QStringLiteral("  ")) + QStringLiteral("  …");
+  QStringList entries = m_hints[hint].entries;
+  for (QString& entry : entries) entry.replace(QStringLiteral(": "), QStringLiteral(":"));
+  for (qsizetype n = entries.size(); n > 0; --n) {
+    QString some = entries.mid(0, n).join(QLatin1Char(' '));
+    if (n < entries.size()) some += QStringLiteral(" …");
     if (metrics.horizontalAdvance(some) <= room) return some;
   }
   return metrics.horizontalAdvance(QChar(0x2026)) <= room ? QStringLiteral("…") : QString();

@@ -194,10 +194,7 @@ void MainWindow::refreshPlace() {
 
 void MainWindow::refreshTitle() {
   const bool modified = m_tab->workspace->document().modified();
-  // A short name stands there whole at every width.
-  constexpr int kLeastName = 160;
   m_name->setText(m_tab->workspace->name());
-  m_name->setMinimumWidth(std::min(kLeastName, m_name->sizeHint().width()));
   m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
                    : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
                    : modified                                                 ? tr("edited")

@@ -57,6 +57,40 @@ TEST(LoopText, GoldenElementwiseWithATail) {
   EXPECT_TRUE(verify(*f).empty());
 }
 
+// P is computed where it is read: the line that reads it knows the access that stood there.
+TEST(LoopText, AnAccessThatIsComputedInPlaceKeepsItsLine) {
+  Program p;
+  const TensorId in = p.addTensor({.name = "X", .kind = TensorKind::Input, .shape = {32}});
+  const auto at = [&](std::uint32_t begin) { return p.sourceOrigin({SourceId(std::size_t{0}), begin, begin + 4}); };
+  const OriginId ofX = at(10), ofP = at(20), sum = at(30);
+  const auto add = [&](const char* name, ExprId body) {
+    Operator op;
+    op.name = name;
+    op.axes = {{"i", 32, {}}};
+    op.outputRank = 1;
+    op.body = body;
+    op.output = p.addTensor({.name = name, .shape = {32}});
+    p.addOperator(op);
+    return op.output;
+  };
+  const auto load = [&](TensorId t, OriginId origin) { return p.load(t, {{IndexExpr::variable(0), {}}}, origin); };
+  const TensorId made = add("P", p.binary(ScalarOp::Mul, load(in, ofX), p.constant(2)));
+  const TensorId out = add("Y", p.binary(ScalarOp::Add, load(made, ofP), p.constant(1), sum));
+  p.outputs.push_back({"Y", out, OutputRole::Named});
+  const Target target = plainTarget();
+  const auto schedule = Schedule::parse(R"({"version":1,"kind":"elementwise","knobs":{"vector":"0:i","lanes":16}})");
+  ASSERT_TRUE(schedule.ok());
+  const auto f = lower(p, *schedule, target);
+  ASSERT_TRUE(f.ok());
+  const LoopText text = toText(*f);
+  std::vector<std::vector<OriginId>> mapped;
+  for (const auto& line : text.lineOrigins)
+    if (!line.empty()) mapped.push_back(line);
+  std::vector<OriginId> all{ofX, ofP, sum};
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(mapped, std::vector<std::vector<OriginId>>{all}) << text.text;
+}
+
 // An embedding's gradient: points of two tokens may meet, those of two features never do.
 TEST(LoopText, ScatterRunsInParallelWhereItNeverMeets) {
   const auto text = [](bool shifted) {

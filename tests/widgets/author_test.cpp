@@ -330,9 +330,11 @@ TEST_F(AuthorWidgets, HintsThatDoNotFitAreShortened) {
   editor.setHints({{editor.bytes().size(), {"b: 1", "k: 16", "p: 14", "q: 14", "i: 4", "j: 4"}}});
   EXPECT_EQ(editor.shownHint(0), "b: 1  k: 16  p: 14  q: 14  i: 4  j: 4");
   const int text = QFontMetrics(theme.mono(13)).horizontalAdvance(editor.toPlainText());
+  editor.resize(text + 260, 60);
+  EXPECT_EQ(editor.shownHint(0), "b:1 k:16 p:14 q:14 i:4 j:4");
   editor.resize(text + 180, 60);
   EXPECT_TRUE(editor.shownHint(0).endsWith("…"));
-  EXPECT_TRUE(editor.shownHint(0).startsWith("b: 1  k: 16"));
+  EXPECT_TRUE(editor.shownHint(0).startsWith("b:1 k:16 p:14"));
   EXPECT_LE(QFontMetrics(theme.mono(12)).horizontalAdvance(editor.shownHint(0)), 180);
   editor.resize(text / 2, 60);
   EXPECT_TRUE(editor.shownHint(0).isEmpty());

@@ -176,6 +176,25 @@ TEST_F(Graphs, ASmallGraphFillsItsPlaceUntilItIsMovedByHand) {
   EXPECT_DOUBLE_EQ(view.zoom(), zoom);
 }
 
+TEST_F(Graphs, AllOfAGraphIsInSightAsLongAsItsNamesCanBeRead) {
+  GraphView view(&theme, &selection);
+  view.resize(3000, 2000);
+  view.show();
+  const GraphPage g = layers(3, 30);
+  view.setGraph(g);
+  const QSizeF whole = view.layoutOf().bounds.size() + QSizeF(48, 60);
+  const auto inSight = [&] {
+    const QRectF bounds = view.layoutOf().bounds;
+    return QRectF(view.rect()).contains(QRectF(view.toWidget(bounds.topLeft()), view.toWidget(bounds.bottomRight())));
+  };
+  for (const double scale : {1.0, 0.75, 0.6}) {
+    view.resize((whole * scale).toSize() + QSize(1, 1));
+    EXPECT_TRUE(inSight()) << scale << " " << view.zoom();
+  }
+  view.resize((whole * 0.3).toSize());
+  EXPECT_FALSE(inSight()) << "its beginning, to be read";
+}
+
 TEST_F(Graphs, ADoubleClickOpensTheSource) {
   GraphView view(&theme, &selection);
   view.resize(900, 500);
