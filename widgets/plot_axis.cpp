@@ -58,8 +58,9 @@ class RoundTicker : public QCPAxisTicker {
     };
     for (const auto& factors : {std::initializer_list<double>{1.0, 2.0, 5.0}, {1.0, 3.0}, {1.0}})
       if (const auto ticks = make(factors, 1); static_cast<double>(ticks.size()) <= room) return ticks;
-    int every = 2;
-    while (every < 64 && static_cast<double>(make({1.0}, every).size()) > room) ++every;
+    // Two that stand a little close are better than one, which says nothing of the scale.
+    int every = 1;
+    while (every < 64 && static_cast<double>(make({1.0}, every).size()) > room && make({1.0}, every + 1).size() >= 2) ++every;
     return make({1.0}, every);
   }
 

@@ -18,12 +18,14 @@
 #include "core/runtime/initialize.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/time_left.h"
 
 namespace nf {
 namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
+constexpr std::int64_t kResolution = 256;  // an event stands for at most this part of the steps so far
 
 double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
@@ -111,6 +113,8 @@ struct TrainJob::Impl {
   protocol::DoneEvent done;
   protocol::StepEvent thinned;
   Time lastStepEvent{}, lastState{};
+  TimeLeft timeLeft;
+  double pausedSeconds = 0;
   std::int64_t swapCount = 0;
   std::optional<double> lastLoss;
   bool dynamic = false;
@@ -146,7 +150,8 @@ struct TrainJob::Impl {
       s.stepMsLow = last[count / 4];
       s.stepMsHigh = last[count * 3 / 4];
       s.samples = static_cast<std::int64_t>(count);
-      if (stepLimit > step && options.seconds == 0) s.secondsLeft = static_cast<double>(stepLimit - step) * *s.stepMs * 1e-3;
+      timeLeft.add(s.seconds - pausedSeconds, step - firstStep);
+      if (stepLimit > step && options.seconds == 0) s.secondsLeft = timeLeft.forSteps(stepLimit - step);
       if (options.seconds > 0) s.secondsLeft = std::max(0.0, options.seconds - s.seconds);
     }
     if (supply && supply->tuning()) {
@@ -184,6 +189,7 @@ struct TrainJob::Impl {
     if (!wait) return;
     if (supply && supply->tuning()) supply->tuning()->pause();
     emitState(protocol::RunPhase::Paused, {}, true);
+    const Time pauseBegan = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
     while (paused && !stop.stop_requested()) {
       changed.wait(lock, stop, [&] { return !paused || !tasks.empty(); });
@@ -195,6 +201,7 @@ struct TrainJob::Impl {
       lock.lock();
     }
     lock.unlock();
+    if (begun != Time{}) pausedSeconds += secondsSince(pauseBegan);
     if (supply && supply->tuning()) supply->tuning()->resume();
   }
 
@@ -588,10 +595,12 @@ struct TrainJob::Impl {
     if (thinned.steps == 0) thinned.ms_min = thinned.ms_max = milliseconds;
     thinned.ms_min = std::min(thinned.ms_min, milliseconds);
     thinned.ms_max = std::max(thinned.ms_max, milliseconds);
+    thinned.loss_min = std::min(thinned.loss_min.value_or(value), value);
+    thinned.loss_max = std::max(thinned.loss_max.value_or(value), value);
     ++thinned.steps;
     thinned.step = step;
     thinned.loss = value;
-    if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
+    if (now - lastStepEvent >= kEventPeriod || thinned.steps * kResolution >= step - firstStep) flushStepEvent(now);
     if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, supply->activity(), true);
   }
 
@@ -698,6 +707,7 @@ struct TrainJob::Impl {
                                                    (trouble.empty() ? "" : "; " + trouble));
     }));
     begun = std::chrono::steady_clock::now();
+    done.preparation_ms = secondsSince(options.processStart) * 1e3;
     thinned.steps = 0;
     if (complete) {
       // A step that is stopped in its middle has changed no weight.
