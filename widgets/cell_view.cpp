@@ -275,7 +275,7 @@ bool CellView::neverTrained() const { return m_train && m_status == CellStatus::
 
 QString CellView::failure() const {
   if (m_running || !m_failed || m_runMeaning != m_meaning) return {};
-  return m_train && m_ended.isEmpty() ? m_train->result() : m_ended;
+  return m_train && m_ended.isEmpty() ? m_train->failure() : m_ended;
 }
 
 QString CellView::note() const { return m_note->isHidden() ? QString() : m_noteText; }

@@ -35,7 +35,14 @@ class RoundTicker : public QCPAxisTicker {
     } else {
       m_step = 0;
     }
-    ticks.removeIf([&](double t) { return t > m_most || t < range.lower || t > range.upper; });
+    const auto cut = [&] { ticks.removeIf([&](double t) { return t > m_most || t < range.lower || t > range.upper; }); };
+    cut();
+    // One tick says nothing of the scale.
+    for (int finer = 0; finer < 3 && ticks.size() < 2 && !(m_integers && step < 2); ++finer) {
+      m_step = step /= 2;
+      ticks = QCPAxisTicker::createTickVector(step, range);
+      cut();
+    }
     m_top = ticks.isEmpty() ? range.upper : ticks.back();
     return ticks;
   }

@@ -144,6 +144,8 @@ QString TrainStrip::result() const {
   return m_title->text() + QLatin1Char(' ') + (m_message->isHidden() ? m_detail->text() : m_message->text());
 }
 
+QString TrainStrip::failure() const { return m_message->isHidden() ? QString() : m_message->text(); }
+
 QString TrainStrip::detail() const { return m_detail->text(); }
 
 // Without a step there is nothing to draw and no figure: what went wrong stands alone.

@@ -42,6 +42,7 @@ class TrainStrip : public QWidget {
   LossPlot* lossPlot() const { return m_lossPlot; }
   QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
+  QString failure() const;  // what it ended with; empty: it did not fail
   QString detail() const;
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   SwapList* swaps() const { return m_swapList; }

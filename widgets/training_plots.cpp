@@ -18,7 +18,8 @@ using protocol::EvalEvent;
 using protocol::KernelSwapEvent;
 using protocol::StepEvent;
 
-constexpr int kLeftMargin = 62;  // latency and loss stand one above the other: their axes line up
+constexpr double kRightRoom = 0.12;  // of the axis, for the name of the newest value
+constexpr int kLeftMargin = 62;      // latency and loss stand one above the other: their axes line up
 
 std::int64_t weightOf(const StepEvent& event) { return std::max<std::int64_t>(1, event.steps); }
 
@@ -34,7 +35,7 @@ std::optional<double> medianOf(const Events& events, F&& counts) {
     }
   std::sort(values.begin(), values.end());
   for (const auto& [ms, count] : values)
-    if ((passed += count) * 2 >= steps) return ms;
+    if ((passed += count) * 2 > steps) return ms;
   return std::nullopt;
 }
 
@@ -198,7 +199,8 @@ std::optional<double> LatencyPlot::firstKernels() const {
 
 std::optional<double> LatencyPlot::now() const {
   if (m_steps.empty()) return std::nullopt;
-  return medianOf(m_steps, [from = m_steps.back().step * 9 / 10](const StepEvent& s) { return s.step > from; });
+  const std::int64_t last = m_steps.back().step, count = last - m_steps.front().step + weightOf(m_steps.front());
+  return medianOf(m_steps, [from = last - std::max<std::int64_t>(1, count / 10)](const StepEvent& s) { return s.step > from; });
 }
 
 PlotTable LatencyPlot::table() const {
@@ -235,7 +237,7 @@ void LatencyPlot::redraw() {
   y.low = least, y.high = most, y.room = m_compact ? 0.12 : 0.08;
   nf::setAxis(m_plot->yAxis, y, millisecondTick);
   const double first = empty ? 0 : band.x.front(), last = empty ? 1 : band.x.back();
-  setStepAxis(m_plot, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last, m_compact ? 0.12 : 0.09);
+  setStepAxis(m_plot, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last, kRightRoom);
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
   // Loss stands below and has the labels of the axis for both.
   if (!m_compact) m_plot->xAxis->setTickLabels(false);
@@ -418,7 +420,7 @@ void LossPlot::redraw() {
   AxisRange range;
   range.low = least, range.high = most, range.positive = least > 0, range.room = 0.1;
   nf::setAxis(m_plot->yAxis, range, plainTick);
-  setStepAxis(m_plot, m_axis, 0, last, m_compact ? 0.12 : 0.09);
+  setStepAxis(m_plot, m_axis, 0, last, kRightRoom);
   sayEmpty(m_plot, m_theme, empty ? tr("Loss and held-out accuracy are drawn here.") : QString());
   m_plot->xAxis->setLabel(m_compact || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   m_plot->yAxis2->setVisible(!ay.isEmpty());

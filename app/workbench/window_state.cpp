@@ -311,7 +311,7 @@ void MainWindow::refreshStatus() {
         for (const CellView* v : m_tab->notebook->cells())
           if (failure.isEmpty()) failure = v->failure();
         if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
-        else if (!failure.isEmpty()) setStatus("error", failure);
+        else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));

@@ -122,7 +122,9 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   const std::lock_guard lock(m_mutex);
   const auto ownTrials = [this](const protocol::SubgraphInfo& s) {
     const auto found = m_trials.find(s.id);
-    return found == m_trials.end() ? 0 : static_cast<std::int64_t>(found->second.list.size() - found->second.recorded);
+    if (found == m_trials.end()) return std::ptrdiff_t{0};
+    const auto& list = found->second.list;
+    return std::count_if(list.begin() + static_cast<std::ptrdiff_t>(found->second.recorded), list.end(), isTrial);
   };
   for (const auto& s : answer.subgraphs) tried += ownTrials(s);
   for (auto& s : answer.subgraphs) s.budgetShare = tried > 0 ? static_cast<double>(ownTrials(s)) / static_cast<double>(tried) : 0;

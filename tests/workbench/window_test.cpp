@@ -235,7 +235,7 @@ TEST_F(Window, ATrainingThatFailedStaysInTheStatusBarUntilTheTextChanges) {
   EXPECT_TRUE(window->statusText().contains("The loss L is not a number in step 3")) << window->statusText().toStdString();
   window->showPage(MainWindow::Page::Tune);
   window->showPage(MainWindow::Page::Author);
-  EXPECT_TRUE(window->statusText().startsWith("Failed")) << window->statusText().toStdString();
+  EXPECT_TRUE(window->statusText().startsWith("Failed: The loss")) << window->statusText().toStdString();
   document().replace(text.find("lr=inf"), text.find("lr=inf") + 6, "lr=0.1", "Edit");
   window->notebook()->followDocument();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
