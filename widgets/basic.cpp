@@ -52,7 +52,7 @@ QString flopsText(double flops, const QString& unit) {
   return significant(value) + QLatin1Char(' ') + QLatin1String(prefixes[i]) + unit;
 }
 QString microsecondsText(double us) {
-  return us < 0.1 && us > 0 ? significant(us * 1000) + QStringLiteral(" ns") : scaled(us, 1000, {"µs", "ms", "s"});
+  return us < 1 && us > 0 ? significant(us * 1000) + QStringLiteral(" ns") : scaled(us, 1000, {"µs", "ms", "s"});
 }
 QString microsecondsText(std::optional<double> us) { return us ? microsecondsText(*us) : QStringLiteral("–"); }
 QString secondsText(double s) {
@@ -414,14 +414,19 @@ QString codeText(const QString& text) {
   return out;
 }
 
-QString intervalText(double lowUs, double highUs) {
-  const QString high = microsecondsText(highUs);
-  const QString unit = high.section(QLatin1Char(' '), 1);
+QString intervalText(double lowUs, double highUs, double aroundUs) {
+  const QString unit = microsecondsText(aroundUs).section(QLatin1Char(' '), 1);
   const double scale = unit == QLatin1String("ns")   ? 1e3
                        : unit == QLatin1String("ms") ? 1e-3
                        : unit == QLatin1String("s")  ? 1e-6
                                                      : 1;
   return QStringLiteral("[%1, %2] %3").arg(significant(lowUs * scale), significant(highUs * scale), unit);
+}
+
+QString measuredText(double us, std::optional<double> lowUs, std::optional<double> highUs) {
+  QString text = microsecondsText(us);
+  if (lowUs && highUs) text += QLatin1Char(' ') + intervalText(*lowUs, *highUs, us).section(QLatin1Char(' '), 0, 1);
+  return text;
 }
 
 void setGreyed(QWidget* widget, bool greyed) {

@@ -31,7 +31,7 @@ QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "s
 QString significant(double value, int digits = 3);          // minus as U+2212 is left to the caller: columns align on '-'
 
 // The constants of a device by the terms of Equation 4, and what they are of: "cpu, 1 of 2 threads".
-QString constantsText(const protocol::DeviceConstants& constants);  // "P_d 5.49 GB/s  ·  P_c 118 GFLOP/s  ·  L 0.202 µs"
+QString constantsText(const protocol::DeviceConstants& constants);  // "P_d 5.49 GB/s  ·  P_c 118 GFLOP/s  ·  L 202 ns"
 QString scopeText(const protocol::DeviceConstants& constants, std::int64_t ofThreads = 0);
 
 QLabel* label(const QString& text, const char* role = nullptr, QWidget* parent = nullptr);
@@ -205,8 +205,10 @@ void scrollAsWide(QScrollArea* area, QWidget* page);
 
 // "`x` is not defined" for a label of rich text: what stands between backticks in bold.
 QString codeText(const QString& text);
-// Of half the values, with the unit: "[402, 522] µs".
-QString intervalText(double lowUs, double highUs);
+// Of half the values, in the unit of the figure that it stands around: "[402, 522] µs", "[0.402, 1.22] ms".
+QString intervalText(double lowUs, double highUs, double aroundUs);
+// "41.8 µs [41.4, 42.3]": one unit for all.
+QString measuredText(double us, std::optional<double> lowUs, std::optional<double> highUs);
 
 // Drawn faint: what it shows is of an earlier text.
 void setGreyed(QWidget* widget, bool greyed);

@@ -221,7 +221,7 @@ void CellView::paintEvent(QPaintEvent*) {
     p.setFont(m_theme->base()->ui(12, m_active == Active::No ? QFont::Normal : QFont::DemiBold));
     p.drawText(QRect(0, 8, 40, 18), Qt::AlignRight | Qt::AlignVCenter, QString::number(m_number));
   }
-  if (m_kind == CellKind::Markdown || !m_known) return;
+  if (m_kind == CellKind::Markdown || !m_known || neverTrained()) return;
   QString icon = QStringLiteral("ok");
   QColor color = c.proved;
   switch (m_status) {
@@ -265,9 +265,17 @@ void CellView::setStatus(CellStatus status, const QString& message) {
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
   m_interrupted = false;
-  if (status == CellStatus::Ok) m_resultMeaning = m_runMeaning;
+  if (status == CellStatus::Ok) m_resultMeaning = m_runMeaning, m_hasRun = true;
   m_ended = message;
   refreshStatus();
+}
+
+// A tick would say that it has run.
+bool CellView::neverTrained() const { return m_train && m_status == CellStatus::Ok && !m_hasRun; }
+
+QString CellView::failure() const {
+  if (m_running || !m_failed || m_runMeaning != m_meaning) return {};
+  return m_train && m_ended.isEmpty() ? m_train->failure() : m_ended;
 }
 
 QString CellView::note() const { return m_note->isHidden() ? QString() : m_noteText; }
@@ -285,7 +293,7 @@ void CellView::refreshStatus() {
   } else if (!m_waits.isEmpty()) {
     m_status = CellStatus::Queued;
     text = tr("Waits for %1: a mistake in another cell keeps it from being made.").arg(m_waits.join(QStringLiteral(", ")));
-  } else if (!m_resultMeaning.empty() && m_resultMeaning != m_meaning) {
+  } else if (!m_resultMeaning.empty() && m_resultMeaning != m_meaning && !(said && (m_failed || m_interrupted))) {
     m_status = CellStatus::Stale;
     text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
   }
@@ -300,7 +308,8 @@ void CellView::refreshStatus() {
 void CellView::greyResult() {
   if (!m_pages) return;
   const bool hidden = (m_mistaken || !m_waits.isEmpty()) && m_hidden;
-  setGreyed(m_pages, hidden || (m_pages->currentIndex() == 3 && m_status == CellStatus::Stale));
+  const bool old = m_status == CellStatus::Stale || (!m_resultMeaning.empty() && m_resultMeaning != m_meaning);
+  setGreyed(m_pages, hidden || (m_pages->currentIndex() == 3 && old));
 }
 
 bool CellView::resultIsGreyed() const { return m_pages && isGreyed(m_pages); }

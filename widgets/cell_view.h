@@ -69,6 +69,8 @@ class CellView : public QWidget {
   void beginRun();
   void setInterrupted(const QString& message);  // what ran has ended without a result
   QString note() const;
+  bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened
+  QString failure() const;    // what the last run of this text failed with; empty: it did not
   const QStringList& shows() const { return m_shows; }
   QStringList diagnosticTexts() const;
   void setExpression(const protocol::Expression& expression);
@@ -119,7 +121,7 @@ class CellView : public QWidget {
   bool m_known = false;  // the engine has said something about this text
   bool m_outdated = false;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
-  bool m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
+  bool m_hasRun = false, m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
   bool m_hidden = false;  // something it shows is not made
   QStringList m_waits;
   QString m_noteText;

@@ -180,6 +180,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
     m_checkText.clear();
     for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
     m_derivation->hide();
+    m_valueSection->setDetail({});
   }
   m_values->setTensor(name, t.shape);
   m_valueSection->show();

@@ -130,6 +130,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   m_code->setMarginWidth(2, 0);
   m_code->setCaretLineVisible(false);
   m_code->setAccessibleName(tr("Code of the kernel"));
+  m_code->setObjectName(QStringLiteral("code"));
   for (const int marker : {kExact, kAround, kAdded, kRemoved}) m_code->markerDefine(QsciScintilla::Background, marker);
   m_code->SendScintilla(QsciScintilla::SCI_SETSCROLLWIDTHTRACKING, 1);
   m_code->SendScintilla(QsciScintilla::SCI_SETSCROLLWIDTH, 1);
@@ -290,6 +291,12 @@ QString KernelView::language() const {
   return m_current < static_cast<int>(m_kernel.texts.size())
              ? QString::fromStdString(m_kernel.texts[static_cast<std::size_t>(m_current)].language)
              : QString();
+}
+
+std::pair<int, int> KernelView::lineOnScreen(int line) const {
+  const auto position = m_code->SendScintilla(QsciScintilla::SCI_POSITIONFROMLINE, line);
+  const auto top = m_code->SendScintilla(QsciScintilla::SCI_POINTYFROMPOSITION, 0UL, position);
+  return {static_cast<int>(top), static_cast<int>(top + m_code->SendScintilla(QsciScintilla::SCI_TEXTHEIGHT, line))};
 }
 
 QString KernelView::text() const { return m_code->text(); }

@@ -48,6 +48,7 @@ class KernelView : public QWidget {
   void showLanguage(const QString& language);
   QString language() const;
   QString text() const;
+  std::pair<int, int> lineOnScreen(int line) const;  // its top and bottom in the code's viewport
   std::vector<int> tintedLines() const { return m_tinted; }
   struct Tag {
     std::uint32_t origin = 0;

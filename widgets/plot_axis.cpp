@@ -35,7 +35,14 @@ class RoundTicker : public QCPAxisTicker {
     } else {
       m_step = 0;
     }
-    ticks.removeIf([&](double t) { return t > m_most || t < range.lower || t > range.upper; });
+    const auto cut = [&] { ticks.removeIf([&](double t) { return t > m_most || t < range.lower || t > range.upper; }); };
+    cut();
+    // One tick says nothing of the scale.
+    for (int finer = 0; finer < 3 && ticks.size() < 2 && !(m_integers && step < 2); ++finer) {
+      m_step = step /= 2;
+      ticks = QCPAxisTicker::createTickVector(step, range);
+      cut();
+    }
     m_top = ticks.isEmpty() ? range.upper : ticks.back();
     return ticks;
   }
@@ -58,8 +65,9 @@ class RoundTicker : public QCPAxisTicker {
     };
     for (const auto& factors : {std::initializer_list<double>{1.0, 2.0, 5.0}, {1.0, 3.0}, {1.0}})
       if (const auto ticks = make(factors, 1); static_cast<double>(ticks.size()) <= room) return ticks;
-    int every = 2;
-    while (every < 64 && static_cast<double>(make({1.0}, every).size()) > room) ++every;
+    // Two that stand a little close are better than one, which says nothing of the scale.
+    int every = 1;
+    while (every < 64 && static_cast<double>(make({1.0}, every).size()) > room && make({1.0}, every + 1).size() >= 2) ++every;
     return make({1.0}, every);
   }
 

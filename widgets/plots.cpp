@@ -225,8 +225,9 @@ void Plot::arrange() {
   for (Label& label : m_labels) {
     const QFontMetricsF metrics(label.item->font());
     const QSizeF size(metrics.horizontalAdvance(label.text) + 2, metrics.height());
-    const QPointF at = pixel(label.x, label.y);
-    const auto place = [&](Side side, int row) {
+    std::vector<QPointF> points{pixel(label.x, label.y)};
+    for (const QPointF& other : label.elsewhere) points.push_back(pixel(other.x(), other.y()));
+    const auto place = [&](const QPointF& at, Side side, int row) {
       const double g = label.gap, w = size.width(), h = size.height(), up = row * (h + 1);
       QPointF corner;
       switch (side) {
@@ -247,15 +248,17 @@ void Plot::arrange() {
     };
     const auto search = [&](int rows, bool free) -> std::optional<QRectF> {
       for (int row = 0; row <= rows; ++row)
-        for (const Side side : label.sides)
-          if (const QRectF r = place(side, row); area.contains(r) && !meets(words, r) && !(free && meets(taken, r))) return r;
+        for (const QPointF& at : points)
+          for (const Side side : label.sides)
+            if (const QRectF r = place(at, side, row); area.contains(r) && !meets(words, r) && !(free && meets(taken, r))) return r;
       return std::nullopt;
     };
     std::optional<QRectF> found = search(label.rows, true);
+    if (!found && label.must) found = search(label.rows + 4, true);
     // What must be said may cover a line, never another word.
     if (!found && label.must) found = search(label.rows + 20, false);
     if (!found && label.must && !label.sides.empty()) {
-      QRectF r = place(label.sides.front(), 0);
+      QRectF r = place(points.front(), label.sides.front(), 0);
       r.moveLeft(std::clamp(r.left(), area.left(), std::max(area.left(), area.right() - r.width())));
       r.moveTop(std::clamp(r.top(), area.top(), std::max(area.top(), area.bottom() - r.height())));
       while (meets(words, r) && r.bottom() + 2 < area.bottom()) r.translate(0, 4);

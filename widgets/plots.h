@@ -17,6 +17,7 @@ class QLabel;
 class QStackedWidget;
 class QTableView;
 class QTimer;
+class QToolButton;
 
 // Plots without frames: a thin grid, few round numbers, log where the range is wide. Redraws are thinned to 20 a second; every point
 // stays. Each plot is also a table: to read with the keyboard and to export.
@@ -62,9 +63,10 @@ class Plot : public QWidget {
     std::vector<Side> sides;
     int weight = QFont::Normal;
     QColor color;
-    double gap = 6;     // pixels from the point
-    int rows = 0;       // lines it may be moved away, further and further
-    bool must = false;  // drawn even where it covers something
+    double gap = 6;                       // pixels from the point
+    int rows = 0;                         // lines it may be moved away, further and further
+    bool must = false;                    // drawn even where it covers something
+    std::vector<QPointF> elsewhere = {};  // other points it may stand beside, the best first
     QCPItemText* item = nullptr;
   };
   void requestRedraw();
@@ -121,8 +123,10 @@ class LatencyPlot : public Plot {
   void setPeer(const QString& name, double milliseconds);
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
-  // The first step from which ten in a row are faster than the peer's.
+  static constexpr int kFasterInARow = 10;
+  // The first step from which so many in a row are faster than the peer's.
   std::optional<std::int64_t> crossing() const;
+  std::optional<double> slowestOfLast(std::int64_t steps) const;  // ms
   std::optional<double> firstKernels() const;  // ms, median of the steps before the first swap; nothing without a swap
   std::optional<double> now() const;           // ms, median of the last tenth of the steps so far
   PlotTable table() const override;
@@ -246,6 +250,9 @@ class GenerationStrip : public QWidget {
   const std::vector<Generation>& generations() const { return m_generations; }
   int current() const;  // index of the generation; -1: none
   void step(int by);
+  QToolButton* back() const { return m_back; }
+  QToolButton* forward() const { return m_forward; }
+  std::vector<std::int64_t> shown() const;  // numbers of those in sight
   QSize sizeHint() const override { return {200, 48}; }
 
  Q_SIGNALS:
@@ -253,13 +260,17 @@ class GenerationStrip : public QWidget {
 
  protected:
   void paintEvent(QPaintEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
   void mousePressEvent(QMouseEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
 
  private:
   QRect boxOf(int index) const;
+  int fits() const;
   int firstShown() const;
+  void refreshArrows();
   const Theme* m_theme;
+  QToolButton *m_back, *m_forward;
   std::vector<Generation> m_generations;
   std::vector<protocol::TrialInfo> m_trials;
   std::optional<std::uint64_t> m_current;

@@ -4,6 +4,7 @@
 
 #include <QKeyEvent>
 #include <QPainter>
+#include <QToolButton>
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
@@ -40,12 +41,7 @@ QString wordsOf(const FailureKind& kind) { return QCoreApplication::translate("n
 
 QString nameOf(const TrialInfo& t) { return QStringLiteral("g%1 c%2").arg(t.generation).arg(t.number); }
 
-QString timeOf(const TrialInfo& t) {
-  if (!t.us) return {};
-  QString out = microsecondsText(*t.us);
-  if (t.lowUs && t.highUs) out += QStringLiteral(" [%1, %2]").arg(significant(*t.lowUs), significant(*t.highUs));
-  return out;
-}
+QString timeOf(const TrialInfo& t) { return t.us ? measuredText(*t.us, t.lowUs, t.highUs) : QString(); }
 
 QString statusWords(const TrialInfo& t) {
   if (measured(t)) return {};
@@ -288,7 +284,7 @@ void TrialsPlot::redraw() {
   early->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(grey, 1), Qt::NoBrush, 4));
   if (!square) {
     // It holds up to the last trial; a single one is a curve, too.
-    const double until = last > first ? last : m_plot->xAxis->range().upper;
+    const double until = last > first ? last : m_axis == Axis::Trials ? first + 1 : m_plot->xAxis->range().upper;
     if (best) sx << until, sy << *best->us;
     if (best && lowest < *best->us) {
       lx << until, ly << lowest;
@@ -358,7 +354,7 @@ TrialsLegend::TrialsLegend(const Theme* theme, QWidget* parent) : QWidget(parent
 }
 
 namespace {
-enum Shape { kDisc, kRing, kStairs, kCross, kTriangle, kSquare, kDiamond };
+enum Shape { kNothing, kDisc, kRing, kStairs, kCross, kTriangle, kSquare, kDiamond };
 }
 
 void TrialsLegend::setTrials(const std::vector<TrialInfo>& trials) {
@@ -370,6 +366,8 @@ void TrialsLegend::setTrials(const std::vector<TrialInfo>& trials) {
   add(kDisc, tr("trial"), count(measured));
   add(kStairs, tr("best so far"), -1);
   if (const auto n = count(dropped); n > 0) add(kRing, tr("dropped early"), n);
+  if (const auto n = count([](const TrialInfo& t) { return !measured(t) && !dropped(t) && !failed(t); }); n > 0)
+    add(kNothing, tr("checked, not timed"), n);
   for (std::size_t i = 0; i < std::size(kFailures); ++i)
     add(kCross + static_cast<int>(i), wordsOf(kFailures[i]),
         count([&](const TrialInfo& t) { return failed(t) && t.status == kFailures[i].status; }));
@@ -387,7 +385,7 @@ std::vector<QRect> TrialsLegend::places() const {
   std::vector<QRect> out;
   int x = kLeftMargin, y = kLegendTop;
   for (const Entry& e : m_entries) {
-    const int w = 15 + metrics.horizontalAdvance(e.words);
+    const int w = (e.shape == kNothing ? 2 : 15) + metrics.horizontalAdvance(e.words);
     if (x > kLeftMargin && x + w > width() - 4) x = kLeftMargin, y += kLegendRow;
     out.emplace_back(x, y, w, kLegendRow);
     x += w + 14;
@@ -444,12 +442,24 @@ void TrialsLegend::paintEvent(QPaintEvent*) {
         break;
     }
     p.setPen(c.text);
-    p.drawText(place.adjusted(13, 0, 4, 0), Qt::AlignVCenter, e.words);
+    p.drawText(place.adjusted(e.shape == kNothing ? 0 : 13, 0, 4, 0), Qt::AlignVCenter, e.words);
   }
 }
 
 // ---------------------------------------------------------------- generations
-GenerationStrip::GenerationStrip(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
+GenerationStrip::GenerationStrip(const Theme* theme, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_back(new IconButton(theme, QStringLiteral("left"), {}, this)),
+      m_forward(new IconButton(theme, QStringLiteral("right"), {}, this)) {
+  m_back->setAccessibleName(tr("The generation before"));
+  m_forward->setAccessibleName(tr("The generation after"));
+  for (QToolButton* b : {m_back, m_forward}) {
+    b->setToolTip(b->accessibleName());
+    b->setFocusPolicy(Qt::StrongFocus);
+    b->setAutoRepeat(true);
+    b->hide();
+  }
+  connect(m_back, &QToolButton::clicked, this, [this] { step(-1); });
+  connect(m_forward, &QToolButton::clicked, this, [this] { step(1); });
   setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Fixed);
   setFocusPolicy(Qt::StrongFocus);
   setAccessibleName(tr("Generations of the search"));
@@ -459,21 +469,40 @@ GenerationStrip::GenerationStrip(const Theme* theme, QWidget* parent) : QWidget(
 void GenerationStrip::setTrials(const std::vector<TrialInfo>& trials) {
   m_trials = trials;
   m_generations.clear();
+  // One on record that is tried again stands among the old ones: what counts is its generation.
+  std::vector<const TrialInfo*> order;
+  for (const TrialInfo& t : trials) order.push_back(&t);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const TrialInfo* a, const TrialInfo* b) { return a->generation < b->generation; });
   const TrialInfo* best = nullptr;
-  for (const TrialInfo& t : trials) {
-    if (measured(t) && (!best || *t.us < *best->us)) best = &t;
+  for (const TrialInfo* t : order) {
+    if (measured(*t) && (!best || *t->us < *best->us)) best = t;
     if (!best) continue;
-    if (m_generations.empty() || m_generations.back().number != t.generation) m_generations.push_back({t.generation, 0, 0});
+    if (m_generations.empty() || m_generations.back().number != t->generation) m_generations.push_back({t->generation, 0, 0});
     m_generations.back().best = best->number;
     m_generations.back().us = *best->us;
   }
+  refreshArrows();
   update();
 }
 
 void GenerationStrip::setCurrent(std::optional<std::uint64_t> number) {
   m_current = number;
+  refreshArrows();
   update();
 }
+
+// They stand where not all generations fit.
+void GenerationStrip::refreshArrows() {
+  const int count = static_cast<int>(m_generations.size()), y = (height() - m_back->sizeHint().height()) / 2;
+  m_back->move(0, y);
+  m_forward->move(width() - m_forward->sizeHint().width(), y);
+  for (QToolButton* b : {m_back, m_forward}) b->setVisible(count > fits());
+  m_back->setEnabled(current() > 0);
+  m_forward->setEnabled(current() >= 0 && current() + 1 < count);
+}
+
+void GenerationStrip::resizeEvent(QResizeEvent*) { refreshArrows(); }
 
 int GenerationStrip::current() const {
   if (m_generations.empty()) return -1;
@@ -486,14 +515,24 @@ int GenerationStrip::current() const {
 }
 
 namespace {
-constexpr int kBox = 62, kBoxGap = 6, kBoxes = 24;  // the play button stands before them
+constexpr int kBox = 62, kBoxGap = 6, kBoxes = 28;  // an arrow stands before them, and one behind
 }
+
+int GenerationStrip::fits() const { return std::max(1, (width() - 2 * kBoxes + kBoxGap) / (kBox + kBoxGap)); }
 
 // As many as fit; the chosen one is always among them.
 int GenerationStrip::firstShown() const {
-  const int fits = std::max(1, (width() - kBoxes - 8) / (kBox + kBoxGap)), count = static_cast<int>(m_generations.size());
-  if (count <= fits) return 0;
-  return std::clamp(current() - fits / 2, 0, count - fits);
+  const int count = static_cast<int>(m_generations.size());
+  if (count <= fits()) return 0;
+  return std::clamp(current() - fits() / 2, 0, count - fits());
+}
+
+std::vector<std::int64_t> GenerationStrip::shown() const {
+  std::vector<std::int64_t> out;
+  for (std::size_t i = static_cast<std::size_t>(firstShown());
+       i < m_generations.size() && out.size() < static_cast<std::size_t>(fits()); ++i)
+    out.push_back(m_generations[i].number);
+  return out;
 }
 
 QRect GenerationStrip::boxOf(int index) const { return {kBoxes + (index - firstShown()) * (kBox + kBoxGap), 6, kBox, 36}; }
@@ -502,10 +541,9 @@ void GenerationStrip::paintEvent(QPaintEvent*) {
   QPainter p(this);
   p.setRenderHint(QPainter::Antialiasing);
   const Palette& c = m_theme->colors();
-  const int now = current();
-  for (int i = firstShown(); i < static_cast<int>(m_generations.size()); ++i) {
+  const int now = current(), end = std::min(firstShown() + fits(), static_cast<int>(m_generations.size()));
+  for (int i = firstShown(); i < end; ++i) {
     const QRect r = boxOf(i);
-    if (r.right() > width() - 4) break;
     const Generation& g = m_generations[static_cast<std::size_t>(i)];
     p.setPen(QPen(i == now ? c.accent : c.separator, i == now ? 1.4 : 1));
     p.setBrush(i == now ? c.accentSoft : c.raised);
@@ -529,7 +567,8 @@ void GenerationStrip::paintEvent(QPaintEvent*) {
 }
 
 void GenerationStrip::mousePressEvent(QMouseEvent* event) {
-  for (int i = firstShown(); i < static_cast<int>(m_generations.size()); ++i)
+  const int end = std::min(firstShown() + fits(), static_cast<int>(m_generations.size()));
+  for (int i = firstShown(); i < end; ++i)
     if (boxOf(i).contains(event->pos())) return Q_EMIT trialChosen(m_generations[static_cast<std::size_t>(i)].best);
 }
 

@@ -103,10 +103,17 @@ void TrainStrip::showPeer() {
   if (!(m_peerMs > 0)) return;
   const QString other = QStringLiteral("%1, %2").arg(m_peerName, microsecondsText(m_peerMs * 1000));
   const auto since = m_plot->crossing();
-  m_peer->setText(since                  ? tr("faster than %1 from step %2 on").arg(other, grouped(*since))
-                  : m_plot->steps() == 0 ? tr("to compare with: %1").arg(other)
-                  : m_running            ? tr("not yet faster than %1").arg(other)
-                                         : tr("at no time faster than %1").arg(other));
+  QString text = since                  ? tr("faster than %1 from step %2 on").arg(other, grouped(*since))
+                 : m_plot->steps() == 0 ? tr("to compare with: %1").arg(other)
+                 : m_running            ? tr("not yet faster than %1").arg(other)
+                                        : tr("at no time faster than %1").arg(other);
+  // The median may be well below: that alone does not count.
+  if (const auto median = m_plot->now(), slowest = m_plot->slowestOfLast(LatencyPlot::kFasterInARow);
+      !since && median && slowest && *median < m_peerMs && *slowest >= m_peerMs)
+    text += tr(": %1 steps in a row have to be, and one of the last %1 took %2")
+                .arg(LatencyPlot::kFasterInARow)
+                .arg(microsecondsText(*slowest * 1000));
+  m_peer->setText(text);
 }
 
 // No swap is an answer too.
@@ -136,6 +143,8 @@ QString TrainStrip::result() const {
   if (m_running) return {};
   return m_title->text() + QLatin1Char(' ') + (m_message->isHidden() ? m_detail->text() : m_message->text());
 }
+
+QString TrainStrip::failure() const { return m_message->isHidden() ? QString() : m_message->text(); }
 
 QString TrainStrip::detail() const { return m_detail->text(); }
 
@@ -219,13 +228,17 @@ void TrainStrip::setState(const protocol::RunState& s) {
   if (m_trials + m_swaps > 0)
     m_right->setText(
         tr("tuner %1, %2").arg(counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("swap"), tr("swaps"))));
+  m_right->setToolTip(m_right->text() + QLatin1Char('\n') +
+                      tr("Tried by this run. The Tune page counts those on record from earlier runs, too."));
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   showPeer();
   if (s.stepMs) {
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
     if (s.stepMsLow && s.stepMsHigh)
-      m_interval->setText(QStringLiteral("%1  n = %2").arg(intervalText(*s.stepMsLow * 1000, *s.stepMsHigh * 1000)).arg(s.samples));
+      m_interval->setText(QStringLiteral("%1  n = %2")
+                              .arg(intervalText(*s.stepMsLow * 1000, *s.stepMsHigh * 1000, *s.stepMs * 1000))
+                              .arg(s.samples));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
@@ -255,15 +268,16 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
   m_detail->setText(done.stopped
                         ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
-                        : tr("%1 steps in %2, first step after %3")
-                              .arg(grouped(done.steps), secondsText(done.seconds), secondsText(done.first_step_ms / 1000)));
+                        : tr("%1 steps in %2, after %3 of preparation")
+                              .arg(grouped(done.steps), secondsText(done.seconds), secondsText(done.preparation_ms / 1000)));
   if (done.median_step_ms_last_tenth > 0) {
     m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));
     m_figureName->setText(tr("median step, last tenth"));
     QStringList lines;
     if (done.last_tenth_high_ms > 0)
       lines << QStringLiteral("%1  n = %2")
-                   .arg(intervalText(done.last_tenth_low_ms * 1000, done.last_tenth_high_ms * 1000))
+                   .arg(intervalText(done.last_tenth_low_ms * 1000, done.last_tenth_high_ms * 1000,
+                                     done.median_step_ms_last_tenth * 1000))
                    .arg(done.last_tenth_steps);
     if (done.median_step_ms_first_tenth > 0)
       lines << tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000));
@@ -283,6 +297,23 @@ void TrainStrip::setError(const QString& message) {
   m_message->setText(message);
   m_message->show();
   if (m_plot->steps() > 0) sayNoSwaps(true);
+}
+
+void TrainStrip::setKept(const QString& name, const std::vector<protocol::StepEvent>& steps,
+                         const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
+                         const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error) {
+  start();
+  setSteps(steps, swaps, evals);
+  if (error) setError(QString::fromStdString(error->message));
+  else setDone(done.value_or(protocol::DoneEvent{}));
+  if (!done && !error) {
+    m_resume->show();
+    m_title->setText(tr("Interrupted"));
+    m_detail->setText(tr("at step %1").arg(grouped(steps.empty() ? 0 : steps.back().step)));
+  }
+  m_detail->setText((m_detail->text().isEmpty() ? QString() : m_detail->text() + QStringLiteral("; ")) +
+                    tr("the run %1, as it was kept").arg(name));
+  m_swapList->setNone({});
 }
 
 void TrainStrip::setLost() {

@@ -32,12 +32,17 @@ class TrainStrip : public QWidget {
   void addEval(const protocol::EvalEvent& eval);
   void setDone(const protocol::DoneEvent& done);
   void setError(const QString& message);
+  // A run of an earlier window, whose folder is `name`. `done` and `error`: how it ended; neither: nobody knows.
+  void setKept(const QString& name, const std::vector<protocol::StepEvent>& steps,
+               const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
+               const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
   void setLost();  // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);
   LatencyPlot* plot() const { return m_plot; }
   LossPlot* lossPlot() const { return m_lossPlot; }
   QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
+  QString failure() const;  // what it ended with; empty: it did not fail
   QString detail() const;
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   SwapList* swaps() const { return m_swapList; }

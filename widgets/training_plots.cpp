@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
@@ -17,57 +18,79 @@ using protocol::EvalEvent;
 using protocol::KernelSwapEvent;
 using protocol::StepEvent;
 
-constexpr int kLeftMargin = 62;  // latency and loss stand one above the other: their axes line up
+constexpr double kRightRoom = 0.12;  // of the axis, for the name of the newest value
+constexpr int kLeftMargin = 62;      // latency and loss stand one above the other: their axes line up
 
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+std::int64_t weightOf(const StepEvent& event) { return std::max<std::int64_t>(1, event.steps); }
 
 // Of the steps that count; an event that stands for several counts as often.
-template <class F>
-std::optional<double> medianOf(const std::vector<StepEvent>& events, F&& counts) {
+template <class Events, class F>
+std::optional<double> medianOf(const Events& events, F&& counts) {
   std::vector<std::pair<double, std::int64_t>> values;
   std::int64_t steps = 0, passed = 0;
   for (const StepEvent& s : events)
     if (s.ms > 0 && counts(s)) {
-      values.emplace_back(s.ms, std::max<std::int64_t>(1, s.steps));
+      values.emplace_back(s.ms, weightOf(s));
       steps += values.back().second;
     }
   std::sort(values.begin(), values.end());
   for (const auto& [ms, count] : values)
-    if ((passed += count) * 2 >= steps) return ms;
+    if ((passed += count) * 2 > steps) return ms;
   return std::nullopt;
+}
+
+double placeOf(const StepEvent& event, TrainingAxis axis) {
+  return axis == TrainingAxis::Time ? event.seconds : static_cast<double>(event.step);
+}
+
+// Calls use(begin, end) with the events of every bucket a few pixels wide. Events stand closer where steps were few.
+template <class F>
+void eachBucket(const std::vector<StepEvent>& steps, int pixels, TrainingAxis axis, F&& use) {
+  if (steps.empty()) return;
+  const double first = placeOf(steps.front(), axis), span = placeOf(steps.back(), axis) - first;
+  const double most = std::max(40, pixels / 3);
+  const auto bucketOf = [&](std::size_t i) { return span > 0 ? std::floor((placeOf(steps[i], axis) - first) / span * most) : 0.0; };
+  for (std::size_t begin = 0; begin < steps.size();) {
+    std::size_t end = begin + 1;
+    while (end < steps.size() && bucketOf(end) == bucketOf(begin)) ++end;
+    use(steps.begin() + static_cast<std::ptrdiff_t>(begin), steps.begin() + static_cast<std::ptrdiff_t>(end));
+    begin = end;
+  }
 }
 
 struct Band {
   QVector<double> x, middle, low, high;
 };
 
-// One bucket a few pixels wide: the median of its steps, the least and the most of them.
+// The median of each bucket's steps, the least and the most of them.
 Band bucketed(const std::vector<StepEvent>& steps, int pixels, TrainingAxis axis) {
   Band out;
-  const auto most = static_cast<std::size_t>(std::max(40, pixels / 3));
-  const std::size_t per = std::max<std::size_t>(1, (steps.size() + most - 1) / most);
-  for (std::size_t at = 0; at < steps.size(); at += per) {
-    std::vector<double> values;
+  eachBucket(steps, pixels, axis, [&](auto begin, auto end) {
+    const std::ranges::subrange events(begin, end);
+    const auto middle = medianOf(events, [](const StepEvent&) { return true; });
+    if (!middle) return;
     double low = HUGE_VAL, high = -HUGE_VAL;
-    const std::size_t end = std::min(at + per, steps.size());
-    for (std::size_t i = at; i < end; ++i) {
-      const StepEvent& s = steps[i];
+    for (const StepEvent& s : events) {
       if (!(s.ms > 0)) continue;
-      values.push_back(s.ms);
       low = std::min(low, s.ms_min > 0 ? s.ms_min : s.ms);
       high = std::max(high, s.ms_max > 0 ? s.ms_max : s.ms);
     }
-    if (values.empty()) continue;
-    const StepEvent& last = steps[end - 1];
-    out.x << (axis == TrainingAxis::Time ? last.seconds : static_cast<double>(last.step));
-    out.middle << median(values);
+    out.x << placeOf(*std::prev(end), axis);
+    out.middle << *middle;
     out.low << low, out.high << high;
-  }
+  });
   return out;
+}
+
+// The band between two lines, which are not drawn themselves.
+void drawBand(QCustomPlot* plot, const QVector<double>& x, const QVector<double>& low, const QVector<double>& high, QColor color) {
+  auto* bottom = plot->addGraph();
+  auto* top = plot->addGraph();
+  bottom->setData(x, low, true), top->setData(x, high, true);
+  bottom->setPen(Qt::NoPen), top->setPen(Qt::NoPen);
+  color.setAlphaF(0.18F);
+  top->setBrush(color);
+  top->setChannelFillGraph(bottom);
 }
 
 double secondsOfStep(const std::vector<StepEvent>& steps, std::int64_t step) {
@@ -78,6 +101,12 @@ double secondsOfStep(const std::vector<StepEvent>& steps, std::int64_t step) {
   const StepEvent &a = *(after - 1), &b = *after;
   return a.seconds + (b.seconds - a.seconds) * static_cast<double>(step - a.step) /
                          static_cast<double>(std::max<std::int64_t>(1, b.step - a.step));
+}
+
+QString percentText(double share) { return QStringLiteral("%1 %").arg(QString::number(share * 100, 'f', 1)); }
+
+double finiteOr(const std::optional<double>& value, double otherwise) {
+  return value && std::isfinite(*value) ? *value : otherwise;
 }
 
 void setStepAxis(QCustomPlot* plot, TrainingAxis axis, double first, double last, double rightRoom) {
@@ -149,10 +178,17 @@ std::optional<std::int64_t> LatencyPlot::crossing() const {
     const bool faster = (s.ms_max > 0 ? s.ms_max : s.ms) < m_peerMs;
     if (faster && run == 0) first = before + 1;
     run = faster ? run + std::max<std::int64_t>(1, s.steps) : 0;
-    if (run >= 10) return first;
+    if (run >= kFasterInARow) return first;
     before = s.step;
   }
   return std::nullopt;
+}
+
+std::optional<double> LatencyPlot::slowestOfLast(std::int64_t steps) const {
+  std::optional<double> slowest;
+  for (auto s = m_steps.rbegin(); s != m_steps.rend() && steps > 0; steps -= weightOf(*s), ++s)
+    slowest = std::max(slowest.value_or(0), s->ms_max > 0 ? s->ms_max : s->ms);
+  return slowest;
 }
 
 // The first step is cold. Without a swap there is nothing to tell first kernels from.
@@ -163,7 +199,8 @@ std::optional<double> LatencyPlot::firstKernels() const {
 
 std::optional<double> LatencyPlot::now() const {
   if (m_steps.empty()) return std::nullopt;
-  return medianOf(m_steps, [from = m_steps.back().step * 9 / 10](const StepEvent& s) { return s.step > from; });
+  const std::int64_t last = m_steps.back().step, count = last - m_steps.front().step + weightOf(m_steps.front());
+  return medianOf(m_steps, [from = last - std::max<std::int64_t>(1, count / 10)](const StepEvent& s) { return s.step > from; });
 }
 
 PlotTable LatencyPlot::table() const {
@@ -187,14 +224,7 @@ void LatencyPlot::redraw() {
   const Palette& c = m_theme->colors();
   const Band band = bucketed(m_steps, m_plot->width() - kLeftMargin, m_axis);
   const bool empty = band.x.isEmpty();
-  auto* bottom = m_plot->addGraph();
-  auto* top = m_plot->addGraph();
-  bottom->setData(band.x, band.low, true), top->setData(band.x, band.high, true);
-  bottom->setPen(Qt::NoPen), top->setPen(Qt::NoPen);
-  QColor soft = c.accent;
-  soft.setAlphaF(0.18F);
-  top->setBrush(soft);
-  top->setChannelFillGraph(bottom);
+  drawBand(m_plot, band.x, band.low, band.high, c.accent);
   auto* line = m_plot->addGraph();
   line->setData(band.x, band.middle, true);
   line->setPen(QPen(c.accent, m_compact ? 1.6 : 2));
@@ -207,7 +237,7 @@ void LatencyPlot::redraw() {
   y.low = least, y.high = most, y.room = m_compact ? 0.12 : 0.08;
   nf::setAxis(m_plot->yAxis, y, millisecondTick);
   const double first = empty ? 0 : band.x.front(), last = empty ? 1 : band.x.back();
-  setStepAxis(m_plot, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last, m_compact ? 0.12 : 0.09);
+  setStepAxis(m_plot, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last, kRightRoom);
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
   // Loss stands below and has the labels of the axis for both.
   if (!m_compact) m_plot->xAxis->setTickLabels(false);
@@ -236,7 +266,10 @@ void LatencyPlot::redraw() {
     rule->point2->setCoords(last + 1, value);
     rule->setPen(QPen(mixed(c.page, c.muted, 0.8), 1, style));
     const double right = m_plot->xAxis->range().upper;
-    addLabel({name, right, value, {Side::AboveLeft, Side::BelowLeft}, QFont::Normal, c.muted, 2, 2, true});
+    Label label{name, right, value, {Side::AboveLeft, Side::BelowLeft}, QFont::Normal, c.muted, 2, 0, true};
+    for (const double share : {0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3})
+      label.elsewhere.emplace_back(first + (right - first) * share, value);
+    addLabel(std::move(label));
     avoidLine(first, value, right, value);
   };
   if (m_peerMs > 0) reference(m_peerMs, Qt::DashLine, QStringLiteral("%1, %2").arg(m_peer, shortMilliseconds(m_peerMs)));
@@ -341,15 +374,17 @@ double LossPlot::xOf(std::int64_t step) const {
 }
 
 PlotTable LossPlot::table() const {
-  PlotTable out{{tr("step"), tr("seconds"), tr("loss"), tr("held-out loss"), tr("held-out accuracy")}, {}};
+  PlotTable out{
+      {tr("step"), tr("seconds"), tr("loss"), tr("least loss"), tr("most loss"), tr("held-out loss"), tr("held-out accuracy")}, {}};
   std::size_t eval = 0;
   const auto add = [&](const EvalEvent& e) {
-    out.rows.push_back({QVariant::fromValue<qlonglong>(e.step), secondsOfStep(m_steps, e.step), QVariant(),
+    out.rows.push_back({QVariant::fromValue<qlonglong>(e.step), secondsOfStep(m_steps, e.step), QVariant(), QVariant(), QVariant(),
                         e.loss ? QVariant(*e.loss) : QVariant(), e.accuracy ? QVariant(*e.accuracy) : QVariant()});
   };
   for (const StepEvent& s : m_steps) {
     for (; eval < m_evals.size() && m_evals[eval].step < s.step; ++eval) add(m_evals[eval]);
-    out.rows.push_back({QVariant::fromValue<qlonglong>(s.step), s.seconds, *s.loss, QVariant(), QVariant()});
+    out.rows.push_back({QVariant::fromValue<qlonglong>(s.step), s.seconds, *s.loss, s.loss_min.value_or(*s.loss),
+                        s.loss_max.value_or(*s.loss), QVariant(), QVariant()});
   }
   for (; eval < m_evals.size(); ++eval) add(m_evals[eval]);
   return out;
@@ -359,22 +394,25 @@ void LossPlot::redraw() {
   m_plot->clearPlottables();
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
-  QVector<double> x, y, ex, ey, ax, ay;
+  QVector<double> x, y, low, high, ex, ey, ax, ay;
   double least = HUGE_VAL, most = -HUGE_VAL, last = 0;
-  const auto places = static_cast<std::size_t>(std::clamp(m_plot->width() / 3, 40, 600));
-  const std::size_t per = (m_steps.size() + places - 1) / places;
-  for (std::size_t i = 0; i < m_steps.size(); i += std::max<std::size_t>(1, per)) {
-    // A single batch says little: the line is the mean of the bucket.
-    double sum = 0;
-    const std::size_t end = std::min(i + per, m_steps.size());
-    for (std::size_t k = i; k < end; ++k) sum += *m_steps[k].loss;
-    x << xOf(m_steps[end - 1].step), y << sum / static_cast<double>(end - i);
-  }
+  eachBucket(m_steps, m_plot->width(), m_axis, [&](auto begin, auto end) {
+    // A single batch says little: the line is the mean of the bucket, between the least and the most of it.
+    double sum = 0, weight = 0, lowest = HUGE_VAL, highest = -HUGE_VAL;
+    for (auto s = begin; s != end; ++s) {
+      const auto steps = static_cast<double>(weightOf(*s));
+      sum += *s->loss * steps, weight += steps;
+      lowest = std::min({lowest, *s->loss, finiteOr(s->loss_min, *s->loss)});
+      highest = std::max({highest, *s->loss, finiteOr(s->loss_max, *s->loss)});
+    }
+    x << placeOf(*std::prev(end), m_axis), y << sum / weight;
+    low << lowest, high << highest;
+  });
   for (const EvalEvent& e : m_evals) {
     if (e.loss && std::isfinite(*e.loss)) ex << xOf(e.step), ey << *e.loss;
     if (e.accuracy && std::isfinite(*e.accuracy)) ax << xOf(e.step), ay << *e.accuracy;
   }
-  for (const auto* values : {&y, &ey})
+  for (const auto* values : {&low, &high, &ey})
     for (const double v : *values) least = std::min(least, v), most = std::max(most, v);
   for (const auto* places : {&x, &ex, &ax})
     for (const double v : *places) last = std::max(last, v);
@@ -382,16 +420,20 @@ void LossPlot::redraw() {
   AxisRange range;
   range.low = least, range.high = most, range.positive = least > 0, range.room = 0.1;
   nf::setAxis(m_plot->yAxis, range, plainTick);
-  setStepAxis(m_plot, m_axis, 0, last, m_compact ? 0.12 : 0.09);
+  setStepAxis(m_plot, m_axis, 0, last, kRightRoom);
   sayEmpty(m_plot, m_theme, empty ? tr("Loss and held-out accuracy are drawn here.") : QString());
   m_plot->xAxis->setLabel(m_compact || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   m_plot->yAxis2->setVisible(!ay.isEmpty());
   if (empty) return;
+  drawBand(m_plot, x, low, high, c.accent);
   auto* loss = m_plot->addGraph();
   loss->setData(x, y, true);
   loss->setPen(QPen(c.accent, 1.6));
   if (!x.isEmpty()) {
-    for (int i = 0; i + 1 < x.size(); ++i) avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
+    for (int i = 0; i + 1 < x.size(); ++i) {
+      avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
+      avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
+    }
     addLabel({tr("loss %1").arg(significant(y.back(), 3)),
               x.back(),
               y.back(),
@@ -406,6 +448,7 @@ void LossPlot::redraw() {
     auto* held = m_plot->addGraph();
     held->setData(ex, ey, true);
     held->setPen(QPen(c.muted, 1.2, Qt::DashLine));
+    for (int i = 0; i + 1 < ex.size(); ++i) avoidLine(ex[i], ey[i], ex[i + 1], ey[i + 1]);
   }
   if (!ay.isEmpty()) {
     const auto [low, high] = std::minmax_element(ay.begin(), ay.end());
@@ -413,6 +456,10 @@ void LossPlot::redraw() {
     share.low = std::min(*low, 1.0), share.high = std::max(*high, share.low + 0.01), share.positive = false, share.room = 0.12;
     nf::setAxis(m_plot->yAxis2, share, percentTick);
     m_plot->yAxis2->setScaleType(QCPAxis::stLinear);
+    // It has no grid of its own: its labels are those of its least and its most.
+    const QSharedPointer<QCPAxisTickerText> ends(new QCPAxisTickerText);
+    for (const double end : {*low, *high}) ends->addTick(end, percentText(end));
+    m_plot->yAxis2->setTicker(ends);
     m_plot->yAxis2->setTickLabels(!m_compact);  // the last value is named beside its point
     auto* accuracy = m_plot->addGraph(m_plot->xAxis, m_plot->yAxis2);
     accuracy->setData(ax, ay, true);
@@ -433,8 +480,12 @@ void LossPlot::redraw() {
               2,
               true});
   }
-  if (!ex.isEmpty())
-    addLabel({tr("held-out loss"), ex.back(), ey.back(), {Side::AboveLeft, Side::BelowLeft}, QFont::Normal, c.muted, 4, 2, false});
+  if (!ex.isEmpty()) {
+    Label label{tr("held-out loss"), ex.back(), ey.back(), {Side::AboveLeft, Side::BelowLeft}, QFont::Normal, c.muted, 4, 2, true};
+    for (qsizetype i = ex.size() - 1; i >= 0 && label.elsewhere.size() < 40; i -= std::max<qsizetype>(1, ex.size() / 20))
+      label.elsewhere.emplace_back(ex[i], ey[i]);
+    addLabel(std::move(label));
+  }
 }
 
 }  // namespace nf

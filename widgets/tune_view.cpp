@@ -58,11 +58,15 @@ class SubgraphDelegate : public QStyledItemDelegate {
     }
     p->drawPixmap(r.left() + 12, r.top() + 9, m_theme->pixmap(icon, color, p->device()->devicePixelRatioF()));
     const QRect inner(r.left() + 34, r.top() + 7, r.width() - 48, 18);
-    const QString us = s.us ? microsecondsText(*s.us) : QStringLiteral("–");
-    p->setFont(m_theme->mono(13));
-    p->setPen(c.text);
+    const QString us = s.us                                ? microsecondsText(*s.us)
+                       : s.state == SubgraphState::Waiting ? QStringLiteral("–")
+                                                           : QObject::tr("not measured");
+    p->setFont(s.us ? m_theme->mono(13) : m_theme->ui(12));
+    p->setPen(s.us ? c.text : c.muted);
     const int w = p->fontMetrics().horizontalAdvance(us);
     p->drawText(inner, Qt::AlignVCenter | Qt::AlignRight, us);
+    p->setFont(m_theme->mono(13));
+    p->setPen(c.text);
     p->drawText(inner.adjusted(0, 0, -w - 8, 0), Qt::AlignVCenter,
                 p->fontMetrics().elidedText(shortName(s.name), Qt::ElideRight, inner.width() - w - 8));
     p->setFont(m_theme->ui(12));
@@ -754,9 +758,7 @@ namespace {
 // "41.8 µs [41.4, 42.3]", or the word for how it ended.
 QString figureOf(const TrialInfo& t) {
   if (!t.us) return QString::fromLatin1(enumNames(TrialStatus{})[static_cast<std::size_t>(t.status)]);
-  QString text = microsecondsText(*t.us);
-  if (t.lowUs && t.highUs) text += QStringLiteral(" [%1, %2]").arg(significant(*t.lowUs), significant(*t.highUs));
-  return text;
+  return measuredText(*t.us, t.lowUs, t.highUs);
 }
 
 // "Faster" needs intervals that do not touch: -1 faster, 1 slower, 0 not separated.

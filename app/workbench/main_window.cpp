@@ -24,6 +24,7 @@
 #include <QVBoxLayout>
 
 #include "widgets/basic.h"
+#include "widgets/cell_view.h"
 #include "widgets/command_palette.h"
 #include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
@@ -33,6 +34,7 @@
 #include "widgets/inspector_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -134,9 +136,23 @@ QWidget* MainWindow::makeToolbar() {
   for (const char* id : {"edit.undo", "edit.redo", "run.cell", "run.pause", "run.stop"}) {
     auto* button = new QToolButton;
     QAction* a = action(QString::fromLatin1(id));
-    button->setDefaultAction(a);
     button->setObjectName(QString::fromLatin1(id));
-    const bool words = QLatin1String(id) == QLatin1String("run.cell") || QLatin1String(id) == QLatin1String("run.stop");
+    const bool runs = QLatin1String(id) == QLatin1String("run.cell");
+    if (runs) {
+      // The key writes on below the last cell; who presses a button does not.
+      const auto dress = [a, button] {
+        button->setText(a->text());
+        button->setIcon(a->icon());
+        button->setToolTip(a->toolTip());
+        button->setEnabled(a->isEnabled());
+      };
+      dress();
+      connect(a, &QAction::changed, button, dress);
+      connect(button, &QToolButton::clicked, this, [this] { runActive(AfterRun::NextIfAny); });
+    } else {
+      button->setDefaultAction(a);
+    }
+    const bool words = runs || QLatin1String(id) == QLatin1String("run.stop");
     button->setToolButtonStyle(words ? Qt::ToolButtonTextBesideIcon : Qt::ToolButtonIconOnly);
     button->setFocusPolicy(Qt::TabFocus);
     button->setAccessibleName(a->text());
@@ -299,7 +315,7 @@ void MainWindow::showTab(int index) {
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
   refreshPeer();
   followRun();
-  for (const char* key : {"close", "save", "open"}) m_messages->dismiss(QString::fromLatin1(key));
+  for (const char* key : {"close", "save", "open", "training"}) m_messages->dismiss(QString::fromLatin1(key));
   refreshMessages();
   if (m_enginesWanted && m_tab->workspace->engine().state() == EngineLink::State::Stopped) m_tab->workspace->startEngine();
   refreshTitle();
@@ -357,11 +373,17 @@ void MainWindow::openFile(const QString& path) {
 void MainWindow::closeTab(int index) {
   if (index < 0 || index >= static_cast<int>(m_tabs.size())) return;
   Tab* tab = m_tabs[static_cast<std::size_t>(index)].get();
+  if (tab->training != 0) {
+    showTab(index);
+    m_messages->ask("training", tr("%1 trains.").arg(tab->workspace->name()),
+                    {tr("Stop and close"), tr("Train on, then close"), tr("Cancel")});
+    return;
+  }
   if (tab->workspace->document().modified() && !tab->discard) {
     showTab(index);
     m_closeWanted = Close::Tab;
     m_messages->ask("close", tr("%1 has changes that are not saved.").arg(tab->workspace->name()),
-                    {tr("Save and close"), tr("Close without saving")});
+                    {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
     return;
   }
   if (m_tabs.size() == 1) newTab();
@@ -381,6 +403,30 @@ void MainWindow::closeTab(int index) {
   m_tabBar->setCurrentIndex(indexOf(m_tab));
   m_sessionTimer.start();
   refreshTitle();
+}
+
+// Later: the run that has ended is still being told of.
+void MainWindow::closeEnded(Tab* tab) {
+  if (!std::exchange(tab->closeWhenEnded, false)) return;
+  QTimer::singleShot(0, tab->workspace.get(), [this, tab] { closeTab(indexOf(tab)); });
+}
+
+// As the curves of a run, which is one of an earlier window.
+void MainWindow::showKept(Tab* tab) {
+  if (!tab->kept || tab->training != 0) return;
+  const auto& cells = tab->workspace->analysis().cells;
+  const auto train = std::find_if(cells.begin(), cells.end(),
+                                  [&](const protocol::CellInfo& c) { return c.train && c.train->loss == tab->kept->loss; });
+  if (train == cells.end()) return;
+  CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(train - cells.begin()));
+  if (!v || !v->train()) return;
+  KeptRun run = std::move(*tab->kept);
+  tab->kept.reset();
+  v->train()->show();
+  v->train()->setKept(run.name, run.steps, run.swaps, run.evals, run.done, run.error);
+  tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
+  refreshPeer();
+  if (tab == m_tab) m_tune->setRun(tab->workspace->steps(), tab->workspace->swaps(), tab->workspace->evals());
 }
 
 void MainWindow::startEngine() {
@@ -434,7 +480,7 @@ void MainWindow::useSession(const Session& session) {
 void MainWindow::restoreSession() {
   if (!m_store) return;
   SessionStore::Left left = m_store->takeAll();
-  QStringList recovered;
+  bool recovered = false;
   qsizetype notebooks = 0;
   for (const Session& session : left.sessions) {
     const int before = untouchedTab() ? 0 : m_tabBar->count();
@@ -445,8 +491,13 @@ void MainWindow::restoreSession() {
       if (session.page >= 0 && session.page < m_pages->count()) showPage(static_cast<Page>(session.page));
     }
   }
-  for (const auto& tab : m_tabs)
-    if (tab->workspace->hasJournal()) recovered << tab->workspace->name();
+  for (const auto& tab : m_tabs) {
+    tab->recovered = tab->workspace->hasJournal();
+    recovered = recovered || tab->recovered;
+    if (left.sessions.empty() || tab->workspace->path().isEmpty()) continue;
+    tab->kept = newestKeptRun(tab->workspace->path());
+    showKept(tab.get());
+  }
   QSettings settings;
   const QStringList files = settings.value(QStringLiteral("session/files")).toStringList();
   const QString current = settings.value(QStringLiteral("session/current")).toString();
@@ -457,14 +508,11 @@ void MainWindow::restoreSession() {
   if (!left.sessions.empty()) showTab(shown);
   else if (QFileInfo(current).isReadable()) openFile(current);
   writeSession();
-  QString text;
-  if (!recovered.isEmpty())
-    text = tr("The workbench ended before everything was saved. Recovered, with the steps that can be undone: %1.")
-               .arg(recovered.join(QStringLiteral(", ")));
-  else if (notebooks > 0) text = tr("The workbench ended without being closed. What was open is open again; nothing was unsaved.");
-  if (!left.unreadable.isEmpty()) text += tr(" A damaged journal was kept as %1.").arg(left.unreadable.join(QStringLiteral(", ")));
-  if (!text.isEmpty())
-    askOnce("recovered", text.trimmed(), recovered.isEmpty() ? QStringList() : QStringList{tr("Compare with the file")});
+  if (!recovered && notebooks > 0)
+    m_restored = tr("The workbench ended without being closed. What was open is open again; nothing was unsaved.");
+  if (!left.unreadable.isEmpty())
+    m_restored = (m_restored + tr(" A damaged journal was kept as %1.").arg(left.unreadable.join(QStringLiteral(", ")))).trimmed();
+  refreshMessages();
 }
 
 void MainWindow::tellOfLeft() {
@@ -490,14 +538,40 @@ void MainWindow::writeSession() {
   saveLayout();
 }
 
+std::vector<MainWindow::Tab*> MainWindow::unsavedTabs() const {
+  std::vector<Tab*> out;
+  for (const auto& tab : m_tabs)
+    if (tab->workspace->document().modified() && !tab->discard) out.push_back(tab.get());
+  return out;
+}
+
+// One after the other: a notebook without a file is asked for its name.
+void MainWindow::saveAllAndQuit() {
+  const auto unsaved = unsavedTabs();
+  if (unsaved.empty()) {
+    close();
+    return;
+  }
+  showTab(indexOf(unsaved.front()));
+  m_closeWanted = Close::Window;
+  save(false);
+}
+
 void MainWindow::closeEvent(QCloseEvent* event) {
-  for (std::size_t i = 0; i < m_tabs.size(); ++i) {
-    if (!m_tabs[i]->workspace->document().modified() || m_tabs[i]->discard) continue;
+  if (const auto unsaved = unsavedTabs(); !unsaved.empty()) {
     event->ignore();
-    showTab(static_cast<int>(i));
+    if (std::find(unsaved.begin(), unsaved.end(), m_tab) == unsaved.end()) showTab(indexOf(unsaved.front()));
     m_closeWanted = Close::Window;
-    m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(m_tab->workspace->name()),
-                    {tr("Save and quit"), tr("Quit without saving")});
+    QStringList names;
+    for (const Tab* tab : unsaved) names << tab->workspace->name();
+    if (names.size() == 1)
+      m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()),
+                      {tr("Save and quit"), tr("Quit without saving"), tr("Cancel")});
+    else
+      m_messages->ask(
+          "close",
+          tr("Quit? %1 notebooks have changes that are not saved: %2.").arg(names.size()).arg(names.join(QStringLiteral(", "))),
+          {tr("Save all"), tr("Discard"), tr("Cancel")});
     return;
   }
   m_closeWanted = Close::No;

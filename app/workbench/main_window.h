@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/workbench/actions.h"
+#include "app/workbench/kept_run.h"
 #include "app/workbench/workspace.h"
 #include "widgets/leads.h"
 #include "widgets/theme.h"
@@ -107,7 +108,10 @@ class MainWindow : public QMainWindow {
     bool diskHidden = false, holderHidden = false, journalHidden = false;  // questions that were put away
     CellId training = 0;
     bool trainWhenChecked = false;
-    bool discard = false;  // its changes, when it closes
+    bool discard = false;         // its changes, when it closes
+    bool recovered = false;       // from a killed window, and nobody has put the word about it away
+    bool closeWhenEnded = false;  // what it trains
+    std::optional<KeptRun> kept;  // waits for the first analysis
   };
   static constexpr int kLayoutVersion = 2;
 
@@ -142,7 +146,8 @@ class MainWindow : public QMainWindow {
   void chooseNode(const QString& name);
   void inspectSelection();
   TrainStrip* strip(Tab* tab) const;
-  void runActive(int then);
+  enum class AfterRun { Stay, Next, NextIfAny, InsertBelow };  // Next: a new cell below the last one
+  void runActive(AfterRun then);
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
   void undoOrRedo(bool undo);
@@ -161,6 +166,10 @@ class MainWindow : public QMainWindow {
   void answer(const QString& key, int index);
   void askOnce(const QString& key, const QString& text, const QStringList& answers);
   void refreshMessages();
+  void saveAllAndQuit();
+  void closeEnded(Tab* tab);  // where somebody waits for the end of its run
+  std::vector<Tab*> unsavedTabs() const;
+  void showKept(Tab* tab);
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;
   void useSession(const Session& session);
@@ -200,6 +209,7 @@ class MainWindow : public QMainWindow {
   std::optional<SessionStore> m_store{std::in_place};
   std::vector<LeftJournal> m_waiting;  // nobody has decided about them, and their notebook was closed
   std::map<QString, QString> m_asked;  // what each question says
+  QString m_restored;                  // about the window before, until it is put away
   QString m_statusShown;
   enum class Close { No, Tab, Window } m_closeWanted = Close::No;  // once the changes are saved or given up
 };

@@ -123,11 +123,12 @@ void MainWindow::makeActions() {
   group = tr("Run");
   add(
       "run.cell", tr("Run cell"), {QKeySequence(Qt::SHIFT | Qt::Key_Return), QKeySequence(Qt::SHIFT | Qt::Key_Enter)},
-      [this] { runActive(1); }, "run");
+      [this] { runActive(AfterRun::Next); }, "run");
   add("run.stay", tr("Run cell and stay"), {QKeySequence(Qt::CTRL | Qt::Key_Return), QKeySequence(Qt::CTRL | Qt::Key_Enter)},
-      [this] { runActive(0); });
+      [this] { runActive(AfterRun::Stay); });
   add("run.insert", tr("Run cell and insert below"),
-      {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)}, [this] { runActive(2); });
+      {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)},
+      [this] { runActive(AfterRun::InsertBelow); });
   add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] {
     for (CellView* v : notebook()->cells())
       if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
@@ -295,14 +296,14 @@ void MainWindow::saveTo(const QString& path, bool overwrite) {
     }
     return m_messages->ask("save", QString::fromStdString(saved.error().message), {tr("Try again"), tr("Save as...")});
   }
-  for (const char* key : {"save", "close", "recovered"}) m_messages->dismiss(QString::fromLatin1(key));
-  m_asked.erase("recovered");
+  for (const char* key : {"save", "close"}) m_messages->dismiss(QString::fromLatin1(key));
+  m_tab->recovered = false;
   refreshMessages();
   refreshTitle();
   remember(m_tab->workspace->path());
   setStatus("ok", tr("Saved %1").arg(m_tab->workspace->name()));
   const Close wanted = std::exchange(m_closeWanted, Close::No);
-  if (wanted == Close::Window) close();
+  if (wanted == Close::Window) saveAllAndQuit();
   if (wanted == Close::Tab) closeTab(indexOf(m_tab));
 }
 
@@ -319,17 +320,14 @@ void MainWindow::undoOrRedo(bool undo) {
   refreshTitle();
 }
 
-void MainWindow::runActive(int then) {
+void MainWindow::runActive(AfterRun then) {
   const CellId id = m_tab->notebook->activeCell();
   runCell(id);
-  if (then == 1) {
-    if (m_tab->workspace->document().indexOf(id) + 1 >= m_tab->workspace->document().cells().size()) m_tab->notebook->insertBelow();
-    else m_tab->notebook->activateBeside(1);
-  } else if (then == 2) {
-    m_tab->notebook->insertBelow();
-  } else {
-    m_tab->notebook->activate(id, false);
-  }
+  const Document& d = m_tab->workspace->document();
+  const bool last = d.indexOf(id) + 1 >= d.cells().size();
+  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last)) m_tab->notebook->insertBelow();
+  else if (then != AfterRun::Stay && !last) m_tab->notebook->activateBeside(1);
+  else m_tab->notebook->activate(id, false);
 }
 
 // Of the gradient in the inspector, or of what is inspected: by finite differences, shown there.
@@ -451,15 +449,29 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("left")) {
     if (index == 0) restoreSession();
   } else if (key == QLatin1String("recovered")) {
+    // Compared, the word stands still: other files have theirs.
     if (index == 0) compareWithDisk();
+    else m_tab->recovered = false;
+  } else if (key == QLatin1String("restored")) {
+    m_restored.clear();
+  } else if (key == QLatin1String("training")) {
+    m_tab->closeWhenEnded = index == 0 || index == 1;
+    if (index == 0) w.stop();
   } else if (key == QLatin1String("save")) {
     if (index >= 0) save(index == 1);
   } else if (key == QLatin1String("close")) {
-    if (index == 0) save(false);
+    const Close wanted = m_closeWanted;
+    if (index == 0 && wanted == Close::Window) saveAllAndQuit();
+    else if (index == 0) save(false);
     else if (index == 1) {
-      m_tab->discard = true;
-      w.removeJournal();
-      if (std::exchange(m_closeWanted, Close::No) == Close::Window) close();
+      m_closeWanted = Close::No;
+      std::vector<Tab*> given{m_tab};
+      if (wanted == Close::Window) given = unsavedTabs();
+      for (Tab* tab : given) {
+        tab->discard = true;
+        tab->workspace->removeJournal();
+      }
+      if (wanted == Close::Window) close();
       else closeTab(indexOf(m_tab));
     } else {
       m_closeWanted = Close::No;

@@ -156,6 +156,17 @@ void MainWindow::refreshMessages() {
               ? QString()
               : tr("What is not saved of %1 cannot be kept for recovery: %2").arg(name, w.journalError()),
           {tr("Save")});
+  askOnce("restored", m_restored, {});
+  QStringList others;
+  for (const auto& tab : m_tabs)
+    if (tab->recovered && tab.get() != m_tab) others << tab->workspace->name();
+  askOnce("recovered",
+          !m_tab->recovered ? QString()
+          : others.isEmpty()
+              ? tr("The workbench ended before %1 was saved. It was recovered, with the steps that can be undone.").arg(name)
+              : tr("The workbench ended before %1 was saved. It was recovered, with the steps that can be undone, and so were: %2.")
+                    .arg(name, others.join(QStringLiteral(", "))),
+          w.path().isEmpty() ? QStringList() : QStringList{tr("Compare with the file")});
   if (m_tab->left.empty()) {
     askOnce("journal", {}, {});
   } else {
@@ -247,7 +258,7 @@ void MainWindow::refreshOutline() {
                     .trimmed();
       entry.title = QStringLiteral("%1  %2").arg(number).arg(title.isEmpty() ? tr("empty") : title);
       if (v) {
-        entry.status = static_cast<int>(v->status());
+        entry.status = v->neverTrained() ? -1 : static_cast<int>(v->status());
         switch (v->status()) {
           case CellStatus::Ok: break;
           case CellStatus::Error:
@@ -296,7 +307,11 @@ void MainWindow::refreshStatus() {
       } else {
         int errors = 0;
         for (const auto& d : m_tab->workspace->analysis().diagnostics) errors += d.severity == protocol::Severity::Error;
+        QString failure;
+        for (const CellView* v : m_tab->notebook->cells())
+          if (failure.isEmpty()) failure = v->failure();
         if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
+        else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));

@@ -98,6 +98,8 @@ void MainWindow::connectTab(Tab* tab) {
       v->setInterrupted(tr("The engine ended before this was finished."));
     }
     tab->training = 0;
+    m_messages->dismiss("training");
+    closeEnded(tab);
     tab->engineLost = reason;
     // One that ends again and again is not started again and again.
     constexpr qint64 kSoonMs = 30000;
@@ -118,6 +120,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
+    showKept(tab);
     if (tab == m_tab) {
       m_outline->setNames(w->names(), w->missing());
       refreshOutline();
@@ -205,6 +208,7 @@ void MainWindow::connectRun(Tab* tab) {
   Workspace* w = tab->workspace.get();
   connect(w, &Workspace::runStarted, this, [this, tab](std::uint32_t cell, bool resumed) {
     tab->interrupted = 0;
+    tab->kept.reset();
     tab->engineLost.clear();
     if (tab == m_tab) refreshMessages();
     if (tab == m_tab && !resumed) m_tune->clearSteps();
@@ -261,6 +265,8 @@ void MainWindow::connectRun(Tab* tab) {
   const auto ended = [this, tab](CellStatus status, const QString& message) {
     tab->notebook->setCellStatus(tab->training, status, message);
     tab->training = 0;
+    m_messages->dismiss("training");
+    closeEnded(tab);
     if (tab == m_tab) afterRunChange();
     if (!isActiveWindow()) QApplication::alert(this);
   };

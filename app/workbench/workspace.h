@@ -93,6 +93,11 @@ class Workspace : public QObject {
     double stepMs = 0;  // 0: there is none
   };
   Peer peer() const;
+  // In place of what was drawn: of a run that another window began.
+  void setRun(std::vector<protocol::StepEvent> steps, std::vector<protocol::KernelSwapEvent> swaps,
+              std::vector<protocol::EvalEvent> evals) {
+    m_steps = std::move(steps), m_swaps = std::move(swaps), m_evals = std::move(evals);
+  }
   bool running() const { return m_runState.phase != protocol::RunPhase::Idle; }
 
   // ---- asking for what views show; the answer is a signal
@@ -199,9 +204,14 @@ class Workspace : public QObject {
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
   std::vector<protocol::EvalEvent> m_evals;
-  QSet<QString> m_slices;    // asked for by refreshSlice()
-  bool m_profiling = false;  // a profile is asked for
-  bool m_resuming = false;   // until the first step tells where the checkpoint was
+  QSet<QString> m_slices;  // asked for by refreshSlice()
+  struct Values {
+    protocol::TensorSlice slice;
+    std::vector<double> values;
+  };
+  std::map<std::string, Values> m_values;  // the last of each tensor: an engine that ends takes none with it
+  bool m_profiling = false;                // a profile is asked for
+  bool m_resuming = false;                 // until the first step tells where the checkpoint was
   std::uint64_t m_graphTicket = 0;
   std::uint64_t m_planRevision = 0;  // whose `fused` stage has been told; 0: none
 };

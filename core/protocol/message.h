@@ -120,7 +120,9 @@ struct KernelRequest {  // -> Kernel
   NF_FIELDS(KernelRequest, subgraph, trial, languages);
 };
 
-struct MeasureRequest {  // -> TrialMeasured: compiles, gates and measures this schedule now, under the device's lease
+// -> TrialMeasured: compiles, gates and measures this schedule now, under the device's lease. A schedule made by hand becomes a trial
+// of the newest generation; a replay has the number and the generation of the trial that it repeats.
+struct MeasureRequest {
   static constexpr const char* kType = "measure";
   std::string subgraph;
   JsonText schedule;
@@ -402,7 +404,8 @@ struct RunState {
   std::string detail;  // "compiling 12 of 40 kernels"
   std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;
   double seconds = 0;
-  std::optional<double> secondsLeft, loss;
+  std::optional<double> secondsLeft;  // at the recent pace, with all that stands between steps
+  std::optional<double> loss;
   std::optional<double> stepMs, stepMsLow, stepMsHigh;  // median of the last samples, and their quartiles
   std::int64_t samples = 0;
   std::int64_t trials = 0, swaps = 0;
@@ -417,14 +420,17 @@ struct FirstStepEvent {
   double ms = 0;  // since the process started
   NF_FIELDS(FirstStepEvent, ms);
 };
-struct StepEvent {  // thinned by time: stands for `steps` steps
+// Stands for `steps` steps, which end with `step`: at most a 256th of those so far, so that a curve of events is true however fast
+// the steps are, and no more than are made in the time between two events.
+struct StepEvent {
   static constexpr const char* kEvent = "step";
   std::int64_t step = 0;
   double ms = 0, ms_min = 0, ms_max = 0;  // of those steps: median, least, most
   std::int64_t steps = 1;
-  std::optional<double> loss;
-  double seconds = 0;  // since training began
-  NF_FIELDS(StepEvent, step, ms, ms_min, ms_max, steps, loss, seconds);
+  std::optional<double> loss;                // of `step`
+  std::optional<double> loss_min, loss_max;  // of those steps: least, most
+  double seconds = 0;                        // since training began
+  NF_FIELDS(StepEvent, step, ms, ms_min, ms_max, steps, loss, loss_min, loss_max, seconds);
 };
 struct EvalEvent {
   static constexpr const char* kEvent = "eval";
@@ -485,8 +491,10 @@ struct DoneEvent {
   double last_tenth_low_ms = 0, last_tenth_high_ms = 0;  // quartiles of the steps that median_step_ms_last_tenth is of
   std::int64_t last_tenth_steps = 0;
   std::int64_t checkpoints_failed = 0;  // that could not be written on the way
+  double preparation_ms = 0;            // from the start until the first step began
   NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
-            seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed);
+            seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
+            preparation_ms);
 };
 struct ErrorEvent {  // training or tuning ended by it; behind Done: what they made could not all be saved
   static constexpr const char* kEvent = "error";

@@ -362,8 +362,8 @@ struct SubgraphInfo {
   std::string kind;                    // schedule template: contraction, reduction, elementwise ...
   std::vector<std::string> operators;  // node ids
   std::int64_t callsPerStep = 1;
-  std::optional<double> us, firstUs;  // of the newest and of the first kernel
-  std::int64_t trials = 0, generation = 0;
+  std::optional<double> us, firstUs;             // of the newest and of the first kernel
+  std::int64_t trials = 0, generation = 0;       // trials: timed or failed, those on record included
   double budgetShare = 0;                        // 0..1
   SubgraphState state = SubgraphState::Waiting;  // Pinned: a `hint schedule` of the notebook keeps its schedule
   std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can

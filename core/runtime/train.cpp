@@ -18,6 +18,7 @@
 #include "core/runtime/initialize.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/time_left.h"
 
 namespace nf {
 namespace {
@@ -25,6 +26,7 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
 constexpr const char* kCheckpointFile = "checkpoint.safetensors";
+constexpr std::int64_t kResolution = 256;  // an event stands for at most this part of the steps so far
 
 double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
@@ -120,6 +122,8 @@ struct TrainJob::Impl {
   protocol::DoneEvent done;
   protocol::StepEvent thinned;
   Time lastStepEvent{}, lastState{};
+  TimeLeft timeLeft;
+  double pausedSeconds = 0;
   std::int64_t swapCount = 0;
   std::size_t swapsLogged = 0;    // of supply->swaps(), in the folder
   std::string checkpointTrouble;  // why the newest checkpoint is missing; empty: it was written
@@ -157,7 +161,8 @@ struct TrainJob::Impl {
       s.stepMsLow = last[count / 4];
       s.stepMsHigh = last[count * 3 / 4];
       s.samples = static_cast<std::int64_t>(count);
-      if (stepLimit > step && options.seconds == 0) s.secondsLeft = static_cast<double>(stepLimit - step) * *s.stepMs * 1e-3;
+      timeLeft.add(s.seconds - pausedSeconds, step - firstStep);
+      if (stepLimit > step && options.seconds == 0) s.secondsLeft = timeLeft.forSteps(stepLimit - step);
       if (options.seconds > 0) s.secondsLeft = std::max(0.0, options.seconds - s.seconds);
     }
     if (supply && supply->tuning()) {
@@ -195,6 +200,7 @@ struct TrainJob::Impl {
     if (!wait) return;
     if (supply && supply->tuning()) supply->tuning()->pause();
     emitState(protocol::RunPhase::Paused, {}, true);
+    const Time pauseBegan = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex);
     while (paused && !stop.stop_requested()) {
       changed.wait(lock, stop, [&] { return !paused || !tasks.empty(); });
@@ -206,6 +212,7 @@ struct TrainJob::Impl {
       lock.lock();
     }
     lock.unlock();
+    if (begun != Time{}) pausedSeconds += secondsSince(pauseBegan);
     if (supply && supply->tuning()) supply->tuning()->resume();
   }
 
@@ -637,10 +644,12 @@ struct TrainJob::Impl {
     if (thinned.steps == 0) thinned.ms_min = thinned.ms_max = milliseconds;
     thinned.ms_min = std::min(thinned.ms_min, milliseconds);
     thinned.ms_max = std::max(thinned.ms_max, milliseconds);
+    thinned.loss_min = std::min(thinned.loss_min.value_or(value), value);
+    thinned.loss_max = std::max(thinned.loss_max.value_or(value), value);
     ++thinned.steps;
     thinned.step = step;
     thinned.loss = value;
-    if (now - lastStepEvent >= kEventPeriod) flushStepEvent(now);
+    if (now - lastStepEvent >= kEventPeriod || thinned.steps * kResolution >= step - firstStep) flushStepEvent(now);
     if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, activity(), true);
   }
 
@@ -779,6 +788,7 @@ struct TrainJob::Impl {
                                                    (trouble.empty() ? "" : "; " + trouble));
     }));
     begun = std::chrono::steady_clock::now();
+    done.preparation_ms = secondsSince(options.processStart) * 1e3;
     thinned.steps = 0;
     if (complete) {
       // A step that is stopped in its middle has changed no weight.

@@ -256,7 +256,9 @@ void Jobs::note(const protocol::Message& message) {
       m_step = m->step;
       if (m_profile && m->step >= m_profile->until) readProfile();
       add("latency", {static_cast<double>(m->step), m->ms_min, m->ms_max, m->ms, m->steps});
-      if (m->loss) add("loss", {static_cast<double>(m->step), *m->loss, *m->loss, *m->loss, 1});
+      if (m->loss)
+        add("loss",
+            {static_cast<double>(m->step), m->loss_min.value_or(*m->loss), m->loss_max.value_or(*m->loss), *m->loss, m->steps});
     } else if (const auto* e = std::get_if<protocol::EvalEvent>(&message)) {
       for (const auto& [name, value] : e->values) add(name.c_str(), {static_cast<double>(e->step), value, value, value, 1});
     } else if (const auto* t = std::get_if<protocol::TrialEvent>(&message)) {
@@ -275,6 +277,7 @@ void Jobs::note(const protocol::Message& message) {
       info.number = static_cast<std::uint64_t>(place - trials.list.begin());
       info.generation = t->generation;
       info.seconds = t->seconds;
+      const std::optional<double> before = info.us;
       if (t->us || !info.us) {
         info.us = t->us;
         info.lowUs = t->low_us;
@@ -291,8 +294,9 @@ void Jobs::note(const protocol::Message& message) {
       info.schedule = t->schedule;
       info.how = t->how;
       if (t->us && t->status == protocol::TrialStatus::Ok) {
-        if (!trials.firstUs) trials.firstUs = *t->us;
-        if (!trials.us || *t->us < *trials.us) {
+        // One that is timed again has one figure everywhere.
+        if (!trials.firstUs || trials.firstUs == before) trials.firstUs = *t->us;
+        if (!trials.us || *t->us < *trials.us || trials.us == before) {
           trials.us = *t->us;
           trials.schedule = t->schedule.text;
         }

@@ -63,6 +63,11 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
   return std::nullopt;
 }
 
+namespace {
+// A first kernel that was only checked is none yet.
+bool isTrial(const protocol::TrialInfo& t) { return t.us || t.status != protocol::TrialStatus::Ok; }
+}  // namespace
+
 void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id) {
   protocol::Subgraphs answer;
   answer.revision = revision.number();
@@ -95,7 +100,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
         info.us = trials->second.us;
         info.firstUs = trials->second.firstUs;
-        info.trials = static_cast<std::int64_t>(trials->second.list.size());
+        info.trials = std::count_if(trials->second.list.begin(), trials->second.list.end(), isTrial);
         info.generation = trials->second.generation;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
@@ -117,7 +122,9 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   const std::lock_guard lock(m_mutex);
   const auto ownTrials = [this](const protocol::SubgraphInfo& s) {
     const auto found = m_trials.find(s.id);
-    return found == m_trials.end() ? 0 : static_cast<std::int64_t>(found->second.list.size() - found->second.recorded);
+    if (found == m_trials.end()) return std::ptrdiff_t{0};
+    const auto& list = found->second.list;
+    return std::count_if(list.begin() + static_cast<std::ptrdiff_t>(found->second.recorded), list.end(), isTrial);
   };
   for (const auto& s : answer.subgraphs) tried += ownTrials(s);
   for (auto& s : answer.subgraphs) s.budgetShare = tried > 0 ? static_cast<double>(ownTrials(s)) / static_cast<double>(tried) : 0;
@@ -312,7 +319,6 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   answer.subgraph = request.subgraph;
   answer.trial.schedule = request.schedule;
   answer.trial.how = request.replays ? "replay of c" + std::to_string(*request.replays) : "by hand";
-  if (request.replays) answer.trial.parents = {*request.replays};
   const std::string asked = answer.trial.how;
   answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
   if (!compiled.kernel) {
@@ -338,9 +344,27 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   {
     const std::lock_guard lock(m_mutex);
     Trials& trials = m_trials[request.subgraph];
-    answer.trial.number = trials.list.size();
-    if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
-    trials.list.push_back(answer.trial);
+    if (request.replays && *request.replays < trials.list.size()) {
+      // No trial of its own: it belongs to the one it repeats, whose figure stays.
+      protocol::TrialInfo& repeated = trials.list[*request.replays];
+      answer.trial.number = repeated.number;
+      answer.trial.generation = repeated.generation;
+      answer.trial.parents = repeated.parents;
+      answer.trial.seconds = repeated.seconds;
+      repeated.how += repeated.how.empty() ? "replayed: " : "; replayed: ";
+      if (answer.trial.us) {
+        char figure[48];
+        std::snprintf(figure, sizeof figure, "%.3g us", *answer.trial.us);
+        repeated.how += figure;
+      } else {
+        repeated.how += answer.trial.how;
+      }
+    } else {
+      answer.trial.number = trials.list.size();
+      for (const protocol::TrialInfo& t : trials.list) answer.trial.generation = std::max(answer.trial.generation, t.generation);
+      if (!trials.list.empty()) answer.trial.seconds += trials.list.back().seconds;
+      trials.list.push_back(answer.trial);
+    }
   }
   m_outbox.send(answer, id);
 }

@@ -58,6 +58,10 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     options.tensors = {"all"};
     options.training = !notebook.trains.empty();
     if (options.training) options.trainStep = 0;
+    if (notebook.program.operators.empty()) {
+      fail(id, {"profile", "There is nothing to profile yet: a notebook that computes something has a step to time.", {}, {}});
+      return m_outbox.send(protocol::RunState{});
+    }
     RunJob job(*device, options);
     const auto prepared = job.prepare(stop, [&](std::size_t done, std::size_t all) {
       state.detail = "compiling " + std::to_string(done) + " of " + std::to_string(all) + " kernels";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/train.h"
+#include "core/runtime/time_left.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "core/device/reference_backend.h"
 #include "core/runtime/checkpoint.h"
@@ -83,19 +85,72 @@ TEST(Train, LearnsDigitsAndReportsEvents) {
   EXPECT_LT(rows->back().loss, rows->front().loss / 2);
   auto row = rows->begin();
   for (const auto& e : only<protocol::StepEvent>(messages)) {
-    std::vector<double> times;
-    for (; row != rows->end() && row->step <= e.step; ++row) times.push_back(row->milliseconds);
+    std::vector<double> times, losses;
+    for (; row != rows->end() && row->step <= e.step; ++row) times.push_back(row->milliseconds), losses.push_back(row->loss);
     ASSERT_EQ(times.size(), static_cast<std::size_t>(e.steps));
     std::sort(times.begin(), times.end());
     EXPECT_NEAR(e.ms, times[times.size() / 2], 1e-6 * e.ms) << "the median of its steps";
     EXPECT_EQ(e.ms_min, times.front());
     EXPECT_EQ(e.ms_max, times.back());
+    EXPECT_EQ(e.loss, losses.back());
+    EXPECT_EQ(e.loss_min, *std::min_element(losses.begin(), losses.end()));
+    EXPECT_EQ(e.loss_max, *std::max_element(losses.begin(), losses.end()));
   }
   EXPECT_EQ(row, rows->end());
   const auto html = htmlReport(summary->folder, {"Digits", 10.5, "PyTorch"});
   ASSERT_TRUE(html.ok()) << html.error().message;
   EXPECT_THAT(*html, HasSubstr("<svg"));
   EXPECT_THAT(*html, testing::Not(HasSubstr("http://")));
+}
+
+// However fast the steps are, the curve of the events is that of the steps, in the run's folder too.
+TEST(Train, AnEventStandsForASmallPartOfTheSteps) {
+  const fakes::Folder folder;
+  TrainOptions o = optionsFor(R"(
+param W = 3
+loss L = W^2
+train L { steps = 2000; optimizer = sgd(lr=0.01); mode = static; seed = 3 }
+)");
+  o.verify = false;
+  o.outputRoot = folder.path("test.nf.out");
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message << " " << summary.error().detail;
+  const auto events = only<protocol::StepEvent>(messages);
+  std::int64_t step = 0;
+  for (const auto& e : events) {
+    EXPECT_EQ(step + e.steps, e.step) << "none is left out";
+    EXPECT_LT((e.steps - 1) * 256, e.step) << e.step;
+    step = e.step;
+  }
+  EXPECT_EQ(step, 2000);
+  EXPECT_GT(summary->done.preparation_ms, 0);
+  EXPECT_LE(summary->done.preparation_ms, summary->done.first_step_ms);
+  const auto text = readFile(summary->folder + "/events.jsonl");
+  ASSERT_TRUE(text.ok());
+  std::vector<protocol::StepEvent> kept;
+  std::istringstream lines(*text);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto m = protocol::decode(line); m.ok())
+      if (const auto* e = std::get_if<protocol::StepEvent>(&*m)) kept.push_back(*e);
+  EXPECT_EQ(kept, events);
+}
+
+TEST(TimeLeft, IsThePaceOfTheRecentHalfWithAllThatStandsBetweenSteps) {
+  TimeLeft pace;
+  EXPECT_FALSE(pace.forSteps(10));
+  // Two seconds of compiling, then a step every tenth of a second.
+  pace.add(0.1, 0);
+  pace.add(2, 1);
+  EXPECT_NEAR(*pace.forSteps(10), 19, 1e-9) << "what has gone by so far";
+  for (int step = 2; step <= 101; ++step) pace.add(2 + 0.1 * (step - 1), step);
+  EXPECT_NEAR(*pace.forSteps(10), 1, 1e-9) << "the beginning is past";
+  // Steps of a millisecond between waits of a second: the waits count.
+  TimeLeft waits;
+  for (int step = 1; step <= 50; ++step) waits.add(step * 1.001, step);
+  EXPECT_NEAR(*waits.forSteps(10), 10.01, 1e-6);
 }
 
 TEST(Train, StaticResumeIsBitIdentical) {

@@ -166,24 +166,29 @@ TEST_F(CpuTrain, ALongLoopStops) {
   EXPECT_TRUE(isStopped(done.error()));
 }
 
-// What workers have answered so far. Whoever waits for the next answer leaves them the machine.
+// What workers have answered so far. Whoever waits for the next answer leaves them the machine; where nothing was asked there is none.
 class Answers {
  public:
+  void asked() {
+    const std::lock_guard lock(m_mutex);
+    ++m_underWay;
+  }
   void add() {
     const std::lock_guard lock(m_mutex);
+    --m_underWay;
     ++m_count;
     m_changed.notify_all();
   }
   void waitForNext() {
     std::unique_lock lock(m_mutex);
-    m_changed.wait(lock, [&] { return m_count > m_seen; });
+    m_changed.wait(lock, [&] { return m_count > m_seen || m_underWay == 0; });
     m_seen = m_count;
   }
 
  private:
   std::mutex m_mutex;
   std::condition_variable m_changed;
-  int m_count = 0, m_seen = 0;
+  int m_count = 0, m_seen = 0, m_underWay = 0;
 };
 
 // Real workers, but what a comparison of two fusions says is the test's to decide: timings are the machine's. Nothing is compiled in
@@ -194,16 +199,19 @@ class Judge final : public Evaluator {
       : m_real(std::move(real)), m_splitWins(splitWins), m_answers(answers) {}
   CompileOutcome compile(CompileJob job, std::stop_token stop) override {
     job.priority = CompilePriority::FirstKernel;
+    m_answers.asked();
     CompileOutcome outcome = m_real->compile(std::move(job), stop);
     m_answers.add();
     return outcome;
   }
   MeasureOutcome measure(MeasureJob job, std::stop_token stop) override {
+    m_answers.asked();
     MeasureOutcome outcome = m_real->measure(std::move(job), stop);
     m_answers.add();
     return outcome;
   }
   MeasureOutcome compare(CompareJob job, std::stop_token stop) override {
+    m_answers.asked();
     MeasureOutcome outcome = m_real->compare(std::move(job), stop);
     m_answers.add();
     if (outcome.cancelled) return outcome;

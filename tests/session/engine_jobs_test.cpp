@@ -287,11 +287,32 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   ASSERT_TRUE(chosen);
   const auto total = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000}).total;
   const auto again = engine.ask<TrialMeasured>(MeasureRequest{chosen->first, chosen->second.schedule, chosen->second.number}).trial;
-  EXPECT_EQ(again.number, total);
-  EXPECT_EQ(again.parents, std::vector<std::uint64_t>{chosen->second.number});
+  EXPECT_EQ(again.number, chosen->second.number);
+  EXPECT_EQ(again.generation, chosen->second.generation);
   EXPECT_EQ(again.schedule, chosen->second.schedule);
   EXPECT_TRUE(again.how.starts_with("replay of c")) << again.how;
   EXPECT_TRUE(again.us) << again.how;
+  // It is no trial of its own: there are as many as before, and the one that it repeats tells of it.
+  const auto trials = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000});
+  EXPECT_EQ(trials.total, total);
+  EXPECT_EQ(trials.trials[chosen->second.number].us, chosen->second.us);
+  EXPECT_NE(trials.trials[chosen->second.number].how.find("; replayed: "), std::string::npos);
+  // One by hand belongs to the newest generation and is counted by the list of kernels as by the trials.
+  const auto byHand = engine.ask<TrialMeasured>(MeasureRequest{chosen->first, chosen->second.schedule, std::nullopt}).trial;
+  EXPECT_EQ(byHand.number, total);
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
+    if (s.id == chosen->first) { EXPECT_EQ(static_cast<std::uint64_t>(s.trials), total + 1); }
+}
+
+TEST_F(EngineJobs, ANotebookThatComputesNothingSaysWhatAProfileNeeds) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document("# %%\nlet N = 4\n");
+  const RequestId id = engine.newId();
+  engine.send(ProfileRequest{1, 20}, id);
+  const Envelope answer = engine.awaitThat([id](const Envelope& e) { return e.id == id; });
+  const auto* failed = std::get_if<Failed>(&answer.message);
+  ASSERT_TRUE(failed);
+  EXPECT_NE(failed->message.find("nothing to profile yet"), std::string::npos) << failed->message;
 }
 
 TEST_F(EngineJobs, AnswersGoOnWhileItTrainsAndHostileLinesCostNothing) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The tune page: plots, playhead, kernel, knobs, budget, profile; driven by clicks and keys.
 #include <gtest/gtest.h>
+#include <qcustomplot.h>
 
 #include <QAction>
 #include <QComboBox>
@@ -10,10 +11,12 @@
 #include <QLabel>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QTableView>
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 #include <random>
 
 #include "tests/widgets/capsule.h"
@@ -211,6 +214,7 @@ TEST_F(Tuning, BestSoFarIsFasterBeyondNoise) {
   const auto third = trials[2];
   trials.pop_back();
   plot.setTrials(trials);
+  EXPECT_DOUBLE_EQ(plot.bestSoFar().back().x(), 1) << "the last trial";
   // The second is lower, its interval lies within the first one's.
   for (const QPointF& p : plot.bestSoFar()) EXPECT_DOUBLE_EQ(p.y(), 136);
   QStringList texts;
@@ -818,9 +822,9 @@ TEST_F(Tuning, TheTrainStripDrawsLatencyAndLossAndSaysItsPhase) {
   EXPECT_EQ(strip.lossPlot()->points(), 50);
   EXPECT_EQ(strip.lossPlot()->evaluations(), 1);
   DoneEvent done;
-  done.steps = 920, done.seconds = 6.5, done.first_step_ms = 400;
+  done.steps = 920, done.seconds = 6.5, done.first_step_ms = 420, done.preparation_ms = 400;
   strip.setDone(done);
-  EXPECT_EQ(strip.result(), "Trained 920 steps in 6.5 s, first step after 400 ms");
+  EXPECT_EQ(strip.result(), "Trained 920 steps in 6.5 s, after 400 ms of preparation");
   strip.grab();
 }
 
@@ -835,6 +839,154 @@ TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
   strip.setDone(done);
   EXPECT_TRUE(strip.figures().contains("1.49 ms\nmedian step, last tenth\n[1.42, 1.60] ms  n = 88"))
       << strip.figures().toStdString();
+  // The interval is in the figure's unit, below a microsecond and about one, too.
+  done.median_step_ms_last_tenth = 0.000381, done.last_tenth_low_ms = 0.00038, done.last_tenth_high_ms = 0.00139;
+  strip.setDone(done);
+  EXPECT_TRUE(strip.figures().contains("381 ns\nmedian step, last tenth\n[380, 1390] ns  n = 88")) << strip.figures().toStdString();
+}
+
+TEST_F(Tuning, TimesBelowAMicrosecondAreNanoseconds) {
+  EXPECT_EQ(microsecondsText(0.124), "124 ns");
+  EXPECT_EQ(microsecondsText(0.0936), "93.6 ns");
+  EXPECT_EQ(microsecondsText(1.0), "1.00 µs");
+  EXPECT_EQ(measuredText(0.203, 0.202, 0.204), "203 ns [202, 204]");
+  EXPECT_EQ(measuredText(1500, 980, 1600), "1.50 ms [0.980, 1.60]");
+}
+
+// 20 000 steps within one frame: what the engine tells of is drawn where it bends and to the end.
+TEST_F(Tuning, ACurveOfFastStepsHasItsShape) {
+  std::vector<StepEvent> steps;
+  for (std::int64_t step = 0; step < 20000;) {
+    StepEvent e;
+    e.steps = std::max<std::int64_t>(1, step / 256);
+    e.step = step += e.steps;
+    e.ms = 0.002, e.ms_min = 0.0019, e.ms_max = step > 9000 && step < 9100 ? 0.2 : 0.0022;
+    e.loss = 150.0 / (1 + static_cast<double>(step) * 0.1), e.loss_min = *e.loss * 0.5, e.loss_max = *e.loss * 1.5;
+    e.seconds = static_cast<double>(step) * 2.2e-6;
+    steps.push_back(e);
+  }
+  LatencyPlot latency(&theme, false);
+  LossPlot loss(&theme, false);
+  for (Plot* plot : {static_cast<Plot*>(&latency), static_cast<Plot*>(&loss)}) plot->resize(900, 260), plot->show();
+  latency.setSteps(steps, {});
+  loss.setRun(steps, {});
+  for (Plot* plot : {static_cast<Plot*>(&latency), static_cast<Plot*>(&loss)}) {
+    SCOPED_TRACE(plot->accessibleName().toStdString());
+    [[maybe_unused]] const auto drawn = plot->shownLabels();
+    const QCPGraph* line = plot->plot()->graph(2);
+    ASSERT_GT(line->dataCount(), 150);
+    double before = 0;
+    for (int i = 0; i < line->dataCount(); ++i) {
+      EXPECT_LE(line->data()->at(i)->key - before, 20000 * 0.02);
+      before = line->data()->at(i)->key;
+    }
+    EXPECT_EQ(before, static_cast<double>(steps.back().step));
+  }
+  bool found = false;
+  EXPECT_GT(latency.plot()->graph(1)->data()->valueRange(found).upper, 0.19) << "one slow step is in the band";
+  EXPECT_NEAR(loss.plot()->graph(1)->data()->valueRange(found).upper, *steps.front().loss_max, 1e-9);
+  EXPECT_EQ(loss.table().rows.front()[4].toDouble(), *steps.front().loss_max);
+}
+
+// A name that would lie on a curve stands elsewhere along its line.
+TEST_F(Tuning, TheNameOfAReferenceKeepsOffTheCurve) {
+  LatencyPlot plot(&theme, false);
+  plot.resize(900, 260);
+  plot.show();
+  std::vector<StepEvent> steps;
+  for (int i = 1; i <= 300; ++i) {
+    StepEvent e;
+    // Far below the reference, and around it at the end.
+    e.step = i, e.ms = i < 200 ? 2 : 6.5, e.ms_min = e.ms * 0.9, e.ms_max = e.ms * 1.1, e.seconds = i * 0.01;
+    steps.push_back(e);
+  }
+  plot.setSteps(steps, {});
+  plot.setPeer("PyTorch 1.13.1, one thread", 6.5);
+  QRectF label;
+  for (const auto& [text, rect] : plot.shownLabels())
+    if (text.startsWith("PyTorch")) label = rect;
+  ASSERT_FALSE(label.isNull());
+  const double curve = plot.plot()->xAxis->coordToPixel(199);
+  EXPECT_LT(label.right(), curve);
+}
+
+TEST_F(Tuning, AHeldOutLossIsNamedAndTheAccuracyHasBothEnds) {
+  LossPlot plot(&theme, false);
+  plot.resize(620, 130);
+  plot.show();
+  std::vector<EvalEvent> evals;
+  for (int i = 1; i < 20; ++i) {
+    EvalEvent e;
+    e.step = i * 30, e.accuracy = 0.786 + 0.002 * i, e.loss = 2.0 / i;
+    evals.push_back(e);
+  }
+  plot.setRun(manySteps(200, 3), evals);
+  QStringList texts;
+  for (const auto& [text, rect] : plot.shownLabels()) texts << text;
+  EXPECT_TRUE(texts.contains("held-out loss")) << texts.join('|').toStdString();
+  EXPECT_EQ(plot.plot()->yAxis2->tickVectorLabels(), (QVector<QString>{"78.8 %", "82.4 %"}));
+}
+
+TEST_F(Tuning, TheGenerationsHaveArrowsWhereNotAllFit) {
+  TuneView view(&theme, &selection);
+  view.resize(1200, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  auto trials = capsule::trials(360);
+  view.setTrials("aa01", trials);
+  GenerationStrip* strip = view.generations();
+  ASSERT_TRUE(strip->back()->isVisible());
+  EXPECT_FALSE(strip->forward()->isEnabled());
+  const auto newest = strip->shown();
+  EXPECT_EQ(newest.back(), 359 / 16);
+  EXPECT_GT(newest.front(), 0);
+  // By keys alone: to the button, and back to the first generation.
+  strip->back()->setFocus();
+  while (strip->back()->isEnabled()) QTest::keyClick(strip->back(), Qt::Key_Space);
+  EXPECT_EQ(strip->shown().front(), 0);
+  EXPECT_EQ(strip->current(), 0);
+  QTest::mouseClick(strip->forward(), Qt::LeftButton);
+  EXPECT_EQ(strip->current(), 1);
+  // One more of an old generation makes no box behind the newest.
+  TrialInfo again = trials.front();
+  again.number = trials.size();
+  const auto before = strip->generations().size();
+  trials.push_back(again);
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(strip->generations().size(), before);
+  EXPECT_EQ(strip->generations().back().number, 359 / 16);
+}
+
+// Scrolled to its end, the last line of a kernel stands whole above the scroll bar.
+TEST_F(Tuning, TheLastLineOfAKernelIsAboveTheScrollBar) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i) + std::string(300, 'x') + (i < 59 ? "\n" : "");
+  k.texts = {{"loops", text, {}}};
+  view.setKernel(k);
+  view.show();
+  for (const int height : {400, 407, 413, 419}) {
+    SCOPED_TRACE(height);
+    view.resize(500, height);
+    auto* code = view.findChild<QAbstractScrollArea*>("code");
+    ASSERT_TRUE(code);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return view.height() == height && code->horizontalScrollBar()->isVisible(); }));
+    code->verticalScrollBar()->setValue(code->verticalScrollBar()->maximum());
+    const auto [top, bottom] = view.lineOnScreen(59);
+    EXPECT_GE(top, 0);
+    EXPECT_LE(bottom, code->viewport()->height());
+    EXPECT_LE(code->viewport()->geometry().bottom(), code->horizontalScrollBar()->mapTo(code, QPoint(0, 0)).y());
+  }
+}
+
+TEST_F(Tuning, TheLegendCountsEveryTrial) {
+  TrialsLegend legend(&theme);
+  auto trials = capsule::trials(3);
+  trials[1].us.reset();
+  trials[1].status = TrialStatus::Ok;
+  legend.setTrials(trials);
+  EXPECT_TRUE(legend.text().startsWith("trial 2, best so far, checked, not timed 1")) << legend.text().toStdString();
 }
 
 TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
@@ -884,6 +1036,20 @@ TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {
   for (std::size_t i = 0; i < 20; ++i) strip.addStep(steps[i]);
   strip.setState(state);
   EXPECT_TRUE(strip.figures().contains("not yet faster than PyTorch"));
+  EXPECT_FALSE(strip.figures().contains("in a row")) << "its median is not";
+  // A median that is faster does not do, and the words say what is missing.
+  strip.setPeer("PyTorch", 9.2);
+  StepEvent slow;
+  slow.step = 64, slow.steps = 3, slow.ms = 3, slow.ms_min = 2.9, slow.ms_max = 33.5;
+  LatencyPlot* latency = strip.plot();
+  auto shaky = std::vector<StepEvent>(40, slow);
+  for (std::size_t i = 0; i < shaky.size(); ++i) shaky[i].step = static_cast<std::int64_t>(3 * i + 3);
+  latency->setSteps(shaky, {});
+  strip.setState(state);
+  EXPECT_TRUE(strip.figures().contains("10 steps in a row have to be, and one of the last 10 took 33.5 ms"))
+      << strip.figures().toStdString();
+  latency->setSteps({steps.begin(), steps.begin() + 20}, {});
+  strip.setPeer("PyTorch", 6.5);
   strip.setState({});
   EXPECT_TRUE(strip.figures().contains("at no time faster than PyTorch")) << strip.figures().toStdString();
   strip.setState(state);

@@ -563,6 +563,36 @@ TEST_F(Notebook, TypingReachesTheDocumentAndComesBack) {
   EXPECT_TRUE(cell(1)->editor()->toPlainText().startsWith("let B"));
 }
 
+// A run that did not end says so, also where the result that is shown is of an earlier text.
+TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
+  const auto analyse = [&](const char* meaning) {
+    auto a = capsule::analysis(document.text(), document.revision());
+    a.cells[3].meaning = meaning;
+    view.setAnalysis(a);
+  };
+  const auto run = [&] { cell(3)->beginRun(); };
+  using protocol::CellStatus;
+  analyse("40 epochs");
+  EXPECT_TRUE(cell(3)->neverTrained());
+  run();
+  cell(3)->setStatus(CellStatus::Ok, {});
+  EXPECT_FALSE(cell(3)->neverTrained());
+  analyse("4000 epochs");
+  EXPECT_TRUE(cell(3)->note().contains("has changed since it ran")) << cell(3)->note().toStdString();
+  run();
+  cell(3)->setInterrupted("The engine ended before this was finished.");
+  analyse("4000 epochs");
+  EXPECT_EQ(cell(3)->note(), "The engine ended before this was finished.");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  run();
+  cell(3)->setStatus(CellStatus::Error, "no memory");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Error);
+  EXPECT_EQ(cell(3)->failure(), "no memory");
+  analyse("4 epochs");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  EXPECT_EQ(cell(3)->failure(), QString());
+}
+
 TEST_F(Notebook, BlankLinesTypedAtTheEndStay) {
   view.activate(cell(3)->id(), true);
   QTest::keyClick(cell(3)->editor(), Qt::Key_End, Qt::ControlModifier);

@@ -19,6 +19,9 @@
 #include "widgets/basic.h"
 #include "widgets/dock_page.h"
 #include "widgets/expression_editor.h"
+#include "widgets/plots.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 
@@ -125,6 +128,18 @@ TEST_F(Recovery, AKilledWindowComesBackWithEveryTab) {
   for (const char* name : {"untitled.nf", "capsule.nf"}) EXPECT_TRUE(window->messages()->text().contains(name)) << name;
   EXPECT_FALSE(window->messages()->text().contains("other.nf")) << "nothing of it was unsaved";
   EXPECT_FALSE(window->authorPage()->panel("inspector")->isVisible());
+  // Each file has its own bar, which stays when it has been compared.
+  window->showTab(1);
+  ASSERT_EQ(window->messages()->key(), "recovered");
+  ASSERT_EQ(window->messages()->buttons().size(), 1);
+  press(0);
+  EXPECT_EQ(window->messages()->key(), "recovered");
+  window->showTab(2);
+  EXPECT_TRUE(window->messages()->key().isEmpty()) << "nothing of it was unsaved";
+  window->showTab(0);
+  EXPECT_EQ(window->messages()->key(), "recovered");
+  EXPECT_TRUE(window->messages()->buttons().isEmpty()) << "there is no file to compare with";
+  window->showTab(3);
   EXPECT_EQ(textOf(0), "let first = 1");
   EXPECT_EQ(textOf(1), with("# mine "));
   EXPECT_EQ(textOf(2), "# %%\nlet z = 3\n");
@@ -143,6 +158,46 @@ TEST_F(Recovery, AKilledWindowComesBackWithEveryTab) {
   ASSERT_EQ(window->tabs()->count(), 4);
   EXPECT_EQ(textOf(0), "let first = 1");
   EXPECT_EQ(textOf(3), "let u = 7");
+}
+
+// What the run of a killed window left beside the notebook is shown again, as what it is.
+TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
+  kill({"open", path(), "type", "# mine "});
+  const QDir run(folder.filePath("capsule.nf.out/2026-11-21-235430"));
+  ASSERT_TRUE(run.mkpath("."));
+  const auto put = [&](const char* name, const std::string& text) {
+    QFile file(run.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(text.data(), static_cast<qint64>(text.size()));
+  };
+  put("run.json", R"({"train":"L","settings":{}})");
+  std::string events;
+  for (int i = 1; i <= 40; ++i) {
+    protocol::StepEvent e;
+    e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = i * 0.002;
+    events += protocol::encode(e) + "\n";
+  }
+  protocol::KernelSwapEvent swap;
+  swap.subgraph = "aa01", swap.name = "Y", swap.before_us = 900, swap.after_us = 400, swap.step = 20;
+  events += protocol::encode(swap) + "\n";
+  put("events.jsonl", events + R"({"event":"step","st)");
+  startBare();
+  window->workspace().startEngine();
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 40; }));
+  EXPECT_TRUE(cell(3)->train()->isVisibleTo(cell(3)));
+  EXPECT_EQ(cell(3)->train()->result(), "Interrupted at step 40; the run 2026-11-21-235430, as it was kept");
+  EXPECT_EQ(cell(3)->train()->plot()->swaps(), 1);
+  EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 40);
+  EXPECT_TRUE(cell(3)->neverTrained()) << "not by this window";
+  window->showPage(MainWindow::Page::Tune);
+  EXPECT_EQ(window->tune()->latency()->steps(), 40);
+  // A run takes its place.
+  window->showPage(MainWindow::Page::Author);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  this->run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train()->plot()->steps() == 100; }));
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running(); }));
+  EXPECT_FALSE(cell(3)->neverTrained());
 }
 
 TEST_F(Recovery, AWindowThatWasClosedLeavesNothing) {

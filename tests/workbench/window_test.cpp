@@ -12,6 +12,7 @@
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 
 #include "tests/workbench/killed_window.h"
 #include "tests/workbench/window.h"
@@ -131,6 +132,139 @@ TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
   QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
   EXPECT_FALSE(window->isVisible());
   EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
+}
+
+TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
+  open();
+  const auto edit = [&](const char* name) {
+    QFile file(folder.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write("# %%\nlet z = 3\n");
+    file.close();
+    window->openFile(file.fileName());
+    document().replace(0, 0, "# mine\n", "Edit");
+  };
+  document().replace(0, 0, "# x\n", "Edit");
+  edit("second.nf");
+  edit("third.nf");
+  EXPECT_FALSE(window->close());
+  ASSERT_EQ(window->messages()->key(), "close");
+  for (const char* name : {"3 notebooks", "capsule.nf", "second.nf", "third.nf"})
+    EXPECT_TRUE(window->messages()->text().contains(name)) << window->messages()->text().toStdString();
+  ASSERT_EQ(window->messages()->buttons().size(), 3);
+  EXPECT_EQ(window->messages()->buttons().at(2)->text(), "Cancel");
+  QTest::mouseClick(window->messages()->buttons().at(2), Qt::LeftButton);
+  EXPECT_TRUE(window->isVisible());
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_EQ(onDisk(), capsule::kText);
+  EXPECT_FALSE(window->close());
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_FALSE(window->isVisible());
+  EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
+  for (const char* name : {"second.nf", "third.nf"}) {
+    QFile file(folder.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+    EXPECT_EQ(file.readAll(), "# mine\n# %%\nlet z = 3\n") << name;
+  }
+}
+
+TEST_F(Window, DiscardingGivesAllChangesUpAtOnce) {
+  open();
+  document().replace(0, 0, "# x\n", "Edit");
+  window->action("file.new")->trigger();
+  document().replace(0, 0, "let a = 1", "Edit");
+  EXPECT_FALSE(window->close());
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  EXPECT_FALSE(window->isVisible());
+  EXPECT_EQ(onDisk(), capsule::kText);
+}
+
+TEST_F(Window, ClosingANotebookThatTrainsAsks) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "training");
+  EXPECT_EQ(document().text(), text);
+  QTest::mouseClick(window->messages()->buttons().at(2), Qt::LeftButton);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_TRUE(cell(3)->train()->running());
+  // It trains on, and the tab goes with the end of it.
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  EXPECT_EQ(document().text(), text);
+  EXPECT_TRUE(cell(3)->train()->running());
+  // Asked again, it is stopped.
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "training");
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return document().text().empty(); }));
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Window, TheRunButtonOnTheLastCellAddsNone) {
+  openChecked();
+  window->notebook()->activate(cell(2)->id(), false);
+  auto* button = window->findChild<QToolButton*>("run.cell");
+  ASSERT_TRUE(button);
+  EXPECT_EQ(button->text(), "Run cell");
+  QTest::mouseClick(button, Qt::LeftButton);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(3)->id());
+  EXPECT_TRUE(cell(3)->neverTrained());
+  QTest::mouseClick(button, Qt::LeftButton);
+  EXPECT_EQ(window->notebook()->cells().size(), 4u);
+  EXPECT_EQ(document().text(), capsule::kText);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->result().startsWith("Trained"); }));
+  EXPECT_FALSE(cell(3)->neverTrained());
+  // The key writes on.
+  QTest::keyClick(window.get(), Qt::Key_Return, Qt::ShiftModifier);
+  EXPECT_EQ(window->notebook()->cells().size(), 5u);
+}
+
+TEST_F(Window, ATrainingThatFailedStaysInTheStatusBarUntilTheTextChanges) {
+  std::string text = capsule::kText;
+  text.replace(text.find("lr=0.1"), 6, "lr=inf");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->result().startsWith("Failed"); }));
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  EXPECT_TRUE(window->statusText().contains("The loss L is not a number in step 3")) << window->statusText().toStdString();
+  window->showPage(MainWindow::Page::Tune);
+  window->showPage(MainWindow::Page::Author);
+  EXPECT_TRUE(window->statusText().startsWith("Failed: The loss")) << window->statusText().toStdString();
+  document().replace(text.find("lr=inf"), text.find("lr=inf") + 6, "lr=0.1", "Edit");
+  window->notebook()->followDocument();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->statusText().contains("up to date"); })) << window->statusText().toStdString();
+}
+
+// What was drawn of an engine that ends is there still, whatever was looked at in between, and says of when it is.
+TEST_F(Window, ValuesOutliveTheEngineTheyCameFrom) {
+  write(capsule::kText + "# values of a run only\n");
+  openChecked();
+  run(2);
+  InspectorView* inspector = window->inspector();
+  ASSERT_TRUE(wait([&] { return cell(2)->tensorView() && cell(2)->tensorView()->model()->rowCount() > 0; }));
+  window->pinInspector("d(L)/d(W)");
+  ASSERT_TRUE(wait([&] { return inspector->values()->tensor() == "d(L)/d(W)" && inspector->values()->model()->rowCount() > 0; }));
+  EXPECT_FALSE(inspector->values()->old());
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  inspector->clear();
+  window->pinInspector("W");
+  ASSERT_TRUE(wait([&] { return inspector->values()->note().contains("no value yet"); }));
+  EXPECT_EQ(inspector->values()->model()->rowCount(), 0) << "nothing was ever shown of it";
+  window->pinInspector("d(L)/d(W)");
+  ASSERT_TRUE(wait([&] { return inspector->values()->note().contains("no value yet"); }));
+  EXPECT_GT(inspector->values()->model()->rowCount(), 0);
+  EXPECT_TRUE(inspector->values()->old());
+  EXPECT_TRUE(inspector->values()->note().contains("last run")) << inspector->values()->note().toStdString();
 }
 
 TEST_F(Window, KillingTheEngineCostsNothingButTheJob) {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QString>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/protocol/message.h"
+
+namespace nf {
+
+// What a training run has left beside its notebook, in NAME.nf.out.
+struct KeptRun {
+  QString name;      // of its folder: when it began
+  std::string loss;  // whose `train` statement it ran
+  std::vector<protocol::StepEvent> steps;
+  std::vector<protocol::KernelSwapEvent> swaps;
+  std::vector<protocol::EvalEvent> evals;
+  std::optional<protocol::DoneEvent> done;  // none: it did not come to its end
+  std::optional<protocol::ErrorEvent> error;
+};
+
+// The newest run of this notebook that made a step; nothing where there is none or it cannot be read.
+std::optional<KeptRun> newestKeptRun(const QString& notebook);
+
+}  // namespace nf
