@@ -161,6 +161,19 @@ TEST_P(GateTest, PassesWhatIsRightAndRefusesWhatIsNot) {
   }
 }
 
+// f32 has no 1e59: the kernel's infinity is right, and what stays in range is still compared.
+TEST_P(GateTest, WhatTheTypeCannotHoldIsInfinite) {
+  test::Build b;
+  const TensorId x = b.tensor("x", {200}, TensorKind::Input);
+  const ExprId value = b.load(x, {test::var(0)});
+  const ExprId huge = b.mul(b.mul(b.add(value, b.number(2)), b.number(1e30)), b.number(1e29));
+  b.output(b.op("H", {{"n", 200}}, 1, Reducer::None, huge));
+  b.output(b.op("Y", {{"n", 200}}, 1, Reducer::None, b.mul(value, b.number(3))));
+  const GateReport right = check(b.p, {{"run", "ok"}});
+  EXPECT_TRUE(right.passed) << right.failure;
+  EXPECT_FALSE(check(b.p, {{"run", "wrong"}}).passed);
+}
+
 TEST_P(GateTest, LaterKernelsAreComparedWithTheFirstOneEverywhere) {
   if (GetParam() == GateLevel::Quick) return;
   const Program program = fakes::elementwise(5000);
