@@ -173,6 +173,22 @@ TEST(Train, OnlyAnEvalOfThatNameIsTheAccuracy) {
   EXPECT_TRUE(evals[0].values.contains("hits"));
 }
 
+// The programs that evaluate are made beside the steps: where an epoch is one step, it waits for them.
+TEST(Train, EveryEpochIsEvaluatedHoweverShortItIs) {
+  const auto context = interpreter();
+  std::string text = kDigits;
+  text.replace(text.find("let B = 32"), 10, "let B = 1437");
+  text.replace(text.find("batch = 32"), 10, "batch = 1437");
+  text.replace(text.find("epochs = 1"), 10, "epochs = 4");
+  std::vector<std::int64_t> evaluated;
+  TrainJob job(*context, optionsFor(text), [&](const protocol::Message& m) {
+    if (const auto* e = std::get_if<protocol::EvalEvent>(&m)) evaluated.push_back(e->step);
+  });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{1, 2, 3, 4}));
+}
+
 TEST(Train, ANaNStopsAndNamesTheFirstOperator) {
   const auto context = interpreter();
   std::vector<protocol::Message> messages;
