@@ -14,6 +14,7 @@
 #include "core/runtime/data_file.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
+#include "core/runtime/prepared.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
 #include "core/runtime/train.h"
@@ -74,16 +75,20 @@ bool isInput(const Error& error) {
 
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
+  const bool lacks = error.stage == "allocate";
   if (!json && place.valid()) {
     Diagnostic d;
     d.message = error.message;
     d.span = place;
     std::cerr << render(d, sources);
     if (!error.detail.empty()) std::cerr << error.detail << "\n";
-    return kExitWrongInput;
+    return lacks ? kExitMachineLacks : kExitWrongInput;
   }
-  const bool input = isInput(error) || place.valid();
-  return report(error, json, input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks);
+  const bool input = isInput(error) || (place.valid() && !lacks);
+  const int code = input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks;
+  if (!json) return report(error, false, code);
+  printLine(protocol::encode(errorEvent(error, sources, place)));
+  return code;
 }
 
 // A device that nothing is called by is a mistake of the command; one that is not here is the machine's.
@@ -373,10 +378,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const Program program = loaded.notebook.trains.empty() ? loaded.notebook.program : trainingProgram(loaded.notebook, 0);
   const auto stages = runStages(std::make_shared<const Program>(program), passes);
   if (!stages) return report(stages.error(), json, kExitInternal);
-  if (hasErrors(stages->diagnostics)) {
-    std::cerr << render(stages->diagnostics, loaded.notebook.sources);
-    return kExitWrongInput;
-  }
+  if (hasErrors(stages->diagnostics)) return runCheck(options);
   TuneProgramOptions tune;
   tune.threads = threads;
   tune.trials = options.trials;

@@ -180,7 +180,7 @@ int runShow(const ShowOptions& options) {
   if (!stage || *stage > Stage::Fused)
     return report(
         {"usage", "There is no stage \"" + options.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}},
-        false, kExitUsage);
+        options.json, kExitUsage);
   CompileOptions compile;
   compile.training = !options.evaluation;
   const Loaded loaded = loadNotebook(options, compile);

@@ -219,7 +219,7 @@ int main(int argc, char** argv) {
   trainCommand->add_flag("--no-records", train.noRecords, "neither read nor write the record database");
   trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
   trainCommand->add_flag("--json-progress", train.progress,
-                         "one JSON object a line: first_step, step, eval, trial, kernel_swap, done");
+                         "one JSON object a line as it happens, see below; --json gives the last one alone");
   trainCommand->callback([&] { exitCode = nf::runTrain(devices(), train); });
 
   nf::TuneCommandOptions tune;
@@ -312,17 +312,23 @@ int main(int argc, char** argv) {
   const std::pair<const char*, const char*> keys[] = {
       {"check", "JSON: ok, diagnostics [severity, message, line, column, length, notes], counts"},
       {"show", "JSON: the program: tensors, operators, scalars, indices, accesses, outputs, updates, derivatives, origins"},
-      {"explain", "JSON: device {P_d, P_c, L}, decisions [producer, consumer, category, dT, dC, dK, R, accepted, why, flip]"},
+      {"explain",
+       "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "
+       "dK,\n"
+       "R in s, accepted, why, flip]; with --measure: fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
+       "verdict"},
       {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
       {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
        "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"
-       "done {steps, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes}; error {stage, message, file, line, "
-       "column}"},
+       "fusion_reverted {producer, consumer, fused_us, split_us}; checkpoint_failed {step, message};\n"
+       "done {steps, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes, checkpoints_failed};\n"
+       "error {stage, message, file, line, column}"},
       {"tune", "JSON, one object a line: trial as of train; done {trials, seconds, first_step_us, best_step_us, subgraphs}"},
       {"profile", "JSON: device, program, repeats, step_us, wall_us, kernels [subgraph, kernel, calls, us, share, flops, bytes]"},
       {"bench", "JSON: machine, rows [case, ours_ms, spread, peer, peer_ms, ratio]"},
+      {"export", "JSON: ok, files"},
       {"doctor", "JSON: plugins [name, loaded, reason], devices, versions, tools [name, path], files [name, path, state]"}};
   for (const auto& [command, text] : keys) app.get_subcommand(command)->footer(text);
 

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/autodiff/inverse.h"
+#include "core/ir/rewrite.h"
 
 namespace nf {
 
 // The lines that invert() writes for people, gathered part by part.
 struct Explanation {
   std::vector<std::string> system, solution, axes, kept, dropped, existence;
+  std::size_t quotients = 0, slacks = 0;  // of the parts so far: the next ones go on counting
 };
+
+// The condition with what is known without any variable worked out.
+inline IndexCond folded(const IndexCond& c) {
+  return simplify(c, [](IndexVar) { return std::optional<Range>(); });
+}
 
 // Names of one part's variables; null `lines`: nobody asked.
 struct PartNames {

@@ -96,7 +96,8 @@ void describe(const AccessProblem& problem, const PartNames& names, std::vector<
   for (std::size_t i = 0; i < problem.domain.size(); ++i)
     step.lines.push_back(std::to_string(problem.domain[i].lo) + " <= " + names.y[i] +
                          " <= " + std::to_string(problem.domain[i].hi));
-  for (const IndexCond& g : problem.guards) step.lines.push_back("where " + names.textY(g));
+  for (const IndexCond& g : problem.guards)
+    if (const IndexCond c = folded(g); !c.isAlways()) step.lines.push_back("where " + names.textY(c));
   steps.push_back(std::move(step));
 }
 

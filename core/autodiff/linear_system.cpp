@@ -37,9 +37,9 @@ void collectFloors(const IndexCond& c, std::set<IndexAtom>& into) {
 // The fields are filled by linear(), innermost floors first.
 class Lineariser {
  public:
-  // floors: all that linear() will meet.
-  Lineariser(LinearSystem& system, const std::vector<Range>& ranges, const std::set<IndexAtom>& floors)
-      : m_system(system), m_ranges(ranges), m_floors(floors) {}
+  // floors: all that linear() will meet. firstQuotient: the number of the first one's name.
+  Lineariser(LinearSystem& system, const std::vector<Range>& ranges, const std::set<IndexAtom>& floors, std::size_t firstQuotient)
+      : m_system(system), m_ranges(ranges), m_floors(floors), m_firstQuotient(firstQuotient) {}
 
   struct Form {
     std::map<std::size_t, std::int64_t> terms;
@@ -47,6 +47,7 @@ class Lineariser {
   };
 
   bool overflowed() const { return m_overflowed; }
+  std::size_t quotients() const { return m_quotients.size(); }
 
   Form linear(const IndexExpr& e) {
     Form form;
@@ -112,7 +113,7 @@ class Lineariser {
     if (known != m_quotients.end()) return known->second;
     const auto [dividend, divisor] = division(atom);
     Form form = linear(dividend);
-    const std::string number = std::to_string(m_quotients.size());
+    const std::string number = std::to_string(m_firstQuotient + m_quotients.size());
     IndexExpr q = floorDiv(*atom.numerator, atom.divisor);
     IndexExpr m = dividend - divisor * q;
     const std::size_t qIndex = addUnknown(Unknown::Kind::Quotient, std::move(q), {}, {}, "q" + number);
@@ -127,6 +128,7 @@ class Lineariser {
   LinearSystem& m_system;
   const std::vector<Range>& m_ranges;
   const std::set<IndexAtom>& m_floors;
+  std::size_t m_firstQuotient;
   std::map<IndexAtom, std::size_t> m_quotients;
   bool m_overflowed = false;
 };
@@ -267,14 +269,14 @@ SystemState makeLinearSystem(const AccessProblem& problem, std::uint64_t quota, 
   for (const IndexCond& g : problem.guards) flatten(simplify(g, ranges), guards);
   for (const IndexExpr& f : access) collectFloors(f, floors);
   for (const IndexCond& g : guards) collectFloors(g, floors);
-  Lineariser lineariser(system, hull, floors);
+  Lineariser lineariser(system, hull, floors, names ? names.lines->quotients : 0);
   for (std::size_t i = 0; i < n; ++i)
     lineariser.addUnknown(Unknown::Kind::Variable, variables[i], hull[i].lo, hull[i].hi, names ? names.y[i] : std::string());
 
   // Step 1.
   for (std::size_t j = 0; j < access.size(); ++j)
     system.equations.push_back(lineariser.equation(lineariser.linear(access[j]), IndexExpr::variable(static_cast<IndexVar>(j))));
-  std::size_t slacks = 0;
+  std::size_t slacks = names ? names.lines->slacks : 0;
   for (const IndexCond& g : guards) {
     if (g.kind == IndexCond::Kind::EqualZero) {
       system.equations.push_back(lineariser.equation(lineariser.linear(g.expr), 0));
@@ -307,7 +309,11 @@ SystemState makeLinearSystem(const AccessProblem& problem, std::uint64_t quota, 
   for (std::size_t u = n; u < system.unknowns.size(); ++u) system.unknowns[u].hull = exact[u - n];
 
   findComponents(system);  // step 2
-  if (names) explain(system, names);
+  if (names) {
+    explain(system, names);
+    names.lines->quotients += lineariser.quotients();
+    names.lines->slacks = slacks;
+  }
   return SystemState::Ready;
 }
 

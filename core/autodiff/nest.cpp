@@ -131,7 +131,9 @@ class Oracle {
 };
 
 void dropped(const PartNames& names, const Guard& guard, const char* reason) {
-  if (names) names.lines->dropped.push_back(names.textZ(guard.condition) + "   (" + guard.why + "): " + reason);
+  if (!names) return;
+  const IndexCond c = folded(guard.condition);
+  if (!c.isAlways()) names.lines->dropped.push_back(names.textZ(c) + "   (" + guard.why + "): " + reason);
 }
 
 // Folds, splits conjunctions, drops repeats and what intervals decide.

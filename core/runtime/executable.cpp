@@ -122,7 +122,7 @@ Executable::~Executable() {
 }
 
 Result<std::unique_ptr<Executable>> Executable::create(std::shared_ptr<const ExecutionPlan> plan, Device& device,
-                                                       std::shared_ptr<TensorStore> store) {
+                                                       std::shared_ptr<TensorStore> store, Span* failedAt) {
   std::unique_ptr<Executable> self(new Executable(std::move(plan), device, std::move(store)));
   const ExecutionPlan& p = *self->m_plan;
   const Program& program = *p.main.program;
@@ -133,8 +133,12 @@ Result<std::unique_ptr<Executable>> Executable::create(std::shared_ptr<const Exe
   self->m_arguments.resize(mostTensors(p.main));
   self->m_counters.reserve(deepest(p.main));
   self->m_entries.assign(program.tensors.size(), nullptr);
+  const auto at = [&](const Tensor& tensor) {
+    if (failedAt && tensor.origin.valid()) *failedAt = program[tensor.origin].span;
+  };
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     if (!p.persistent[t]) continue;
+    at(program.tensors[t]);
     NF_TRY(TensorStore::Entry * entry, self->m_store->entry(program.tensors[t]));
     if (!entry) {
       const Tensor& tensor = program.tensors[t];
@@ -144,7 +148,7 @@ Result<std::unique_ptr<Executable>> Executable::create(std::shared_ptr<const Exe
       own->type = tensor.type;
       own->shape = tensor.shape;
       own->bytes = self->bytesOfTensor(tensor);
-      NF_TRY(own->buffers[0], device.allocate(own->bytes));
+      NF_TRY(own->buffers[0], deviceMemory(device, own->bytes, own->name + ": it takes"));
       entry = own.get();
       self->m_own.push_back(std::move(own));
     }
@@ -152,9 +156,23 @@ Result<std::unique_ptr<Executable>> Executable::create(std::shared_ptr<const Exe
   }
   for (const PlannedUpdate& u : p.updates) {
     TensorStore::Entry& entry = *self->m_entries[u.target.value];
+    at(program[u.target]);
     NF_TRY([[maybe_unused]] const Unit made, self->m_store->makeSecondBuffer(entry));
   }
-  if (p.main.arenaBytes > 0) { NF_TRY(self->m_arena, device.allocate(p.main.arenaBytes)); }
+  if (p.main.arenaBytes > 0) {
+    // The largest of those that lie there is what a person can make smaller.
+    std::size_t largest = program.tensors.size();
+    for (std::size_t t = 0; t < program.tensors.size(); ++t)
+      if (!p.persistent[t] && (largest == program.tensors.size() || program.tensors[t].bytes() > program.tensors[largest].bytes()))
+        largest = t;
+    std::string what = "what lies between the operators:";
+    if (largest < program.tensors.size()) {
+      at(program.tensors[largest]);
+      what = program.tensors[largest].name + " and what else lies between the operators: they take";
+    }
+    NF_TRY(self->m_arena, deviceMemory(device, p.main.arenaBytes, what));
+  }
+  if (failedAt) *failedAt = {};
   self->place(p.main);
   self->bind();
   return self;
@@ -177,7 +195,7 @@ void Executable::bind() {
 
 Result<Unit> Executable::setKernel(std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel) {
   if (kernel && kernel->workspaceBytes > m_workspaceBytes) {
-    NF_TRY(void* larger, m_device.allocate(kernel->workspaceBytes));
+    NF_TRY(void* larger, deviceMemory(m_device, kernel->workspaceBytes, "the scratch space of a kernel: it takes"));
     if (m_workspace) m_device.release(m_workspace);
     m_workspace = larger;
     m_workspaceBytes = kernel->workspaceBytes;

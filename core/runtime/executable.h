@@ -28,8 +28,9 @@ struct LinkedKernel {
 class Executable {
  public:
   // Takes its persistent tensors from `store` where name, shape and type agree; those of another shape (batches) are its own.
+  // failedAt: becomes the place of the tensor that there is no memory for.
   static Result<std::unique_ptr<Executable>> create(std::shared_ptr<const ExecutionPlan> plan, Device& device,
-                                                    std::shared_ptr<TensorStore> store);
+                                                    std::shared_ptr<TensorStore> store, Span* failedAt = nullptr);
   ~Executable();
   Executable(const Executable&) = delete;
   Executable& operator=(const Executable&) = delete;

@@ -192,6 +192,11 @@ Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
     if (found == numbers(training).end())
       return Error{
           "replay", "The swap log belongs to another program: it has a kernel for " + log[m_replayed].subgraph.hex() + ".", {}, {}};
+    if (m_context.inProcess()) {  // it has one kernel a subgraph, without a schedule
+      if (!log[m_replayed].schedule.empty())
+        return Error{"replay", "The swap log is of compiled kernels: " + m_context.device().name() + " has none of them.", {}, {}};
+      continue;
+    }
     NF_TRY(auto kernel, compiled(training.plan().subgraphs[found->second], log[m_replayed].schedule));
     NF_TRY([[maybe_unused]] const Unit used, use(training, found->second, std::move(kernel)));
   }

@@ -56,7 +56,8 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
       swaps.push_back({json["step"].get<std::int64_t>(), *hash, {}, true});
       continue;
     }
-    swaps.push_back({json["step"].get<std::int64_t>(), *hash, json["schedule"].dump(), false});
+    const auto& schedule = json["schedule"];
+    swaps.push_back({json["step"].get<std::int64_t>(), *hash, schedule.is_null() ? std::string() : schedule.dump(), false});
   }
   return swaps;
 }

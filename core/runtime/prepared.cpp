@@ -57,22 +57,22 @@ Result<Prepared> planned(const Program& program, DeviceContext& context, const P
   return planned(std::move(stages), context, options);
 }
 
-Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store) {
-  NF_TRY(prepared.executable, Executable::create(prepared.plan, context.device(), store));
+Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store, Span* failedAt) {
+  NF_TRY(prepared.executable, Executable::create(prepared.plan, context.device(), store, failedAt));
   return Unit{};
 }
 
 Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options) {
   NF_TRY(Prepared prepared, planned(program, context, options));
-  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store));
+  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store, options.failedAt));
   return prepared;
 }
 
 Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options) {
   NF_TRY(Prepared prepared, planned(std::move(stages), context, options));
-  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store));
+  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store, options.failedAt));
   return prepared;
 }
 

@@ -23,6 +23,7 @@ struct PrepareOptions {
   bool updates = true;
   bool verify = false;
   std::optional<MeasuredKernels> reverted;  // fusion goes without these; nullopt: without those that are recorded
+  Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
 };
 
@@ -33,7 +34,8 @@ Result<Prepared> prepare(const Program& program, DeviceContext& context, const s
 // The same in two halves: passes and plan, which touch neither the store nor the device and may be made on another thread; then, on the
 // thread that steps, the executable.
 Result<Prepared> planned(const Program& program, DeviceContext& context, const PrepareOptions& options);
-Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store);
+Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
+                    Span* failedAt = nullptr);
 
 // How these passes are run on this device.
 StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options);

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/tensor_store.h"
 
-#include <cstdio>
+#include <unistd.h>
 
 #include "core/support/assert.h"
+#include "core/support/scaled_text.h"
 
 namespace nf {
 namespace {
 
 Result<void*> memoryFor(Device& device, const TensorStore::Entry& entry) {
-  auto memory = device.allocate(entry.bytes);
-  if (memory) return memory;
-  Error error = memory.error();
-  char size[40];
-  std::snprintf(size, sizeof size, "%.4g GB", static_cast<double>(entry.bytes) * 1e-9);
-  error.message = "There is no memory for " + entry.name + ": it takes " + size + ".";
-  return error;
+  return deviceMemory(device, entry.bytes, entry.name + ": it takes");
 }
 
 }  // namespace
+
+Result<void*> deviceMemory(Device& device, std::int64_t bytes, const std::string& what) {
+  auto memory = device.allocate(bytes);
+  if (memory) return memory;
+  Error error = memory.error();
+  error.message = "There is no memory for " + what + " " + bytesText(bytes);
+  // Other devices say it in their own words.
+  const std::int64_t pages = device.target().backend == "cuda" ? 0 : ::sysconf(_SC_PHYS_PAGES);
+  if (pages > 0) error.message += ", and this machine has " + bytesText(pages * ::sysconf(_SC_PAGE_SIZE));
+  error.message += ".";
+  return error;
+}
 
 TensorStore::~TensorStore() {
   for (const auto& [name, entry] : m_entries)

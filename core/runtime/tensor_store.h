@@ -52,6 +52,9 @@ class TensorStore {
   std::int64_t m_bytes = 0;
 };
 
+// Device::allocate, whose failure says what for, in a unit for people: "There is no memory for WHAT 40 GiB, and this machine has 16 GiB."
+Result<void*> deviceMemory(Device& device, std::int64_t bytes, const std::string& what);
+
 // Device memory as a host tensor and back, whatever way the device keeps its elements.
 Result<HostTensor> readDevice(Device& device, const void* from, DType type, const std::vector<std::int64_t>& shape);
 

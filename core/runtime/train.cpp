@@ -262,7 +262,10 @@ struct TrainJob::Impl {
     store = std::make_shared<TensorStore>(context.device());
     prepareOptions.verify = options.verify;
     prepareOptions.reverted = firstReverted();
+    prepareOptions.failedAt = &place;
     NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
+    prepareOptions.failedAt = nullptr;
+    place = settings.span;
     loss = lossOf(training.executable->program(), settings.loss);
     if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
     return Unit{};

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/session/caption.h"
 #include "core/session/formula.h"
 #include "core/session/meaning.h"
+#include "core/support/scaled_text.h"
 
 namespace nf {
 namespace {
@@ -71,29 +71,9 @@ protocol::Phase phase(Phase p) {
   return protocol::Phase::Forward;
 }
 
-std::string scaledText(double value, const char* const* units, double step, std::size_t count) {
-  std::size_t unit = 0;
-  while (value >= step && unit + 1 < count) {
-    value /= step;
-    ++unit;
-  }
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer,
-                value < 10 && unit > 0    ? "%.2f %s"
-                : value < 100 && unit > 0 ? "%.1f %s"
-                                          : "%.0f %s",
-                value, units[unit]);
-  return buffer;
-}
-
-std::string bytesText(std::int64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  return scaledText(static_cast<double>(bytes), kUnits, 1024, 5);
-}
-
 std::string flopsText(std::int64_t flops) {
   static constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
-  return scaledText(static_cast<double>(flops), kUnits, 1000, 5);
+  return scaledText(static_cast<double>(flops), kUnits, 1000);
 }
 
 std::string shapeText(const Tensor& t) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "core/autodiff/hermite.h"
@@ -129,6 +130,35 @@ TEST(Inverse, DerivationForPeople) {
     }
   }
   expectGolden("autodiff/derivations.golden", text);
+}
+
+// Parts of an access are solved one by one; what they call q0 is one thing all the same.
+TEST(Inverse, ADerivationNamesEachUnknownOnce) {
+  InvertOptions options;
+  options.explain = true;
+  const AccessProblem halves = problemOf(
+      {16, 16, 9}, {floorDiv(v(0), 2), floorDiv(v(1), 2), floorDiv(v(2), 3)}, {8, 8, 3},
+      {IndexCond::ge0(v(0) - 2 * floorDiv(v(0), 4) - IndexExpr(1)), IndexCond::ge0(v(1) - 2 * floorDiv(v(1), 4) - IndexExpr(1))});
+  std::map<std::string, int> defined;
+  for (const Inverse::Step& step : invert(halves, options).derivation)
+    if (step.title == "Linear system")
+      for (const std::string& line : step.lines)
+        if (const std::size_t at = line.find("   ("); at != std::string::npos)
+          ++defined[line.substr(at + 4, line.find(' ', at + 4) - at - 4)];
+  EXPECT_GE(defined.size(), 10u) << "five quotients, their remainders, two slacks";
+  for (const auto& [name, times] : defined) EXPECT_EQ(times, 1) << name;
+}
+
+TEST(Inverse, ADerivationShowsNoGuardOfConstants) {
+  InvertOptions options;
+  options.explain = true;
+  // On the diagonal the second guard says 0 != -1.
+  const AccessProblem diagonal =
+      problemOf({8, 8}, {v(0)}, {8}, {IndexCond::eq0(v(0) - v(1)), IndexCond::negate(IndexCond::eq0(v(0) - v(1) + IndexExpr(1)))});
+  const Inverse inverse = invert(diagonal, options);
+  EXPECT_EQ(inverse.state, Inverse::State::Gather);
+  for (const Inverse::Step& step : inverse.derivation)
+    for (const std::string& line : step.lines) EXPECT_EQ(line.find("0 == -1"), std::string::npos) << step.title << ": " << line;
 }
 
 TEST(InverseCache, SharedBetweenThreads) {

@@ -177,6 +177,104 @@ TEST_F(CommandLine, ExitCodesSayWhoseMistakeItIs) {
   EXPECT_EQ(json["diagnostics"].size(), 1u);
 }
 
+TEST_F(CommandLine, ASwapLogOfAnotherProgramIsAWrongInput) {
+  file("net.nf", kNet);
+  std::string wider = kNet;
+  wider.replace(wider.find("X[4, 3]"), 7, "X[8, 3]");
+  file("wider.nf", wider);
+  ASSERT_EQ(run("train net.nf --device reference -o out.d").code, 0);
+  std::string log;
+  for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("out.d"))) log = entry.path() / "swaps.jsonl";
+  EXPECT_EQ(run("train net.nf --device reference -o again.d --replay-swaps '" + log + "'").code, 0);
+  const Outcome other = run("train wider.nf --device reference -o other.d --replay-swaps '" + log + "'");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("belongs to another program"));
+}
+
+// Stopped in the middle of its first step, which would take hours: no result, so no success.
+TEST_F(CommandLine, AStopBeforeTheFirstStepIsNoSuccess) {
+  file("long.nf",
+       "param Y[4] = normal(0, 1)\nloss L = sum[i: 100000000000] Y[i % 4]\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\n");
+  file("stop.sh",
+       "sh -c 'echo $$ >pid; exec \"$0\" train long.nf --device reference --mode static --no-records -o out.d' '" NF_NEOFLOW
+       "' >out 2>err &\n"
+       "until ls out.d/*/run.json >ls.out 2>&1; do sleep 0.02; done\nkill -TERM \"$(cat pid)\"\nwait $!\n");
+  const int status = std::system(("cd '" + m_folder.path(".") + "' && sh stop.sh").c_str());
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 3);
+  std::stringstream out;
+  out << std::ifstream(m_folder.path("out")).rdbuf();
+  EXPECT_THAT(out.str(), HasSubstr("stopped before the first one was made"));
+}
+
+// Constants of a device are those of so many threads: whoever prints them says of how many, and the same ones are the same.
+TEST_F(CommandLine, ConstantsOfADeviceSayOfHowManyThreads) {
+  file("net.nf", kNet);
+  const auto explain = nlohmann::json::parse(run("explain net.nf --json").out);
+  const int threads = explain["device"]["threads"];
+  EXPECT_GE(threads, 1);
+  EXPECT_THAT(run("explain net.nf").out, HasSubstr("cpu, " + std::to_string(threads) + " thread"));
+  const auto again = nlohmann::json::parse(run("explain net.nf --json").out);
+  EXPECT_EQ(again["device"], explain["device"]);
+  const auto doctor = nlohmann::json::parse(run("doctor --json").out);
+  for (const auto& device : doctor["devices"])
+    if (device["name"] == "cpu") {
+      EXPECT_GE(device["threads"].get<int>(), 1);
+      if (device["threads"] == threads) { EXPECT_EQ(device["P_c"], explain["device"]["P_c"]); }
+      EXPECT_THAT(run("doctor").out, HasSubstr("cpu  " + std::to_string(device["threads"].get<int>()) + " thread"));
+    }
+}
+
+TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
+  file("eval.nf",
+       "let B = 64\ndata D = digits { split = last 128 }\ninput X[B, 64] = batch D[:, 0..64] / 16\nparam w[64] = normal(0, 0.1)\n"
+       "y[b] = sum[k] X[b, k] * w[k]\nloss L = mean[b] (y[b] - 1)^2\neval mse = mean[b] (y[b] - 1)^2\n"
+       "train L { steps = 4; optimizer = sgd(lr=0.1); mode = static }\n");
+  const Outcome o = run("train eval.nf --device reference --no-records -o out.d");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, held out: mse [0-9]"));
+}
+
+TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
+  file("big.nf",
+       "let N = 1500000000\ninput X[4] = 1\ninput A[N, N] = 1\nY[i] = A[i, i] * X[0]\nloss L = sum[i] Y[i]\nshow Y\nparam w = 1.0\n"
+       "loss M = L * w\ntrain M { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  for (const char* command : {"run big.nf -o out.d", "train big.nf -o out.d", "profile big.nf"}) {
+    const Outcome o = run(std::string(command) + " --device cpu");
+    EXPECT_EQ(o.code, 3) << command;
+    EXPECT_THAT(o.err, HasSubstr("big.nf:3:7")) << command;
+    EXPECT_THAT(o.err, HasSubstr("There is no memory for A: it takes 7.81 EiB, and this machine has ")) << command;
+  }
+  const auto json = nlohmann::json::parse(run("run big.nf --device cpu --json").out);
+  EXPECT_EQ(json["event"], "error");
+  EXPECT_EQ(json["line"], 3);
+  EXPECT_EQ(json["column"], 7);
+}
+
+TEST_F(CommandLine, AMisspeltOptionNamesTheOneThatIsMeant) {
+  file("net.nf", kNet);
+  const std::pair<const char*, const char*> cases[] = {
+      {"train net.nf --stepz 3", "neoflow train has no option --stepz: is --steps meant?"},
+      {"run net.nf --dumb=Y", "neoflow run has no option --dumb: is --dump meant?"},
+      {"bench ops --filtr gemm", "neoflow bench ops has no option --filtr: is --filter meant?"},
+      {"check net.nf --qwertyuiop", "neoflow check has no option --qwertyuiop."},
+      {"show net.nf --stage fusd", "There is no stage \"fusd\""},
+      {"check net.nf more.nf", "neoflow check takes no further argument \"more.nf\"."},
+      {"trian net.nf", "There is no command \"trian\": is train meant?"},
+      {"train net.nf --steps", "--steps needs a value."},
+      {"train net.nf --steps many", "many is no whole number from 1 on"},
+      {"train net.nf --threads 5000", "5000 is no whole number from 0 to 1024"}};
+  for (const auto& [arguments, message] : cases) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 2) << arguments;
+    EXPECT_THAT(o.err, HasSubstr(message)) << arguments;
+    const auto json = nlohmann::json::parse(run(std::string(arguments) + " --json").out, nullptr, false);
+    if (std::string_view(arguments).ends_with("--steps")) continue;  // takes --json for its value
+    EXPECT_EQ(json["stage"], "usage") << arguments;
+  }
+  file("let.nf", "let N = 4\nX[i: N] = 1\nshow X\n");
+  EXPECT_EQ(run("check --set N=5 let.nf").code, 0) << "an option does not swallow what follows its value";
+}
+
 TEST_F(CommandLine, TheDeviceOfATrainStatementIsHonoured) {
   std::string text = kNet;
   text.replace(text.find("seed = 1"), 8, "device = reference");

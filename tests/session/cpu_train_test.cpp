@@ -11,6 +11,8 @@
 
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/runtime/kernel_supply.h"
+#include "core/runtime/prepared.h"
 #include "core/runtime/run.h"
 #include "core/runtime/train.h"
 #include "plugins/cpu/plugin.h"
@@ -148,6 +150,37 @@ TEST_F(CpuTrain, KilledWorkersOnlyDelay) {
   const TrainSummary replayed = train(*context, again);
   EXPECT_EQ(readCheckpoint(replayed.checkpoint)->tensors, trained->tensors);
   EXPECT_EQ(replayed.swaps, summary.swaps);
+}
+
+// What began on the interpreter, as an evaluation may, goes on with the compiled kernels when they are there.
+TEST_F(CpuTrain, BetterKernelsReachWhatNoStepRuns) {
+  const std::string door = m_folder.path("door");
+  const auto context =
+      open("none", {"/bin/sh", "-c", "[ -e '" + door + "' ] && exec '" NF_NEOFLOW "' worker \"$@\"; kill -9 $$", "sh"});
+  const CompiledNotebook notebook = compileNotebook({"test.nf", "", kDigits});
+  ASSERT_TRUE(notebook.ok());
+  const auto store = std::make_shared<TensorStore>(context->device());
+  auto prepared = prepare(evaluationProgram(notebook, "L"), *context, store, {.updates = false});
+  ASSERT_TRUE(prepared.ok()) << prepared.error().message;
+  Executable& x = *prepared->executable;
+  KernelSupplyOptions options;
+  options.dynamic = true;
+  KernelSupply supply(*context, std::move(options));
+  ASSERT_TRUE(supply.request(x, 1, true).ok());
+  ASSERT_TRUE(*supply.await(x, {}));
+  const auto standIns = [&] {
+    std::size_t count = 0;
+    for (std::uint32_t i = 0; i < x.plan().subgraphs.size(); ++i)
+      count += x.kernel(i)->schedule.find("\"reference\"") != std::string::npos;
+    return count;
+  };
+  EXPECT_EQ(standIns(), x.plan().subgraphs.size());
+  std::ofstream(door).put('x');
+  while (standIns() > 0) {
+    ASSERT_TRUE(supply.takeBetter(x).ok());
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(x.complete());
 }
 
 // A loop of centuries answers a stop, and a step that was cut off has changed nothing.
