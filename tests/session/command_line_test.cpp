@@ -413,7 +413,7 @@ TEST_F(CommandLine, AKilledRunIsReplayed) {
        "-o "
        "killed.d' '" NF_NEOFLOW
        "' | while read -r line; do\n"
-       "case $line in *'\"event\":\"step\"'*) n=$((n + 1)); [ $n -lt 2 ] || kill -9 \"$(cat pid)\";; esac\ndone\n");
+       "case $line in *'\"event\":\"step\"'*) n=$((n + 1)); [ $n -ne 2 ] || kill -9 \"$(cat pid)\";; esac\ndone\n");
   ASSERT_EQ(std::system(("cd '" + m_folder.path(".") + "' && sh kill.sh").c_str()), 0);
   std::string log;
   for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("killed.d"))) log = entry.path() / "swaps.jsonl";
