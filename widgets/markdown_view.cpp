@@ -9,6 +9,17 @@
 
 namespace nf {
 
+namespace {
+const QTextDocument::MarkdownFeatures kDialect =
+    QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML;
+}  // namespace
+
+QString firstLineOf(const QString& markdown) {
+  QTextDocument document;
+  document.setMarkdown(markdown, kDialect);
+  return document.toPlainText().section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty).trimmed();
+}
+
 MarkdownView::MarkdownView(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
   QSizePolicy policy(QSizePolicy::Expanding, QSizePolicy::Fixed);
   policy.setHeightForWidth(true);
@@ -25,8 +36,7 @@ void MarkdownView::setMarkdown(const QString& markdown) {
 
 void MarkdownView::typeset() {
   m_document.setDefaultFont(m_theme->ui(15));
-  m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown,
-                         QTextDocument::MarkdownFeatures(QTextDocument::MarkdownDialectGitHub) | QTextDocument::MarkdownNoHTML);
+  m_document.setMarkdown(m_markdown.isEmpty() ? tr("Double-click to write text") : m_markdown, kDialect);
   const Palette& c = m_theme->colors();
   for (QTextBlock block = m_document.begin(); block.isValid(); block = block.next()) {
     QTextCursor cursor(block);

@@ -7,6 +7,9 @@
 
 namespace nf {
 
+// The first line as it reads: no marks of headings, code, links. "": there is none.
+QString firstLineOf(const QString& markdown);
+
 // Rendered Markdown: headings, paragraphs, lists, tables, code. Loads nothing from anywhere. Double click edits.
 class MarkdownView : public QWidget {
   Q_OBJECT

@@ -32,6 +32,7 @@
 #include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/markdown_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
@@ -539,8 +540,11 @@ void MainWindow::openPalette(bool everything) {
                            }});
     int number = 0;
     for (const Cell& cell : m_tab->workspace->document().cells()) {
+      const auto body = m_tab->workspace->document().body(cell);
       const QString first =
-          QString::fromStdString(std::string(m_tab->workspace->document().body(cell))).section(QLatin1Char('\n'), 0, 0);
+          cell.kind == CellKind::Markdown
+              ? firstLineOf(QString::fromStdString(markdownOf(body)))
+              : QString::fromStdString(std::string(body)).section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty);
       number += cell.kind == CellKind::Code;
       entries.push_back({cell.kind == CellKind::Code ? QStringLiteral("code") : QStringLiteral("text"), first,
                          cell.kind == CellKind::Code ? tr("cell %1").arg(number) : tr("text"), [this, id = cell.id] {

@@ -18,6 +18,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/markdown_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
@@ -231,10 +232,8 @@ void MainWindow::refreshOutline() {
     OutlineView::CellLine entry{cell.id, {}, {}, OutlineView::CellLine::Kind::Code, -1};
     if (cell.kind == CellKind::Markdown) {
       entry.kind = OutlineView::CellLine::Kind::Text;
-      QString title = QString::fromStdString(markdownOf(m_tab->workspace->document().body(cell)))
-                          .section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty);
-      while (title.startsWith(QLatin1Char('#'))) title.remove(0, 1);
-      entry.title = title.trimmed().isEmpty() ? tr("empty text") : title.trimmed();
+      const QString title = firstLineOf(QString::fromStdString(markdownOf(m_tab->workspace->document().body(cell))));
+      entry.title = title.isEmpty() ? tr("empty text") : title;
     } else {
       ++number;
       QString title;

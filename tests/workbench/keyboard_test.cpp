@@ -13,6 +13,7 @@
 #include <QStatusBar>
 #include <QTabBar>
 #include <QTableView>
+#include <QTreeWidget>
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -124,6 +125,17 @@ TEST_F(Keyboard, TheLocatorFindsGradientsByTheirName) {
   window->palette()->field()->clear();
   EXPECT_TRUE(window->palette()->nothing().isEmpty());
   EXPECT_TRUE(window->palette()->list()->isVisible());
+}
+
+TEST_F(Keyboard, TextIsListedAsItReads) {
+  write("# %% [markdown]\n# ## Strides of `p` and *q*\n# more\n\n# %%\nlet N = 2\n");
+  open();
+  auto* tree = window->findChild<OutlineView*>()->tree();
+  ASSERT_GT(tree->topLevelItem(0)->childCount(), 0);
+  EXPECT_EQ(tree->topLevelItem(0)->child(0)->text(0), "Strides of p and q");
+  go("strides");
+  ASSERT_GT(window->palette()->list()->count(), 0);
+  EXPECT_EQ(window->palette()->list()->item(0)->text(), "Strides of p and q");
 }
 
 TEST_F(Keyboard, AGradientIsCheckedFromThePalette) {
