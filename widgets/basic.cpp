@@ -10,6 +10,7 @@
 #include <QPainter>
 #include <QScrollArea>
 #include <QStyle>
+#include <QStyleOptionToolButton>
 #include <QToolTip>
 #include <algorithm>
 #include <cmath>
@@ -151,12 +152,30 @@ IconButton::IconButton(const Theme* theme, const QString& icon, const QString& t
   setIconName(icon);
   setIconSize({16, 16});
   setFocusPolicy(Qt::TabFocus);
+  setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed);
   connect(theme, &Theme::changed, this, [this] { setIconName(m_name); });
 }
 
 void IconButton::setIconName(const QString& icon) {
   m_name = icon;
   setIcon(m_theme->icon(icon));
+}
+
+void IconButton::initStyleOption(QStyleOptionToolButton* option) const {
+  QToolButton::initStyleOption(option);
+  if (!m_measuring && !text().isEmpty() && width() < sizeHint().width()) option->toolButtonStyle = Qt::ToolButtonIconOnly;
+}
+
+QSize IconButton::sizeHint() const {
+  m_measuring = true;
+  const QSize size = QToolButton::sizeHint();
+  m_measuring = false;
+  return size;
+}
+
+QSize IconButton::minimumSizeHint() const {
+  const QSize whole = sizeHint();
+  return {std::min(whole.width(), whole.height()), whole.height()};
 }
 
 SegmentedSwitch::SegmentedSwitch(const Theme* theme, const QStringList& words, int width, QWidget* parent)

@@ -78,10 +78,17 @@ class IconButton : public QToolButton {
  public:
   IconButton(const Theme* theme, const QString& icon, const QString& text = {}, QWidget* parent = nullptr);
   void setIconName(const QString& icon);
+  // Its word goes where a row is too narrow for it; the tool tip and the accessible name stay.
+  QSize sizeHint() const override;
+  QSize minimumSizeHint() const override;
+
+ protected:
+  void initStyleOption(QStyleOptionToolButton* option) const override;
 
  private:
   const Theme* m_theme;
   QString m_name;
+  mutable bool m_measuring = false;
 };
 
 // One of a few: Author | Explain | Tune.

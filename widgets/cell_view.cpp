@@ -480,6 +480,7 @@ void CellView::ensureResult() {
   derivationLayout->setContentsMargins(0, 4, 0, 4);
   m_derivation = new DerivationView(m_theme);
   m_nothingDerived = label(tr("Nothing was derived here: these are operators as written."), "muted");
+  m_nothingDerived->setWordWrap(true);
   derivationLayout->addWidget(m_nothingDerived);
   derivationLayout->addWidget(m_derivation);
   derivationLayout->addStretch(1);

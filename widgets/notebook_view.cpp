@@ -27,6 +27,7 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->setContentsMargins(0, 14, 0, 120);
   m_layout->setSpacing(14);
   m_layout->addStretch(1);
+  setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
 }
 

@@ -236,6 +236,14 @@ TEST_F(SmallScreen, AShortNameStandsWholeInTheTitle) {
   EXPECT_EQ(name->shown(), "num.nf");
 }
 
+TEST_F(SmallScreen, CellsAreNoWiderThanTheirPage) {
+  openChecked();
+  window->resize(window->minimumSizeHint().width(), 700);
+  auto* notebook = window->notebook();
+  ASSERT_TRUE(wait([&] { return notebook->widget()->width() == notebook->viewport()->width(); }))
+      << notebook->widget()->width() << " of " << notebook->viewport()->width();
+}
+
 TEST_F(SmallScreen, TheInspectorScrollsAsFarAsItGoes) {
   openAt(1280, 700);
   InspectorView* inspector = window->inspector();
