@@ -350,6 +350,7 @@ void ExplainView::setGraph(const GraphPage& graph) {
   const int rows = static_cast<int>(std::min<std::size_t>(graph.nodes.size(), 5000));
   m_marking = true;
   m_nodes->setRowCount(rows);
+  const QStringList captions = captionsOf(graph);
   constexpr auto phases = enumNames(Phase{});
   constexpr auto kinds = enumNames(NodeKind{});
   for (int i = 0; i < rows; ++i) {
@@ -357,7 +358,7 @@ void ExplainView::setGraph(const GraphPage& graph) {
     const QString cells[] = {shortName(n.id),
                              n.kind == NodeKind::Operator ? QLatin1String(phases[static_cast<std::size_t>(n.phase)])
                                                           : QLatin1String(kinds[static_cast<std::size_t>(n.kind)]),
-                             n.statement.empty() ? m_graph->captionOf(i) : shortName(n.statement),
+                             n.statement.empty() ? captions[i] : shortName(n.statement),
                              shapeText(n.shape),
                              bytesText(static_cast<double>(n.bytes)),
                              n.flops > 0 ? flopsText(static_cast<double>(n.flops)) : QString(),

@@ -139,6 +139,7 @@ void GraphView::place() {
 
 void GraphView::adopt(GraphLayout layout) {
   m_layout = std::move(layout);
+  m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
   m_out.assign(m_graph.nodes.size(), {});
   for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
@@ -361,15 +362,23 @@ void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, doubl
   p.drawPolygon(QPolygonF{end, end - direction * 7 + normal * 3.2, end - direction * 7 - normal * 3.2});
 }
 
-QString GraphView::captionOf(int node) const {
-  const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(node)];
-  if (isAgain(m_graph, n)) return tr("computed again");
-  QString text = shortName(n.text);
-  for (const int e : m_in[static_cast<std::size_t>(node)]) {
-    const GraphNode& from = m_graph.nodes[static_cast<std::size_t>(m_layout.edges[static_cast<std::size_t>(e)].first)];
-    if (isAgain(m_graph, from)) text.replace(shortName(from.name), nodeName(m_graph, from));
+QStringList captionsOf(const GraphPage& graph) {
+  std::map<std::string_view, const GraphNode*> again;
+  for (const GraphNode& n : graph.nodes)
+    if (isAgain(graph, n)) again.emplace(n.id, &n);
+  QStringList captions;
+  std::map<std::string_view, qsizetype> at;
+  for (const GraphNode& n : graph.nodes) {
+    at.emplace(n.id, captions.size());
+    captions << (isAgain(graph, n) ? GraphView::tr("computed again") : shortName(n.text));
   }
-  return text;
+  for (const GraphEdge& e : graph.edges) {
+    const auto from = again.find(e.from);
+    const auto to = at.find(e.to);
+    if (from == again.end() || to == at.end() || again.contains(e.to)) continue;
+    captions[to->second].replace(shortName(from->second->name), nodeName(graph, *from->second));
+  }
+  return captions;
 }
 
 // What a step spends in a group, and of how much.

@@ -11,6 +11,9 @@
 
 namespace nf {
 
+// By node: what stands below its name: the operator in short.
+QStringList captionsOf(const protocol::GraphPage& graph);
+
 // The graph of one stage: drag pans, the wheel zooms, arrow keys follow edges, a group opens and closes at its title. Only what is in
 // sight is painted. Edges that leave their part of the picture (a parameter read by its gradient, a value kept for backward) are faint
 // until an end of theirs is selected.
@@ -24,7 +27,7 @@ class GraphView : public QWidget {
   void setGraph(protocol::GraphPage graph);
   const protocol::GraphPage& graph() const { return m_graph; }
   // What stands in a node and in a group's title.
-  QString captionOf(int node) const;
+  QString captionOf(int node) const { return m_captions.value(node); }
   QString factsOf(int group) const;
   // Kernels by their operators: groups show the time of a step and its share of all of them.
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
@@ -87,6 +90,7 @@ class GraphView : public QWidget {
   const Theme* m_theme;
   Selection* m_selection;
   protocol::GraphPage m_graph;
+  QStringList m_captions;  // of its nodes
   GraphLayout m_layout;
   std::unordered_map<std::string, QPointF> m_previous;
   std::shared_ptr<const protocol::GraphPage> m_plan;

@@ -8,7 +8,7 @@
 
 namespace nf {
 
-// Interrupt and termination ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
+// Interrupt, termination and a closed terminal (unless it is ignored, as under nohup) ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
 // no handler runs in the middle of anything. Made before other threads, which inherit the mask.
 class StopOnSignal {
  public:
@@ -17,6 +17,8 @@ class StopOnSignal {
     sigaddset(&m_signals, SIGINT);
     sigaddset(&m_signals, SIGTERM);
     sigaddset(&m_signals, SIGUSR1);
+    struct sigaction hangup {};
+    if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&m_signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &m_signals, &m_before);
     m_thread = std::thread([this] {
       for (bool again = false;; again = true) {

@@ -428,6 +428,27 @@ TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
   view.grab();
 }
 
+// A large graph is placed beside the main thread: its table does not wait for that, nor read the graph before it.
+TEST_F(Widgets, ALargeGraphIsListedBeforeItIsPlaced) {
+  ExplainView view(&theme, &selection);
+  view.setGraph(capsule::graph(1, "fused"));
+  protocol::GraphPage large;
+  large.stage = "fused";
+  for (int i = 0; i < 3200; ++i) {
+    protocol::GraphNode node;
+    node.id = node.name = "X" + std::to_string(i);
+    node.text = "X" + std::to_string(i - 1) + " + 1";
+    large.nodes.push_back(node);
+    if (i > 0) large.edges.push_back({"X" + std::to_string(i - 1), node.id, "X" + std::to_string(i - 1)});
+  }
+  large.totalNodes = 3200;
+  view.setGraph(large);
+  ASSERT_EQ(view.nodes()->model()->rowCount(), 3200);
+  EXPECT_EQ(view.nodes()->model()->index(3100, 2).data().toString(), "X3099 + 1");
+  EXPECT_TRUE(QTest::qWaitFor([&] { return view.graph()->graph().nodes.size() == 3200; }, 60000));
+  EXPECT_EQ(view.graph()->captionOf(3100), "X3099 + 1");
+}
+
 TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   ExplainView view(&theme, &selection);
   view.resize(1600, 900);
