@@ -37,4 +37,4 @@ show Y, d(L)/d(W), d(L)/d(A)
 # swapped in between two steps: watch the step time fall.
 
 # %%
-train L { optimizer = sgd(lr=0.1, momentum=0.9); steps = 500; mode = dynamic; device = auto }
+train L { optimizer = sgd(lr=0.1, momentum=0.9); steps = 10000; mode = dynamic; device = auto }
