@@ -68,7 +68,8 @@ std::vector<std::string> commaList(const std::string& list) {
 }
 
 bool isInput(const Error& error) {
-  for (const char* stage : {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read", "replay"})
+  for (const char* stage :
+       {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read", "replay", "tensor"})
     if (error.stage == stage) return true;
   return false;
 }
@@ -89,6 +90,16 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
   if (!json) return report(error, false, code);
   printLine(protocol::encode(errorEvent(error, sources, place)));
   return code;
+}
+
+// The first mistake of a notebook that a job can't be made of.
+int reportMistakes(const FileOptions& options, bool progress, const Diagnostics& diagnostics, const SourceMap& sources) {
+  if (!progress) return runCheck(options);
+  const auto first =
+      std::find_if(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) { return d.severity == Severity::Error; });
+  NF_ASSERT(first != diagnostics.end());
+  printLine(protocol::encode(errorEvent({"check", first->message, {}, {}}, sources, first->span)));
+  return kExitWrongInput;
 }
 
 // A device that nothing is called by is a mistake of the command; one that is not here is the machine's.
@@ -112,9 +123,12 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   if (!sets) return report(sets.error(), json, kExitUsage);
   // Mistakes first: they need no device.
   FileOptions file = options;
+  file.json = json;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    if (!loaded.notebook.diagnostics.empty()) return runCheck(file);
+    file.json = options.json;
+    if (!loaded.notebook.diagnostics.empty())
+      return reportMistakes(file, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
@@ -175,7 +189,8 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
                        {"not_finite", bad}});
     } else {
       char line[200];
-      if (values.size() == 1) std::snprintf(line, sizeof line, "%s = %.7g", name.c_str(), values[0]);
+      const bool whole = tensor->type == DType::I32;
+      if (values.size() == 1) std::snprintf(line, sizeof line, whole ? "%s = %.0f" : "%s = %.7g", name.c_str(), values[0]);
       else if (none)
         std::snprintf(line, sizeof line, "%s  %s  none of %zu values is finite", name.c_str(),
                       (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), values.size());
@@ -188,7 +203,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
         std::string row = "   ";
         for (const double v : first) {
           char number[32];
-          std::snprintf(number, sizeof number, " %.5g", v);
+          std::snprintf(number, sizeof number, whole ? " %.0f" : " %.5g", v);
           row += number;
         }
         printLine(row + (values.size() > first.size() ? " ..." : ""));
@@ -209,9 +224,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   auto context = openDevice(registry, options.device, !options.noRecords);
   if (!context) return reportDevice(context.error(), json);
   FileOptions file = options;
+  file.json = json;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    if (!loaded.notebook.diagnostics.empty()) return runCheck(file);
+    file.json = options.json;
+    if (!loaded.notebook.diagnostics.empty())
+      return reportMistakes(file, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const CompiledNotebook& notebook = loaded.notebook;
@@ -364,9 +382,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
 
 int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const bool json = options.json || options.progress;
-  const Loaded loaded = loadNotebook(options);
+  FileOptions file = options;
+  file.json = json;
+  const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    if (!loaded.notebook.diagnostics.empty()) return runCheck(options);
+    if (!loaded.notebook.diagnostics.empty())
+      return reportMistakes(options, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
@@ -378,7 +399,8 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const Program program = loaded.notebook.trains.empty() ? loaded.notebook.program : trainingProgram(loaded.notebook, 0);
   const auto stages = runStages(std::make_shared<const Program>(program), passes);
   if (!stages) return report(stages.error(), json, kExitInternal);
-  if (hasErrors(stages->diagnostics)) return runCheck(options);
+  if (hasErrors(stages->diagnostics))
+    return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);
   TuneProgramOptions tune;
   tune.threads = threads;
   tune.trials = options.trials;

@@ -30,6 +30,29 @@ std::vector<std::pair<std::string, std::string>> versions() {
 
 namespace {
 
+// What a run can do with the records; nothing is changed by asking.
+std::string stateOfRecords(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string without = ": runs go on without, and what they measure is not kept";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    fs::path folder = fs::absolute(path, ignored).parent_path();
+    while (!fs::exists(folder, ignored) && folder != folder.parent_path()) folder = folder.parent_path();
+    const bool free = fs::is_directory(folder, ignored) && access(folder.c_str(), W_OK | X_OK) == 0;
+    return free ? "made by the first run" : "can't be made in " + folder.string() + without;
+  }
+  if (!fs::is_regular_file(path, ignored)) return "is no file" + without;
+  if (access(path.c_str(), R_OK | W_OK) != 0) return "can't be read and written" + without;
+  sqlite3* database = nullptr;
+  int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE, nullptr);
+  if (code == SQLITE_OK) code = sqlite3_exec(database, "PRAGMA schema_version", nullptr, nullptr, nullptr);
+  const std::string message = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+  sqlite3_close(database);
+  if (code == SQLITE_OK || code == SQLITE_BUSY) return "can be read and written";
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return "is no database: the first run moves it aside and makes one";
+  return "can't be opened (" + message + ")" + without;
+}
+
 // A program of the search path; empty: there is none.
 std::string programNamed(const std::string& name) {
   const char* path = std::getenv("PATH");
@@ -91,10 +114,7 @@ int runDoctor(const BackendRegistry& registry, bool json) {
   }
   // What commands need beside this program, and where it keeps what.
   const std::string dot = programNamed("dot"), records = RecordDatabase::defaultPath();
-  const bool used = std::filesystem::exists(records);
-  const std::string recordsState = !used                                       ? "made by the first run"
-                                   : access(records.c_str(), R_OK | W_OK) == 0 ? "can be read and written"
-                                                                               : "can't be read and written: runs go on without it";
+  const std::string recordsState = stateOfRecords(records);
   const Json tools =
       Json::array({{{"name", "dot"}, {"path", dot.empty() ? Json(nullptr) : Json(dot)}, {"needed_by", "export --to svg"}}});
   const Json files = Json::array({{{"name", "records"}, {"path", records}, {"state", recordsState}}});

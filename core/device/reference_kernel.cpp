@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/device/backend.h"
+#include "core/ir/folding.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
 
@@ -88,6 +89,7 @@ struct ReferenceKernel::Code {
   TensorId output;
   bool scatter = false;
   Reducer reducer = Reducer::None;
+  bool integers = false;  // i32 are combined to i32
   std::vector<std::int64_t> extents;
   std::int64_t points = 1, outputElements = 1, reduced = 1;
   std::vector<FloorAtom> atoms;
@@ -145,6 +147,7 @@ class Preparation {
     m_code->output = m_op.output;
     m_code->scatter = m_op.kind == OperatorKind::Scatter;
     m_code->reducer = m_op.reducer;
+    m_code->integers = node(m_op.body).type == DType::I32 && m_program[m_op.output].type == DType::I32;
     for (std::size_t k = 0; k < m_op.axes.size(); ++k) {
       const std::int64_t extent = m_op.axes[k].extent;
       m_code->extents.push_back(extent);
@@ -688,6 +691,14 @@ class Execution {
     const double* b = registerOf(i.b);
     const auto map = [&](auto f) { each(lanes, [&](std::size_t l) { out[l] = f(a[l]); }); };
     const auto zip = [&](auto f) { each(lanes, [&](std::size_t l) { out[l] = f(a[l], b[l]); }); };
+    if (i.type == DType::I32) switch (i.op) {
+        case ScalarOp::Neg: return map([](double x) { return wrappedI32(-x); });
+        case ScalarOp::Abs: return map([](double x) { return wrappedI32(std::fabs(x)); });
+        case ScalarOp::Add: return zip([](double x, double y) { return wrappedI32(x + y); });
+        case ScalarOp::Sub: return zip([](double x, double y) { return wrappedI32(x - y); });
+        case ScalarOp::Mul: return zip(wrappedProduct);
+        default: break;
+      }
     switch (i.op) {
       case ScalarOp::Neg: return map([](double x) { return -x; });
       case ScalarOp::Not: return map([](double x) { return x == 0 ? 1.0 : 0.0; });
@@ -764,7 +775,7 @@ class Execution {
       for (; l < end; ++l) sum += value[l];
       m_accumulator = sum;
       if (m_reducedAt < m_code.reduced) return;
-      out[m_outputAt++] = sum;
+      out[m_outputAt++] = m_code.integers ? wrappedI32(sum) : sum;
       m_accumulator = 0;
       m_reducedAt = 0;
     }
@@ -778,7 +789,7 @@ class Execution {
     }
     bool better = false;
     switch (m_code.reducer) {
-      case Reducer::Prod: m_accumulator *= v; return;
+      case Reducer::Prod: m_accumulator = m_code.integers ? wrappedProduct(m_accumulator, v) : m_accumulator * v; return;
       case Reducer::Max:
       case Reducer::ArgMax: better = v > m_accumulator; break;
       case Reducer::Min:
@@ -829,7 +840,7 @@ class Execution {
           offset += target.stride * v;
         }
       }
-      out[offset] += value[l];
+      out[offset] = m_code.integers ? wrappedI32(out[offset] + value[l]) : out[offset] + value[l];
     });
   }
 

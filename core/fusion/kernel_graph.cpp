@@ -275,25 +275,42 @@ void KernelGraph::resequence(KernelId a, KernelId b) {
   for (const KernelId k : last) place(k);
 }
 
-// How often one element of `t` is evaluated when `reader` computes it where it reads it. Contractions pack their factors, so
-// once; an access by the reader's leading axes is hoisted out of the loops inside; else at every point of the reader.
-double KernelGraph::reevaluation(OperatorId reader, TensorId t) const {
-  const Operator& op = m_program[reader];
-  if (op.kind != OperatorKind::Gather || classOf(reader) == FusionClass::OutputFusable) return 1;
-  double points = 1, worst = 1;
-  for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
+// How often one element of `t` is evaluated when `readers`, in one kernel, compute it where they read it. Contractions pack their
+// factors, so once; an access by the reader's leading axes is the same point for all and is hoisted out of the loops inside; any
+// other place is computed at every point of its reader.
+double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorId t) const {
   const double elements = static_cast<double>(m_program[t].elements());
-  for (const ExprId e : nodesOf(m_program, op.body)) {
-    if (m_program[e].op != ScalarOp::Load) continue;
-    const Access& access = m_program[m_program[e].access];
-    if (access.tensor != t) continue;
-    bool hoisted = true;
-    for (std::size_t k = 0; k < access.indices.size(); ++k)
-      hoisted &=
-          !access.indices[k].isData() && access.indices[k].affine.asVariable() == std::optional<IndexVar>(static_cast<IndexVar>(k));
-    if (!hoisted) worst = std::max(worst, points / elements);
+  double times = 0;
+  bool atPoint = false;
+  for (const OperatorId reader : readers) {
+    const Operator& op = m_program[reader];
+    const auto& reads = m_reads[reader.value];
+    if (std::find(reads.begin(), reads.end(), t) == reads.end()) continue;
+    if (op.kind != OperatorKind::Gather || classOf(reader) == FusionClass::OutputFusable) {
+      atPoint = true;
+      continue;
+    }
+    double points = 1;
+    for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
+    std::vector<const Access*> places;
+    for (const ExprId e : nodesOf(m_program, op.body)) {
+      if (m_program[e].op != ScalarOp::Load) continue;
+      const Access& access = m_program[m_program[e].access];
+      if (access.tensor != t) continue;
+      bool hoisted = true;
+      for (std::size_t k = 0; k < access.indices.size(); ++k)
+        hoisted &= !access.indices[k].isData() &&
+                   access.indices[k].affine.asVariable() == std::optional<IndexVar>(static_cast<IndexVar>(k));
+      const auto same = [&](const Access* p) {
+        return std::equal(p->indices.begin(), p->indices.end(), access.indices.begin(), access.indices.end(),
+                          [](const AccessIndex& a, const AccessIndex& b) { return a.data == b.data && a.affine == b.affine; });
+      };
+      if (hoisted) atPoint = true;
+      else if (std::none_of(places.begin(), places.end(), same)) places.push_back(&access);
+    }
+    times += static_cast<double>(places.size()) * points / elements;
   }
-  return worst;
+  return std::max(1.0, times + (atPoint ? 1 : 0));
 }
 
 bool KernelGraph::violates(const std::vector<OperatorId>& ops) const {
@@ -335,10 +352,7 @@ KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between,
   if (between.valid()) {
     const OperatorId producer = producerOf(between);
     if (classOf(producer) == FusionClass::Injective)
-      for (const OperatorId r : m_kernels[b]) {
-        const double again = reevaluation(r, between) - 1;
-        if (again > 0) move.operations -= again * m_flops[producer.value];
-      }
+      move.operations -= (reevaluation(m_kernels[b], between) - 1) * m_flops[producer.value];
     if (move.operations < 0) move.recomputed = m_program[between].name;
   }
   move.forbidden = violates(merged);
@@ -396,9 +410,7 @@ KernelGraph::Move KernelGraph::inlineOf(TensorId t, const std::vector<KernelId>&
       }
     for (const auto& [tensor, bytes] : after.bytes) traffic.bytes[tensor] += bytes;
     traffic.total += after.total;
-    double times = 1;
-    for (const OperatorId r : m_kernels[k]) times = std::max(times, reevaluation(r, t));
-    move.operations -= sliceOperations * times;
+    move.operations -= sliceOperations * reevaluation(m_kernels[k], t);
     if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_classes);
     move.forbidden |= violates(joined);
     if (!move.reverted)

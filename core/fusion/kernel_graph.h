@@ -76,7 +76,7 @@ class KernelGraph {
   std::vector<KernelId> between(KernelId from, KernelId end, bool& leadsOn) const;
   bool cycleIfMerged(KernelId a, KernelId b) const;
   void resequence(KernelId a, KernelId b);
-  double reevaluation(OperatorId reader, TensorId t) const;
+  double reevaluation(const std::vector<OperatorId>& readers, TensorId t) const;
   bool violates(const std::vector<OperatorId>& ops) const;
   std::optional<Hash> barred(const std::vector<OperatorId>& ops) const;
   template <class Reads>

@@ -1,7 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ir/bounds.h"
 
+#include <algorithm>
+
+#include "core/support/checked.h"
+
 namespace nf {
+
+bool fits64Bits(const IndexExpr& e, const RangeOf& ranges) {
+  if (e.overflowed()) return false;
+  Range total{e.constant(), e.constant()};
+  for (const IndexTerm& t : e.terms()) {
+    const IndexExpr atom = t.atom.isFloorDiv() ? floorDiv(*t.atom.numerator, t.atom.divisor) : IndexExpr::variable(t.atom.variable);
+    if (t.atom.isFloorDiv() && !fits64Bits(*t.atom.numerator, ranges)) return false;
+    const auto range = bounds(atom, ranges);
+    if (!range) return false;
+    const auto atLow = checkedMul(t.coefficient, range->lo), atHigh = checkedMul(t.coefficient, range->hi);
+    if (!atLow || !atHigh) return false;
+    const auto low = checkedAdd(total.lo, std::min(*atLow, *atHigh)), high = checkedAdd(total.hi, std::max(*atLow, *atHigh));
+    if (!low || !high) return false;
+    total = {*low, *high};
+  }
+  return true;
+}
 
 BoundsProver::BoundsProver(std::vector<Range> axes, std::vector<std::int64_t> counters)
     : m_ranges(std::move(axes)), m_axes(m_ranges.size()) {

@@ -11,6 +11,9 @@
 
 namespace nf {
 
+// Whether 64 bits hold every number met in evaluating e anywhere in the ranges. False where a range is not known.
+bool fits64Bits(const IndexExpr& e, const RangeOf& ranges);
+
 // Proves where index expressions stay: by intervals first, by isl when those do not decide. One prover serves one box of
 // points; isl is not started before the first question that needs it.
 class BoundsProver {

@@ -5,7 +5,26 @@
 
 namespace nf {
 
+double wrappedI32(double value) {
+  constexpr double kAll = 4294967296;
+  const double rest = value - kAll * std::floor(value / kAll);
+  return rest < kAll / 2 ? rest : rest - kAll;
+}
+
+double wrappedProduct(double a, double b) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::int64_t>(a)) *
+                                   static_cast<std::uint32_t>(static_cast<std::int64_t>(b)));
+}
+
 std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b) {
+  if (type == DType::I32) switch (op) {
+      case ScalarOp::Neg: return wrappedI32(-a);
+      case ScalarOp::Abs: return wrappedI32(std::fabs(a));
+      case ScalarOp::Add: return wrappedI32(a + b);
+      case ScalarOp::Sub: return wrappedI32(a - b);
+      case ScalarOp::Mul: return wrappedProduct(a, b);
+      default: break;
+    }
   switch (op) {
     case ScalarOp::Neg: return -a;
     case ScalarOp::Not: return a == 0 ? 1.0 : 0.0;

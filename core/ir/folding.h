@@ -33,6 +33,10 @@ class Folding {
   Program& m_program;
 };
 
+// What 32 bits keep of a whole number below 2^53, and of the product of two i32: arithmetic of i32 wraps.
+double wrappedI32(double value);
+double wrappedProduct(double a, double b);
+
 // The value of an operation on constants, in double; nullopt for leaves, random numbers, and i32 division by zero.
 std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b);
 

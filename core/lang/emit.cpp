@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
 
 #include "core/ir/paths.h"
 #include "core/lang/statement.h"
@@ -13,8 +14,8 @@ struct Statement::Operation {
   bool identity = true;                 // the axes are variables 0, 1, ..
   std::vector<std::pair<TermId, ExprId>> done;
   std::vector<std::pair<ExprId, TermId>> loads;
-  std::vector<IndexCond> path;  // index conditions of the selects around, for nested reductions
-  std::unordered_map<TermId, ExprId> memo;
+  std::vector<IndexCond> path;                     // index conditions of the selects around, for nested reductions
+  std::unordered_map<std::uint64_t, ExprId> memo;  // by term and, of a soft one, type
   const std::vector<Variable>* variables = nullptr;
 
   void index(std::size_t variableCount) {
@@ -71,10 +72,35 @@ std::optional<View> Statement::bareView(TermId root) const {
 
 // ---------------------------------------------------------------- expressions
 
+bool Statement::fits(const IndexExpr& index, Span span) {
+  const RangeOf known = ranges();
+  if (fits64Bits(index, known)) return true;
+  if (m_failed) return false;
+  Diagnostic& d = report("index-overflow", "`" + textOf(span) + "` does not fit 64 bits everywhere", span);
+  std::vector<IndexVar> variables;
+  index.collectVariables(variables);
+  std::string where;
+  for (const IndexVar v : variables)
+    if (v < m_variables.size() && !m_variables[v].name.empty())
+      where += (where.empty() ? "`" : ", `") + m_variables[v].name + "` over 0.." + std::to_string(m_variables[v].extent - 1);
+  if (!where.empty()) d.notes.push_back({"with " + where, {}});
+  return false;
+}
+
+void Statement::fitsInteger(Range range, Span span) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+  if (m_failed || (range.lo >= kLeast && range.hi <= kMost)) return;
+  Diagnostic& d = report("index-overflow", "`" + textOf(span) + "` does not fit the 32 bits of an i32", span);
+  d.notes.push_back(
+      {"i32 holds " + std::to_string(kLeast) + ".." + std::to_string(kMost) + ", this is " +
+           (range.lo == range.hi ? std::to_string(range.lo) : "in " + std::to_string(range.lo) + ".." + std::to_string(range.hi)),
+       {}});
+}
+
 AccessIndex Statement::emitIndex(Operation& op, const TermIndex& index, bool expanded) {
   AccessIndex made;
   if (index.data != kNoTerm) made.data = emitTerm(op, index.data, DType::I32);
-  else made.affine = op.map(index.affine, ranges(), expanded);
+  else if (fits(index.affine, index.span)) made.affine = op.map(index.affine, ranges(), expanded);
   return made;
 }
 
@@ -87,7 +113,7 @@ ExprId Statement::asNumber(Operation&, ExprId condition, OriginId origin) {
 
 ExprId Statement::emitCondition(Operation& op, const Term& t) {
   const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
-  const IndexExpr e = op.map(t.index, ranges(), t.frame != 0);
+  const IndexExpr e = fits(t.index, t.span) ? op.map(t.index, ranges(), t.frame != 0) : IndexExpr();
   return t.equality ? m_elab.program().condEq0(e, origin) : m_elab.program().condGe0(e, origin);
 }
 
@@ -118,7 +144,10 @@ ExprId Statement::emitLoad(Operation& op, const Term& t) {
     }
     const auto range = bounds(t.indices[k].affine, known);
     if (!range || range->lo < 0) also(p.condGe0(at[k].affine, origin));
-    if (!range || range->hi >= size) also(p.condGe0(IndexExpr(size - 1) - at[k].affine, origin));
+    if (!range || range->hi >= size) {
+      fits(IndexExpr(size - 1) - t.indices[k].affine, t.indices[k].span);
+      also(p.condGe0(IndexExpr(size - 1) - at[k].affine, origin));
+    }
   }
   const ExprId load = p.load(tensor, std::move(at), origin);
   op.loads.emplace_back(load, self);
@@ -130,11 +159,10 @@ ExprId Statement::emitLoad(Operation& op, const Term& t) {
 
 ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
   const Term& t = m_terms[id];
-  // A soft number may be wanted in two types; everything else is emitted once an operator.
-  if (!t.soft) {
-    const auto done = op.memo.find(id);
-    if (done != op.memo.end()) return done->second;
-  }
+  // Everything is emitted once an operator; soft arithmetic may be wanted in two types, and a soft number is a node a use.
+  const bool once = !t.soft || t.kind == Term::Kind::Op;
+  const std::uint64_t key = std::uint64_t{id} << 8 | (t.soft ? static_cast<std::uint64_t>(want) + 1 : 0);
+  if (const auto done = once ? op.memo.find(key) : op.memo.end(); done != op.memo.end()) return done->second;
   // The token of an access is all of it, indices included; of everything else its operator or name.
   const Span token = t.kind == Term::Kind::Load ? t.span : t.head;
   const OriginId origin = m_elab.originIn(m_elab.context(), token, t.frame);
@@ -144,16 +172,23 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
     case Term::Kind::Error: NF_ASSERT(false); break;
     case Term::Kind::Constant: {
       const DType real = type == DType::I32 && !t.number.isInteger ? DType::F32 : type;
+      if (real == DType::I32) fitsInteger({t.number.integer, t.number.integer}, t.span);
       made = m_elab.program().constant(t.number.value(), real, origin);
       break;
     }
-    case Term::Kind::Index: made = m_elab.program().indexValue(op.map(t.index, ranges(), t.frame != 0), type, origin); break;
+    case Term::Kind::Index:
+      if (type == DType::I32)
+        if (const auto range = bounds(t.index, ranges())) fitsInteger(*range, t.span);
+      made =
+          m_elab.program().indexValue(fits(t.index, t.span) ? op.map(t.index, ranges(), t.frame != 0) : IndexExpr(), type, origin);
+      break;
     case Term::Kind::Condition: made = emitCondition(op, t); break;
     case Term::Kind::Truth: made = m_elab.program().constant(t.truth ? 1 : 0, DType::Bool, origin); break;
     case Term::Kind::Load: made = emitLoad(op, t); break;
     case Term::Kind::Reduce: made = emitNested(op, id); break;
     case Term::Kind::Random: {
       if (t.hasPoint) {
+        fits(t.index, t.span);
         made = m_elab.program().random(t.number.integer, op.map(t.index, ranges(), false), origin);
         break;
       }
@@ -202,7 +237,7 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
       break;
     }
   }
-  if (!m_terms[id].soft) op.memo.emplace(id, made);
+  if (once) op.memo.emplace(key, made);
   return made;
 }
 

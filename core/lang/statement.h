@@ -166,6 +166,8 @@ class Statement {
   ExprId emitLoad(Operation& op, const Term& t);
   ExprId emitNested(Operation& op, TermId id);
   ExprId emitCondition(Operation& op, const Term& t);
+  bool fits(const IndexExpr& index, Span span);  // into 64 bits at every point; false and a diagnostic
+  void fitsInteger(Range range, Span span);      // into an i32, or a diagnostic
   AccessIndex emitIndex(Operation& op, const TermIndex& index, bool expanded);
   ExprId asNumber(Operation& op, ExprId condition, OriginId origin);
   TensorRef finish(Operation& op, TermId root, Wish& wish, Span span);

@@ -442,6 +442,11 @@ TermId Statement::indexing(const Expr& e, TermId otherwise) {
     report("not-a-tensor", "only a tensor can be indexed", base.span);
   }
   if (!view) return error(e.span);
+  const bool slices = std::any_of(e.args.begin() + 1, e.args.end(), [&](ExprRef a) { return (*m_ast)[a].kind == ExprKind::Hole; });
+  if (slices && m_whole && m_openGroups.size() == 1 && otherwise == kNoTerm) {
+    const auto sliced = m_elab.slice(*m_ast, static_cast<ExprRef>(&e - m_ast->exprs.data()));
+    return sliced ? bareTensor(*sliced, e) : error(e.span);
+  }
   return accessTerm(*view, {e.args.begin() + 1, e.args.end()}, e.span, base.head, otherwise);
 }
 
@@ -489,7 +494,10 @@ TermId Statement::accessTerm(const View& view, const std::vector<ExprRef>& indic
   for (std::size_t i = 0; i < indices.size(); ++i) {
     const Expr& e = (*m_ast)[indices[i]];
     if (e.kind == ExprKind::Hole) {
-      report("bad-slice", "`_` makes a slice, and a slice stands where a whole tensor may: an argument, `show`", e.span);
+      report("bad-slice",
+             "`_` makes a slice, and a slice stands where a whole tensor may: an argument, `show`, a statement without indices",
+             e.span)
+          .notes.push_back({"write an index in its place", {}});
       return error(span);
     }
     if (e.kind != ExprKind::Ellipsis) continue;

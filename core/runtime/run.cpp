@@ -76,7 +76,12 @@ Result<Program> RunJob::wantedProgram() {
   std::vector<Output> outputs;
   for (const std::string& name : names) {
     const TensorId t = tensorFor(m_notebook, p, name);
-    if (!t.valid()) return Error{"run", "There is no tensor " + name + ".", {}, {}};
+    if (!t.valid()) {
+      std::string known;
+      for (const Tensor& there : m_notebook.program.tensors)
+        if (known.size() < 400) known += (known.empty() ? "" : ", ") + there.name;
+      return Error{"tensor", "There is no tensor " + name + ".", {}, "Tensors here: " + known};
+    }
     tensors.push_back(t);
     outputs.push_back({name, t, OutputRole::Named});
   }

@@ -216,6 +216,27 @@ TEST(Fusion, RefusesWhatCostsMore) {
   }
 }
 
+// C reads B at its own point and at the transposed one: each of B's elements is computed twice in the fused kernel.
+TEST(Fusion, EveryPlaceThatIsReadIsComputedAgain) {
+  constexpr std::int64_t n = 30;
+  Build b;
+  Tensor x;
+  x.name = "X";
+  x.kind = TensorKind::Input;
+  x.shape = {n, n};
+  const TensorId in = b.p.addTensor(x), middle = b.made("B", {n, n}), out = b.made("C", {n, n});
+  b.define(middle, b.p.binary(ScalarOp::Mul, b.at(in, {0, 1}), b.p.constant(2)));
+  const ExprId there = b.at(middle, {0, 1}), across = b.at(middle, {1, 0});
+  b.define(out, b.p.binary(ScalarOp::Add, b.p.binary(ScalarOp::Add, there, across), b.at(middle, {1, 0})));
+  b.keep(out);
+  const auto result = fuse(b.partitioned(), kSlowMemory);
+  ASSERT_TRUE(result.ok());
+  const FusionDecision& d = decisionOn(*result, "B");
+  EXPECT_EQ(d.dC, -n * n);
+  EXPECT_EQ(d.dT, 2 * 4 * n * n);
+  EXPECT_EQ(d.recomputed, "B");
+}
+
 TEST(Fusion, ForceAndForbidWin) {
   const auto program = [] {
     Build b;

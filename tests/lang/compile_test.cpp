@@ -338,6 +338,50 @@ TEST(Compile, EllipsisAndWhere) {
 }
 
 // The cases the language was made for, as they are written.
+std::vector<std::string> codesOf(const std::string& text) {
+  std::vector<std::string> codes;
+  for (const Diagnostic& d : compiled(text).diagnostics) codes.push_back(d.code);
+  return codes;
+}
+
+TEST(Compile, IndicesThatLeave64BitsAreRefused) {
+  const std::vector<std::string> overflow{"index-overflow"};
+  const std::string data = "input A[4] = 1\ninput t[3] : i32 = 2147483647\n";
+  for (const char* statement :
+       {"Z[i: 9] = A[i*4611686018427387904] else 0", "Y[i: 5] = select(i*4611686018427387904 == 0, 1, 0)",
+        "W[i: 5] = i*4611686018427387904", "Z[i: 5] = A[-i*4611686018427387904 - 1] else 0",
+        "for s in 0..5 { Z[i: 4] = A[s*4611686018427387904 + i] else 0 }", "Y[i] = A[t[i]*4611686018427387904] else 0",
+        "Y[i] = select(t[i] < 3000000000, 1, 0)", "scatter[i: 9] S[i*4611686018427387904: 4] += A[i % 4]"})
+    EXPECT_EQ(codesOf(data + statement), overflow) << statement;
+  clean(data + "W[i: 2] = i*4611686018427387904\nY[i] = A[t[i] - 2147483647] else 0\n");
+  const auto c = compiled("input A[4] = 1\nZ[i: 9] = A[i*4611686018427387904] else 0\n");
+  ASSERT_EQ(c.diagnostics.size(), 1u);
+  EXPECT_EQ(c.sources.text(c.diagnostics[0].span), "i*4611686018427387904");
+  EXPECT_EQ(c.diagnostics[0].notes.at(0).message, "with `i` over 0..8");
+}
+
+// An argument is one node, however often the function uses it.
+TEST(Compile, NestedCallsShareTheirArguments) {
+  std::string call = "1 + i";
+  for (int k = 0; k < 60; ++k) call = "f(" + call + ")";
+  const auto c = clean("def f(x) = x*x + x\nY[i: 3] = " + call + "\n");
+  EXPECT_LE(c.program.scalars.size(), 200u);
+}
+
+TEST(Compile, SlicesStandWhereWholeTensorsDo) {
+  const auto c = clean(R"(input X[4, 3] = normal(0, 1)
+param h0[3] = 0
+Z = X[0, _] + X[1, _]
+Y = 0.5*relu(X[2, _] + 1)
+h = h0
+for t in 0..4 { h = 0.5*h + X[t, _] }
+)");
+  EXPECT_EQ(c.program[c.program.tensorNamed("Z")].shape, std::vector<std::int64_t>{3});
+  EXPECT_EQ(c.program[c.program.tensorNamed("Y")].shape, std::vector<std::int64_t>{3});
+  EXPECT_EQ(codesOf("input X[4, 3]\nZ = X[0, _] + X[4, _]\n"), std::vector<std::string>{"index-out-of-bounds"});
+  EXPECT_EQ(codesOf("input X[4, 3]\nZ = X[0, _] + X[_, 0]\n"), std::vector<std::string>{"extent-conflict"});
+}
+
 TEST(Compile, CasesThatMustWork) {
   clean("input A[4, 4]\nY[i] = A[i, i]\n");
   clean("input A[4]\nY[i, j] = A[i] * A[j]\n");

@@ -488,10 +488,58 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   EXPECT_EQ(events["error"], 1);
 }
 
+TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
+  file("whole.nf",
+       "input X[2] : i32 = 2147483647\ninput p[2] : i32 = 46341\nY[i] = X[i] + 1\nZ[i] = X[i] * X[i]\nP[i] = p[i] * p[i]\n"
+       "S = sum[i] X[i]\nM = prod[i] p[i]\nN[i] = -X[i] - 2\nshow Y, Z, P, S, M, N\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run whole.nf --device ") + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+    EXPECT_THAT(o.out, HasSubstr("    -2147483648 -2147483648\n")) << device;
+    EXPECT_THAT(o.out, HasSubstr("    1 1\n")) << device;
+    EXPECT_THAT(o.out, HasSubstr("    -2147479015 -2147479015\n")) << device;
+    EXPECT_THAT(o.out, HasSubstr("S = -2\n")) << device;
+    EXPECT_THAT(o.out, HasSubstr("M = -2147479015\n")) << device;
+    EXPECT_THAT(o.out, HasSubstr("    2147483647 2147483647\n")) << device;
+  }
+}
+
+TEST_F(CommandLine, ATensorThatIsNotThereIsAMistakeOfTheCommand) {
+  file("net.nf", "input X[3] = 1\nY[i] = X[i]\n");
+  const Outcome o = run("run net.nf --device reference --dump Q");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("There is no tensor Q."));
+  EXPECT_THAT(o.err, HasSubstr("Tensors here: X, Y"));
+}
+
+TEST_F(CommandLine, AWrongNotebookIsOneErrorEvent) {
+  file("wrong.nf", "input X[3]\nY[i] = Q[i]\n");
+  for (const char* command : {"run", "train", "tune"}) {
+    const Outcome o = run(std::string(command) + " wrong.nf --json-progress");
+    EXPECT_EQ(o.code, 1) << command;
+    const auto event = nlohmann::json::parse(o.out, nullptr, false);
+    ASSERT_TRUE(event.is_object()) << command << ": " << o.out;
+    EXPECT_EQ(event["event"], "error");
+    EXPECT_EQ(event["stage"], "check");
+    EXPECT_EQ(event["file"], "wrong.nf");
+    EXPECT_EQ(event["line"], 2);
+    EXPECT_EQ(event["column"], 8);
+    EXPECT_THAT(event["message"].get<std::string>(), HasSubstr("`Q` is not defined"));
+    EXPECT_EQ(nlohmann::json::parse(run(std::string(command) + " none.nf --json-progress").out)["event"], "error") << command;
+  }
+}
+
 TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {
   const auto json = nlohmann::json::parse(run("doctor --json").out);
   EXPECT_EQ(json["files"][0]["path"], m_folder.path("records.sqlite"));
   EXPECT_EQ(json["tools"][0]["name"], "dot");
+  const auto state = [&] { return nlohmann::json::parse(run("doctor --json").out)["files"][0]["state"].get<std::string>(); };
+  EXPECT_EQ(state(), "made by the first run");
+  std::filesystem::create_directory(m_folder.path("records.sqlite"));
+  EXPECT_THAT(state(), HasSubstr("is no file"));
+  std::filesystem::remove(m_folder.path("records.sqlite"));
+  file("records.sqlite", std::string(5000, 'x'));
+  EXPECT_THAT(state(), HasSubstr("is no database"));
 }
 
 }  // namespace
