@@ -208,7 +208,8 @@ int main(int argc, char** argv) {
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand
-      ->add_option("--checkpoint-seconds", train.checkpointSeconds, "seconds between checkpoints; 0: only at the end; default 10")
+      ->add_option("--checkpoint-seconds", train.checkpointSeconds,
+                   "seconds between checkpoints, which come sooner at the beginning; 0: only at the end; default 10")
       ->check(secondsFrom(0));
   trainCommand->add_option("--replay-swaps", train.replaySwaps,
                            "swaps.jsonl of an earlier run: the same kernels at the same steps");

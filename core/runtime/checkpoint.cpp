@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/checkpoint.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace nf {
+
+double checkpointDistance(double trained, double cost, double period) {
+  const double bound = 50 * cost, wanted = std::min(period, std::max(1.0, trained));
+  return trained > 0 ? std::max(wanted, bound) : std::clamp(bound, wanted, period);
+}
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
   const nlohmann::json state{

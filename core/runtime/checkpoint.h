@@ -20,6 +20,11 @@ struct Checkpoint {
   std::vector<KernelSwap> swaps;
 };
 
+// Seconds of training from the checkpoint written at `trained` seconds (0: none yet) to the next one: as long again as was trained, at
+// least 1 and at most `period`, so that a young run loses little when it is killed; and never less than 50 times `cost`, the seconds
+// that one takes. A cost that was only estimated, with none written, delays the first one to `period` at most.
+double checkpointDistance(double trained, double cost, double period);
+
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& checkpoint);
 Result<Checkpoint> readCheckpoint(const std::string& path);
 

@@ -679,6 +679,15 @@ struct TrainJob::Impl {
     swapsLogged = all.size();
   }
 
+  // Before one was written: what a slow disk would take.
+  double estimatedCheckpointSeconds() const {
+    constexpr double kSlowBytesPerSecond = 100e6;
+    double bytes = 0;
+    for (const auto& [name, entry] : store->entries())
+      if (entry->kind == TensorKind::Param || entry->kind == TensorKind::State) bytes += static_cast<double>(entry->bytes);
+    return bytes / kSlowBytesPerSecond;
+  }
+
   // Outer: what the device says; inner: whether the file could be written.
   Result<Result<Unit>> saveCheckpoint() {
     Checkpoint c;
@@ -804,7 +813,7 @@ struct TrainJob::Impl {
   Result<Unit> steps(std::stop_token stop) {
     const std::int64_t perEpoch = feed->stepsPerEpoch();
     Time lastCheckpoint = begun;
-    double checkpointTook = 0;
+    double checkpointTook = estimatedCheckpointSeconds();
     bool searches = false, evaluationDue = false;
     while (!stop.stop_requested() && (stepLimit == 0 || step < stepLimit) &&
            (options.seconds <= 0 || secondsSince(begun) < options.seconds)) {
@@ -834,8 +843,9 @@ struct TrainJob::Impl {
         if (ready) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
         evaluationDue = !ready;
       }
+      const double trained = std::chrono::duration<double>(lastCheckpoint - begun).count();
       if (options.checkpointSeconds > 0 &&
-          secondsSince(lastCheckpoint) > std::max(options.checkpointSeconds, 50 * checkpointTook)) {
+          secondsSince(lastCheckpoint) > checkpointDistance(trained, checkpointTook, options.checkpointSeconds)) {
         const Time start = std::chrono::steady_clock::now();
         NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
         checkpointTook = secondsSince(start);

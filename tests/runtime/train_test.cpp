@@ -178,6 +178,30 @@ TEST(Train, StaticResumeIsBitIdentical) {
   EXPECT_GE(whole->tensors.size(), 4u) << "weights, two moments, the step counter";
 }
 
+// Killed at any time, a run of cheap checkpoints loses the first second, else at most the half of what it did and the period.
+TEST(Train, CheckpointsBeginEarlyAndCostLittle) {
+  for (const double cost : {0.0, 0.001, 0.05, 0.5}) {
+    std::vector<double> written;
+    double at = 0, spent = 0;
+    while (at < 300) {
+      const double distance = checkpointDistance(at, cost, 10);
+      EXPECT_GE(distance, 1);
+      at += distance;
+      spent += cost;
+      if (!written.empty()) {  // the first one comes within the period, whatever it may cost
+        EXPECT_LE(distance, std::max({1.0, written.back(), 50 * cost}));
+        EXPECT_LE(distance, std::max(10.0, 50 * cost));
+        EXPECT_LE(cost, 0.02 * distance + 1e-12);
+      }
+      written.push_back(at);
+    }
+    EXPECT_DOUBLE_EQ(written.front(), std::clamp(50 * cost, 1.0, 10.0)) << cost;
+    EXPECT_LE(spent, 0.02 * at + cost) << cost;
+  }
+  EXPECT_DOUBLE_EQ(checkpointDistance(0, 0, 0.25), 0.25) << "asked for more often";
+  EXPECT_DOUBLE_EQ(checkpointDistance(40, 0.01, 10), 10);
+}
+
 TEST(Train, ACheckpointOfAnotherProgramIsRefused) {
   const fakes::Folder folder;
   Checkpoint c;
