@@ -124,7 +124,7 @@ class LatencyPlot : public Plot {
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
   static constexpr int kFasterInARow = 10;
-  // The first step from which so many in a row are faster than the peer's.
+  // The first step from which so many in a row are faster than the peer's, and never so many in a row slower after it.
   std::optional<std::int64_t> crossing() const;
   std::optional<double> slowestOfLast(std::int64_t steps) const;  // ms
   std::optional<double> firstKernels() const;  // ms, median of the steps before the first swap; nothing without a swap

@@ -310,8 +310,9 @@ void TrialsPlot::redraw() {
     }
   }
   if (!square && !m_current && best)
-    addLabel({lowest < *best->us ? tr("%1, within the noise of %2").arg(microsecondsText(lowest), microsecondsText(*best->us))
-                                 : tr("best %1").arg(microsecondsText(*best->us)),
+    addLabel({microsecondsText(lowest) != microsecondsText(*best->us)
+                  ? tr("%1, within the noise of %2").arg(microsecondsText(lowest), microsecondsText(*best->us))
+                  : tr("best %1").arg(microsecondsText(*best->us)),
               m_plot->xAxis->range().upper,
               std::min(lowest, *best->us),
               {Side::AboveLeft, Side::BelowLeft},

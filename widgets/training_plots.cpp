@@ -172,16 +172,21 @@ double LatencyPlot::xOf(const KernelSwapEvent& swap) const {
 
 std::optional<std::int64_t> LatencyPlot::crossing() const {
   if (!(m_peerMs > 0)) return std::nullopt;
-  std::int64_t run = 0, first = 0, before = 0;
+  std::int64_t run = 0, slow = 0, first = 0, before = 0;
+  std::optional<std::int64_t> since;
   for (const StepEvent& s : m_steps) {
+    const std::int64_t count = std::max<std::int64_t>(1, s.steps);
     // An event stands for several steps: all of them are faster when the slowest is.
     const bool faster = (s.ms_max > 0 ? s.ms_max : s.ms) < m_peerMs;
     if (faster && run == 0) first = before + 1;
-    run = faster ? run + std::max<std::int64_t>(1, s.steps) : 0;
-    if (run >= kFasterInARow) return first;
+    run = faster ? run + count : 0;
+    // As many that are not end it as began it; a single slow one is noise.
+    slow = s.ms < m_peerMs ? 0 : slow + count;
+    if (slow >= kFasterInARow) since.reset();
+    else if (run >= kFasterInARow && !since) since = first;
     before = s.step;
   }
-  return std::nullopt;
+  return since;
 }
 
 std::optional<double> LatencyPlot::slowestOfLast(std::int64_t steps) const {
@@ -408,12 +413,23 @@ void LossPlot::redraw() {
     x << placeOf(*std::prev(end), m_axis), y << sum / weight;
     low << lowest, high << highest;
   });
+  const double shown = y.isEmpty() ? 0 : y.back();
   for (const EvalEvent& e : m_evals) {
     if (e.loss && std::isfinite(*e.loss)) ex << xOf(e.step), ey << *e.loss;
     if (e.accuracy && std::isfinite(*e.accuracy)) ax << xOf(e.step), ay << *e.accuracy;
   }
-  for (const auto* values : {&low, &high, &ey})
-    for (const double v : *values) least = std::min(least, v), most = std::max(most, v);
+  double positive = HUGE_VAL;  // the least of them
+  for (const auto* values : {&low, &high, &y, &ey})
+    for (const double v : *values) {
+      least = std::min(least, v), most = std::max(most, v);
+      if (v > 0) positive = std::min(positive, v);
+    }
+  // A loss that underflows stands at the foot of the logarithmic axis; it does not flatten all that came before.
+  if (least == 0 && std::isfinite(positive)) {
+    least = positive / 2;
+    for (auto* values : {&low, &high, &y, &ey})
+      for (double& v : *values) v = std::max(v, least);
+  }
   for (const auto* places : {&x, &ex, &ax})
     for (const double v : *places) last = std::max(last, v);
   const bool empty = x.isEmpty() && ex.isEmpty() && ax.isEmpty();
@@ -434,7 +450,7 @@ void LossPlot::redraw() {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
       avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
     }
-    addLabel({tr("loss %1").arg(significant(y.back(), 3)),
+    addLabel({tr("loss %1").arg(significant(shown, 3)),
               x.back(),
               y.back(),
               {Side::AboveLeft, Side::BelowLeft, Side::Above},

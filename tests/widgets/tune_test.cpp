@@ -124,6 +124,41 @@ TEST_F(Tuning, ReferenceLinesAreThoseOfThePeerAndOfTheFirstKernels) {
   EXPECT_FALSE(plot.crossing());
 }
 
+// "From step n on" holds up to the last step.
+TEST_F(Tuning, ARunThatFallsBehindAgainIsNotCalledFaster) {
+  LatencyPlot plot(&theme, false);
+  plot.setPeer("PyTorch", 5);
+  std::vector<StepEvent> steps(60);
+  const auto take = [&](std::size_t from, std::size_t to, double ms) {
+    for (std::size_t i = from; i < to; ++i) steps[i].step = static_cast<std::int64_t>(i + 1), steps[i].steps = 1, steps[i].ms = ms;
+    plot.setSteps(steps, {});
+  };
+  take(0, 60, 4);
+  EXPECT_EQ(plot.crossing(), 1);
+  take(30, 39, 6);
+  EXPECT_EQ(plot.crossing(), 1) << "nine slow ones are noise";
+  take(30, 40, 6);
+  EXPECT_EQ(plot.crossing(), 41);
+  take(40, 60, 6);
+  EXPECT_EQ(plot.crossing(), std::nullopt);
+}
+
+TEST_F(Tuning, ALossOfZeroLeavesTheAxisLogarithmic) {
+  LossPlot plot(&theme, false);
+  plot.resize(700, 260);
+  plot.show();
+  std::vector<StepEvent> steps(200);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].step = static_cast<std::int64_t>(i + 1), steps[i].steps = 1;
+    steps[i].loss = i < 190 ? std::pow(10.0, -static_cast<double>(i) / 20) : 0;
+  }
+  plot.setRun(steps, {});
+  QStringList texts;
+  for (const auto& [text, rect] : plot.shownLabels()) texts << text;
+  EXPECT_TRUE(texts.contains("loss 0")) << texts.join('|').toStdString();
+  EXPECT_EQ(plot.findChild<QCustomPlot*>()->yAxis->scaleType(), QCPAxis::stLogarithmic);
+}
+
 TEST_F(Tuning, TickLabelsNeverRepeat) {
   for (const int count : {1, 2, 3, 5, 9, 120})
     for (const double spread : {0.01, 1.0, 400.0})
