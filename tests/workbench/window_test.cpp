@@ -330,7 +330,7 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
       QTest::mouseClick(strip->resume(), Qt::LeftButton);
       EXPECT_FALSE(strip->running());
       EXPECT_EQ(strip->resume()->text(), "Train again");
-      EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+      EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Stale);
       EXPECT_EQ(strip->failure(), "");
     }
     QTest::mouseClick(strip->resume(), Qt::LeftButton);
