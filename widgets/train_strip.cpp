@@ -42,7 +42,6 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_pause->setAccessibleName(tr("Pause"));
   top->addWidget(m_pause);
   top->addWidget(m_stop);
-  m_resume->setToolTip(tr("Go on from the newest checkpoint"));
   m_resume->hide();
   top->addWidget(m_resume);
   layout->addLayout(top);
@@ -74,6 +73,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   connect(m_plot, &LatencyPlot::swapChosen, this, &TrainStrip::swapChosen);
   connect(m_pause, &QToolButton::clicked, this, [this] { Q_EMIT pauseRequested(!m_paused); });
   connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
+  setCheckpoint(true);
   connect(m_resume, &QToolButton::clicked, this, &TrainStrip::resumeRequested);
   setRunning(false);
 }
@@ -316,12 +316,21 @@ void TrainStrip::setKept(const QString& name, const std::vector<protocol::StepEv
   m_swapList->setNone({});
 }
 
+void TrainStrip::setCheckpoint(bool there) {
+  m_checkpoint = there;
+  m_resume->setText(there ? tr("Resume") : tr("Train again"));
+  m_resume->setToolTip(there ? tr("Go on from the newest checkpoint")
+                             : tr("There is no checkpoint to go on from: from the first step"));
+  m_resume->setAccessibleName(m_resume->text());
+}
+
 void TrainStrip::setLost() {
   if (!m_running) return;
   setRunning(false);
   m_resume->show();
   m_title->setText(tr("Interrupted"));
-  m_detail->setText(tr("ended with the engine; the curve is what arrived"));
+  const QString ended = tr("ended with the engine; the curve is what arrived");
+  m_detail->setText(m_checkpoint ? ended : ended + tr("; there is no checkpoint yet"));
 }
 
 }  // namespace nf

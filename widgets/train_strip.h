@@ -36,6 +36,9 @@ class TrainStrip : public QWidget {
   void setKept(const QString& name, const std::vector<protocol::StepEvent>& steps,
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
+  // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
+  void setCheckpoint(bool there);
+  bool resumes() const { return m_checkpoint; }
   void setLost();  // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);
   LatencyPlot* plot() const { return m_plot; }
@@ -78,6 +81,7 @@ class TrainStrip : public QWidget {
   bool m_wide = false;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_swaps = 0;
+  bool m_checkpoint = true;
 };
 
 }  // namespace nf

@@ -41,7 +41,8 @@ class EngineProcess : public QObject {
     });
     connect(m_process, &QProcess::started, this, [this, generation] { Q_EMIT started(generation, m_process->processId()); });
     connect(m_process, &QProcess::errorOccurred, this, [this, tell](QProcess::ProcessError error) {
-      if (error == QProcess::FailedToStart) tell(tr("The engine cannot be started: %1").arg(m_process->errorString()));
+      if (error == QProcess::FailedToStart)
+        tell(tr("The engine %1 cannot be started: %2").arg(m_command.value(0), m_process->errorString()));
     });
     connect(m_process, &QProcess::finished, this, [this, tell](int code, QProcess::ExitStatus status) {
       QString reason =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/workbench/main_window.h"
+#include "app/workbench/newest_run.h"
 
 #include <QCloseEvent>
 #include <QDockWidget>
@@ -424,6 +425,7 @@ void MainWindow::showKept(Tab* tab) {
   tab->kept.reset();
   v->train()->show();
   v->train()->setKept(run.name, run.steps, run.swaps, run.evals, run.done, run.error);
+  v->train()->setCheckpoint(newestRunResumes(tab->workspace->path()));
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   refreshPeer();
   if (tab == m_tab) m_tune->setRun(tab->workspace->steps(), tab->workspace->swaps(), tab->workspace->evals());

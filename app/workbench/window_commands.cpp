@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The commands of the window: the registry's entries, the menus made of it, and what they do.
+#include <signal.h>
+
 #include <QActionGroup>
 #include <QApplication>
 #include <QDialog>
@@ -21,6 +23,7 @@
 #include <utility>
 
 #include "app/workbench/main_window.h"
+#include "app/workbench/newest_run.h"
 #include "app/workbench/shortcuts.h"
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
@@ -350,14 +353,20 @@ void MainWindow::checkGradient() {
   m_inspector->beginCheck();
 }
 
-// Training goes on from its newest checkpoint, as soon as the engine knows the notebook.
+// Training goes on from its newest checkpoint, or begins again where there is none, as soon as the engine knows the notebook.
 void MainWindow::resume(Tab* tab, CellId id) {
   if (tab != m_tab) return;
   if (tab->workspace->engine().state() != EngineLink::State::Ready || !tab->workspace->analysisIsKnown()) {
     tab->resumeWhenChecked = id;
     return;
   }
-  runCell(id, true);
+  const CellView* v = tab->notebook->view(id);
+  TrainStrip* strip = v ? v->train() : nullptr;
+  if (!strip) return;
+  const bool offered = strip->resumes();
+  strip->setCheckpoint(newestRunResumes(tab->workspace->path()));
+  if (offered && !strip->resumes()) return setStatus("stale", tr("The checkpoint is gone: train again"));
+  runCell(id, offered);
 }
 
 void MainWindow::runCell(CellId id, bool resume) {
@@ -365,6 +374,10 @@ void MainWindow::runCell(CellId id, bool resume) {
   if (!v || v->kind() == CellKind::Markdown) return;
   if (m_tab->workspace->engine().state() != EngineLink::State::Ready) {
     setStatus("error", tr("The engine is not running"));
+    if (m_tab->workspace->engine().state() != EngineLink::State::Dead) return;
+    if (m_tab->engineLost.isEmpty()) m_tab->engineLost = tr("The engine is not running.");
+    m_tab->engineDown = true;
+    refreshMessages();
     return;
   }
   const auto cell = m_tab->notebook->analysisCell(id);
@@ -408,8 +421,15 @@ void MainWindow::answer(const QString& key, int index) {
   Workspace& w = *m_tab->workspace;
   if (key == QLatin1String("engine")) {
     m_tab->engineLost.clear();
-    if (index == 0 && m_tab->engineDown) w.startEngine();
-    else if (index == 0 && m_tab->interrupted) resume(m_tab, m_tab->interrupted);
+    if (index == 0 && m_tab->engineDown && w.engineState() == EngineLink::State::Ready) {
+      // It lives and does not answer: its end starts another.
+      m_tab->restarted.invalidate();
+      ::kill(static_cast<pid_t>(w.engine().processId()), SIGKILL);
+    } else if (index == 0 && m_tab->engineDown) {
+      w.startEngine();
+    } else if (index == 0 && m_tab->interrupted) {
+      resume(m_tab, m_tab->interrupted);
+    }
     refreshStatus();
   } else if (key == QLatin1String("journal") && !m_tab->left.empty()) {
     if (index == 1) {

@@ -186,9 +186,11 @@ void MainWindow::refreshMessages() {
           : deleted ? tr("%1 was deleted on disk. Its text is still here; saving writes the file again.").arg(name)
                     : tr("%1 changed on disk while it was edited here.").arg(name),
           deleted ? QStringList{tr("Save"), tr("Save as...")} : QStringList{tr("Keep mine"), tr("Reload"), tr("Compare")});
+  const CellView* cut = m_tab->notebook->view(m_tab->interrupted);
+  const bool resumes = cut && cut->train() && cut->train()->resumes();
   askOnce("engine", m_tab->engineLost,
           m_tab->engineDown    ? QStringList{tr("Restart the engine")}
-          : m_tab->interrupted ? QStringList{tr("Resume training")}
+          : m_tab->interrupted ? QStringList{resumes ? tr("Resume training") : tr("Train again")}
                                : QStringList());
 }
 

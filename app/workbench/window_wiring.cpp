@@ -5,7 +5,9 @@
 #include <set>
 #include <utility>
 
+#include "app/workbench/answer_watch.h"
 #include "app/workbench/main_window.h"
+#include "app/workbench/newest_run.h"
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/decision_card.h"
@@ -93,6 +95,7 @@ void MainWindow::connectTab(Tab* tab) {
     for (CellView* v : tab->notebook->cells()) {
       if (v->train() && v->train()->running()) {
         tab->interrupted = v->id();
+        v->train()->setCheckpoint(newestRunResumes(w->path()));
         v->train()->setLost();
       }
       v->setInterrupted(tr("The engine ended before this was finished."));
@@ -117,6 +120,17 @@ void MainWindow::connectTab(Tab* tab) {
     if (m_tune->measuring()) m_tune->setMeasureFailed(tr("the engine ended"));
     refreshMessages();
     refreshStatus();
+  });
+  auto* watch = new AnswerWatch(w, w);
+  connect(watch, &AnswerWatch::silent, this, [this, tab] {
+    tab->engineLost = tr("The engine does not answer.");
+    tab->engineDown = true;
+    if (tab == m_tab) refreshMessages();
+  });
+  connect(watch, &AnswerWatch::answered, this, [this, tab] {
+    tab->engineLost.clear();
+    tab->engineDown = false;
+    if (tab == m_tab) refreshMessages();
   });
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
@@ -271,7 +285,10 @@ void MainWindow::connectRun(Tab* tab) {
     if (!isActiveWindow()) QApplication::alert(this);
   };
   connect(w, &Workspace::done, this, [this, tab, ended](const protocol::DoneEvent& e) {
-    if (TrainStrip* s = strip(tab)) s->setDone(e);
+    if (TrainStrip* s = strip(tab)) {
+      s->setCheckpoint(newestRunResumes(tab->workspace->path()));
+      s->setDone(e);
+    }
     ended(CellStatus::Ok, {});
   });
   connect(w, &Workspace::runFailed, this, [this, tab, ended](const QString& message) {

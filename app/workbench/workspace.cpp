@@ -618,7 +618,16 @@ void Workspace::runAll() {
   });
 }
 
-void Workspace::stop() { tell(StopRequest{}); }
+// Shown at once: how long the engine takes to answer is another matter.
+void Workspace::stop() {
+  tell(StopRequest{});
+  if (!running()) return;
+  m_runState.phase = RunPhase::Stopping;
+  m_runState.detail.clear();
+  m_runState.secondsLeft.reset();
+  Q_EMIT runStateChanged();
+}
+
 void Workspace::pause(bool pause) {
   if (pause) tell(PauseRequest{});
   else tell(ResumeRequest{});
@@ -661,7 +670,9 @@ void Workspace::handle(const Envelope& envelope) {
     return;
   }
   if (const auto* state = std::get_if<RunState>(&envelope.message)) {
+    const bool stopping = m_runState.phase == RunPhase::Stopping && state->phase != RunPhase::Idle;
     m_runState = *state;
+    if (stopping) m_runState.phase = RunPhase::Stopping;
     Q_EMIT runStateChanged();
     return;
   }

@@ -4,6 +4,7 @@
 
 #include <QApplication>
 #include <QComboBox>
+#include <QDir>
 #include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
@@ -14,6 +15,7 @@
 #include <QTest>
 #include <QToolButton>
 
+#include "app/workbench/answer_watch.h"
 #include "tests/workbench/killed_window.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -296,9 +298,96 @@ TEST_F(Window, KillingTheEngineCostsNothingButTheJob) {
   EXPECT_TRUE(window->messages()->key().isEmpty());
 }
 
+// What is offered after a kill is what can be done.
+TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
+  ASSERT_TRUE(out.mkpath("."));
+  const auto put = [&](const char* name, const char* bytes) {
+    QFile file(out.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+  };
+  put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  for (const bool any : {false, true}) {
+    if (any) put("checkpoint.safetensors", "weights");
+    openChecked();
+    run(3);
+    TrainStrip* strip = cell(3)->train();
+    ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+    ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+    ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
+    ASSERT_TRUE(strip->resume()->isVisible());
+    EXPECT_EQ(strip->resume()->text(), any ? "Resume" : "Train again");
+    EXPECT_EQ(strip->detail().contains("no checkpoint yet"), !any) << strip->detail().toStdString();
+    ASSERT_EQ(window->messages()->buttons().size(), 1);
+    EXPECT_EQ(window->messages()->buttons().front()->text(), any ? "Resume training" : "Train again");
+    if (any) {
+      // It was deleted meanwhile: that is no mistake of the cell.
+      ASSERT_TRUE(QFile::remove(out.filePath("checkpoint.safetensors")));
+      QTest::mouseClick(strip->resume(), Qt::LeftButton);
+      EXPECT_FALSE(strip->running());
+      EXPECT_EQ(strip->resume()->text(), "Train again");
+      EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Stale);
+      EXPECT_EQ(strip->failure(), "");
+    }
+    QTest::mouseClick(strip->resume(), Qt::LeftButton);
+    ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+    EXPECT_TRUE(strip->running());
+    window->action("run.stop")->trigger();
+    ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+    EXPECT_EQ(strip->resume()->text(), "Train again") << "none was made";
+    window.reset();
+  }
+}
+
+TEST_F(Window, AnEngineThatDoesNotAnswerIsSaidAndRestarted) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  auto* watch = window->workspace().findChild<AnswerWatch*>();
+  ASSERT_TRUE(watch);
+  for (const bool goesOn : {true, false}) {
+    run(3);
+    ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400 && window->workspace().running(); }));
+    const auto process = static_cast<pid_t>(window->workspace().engine().processId());
+    ASSERT_EQ(::kill(process, SIGSTOP), 0);
+    window->action("run.stop")->trigger();
+    EXPECT_TRUE(window->statusText().startsWith("Stopping")) << window->statusText().toStdString();
+    EXPECT_FALSE(window->action("run.stop")->isEnabled());
+    watch->setPatience(40);
+    ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+    EXPECT_TRUE(window->messages()->text().contains("does not answer")) << window->messages()->text().toStdString();
+    watch->setPatience(10 * kPatience);
+    if (goesOn) {
+      ASSERT_EQ(::kill(process, SIGCONT), 0);
+      ASSERT_TRUE(wait([&] { return window->messages()->key().isEmpty() && !window->workspace().running(); }));
+      continue;
+    }
+    ASSERT_EQ(window->messages()->buttons().size(), 1);
+    QTest::mouseClick(window->messages()->buttons().front(), Qt::LeftButton);
+    ASSERT_TRUE(wait([&] { return window->workspace().engine().processId() != process && window->workspace().analysisIsKnown(); }));
+    EXPECT_FALSE(window->workspace().running());
+    EXPECT_FALSE(cell(3)->train()->running());
+    EXPECT_EQ(cell(3)->train()->plot()->steps(), 100) << "what was drawn stays";
+    EXPECT_EQ(document().text(), text);
+  }
+}
+
 TEST_F(Window, AnEngineThatIsNotThereIsSaid) {
   open(folder.filePath("no-such-engine"));
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_TRUE(window->messages()->text().contains("no-such-engine")) << window->messages()->text().toStdString();
+  // Put away, the word comes again to who runs a cell.
+  Q_EMIT window->messages()->answered("engine", -1);
+  window->messages()->dismiss("engine");
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  run(2);
+  ASSERT_EQ(window->messages()->key(), "engine");
+  ASSERT_EQ(window->messages()->buttons().size(), 1);
   window->notebook()->activate(cell(1)->id(), true);
   QTest::keyClicks(cell(1)->editor(), "still works");
   window->action("file.save")->trigger();
