@@ -417,7 +417,10 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
         measured(constants, about);
         info.constants = constants;
         if (info.inUse && kernels && kernels->threads != target->threads) {
-          info.kernels = describe(deviceConstants(*kernels), name, *kernels);
+          // One after the other: each would spoil the other's figures.
+          const auto again =
+              m.measure ? entry.backend->measureAgain(name, static_cast<int>(kernels->threads)) : Result<Target>(*kernels);
+          info.kernels = describe(deviceConstants(again ? *again : *kernels), name, again ? *again : *kernels);
           measured(*info.kernels, entry.backend->about(name, static_cast<int>(kernels->threads)));
         }
         info.facts = {{"threads", std::to_string(target->threads)},

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine as a user meets it: its own process, workers, the real CPU back end, driven over the protocol.
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -555,6 +557,34 @@ TEST_F(EngineJobs, TheNumericCheckReadsTheNotebooksData) {
   const auto shown = engine.ask<Expression>(ExpressionRequest{1, "d(L)/d(W)", true});
   ASSERT_TRUE(shown.check.has_value());
   EXPECT_LT(shown.check->worst, shown.check->allowed);
+}
+
+// What decisions count with is measured again, not only the rates of the whole device.
+TEST_F(EngineJobs, EveryFigureOfADeviceIsMeasuredAgain) {
+  const char* before = std::getenv("XDG_CACHE_HOME");
+  const std::string kept = before ? before : "", cache = m_folder.path("cache");
+  setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document("a = 1\n");
+    engine.ask<Devices>(DevicesRequest{});
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(cache + "/neoflow"))
+      if (entry.path().filename().string().starts_with("machine-") && entry.path().extension() == ".json") {
+        std::filesystem::last_write_time(entry.path(), entry.last_write_time() - std::chrono::hours(24 * 30));
+        ++files;
+      }
+    EXPECT_GE(files, 1);
+    const auto devices = engine.ask<Devices>(DevicesRequest{true}).devices;
+    const auto cpu = std::find_if(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.name == "cpu"; });
+    ASSERT_NE(cpu, devices.end());
+    ASSERT_TRUE(cpu->constants.has_value());
+    EXPECT_LT(cpu->constants->measuredSecondsAgo, 86400);
+    if (cpu->kernels) { EXPECT_LT(cpu->kernels->measuredSecondsAgo, 86400); }
+    EXPECT_EQ(files, cpu->kernels ? 2 : 1);
+  }
+  if (before) setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+  else unsetenv("XDG_CACHE_HOME");
 }
 
 // What is resumed is the newest run, not whichever run has left a checkpoint.
