@@ -326,7 +326,10 @@ void MainWindow::runActive(AfterRun then) {
   runCell(id);
   const Document& d = m_tab->workspace->document();
   const bool last = d.indexOf(id) + 1 >= d.cells().size();
-  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last)) m_tab->notebook->insertBelow();
+  // An empty last cell is the one to write on in.
+  const CellView* ran = m_tab->notebook->view(id);
+  const bool written = ran && !QString::fromStdString(ran->editor()->bytes()).trimmed().isEmpty();
+  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) m_tab->notebook->insertBelow();
   else if (then != AfterRun::Stay && !last) m_tab->notebook->activateBeside(1);
   else m_tab->notebook->activate(id, false);
 }
