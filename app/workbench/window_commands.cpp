@@ -345,6 +345,7 @@ void MainWindow::checkGradient() {
       if (!t && other.derivative && other.name.ends_with(ending)) t = &other;
   }
   if (!t) return setStatus("error", tr("There is no gradient to check: choose one in the outline"));
+  refreshStatus();  // there is one, whatever was said of another
   showPage(Page::Author);
   m_author->panel(QStringLiteral("inspector"))->show();
   name = QString::fromStdString(t->name);

@@ -227,8 +227,11 @@ TEST_F(Selected, WhatIsChosenInOneViewIsChosenInAll) {
     return out.join(' ');
   };
   const auto listed = [&] {
-    QStringList out;
-    for (const QTreeWidgetItem* item : window->outline()->findChild<QTreeWidget*>()->selectedItems()) out << item->text(0);
+    auto* tree = window->outline()->findChild<QTreeWidget*>();
+    const auto loss = tree->findItems("L", Qt::MatchExactly | Qt::MatchRecursive);
+    QStringList out;  // of the tensors: the row of the cell that is worked in is another matter
+    for (const QTreeWidgetItem* item : tree->selectedItems())
+      if (!loss.isEmpty() && item->parent() == loss.front()->parent()) out << item->text(0);
     return out.join(' ');
   };
   const auto holds = [&](const std::string& op) {
