@@ -7,6 +7,7 @@
 #include <QPainter>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QTimer>
 #include <algorithm>
 #include <cmath>
 
@@ -30,6 +31,21 @@ QString sizeText(double value, const std::string& unit) {
   if (unit == "B") return bytesText(value);
   if (unit == "B/s" || unit == "FLOP/s") return flopsText(value, QString::fromStdString(unit));
   return value >= 1000 && value == std::floor(value) ? grouped(static_cast<std::int64_t>(value)) : significant(value, 4);
+}
+
+// Which way is faster, if one is beyond noise.
+QString savingText(const Measured& saving) {
+  const QString interval = QStringLiteral("%1 µs [%2, %3]");
+  const auto filled = [&](double median, double low, double high) {
+    return interval.arg(significant(median), significant(low), significant(high));
+  };
+  const QString count = saving.samples.empty() ? QString() : QObject::tr(", n = %1").arg(saving.samples.size());
+  if (saving.low <= 0 && saving.high >= 0)
+    return QObject::tr("Measured: the two cannot be told apart, fused saves %1%2.")
+        .arg(filled(saving.median, saving.low, saving.high), count);
+  return saving.median > 0
+             ? QObject::tr("Measured: fused is faster by %1%2.").arg(filled(saving.median, saving.low, saving.high), count)
+             : QObject::tr("Measured: fused is slower by %1%2.").arg(filled(-saving.median, -saving.high, -saving.low), count);
 }
 
 // dT/P_d + dC/P_c + dK·L = R, each bar where the one before ended.
@@ -258,7 +274,7 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
       m_what(new Section(theme, tr("What if"))), m_leads(new Section(theme, tr("Same selection elsewhere"))),
       m_force(new QPushButton(tr("Force"))), m_forbid(new QPushButton(tr("Forbid"))),
       m_release(new QPushButton(tr("Let the reward decide"))), m_measure(new QPushButton(tr("Measure A/B"))),
-      m_intervals(new QVBoxLayout), m_scroll(new QScrollArea), m_body(new QWidget) {
+      m_intervals(new QVBoxLayout), m_scroll(new QScrollArea), m_body(new QWidget), m_foot(new QWidget) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -314,13 +330,23 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   m_what->body()->addLayout(m_intervals);
   m_what->body()->addWidget(m_noise);
   m_what->body()->addWidget(m_measured);
-  m_what->body()->addLayout(buttons);
-  m_what->body()->addWidget(m_release, 0, Qt::AlignLeft);
   m_scroll->setWidgetResizable(true);
   m_scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_body->setProperty("role", QStringLiteral("page"));
   scrollAsWide(m_scroll, m_body);
   layout->addWidget(m_scroll, 1);
+  // What can be done stands still below what is read, however long that gets.
+  auto* foot = new QVBoxLayout(m_foot);
+  foot->setContentsMargins(0, 0, 0, 10);
+  foot->setSpacing(8);
+  foot->addWidget(line());
+  auto* inset = new QVBoxLayout;
+  inset->setContentsMargins(16, 0, 16, 0);
+  inset->setSpacing(8);
+  inset->addLayout(buttons);
+  inset->addWidget(m_release, 0, Qt::AlignLeft);
+  foot->addLayout(inset);
+  layout->addWidget(m_foot);
   connect(m_force, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Fuse); });
   connect(m_forbid, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Split); });
   connect(m_measure, &QPushButton::clicked, this, [this] { Q_EMIT measureRequested(m_producer, m_consumer); });
@@ -368,6 +394,7 @@ void DecisionCard::setComparison(const Comparison& k) {
                       kernels(k.fusedKernels));
   m_measured->setText(lines.join(QLatin1Char('\n')));
   m_measured->show();
+  QTimer::singleShot(0, m_scroll, [this] { m_scroll->ensureWidgetVisible(m_noise, 0, 40); });
 }
 
 QString DecisionCard::measured() const { return m_measured->isHidden() ? QString() : m_measured->text(); }
@@ -394,15 +421,18 @@ void DecisionCard::setLeads(const std::vector<Lead>& leads) {
 void DecisionCard::clear() {
   m_header->setTitle(tr("Decision"));
   m_scroll->hide();
+  m_foot->hide();
   m_empty->show();
 }
 
 void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const DeviceConstants& device, Document::FusionHint hint) {
   const Palette& c = m_theme->colors();
-  if (d.producer != m_producer || d.consumer != m_consumer) clearIntervals(), m_measure->setEnabled(true);
+  if (d.producer != m_producer || d.consumer != m_consumer) m_measure->setEnabled(true);
+  clearIntervals();
   m_producer = d.producer, m_consumer = d.consumer;
   m_empty->hide();
   m_scroll->show();
+  m_foot->show();
   m_header->setTitle(tr("Decision %1").arg(number));
   m_title->setText(shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
                    (d.recomputed.empty() ? QString() : tr(", recomputed")));
@@ -475,11 +505,8 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     }
     m_flip->body()->addWidget(box);
   }
-  m_noise->setText(d.measuredSaving ? tr("Measured: %1 µs saved [%2, %3], n = %4. R said %5.")
-                                          .arg(significant(d.measuredSaving->median), significant(d.measuredSaving->low),
-                                               significant(d.measuredSaving->high))
-                                          .arg(d.measuredSaving->samples.size())
-                                          .arg(plusMinus(d.R * 1e6))
+  m_noise->setText(d.measuredSaving ? savingText(*d.measuredSaving) + QLatin1Char(' ') +
+                                          tr("R said %1.").arg(plusMinus(d.R * 1e6) + QStringLiteral(" µs"))
                    : hint != Document::FusionHint::None
                        ? tr("A hint in the notebook decides this one.")
                        : tr("Writes a hint into the notebook; the engine decides again and the next run measures it."));
@@ -491,6 +518,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   if (!possible && hint == Document::FusionHint::None)
     m_noise->setText(tr("No kernel can be made of the two; the reason stands above."));
   m_release->setVisible(hint != Document::FusionHint::None);
+  if (comparing()) setComparing();
 }
 
 }  // namespace nf

@@ -67,7 +67,7 @@ class DecisionCard : public QWidget {
   std::string m_producer, m_consumer;
   QString m_scope;
   QScrollArea* m_scroll;
-  QWidget* m_body;
+  QWidget *m_body, *m_foot;
 };
 
 }  // namespace nf

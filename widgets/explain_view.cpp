@@ -19,6 +19,7 @@
 #include <QTableWidget>
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/decision_card.h"
@@ -38,6 +39,10 @@ QString plusMinus(double us) {
   return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + QString::number(std::abs(us), 'f', 2);
 }
 
+bool isRelated(const Selection& selection, const FusionDecisionInfo& d) {
+  return !selection.empty() && selection.relation({d.producer, d.consumer}, d.origins) == Selection::Relation::Exact;
+}
+
 class FusionDelegate : public QStyledItemDelegate {
  public:
   FusionDelegate(const Theme* theme, const FusionModel* model, const Selection* selection, const bool& decided, QObject* parent)
@@ -46,7 +51,7 @@ class FusionDelegate : public QStyledItemDelegate {
     const Palette& c = m_theme->colors();
     const bool current = option.state & QStyle::State_Selected, selected = current && m_decided;
     const auto& d = m_model->report().decisions[static_cast<std::size_t>(index.data(FusionModel::kDecisionRole).toInt())];
-    const bool related = !m_selection->empty() && m_selection->relation(d.origins) == Selection::Relation::Exact;
+    const bool related = isRelated(*m_selection, d);
     p->fillRect(option.rect, selected ? c.accentSoft : related ? mixed(c.page, c.accentSoft, 0.45) : c.page);
     // The card's row keeps its bar while something else is selected.
     if ((current || related) && index.column() == 0)
@@ -259,6 +264,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     m_decided = false;
     m_table->viewport()->update();
   });
+  connect(m_card, &DecisionCard::measureRequested, this, [this] {
+    if (const auto* d = chosenDecision()) m_measuring = *d;
+  });
   connect(m_card, &DecisionCard::hintRequested, this, [this](Document::FusionHint hint) {
     const QModelIndex now = m_table->currentIndex();
     if (!now.isValid()) return;
@@ -285,6 +293,11 @@ void ExplainView::fitTable() {
 
 bool ExplainView::eventFilter(QObject* watched, QEvent* event) {
   if (watched == m_table && event->type() == QEvent::Resize) fitTable();
+  // A table that gets the focus would choose its first row, as when a button of the card is hidden.
+  if (watched == m_table && event->type() == QEvent::FocusIn && !m_table->currentIndex().isValid()) {
+    m_table->viewport()->update();
+    return true;
+  }
   return DockPage::eventFilter(watched, event);
 }
 
@@ -292,8 +305,7 @@ std::vector<int> ExplainView::relatedDecisions() const {
   std::vector<int> out;
   const auto& decisions = m_model->report().decisions;
   for (std::size_t i = 0; i < decisions.size(); ++i)
-    if (!m_selection->empty() && m_selection->relation(decisions[i].origins) == Selection::Relation::Exact)
-      out.push_back(static_cast<int>(i));
+    if (isRelated(*m_selection, decisions[i])) out.push_back(static_cast<int>(i));
   return out;
 }
 
@@ -303,9 +315,11 @@ void ExplainView::showDecision(const QModelIndex& row, bool select) {
   const int i = m_proxy->mapToSource(row).row();
   const auto& d = m_model->report().decisions[static_cast<std::size_t>(i)];
   m_card->setDecision(i + 1, d, m_model->report().device, m_hints ? m_hints(d.producer, d.consumer) : Document::FusionHint::None);
+  if (const auto* comparison = comparisonOf(d)) m_card->setComparison(*comparison);
   if (select) {
+    m_pair.emplace(d.producer, d.consumer);
     m_deciding = true;
-    m_selection->select(d.origins);
+    m_selection->select(d.origins, {d.producer, d.consumer});
     m_deciding = false;
     m_decided = true;
     m_decisionChoice = m_selection->choices();
@@ -330,7 +344,8 @@ void ExplainView::markSelection() {
   QItemSelection rows;
   const auto& nodes = m_graph->graph().nodes;
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (!m_selection->empty() && m_selection->relation(nodes[static_cast<std::size_t>(i)].origins) == Selection::Relation::Exact)
+    if (!m_selection->empty() && m_selection->relation({nodes[static_cast<std::size_t>(i)].id},
+                                                       nodes[static_cast<std::size_t>(i)].origins) == Selection::Relation::Exact)
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;
@@ -371,30 +386,47 @@ void ExplainView::setGraph(const GraphPage& graph) {
 }
 
 void ExplainView::setFusion(const FusionReport& report) {
-  std::string producer, consumer;
-  if (const QModelIndex now = m_table->currentIndex(); now.isValid()) {
-    const auto& d = m_model->report().decisions[static_cast<std::size_t>(m_proxy->mapToSource(now).row())];
-    producer = d.producer, consumer = d.consumer;
-  }
+  // The decision is known by its ends: its number is another when the table is decided anew.
+  const auto pair = m_pair;
   m_model->setReport(report);
+  for (const auto& d : report.decisions)
+    if (const auto* comparison = comparisonOf(d); comparison && !d.measuredSaving)
+      m_model->setMeasured(d.producer, d.consumer, comparison->saving);
   int accepted = 0;
   for (const auto& d : report.decisions) accepted += d.state == FusionState::Accepted || d.state == FusionState::Forced;
-  m_fusionHeader->setDetail(counted(static_cast<std::int64_t>(report.decisions.size()), tr("decision"), tr("decisions")) +
-                            tr(", %1 accepted, greedy by R, in seconds saved; optimistic on purpose").arg(accepted));
-  m_card->clear();
+  m_fusionHeader->setDetail(
+      counted(static_cast<std::int64_t>(report.decisions.size()), tr("decision"), tr("decisions")) +
+      tr(", %1 accepted; in the order of acceptance, by R as it was then, in seconds saved; optimistic on purpose").arg(accepted));
   for (std::size_t i = 0; i < report.decisions.size(); ++i)
-    if (!producer.empty() && report.decisions[i].producer == producer && report.decisions[i].consumer == consumer) {
+    if (pair && report.decisions[i].producer == pair->first && report.decisions[i].consumer == pair->second) {
       m_marking = !m_decided;
       chooseDecision(static_cast<int>(i));
       m_marking = false;
       return;
     }
+  m_card->clear();
   m_decided = false;
 }
 
 void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
+  const auto begun = std::exchange(m_measuring, std::nullopt);
+  for (const auto& d : m_model->report().decisions) {
+    if (d.producer != comparison.producer || d.consumer != comparison.consumer) continue;
+    m_compared[{d.producer, d.consumer}] = begun && begun->producer == d.producer && begun->consumer == d.consumer
+                                               ? Compared{comparison, begun->state, begun->R}
+                                               : Compared{comparison, d.state, d.R};
+    if (!comparisonOf(d)) return m_card->setComparisonFailed(tr("it was decided anew meanwhile"));
+    break;
+  }
   m_card->setComparison(comparison);
   m_model->setMeasured(comparison.producer, comparison.consumer, comparison.saving);
+}
+
+// What was measured of a decision holds while it is decided alike: it survives the page and the engine that measured it.
+const DecisionCard::Comparison* ExplainView::comparisonOf(const FusionDecisionInfo& d) const {
+  const auto found = m_compared.find({d.producer, d.consumer});
+  return found != m_compared.end() && found->second.state == d.state && found->second.R == d.R ? &found->second.comparison
+                                                                                               : nullptr;
 }
 
 void ExplainView::chooseDecision(int number) {
@@ -417,6 +449,9 @@ void ExplainView::reset() {
   m_graph->reset();
   m_graph->setDecision({}, {}, {});
   m_decided = false;
+  m_compared.clear();
+  m_pair.reset();
+  m_measuring.reset();
   setFusion({});
   m_graphHeader->setDetail({});
   m_fusionHeader->setDetail({});

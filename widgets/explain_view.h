@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <functional>
+#include <map>
+#include <optional>
 
 #include "core/document/document.h"
 #include "core/protocol/message.h"
@@ -81,10 +83,20 @@ class ExplainView : public DockPage {
   void markSelection();
   void fitTable();
   void showDecision(const QModelIndex& row, bool select);
+  const DecisionCard::Comparison* comparisonOf(const protocol::FusionDecisionInfo& decision) const;
   bool m_marking = false;
   bool m_narrow = false;
   bool m_decided = false, m_deciding = false;
   std::uint64_t m_decisionChoice = 0;  // of the selection
+  using Pair = std::pair<std::string, std::string>;
+  std::optional<Pair> m_pair;  // producer and consumer of the decision in the card
+  struct Compared {
+    DecisionCard::Comparison comparison;
+    protocol::FusionState state;  // as it was decided then, and by what reward
+    double R;
+  };
+  std::map<Pair, Compared> m_compared;
+  std::optional<protocol::FusionDecisionInfo> m_measuring;
   std::function<Document::FusionHint(const std::string&, const std::string&)> m_hints;
 };
 

@@ -44,6 +44,10 @@ QString nodeName(const GraphPage& graph, const GraphNode& node) {
   const QString name = shortName(node.name);
   return isAgain(graph, node) ? name.section(QLatin1Char('#'), 0, 0) : name;
 }
+// What it computes, the first time or again.
+std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
+  return isAgain(graph, node) ? node.id.substr(0, node.id.find('#')) : node.id;
+}
 // Whether two graphs are laid out alike.
 bool sameBoxes(const GraphPage& a, const GraphPage& b) {
   const auto same = [](const auto& x, const auto& y, auto equal) {
@@ -232,9 +236,8 @@ void GraphView::setDecision(const QString& producer, const QString& consumer, co
   relate();
   // Both ends come into sight, or at least what lies between them.
   QRectF ends;
-  for (std::size_t i = 0; i < m_graph.nodes.size() && i < m_layout.nodes.size(); ++i)
-    if (const QString id = QString::fromStdString(m_graph.nodes[i].id); id == producer || id == consumer)
-      ends |= m_layout.nodes[i].rect;
+  if (const auto [a, b] = decisionEnds(); a >= 0)
+    ends = m_layout.nodes[static_cast<std::size_t>(a)].rect | m_layout.nodes[static_cast<std::size_t>(b)].rect;
   if (const QRectF shown(toWidget(ends.topLeft()), ends.size() * m_scale); !ends.isNull() && !QRectF(rect()).contains(shown))
     m_offset += QRectF(rect()).center() - shown.center();
   update();
@@ -252,11 +255,15 @@ void GraphView::relate() {
   const bool decided = this->decided();
   std::vector<Mark> marks(m_graph.nodes.size(), Mark::Plain);
   std::vector<int> chosen;
+  const auto called = [this](const GraphNode& node) {
+    return m_selection->isCalled(node.id) || m_selection->isCalled(tensorOf(m_graph, node));
+  };
+  // A tensor without a node, as one that a pass has taken out, is still where it came from.
+  const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if ((!m_selection->empty() && !decided && m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact) ||
-        (decided && (QString::fromStdString(m_graph.nodes[i].id) == m_decisionFrom ||
-                     QString::fromStdString(m_graph.nodes[i].id) == m_decisionTo)) ||
-        QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
+    if ((!m_selection->empty() && !decided &&
+         (byName ? called(m_graph.nodes[i]) : m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact)) ||
+        (decided && isEndOfDecision(m_graph.nodes[i])) || QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
       marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
   // A token inside an operator: the operator around it is what it led to.
   if (chosen.empty())
@@ -454,7 +461,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     p.setPen(shade(c.text));
     const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
     p.drawText(inner, (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft,
-               p.fontMetrics().elidedText(name, Qt::ElideMiddle, static_cast<int>(inner.width())));
+               elidedName(p.fontMetrics(), name, static_cast<int>(inner.width())));
     if (!both) return;
     p.setFont(small);
     p.setPen(shade(c.muted));
@@ -471,7 +478,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const double full = p.fontMetrics().horizontalAdvance(name);
   const bool both = 18 + std::min(full, 60.0) + 10 + factsWidth < title.width();
   const double nameRoom = title.width() - 18 - (both ? factsWidth + 10 : 0);
-  const QString shownName = p.fontMetrics().elidedText(name, Qt::ElideMiddle, static_cast<int>(nameRoom));
+  const QString shownName = elidedName(p.fontMetrics(), name, static_cast<int>(nameRoom));
   const double nameWidth = p.fontMetrics().horizontalAdvance(shownName);
   p.fillRect(
       QRectF(title.left(), title.top(), std::min(title.width(), 18 + nameWidth + 10 + (both ? factsWidth : 0)), title.height()),
@@ -594,13 +601,24 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
   p.drawText(tag, Qt::AlignCenter, m_decisionText);
 }
 
+bool GraphView::isEndOfDecision(const GraphNode& node) const {
+  const QString tensor = QString::fromStdString(tensorOf(m_graph, node));
+  return tensor == m_decisionFrom || tensor == m_decisionTo;
+}
+
+// The first edge from the one to the other: where an operator is computed in several kernels, in the first of them.
+std::pair<int, int> GraphView::decisionEnds() const {
+  for (const auto& [a, b] : m_layout.edges)
+    if (a >= 0 && b >= 0 &&
+        QString::fromStdString(tensorOf(m_graph, m_graph.nodes[static_cast<std::size_t>(a)])) == m_decisionFrom &&
+        QString::fromStdString(tensorOf(m_graph, m_graph.nodes[static_cast<std::size_t>(b)])) == m_decisionTo)
+      return {a, b};
+  return {-1, -1};
+}
+
 QRectF GraphView::decisionPlace() const {
-  int a = -1, b = -1;
-  for (std::size_t i = 0; i < m_graph.nodes.size() && decided(); ++i) {
-    const QString id = QString::fromStdString(m_graph.nodes[i].id);
-    if (id == m_decisionFrom) a = static_cast<int>(i);
-    if (id == m_decisionTo) b = static_cast<int>(i);
-  }
+  if (!decided()) return {};
+  const auto [a, b] = decisionEnds();
   if (a < 0 || b < 0) return {};
   const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
   const QFontMetricsF metrics(m_theme->mono(sized(12, m_scale), QFont::DemiBold));
@@ -772,9 +790,9 @@ int GraphView::groupAt(QPointF world, bool titleOnly) const {
 }
 
 // Of the node or group in m_chosen.
-void GraphView::chooseOrigins(const Origins& origins) {
+void GraphView::chooseTensors(const Origins& origins, std::vector<std::string> tensors) {
   m_choosing = true;
-  m_selection->select(origins);
+  m_selection->select(origins, std::move(tensors));
   m_choosing = false;
   m_nodeChoice = m_selection->choices();
 }
@@ -787,7 +805,7 @@ void GraphView::choose(const QString& id, bool reveal) {
       const QPointF at = toWidget(m_layout.nodes[i].rect.center());
       if (!rect().adjusted(60, 40, -60, -40).contains(at.toPoint())) m_offset += QPointF(width() / 2.0, height() / 2.0) - at;
     }
-    if (!m_graph.nodes[i].origins.empty()) chooseOrigins(m_graph.nodes[i].origins);
+    chooseTensors(m_graph.nodes[i].origins, {m_graph.nodes[i].id});
     break;
   }
   relate();
@@ -854,7 +872,7 @@ void GraphView::mouseReleaseEvent(QMouseEvent* event) {
   if (const int g = groupAt(world, false); g >= 0) {
     const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(g)];
     m_chosen = QString::fromStdString(group.nodes.front());
-    chooseOrigins(group.origins);
+    chooseTensors(group.origins, group.nodes);
     relate();
     update();
     Q_EMIT groupChosen(QString::fromStdString(group.id));

@@ -39,6 +39,8 @@ class GraphView : public QWidget {
   QRectF decisionPlace() const;  // of its label, on the sheet; null: it is not drawn
   void choose(const QString& id, bool reveal);
   QString chosen() const { return m_chosen; }
+  // By node: outlined, or hidden in a closed group that is.
+  bool isOutlined(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Chosen; }
   bool decided() const;  // a decision is what is selected
   bool findNext(const QString& text);
   void fit();
@@ -82,7 +84,9 @@ class GraphView : public QWidget {
   QRectF freePlace(QPointF wanted, QSizeF size) const;
   void paintGroup(QPainter& p, std::size_t group, double scale);
   void relate();
-  void chooseOrigins(const protocol::Origins& origins);
+  void chooseTensors(const protocol::Origins& origins, std::vector<std::string> tensors);
+  bool isEndOfDecision(const protocol::GraphNode& node) const;
+  std::pair<int, int> decisionEnds() const;  // -1: it has no edge
   void chooseNothing();
   int nodeAt(QPointF world) const;
   void step(int key);

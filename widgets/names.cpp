@@ -16,6 +16,17 @@ QString derivativeText(const QString& name) { return QString(name).replace(deriv
 
 QString shortName(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\2")); }
 
+QString elidedName(const QFontMetrics& metrics, const QString& name, int width) {
+  static const QRegularExpression form(QStringLiteral(R"(^(.*?)( and (\d+) more)$)"));
+  const auto counted = form.match(name);
+  if (!counted.hasMatch() || metrics.horizontalAdvance(name) <= width) return metrics.elidedText(name, Qt::ElideMiddle, width);
+  const QString first = counted.captured(1);
+  for (const QString& count : {counted.captured(2), QStringLiteral(" +") + counted.captured(3)})
+    if (const int room = width - metrics.horizontalAdvance(count); room >= metrics.horizontalAdvance(first.left(1) + QChar(0x2026)))
+      return metrics.elidedText(first, Qt::ElideRight, room) + count;
+  return QStringLiteral("+") + counted.captured(3);
+}
+
 QString kernelName(const std::string& name, int most) {
   const QString text = shortName(name);
   if (text.size() <= most) return text;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QFontMetrics>
 #include <QString>
 #include <QStringList>
 #include <string>
@@ -12,6 +13,9 @@ namespace nf {
 QString derivativeText(const QString& name);  // "dL/dW" for "d(L)/d(W)"
 QString shortName(const QString& name);       // "dW", where the loss is understood
 inline QString shortName(const std::string& name) { return shortName(QString::fromStdString(name)); }
+
+// In at most `width` pixels: of "Vote.0 and 12 more" the name gives way, the count never.
+QString elidedName(const QFontMetrics& metrics, const QString& name, int width);
 
 // A fused kernel's name, "dW + sgd", in at most `most` characters: "dC.sum +4".
 QString kernelName(const std::string& name, int most);

@@ -446,6 +446,28 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
   }
 }
 
+// Beside the cells nothing is edited: the keys are those of whole cells.
+void NotebookView::mousePressEvent(QMouseEvent* event) {
+  QScrollArea::mousePressEvent(event);
+  if (event->button() == Qt::LeftButton) activate(m_active, false);
+}
+
+// Places in the text: one of them is in sight, the cursor stays where it is.
+void NotebookView::reveal(const std::vector<protocol::SourceSpan>& spans) {
+  QWidget* cell = nullptr;
+  QPoint there;
+  for (const auto& span : spans)
+    for (CellView* v : m_cells) {
+      if (v->kind() != CellKind::Code || span.begin < v->bodyBegin || span.end > v->bodyBegin + v->editor()->bytes().size())
+        continue;
+      const QPoint at = v->editor()->mapTo(m_content, v->editor()->rectOf(span.begin - v->bodyBegin).center());
+      const QPoint seen = m_content->mapTo(viewport(), at);
+      if (viewport()->rect().adjusted(0, 12, 0, -12).contains(QPoint(viewport()->width() / 2, seen.y()))) return;
+      if (!cell) cell = v, there = at;
+    }
+  if (cell) ensureVisible(0, there.y(), 0, viewport()->height() / 4);
+}
+
 void NotebookView::enterCommandMode() { activate(m_active, false); }
 
 void NotebookView::insertAbove() {

@@ -25,6 +25,7 @@ class NotebookView : public QScrollArea {
   void followDocument();
   // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
   void scrollToByte(std::size_t byte, bool focus, bool edit = true);
+  void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
 
   // ---- find and replace, in what the cells' fields show
   void find(const QString& text, bool exact);  // from the caret on; an empty text ends it
@@ -91,6 +92,7 @@ class NotebookView : public QScrollArea {
  protected:
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
 
  private:
   CellView* make(const Cell& cell);

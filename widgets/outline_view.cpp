@@ -245,8 +245,9 @@ void OutlineView::applyFilter() {
 void OutlineView::markSelection() {
   for (int i = 0; i < m_tensors->childCount(); ++i) {
     QTreeWidgetItem* item = m_tensors->child(i);
+    const QString name = item->data(0, kValueRole).toString();
     item->setSelected(!m_selection->empty() &&
-                      m_selection->relation(m_origins[item->data(0, kValueRole).toString()]) == Selection::Relation::Exact);
+                      m_selection->relation({name.toStdString()}, m_origins[name]) == Selection::Relation::Exact);
   }
 }
 

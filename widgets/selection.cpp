@@ -13,6 +13,7 @@ void Selection::setSpans(std::vector<SourceSpan> spans) {
     if (id < m_spans.size()) kept.push_back(m_spans[id]);
   m_spans = std::move(spans);
   m_selected.clear();
+  if (m_spans.empty()) m_tensors.clear();
   for (const SourceSpan& span : kept)
     if (const auto found = std::find(m_spans.begin(), m_spans.end(), span); found != m_spans.end())
       m_selected.push_back(static_cast<std::uint32_t>(found - m_spans.begin()));
@@ -20,12 +21,36 @@ void Selection::setSpans(std::vector<SourceSpan> spans) {
   Q_EMIT changed();
 }
 
-void Selection::select(const protocol::Origins& origins) {
-  if (origins == m_selected) return;
+void Selection::select(const protocol::Origins& origins, std::vector<std::string> tensors) {
+  if (tensors == m_tensors && (!tensors.empty() || origins == m_selected)) return;
   m_selected = origins;
+  m_tensors = std::move(tensors);
   ++m_choices;
   relate();
   Q_EMIT changed();
+}
+
+void Selection::place(const protocol::Origins& origins) {
+  if (origins == m_selected) return;
+  m_selected = origins;
+  relate();
+  Q_EMIT changed();
+}
+
+void Selection::call(std::vector<std::string> tensors) {
+  if (tensors == m_tensors) return;
+  m_tensors = std::move(tensors);
+  Q_EMIT changed();
+}
+
+bool Selection::isCalled(std::string_view tensor) const {
+  return std::find(m_tensors.begin(), m_tensors.end(), tensor) != m_tensors.end();
+}
+
+Selection::Relation Selection::relation(const std::vector<std::string>& tensors, const protocol::Origins& origins) const {
+  if (m_tensors.empty()) return relation(origins);
+  return std::any_of(tensors.begin(), tensors.end(), [this](const auto& t) { return isCalled(t); }) ? Relation::Exact
+                                                                                                    : Relation::None;
 }
 
 void Selection::selectBytes(std::uint32_t begin, std::uint32_t end) {

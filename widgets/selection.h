@@ -2,14 +2,17 @@
 #pragma once
 #include <QObject>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/protocol/values.h"
 
 namespace nf {
 
-// The one selection of all views: source spans of one revision. A thing is Exact when it comes from inside a selected span, Around when
-// it comes from a span that contains one; siblings stay None.
+// The one selection of all views: source spans of one revision, and by name the tensors that were chosen, as ids of graph nodes: several
+// come from one place, an operand stands inside the place of its operator. By its places a thing is Exact when it comes from inside a
+// selected span, Around when it comes from a span that contains one; siblings stay None. What has a name is selected by it alone.
 class Selection : public QObject {
   Q_OBJECT
  public:
@@ -20,16 +23,25 @@ class Selection : public QObject {
   void setSpans(std::vector<protocol::SourceSpan> spans);
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
 
-  void select(const protocol::Origins& origins);
+  // `tensors`: what was chosen by name, the one that is made last; empty: places alone.
+  void select(const protocol::Origins& origins, std::vector<std::string> tensors = {});
+  // Where what is selected comes from, of the same choice.
+  void place(const protocol::Origins& origins);
+  // The same choice, with the names of what stands there.
+  void call(std::vector<std::string> tensors);
   // The smallest spans of the notebook that contain bytes [begin, end).
   void selectBytes(std::uint32_t begin, std::uint32_t end);
   void clear() { select({}); }
 
   const protocol::Origins& origins() const { return m_selected; }
+  const std::vector<std::string>& tensors() const { return m_tensors; }
+  bool isCalled(std::string_view tensor) const;  // among tensors()
   // Grows with every choice of something else; what a new analysis makes of a choice is the same choice.
   std::uint64_t choices() const { return m_choices; }
-  bool empty() const { return m_selected.empty(); }
+  bool empty() const { return m_selected.empty() && m_tensors.empty(); }
   Relation relation(const protocol::Origins& origins) const;
+  // Of what makes these tensors: by their names where the selection has names.
+  Relation relation(const std::vector<std::string>& tensors, const protocol::Origins& origins) const;
   // Selected spans of the notebook, for the editor's tint.
   std::vector<protocol::SourceSpan> selectedSpans() const;
 
@@ -40,6 +52,7 @@ class Selection : public QObject {
   void relate();
   std::vector<protocol::SourceSpan> m_spans;
   protocol::Origins m_selected;
+  std::vector<std::string> m_tensors;
   std::vector<Relation> m_relation;  // by span id
   std::uint64_t m_choices = 0;
 };

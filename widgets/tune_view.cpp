@@ -518,16 +518,21 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     for (std::size_t i = 1; i < subgraphs.size(); ++i)
       if (weight(i) > weight(most)) most = i;
     m_list->setCurrentRow(static_cast<int>(most));
+    const std::uint64_t followed = m_followed;
     chooseSubgraph(subgraphs[most].id);
+    m_followed = followed;
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
     askKernel(m_asked, false);
   }
+  // It was chosen before anything was known about its kernel.
+  if (m_followed != m_selection->choices()) markSelection();
 }
 
 void TuneView::pick(const std::string& id) {
   chooseSubgraph(id);
-  if (const SubgraphInfo* s = subgraph()) m_selection->select(protocol::Origins(s->origins));
+  if (const SubgraphInfo* s = subgraph())
+    m_selection->select(protocol::Origins(s->origins), std::vector<std::string>(s->operators));
 }
 
 void TuneView::showInstances() {
@@ -537,6 +542,7 @@ void TuneView::showInstances() {
 
 void TuneView::chooseSubgraph(const std::string& id) {
   m_current = id;
+  m_followed = m_selection->choices();
   m_trial.reset();
   m_compared.reset();
   m_space = {};
@@ -959,6 +965,32 @@ void TuneView::clearSteps() {
 // The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
 void TuneView::markSelection() {
   if (m_selection->empty()) return;
+  // By name: the one that holds all that was chosen, else what is made last. An operator that is computed again has a number: "Y#2".
+  if (const auto& tensors = m_selection->tensors(); !tensors.empty()) {
+    const auto holds = [](const SubgraphInfo& s, const std::string& tensor, bool again) {
+      return std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
+        return op == tensor || (again && op.starts_with(tensor) && op.substr(tensor.size()).starts_with('#'));
+      });
+    };
+    const auto follow = [&](const auto& fits) {
+      if (const SubgraphInfo* s = subgraph(); s && fits(*s)) {
+        m_followed = m_selection->choices();
+        return true;
+      }
+      const auto found = std::find_if(m_subgraphs.begin(), m_subgraphs.end(), fits);
+      if (found != m_subgraphs.end()) chooseSubgraph(found->id);
+      return found != m_subgraphs.end();
+    };
+    if (follow([&](const SubgraphInfo& s) {
+          return std::all_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return holds(s, tensor, true); });
+        }))
+      return;
+    for (const bool again : {false, true})
+      for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
+        if (follow([&](const SubgraphInfo& s) { return holds(s, *tensor, again); })) return;
+    return;
+  }
+  if (!m_subgraphs.empty()) m_followed = m_selection->choices();
   // What is shown has lines of it.
   if (!m_kernel->pending() && !m_kernel->tintedLines().empty()) return;
   using Relation = Selection::Relation;

@@ -151,6 +151,7 @@ class TuneView : public QWidget {
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
   std::string m_current;
+  std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after
   std::optional<std::uint64_t> m_trial;
   std::optional<std::uint64_t> m_compared;  // the other side of the diff
   protocol::Space m_space;

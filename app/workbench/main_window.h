@@ -98,12 +98,11 @@ class MainWindow : public QMainWindow {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
     QString inspected;
-    std::uint64_t namedChoice = ~std::uint64_t{0};  // of the selection: that of `inspected` by its name
-    std::vector<LeftJournal> left;                  // of sessions that ended before they were saved
-    QString engineLost;                             // why its engine ended; empty: nothing to say about it
-    bool engineDown = false;                        // and no new one was started
-    QElapsedTimer restarted;                        // since its engine was started anew without being asked
-    CellId interrupted = 0;                         // what trained when the engine ended
+    std::vector<LeftJournal> left;  // of sessions that ended before they were saved
+    QString engineLost;             // why its engine ended; empty: nothing to say about it
+    bool engineDown = false;        // and no new one was started
+    QElapsedTimer restarted;        // since its engine was started anew without being asked
+    CellId interrupted = 0;         // what trained when the engine ended
     CellId resumeWhenChecked = 0;
     bool diskHidden = false, holderHidden = false, journalHidden = false;  // questions that were put away
     CellId training = 0;
@@ -141,10 +140,11 @@ class MainWindow : public QMainWindow {
   void follow(const QString& target);
   void inspect(const QString& tensor);
   void checkGradient();
-  void chooseTensor(const QString& name, const protocol::Origins& origins);
   void chooseTensor(const QString& name);
-  void chooseNode(const QString& name);
+  protocol::Origins placesOf(const std::vector<std::string>& tensors) const;
+  std::string tensorMadeAt(const protocol::Origins& origins) const;
   void inspectSelection();
+  void revealSelection();
   TrainStrip* strip(Tab* tab) const;
   enum class AfterRun { Stay, Next, NextIfAny, InsertBelow };  // Next: a new cell below the last one
   void runActive(AfterRun then);
@@ -181,6 +181,7 @@ class MainWindow : public QMainWindow {
   Theme m_text;  // of the notebooks, which are read larger or smaller
   QStringList m_engineCommand;
   Selection m_selection;
+  std::uint64_t m_revealed = 0;  // choice of it that was brought into sight in the text
   ActionRegistry* m_actions;
   std::vector<std::unique_ptr<Tab>> m_tabs;
   Tab* m_tab = nullptr;  // the current one

@@ -329,7 +329,10 @@ void MainWindow::runActive(AfterRun then) {
   runCell(id);
   const Document& d = m_tab->workspace->document();
   const bool last = d.indexOf(id) + 1 >= d.cells().size();
-  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last)) m_tab->notebook->insertBelow();
+  // An empty last cell is the one to write on in.
+  const CellView* ran = m_tab->notebook->view(id);
+  const bool written = ran && !QString::fromStdString(ran->editor()->bytes()).trimmed().isEmpty();
+  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) m_tab->notebook->insertBelow();
   else if (then != AfterRun::Stay && !last) m_tab->notebook->activateBeside(1);
   else m_tab->notebook->activate(id, false);
 }
@@ -345,6 +348,7 @@ void MainWindow::checkGradient() {
       if (!t && other.derivative && other.name.ends_with(ending)) t = &other;
   }
   if (!t) return setStatus("error", tr("There is no gradient to check: choose one in the outline"));
+  refreshStatus();  // there is one, whatever was said of another
   showPage(Page::Author);
   m_author->panel(QStringLiteral("inspector"))->show();
   name = QString::fromStdString(t->name);

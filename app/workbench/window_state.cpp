@@ -8,6 +8,8 @@
 #include <QTabBar>
 #include <QToolButton>
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "app/workbench/main_window.h"
 #include "widgets/basic.h"
@@ -60,7 +62,10 @@ void MainWindow::showPage(Page page) {
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
   if (page == Page::Explain) m_explain->graph()->setFocus();
-  if (page == Page::Author) m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
+  if (page == Page::Author) {
+    m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
+    revealSelection();
+  }
 }
 
 // Which notebook a page shows is in sight on each that shows one; Author has the tabs over its cells.
@@ -355,34 +360,36 @@ void MainWindow::inspect(const QString& name) {
   refreshLeads();
 }
 
-// Chosen by its name: it stays in the inspector, whatever token of the source the selection is.
-void MainWindow::chooseTensor(const QString& name, const protocol::Origins& origins) {
-  m_selection.select(origins);
-  m_tab->namedChoice = m_selection.choices();
+void MainWindow::chooseTensor(const QString& name) {
+  const std::string tensor = name.toStdString();
+  m_selection.select(placesOf({tensor}), {tensor});
   inspect(name);
 }
 
-void MainWindow::chooseTensor(const QString& name) {
-  if (const auto* t = m_tab->workspace->tensor(name.toStdString())) chooseTensor(name, t->origins);
-}
-
-// What a tensor's operator came from, of spans in one another the innermost: kernels and graphs know it by these. The name of a gradient
-// in a `show` is no part of any of them.
-void MainWindow::chooseNode(const QString& name) {
+// What makes these came from, for each of spans in one another the innermost: kernels and formulas know it by these. The name of a
+// gradient in a `show` is no part of any of them, but it is where the notebook has it.
+protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) const {
+  protocol::Origins places;
   const auto& spans = m_selection.spans();
-  for (const auto& node : m_explain->graph()->graph().nodes) {
-    if (QString::fromStdString(node.id) != name || node.origins.empty()) continue;
-    protocol::Origins innermost;
-    for (const auto o : node.origins) {
-      const bool holds = std::any_of(node.origins.begin(), node.origins.end(), [&](std::uint32_t k) {
-        return o < spans.size() && k < spans.size() && spans[o].source == spans[k].source && spans[o].begin <= spans[k].begin &&
+  const auto add = [&](const protocol::Origins& origins) {
+    for (const auto o : origins) {
+      if (o >= spans.size()) continue;
+      const bool holds = std::any_of(origins.begin(), origins.end(), [&](std::uint32_t k) {
+        return k < spans.size() && spans[o].source == spans[k].source && spans[o].begin <= spans[k].begin &&
                spans[o].end >= spans[k].end && spans[o].end - spans[o].begin > spans[k].end - spans[k].begin;
       });
-      if (!holds) innermost.push_back(o);
+      if (!holds && std::find(places.begin(), places.end(), o) == places.end()) places.push_back(o);
     }
-    return chooseTensor(name, innermost);
+  };
+  const auto* plan = m_explain->graph()->plan();
+  for (const std::string& tensor : tensors) {
+    for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), plan})
+      if (graph && graph->revision == m_tab->workspace->analysis().revision)
+        for (const auto& node : graph->nodes)
+          if (node.id == tensor) add(node.origins);
+    if (const auto* t = m_tab->workspace->tensor(tensor); t && (t->derivative || places.empty())) add(t->origins);
   }
-  chooseTensor(name);
+  return places;
 }
 
 void MainWindow::pinInspector(const QString& tensor) {
@@ -390,6 +397,30 @@ void MainWindow::pinInspector(const QString& tensor) {
   inspect(tensor);
   m_inspector->setPinned(true);
   if (const auto* t = m_tab->workspace->tensor(tensor.toStdString()); t && t->derivative) Q_EMIT m_inspector->checkWanted(tensor);
+}
+
+// What was chosen by its name comes into sight in the text, once for each choice.
+void MainWindow::revealSelection() {
+  if (page() != Page::Author || m_selection.tensors().empty() || !m_tab->workspace->analysisIsCurrent()) return;
+  const auto spans = m_selection.selectedSpans();
+  if (spans.empty() || std::exchange(m_revealed, m_selection.choices()) == m_selection.choices()) return;
+  // A page that was hidden has its size from here on.
+  QTimer::singleShot(0, m_tab->notebook, [notebook = m_tab->notebook, spans] { notebook->reveal(spans); });
+}
+
+// The one tensor that is made there; empty: none, or several.
+std::string MainWindow::tensorMadeAt(const protocol::Origins& origins) const {
+  std::set<std::string> made;
+  const auto& analysis = m_tab->workspace->analysis();
+  for (const auto id : origins) {
+    if (id >= analysis.spans.size()) continue;
+    for (const auto& s : analysis.symbols)
+      if (s.definition == analysis.spans[id] && s.definition.begin < s.definition.end && m_tab->workspace->tensor(s.name))
+        made.insert(s.name);
+    for (const auto& t : analysis.tensors)
+      if (t.origins == protocol::Origins{id}) made.insert(t.name);
+  }
+  return made.size() == 1 ? *made.begin() : std::string();
 }
 
 // The tensor of the smallest selected token; else the one whose definition is selected.
@@ -403,7 +434,17 @@ void MainWindow::inspectSelection() {
     if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
     return;
   }
-  if (m_tab->namedChoice == selection.choices()) return inspect(m_tab->inspected);
+  if (!selection.tensors().empty()) {
+    if (const auto places = placesOf(selection.tensors()); !places.empty()) m_selection.place(places);
+    revealSelection();
+    // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
+    for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
+      for (const std::string& name : {*tensor, tensor->substr(0, tensor->find('#'))})
+        if (m_tab->workspace->tensor(name)) return inspect(QString::fromStdString(name));
+    return;
+  }
+  // The place of a statement, or of the name that it defines, is that of the tensor that it makes.
+  if (const auto made = tensorMadeAt(selection.origins()); !made.empty()) return m_selection.call({made});
   const protocol::TokenInfo* best = nullptr;
   for (const auto& token : m_tab->workspace->analysis().tokens)
     if (selection.relation(token.origins) == Selection::Relation::Exact &&
@@ -488,7 +529,7 @@ void MainWindow::follow(const QString& target) {
     m_tab->notebook->scrollToByte(id.toULongLong(), true);
   } else if (kind == QLatin1String("tensor")) {
     showPage(Page::Author);
-    inspect(id);
+    chooseTensor(id);
   } else {
     showPage(Page::Tune);
     m_tune->chooseSubgraph(id.toStdString());

@@ -163,6 +163,8 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     m_explain->setGraph(graph);
     m_tune->showInstances();
+    // The graph knows where a node comes from.
+    if (const auto places = placesOf(m_selection.tensors()); !places.empty()) m_selection.place(places);
     refreshLeads();
   });
   connect(w, &Workspace::fusionArrived, this, [this, tab](const protocol::FusionReport& report) {
@@ -321,7 +323,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     refreshOutline();
     // Of what a cell shows, the one that is looked at already stays.
     const CellView* v = n->view(n->activeCell());
-    if (v && !v->shows().isEmpty() && !v->shows().contains(m_inspector->tensor())) inspect(v->shows().back());
+    if (v && !v->shows().isEmpty() && !v->shows().contains(m_inspector->tensor())) chooseTensor(v->shows().back());
   });
   connect(n, &NotebookView::expressionWanted, w, &Workspace::wantExpression);
   connect(n, &NotebookView::tensorWanted, w, &Workspace::wantSlice);
@@ -381,15 +383,17 @@ void MainWindow::connectViews() {
   connect(m_inspector, &InspectorView::checkWanted, this, [this](const QString& tensor) {
     workspace().ask(protocol::ExpressionRequest{workspace().document().revision(), tensor.toStdString(), true},
                     [this](const protocol::Envelope& envelope) {
-                      if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) m_inspector->setExpression(*e);
-                      else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
+                      if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) {
+                        m_inspector->setExpression(*e);
+                        refreshStatus();
+                      } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                         m_inspector->setCheckFailed(QString::fromStdString(f->message));
                         setStatus("error", QString::fromStdString(f->message));
                       }
                     });
   });
   connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
-    if (m_selection.empty() || m_tab->namedChoice == m_selection.choices()) chooseNode(m_inspector->tensor());
+    if (m_selection.empty()) chooseTensor(m_inspector->tensor());
     follow(target);
   });
   m_explain->setHints([this](const std::string& producer, const std::string& consumer) {
@@ -397,7 +401,7 @@ void MainWindow::connectViews() {
   });
   // Leads are those of the consumer: it is what is looked for where they go.
   connect(m_explain->card(), &DecisionCard::leadChosen, this, [this](const QString& target) {
-    if (const auto* decision = m_explain->chosenDecision()) chooseNode(QString::fromStdString(decision->consumer));
+    if (const auto* decision = m_explain->chosenDecision()) chooseTensor(QString::fromStdString(decision->consumer));
     follow(target);
   });
   connect(m_explain->card(), &DecisionCard::measureRequested, this,

@@ -24,6 +24,7 @@
 #include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
@@ -471,6 +472,107 @@ TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   QTest::keyClick(view.nodes(), Qt::Key_Down);
   EXPECT_EQ(view.graph()->chosen(), "L");
   EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+TEST_F(Widgets, WhatHasANameIsSelectedByItAlone) {
+  selection.select({0, 2}, {"d(L)/d(W)"});
+  EXPECT_EQ(selection.relation({"d(L)/d(W)"}, {0, 2}), Selection::Relation::Exact);
+  EXPECT_EQ(selection.relation({"Y"}, {0}), Selection::Relation::None) << "it comes from the same statement";
+  const auto choice = selection.choices();
+  selection.select({2}, {"d(L)/d(W)"});
+  selection.place({2});
+  EXPECT_EQ(selection.choices(), choice) << "the same choice";
+  EXPECT_EQ(selection.origins(), Origins{2});
+  selection.setSpans(capsule::analysis(capsule::kText + "\n# %%\n", 2).spans);
+  EXPECT_EQ(selection.tensors(), std::vector<std::string>{"d(L)/d(W)"});
+  selection.select({0});
+  EXPECT_EQ(selection.relation({"Y"}, {0}), Selection::Relation::Exact);
+  selection.setSpans({});
+  EXPECT_TRUE(selection.empty());
+}
+
+// An operator that several kernels compute is a decision's end in each of them; what was measured holds while it is decided alike.
+TEST_F(Widgets, ADecisionIsOutlinedWhereverItIsComputed) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  GraphPage g = capsule::graph(1, "fused");
+  GraphNode again = g.nodes[2];
+  again.id = again.name = "Y#2", again.added = true;
+  g.nodes.insert(g.nodes.begin() + 2, again);
+  g.edges.insert(g.edges.begin(), GraphEdge{"Y#2", "L", "Y", 4, false, false});
+  g.groups[0].nodes = {"Y#2", "L"};
+  g.groups[1].nodes = {"Y", "d(L)/d(Y)"};
+  std::erase_if(g.edges, [](const GraphEdge& e) { return e.from == "Y" && e.to == "L"; });
+  view.setGraph(g);
+  view.toggleGroup(0);
+  selection.select({0, 3}, {"Y", "L"});
+  view.setDecision("Y", "L", "R +1.00 µs");
+  QStringList outlined;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    if (view.isOutlined(i)) outlined << QString::fromStdString(view.graph().nodes[i].id);
+  outlined.sort();
+  EXPECT_EQ(outlined.join(' '), "L Y Y#2");
+  ASSERT_FALSE(view.decisionPlace().isNull());
+  const QRectF group = view.layoutOf().groups[0].rect;
+  EXPECT_LT(std::abs(view.decisionPlace().center().x() - group.center().x()), group.width())
+      << "beside the kernel that it is about";
+}
+
+TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  FusionReport report = capsule::fusion(1);
+  view.setFusion(report);
+  view.chooseDecision(2);
+  view.setComparison({"Y",
+                      "d(L)/d(Y)",
+                      "cpu",
+                      {41, 40, 42, {41}},
+                      {43, 42, 44, {43}},
+                      {-2, -3, -1, {-2}},
+                      "Fused is slower.",
+                      "",
+                      {"Y + d(L)/d(Y)"},
+                      {"Y", "d(L)/d(Y)"}});
+  QCoreApplication::processEvents();
+  EXPECT_TRUE(view.card()->intervals());
+  for (const QWidget* w = view.card()->forbid(); w; w = w->parentWidget())
+    EXPECT_FALSE(qobject_cast<const QScrollArea*>(w)) << "a button is never scrolled out of sight";
+  view.setFusion(report);
+  EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+  FusionReport anew = report;
+  anew.decisions[2].state = FusionState::Forbidden;
+  std::rotate(anew.decisions.begin(), anew.decisions.begin() + 2, anew.decisions.end());
+  view.setFusion(anew);
+  ASSERT_TRUE(view.chosenDecision());
+  EXPECT_EQ(view.chosenDecision()->producer, "Y");
+  EXPECT_EQ(view.chosenDecision()->consumer, "d(L)/d(Y)");
+  EXPECT_FALSE(view.card()->intervals()) << "of another plan";
+  EXPECT_FALSE(view.chosenDecision()->measuredSaving);
+  // A report in between that does not have it does not make another one the chosen one.
+  FusionReport without = report;
+  without.decisions.resize(1);
+  view.card()->force()->setFocus();
+  view.setFusion(without);
+  EXPECT_FALSE(view.chosenDecision());
+  view.setFusion(report);
+  ASSERT_TRUE(view.chosenDecision());
+  EXPECT_EQ(view.chosenDecision()->consumer, "d(L)/d(Y)");
+  EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+}
+
+TEST_F(Widgets, ACountIsNeverCutOutOfAName) {
+  const QFontMetrics metrics(theme.ui(12));
+  const QString name = "V.Vote.0 and 12 more";
+  EXPECT_EQ(elidedName(metrics, name, metrics.horizontalAdvance(name)), name);
+  for (int width = metrics.horizontalAdvance(name) - 1; width > metrics.horizontalAdvance("V… +12"); --width) {
+    const QString text = elidedName(metrics, name, width);
+    EXPECT_TRUE(text.endsWith(" and 12 more") || text.endsWith(" +12")) << text.toStdString();
+    EXPECT_LE(metrics.horizontalAdvance(text), width) << text.toStdString();
+  }
+  EXPECT_EQ(elidedName(metrics, name, 8), "+12");
 }
 
 TEST_F(Widgets, AChosenDecisionComesIntoSight) {

@@ -10,6 +10,7 @@
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
+#include <QSignalSpy>
 #include <QStatusBar>
 #include <QTabBar>
 #include <QTableView>
@@ -148,6 +149,14 @@ TEST_F(Keyboard, AGradientIsCheckedFromThePalette) {
   QTest::keyClicks(window->palette()->field(), "numeric");
   QTest::keyClick(window->palette()->field(), Qt::Key_Return);
   ASSERT_TRUE(wait([&] { return window->inspector()->checked().startsWith("numeric check"); }));
+  // What was said of another one is not left standing.
+  for (QTreeWidgetItemIterator it(window->outline()->findChild<QTreeWidget*>()); *it; ++it)
+    if ((*it)->text(0) == "A") Q_EMIT window->outline()->tensorChosen("A");
+  window->action("run.check")->trigger();
+  EXPECT_TRUE(window->statusText().contains("no gradient")) << window->statusText().toStdString();
+  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
+  window->action("run.check")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->statusText().contains("no gradient"); }));
 }
 
 TEST_F(Keyboard, EscapeClosesTheSearchFromEachOfItsParts) {
@@ -188,8 +197,39 @@ TEST_F(Keyboard, TheCardSaysWhatItHasMeasured) {
   EXPECT_TRUE(card->measured().contains("one pass of the loop"));
   EXPECT_TRUE(card->measured().contains("A, apart, 2 kernels: Y, dY"));
   EXPECT_TRUE(card->measured().contains("B, fused, 1 kernel: Y + dY"));
+  const QString verdict = card->whatIf();
+  EXPECT_TRUE(verdict.contains("Fused is slower")) << verdict.toStdString();
+  // It stays when the page is left, and the decision read again.
+  QSignalSpy read(&window->workspace(), &Workspace::fusionArrived);
+  window->showPage(MainWindow::Page::Author);
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return read.count() > 0; }));
+  EXPECT_EQ(card->whatIf(), verdict);
+  EXPECT_TRUE(card->intervals());
+  EXPECT_TRUE(window->explain()->fusion()->report().decisions[2].measuredSaving);
   window->explain()->chooseDecision(1);
   EXPECT_TRUE(card->measured().isEmpty());
+}
+
+TEST_F(Keyboard, KeysWorkAfterAClickBesideTheCells) {
+  openChecked();
+  editing(1)->moveCaretTo(0);
+  const auto cells = window->notebook()->cells().size();
+  QWidget* viewport = window->notebook()->viewport();
+  QTest::mouseClick(viewport, Qt::LeftButton, {}, QPoint(viewport->width() / 2, viewport->height() - 4));
+  EXPECT_FALSE(window->notebook()->editing());
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_B);
+  EXPECT_EQ(window->notebook()->cells().size(), cells + 1);
+}
+
+TEST_F(Keyboard, AnEmptyLastCellIsTheOneToWriteOnIn) {
+  openChecked();
+  const auto cells = window->notebook()->cells().size();
+  window->notebook()->activate(cell(cells - 1)->id(), false);
+  window->notebook()->insertBelow();
+  ASSERT_EQ(window->notebook()->cells().size(), cells + 1);
+  window->action("run.cell")->trigger();
+  EXPECT_EQ(window->notebook()->cells().size(), cells + 1);
 }
 
 struct SmallScreen : Keyboard {

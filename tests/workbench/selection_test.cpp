@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // One selection: what a click in one view leads to in the others.
 #include <QLabel>
+#include <QListWidget>
 #include <QPlainTextEdit>
 #include <QScrollBar>
 #include <QTableView>
@@ -207,6 +208,151 @@ TEST_F(Selected, OfASumOfTermsTheOneThatWasChosenLightsUp) {
     EXPECT_TRUE(tinted(other).empty());
     EXPECT_EQ(tinted(2), std::vector<std::string>{"(" + std::to_string(own + 1) + ")"});
   }
+}
+
+// One operator in every view: what the statement makes, never what it reads or what else came from the same place.
+TEST_F(Selected, WhatIsChosenInOneViewIsChosenInAll) {
+  openWith(example("welcome.nf"));
+  ExplainView* explain = window->explain();
+  GraphView* graph = explain->graph();
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] {
+    return graph->graph().stage == "fused" && !graph->graph().nodes.empty() && explain->fusion()->rowCount() > 2 &&
+           !window->workspace().subgraphs().subgraphs.empty();
+  }));
+  const auto outlined = [&] {
+    QStringList out;
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if (graph->isOutlined(i)) out << QString::fromStdString(graph->graph().nodes[i].id);
+    return out.join(' ');
+  };
+  const auto listed = [&] {
+    auto* tree = window->outline()->findChild<QTreeWidget*>();
+    const auto loss = tree->findItems("L", Qt::MatchExactly | Qt::MatchRecursive);
+    QStringList out;  // of the tensors: the row of the cell that is worked in is another matter
+    for (const QTreeWidgetItem* item : tree->selectedItems())
+      if (!loss.isEmpty() && item->parent() == loss.front()->parent()) out << item->text(0);
+    return out.join(' ');
+  };
+  const auto holds = [&](const std::string& op) {
+    for (const auto& s : window->workspace().subgraphs().subgraphs)
+      if (s.id == window->tune()->current()) return std::find(s.operators.begin(), s.operators.end(), op) != s.operators.end();
+    return false;
+  };
+  const auto kernelHolds = [&](const std::string& op) {
+    window->showPage(MainWindow::Page::Tune);
+    const bool held = wait([&] { return holds(op); });
+    window->showPage(MainWindow::Page::Explain);
+    return held;
+  };
+  const auto clickNode = [&](const char* id) {
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+      if (graph->graph().nodes[i].id == id)
+        return QTest::mouseClick(graph, Qt::LeftButton, {}, graph->toWidget(graph->layoutOf().nodes[i].rect.center()).toPoint());
+    FAIL() << id;
+  };
+  const auto selectedText = [&] {
+    QStringList out;
+    for (const auto& s : selection().selectedSpans())
+      out << QString::fromStdString(document().text().substr(s.begin, s.end - s.begin));
+    return out.join(" | ");
+  };
+  clickNode("d(L)/d(W)");
+  EXPECT_EQ(outlined(), "d(L)/d(W)");
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  EXPECT_EQ(listed(), "dL/dW");
+  EXPECT_EQ(selectedText(), "W[k, c, r, s, l, j] | d(L)/d(W)");
+  EXPECT_TRUE(kernelHolds("d(L)/d(W)"));
+  clickNode("L");
+  EXPECT_EQ(outlined(), "L");
+  EXPECT_EQ(window->inspector()->tensor(), "L");
+  EXPECT_EQ(listed(), "L");
+  EXPECT_TRUE(kernelHolds("L"));
+  clickNode("Y");
+  EXPECT_EQ(outlined(), "Y");
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+  EXPECT_TRUE(kernelHolds("Y"));
+  // A decision is about its two ends; the card is about what is made of them.
+  int row = -1;
+  for (int i = 0; i < explain->fusion()->rowCount(); ++i)
+    if (const auto& d = explain->fusion()->report().decisions[static_cast<std::size_t>(i)]; d.consumer == "d(L)/d(W)") row = i;
+  ASSERT_GE(row, 0);
+  clickRow(row);
+  EXPECT_TRUE(explain->decided());
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  EXPECT_TRUE(kernelHolds("d(L)/d(W)"));
+  // A kernel of the list: its operators, and in the inspector the last of them that the notebook has.
+  window->showPage(MainWindow::Page::Tune);
+  auto* kernels = window->tune()->findChild<QListWidget*>();
+  for (int i = 0; i < kernels->count(); ++i)
+    if (kernels->item(i)->text() == "L") kernels->setCurrentRow(i);
+  EXPECT_EQ(window->inspector()->tensor(), "L");
+  EXPECT_EQ(outlined(), "L");
+  // By its name in the outline, and by its name in a cell.
+  window->showPage(MainWindow::Page::Author);
+  clickInOutline("dL/dA");
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(A)");
+  EXPECT_EQ(outlined(), "d(L)/d(A)");
+  EXPECT_EQ(selectedText(), "A[b, c, p*2+r, q*2+s, i, l] | d(L)/d(A)");
+  CellView* shows = nullptr;
+  for (CellView* v : window->notebook()->cells())
+    if (v->editor()->bytes().starts_with("show Y")) shows = v;
+  ASSERT_TRUE(shows);
+  window->notebook()->activate(shows->id(), true);
+  shows->editor()->moveCaretTo(shows->editor()->bytes().find("d(L)/d(W)") + 3);
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
+  EXPECT_EQ(outlined(), "d(L)/d(W)");
+  EXPECT_TRUE(kernelHolds("d(L)/d(W)"));
+}
+
+TEST_F(Selected, TheTextComesToThePlaceOfANode) {
+  std::string text = "# %%\nlet N = 8\nparam W[N] = normal(0, 1)\ninput X[N] = normal(0, 1)\n\n";
+  for (int i = 0; i < 40; ++i) text += "# %% [markdown]\n# Paragraph " + std::to_string(i) + "\n\n";
+  text += "# %%\nY[i] = tanh(W[i] * X[i])\n\n# %%\nloss L = mean[i] Y[i]^2\n";
+  openWith(text);
+  window->showPage(MainWindow::Page::Explain);
+  GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().nodes.size() > 2; }));
+  graph->choose("Y", true);
+  window->showPage(MainWindow::Page::Author);
+  CellView* made = nullptr;
+  for (CellView* v : window->notebook()->cells())
+    if (v->kind() == CellKind::Code && v->editor()->bytes().starts_with("Y[i]")) made = v;
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(wait([&] { return !made->editor()->visibleRegion().isEmpty(); }));
+  EXPECT_EQ(window->notebook()->activeCell(), cell(0)->id()) << "the cursor stays";
+}
+
+TEST_F(Selected, ADecisionStaysTheSameWhenItIsDecidedAnew) {
+  openWith(example("welcome.nf"));
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() > 2; }));
+  const auto is = [&](const char* producer, const char* consumer) {
+    const auto* d = explain->chosenDecision();
+    return d && d->producer == producer && d->consumer == consumer;
+  };
+  clickRow(0);
+  ASSERT_TRUE(is("d(L)/d(Y)", "d(L)/d(W)"));
+  explain->table()->setFocus();
+  explain->card()->forbid()->setFocus();
+  QTest::mouseClick(explain->card()->forbid(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] {
+    for (const auto& d : explain->fusion()->report().decisions)
+      if (d.state == protocol::FusionState::Forbidden) return true;
+    return false;
+  }));
+  ASSERT_NE(explain->fusion()->report().decisions[0].consumer, "d(L)/d(W)") << "the table is in another order";
+  EXPECT_TRUE(is("d(L)/d(Y)", "d(L)/d(W)"));
+  EXPECT_EQ(explain->table()->selectionModel()->selectedRows().size(), 1);
+  EXPECT_EQ(explain->table()->selectionModel()->currentIndex().row(),
+            explain->table()->selectionModel()->selectedRows().front().row());
+  EXPECT_TRUE(explain->decided());
+  EXPECT_FALSE(explain->card()->release()->isHidden()) << "the hint can be taken back where it was given";
+  QTest::mouseClick(explain->card()->release(), Qt::LeftButton);
+  ASSERT_TRUE(
+      wait([&] { return explain->chosenDecision() && explain->chosenDecision()->state == protocol::FusionState::Accepted; }));
+  EXPECT_TRUE(is("d(L)/d(Y)", "d(L)/d(W)"));
 }
 
 TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
