@@ -42,7 +42,7 @@ class InspectorView::Check : public QWidget {
     p.drawLine(QPointF(x(allowed), 6), QPointF(x(allowed), room));
     p.setPen(c.muted);
     p.setFont(m_theme->ui(11));
-    p.drawText(QRect(0, room + 4, width(), 18), Qt::AlignLeft, QObject::tr("worst %1").arg(significant(m_check.worst, 3)));
+    p.drawText(QRect(0, room + 4, width(), 18), Qt::AlignLeft, QObject::tr("worst error %1").arg(significant(m_check.worst, 3)));
     p.drawText(QRect(0, room + 4, width(), 18), Qt::AlignRight, QObject::tr("allowed %1").arg(significant(m_check.allowed, 2)));
   }
 
@@ -231,14 +231,43 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     m_derivation->setDetail(counted(m_steps->steps(), tr("step"), tr("steps")));
     m_derivation->setVisible(m_steps->steps() > 0);
     if (e.check) {
-      m_checkPending = m_comparing = false;
-      const bool good = e.check->worst <= e.check->allowed;
+      const protocol::NumericCheck& k = *e.check;
+      const bool good = k.refuted == 0, whole = k.samples >= k.wanted;
+      m_checkPending = false;
       m_checkText = tr("numeric check %1, %2")
-                        .arg(significant(e.check->worst, 2),
-                             counted(static_cast<std::int64_t>(e.check->samples), tr("sample"), tr("samples")));
-      m_checked->show(good ? QStringLiteral("proved") : QStringLiteral("error"), m_checkText, good ? c.proved : c.failed);
-      m_check->setDetail(tr("%1 samples, f64, eps %2").arg(e.check->samples).arg(significant(e.check->epsilon, 2)));
-      m_check->body()->addWidget(new Check(m_theme, *e.check));
+                        .arg(significant(k.worst, 3), !whole ? tr("%1 of %2").arg(grouped(k.samples), grouped(k.elements))
+                                                      : k.samples < k.elements ? counted(k.samples, tr("sample"), tr("samples"))
+                                                                               : tr("all of %1").arg(grouped(k.elements)));
+      m_checked->show(!good   ? QStringLiteral("error")
+                      : whole ? QStringLiteral("proved")
+                              : QStringLiteral("warning"),
+                      m_checkText,
+                      !good   ? c.failed
+                      : whole ? c.proved
+                              : c.stale);
+      m_check->setDetail(tr("%1 of %2 samples, f64, eps %3").arg(grouped(k.samples), grouped(k.wanted), significant(k.epsilon, 2)));
+      m_check->body()->addWidget(new Check(m_theme, k));
+      if (k.refuted > 0)
+        m_check->body()->addWidget(paragraph(tr("%1 apart by more than is allowed and rounding explains.")
+                                                 .arg(counted(k.refuted, tr("sample is"), tr("samples are")))));
+      else if (k.worst > k.allowed)
+        m_check->body()->addWidget(
+            paragraph(tr("The worst is beyond what is allowed, but not beyond what rounding does to the differences.")));
+      if (whole) m_comparing = false;
+      else if (m_comparing && given.check) {
+        if (k.samples != m_round) Q_EMIT checkWanted(m_tensor);
+        m_round = k.samples;
+      }
+      if (!whole) {
+        m_compare = new QPushButton(m_comparing ? tr("Stop here") : tr("Go on"));
+        connect(m_compare, &QPushButton::clicked, this, [this] {
+          m_comparing = !m_comparing;
+          m_compare->setText(m_comparing ? tr("Stop here") : tr("Go on"));
+          m_round = 0;
+          if (m_comparing) Q_EMIT checkWanted(m_tensor);
+        });
+        m_check->body()->addWidget(m_compare, 0, Qt::AlignLeft);
+      }
     } else {
       m_checked->show({}, {}, {});
       m_checkText.clear();
@@ -246,6 +275,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       m_compare = new QPushButton(tr("Compare with finite differences"));
       connect(m_compare, &QPushButton::clicked, this, [this] {
         m_comparing = true;
+        m_round = 0;
         m_compare->setEnabled(false);
         m_check->setDetail(tr("comparing"));
         Q_EMIT checkWanted(m_tensor);
@@ -256,12 +286,13 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     }
     m_check->show();
     if (m_checkPending) beginCheck();
+    if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));
   }
 }
 
 void InspectorView::beginCheck() {
   m_checkPending = !m_compare && m_checkText.isEmpty();
-  if (m_compare && m_compare->isEnabled()) m_compare->click();
+  if (m_compare && m_compare->isEnabled() && !m_comparing) m_compare->click();
 }
 
 void InspectorView::setCheckFailed(const QString& message) {

@@ -32,7 +32,7 @@ class InspectorView : public QWidget {
   void beginCheck();  // as a click on compare() would, as soon as it is there
   void setCheckFailed(const QString& message);
   QString checked() const { return m_checkText; }     // the badge of the numeric check
-  QPushButton* compare() const { return m_compare; }  // null: checked, or nothing to check
+  QPushButton* compare() const { return m_compare; }  // begins, ends and goes on; null: checked, or nothing to check
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
   void setLeads(const std::vector<Lead>& leads);
   QString tensor() const { return m_tensor; }
@@ -45,7 +45,7 @@ class InspectorView : public QWidget {
   TensorView* values() const { return m_values; }
 
  Q_SIGNALS:
-  void checkWanted(const QString& tensor);
+  void checkWanted(const QString& tensor);  // one round more
   void sliceWanted();
   void leadChosen(const QString& target);
 
@@ -64,6 +64,7 @@ class InspectorView : public QWidget {
   Known m_known;
   QPointer<QPushButton> m_compare;
   bool m_checkPending = false, m_comparing = false;
+  std::int64_t m_round = 0;  // samples that the newest round was asked for after
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;

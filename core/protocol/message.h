@@ -57,7 +57,7 @@ struct ExpressionRequest {
   static constexpr const char* kType = "get_expression";
   std::uint64_t revision = 0;
   std::string tensor;
-  bool numericCheck = false;  // costs an interpretation of a shrunken shape
+  bool numericCheck = false;  // takes the numeric check one round further; asked again until `samples` is `wanted`
   NF_FIELDS(ExpressionRequest, revision, tensor, numericCheck);
 };
 
@@ -254,8 +254,9 @@ struct Expression {
   std::vector<Formula> formulas;
   std::vector<GradientTermInfo> terms;  // of a derivative
   std::optional<NumericCheck> check;
+  std::string uncheckable;  // why there is no check though it was asked for
   Origins origins;
-  NF_FIELDS(Expression, revision, tensor, dtype, shape, text, formulas, terms, check, origins);
+  NF_FIELDS(Expression, revision, tensor, dtype, shape, text, formulas, terms, check, uncheckable, origins);
 };
 
 struct GraphPage {

@@ -198,19 +198,22 @@ struct GradientTermInfo {
 // One element of a numeric check.
 struct NumericSample {
   std::vector<std::int64_t> element;
-  double derived = 0, differences = 0, error = 0;  // error: relative to the largest gradient element
-  NF_FIELDS(NumericSample, element, derived, differences, error);
+  // Relative to the largest gradient element: how far apart they are, and how much of it rounding in the differences can do.
+  double derived = 0, differences = 0, error = 0, rounding = 0;
+  NF_FIELDS(NumericSample, element, derived, differences, error, rounding);
 };
 
-// Central differences in double precision against the derived gradient.
+// Central differences in double precision against the derived gradient, as far as it has come.
 struct NumericCheck {
-  std::int64_t samples = 0;
+  std::int64_t samples = 0, wanted = 0, elements = 0;  // checked; to be checked; the gradient has
+  std::int64_t refuted = 0;                            // samples apart by more than `allowed` and what rounding does
   double epsilon = 0;
   double worst = 0, allowed = 0;        // relative error
   std::vector<std::int64_t> histogram;  // of log10(error), equal bins over [histogramFirst, histogramLast]
   double histogramFirst = 0, histogramLast = 0;
   std::vector<NumericSample> worstSamples;  // at most 8, worst first
-  NF_FIELDS(NumericCheck, samples, epsilon, worst, allowed, histogram, histogramFirst, histogramLast, worstSamples);
+  NF_FIELDS(NumericCheck, samples, wanted, elements, refuted, epsilon, worst, allowed, histogram, histogramFirst, histogramLast,
+            worstSamples);
 };
 
 // ---------------------------------------------------------------- graphs

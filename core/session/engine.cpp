@@ -10,12 +10,12 @@
 #include <climits>
 
 #include "core/session/describe.h"
-#include "core/session/numeric_check.h"
 
 namespace nf {
 namespace {
 
-constexpr double kCheckOperations = 2e8;  // about a second of the interpreter: what a person waits for
+// Of the interpreter, which does some 1e8 a second: what a person waits for one sample, and what other answers wait for a round.
+constexpr double kCheckOperations = 1e10, kRoundOperations = 2e7;
 
 std::string hostName() {
   std::array<char, HOST_NAME_MAX + 1> name{};
@@ -270,11 +270,26 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     if (const auto names = derivativeNames(m.tensor)) {
       const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
       if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        if (auto check = checkNumerically(*program, of, wrt, tensor, {}, kCheckOperations, stop, folderOf(notebook)))
-          expression->check = *check;
+        check(*expression, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
     }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
+}
+
+void Engine::check(protocol::Expression& into, const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+                   const std::string& directory, std::stop_token stop) {
+  if (!m_check || m_check->revision != into.revision || m_check->tensor != into.tensor) {
+    m_check.reset();
+    auto checker = NumericChecker::prepare(program, of, wrt, result, seed, kCheckOperations, directory);
+    if (!checker) {
+      into.uncheckable = checker.error().message;
+      return;
+    }
+    m_check.emplace(into.revision, into.tensor, std::move(*checker));
+  }
+  auto round = m_check->checker.goOn(kRoundOperations, std::move(stop));
+  if (round) into.check = std::move(*round);
+  else into.uncheckable = round.error().message;
 }
 
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
@@ -300,9 +315,7 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck)
-    if (auto check = checkNumerically(d, of, wrt, only.result, only.seed, kCheckOperations, stop, folderOf(revision->sound())))
-      expression->check = *check;
+  if (m.numericCheck) check(*expression, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
 }

@@ -17,6 +17,7 @@
 #include "core/protocol/message.h"
 #include "core/runtime/pipeline.h"
 #include "core/session/jobs.h"
+#include "core/session/numeric_check.h"
 #include "core/session/outbox.h"
 #include "core/session/revision.h"
 
@@ -59,6 +60,9 @@ class Engine {
   std::shared_ptr<const Revision> newest() const;
 
   void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
+  // Adds one round of the check of d(of)/d(wrt) = result, or why there is none.
+  void check(protocol::Expression& into, const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+             const std::string& directory, std::stop_token stop);
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);
@@ -80,6 +84,14 @@ class Engine {
   InverseCache m_inverses;
   std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
   std::uint64_t m_unsettledRevision = 0;
+
+  // The numeric check under way: a request takes it one round further, other answers stand between the rounds.
+  struct Check {
+    std::uint64_t revision = 0;
+    std::string tensor;
+    NumericChecker checker;
+  };
+  std::optional<Check> m_check;  // of the clerk's thread
 
   Jobs m_jobs;
   std::jthread m_analysis, m_clerk, m_prover;  // last: they use all of the above

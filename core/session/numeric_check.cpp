@@ -20,6 +20,7 @@ constexpr double kRounding = 8 * 2.3e-16;  // of a sum of terms, relative to the
 constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
+constexpr std::int64_t kSamples = 256;
 
 // Operations to compute `wanted` once.
 double costOf(const Program& p, TensorId wanted) {
@@ -103,39 +104,31 @@ Result<TensorValues> inputsOf(const Program& p, const std::string& directory, st
   return inputs;
 }
 
+struct Value {
+  double sum = 0, size = 0;  // of the terms, and of their sizes
+};
+struct Slope {
+  double value = 0, rounding = 0, error = INFINITY;  // error: an estimate, rounding included
+};
+
 }  // namespace
 
-Result<protocol::NumericCheck> checkNumerically(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                                double operations, std::stop_token stop, const std::string& directory) {
-  const std::vector<OperatorId> made = producers(p);
-  if (made[wrt.value].valid()) return refused(p[wrt].name + " is computed, so it can't be moved by itself.");
-  if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
-  const double forward = costOf(p, of), gradient = costOf(p, result);
-  if (gradient + 4 * forward > operations) return refused("The program is too large to interpret.");
-  const auto samples = static_cast<std::int64_t>(
-      std::min<double>({256, (operations - gradient) / (4 * forward + 1), static_cast<double>(p[wrt].elements())}));
+struct NumericChecker::Impl {
+  std::vector<std::int64_t> shape;  // of wrt
+  TensorId of, wrt, seed;
+  ReferenceProgram value;
+  TensorValues inputs;
+  std::vector<double> expected;
+  double largest = 1e-12, typical = 0;
+  double forward = 0, spent = 0;
+  std::mt19937_64 rng;
+  protocol::NumericCheck check;
 
-  std::mt19937_64 rng(1);
-  NF_TRY(TensorValues inputs, inputsOf(p, directory, rng));
-  const auto derived = ReferenceProgram::prepare(p, {result});
-  const auto value = ReferenceProgram::prepare(p, {of});
-  if (!derived) return derived.error();
-  if (!value) return value.error();
-  const auto all = derived->run(inputs);
-  if (!all) return all.error();
-  const std::vector<double>& expected = all->at(result).values;
-  double largest = 1e-12;
-  for (const double g : expected) largest = std::max(largest, std::abs(g));
-
-  struct Value {
-    double sum = 0, size = 0;  // of the terms, and of their sizes
-  };
-  double spent = gradient;
-  const auto evaluateAt = [&](std::size_t element, double shift) -> Result<Value> {
+  Result<Value> evaluateAt(std::size_t element, double shift) {
     double& cell = inputs.at(wrt).values[element];
     const double before = cell;
     cell = before + shift;
-    const auto out = value->run(inputs);
+    const auto out = value.run(inputs);
     cell = before;
     spent += forward;
     if (!out) return out.error();
@@ -147,20 +140,16 @@ Result<protocol::NumericCheck> checkNumerically(const Program& p, TensorId of, T
       total.size += std::fabs(term);
     }
     return total;
-  };
-  struct Slope {
-    double value = 0, rounding = 0, error = INFINITY;  // error: an estimate, rounding included
-  };
-  const auto difference = [&](std::size_t element, double step) -> Result<Slope> {
+  }
+
+  Result<Slope> difference(std::size_t element, double step) {
     NF_TRY(const Value up, evaluateAt(element, step));
     NF_TRY(const Value down, evaluateAt(element, -step));
     return Slope{(up.sum - down.sum) / (2 * step), kRounding * std::max(up.size, down.size) / step, 0};
-  };
-  double squares = 0;
-  for (const double v : inputs.at(wrt).values) squares += v * v;
-  const double typical = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(inputs.at(wrt).values.size(), 1)));
+  }
+
   // Two steps, one half of the other, extrapolated; of several lengths the one that agrees best with itself.
-  const auto slopeAt = [&](std::size_t element) -> Result<Slope> {
+  Result<Slope> slopeAt(std::size_t element, const std::stop_token& stop) {
     const double here = std::fabs(inputs.at(wrt).values[element]), size = std::max(here, typical);
     Slope best;
     for (const double relative : kSteps) {
@@ -174,26 +163,70 @@ Result<protocol::NumericCheck> checkNumerically(const Program& p, TensorId of, T
       if (best.error <= kAllowed / 100 * largest) break;
     }
     return best;
-  };
-  protocol::NumericCheck check;
+  }
+};
+
+NumericChecker::NumericChecker(std::unique_ptr<Impl> impl) : m_impl(std::move(impl)) {}
+NumericChecker::NumericChecker(NumericChecker&&) noexcept = default;
+NumericChecker& NumericChecker::operator=(NumericChecker&&) noexcept = default;
+NumericChecker::~NumericChecker() = default;
+
+Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+                                               double operations, const std::string& directory) {
+  const std::vector<OperatorId> made = producers(p);
+  if (made[wrt.value].valid()) return refused(p[wrt].name + " is computed, so it can't be moved by itself.");
+  if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
+  const double forward = costOf(p, of), gradient = costOf(p, result);
+  if (gradient + 4 * forward > operations) return refused("The program is too large to interpret.");
+  std::mt19937_64 rng(1);
+  NF_TRY(TensorValues inputs, inputsOf(p, directory, rng));
+  const auto derived = ReferenceProgram::prepare(p, {result});
+  auto value = ReferenceProgram::prepare(p, {of});
+  if (!derived) return derived.error();
+  if (!value) return value.error();
+  auto all = derived->run(inputs);
+  if (!all) return all.error();
+  auto impl = std::make_unique<Impl>(
+      Impl{p[wrt].shape, of, wrt, seed, std::move(*value), std::move(inputs), std::move(all->at(result).values)});
+  impl->forward = forward;
+  impl->rng = rng;
+  for (const double g : impl->expected) impl->largest = std::max(impl->largest, std::abs(g));
+  const std::vector<double>& here = impl->inputs.at(wrt).values;
+  double squares = 0;
+  for (const double v : here) squares += v * v;
+  impl->typical = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(here.size(), 1)));
+  protocol::NumericCheck& check = impl->check;
+  check.elements = static_cast<std::int64_t>(impl->expected.size());
+  check.wanted = std::min(kSamples, check.elements);
   check.epsilon = kSteps[0];
   check.allowed = kAllowed;
   check.histogram.assign(kBins, 0);
   check.histogramFirst = kFirstBin;
   check.histogramLast = kLastBin;
-  const std::size_t elements = expected.size();
-  for (std::int64_t s = 0; s < samples; ++s) {
+  return NumericChecker(std::move(impl));
+}
+
+bool NumericChecker::done() const { return m_impl->check.samples == m_impl->check.wanted; }
+
+Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop_token stop) {
+  Impl& m = *m_impl;
+  protocol::NumericCheck& check = m.check;
+  const double until = m.spent + operations;
+  while (!done()) {
     if (stop.stop_requested()) return refused("It was stopped.");
-    const std::size_t element = static_cast<std::size_t>(samples) == elements ? static_cast<std::size_t>(s) : rng() % elements;
-    NF_TRY(const Slope slope, slopeAt(element));
-    // What the differences can't tell apart is no error of the gradient.
-    const double apart = std::isfinite(slope.error) ? std::fabs(slope.value - expected[element]) - slope.rounding : INFINITY;
-    const double error = std::max(apart, 0.0) / largest;
+    const auto element =
+        static_cast<std::size_t>(check.wanted == check.elements ? static_cast<std::uint64_t>(check.samples)
+                                                                : m.rng() % static_cast<std::uint64_t>(check.elements));
+    NF_TRY(const Slope slope, m.slopeAt(element, stop));
+    const double error = std::isfinite(slope.error) ? std::fabs(slope.value - m.expected[element]) / m.largest : INFINITY;
+    const double rounding = slope.rounding / m.largest;
+    if (!(error <= kAllowed + rounding)) ++check.refuted;
     check.worst = std::max(check.worst, error);
-    addWorst(check.worstSamples, {coordinates(element, p[wrt].shape), expected[element], slope.value, error});
+    addWorst(check.worstSamples, {coordinates(element, m.shape), m.expected[element], slope.value, error, rounding});
     const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
     ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
-    if (++check.samples; spent > operations) break;
+    ++check.samples;
+    if (m.spent >= until) break;
   }
   return check;
 }

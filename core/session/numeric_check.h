@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include <cstdint>
+#include <memory>
 #include <stop_token>
 #include <string>
 
@@ -12,11 +12,28 @@ namespace nf {
 
 // Holds a derived gradient against central differences of the reference interpreter, in double precision on the notebook's own
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
-// sampled elements of `wrt`, two steps extrapolated, as long as they agree best, error relative to the largest gradient element and
-// beyond what rounding does to the differences. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by `seed` where
-// `of` is no scalar. Error: `wrt` is computed rather than given, the program is too large to interpret within `operations`, it
-// can't be interpreted, a data file can't be read, or stop was requested.
-Result<protocol::NumericCheck> checkNumerically(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                                double operations, std::stop_token stop, const std::string& directory = {});
+// sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself. Errors are relative to the largest
+// gradient element. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by `seed` where `of` is no scalar.
+class NumericChecker {
+ public:
+  // Computes the gradient once. Error: `wrt` is computed rather than given, one sample is more than `operations`, it can't be
+  // interpreted, or a data file can't be read. Borrows nothing of `program`.
+  static Result<NumericChecker> prepare(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+                                        double operations, const std::string& directory = {});
+  // Goes on for about so many operations of the interpreter, at least one sample. Error: as above, or stop was requested; what was
+  // sampled before is kept.
+  Result<protocol::NumericCheck> goOn(double operations, std::stop_token stop);
+  bool done() const;
+
+  NumericChecker(NumericChecker&&) noexcept;
+  NumericChecker& operator=(NumericChecker&&) noexcept;
+  ~NumericChecker();
+
+  struct Impl;
+
+ private:
+  explicit NumericChecker(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> m_impl;
+};
 
 }  // namespace nf

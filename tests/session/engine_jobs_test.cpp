@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "core/runtime/checkpoint.h"
@@ -585,6 +586,33 @@ TEST_F(EngineJobs, EveryFigureOfADeviceIsMeasuredAgain) {
   }
   if (before) setenv("XDG_CACHE_HOME", kept.c_str(), 1);
   else unsetenv("XDG_CACHE_HOME");
+}
+
+// Central differences of what is no polynomial are never exact: the error is shown, not what is left of it beyond rounding.
+TEST_F(EngineJobs, TheNumericCheckShowsTheErrorItselfAndGoesOnInRounds) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "input X[16, 24] = normal(0, 1)\nparam M[24, 24] = normal(0, 1)\nZ[i, j] = sum[k] tanh(X[i, k]) * M[k, j]\n"
+      "loss L = mean[i, j] tanh(Z[i, j])\nshow d(L)/d(M)\n");
+  const ExpressionRequest request{1, "d(L)/d(M)", true};
+  auto shown = engine.ask<Expression>(request);
+  ASSERT_TRUE(shown.check.has_value()) << shown.uncheckable;
+  EXPECT_EQ(shown.check->elements, 576);
+  EXPECT_EQ(shown.check->wanted, 256);
+  EXPECT_GE(shown.check->samples, 1);
+  while (shown.check->samples < shown.check->wanted) {
+    const std::int64_t before = shown.check->samples;
+    shown = engine.ask<Expression>(request);
+    ASSERT_TRUE(shown.check.has_value()) << shown.uncheckable;
+    ASSERT_GT(shown.check->samples, before);
+  }
+  const NumericCheck& check = *shown.check;
+  EXPECT_GT(check.worst, 1e-16);
+  EXPECT_LT(check.worst, check.allowed);
+  EXPECT_EQ(check.refuted, 0);
+  EXPECT_EQ(std::accumulate(check.histogram.begin(), check.histogram.end(), std::int64_t{0}), 256);
+  for (const NumericSample& s : check.worstSamples) EXPECT_GT(s.error, 0);
+  EXPECT_EQ(engine.ask<Expression>(request).check->samples, 256) << "what is done is shown again";
 }
 
 // What is resumed is the newest run, not whichever run has left a checkpoint.

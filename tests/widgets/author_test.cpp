@@ -10,6 +10,7 @@
 #include <QPainter>
 #include <QScrollBar>
 #include <QSettings>
+#include <QSignalSpy>
 #include <QTemporaryDir>
 #include <QTest>
 #include <cmath>
@@ -320,6 +321,46 @@ TEST_F(AuthorWidgets, AProofUnderWayIsNotCalledProved) {
   e.terms[0].certificate = CertificateState::Proved;
   view.setExpression(e);
   EXPECT_EQ(badge(), QStringList{"proved"});
+}
+
+TEST_F(AuthorWidgets, ANumericCheckGoesOnUntilItIsWholeAndSaysHowFarItIs) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(W)", tensor.dtype = "f32", tensor.shape = {9216};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = tensor.name;
+  e.terms = {term()};
+  view.setExpression(e);
+  QSignalSpy wanted(&view, &InspectorView::checkWanted);
+  QTest::mouseClick(view.compare(), Qt::LeftButton);
+  EXPECT_EQ(wanted.count(), 1);
+  NumericCheck check;
+  check.samples = 1, check.wanted = 256, check.elements = 9216, check.worst = 3.1e-10, check.allowed = 1e-5;
+  const auto badge = [&] {
+    for (const Badge* b : view.findChildren<Badge*>())
+      if (b->isVisible() && b->accessibleName().startsWith("numeric")) return b->accessibleName();
+    return QString();
+  };
+  e.check = check;
+  view.setExpression(e);
+  EXPECT_EQ(badge(), "numeric check 3.1e-10, 1 of " + grouped(9216));
+  EXPECT_EQ(wanted.count(), 2);
+  e.check->samples = 100;
+  view.setExpression(e);
+  EXPECT_EQ(wanted.count(), 3);
+  QTest::mouseClick(view.compare(), Qt::LeftButton);
+  e.check->samples = 180;
+  view.setExpression(e);
+  EXPECT_EQ(wanted.count(), 3) << "stopped: the round under way is the last";
+  QTest::mouseClick(view.compare(), Qt::LeftButton);
+  EXPECT_EQ(wanted.count(), 4);
+  e.check->samples = 256;
+  view.setExpression(e);
+  EXPECT_EQ(wanted.count(), 4);
+  EXPECT_EQ(badge(), "numeric check 3.1e-10, 256 samples");
+  EXPECT_EQ(view.compare(), nullptr);
 }
 
 TEST_F(AuthorWidgets, HintsThatDoNotFitAreShortened) {
