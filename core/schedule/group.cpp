@@ -12,22 +12,7 @@ Error refuse(const std::string& why) { return Error{"schedule", why, {}, {}}; }
 
 constexpr double kSpared = 4;  // evaluations in place of each of which a costly value is kept
 
-bool costly(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::Div:
-    case ScalarOp::Sqrt:
-    case ScalarOp::Rsqrt:
-    case ScalarOp::Exp:
-    case ScalarOp::Log:
-    case ScalarOp::Tanh:
-    case ScalarOp::Sigmoid:
-    case ScalarOp::Erf:
-    case ScalarOp::Sin:
-    case ScalarOp::Cos:
-    case ScalarOp::Pow: return true;
-    default: return false;
-  }
-}
+bool costly(ScalarOp op) { return isCall(op) || op == ScalarOp::Div || op == ScalarOp::Sqrt || op == ScalarOp::Rsqrt; }
 
 // An operator with divisions or functions in it that is read many times an element is computed once and kept.
 void storeCostly(GroupView& view) {
@@ -52,6 +37,20 @@ constexpr std::size_t kDeepestInline = 48;
 constexpr std::size_t kLargestInline = 2000;  // nodes of one expression after inlining
 
 }  // namespace
+
+bool isCall(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::Exp:
+    case ScalarOp::Log:
+    case ScalarOp::Tanh:
+    case ScalarOp::Sigmoid:
+    case ScalarOp::Erf:
+    case ScalarOp::Sin:
+    case ScalarOp::Cos:
+    case ScalarOp::Pow: return true;
+    default: return false;
+  }
+}
 
 Result<GroupView> viewGroup(const Program& program) {
   GroupView view;

@@ -31,8 +31,10 @@ Result<GroupView> viewGroup(const Program& program);
 // The access reads at the operator's own output point: component k is axis k, or 0 where that has no other value.
 bool readsOwnPoint(const Operator& op, const Access& access);
 
-// Operand buffers in binding order; workspace for stored tensors that are no operands.
+// A function rather than an instruction or a few: exp, tanh, pow, ...
+bool isCall(ScalarOp op);
 
+// Operand buffers in binding order; workspace for stored tensors that are no operands.
 void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers);
 void declareWorkspace(const GroupView& group, Function& function, std::vector<BufferId>& buffers, TensorId tensor);
 

@@ -90,20 +90,6 @@ std::size_t floors(const std::vector<IndexExpr>& expressions) {
   return n;
 }
 
-bool isCall(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::Exp:
-    case ScalarOp::Log:
-    case ScalarOp::Tanh:
-    case ScalarOp::Sigmoid:
-    case ScalarOp::Erf:
-    case ScalarOp::Sin:
-    case ScalarOp::Cos:
-    case ScalarOp::Pow: return true;
-    default: return false;
-  }
-}
-
 // Cycles of one access of 16 lanes along variable v.
 double accessCycles(const IndexExpr& e, IndexVar v, bool store) {
   std::int64_t stride = 0;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators written in the language, differentiated and interpreted, against PyTorch's values in double precision.
-#include <filesystem>
-
 #include "core/lang/compile.h"
 #include "tests/autodiff/graph_check.h"
 #include "tests/autodiff/reference_file.h"
@@ -14,14 +12,6 @@ Program compiled(const std::string& name, const std::string& text) {
   EXPECT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
   for (const std::string& problem : verify(notebook.program, Stage::Source)) ADD_FAILURE() << problem;
   return notebook.program;
-}
-
-std::vector<std::string> filesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(NF_SOURCE_DIR) + "/tests/data/" + folder))
-    names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 class ReferenceOperator : public testing::TestWithParam<std::string> {};
@@ -49,7 +39,8 @@ TEST_P(ReferenceOperator, OutputAndGradients) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, ReferenceOperator, testing::ValuesIn(filesIn("ops")), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(PyTorch, ReferenceOperator, testing::ValuesIn(test::filesIn("ops")),
+                         [](const auto& i) { return i.param; });
 
 class ReferenceModel : public testing::TestWithParam<std::string> {};
 
@@ -106,7 +97,8 @@ TEST_P(ReferenceModel, LossAndEveryGradient) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, ReferenceModel, testing::ValuesIn(filesIn("models")), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(PyTorch, ReferenceModel, testing::ValuesIn(test::filesIn("models")),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace nf

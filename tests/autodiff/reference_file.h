@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <bit>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -49,6 +51,15 @@ inline std::string readText(const std::string& file) {
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
+}
+
+// Names, sorted and without extension, of the files of a folder of tests/data.
+inline std::vector<std::string> filesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(NF_SOURCE_DIR) + "/tests/data/" + folder))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace nf::test

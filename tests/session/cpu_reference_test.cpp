@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "core/lang/compile.h"
 #include "core/runtime/executable.h"
@@ -115,14 +114,6 @@ Program compiled(const std::string& file) {
   return notebook.program;
 }
 
-std::vector<std::string> filesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(NF_SOURCE_DIR) + "/tests/data/" + folder))
-    names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 class CpuOperator : public testing::TestWithParam<std::string> {};
 
 TEST_P(CpuOperator, OutputAndGradients) {
@@ -141,7 +132,7 @@ TEST_P(CpuOperator, OutputAndGradients) {
   expectOnCpu(p, values, wanted);
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, CpuOperator, testing::ValuesIn(filesIn("ops")), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(PyTorch, CpuOperator, testing::ValuesIn(test::filesIn("ops")), [](const auto& i) { return i.param; });
 
 class CpuModel : public testing::TestWithParam<std::string> {};
 
@@ -177,7 +168,7 @@ TEST_P(CpuModel, LossAndEveryGradient) {
   expectOnCpu(std::move(p), values, wanted);
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, CpuModel, testing::ValuesIn(filesIn("models")), [](const auto& i) { return i.param; });
+INSTANTIATE_TEST_SUITE_P(PyTorch, CpuModel, testing::ValuesIn(test::filesIn("models")), [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace nf
