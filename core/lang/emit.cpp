@@ -56,7 +56,7 @@ std::optional<View> Statement::bareView(TermId root) const {
     const auto v = index.data == kNoTerm ? index.affine.asVariable() : std::nullopt;
     if (v && next < m_groups[0].variables.size() && *v == m_groups[0].variables[next]) {
       ++next;
-      view.fixed.push_back(std::nullopt);
+      view.fixed.emplace_back();
       continue;
     }
     std::vector<IndexVar> variables;
