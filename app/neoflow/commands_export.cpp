@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -55,6 +56,19 @@ std::string safeFileName(const std::string& name) {
   return out.substr(0, 80);
 }
 
+// What kernels are generated for. CUDA's without a device are for an architecture that most cards run.
+Result<Target> targetOf(BackendRegistry& registry, const ExportOptions& options) {
+  if (options.to != "cuda") {
+    Backend* cpu = registry.find("cpu");
+    if (!cpu) return Error{"export", "There is no CPU back end: see `neoflow doctor`.", {}, {}};
+    return cpu->target("cpu", 1);
+  }
+  Backend* cuda = registry.generator("cuda");
+  if (!cuda) return Error{"export", "This neoflow was built without the CUDA back end.", {}, {}};
+  if (options.device.device.starts_with("cuda")) return cuda->target(options.device.device, 1);
+  return cuda->target(registry.find("cuda") ? "cuda:0" : "cuda:sm_80", 1);
+}
+
 }  // namespace
 
 int runExport(BackendRegistry& registry, const ExportOptions& options) {
@@ -76,15 +90,12 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   fs::create_directories(options.folder, error);
   if (error) return report({"export", "The folder " + options.folder + " can't be made.", {}, error.message()}, options.json);
   StageOptions passes;
-  Backend* cpu = registry.find("cpu");
-  std::optional<Target> target;
-  if (cpu)
-    if (auto t = cpu->target("cpu", 1)) {
-      target = *t;
-      passes.device = deviceConstants(*t);
-    }
+  const bool cuda = options.to == "cuda", kernels = cuda || options.to == "llvm";
+  const auto target = targetOf(registry, options);
+  if (target) passes.device = deviceConstants(*target);
+  else if (kernels) return report(target.error(), options.json, kExitMachineLacks);
   const auto stages = runStages(std::make_shared<const Program>(loaded.notebook.program), passes,
-                                options.to == "llvm" || options.to == "html" ? Stage::Fused : *stage);
+                                kernels || options.to == "html" ? Stage::Fused : *stage);
   if (!stages) return report(stages.error(), options.json, kExitInternal);
   if (hasErrors(stages->diagnostics)) {
     std::cerr << render(stages->diagnostics, loaded.notebook.sources);
@@ -121,7 +132,6 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       written.push_back((folder / (stem + ".svg")).string());
     }
   } else {
-    if (!cpu || !target) return report({"export", "There is no CPU back end: see `neoflow doctor`.", {}, {}}, options.json);
     // Code generation may end its process; it is asked for in a worker.
     CompileService service({});
     const SubgraphExtractor extractor(*stages->fused);
@@ -140,15 +150,17 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       job.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
       job.target = std::make_shared<const Target>(*target);
       job.schedules = {(*space)->first()};
-      job.texts = {"loops", "llvm", "asm"};
+      if (cuda) job.texts = {"loops", "cuda", "ptx"};
+      else job.texts = {"loops", "llvm", "asm"};
       jobs.emplace_back(std::to_string(group.subgraph) + "-" + safeFileName(group.name), service.compile(std::move(job)));
     }
     for (auto& [name, future] : jobs) {
       const CompileOutcome outcome = future.get();
       if (!outcome.kernel) return report(outcome.kernel.error(), options.json);
       for (const auto& [language, text] : outcome.kernel->texts) {
-        const char* extension = language == "llvm" ? ".ll" : language == "asm" ? ".s" : ".loops";
-        done = write(folder / (name + extension), text.text);
+        static const std::map<std::string, std::string> extensions = {{"llvm", ".ll"}, {"asm", ".s"}, {"cuda", ".cu"}};
+        const auto extension = extensions.find(language);
+        done = write(folder / (name + (extension == extensions.end() ? "." + language : extension->second)), text.text);
         if (!done) break;
       }
       if (!done) break;

@@ -287,9 +287,10 @@ int main(int argc, char** argv) {
   exportCommand->add_option("DIR", exported.folder, "folder to write into; made where it is missing")->required();
   exportCommand
       ->add_option("--to", exported.to,
-                   "html: the report of its newest run, or of the notebook; dot, svg, json: the graph; llvm: kernels")
+                   "html: the report of its newest run, or of the notebook; dot, svg, json: the graph; llvm, cuda: kernels "
+                   "(cuda also without a GPU: --device cuda:sm_90)")
       ->required()
-      ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm"}));
+      ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm", "cuda"}));
   exportCommand->add_option("--stage", exported.stage, "of dot, svg and json")->capture_default_str();
   exportCommand->callback([&] { exitCode = nf::runExport(devices(), exported); });
 

@@ -103,7 +103,8 @@ class Backend {
   virtual std::string unavailable() const { return {}; }  // empty: it can serve
   virtual std::vector<std::string> deviceNames() = 0;
   virtual Result<std::unique_ptr<Device>> open(const std::string& device, int threads) = 0;
-  virtual Result<Target> target(const std::string& device, int threads) = 0;  // cheap: reads the measured constants' cache
+  // Cheap: reads the measured constants' cache. A back end may know targets that are no device here: "cuda:sm_90".
+  virtual Result<Target> target(const std::string& device, int threads) = 0;
   virtual Result<std::unique_ptr<Compiler>> compiler(const Target& target) = 0;
   // The constants once more, left where target() reads them. A job that runs on the device disturbs them.
   virtual Result<Target> measureAgain(const std::string& device, int threads) { return target(device, threads); }
@@ -133,6 +134,8 @@ class BackendRegistry {
   };
   const std::vector<Entry>& entries() const { return m_entries; }
   Backend* find(std::string_view name) const;
+  // For its compiler alone: also one that finds no device of its kind here.
+  Backend* generator(std::string_view name) const;
 
  private:
   std::vector<Entry> m_entries;

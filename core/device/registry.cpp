@@ -52,6 +52,12 @@ Backend* BackendRegistry::find(std::string_view name) const {
   return nullptr;
 }
 
+Backend* BackendRegistry::generator(std::string_view name) const {
+  for (const Entry& entry : m_entries)
+    if (entry.name == name) return entry.backend;
+  return nullptr;
+}
+
 namespace {
 constexpr const char* kStopStage = "stop";
 }

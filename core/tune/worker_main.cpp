@@ -122,7 +122,7 @@ class CompileWorker {
     if (compiler == m_compilers.end()) {
       if (!request.contains("target")) return Error{"worker", "the target is not known", {}, {}};
       NF_TRY(const Target target, targetFromJson(request.at("target")));
-      Backend* backend = m_registry.find(target.backend);
+      Backend* backend = m_registry.generator(target.backend);
       if (!backend) return Error{"compile", "this process has no back end " + target.backend, target.backend, {}};
       NF_TRY(auto made, backend->compiler(target));
       compiler = m_compilers.emplace(key, std::move(made)).first;

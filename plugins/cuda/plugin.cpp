@@ -56,6 +56,7 @@ class CudaBackend final : public Backend {
   }
 
   Result<Target> target(const std::string& device, int) override {
+    if (device.starts_with("cuda:sm_")) return nominalTarget(device.substr(5));
     NF_TRY(const int number, numberOf(device));
     return targetOf(number);
   }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code for NVIDIA's devices, as far as it goes without one: CUDA C, PTX and cubins of every kernel.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -305,6 +308,31 @@ TEST(CudaPlugin, SaysInOneSentenceWhatIsMissing) {
   EXPECT_FALSE(backend().open("cuda:0", 1).ok());
   EXPECT_FALSE(backend().target("cuda", 1).ok());
   EXPECT_FALSE(backend().open("cuda:x", 1).ok());
+}
+
+// Through the program, its worker processes and the shared object beside it.
+TEST(CudaPlugin, ExportsKernelsWithoutADevice) {
+  const fs::path folder = fs::temp_directory_path() / ("neoflow-export-" + std::to_string(::getpid()));
+  const auto run = [&](const std::string& device) {
+    const std::string command = std::string(NF_NEOFLOW) + " export " + (fs::path(NF_SOURCE_DIR) / "examples/figure4.nf").string() +
+                                " --to cuda " + folder.string() + " --device " + device + " > " + folder.string() + ".log 2>&1";
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  ASSERT_EQ(run("cuda:sm_90"), 0) << read(folder.string() + ".log");
+  std::map<std::string, int> kinds;
+  for (const auto& entry : fs::directory_iterator(folder)) ++kinds[entry.path().extension().string()];
+  EXPECT_GE(kinds[".cu"], 1);
+  EXPECT_EQ(kinds[".cu"], kinds[".ptx"]);
+  EXPECT_EQ(kinds[".cu"], kinds[".loops"]);
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".ptx") {
+      EXPECT_NE(read(entry.path()).find(".target sm_90"), std::string::npos) << entry.path();
+    }
+  EXPECT_EQ(run("cuda:sm_70"), 3);
+  EXPECT_NE(read(folder.string() + ".log").find("sm_75 and later"), std::string::npos);
+  fs::remove_all(folder);
+  fs::remove(folder.string() + ".log");
 }
 
 TEST(CudaPlugin, RefusesWhatNvrtcCannotServe) {
