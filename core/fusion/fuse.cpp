@@ -83,12 +83,11 @@ class Fuser {
     double R = -HUGE_VAL;
   };
 
-  bool feasible(const Move& m) const { return !m.obstacle && !m.forbidden && !m.reverted; }
-
+  // Of those that can be done only one with a positive reward.
   std::optional<Move> best(TensorId t, bool onlyFeasible) const {
+    if (onlyFeasible) return m_graph.bestFor(t, m_options.limits, [this](const Move& m) { return reward(m, m_device); });
     std::optional<Move> best;
     for (Move& m : m_graph.movesFor(t, m_options.limits)) {
-      if (onlyFeasible && !feasible(m)) continue;
       if (!best || reward(m, m_device) > reward(*best, m_device)) best = std::move(m);
     }
     return best;
@@ -102,10 +101,6 @@ class Fuser {
     if (gradient != m_gradient.end()) c.gradient = best(gradient->second, onlyFeasible);
     const double f = c.forward ? reward(*c.forward, m_device) : -HUGE_VAL;
     const double g = c.gradient ? reward(*c.gradient, m_device) : -HUGE_VAL;
-    if (c.forward && c.gradient && onlyFeasible) {
-      if (f <= 0 && g > 0) c.forward.reset();
-      else if (g <= 0 && f > 0) c.gradient.reset();
-    }
     c.R = 0;
     if (c.forward) c.R += f;
     if (c.gradient) c.R += g;
@@ -139,7 +134,8 @@ class Fuser {
     std::map<TensorId, double> traffic;
     for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
       if (!m) continue;
-      for (const auto& [tensor, bytes] : m->traffic) traffic[tensor] += bytes;
+      if (m->traffic)
+        for (const auto& [tensor, bytes] : *m->traffic) traffic[tensor] += bytes;
       d.dT += m->bytes;
       d.dC += m->operations;
       d.dK += m->kernels;

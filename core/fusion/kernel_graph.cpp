@@ -65,6 +65,8 @@ KernelGraph::KernelGraph(Program program)
     m_sequence.push_back(static_cast<KernelId>(m_kernels.size()));
     m_kernels.push_back(group.operators);
   }
+  m_versions.resize(m_kernels.size(), 0);
+  m_marks.kernels.resize(m_kernels.size(), 0);
   const auto keep = [&](TensorId t) {
     if (t.valid()) m_kept[t.value] = true;
   };
@@ -80,16 +82,16 @@ void KernelGraph::know(OperatorId op) {
   if (m_reads.size() <= op.value) {
     m_reads.resize(op.value + 1);
     m_writes.resize(op.value + 1);
-    m_classes.resize(op.value + 1, FusionClass::Opaque);
+    m_facts.resize(op.value + 1);
     m_flops.resize(op.value + 1, 0);
     m_marks.operators.resize(op.value + 1, 0);
   }
   m_reads[op.value] = nf::readsOf(m_program, op);
   m_writes[op.value] = nf::writesOf(m_program, op);
-  m_classes[op.value] = fusionClass(m_program, op);
+  m_facts[op.value] = factsOf(m_program, op);
   m_flops[op.value] = static_cast<double>(flopsOf(m_program, op));
   if (m_barred) {
-    m_hashes.resize(m_classes.size());
+    m_hashes.resize(m_facts.size());
     m_hashes[op.value] = structuralHash(m_program, op);
   }
 }
@@ -119,11 +121,30 @@ std::optional<Hash> KernelGraph::barred(const std::vector<OperatorId>& ops) cons
 }
 
 void KernelGraph::link(OperatorId op) {
-  for (const TensorId t : m_reads[op.value]) m_readers[t.value].push_back(op);
+  for (const TensorId t : m_reads[op.value]) {
+    m_readers[t.value].push_back(op);
+    if (const OperatorId from = producerOf(t); from.valid() && !m_versions.empty()) changed(kernelOf(from));
+  }
 }
 
 void KernelGraph::unlink(OperatorId op) {
-  for (const TensorId t : m_reads[op.value]) std::erase(m_readers[t.value], op);
+  for (const TensorId t : m_reads[op.value]) {
+    std::erase(m_readers[t.value], op);
+    if (const OperatorId from = producerOf(t); from.valid()) changed(kernelOf(from));
+  }
+}
+
+void KernelGraph::forget() {
+  m_pairs.clear();
+  m_inlinings.clear();
+}
+
+KernelGraph::TrafficTerms KernelGraph::Traffic::take() {
+  TrafficTerms terms;
+  for (const TensorId t : touched)
+    if (const double amount = std::exchange(bytes[t.value], NAN); amount != 0) terms.emplace_back(t, amount);
+  touched.clear();
+  return terms;
 }
 
 std::vector<KernelGraph::KernelId> KernelGraph::consumersOf(TensorId t, std::size_t most) const {
@@ -160,9 +181,7 @@ void KernelGraph::addTraffic(Traffic& into, const std::vector<OperatorId>& ops, 
   const auto inside = [&](OperatorId op) { return m_marks.operators[op.value] == epoch; };
   const auto count = [&](TensorId t) {
     if (std::exchange(m_marks.tensors[t.value], epoch) == epoch) return;
-    const double bytes = sign * static_cast<double>(m_program[t].bytes());
-    into.bytes[t] += bytes;
-    into.total += bytes;
+    into.add(t, sign * static_cast<double>(m_program[t].bytes()));
   };
   for (const OperatorId op : ops) {
     for (const TensorId t : m_reads[op.value]) {
@@ -240,7 +259,6 @@ std::vector<KernelGraph::KernelId> KernelGraph::between(KernelId from, KernelId 
 bool KernelGraph::cycleIfMerged(KernelId a, KernelId b) const {
   if (m_position[a] > m_position[b]) std::swap(a, b);
   const std::uint32_t epoch = ++m_marks.epoch;
-  m_marks.kernels.resize(m_kernels.size(), 0);
   m_marks.kernels[a] = epoch;
   std::vector<KernelId> waiting{a};
   for (std::size_t i = 0; i < waiting.size(); ++i)
@@ -293,9 +311,8 @@ double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorI
     double points = 1;
     for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
     std::vector<const Access*> places;
-    for (const ExprId e : nodesOf(m_program, op.body)) {
-      if (m_program[e].op != ScalarOp::Load) continue;
-      const Access& access = m_program[m_program[e].access];
+    for (const AccessId load : m_facts[reader.value].loads) {
+      const Access& access = m_program[load];
       if (access.tensor != t) continue;
       bool hoisted = true;
       for (std::size_t k = 0; k < access.indices.size(); ++k)
@@ -334,20 +351,31 @@ std::vector<OperatorId> KernelGraph::unite(const std::vector<OperatorId>& a, con
   return all;
 }
 
-KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const {
+KernelGraph::Pair& KernelGraph::pairOf(KernelId a, KernelId b) const {
+  Pair& pair = m_pairs[std::uint64_t{a} << 32 | b];
+  if (!pair.merged.empty() && pair.versions[0] == m_versions[a] && pair.versions[1] == m_versions[b]) return pair;
+  pair = Pair();
+  pair.versions[0] = m_versions[a];
+  pair.versions[1] = m_versions[b];
+  pair.merged = unite(m_kernels[a], m_kernels[b]);
+  addTraffic(m_traffic, m_kernels[a], {}, 1);
+  addTraffic(m_traffic, m_kernels[b], {}, 1);
+  addTraffic(m_traffic, pair.merged, {}, -1);
+  TrafficTerms terms = m_traffic.take();
+  for (const auto& [tensor, bytes] : terms) pair.bytes += bytes;
+  pair.traffic = std::make_shared<const TrafficTerms>(std::move(terms));
+  return pair;
+}
+
+KernelGraph::Move KernelGraph::scoredMerge(KernelId a, KernelId b, TensorId between) const {
+  const Pair& pair = pairOf(a, b);
   Move move;
   move.kind = Move::Kind::Merge;
   move.tensor = between;
   move.producer = a;
   move.consumer = b;
-  const std::vector<OperatorId> merged = unite(m_kernels[a], m_kernels[b]);
-  Traffic traffic;
-  addTraffic(traffic, m_kernels[a], {}, 1);
-  addTraffic(traffic, m_kernels[b], {}, 1);
-  addTraffic(traffic, merged, {}, -1);
-  std::erase_if(traffic.bytes, [](const auto& item) { return item.second == 0; });
-  move.traffic = std::move(traffic.bytes);
-  move.bytes = traffic.total;
+  move.traffic = pair.traffic;
+  move.bytes = pair.bytes;
   move.kernels = 1;
   if (between.valid()) {
     const OperatorId producer = producerOf(between);
@@ -355,91 +383,159 @@ KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between,
       move.operations -= (reevaluation(m_kernels[b], between) - 1) * m_flops[producer.value];
     if (move.operations < 0) move.recomputed = m_program[between].name;
   }
-  move.forbidden = violates(merged);
-  move.reverted = barred(merged);
-  // A training step runs without what only an evaluation asks for.
-  const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
-  if (evaluates(a) != evaluates(b)) move.obstacle = "One belongs to the evaluation, the other to the step.";
-  else move.obstacle = whyNotLowerable(m_program, merged, limits, m_classes);
-  if (!move.obstacle && !move.forbidden && cycleIfMerged(a, b)) move.obstacle = "Another kernel lies between them.";
   return move;
 }
 
-KernelGraph::Move KernelGraph::inlineOf(TensorId t, const std::vector<KernelId>& consumers, const FusionLimits& limits) const {
-  Move move;
+void KernelGraph::judge(Move& merge, const FusionLimits& limits) const {
+  const KernelId a = merge.producer, b = merge.consumer;
+  Pair& pair = pairOf(a, b);
+  if (!pair.judged) {
+    pair.judged = true;
+    pair.forbidden = violates(pair.merged);
+    pair.reverted = barred(pair.merged);
+    // A training step runs without what only an evaluation asks for.
+    const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
+    if (evaluates(a) != evaluates(b)) pair.obstacle = "One belongs to the evaluation, the other to the step.";
+    else pair.obstacle = whyNotLowerable(m_program, pair.merged, limits, m_facts);
+  }
+  merge.forbidden = pair.forbidden;
+  merge.reverted = pair.reverted;
+  merge.obstacle = pair.obstacle;
+  if (merge.obstacle || merge.forbidden) return;
+  // A way round through other kernels stays one while those merge; only an operator that is computed elsewhere can take it away.
+  const bool holds = pair.cycleAsked == m_applied || (pair.cycle && pair.cycleAsked != 0 && pair.inlined == m_inlined);
+  if (!holds) {
+    pair.cycle = cycleIfMerged(a, b);
+    pair.cycleAsked = m_applied;
+    pair.inlined = m_inlined;
+  }
+  if (pair.cycle) merge.obstacle = "Another kernel lies between them.";
+}
+
+KernelGraph::Move KernelGraph::mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const {
+  Move move = scoredMerge(a, b, between);
+  judge(move, limits);
+  return move;
+}
+
+KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<KernelId>& consumers) const {
+  Inlining& inlining = m_inlinings[t.value];
+  const KernelId own = kernelOf(producerOf(t));
+  std::vector<std::uint64_t> versions{m_versions[own]};
+  for (const KernelId k : consumers) versions.push_back(m_versions[k]);
+  if (inlining.versions == versions && inlining.consumers == consumers) return inlining;
+  inlining = Inlining();
+  inlining.versions = std::move(versions);
+  inlining.consumers = consumers;
+  inlining.slice = sliceFor(t);
+  const std::vector<OperatorId>& slice = inlining.slice;
+  const std::vector<OperatorId> dead = deadWithout(t);
+  for (const OperatorId op : m_kernels[own])
+    if (std::find(dead.begin(), dead.end(), op) == dead.end()) inlining.rest.push_back(op);
+  Move& move = inlining.move;
   move.kind = Move::Kind::Inline;
   move.tensor = t;
-  const KernelId own = kernelOf(producerOf(t));
   move.producer = own;
-  const std::vector<OperatorId> slice = sliceFor(t);
-  const std::vector<OperatorId> dead = deadWithout(t);
-  std::vector<OperatorId> rest;
-  for (const OperatorId op : m_kernels[own])
-    if (std::find(dead.begin(), dead.end(), op) == dead.end()) rest.push_back(op);
-  Traffic traffic;
-  addTraffic(traffic, m_kernels[own], {}, 1);
-  addTraffic(traffic, rest, t, -1, dead);
+  addTraffic(m_traffic, m_kernels[own], {}, 1);
+  addTraffic(m_traffic, inlining.rest, t, -1, dead);
   double sliceOperations = 0, deadOperations = 0;
   for (const OperatorId op : slice) sliceOperations += m_flops[op.value];
   for (const OperatorId op : dead) deadOperations += m_flops[op.value];
   move.operations = deadOperations;
-  std::unordered_set<std::uint32_t> inSlice;
-  for (const OperatorId op : slice) inSlice.insert(op.value);
+  const auto inSlice = [&](OperatorId op) { return std::find(slice.begin(), slice.end(), op) != slice.end(); };
   for (const KernelId k : consumers) {
-    addTraffic(traffic, m_kernels[k], {}, 1);
+    addTraffic(m_traffic, m_kernels[k], {}, 1);
     // The consumer with the slice inside: the slice's own tensors stay in it.
-    const std::vector<OperatorId> joined = unite(slice, m_kernels[k]);
-    Traffic after;
-    addTraffic(after, joined, t, -1);
+    addTraffic(m_after, unite(slice, m_kernels[k]), t, -1);
     for (const OperatorId op : slice)
-      for (const TensorId w : m_writes[op.value]) {
-        const auto found = after.bytes.find(w);
-        if (found == after.bytes.end()) continue;
-        after.total -= found->second;
-        after.bytes.erase(found);
-      }
+      for (const TensorId w : m_writes[op.value]) m_after.drop(w);
+    for (const auto& [tensor, bytes] : m_after.take()) m_traffic.add(tensor, bytes);
     // What it read of the slice besides `t` it goes on reading from the old kernel.
-    std::unordered_set<std::uint32_t> counted{t.value};
+    std::vector<TensorId> counted{t};
     for (const OperatorId r : m_kernels[k])
       for (const TensorId read : m_reads[r.value]) {
         const OperatorId from = producerOf(read);
-        if (!from.valid() || !inSlice.contains(from.value) || !counted.insert(read.value).second) continue;
-        const double bytes = static_cast<double>(m_program[read].bytes());
-        after.bytes[read] -= bytes;
-        after.total -= bytes;
+        if (!from.valid() || !inSlice(from) || std::find(counted.begin(), counted.end(), read) != counted.end()) continue;
+        counted.push_back(read);
+        m_traffic.add(read, -static_cast<double>(m_program[read].bytes()));
       }
-    for (const auto& [tensor, bytes] : after.bytes) traffic.bytes[tensor] += bytes;
-    traffic.total += after.total;
     move.operations -= sliceOperations * reevaluation(m_kernels[k], t);
-    if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_classes);
+  }
+  TrafficTerms terms = m_traffic.take();
+  for (const auto& [tensor, bytes] : terms) move.bytes += bytes;
+  move.traffic = std::make_shared<const TrafficTerms>(std::move(terms));
+  move.kernels = inlining.rest.empty() ? 1 : 0;
+  for (const OperatorId op : slice) move.recomputed += (move.recomputed.empty() ? "" : ", ") + m_program[op].name;
+  return inlining;
+}
+
+void KernelGraph::judge(Inlining& inlining, const FusionLimits& limits) const {
+  if (inlining.judged) return;
+  inlining.judged = true;
+  Move& move = inlining.move;
+  const std::vector<OperatorId>& slice = inlining.slice;
+  const auto inSlice = [&](OperatorId op) { return std::find(slice.begin(), slice.end(), op) != slice.end(); };
+  if (slice.size() > limits.operators) move.obstacle = "Too many operators would be computed again.";
+  for (const KernelId k : inlining.consumers) {
+    const std::vector<OperatorId> joined = unite(slice, m_kernels[k]);
+    if (!move.obstacle) move.obstacle = whyNotLowerable(m_program, joined, limits, m_facts);
     move.forbidden |= violates(joined);
     if (!move.reverted)
       move.reverted = barredWhere(joined, [&](OperatorId op, TensorId read) {
         const OperatorId from = producerOf(read);
-        return read == t || kernelOf(op) != k || !from.valid() || !inSlice.contains(from.value);
+        return read == move.tensor || kernelOf(op) != k || !from.valid() || !inSlice(from);
       });
   }
-  if (!move.reverted) move.reverted = barred(rest);
-  std::erase_if(traffic.bytes, [](const auto& item) { return item.second == 0; });
-  move.traffic = std::move(traffic.bytes);
-  move.bytes = traffic.total;
-  move.kernels = rest.empty() ? 1 : 0;
-  for (const OperatorId op : slice) move.recomputed += (move.recomputed.empty() ? "" : ", ") + m_program[op].name;
-  if (slice.size() > limits.operators) move.obstacle = "Too many operators would be computed again.";
-  return move;
+  if (!move.reverted) move.reverted = barred(inlining.rest);
+}
+
+std::vector<KernelGraph::KernelId> KernelGraph::fewConsumers(TensorId t) const {
+  constexpr std::size_t kMostConsumers = 16;
+  if (!producerOf(t).valid()) return {};
+  std::vector<KernelId> consumers = consumersOf(t, kMostConsumers);
+  if (consumers.size() > kMostConsumers) consumers.clear();
+  return consumers;
 }
 
 std::vector<KernelGraph::Move> KernelGraph::movesFor(TensorId t, const FusionLimits& limits) const {
-  constexpr std::size_t kMostConsumers = 16;
   std::vector<Move> moves;
-  if (!producerOf(t).valid()) return moves;
-  const std::vector<KernelId> consumers = consumersOf(t, kMostConsumers);
-  if (consumers.empty() || consumers.size() > kMostConsumers) return moves;
-  const KernelId own = kernelOf(producerOf(t));
-  for (const KernelId k : consumers) moves.push_back(mergeOf(own, k, t, limits));
-  if (consumers.size() > 1 && m_program[producerOf(t)].kind == OperatorKind::Gather)
-    moves.push_back(inlineOf(t, consumers, limits));
+  const std::vector<KernelId> consumers = fewConsumers(t);
+  for (const KernelId k : consumers) moves.push_back(mergeOf(kernelOf(producerOf(t)), k, t, limits));
+  if (consumers.size() > 1 && m_program[producerOf(t)].kind == OperatorKind::Gather) {
+    Inlining& inlining = inliningOf(t, consumers);
+    judge(inlining, limits);
+    moves.push_back(inlining.move);
+  }
   return moves;
+}
+
+std::optional<KernelGraph::Move> KernelGraph::bestFor(TensorId t, const FusionLimits& limits, const Worth& worth) const {
+  const std::vector<KernelId> consumers = fewConsumers(t);
+  if (consumers.empty()) return std::nullopt;
+  struct Candidate {
+    double worth;
+    Move move;
+  };
+  std::vector<Candidate> candidates;
+  const auto consider = [&](Move move) {
+    if (const double amount = worth(move); amount > 0) candidates.push_back({amount, std::move(move)});
+  };
+  for (const KernelId k : consumers) consider(scoredMerge(kernelOf(producerOf(t)), k, t));
+  if (consumers.size() > 1 && m_program[producerOf(t)].kind == OperatorKind::Gather) consider(inliningOf(t, consumers).move);
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.worth > b.worth; });
+  // Whether it can be done is the dearer question.
+  for (Candidate& candidate : candidates) {
+    Move& move = candidate.move;
+    if (move.kind == Move::Kind::Merge) {
+      judge(move, limits);
+    } else {
+      Inlining& inlining = inliningOf(t, consumers);
+      judge(inlining, limits);
+      move = inlining.move;
+    }
+    if (!move.obstacle && !move.forbidden && !move.reverted) return std::move(move);
+  }
+  return std::nullopt;
 }
 
 TensorId KernelGraph::copyTensor(TensorId id) {
@@ -473,14 +569,18 @@ void KernelGraph::rename(OperatorId id, const std::map<TensorId, TensorId>& rena
 }
 
 std::vector<KernelGraph::KernelId> KernelGraph::apply(const Move& move) {
+  ++m_applied;
   if (move.kind == Move::Kind::Merge) {
     resequence(move.producer, move.consumer);
     std::vector<OperatorId> merged = unite(m_kernels[move.producer], m_kernels[move.consumer]);
     for (const OperatorId op : merged) m_kernelOf[op.value] = move.consumer;
     m_kernels[move.consumer] = std::move(merged);
     m_kernels[move.producer].clear();
+    changed(move.producer);
+    changed(move.consumer);
     return {move.consumer};
   }
+  ++m_inlined;
   const KernelId own = move.producer;
   std::vector<KernelId> consumers = consumersOf(move.tensor);
   std::sort(consumers.begin(), consumers.end(),
@@ -530,11 +630,12 @@ std::vector<KernelGraph::KernelId> KernelGraph::apply(const Move& move) {
         link(reader);
       }
     m_kernels[k] = unite(placed, m_kernels[k]);
+    changed(k);
   }
-  std::vector<KernelId> changed = consumers;
   for (const OperatorId op : dead) std::erase(m_kernels[own], op);
-  if (!m_kernels[own].empty()) changed.push_back(own);
-  return changed;
+  changed(own);
+  if (!m_kernels[own].empty()) consumers.push_back(own);
+  return consumers;
 }
 
 Program KernelGraph::take() && {

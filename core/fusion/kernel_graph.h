@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cmath>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -12,10 +15,13 @@
 namespace nf {
 
 // The kernels of a program while they are being merged. It owns the program: recomputation adds copies of operators to it.
+// What it has reckoned of two kernels, or of a tensor, it keeps until one of those kernels changes. One thread at a time.
 class KernelGraph {
  public:
   using KernelId = std::uint32_t;
   explicit KernelGraph(Program program);
+
+  using TrafficTerms = std::vector<std::pair<TensorId, double>>;  // bytes by tensor; none is 0
 
   // What a merge around one tensor does. Bytes and operations saved are positive.
   struct Move {
@@ -26,8 +32,8 @@ class KernelGraph {
     Kind kind = Kind::Merge;
     TensorId tensor;
     KernelId producer = 0;
-    KernelId consumer = 0;  // of Merge
-    std::map<TensorId, double> traffic;
+    KernelId consumer = 0;                        // of Merge
+    std::shared_ptr<const TrafficTerms> traffic;  // null: none
     double bytes = 0, operations = 0;
     std::int64_t kernels = 0;
     std::string recomputed;
@@ -41,7 +47,7 @@ class KernelGraph {
   const std::vector<OperatorId>& readersOf(TensorId t) const { return m_readers[t.value]; }
   KernelId kernelOf(OperatorId op) const { return m_kernelOf[op.value]; }
   const std::vector<OperatorId>& operatorsOf(KernelId k) const { return m_kernels[k]; }
-  FusionClass classOf(OperatorId op) const { return m_classes[op.value]; }
+  FusionClass classOf(OperatorId op) const { return m_facts[op.value].fusionClass; }
   // Kernels but the producer's own, ascending; of more than `most` only some, one more than `most`.
   std::vector<KernelId> consumersOf(TensorId t, std::size_t most = SIZE_MAX) const;
   std::vector<TensorId> tensorsAround(KernelId k) const;  // read or written by it
@@ -50,11 +56,16 @@ class KernelGraph {
   void bar(const MeasuredKernels& kernels);
   void forbid(TensorId a, TensorId b) { m_forbidden.emplace_back(a, b); }
   bool forbidsAny() const { return !m_forbidden.empty(); }
-  // All ways of fusing the producer of `t` with its readers.
+  // All ways of fusing the producer of `t` with its readers. `limits` are the same in every call.
   std::vector<Move> movesFor(TensorId t, const FusionLimits& limits) const;
+  using Worth = std::function<double(const Move&)>;  // from bytes, operations and kernels
+  // Of those that can be done the one of greatest worth, the first of equals; nullopt: none is worth more than 0.
+  std::optional<Move> bestFor(TensorId t, const FusionLimits& limits, const Worth& worth) const;
   Move mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const;
   // Carries it out; yields the kernels it changed.
   std::vector<KernelId> apply(const Move& move);
+  // Drops what was reckoned: every answer is the same as before, only later.
+  void forget();
 
   // Operators kernel by kernel in a topological order, one Group each.
   Program take() &&;
@@ -65,12 +76,53 @@ class KernelGraph {
     std::vector<std::uint32_t> operators, tensors, kernels;
     std::uint32_t epoch = 0;
   };
+  // Bytes by tensor: a sum that is emptied without walking over all tensors.
   struct Traffic {
-    std::map<TensorId, double> bytes;
-    double total = 0;
+    std::vector<double> bytes;  // by tensor; NaN: not in `touched`
+    std::vector<TensorId> touched;
+    void add(TensorId t, double amount) {
+      if (t.value >= bytes.size()) bytes.resize(t.value + 1, NAN);
+      double& sum = bytes[t.value];
+      if (std::isnan(sum)) {
+        sum = 0;
+        touched.push_back(t);
+      }
+      sum += amount;
+    }
+    void drop(TensorId t) {
+      if (t.value < bytes.size() && !std::isnan(bytes[t.value])) bytes[t.value] = 0;
+    }
+    TrafficTerms take();  // and empties it
+  };
+  // Of two kernels, while neither has changed since.
+  struct Pair {
+    std::uint64_t versions[2] = {0, 0};
+    std::vector<OperatorId> merged;
+    std::shared_ptr<const TrafficTerms> traffic;
+    double bytes = 0;
+    bool judged = false, forbidden = false, cycle = false;
+    std::optional<Hash> reverted;
+    std::optional<std::string> obstacle;        // but for another kernel between them
+    std::uint64_t cycleAsked = 0, inlined = 0;  // m_applied and m_inlined when `cycle` was found
+  };
+  // Of a tensor, while neither its kernel nor those that read it have changed since.
+  struct Inlining {
+    std::vector<std::uint64_t> versions;  // of the producer's kernel, then of the consumers
+    std::vector<KernelId> consumers;
+    std::vector<OperatorId> slice, rest;
+    bool judged = false;
+    Move move;
   };
   void addTraffic(Traffic& into, const std::vector<OperatorId>& ops, TensorId vanished, double sign,
                   const std::vector<OperatorId>& gone = {}) const;
+  Pair& pairOf(KernelId a, KernelId b) const;
+  Inlining& inliningOf(TensorId t, const std::vector<KernelId>& consumers) const;
+  // What the move saves; `judge` then finds whether it can be done.
+  Move scoredMerge(KernelId a, KernelId b, TensorId between) const;
+  void judge(Move& merge, const FusionLimits& limits) const;
+  void judge(Inlining& inlining, const FusionLimits& limits) const;
+  std::vector<KernelId> fewConsumers(TensorId t) const;  // none where there are too many to look at
+  void changed(KernelId k) { m_versions[k] = ++m_changes; }
   std::vector<OperatorId> sliceFor(TensorId t) const;  // operators of its kernel that its value needs, in order
   std::vector<OperatorId> deadWithout(TensorId t) const;
   std::vector<KernelId> between(KernelId from, KernelId end, bool& leadsOn) const;
@@ -82,7 +134,6 @@ class KernelGraph {
   template <class Reads>
   std::optional<Hash> barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
   std::vector<OperatorId> unite(const std::vector<OperatorId>& a, const std::vector<OperatorId>& b) const;
-  Move inlineOf(TensorId t, const std::vector<KernelId>& consumers, const FusionLimits& limits) const;
   void know(OperatorId op);  // what the caches hold of it
   void link(OperatorId op);
   void unlink(OperatorId op);
@@ -95,12 +146,17 @@ class KernelGraph {
   std::vector<bool> m_kept;
   // Read off once an operator, and again when it is renamed: every score asks for them.
   std::vector<std::vector<TensorId>> m_reads, m_writes;
-  std::vector<FusionClass> m_classes;
+  std::vector<OperatorFacts> m_facts;
   std::vector<double> m_flops;
   const MeasuredKernels* m_barred = nullptr;
   std::vector<Hash> m_hashes;  // of operators, where kernels are barred
   std::vector<KernelId> m_kernelOf;
   mutable Marks m_marks;
+  mutable Traffic m_traffic, m_after;  // scratch
+  mutable std::unordered_map<std::uint64_t, Pair> m_pairs;
+  mutable std::unordered_map<std::uint32_t, Inlining> m_inlinings;
+  std::vector<std::uint64_t> m_versions;  // of kernels: their operators, what those read, and who reads what they write
+  std::uint64_t m_changes = 0, m_applied = 1, m_inlined = 0;
   std::vector<std::vector<OperatorId>> m_kernels;  // empty: merged away
   std::vector<KernelId> m_sequence;                // kernels in a topological order, merged ones included
   std::vector<std::size_t> m_position;             // of kernels in m_sequence

@@ -73,6 +73,14 @@ FusionClass fusionClass(const Program& program, OperatorId id) {
   return isContraction(program, id) ? FusionClass::OutputFusable : FusionClass::Reduction;
 }
 
+OperatorFacts factsOf(const Program& program, OperatorId op) {
+  OperatorFacts facts{fusionClass(program, op), {}};
+  if (facts.fusionClass == FusionClass::Opaque) return facts;
+  for (const ExprId e : nodesOf(program, program[op].body))
+    if (program[e].op == ScalarOp::Load) facts.loads.push_back(program[e].access);
+  return facts;
+}
+
 namespace {
 
 struct InnerRead {
@@ -84,15 +92,15 @@ struct InnerRead {
 class GroupCheck {
  public:
   GroupCheck(const Program& program, const std::vector<OperatorId>& group, const FusionLimits& limits,
-             std::span<const FusionClass> classes)
+             std::span<const OperatorFacts> facts)
       : m_program(program), m_group(group), m_limits(limits) {
     for (std::size_t i = 0; i < group.size(); ++i) m_writer[program[group[i]].output.value] = i;
     for (std::size_t i = 0; i < group.size(); ++i) {
-      m_classes.push_back(classes.empty() ? fusionClass(program, group[i]) : classes[group[i].value]);
-      if (m_classes.back() == FusionClass::Opaque) continue;
-      for (const ExprId e : nodesOf(program, program[group[i]].body)) {
-        if (program[e].op != ScalarOp::Load) continue;
-        const Access& access = program[program[e].access];
+      const OperatorFacts own = facts.empty() ? factsOf(program, group[i]) : OperatorFacts();
+      const OperatorFacts& known = facts.empty() ? own : facts[group[i].value];
+      m_classes.push_back(known.fusionClass);
+      for (const AccessId load : known.loads) {
+        const Access& access = program[load];
         const auto writer = m_writer.find(access.tensor.value);
         if (writer != m_writer.end()) m_reads.push_back({i, writer->second, &access});
       }
@@ -100,9 +108,6 @@ class GroupCheck {
   }
 
   std::optional<std::string> run() {
-    if (m_group.size() == 1) return std::nullopt;
-    if (m_group.size() > m_limits.operators)
-      return "More than " + std::to_string(m_limits.operators) + " operators would stand in one kernel.";
     for (std::size_t i = 0; i < m_group.size(); ++i)
       if (m_classes[i] == FusionClass::Opaque) return op(i).name + " is a scatter or a loop: it runs as a kernel of its own.";
     for (const InnerRead& r : m_reads)
@@ -199,8 +204,11 @@ class GroupCheck {
 }  // namespace
 
 std::optional<std::string> whyNotLowerable(const Program& program, const std::vector<OperatorId>& group, const FusionLimits& limits,
-                                           std::span<const FusionClass> classes) {
-  return GroupCheck(program, group, limits, classes).run();
+                                           std::span<const OperatorFacts> facts) {
+  if (group.size() == 1) return std::nullopt;
+  if (group.size() > limits.operators)
+    return "More than " + std::to_string(limits.operators) + " operators would stand in one kernel.";
+  return GroupCheck(program, group, limits, facts).run();
 }
 
 }  // namespace nf

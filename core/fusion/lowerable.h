@@ -19,6 +19,13 @@ FusionClass fusionClass(const Program& program, OperatorId op);
 // k (both factors, reduced) has an axis (design: codegen, "Recognising contractions").
 bool isContraction(const Program& program, OperatorId op);
 
+// What is asked of an operator again and again while kernels are merged.
+struct OperatorFacts {
+  FusionClass fusionClass = FusionClass::Opaque;
+  std::vector<AccessId> loads;  // of its body, as nodesOf meets them
+};
+OperatorFacts factsOf(const Program& program, OperatorId op);
+
 struct FusionLimits {
   std::int64_t rowBytes = 32 << 10;  // of all intermediates of one row: they stay in the first-level cache
   std::size_t operators = 24;        // in one kernel
@@ -30,9 +37,9 @@ struct FusionLimits {
 //   epilogue  injective consumers that read a contraction's or reduction's result at their own point
 //   rows      without a contraction: operators that agree on leading output axes and read each other only within the same
 //             leading point; reductions along the rest side by side or followed by injective operators (softmax, norms)
-// classes: fusionClass of each operator of the program, where the caller has them.
+// facts: of each operator of the program, where the caller has them.
 // Operators of a group stand in program order. A written intermediate is an output of the group.
 std::optional<std::string> whyNotLowerable(const Program& program, const std::vector<OperatorId>& group,
-                                           const FusionLimits& limits = {}, std::span<const FusionClass> classes = {});
+                                           const FusionLimits& limits = {}, std::span<const OperatorFacts> facts = {});
 
 }  // namespace nf

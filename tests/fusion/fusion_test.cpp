@@ -167,7 +167,7 @@ TEST(FusionCases, ManyPlusMany) {
   for (const TensorId t : {C, gc})
     for (const KernelGraph::Move& m : graph.movesFor(t, {})) {
       if (m.kind != KernelGraph::Move::Kind::Inline) continue;
-      for (const auto& [tensor, amount] : m.traffic) traffic[tensor] += amount / kBytes;
+      for (const auto& [tensor, amount] : *m.traffic) traffic[tensor] += amount / kBytes;
       bytes += m.bytes;
       operations += m.operations;
       kernels += m.kernels;
@@ -567,6 +567,64 @@ double bytesMoved(const Program& p) {
     for (const TensorId t : moved) total += static_cast<double>(p[t].bytes());
   }
   return total;
+}
+
+void expectSameMoves(const std::vector<KernelGraph::Move>& a, const std::vector<KernelGraph::Move>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  const auto terms = [](const KernelGraph::Move& m) { return std::map<TensorId, double>(m.traffic->begin(), m.traffic->end()); };
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].kind, b[i].kind);
+    EXPECT_EQ(a[i].consumer, b[i].consumer);
+    EXPECT_EQ(a[i].bytes, b[i].bytes);
+    EXPECT_EQ(a[i].operations, b[i].operations);
+    EXPECT_EQ(a[i].kernels, b[i].kernels);
+    EXPECT_EQ(a[i].recomputed, b[i].recomputed);
+    EXPECT_EQ(a[i].obstacle, b[i].obstacle);
+    EXPECT_EQ(a[i].forbidden, b[i].forbidden);
+    EXPECT_EQ(terms(a[i]), terms(b[i]));
+  }
+}
+
+// What is kept of one score for the next never differs from the score taken from scratch, however kernels were merged in between.
+TEST(FusionProperty, ScoresThatAreKeptEqualScoresFromScratch) {
+  const char* given = std::getenv("NF_SEED");
+  const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  SCOPED_TRACE("NF_SEED=" + std::to_string(seed));
+  std::mt19937_64 rng(seed);
+  const FusionLimits limits{32 << 10, 6};
+  const auto worth = [](const KernelGraph::Move& m) { return m.bytes / 10 + m.operations / 50 + static_cast<double>(m.kernels); };
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    KernelGraph graph(randomGraph(rng));
+    if (const auto& tensors = graph.program().tensors; round % 3 == 0)
+      graph.forbid(TensorId(rng() % tensors.size()), TensorId(rng() % tensors.size()));
+    for (bool merged = true; merged && !HasFailure();) {
+      KernelGraph anew = graph;
+      std::vector<KernelGraph::Move> feasible;
+      for (std::size_t i = 0; i < graph.program().tensors.size(); ++i) {
+        const TensorId t(i);
+        anew.forget();
+        const auto moves = graph.movesFor(t, limits);
+        expectSameMoves(moves, anew.movesFor(t, limits));
+        // The best of them, without judging those that are worth less.
+        anew.forget();
+        const KernelGraph::Move* best = nullptr;
+        for (const auto& m : moves) {
+          if (m.obstacle || m.forbidden) continue;
+          feasible.push_back(m);
+          if (worth(m) > 0 && (!best || worth(m) > worth(*best))) best = &m;
+        }
+        for (const KernelGraph* g : {&graph, &anew}) {
+          const auto found = g->bestFor(t, limits, worth);
+          ASSERT_EQ(found.has_value(), best != nullptr);
+          if (best) expectSameMoves({*found}, {*best});
+        }
+      }
+      merged = !feasible.empty();
+      if (merged) graph.apply(feasible[rng() % feasible.size()]);
+    }
+    EXPECT_EQ(verify(std::move(graph).take(), Stage::Fused), std::vector<std::string>{});
+  }
 }
 
 TEST(FusionProperty, dTIsTheDifferenceOfBytesCountedOverTheKernels) {
