@@ -378,6 +378,8 @@ void DecisionCard::setComparison(const Comparison& k) {
     return shown.join(QStringLiteral(", "));
   };
   QStringList lines;
+  lines << (m_fused ? tr("B is the plan drawn, A what it becomes when Forbid keeps the two apart.")
+                    : tr("A is the plan drawn, B what it becomes when Force fuses the two."));
   lines << (k.loop.empty()
                 ? tr("Timed: only the kernels that differ, run once each. A step of a training runs all the others too, so "
                      "its time is another.")
@@ -430,6 +432,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   if (d.producer != m_producer || d.consumer != m_consumer) m_measure->setEnabled(true);
   clearIntervals();
   m_producer = d.producer, m_consumer = d.consumer;
+  m_fused = d.state == FusionState::Accepted || d.state == FusionState::Forced;
   m_empty->hide();
   m_scroll->show();
   m_foot->show();

@@ -65,6 +65,7 @@ class DecisionCard : public QWidget {
   QPushButton *m_force, *m_forbid, *m_release, *m_measure;
   QVBoxLayout* m_intervals;
   std::string m_producer, m_consumer;
+  bool m_fused = false;  // as the plan stands
   QString m_scope;
   QScrollArea* m_scroll;
   QWidget *m_body, *m_foot;

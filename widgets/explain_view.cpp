@@ -120,6 +120,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
       m_slider(new StageSlider(theme)), m_graph(new GraphView(theme, selection)), m_nodes(new QTableWidget),
       m_graphStack(new QStackedWidget), m_find(new QLineEdit), m_zoom(new QToolButton), m_model(new FusionModel(this)),
       m_proxy(new StateProxy(this)), m_table(new QTableView), m_states(new QComboBox), m_card(new DecisionCard(theme)) {
+  m_waitTimer.setInterval(500);
+  connect(&m_waitTimer, &QTimer::timeout, this, &ExplainView::showWaiting);
+  showWaiting();
   auto* top = new QWidget;
   top->setProperty("role", QStringLiteral("page"));
   top->setAttribute(Qt::WA_StyledBackground);
@@ -458,5 +461,22 @@ void ExplainView::reset() {
 }
 
 void ExplainView::setOutdated(bool outdated) { m_graph->setOutdated(outdated); }
+
+void ExplainView::setWaiting(bool waiting) {
+  if (waiting == m_waitTimer.isActive()) return;
+  waiting ? m_waitTimer.start() : m_waitTimer.stop();
+  m_waitBegan.start();
+  showWaiting();
+}
+
+void ExplainView::showWaiting() {
+  if (!m_waitTimer.isActive()) {
+    m_graph->setNothing(tr("The graph stands here once something of the notebook is free of errors."));
+    return;
+  }
+  const double seconds = static_cast<double>(m_waitBegan.elapsed()) / 1000;
+  m_graph->setNothing(seconds < 1 ? tr("Deciding which operators share a kernel")
+                                  : tr("Deciding which operators share a kernel: %1").arg(secondsText(seconds)));
+}
 
 }  // namespace nf

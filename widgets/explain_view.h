@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QElapsedTimer>
+#include <QTimer>
 #include <functional>
 #include <map>
 #include <optional>
@@ -41,6 +43,7 @@ class ExplainView : public DockPage {
   void setFusion(const protocol::FusionReport& report);
   void setComparison(const DecisionCard::Comparison& comparison);  // in the card, and in the row
   void setOutdated(bool outdated);
+  void setWaiting(bool waiting);  // the graph and the decisions of what is written now are on their way
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
   QString stage() const { return m_stage; }
   GraphView* graph() const { return m_graph; }
@@ -98,6 +101,9 @@ class ExplainView : public DockPage {
   std::map<Pair, Compared> m_compared;
   std::optional<protocol::FusionDecisionInfo> m_measuring;
   std::function<Document::FusionHint(const std::string&, const std::string&)> m_hints;
+  void showWaiting();
+  QTimer m_waitTimer;
+  QElapsedTimer m_waitBegan;
 };
 
 }  // namespace nf

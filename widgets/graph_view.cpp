@@ -210,12 +210,19 @@ void GraphView::reset() {
 
 void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_stepUs.clear();
+  m_steps.clear();
   m_totalUs = 0;
   for (const SubgraphInfo& s : subgraphs) {
+    m_steps.insert(s.operators.begin(), s.operators.end());
     if (!s.us) continue;
     m_totalUs += *s.us * static_cast<double>(s.callsPerStep);
     for (const std::string& op : s.operators) m_stepUs[op] = *s.us;
   }
+  update();
+}
+
+void GraphView::setNothing(const QString& why) {
+  m_nothing = why;
   update();
 }
 
@@ -406,6 +413,9 @@ QString GraphView::factsOf(int index) const {
     facts << microsecondsText(*us);
     if (m_totalUs > 0) facts << tr("%1 %").arg(QString::number(*us / m_totalUs * 100, 'f', *us / m_totalUs < 0.0995 ? 1 : 0));
   }
+  // A copy that computes something again is known by what it serves.
+  const auto leftOut = [&](const std::string& op) { return op.find('#') != std::string::npos || !m_steps.contains(op); };
+  if (!us && !m_steps.empty() && std::all_of(group.nodes.begin(), group.nodes.end(), leftOut)) facts << tr("left out by training");
   if (closed) facts << operators;
   return facts.join(QStringLiteral("  "));
 }
@@ -438,7 +448,7 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     for (std::size_t k = 0; k < 4; ++k)
       if (members[k] > most) most = members[k], main = phases[k];
     p.setPen(QPen(chosen ? c.text : mixed(c.page, main, dim ? 0.35 : 0.75), chosen ? 2.2 : 1.1));
-    p.setBrush(mixed(c.page, main, c.dark ? 0.13 : 0.07));
+    p.setBrush(mixed(c.page, main, (c.dark ? 0.13 : 0.07) * (dim ? 0.4 : 1)));
     p.drawRoundedRect(box.rect, 10, 10);
     // The bar shows every phase in the group by its share.
     const int total = std::max(1, members[0] + members[1] + members[2] + members[3]);
@@ -502,7 +512,11 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
   const bool hairlines = scale < 0.12 || m_layout.edges.size() > 20000;
   for (const auto& group : m_layout.groups) {
     if (group.closed || group.rect.isNull() || !group.rect.intersects(visible)) continue;
-    p.setPen(QPen(mixed(c.page, c.muted, 0.75), 1.1));
+    const auto g = static_cast<int>(&group - m_layout.groups.data());
+    bool marked = m_marks.empty();
+    for (std::size_t i = 0; i < m_layout.groupOf.size() && !marked; ++i)
+      marked = m_layout.groupOf[i] == g && m_marks[i] != Mark::Plain;
+    p.setPen(QPen(mixed(c.page, c.muted, marked && !m_outdated ? 0.75 : 0.3), 1.1));
     p.setBrush(Qt::NoBrush);
     p.drawRoundedRect(group.rect, 10, 10);
   }
@@ -563,7 +577,7 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
       continue;
     }
     p.setPen(QPen(chosen ? c.text : mixed(c.page, phase, dim ? 0.4 : 0.75), chosen ? 2.2 : 1));
-    p.setBrush(mixed(c.page, phase, c.dark ? 0.16 : 0.09));
+    p.setBrush(mixed(c.page, phase, (c.dark ? 0.16 : 0.09) * (dim ? 0.4 : 1)));
     p.drawRoundedRect(box.rect, 4, 4);
     p.setPen(Qt::NoPen);
     p.setBrush(phase);
@@ -697,7 +711,7 @@ void GraphView::paintEvent(QPaintEvent*) {
   if (m_graph.nodes.empty()) {
     p.setPen(c.muted);
     p.setFont(m_theme->ui());
-    p.drawText(rect(), Qt::AlignCenter, tr("The graph stands here once the notebook is free of errors."));
+    p.drawText(rect(), Qt::AlignCenter, m_nothing);
     return;
   }
   paintLegend(p);

@@ -3,6 +3,7 @@
 #include <QWidget>
 #include <memory>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "widgets/graph_layout.h"
@@ -33,6 +34,8 @@ class GraphView : public QWidget {
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   const GraphLayout& layoutOf() const { return m_layout; }
   void setOutdated(bool outdated);
+  void setNothing(const QString& why);  // what stands there while no node does
+  QString nothing() const { return m_nothing; }
   void setHighlightChanges(bool on);
   // A decision's edge: drawn with its reward, as long as the decision is what is selected.
   void setDecision(const QString& producer, const QString& consumer, const QString& text);
@@ -102,6 +105,8 @@ class GraphView : public QWidget {
   protocol::GraphPage m_coming;  // that is being placed
   std::set<std::string> m_closed;
   std::unordered_map<std::string, double> m_stepUs;  // of the kernel, by each of its operators
+  std::set<std::string> m_steps;                     // operators that a step runs; empty: not known
+  QString m_nothing;
   double m_totalUs = 0;
   bool m_groupsSeen = false;
   std::vector<std::vector<int>> m_in, m_out;  // edges by node

@@ -244,7 +244,7 @@ class GenerationStrip : public QWidget {
   void setCurrent(std::optional<std::uint64_t> number);
   struct Generation {
     std::int64_t number = 0;
-    std::uint64_t best = 0;  // the trial that was best when it ended
+    std::uint64_t best = 0;  // its fastest trial
     double us = 0;
   };
   const std::vector<Generation>& generations() const { return m_generations; }
@@ -271,6 +271,7 @@ class GenerationStrip : public QWidget {
   void refreshArrows();
   const Theme* m_theme;
   QToolButton *m_back, *m_forward;
+  std::optional<std::uint64_t> m_best;  // the fastest trial of all
   std::vector<Generation> m_generations;
   std::vector<protocol::TrialInfo> m_trials;
   std::optional<std::uint64_t> m_current;

@@ -475,14 +475,16 @@ void GenerationStrip::setTrials(const std::vector<TrialInfo>& trials) {
   for (const TrialInfo& t : trials) order.push_back(&t);
   std::stable_sort(order.begin(), order.end(),
                    [](const TrialInfo* a, const TrialInfo* b) { return a->generation < b->generation; });
-  const TrialInfo* best = nullptr;
+  const TrialInfo* overall = nullptr;
   for (const TrialInfo* t : order) {
-    if (measured(*t) && (!best || *t->us < *best->us)) best = t;
-    if (!best) continue;
-    if (m_generations.empty() || m_generations.back().number != t->generation) m_generations.push_back({t->generation, 0, 0});
-    m_generations.back().best = best->number;
-    m_generations.back().us = *best->us;
+    if (!measured(*t)) continue;
+    if (!overall || *t->us < *overall->us) overall = t;
+    if (m_generations.empty() || m_generations.back().number != t->generation)
+      m_generations.push_back({t->generation, t->number, *t->us});
+    Generation& own = m_generations.back();
+    if (*t->us < own.us) own.best = t->number, own.us = *t->us;
   }
+  m_best = overall ? std::optional(overall->number) : std::nullopt;
   refreshArrows();
   update();
 }
@@ -507,9 +509,8 @@ void GenerationStrip::resizeEvent(QResizeEvent*) { refreshArrows(); }
 
 int GenerationStrip::current() const {
   if (m_generations.empty()) return -1;
-  if (!m_current) return static_cast<int>(m_generations.size()) - 1;
   for (const TrialInfo& t : m_trials)
-    if (t.number == *m_current)
+    if (t.number == m_current.value_or(*m_best))
       for (std::size_t i = 0; i < m_generations.size(); ++i)
         if (m_generations[i].number == t.generation) return static_cast<int>(i);
   return -1;

@@ -72,7 +72,9 @@ class SubgraphDelegate : public QStyledItemDelegate {
     p->setFont(m_theme->ui(12));
     p->setPen(c.muted);
     const QRect second = inner.translated(0, 18);
-    const QString gain = s.us && s.firstUs && *s.us > 0 ? QObject::tr("%1× first").arg(significant(*s.firstUs / *s.us)) : QString();
+    const QString gain = !s.us || !s.firstUs || !(*s.us > 0) ? QString()
+                         : *s.us < *s.firstUs                ? QObject::tr("%1× first").arg(significant(*s.firstUs / *s.us))
+                                                             : QObject::tr("= first");
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);
     if (s.trials > 0) kind += QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials"));
@@ -495,6 +497,7 @@ const TrialInfo* TuneView::shownTrial() const {
 
 void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_subgraphs = subgraphs;
+  showTried(m_tried);
   const QSignalBlocker blocker(m_list);
   while (m_list->count() > static_cast<int>(subgraphs.size())) delete m_list->takeItem(m_list->count() - 1);
   while (m_list->count() < static_cast<int>(subgraphs.size())) new QListWidgetItem(m_list);
@@ -863,12 +866,14 @@ void TuneView::showBudget() { m_budget->setText(tr("%1 %").arg(m_share->value())
 void TuneView::setRunState(const RunState& s) {
   m_state = s;
   const bool runs = s.phase != RunPhase::Idle;
+  if (s.phase == RunPhase::Idle || s.phase == RunPhase::Paused) showTried({});
   m_profile->setRunning(runs);
   m_tune->setVisible(!runs);
   m_reason->setVisible(s.phase == RunPhase::Training && !s.detail.empty());
   if (!m_reason->isHidden()) m_reason->setText(QString::fromStdString(s.detail));
   if (!runs) {
     m_now->setText(tr("nothing runs"));
+    // What the last search has spent stands until the next one.
     if (m_spent->text().isEmpty()) m_spent->setText(tr("shared with training; drag it at any time"));
     return;
   }
@@ -886,13 +891,16 @@ void TuneView::setRunState(const RunState& s) {
   if (s.phase == RunPhase::Tuning) {
     // Nothing trains: the search has the device for itself.
     m_share->setSpent(0);
-    QStringList words{counted(s.trials, tr("trial"), tr("trials"))};
+    QStringList words;
+    if (s.trials > 0) words << counted(s.trials, tr("trial"), tr("trials"));
     if (s.seconds > 0) words << secondsText(s.seconds);
     if (s.secondsLeft) words << tr("%1 left").arg(secondsText(*s.secondsLeft));
-    m_spent->setText(tr("the whole device: %1").arg(words.join(QStringLiteral(", "))));
-    if (s.trials == 0) m_now->setText(s.detail.empty() ? tr("tuning") : QString::fromStdString(s.detail));
+    m_spent->setText(words.isEmpty() ? tr("the whole device") : tr("the whole device: %1").arg(words.join(QStringLiteral(", "))));
+    if (s.trials == 0) m_now->setText(s.detail.empty() ? tr("tuning") : shortName(s.detail));
     return;
   }
+  // A show cell that is computed spends nothing of it.
+  if (s.phase != RunPhase::Training && s.budgetShare <= 0) return;
   const double share = s.seconds > 0 ? s.budgetSpentSeconds / s.seconds : 0;
   m_share->setSpent(share);
   m_spent->setText(tr("%1 used, %2 %: %3 trials, %4")
@@ -901,7 +909,18 @@ void TuneView::setRunState(const RunState& s) {
                        .arg(grouped(s.trials), counted(s.swaps, tr("swap"), tr("swaps"))));
 }
 
+// The ring is that of the one kernel that is tried now.
+void TuneView::showTried(const std::string& subgraph) {
+  m_tried = subgraph;
+  for (SubgraphInfo& s : m_subgraphs) {
+    if (s.state == SubgraphState::Searching && s.id != subgraph) s.state = s.us ? SubgraphState::Done : SubgraphState::Waiting;
+    else if (s.id == subgraph && s.state != SubgraphState::Pinned) s.state = SubgraphState::Searching;
+  }
+  m_list->viewport()->update();
+}
+
 void TuneView::addTrial(const TrialEvent& t) {
+  showTried(t.subgraph);
   std::string name = t.name;
   for (const SubgraphInfo& s : m_subgraphs)
     if (s.id == t.subgraph) name = s.name;
@@ -951,6 +970,7 @@ void TuneView::reset() {
   m_kernel->clear();
   say({});
   showKnobs();
+  m_spent->clear();
   setRunState({});
 }
 

@@ -73,6 +73,7 @@ class TuneView : public QWidget {
   void addTrial(const protocol::TrialEvent& trial);  // what the tuner does now
   void clearSteps();
   std::string current() const { return m_current; }
+  std::string tried() const { return m_tried; }  // the kernel that the search is at; empty: none
   std::optional<std::uint64_t> trial() const { return m_trial; }
   void chooseSubgraph(const std::string& id);
   void chooseTrial(std::optional<std::uint64_t> number);
@@ -136,6 +137,7 @@ class TuneView : public QWidget {
   void say(const QString& text);
   bool pinned() const;
   void showBudget();
+  void showTried(const std::string& subgraph);
   void markSelection();
   void pick(const std::string& id);  // by a person: what it came from is selected everywhere
   const protocol::SubgraphInfo* subgraph() const;
@@ -151,6 +153,7 @@ class TuneView : public QWidget {
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
   std::string m_current;
+  std::string m_tried;           // the kernel that the search is at
   std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after
   std::optional<std::uint64_t> m_trial;
   std::optional<std::uint64_t> m_compared;  // the other side of the diff

@@ -206,6 +206,7 @@ class MainWindow : public QMainWindow {
   DevicesView* m_devices;
   CommandPalette* m_palette = nullptr;
   QTimer m_leadsTimer, m_profileTimer, m_valuesTimer;
+  bool m_pausedShown = false;  // in the outline
   QTimer m_sessionTimer;
   std::optional<SessionStore> m_store{std::in_place};
   std::vector<LeftJournal> m_waiting;  // nobody has decided about them, and their notebook was closed

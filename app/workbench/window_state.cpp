@@ -84,6 +84,11 @@ void MainWindow::refreshPage() {
   switch (page()) {
     case Page::Author: m_leadsTimer.start(); break;  // where things lead to: not while one types
     case Page::Explain:
+      // What a notebook with errors has of a graph comes as well, if it has any.
+      m_explain->setWaiting(
+          m_explain->graph()->graph().nodes.empty() && m_tab->workspace->analysisIsCurrent() &&
+          std::none_of(m_tab->workspace->analysis().diagnostics.begin(), m_tab->workspace->analysis().diagnostics.end(),
+                       [](const protocol::DiagnosticInfo& d) { return d.severity == protocol::Severity::Error; }));
       m_tab->workspace->wantGraph(m_explain->stage());
       m_tab->workspace->wantFusion();
       m_tab->workspace->wantSubgraphs();
@@ -272,7 +277,11 @@ void MainWindow::refreshOutline() {
             break;
           case CellStatus::Stale: entry.state = tr("stale"); break;
           case CellStatus::Queued: entry.state = tr("waits"); break;
-          case CellStatus::Running: entry.state = tr("running"); break;
+          case CellStatus::Running:
+            entry.state = v->id() == m_tab->training && m_tab->workspace->runState().phase == protocol::RunPhase::Paused
+                              ? tr("paused")
+                              : tr("running");
+            break;
         }
       }
     }
@@ -480,7 +489,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
       leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
                        QString::fromStdString(group.id), QStringLiteral("node:") + QString::fromStdString(group.nodes.front())});
   std::size_t kernels = 0;
-  for (const auto& s : m_tab->workspace->subgraphs().subgraphs) {
+  const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
+  for (const auto& s : subgraphs) {
     const bool own = std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
       return op == tensor || std::find(ids.begin(), ids.end(), op) != ids.end();
     });
@@ -492,6 +502,13 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     leads.push_back({QStringLiteral("code"), tr("Machine code"), {}, QStringLiteral("code:") + id});
   }
+  const auto made = std::find(ids.begin(), ids.end(), tensor);
+  const auto& ops = graph.nodes;
+  if (kernels == 0 && made != ids.end() && !subgraphs.empty() && std::any_of(ops.begin(), ops.end(), [&](const auto& node) {
+        return node.id == tensor && node.kind == protocol::NodeKind::Operator;
+      }))
+    leads.push_back({QStringLiteral("stale"), tr("No kernel of a step: training leaves it out"), tr("a show runs it"),
+                     QStringLiteral("node:") + QString::fromStdString(tensor)});
   return leads;
 }
 

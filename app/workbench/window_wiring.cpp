@@ -161,6 +161,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::graphArrived, this, [this, tab](const protocol::GraphPage& graph) {
     if (tab != m_tab) return;
+    m_explain->setWaiting(false);
     m_explain->setGraph(graph);
     m_tune->showInstances();
     // The graph knows where a node comes from.
@@ -210,6 +211,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::failed, this, [this, tab](const QString& what, const QString& message) {
     if (tab != m_tab) return;
     setStatus("error", what + QStringLiteral(": ") + message);
+    if (what == Workspace::tr("Graph")) m_explain->setWaiting(false);
     if (what == Workspace::tr("Kernel")) m_tune->setKernelFailed(message);
   });
 }
@@ -248,6 +250,10 @@ void MainWindow::connectRun(Tab* tab) {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
     if (tab != m_tab) return;
     m_tune->setRunState(w->runState());
+    const auto phase = w->runState().phase;
+    if (page() == Page::Tune && phase == protocol::RunPhase::Idle) w->wantSubgraphs();
+    if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused))
+      refreshOutline();
     followRun();
     refreshStatus();
     refreshRunActions();

@@ -266,7 +266,14 @@ class Fuser {
     const TensorId from = backwards ? b->second : a->second;
     const OperatorId consumer = backwards ? opA : opB;
     Choice c;
-    c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(from)), m_graph.kernelOf(consumer), from, m_options.limits);
+    const KernelGraph::KernelId into = m_graph.kernelOf(consumer);
+    c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(from)), into, from, m_options.limits);
+    // Of the ways that bring them into one kernel the one that greedy would prefer.
+    const auto can = [](const Move& m) { return !m.obstacle && !m.forbidden; };
+    if (reads(consumer, from))
+      for (Move& m : m_graph.movesFor(from, m_options.limits))
+        if (m.kind == Move::Kind::Inline && can(m) && (!can(*c.forward) || reward(m, m_device) > reward(*c.forward, m_device)))
+          c.forward = std::move(m);
     c.R = reward(*c.forward, m_device);
     if (c.forward->obstacle || c.forward->forbidden) {
       FusionDecision d = describe(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);

@@ -52,7 +52,10 @@ Hash kernelSignature(const Program& program, const std::vector<OperatorId>& grou
 KernelGraph::KernelGraph(Program program)
     : m_program(std::move(program)), m_producer(producers(m_program)), m_readers(m_program.tensors.size()),
       m_kept(m_program.tensors.size(), false), m_kernelOf(m_program.operators.size()) {
-  for (const Tensor& t : m_program.tensors) m_names.insert(t.name);
+  for (const Tensor& t : m_program.tensors) {
+    m_names.insert(t.name);
+    m_original.emplace_back(m_original.size());
+  }
   m_marks.tensors.resize(m_program.tensors.size(), 0);
   for (std::size_t i = 0; i < m_program.operators.size(); ++i) {
     m_order.push_back(static_cast<double>(i));
@@ -335,8 +338,8 @@ bool KernelGraph::violates(const std::vector<OperatorId>& ops) const {
     bool hasA = false, hasB = false;
     for (const OperatorId op : ops)
       for (const TensorId t : m_writes[op.value]) {
-        hasA |= t == a;
-        hasB |= t == b;
+        hasA |= m_original[t.value] == a;
+        hasB |= m_original[t.value] == b;
       }
     if (hasA && hasB) return true;
   }
@@ -551,6 +554,7 @@ TensorId KernelGraph::copyTensor(TensorId id) {
   m_producer.emplace_back();
   m_readers.emplace_back();
   m_kept.push_back(false);
+  m_original.push_back(m_original[id.value]);
   m_marks.tensors.push_back(0);
   return m_program.addTensor(std::move(t));
 }

@@ -54,6 +54,7 @@ class KernelGraph {
 
   // `kernels` outlives the graph. Before the first move.
   void bar(const MeasuredKernels& kernels);
+  // No kernel makes both, nor computes them again.
   void forbid(TensorId a, TensorId b) { m_forbidden.emplace_back(a, b); }
   bool forbidsAny() const { return !m_forbidden.empty(); }
   // All ways of fusing the producer of `t` with its readers. `limits` are the same in every call.
@@ -144,6 +145,7 @@ class KernelGraph {
   std::vector<OperatorId> m_producer;
   std::vector<std::vector<OperatorId>> m_readers;
   std::vector<bool> m_kept;
+  std::vector<TensorId> m_original;  // of tensors: what it repeats, itself where it repeats nothing
   // Read off once an operator, and again when it is renamed: every score asks for them.
   std::vector<std::vector<TensorId>> m_reads, m_writes;
   std::vector<OperatorFacts> m_facts;

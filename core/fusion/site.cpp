@@ -7,6 +7,14 @@
 #include "core/ir/structural_hash.h"
 
 namespace nf {
+
+std::string originalName(const std::string& name) {
+  const std::size_t mark = name.rfind('#');
+  const bool isCopy =
+      mark != std::string::npos && mark + 1 < name.size() && name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
+  return isCopy ? name.substr(0, mark) : name;
+}
+
 namespace {
 
 struct Kernel {
@@ -38,20 +46,13 @@ void eachBody(const Program& first, const Program& second, const Visit& visit) {
       if (one.loop == other.loop) visit(*one.program, *other.program, one.loop);
 }
 
-std::string stem(const std::string& name) {
-  const std::size_t mark = name.rfind('#');
-  const bool isCopy =
-      mark != std::string::npos && mark + 1 < name.size() && name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
-  return isCopy ? name.substr(0, mark) : name;
-}
-
 std::vector<Kernel> kernelsOf(const Program& program) {
   std::vector<Kernel> kernels;
   for (const Group& group : program.groups) {
     if (group.operators.empty() || program[group.operators.front()].kind == OperatorKind::Loop) continue;
     Kernel k{&program, &group, {}};
     for (const OperatorId op : group.operators)
-      for (const TensorId t : writesOf(program, op)) k.operators.insert(stem(program[t].name));
+      for (const TensorId t : writesOf(program, op)) k.operators.insert(originalName(program[t].name));
     kernels.push_back(std::move(k));
   }
   return kernels;

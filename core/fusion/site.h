@@ -10,6 +10,9 @@
 
 namespace nf {
 
+// Of a tensor that is computed again: `B#2` repeats `B`.
+std::string originalName(const std::string& name);
+
 // A kernel as one of two fusions of a program has it.
 struct SiteKernel {
   std::shared_ptr<const Program> subgraph;  // without origins

@@ -93,30 +93,68 @@ std::string BranchComparison::verdict() const {
   return text;
 }
 
+namespace {
+
+// Whether one kernel makes both, or computes them again.
+bool together(const Program& fused, const std::string& a, const std::string& b) {
+  for (const Group& group : fused.groups) {
+    bool hasA = false, hasB = false;
+    for (const OperatorId op : group.operators)
+      for (const TensorId t : writesOf(fused, op)) {
+        const std::string name = originalName(fused[t].name);
+        hasA |= name == a;
+        hasB |= name == b;
+      }
+    if (hasA && hasB) return true;
+  }
+  return std::any_of(fused.loops.begin(), fused.loops.end(), [&](const Loop& loop) { return together(*loop.body, a, b); });
+}
+
+}  // namespace
+
+Result<FusionSite> branchSite(const Stages& stages, const StageOptions& options, const std::string& producer,
+                              const std::string& consumer) {
+  const std::string a = originalName(producer), b = originalName(consumer);
+  const auto decision = std::find_if(stages.decisions.begin(), stages.decisions.end(),
+                                     [&](const FusionDecision& d) { return d.producer == producer && d.consumer == consumer; });
+  const bool taken =
+      decision != stages.decisions.end() && (decision->state == FusionState::Accepted || decision->state == FusionState::Forced);
+  // What was fused may have been computed again elsewhere by a later decision, and stand apart now.
+  const bool now = together(*stages.fused, a, b);
+  const bool fused = decision == stages.decisions.end() ? now : taken;
+  Stages open = stages;
+  Program partitioned = *stages.partitioned;
+  std::erase_if(partitioned.hints, [&](const Hint& h) {
+    return h.kind != Hint::Kind::Schedule && std::find(h.tensors.begin(), h.tensors.end(), producer) != h.tensors.end() &&
+           std::find(h.tensors.begin(), h.tensors.end(), consumer) != h.tensors.end();
+  });
+  open.partitioned = std::make_shared<const Program>(std::move(partitioned));
+  NF_TRY(Stages other, fusedAgain(open, options));
+  if (together(*other.fused, a, b) == now) {
+    StageOptions against = options;
+    (fused ? against.fusion.forbid : against.fusion.force).emplace_back(producer, consumer);
+    NF_TRY(other, fusedAgain(open, against));
+  }
+  for (const FusionDecision& d : other.decisions)
+    if (!fused && d.state == FusionState::NotLowerable && d.producer == producer && d.consumer == consumer)
+      return Error{"compare", "They cannot be fused: " + d.why, {}, {}};
+  FusionSite site = siteAround(fused ? *stages.fused : *other.fused, fused ? *other.fused : *stages.fused, a);
+  if (site.first.empty() && fused && !now)
+    return Error{"compare",
+                 "A later decision computes one of " + producer + " and " + consumer +
+                     " elsewhere: their kernels are the same when they are never fused.",
+                 {},
+                 {}};
+  if (site.first.empty())
+    return Error{"compare", "There is no fusion of " + producer + " and " + consumer + " to force or to forbid.", {}, {}};
+  return site;
+}
+
 Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, DeviceContext& context, const StageOptions& options,
                                                         const std::string& producer, const std::string& consumer,
                                                         std::stop_token stop) {
-  StageOptions fused = options, split = options;
-  fused.fusion.force.emplace_back(producer, consumer);
-  split.fusion.forbid.emplace_back(producer, consumer);
-  const auto isHint = [&](const Hint& h) {
-    return h.kind != Hint::Kind::Schedule && std::find(h.tensors.begin(), h.tensors.end(), producer) != h.tensors.end() &&
-           std::find(h.tensors.begin(), h.tensors.end(), consumer) != h.tensors.end();
-  };
-  // What the notebook says of this very decision is what is held against the other branch.
-  Stages open = stages;
-  Program partitioned = *stages.partitioned;
-  std::erase_if(partitioned.hints, isHint);
-  open.partitioned = std::make_shared<const Program>(std::move(partitioned));
-  NF_TRY(const Stages first, fusedAgain(open, fused));
-  NF_TRY(const Stages second, fusedAgain(open, split));
-  for (const FusionDecision& d : first.decisions)
-    if (d.state == FusionState::NotLowerable && d.producer == producer && d.consumer == consumer)
-      return Error{"compare", "They cannot be fused: " + d.why, {}, {}};
   BranchComparison result;
-  result.site = siteAround(*first.fused, *second.fused, producer);
-  if (result.site.first.empty())
-    return Error{"compare", "There is no fusion of " + producer + " and " + consumer + " to force or to forbid.", {}, {}};
+  NF_TRY(result.site, branchSite(stages, options, producer, consumer));
   CompareOptions compare;
   compare.whole = true;
   compare.exclusive = context.lease() != nullptr;
@@ -193,8 +231,11 @@ Result<std::optional<FusionSite>> FusionTrials::doubtfulSite(const FusedKernel& 
 Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
   std::vector<FusedKernel> kernels = fusedKernels(*m_running.fused);
   std::erase_if(kernels, [&](const FusedKernel& k) { return m_judged.contains(k.signature); });
+  const std::size_t all = m_seen + kernels.size();
   for (FusedKernel& kernel : kernels) {
     if (stop.stop_requested()) break;
+    if (m_options.judging) m_options.judging(m_seen, all, kernel);
+    ++m_seen;
     NF_TRY(const auto site, doubtfulSite(kernel));
     m_judged.insert(kernel.signature);
     if (!site) continue;
@@ -221,11 +262,13 @@ Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
 }
 
 Result<Stages> settleFusion(Stages stages, DeviceContext& context, StageOptions options,
-                            const std::function<void(const RevertedFusion&)>& reverted, std::stop_token stop) {
+                            const std::function<void(const RevertedFusion&)>& reverted, std::stop_token stop,
+                            decltype(FusionTrials::Options::judging) judging) {
   FusionTrials::Options o;
   o.stages = std::move(options);
   o.exclusive = context.lease() != nullptr;
   o.schedule = recordedSchedules(context);
+  o.judging = std::move(judging);
   FusionTrials trials(context, stages, std::move(o));
   for (;;) {
     NF_TRY(auto found, trials.next(stop));

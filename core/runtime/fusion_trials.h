@@ -36,13 +36,19 @@ struct CompareOptions {
 Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, DeviceContext& context, const CompareOptions& options,
                                                     std::stop_token stop);
 
-// One decision both ways: everything of the body that makes `producer` that differs between `hint fuse` and `hint split`.
+// One decision both ways: everything of the body that makes `producer` that differs between the plan of these stages and the nearest one
+// that decides otherwise: without the notebook's hint on the two where that does, else with a hint against it. first: fused.
+//   plan: {B, C}, {B#2, D}     neighbour, B apart from C: {B, D}, {C}
+// An Error where the fusion can't be lowered, with its reason, or changes nothing.
+Result<FusionSite> branchSite(const Stages& stages, const StageOptions& options, const std::string& producer,
+                              const std::string& consumer);
+
 struct BranchComparison {
   FusionSite site;  // first: fused
   FusionComparison comparison;
   std::string verdict() const;  // one sentence
 };
-// All pairs, whichever is slower. An Error where the fusion can't be lowered, with its reason, or changes nothing.
+// All pairs, whichever is slower. Errors of branchSite, and where a kernel can't be made.
 Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, DeviceContext& context, const StageOptions& options,
                                                         const std::string& producer, const std::string& consumer,
                                                         std::stop_token stop);
@@ -72,6 +78,8 @@ class FusionTrials {
     std::function<std::optional<Schedule>(const Hash&)> schedule;
     std::function<bool(std::stop_token)> before;  // of a comparison: waits for its turn. False: a stop
     std::function<void(double)> after;            // device seconds it took
+    // The kernel that is held against its parts next: how many were judged before it, and how many there are now.
+    std::function<void(std::size_t, std::size_t, const FusedKernel&)> judging;
   };
   FusionTrials(DeviceContext& context, Stages running, Options options);
 
@@ -87,10 +95,12 @@ class FusionTrials {
   Stages m_running;
   Options m_options;
   std::set<Hash> m_judged;
+  std::size_t m_seen = 0;  // judged by this one
 };
 
 // All of it at once, for `tune`: the stages when no fused kernel loses any more, or a stop was requested.
 Result<Stages> settleFusion(Stages stages, DeviceContext& context, StageOptions options,
-                            const std::function<void(const RevertedFusion&)>& reverted, std::stop_token stop);
+                            const std::function<void(const RevertedFusion&)>& reverted, std::stop_token stop,
+                            decltype(FusionTrials::Options::judging) judging = {});
 
 }  // namespace nf

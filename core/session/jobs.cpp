@@ -495,16 +495,28 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
     auto settled = Result<Stages>(**stages);
     if (request.subgraphs.empty()) {
-      state.detail = "fused kernels against their parts";
-      m_outbox.send(state);
+      const auto begin = std::chrono::steady_clock::now();
+      const auto judging = [&](std::size_t done, std::size_t all, const FusedKernel& kernel) {
+        state.detail =
+            "fused kernel " + std::to_string(done + 1) + " of " + std::to_string(all) + " against its parts: " + kernel.name;
+        const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        if (done > 0) state.secondsLeft = passed / static_cast<double>(done) * static_cast<double>(all - done);
+        m_outbox.send(state);
+      };
       settled = settleFusion(
-          **stages, *device, passes, [&](const RevertedFusion& r) { note(revertedEvent(r)); }, stop);
+          **stages, *device, passes, [&](const RevertedFusion& r) { note(revertedEvent(r)); }, stop, judging);
+      state.secondsLeft.reset();
     }
-    if (!settled) return fail(id, settled.error()), m_outbox.send(protocol::RunState{});
+    // Who is told of the end and asks at once is not told of a search.
+    const auto over = [&] {
+      tuning(false);
+      m_outbox.send(protocol::RunState{});
+    };
+    if (!settled) return fail(id, settled.error()), over();
     const auto summary = tuneProgram(*settled->fused, m_registry, options);
     if (!summary) fail(id, summary.error());
     else finish(id);
-    m_outbox.send(protocol::RunState{});
+    over();
   });
 }
 

@@ -66,6 +66,17 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
 namespace {
 // A first kernel that was only checked is none yet.
 bool isTrial(const protocol::TrialInfo& t) { return t.us || t.status != protocol::TrialStatus::Ok; }
+
+// The first timed one, and the newest that was faster than the one before beyond noise: their intervals do not touch.
+std::pair<const protocol::TrialInfo*, const protocol::TrialInfo*> firstAndBest(const std::vector<protocol::TrialInfo>& trials) {
+  const protocol::TrialInfo *first = nullptr, *best = nullptr;
+  for (const protocol::TrialInfo& t : trials) {
+    if (!t.us || t.status != protocol::TrialStatus::Ok) continue;
+    if (!first) first = best = &t;
+    else if (*t.us < *best->us && t.highUs.value_or(*t.us) < best->lowUs.value_or(*best->us)) best = &t;
+  }
+  return {first, best};
+}
 }  // namespace
 
 void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs, protocol::RequestId id) {
@@ -100,6 +111,10 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
       if (trials != m_trials.end() && (!trials->second.list.empty() || trials->second.us)) {
         info.us = trials->second.us;
         info.firstUs = trials->second.firstUs;
+        if (const auto [first, best] = firstAndBest(trials->second.list); first) {
+          info.firstUs = first->us;
+          info.us = best->us;
+        }
         info.trials = std::count_if(trials->second.list.begin(), trials->second.list.end(), isTrial);
         info.generation = trials->second.generation;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;

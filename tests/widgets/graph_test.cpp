@@ -91,6 +91,26 @@ std::map<std::string, QPointF> placesIn(const GraphView& view) {
 }
 
 // A decision that is forbidden takes a node out of its kernel: the outline changes, nobody moves.
+// What no kernel of a step makes says so, once the kernels of a step are known.
+TEST_F(Graphs, AGroupThatTrainingLeavesOutSaysSo) {
+  GraphView view(&theme, &selection);
+  GraphPage page = layers(7, 12);
+  page.groups.clear();
+  for (const int first : {3, 6}) {
+    GraphGroup group;
+    group.id = group.name = "G" + std::to_string(first);
+    for (int k = first; k < first + 3; ++k) group.nodes.push_back(name(static_cast<std::uint64_t>(k)));
+    page.groups.push_back(group);
+  }
+  view.setGraph(page);
+  EXPECT_FALSE(view.factsOf(0).contains("left out"));
+  SubgraphInfo kernel;
+  kernel.operators = page.groups[1].nodes;
+  view.setSubgraphs({kernel});
+  EXPECT_TRUE(view.factsOf(0).contains("left out by training")) << view.factsOf(0).toStdString();
+  EXPECT_FALSE(view.factsOf(1).contains("left out"));
+}
+
 TEST_F(Graphs, NodesStayWhenAGroupIsSplit) {
   GraphView view(&theme, &selection);
   view.resize(900, 500);

@@ -370,6 +370,39 @@ TEST_F(Tuning, AnotherNotebookStartsWithNothingOfThisOne) {
   EXPECT_EQ(view.current(), "");
 }
 
+TEST_F(Tuning, WhatASearchHasSpentStandsWhenItIsOver) {
+  TuneView view(&theme, &selection);
+  view.setSubgraphs(capsule::subgraphs());
+  RunState run;
+  run.phase = RunPhase::Training, run.trials = 46, run.seconds = 4, run.budgetSpentSeconds = 0.2, run.budgetShare = 0.3;
+  view.setRunState(run);
+  const QString spent = view.spent();
+  TrialEvent trial;
+  trial.subgraph = "aa01";
+  view.addTrial(trial);
+  EXPECT_EQ(view.tried(), "aa01");
+  run.phase = RunPhase::Paused;
+  view.setRunState(run);
+  EXPECT_EQ(view.tried(), "");
+  view.setRunState({});
+  EXPECT_EQ(view.spent(), spent);
+  EXPECT_EQ(view.now(), "nothing runs");
+  // A cell that is computed searches nothing.
+  RunState shows;
+  shows.phase = RunPhase::Computing;
+  view.setRunState(shows);
+  EXPECT_EQ(view.spent(), spent);
+}
+
+TEST_F(Tuning, FusedKernelsAgainstTheirPartsSayWhichAndHowLong) {
+  TuneView view(&theme, &selection);
+  RunState run;
+  run.phase = RunPhase::Tuning, run.detail = "fused kernel 3 of 12 against its parts: Y + dY", run.secondsLeft = 9;
+  view.setRunState(run);
+  EXPECT_EQ(view.now(), "fused kernel 3 of 12 against its parts: Y + dY");
+  EXPECT_EQ(view.spent(), "the whole device: 9.0 s left");
+}
+
 TEST_F(Tuning, ASearchWithoutTrainingSaysItsTrialsAndItsTime) {
   TuneView view(&theme, &selection);
   RunState run;
@@ -971,6 +1004,15 @@ TEST_F(Tuning, TheGenerationsHaveArrowsWhereNotAllFit) {
   view.setTrials("aa01", trials);
   GenerationStrip* strip = view.generations();
   ASSERT_TRUE(strip->back()->isVisible());
+  // The kernel shown is the fastest of all: its generation is the one that is marked, and each box is its own fastest.
+  std::uint64_t best = 0;
+  for (const TrialInfo& t : trials)
+    if (t.status == TrialStatus::Ok && t.us && *t.us < *trials[best].us) best = t.number;
+  const auto marked = strip->generations()[static_cast<std::size_t>(strip->current())];
+  EXPECT_EQ(marked.number, trials[best].generation);
+  EXPECT_EQ(marked.best, best);
+  for (const auto& g : strip->generations()) EXPECT_EQ(trials[g.best].generation, g.number);
+  view.chooseTrial(359);
   EXPECT_FALSE(strip->forward()->isEnabled());
   const auto newest = strip->shown();
   EXPECT_EQ(newest.back(), 359 / 16);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What measuring a decision both ways runs: the plan as it stands, and its neighbour.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "core/lang/compile.h"
+#include "core/runtime/fusion_trials.h"
+
+namespace nf {
+namespace {
+
+const DeviceConstants kDevice{6e9, 1e11, 2e-7};
+
+CompiledNotebook example(const std::string& name, const std::string& more) {
+  const auto path = std::filesystem::path(NF_SOURCE_DIR) / "examples" / name;
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return compileNotebook({path.string(), path.parent_path().string(), text + more}, {});
+}
+
+Stages planOf(const CompiledNotebook& notebook, const StageOptions& options) {
+  EXPECT_TRUE(notebook.ok());
+  auto stages = runStages(std::make_shared<const Program>(notebook.program), options);
+  EXPECT_TRUE(stages.ok() && stages->fused);
+  return *stages;
+}
+
+std::multiset<std::string> kernelsOf(const Program& program) {
+  std::multiset<std::string> names;
+  for (const Group& g : program.groups) names.insert(g.name);
+  for (const Loop& loop : program.loops) names.merge(kernelsOf(*loop.body));
+  return names;
+}
+
+std::vector<std::string> namesOf(const std::vector<SiteKernel>& kernels) {
+  std::vector<std::string> names;
+  for (const SiteKernel& k : kernels) names.push_back(k.name);
+  return names;
+}
+
+TEST(FusionBranches, OneIsThePlanThatIsDrawn) {
+  StageOptions options;
+  options.device = kDevice;
+  for (const char* name : {"welcome.nf", "milstm.nf", "digits_capsnet.nf"}) {
+    SCOPED_TRACE(name);
+    const Stages plan = planOf(example(name, ""), options);
+    const auto drawn = kernelsOf(*plan.fused);
+    std::size_t compared = 0;
+    for (const FusionDecision& d : plan.decisions) {
+      SCOPED_TRACE(d.producer + " -> " + d.consumer);
+      const auto site = branchSite(plan, options, d.producer, d.consumer);
+      if (!site && site.error().message.starts_with("A later decision computes")) continue;
+      if (d.state == FusionState::Accepted) {
+        ASSERT_TRUE(site.ok()) << site.error().message;
+        for (const SiteKernel& k : site->first) EXPECT_TRUE(drawn.contains(k.name)) << k.name;
+        ++compared;
+      } else if (site.ok()) {
+        for (const SiteKernel& k : site->second) EXPECT_TRUE(drawn.contains(k.name)) << k.name;
+      }
+    }
+    EXPECT_GT(compared, 0u);
+  }
+}
+
+// Y's gradient is computed again in both of its readers: that is the branch that is measured, however the notebook came to it.
+TEST(FusionBranches, RecomputationIsMeasuredAsDrawn) {
+  StageOptions options;
+  options.device = kDevice;
+  const std::string a = "d(L)/d(Y)", b = "d(L)/d(W)";
+  const Stages plan = planOf(example("welcome.nf", ""), options);
+  const auto site = branchSite(plan, options, a, b);
+  ASSERT_TRUE(site.ok()) << site.error().message;
+  EXPECT_EQ(namesOf(site->first), (std::vector<std::string>{"d(L)/d(Y) + d(L)/d(W) + W.sgd.M + W.next", "d(L)/d(Y) + d(L)/d(A)"}));
+  EXPECT_EQ(namesOf(site->second), (std::vector<std::string>{"d(L)/d(Y) + d(L)/d(A)", "d(L)/d(W) + W.sgd.M + W.next"}));
+  for (const char* hint : {"hint fuse", "hint split"}) {
+    const Stages hinted = planOf(example("welcome.nf", std::string("\n# %%\n") + hint + " `d(L)/d(Y)`, `d(L)/d(W)`\n"), options);
+    const auto same = branchSite(hinted, options, a, b);
+    ASSERT_TRUE(same.ok()) << same.error().message;
+    EXPECT_EQ(namesOf(same->first), namesOf(site->first)) << hint;
+    EXPECT_EQ(namesOf(same->second), namesOf(site->second)) << hint;
+  }
+}
+
+}  // namespace
+}  // namespace nf
