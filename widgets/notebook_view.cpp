@@ -35,8 +35,10 @@ void NotebookView::setDocument(Document* document) {
   m_document = document;
   m_analysis.reset();
   m_analysisCells.clear();
-  for (CellView* v : m_cells) v->hide(), v->deleteLater();
+  for (const auto* views : {&m_cells, &m_aside})
+    for (CellView* v : *views) v->hide(), v->deleteLater();
   m_cells.clear();
+  m_aside.clear();
   m_active = 0;
   m_editing = false;
   if (!m_document) return;
@@ -97,6 +99,20 @@ CellView* NotebookView::make(const Cell& cell) {
   return v;
 }
 
+// What ran is kept for the cell's return; what runs is, in any case.
+void NotebookView::putAside(CellView* v) {
+  constexpr std::size_t kMostAside = 16;
+  if (!v->hasRun()) return v->deleteLater();
+  v->setActive(CellView::Active::No);
+  m_aside.push_back(v);
+  if (m_aside.size() <= kMostAside) return;
+  const auto oldest =
+      std::find_if(m_aside.begin(), m_aside.end(), [](CellView* a) { return a->status() != protocol::CellStatus::Running; });
+  if (oldest == m_aside.end()) return;
+  (*oldest)->deleteLater();
+  m_aside.erase(oldest);
+}
+
 void NotebookView::followDocument() {
   const auto& cells = m_document->cells();
   std::map<CellId, CellView*> old;
@@ -109,6 +125,11 @@ void NotebookView::followDocument() {
     if (const auto found = old.find(cell.id); found != old.end() && found->second->kind() == cell.kind) {
       v = found->second;
       old.erase(found);
+    } else if (const auto back = std::find_if(m_aside.begin(), m_aside.end(),
+                                              [&](CellView* a) { return a->id() == cell.id && a->kind() == cell.kind; });
+               back != m_aside.end()) {
+      v = *back;
+      m_aside.erase(back);
     } else {
       v = make(cell);
     }
@@ -131,7 +152,7 @@ void NotebookView::followDocument() {
   for (auto& [id, v] : old) {
     m_layout->removeWidget(v);
     v->hide();
-    v->deleteLater();
+    putAside(v);
   }
   m_cells = std::move(next);
   if (!m_document->cell(m_active) && !m_cells.empty()) activate(m_cells.back()->id(), false);
@@ -335,7 +356,8 @@ void NotebookView::wheelEvent(QWheelEvent* event) {
 
 void NotebookView::setReadOnly(bool readOnly) {
   m_readOnly = readOnly;
-  for (CellView* v : m_cells) v->editor()->setReadOnly(readOnly);
+  for (const auto* views : {&m_cells, &m_aside})
+    for (CellView* v : *views) v->editor()->setReadOnly(readOnly);
 }
 
 void NotebookView::setOutdated() {
@@ -345,6 +367,17 @@ void NotebookView::setOutdated() {
 CellView* NotebookView::view(CellId id) const {
   const auto found = std::find_if(m_cells.begin(), m_cells.end(), [&](CellView* v) { return v->id() == id; });
   return found == m_cells.end() ? nullptr : *found;
+}
+
+CellView* NotebookView::viewThatRan(CellId id) const {
+  const auto found = std::find_if(m_aside.begin(), m_aside.end(), [&](CellView* v) { return v->id() == id; });
+  return found == m_aside.end() ? view(id) : *found;
+}
+
+std::vector<CellView*> NotebookView::cellsThatRan() const {
+  std::vector<CellView*> all = m_cells;
+  all.insert(all.end(), m_aside.begin(), m_aside.end());
+  return all;
 }
 
 void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
@@ -397,7 +430,7 @@ void NotebookView::setSlice(const protocol::TensorSlice& slice, const std::vecto
 }
 
 void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const QString& message) {
-  if (CellView* v = view(id)) v->setStatus(status, message);
+  if (CellView* v = viewThatRan(id)) v->setStatus(status, message);
 }
 
 void NotebookView::activate(CellId id, bool edit) {
@@ -444,6 +477,19 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
         0, v, [this, v] { ensureWidgetVisible(v->editor()->isVisible() ? static_cast<QWidget*>(v->editor()) : v, 0, 40); });
     return;
   }
+}
+
+// What was shown just now gets its place by layouts that have yet to be made, the cell's and then the page's.
+void NotebookView::bringIntoSight(QWidget* part) {
+  for (QWidget* w = part; w && w != m_content; w = w->parentWidget())
+    if (w->layout()) w->layout()->activate();
+  m_layout->activate();
+  const int needed = std::max(m_layout->totalMinimumSize().height(), m_layout->totalHeightForWidth(m_content->width()));
+  m_content->resize(m_content->width(), std::max(viewport()->height(), needed));
+  m_layout->activate();
+  const int top = part->mapTo(m_content, QPoint(0, 0)).y();
+  ensureVisible(0, top + part->height(), 0, 24);
+  ensureVisible(0, top, 0, 24);
 }
 
 // Beside the cells nothing is edited: the keys are those of whole cells.

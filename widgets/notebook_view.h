@@ -25,6 +25,7 @@ class NotebookView : public QScrollArea {
   void followDocument();
   // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
   void scrollToByte(std::size_t byte, bool focus, bool edit = true);
+  void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
 
   // ---- find and replace, in what the cells' fields show
@@ -50,6 +51,9 @@ class NotebookView : public QScrollArea {
 
   const std::vector<CellView*>& cells() const { return m_cells; }
   CellView* view(CellId id) const;
+  // Also a cell that ran and was deleted since: it comes back as it was, whatever its run has told meanwhile.
+  CellView* viewThatRan(CellId id) const;
+  std::vector<CellView*> cellsThatRan() const;  // those deleted too
   CellView* viewOfAnalysisCell(std::uint32_t index) const;
   std::optional<std::uint32_t> analysisCell(CellId id) const;
   CellId activeCell() const { return m_active; }
@@ -96,6 +100,7 @@ class NotebookView : public QScrollArea {
 
  private:
   CellView* make(const Cell& cell);
+  void putAside(CellView* view);
 
   void insertInto(CellView* view, const QString& text);
   const Theme* m_theme;
@@ -104,6 +109,7 @@ class NotebookView : public QScrollArea {
   QWidget* m_content;
   QVBoxLayout* m_layout;
   std::vector<CellView*> m_cells;
+  std::vector<CellView*> m_aside;  // deleted ones that ran, oldest first
   std::map<CellId, std::uint32_t> m_analysisCells;
   std::optional<protocol::Analysis> m_analysis;
 
