@@ -44,6 +44,7 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   m_editor->setPlaceholderText(kind == CellKind::Code ? tr("Write a statement:  Y[i, j] = sum[k] A[i, k] * B[k, j]")
                                                       : tr("Write Markdown"));
   m_layout->addWidget(m_editor);
+  if (kind == CellKind::Code) setMinimumHeight(48);  // px: the mark under the number
   if (kind == CellKind::Markdown) {
     m_markdown = new MarkdownView(theme);
     m_layout->addWidget(m_markdown);

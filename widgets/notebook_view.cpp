@@ -29,6 +29,8 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
+  m_content->installEventFilter(this);
+  connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { m_keptInSight = nullptr; });
 }
 
 void NotebookView::setDocument(Document* document) {
@@ -60,6 +62,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
   connect(v, &CellView::commandModeWanted, this, [this, v] { activate(v->id(), false); });
   connect(v, &CellView::caretMoved, this, [this, v] {
+    if (v->editor()->hasFocus()) m_keptInSight = nullptr;
     if (!m_editing || m_active != v->id()) return;
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();
     const auto [begin, end] = v->editor()->selectionBytes();
@@ -349,6 +352,7 @@ bool NotebookView::savePdf(const QString& path, const QString& title) {
 
 // The wheel with Ctrl changes the size of the text.
 void NotebookView::wheelEvent(QWheelEvent* event) {
+  m_keptInSight = nullptr;
   if (!(event->modifiers() & Qt::ControlModifier)) return QScrollArea::wheelEvent(event);
   if (event->angleDelta().y() != 0) Q_EMIT zoomWanted(event->angleDelta().y() > 0 ? 1 : -1);
   event->accept();
@@ -435,6 +439,7 @@ void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const Q
 
 void NotebookView::activate(CellId id, bool edit) {
   const bool changed = m_active != id || m_editing != edit;
+  if (changed) m_keptInSight = nullptr;
   m_active = id;
   m_editing = edit;
   for (CellView* v : m_cells)
@@ -487,9 +492,22 @@ void NotebookView::bringIntoSight(QWidget* part) {
   const int needed = std::max(m_layout->totalMinimumSize().height(), m_layout->totalHeightForWidth(m_content->width()));
   m_content->resize(m_content->width(), std::max(viewport()->height(), needed));
   m_layout->activate();
-  const int top = part->mapTo(m_content, QPoint(0, 0)).y();
-  ensureVisible(0, top + part->height(), 0, 24);
+  m_keptInSight = part;
+  showKeptInSight();
+}
+
+void NotebookView::showKeptInSight() {
+  if (!m_keptInSight || !m_content->isAncestorOf(m_keptInSight)) return;
+  const int top = m_keptInSight->mapTo(m_content, QPoint(0, 0)).y();
+  ensureVisible(0, top + m_keptInSight->height(), 0, 24);
   ensureVisible(0, top, 0, 24);
+}
+
+// The cells have their new places once the page has laid them out.
+bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == m_content && event->type() == QEvent::Resize && m_keptInSight)
+    QTimer::singleShot(0, this, &NotebookView::showKeptInSight);
+  return QScrollArea::eventFilter(watched, event);
 }
 
 // Beside the cells nothing is edited: the keys are those of whole cells.

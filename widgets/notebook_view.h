@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPointer>
 #include <QScrollArea>
 #include <map>
 #include <optional>
@@ -94,6 +95,7 @@ class NotebookView : public QScrollArea {
   void zoomWanted(int steps);
 
  protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
@@ -101,6 +103,7 @@ class NotebookView : public QScrollArea {
  private:
   CellView* make(const Cell& cell);
   void putAside(CellView* view);
+  void showKeptInSight();
 
   void insertInto(CellView* view, const QString& text);
   const Theme* m_theme;
@@ -115,6 +118,7 @@ class NotebookView : public QScrollArea {
 
   CellId m_active = 0;
   bool m_editing = false, m_readOnly = false;
+  QPointer<QWidget> m_keptInSight;
   int m_lastKey = 0;  // D twice deletes
   void refind();
   void showFound(bool reveal);
