@@ -129,6 +129,33 @@ QFrame* line(QWidget* parent) {
   return l;
 }
 
+MessageStrip::MessageStrip(const Theme* theme, bool error, const QString& text, QWidget* parent)
+    : QWidget(parent), m_theme(theme), m_error(error), m_words(label({})), m_row(new QHBoxLayout(this)) {
+  m_row->setContentsMargins(36, 4, 8, 4);
+  m_row->setSpacing(8);
+  m_words->setTextFormat(Qt::RichText);
+  m_words->setWordWrap(true);
+  m_words->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_row->addWidget(m_words, 1);
+  setMinimumHeight(34);
+  setText(text);
+}
+
+void MessageStrip::setText(const QString& text) {
+  m_text = text;
+  m_words->setText(codeText(text));
+}
+
+void MessageStrip::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  const Palette& c = m_theme->colors();
+  const QColor color = m_error ? c.failed : c.stale;
+  p.fillRect(rect(), mixed(c.page, color, c.dark ? 0.14 : 0.07));
+  p.fillRect(0, 0, 3, height(), color);
+  p.drawPixmap(12, std::min(height() / 2, 18) - 8,
+               m_theme->pixmap(m_error ? QStringLiteral("error") : QStringLiteral("warning"), color, devicePixelRatioF()));
+}
+
 PanelHeader::PanelHeader(const Theme*, const QString& title, QWidget* parent)
     : QWidget(parent), m_title(label(title, "title")), m_detail(new ElidedLabel("muted")), m_layout(new QHBoxLayout(this)) {
   setProperty("role", QStringLiteral("page"));

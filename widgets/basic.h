@@ -55,6 +55,25 @@ class ElidedLabel : public QLabel {
 };
 QFrame* line(QWidget* parent = nullptr);
 
+// What is wrong, or doubtful, with what stands above it: a 3 px bar, the mark, the words, buttons that mend it.
+class MessageStrip : public QWidget {
+ public:
+  MessageStrip(const Theme* theme, bool error, const QString& text = {}, QWidget* parent = nullptr);
+  void setText(const QString& text);  // code between backquotes
+  QString text() const { return m_text; }
+  QHBoxLayout* row() const { return m_row; }
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+
+ private:
+  const Theme* m_theme;
+  bool m_error;
+  QString m_text;
+  QLabel* m_words;
+  QHBoxLayout* m_row;
+};
+
 // 34 px: title, a muted word beside it, buttons at the right.
 class PanelHeader : public QWidget {
   Q_OBJECT

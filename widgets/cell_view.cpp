@@ -31,52 +31,20 @@ using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
 
-// A message under the cell: a 3 px bar, the words, the buttons that mend it.
-class MessageStrip : public QWidget {
- public:
-  MessageStrip(const Theme* theme, bool error, const QString& text) : m_theme(theme), m_error(error) {
-    m_row = new QHBoxLayout(this);
-    m_row->setContentsMargins(36, 4, 8, 4);
-    m_row->setSpacing(8);
-    auto* words = label(codeText(text));
-    words->setTextFormat(Qt::RichText);
-    words->setWordWrap(true);
-    words->setTextInteractionFlags(Qt::TextSelectableByMouse);
-    m_row->addWidget(words, 1);
-    setMinimumHeight(34);
-  }
-  QHBoxLayout* row() { return m_row; }
-
- protected:
-  void paintEvent(QPaintEvent*) override {
-    QPainter p(this);
-    const Palette& c = m_theme->colors();
-    const QColor color = m_error ? c.failed : c.stale;
-    p.fillRect(rect(), mixed(c.page, color, c.dark ? 0.14 : 0.07));
-    p.fillRect(0, 0, 3, height(), color);
-    p.drawPixmap(12, std::min(height() / 2, 18) - 8,
-                 m_theme->pixmap(m_error ? QStringLiteral("error") : QStringLiteral("warning"), color, devicePixelRatioF()));
-  }
-
- private:
-  const Theme* m_theme;
-  bool m_error;
-  QHBoxLayout* m_row;
-};
-
 }  // namespace
 
 CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind kind, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_id(id), m_kind(kind),
       m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
       m_summary(new ElidedLabel("muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")),
-      m_layout(new QVBoxLayout(this)), m_messageLayout(new QVBoxLayout(m_messages)) {
+      m_failure(new MessageStrip(theme, true)), m_layout(new QVBoxLayout(this)), m_messageLayout(new QVBoxLayout(m_messages)) {
   m_layout->setContentsMargins(kGutter, 0, kRight, 0);
   m_layout->setSpacing(0);
   m_editor->setAccessibleName(tr("Cell text"));
   m_editor->setPlaceholderText(kind == CellKind::Code ? tr("Write a statement:  Y[i, j] = sum[k] A[i, k] * B[k, j]")
                                                       : tr("Write Markdown"));
   m_layout->addWidget(m_editor);
+  if (kind == CellKind::Code) setMinimumHeight(48);  // px: the mark under the number
   if (kind == CellKind::Markdown) {
     m_markdown = new MarkdownView(theme);
     m_layout->addWidget(m_markdown);
@@ -101,6 +69,8 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   m_note->setTextFormat(Qt::RichText);
   m_note->hide();
   m_layout->addWidget(m_note);
+  m_failure->hide();
+  m_layout->addWidget(m_failure);
   connect(m_editor, &ExpressionEditor::focused, this, &CellView::focused);
   connect(m_editor, &ExpressionEditor::caretMoved, this, &CellView::caretMoved);
   connect(m_editor, &ExpressionEditor::leaveUp, this, [this] { Q_EMIT leave(-1); });
@@ -273,12 +243,14 @@ void CellView::setStatus(CellStatus status, const QString& message) {
 // A tick would say that it has run.
 bool CellView::neverTrained() const { return m_train && m_status == CellStatus::Ok && !m_hasRun; }
 
+bool CellView::hasRun() const { return m_hasRun || m_running || m_failed || m_interrupted || (m_train && m_train->hasCurves()); }
+
 QString CellView::failure() const {
   if (m_running || !m_failed || m_runMeaning != m_meaning) return {};
   return m_train && m_ended.isEmpty() ? m_train->failure() : m_ended;
 }
 
-QString CellView::note() const { return m_note->isHidden() ? QString() : m_noteText; }
+QString CellView::note() const { return m_note->isHidden() && m_failure->isHidden() ? QString() : m_noteText; }
 
 // What stands in the gutter and under the cell: what runs, else its mistakes, else what it waits for, else how old its result is.
 void CellView::refreshStatus() {
@@ -298,8 +270,12 @@ void CellView::refreshStatus() {
     text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
   }
   m_noteText = text;
+  // What a run failed with looks as a mistake in the text does.
+  const bool failed = said && m_failed && text == m_ended;
   m_note->setText(codeText(text));
-  m_note->setVisible(!text.isEmpty());
+  m_note->setVisible(!text.isEmpty() && !failed);
+  m_failure->setText(failed ? text : QString());
+  m_failure->setVisible(!text.isEmpty() && failed);
   greyResult();
   update();
 }

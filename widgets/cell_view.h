@@ -22,6 +22,7 @@ namespace nf {
 class DerivationView;
 class FormulaView;
 class MarkdownView;
+class MessageStrip;
 class TabRow;
 class TensorView;
 class TrainStrip;
@@ -68,6 +69,7 @@ class CellView : public QWidget {
   // something else.
   void beginRun();
   void setInterrupted(const QString& message);  // what ran has ended without a result
+  bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
   QString note() const;
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened
   QString failure() const;    // what the last run of this text failed with; empty: it did not
@@ -131,6 +133,7 @@ class CellView : public QWidget {
   MarkdownView* m_markdown = nullptr;
   QWidget *m_summaryRow, *m_messages, *m_result = nullptr;
   QLabel *m_summary, *m_checked, *m_note;
+  MessageStrip* m_failure;
   QVBoxLayout *m_layout, *m_messageLayout;
   TabRow* m_tabs = nullptr;
   QStackedWidget* m_pages = nullptr;

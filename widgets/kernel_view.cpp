@@ -4,12 +4,14 @@
 #include <Qsci/qsciscintilla.h>
 #include <Qsci/qscistyle.h>
 
+#include <QAbstractTextDocumentLayout>
 #include <QComboBox>
 #include <QLabel>
 #include <QPainter>
 #include <QPlainTextEdit>
 #include <QRegularExpression>
 #include <QTextBlock>
+#include <QTextLayout>
 #include <QVBoxLayout>
 #include <map>
 #include <set>
@@ -112,6 +114,8 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   m_expression->setAccessibleName(tr("Expression of the kernel"));
   m_expression->document()->setDocumentMargin(12);
   layout->addWidget(m_expression);
+  connect(m_expression->document()->documentLayout(), &QAbstractTextDocumentLayout::documentSizeChanged, this,
+          &KernelView::fitExpression, Qt::QueuedConnection);
   m_tagRow->setContentsMargins(16, 0, 16, 8);
   m_tagRow->setTextFormat(Qt::RichText);
   m_tagRow->setWordWrap(true);
@@ -250,15 +254,18 @@ void KernelView::placeVeil() {
   m_veil->setGeometry(0, top, width(), height() - top);
 }
 
-// As high as its lines, broken where the panel is narrow; of a long one the first few.
+// As high as its lines, broken where the panel is narrow; of a long one the first few, the last of them whole.
 void KernelView::fitExpression() {
   constexpr int kMostLines = 6;
   const QFontMetrics metrics(m_theme->mono(13));
-  const int columns = std::max(20, (m_expression->width() - 28) / std::max(1, metrics.horizontalAdvance(QLatin1Char('0'))));
+  const int margin = static_cast<int>(m_expression->document()->documentMargin());
   int lines = 0;
-  for (const QString& line : m_expression->toPlainText().split(QLatin1Char('\n')))
-    lines += 1 + static_cast<int>(std::max<qsizetype>(0, line.size() - 1)) / columns;
-  m_expression->setFixedHeight(std::clamp(lines, 1, kMostLines) * metrics.lineSpacing() + 30);
+  for (QTextBlock block = m_expression->document()->begin(); block.isValid(); block = block.next()) {
+    m_expression->document()->documentLayout()->blockBoundingRect(block);  // lays it out
+    lines += std::max(1, block.layout()->lineCount());
+  }
+  const bool all = lines <= kMostLines;
+  m_expression->setFixedHeight(std::clamp(lines, 1, kMostLines) * metrics.lineSpacing() + (all ? 2 * margin + 6 : margin + 1));
 }
 
 void KernelView::resizeEvent(QResizeEvent* event) {

@@ -29,14 +29,18 @@ NotebookView::NotebookView(const Theme* theme, Selection* selection, QWidget* pa
   m_layout->addStretch(1);
   setMinimumWidth(440);  // px: the tabs of a result beside the gutter
   setWidget(m_content);
+  m_content->installEventFilter(this);
+  connect(verticalScrollBar(), &QScrollBar::actionTriggered, this, [this] { m_keptInSight = nullptr; });
 }
 
 void NotebookView::setDocument(Document* document) {
   m_document = document;
   m_analysis.reset();
   m_analysisCells.clear();
-  for (CellView* v : m_cells) v->hide(), v->deleteLater();
+  for (const auto* views : {&m_cells, &m_aside})
+    for (CellView* v : *views) v->hide(), v->deleteLater();
   m_cells.clear();
+  m_aside.clear();
   m_active = 0;
   m_editing = false;
   if (!m_document) return;
@@ -58,6 +62,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
   connect(v, &CellView::commandModeWanted, this, [this, v] { activate(v->id(), false); });
   connect(v, &CellView::caretMoved, this, [this, v] {
+    if (v->editor()->hasFocus()) m_keptInSight = nullptr;
     if (!m_editing || m_active != v->id()) return;
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();
     const auto [begin, end] = v->editor()->selectionBytes();
@@ -97,6 +102,20 @@ CellView* NotebookView::make(const Cell& cell) {
   return v;
 }
 
+// What ran is kept for the cell's return; what runs is, in any case.
+void NotebookView::putAside(CellView* v) {
+  constexpr std::size_t kMostAside = 16;
+  if (!v->hasRun()) return v->deleteLater();
+  v->setActive(CellView::Active::No);
+  m_aside.push_back(v);
+  if (m_aside.size() <= kMostAside) return;
+  const auto oldest =
+      std::find_if(m_aside.begin(), m_aside.end(), [](CellView* a) { return a->status() != protocol::CellStatus::Running; });
+  if (oldest == m_aside.end()) return;
+  (*oldest)->deleteLater();
+  m_aside.erase(oldest);
+}
+
 void NotebookView::followDocument() {
   const auto& cells = m_document->cells();
   std::map<CellId, CellView*> old;
@@ -109,6 +128,11 @@ void NotebookView::followDocument() {
     if (const auto found = old.find(cell.id); found != old.end() && found->second->kind() == cell.kind) {
       v = found->second;
       old.erase(found);
+    } else if (const auto back = std::find_if(m_aside.begin(), m_aside.end(),
+                                              [&](CellView* a) { return a->id() == cell.id && a->kind() == cell.kind; });
+               back != m_aside.end()) {
+      v = *back;
+      m_aside.erase(back);
     } else {
       v = make(cell);
     }
@@ -131,7 +155,7 @@ void NotebookView::followDocument() {
   for (auto& [id, v] : old) {
     m_layout->removeWidget(v);
     v->hide();
-    v->deleteLater();
+    putAside(v);
   }
   m_cells = std::move(next);
   if (!m_document->cell(m_active) && !m_cells.empty()) activate(m_cells.back()->id(), false);
@@ -328,6 +352,7 @@ bool NotebookView::savePdf(const QString& path, const QString& title) {
 
 // The wheel with Ctrl changes the size of the text.
 void NotebookView::wheelEvent(QWheelEvent* event) {
+  m_keptInSight = nullptr;
   if (!(event->modifiers() & Qt::ControlModifier)) return QScrollArea::wheelEvent(event);
   if (event->angleDelta().y() != 0) Q_EMIT zoomWanted(event->angleDelta().y() > 0 ? 1 : -1);
   event->accept();
@@ -335,7 +360,8 @@ void NotebookView::wheelEvent(QWheelEvent* event) {
 
 void NotebookView::setReadOnly(bool readOnly) {
   m_readOnly = readOnly;
-  for (CellView* v : m_cells) v->editor()->setReadOnly(readOnly);
+  for (const auto* views : {&m_cells, &m_aside})
+    for (CellView* v : *views) v->editor()->setReadOnly(readOnly);
 }
 
 void NotebookView::setOutdated() {
@@ -345,6 +371,17 @@ void NotebookView::setOutdated() {
 CellView* NotebookView::view(CellId id) const {
   const auto found = std::find_if(m_cells.begin(), m_cells.end(), [&](CellView* v) { return v->id() == id; });
   return found == m_cells.end() ? nullptr : *found;
+}
+
+CellView* NotebookView::viewThatRan(CellId id) const {
+  const auto found = std::find_if(m_aside.begin(), m_aside.end(), [&](CellView* v) { return v->id() == id; });
+  return found == m_aside.end() ? view(id) : *found;
+}
+
+std::vector<CellView*> NotebookView::cellsThatRan() const {
+  std::vector<CellView*> all = m_cells;
+  all.insert(all.end(), m_aside.begin(), m_aside.end());
+  return all;
 }
 
 void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
@@ -397,11 +434,12 @@ void NotebookView::setSlice(const protocol::TensorSlice& slice, const std::vecto
 }
 
 void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const QString& message) {
-  if (CellView* v = view(id)) v->setStatus(status, message);
+  if (CellView* v = viewThatRan(id)) v->setStatus(status, message);
 }
 
 void NotebookView::activate(CellId id, bool edit) {
   const bool changed = m_active != id || m_editing != edit;
+  if (changed) m_keptInSight = nullptr;
   m_active = id;
   m_editing = edit;
   for (CellView* v : m_cells)
@@ -444,6 +482,32 @@ void NotebookView::scrollToByte(std::size_t byte, bool focus, bool edit) {
         0, v, [this, v] { ensureWidgetVisible(v->editor()->isVisible() ? static_cast<QWidget*>(v->editor()) : v, 0, 40); });
     return;
   }
+}
+
+// What was shown just now gets its place by layouts that have yet to be made, the cell's and then the page's.
+void NotebookView::bringIntoSight(QWidget* part) {
+  for (QWidget* w = part; w && w != m_content; w = w->parentWidget())
+    if (w->layout()) w->layout()->activate();
+  m_layout->activate();
+  const int needed = std::max(m_layout->totalMinimumSize().height(), m_layout->totalHeightForWidth(m_content->width()));
+  m_content->resize(m_content->width(), std::max(viewport()->height(), needed));
+  m_layout->activate();
+  m_keptInSight = part;
+  showKeptInSight();
+}
+
+void NotebookView::showKeptInSight() {
+  if (!m_keptInSight || !m_content->isAncestorOf(m_keptInSight)) return;
+  const int top = m_keptInSight->mapTo(m_content, QPoint(0, 0)).y();
+  ensureVisible(0, top + m_keptInSight->height(), 0, 24);
+  ensureVisible(0, top, 0, 24);
+}
+
+// The cells have their new places once the page has laid them out.
+bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == m_content && event->type() == QEvent::Resize && m_keptInSight)
+    QTimer::singleShot(0, this, &NotebookView::showKeptInSight);
+  return QScrollArea::eventFilter(watched, event);
 }
 
 // Beside the cells nothing is edited: the keys are those of whole cells.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPointer>
 #include <QScrollArea>
 #include <map>
 #include <optional>
@@ -25,6 +26,7 @@ class NotebookView : public QScrollArea {
   void followDocument();
   // `focus`: its cell becomes the active one, with `edit` the cursor goes there.
   void scrollToByte(std::size_t byte, bool focus, bool edit = true);
+  void bringIntoSight(QWidget* part);                           // of a cell; one that was made just now, too
   void reveal(const std::vector<protocol::SourceSpan>& spans);  // one of them comes into sight; the cursor stays
 
   // ---- find and replace, in what the cells' fields show
@@ -50,6 +52,9 @@ class NotebookView : public QScrollArea {
 
   const std::vector<CellView*>& cells() const { return m_cells; }
   CellView* view(CellId id) const;
+  // Also a cell that ran and was deleted since: it comes back as it was, whatever its run has told meanwhile.
+  CellView* viewThatRan(CellId id) const;
+  std::vector<CellView*> cellsThatRan() const;  // those deleted too
   CellView* viewOfAnalysisCell(std::uint32_t index) const;
   std::optional<std::uint32_t> analysisCell(CellId id) const;
   CellId activeCell() const { return m_active; }
@@ -90,12 +95,15 @@ class NotebookView : public QScrollArea {
   void zoomWanted(int steps);
 
  protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
 
  private:
   CellView* make(const Cell& cell);
+  void putAside(CellView* view);
+  void showKeptInSight();
 
   void insertInto(CellView* view, const QString& text);
   const Theme* m_theme;
@@ -104,11 +112,13 @@ class NotebookView : public QScrollArea {
   QWidget* m_content;
   QVBoxLayout* m_layout;
   std::vector<CellView*> m_cells;
+  std::vector<CellView*> m_aside;  // deleted ones that ran, oldest first
   std::map<CellId, std::uint32_t> m_analysisCells;
   std::optional<protocol::Analysis> m_analysis;
 
   CellId m_active = 0;
   bool m_editing = false, m_readOnly = false;
+  QPointer<QWidget> m_keptInSight;
   int m_lastKey = 0;  // D twice deletes
   void refind();
   void showFound(bool reveal);

@@ -199,6 +199,42 @@ void Plot::addLabel(Label label) {
   m_labels.push_back(std::move(label));
 }
 
+void Plot::addEndLabel(const QString& text, double x, double y, const QColor& color, int weight) {
+  Label label{text, x, y, {}, weight, color, 8};
+  label.end = true;
+  addLabel(std::move(label));
+}
+
+// Each as near to the height of its own line as the others let it.
+std::vector<QRectF> Plot::placeEndLabels(const QRectF& area) {
+  std::vector<Label*> ends;
+  double left = 0;
+  for (Label& label : m_labels)
+    if (label.end) {
+      ends.push_back(&label);
+      left = std::max(left, m_plot->xAxis->coordToPixel(label.x) + label.gap);
+    }
+  const auto heightOf = [&](const Label* label) { return m_plot->yAxis->coordToPixel(label->y); };
+  std::stable_sort(ends.begin(), ends.end(), [&](const Label* a, const Label* b) { return heightOf(a) < heightOf(b); });
+  std::vector<QRectF> places;
+  double free = area.top();
+  for (const Label* label : ends) {
+    const QFontMetricsF metrics(label->item->font());
+    const QSizeF size(metrics.horizontalAdvance(label->text) + 2, metrics.height());
+    places.emplace_back(QPointF(left, std::max(free, heightOf(label) - size.height() / 2)), size);
+    free = places.back().bottom() + 1;
+  }
+  double floor = area.bottom();
+  for (std::size_t i = places.size(); i-- > 0;) {
+    places[i].moveTop(std::min(places[i].top(), floor - places[i].height()));
+    floor = places[i].top() - 1;
+    ends[i]->item->setVisible(true);
+    ends[i]->item->position->setPixelPosition(places[i].topLeft());
+    places[i].adjust(-4, 0, 4, 0);
+  }
+  return places;
+}
+
 void Plot::avoid(double x, double y, double radius) { m_obstacles.push_back({QRectF(x, y, 0, 0), radius, false}); }
 void Plot::avoidBox(double x0, double y0, double x1, double y1) {
   m_obstacles.push_back({QRectF(QPointF(x0, y0), QPointF(x1, y1)), 0, false});
@@ -221,8 +257,9 @@ void Plot::arrange() {
     for (int i = 0; i < parts; ++i)
       taken.push_back(QRectF(a + (b - a) * i / parts, a + (b - a) * (i + 1) / parts).normalized().adjusted(-1, -1, 1, 1));
   }
-  std::vector<QRectF> words;  // of the labels before
+  std::vector<QRectF> words = placeEndLabels(area);  // and of the labels before
   for (Label& label : m_labels) {
+    if (label.end) continue;
     const QFontMetricsF metrics(label.item->font());
     const QSizeF size(metrics.horizontalAdvance(label.text) + 2, metrics.height());
     std::vector<QPointF> points{pixel(label.x, label.y)};

@@ -67,6 +67,7 @@ class Plot : public QWidget {
     int rows = 0;                         // lines it may be moved away, further and further
     bool must = false;                    // drawn even where it covers something
     std::vector<QPointF> elsewhere = {};  // other points it may stand beside, the best first
+    bool end = false;  // names a line at its end: in a column right of all lines, moved up or down where another one stands
     QCPItemText* item = nullptr;
   };
   void requestRedraw();
@@ -74,6 +75,8 @@ class Plot : public QWidget {
   virtual void dress();
   // After the layout of a redraw: labels find their places.
   virtual void arrange();
+  // The widest name that stands at the end of a line: the axis leaves as much.
+  void addEndLabel(const QString& text, double x, double y, const QColor& color, int weight = QFont::DemiBold);
   void addLabel(Label label);
   void avoid(double x, double y, double radius);               // a point, pixels around it
   void avoidBox(double x0, double y0, double x1, double y1);   // plot coordinates
@@ -92,6 +95,7 @@ class Plot : public QWidget {
     double radius;
     bool line;
   };
+  std::vector<QRectF> placeEndLabels(const QRectF& area);
   void fillTable();
   QByteArray svg();
   QByteArray png();

@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QMouseEvent>
 #include <QPainter>
+#include <QScrollBar>
 #include <QSpinBox>
 #include <QStackedWidget>
 #include <QTableView>
@@ -209,6 +210,19 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
 void TensorView::setMode(int mode) {
   m_stack->setCurrentIndex(mode);
   m_mode->setCurrent(mode);
+  fit();
+}
+
+// A table of a panel is as high as its rows, up to what leaves the rest of the panel in reach.
+void TensorView::fit() {
+  constexpr int kMostRows = 16;
+  int height = m_title ? 128 : 200;
+  if (m_title && m_stack->currentIndex() == 1) {
+    const int rows = std::clamp(m_model->rowCount(), 1, kMostRows);
+    height = rows * m_table->verticalHeader()->defaultSectionSize() + m_table->horizontalHeader()->sizeHint().height() +
+             m_table->horizontalScrollBar()->sizeHint().height() + 2 * m_table->frameWidth();
+  }
+  if (m_stack->height() != height) m_stack->setFixedHeight(height);
 }
 
 QString TensorView::facts() const { return m_facts->text().replace(QChar(0xa0), QLatin1Char(' ')); }
@@ -321,6 +335,7 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
   m_none->hide();
   m_stack->show();
+  fit();
   setOld(false);
 }
 

@@ -65,6 +65,7 @@ class TensorView : public QWidget {
   class Histogram;
   void showChoices();
   void setOld(bool old);
+  void fit();
   const Theme* m_theme;
   QString m_name;
   std::vector<std::int64_t> m_shape;

@@ -12,31 +12,34 @@
 #include "widgets/swap_list.h"
 
 namespace nf {
+namespace {
+
+// One step has no spread.
+QString sampleText(double lowMs, double highMs, double ms, std::int64_t steps) {
+  const QString count = QStringLiteral("n = %1").arg(steps);
+  return steps < 2 ? count : intervalText(lowMs * 1000, highMs * 1000, ms * 1000) + QStringLiteral("  ") + count;
+}
+
+}  // namespace
 
 TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
-      m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(label({}, "failed")),
+      m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(new MessageStrip(theme, true)),
       m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
       m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))), m_plot(new LatencyPlot(theme, true)),
       m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_column(new QWidget), m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
-  layout->setContentsMargins(12, 0, 0, 0);
+  layout->setContentsMargins(12, 8, 0, 0);
   layout->setSpacing(2);
   auto* top = new QHBoxLayout;
   top->setSpacing(10);
   top->addWidget(m_title);
-  m_detail->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
-  m_right->setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Preferred);
-  top->addWidget(m_detail);
-  m_progress->setMinimumWidth(40);
-  m_progress->setMaximumWidth(120);
+  top->addWidget(m_detail, 1);
+  m_progress->setFixedWidth(120);
   m_progress->setTextVisible(false);
   m_progress->setAccessibleName(tr("Progress"));
-  top->addWidget(m_progress);
-  top->addStretch(1);
-  top->addWidget(m_right);
   m_pause->setObjectName(QStringLiteral("pause"));
   m_stop->setObjectName(QStringLiteral("stop"));
   m_pause->setAccessibleName(tr("Pause"));
@@ -45,8 +48,12 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_resume->hide();
   top->addWidget(m_resume);
   layout->addLayout(top);
-  m_message->setWordWrap(true);
-  m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  auto* below = new QHBoxLayout;
+  below->setSpacing(10);
+  m_right->setFont(theme->ui(12));
+  below->addWidget(m_progress);
+  below->addWidget(m_right, 1);
+  layout->addLayout(below);
   m_message->hide();
   layout->addWidget(m_message);
   auto* figures = new QVBoxLayout;
@@ -150,12 +157,14 @@ QString TrainStrip::detail() const { return m_detail->text(); }
 
 // Without a step there is nothing to draw and no figure: what went wrong stands alone.
 void TrainStrip::showCurves() {
-  const bool any = m_running || m_plot->steps() > 0 || m_lossPlot->points() + m_lossPlot->evaluations() > 0;
+  const bool any = m_running || hasCurves();
   m_plot->setVisible(any);
   m_lossPlot->setVisible(any);
   m_column->setVisible(any);
   m_swapList->setVisible(any);
 }
+
+bool TrainStrip::hasCurves() const { return m_plot->steps() > 0 || m_lossPlot->points() + m_lossPlot->evaluations() > 0; }
 
 void TrainStrip::setRunning(bool running) {
   m_running = running;
@@ -181,7 +190,7 @@ void TrainStrip::start(bool resumed) {
     m_plot->clear();
     m_lossPlot->clear();
     m_swapList->clear();
-    m_trials = m_swaps = 0;
+    m_trials = m_swaps = m_deaths = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
   }
   m_title->setText(tr("Preparing"));
@@ -225,20 +234,13 @@ void TrainStrip::setState(const protocol::RunState& s) {
         static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
   m_trials = s.trials;
   m_swaps = std::max(m_swaps, s.swaps);
-  if (m_trials + m_swaps > 0)
-    m_right->setText(
-        tr("tuner %1, %2").arg(counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("swap"), tr("swaps"))));
-  m_right->setToolTip(m_right->text() + QLatin1Char('\n') +
-                      tr("Tried by this run. The Tune page counts those on record from earlier runs, too."));
+  showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   showPeer();
   if (s.stepMs) {
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
-    if (s.stepMsLow && s.stepMsHigh)
-      m_interval->setText(QStringLiteral("%1  n = %2")
-                              .arg(intervalText(*s.stepMsLow * 1000, *s.stepMsHigh * 1000, *s.stepMs * 1000))
-                              .arg(s.samples));
+    if (s.stepMsLow && s.stepMsHigh) m_interval->setText(sampleText(*s.stepMsLow, *s.stepMsHigh, *s.stepMs, s.samples));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
@@ -248,6 +250,23 @@ void TrainStrip::addStep(const protocol::StepEvent& step) {
   m_plot->addStep(step);
   m_lossPlot->addStep(step);
   if (step.loss) m_loss->setText(tr("loss %1").arg(significant(*step.loss, 4)));
+}
+
+void TrainStrip::addTrial(const protocol::TrialEvent& trial) {
+  if (trial.status != protocol::TrialStatus::Killed && trial.status != protocol::TrialStatus::Crashed) return;
+  ++m_deaths;
+  showTuner();
+}
+
+QString TrainStrip::tuner() const { return m_right->text(); }
+
+void TrainStrip::showTuner() {
+  if (m_trials + m_swaps + m_deaths == 0) return;
+  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("swap"), tr("swaps"))};
+  if (m_deaths > 0) parts << tr("%1 ended by a candidate").arg(counted(m_deaths, tr("worker"), tr("workers")));
+  m_right->setText(tr("tuner: %1").arg(parts.join(QStringLiteral(", "))));
+  m_right->setToolTip(m_right->text() + QLatin1Char('\n') +
+                      tr("Tried by this run. The Tune page counts those on record from earlier runs, too."));
 }
 
 void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
@@ -275,10 +294,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
     m_figureName->setText(tr("median step, last tenth"));
     QStringList lines;
     if (done.last_tenth_high_ms > 0)
-      lines << QStringLiteral("%1  n = %2")
-                   .arg(intervalText(done.last_tenth_low_ms * 1000, done.last_tenth_high_ms * 1000,
-                                     done.median_step_ms_last_tenth * 1000))
-                   .arg(done.last_tenth_steps);
+      lines << sampleText(done.last_tenth_low_ms, done.last_tenth_high_ms, done.median_step_ms_last_tenth, done.last_tenth_steps);
     if (done.median_step_ms_first_tenth > 0)
       lines << tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000));
     m_interval->setText(lines.join(QLatin1Char('\n')));

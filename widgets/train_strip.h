@@ -15,6 +15,7 @@ class ElidedLabel;
 class IconButton;
 class LatencyPlot;
 class LossPlot;
+class MessageStrip;
 class SwapList;
 
 // Under a train cell: progress with time left, the live step latency with its swaps and the recorded step of another system, loss and
@@ -30,6 +31,7 @@ class TrainStrip : public QWidget {
   void addStep(const protocol::StepEvent& step);
   void addSwap(const protocol::KernelSwapEvent& swap);
   void addEval(const protocol::EvalEvent& eval);
+  void addTrial(const protocol::TrialEvent& trial);  // those that ended their worker are counted
   void setDone(const protocol::DoneEvent& done);
   void setError(const QString& message);
   // A run of an earlier window, whose folder is `name`. `done` and `error`: how it ended; neither: nobody knows.
@@ -45,8 +47,10 @@ class TrainStrip : public QWidget {
   LossPlot* lossPlot() const { return m_lossPlot; }
   QString result() const;  // the line that stands when it has ended
   bool running() const { return m_running; }
+  bool hasCurves() const;
   QString failure() const;  // what it ended with; empty: it did not fail
   QString detail() const;
+  QString tuner() const;    // what the search has tried, swapped, and lost workers by
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   SwapList* swaps() const { return m_swapList; }
   IconButton* resume() const { return m_resume; }
@@ -65,10 +69,12 @@ class TrainStrip : public QWidget {
   void showPeer();
   void showCurves();
   void sayNoSwaps(bool ended);
+  void showTuner();
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
-  QLabel *m_title, *m_message;
+  QLabel* m_title;
+  MessageStrip* m_message;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop, *m_resume;
   LatencyPlot* m_plot;
@@ -80,7 +86,7 @@ class TrainStrip : public QWidget {
   double m_peerMs = 0;
   bool m_wide = false;
   bool m_running = false, m_paused = false;
-  std::int64_t m_trials = 0, m_swaps = 0;
+  std::int64_t m_trials = 0, m_swaps = 0, m_deaths = 0;
   bool m_checkpoint = true;
 };
 

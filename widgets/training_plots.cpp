@@ -18,8 +18,7 @@ using protocol::EvalEvent;
 using protocol::KernelSwapEvent;
 using protocol::StepEvent;
 
-constexpr double kRightRoom = 0.12;  // of the axis, for the name of the newest value
-constexpr int kLeftMargin = 62;      // latency and loss stand one above the other: their axes line up
+constexpr int kLeftMargin = 62, kRightMargin = 44;  // latency and loss stand one above the other: their axes line up
 
 std::int64_t weightOf(const StepEvent& event) { return std::max<std::int64_t>(1, event.steps); }
 
@@ -109,19 +108,23 @@ double finiteOr(const std::optional<double>& value, double otherwise) {
   return value && std::isfinite(*value) ? *value : otherwise;
 }
 
-void setStepAxis(QCustomPlot* plot, TrainingAxis axis, double first, double last, double rightRoom) {
+// Right of the last step there is room for what the lines are called at their ends.
+void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, double first, double last) {
   AxisRange range;
   range.low = first, range.high = std::max(last, first + (axis == TrainingAxis::Time ? 1e-3 : 1));
   range.integers = axis == TrainingAxis::Steps;
   range.positive = false;
   range.room = 0;
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
-  plot->xAxis->setRange(first, range.high + (range.high - first) * rightRoom);
+  const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
+  const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
+  const double room = std::min(0.45, (widest.horizontalAdvance(QObject::tr("held out 100.0 %")) + 14) / width);
+  plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }
 
 void fixMargins(QCustomPlot* plot, bool compact, bool labels) {
   plot->axisRect()->setAutoMargins(QCP::msNone);
-  plot->axisRect()->setMargins(QMargins(kLeftMargin, compact ? 6 : 10, compact ? 12 : 44, labels ? (compact ? 22 : 36) : 8));
+  plot->axisRect()->setMargins(QMargins(kLeftMargin, compact ? 6 : 10, kRightMargin, labels ? (compact ? 22 : 36) : 8));
 }
 
 }  // namespace
@@ -242,7 +245,7 @@ void LatencyPlot::redraw() {
   y.low = least, y.high = most, y.room = m_compact ? 0.12 : 0.08;
   nf::setAxis(m_plot->yAxis, y, millisecondTick);
   const double first = empty ? 0 : band.x.front(), last = empty ? 1 : band.x.back();
-  setStepAxis(m_plot, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last, kRightRoom);
+  setStepAxis(m_plot, m_theme, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last);
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
   // Loss stands below and has the labels of the axis for both.
   if (!m_compact) m_plot->xAxis->setTickLabels(false);
@@ -436,7 +439,7 @@ void LossPlot::redraw() {
   AxisRange range;
   range.low = least, range.high = most, range.positive = least > 0, range.room = 0.1;
   nf::setAxis(m_plot->yAxis, range, plainTick);
-  setStepAxis(m_plot, m_axis, 0, last, kRightRoom);
+  setStepAxis(m_plot, m_theme, m_axis, 0, last);
   sayEmpty(m_plot, m_theme, empty ? tr("Loss and held-out accuracy are drawn here.") : QString());
   m_plot->xAxis->setLabel(m_compact || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   m_plot->yAxis2->setVisible(!ay.isEmpty());
@@ -450,15 +453,7 @@ void LossPlot::redraw() {
       avoidLine(x[i], y[i], x[i + 1], y[i + 1]);
       avoidBox(x[i], std::min(low[i], low[i + 1]), x[i + 1], std::max(high[i], high[i + 1]));
     }
-    addLabel({tr("loss %1").arg(significant(shown, 3)),
-              x.back(),
-              y.back(),
-              {Side::AboveLeft, Side::BelowLeft, Side::Above},
-              QFont::DemiBold,
-              c.text,
-              4,
-              2,
-              true});
+    addEndLabel(tr("loss %1").arg(significant(shown, 3)), x.back(), y.back(), c.accent);
   }
   if (!ex.isEmpty()) {
     auto* held = m_plot->addGraph();
@@ -476,7 +471,6 @@ void LossPlot::redraw() {
     const QSharedPointer<QCPAxisTickerText> ends(new QCPAxisTickerText);
     for (const double end : {*low, *high}) ends->addTick(end, percentText(end));
     m_plot->yAxis2->setTicker(ends);
-    m_plot->yAxis2->setTickLabels(!m_compact);  // the last value is named beside its point
     auto* accuracy = m_plot->addGraph(m_plot->xAxis, m_plot->yAxis2);
     accuracy->setData(ax, ay, true);
     accuracy->setPen(QPen(c.backward, 1.4));
@@ -486,22 +480,10 @@ void LossPlot::redraw() {
     const double pixel = m_plot->yAxis2->coordToPixel(ay.back());
     const auto leftOf = [&](double value) { return m_plot->yAxis->pixelToCoord(m_plot->yAxis2->coordToPixel(value)); };
     for (int i = 0; i + 1 < ax.size(); ++i) avoidLine(ax[i], leftOf(ay[i]), ax[i + 1], leftOf(ay[i + 1]));
-    addLabel({tr("held out %1 %").arg(QString::number(ay.back() * 100, 'f', 1)),
-              ax.back(),
-              m_plot->yAxis->pixelToCoord(pixel),
-              {Side::BelowLeft, Side::AboveLeft, Side::Below, Side::Above},
-              QFont::DemiBold,
-              c.backward,
-              4,
-              2,
-              true});
+    addEndLabel(tr("held out %1 %").arg(QString::number(ay.back() * 100, 'f', 1)), ax.back(), m_plot->yAxis->pixelToCoord(pixel),
+                c.backward);
   }
-  if (!ex.isEmpty()) {
-    Label label{tr("held-out loss"), ex.back(), ey.back(), {Side::AboveLeft, Side::BelowLeft}, QFont::Normal, c.muted, 4, 2, true};
-    for (qsizetype i = ex.size() - 1; i >= 0 && label.elsewhere.size() < 40; i -= std::max<qsizetype>(1, ex.size() / 20))
-      label.elsewhere.emplace_back(ex[i], ey[i]);
-    addLabel(std::move(label));
-  }
+  if (!ex.isEmpty()) addEndLabel(tr("held-out loss"), ex.back(), ey.back(), c.muted, QFont::Normal);
 }
 
 }  // namespace nf

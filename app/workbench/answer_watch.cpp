@@ -15,23 +15,32 @@ constexpr int kPatienceMs = 8000, kLooks = 4;
 
 AnswerWatch::AnswerWatch(Workspace* workspace, QObject* parent) : QObject(parent), m_workspace(workspace) {
   connect(&m_timer, &QTimer::timeout, this, &AnswerWatch::look);
-  connect(&workspace->engine(), &EngineLink::received, this, [this] {
+  const auto heard = [this] {
     m_unanswered = 0;
     if (std::exchange(m_silent, false)) Q_EMIT answered();
-  });
-  connect(&workspace->engine(), &EngineLink::died, this, [this] {
+  };
+  const auto anew = [this] {
     m_unanswered = 0;
     m_silent = false;
-  });
+  };
+  connect(&workspace->engine(), &EngineLink::ready, this, heard);
+  connect(&workspace->engine(), &EngineLink::received, this, heard);
+  connect(&workspace->engine(), &EngineLink::starting, this, anew);
+  connect(&workspace->engine(), &EngineLink::died, this, anew);
   setPatience(kPatienceMs);
 }
 
 void AnswerWatch::setPatience(int milliseconds) { m_timer.start(std::max(1, milliseconds / kLooks)); }
 
 void AnswerWatch::look() {
-  const bool awaited = m_workspace->running() || !m_workspace->idle() || !m_workspace->analysisIsKnown();
-  if (m_workspace->engineState() != EngineLink::State::Ready || m_silent || !awaited) return;
-  if (m_unanswered++ == 0) m_workspace->ask(protocol::TrialsRequest{}, [](const protocol::Envelope&) {});
+  using State = EngineLink::State;
+  const State state = m_workspace->engineState();
+  const bool awaited =
+      state == State::Starting ||
+      (state == State::Ready && (m_workspace->running() || !m_workspace->idle() || !m_workspace->analysisIsKnown()));
+  if (m_silent || !awaited) return;
+  // One that starts owes its first word.
+  if (m_unanswered++ == 0 && state == State::Ready) m_workspace->ask(protocol::TrialsRequest{}, [](const protocol::Envelope&) {});
   if (m_unanswered <= kLooks) return;
   m_silent = true;
   Q_EMIT silent();

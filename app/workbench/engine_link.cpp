@@ -123,6 +123,7 @@ void EngineLink::start() {
     p->close();
     p->start(g);
   });
+  Q_EMIT starting();
 }
 
 void EngineLink::send(const protocol::Message& message, protocol::RequestId id) {

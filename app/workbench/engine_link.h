@@ -31,6 +31,7 @@ class EngineLink : public QObject {
   void notify(const protocol::Message& message);
 
  Q_SIGNALS:
+  void starting();
   void ready();
   void died(const QString& reason);
   void received(const nf::protocol::Envelope& envelope);

@@ -104,6 +104,7 @@ int main(int argc, char** argv) {
     const QStringList parts = parser.value(size).split(QLatin1Char('x'));
     if (parts.size() != 2 || parts[0].toInt() < 200 || parts[1].toInt() < 200)
       return usage(QStringLiteral("--size is WxH, 1600x1000 for instance"));
+    window.setWindowState(window.windowState() & ~(Qt::WindowMaximized | Qt::WindowFullScreen));
     window.resize(parts[0].toInt(), parts[1].toInt());
   }
   if (parser.isSet(train)) window.trainFirst();

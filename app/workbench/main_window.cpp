@@ -23,6 +23,7 @@
 #include <QToolBar>
 #include <QToolButton>
 #include <QVBoxLayout>
+#include <algorithm>
 
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
@@ -273,7 +274,7 @@ void MainWindow::makeAuthor() {
 MainWindow::Tab* MainWindow::newTab() {
   auto tab = std::make_unique<Tab>();
   const auto newJournal = [this] { return m_store ? m_store->newJournal() : QString(); };
-  tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, newJournal, ++m_untitled);
+  tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, newJournal, freeUntitled());
   tab->notebook = new NotebookView(&m_text, &m_selection);
   m_notebooks->addWidget(tab->notebook);
   Tab* made = tab.get();
@@ -285,6 +286,13 @@ MainWindow::Tab* MainWindow::newTab() {
   const QSignalBlocker quiet(m_tabBar);
   m_tabBar->addTab(made->workspace->name());
   return made;
+}
+
+int MainWindow::freeUntitled() const {
+  for (int number = 1;; ++number)
+    if (std::none_of(m_tabs.begin(), m_tabs.end(),
+                     [&](const auto& tab) { return tab->workspace->path().isEmpty() && tab->workspace->untitled() == number; }))
+      return number;
 }
 
 int MainWindow::indexOf(const Tab* tab) const {
@@ -469,7 +477,10 @@ void MainWindow::useSession(const Session& session) {
       if (QFileInfo(kept.path).isReadable()) openFile(kept.path);
     } else if (auto journal = readJournal(kept.journal)) {
       Tab* tab = untouchedTab() ? m_tab : newTab();
-      if (kept.untitled > 0) tab->workspace->setUntitled(kept.untitled), m_untitled = std::max(m_untitled, kept.untitled);
+      const bool taken = std::any_of(m_tabs.begin(), m_tabs.end(), [&](const auto& other) {
+        return other.get() != tab && other->workspace->path().isEmpty() && other->workspace->untitled() == kept.untitled;
+      });
+      if (kept.untitled > 0 && !taken) tab->workspace->setUntitled(kept.untitled);
       tab->workspace->openJournal({kept.journal, std::move(*journal)});
       showTab(indexOf(tab));
     }
@@ -521,9 +532,9 @@ void MainWindow::tellOfLeft() {
   const int left = m_store ? m_store->countLeft() : 0;
   if (left > 0)
     askOnce("left",
-            tr("A session ended without being closed: %1 wait, as they were.")
-                .arg(counted(left, tr("notebook that was not saved"), tr("notebooks that were not saved"))),
-            {tr("Open them")});
+            left == 1 ? tr("A session ended without being closed: 1 notebook that was not saved waits, as it was.")
+                      : tr("A session ended without being closed: %1 notebooks that were not saved wait, as they were.").arg(left),
+            {left == 1 ? tr("Open it") : tr("Open them")});
 }
 
 void MainWindow::writeSession() {

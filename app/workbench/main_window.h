@@ -104,8 +104,10 @@ class MainWindow : public QMainWindow {
     QElapsedTimer restarted;        // since its engine was started anew without being asked
     CellId interrupted = 0;         // what trained when the engine ended
     CellId resumeWhenChecked = 0;
-    bool diskHidden = false, holderHidden = false, journalHidden = false;  // questions that were put away
+    bool diskHidden = false, holderHidden = false, journalHidden = false, unwritableHidden = false;  // questions that were put away
     CellId training = 0;
+    bool ran = false;          // since what is shown of it was asked for the last time
+    CellId deletedHidden = 0;  // the cell that trains, deleted, and the word about it put away
     bool trainWhenChecked = false;
     bool discard = false;         // its changes, when it closes
     bool recovered = false;       // from a killed window, and nobody has put the word about it away
@@ -116,6 +118,7 @@ class MainWindow : public QMainWindow {
 
   Tab* newTab();
   int indexOf(const Tab* tab) const;
+  int freeUntitled() const;  // the least number that no notebook without a file has
   QWidget* makeToolbar();
   void makeAuthor();
   void makeActions();
@@ -131,6 +134,7 @@ class MainWindow : public QMainWindow {
   void refreshTabs();
   void refreshPeer();
   void followRun();
+  void refreshValues();
   void refreshOutline();
   void refreshStatus();
   void refreshDevice();
@@ -185,7 +189,6 @@ class MainWindow : public QMainWindow {
   ActionRegistry* m_actions;
   std::vector<std::unique_ptr<Tab>> m_tabs;
   Tab* m_tab = nullptr;  // the current one
-  int m_untitled = 0;
   bool m_enginesWanted = false;
   ElidedLabel *m_name, *m_constants;
   QLabel *m_state, *m_statusIcon, *m_status, *m_place;

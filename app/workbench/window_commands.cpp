@@ -313,11 +313,15 @@ void MainWindow::saveTo(const QString& path, bool overwrite) {
 
 void MainWindow::undoOrRedo(bool undo) {
   Document& d = m_tab->workspace->document();
+  std::set<CellId> before;
+  for (const Cell& cell : d.cells()) before.insert(cell.id);
   const auto where = undo ? d.undo() : d.redo();
   if (!where) return;
   const bool editing = m_tab->notebook->editing();
   m_tab->notebook->followDocument();
-  const std::size_t byte = std::min(*where, d.text().size());
+  // The place is the edit's, which may end in the cell after the one that came back.
+  const auto back = std::find_if(d.cells().begin(), d.cells().end(), [&](const Cell& cell) { return !before.contains(cell.id); });
+  const std::size_t byte = back != d.cells().end() ? back->begin : std::min(*where, d.text().size());
   m_tab->notebook->scrollToByte(byte, page() == Page::Author, editing);
   refreshOutline();
   refreshPlace();
@@ -465,9 +469,15 @@ void MainWindow::answer(const QString& key, int index) {
     } else if (index == 2) {
       compareWithDisk();
     }
+  } else if (key == QLatin1String("deleted")) {
+    m_tab->deletedHidden = m_tab->training;
+    if (index == 0) w.stop();
   } else if (key == QLatin1String("lock")) {
     m_tab->holderHidden = index < 0;
     if (index == 0) w.editAnyway();
+  } else if (key == QLatin1String("unwritable")) {
+    m_tab->unwritableHidden = true;
+    if (index == 0) save(true);
   } else if (key == QLatin1String("keep")) {
     m_tab->journalHidden = true;
     if (index == 0) save(false);
@@ -511,6 +521,33 @@ void MainWindow::compareWithDisk() {
   compare(onDisk, m_tab->workspace->document().text(), tr("What the file has (-) and this window has (+)"));
 }
 
+namespace {
+
+// Of each line what is not in the line it is compared with, in characters: the n-th added of a place with the n-th removed.
+std::vector<std::pair<qsizetype, qsizetype>> changedParts(const std::vector<DiffLine>& lines) {
+  using Kind = DiffLine::Kind;
+  std::vector<std::pair<qsizetype, qsizetype>> parts(lines.size(), {0, 0});
+  for (std::size_t i = 0; i < lines.size();) {
+    std::size_t added = i;
+    while (added < lines.size() && lines[added].kind == Kind::Removed) ++added;
+    std::size_t end = added;
+    while (end < lines.size() && lines[end].kind == Kind::Added) ++end;
+    for (std::size_t k = 0; i + k < added && added + k < end; ++k) {
+      const QString a = QString::fromStdString(lines[i + k].text), b = QString::fromStdString(lines[added + k].text);
+      const qsizetype least = std::min(a.size(), b.size());
+      qsizetype same = 0, tail = 0;
+      while (same < least && a[same] == b[same]) ++same;
+      while (tail < least - same && a[a.size() - 1 - tail] == b[b.size() - 1 - tail]) ++tail;
+      parts[i + k] = {same, a.size() - tail};
+      parts[added + k] = {same, b.size() - tail};
+    }
+    i = std::max(end, i + 1);
+  }
+  return parts;
+}
+
+}  // namespace
+
 void MainWindow::compare(const std::string& before, const std::string& after, const QString& title) {
   auto* dialog = new QDialog(this);
   dialog->setAttribute(Qt::WA_DeleteOnClose);
@@ -520,21 +557,31 @@ void MainWindow::compare(const std::string& before, const std::string& after, co
   auto* text = new QPlainTextEdit;
   text->setReadOnly(true);
   text->setFont(m_theme->mono(13));
-  text->setLineWrapMode(QPlainTextEdit::NoWrap);
+  text->setAccessibleName(title);
+  text->setObjectName(QStringLiteral("comparison"));
   layout->addWidget(text);
   const Palette& c = m_theme->colors();
   QTextCursor cursor(text->document());
   int first = -1;
-  for (const DiffLine& l : diffLines(before, after)) {
+  const std::vector<DiffLine> lines = diffLines(before, after);
+  const std::vector<std::pair<qsizetype, qsizetype>> changed = changedParts(lines);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const DiffLine& l = lines[i];
     QTextBlockFormat format;
     if (l.kind == DiffLine::Kind::Removed) format.setBackground(mixed(c.page, c.failed, 0.18));
     if (l.kind == DiffLine::Kind::Added) format.setBackground(mixed(c.page, c.proved, 0.18));
-    if (first < 0 && l.kind != DiffLine::Kind::Same) first = cursor.position();
     cursor.setBlockFormat(format);
-    cursor.insertText((l.kind == DiffLine::Kind::Removed ? QStringLiteral("- ")
-                       : l.kind == DiffLine::Kind::Added ? QStringLiteral("+ ")
-                                                         : QStringLiteral("  ")) +
-                      QString::fromStdString(l.text));
+    const QString sign = l.kind == DiffLine::Kind::Removed ? QStringLiteral("- ")
+                         : l.kind == DiffLine::Kind::Added ? QStringLiteral("+ ")
+                                                           : QStringLiteral("  ");
+    const QString words = QString::fromStdString(l.text);
+    const auto [from, to] = changed[i];
+    QTextCharFormat plain, marked;
+    marked.setBackground(mixed(c.page, l.kind == DiffLine::Kind::Removed ? c.failed : c.proved, 0.45));
+    cursor.insertText(sign + words.left(from), plain);
+    if (first < 0 && l.kind != DiffLine::Kind::Same) first = cursor.position();
+    cursor.insertText(words.mid(from, to - from), marked);
+    cursor.insertText(words.mid(to), plain);
     cursor.insertBlock();
   }
   dialog->show();

@@ -36,13 +36,13 @@ void MainWindow::afterRunChange() {
   refreshRunActions();
   refreshOutline();
   refreshStatus();
-  if (page() == Page::Tune) m_tab->workspace->wantSubgraphs();
 }
 
 void MainWindow::refreshRunActions() {
   using protocol::RunPhase;
   const RunPhase phase = m_tab->workspace->runState().phase;
-  action(QStringLiteral("run.stop"))->setEnabled(phase != RunPhase::Idle && phase != RunPhase::Stopping);
+  const bool runs = phase != RunPhase::Idle || m_tab->workspace->runAsked();
+  action(QStringLiteral("run.stop"))->setEnabled(runs && phase != RunPhase::Stopping);
   QAction* pause = action(QStringLiteral("run.pause"));
   const bool paused = phase == RunPhase::Paused;
   pause->setEnabled(paused || phase == RunPhase::Training);
@@ -109,7 +109,7 @@ void MainWindow::refreshPeer() {
   m_tune->setPeer(peer.name, peer.stepMs);
   for (const auto& tab : m_tabs) {
     const Workspace::Peer own = tab->workspace->peer();
-    for (CellView* v : tab->notebook->cells())
+    for (CellView* v : tab->notebook->cellsThatRan())
       if (v->train()) v->train()->setPeer(own.name, own.stepMs);
   }
 }
@@ -124,6 +124,18 @@ void MainWindow::followRun() {
     if (m_tab->workspace->running() && !timer->isActive()) timer->start();
     else if (!m_tab->workspace->running()) timer->stop();
   }
+}
+
+// The last values of a run that has ended, and what its kernels took.
+void MainWindow::refreshValues() {
+  Workspace& w = *m_tab->workspace;
+  const auto refresh = [&w](const TensorView* view) {
+    if (view && !view->tensor().isEmpty()) w.wantSlice(view->request());
+  };
+  refresh(m_inspector->values());
+  for (const CellView* v : m_tab->notebook->cells())
+    if (v->tensorView() && v->tensorView()->isVisibleTo(v)) refresh(v->tensorView());
+  w.wantSubgraphs();
 }
 
 namespace {
@@ -160,7 +172,7 @@ void MainWindow::askOnce(const QString& key, const QString& text, const QStringL
 
 // What the current notebook has to ask.
 void MainWindow::refreshMessages() {
-  const Workspace& w = *m_tab->workspace;
+  Workspace& w = *m_tab->workspace;
   const QString name = w.name();
   askOnce("keep",
           m_tab->journalHidden || w.journalError().isEmpty()
@@ -190,12 +202,23 @@ void MainWindow::refreshMessages() {
               ? QString()
               : tr("%1 is open in %2. It is shown here and cannot be edited.").arg(name, w.holder()),
           {tr("Edit anyway")});
+  askOnce("unwritable",
+          w.writable() || m_tab->unwritableHidden || !w.holder().isEmpty()
+              ? QString()
+              : tr("%1 cannot be written: what is changed here can be saved under another name.").arg(name),
+          {tr("Save as...")});
   const bool deleted = w.onDisk() == Workspace::OnDisk::Deleted;
   askOnce("outside",
           w.onDisk() == Workspace::OnDisk::Same || m_tab->diskHidden ? QString()
           : deleted ? tr("%1 was deleted on disk. Its text is still here; saving writes the file again.").arg(name)
                     : tr("%1 changed on disk while it was edited here.").arg(name),
           deleted ? QStringList{tr("Save"), tr("Save as...")} : QStringList{tr("Keep mine"), tr("Reload"), tr("Compare")});
+  if (w.document().cell(m_tab->deletedHidden)) m_tab->deletedHidden = 0;
+  askOnce("deleted",
+          m_tab->training == 0 || m_tab->deletedHidden == m_tab->training || w.document().cell(m_tab->training)
+              ? QString()
+              : tr("The cell that trains was deleted. Its training goes on; undo brings the cell back."),
+          {tr("Stop training")});
   const CellView* cut = m_tab->notebook->view(m_tab->interrupted);
   const bool resumes = cut && cut->train() && cut->train()->resumes();
   askOnce("engine", m_tab->engineLost,
@@ -222,6 +245,7 @@ void MainWindow::refreshTitle() {
   m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
                    : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
                    : modified                                                 ? tr("edited")
+                   : !m_tab->workspace->writable()                            ? tr("cannot be written")
                    : m_tab->workspace->path().isEmpty()                       ? tr("not saved yet")
                                                                               : tr("saved"));
   setWindowTitle(m_tab->workspace->name() + QStringLiteral("[*] - NeoFlow"));
@@ -317,6 +341,8 @@ void MainWindow::refreshStatus() {
         if (!run.detail.empty()) text += QStringLiteral(", ") + QString::fromStdString(run.detail);
         if (run.secondsLeft) text += tr(", %1 left").arg(secondsText(*run.secondsLeft));
         setStatus("running", text);
+      } else if (m_tab->workspace->runAsked()) {
+        setStatus("running", tr("Preparing"));
       } else if (!m_tab->workspace->analysisIsCurrent()) {
         setStatus("running", tr("Checking"));
       } else {

@@ -35,7 +35,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->inspected.clear();
     tab->training = 0;
     tab->discard = false;
-    tab->diskHidden = tab->holderHidden = false;
+    tab->diskHidden = tab->holderHidden = tab->unwritableHidden = false;
     tab->notebook->setReadOnly(w->document().readOnly());
     refreshTabs();
     if (tab != m_tab) return;
@@ -51,6 +51,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->discard = false;
     tab->notebook->setOutdated();
     if (tab != m_tab) return refreshTabs();
+    refreshMessages();
     refreshTitle();
     m_tune->refreshPin();
     m_explain->setOutdated(true);
@@ -92,7 +93,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshDevice();
   });
   connect(w, &Workspace::engineDied, this, [this, tab, w](const QString& reason) {
-    for (CellView* v : tab->notebook->cells()) {
+    for (CellView* v : tab->notebook->cellsThatRan()) {
       if (v->train() && v->train()->running()) {
         tab->interrupted = v->id();
         v->train()->setCheckpoint(newestRunResumes(w->path()));
@@ -147,7 +148,10 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab || !std::exchange(tab->trainWhenChecked, false)) return;
     for (std::size_t i = 0; i < w->analysis().cells.size(); ++i)
       if (w->analysis().cells[i].train)
-        if (CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i))) return runCell(v->id());
+        if (CellView* v = tab->notebook->viewOfAnalysisCell(static_cast<std::uint32_t>(i))) {
+          showCell(v->id());
+          return runCell(v->id());
+        }
   });
   connect(w, &Workspace::expressionArrived, this, [this, tab](const protocol::Expression& e) {
     tab->notebook->setExpression(e);
@@ -217,7 +221,7 @@ void MainWindow::connectTab(Tab* tab) {
 }
 
 TrainStrip* MainWindow::strip(Tab* tab) const {
-  CellView* v = tab->notebook->view(tab->training);
+  CellView* v = tab->notebook->viewThatRan(tab->training);
   return v ? v->train() : nullptr;
 }
 
@@ -236,7 +240,7 @@ void MainWindow::connectRun(Tab* tab) {
         v->train()->show();
         v->train()->start(resumed);
         refreshPeer();
-        QTimer::singleShot(0, v, [tab, v] { tab->notebook->ensureWidgetVisible(v->train(), 0, 24); });
+        QTimer::singleShot(0, v, [tab, v] { tab->notebook->bringIntoSight(v->train()); });
       }
       v->beginRun();
     }
@@ -248,6 +252,7 @@ void MainWindow::connectRun(Tab* tab) {
   });
   connect(w, &Workspace::runStateChanged, this, [this, tab, w] {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
+    tab->ran = tab->ran || w->running();
     if (tab != m_tab) return;
     m_tune->setRunState(w->runState());
     const auto phase = w->runState().phase;
@@ -255,6 +260,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused))
       refreshOutline();
     followRun();
+    if (!w->running() && std::exchange(tab->ran, false)) refreshValues();
     refreshStatus();
     refreshRunActions();
   });
@@ -268,6 +274,9 @@ void MainWindow::connectRun(Tab* tab) {
     m_tune->addSwap(e);
     if (page() == Page::Tune) w->wantSubgraphs();
   });
+  connect(w, &Workspace::trialArrived, this, [this, tab](const protocol::TrialEvent& e) {
+    if (TrainStrip* s = strip(tab)) s->addTrial(e);
+  });
   connect(w, &Workspace::evalArrived, this, [this, tab](const protocol::EvalEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addEval(e);
     if (tab == m_tab) m_tune->addEval(e);
@@ -280,13 +289,14 @@ void MainWindow::connectRun(Tab* tab) {
     if (tab == m_tab) refreshOutline();
   });
   connect(w, &Workspace::runEnded, this, [this, tab](const QString& message) {
-    for (CellView* v : tab->notebook->cells())
+    for (CellView* v : tab->notebook->cellsThatRan())
       if (v->id() != tab->training) v->setInterrupted(message);
     if (tab == m_tab) refreshOutline();
   });
   const auto ended = [this, tab](CellStatus status, const QString& message) {
     tab->notebook->setCellStatus(tab->training, status, message);
     tab->training = 0;
+    if (tab == m_tab) refreshMessages();
     m_messages->dismiss("training");
     closeEnded(tab);
     if (tab == m_tab) afterRunChange();

@@ -48,6 +48,7 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
   });
   connect(m_engine.get(), &EngineLink::died, this, [this](const QString& reason) {
     m_profiling = m_resuming = m_analysedHere = false;
+    m_runAsked = false;
     m_slices.clear();
     m_replicaKnown = false;
     const bool wasRunning = running();
@@ -145,7 +146,13 @@ Result<Unit> Workspace::open(const QString& path) {
   return Unit{};
 }
 
+void Workspace::lookWhetherWritable() {
+  const QFileInfo file(m_path);
+  m_writable = m_path.isEmpty() || !file.exists() || file.isWritable();
+}
+
 void Workspace::watch() {
+  lookWhetherWritable();
   if (const QStringList old = m_watcher.files() + m_watcher.directories(); !old.isEmpty()) m_watcher.removePaths(old);
   if (m_path.isEmpty()) return;
   if (QFileInfo::exists(m_path)) m_watcher.addPath(m_path);
@@ -195,6 +202,7 @@ void Workspace::setOnDisk(OnDisk state) {
 }
 
 void Workspace::checkDisk() {
+  lookWhetherWritable();
   if (m_path.isEmpty()) return;
   QFile file(m_path);
   if (!file.exists()) {
@@ -572,6 +580,18 @@ void Workspace::refreshSlice(const TensorRequest& request) {
   wantSlice(request);
 }
 
+// What is asked for can be stopped from here on.
+void Workspace::askRun(const Message& request, Reply reply) {
+  ask(request, [this, reply = std::move(reply)](const Envelope& envelope) {
+    reply(envelope);
+    if (!std::exchange(m_runAsked, false)) return;
+    if (m_runState.phase == RunPhase::Stopping) m_runState = {};
+    Q_EMIT runStateChanged();
+  });
+  m_runAsked = !idle();
+  Q_EMIT runStateChanged();
+}
+
 void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
   if (train) {
     m_resuming = resume;
@@ -586,7 +606,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
     if (resume) request.resume = "newest";
     request.revision = m_document->revision();
     request.cell = cell;
-    ask(request, [this](const Envelope& envelope) {
+    askRun(request, [this](const Envelope& envelope) {
       if (const auto* error = std::get_if<Failed>(&envelope.message)) Q_EMIT runFailed(QString::fromStdString(error->message));
       else if (std::holds_alternative<Cancelled>(envelope.message)) Q_EMIT runFailed(tr("stopped before the first step"));
     });
@@ -604,14 +624,14 @@ void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
       }
       Q_EMIT runEnded(tr("Stopped."));
     };
-    ask(request, reply);
+    askRun(request, reply);
   }
 }
 
 void Workspace::runAll() {
   RunRequest request;
   request.revision = m_document->revision();
-  ask(request, [this](const Envelope& envelope) {
+  askRun(request, [this](const Envelope& envelope) {
     const auto* error = std::get_if<Failed>(&envelope.message);
     if (error) Q_EMIT failed(tr("Run"), QString::fromStdString(error->message));
     Q_EMIT runEnded(error ? QString::fromStdString(error->message) : tr("Stopped."));
@@ -621,7 +641,7 @@ void Workspace::runAll() {
 // Shown at once: how long the engine takes to answer is another matter.
 void Workspace::stop() {
   tell(StopRequest{});
-  if (!running()) return;
+  if (!running() && !runAsked()) return;
   m_runState.phase = RunPhase::Stopping;
   m_runState.detail.clear();
   m_runState.secondsLeft.reset();
@@ -672,6 +692,7 @@ void Workspace::handle(const Envelope& envelope) {
   if (const auto* state = std::get_if<RunState>(&envelope.message)) {
     const bool stopping = m_runState.phase == RunPhase::Stopping && state->phase != RunPhase::Idle;
     m_runState = *state;
+    if (running()) m_runAsked = false;
     if (stopping) m_runState.phase = RunPhase::Stopping;
     Q_EMIT runStateChanged();
     return;
@@ -732,12 +753,14 @@ void Workspace::handle(const Envelope& envelope) {
   }
   if (const auto* finished = std::get_if<DoneEvent>(&envelope.message)) {
     m_replies.erase(envelope.id);
+    m_runAsked = false;
     Q_EMIT done(*finished);
     Q_EMIT milestone(QStringLiteral("done"));
     return;
   }
   if (const auto* error = std::get_if<ErrorEvent>(&envelope.message)) {
     m_replies.erase(envelope.id);
+    m_runAsked = false;
     Q_EMIT runFailed(QString::fromStdString(error->message));
     Q_EMIT milestone(QStringLiteral("error"));
     return;

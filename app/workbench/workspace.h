@@ -38,6 +38,7 @@ class Workspace : public QObject {
   // A file that changed since it was read is written over only where that is wanted: else an Error of stage "outside".
   Result<Unit> save(const QString& path, bool overwrite = false);
   void reloadFromDisk();
+  bool writable() const { return m_writable; }  // its file takes what is saved; true where there is none
 
   // The file as it stands on disk, against what was read or written last.
   enum class OnDisk { Same, Changed, Deleted };
@@ -99,6 +100,7 @@ class Workspace : public QObject {
     m_steps = std::move(steps), m_swaps = std::move(swaps), m_evals = std::move(evals);
   }
   bool running() const { return m_runState.phase != protocol::RunPhase::Idle; }
+  bool runAsked() const { return m_runAsked; }  // a run was asked for, and the engine has not said a word about it
 
   // ---- asking for what views show; the answer is a signal
   void wantExpression(const QString& tensor);
@@ -161,10 +163,12 @@ class Workspace : public QObject {
  private:
   void handle(const protocol::Envelope& envelope);
   void sendDocument();
+  void askRun(const protocol::Message& request, Reply reply);
   void keepNames();
   void install(std::unique_ptr<Document> document, const QString& path);
   void attachDocument();
   void watch();
+  void lookWhetherWritable();
   void setOnDisk(OnDisk state);
   bool lock(const QString& path);
   template <class T, class F>
@@ -185,7 +189,7 @@ class Workspace : public QObject {
   std::uint64_t m_journalled = 0;
   QTimer m_journalTimer, m_goneTimer;
   QFileSystemWatcher m_watcher;
-  bool m_wasModified = false;
+  bool m_wasModified = false, m_writable = true;
   QStringList m_engineCommand;
   std::unique_ptr<EngineLink> m_engine;
   std::map<protocol::RequestId, Reply> m_replies;
@@ -211,7 +215,8 @@ class Workspace : public QObject {
   };
   std::map<std::string, Values> m_values;  // the last of each tensor: an engine that ends takes none with it
   bool m_profiling = false;                // a profile is asked for
-  bool m_resuming = false;                 // until the first step tells where the checkpoint was
+  bool m_runAsked = false;
+  bool m_resuming = false;  // until the first step tells where the checkpoint was
   std::uint64_t m_graphTicket = 0;
   std::uint64_t m_planRevision = 0;  // whose `fused` stage has been told; 0: none
 };

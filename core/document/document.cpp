@@ -106,33 +106,69 @@ std::string_view Document::body(const Cell& cell) const {
   return std::string_view(m_text).substr(cell.bodyBegin, cell.bodyEnd - cell.bodyBegin);
 }
 
-void Document::apply(const TextEdit& edit) {
+// `kept`: the ids of the cells that begin there, where that is known.
+void Document::apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept) {
   NF_ASSERT(edit.begin + edit.removed.size() <= m_text.size());
+  const std::string before = m_text;
   m_text.replace(edit.begin, edit.removed.size(), edit.inserted);
-  resplit(edit);
+  resplit(before, edit, kept);
   ++m_revision;
 }
 
-// A cell keeps its id when its first byte was there before and began that cell.
-void Document::resplit(const TextEdit& edit) {
-  std::map<std::size_t, CellId> before;
-  for (const Cell& cell : m_cells) before[cell.begin] = cell.id;
-  m_cells = splitCells(m_text);
-  const std::size_t newEnd = edit.begin + edit.inserted.size();
-  for (Cell& cell : m_cells) {
-    std::optional<std::size_t> was;
-    if (cell.begin >= newEnd && (cell.begin > edit.begin || newEnd == edit.begin))
-      was = cell.begin - edit.inserted.size() + edit.removed.size();
-    else if (cell.begin <= edit.begin) was = cell.begin;
-    if (was)
-      if (const auto found = before.find(*was); found != before.end()) {
-        cell.id = found->second;
-        before.erase(found);
-      }
+// A cell keeps its id where the edit did not reach it, or left its text whole somewhere, or else began after its first byte. One that comes
+// back with the text with which it went, undone or pasted, has its id again.
+void Document::resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept) {
+  const std::vector<Cell> before = std::exchange(m_cells, splitCells(m_text));
+  std::map<CellId, const Cell*> left;
+  std::map<std::size_t, CellId> begins;
+  for (const Cell& cell : before) left[cell.id] = &cell, begins[cell.begin] = cell.id;
+  const auto bodyBefore = [&](const Cell& cell) {
+    return std::string_view(textBefore).substr(cell.bodyBegin, cell.bodyEnd - cell.bodyBegin);
+  };
+  const auto take = [&](Cell& cell, CellId id) {
+    if (left.erase(id) > 0) cell.id = id;
+  };
+  if (kept) {
+    for (Cell& cell : m_cells)
+      if (const auto found = kept->find(cell.begin); found != kept->end()) take(cell, found->second);
+  } else {
+    const std::size_t newEnd = edit.begin + edit.inserted.size(), oldEnd = edit.begin + edit.removed.size();
+    const auto idAt = [&](std::size_t place) {
+      const auto found = begins.find(place);
+      return found == begins.end() ? CellId{0} : found->second;
+    };
+    for (Cell& cell : m_cells) {
+      if (cell.end < edit.begin) take(cell, idAt(cell.begin));
+      else if (cell.begin > newEnd) take(cell, idAt(cell.begin - newEnd + oldEnd));
+    }
+    for (Cell& cell : m_cells) {
+      if (cell.id != 0 || body(cell).empty()) continue;
+      for (const auto& [id, was] : left)
+        if (was->kind == cell.kind && bodyBefore(*was) == body(cell)) {
+          take(cell, id);
+          break;
+        }
+    }
+    for (Cell& cell : m_cells) {
+      if (cell.id != 0) continue;
+      if (cell.begin >= newEnd && (cell.begin > edit.begin || newEnd == edit.begin)) take(cell, idAt(cell.begin - newEnd + oldEnd));
+      else if (cell.begin <= edit.begin) take(cell, idAt(cell.begin));
+    }
   }
-  // A cell whose separator was typed over keeps its id where only one lost its own: the cursor stays in it.
+  for (Cell& cell : m_cells) {
+    if (cell.id != 0) continue;
+    const auto gone =
+        std::find_if(m_gone.rbegin(), m_gone.rend(), [&](const Gone& g) { return g.kind == cell.kind && g.body == body(cell); });
+    if (gone == m_gone.rend()) continue;
+    cell.id = gone->id;
+    m_gone.erase(std::prev(gone.base()));
+  }
   for (Cell& cell : m_cells)
     if (cell.id == 0) cell.id = m_nextId++;
+  constexpr std::size_t kMostGone = 64;
+  for (const auto& [id, was] : left)
+    if (!bodyBefore(*was).empty()) m_gone.push_back({id, was->kind, std::string(bodyBefore(*was))});
+  if (m_gone.size() > kMostGone) m_gone.erase(m_gone.begin(), m_gone.end() - static_cast<std::ptrdiff_t>(kMostGone));
 }
 
 // A step that is done now; what was undone is gone.
@@ -222,17 +258,13 @@ CellId Document::restructure(std::vector<Chunk> parts, std::string label, std::s
   TextEdit edit{same, m_text.substr(same, m_text.size() - same - tail), whole.substr(same, whole.size() - same - tail)};
   if (edit.removed == edit.inserted) return parts[std::min(wanted, parts.size() - 1)].id;
   record(edit, std::move(label), false);
-  apply(edit);
   std::map<std::size_t, CellId> ids;
   for (const auto& [at, id] : starts)
     if (id != 0) ids[at] = id;
-  for (Cell& cell : m_cells) cell.id = 0;
+  apply(edit, &ids);
   CellId result = 0;
-  for (Cell& cell : m_cells) {
-    const auto found = ids.find(cell.begin);
-    cell.id = found != ids.end() ? found->second : m_nextId++;
+  for (const Cell& cell : m_cells)
     if (wanted < starts.size() && cell.begin == starts[wanted].first) result = cell.id;
-  }
   if (edited) edited(edit);
   return result != 0 ? result : m_cells.back().id;
 }

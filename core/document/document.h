@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,7 +13,7 @@
 namespace nf {
 
 enum class CellKind : std::uint8_t { Code, Markdown };
-using CellId = std::uint64_t;  // stays with a cell while edits go on around and inside it
+using CellId = std::uint64_t;  // stays with a cell while edits go on around and inside it, and when it is deleted and comes back
 
 struct Cell {
   CellId id = 0;
@@ -116,8 +117,14 @@ class Document {
     std::string text;
     CellId id;  // 0: a new one
   };
-  void apply(const TextEdit& edit);
-  void resplit(const TextEdit& edit);
+  // A cell that is no more, as it was when it went.
+  struct Gone {
+    CellId id;
+    CellKind kind;
+    std::string body;
+  };
+  void apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept = nullptr);
+  void resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept);
   void record(TextEdit edit, std::string label, bool typing);
   void push(TextEdit edit, std::string label, bool typing);
   std::vector<Chunk> chunks() const;
@@ -137,6 +144,7 @@ class Document {
 
   std::string m_text;
   std::vector<Cell> m_cells;
+  std::vector<Gone> m_gone;  // the last ones
   std::uint64_t m_revision = 1;
   CellId m_nextId = 1;
   bool m_crlf = false;

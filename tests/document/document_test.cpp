@@ -125,6 +125,43 @@ TEST(Document, CellsKeepTheirIdWhileOthersChange) {
   EXPECT_EQ(ids(), (std::vector<CellId>{before[0], before[2], added}));
 }
 
+TEST(Document, CellsThatComeBackHaveTheirIds) {
+  Document d("# %%\nlet A = 1\n\n# %%\nlet B = 2\n\n# %%\nlet A = 1\n");
+  const auto ids = [&] {
+    std::vector<CellId> out;
+    for (const Cell& c : d.cells()) out.push_back(c.id);
+    return out;
+  };
+  const auto before = ids();
+  const std::string text = d.text();
+  for (const CellId id : before) {
+    d.removeCell(id);
+    EXPECT_EQ(ids().size(), 2u);
+    const auto without = ids();
+    d.undo();
+    EXPECT_EQ(ids(), before) << id;
+    d.redo();
+    EXPECT_EQ(ids(), without) << id;
+    d.undo();
+    EXPECT_EQ(ids(), before) << id;
+  }
+  // Two at once, and what is cut and pasted elsewhere.
+  d.removeCell(before[0]);
+  d.removeCell(before[1]);
+  d.undo();
+  d.undo();
+  EXPECT_EQ(ids(), before);
+  EXPECT_EQ(d.text(), text);
+  d.removeCell(before[1]);
+  EXPECT_EQ(d.insertCell(2, CellKind::Code, "let B = 2"), before[1]);
+  EXPECT_NE(d.insertCell(3, CellKind::Code, "let B = 2"), before[1]) << "it is there already";
+  // Read again from disk, the cells that are the same are.
+  d.reload("# %%\nlet C = 3\n\n" + text);
+  const auto after = ids();
+  ASSERT_EQ(after.size(), 4u);
+  EXPECT_EQ(after[2], before[1]);
+}
+
 TEST(Document, CellOperationsAreOneStepEachAndUndoToTheByte) {
   Document d(kNotebook);
   const CellId first = d.cells()[0].id, second = d.cells()[1].id, third = d.cells()[2].id;

@@ -995,6 +995,74 @@ TEST_F(Tuning, AHeldOutLossIsNamedAndTheAccuracyHasBothEnds) {
   EXPECT_EQ(plot.plot()->yAxis2->tickVectorLabels(), (QVector<QString>{"78.8 %", "82.4 %"}));
 }
 
+// Names stand right of all lines, each in the order of its line and none over another, however near the lines end.
+TEST_F(Tuning, TheLinesOfALossAreNamedAtTheirEnds) {
+  for (const bool compact : {true, false})
+    for (const int width : {380, 620, 1100})
+      for (const double heldOut : {0.98, 1.0, 1.02, 40.0}) {
+        SCOPED_TRACE(::testing::Message() << compact << ' ' << width << ' ' << heldOut);
+        LossPlot plot(&theme, compact);
+        plot.resize(width, compact ? 104 : 180);
+        plot.show();
+        const auto steps = manySteps(200, 3);
+        std::vector<EvalEvent> evals;
+        for (int i = 1; i <= 20; ++i) {
+          EvalEvent e;
+          e.step = steps[static_cast<std::size_t>(i) * 10 - 1].step, e.accuracy = 0.5 + 0.02 * i;
+          e.loss = heldOut * *steps[static_cast<std::size_t>(i) * 10 - 1].loss;
+          evals.push_back(e);
+        }
+        plot.setRun(steps, evals);
+        const auto labels = plot.shownLabels();
+        ASSERT_EQ(labels.size(), 3u);
+        const double end = plot.plot()->xAxis->coordToPixel(static_cast<double>(steps.back().step));
+        for (const auto& [text, rect] : labels) {
+          EXPECT_GT(rect.left(), end) << text.toStdString();
+          EXPECT_LE(rect.right(), plot.plot()->width()) << text.toStdString();
+          EXPECT_GE(rect.top(), 0) << text.toStdString();
+          EXPECT_LE(rect.bottom(), plot.plot()->height()) << text.toStdString();
+          for (const auto& [other, place] : labels) {
+            EXPECT_TRUE(other == text || !rect.intersects(place)) << text.toStdString() << " / " << other.toStdString();
+          }
+        }
+        EXPECT_EQ(plot.plot()->yAxis2->tickLabels(), true);
+        EXPECT_LE(plot.plot()->axisRect()->rect().right() + 20, plot.plot()->width()) << "the accuracy has its axis";
+      }
+}
+
+// What failed looks as mistakes do, workers that candidates ended are counted, and the step is readable in a narrow panel.
+TEST_F(Tuning, ATrainPanelSaysWhatHappened) {
+  TrainStrip strip(&theme);
+  strip.resize(540, 500);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 347, state.steps = 880, state.epoch = 15, state.epochs = 40, state.trials = 15;
+  state.secondsLeft = 2.4, state.detail = "the search waits for its compiler";
+  strip.setState(state);
+  TrialEvent trial;
+  strip.addTrial(trial);
+  EXPECT_EQ(strip.tuner(), "tuner: 15 trials, 0 swaps");
+  for (const TrialStatus status : {TrialStatus::Killed, TrialStatus::Crashed, TrialStatus::Wrong}) {
+    trial.status = status;
+    strip.addTrial(trial);
+  }
+  EXPECT_EQ(strip.tuner(), "tuner: 15 trials, 0 swaps, 2 workers ended by a candidate");
+  QCoreApplication::processEvents();
+  bool step = false, tuner = false;
+  for (const ElidedLabel* label : strip.findChildren<ElidedLabel*>()) {
+    step = step || label->shown().contains("step 347 of 880, epoch 15 of 40");
+    tuner = tuner || label->shown() == strip.tuner();
+  }
+  EXPECT_TRUE(step);
+  EXPECT_TRUE(tuner);
+  strip.setError("The loss L is not a number in step 3.");
+  EXPECT_EQ(strip.failure(), "The loss L is not a number in step 3.");
+  strip.start();
+  EXPECT_EQ(strip.tuner(), QString());
+  EXPECT_EQ(strip.failure(), QString());
+}
+
 TEST_F(Tuning, TheGenerationsHaveArrowsWhereNotAllFit) {
   TuneView view(&theme, &selection);
   view.resize(1200, 1000);

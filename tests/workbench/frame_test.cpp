@@ -3,7 +3,9 @@
 #include <QAbstractButton>
 #include <QComboBox>
 #include <QDockWidget>
+#include <QFileInfo>
 #include <QKeySequenceEdit>
+#include <QLabel>
 #include <QLineEdit>
 #include <QListWidget>
 #include <QMenu>
@@ -23,6 +25,8 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/plots.h"
+#include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -93,6 +97,65 @@ TEST_F(Frame, TheSessionComesBack) {
   ASSERT_EQ(window->tabs()->count(), 2);
   EXPECT_EQ(window->workspace().path(), path());
   EXPECT_EQ(window->tabs()->currentIndex(), 0);
+}
+
+TEST_F(Frame, ANewNotebookHasTheLeastFreeName) {
+  open();
+  window->openFile(other());
+  window->action("file.new")->trigger();
+  EXPECT_EQ(window->workspace().name(), "untitled.nf");
+  window->notebook()->activate(cell(0)->id(), true);
+  QTest::keyClicks(cell(0)->editor(), "x");
+  window->action("file.new")->trigger();
+  EXPECT_EQ(window->workspace().name(), "untitled 2.nf");
+}
+
+// A file of the kernel that nobody may write, root neither.
+TEST_F(Frame, AFileThatCannotBeWrittenIsSaidWhenItIsOpened) {
+  const QString file = "/proc/sys/kernel/ostype";
+  ASSERT_TRUE(QFileInfo(file).isReadable() && !QFileInfo(file).isWritable());
+  open();
+  window->openFile(file);
+  ASSERT_EQ(window->messages()->key(), "unwritable");
+  EXPECT_TRUE(window->messages()->text().contains("cannot be written")) << window->messages()->text().toStdString();
+  QStringList states;
+  for (const QLabel* l : window->findChildren<QLabel*>()) states << l->text();
+  EXPECT_TRUE(states.contains("cannot be written"));
+  EXPECT_FALSE(states.contains("saved"));
+  window->showTab(0);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Frame, AClickBelowTheCellsKeepsTheKeys) {
+  openChecked();
+  window->resize(1400, 1400);
+  QWidget* page = window->notebook()->widget();
+  ASSERT_TRUE(wait([&] { return page->height() - cell(3)->geometry().bottom() > 60; }));
+  QTest::mouseClick(page, Qt::LeftButton, {}, QPoint(page->width() / 2, page->height() - 20));
+  const std::size_t before = window->notebook()->cells().size();
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_B);
+  EXPECT_EQ(window->notebook()->cells().size(), before + 1);
+}
+
+TEST_F(Frame, TrainingFromTheStartShowsTheTrainCell) {
+  std::string text = capsule::kText;
+  for (int i = 0; i < 30; ++i) text.insert(text.find("# %%\ntrain"), "# %%\nlet z" + std::to_string(i) + " = 1\n\n");
+  write(text);
+  window = std::make_unique<MainWindow>(&theme, QStringList{NF_SCRIPTED_ENGINE});
+  window->trainFirst();
+  window->openFile(path());
+  window->show();
+  window->workspace().startEngine();
+  CellView* train = window->notebook()->cells().back();
+  ASSERT_TRUE(wait([&] { return train->train() && train->train()->plot()->steps() == 100 && !train->train()->running(); }));
+  EXPECT_EQ(window->notebook()->activeCell(), train->id());
+  const auto seen = [](QWidget* part) { return wait([part] { return !part->visibleRegion().isEmpty(); }); };
+  EXPECT_TRUE(seen(train->train()->plot()->canvas()));
+  EXPECT_TRUE(seen(train->editor()->viewport()));
+  // What is above grows: results that come later.
+  cell(1)->setMinimumHeight(cell(1)->height() + 900);
+  ASSERT_TRUE(wait([&] { return cell(1)->height() > 900; }));
+  EXPECT_TRUE(seen(train->train()->plot()->canvas()));
 }
 
 TEST_F(Frame, TheLayoutIsKeptAndReset) {

@@ -27,6 +27,8 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/plots.h"
+#include "widgets/train_strip.h"
 
 namespace nf {
 namespace {
@@ -46,6 +48,55 @@ struct Keyboard : Window {
     QTest::keyClicks(window->palette()->field(), text);
   }
 };
+
+// Deleted while it trains and brought back, a cell has its panel, which has heard all of the run; deleted after it, its curve.
+TEST_F(Keyboard, ATrainCellThatWasDeletedComesBackWithItsRun) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+  const CellId id = cell(3)->id();
+  const int steps = cell(3)->train()->plot()->steps();
+  ASSERT_GT(steps, 0);
+  const auto remove = [&] {
+    QTest::keyClick(editing(3), Qt::Key_Escape);
+    QTest::keyClick(window->notebook(), Qt::Key_D);
+    QTest::keyClick(window->notebook(), Qt::Key_D);
+    ASSERT_EQ(window->notebook()->cells().size(), 3u);
+  };
+  const auto undo = [&] {
+    QTest::keyClick(QApplication::focusWidget(), Qt::Key_Z, Qt::ControlModifier);
+    ASSERT_EQ(window->notebook()->cells().size(), 4u);
+    ASSERT_EQ(cell(3)->id(), id);
+    EXPECT_EQ(window->notebook()->activeCell(), id);
+    EXPECT_EQ(cell(3)->train()->plot()->steps(), steps);
+    EXPECT_TRUE(cell(3)->train()->isVisible());
+  };
+  remove();
+  EXPECT_TRUE(window->workspace().running());
+  EXPECT_EQ(window->messages()->key(), "deleted");
+  undo();
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_TRUE(cell(3)->train()->running());
+  EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Running);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Running);
+  // Stopped while it is deleted, it comes back as stopped; put away, the word about it does not come again.
+  remove();
+  ASSERT_EQ(window->messages()->buttons().size(), 1);
+  QTest::mouseClick(window->messages()->buttons().front(), Qt::LeftButton);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  undo();
+  EXPECT_FALSE(cell(3)->train()->running());
+  EXPECT_TRUE(cell(3)->train()->result().startsWith("Stopped")) << cell(3)->train()->result().toStdString();
+  EXPECT_TRUE(cell(3)->train()->resume()->isVisible());
+  remove();
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  undo();
+}
 
 TEST_F(Keyboard, MenusOpen) {
   openChecked();

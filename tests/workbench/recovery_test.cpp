@@ -8,10 +8,12 @@
 #include <QDockWidget>
 #include <QFileDialog>
 #include <QLineEdit>
+#include <QPlainTextEdit>
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
 #include <QTabBar>
+#include <QTextBlock>
 #include <cstdio>
 
 #include "tests/workbench/killed_window.h"
@@ -340,6 +342,14 @@ TEST_F(Recovery, AFileChangedOutsideIsReadAgainOrAskedAbout) {
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
   EXPECT_TRUE(document().text().starts_with("# mine"));
   press(2);  // compared, the question stands still
+  auto* lines = window->findChild<QPlainTextEdit*>(QStringLiteral("comparison"));
+  ASSERT_TRUE(lines);
+  EXPECT_EQ(lines->lineWrapMode(), QPlainTextEdit::WidgetWidth) << "nothing of a line is out of sight";
+  QStringList marked;
+  for (QTextBlock block = lines->document()->begin(); block.isValid(); block = block.next())
+    for (auto part = block.begin(); !part.atEnd(); ++part)
+      if (part.fragment().charFormat().background().style() != Qt::NoBrush) marked << part.fragment().text();
+  EXPECT_FALSE(marked.isEmpty()) << "what changed within a line is marked";
   EXPECT_EQ(window->messages()->key(), "outside");
   press(1);
   EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");

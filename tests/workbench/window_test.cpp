@@ -377,6 +377,45 @@ TEST_F(Window, AnEngineThatDoesNotAnswerIsSaidAndRestarted) {
   }
 }
 
+// One that lives and never says its first word.
+TEST_F(Window, AnEngineThatDoesNotBeginIsSaidAndRestarted) {
+  const QString program = folder.filePath("engine"), silent = folder.filePath("silent");
+  QFile script(program);
+  ASSERT_TRUE(script.open(QIODevice::WriteOnly));
+  script.write(QStringLiteral("#!/bin/sh\n[ -e %1 ] && exec cat >/dev/null\nexec %2\n").arg(silent, NF_SCRIPTED_ENGINE).toUtf8());
+  script.close();
+  ASSERT_TRUE(script.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner));
+  ASSERT_TRUE(QFile(silent).open(QIODevice::WriteOnly));
+  open(program);
+  auto* watch = window->workspace().findChild<AnswerWatch*>();
+  watch->setPatience(40);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_TRUE(window->messages()->text().contains("does not answer")) << window->messages()->text().toStdString();
+  ASSERT_EQ(window->messages()->buttons().size(), 1);
+  watch->setPatience(10 * kPatience);
+  ASSERT_TRUE(QFile::remove(silent));
+  QTest::mouseClick(window->messages()->buttons().front(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+// A run that was asked for and of which nothing is heard can be stopped.
+TEST_F(Window, StopIsLitFromTheFirstMoment) {
+  openChecked();
+  const auto process = static_cast<pid_t>(window->workspace().engine().processId());
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  run(3);
+  EXPECT_TRUE(window->action("run.stop")->isEnabled());
+  EXPECT_TRUE(window->statusText().startsWith("Preparing")) << window->statusText().toStdString();
+  window->action("run.stop")->trigger();
+  EXPECT_FALSE(window->action("run.stop")->isEnabled());
+  EXPECT_TRUE(window->statusText().startsWith("Stopping")) << window->statusText().toStdString();
+  ASSERT_EQ(::kill(process, SIGCONT), 0);
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && !window->workspace().runAsked(); }));
+  EXPECT_FALSE(window->action("run.stop")->isEnabled());
+  EXPECT_FALSE(window->statusText().startsWith("Stopping")) << window->statusText().toStdString();
+}
+
 TEST_F(Window, AnEngineThatIsNotThereIsSaid) {
   open(folder.filePath("no-such-engine"));
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
@@ -577,6 +616,20 @@ TEST_F(Window, ValuesInSightFollowTheTraining) {
   int slices = 0;
   QObject::connect(&window->workspace(), &Workspace::sliceArrived, window.get(), [&] { ++slices; });
   ASSERT_TRUE(wait([&] { return slices >= 2; }));
+}
+
+TEST_F(Window, TheLastValuesOfARunAreShownWhenItHasEnded) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->inspector()->values()->facts().contains("at step 400"); }));
+  int kernels = 0;
+  QObject::connect(&window->workspace(), &Workspace::subgraphsArrived, window.get(), [&] { ++kernels; });
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return window->inspector()->values()->facts().contains("at step 401") && kernels > 0; }));
+  EXPECT_FALSE(window->inspector()->values()->old());
 }
 
 TEST_F(Window, StopStops) {

@@ -16,6 +16,7 @@ std::string text;
 std::uint64_t revision = 0;
 bool training = false;
 bool ran = false;
+std::int64_t stepOfValues = -1;
 double share = 0.3;
 RunState lastState;
 
@@ -39,6 +40,7 @@ void train(RequestId id, std::uint32_t cell) {
     return say(RunState{});
   }
   training = true;
+  stepOfValues = 400;
   RunState state;
   state.phase = RunPhase::Training, state.cell = cell, state.device = "cpu", state.steps = 500;
   say(state);
@@ -79,6 +81,7 @@ void train(RequestId id, std::uint32_t cell) {
   say(trainingState());
   if (text.find("steps = 1000000") != std::string::npos) return;  // goes on until it is stopped
   training = false;
+  stepOfValues = 500;
   DoneEvent done;
   done.steps = 500, done.loss = 0.21, done.accuracy = 0.9417, done.first_step_ms = 312, done.preparation_ms = 300,
   done.median_step_ms_first_tenth = 8, done.median_step_ms_last_tenth = 1.18, done.seconds = 1.6;
@@ -163,7 +166,7 @@ int main() {
           continue;
         }
         TensorSlice slice;
-        slice.step = training ? 400 : -1;
+        slice.step = stepOfValues;
         for (const auto end : r->end) slice.shape.push_back(end);
         for (const TensorInfo& t : capsule::analysis(text, revision).tensors)
           if (t.name == r->tensor) slice.shape = t.shape;
@@ -193,7 +196,7 @@ int main() {
       } else if (std::holds_alternative<StopRequest>(m) && training) {
         training = false;
         DoneEvent done;
-        done.steps = 400, done.stopped = true;
+        done.steps = stepOfValues = 401, done.stopped = true;
         say(done);
         say(RunState{});
       }
