@@ -378,8 +378,8 @@ void DecisionCard::setComparison(const Comparison& k) {
     return shown.join(QStringLiteral(", "));
   };
   QStringList lines;
-  lines << (m_fused ? tr("B is the plan drawn, A what it becomes when Forbid keeps the two apart.")
-                    : tr("A is the plan drawn, B what it becomes when Force fuses the two."));
+  lines << (m_fused ? tr("B is the plan drawn, A what it becomes when Forbid keeps the two apart and the rest is decided anew.")
+                    : tr("A is the plan drawn, B what it becomes when Force fuses the two and the rest is decided anew."));
   lines << (k.loop.empty()
                 ? tr("Timed: only the kernels that differ, run once each. A step of a training runs all the others too, so "
                      "its time is another.")

@@ -425,6 +425,25 @@ TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {
   engine.await<TrialEvent>();
   engine.send(Cancel{all});
   engine.await<Cancelled>(all);
+  // Fused kernels against their parts come first, each with its name and how many there are.
+  const auto states = engine.passed<RunState>();
+  EXPECT_TRUE(std::any_of(states.begin(), states.end(), [](const RunState& s) {
+    return s.phase == RunPhase::Tuning && s.detail.starts_with("fused kernel 1 of ") &&
+           s.detail.find(" against its parts: ") != std::string::npos;
+  }));
+  // Who is told that it is over finds nothing searching; and one rule says what is faster than the first kernel.
+  const auto idle = [&] { return engine.await<RunState>().phase == RunPhase::Idle; };
+  while (!idle()) {}
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+    EXPECT_NE(s.state, SubgraphState::Searching) << s.name;
+    if (!s.us || !s.firstUs || *s.us == *s.firstUs) continue;
+    const auto list = engine.ask<Trials>(TrialsRequest{s.id, 0, 10000}).trials;
+    const auto first =
+        std::find_if(list.begin(), list.end(), [](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok; });
+    ASSERT_NE(first, list.end());
+    EXPECT_EQ(*s.firstUs, *first->us);
+    EXPECT_LT(*s.us, first->lowUs.value_or(*first->us));
+  }
 }
 
 TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
