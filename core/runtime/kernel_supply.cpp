@@ -186,11 +186,14 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
       m_bySchedule.emplace(key, kernel);
       return kernel;
     }
-    NF_TRY(const auto space, scheduleSpace(*subgraph.program, *m_context.target()));
-    if (const auto legal = space->check(schedule); !legal) return notHere(subgraph, legal.error());
     job.schedules = {std::move(schedule)};
   }
+  const Schedule wanted = job.schedules.front();
   CompileOutcome outcome = m_context.evaluator()->compile(std::move(job), {});
+  if (!outcome.kernel && !scheduleText.empty()) {
+    NF_TRY(const auto space, scheduleSpace(*subgraph.program, *m_context.target()));
+    if (const auto legal = space->check(wanted); !legal) return notHere(subgraph, legal.error());
+  }
   if (!outcome.kernel) return outcome.kernel.error();
   NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(*outcome.kernel)), 1));
   m_bySchedule.emplace(key, kernel);
