@@ -277,6 +277,28 @@ std::vector<Case> nests() {
     b.output(b.op("M", {24}, {37}, Reducer::Max, [&](const auto& v) { return b.p.unary(ScalarOp::Abs, b.at(x, v)); }));
     add("reductions side by side", std::move(b));
   }
+  {
+    Builder b;  // in 32 bits the index would be t % 2
+    const TensorId x = b.input("X", {4, 21}), t = b.input("t", {37}, DType::I32);
+    const auto whole = [&](double v) { return b.p.constant(v, DType::I64); };
+    const auto large = [&](const auto& v) {
+      const ExprId read = b.p.cast(DType::I64, b.at(t, {v[0]}));
+      return b.p.binary(ScalarOp::Add, mul(b, read, whole(2147483649.0)), b.p.indexValue(0 * v[0], DType::I64));
+    };
+    b.output(b.op("N", {37, 21}, {}, Reducer::None, [&](const auto& v) {
+      const ExprId i = large(v);
+      const ExprId inside = b.p.binary(ScalarOp::And, b.p.binary(ScalarOp::Le, whole(0), i), b.p.binary(ScalarOp::Lt, i, whole(4)));
+      return b.p.select(inside, b.p.load(x, {{{}, i}, {v[1], {}}}), b.p.constant(9));
+    }));
+    b.output(b.op("Q", {37, 21}, {}, Reducer::None, [&](const auto& v) {
+      const ExprId q = b.p.binary(ScalarOp::FloorDiv, large(v), whole(2147483647.0));
+      const ExprId r = b.p.binary(ScalarOp::Mod, b.p.unary(ScalarOp::Neg, large(v)), whole(4));
+      const ExprId top = b.p.binary(ScalarOp::Max, b.p.binary(ScalarOp::Min, large(v), whole(3)), whole(1));
+      return mul(b, mul(b, b.p.load(x, {{{}, q}, {v[1], {}}}), b.p.load(x, {{{}, r}, {v[1], {}}})),
+                 b.p.load(x, {{{}, top}, {v[1], {}}}));
+    }));
+    add("index arithmetic beyond 32 bits", std::move(b));
+  }
   for (const std::int64_t n : {10, 16, 33}) {
     Builder b;
     const TensorId x = b.input("X", {6, 8, n});

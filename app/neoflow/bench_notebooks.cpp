@@ -106,9 +106,7 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
   if (!context) return report(context.error(), options.json);
   const Target& target = *(*context)->target();
   Json rows = Json::array();
-  if (!options.json)
-    std::printf("%s\n%-46s %10s %10s %10s   %s\n", (*context)->device().description().c_str(), "case", "ms", "spread", "at first",
-                "peer, its ms, ratio of speeds");
+  bool headed = options.json;
   for (const std::string& file : files) {
     FileOptions one = options;
     one.file = file;
@@ -130,6 +128,10 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
                       {"ratio", peer ? Json(peer->stepMilliseconds / measured->milliseconds) : Json(nullptr)}});
       continue;
     }
+    if (!headed)
+      std::printf("%s\n%-46s %10s %10s %10s   %s\n", (*context)->device().description().c_str(), "case", "ms", "spread", "at first",
+                  "peer, its ms, ratio of speeds");
+    headed = true;
     std::printf("%-46s %10.4f %10.4f ", name.substr(0, 46).c_str(), measured->milliseconds, measured->spread);
     if (measured->atFirst) std::printf("%10.4f", *measured->atFirst);
     else std::printf("%10s", "-");

@@ -92,6 +92,15 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
   return code;
 }
 
+// What is wrong with the command, told at the place in the notebook that it is about; invalid: the file as a whole.
+int reportCommand(const Error& error, Span place, const Loaded& loaded, bool json, int exitCode) {
+  if (!json) return report(error, false, exitCode);
+  protocol::ErrorEvent event = errorEvent(error, loaded.notebook.sources, place);
+  if (event.file.empty()) event.file = loaded.notebook.sources.at(loaded.notebook.notebook).name;
+  printLine(protocol::encode(event));
+  return exitCode;
+}
+
 // The first mistake of a notebook that a job can't be made of.
 int reportMistakes(const FileOptions& options, bool progress, const Diagnostics& diagnostics, const SourceMap& sources) {
   if (!progress) return runCheck(options);
@@ -233,14 +242,16 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     return loaded.exitCode;
   }
   const CompiledNotebook& notebook = loaded.notebook;
-  if (notebook.trains.empty()) return report({"train", "The notebook has no `train` statement.", {}, {}}, json, kExitWrongInput);
+  if (notebook.trains.empty())
+    return reportCommand({"train", "The notebook has no `train` statement.", {}, {}}, {}, loaded, json, kExitWrongInput);
   if (options.which == 0 || options.which > notebook.trains.size())
-    return report({"train",
-                   "The notebook has " + std::to_string(notebook.trains.size()) +
-                       (notebook.trains.size() == 1 ? " `train` statement." : " `train` statements."),
-                   {},
-                   {}},
-                  json, kExitUsage);
+    return reportCommand({"train",
+                          "The notebook has " + std::to_string(notebook.trains.size()) +
+                              (notebook.trains.size() == 1 ? " `train` statement." : " `train` statements."),
+                          {},
+                          {}},
+                         notebook.trains.back().span, loaded, json, kExitUsage);
+  const Span statement = notebook.trains[options.which - 1].span;
   const std::string& wished = notebook.trains[options.which - 1].device;
   if (!wished.empty() && wished != "auto" && wished != options.device.device) {
     if (options.device.device == "auto") {
@@ -248,7 +259,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       choice.device = wished;
       context->reset();
       context = openDevice(registry, choice, !options.noRecords);
-      if (!context) return report(context.error(), json);
+      if (!context) return reportCommand(context.error(), statement, loaded, json, kExitMachineLacks);
     } else {
       std::cerr << "The `train` statement asks for the device " << wished << "; --device " << options.device.device
                 << " decides.\n";
@@ -502,10 +513,10 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   const bool shows = std::any_of(outputs.begin(), outputs.end(), [](const Output& o) { return o.role == OutputRole::Show; });
   std::string program = shows ? "what the cells show" : "every named tensor: the notebook neither trains nor shows anything";
   run.tensors = {shows ? "shown" : "all"};
+  if (options.which > std::max<std::size_t>(trains.size(), 1))
+    return reportCommand({"usage", "There is no `train` statement " + std::to_string(options.which) + ".", {}, {}},
+                         trains.empty() ? Span{} : trains.back().span, loaded, options.json, kExitUsage);
   if (!trains.empty()) {
-    if (options.which > trains.size())
-      return report({"usage", "There is no `train` statement " + std::to_string(options.which) + ".", {}, {}}, options.json,
-                    kExitUsage);
     run.trainStep = options.which - 1;
     program = "a training step of " + trains[*run.trainStep].loss;
   }

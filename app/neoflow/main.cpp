@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   addFile(showCommand, show);
   showCommand->add_option("--stage", show.stage, "source, differentiated, transformed, partitioned or fused")
       ->capture_default_str();
-  showCommand->add_flag("--dot", show.dot, "the graph, for Graphviz");
+  showCommand->add_flag("--dot", show.dot, "the graph, for Graphviz")->excludes("--json");
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
   showCommand->callback([&] { exitCode = nf::runShow(show); });
 

@@ -72,7 +72,8 @@ TensorData readTyped(const Tensor& t, const void* memory, bool doubles) {
         data.values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(at<std::uint16_t>(memory, i)) << 16);
         break;
       case DType::I32: data.values[i] = at<std::int32_t>(memory, i); break;
-      case DType::Bool: break;
+      case DType::Bool:
+      case DType::I64: break;
     }
   }
   return data;
@@ -95,7 +96,8 @@ void writeTyped(const TensorData& data, void* memory, bool doubles) {
         put(memory, i, fits ? static_cast<std::int32_t>(value) : std::numeric_limits<std::int32_t>::min());
         break;
       }
-      case DType::Bool: break;
+      case DType::Bool:
+      case DType::I64: break;
     }
   }
 }

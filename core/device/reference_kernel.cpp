@@ -2,6 +2,7 @@
 #include "core/device/reference_kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -47,14 +48,20 @@ struct DataIndex {
   std::uint32_t reg;
   std::int64_t stride, extent;
   std::uint32_t component;
+  bool wide;
 };
+
+// The bits of an i64 are kept in the place of a double, which would not hold its value.
+double held(std::int64_t v) { return std::bit_cast<double>(v); }
+std::int64_t whole(double v) { return std::bit_cast<std::int64_t>(v); }
 
 enum class Kind : std::uint8_t { Scalar, Index, Ge0, Eq0, Random, Load, Select, CallOnce };
 
 struct Instruction {
   Kind kind = Kind::Scalar;
   ScalarOp op = ScalarOp::Add;
-  DType type = DType::F32;  // of the result; for Div: decides nothing, for Cast: the target
+  DType type = DType::F32;            // of the result; for Div: decides nothing, for Cast: the target
+  bool wideA = false, wideB = false;  // operands that are i64
   std::uint32_t dst = 0, a = 0, b = 0;
   std::uint32_t slot = 0;                                                // Index, Ge0, Eq0, Random, Load
   std::uint32_t tensor = 0;                                              // Load
@@ -104,6 +111,7 @@ struct ReferenceKernel::Code {
   std::vector<std::uint32_t> stages{0}, guards;
   struct Target {
     bool data = false;
+    bool wide = false;  // an i64
     std::uint32_t slot = 0, reg = 0;
     std::int64_t extent = 1, stride = 1;
   };
@@ -263,7 +271,8 @@ class Preparation {
     const std::uint32_t reg = m_code->registers++;
     m_registers.emplace(id.value, reg);
     if (n.op == ScalarOp::Constant || n.op == ScalarOp::Training) {
-      m_code->constants.emplace_back(reg, n.op == ScalarOp::Training ? (m_training ? 1.0 : 0.0) : n.value);
+      const double value = n.op == ScalarOp::Training ? (m_training ? 1.0 : 0.0) : n.value;
+      m_code->constants.emplace_back(reg, n.type == DType::I64 ? held(static_cast<std::int64_t>(value)) : value);
       return;
     }
     const std::uint32_t scope = m_home.at(id.value);
@@ -297,7 +306,11 @@ class Preparation {
       }
       default:
         i.a = require(n.operands[0], scope);
-        if (info(n.op).arity > 1) i.b = require(n.operands[1], scope);
+        i.wideA = node(n.operands[0]).type == DType::I64;
+        if (info(n.op).arity > 1) {
+          i.b = require(n.operands[1], scope);
+          i.wideB = node(n.operands[1]).type == DType::I64;
+        }
         break;
     }
     if (n.index.valid()) i.slot = slot(linear(m_program[n.index]));
@@ -316,7 +329,7 @@ class Preparation {
       const AccessIndex& index = access.indices[k];
       const auto component = static_cast<std::uint32_t>(k);
       if (index.isData()) {
-        i.data.push_back({require(index.data, scope), stride, shape[k], component});
+        i.data.push_back({require(index.data, scope), stride, shape[k], component, node(index.data).type == DType::I64});
       } else {
         const LinearForm form = linear(index.affine);
         accumulate(offset, form, stride);
@@ -398,8 +411,10 @@ class Preparation {
         target.extent = shape[k];
         target.stride = stride;
         target.data = m_op.scatter[k].isData();
-        if (target.data) target.reg = require(m_op.scatter[k].data, last);
-        else target.slot = slot(linear(m_op.scatter[k].affine));
+        if (target.data) {
+          target.reg = require(m_op.scatter[k].data, last);
+          target.wide = node(m_op.scatter[k].data).type == DType::I64;
+        } else target.slot = slot(linear(m_op.scatter[k].affine));
         stride *= shape[k];
       }
     }
@@ -587,9 +602,15 @@ class Execution {
   }
 
   // ------------------------------------------------------------ instructions
-  void outOfRange(const Instruction& i, std::uint32_t component, double value, std::int64_t extent) {
+  // nullopt: a NaN.
+  static std::optional<std::int64_t> indexOf(double value, bool wide) {
+    if (wide) return whole(value);
+    return std::isnan(value) ? std::nullopt : std::optional(static_cast<std::int64_t>(std::clamp(value, -0x1p62, 0x1p62)));
+  }
+
+  void outOfRange(const Instruction& i, std::uint32_t component, std::optional<std::int64_t> value, std::int64_t extent) {
     if (!m_error.empty()) return;
-    const std::string text = std::isnan(value) ? "nan" : std::to_string(static_cast<std::int64_t>(value));
+    const std::string text = value ? std::to_string(*value) : "nan";
     m_error = "operator " + m_code.name + ": index " + std::to_string(component) + " of " + m_code.tensorNames.at(i.tensor) +
               " is " + text + ", outside [0, " + std::to_string(extent) + ")";
   }
@@ -601,7 +622,10 @@ class Execution {
       double* out = registerOf(i.dst);
       switch (i.kind) {
         case Kind::Scalar: scalar(i, out, lanes); break;
-        case Kind::Index: each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = static_cast<double>(s[l]); }); break;
+        case Kind::Index:
+          if (i.type == DType::I64) each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = held(s[l]); });
+          else each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = static_cast<double>(s[l]); });
+          break;
         case Kind::Ge0: each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = s[l] >= 0; }); break;
         case Kind::Eq0: each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = s[l] == 0; }); break;
         case Kind::Random:
@@ -618,13 +642,14 @@ class Execution {
     for (const Check& check : i.checks) {
       const std::int64_t* s = slotOf(check.slot);
       each(lanes, [&](std::size_t l) {
-        if (s[l] < 0 || s[l] >= check.extent) outOfRange(i, check.component, static_cast<double>(s[l]), check.extent);
+        if (s[l] < 0 || s[l] >= check.extent) outOfRange(i, check.component, s[l], check.extent);
       });
     }
     for (const DataIndex& d : i.data) {
       const double* v = registerOf(d.reg);
       each(lanes, [&](std::size_t l) {
-        if (!(v[l] >= 0 && v[l] < static_cast<double>(d.extent))) outOfRange(i, d.component, v[l], d.extent);
+        const auto index = indexOf(v[l], d.wide);
+        if (!index || *index < 0 || *index >= d.extent) outOfRange(i, d.component, index, d.extent);
       });
     }
     if (!m_error.empty()) return;
@@ -636,7 +661,7 @@ class Execution {
     }
     each(lanes, [&](std::size_t l) {
       std::int64_t offset = s[l];
-      for (const DataIndex& d : i.data) offset += d.stride * static_cast<std::int64_t>(registerOf(d.reg)[l]);
+      for (const DataIndex& d : i.data) offset += d.stride * *indexOf(registerOf(d.reg)[l], d.wide);
       out[l] = values[offset];
     });
   }
@@ -691,6 +716,14 @@ class Execution {
     const double* b = registerOf(i.b);
     const auto map = [&](auto f) { each(lanes, [&](std::size_t l) { out[l] = f(a[l]); }); };
     const auto zip = [&](auto f) { each(lanes, [&](std::size_t l) { out[l] = f(a[l], b[l]); }); };
+    if (i.wideA || i.wideB || i.type == DType::I64) {
+      const auto operand = [](double v, bool wide) { return wide ? whole(v) : static_cast<std::int64_t>(v); };
+      const bool binary = info(i.op).arity > 1;
+      return each(lanes, [&](std::size_t l) {
+        const std::int64_t v = evaluateI64(i.op, operand(a[l], i.wideA), binary ? operand(b[l], i.wideB) : 0);
+        out[l] = i.type == DType::I64 ? held(v) : static_cast<double>(v);
+      });
+    }
     if (i.type == DType::I32) switch (i.op) {
         case ScalarOp::Neg: return map([](double x) { return wrappedI32(-x); });
         case ScalarOp::Abs: return map([](double x) { return wrappedI32(std::fabs(x)); });
@@ -825,15 +858,14 @@ class Execution {
       for (std::size_t k = 0; k < m_code.targets.size(); ++k) {
         const auto& target = m_code.targets[k];
         if (target.data) {
-          const double v = registerOf(target.reg)[l];
-          if (!(v >= 0 && v < static_cast<double>(target.extent))) {
+          const auto v = indexOf(registerOf(target.reg)[l], target.wide);
+          if (!v || *v < 0 || *v >= target.extent) {
             if (m_error.empty())
               m_error = "operator " + m_code.name + ": index " + std::to_string(k) + " of what it adds to is " +
-                        (std::isnan(v) ? std::string("nan") : std::to_string(static_cast<std::int64_t>(v))) + ", outside [0, " +
-                        std::to_string(target.extent) + ")";
+                        (v ? std::to_string(*v) : std::string("nan")) + ", outside [0, " + std::to_string(target.extent) + ")";
             return;
           }
-          offset += target.stride * static_cast<std::int64_t>(v);
+          offset += target.stride * *v;
         } else {
           const std::int64_t v = slotOf(target.slot)[l];
           if (v < 0 || v >= target.extent) return;

@@ -7,12 +7,13 @@
 namespace nf {
 namespace {
 
-constexpr std::array<std::pair<DType, std::string_view>, 6> kNames{{{DType::F32, "f32"},
-                                                                    {DType::F64, "f64"},
-                                                                    {DType::F16, "f16"},
-                                                                    {DType::BF16, "bf16"},
-                                                                    {DType::I32, "i32"},
-                                                                    {DType::Bool, "bool"}}};
+constexpr std::array<std::pair<DType, std::string_view>, kDTypeCount> kNames{{{DType::F32, "f32"},
+                                                                              {DType::F64, "f64"},
+                                                                              {DType::F16, "f16"},
+                                                                              {DType::BF16, "bf16"},
+                                                                              {DType::I32, "i32"},
+                                                                              {DType::Bool, "bool"},
+                                                                              {DType::I64, "i64"}}};
 
 }  // namespace
 
@@ -20,7 +21,7 @@ std::string_view name(DType type) { return kNames[static_cast<std::size_t>(type)
 
 std::optional<DType> dtypeNamed(std::string_view name) {
   for (const auto& [type, spelling] : kNames)
-    if (spelling == name) return type;
+    if (spelling == name && type != DType::I64) return type;
   return std::nullopt;
 }
 
@@ -32,6 +33,7 @@ std::int64_t bytesOf(DType type) {
     case DType::BF16: return 2;
     case DType::I32: return 4;
     case DType::Bool: return 1;
+    case DType::I64: return 8;
   }
   return 0;
 }

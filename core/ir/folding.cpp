@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ir/folding.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "core/support/assert.h"
 
 namespace nf {
 
@@ -67,6 +70,38 @@ std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b
     case ScalarOp::Select: break;
   }
   return std::nullopt;
+}
+
+std::int64_t evaluateI64(ScalarOp op, std::int64_t a, std::int64_t b) {
+  const auto bits = [](std::int64_t x) { return static_cast<std::uint64_t>(x); };
+  const auto wrapped = [](std::uint64_t x) { return static_cast<std::int64_t>(x); };
+  const auto quotient = [&] {
+    if (b == 0) return std::int64_t{0};
+    if (b == -1) return wrapped(0 - bits(a));
+    return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0);
+  };
+  switch (op) {
+    case ScalarOp::Neg: return wrapped(0 - bits(a));
+    case ScalarOp::Abs: return a < 0 ? wrapped(0 - bits(a)) : a;
+    case ScalarOp::Relu: return std::max<std::int64_t>(a, 0);
+    case ScalarOp::Floor:
+    case ScalarOp::StopGradient:
+    case ScalarOp::Cast: return a;
+    case ScalarOp::Add: return wrapped(bits(a) + bits(b));
+    case ScalarOp::Sub: return wrapped(bits(a) - bits(b));
+    case ScalarOp::Mul: return wrapped(bits(a) * bits(b));
+    case ScalarOp::FloorDiv: return quotient();
+    case ScalarOp::Mod: return wrapped(bits(a) - bits(quotient()) * bits(b));
+    case ScalarOp::Max: return std::max(a, b);
+    case ScalarOp::Min: return std::min(a, b);
+    case ScalarOp::Lt: return a < b;
+    case ScalarOp::Le: return a <= b;
+    case ScalarOp::Eq: return a == b;
+    case ScalarOp::Ne: return a != b;
+    default: break;
+  }
+  NF_ASSERT(false);
+  return 0;
 }
 
 std::optional<double> constantIndexNode(const Program& program, const ScalarNode& node) {
@@ -156,7 +191,8 @@ ExprId Folding::rebuilt(ScalarNode node) {
   ExprId made;
   const int arity = info(node.op).arity;
   if (arity > 0 && constant(a) && (arity < 2 || constant(b)))
-    if (const auto value = evaluateScalar(node.op, node.type, *constant(a), arity > 1 ? *constant(b) : 0))
+    if (const auto value = evaluateScalar(node.op, node.type, *constant(a), arity > 1 ? *constant(b) : 0);
+        value && (node.type != DType::I64 || std::fabs(*value) < 0x1p53))
       return m_program.constant(*value, node.type, node.origin);
   if (const auto value = constantIndexNode(m_program, node)) return m_program.constant(*value, node.type, node.origin);
   switch (node.op) {

@@ -39,6 +39,8 @@ double wrappedProduct(double a, double b);
 
 // The value of an operation on constants, in double; nullopt for leaves, random numbers, and i32 division by zero.
 std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b);
+// The same on i64, which a double does not hold: wraps at 64 bits; comparisons give 1 or 0. a // 0 is 0, a % 0 is a.
+std::int64_t evaluateI64(ScalarOp op, std::int64_t a, std::int64_t b);
 
 // The value of an Index, IndexGe0 or IndexEq0 node in whose index expression no variable stands; conditions are 1 or 0. A program
 // holds no such node: its builders make a Constant of it.

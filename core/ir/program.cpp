@@ -237,15 +237,15 @@ std::optional<DType> resultType(ScalarOp op, DType a, DType b) {
       return DType::Bool;
     case ScalarOp::FloorDiv:
     case ScalarOp::Mod:
-      if (a == DType::I32 && b == DType::I32) return DType::I32;
-      return std::nullopt;
+      if (!isInteger(a) || !isInteger(b)) return std::nullopt;
+      return a == DType::I64 || b == DType::I64 ? DType::I64 : DType::I32;
     default: break;
   }
   if (a == DType::Bool || b == DType::Bool) return std::nullopt;
   if (a == DType::F64 || b == DType::F64) return DType::F64;
-  if (a == DType::I32 && b == DType::I32) {
+  if (isInteger(a) && isInteger(b)) {
     if (op == ScalarOp::Div || op == ScalarOp::Pow) return DType::F32;
-    return DType::I32;
+    return a == DType::I64 || b == DType::I64 ? DType::I64 : DType::I32;
   }
   return DType::F32;
 }

@@ -72,7 +72,8 @@ struct ScalarNode {
   OriginId origin;
 };
 
-// One component of an access: quasi-affine, or data-dependent (an i32 expression; its value is range-checked, never clamped).
+// One component of an access: quasi-affine, or data-dependent (an i32 or i64 expression; its value is range-checked, never clamped).
+// i64: no value met in working it out leaves 64 bits, whatever the i32 it reads.
 struct AccessIndex {
   IndexExpr affine;
   ExprId data;

@@ -282,7 +282,7 @@ Program read(Reader& in, const Json& json, int depth) {
     Tensor t;
     t.name = in.text(in.at(j, "name"));
     t.kind = in.enumerator<TensorKind>(in.at(j, "kind"), 5);
-    t.type = in.enumerator<DType>(in.at(j, "type"), 6);
+    t.type = in.enumerator<DType>(in.at(j, "type"), kDTypeCount);
     for (const Json& extent : in.list(in.at(j, "shape"))) t.shape.push_back(in.integer(extent));
     t.init = readInitializer(in, in.at(j, "init"));
     for (const Json& axis : in.list(in.at(j, "layout"))) t.layout.order.push_back(static_cast<std::uint32_t>(in.integer(axis)));
@@ -304,7 +304,7 @@ Program read(Reader& in, const Json& json, int depth) {
   for (const Json& j : in.list(in.at(json, "scalars"))) {
     ScalarNode n;
     n.op = in.enumerator<ScalarOp>(part(in, j, 0), static_cast<int>(kScalarOpCount));
-    n.type = in.enumerator<DType>(part(in, j, 1), 6);
+    n.type = in.enumerator<DType>(part(in, j, 1), kDTypeCount);
     for (std::size_t k = 0; k < 3; ++k) n.operands[k] = expr(part(in, j, 2 + k));
     for (int k = 0; k < info(n.op).arity; ++k)
       if (!n.operands[k].valid() || n.operands[k].value >= p.scalars.size()) in.fail("an operand does not precede its node");

@@ -94,8 +94,8 @@ class Verifier {
       problem(what + " reads " + t.name + " with " + std::to_string(access.indices.size()) + " indices, its rank is " +
               std::to_string(t.shape.size()));
     for (const AccessIndex& index : access.indices) {
-      if (index.isData() && (!in(index.data, before) || m_program[index.data].type != DType::I32))
-        problem(what + " has a data-dependent index that is no i32 value");
+      if (index.isData() && (!in(index.data, before) || !isInteger(m_program[index.data].type)))
+        problem(what + " has a data-dependent index that is no integer");
       if (!index.isData() && index.affine.overflowed()) problem(what + " has an index that overflowed");
     }
   }
@@ -175,8 +175,8 @@ class Verifier {
     if (op.scatter.size() != out.shape.size()) problem(what + " scatters with another rank than its output");
     if (op.reducer != Reducer::None && op.reducer != Reducer::Sum) problem(what + " scatters with another reducer than sum");
     for (const AccessIndex& index : op.scatter)
-      if (index.isData() && (!in(index.data, m_program.scalars.size()) || m_program[index.data].type != DType::I32))
-        problem(what + " scatters by an index that is no i32 value");
+      if (index.isData() && (!in(index.data, m_program.scalars.size()) || !isInteger(m_program[index.data].type)))
+        problem(what + " scatters by an index that is no integer");
   }
 
   void checkBounds(const Operator& op, const std::string& what) {

@@ -23,6 +23,7 @@ std::optional<ScalarOp> unaryNamed(std::string_view name) {
 std::optional<DType> castNamed(std::string_view name) {
   if (name == "float") return DType::F32;
   if (name == "int") return DType::I32;
+  if (name == "i64") return DType::I64;
   const auto type = dtypeNamed(name);
   return type && *type != DType::Bool ? type : std::nullopt;
 }
@@ -104,6 +105,15 @@ TermId Statement::builtin(const Expr& e, bool& known) {
   return kNoTerm;
 }
 
+// A real number worked out from numbers. `finite`: they all are, so that it should be.
+TermId Statement::worked(double y, bool finite, const Expr& e) {
+  if (!finite || std::isfinite(y)) return constant(Number::of(y), e.span);
+  Diagnostic& d =
+      report("not-finite", "`" + textOf(e.span) + "` is " + (std::isnan(y) ? "not a number" : "too large for a double"), e.span);
+  d.notes.push_back({"where that is meant, write `nan` or `inf`", {}});
+  return error(e.span);
+}
+
 TermId Statement::unaryCall(ScalarOp op, const Expr& e) {
   if (!arity(e, 1, 1)) return error(e.span);
   const TermId a = asValue(term(e.args[0]), "for a function");
@@ -113,10 +123,11 @@ TermId Statement::unaryCall(ScalarOp op, const Expr& e) {
     const double y = evaluateScalar(op, DType::F64, t.number.value(), 0).value();
     const bool stays = t.number.isInteger && (op == ScalarOp::Abs || op == ScalarOp::Relu || op == ScalarOp::Floor);
     const bool floors = op == ScalarOp::Floor && std::fabs(y) < 9e15;
-    return constant(stays || floors ? Number::of(static_cast<std::int64_t>(y)) : Number::of(y), e.span);
+    if (stays || floors) return constant(Number::of(static_cast<std::int64_t>(y)), e.span);
+    return worked(y, std::isfinite(t.number.value()), e);
   }
   const bool keepsInteger = op == ScalarOp::Abs || op == ScalarOp::Relu || op == ScalarOp::StopGradient || op == ScalarOp::Floor;
-  if (!t.soft && t.type == DType::I32 && !keepsInteger) {
+  if (!t.soft && isInteger(t.type) && !keepsInteger) {
     const TermId real = operation(ScalarOp::Cast, {a, kNoTerm, kNoTerm}, e);
     m_terms[real].type = DType::F32;
     return operation(op, {real, kNoTerm, kNoTerm}, e);
@@ -131,6 +142,11 @@ TermId Statement::castCall(DType type, const Expr& e) {
   if (t.kind == Term::Kind::Error) return error(e.span);
   t.span = e.span;
   t.head = e.head;
+  const bool whole = t.soft ? asIndex(a).has_value() : isInteger(t.type) || t.type == DType::Bool;
+  if (type == DType::I64 && !whole) {
+    report("type-mismatch", "`i64` is of indices: it takes integers", e.span);
+    return error(e.span);
+  }
   if (t.type == DType::Bool) {  // 1 or 0
     const TermId one = constant(Number::of(std::int64_t{1}), e.span), zero = constant(Number::of(std::int64_t{0}), e.span);
     const TermId s = operation(ScalarOp::Select, {a, one, zero}, e);
@@ -138,8 +154,8 @@ TermId Statement::castCall(DType type, const Expr& e) {
     m_terms[s].type = type;
     return s;
   }
-  const bool plain = type == DType::F32 || type == DType::F64 || type == DType::I32;
-  const bool exact = type != DType::I32 || t.kind == Term::Kind::Index || (t.kind == Term::Kind::Constant && t.number.isInteger);
+  const bool plain = type == DType::F32 || type == DType::F64 || isInteger(type);
+  const bool exact = !isInteger(type) || t.kind == Term::Kind::Index || (t.kind == Term::Kind::Constant && t.number.isInteger);
   if (t.soft && plain && exact && t.kind != Term::Kind::Op) {
     t.soft = false;
     t.type = type;

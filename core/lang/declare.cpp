@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "core/lang/statement.h"
 #include "core/support/checked.h"
@@ -123,6 +124,17 @@ bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into, boo
   return true;
 }
 
+bool Elaborator::fitsType(const NewTensor& wish, Span span) {
+  if (wish.type != DType::I32 || wish.init.kind != Initializer::Kind::Constant) return true;
+  const double value = wish.init.numbers[0];
+  if (value == std::floor(value) && value >= std::numeric_limits<std::int32_t>::min() &&
+      value <= std::numeric_limits<std::int32_t>::max())
+    return true;
+  report("bad-initial-value", "`" + std::string(m_out.sources.text(span)) + "` is no i32: whole numbers in -2147483648..2147483647",
+         span);
+  return false;
+}
+
 bool Elaborator::batchInitializer(const Ast& ast, const Stmt& s, const std::vector<std::int64_t>& shape, DType, Initializer& into) {
   Entity* data = resolve(s.batchData, s.batchSpan);
   if (!data || data->kind == Entity::Kind::Poison) return false;
@@ -227,7 +239,7 @@ void Elaborator::declaration(const Ast& ast, const Stmt& s) {
       good = batchInitializer(ast, s, wish.shape, wish.type, wish.init);
     }
   } else if (s.value != kNone) {
-    good = initializer(ast, s.value, wish.init) && good;
+    good = initializer(ast, s.value, wish.init) && fitsType(wish, ast[s.value].span) && good;
   } else if (s.declares == TensorKind::Param && m_frame == 0) {
     const Span end{target.span.source, target.span.end, target.span.end};
     Diagnostic& d = warn("no-initial-value", "`" + std::string(target.name) + "` has no initial value", target.span);

@@ -348,6 +348,22 @@ void Elaborator::show(const Ast& ast, const Stmt& s) {
   }
 }
 
+// One of two tensors is read by the operator that makes the other. What a derived name reads is not known yet.
+bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
+  const Program& p = m_out.program;
+  const TensorId first = p.tensorNamed(a), second = p.tensorNamed(b);
+  if (!first.valid() || !second.valid()) return true;
+  for (std::size_t i = p.operators.size(); i-- > 0;) {
+    const auto writes = writesOf(p, OperatorId(i));
+    for (const auto& [made, read] : {std::pair{first, second}, std::pair{second, first}}) {
+      if (std::find(writes.begin(), writes.end(), made) == writes.end()) continue;
+      const auto reads = readsOf(p, OperatorId(i));
+      if (std::find(reads.begin(), reads.end(), read) != reads.end()) return true;
+    }
+  }
+  return false;
+}
+
 void Elaborator::hint(const Ast&, const Stmt& s) {
   Hint h;
   h.kind = s.hint;
@@ -392,6 +408,17 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
     }
   } else {
     // Neighbours in the list are what a hint speaks of.
+    for (std::size_t i = 0; i + 1 < h.tensors.size(); ++i) {
+      const std::string &a = h.tensors[i], &b = h.tensors[i + 1];
+      const Span span = cover(s.targets[i].nameSpan, s.targets[i + 1].nameSpan);
+      if (a == b) {
+        report("bad-hint", "`" + a + "` stands beside itself: a hint names a tensor and one that reads it", span);
+        return;
+      }
+      if (!readsOther(a, b))
+        warn("bad-hint", "neither of `" + a + "` and `" + b + "` reads the other: the hint changes nothing", span)
+            .notes.push_back({"a hint names a tensor and one that reads it", {}});
+    }
     for (const Hint& other : m_out.program.hints) {
       if (other.kind == h.kind || other.kind == Hint::Kind::Schedule) continue;
       for (std::size_t i = 0; i + 1 < h.tensors.size(); ++i)

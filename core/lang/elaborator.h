@@ -192,6 +192,7 @@ class Elaborator {
   void namedScalar(const ast::Ast& ast, const ast::Stmt& s);
   void show(const ast::Ast& ast, const ast::Stmt& s);
   void hint(const ast::Ast& ast, const ast::Stmt& s);
+  bool readsOther(const std::string& a, const std::string& b) const;
   void train(const ast::Ast& ast, const ast::Stmt& s);
   const Function* optimizerNamed(const ast::Expr* optimizer, const ast::Stmt& s);
   void optimize(const ast::Ast& ast, const ast::Stmt& s, TensorId loss, const ast::Expr* optimizer, bool all,
@@ -216,6 +217,7 @@ class Elaborator {
   void prepareBatch(const ast::Ast& ast);
 
   bool initializer(const ast::Ast& ast, ast::ExprRef e, Initializer& into, bool ofData = false);
+  bool fitsType(const NewTensor& wish, Span span);
   bool batchInitializer(const ast::Ast& ast, const ast::Stmt& s, const std::vector<std::int64_t>& shape, DType type,
                         Initializer& into);
 

@@ -15,7 +15,8 @@ struct Statement::Operation {
   std::vector<std::pair<TermId, ExprId>> done;
   std::vector<std::pair<ExprId, TermId>> loads;
   std::vector<IndexCond> path;                     // index conditions of the selects around, for nested reductions
-  std::unordered_map<std::uint64_t, ExprId> memo;  // by term and, of a soft one, type
+  std::unordered_map<std::uint64_t, ExprId> memo;  // by term and, of a soft one or one of an index, type
+  std::unordered_map<std::uint32_t, Range> wide;   // of i64 nodes, whatever the i32 are that they read
   const std::vector<Variable>* variables = nullptr;
 
   void index(std::size_t variableCount) {
@@ -97,9 +98,119 @@ void Statement::fitsInteger(Range range, Span span) {
        {}});
 }
 
+// `times`: extents of what stands around it.
+bool Statement::countPoints(const Operation& op, std::vector<std::int64_t> times, const std::string& what, Span span) {
+  std::string where;
+  for (const IndexVar v : op.axes) {
+    const Variable& variable = m_variables[v];
+    times.push_back(variable.extent);
+    if (!variable.name.empty())
+      where += (where.empty() ? "`" : ", `") + variable.name + "` over 0.." + std::to_string(variable.extent - 1);
+  }
+  if (checkedProduct(times)) return true;
+  if (m_failed) return false;
+  Diagnostic& d = report("extent-overflow", what + " more points than 64 bits count", span);
+  if (!where.empty()) d.notes.push_back({"with " + where, {}});
+  return false;
+}
+
+void Statement::fitsExactly(std::int64_t number, Span span) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 53;
+  if (m_failed || (number >= -kMost && number <= kMost)) return;
+  report("index-overflow", "`" + textOf(span) + "` is too large beside an integer tensor", span)
+      .notes.push_back({"in an index that reads data, numbers go up to " + std::to_string(kMost), {}});
+}
+
+// Index arithmetic is done in 64 bits; what it reads is taken to be any i32.
+constexpr Range kI32{std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+
+bool Statement::isIndexArithmetic(const Term& t) {
+  if (t.kind != Term::Kind::Op) return false;
+  switch (t.op) {
+    case ScalarOp::Neg:
+    case ScalarOp::Abs:
+    case ScalarOp::Relu:
+    case ScalarOp::Floor:
+    case ScalarOp::StopGradient:
+    case ScalarOp::Add:
+    case ScalarOp::Sub:
+    case ScalarOp::Mul:
+    case ScalarOp::FloorDiv:
+    case ScalarOp::Mod:
+    case ScalarOp::Max:
+    case ScalarOp::Min:
+    case ScalarOp::Select: return true;
+    default: return false;
+  }
+}
+
+// `i32(...)` in an index around arithmetic of i32 says where that is done; nothing is converted.
+TermId Statement::narrowPart(TermId id) const {
+  const Term& t = m_terms[id];
+  if (t.kind != Term::Kind::Op || t.op != ScalarOp::Cast || t.type != DType::I32) return id;
+  const Term& inner = m_terms[t.operands[0]];
+  return !inner.soft && inner.type == DType::I32 && isIndexArithmetic(inner) ? t.operands[0] : id;
+}
+
+std::optional<Range> Statement::wideRange(const Operation& op, const ScalarNode& n) const {
+  const auto at = [&](std::size_t k) { return op.wide.at(n.operands[k].value); };
+  const auto of = [](std::initializer_list<std::optional<std::int64_t>> corners) -> std::optional<Range> {
+    std::optional<Range> range;
+    for (const auto& c : corners) {
+      if (!c) return std::nullopt;
+      range = range ? Range{std::min(range->lo, *c), std::max(range->hi, *c)} : Range{*c, *c};
+    }
+    return range;
+  };
+  switch (n.op) {
+    case ScalarOp::Constant: return Range{static_cast<std::int64_t>(n.value), static_cast<std::int64_t>(n.value)};
+    case ScalarOp::Index:
+      return bounds(m_elab.program()[n.index],
+                    [&, known = ranges()](IndexVar v) { return known(v < op.axes.size() ? op.axes[v] : v); });
+    case ScalarOp::Neg: return of({checkedSub(0, at(0).lo), checkedSub(0, at(0).hi)});
+    case ScalarOp::Abs:
+      if (at(0).lo >= 0) return at(0);
+      return of({at(0).hi < 0 ? checkedSub(0, at(0).hi) : 0, checkedSub(0, at(0).lo), std::max<std::int64_t>(at(0).hi, 0)});
+    case ScalarOp::Relu: return Range{std::max<std::int64_t>(at(0).lo, 0), std::max<std::int64_t>(at(0).hi, 0)};
+    case ScalarOp::Floor:
+    case ScalarOp::StopGradient: return at(0);
+    case ScalarOp::Add: return of({checkedAdd(at(0).lo, at(1).lo), checkedAdd(at(0).hi, at(1).hi)});
+    case ScalarOp::Sub: return of({checkedSub(at(0).lo, at(1).hi), checkedSub(at(0).hi, at(1).lo)});
+    case ScalarOp::Mul:
+      return of({checkedMul(at(0).lo, at(1).lo), checkedMul(at(0).lo, at(1).hi), checkedMul(at(0).hi, at(1).lo),
+                 checkedMul(at(0).hi, at(1).hi)});
+    case ScalarOp::FloorDiv: {
+      const auto [lo, hi] = at(0);
+      const auto [least, most] = at(1);
+      if (least > 0) return of({floorDiv(lo, least), floorDiv(lo, most), floorDiv(hi, least), floorDiv(hi, most)});
+      return of({lo, hi, checkedSub(0, lo), checkedSub(0, hi), 0});
+    }
+    case ScalarOp::Mod: {
+      const auto [lo, hi] = at(0);
+      const auto [least, most] = at(1);
+      if (least > 0) return Range{0, most - 1};
+      return of({lo, hi, least, most, 0});  // by 0 it is the dividend
+    }
+    case ScalarOp::Max: return Range{std::max(at(0).lo, at(1).lo), std::max(at(0).hi, at(1).hi)};
+    case ScalarOp::Min: return Range{std::min(at(0).lo, at(1).lo), std::min(at(0).hi, at(1).hi)};
+    case ScalarOp::Select: return Range{std::min(at(1).lo, at(2).lo), std::max(at(1).hi, at(2).hi)};
+    default: return std::nullopt;
+  }
+}
+
+void Statement::fitsWide(Operation& op, ExprId made, Span span) {
+  const auto range = wideRange(op, m_elab.program()[made]);
+  op.wide.emplace(made.value, range.value_or(kI32));
+  if (range || m_failed) return;
+  Diagnostic& d = report("index-overflow", "`" + textOf(span) + "` does not fit 64 bits for every i32 that it may read", span);
+  d.notes.push_back({"bound what is read, as in `t[i] % 1000`; `i32(...)` around a part keeps that part to 32 bits", {}});
+}
+
 AccessIndex Statement::emitIndex(Operation& op, const TermIndex& index, bool expanded) {
   AccessIndex made;
-  if (index.data != kNoTerm) made.data = emitTerm(op, index.data, DType::I32);
+  if (index.data != kNoTerm)
+    made.data = isIndexArithmetic(m_terms[index.data]) ? emitTerm(op, index.data, DType::I64)
+                                                       : emitTerm(op, narrowPart(index.data), DType::I32);
   else if (fits(index.affine, index.span)) made.affine = op.map(index.affine, ranges(), expanded);
   return made;
 }
@@ -138,8 +249,9 @@ ExprId Statement::emitLoad(Operation& op, const Term& t) {
     const std::int64_t size = p[tensor].shape[k];
     if (at[k].isData()) {
       const ExprId value = at[k].data;
-      also(p.binary(ScalarOp::Le, p.constant(0, DType::I32, origin), value, origin));
-      also(p.binary(ScalarOp::Lt, value, p.constant(static_cast<double>(size), DType::I32, origin), origin));
+      const DType type = p[value].type;
+      also(p.binary(ScalarOp::Le, p.constant(0, type, origin), value, origin));
+      also(p.binary(ScalarOp::Lt, value, p.constant(static_cast<double>(size), type, origin), origin));
       continue;
     }
     const auto range = bounds(t.indices[k].affine, known);
@@ -161,18 +273,31 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
   const Term& t = m_terms[id];
   // Everything is emitted once an operator; soft arithmetic may be wanted in two types, and a soft number is a node a use.
   const bool once = !t.soft || t.kind == Term::Kind::Op;
-  const std::uint64_t key = std::uint64_t{id} << 8 | (t.soft ? static_cast<std::uint64_t>(want) + 1 : 0);
+  const bool wide = want == DType::I64 || (!t.soft && t.type == DType::I64);
+  const std::uint64_t key = std::uint64_t{id} << 8 | (wide     ? static_cast<std::uint64_t>(DType::I64) + 1
+                                                      : t.soft ? static_cast<std::uint64_t>(want) + 1
+                                                               : 0);
   if (const auto done = once ? op.memo.find(key) : op.memo.end(); done != op.memo.end()) return done->second;
   // The token of an access is all of it, indices included; of everything else its operator or name.
   const Span token = t.kind == Term::Kind::Load ? t.span : t.head;
   const OriginId origin = m_elab.originIn(m_elab.context(), token, t.frame);
-  const DType type = t.soft ? want : t.type;
+  if (wide && !t.soft && t.kind == Term::Kind::Op && t.op == ScalarOp::Cast && t.type == DType::I64)
+    return emitTerm(op, t.operands[0], DType::I64);
+  if (wide && !t.soft && t.type == DType::I32 && !isIndexArithmetic(t)) {
+    const ExprId value = emitTerm(op, narrowPart(id), DType::I32);
+    const ExprId made = m_elab.program().cast(DType::I64, value, origin);
+    op.wide.emplace(made.value, kI32);
+    op.memo.emplace(key, made);
+    return made;
+  }
+  const DType type = wide ? DType::I64 : t.soft ? want : t.type;
   ExprId made;
   switch (t.kind) {
     case Term::Kind::Error: NF_ASSERT(false); break;
     case Term::Kind::Constant: {
       const DType real = type == DType::I32 && !t.number.isInteger ? DType::F32 : type;
       if (real == DType::I32) fitsInteger({t.number.integer, t.number.integer}, t.span);
+      if (real == DType::I64) fitsExactly(t.number.integer, t.span);
       made = m_elab.program().constant(t.number.value(), real, origin);
       break;
     }
@@ -197,7 +322,7 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
         point = m_elab.m_trips[d] * point + IndexExpr::variable(kLoopVariable + static_cast<IndexVar>(d));
       for (std::size_t i = 0; i < op.axes.size(); ++i)
         point = m_variables[op.axes[i]].extent * point + IndexExpr::variable(static_cast<IndexVar>(i));
-      if (point.overflowed()) point = IndexExpr(0);
+      countPoints(op, m_elab.m_trips, "`random()` is worked out at", t.span);
       made = m_elab.program().random(t.number.integer, point, origin);
       break;
     }
@@ -213,7 +338,7 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
         inner = m_realType.value_or(DType::F32);
         for (int k = 0; k < 2; ++k)
           if (!m_terms[terms[k]].soft) inner = m_terms[terms[k]].type;
-      } else if (!t.soft) {
+      } else if (!t.soft && !wide) {
         for (int k = scalar == ScalarOp::Select ? 1 : 0; k < arity; ++k)
           if (!m_terms[terms[k]].soft) inner = arithmeticType(m_terms[terms[k]].type);
       }
@@ -237,7 +362,8 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
       break;
     }
   }
-  if (once) op.memo.emplace(key, made);
+  if (wide) fitsWide(op, made, t.span);
+  if (once || wide) op.memo.emplace(key, made);
   return made;
 }
 
@@ -382,6 +508,7 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
   }
   op.index(m_variables.size());
   op.variables = &m_variables;
+  if (!countPoints(op, {}, "`" + textOf(t.head) + "` runs over", t.head)) return {};
   const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
   DType type = valueType(body);
   if (wish.typed && m_terms[body].soft) type = arithmeticType(wish.tensor.type);
@@ -400,6 +527,10 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
   }
   const bool arg = made.reducer == Reducer::ArgMax || made.reducer == Reducer::ArgMin;
   const DType computed = m_elab.program()[value].type;
+  if (computed == DType::I64) {
+    report("type-mismatch", "an i64 can't be stored: `i32(...)` or `f32(...)` makes a value of it", t.span);
+    return {};
+  }
   if (!wish.typed) wish.tensor.type = arg ? DType::I32 : arithmeticType(computed);
   if (arg && wish.tensor.type != DType::I32) {
     report("type-mismatch", "`" + std::string(name(made.reducer)) + "` gives positions: the result is i32", wish.tensor.span);
@@ -467,6 +598,7 @@ TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish 
   op.index(m_variables.size());
   op.variables = &m_variables;
   const Term t = m_terms[root];
+  if (!countPoints(op, {}, "this runs over", span)) return {};
   const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
   ExprId value = emitTerm(op, root, wish.typed ? arithmeticType(wish.tensor.type) : valueType(root));
   if (m_failed) return {};
@@ -480,6 +612,10 @@ TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish 
   for (const IndexVar v : op.axes)
     made.axes.push_back(
         {m_variables[v].name, m_variables[v].extent, m_elab.originIn(m_elab.context(), m_variables[v].span, t.frame)});
+  if (m_elab.program()[value].type == DType::I64) {
+    report("type-mismatch", "an i64 can't be stored: `i32(...)` or `f32(...)` makes a value of it", t.span);
+    return {};
+  }
   if (!wish.typed) wish.tensor.type = arithmeticType(m_elab.program()[value].type);
   checkBounds(op, made);
   if (m_failed) return {};
@@ -570,6 +706,17 @@ void Statement::reportBounds(const Operation& op, const Operator& made, ExprId l
     const auto fits = largestExtent(term->indices[axis].affine, size, op.axes[v]);
     if (fits && *fits > 0)
       d.fixes.push_back({"run `" + variable.name + "` over " + std::to_string(*fits), variable.extentSpan, std::to_string(*fits)});
+  }
+  // An index that nothing else bounds: outside of the first point already, `else` would leave it open.
+  const auto open = std::find_if(variables.begin(), variables.end(), [&](IndexVar v) {
+    return v < op.axes.size() && !m_variables[op.axes[v]].given && made.axes[v].extent == 1;
+  });
+  if (open != variables.end()) {
+    const std::string& name = m_variables[op.axes[*open]].name;
+    d.notes.push_back({"no extent of `" + name + "` keeps it inside: write one, and what is read outside, as in `" + name + ": " +
+                           std::to_string(size) + "` and `" + textOf(term->span) + " else 0`",
+                       {}});
+    return;
   }
   if (range->lo <= range->hi)
     d.fixes.push_back({"read 0 outside", Span{term->span.source, term->span.end, term->span.end}, " else 0"});

@@ -37,6 +37,11 @@ RangeOf Statement::ranges() const {
   };
 }
 
+DiagnosticFix Statement::runOver(const Variable& variable, std::int64_t extent) {
+  const std::string written = variable.name + ": " + std::to_string(extent);
+  return {"write `" + written + "`", variable.span, written};
+}
+
 // Where an index stands alone it has the extent of that axis; two such places must agree.
 bool Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded) {
   std::map<IndexVar, std::vector<const Use*>> found;
@@ -66,10 +71,7 @@ bool Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guard
     Diagnostic& d = report("extent-conflict", who + " " + place(first) + " and " + place(second),
                            m_terms[second->load].indices[second->axis].span);
     d.notes.push_back({"the first place", m_terms[first->load].indices[first->axis].span});
-    if (!variable.generated) {
-      const Span end{variable.span.source, variable.span.end, variable.span.end};
-      d.fixes.push_back({"run over " + std::to_string(variable.extent), end, ": " + std::to_string(variable.extent)});
-    }
+    if (!variable.generated) { d.fixes.push_back(runOver(variable, variable.extent)); }
   }
   return !found.empty();
 }
@@ -155,8 +157,7 @@ void Statement::reportAmbiguous(IndexVar v, const std::vector<Use>& uses) {
     if (n && *n > 0) natural = natural ? std::min(*natural, *n) : *n;
   }
   if (uses.empty() || d.notes.empty()) d.notes.push_back({"no access uses it alone", {}});
-  const Span end{variable.span.source, variable.span.end, variable.span.end};
-  if (natural) d.fixes.push_back({"run over " + std::to_string(*natural), end, ": " + std::to_string(*natural)});
+  if (natural) d.fixes.push_back(runOver(variable, *natural));
 }
 
 bool Statement::inferExtents() {

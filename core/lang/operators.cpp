@@ -29,15 +29,19 @@ TermId Statement::operation(ScalarOp op, std::array<TermId, 3> operands, const E
     if (!type) type = o.type;
     else type = o.type == *type ? *type : resultType(ScalarOp::Add, *type, o.type).value_or(*type);
   }
+  if (arity - first == 2 && isWideAndReal(m_terms[operands[first]], m_terms[operands[first + 1]])) {
+    report("type-mismatch", "`i64` is of indices: it meets integers only", e.span);
+    return error(e.span);
+  }
   t.soft = soft;
   t.type = type.value_or(DType::F32);
   // A number with a fraction beside an integer tensor: the result is real.
-  if (type == DType::I32)
+  if (type && isInteger(*type))
     for (int k = first; k < arity; ++k) {
       const Term& o = m_terms[operands[k]];
       if (o.soft && (o.kind == Term::Kind::Op || (o.kind == Term::Kind::Constant && !o.number.isInteger))) t.type = DType::F32;
     }
-  if (t.type == DType::I32 && (op == ScalarOp::Div || op == ScalarOp::Pow)) t.type = DType::F32;
+  if (isInteger(t.type) && (op == ScalarOp::Div || op == ScalarOp::Pow)) t.type = DType::F32;
   if (op == ScalarOp::Lt || op == ScalarOp::Le || op == ScalarOp::Eq || op == ScalarOp::Ne || op == ScalarOp::And ||
       op == ScalarOp::Or || op == ScalarOp::Not) {
     t.type = DType::Bool;
@@ -132,20 +136,21 @@ TermId Statement::arithmetic(const Expr& e, TermId a, TermId b) {
   const Term &ta = m_terms[a], &tb = m_terms[b];
   if (ta.kind == Term::Kind::Constant && tb.kind == Term::Kind::Constant && ta.soft && tb.soft) {
     const double x = ta.number.value(), y = tb.number.value();
+    const bool finite = std::isfinite(x) && std::isfinite(y);
     switch (e.op) {
-      case Op::Add: return constant(Number::of(x + y), e.span);
-      case Op::Sub: return constant(Number::of(x - y), e.span);
-      case Op::Mul: return constant(Number::of(x * y), e.span);
+      case Op::Add: return worked(x + y, finite, e);
+      case Op::Sub: return worked(x - y, finite, e);
+      case Op::Mul: return worked(x * y, finite, e);
       case Op::Div:
-        if (y == 0 && tb.number.isInteger) {
+        if (y == 0) {
           report("division-by-zero", "this divides by zero", e.span);
           return error(e.span);
         }
-        return constant(Number::of(x / y), e.span);
+        return worked(x / y, finite, e);
       case Op::Pow: {
         const double p = std::pow(x, y);
         const bool exact = ta.number.isInteger && tb.number.isInteger && y >= 0 && std::fabs(p) < 9e15;
-        return constant(exact ? Number::of(static_cast<std::int64_t>(p)) : Number::of(p), e.span);
+        return exact ? constant(Number::of(static_cast<std::int64_t>(p)), e.span) : worked(p, finite, e);
       }
       default: break;
     }
@@ -185,7 +190,7 @@ TermId Statement::integerDivision(const Expr& e, TermId a, TermId b) {
       return push(std::move(t));
     }
   }
-  const auto integral = [&](TermId id) { return m_terms[id].soft ? asIndex(id).has_value() : m_terms[id].type == DType::I32; };
+  const auto integral = [&](TermId id) { return m_terms[id].soft ? asIndex(id).has_value() : isInteger(m_terms[id].type); };
   if (!integral(a) || !integral(b)) {
     Diagnostic& d = report("type-mismatch", "`" + std::string(spelling(e.op)) + "` takes integers", e.span);
     if (divide) d.notes.push_back({"`floor(a / b)` rounds a real quotient down", {}});

@@ -399,7 +399,7 @@ class Printer {
         if (uses[e.value] < 2 || m_shared.contains(e.value) || info(m_program[e].op).arity == 0) continue;
         std::string name;
         for (int n = 1; name.empty() || !taken.insert(name).second; ++n) name = "w" + std::to_string(n);
-        const Text text = print(e, std::nullopt);
+        const Text text = printAlone(e, std::nullopt);
         m_where.push_back(name + " = " + text.text);
         m_shared.emplace(e.value, name);
       }
@@ -415,7 +415,22 @@ class Printer {
     return toText(e, [this](IndexVar v) { return variableName(v); });
   }
   std::string indexText(const AccessIndex& index) {
-    return index.isData() ? print(index.data, std::nullopt).text : indexText(index.affine);
+    if (!index.isData()) return indexText(index.affine);
+    return m_program[index.data].type == DType::I32 ? indexPart(index.data).text : print(index.data, std::nullopt).text;
+  }
+
+  // Outside of an index an i64 says what it is.
+  Text printAlone(ExprId id, std::optional<DType> want) {
+    const ScalarNode& n = m_program[id];
+    if (n.type != DType::I64 || n.op == ScalarOp::Constant || m_shared.contains(id.value)) return print(id, want);
+    return {"i64(" + print(id, want).text + ")", kAtom};
+  }
+
+  // An i32 in an index: its own arithmetic is done in 32 bits, that around it in 64.
+  Text indexPart(ExprId id) {
+    const ScalarNode& n = m_program[id];
+    const bool arithmetic = info(n.op).arity > 0 && n.op != ScalarOp::Cast;
+    return arithmetic ? Text{"i32(" + print(id, std::nullopt).text + ")", kAtom} : print(id, std::nullopt);
   }
 
   // Takes the type of what it meets when read back.
@@ -447,8 +462,8 @@ class Printer {
 
   Text constantText(const ScalarNode& n, std::optional<DType> want) const {
     if (n.type == DType::Bool) return {n.value != 0 ? "true" : "false", kAtom};
-    const std::string text = numberText(n.value);
-    if (want != n.type) return {std::string(name(n.type)) + "(" + text + ")", kAtom};
+    const std::string text = isInteger(n.type) ? std::to_string(static_cast<std::int64_t>(n.value)) : numberText(n.value);
+    if (want != n.type && n.type != DType::I64) return {std::string(name(n.type)) + "(" + text + ")", kAtom};
     return {text, text[0] == '-' ? kUnary : kAtom};
   }
 
@@ -458,13 +473,19 @@ class Printer {
     const ScalarOpInfo& about = info(n.op);
     switch (n.op) {
       case ScalarOp::Constant: return constantText(n, want);
-      case ScalarOp::Index: return {std::string(name(n.type)) + "(" + indexText(m_program[n.index]) + ")", kAtom};
+      case ScalarOp::Index: {
+        const std::string text = indexText(m_program[n.index]);
+        if (n.type == DType::I64) return {text, m_program[n.index].asVariable() ? kAtom : kSum};
+        return {std::string(name(n.type)) + "(" + text + ")", kAtom};
+      }
       case ScalarOp::Load: return loadText(n);
       case ScalarOp::Training: return {"training", kAtom};
       case ScalarOp::Random: return {"random(" + numberText(n.value) + ", " + indexText(m_program[n.index]) + ")", kAtom};
       case ScalarOp::IndexGe0: return {comparisonText(m_program[n.index], ">="), kCompare};
       case ScalarOp::IndexEq0: return {comparisonText(m_program[n.index], "=="), kCompare};
-      case ScalarOp::Cast: return {std::string(name(n.type)) + "(" + print(n.operands[0], std::nullopt).text + ")", kAtom};
+      case ScalarOp::Cast:
+        if (n.type == DType::I64) return indexPart(n.operands[0]);
+        return {std::string(name(n.type)) + "(" + printAlone(n.operands[0], std::nullopt).text + ")", kAtom};
       case ScalarOp::Not: return {"not " + wrap(print(n.operands[0], std::nullopt), kNot), kNot};
       case ScalarOp::Neg: return {"-" + wrap(print(n.operands[0], std::nullopt), kPower), kUnary};
       case ScalarOp::Select: {
@@ -486,7 +507,9 @@ class Printer {
     // Numbers alone take what is wanted, unless reading them back would fold them.
     const bool folds = m_program[n.operands[0]].op == ScalarOp::Constant && m_program[n.operands[1]].op == ScalarOp::Constant;
     if (soft0 && soft1 && !folds && n.type != DType::Bool && want == n.type) inner = want;
-    const Text a = print(n.operands[0], inner), b = print(n.operands[1], inner);
+    const bool compares = n.type == DType::Bool;
+    const Text a = compares ? printAlone(n.operands[0], inner) : print(n.operands[0], inner);
+    const Text b = compares ? printAlone(n.operands[1], inner) : print(n.operands[1], inner);
     const std::string sign = " " + std::string(about.spelling) + " ";
     switch (n.op) {
       case ScalarOp::Add: return {wrap(a, kSum) + sign + wrap(b, kProduct), kSum};

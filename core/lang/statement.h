@@ -57,7 +57,7 @@ class Statement {
   void giveExtent(IndexVar v, std::int64_t extent, Span span);
   std::int64_t extentOf(IndexVar v) const { return m_variables[v].extent; }
   void where(const std::vector<ast::Binder>& binders, std::size_t from);
-  void implicitIndices(bool on) { m_implicit = on; }  // scatter: unknown names in its indices are new variables
+  void implicitIndices(bool on) { m_implicit = on, m_scatters = true; }  // scatter: unknown names in its indices are new variables
 
   TermId term(ast::ExprRef e);
   TermId accessTerm(const View& view, const std::vector<ast::ExprRef>& indices, Span span, Span head, TermId otherwise);
@@ -125,6 +125,7 @@ class Statement {
   TermId logic(const ast::Expr& e, TermId a, TermId b);
   TermId call(const ast::Expr& e);
   TermId builtin(const ast::Expr& e, bool& known);
+  TermId worked(double y, bool finite, const ast::Expr& e);
   TermId unaryCall(ScalarOp op, const ast::Expr& e);
   TermId castCall(DType type, const ast::Expr& e);
   TermId selectCall(const ast::Expr& e);
@@ -154,6 +155,7 @@ class Statement {
     bool guarded(const Statement& s, IndexVar v) const;
   };
   std::vector<Use> uses() const;
+  static DiagnosticFix runOver(const Variable& variable, std::int64_t extent);
   bool aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded);
   bool solvedExtents(const std::vector<Use>& uses);
   std::optional<std::int64_t> largestExtent(const IndexExpr& index, std::int64_t size, IndexVar v) const;
@@ -168,6 +170,16 @@ class Statement {
   ExprId emitCondition(Operation& op, const Term& t);
   bool fits(const IndexExpr& index, Span span);  // into 64 bits at every point; false and a diagnostic
   void fitsInteger(Range range, Span span);      // into an i32, or a diagnostic
+  bool countPoints(const Operation& op, std::vector<std::int64_t> times, const std::string& what, Span span);
+  void fitsExactly(std::int64_t number, Span span);  // into a double, or a diagnostic
+  static bool isIndexArithmetic(const Term& t);
+  TermId narrowPart(TermId id) const;
+  static bool isWideAndReal(const Term& a, const Term& b) {
+    const auto is = [](const Term& x, const Term& y) { return !x.soft && x.type == DType::I64 && !y.soft && isFloating(y.type); };
+    return is(a, b) || is(b, a);
+  }
+  std::optional<Range> wideRange(const Operation& op, const ScalarNode& n) const;  // of an i64; nullopt: beyond 64 bits
+  void fitsWide(Operation& op, ExprId made, Span span);
   AccessIndex emitIndex(Operation& op, const TermIndex& index, bool expanded);
   ExprId asNumber(Operation& op, ExprId condition, OriginId origin);
   TensorRef finish(Operation& op, TermId root, Wish& wish, Span span);
@@ -200,7 +212,7 @@ class Statement {
   bool m_whole = false;
   const std::string* m_numberFor = nullptr;  // what the expression is a number for; null: it is a value
   bool m_counts = false;
-  bool m_implicit = false;
+  bool m_implicit = false, m_scatters = false;
   bool m_failed = false;
   std::optional<DType> m_realType;  // for numbers that meet nothing typed
   std::vector<IndexCond> m_guard;   // of the nested reduction that is emitted next

@@ -284,12 +284,14 @@ TermId Statement::nameTerm(const Expr& e) {
     return nameTerm(e);
   }
   Entity* entity = m_elab.lookup(e.text);
-  if (!entity && !m_elab.m_laterNames.contains(std::string(e.text)) && !m_outputs.empty() && !m_elab.functionNamed(e.text) &&
-      e.text.find('.') == std::string_view::npos) {
+  if (!entity && !m_elab.m_laterNames.contains(std::string(e.text)) && (!m_outputs.empty() || m_scatters) &&
+      !m_elab.functionNamed(e.text) && e.text.find('.') == std::string_view::npos) {
     const std::string name(e.text);
     Diagnostic& d =
         report("undefined-name", "`" + name + "` is not defined: it is no tensor, number or index of this statement", e.span);
-    d.notes.push_back({"as an index it stands on the left, or in a reduction: `sum[" + name + "] ...`", {}});
+    d.notes.push_back({"as an index it stands on the left, or in a reduction: `sum[" + name + (m_scatters ? ": N" : "") + "] ...`" +
+                           (m_scatters ? ", or all are listed: `scatter[" + name + ": N, ...]`" : ""),
+                       {}});
     for (const std::string& near : m_elab.suggestions(e.text)) d.fixes.push_back({"write `" + near + "`", e.span, near});
     return error(e.span);
   }
@@ -464,7 +466,7 @@ TermIndex Statement::indexTerm(ExprRef ref) {
   const Term& t = m_terms[id];
   if (t.type == DType::Bool) {
     report("type-mismatch", "a condition can't be an index", e.span);
-  } else if (!t.readsData && (t.soft || t.type != DType::I32)) {
+  } else if (!t.readsData && (t.soft || !isInteger(t.type))) {
     if (t.kind == Term::Kind::Constant) {
       report("non-integer-index", "an index is an integer, this is " + textOf(e.span), e.span);
     } else if (t.op == ScalarOp::Div) {
@@ -476,7 +478,7 @@ TermIndex Statement::indexTerm(ExprRef ref) {
       d.notes.push_back(
           {"allowed are `+ - *` by constants, `//` and `%` by positive constants, and an integer tensor as an index", {}});
     }
-  } else if (t.type != DType::I32 || t.soft) {
+  } else if (!isInteger(t.type) || t.soft) {
     Diagnostic& d = report("type-mismatch", "an index is an integer, this is " + std::string(name(t.type)), e.span);
     d.fixes.push_back({"convert it", e.span, "i32(" + textOf(e.span) + ")"});
   } else {

@@ -167,8 +167,9 @@ void TokenReader::synchronise() {
 bool TokenReader::tooDeep() {
   if (m_depth <= kMaxDepth) return false;
   // A bracket costs two levels, a sign one: people are told of what they wrote.
-  const std::string what = m_nesting > 0 ? std::to_string(m_nesting) + " brackets are open here"
-                                         : "this is nested " + std::to_string(kMaxDepth) + " levels deep";
+  const bool brackets = m_nesting > static_cast<int>(kMaxDepth) / 4;
+  const std::string what = brackets ? std::to_string(m_nesting) + " brackets are open here"
+                                    : "this is nested " + std::to_string(kMaxDepth) + " levels deep";
   fail("too-deep", what + ": that is too deep, name a part of it", here());
   return true;
 }

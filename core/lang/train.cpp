@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `train L { ... }`: settings, derivatives of the loss, clipping and the optimizer, expanded once a parameter.
 #include <algorithm>
+#include <cmath>
 
 #include "core/lang/elaborator.h"
 #include "core/lang/statement.h"
@@ -43,6 +44,7 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   if (scalar) settings.loss = program()[lossId].name;
   settings.span = s.span;
   const Expr* optimizer = nullptr;
+  Span batchSpan;
   std::vector<std::string> wrt;
   bool all = true, given[kAttributes.size()] = {};
   for (const Binder& b : s.binders) {
@@ -84,8 +86,10 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     };
     if (b.name == "epochs") positive(settings.epochs, 1);
     else if (b.name == "steps") positive(settings.steps, 1);
-    else if (b.name == "batch") positive(settings.batch, 1);
-    else if (b.name == "mode") word(settings.mode, {"dynamic", "static"});
+    else if (b.name == "batch") {
+      positive(settings.batch, 1);
+      batchSpan = b.span;
+    } else if (b.name == "mode") word(settings.mode, {"dynamic", "static"});
     else if (b.name == "device") deviceName(e, settings.device);
     else if (b.name == "seed") {
       std::int64_t seed = 1;
@@ -136,8 +140,10 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     settings.epochs = 0;
     settings.steps = given[7] ? settings.steps : 100;
   }
+  bool batches = false;
   for (const auto& t : m_out.program.tensors)
     if (t.init.kind == Initializer::Kind::Batch && !t.shape.empty()) {
+      batches = true;
       if (settings.batch != 0 && t.shape[0] != settings.batch && m_options.batchOverride <= 0 && m_options.sets.empty())
         report(
             "shape-mismatch",
@@ -145,6 +151,9 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
             s.span);
       settings.batch = t.shape[0];
     }
+  if (batchSpan.valid() && !batches)
+    warn("unused-attribute", "`batch` changes nothing here: no input takes a batch", batchSpan)
+        .notes.push_back({"`input X[B, ...] = batch D[:, 0..4]` takes rows of a data set", {}});
   m_out.trains.push_back(settings);
   if (!m_options.training) return;
   const auto expansion = [&] { optimize(ast, s, lossId, optimizer, all, wrt, settings); };
@@ -248,6 +257,10 @@ void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Ex
     for (const Binder& b : optimizer->binders) {
       const auto value = wholeValue(ast, b.value, {});
       if (!value) return;
+      if (value->kind == Entity::Kind::Number && std::isnan(value->number.value())) {
+        report("bad-attribute", "`" + std::string(b.name) + "` is not a number", b.span);
+        return;
+      }
       options.push_back({std::string(b.name), *value, b.span});
     }
   }
@@ -273,6 +286,7 @@ void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Ex
   if (settings.clip) clip(gradients, *settings.clip, s.span);
   std::optional<TensorRef> step;
   if (f->def->parameters.size() == 3) step = stepCounter(settings.loss, site);
+  const std::size_t errors = m_errors, updates = m_out.program.updates.size();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     std::vector<Argument> arguments;
     for (const TensorRef& ref : {TensorRef{0, parameters[i]}, gradients[i]}) {
@@ -290,6 +304,14 @@ void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Ex
     const std::string wish = m_out.program[parameters[i]].name + "." + functionName;
     if (!expandWith(*f, arguments, options, site, wish, {})) return;
   }
+  const auto& made = m_out.program.updates;
+  const bool trains = std::any_of(made.begin() + static_cast<std::ptrdiff_t>(updates), made.end(), [&](const Update& u) {
+    return std::find(parameters.begin(), parameters.end(), u.target) != parameters.end();
+  });
+  if (trains || m_errors != errors) return;
+  const std::string first(f->def->parameters[0].name);
+  report("no-update", "`" + functionName + "` gives no parameter its next value: nothing would be trained", site)
+      .notes.push_back({"`" + first + "[...] <- ...` gives one", inNotebook(f->def->nameSpan) ? f->def->nameSpan : Span{}});
 }
 
 // Steps so far, this one included: what Adam corrects its bias with.

@@ -73,9 +73,18 @@ Diagnostics checkData(const CompiledNotebook& notebook) {
     if (!error.detail.empty()) d.notes.push_back({error.detail, {}});
     diagnostics.push_back(std::move(d));
   };
+  const auto warn = [&](const std::string& message, Span span) {
+    Diagnostic d;
+    d.severity = Severity::Warning;
+    d.code = "stray-label";
+    d.message = message;
+    d.span = span;
+    diagnostics.push_back(std::move(d));
+  };
   for (std::size_t t = 0; t < p.tensors.size(); ++t) {
     const Tensor& tensor = p.tensors[t];
-    if (!isFile(tensor.init.kind)) continue;
+    const bool number = tensor.init.kind == Initializer::Kind::Constant && tensor.type == DType::I32;
+    if (!isFile(tensor.init.kind) && !number) continue;
     const Span place = tensor.origin.valid() ? p[tensor.origin].span : Span{};
     const auto value = initialValue(tensor, 1, directory);
     if (!value) {
@@ -83,9 +92,15 @@ Diagnostics checkData(const CompiledNotebook& notebook) {
       continue;
     }
     if (const auto inRange = checkIndexValues(p, TensorId(t), *value); !inRange) report(inRange.error(), place);
+    if (const auto stray = strayLabel(p, TensorId(t), *value)) warn(*stray, place);
   }
   Span place;
-  if (const auto feed = DataFeed::open(p, directory, 1, &place); !feed) report(feed.error(), place);
+  const auto feed = DataFeed::open(p, directory, 1, &place);
+  if (!feed) {
+    report(feed.error(), place);
+  } else {
+    for (const auto& [text, origin] : feed->strayLabels()) warn(text, origin.valid() ? p[origin].span : Span{});
+  }
   warnOfMissingValues(notebook, diagnostics);
   return diagnostics;
 }

@@ -28,8 +28,8 @@ Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& 
     for (std::int64_t c = 0; c < rowElements; ++c) {
       const double value = table.at(r * columns + init.columnBegin + c) * init.scale + init.shift;
       if (input.type == DType::I32 && !(value == std::floor(value) && std::fabs(value) <= 2147483647.0))
-        return feedError("Row " + std::to_string(r + 1) + ", column " + std::to_string(init.columnBegin + c) + " of " + init.data +
-                         " is " + std::to_string(value) + ", input " + input.name + " takes integers.");
+        return feedError("Row " + std::to_string(r + 1) + ", column " + std::to_string(init.columnBegin + c + 1) + " of " +
+                         init.data + " is " + std::to_string(value) + ", input " + input.name + " takes integers.");
       storeValue(input.type, values.data(), r * rowElements + c, value);
     }
   return values;
@@ -77,6 +77,7 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
     all.shape = {found->second.second.shape.front(), rowElements};
     all.bytes = std::move(values);
     NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(program, TensorId(t), all));
+    if (auto stray = strayLabel(program, TensorId(t), all)) feed.m_strayLabels.emplace_back(std::move(*stray), tensor.origin);
     feed.m_inputs.push_back({tensor.name, tensor.type, rowElements, found->second.first});
     feed.m_values.push_back(std::move(all.bytes));
   }

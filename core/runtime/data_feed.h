@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ir/program.h"
@@ -31,6 +32,8 @@ class DataFeed {
   // Of the set that the first input reads; without batches an epoch is one step.
   std::int64_t trainingRows() const;
   std::int64_t heldOutRows() const;
+  // Values of labels that nothing matches, in a sentence each, and the tensors' origins.
+  const std::vector<std::pair<std::string, OriginId>>& strayLabels() const { return m_strayLabels; }
   std::int64_t stepsPerEpoch() const;
 
   // Copies the rows of training step `step` (from 0) to `to`: batch * rowElements values of the input's type. Every epoch is shuffled
@@ -49,6 +52,7 @@ class DataFeed {
   void shuffle(Set& set, std::int64_t epoch) const;
   std::vector<Set> m_sets;
   std::vector<Input> m_inputs;
+  std::vector<std::pair<std::string, OriginId>> m_strayLabels;
   std::vector<std::vector<std::byte>> m_values;  // by input, all rows
   std::int64_t m_batch = 1;
   std::uint64_t m_seed = 1;

@@ -45,6 +45,7 @@ const char* safetensorsName(DType type) {
     case DType::BF16: return "BF16";
     case DType::I32: return "I32";
     case DType::Bool: return "BOOL";
+    case DType::I64: return "I64";
   }
   return "F32";
 }

@@ -237,6 +237,7 @@ std::string npyBytes(const HostTensor& tensor) {
     case DType::F16: descr = "<f2"; break;
     case DType::I32: descr = "<i4"; break;
     case DType::Bool: descr = "|b1"; break;
+    case DType::I64: descr = "<i8"; break;
   }
   std::string header = std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (";
   for (const std::int64_t extent : tensor.shape) header += std::to_string(extent) + ", ";

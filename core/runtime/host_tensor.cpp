@@ -70,6 +70,7 @@ double loadValue(DType type, const void* from, std::int64_t element) {
     case DType::BF16: return std::bit_cast<float>(static_cast<std::uint32_t>(read<std::uint16_t>(from, element)) << 16);
     case DType::I32: return read<std::int32_t>(from, element);
     case DType::Bool: return read<std::uint8_t>(from, element);
+    case DType::I64: return static_cast<double>(read<std::int64_t>(from, element));
   }
   return 0;
 }
@@ -87,6 +88,7 @@ void storeValue(DType type, void* to, std::int64_t element, double value) {
       return;
     }
     case DType::Bool: write(to, element, static_cast<std::uint8_t>(value != 0)); return;
+    case DType::I64: write(to, element, static_cast<std::int64_t>(value)); return;
   }
 }
 

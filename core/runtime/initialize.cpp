@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/initialize.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <numbers>
 
@@ -169,6 +171,53 @@ Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const Hos
     }
   }
   return Unit{};
+}
+
+std::optional<std::string> strayLabel(const Program& program, TensorId tensor, const HostTensor& value) {
+  const auto isLabel = [&](ExprId id) {
+    const ScalarNode* node = &program[id];
+    while (node->op == ScalarOp::Cast) node = &program[node->operands[0]];
+    return node->op == ScalarOp::Load && program[node->access].tensor == tensor;
+  };
+  std::optional<Range> compared;
+  for (std::size_t o = 0; o < program.operators.size(); ++o) {
+    const Operator& op = program.operators[o];
+    const auto reads = readsOf(program, OperatorId(o));
+    if (std::find(reads.begin(), reads.end(), tensor) == reads.end()) continue;
+    if (op.kind == OperatorKind::Loop) return std::nullopt;
+    std::vector<ExprId> roots{op.body};
+    for (const AccessIndex& index : op.scatter)
+      if (index.isData()) roots.push_back(index.data);
+    for (const ExprId root : roots) {
+      if (isLabel(root)) return std::nullopt;
+      for (const ExprId id : nodesOf(program, root)) {
+        const ScalarNode& node = program[id];
+        const bool equality = node.op == ScalarOp::Eq || node.op == ScalarOp::Ne;
+        for (int k = 0; k < info(node.op).arity; ++k) {
+          if (!isLabel(node.operands[static_cast<std::size_t>(k)]) || node.op == ScalarOp::Cast) continue;
+          if (!equality) return std::nullopt;
+          const ScalarNode& other = program[node.operands[static_cast<std::size_t>(1 - k)]];
+          if (other.op != ScalarOp::Index) continue;
+          const auto range = bounds(program[other.index], rangesOf(op));
+          if (!range) return std::nullopt;
+          compared = compared ? Range{std::min(compared->lo, range->lo), std::max(compared->hi, range->hi)} : *range;
+        }
+        if (node.op != ScalarOp::Load) continue;
+        for (const AccessIndex& index : program[node.access].indices)
+          if (index.isData() && isLabel(index.data)) return std::nullopt;
+      }
+    }
+  }
+  if (!compared) return std::nullopt;
+  for (std::int64_t i = 0, n = value.elements(); i < n; ++i) {
+    const double v = value.at(i);
+    if (v >= static_cast<double>(compared->lo) && v <= static_cast<double>(compared->hi)) continue;
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", v);
+    return "element " + std::to_string(i) + " of `" + program[tensor].name + "` is " + text + ", and is compared with " +
+           std::to_string(compared->lo) + ".." + std::to_string(compared->hi) + " only: it matches none";
+  }
+  return std::nullopt;
 }
 
 }  // namespace nf

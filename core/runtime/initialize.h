@@ -28,4 +28,7 @@ std::string resolvePath(const std::string& directory, const std::string& path);
 // Integer tensors that index others are checked when they are loaded: every value in [0, extent) of each axis it indexes.
 Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const HostTensor& value);
 
+// A value of a tensor of labels, one that is only compared, which no index has that it is compared with: in a sentence.
+std::optional<std::string> strayLabel(const Program& program, TensorId tensor, const HostTensor& value);
+
 }  // namespace nf

@@ -157,6 +157,15 @@ Result<bool> KernelSupply::await(Executable& executable, std::stop_token stop,
   return false;
 }
 
+// A log of another machine, or one that was written by hand.
+Error KernelSupply::notHere(const PlannedSubgraph& subgraph, const Error& why) {
+  return {"replay",
+          "The swap log gives " + (subgraph.name.empty() ? subgraph.hash.hex() : subgraph.name) +
+              " a kernel that it can't have here: " + why.message + ".",
+          {},
+          why.detail};
+}
+
 Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgraph& subgraph, const std::string& scheduleText) {
   const auto key = std::pair(subgraph.hash, scheduleText);
   if (const auto found = m_bySchedule.find(key); found != m_bySchedule.end()) return found->second;
@@ -168,7 +177,9 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
     NF_TRY(const auto space, scheduleSpace(*subgraph.program, *m_context.target()));
     job.schedules = {space->first()};
   } else {
-    NF_TRY(Schedule schedule, Schedule::parse(scheduleText));
+    auto parsed = Schedule::parse(scheduleText);
+    if (!parsed) return notHere(subgraph, parsed.error());
+    Schedule schedule = std::move(*parsed);
     if (schedule.kind == kReferenceSchedule && m_interpreter) {
       NF_TRY(KernelObject object, interpreted(*subgraph.program));
       NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(object)), 1));
@@ -177,7 +188,12 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
     }
     job.schedules = {std::move(schedule)};
   }
+  const Schedule wanted = job.schedules.front();
   CompileOutcome outcome = m_context.evaluator()->compile(std::move(job), {});
+  if (!outcome.kernel && !scheduleText.empty()) {
+    NF_TRY(const auto space, scheduleSpace(*subgraph.program, *m_context.target()));
+    if (const auto legal = space->check(wanted); !legal) return notHere(subgraph, legal.error());
+  }
   if (!outcome.kernel) return outcome.kernel.error();
   NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(*outcome.kernel)), 1));
   m_bySchedule.emplace(key, kernel);

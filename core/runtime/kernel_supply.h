@@ -96,6 +96,7 @@ class KernelSupply {
   Result<std::shared_ptr<LinkedKernel>> link(const std::shared_ptr<const KernelObject>& object, std::uint64_t generation);
   Result<Unit> use(Executable& executable, std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel);
   Result<Unit> replayStep(Executable& training, std::int64_t step);
+  static Error notHere(const PlannedSubgraph& subgraph, const Error& why);
   Result<std::shared_ptr<LinkedKernel>> compiled(const PlannedSubgraph& subgraph, const std::string& schedule);
   void watchFirstSteps(Executable& training);
   void takeCandidates(Executable& training);

@@ -46,7 +46,8 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_discarded() && end == std::string_view::npos && number > 1) break;
     const Error damaged{"replay", "Line " + std::to_string(number) + " of the swap log is damaged.", {}, {}};
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) return damaged;
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"].get<std::int64_t>() < 0)
+      return damaged;
     const bool reverted = json.contains("reverted");
     const char* const key = reverted ? "reverted" : "subgraph";
     if (!json.contains(key) || !json[key].is_string() || (!reverted && !json.contains("schedule"))) return damaged;

@@ -253,6 +253,7 @@ struct TrainJob::Impl {
     if (!options.replaySwaps.empty()) {
       NF_TRY(const std::string text, readFile(options.replaySwaps));
       NF_TRY(replay, swapsFromJsonLines(text));
+      if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
     }
     if (!options.resume.empty()) { NF_TRY(checkpoint, readCheckpoint(options.resume)); }
     return Unit{};

@@ -2,7 +2,9 @@
 #include "core/schedule/loop_interpreter.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/ir/folding.h"
@@ -330,14 +332,27 @@ class Interpreter {
   std::optional<std::int64_t> offset(const Place& place) {
     std::int64_t at = index(place.offset);
     for (const DataIndex& d : place.data) {
-      const double v = value(d.value);
-      if (!(v >= 0 && v < static_cast<double>(d.extent))) {
+      const auto v = component(d, value(d.value));
+      if (!v) {
         fail(d.check < m_f.checks.size() ? m_f.checks[d.check] : "an index is out of range");
         return std::nullopt;
       }
-      at += d.stride * static_cast<std::int64_t>(v);
+      at += d.stride * *v;
     }
     return at;
+  }
+
+  // The bits of an i64 are kept in the place of a double, which would not hold its value.
+  static double wide(std::int64_t v) { return std::bit_cast<double>(v); }
+  static std::int64_t whole(double v) { return std::bit_cast<std::int64_t>(v); }
+
+  // nullopt: out of range.
+  std::optional<std::int64_t> component(const DataIndex& d, double v) const {
+    if (m_f[d.value].type == DType::I64) {
+      const std::int64_t i = whole(v);
+      return i >= 0 && i < d.extent ? std::optional(i) : std::nullopt;
+    }
+    return v >= 0 && v < static_cast<double>(d.extent) ? std::optional(static_cast<std::int64_t>(v)) : std::nullopt;
   }
 
   // ------------------------------------------------------------ values
@@ -359,8 +374,8 @@ class Interpreter {
 
   double one(const Value& v) {
     switch (v.kind) {
-      case Value::Kind::Constant: return v.constant;
-      case Value::Kind::Index: return static_cast<double>(index(v.index));
+      case Value::Kind::Constant: return v.type == DType::I64 ? wide(static_cast<std::int64_t>(v.constant)) : v.constant;
+      case Value::Kind::Index: return v.type == DType::I64 ? wide(index(v.index)) : static_cast<double>(index(v.index));
       case Value::Kind::IndexGe0: return index(v.index) >= 0;
       case Value::Kind::IndexEq0: return index(v.index) == 0;
       case Value::Kind::Random:
@@ -369,12 +384,12 @@ class Interpreter {
         if (v.guard.valid() && known(v.guard) == 0) return 0;
         std::int64_t at = index(v.place.offset);
         for (const DataIndex& d : v.place.data) {
-          const double component = known(d.value);
-          if (!(component >= 0 && component < static_cast<double>(d.extent))) {
+          const auto inRange = component(d, known(d.value));
+          if (!inRange) {
             fail(d.check < m_f.checks.size() ? m_f.checks[d.check] : "an index is out of range");
             return 0;
           }
-          at += d.stride * static_cast<std::int64_t>(component);
+          at += d.stride * *inRange;
         }
         return read(v.place.buffer, at);
       }
@@ -389,6 +404,12 @@ class Interpreter {
     const double x = known(v.operands[0]);
     const double y = arity > 1 ? known(v.operands[1]) : 0;
     if (v.op == ScalarOp::Select) return x != 0 ? y : known(v.operands[2]);
+    const auto isWide = [&](int k) { return m_f[v.operands[static_cast<std::size_t>(k)]].type == DType::I64; };
+    if (arity > 0 && (isWide(0) || (arity > 1 && isWide(1)) || v.type == DType::I64)) {
+      const auto operand = [&](int k, double held) { return isWide(k) ? whole(held) : static_cast<std::int64_t>(held); };
+      const std::int64_t result = evaluateI64(v.op, operand(0, x), arity > 1 ? operand(1, y) : 0);
+      return v.type == DType::I64 ? wide(result) : static_cast<double>(result);
+    }
     if (const auto value = evaluateScalar(v.op, v.type, x, y)) return *value;
     return v.op == ScalarOp::Mod ? x : 0;  // i32 by zero, as generated code does it
   }

@@ -43,12 +43,18 @@ class Simplification {
       };
       op.body = proved(shared(rewriter.rewrite(op.body)));
       for (AccessIndex& index : op.scatter)
-        index = index.isData() ? AccessIndex{{}, shared(rewriter.rewrite(index.data))} : rewriter.rewrite(index);
+        index = index.isData() ? AccessIndex{{}, unwidened(shared(rewriter.rewrite(index.data)))} : rewriter.rewrite(index);
     }
     return Unit{};
   }
 
  private:
+  // An i32 alone needs no 64 bits to be an index.
+  ExprId unwidened(ExprId index) const {
+    const ScalarNode& n = m_program[index];
+    return n.op == ScalarOp::Cast && n.type == DType::I64 && m_program[n.operands[0]].type == DType::I32 ? n.operands[0] : index;
+  }
+
   // One node for equal ones.
   ExprId shared(ExprId root) {
     std::unordered_map<std::uint32_t, ExprId> same;
@@ -70,7 +76,7 @@ class Simplification {
         bool moved = false;
         for (AccessIndex& index : access.indices) {
           if (index.isData()) {
-            const ExprId data = same.at(index.data.value);
+            const ExprId data = unwidened(same.at(index.data.value));
             moved = moved || data != index.data;
             index.data = data;
           }

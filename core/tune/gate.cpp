@@ -85,6 +85,7 @@ class MagnitudeBound {
       case DType::BF16: return 1 << 8;
       case DType::I32: return 2e9;
       case DType::Bool: return 2;
+      case DType::I64: return 9e15;
     }
     return 0;
   }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/ir/folding.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
 
@@ -115,6 +116,7 @@ double readElement(const TensorView& view, std::int64_t i) {
       return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(view.data)[i]) << 16);
     case DType::I32: return static_cast<const std::int32_t*>(view.data)[i];
     case DType::Bool: return static_cast<const std::uint8_t*>(view.data)[i];
+    case DType::I64: break;  // no tensor
   }
   return 0;
 }
@@ -133,6 +135,7 @@ void writeElement(DType type, void* data, std::int64_t i, double value) {
     }
     case DType::I32: static_cast<std::int32_t*>(data)[i] = static_cast<std::int32_t>(value); return;
     case DType::Bool: static_cast<std::uint8_t*>(data)[i] = value != 0; return;
+    case DType::I64: return;  // no tensor
   }
 }
 
@@ -255,6 +258,10 @@ struct PointEvaluator::Impl {
       const double x = a(), y = b();
       return static_cast<double>(f(x, y));
     };
+    if (n.type == DType::I32 && info(n.op).arity > 0 && n.op != ScalarOp::Select) {  // wraps
+      const double x = a();
+      return evaluateScalar(n.op, n.type, x, info(n.op).arity > 1 ? b() : 0).value_or(n.op == ScalarOp::Mod ? x : 0);
+    }
     switch (n.op) {
       case ScalarOp::Constant: return n.value;
       case ScalarOp::Index: return static_cast<double>(n.index.at(op.position));
@@ -281,7 +288,7 @@ struct PointEvaluator::Impl {
         const double x = a();
         return x <= 0 ? 0.0 : x;
       }
-      case ScalarOp::Cast: return n.type == DType::I32 ? std::trunc(a()) : a();
+      case ScalarOp::Cast: return a();
       case ScalarOp::StopGradient: return a();
       case ScalarOp::Add: return both([](double x, double y) { return x + y; });
       case ScalarOp::Sub: return both([](double x, double y) { return x - y; });

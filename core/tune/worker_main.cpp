@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <list>
@@ -456,7 +457,10 @@ std::optional<Options> parse(const std::vector<std::string>& arguments) {
 
 int workerMain(const std::vector<std::string>& arguments, BackendRegistry& registry) {
   const auto options = parse(arguments);
-  if (!options) return 2;
+  if (!options) {
+    std::fputs("neoflow: `neoflow worker` is started by other commands, which speak to it over a pipe.\n", stderr);
+    return 2;
+  }
   // The signal comes when the parent's thread ends; a parent that was faster has closed the pipe, which ends receive().
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   signal(SIGPIPE, SIG_IGN);

@@ -30,7 +30,7 @@ Emitter::Where Emitter::where(const Place& place, LV* guard) {
     report(bad, v, d.check);
     w.mask = both(w.mask, inside);
     LV* safe = m_b.CreateSelect(inside, v, llvm::ConstantInt::get(v->getType(), 0));
-    LV* wide = m_b.CreateZExt(safe, lanesOf(m_b.getInt64Ty(), width(v)));
+    LV* wide = m_b.CreateZExtOrTrunc(safe, lanesOf(m_b.getInt64Ty(), width(v)));
     wide = m_b.CreateMul(wide, llvm::ConstantInt::get(wide->getType(), static_cast<std::uint64_t>(d.stride)));
     if (width(wide) == 1) {
       w.offsets.base = m_b.CreateAdd(w.offsets.base, wide);
@@ -66,7 +66,7 @@ void Emitter::report(LV* bad, LV* met, std::uint32_t check) {
   m_b.SetInsertPoint(failed);
   LV* status = field(m_call, 5, m_b.getPtrTy());
   LV* one = width(met) == 1 ? met : m_b.CreateExtractElement(met, std::uint64_t{0});
-  m_b.CreateStore(m_b.CreateSExt(one, m_b.getInt64Ty()), m_b.CreateConstInBoundsGEP1_64(m_b.getInt64Ty(), status, 1));
+  m_b.CreateStore(m_b.CreateSExtOrTrunc(one, m_b.getInt64Ty()), m_b.CreateConstInBoundsGEP1_64(m_b.getInt64Ty(), status, 1));
   m_b.CreateStore(m_b.getInt64(check + 1), status);
   m_b.CreateBr(after);
   m_b.SetInsertPoint(after);

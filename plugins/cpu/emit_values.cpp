@@ -11,6 +11,7 @@ llvm::Type* Emitter::valueType(DType type) {
     case DType::BF16: return m_b.getFloatTy();
     case DType::F64: return m_b.getDoubleTy();
     case DType::I32: return m_b.getInt32Ty();
+    case DType::I64: return m_b.getInt64Ty();
     case DType::Bool: return m_b.getInt1Ty();
   }
   return nullptr;
@@ -23,7 +24,8 @@ llvm::Type* Emitter::storageType(DType type) {
     case DType::Bool: return m_b.getInt8Ty();
     case DType::F32:
     case DType::F64:
-    case DType::I32: return valueType(type);
+    case DType::I32:
+    case DType::I64: return valueType(type);
   }
   return nullptr;
 }
@@ -75,8 +77,9 @@ LV* Emitter::convert(LV* v, DType from, DType to) {
   }
   if (from == DType::Bool) return toReal ? m_b.CreateUIToFP(v, target) : m_b.CreateZExt(v, target);
   if (fromReal && !toReal) return m_b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {target, v->getType()}, {v});
-  if (!fromReal && toReal) v = m_b.CreateSIToFP(v, target);
-  else if (fromReal && v->getType() != target) v = m_b.CreateFPCast(v, target);
+  if (!fromReal && !toReal) return m_b.CreateSExtOrTrunc(v, target);
+  if (!fromReal) v = m_b.CreateSIToFP(v, target);
+  else if (v->getType() != target) v = m_b.CreateFPCast(v, target);
   // Casts to the narrow types round to them; the value goes on in f32.
   if (to == DType::F16 || to == DType::BF16) v = fromStorage(toStorage(v, to), to);
   return v;
@@ -180,6 +183,7 @@ LV* Emitter::one(const Value& v) {
   switch (v.kind) {
     case Value::Kind::Constant:
       if (v.type == DType::Bool) return m_b.getInt1(v.constant != 0);
+      if (v.type == DType::I64) return m_b.getInt64(static_cast<std::uint64_t>(static_cast<std::int64_t>(v.constant)));
       if (v.type == DType::I32) return m_b.getInt32(static_cast<std::uint32_t>(static_cast<std::int64_t>(v.constant)));
       return llvm::ConstantFP::get(valueType(v.type), v.constant);
     case Value::Kind::Index: return indexAs(v.index, v.type);
@@ -208,7 +212,8 @@ void Emitter::level(LV*& a, LV*& b) {
 }
 
 DType Emitter::common(DType a, DType b) {
-  if (a == b && (a == DType::I32 || a == DType::Bool || a == DType::F64)) return a;
+  if (isInteger(a) && isInteger(b)) return a == b ? a : DType::I64;
+  if (a == b && (a == DType::Bool || a == DType::F64)) return a;
   if (a == DType::F64 || b == DType::F64) return DType::F64;
   return DType::F32;
 }
@@ -232,7 +237,7 @@ LV* Emitter::apply(const Value& v) {
   LV* a = operand(v, 0, v.type);
   LV* b = operand(v, 1, v.type);
   level(a, b);
-  return v.type == DType::I32 ? integerOp(v.op, a, b) : realOp(v.op, a, b);
+  return isInteger(v.type) ? integerOp(v.op, v.type, a, b) : realOp(v.op, a, b);
 }
 
 LV* Emitter::condition2(const Value& v) {
@@ -274,7 +279,7 @@ LV* Emitter::unary(const Value& v, LV* x) {
     // A function of an integer: through f32 and back.
     Value single = v;
     single.type = DType::F32;
-    return convert(unary(single, convert(x, DType::I32, DType::F32)), DType::F32, DType::I32);
+    return convert(unary(single, convert(x, v.type, DType::F32)), DType::F32, v.type);
   }
   switch (v.op) {
     case ScalarOp::Neg: return m_b.CreateFNeg(x);
@@ -309,7 +314,7 @@ LV* Emitter::realOp(ScalarOp op, LV* a, LV* b) {
   return nullptr;
 }
 
-LV* Emitter::integerOp(ScalarOp op, LV* a, LV* b) {
+LV* Emitter::integerOp(ScalarOp op, DType type, LV* a, LV* b) {
   switch (op) {
     case ScalarOp::Add: return m_b.CreateAdd(a, b);
     case ScalarOp::Sub: return m_b.CreateSub(a, b);
@@ -320,9 +325,9 @@ LV* Emitter::integerOp(ScalarOp op, LV* a, LV* b) {
     case ScalarOp::Mod: return m_b.CreateSub(a, m_b.CreateMul(floorQuotient(a, b), b));
     case ScalarOp::Div:
     case ScalarOp::Pow: {
-      LV* x = convert(a, DType::I32, DType::F32);
-      LV* y = convert(b, DType::I32, DType::F32);
-      return convert(realOp(op, x, y), DType::F32, DType::I32);
+      LV* x = convert(a, type, DType::F32);
+      LV* y = convert(b, type, DType::F32);
+      return convert(realOp(op, x, y), DType::F32, type);
     }
     default: break;
   }

@@ -233,7 +233,7 @@ class Emitter {
   LV* condition2(const Value& v);
   LV* unary(const Value& v, LV* x);
   LV* realOp(ScalarOp op, LV* a, LV* b);
-  LV* integerOp(ScalarOp op, LV* a, LV* b);
+  LV* integerOp(ScalarOp op, DType type, LV* a, LV* b);
 
   // Rounds to minus infinity. The divisors that would trap, 0 and -1, are set aside: x/0 is 0 here.
   LV* floorQuotient(LV* a, LV* b);

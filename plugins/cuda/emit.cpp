@@ -53,6 +53,7 @@ std::string storageType(DType type) {
     case DType::F32: return "float";
     case DType::F64: return "double";
     case DType::I32: return "int";
+    case DType::I64: return "nf_long";
     case DType::F16:
     case DType::BF16: return "unsigned short";
     case DType::Bool: return "unsigned char";
@@ -64,6 +65,7 @@ std::string valueType(DType type) {
   switch (type) {
     case DType::F64: return "double";
     case DType::I32: return "int";
+    case DType::I64: return "nf_long";
     case DType::Bool: return "bool";
     case DType::F32:
     case DType::F16:
@@ -78,6 +80,7 @@ std::string literal(double value, DType type) {
     const auto n = static_cast<std::int32_t>(static_cast<std::int64_t>(value));
     return n == INT32_MIN ? "(-2147483647 - 1)" : std::to_string(n);
   }
+  if (type == DType::I64) return "(nf_long)(" + std::to_string(static_cast<std::int64_t>(value)) + ")";  // below 2^53
   const bool wide = type == DType::F64;
   if (std::isnan(value)) return wide ? "NF_NAN_D" : "NF_NAN";
   if (!wide) value = static_cast<float>(value);
@@ -606,7 +609,8 @@ class Emitter {
       case DType::Bool: return "(" + text + " != 0)";
       case DType::F32:
       case DType::F64:
-      case DType::I32: break;
+      case DType::I32:
+      case DType::I64: break;
     }
     return text;
   }
@@ -621,7 +625,8 @@ class Emitter {
       case DType::Bool: return "(unsigned char)(" + text + ")";
       case DType::F32:
       case DType::F64:
-      case DType::I32: break;
+      case DType::I32:
+      case DType::I64: break;
     }
     return text;
   }
@@ -671,7 +676,8 @@ class Emitter {
 
   // The type comparisons are done in.
   static DType common(DType a, DType b) {
-    if (a == b && (a == DType::I32 || a == DType::Bool || a == DType::F64)) return a;
+    if (isInteger(a) && isInteger(b)) return a == b ? a : DType::I64;
+    if (a == b && (a == DType::Bool || a == DType::F64)) return a;
     if (a == DType::F64 || b == DType::F64) return DType::F64;
     return DType::F32;
   }
@@ -702,21 +708,21 @@ class Emitter {
     }
     if (info(v.op).arity == 1) return unary(v.op, v.type, operand(v, 0, v.type, texts));
     const std::string a = operand(v, 0, v.type, texts), b = operand(v, 1, v.type, texts);
-    return v.type == DType::I32 ? integers(v.op, a, b) : reals(v.op, v.type, a, b);
+    return isInteger(v.type) ? integers(v.op, v.type, a, b) : reals(v.op, v.type, a, b);
   }
 
   std::string unary(ScalarOp op, DType type, const std::string& x) {
     if (!isFloating(type)) {
       switch (op) {
-        case ScalarOp::Neg: return "(int)(0u - (unsigned)" + x + ")";
-        case ScalarOp::Abs: return "(" + x + " < 0 ? (int)(0u - (unsigned)" + x + ") : " + x + ")";
+        case ScalarOp::Neg: return negated(type, x);
+        case ScalarOp::Abs: return "(" + x + " < 0 ? " + negated(type, x) + " : " + x + ")";
         case ScalarOp::Relu: return "nf_relu(" + x + ")";
         case ScalarOp::Floor:
         case ScalarOp::StopGradient: return x;
         default: break;
       }
       // A function of an integer: through f32 and back.
-      return converted(unary(op, DType::F32, converted(x, DType::I32, DType::F32)), DType::F32, DType::I32);
+      return converted(unary(op, DType::F32, converted(x, type, DType::F32)), DType::F32, type);
     }
     const std::string suffix = type == DType::F64 ? "(" : "f(";
     switch (op) {
@@ -758,20 +764,25 @@ class Emitter {
     return {};
   }
 
-  std::string integers(ScalarOp op, const std::string& a, const std::string& b) {
-    const auto wrapping = [&](const char* sign) { return "(int)((unsigned)" + a + " " + sign + " (unsigned)" + b + ")"; };
+  static std::string unsignedType(DType type) { return type == DType::I64 ? "nf_bits" : "unsigned"; }
+  static std::string negated(DType type, const std::string& x) {
+    return "(" + valueType(type) + ")(0u - (" + unsignedType(type) + ")" + x + ")";
+  }
+
+  std::string integers(ScalarOp op, DType type, const std::string& a, const std::string& b) {
+    const std::string held = valueType(type), bits = "(" + unsignedType(type) + ")";
+    const auto wrapping = [&](const char* sign) { return "(" + held + ")(" + bits + a + " " + sign + " " + bits + b + ")"; };
     switch (op) {
       case ScalarOp::Add: return wrapping("+");
       case ScalarOp::Sub: return wrapping("-");
       case ScalarOp::Mul: return wrapping("*");
-      case ScalarOp::Max: return "nf_max<int>(" + a + ", " + b + ")";
-      case ScalarOp::Min: return "nf_min<int>(" + a + ", " + b + ")";
+      case ScalarOp::Max: return "nf_max<" + held + ">(" + a + ", " + b + ")";
+      case ScalarOp::Min: return "nf_min<" + held + ">(" + a + ", " + b + ")";
       case ScalarOp::FloorDiv: return "nf_quotient(" + a + ", " + b + ")";
       case ScalarOp::Mod: return "nf_remainder(" + a + ", " + b + ")";
       case ScalarOp::Div:
       case ScalarOp::Pow:
-        return converted(reals(op, DType::F32, converted(a, DType::I32, DType::F32), converted(b, DType::I32, DType::F32)),
-                         DType::F32, DType::I32);
+        return converted(reals(op, DType::F32, converted(a, type, DType::F32), converted(b, type, DType::F32)), DType::F32, type);
       default: break;
     }
     NF_ASSERT(false);

@@ -40,6 +40,15 @@ __device__ __forceinline__ int nf_quotient(int a, int b) {
   const int q = a / b, r = a % b;
   return q - (r != 0 && (r ^ b) < 0 ? 1 : 0);
 }
+__device__ __forceinline__ nf_long nf_quotient(nf_long a, nf_long b) {
+  if (b == 0) return 0;
+  if (b == -1) return (nf_long)(0u - (nf_bits)a);
+  const nf_long q = a / b, r = a % b;
+  return q - (r != 0 && (r ^ b) < 0 ? 1 : 0);
+}
+__device__ __forceinline__ nf_long nf_remainder(nf_long a, nf_long b) {
+  return (nf_long)((nf_bits)a - (nf_bits)nf_quotient(a, b) * (nf_bits)b);
+}
 __device__ __forceinline__ int nf_remainder(int a, int b) { return (int)((unsigned)a - (unsigned)nf_quotient(a, b) * (unsigned)b); }
 template <class T>
 __device__ __forceinline__ T nf_max(T a, T b) { return a > b || a != a ? a : b; }

@@ -57,6 +57,7 @@ std::vector<std::byte> toBytes(const TensorData& data) {
         break;
       }
       case DType::Bool: put(static_cast<std::uint8_t>(v != 0)); break;
+      case DType::I64: put(static_cast<std::int64_t>(v)); break;
     }
   }
   return bytes;
@@ -79,6 +80,7 @@ double fromBytes(const std::byte* bytes, DType type, std::size_t i) {
       return f;
     }
     case DType::Bool: return get(std::uint8_t{0});
+    case DType::I64: return static_cast<double>(get(std::int64_t{0}));
   }
   return 0;
 }

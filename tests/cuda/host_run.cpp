@@ -160,6 +160,7 @@ std::string storage(DType type) {
     case DType::F16:
     case DType::BF16: return "unsigned short";
     case DType::Bool: return "unsigned char";
+    case DType::I64: return "long long";
   }
   return {};
 }

@@ -93,6 +93,7 @@ class Generator {
                                {.kind = Initializer::Kind::Uniform, .numbers = {-1.0 / 3, 1.0 / 3}},
                                {.kind = Initializer::Kind::Kaiming, .numbers = {27, 64}},
                                {.kind = Initializer::Kind::Npz, .strings = {"a b.npz", "W"}}});
+    if (t.type == DType::I32 && t.init.kind == Initializer::Kind::Constant) t.init.numbers = {-7};
     return t;
   }
 

@@ -191,6 +191,60 @@ TEST_F(CommandLine, ASwapLogOfAnotherProgramIsAWrongInput) {
   EXPECT_THAT(other.err, HasSubstr("belongs to another program"));
 }
 
+TEST_F(CommandLine, ASwapLogThatCanNotBeIsAWrongInput) {
+  file("net.nf", kNet);
+  ASSERT_EQ(run("train net.nf --device cpu --mode static --no-records -o out.d").code, 0);
+  std::string log;
+  for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("out.d"))) log = entry.path() / "swaps.jsonl";
+  std::ifstream in(log);
+  std::string line;
+  nlohmann::json swap;
+  while (std::getline(in, line) && !swap["schedule"].is_object()) swap = nlohmann::json::parse(line);
+  ASSERT_TRUE(swap["schedule"].is_object());
+  auto wide = swap, early = swap;
+  for (auto& [name, value] : wide["schedule"]["knobs"].items()) value = 1000000;
+  early["step"] = -5;
+  file("wide.jsonl", wide.dump() + "\n");
+  file("early.jsonl", early.dump() + "\n");
+  file("empty.jsonl", "");
+  const std::map<std::string, std::string> said{{"wide", "a kernel that it can't have here: knob "},
+                                                {"early", "Line 1 of the swap log is damaged."},
+                                                {"empty", "empty.jsonl is empty."}};
+  for (const auto& [name, text] : said) {
+    const Outcome o = run("train net.nf --device cpu --no-records -o again.d --replay-swaps " + name + ".jsonl");
+    EXPECT_EQ(o.code, 1) << name;
+    EXPECT_THAT(o.err, HasSubstr(text)) << name;
+  }
+}
+
+TEST_F(CommandLine, ErrorEventsHaveTheirPlace) {
+  file("none.nf", "input X[3] = 1\nY[i] = X[i]\nshow Y\n");
+  file("net.nf", kNet);
+  const auto event = [&](const std::string& arguments, int code) {
+    const Outcome o = run(arguments + " --json-progress");
+    EXPECT_EQ(o.code, code) << arguments;
+    return nlohmann::json::parse(o.out);
+  };
+  const auto missing = event("train none.nf --device reference", 1);
+  EXPECT_EQ(missing["file"], "none.nf");
+  EXPECT_EQ(missing["line"], 0);
+  const auto which = event("train net.nf --device reference --which 4", 2);
+  EXPECT_EQ(which["file"], "net.nf");
+  const std::string net = kNet;
+  EXPECT_EQ(which["line"], 1 + std::count(net.begin(), net.begin() + static_cast<std::ptrdiff_t>(net.find("train")), '\n'));
+  EXPECT_EQ(run("profile none.nf --device reference --which 3").code, 2);
+}
+
+TEST_F(CommandLine, LabelsThatMatchNothingAreWarnedOf) {
+  file("d.csv", "0,1\n1,12\n2,3\n");
+  file("stray.nf",
+       "let B = 1\ndata D = csv(\"d.csv\") { split = last 0 }\ninput x[B, 1] = batch D[:, 0..1]\ninput y[B] : i32 = batch D[:, 1]\n"
+       "param W[10] = normal(0, 1)\nS[b, n] = x[b, 0] * W[n]\nloss L = cross_entropy(S, y)\ntrain L { epochs = 1 }\n");
+  const Outcome o = run("check stray.nf");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("stray.nf:4:7: warning: element 1 of `y` is 12, and is compared with 0..9 only: it matches none"));
+}
+
 // Stopped in the middle of its first step, which would take hours: no result, so no success.
 TEST_F(CommandLine, AStopBeforeTheFirstStepIsNoSuccess) {
   file("long.nf",
@@ -502,6 +556,23 @@ TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
     EXPECT_THAT(o.out, HasSubstr("M = -2147479015\n")) << device;
     EXPECT_THAT(o.out, HasSubstr("    2147483647 2147483647\n")) << device;
   }
+}
+
+TEST_F(CommandLine, IndexArithmeticIsDoneIn64Bits) {
+  file("far.nf",
+       "input t[3] : i32 = 2147483647\nA[i: 5] = f32(i) + 1\nY[i] = A[t[i]*2 + 2] else 7\nZ[i] = A[t[i]*t[i] - 1] else 8\n"
+       "S[i] = A[(t[i]*4 + 4) // 2147483648] else 9\nI[i] = A[i32(t[i]*2 + 2)] else 6\n"
+       "show Y, Z, S, I\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run far.nf --device ") + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+    for (const char* values : {"    7 7 7\n", "    8 8 8\n", "    5 5 5\n", "    1 1 1\n"})
+      EXPECT_THAT(o.out, HasSubstr(values)) << device << o.out;
+  }
+  const Outcome text = run("show far.nf");
+  EXPECT_THAT(text.out, HasSubstr("A[i32(w1)]"));
+  file("far2.nf", text.out);
+  EXPECT_EQ(run("show far2.nf").out, text.out);
 }
 
 TEST_F(CommandLine, ATensorThatIsNotThereIsAMistakeOfTheCommand) {

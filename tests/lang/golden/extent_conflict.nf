@@ -8,5 +8,5 @@ Y[i] = A[i] + B[i]
 extent_conflict.nf:3:10: note: the first place
   Y[i] = A[i] + B[i]
            ^
-help: run over 5: `: 5`
-fix: run over 5: `` becomes `: 5`
+help: write `i: 5`
+fix: write `i: 5`: `i` becomes `i: 5`
