@@ -10,6 +10,7 @@
 #include <QJsonDocument>
 #include <QLabel>
 #include <QListWidget>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollBar>
 #include <QTableView>
@@ -995,6 +996,32 @@ TEST_F(Tuning, TheLinesOfALossAreNamedAtTheirEnds) {
         EXPECT_EQ(plot.plot()->yAxis2->tickLabels(), true);
         EXPECT_LE(plot.plot()->axisRect()->rect().right() + 20, plot.plot()->width()) << "the accuracy has its axis";
       }
+}
+
+// Of an expression that is long, or broken by a narrow panel, whole lines are shown.
+TEST_F(Tuning, TheExpressionOfAKernelIsCutBetweenLines) {
+  for (const int terms : {1, 4, 60})
+    for (const int width : {360, 700}) {
+      SCOPED_TRACE(::testing::Message() << terms << ' ' << width);
+      KernelView view(&theme, &selection);
+      view.resize(width, 600);
+      view.show();
+      Kernel kernel = capsule::kernel("aa01", std::nullopt);
+      kernel.expression = "Y[i] = A[i]";
+      for (int i = 0; i < terms; ++i) kernel.expression += " + select(z2 // 2 >= " + std::to_string(i) + ", A[i], B[i, k])";
+      view.setKernel(kernel);
+      QPlainTextEdit* text = nullptr;
+      for (QPlainTextEdit* e : view.findChildren<QPlainTextEdit*>())
+        if (e->accessibleName() == "Expression of the kernel") text = e;
+      ASSERT_TRUE(text);
+      const int line = QFontMetrics(text->font()).lineSpacing();
+      const auto lines = [&] { return static_cast<int>(text->document()->size().height()); };  // counted, not pixels
+      const int margin = static_cast<int>(text->document()->documentMargin());
+      EXPECT_TRUE(QTest::qWaitFor([&] {
+        return lines() > 6 ? text->height() == 6 * line + margin + 1 : text->height() >= lines() * line + 2 * margin;
+      })) << lines()
+          << " lines in " << text->height();
+    }
 }
 
 // What failed looks as mistakes do, workers that candidates ended are counted, and the step is readable in a narrow panel.
