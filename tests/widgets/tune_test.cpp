@@ -1219,6 +1219,31 @@ TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
   }
 }
 
+// In a panel a table has the height of its rows; the picture stays small.
+TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
+  TensorView view(&theme, true);
+  view.resize(340, 700);
+  view.show();
+  const auto show = [&](std::int64_t rows) {
+    view.setTensor("W", {rows, 8});
+    TensorSlice slice;
+    slice.tensor = "W", slice.shape = {rows, 8}, slice.begin = {0, 0}, slice.end = {rows, 8};
+    view.setSlice(slice, std::vector<double>(static_cast<std::size_t>(rows) * 8, 0.5));
+    QCoreApplication::processEvents();
+  };
+  auto* table = view.findChild<QTableView*>();
+  view.setMode(1);
+  for (const std::int64_t rows : {2, 12}) {
+    show(rows);
+    const auto last = table->visualRect(view.model()->index(static_cast<int>(rows) - 1, 0));
+    EXPECT_LE(last.bottom(), table->viewport()->height()) << rows;
+    EXPECT_LT(table->viewport()->height() - last.bottom(), 40) << rows;
+  }
+  show(200);
+  EXPECT_GT(table->viewport()->height(), 300);
+  EXPECT_LT(table->viewport()->height(), 480);
+}
+
 TEST_F(Tuning, NotANumberIsCountedInSight) {
   TensorView view(&theme, false);
   view.setTensor("W", {2, 2});
