@@ -53,7 +53,9 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_right->setFont(theme->ui(12));
   below->addWidget(m_progress);
   below->addWidget(m_right, 1);
+  below->addStretch(0);
   layout->addLayout(below);
+  m_right->hide();
   m_message->hide();
   layout->addWidget(m_message);
   auto* figures = new QVBoxLayout;
@@ -192,6 +194,7 @@ void TrainStrip::start(bool resumed) {
     m_swapList->clear();
     m_trials = m_swaps = m_deaths = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
+    m_right->hide();
   }
   m_title->setText(tr("Preparing"));
   showPeer();
@@ -265,6 +268,7 @@ void TrainStrip::showTuner() {
   QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("swap"), tr("swaps"))};
   if (m_deaths > 0) parts << tr("%1 ended by a candidate").arg(counted(m_deaths, tr("worker"), tr("workers")));
   m_right->setText(tr("tuner: %1").arg(parts.join(QStringLiteral(", "))));
+  m_right->show();
   m_right->setToolTip(m_right->text() + QLatin1Char('\n') +
                       tr("Tried by this run. The Tune page counts those on record from earlier runs, too."));
 }

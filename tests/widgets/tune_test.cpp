@@ -10,6 +10,7 @@
 #include <QJsonDocument>
 #include <QLabel>
 #include <QListWidget>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollBar>
 #include <QTableView>
@@ -1030,6 +1031,32 @@ TEST_F(Tuning, TheLinesOfALossAreNamedAtTheirEnds) {
       }
 }
 
+// Of an expression that is long, or broken by a narrow panel, whole lines are shown.
+TEST_F(Tuning, TheExpressionOfAKernelIsCutBetweenLines) {
+  for (const int terms : {1, 4, 60})
+    for (const int width : {360, 700}) {
+      SCOPED_TRACE(::testing::Message() << terms << ' ' << width);
+      KernelView view(&theme, &selection);
+      view.resize(width, 600);
+      view.show();
+      Kernel kernel = capsule::kernel("aa01", std::nullopt);
+      kernel.expression = "Y[i] = A[i]";
+      for (int i = 0; i < terms; ++i) kernel.expression += " + select(z2 // 2 >= " + std::to_string(i) + ", A[i], B[i, k])";
+      view.setKernel(kernel);
+      QPlainTextEdit* text = nullptr;
+      for (QPlainTextEdit* e : view.findChildren<QPlainTextEdit*>())
+        if (e->accessibleName() == "Expression of the kernel") text = e;
+      ASSERT_TRUE(text);
+      const int line = QFontMetrics(text->font()).lineSpacing();
+      const auto lines = [&] { return static_cast<int>(text->document()->size().height()); };  // counted, not pixels
+      const int margin = static_cast<int>(text->document()->documentMargin());
+      EXPECT_TRUE(QTest::qWaitFor([&] {
+        return lines() > 6 ? text->height() == 6 * line + margin + 1 : text->height() >= lines() * line + 2 * margin;
+      })) << lines()
+          << " lines in " << text->height();
+    }
+}
+
 // What failed looks as mistakes do, workers that candidates ended are counted, and the step is readable in a narrow panel.
 TEST_F(Tuning, ATrainPanelSaysWhatHappened) {
   TrainStrip strip(&theme);
@@ -1232,6 +1259,31 @@ TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
               << labels[i].first.toStdString() << " / " << labels[k].first.toStdString();
     }
   }
+}
+
+// In a panel a table has the height of its rows; the picture stays small.
+TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
+  TensorView view(&theme, true);
+  view.resize(340, 700);
+  view.show();
+  const auto show = [&](std::int64_t rows) {
+    view.setTensor("W", {rows, 8});
+    TensorSlice slice;
+    slice.tensor = "W", slice.shape = {rows, 8}, slice.begin = {0, 0}, slice.end = {rows, 8};
+    view.setSlice(slice, std::vector<double>(static_cast<std::size_t>(rows) * 8, 0.5));
+    QCoreApplication::processEvents();
+  };
+  auto* table = view.findChild<QTableView*>();
+  view.setMode(1);
+  for (const std::int64_t rows : {2, 12}) {
+    show(rows);
+    const auto last = table->visualRect(view.model()->index(static_cast<int>(rows) - 1, 0));
+    EXPECT_LE(last.bottom(), table->viewport()->height()) << rows;
+    EXPECT_LT(table->viewport()->height() - last.bottom(), 40) << rows;
+  }
+  show(200);
+  EXPECT_GT(table->viewport()->height(), 300);
+  EXPECT_LT(table->viewport()->height(), 480);
 }
 
 TEST_F(Tuning, NotANumberIsCountedInSight) {
