@@ -2,7 +2,6 @@
 #include "core/device/reference_kernel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -50,10 +49,6 @@ struct DataIndex {
   std::uint32_t component;
   bool wide;
 };
-
-// The bits of an i64 are kept in the place of a double, which would not hold its value.
-double held(std::int64_t v) { return std::bit_cast<double>(v); }
-std::int64_t whole(double v) { return std::bit_cast<std::int64_t>(v); }
 
 enum class Kind : std::uint8_t { Scalar, Index, Ge0, Eq0, Random, Load, Select, CallOnce };
 
@@ -272,7 +267,7 @@ class Preparation {
     m_registers.emplace(id.value, reg);
     if (n.op == ScalarOp::Constant || n.op == ScalarOp::Training) {
       const double value = n.op == ScalarOp::Training ? (m_training ? 1.0 : 0.0) : n.value;
-      m_code->constants.emplace_back(reg, n.type == DType::I64 ? held(static_cast<std::int64_t>(value)) : value);
+      m_code->constants.emplace_back(reg, n.type == DType::I64 ? heldI64(static_cast<std::int64_t>(value)) : value);
       return;
     }
     const std::uint32_t scope = m_home.at(id.value);
@@ -604,7 +599,7 @@ class Execution {
   // ------------------------------------------------------------ instructions
   // nullopt: a NaN.
   static std::optional<std::int64_t> indexOf(double value, bool wide) {
-    if (wide) return whole(value);
+    if (wide) return wholeI64(value);
     return std::isnan(value) ? std::nullopt : std::optional(static_cast<std::int64_t>(std::clamp(value, -0x1p62, 0x1p62)));
   }
 
@@ -623,7 +618,7 @@ class Execution {
       switch (i.kind) {
         case Kind::Scalar: scalar(i, out, lanes); break;
         case Kind::Index:
-          if (i.type == DType::I64) each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = held(s[l]); });
+          if (i.type == DType::I64) each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = heldI64(s[l]); });
           else each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = static_cast<double>(s[l]); });
           break;
         case Kind::Ge0: each(lanes, [&, s = slotOf(i.slot)](std::size_t l) { out[l] = s[l] >= 0; }); break;
@@ -717,11 +712,11 @@ class Execution {
     const auto map = [&](auto f) { each(lanes, [&](std::size_t l) { out[l] = f(a[l]); }); };
     const auto zip = [&](auto f) { each(lanes, [&](std::size_t l) { out[l] = f(a[l], b[l]); }); };
     if (i.wideA || i.wideB || i.type == DType::I64) {
-      const auto operand = [](double v, bool wide) { return wide ? whole(v) : static_cast<std::int64_t>(v); };
+      const auto operand = [](double v, bool wide) { return wide ? wholeI64(v) : static_cast<std::int64_t>(v); };
       const bool binary = info(i.op).arity > 1;
       return each(lanes, [&](std::size_t l) {
         const std::int64_t v = evaluateI64(i.op, operand(a[l], i.wideA), binary ? operand(b[l], i.wideB) : 0);
-        out[l] = i.type == DType::I64 ? held(v) : static_cast<double>(v);
+        out[l] = i.type == DType::I64 ? heldI64(v) : static_cast<double>(v);
       });
     }
     if (i.type == DType::I32) switch (i.op) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <bit>
+#include <cstdint>
 #include <optional>
 
 #include "core/ir/program.h"
@@ -41,6 +43,9 @@ double wrappedProduct(double a, double b);
 std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b);
 // The same on i64, which a double does not hold: wraps at 64 bits; comparisons give 1 or 0. a // 0 is 0, a % 0 is a.
 std::int64_t evaluateI64(ScalarOp op, std::int64_t a, std::int64_t b);
+// The bits of an i64 in the place of a double, for what keeps every other value as a double.
+inline double heldI64(std::int64_t value) { return std::bit_cast<double>(value); }
+inline std::int64_t wholeI64(double held) { return std::bit_cast<std::int64_t>(held); }
 
 // The value of an Index, IndexGe0 or IndexEq0 node in whose index expression no variable stands; conditions are 1 or 0. A program
 // holds no such node: its builders make a Constant of it.

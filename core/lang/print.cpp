@@ -549,6 +549,8 @@ class Printer {
       if (d.of == tensor || d.wrt == tensor || d.seed == tensor) return true;
     for (const Update& u : m_program.updates)
       if (u.target == tensor || u.value == tensor) return true;
+    for (const Hint& h : m_program.hints)  // they stand last
+      if (isNamed(h) && std::find(h.tensors.begin(), h.tensors.end(), m_program[tensor].name) != h.tensors.end()) return true;
     return std::any_of(m_program.outputs.begin(), m_program.outputs.end(), [&](const Output& o) { return o.tensor == tensor; }) ||
            m_kept.contains(tensor.value);
   }

@@ -2,7 +2,6 @@
 #include "core/schedule/loop_interpreter.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -342,14 +341,10 @@ class Interpreter {
     return at;
   }
 
-  // The bits of an i64 are kept in the place of a double, which would not hold its value.
-  static double wide(std::int64_t v) { return std::bit_cast<double>(v); }
-  static std::int64_t whole(double v) { return std::bit_cast<std::int64_t>(v); }
-
   // nullopt: out of range.
   std::optional<std::int64_t> component(const DataIndex& d, double v) const {
     if (m_f[d.value].type == DType::I64) {
-      const std::int64_t i = whole(v);
+      const std::int64_t i = wholeI64(v);
       return i >= 0 && i < d.extent ? std::optional(i) : std::nullopt;
     }
     return v >= 0 && v < static_cast<double>(d.extent) ? std::optional(static_cast<std::int64_t>(v)) : std::nullopt;
@@ -374,8 +369,8 @@ class Interpreter {
 
   double one(const Value& v) {
     switch (v.kind) {
-      case Value::Kind::Constant: return v.type == DType::I64 ? wide(static_cast<std::int64_t>(v.constant)) : v.constant;
-      case Value::Kind::Index: return v.type == DType::I64 ? wide(index(v.index)) : static_cast<double>(index(v.index));
+      case Value::Kind::Constant: return v.type == DType::I64 ? heldI64(static_cast<std::int64_t>(v.constant)) : v.constant;
+      case Value::Kind::Index: return v.type == DType::I64 ? heldI64(index(v.index)) : static_cast<double>(index(v.index));
       case Value::Kind::IndexGe0: return index(v.index) >= 0;
       case Value::Kind::IndexEq0: return index(v.index) == 0;
       case Value::Kind::Random:
@@ -406,9 +401,9 @@ class Interpreter {
     if (v.op == ScalarOp::Select) return x != 0 ? y : known(v.operands[2]);
     const auto isWide = [&](int k) { return m_f[v.operands[static_cast<std::size_t>(k)]].type == DType::I64; };
     if (arity > 0 && (isWide(0) || (arity > 1 && isWide(1)) || v.type == DType::I64)) {
-      const auto operand = [&](int k, double held) { return isWide(k) ? whole(held) : static_cast<std::int64_t>(held); };
+      const auto operand = [&](int k, double held) { return isWide(k) ? wholeI64(held) : static_cast<std::int64_t>(held); };
       const std::int64_t result = evaluateI64(v.op, operand(0, x), arity > 1 ? operand(1, y) : 0);
-      return v.type == DType::I64 ? wide(result) : static_cast<double>(result);
+      return v.type == DType::I64 ? heldI64(result) : static_cast<double>(result);
     }
     if (const auto value = evaluateScalar(v.op, v.type, x, y)) return *value;
     return v.op == ScalarOp::Mod ? x : 0;  // i32 by zero, as generated code does it

@@ -71,7 +71,7 @@ struct CompiledNode {
   ScalarOp op;
   DType type;
   std::uint32_t a = 0, b = 0, c = 0;  // of the same operator
-  double value = 0;
+  double value = 0;                   // an i64's as heldI64, here and in CompiledOperator::values
   CompiledIndex index;
   std::uint32_t tensor = 0;
   struct Component {
@@ -240,7 +240,8 @@ struct PointEvaluator::Impl {
       if (c.data) {
         const double v = node(op, c.node);
         if (stopped) return 0;
-        index = v >= 0 && v < static_cast<double>(c.extent) ? static_cast<std::int64_t>(v) : -1;
+        if (op.nodes[c.node].type == DType::I64) index = wholeI64(v);
+        else index = v >= 0 && v < static_cast<double>(c.extent) ? static_cast<std::int64_t>(v) : -1;
       } else {
         index = c.affine.at(op.position);
       }
@@ -262,9 +263,21 @@ struct PointEvaluator::Impl {
       const double x = a();
       return evaluateScalar(n.op, n.type, x, info(n.op).arity > 1 ? b() : 0).value_or(n.op == ScalarOp::Mod ? x : 0);
     }
+    if (info(n.op).arity > 0 && n.op != ScalarOp::Select &&
+        (n.type == DType::I64 || op.nodes[n.a].type == DType::I64 || (info(n.op).arity > 1 && op.nodes[n.b].type == DType::I64))) {
+      const auto whole = [&](std::uint32_t id) {
+        const double v = node(op, id);
+        return op.nodes[id].type == DType::I64 ? wholeI64(v) : static_cast<std::int64_t>(v);
+      };
+      const std::int64_t x = whole(n.a), value = evaluateI64(n.op, x, info(n.op).arity > 1 ? whole(n.b) : 0);
+      return n.type == DType::I64 ? heldI64(value) : static_cast<double>(value);
+    }
     switch (n.op) {
       case ScalarOp::Constant: return n.value;
-      case ScalarOp::Index: return static_cast<double>(n.index.at(op.position));
+      case ScalarOp::Index: {
+        const std::int64_t value = n.index.at(op.position);
+        return n.type == DType::I64 ? heldI64(value) : static_cast<double>(value);
+      }
       case ScalarOp::Load: return load(op, n);
       case ScalarOp::Training: return training;
       case ScalarOp::Random:
@@ -339,7 +352,7 @@ Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool trai
       CompiledNode c;
       c.op = n.op;
       c.type = n.type;
-      c.value = n.value;
+      c.value = n.op == ScalarOp::Constant && n.type == DType::I64 ? heldI64(static_cast<std::int64_t>(n.value)) : n.value;
       std::uint32_t* operands[] = {&c.a, &c.b, &c.c};
       for (int k = 0; k < info(n.op).arity; ++k) *operands[k] = local.at(n.operands[static_cast<std::size_t>(k)].value);
       if (n.index.valid()) c.index = CompiledIndex(program[n.index]);

@@ -160,14 +160,31 @@ class Generator {
     std::vector<AccessIndex> where;
     for (std::size_t k = 0; k < at.p[t].shape.size(); ++k) {
       AccessIndex i;
-      if (!integers && chance(10)) i.data = load(at, true);
+      if (!integers && chance(10)) i.data = dataIndex(at);
       if (!i.data.valid()) i.affine = index(at, at.p[t].shape[k]);
       where.push_back(std::move(i));
     }
     return at.p.load(t, std::move(where));
   }
 
+  // Read data, alone, under arithmetic of its own 32 bits, and in the 64 bits of indices.
+  ExprId dataIndex(const At& at) {
+    const ExprId read = load(at, true);
+    if (!read.valid() || chance(40)) return read;
+    const auto narrow = [&] { return at.p.binary(ScalarOp::Mul, read, at.p.constant(3, DType::I32)); };
+    if (chance(30)) return narrow();
+    const ExprId second = chance(50) ? at.p.constant(static_cast<double>(pick(1, 100000)), DType::I64)
+                                     : at.p.cast(DType::I64, chance(50) ? read : narrow());
+    const ExprId wide = at.p.binary(one<ScalarOp>({ScalarOp::Add, ScalarOp::Sub, ScalarOp::Mul, ScalarOp::FloorDiv, ScalarOp::Mod,
+                                                   ScalarOp::Max, ScalarOp::Min}),
+                                    at.p.cast(DType::I64, read), second);
+    if (chance(50) || at.extents.size() + at.trips.size() == 0) return wide;
+    return at.p.binary(ScalarOp::Add, wide, at.p.indexValue(IndexExpr::variable(variable(at).first), DType::I64));
+  }
+
   ExprId condition(const At& at, int depth) {
+    if (const ExprId i = chance(10) ? dataIndex(at) : ExprId(); i.valid())
+      return at.p.binary(ScalarOp::Lt, i, at.p.constant(5, at.p[i].type));
     switch (depth <= 0 ? pick(0, 2) : pick(0, 5)) {
       case 0:
       case 1: {
@@ -272,7 +289,7 @@ class Generator {
     for (std::int64_t k = pick(1, 2); k > 0; --k) {
       out.push_back(pick(2, 6));
       AccessIndex i;
-      if (chance(50)) i.data = load(at, true);
+      if (chance(50)) i.data = dataIndex(at);
       if (!i.data.valid()) i.affine = index(at, out.back());
       op.scatter.push_back(std::move(i));
     }

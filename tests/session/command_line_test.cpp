@@ -562,11 +562,11 @@ TEST_F(CommandLine, IndexArithmeticIsDoneIn64Bits) {
   file("far.nf",
        "input t[3] : i32 = 2147483647\nA[i: 5] = f32(i) + 1\nY[i] = A[t[i]*2 + 2] else 7\nZ[i] = A[t[i]*t[i] - 1] else 8\n"
        "S[i] = A[(t[i]*4 + 4) // 2147483648] else 9\nI[i] = A[i32(t[i]*2 + 2)] else 6\n"
-       "show Y, Z, S, I\n");
+       "R[i] = A[(t[i]*2147483629) % 5]\nshow Y, Z, S, I, R\n");
   for (const char* device : {"reference", "cpu"}) {
     const Outcome o = run(std::string("run far.nf --device ") + device);
     EXPECT_EQ(o.code, 0) << device << o.err;
-    for (const char* values : {"    7 7 7\n", "    8 8 8\n", "    5 5 5\n", "    1 1 1\n"})
+    for (const char* values : {"    7 7 7\n", "    8 8 8\n", "    5 5 5\n", "    1 1 1\n", "    4 4 4\n"})
       EXPECT_THAT(o.out, HasSubstr(values)) << device << o.out;
   }
   const Outcome text = run("show far.nf");
