@@ -530,11 +530,13 @@ TEST_F(Tuning, AConstantHasItsIntervalAndAWideOneIsWarnedOf) {
   k.launchSeconds = 202e-9, k.launchInterval = {200e-9, 204e-9, 64};
   const auto noises = [&] {
     QStringList out;
+    QCoreApplication::processEvents();
     for (const QLabel* l : view.findChildren<QLabel*>(QStringLiteral("noise")))
       if (l->isVisible()) out << l->text();
     return out.join(QStringLiteral(" | "));
   };
   const auto warning = [&]() -> QString {
+    QCoreApplication::processEvents();
     for (QWidget* w : view.findChildren<QWidget*>(QStringLiteral("shaky")))
       if (w->isVisible()) return static_cast<MessageStrip*>(w)->text();
     return {};
