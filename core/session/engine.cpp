@@ -190,11 +190,10 @@ void Engine::answerRequests(std::stop_token stop) {
 bool Engine::prepare(const Request& request) {
   using namespace protocol;
   const auto is = [&]<class... T>(std::type_identity<T>...) { return (std::holds_alternative<T>(request.message) || ...); };
-  const bool shows =
-      is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>(), std::type_identity<FusionRequest>());
-  const bool runs =
-      is(std::type_identity<SubgraphsRequest>(), std::type_identity<SpaceRequest>(), std::type_identity<KernelRequest>(),
-         std::type_identity<MeasureRequest>(), std::type_identity<CompareFusionRequest>());
+  const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>(),
+                        std::type_identity<FusionRequest>(), std::type_identity<CompareFusionRequest>());
+  const bool runs = is(std::type_identity<SubgraphsRequest>(), std::type_identity<SpaceRequest>(),
+                       std::type_identity<KernelRequest>(), std::type_identity<MeasureRequest>());
   const auto revision = newest();
   if (!revision || (!shows && !runs)) return true;
   FusionInputs inputs = m_jobs.fusionInputs();
