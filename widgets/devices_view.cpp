@@ -7,6 +7,7 @@
 #include <QScrollArea>
 #include <QTimer>
 #include <QVBoxLayout>
+#include <cmath>
 
 #include "widgets/basic.h"
 
@@ -21,8 +22,20 @@ QLabel* wrapped(QLabel* l) {
   return l;
 }
 
-// A measured constant: the number large, what it is below it.
-QWidget* figure(const Theme* theme, const QString& value, const QString& name, const QString& note) {
+// Where the interval is wider than this share of its value, the figure is told to be shaky.
+constexpr double kWide = 0.2;
+
+bool isWide(double value, const protocol::Interval& i) { return i.samples > 0 && i.high - i.low > kWide * value; }
+
+// "[5.41, 5.62]  n = 64", in the unit of the value
+QString noiseText(double value, const protocol::Interval& i) {
+  if (i.samples <= 0) return DevicesView::tr("interval not known");
+  const double scale = std::pow(1000.0, std::floor(std::log10(std::max(value, 1e-300)) / 3));
+  return QStringLiteral("[%1, %2]  n = %3").arg(significant(i.low / scale), significant(i.high / scale)).arg(i.samples);
+}
+
+// A measured constant: the number large, what it is and how far it may be off below it.
+QWidget* figure(const Theme* theme, const QString& value, const QString& name, const QString& noise, const QString& note) {
   auto* widget = new QWidget;
   auto* layout = new QVBoxLayout(widget);
   layout->setContentsMargins(0, 0, 0, 0);
@@ -33,11 +46,16 @@ QWidget* figure(const Theme* theme, const QString& value, const QString& name, c
   auto* words = label(name);
   words->setFont(theme->ui(12));
   layout->addWidget(words);
+  auto* interval = label(noise, "muted");
+  interval->setObjectName(QStringLiteral("noise"));
+  interval->setFont(theme->ui(12));
+  interval->setToolTip(DevicesView::tr("Holds the true value with 95 %, as far as the samples of one measurement can tell"));
+  layout->addWidget(interval);
   auto* under = label(note, "muted");
   under->setObjectName(QStringLiteral("note"));
   under->setFont(theme->ui(12));
   layout->addWidget(under);
-  widget->setAccessibleName(name + QLatin1Char(' ') + value);
+  widget->setAccessibleName(name + QLatin1Char(' ') + value + QLatin1Char(' ') + noise);
   return widget;
 }
 
@@ -195,17 +213,33 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
     auto* row = new QHBoxLayout;
     row->setContentsMargins(24, 0, 0, 4);
     row->setSpacing(48);
-    auto* bandwidth = figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"), {});
+    auto* bandwidth = figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"),
+                             noiseText(k.bandwidth, k.bandwidthInterval), {});
     m_ages.push_back({bandwidth->findChild<QLabel*>(QStringLiteral("note")), k.measuredSecondsAgo});
     row->addWidget(bandwidth);
-    row->addWidget(
-        figure(m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"),
-               k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
-    row->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"), QString()));
+    row->addWidget(figure(
+        m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"), noiseText(k.flopRate, k.flopInterval),
+        k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
+    row->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"),
+                          noiseText(k.launchSeconds, k.launchInterval), QString()));
     if (k.l2Bandwidth > 0)
-      row->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"), QString()));
+      row->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"),
+                            noiseText(k.l2Bandwidth, k.l2Interval), QString()));
     row->addStretch(1);
     box->addLayout(row);
+    QStringList shaky;
+    if (isWide(k.bandwidth, k.bandwidthInterval)) shaky << QStringLiteral("P_d");
+    if (isWide(k.flopRate, k.flopInterval)) shaky << QStringLiteral("P_c");
+    if (isWide(k.launchSeconds, k.launchInterval)) shaky << QStringLiteral("L");
+    if (isWide(k.l2Bandwidth, k.l2Interval)) shaky << tr("L2 bandwidth");
+    if (!shaky.isEmpty()) {
+      auto* warning = new MessageStrip(m_theme, true);
+      warning->setObjectName(QStringLiteral("shaky"));
+      warning->setText(tr("The interval of %1 is wide: the machine was busy while it was measured. Measure again when it is idle.")
+                           .arg(shaky.join(QStringLiteral(", "))));
+      warning->setContentsMargins(24, 0, 0, 0);
+      box->addWidget(warning);
+    }
     if (note.isEmpty()) return;
     auto* under = wrapped(label(note, "muted"));
     under->setContentsMargins(24, 0, 0, 4);

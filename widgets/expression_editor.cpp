@@ -5,14 +5,19 @@
 #include <QAbstractTextDocumentLayout>
 #include <QCompleter>
 #include <QHelpEvent>
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QJsonObject>
 #include <QKeyEvent>
 #include <QPainter>
+#include <QRegularExpression>
 #include <QScrollBar>
 #include <QStandardItemModel>
 #include <QStyledItemDelegate>
 #include <QTextBlock>
 #include <QTextLayout>
 #include <QToolTip>
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -27,6 +32,37 @@ constexpr int kPadX = 12, kPadY = 8;
 QString shown(std::string_view bytes) {
   const std::u16string text = displayText(bytes);
   return QString::fromUtf16(text.data(), static_cast<qsizetype>(text.size()));
+}
+
+// Where the JSON of a `hint schedule` line begins; -1: it has none that can be read.
+int scheduleBegin(const QString& line, QStringList& entries) {
+  static const QRegularExpression form(QStringLiteral(R"(^\s*hint\s+schedule\s[^{]*(?=\{))"));
+  const auto match = form.match(line);
+  if (!match.hasMatch()) return -1;
+  const int begin = static_cast<int>(match.capturedEnd());
+  const QJsonObject schedule = QJsonDocument::fromJson(line.mid(begin).toUtf8()).object();
+  if (schedule.isEmpty()) return -1;
+  entries = {schedule[QStringLiteral("kind")].toString()};
+  const QJsonObject knobs = schedule[QStringLiteral("knobs")].toObject();
+  for (auto knob = knobs.begin(); knob != knobs.end(); ++knob) {
+    const QByteArray value = QJsonDocument(QJsonArray{knob.value()}).toJson(QJsonDocument::Compact);
+    QString text = QString::fromUtf8(value.mid(1, value.size() - 2));
+    entries << QStringLiteral("%1: %2").arg(knob.key(),
+                                            text.remove(QLatin1Char('"')).replace(QLatin1Char(','), QStringLiteral(", ")));
+  }
+  return begin;
+}
+
+// Characters that take no room.
+QTextCharFormat foldedFormat(const QFont& around) {
+  QFont font = around;
+  font.setPixelSize(1);
+  QTextCharFormat format;
+  format.setProperty(QTextFormat::FontPixelSize, 1);
+  format.setFontLetterSpacingType(QFont::AbsoluteSpacing);
+  format.setFontLetterSpacing(-QFontMetricsF(font).horizontalAdvance(QLatin1Char('0')));
+  format.setForeground(Qt::transparent);
+  return format;
 }
 
 enum ItemRole { kDetailRole = Qt::UserRole, kIconRole };
@@ -83,6 +119,7 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   connect(this, &QPlainTextEdit::textChanged, this, &ExpressionEditor::noticeChange);
   connect(this, &QPlainTextEdit::cursorPositionChanged, this, [this] {
     if (m_setting) return;
+    refold();
     tellSignature();
     Q_EMIT caretMoved();
   });
@@ -165,6 +202,7 @@ void ExpressionEditor::recolor() {
   std::size_t at = 0;
   // Only lines whose colours change are laid out again.
   int dirtyFrom = -1, dirtyTo = -1;
+  m_folds.clear();
   for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) {
     QList<QTextLayout::FormatRange> ranges;
     const int from = block.position(), to = from + block.length() - 1;
@@ -174,12 +212,33 @@ void ExpressionEditor::recolor() {
       if (begin < end) ranges.append({begin - from, end - begin, runs[at].format});
       if (runs[at].begin + runs[at].length > to) break;
     }
+    if (QStringList entries; mayFold(block))
+      if (const int begin = scheduleBegin(block.text(), entries); begin >= 0) {
+        m_folds.emplace(block.blockNumber(), std::move(entries));
+        ranges.removeIf([begin](const QTextLayout::FormatRange& r) { return r.start + r.length > begin; });
+        ranges.append({begin, block.length() - 1 - begin, foldedFormat(font())});
+      }
     if (block.layout()->formats() == ranges) continue;
     block.layout()->setFormats(ranges);
     if (dirtyFrom < 0) dirtyFrom = from;
     dirtyTo = from + block.length();
   }
   if (dirtyFrom >= 0) document()->markContentsDirty(dirtyFrom, dirtyTo - dirtyFrom);
+}
+
+bool ExpressionEditor::mayFold(const QTextBlock& block) const {
+  const int line = block.blockNumber();
+  return line != m_caretLine && !std::binary_search(m_markedLines.begin(), m_markedLines.end(), line);
+}
+
+// A line that is written in, or that has a mistake, is written out.
+void ExpressionEditor::refold() {
+  if (!m_code) return;
+  const int line = hasFocus() ? textCursor().blockNumber() : -1;
+  if (line == m_caretLine) return;
+  m_caretLine = line;
+  recolor();
+  fit();
 }
 
 void ExpressionEditor::fit() {
@@ -214,6 +273,17 @@ void ExpressionEditor::setOutdated(bool outdated) {
 
 void ExpressionEditor::setMarks(std::vector<Mark> marks) {
   m_marks = std::move(marks);
+  std::vector<int> lines;
+  for (const Mark& mark : m_marks)
+    if (mark.kind != Mark::Kind::Selected)
+      lines.push_back(static_cast<int>(
+          std::count(m_bytes.begin(), m_bytes.begin() + static_cast<std::ptrdiff_t>(std::min(mark.begin, m_bytes.size())), '\n')));
+  std::sort(lines.begin(), lines.end());
+  if (lines != m_markedLines) {
+    m_markedLines = std::move(lines);
+    recolor();
+    fit();
+  }
   showMarks();
 }
 
@@ -407,13 +477,21 @@ double ExpressionEditor::hintLeft(const QTextBlock& block) const {
 
 QString ExpressionEditor::shownHint(std::size_t hint) const {
   const QTextBlock block = document()->findBlockByNumber(m_hintLines[hint]);
-  if (!block.isValid()) return {};
+  return block.isValid() ? fitting(block, m_hints[hint].entries) : QString();
+}
+
+QString ExpressionEditor::shownFold(int line) const {
+  const auto fold = m_folds.find(line);
+  const QTextBlock block = document()->findBlockByNumber(line);
+  return fold == m_folds.end() || !block.isValid() ? QString() : fitting(block, fold->second);
+}
+
+QString ExpressionEditor::fitting(const QTextBlock& block, const QStringList& all) const {
   const QFontMetrics metrics(m_theme->mono(12));
   const double room = std::max(0.0, viewport()->width() - hintLeft(block));
-  const QString all = m_hints[hint].entries.join(QStringLiteral("  "));
-  if (metrics.horizontalAdvance(all) <= room) return all;
+  if (const QString text = all.join(QStringLiteral("  ")); metrics.horizontalAdvance(text) <= room) return text;
   // Closer together before any is left out.
-  QStringList entries = m_hints[hint].entries;
+  QStringList entries = all;
   for (QString& entry : entries) entry.replace(QStringLiteral(": "), QStringLiteral(":"));
   for (qsizetype n = entries.size(); n > 0; --n) {
     QString some = entries.mid(0, n).join(QLatin1Char(' '));
@@ -425,7 +503,7 @@ QString ExpressionEditor::shownHint(std::size_t hint) const {
 
 void ExpressionEditor::paintEvent(QPaintEvent* event) {
   QPlainTextEdit::paintEvent(event);
-  if (m_hints.empty()) return;
+  if (m_hints.empty() && m_folds.empty()) return;
   QPainter p(viewport());
   const Palette& c = m_theme->colors();
   p.setFont(m_theme->mono(12));
@@ -437,6 +515,11 @@ void ExpressionEditor::paintEvent(QPaintEvent* event) {
   for (QTextBlock block = firstVisibleBlock(); block.isValid() && top < event->rect().bottom() + 1; block = block.next()) {
     const double height = blockBoundingRect(block).height();
     if (top + height >= event->rect().top()) {
+      if (m_folds.contains(block.blockNumber())) {
+        const double left = hintLeft(block);
+        p.drawText(QRectF(left, top, std::max(0.0, viewport()->width() - left), height), Qt::AlignBottom | Qt::AlignLeft,
+                   shownFold(block.blockNumber()));
+      }
       const auto [from, to] = byLine.equal_range(block.blockNumber());
       for (auto hint = from; hint != to; ++hint) {
         const double left = hintLeft(block);
@@ -455,11 +538,13 @@ void ExpressionEditor::resizeEvent(QResizeEvent* event) {
 
 void ExpressionEditor::focusInEvent(QFocusEvent* event) {
   QPlainTextEdit::focusInEvent(event);
+  refold();
   Q_EMIT focused();
 }
 
 void ExpressionEditor::focusOutEvent(QFocusEvent* event) {
   QPlainTextEdit::focusOutEvent(event);
+  refold();
   if (event->reason() != Qt::PopupFocusReason) m_completer->popup()->hide();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <QPlainTextEdit>
 #include <QStringList>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ class ExpressionEditor : public QPlainTextEdit {
   QAbstractItemView* completionList() const;
   // The hint of a line as it is drawn: entries that do not fit are left out.
   QString shownHint(std::size_t hint) const;
+  // What stands for the JSON of a `hint schedule` line while the caret is elsewhere; empty: the line is written out.
+  QString shownFold(int line) const;
 
  Q_SIGNALS:
   void signatureChanged(const QString& signature);  // of the call around the cursor; empty: none
@@ -88,11 +91,17 @@ class ExpressionEditor : public QPlainTextEdit {
   void tellSignature();
   void placeHints();
   double hintLeft(const QTextBlock& block) const;
+  QString fitting(const QTextBlock& block, const QStringList& entries) const;
+  bool mayFold(const QTextBlock& block) const;
+  void refold();
   const Theme* m_theme;
   bool m_code;
   std::string m_bytes;
   std::vector<Hint> m_hints;
   std::vector<int> m_hintLines;
+  std::map<int, QStringList> m_folds;  // by line: kind and knobs
+  std::vector<int> m_markedLines;      // ascending, of errors and of what was found: these are written out
+  int m_caretLine = -1;                // written out; -1: none, the keyboard is elsewhere
   std::vector<Mark> m_marks;
   bool m_outdated = false;
   bool m_setting = false;

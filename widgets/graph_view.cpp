@@ -395,6 +395,11 @@ QStringList captionsOf(const GraphPage& graph) {
   return captions;
 }
 
+QString GraphView::tagOf(int group) const {
+  const GraphGroup& g = m_graph.groups[static_cast<std::size_t>(group)];
+  return g.id == g.name ? QString() : QString::fromStdString(g.id);
+}
+
 // What a step spends in a group, and of how much.
 QString GraphView::factsOf(int index) const {
   const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(index)];
@@ -440,7 +445,9 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const bool dim = !marked || m_outdated;
   const auto shade = [&](const QColor& color) { return dim ? mixed(c.page, color, 0.42) : color; };
   const QString facts = factsOf(static_cast<int>(g));
-  const QString name = shortName(group.name);
+  // As cards and tables call it, before the name of what it makes.
+  const QString name = shortName(group.name), id = tagOf(static_cast<int>(g));
+  const auto tagWidth = [&](const QFontMetrics& metrics) { return id.isEmpty() ? 0 : metrics.horizontalAdvance(id) + 6; };
   if (box.closed) {
     const QColor phases[] = {c.forward, c.backward, c.optimizer, c.muted};
     QColor main = c.forward;
@@ -470,8 +477,11 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
     p.setPen(shade(c.text));
     const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
-    p.drawText(inner, (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft,
-               elidedName(p.fontMetrics(), name, static_cast<int>(inner.width())));
+    const int place = (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft;
+    const double tag = tagWidth(p.fontMetrics());
+    p.drawText(inner.adjusted(tag, 0, 0, 0), place, elidedName(p.fontMetrics(), name, static_cast<int>(inner.width() - tag)));
+    p.setPen(shade(c.muted));
+    p.drawText(inner, place, id);
     if (!both) return;
     p.setFont(small);
     p.setPen(shade(c.muted));
@@ -485,22 +495,26 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   if (p.fontMetrics().height() > kGroupTitle) return;
   const double factsWidth = p.fontMetrics().horizontalAdvance(facts);
   p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
+  const double tag = tagWidth(p.fontMetrics()), nameLeft = 18 + tag;
   const double full = p.fontMetrics().horizontalAdvance(name);
-  const bool both = 18 + std::min(full, 60.0) + 10 + factsWidth < title.width();
-  const double nameRoom = title.width() - 18 - (both ? factsWidth + 10 : 0);
+  const bool both = nameLeft + std::min(full, 60.0) + 10 + factsWidth < title.width();
+  const double nameRoom = title.width() - nameLeft - (both ? factsWidth + 10 : 0);
   const QString shownName = elidedName(p.fontMetrics(), name, static_cast<int>(nameRoom));
   const double nameWidth = p.fontMetrics().horizontalAdvance(shownName);
-  p.fillRect(
-      QRectF(title.left(), title.top(), std::min(title.width(), 18 + nameWidth + 10 + (both ? factsWidth : 0)), title.height()),
-      c.page);
+  p.fillRect(QRectF(title.left(), title.top(), std::min(title.width(), nameLeft + nameWidth + 10 + (both ? factsWidth : 0)),
+                    title.height()),
+             c.page);
   p.drawPixmap(QRectF(title.left() + 1, title.top() + 2, 14, 14), m_theme->pixmap(QStringLiteral("down"), shade(c.muted), 2),
                QRectF(0, 0, 32, 32));
+  p.setPen(shade(c.muted));
+  p.drawText(QRectF(title.left() + 18, title.top(), tag, title.height()), Qt::AlignVCenter, id);
   p.setPen(shade(c.text));
-  p.drawText(QRectF(title.left() + 18, title.top(), nameWidth + 4, title.height()), Qt::AlignVCenter, shownName);
+  p.drawText(QRectF(title.left() + nameLeft, title.top(), nameWidth + 4, title.height()), Qt::AlignVCenter, shownName);
   if (!both) return;
   p.setFont(m_theme->ui(sized(12, scale)));
   p.setPen(shade(c.muted));
-  p.drawText(QRectF(title.left() + 18 + nameWidth + 10, title.top(), factsWidth + 4, title.height()), Qt::AlignVCenter, facts);
+  p.drawText(QRectF(title.left() + nameLeft + nameWidth + 10, title.top(), factsWidth + 4, title.height()), Qt::AlignVCenter,
+             facts);
 }
 
 void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/protocol/latency.h"
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
@@ -113,7 +114,7 @@ class Plot : public QWidget {
 
 enum class TrainingAxis { Steps, Time };
 
-// Step latency: the median of each bucket with its min/max band, kernel swaps named where the line drops, reference lines.
+// Step latency: the running median with the min/max band of all steps, kernel swaps named where the line drops, reference lines.
 class LatencyPlot : public Plot {
   Q_OBJECT
  public:
@@ -127,10 +128,7 @@ class LatencyPlot : public Plot {
   void setPeer(const QString& name, double milliseconds);
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
-  static constexpr int kFasterInARow = 10;
-  // The first step from which so many in a row are faster than the peer's, and never so many in a row slower after it.
-  std::optional<std::int64_t> crossing() const;
-  std::optional<double> slowestOfLast(std::int64_t steps) const;  // ms
+  std::optional<protocol::AgainstPeer> againstPeer() const;  // by the line that is drawn; nothing without a peer or a step
   std::optional<double> firstKernels() const;  // ms, median of the steps before the first swap; nothing without a swap
   std::optional<double> now() const;           // ms, median of the last tenth of the steps so far
   PlotTable table() const override;
@@ -144,6 +142,7 @@ class LatencyPlot : public Plot {
 
  private:
   double xOf(const protocol::KernelSwapEvent& swap) const;
+  std::vector<protocol::StepTime> times() const;
   bool m_compact;
   TrainingAxis m_axis = TrainingAxis::Steps;
   QString m_peer;

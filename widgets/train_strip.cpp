@@ -106,23 +106,19 @@ void TrainStrip::setPeer(const QString& name, double milliseconds) {
   showPeer();
 }
 
-// Since when a step is faster than the recorded one of another system.
+// Since when the running median is below the recorded step of another system.
 void TrainStrip::showPeer() {
   m_peer->setVisible(m_peerMs > 0);
   if (!(m_peerMs > 0)) return;
-  const QString other = QStringLiteral("%1, %2").arg(m_peerName, microsecondsText(m_peerMs * 1000));
-  const auto since = m_plot->crossing();
-  QString text = since                  ? tr("faster than %1 from step %2 on").arg(other, grouped(*since))
-                 : m_plot->steps() == 0 ? tr("to compare with: %1").arg(other)
-                 : m_running            ? tr("not yet faster than %1").arg(other)
-                                        : tr("at no time faster than %1").arg(other);
-  // The median may be well below: that alone does not count.
-  if (const auto median = m_plot->now(), slowest = m_plot->slowestOfLast(LatencyPlot::kFasterInARow);
-      !since && median && slowest && *median < m_peerMs && *slowest >= m_peerMs)
-    text += tr(": %1 steps in a row have to be, and one of the last %1 took %2")
-                .arg(LatencyPlot::kFasterInARow)
-                .arg(microsecondsText(*slowest * 1000));
-  m_peer->setText(text);
+  const QString theirs = microsecondsText(m_peerMs * 1000);
+  const QString other = QStringLiteral("%1, %2").arg(m_peerName, theirs);
+  const auto against = m_plot->againstPeer();
+  m_peer->setText(!against        ? tr("to compare with: %1").arg(other)
+                  : against->from ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
+                                  : (m_running ? tr("not yet faster than %1: median %2 against %3")
+                                               : tr("not faster than %1: median %2 against %3"))
+                                        .arg(m_peerName, microsecondsText(against->ms * 1000), theirs));
+  m_peer->setToolTip(tr("From the first step from which the running median, the line drawn, stays below the other's to the end"));
 }
 
 // No swap is an answer too.
@@ -132,13 +128,22 @@ void TrainStrip::sayNoSwaps(bool ended) {
   if (!ended)
     return m_swapList->setNone(m_trials > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
                                             : tr("No kernel swapped yet: the search has tried nothing so far."));
-  m_swapList->setNone(
-      m_trials > 0
-          ? tr("No kernel was swapped: of %1 that were tried while it ran, none was faster than the kernel in use beyond noise. "
-               "The curve is that of the first kernels.")
-                .arg(tried)
-          : tr("No kernel was swapped: nothing was tried while it ran. The kernels are those on record from earlier searches, or "
-               "the mode is static, or it ended before the search had begun."));
+  if (m_trials > 0)
+    return m_swapList->setNone(
+        tr("No kernel was swapped: of %1 that were tried while it ran, none was faster than the kernel in use beyond noise. "
+           "The curve is that of the first kernels.")
+            .arg(tried));
+  using protocol::SearchState;
+  QString why;
+  switch (m_search) {
+    case SearchState::Static: why = tr("in static mode nothing is searched."); break;
+    case SearchState::Replayed: why = tr("the kernels were those of a swap log."); break;
+    case SearchState::Finished: why = tr("each search was finished before, the kernels are those on record or pinned."); break;
+    case SearchState::Unbegun: why = tr("the run ended before the search had tried a candidate."); break;
+    case SearchState::Searched: why = tr("no candidate was faster than the kernel in use beyond noise."); break;
+    case SearchState::Unknown: why = tr("nothing was tried while it ran."); break;
+  }
+  m_swapList->setNone(tr("No kernel was swapped: %1").arg(why));
 }
 
 QString TrainStrip::figures() const {
@@ -197,6 +202,7 @@ void TrainStrip::start(bool resumed) {
     m_right->hide();
   }
   m_title->setText(tr("Preparing"));
+  m_search = protocol::SearchState::Unknown;
   showPeer();
   m_detail->setText(tr("preparing the first kernels"));
   m_progress->setRange(0, 0);
@@ -304,6 +310,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
     m_interval->setText(lines.join(QLatin1Char('\n')));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
+  m_search = done.search;
   sayNoSwaps(true);
   showPeer();
   if (done.loss) m_loss->setText(tr("loss %1").arg(significant(*done.loss, 4)));

@@ -84,6 +84,7 @@ class TrainStrip : public QWidget {
   SwapList* m_swapList;
   QString m_peerName;
   double m_peerMs = 0;
+  protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
   bool m_wide = false;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_swaps = 0, m_deaths = 0;

@@ -58,24 +58,21 @@ void eachBucket(const std::vector<StepEvent>& steps, int pixels, TrainingAxis ax
 }
 
 struct Band {
-  QVector<double> x, middle, low, high;
+  QVector<double> x, low, high;
 };
 
-// The median of each bucket's steps, the least and the most of them.
+// The least and the most of each bucket's steps.
 Band bucketed(const std::vector<StepEvent>& steps, int pixels, TrainingAxis axis) {
   Band out;
   eachBucket(steps, pixels, axis, [&](auto begin, auto end) {
-    const std::ranges::subrange events(begin, end);
-    const auto middle = medianOf(events, [](const StepEvent&) { return true; });
-    if (!middle) return;
     double low = HUGE_VAL, high = -HUGE_VAL;
-    for (const StepEvent& s : events) {
+    for (const StepEvent& s : std::ranges::subrange(begin, end)) {
       if (!(s.ms > 0)) continue;
       low = std::min(low, s.ms_min > 0 ? s.ms_min : s.ms);
       high = std::max(high, s.ms_max > 0 ? s.ms_max : s.ms);
     }
+    if (high < low) return;
     out.x << placeOf(*std::prev(end), axis);
-    out.middle << *middle;
     out.low << low, out.high << high;
   });
   return out;
@@ -173,30 +170,15 @@ double LatencyPlot::xOf(const KernelSwapEvent& swap) const {
   return swap.step > 0 ? secondsOfStep(m_steps, swap.step) : swap.seconds;
 }
 
-std::optional<std::int64_t> LatencyPlot::crossing() const {
-  if (!(m_peerMs > 0)) return std::nullopt;
-  std::int64_t run = 0, slow = 0, first = 0, before = 0;
-  std::optional<std::int64_t> since;
-  for (const StepEvent& s : m_steps) {
-    const std::int64_t count = std::max<std::int64_t>(1, s.steps);
-    // An event stands for several steps: all of them are faster when the slowest is.
-    const bool faster = (s.ms_max > 0 ? s.ms_max : s.ms) < m_peerMs;
-    if (faster && run == 0) first = before + 1;
-    run = faster ? run + count : 0;
-    // As many that are not end it as began it; a single slow one is noise.
-    slow = s.ms < m_peerMs ? 0 : slow + count;
-    if (slow >= kFasterInARow) since.reset();
-    else if (run >= kFasterInARow && !since) since = first;
-    before = s.step;
-  }
-  return since;
+std::vector<protocol::StepTime> LatencyPlot::times() const {
+  std::vector<protocol::StepTime> out;
+  for (const StepEvent& s : m_steps)
+    if (s.ms > 0) out.push_back({s.step, s.ms, weightOf(s)});
+  return out;
 }
 
-std::optional<double> LatencyPlot::slowestOfLast(std::int64_t steps) const {
-  std::optional<double> slowest;
-  for (auto s = m_steps.rbegin(); s != m_steps.rend() && steps > 0; steps -= weightOf(*s), ++s)
-    slowest = std::max(slowest.value_or(0), s->ms_max > 0 ? s->ms_max : s->ms);
-  return slowest;
+std::optional<protocol::AgainstPeer> LatencyPlot::againstPeer() const {
+  return m_peerMs > 0 ? protocol::againstPeer(times(), m_peerMs) : std::nullopt;
 }
 
 // The first step is cold. Without a swap there is nothing to tell first kernels from.
@@ -233,8 +215,12 @@ void LatencyPlot::redraw() {
   const Band band = bucketed(m_steps, m_plot->width() - kLeftMargin, m_axis);
   const bool empty = band.x.isEmpty();
   drawBand(m_plot, band.x, band.low, band.high, c.accent);
+  QVector<double> x, medians;
+  for (const double ms : protocol::runningMedians(times())) medians << ms;
+  for (const StepEvent& s : m_steps)
+    if (s.ms > 0) x << placeOf(s, m_axis);
   auto* line = m_plot->addGraph();
-  line->setData(band.x, band.middle, true);
+  line->setData(x, medians, true);
   line->setPen(QPen(c.accent, m_compact ? 1.6 : 2));
 
   double least = HUGE_VAL, most = 0;
@@ -253,14 +239,14 @@ void LatencyPlot::redraw() {
 
   for (int i = 0; i + 1 < band.x.size(); ++i)
     avoidBox(band.x[i], std::min(band.low[i], band.low[i + 1]), band.x[i + 1], std::max(band.high[i], band.high[i + 1]));
-  avoid(last, band.middle.back(), 4);
+  avoid(last, medians.back(), 4);
   auto* dot = m_plot->addGraph();
-  dot->setData({last}, {band.middle.back()});
+  dot->setData({last}, {medians.back()});
   dot->setLineStyle(QCPGraph::lsNone);
   dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, c.accent, 7));
-  addLabel({shortMilliseconds(now().value_or(band.middle.back())),
+  addLabel({shortMilliseconds(now().value_or(medians.back())),
             last,
-            band.middle.back(),
+            medians.back(),
             {Side::Right, Side::AboveRight, Side::Above},
             QFont::DemiBold,
             c.text,

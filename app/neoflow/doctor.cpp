@@ -66,6 +66,12 @@ std::string programNamed(const std::string& name) {
   return {};
 }
 
+// null: none is known.
+nlohmann::json intervalOf(const Backend::Estimate& e) {
+  if (e.samples <= 0) return nullptr;
+  return {{"low", e.low}, {"high", e.high}, {"samples", e.samples}};
+}
+
 }  // namespace
 
 int runDoctor(const BackendRegistry& registry, bool json) {
@@ -97,19 +103,31 @@ int runDoctor(const BackendRegistry& registry, bool json) {
         continue;
       }
       const DeviceConstants c = deviceConstants(*target);
-      devices.push_back({{"name", name},
-                         {"available", true},
-                         {"fingerprint", target->fingerprint},
-                         {"threads", target->threads},
-                         {"vector_bytes", target->vectorBytes},
-                         {"P_d", c.bandwidth},
-                         {"P_c", c.flopRate},
-                         {"L", c.launchSeconds}});
+      const Backend::About about = entry.backend->about(name, threads);
+      devices.push_back(
+          {{"name", name},
+           {"available", true},
+           {"fingerprint", target->fingerprint},
+           {"threads", target->threads},
+           {"vector_bytes", target->vectorBytes},
+           {"P_d", c.bandwidth},
+           {"P_c", c.flopRate},
+           {"L", c.launchSeconds},
+           {"intervals",
+            {{"P_d", intervalOf(about.bandwidth)}, {"P_c", intervalOf(about.flopRate)}, {"L", intervalOf(about.launchSeconds)}}}});
       char line[200];
       std::snprintf(line, sizeof line, "  %s  %d threads, %d-bit vectors, P_d %.1f GB/s, P_c %.1f GFLOP/s, L %.2f us\n",
                     name.c_str(), static_cast<int>(target->threads), static_cast<int>(target->vectorBytes * 8), c.bandwidth / 1e9,
                     c.flopRate / 1e9, c.launchSeconds * 1e6);
-      text += line + ("      " + target->fingerprint) + "\n";
+      text += line;
+      if (about.bandwidth.samples > 0) {
+        std::snprintf(line, sizeof line,
+                      "      95 %%: P_d %.1f to %.1f GB/s, P_c %.1f to %.1f GFLOP/s, L %.2f to %.2f us, %d samples each\n",
+                      about.bandwidth.low / 1e9, about.bandwidth.high / 1e9, about.flopRate.low / 1e9, about.flopRate.high / 1e9,
+                      about.launchSeconds.low * 1e6, about.launchSeconds.high * 1e6, static_cast<int>(about.bandwidth.samples));
+        text += line;
+      }
+      text += "      " + target->fingerprint + "\n";
     }
   }
   // What commands need beside this program, and where it keeps what.

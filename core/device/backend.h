@@ -108,11 +108,17 @@ class Backend {
   virtual Result<std::unique_ptr<Compiler>> compiler(const Target& target) = 0;
   // The constants once more, left where target() reads them. A job that runs on the device disturbs them.
   virtual Result<Target> measureAgain(const std::string& device, int threads) { return target(device, threads); }
+  // A measured constant: the interval holds the true value with 95 %, as far as the samples of one measurement can tell.
+  struct Estimate {
+    double value = 0, low = 0, high = 0;
+    std::int64_t samples = 0;  // 0: no interval is known
+  };
   // For people.
   struct About {
     std::string description;                                    // "Intel(R) Xeon(R), 2 threads, AVX-512"
     double measuredAt = 0;                                      // of the constants, seconds since 1970; 0: unknown
-    double l2Bandwidth = 0;                                     // bytes per second, whole device; 0: not measured
+    Estimate bandwidth, flopRate, launchSeconds;                // of the whole device, per second; value 0: not measured
+    Estimate l2Bandwidth;                                       // bytes per second, whole device; value 0: not measured
     std::vector<std::pair<std::string, std::string>> versions;  // {"LLVM", "19.1.7"}, driver, code generator
   };
   virtual About about(const std::string&, int) { return {}; }

@@ -27,6 +27,13 @@ std::string_view name(FusionState state) {
 }
 
 namespace {
+constexpr const char* kOutdatedStage = "outdated";
+}  // namespace
+
+Error outdatedFusion() { return {kOutdatedStage, "The program has changed since: its fusion is decided anew.", {}, {}}; }
+bool isOutdated(const Error& error) { return error.stage == kOutdatedStage; }
+
+namespace {
 
 using Move = KernelGraph::Move;
 
@@ -57,7 +64,7 @@ class Fuser {
     }
   }
 
-  FusionResult run() {
+  Result<FusionResult> run() {
     const Program& p = m_graph.program();
     std::vector<std::pair<std::string, std::string>> force = m_options.force, forbid = m_options.forbid;
     for (const Hint& hint : p.hints) {
@@ -72,11 +79,15 @@ class Fuser {
     greedy();
     recordTakenBack();
     recordRefused();
+    if (outdated()) return outdatedFusion();
     FusionResult result{std::move(m_graph).take(), std::move(m_decisions)};
     return result;
   }
 
  private:
+  // Once it is, all that is left is skipped.
+  bool outdated() { return m_outdated || (m_outdated = m_options.outdated && m_options.outdated()); }
+
   // What is decided about one tensor: its own move, its gradient's, or both.
   struct Choice {
     std::optional<Move> forward, gradient;
@@ -237,8 +248,8 @@ class Fuser {
 
   void greedy() {
     const std::size_t count = m_graph.program().tensors.size();
-    for (std::size_t i = 0; i < count; ++i) push(TensorId(i));
-    while (!m_queue.empty()) {
+    for (std::size_t i = 0; i < count && !outdated(); ++i) push(TensorId(i));
+    while (!m_queue.empty() && !outdated()) {
       const auto [R, id] = m_queue.top();
       m_queue.pop();
       const TensorId t(id);
@@ -294,7 +305,7 @@ class Fuser {
   void recordTakenBack() {
     const std::size_t count = m_graph.program().tensors.size();
     if (m_options.reverted.empty() && !m_graph.forbidsAny()) return;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count && !outdated(); ++i) {
       const TensorId t(i);
       if (m_takenBack.contains(t.value)) continue;
       std::optional<Move> best;
@@ -314,7 +325,7 @@ class Fuser {
 
   void recordRefused() {
     const std::size_t count = m_graph.program().tensors.size();
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count && !outdated(); ++i) {
       const TensorId t(i);
       if (!m_graph.producerOf(t).valid() || m_graph.consumersOf(t, 0).empty() || m_decided.contains(t.value)) continue;
       if (m_takenBack.contains(t.value)) continue;
@@ -341,6 +352,7 @@ class Fuser {
   std::unordered_set<std::uint32_t> m_takenBack;  // told of already
   std::priority_queue<std::pair<double, std::uint32_t>> m_queue;
   std::vector<FusionDecision> m_decisions;
+  bool m_outdated = false;
 };
 
 struct Surroundings {
@@ -352,7 +364,7 @@ struct Surroundings {
 Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& device, FusionOptions options,
                             const Surroundings& around) {
   if (around.depth > 64) return Error{"fuse", "Loops are nested too deep.", {}, {}};
-  FusionResult result = Fuser(program, device, options, around.repeats, around.loop).run();
+  NF_TRY(FusionResult result, Fuser(program, device, options, around.repeats, around.loop).run());
   // A hint names tensors of the program or of the bodies in it.
   for (const Hint& hint : program.hints) {
     if (hint.kind == Hint::Kind::Schedule) continue;

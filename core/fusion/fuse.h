@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -76,12 +77,18 @@ struct FusionOptions {
   FusionLimits limits;
   std::vector<std::pair<std::string, std::string>> force, forbid;  // tensor names; besides the program's hints
   MeasuredKernels reverted;  // kernels that are slower than their parts: no move makes one, unless it is forced
+  std::function<bool()>
+      outdated;  // asked now and then, from the thread that fuses: true ends it with outdatedFusion(). Empty: never
 };
 
 struct FusionResult {
   Program program;                        // stage Fused; recomputed operators are copies named `B#2`
   std::vector<FusionDecision> decisions;  // in the order they were taken, then the refused ones
 };
+
+// How fuse() ends that nobody waits for any more; isOutdated() tells it from failures.
+Error outdatedFusion();
+bool isOutdated(const Error& error);
 
 // Merges kernels greedily, best reward first, rescored around every merge, until none is positive. The reward counts real kernels
 // before and after, of the tensor and of its gradient together. Forced and forbidden pairs come first and win over it; what was

@@ -718,8 +718,7 @@ void Statement::reportBounds(const Operation& op, const Operator& made, ExprId l
                        {}});
     return;
   }
-  if (range->lo <= range->hi)
-    d.fixes.push_back({"read 0 outside", Span{term->span.source, term->span.end, term->span.end}, " else 0"});
+  if (range->lo <= range->hi) d.fixes.push_back(readZeroOutside(at->second));
 }
 
 }  // namespace nf::lang

@@ -43,7 +43,7 @@ DiagnosticFix Statement::runOver(const Variable& variable, std::int64_t extent) 
 }
 
 // Where an index stands alone it has the extent of that axis; two such places must agree.
-bool Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded) {
+void Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded, bool quiet) {
   std::map<IndexVar, std::vector<const Use*>> found;
   for (const Use& use : uses) {
     const auto v = use.index->asVariable();
@@ -55,7 +55,7 @@ bool Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guard
         std::minmax_element(places.begin(), places.end(), [](const Use* a, const Use* b) { return a->size < b->size; });
     Variable& variable = m_variables[v];
     variable.extent = (*least)->size;
-    if ((*least)->size == (*most)->size) continue;
+    if (quiet || (*least)->size == (*most)->size) continue;
     const Use *first = places.front(), *second = first;
     for (const Use* u : places)
       if (u->size != first->size) {
@@ -73,7 +73,6 @@ bool Statement::aloneExtents(const std::vector<Use>& uses, bool weak, bool guard
     d.notes.push_back({"the first place", m_terms[first->load].indices[first->axis].span});
     if (!variable.generated) { d.fixes.push_back(runOver(variable, variable.extent)); }
   }
-  return !found.empty();
 }
 
 // The largest n such that `index` stays in [0, size) for v in [0, n) and all other indices in their ranges. nullopt: it bounds
@@ -160,13 +159,10 @@ void Statement::reportAmbiguous(IndexVar v, const std::vector<Use>& uses) {
   if (natural) d.fixes.push_back(runOver(variable, *natural));
 }
 
-bool Statement::inferExtents() {
-  if (m_failed) return false;
-  const bool open = std::any_of(m_variables.begin(), m_variables.end(), [](const Variable& v) { return v.extent == 0; });
-  if (!open) return true;
-  const std::vector<Use> all = uses();
-  aloneExtents(all, false, false);
-  aloneExtents(all, true, false);
+// What is left open stays 0.
+void Statement::settleExtents(const std::vector<Use>& all, bool quiet) {
+  aloneExtents(all, false, false, quiet);
+  aloneExtents(all, true, false, quiet);
   while (solvedExtents(all)) {}
   // Only conditional places are left: taken where they all say the same.
   for (IndexVar v = 0; v < m_variables.size(); ++v) {
@@ -182,12 +178,48 @@ bool Statement::inferExtents() {
     if (unique && agreed && *agreed > 0) m_variables[v].extent = *agreed;
   }
   while (solvedExtents(all)) {}
+}
+
+bool Statement::inferExtents() {
+  if (m_failed) return false;
+  const bool open = std::any_of(m_variables.begin(), m_variables.end(), [](const Variable& v) { return v.extent == 0; });
+  if (!open) return true;
+  for (Variable& v : m_variables) v.inferred |= v.extent == 0;
+  const std::vector<Use> all = uses();
+  settleExtents(all, false);
   for (IndexVar v = 0; v < m_variables.size(); ++v)
     if (m_variables[v].extent == 0) {
       reportAmbiguous(v, all);
       m_variables[v].extent = 1;
     }
   return !m_failed;
+}
+
+// `else` takes from the access what it says about extents: those that nothing else says in the same way are written.
+DiagnosticFix Statement::readZeroOutside(TermId load) {
+  std::vector<Use> all = uses();
+  for (Use& use : all) use.weak |= use.load == load;
+  const auto settled = m_variables;
+  for (Variable& variable : m_variables)
+    if (variable.inferred) variable.extent = 0;
+  settleExtents(all, true);
+  const Span access = m_terms[load].span;
+  std::vector<std::pair<Span, std::string>> edits{{Span{access.source, access.end, access.end}, " else 0"}};
+  for (IndexVar v = 0; v < m_variables.size(); ++v)
+    if (m_variables[v].extent != settled[v].extent && !settled[v].generated && settled[v].span.source == access.source) {
+      const DiagnosticFix written = runOver(settled[v], settled[v].extent);
+      edits.emplace_back(written.span, written.text);
+    }
+  m_variables = settled;
+  std::sort(edits.begin(), edits.end(), [](const auto& a, const auto& b) { return a.first.begin < b.first.begin; });
+  Span span{access.source, edits.front().first.begin, edits.front().first.begin};
+  std::string text;
+  for (const auto& [place, words] : edits) {
+    text += textOf(Span{span.source, span.end, place.begin});
+    text += words;
+    span.end = place.end;
+  }
+  return {"read 0 outside", span, text};
 }
 
 std::vector<std::int64_t> Statement::outputShape() const {

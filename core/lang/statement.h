@@ -93,6 +93,7 @@ class Statement {
     bool given = false;
     bool generated = false;  // of an ellipsis
     bool reduced = false;
+    bool inferred = false;  // its extent
   };
   struct Binding {
     std::string_view name;
@@ -156,7 +157,10 @@ class Statement {
   };
   std::vector<Use> uses() const;
   static DiagnosticFix runOver(const Variable& variable, std::int64_t extent);
-  bool aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded);
+  // quiet: without a word about places that disagree.
+  void aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded, bool quiet);
+  void settleExtents(const std::vector<Use>& uses, bool quiet);
+  DiagnosticFix readZeroOutside(TermId load);
   bool solvedExtents(const std::vector<Use>& uses);
   std::optional<std::int64_t> largestExtent(const IndexExpr& index, std::int64_t size, IndexVar v) const;
   RangeOf ranges() const;

@@ -482,6 +482,16 @@ struct TrialEvent {
   NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, low_us, high_us, name, parents,
             how);
 };
+// What the search for better kernels came to in a run.
+enum class SearchState : std::uint8_t {
+  Unknown,   // of a run that an older version kept
+  Static,    // the mode is static, or the device has one kernel of each kind: there is no search
+  Replayed,  // the kernels were those of a swap log
+  Finished,  // every kernel's search was finished before: on record, pinned, or it has one schedule
+  Unbegun,   // the run ended before a first candidate was tried
+  Searched,  // candidates were tried
+};
+constexpr auto enumNames(SearchState) { return std::array{"unknown", "static", "replayed", "finished", "unbegun", "searched"}; }
 struct DoneEvent {
   static constexpr const char* kEvent = "done";
   std::int64_t steps = 0;
@@ -493,9 +503,10 @@ struct DoneEvent {
   std::int64_t last_tenth_steps = 0;
   std::int64_t checkpoints_failed = 0;  // that could not be written on the way
   double preparation_ms = 0;            // from the start until the first step began
+  SearchState search = SearchState::Unknown;
   NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
             seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
-            preparation_ms);
+            preparation_ms, search);
 };
 struct ErrorEvent {  // training or tuning ended by it; behind Done: what they made could not all be saved
   static constexpr const char* kEvent = "error";

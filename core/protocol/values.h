@@ -317,6 +317,13 @@ struct FusionDecisionInfo {
 };
 
 // ---------------------------------------------------------------- devices
+// Holds the true value with 95 %, as far as one measurement can tell.
+struct Interval {
+  double low = 0, high = 0;
+  std::int64_t samples = 0;  // 0: nothing was measured, the figure is the driver's or older than intervals are
+  NF_FIELDS(Interval, low, high, samples);
+};
+
 struct DeviceConstants {
   std::string device;        // "cpu", "cuda:0"
   double bandwidth = 0;      // P_d, bytes per second
@@ -324,8 +331,10 @@ struct DeviceConstants {
   double launchSeconds = 0;  // L
   double l2Bandwidth = 0;    // 0: not measured
   double measuredSecondsAgo = 0;
-  std::int64_t threads = 0;  // of the device that the rates are of; 0: it has none
-  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, threads);
+  std::int64_t threads = 0;                                              // of the device that the rates are of; 0: it has none
+  Interval bandwidthInterval, flopInterval, launchInterval, l2Interval;  // in the units of what they are of
+  NF_FIELDS(DeviceConstants, device, bandwidth, flopRate, launchSeconds, l2Bandwidth, measuredSecondsAgo, threads,
+            bandwidthInterval, flopInterval, launchInterval, l2Interval);
 };
 
 struct NamedText {

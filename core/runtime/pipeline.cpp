@@ -67,6 +67,7 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
             "verify", "The program is not sound after the stage \"" + std::string(name(stage)) + "\".", {}, problems.front()};
     }
     begin = std::chrono::steady_clock::now();
+    if (options.fusion.outdated && options.fusion.outdated()) return outdatedFusion();
     return Unit{};
   };
   if (upTo == Stage::Source) return s;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/protocol/latency.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/report_chart.h"
 #include "core/runtime/run_folder.h"
@@ -129,17 +130,6 @@ Result<Run> readRun(const std::string& folder) {
   return run;
 }
 
-// From the first of ten steps in a row that are all faster.
-const StepRow* crossingOf(const std::vector<StepRow>& steps, double milliseconds) {
-  constexpr std::size_t kRun = 10;
-  std::size_t faster = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    faster = steps[i].milliseconds < milliseconds ? faster + 1 : 0;
-    if (faster == kRun) return &steps[i + 1 - kRun];
-  }
-  return nullptr;
-}
-
 std::string figuresOf(const Run& run, const ReportOptions& options) {
   const Json& d = run.done;
   std::string out = "<div class=\"figures\">";
@@ -189,12 +179,18 @@ std::string latencyOf(const Run& run, const ReportOptions& options) {
   if (options.peerStepMilliseconds) {
     const double peer = *options.peerStepMilliseconds;
     chart.references.push_back({peer, options.peerName + ", " + number(peer, 3) + " ms", false});
-    if (const StepRow* at = crossingOf(run.steps, peer)) {
+    std::vector<protocol::StepTime> times;
+    for (const StepRow& row : run.steps)
+      if (row.milliseconds > 0) times.push_back({row.step, row.milliseconds});
+    const auto against = protocol::againstPeer(times, peer);
+    if (against && against->from) {
+      const auto at = std::find_if(run.steps.begin(), run.steps.end(), [&](const StepRow& s) { return s.step >= *against->from; });
       chart.rings.push_back({at->seconds, std::min(peer, at->milliseconds)});
       crossing = "<p>Faster than " + htmlEscaped(options.peerName) + "'s step from step " + std::to_string(at->step) + " on, " +
-                 number(at->seconds) + " s after training began.</p>\n";
-    } else {
-      crossing = "<p>Never faster than " + htmlEscaped(options.peerName) + "'s step for ten steps in a row.</p>\n";
+                 number(at->seconds) + " s after training began: the running median stays below it to the end.</p>\n";
+    } else if (against) {
+      crossing = "<p>Not faster than " + htmlEscaped(options.peerName) + ": the median at the end is " + milliseconds(against->ms) +
+                 " against " + milliseconds(peer) + ".</p>\n";
     }
   }
   return chart.svg() + crossing;

@@ -237,6 +237,16 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
+  protocol::SearchState searchState() const {
+    using protocol::SearchState;
+    if (replay) return SearchState::Replayed;
+    if (!dynamic || !supply->tuning()) return SearchState::Static;
+    if (supply->tuning()->trials() > 0) return SearchState::Searched;
+    const auto states = supply->tuning()->states();
+    const bool all = std::all_of(states.begin(), states.end(), [](const auto& s) { return s.exhausted; });
+    return all ? SearchState::Finished : SearchState::Unbegun;
+  }
+
   // What fusion goes without at first: what the log or the checkpoint says where bits must agree, else what is recorded.
   MeasuredKernels firstReverted() const {
     MeasuredKernels reverted;
@@ -888,6 +898,7 @@ struct TrainJob::Impl {
     done.peak_bytes = training.executable->peakBytes();
     for (const Evaluation& e : evaluations) done.peak_bytes += e.prepared.executable->peakBytes() - store->bytes();
     done.stopped = stop.stop_requested();
+    done.search = searchState();
     emit(done);
     summary.done = done;
     summary.swaps = supply->swaps();

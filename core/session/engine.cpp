@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <chrono>
 #include <climits>
+#include <cmath>
+#include <type_traits>
 
 #include "core/session/describe.h"
 
@@ -172,10 +174,36 @@ void Engine::answerRequests(std::stop_token stop) {
       m_requests.pop_front();
       m_active.push_back(request);
     }
-    answer(*request);
-    const std::lock_guard lock(m_mutex);
-    std::erase(m_active, request);
+    const bool prepared = prepare(*request);
+    if (prepared) answer(*request);
+    const bool cancelled = !prepared && request->stop.stop_requested();
+    {
+      const std::lock_guard lock(m_mutex);
+      std::erase(m_active, request);
+      // It waits for the analysis of the newer text, before what was asked after it.
+      if (!prepared && !cancelled) m_requests.push_front(request);
+    }
+    if (cancelled) m_outbox.send(protocol::Cancelled{}, request->id);
   }
+}
+
+bool Engine::prepare(const Request& request) {
+  using namespace protocol;
+  const auto is = [&]<class... T>(std::type_identity<T>...) { return (std::holds_alternative<T>(request.message) || ...); };
+  const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>(),
+                        std::type_identity<FusionRequest>(), std::type_identity<CompareFusionRequest>());
+  const bool runs = is(std::type_identity<SubgraphsRequest>(), std::type_identity<SpaceRequest>(),
+                       std::type_identity<KernelRequest>(), std::type_identity<MeasureRequest>());
+  const auto revision = newest();
+  if (!revision || (!shows && !runs)) return true;
+  FusionInputs inputs = m_jobs.fusionInputs();
+  inputs.outdated = [this, &request, number = revision->number()] {
+    if (request.stop.stop_requested()) return true;
+    const std::lock_guard lock(m_mutex);
+    return m_documentRevision != number;
+  };
+  const auto stages = shows ? revision->stages(inputs) : revision->runningStages(inputs);
+  return stages || !isOutdated(stages.error());
 }
 
 // A view that was shown `checking` gets the same expression again, proved or as a scatter, without asking.
@@ -374,6 +402,22 @@ protocol::DeviceConstants describe(const DeviceConstants& device, const std::str
   if (target) out.threads = target->threads;
   return out;
 }
+
+// An interval is told with the figure it is of: another measurement may have taken its place meanwhile.
+protocol::Interval intervalOf(double value, const Backend::Estimate& e) {
+  const bool same = e.samples > 0 && std::abs(value - e.value) <= 1e-6 * std::abs(value);
+  return same ? protocol::Interval{e.low, e.high, e.samples} : protocol::Interval{};
+}
+
+void addMeasurement(protocol::DeviceConstants& c, const Backend::About& about) {
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (about.measuredAt > 0) c.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
+  c.l2Bandwidth = about.l2Bandwidth.value;
+  c.bandwidthInterval = intervalOf(c.bandwidth, about.bandwidth);
+  c.flopInterval = intervalOf(c.flopRate, about.flopRate);
+  c.launchInterval = intervalOf(c.launchSeconds, about.launchSeconds);
+  c.l2Interval = intervalOf(c.l2Bandwidth, about.l2Bandwidth);
+}
 }  // namespace
 
 void Engine::answerFusion(protocol::RequestId id) {
@@ -402,7 +446,6 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
   for (const auto& [name, version] : m_options.versions) devices.doctor.push_back({name, version, true});
   const auto kernels = m_jobs.target();  // waits until the device is open, and so is in use
   const std::string inUse = m_jobs.deviceInUse();
-  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   for (const BackendRegistry::Entry& entry : m_registry.entries()) {
     devices.doctor.push_back({"plugin " + entry.name, entry.reason.empty() ? "serves" : entry.reason, entry.reason.empty()});
@@ -423,18 +466,14 @@ void Engine::answerDevices(const protocol::DevicesRequest& m, protocol::RequestI
         const Backend::About about = entry.backend->about(name, threads);
         info.description = about.description.empty() ? target->fingerprint : about.description;
         protocol::DeviceConstants constants = describe(deviceConstants(*target), name, *target);
-        const auto measured = [now](protocol::DeviceConstants& c, const Backend::About& about) {
-          if (about.measuredAt > 0) c.measuredSecondsAgo = std::max(0.0, now - about.measuredAt);
-          c.l2Bandwidth = about.l2Bandwidth;
-        };
-        measured(constants, about);
+        addMeasurement(constants, about);
         info.constants = constants;
         if (info.inUse && kernels && kernels->threads != target->threads) {
           // One after the other: each would spoil the other's figures.
           const auto again =
               m.measure ? entry.backend->measureAgain(name, static_cast<int>(kernels->threads)) : Result<Target>(*kernels);
           info.kernels = describe(deviceConstants(again ? *again : *kernels), name, again ? *again : *kernels);
-          measured(*info.kernels, entry.backend->about(name, static_cast<int>(kernels->threads)));
+          addMeasurement(*info.kernels, entry.backend->about(name, static_cast<int>(kernels->threads)));
         }
         info.facts = {{"threads", std::to_string(target->threads)},
                       {"vector", std::to_string(target->vectorBytes * 8) + " bits"},

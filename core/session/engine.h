@@ -54,6 +54,8 @@ class Engine {
   void analyse(std::stop_token stop);
   void answerRequests(std::stop_token stop);
   void answer(const Request& request);
+  // Makes what the answer needs of the newest revision. False: an edit came meanwhile, or the request was cancelled.
+  bool prepare(const Request& request);
   void settleProofs(std::stop_token stop);
   void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);

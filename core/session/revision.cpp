@@ -48,11 +48,13 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   options.invert.putOffProofs = !running && m_inverses;
   options.invert.cache = m_inverses;
   if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
+  options.fusion.outdated = inputs.outdated;
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
     const bool trains = running && !sound().trains.empty();
     return runStages(std::make_shared<const Program>(trains ? trainingProgram(sound(), 0) : sound().program), options);
   }();
+  if (!stages && isOutdated(stages.error())) return stages.error();
   slot = Known{inputs.reverted, proofs,
                stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
                       : Result<std::shared_ptr<const Stages>>(stages.error())};

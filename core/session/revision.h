@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,6 +15,7 @@ namespace nf {
 struct FusionInputs {
   DeviceConstants device;
   std::shared_ptr<const MeasuredKernels> reverted;  // the device's; null: none
+  std::function<bool()> outdated;                   // ends the passes with outdatedFusion(), which is not remembered; empty: never
 };
 
 // What is known of one revision. The passes run when somebody first asks, once; others wait for them. Fusion is decided anew when

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -101,16 +102,30 @@ double chains(const Target& t, long rounds, volatile float* sink) {
   return chains128(rounds, sink);
 }
 
-double measureFlops(const Target& t) {
+// A constant is what the fast tenth of the samples reaches: a busy machine interrupts the slow ones, and what is measured here once
+// decides fusions for a long time. Two order statistics around it hold the true quantile with at least 95 %.
+constexpr int kSamples = 64;
+constexpr double kFast = 0.9, kConfidence = 0.95;
+
+// Of times the fast tenth is the lowest, of rates the highest.
+Backend::Estimate fastTenth(std::vector<double> samples, bool times) {
+  std::sort(samples.begin(), samples.end());
+  const auto [low, at, high] = quantileRanks(static_cast<int>(samples.size()), times ? 1 - kFast : kFast, kConfidence);
+  const auto value = [&](int rank) { return samples[static_cast<std::size_t>(rank)]; };
+  return {value(at), value(low), value(high), static_cast<std::int64_t>(samples.size())};
+}
+
+// Of one thread.
+Backend::Estimate measureFlops(const Target& t) {
   volatile float sink = 0;
-  double best = 0;
-  chains(t, 20000, &sink);  // the clock settles
-  for (int r = 0; r < 7; ++r) {
+  chains(t, 100000, &sink);  // the clock settles
+  std::vector<double> rates;
+  for (int r = 0; r < kSamples; ++r) {
     const auto start = Clock::now();
-    const double done = chains(t, 100000, &sink);
-    best = std::max(best, done / secondsSince(start));
+    const double done = chains(t, 50000, &sink);
+    rates.push_back(done / secondsSince(start));
   }
-  return best;
+  return fastTenth(std::move(rates), false);
 }
 
 constexpr std::int64_t kTriadBlock = 1 << 16;
@@ -175,15 +190,15 @@ void residentStage(const KernelCall* call, std::int64_t begin, std::int64_t end)
 
 void emptyStage(const KernelCall*, std::int64_t, std::int64_t) {}
 
-// By slices of a third of a millisecond, of which the fast ones count: a busy machine interrupts the slow ones, and what is
-// measured here once decides fusions for a long time.
-double measureBandwidth(ThreadPool& pool, const Target& t) {
+// By slices of a third of a millisecond.
+Backend::Estimate measureBandwidth(ThreadPool& pool, const Target& t) {
   constexpr std::int64_t kBlocks = 128, kSlice = 8;  // 32 MiB an array: past any L2, and most of what an L3 gives one guest
   const std::size_t n = kBlocks * kTriadBlock;
   std::vector<float> a(n, 0.f), b(n, 1.f), c(n, 2.f);
   TriadOf triad = triadOf(t);
   std::vector<double> rates;
-  for (int r = 0; r < 2; ++r)
+  static_assert(kSamples % (kBlocks / kSlice) == 0);
+  for (int r = 0; r < kSamples / (kBlocks / kSlice); ++r)
     for (std::int64_t block = 0; block < kBlocks; block += kSlice) {
       const std::int64_t from = block * kTriadBlock;
       void* tensors[] = {a.data() + from, b.data() + from, c.data() + from, &triad};
@@ -192,12 +207,11 @@ double measureBandwidth(ThreadPool& pool, const Target& t) {
       pool.run(triadStage, call, kSlice);
       rates.push_back(3.0 * 4.0 * static_cast<double>(kSlice * kTriadBlock) / secondsSince(start));
     }
-  std::sort(rates.begin(), rates.end());
-  return rates[rates.size() * 9 / 10];
+  return fastTenth(std::move(rates), false);
 }
 
 // As above, of arrays that fill half of the second-level cache of each thread.
-double measureL2(ThreadPool& pool, const Target& t) {
+Backend::Estimate measureL2(ThreadPool& pool, const Target& t) {
   constexpr std::int64_t kWhole = 32;  // two of the widest vectors
   Resident resident{triadOf(t), std::max<std::int64_t>(t.l2Bytes / 2 / 3 / 4, 4096) / kWhole * kWhole};
   const std::size_t all = static_cast<std::size_t>(resident.elements * t.threads);
@@ -205,25 +219,23 @@ double measureL2(ThreadPool& pool, const Target& t) {
   void* tensors[] = {a.data(), b.data(), c.data(), &resident};
   const KernelCall call{tensors, nullptr, nullptr, 0, 0, nullptr};
   std::vector<double> rates;
-  for (int r = 0; r < 24; ++r) {
+  for (int r = 0; r < kSamples; ++r) {
     const auto start = Clock::now();
     pool.run(residentStage, call, t.threads);
     rates.push_back(3.0 * 4.0 * static_cast<double>(all) * kRepeats / secondsSince(start));
   }
-  std::sort(rates.begin(), rates.end());
-  return rates[rates.size() * 9 / 10];
+  return fastTenth(std::move(rates), false);
 }
 
-double measureLaunch(ThreadPool& pool) {
+Backend::Estimate measureLaunch(ThreadPool& pool) {
   KernelCall call{};
-  double best = 1;
-  for (int r = 0; r < 20; ++r) {
+  std::vector<double> times;
+  for (int r = 0; r < kSamples; ++r) {
     const auto start = Clock::now();
     for (int k = 0; k < 20; ++k) pool.run(emptyStage, call, 64);
-    best = std::min(best, secondsSince(start) / 20);
+    times.push_back(secondsSince(start) / 20 + 0.2e-6);  // arguments and the walk of the step around it
   }
-  // Arguments and the walk of the step around it.
-  return best + 0.2e-6;
+  return fastTenth(std::move(times), true);
 }
 
 std::filesystem::path cacheDirectory() {
@@ -291,18 +303,61 @@ std::string hostDescription(int threads) {
                                 : "128-bit vectors");
 }
 
-double measuredAt(int threads) {
-  std::error_code error;
-  const auto written = std::filesystem::last_write_time(cacheFile(cacheDirectory(), describeHost(threads)), error);
-  if (error) return 0;
-  const auto time = std::chrono::file_clock::to_sys(written).time_since_epoch();
-  return std::chrono::duration<double>(time).count();
+QuantileRanks quantileRanks(int samples, double quantile, double confidence) {
+  // The number of samples below the true quantile is binomial: P(it is k) goes with the ranks around.
+  std::vector<double> below(static_cast<std::size_t>(samples) + 1);
+  for (int k = 0; k <= samples; ++k)
+    below[static_cast<std::size_t>(k)] =
+        std::exp(std::lgamma(samples + 1.0) - std::lgamma(k + 1.0) - std::lgamma(samples - k + 1.0) + k * std::log(quantile) +
+                 (samples - k) * std::log1p(-quantile));
+  QuantileRanks r;
+  r.at = std::min(samples - 1, static_cast<int>(samples * quantile));
+  // The sample of rank k, from 0, lies above the quantile when at most k samples are below it: [low, high] covers counts low+1..high.
+  r.low = r.high = r.at;
+  double covered = 0;
+  const auto chance = [&](int count) { return count < 0 || count > samples ? -1.0 : below[static_cast<std::size_t>(count)]; };
+  while (covered < confidence && (r.low > 0 || r.high + 1 < samples)) {
+    const double down = r.low > 0 ? chance(r.low) : -1, up = r.high + 1 < samples ? chance(r.high + 1) : -1;
+    if (down >= up) covered += down, --r.low;
+    else covered += up, ++r.high;
+  }
+  return r;
 }
 
-double measuredL2Bandwidth(int threads) {
-  std::ifstream in(cacheFile(cacheDirectory(), describeHost(threads)));
+namespace {
+
+nlohmann::json estimateToJson(const Backend::Estimate& e) { return {e.low, e.high, e.samples}; }
+
+// `value` is what the cache holds; an older one has no interval.
+Backend::Estimate estimateFrom(const nlohmann::json& json, const char* key) {
+  Backend::Estimate e;
+  if (!json.is_object() || !json.contains(key) || !json[key].is_number()) return e;
+  e.value = json[key];
+  const auto intervals = json.find("intervals");
+  if (intervals == json.end() || !intervals->is_object() || !intervals->contains(key)) return e;
+  const auto& i = (*intervals)[key];
+  if (!i.is_array() || i.size() != 3 || !i[0].is_number() || !i[1].is_number() || !i[2].is_number_integer()) return e;
+  e.low = i[0], e.high = i[1], e.samples = i[2];
+  return e;
+}
+
+}  // namespace
+
+Measurements measurements(int threads) {
+  Measurements m;
+  const auto file = cacheFile(cacheDirectory(), describeHost(threads));
+  std::error_code error;
+  const auto written = std::filesystem::last_write_time(file, error);
+  if (error) return m;
+  m.at = std::chrono::duration<double>(std::chrono::file_clock::to_sys(written).time_since_epoch()).count();
+  std::ifstream in(file);
   const auto json = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
-  return json.is_object() && json.contains("P_2") && json["P_2"].is_number() ? json["P_2"].get<double>() : 0;
+  m.bandwidth = estimateFrom(json, "P_d");
+  m.flopRate = estimateFrom(json, "P_c");  // of one thread
+  for (double* x : {&m.flopRate.value, &m.flopRate.low, &m.flopRate.high}) *x *= threads;
+  m.launchSeconds = estimateFrom(json, "L");
+  m.l2Bandwidth = estimateFrom(json, "P_2");
+  return m;
 }
 
 Target measuredHost(int threads, bool again) {
@@ -329,21 +384,24 @@ Target measuredHost(int threads, bool again) {
   const FileLock lock(directory.empty() ? std::string() : file.string() + ".lock");
   if (!directory.empty() && !again && known()) return t;
   ThreadPool pool(threads);
-  t.peakFlops = measureFlops(t);
-  t.peakBandwidth = measureBandwidth(pool, t);
-  const double l2 = measureL2(pool, t);
-  t.launchSeconds = measureLaunch(pool);
+  const Backend::Estimate flops = measureFlops(t), bandwidth = measureBandwidth(pool, t), l2 = measureL2(pool, t),
+                          launch = measureLaunch(pool);
+  const nlohmann::json measured{{"machine", t.fingerprint},
+                                {"P_c", flops.value},
+                                {"P_d", bandwidth.value},
+                                {"P_2", l2.value},
+                                {"L", launch.value},
+                                {"intervals",
+                                 {{"P_c", estimateToJson(flops)},
+                                  {"P_d", estimateToJson(bandwidth)},
+                                  {"P_2", estimateToJson(l2)},
+                                  {"L", estimateToJson(launch)}}}};
+  fill(measured);
   if (!directory.empty()) {
     auto fresh = file;
     fresh += "." + std::to_string(::getpid());
     std::ofstream out(fresh);
-    out << nlohmann::json{{"machine", t.fingerprint},
-                          {"P_c", t.peakFlops},
-                          {"P_d", t.peakBandwidth},
-                          {"P_2", l2},
-                          {"L", t.launchSeconds}}
-               .dump(1)
-        << "\n";
+    out << measured.dump(1) << "\n";
     out.close();
     std::filesystem::rename(fresh, file, ignored);
   }

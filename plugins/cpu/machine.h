@@ -2,6 +2,7 @@
 #pragma once
 #include <string>
 
+#include "core/device/backend.h"
 #include "core/schedule/schedule.h"
 
 namespace nf::cpu {
@@ -18,7 +19,19 @@ std::string hostDescription(int threads);
 // process, nothing else.
 // `again`: measured whatever the cache holds.
 Target measuredHost(int threads, bool again = false);
-double measuredAt(int threads);           // seconds since 1970; 0: no cache
-double measuredL2Bandwidth(int threads);  // bytes per second of the second-level caches of all these threads; 0: no cache
+// Ranks, from 0, in sorted samples: of the quantile, and of two that hold the true one between them with `confidence`, as far as there are
+// samples to do it (Wilks's interval of order statistics; no distribution is assumed).
+struct QuantileRanks {
+  int low = 0, at = 0, high = 0;
+};
+QuantileRanks quantileRanks(int samples, double quantile, double confidence);
+
+// What the cache knows of its constants: all zero without one, no interval in one that is older than they are.
+struct Measurements {
+  double at = 0;                                         // seconds since 1970
+  Backend::Estimate bandwidth, flopRate, launchSeconds;  // of all these threads, per second
+  Backend::Estimate l2Bandwidth;                         // bytes per second of the second-level caches of all these threads
+};
+Measurements measurements(int threads);
 
 }  // namespace nf::cpu

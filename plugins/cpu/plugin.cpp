@@ -120,9 +120,13 @@ class CpuBackend final : public Backend {
   }
 
   About about(const std::string&, int threads) override {
+    const Measurements m = measurements(threadsOr(threads));
     return {hostDescription(threadsOr(threads)),
-            measuredAt(threadsOr(threads)),
-            measuredL2Bandwidth(threadsOr(threads)),
+            m.at,
+            m.bandwidth,
+            m.flopRate,
+            m.launchSeconds,
+            m.l2Bandwidth,
             {{"LLVM", LLVM_VERSION_STRING}, {"code generator", std::to_string(kCodeGeneratorVersion)}}};
   }
 };

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <unistd.h>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <tuple>
 
 #include "core/schedule/lower.h"
+#include "plugins/cpu/machine.h"
 #include "tests/cpu/kernel_check.h"
 
 namespace nf::test {
@@ -698,6 +703,63 @@ TEST(Device, ThreadCountDoesNotChangeABit) {
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
+}
+
+// The interval of order statistics holds the quantile as often as it says, and is the narrowest that grows from its middle.
+TEST(Machine, TheRanksAroundAQuantileHoldIt) {
+  for (const int samples : {1, 2, 9, 32, 64, 1000})
+    for (const double quantile : {0.1, 0.5, 0.9}) {
+      const auto r = cpu::quantileRanks(samples, quantile, 0.95);
+      ASSERT_LE(0, r.low);
+      ASSERT_LE(r.low, r.at);
+      ASSERT_LE(r.at, r.high);
+      ASSERT_LT(r.high, samples);
+      // By recurrence, not by logarithms: P(k of them lie below the quantile).
+      double chance = std::pow(1 - quantile, samples), covered = 0, least = 1;
+      for (int k = 0; k <= samples; ++k) {
+        if (k > r.low && k <= r.high) covered += chance, least = std::min(least, chance);
+        chance *= quantile / (1 - quantile) * (samples - k) / (k + 1);
+      }
+      if (r.low > 0 && r.high + 1 < samples) { EXPECT_GE(covered, 0.95) << samples << " " << quantile; }
+      EXPECT_LT(covered - least, 0.95) << samples << " " << quantile;
+    }
+  const auto r = cpu::quantileRanks(64, 0.9, 0.95);
+  EXPECT_EQ(std::tuple(r.low, r.at, r.high), std::tuple(52, 57, 62));
+}
+
+TEST(Machine, ConstantsKeepTheirIntervalsAndOlderCachesAreRead) {
+  const std::filesystem::path cache = std::filesystem::temp_directory_path() / ("neoflow-cache-" + std::to_string(::getpid()));
+  const char* before = std::getenv("XDG_CACHE_HOME");
+  const std::string kept = before ? before : "";
+  setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  EXPECT_EQ(cpu::measurements(1).bandwidth.samples, 0);
+  const Target t = cpu::measuredHost(1);
+  const auto known = cpu::measurements(1);
+  EXPECT_GT(known.at, 0);
+  EXPECT_EQ(known.bandwidth.value, t.peakBandwidth);
+  EXPECT_EQ(known.flopRate.value, t.peakFlops);
+  EXPECT_EQ(known.launchSeconds.value, t.launchSeconds);
+  for (const Backend::Estimate& e : {known.bandwidth, known.flopRate, known.launchSeconds, known.l2Bandwidth}) {
+    EXPECT_LT(0, e.low);
+    EXPECT_LE(e.low, e.value);
+    EXPECT_LE(e.value, e.high);
+    EXPECT_GE(e.samples, 64);
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(cache / "neoflow")) {
+    if (entry.path().extension() != ".json") continue;
+    auto json = nlohmann::json::parse(std::ifstream(entry.path()));
+    ASSERT_TRUE(json.contains("intervals"));
+    json.erase("intervals");
+    std::ofstream(entry.path()) << json;
+  }
+  const Target again = cpu::measuredHost(1);
+  EXPECT_EQ(again.peakBandwidth, t.peakBandwidth) << "not measured anew";
+  EXPECT_EQ(again.launchSeconds, t.launchSeconds);
+  EXPECT_EQ(cpu::measurements(1).bandwidth.value, t.peakBandwidth);
+  EXPECT_EQ(cpu::measurements(1).bandwidth.samples, 0);
+  if (before) setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+  else unsetenv("XDG_CACHE_HOME");
+  std::filesystem::remove_all(cache);
 }
 
 }  // namespace

@@ -627,6 +627,30 @@ TEST(FusionProperty, ScoresThatAreKeptEqualScoresFromScratch) {
   }
 }
 
+// Whenever it is told that nobody waits any more: it ends, and what it is asked of next is what it would have been.
+TEST(FusionProperty, AnOutdatedFusionEndsAndLeavesNothingBehind) {
+  std::mt19937_64 rng(7);
+  const Program before = randomGraph(rng);
+  std::size_t asked = 0;
+  FusionOptions options;
+  options.outdated = [&] { return ++asked, false; };
+  const auto whole = fuse(before, kSlowMemory, options);
+  ASSERT_TRUE(whole.ok());
+  const std::size_t all = asked;
+  EXPECT_GT(all, before.tensors.size()) << "asked at least once a tensor";
+  for (std::size_t at = 1; at <= all; ++at) {
+    asked = 0;
+    options.outdated = [&] { return ++asked >= at; };
+    const auto ended = fuse(before, kSlowMemory, options);
+    ASSERT_FALSE(ended.ok());
+    EXPECT_TRUE(isOutdated(ended.error()));
+    EXPECT_EQ(asked, at) << "not asked again";
+  }
+  options.outdated = {};
+  EXPECT_EQ(toText(fuse(before, kSlowMemory, options)->decisions, kSlowMemory), toText(whole->decisions, kSlowMemory));
+  EXPECT_FALSE(isOutdated(Error{"fuse", "The program is not partitioned.", {}, {}}));
+}
+
 TEST(FusionProperty, dTIsTheDifferenceOfBytesCountedOverTheKernels) {
   const char* given = std::getenv("NF_SEED");  // replays a printed seed
   const std::uint64_t seed = given ? std::strtoull(given, nullptr, 10) : std::random_device{}();

@@ -84,6 +84,10 @@ TEST(Golden, FixesFix) {
           return e.code == d.code && e.message == d.message && e.span == d.span;
         });
         EXPECT_FALSE(still) << path << " " << fix.label << "\n" << fixed << render(after.diagnostics, after.sources);
+        if (fix.label == "read 0 outside") {
+          EXPECT_LT(after.diagnostics.size(), c.diagnostics.size()) << path << " makes another mistake\n"
+                                                                    << fixed << render(after.diagnostics, after.sources);
+        }
         ++fixes;
       }
   }

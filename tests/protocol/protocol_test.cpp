@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "core/protocol/latency.h"
 #include "core/protocol/message.h"
 
 namespace nf::protocol {
@@ -99,6 +101,72 @@ TEST(Protocol, EventsAreTheLinesScriptsRead) {
   EXPECT_NE(trial.find(R"("schedule":{"kind":"reduction"})"), std::string::npos);
   EXPECT_NE(trial.find(R"("us":null)"), std::string::npos);
   EXPECT_NE(trial.find(R"("status":"wrong")"), std::string::npos);
+}
+
+std::vector<StepTime> randomTimes(std::mt19937_64& rng) {
+  std::vector<StepTime> times(1 + rng() % 300);
+  std::int64_t step = 0;
+  double level = 8;
+  for (StepTime& t : times) {
+    if (rng() % 40 == 0) level = 2.0 + static_cast<double>(rng() % 10);
+    t.steps = rng() % 4 == 0 ? 1 + static_cast<std::int64_t>(rng() % 5) : 1;
+    t.ms = level * (rng() % 12 == 0 ? 4 : 1) + static_cast<double>(rng() % 100) * 0.01;
+    t.step = step += t.steps;
+  }
+  return times;
+}
+
+// By the definition: the steps within half a window of the sample's middle, sorted.
+std::vector<double> mediansByDefinition(const std::vector<StepTime>& times) {
+  const std::int64_t total = times.back().step, window = std::max<std::int64_t>(9, total / 50);
+  std::vector<double> medians;
+  for (const StepTime& t : times) {
+    std::vector<double> around;
+    for (const StepTime& o : times)
+      if (std::abs((2 * o.step - o.steps) - (2 * t.step - t.steps)) <= window - 1) around.insert(around.end(), o.steps, o.ms);
+    std::sort(around.begin(), around.end());
+    medians.push_back(around[around.size() / 2]);
+  }
+  return medians;
+}
+
+TEST(Latency, RunningMediansAreThoseOfTheStepsAround) {
+  EXPECT_TRUE(runningMedians({}).empty());
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    const auto times = randomTimes(rng);
+    EXPECT_EQ(runningMedians(times), mediansByDefinition(times));
+  }
+}
+
+// "Faster from step n on": the curve stays below the peer's line from there to the end, and does not one sample before.
+TEST(Latency, TheClaimToBeFasterHoldsToTheEndAndBeginsAsEarlyAsItCan) {
+  EXPECT_FALSE(againstPeer({}, 5));
+  int claims = 0, none = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    const auto times = randomTimes(rng);
+    const double peer = 2.0 + static_cast<double>(rng() % 1000) * 0.01;
+    const auto medians = mediansByDefinition(times);
+    const auto against = againstPeer(times, peer);
+    ASSERT_TRUE(against);
+    EXPECT_EQ(against->ms, medians.back());
+    ++(against->from ? claims : none);
+    EXPECT_EQ(against->from.has_value(), medians.back() < peer);
+    if (!against->from) continue;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const std::int64_t first = times[i].step - times[i].steps + 1;
+      if (first >= *against->from) { EXPECT_LT(medians[i], peer) << i; }
+      if (times[i].step + 1 == *against->from) { EXPECT_GE(medians[i], peer) << i; }
+    }
+    const bool begins =
+        std::any_of(times.begin(), times.end(), [&](const StepTime& t) { return t.step - t.steps + 1 == *against->from; });
+    EXPECT_TRUE(begins);
+  }
+  EXPECT_GT(claims, 20);
+  EXPECT_GT(none, 20);
 }
 
 TEST(Protocol, NotANumberTravels) {

@@ -273,6 +273,13 @@ TEST_F(CommandLine, ConstantsOfADeviceSayOfHowManyThreads) {
   for (const auto& device : doctor["devices"])
     if (device["name"] == "cpu") {
       EXPECT_GE(device["threads"].get<int>(), 1);
+      for (const char* constant : {"P_d", "P_c", "L"}) {
+        const auto& interval = device["intervals"][constant];
+        if (interval.is_null()) continue;  // of a cache that is older than intervals
+        EXPECT_LE(interval["low"].get<double>(), device[constant].get<double>());
+        EXPECT_GE(interval["high"].get<double>(), device[constant].get<double>());
+        EXPECT_GT(interval["samples"].get<int>(), 0);
+      }
       if (device["threads"] == threads) { EXPECT_EQ(device["P_c"], explain["device"]["P_c"]); }
       EXPECT_THAT(run("doctor").out, HasSubstr("cpu  " + std::to_string(device["threads"].get<int>()) + " thread"));
     }
@@ -286,6 +293,8 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   const Outcome o = run("train eval.nf --device reference --no-records -o out.d");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, held out: mse [0-9]"));
+  const std::string events = run("train eval.nf --device reference --no-records --json-progress -o out.e").out;
+  EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
 }
 
 TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {

@@ -600,6 +600,17 @@ TEST_F(EngineJobs, EveryFigureOfADeviceIsMeasuredAgain) {
     ASSERT_NE(cpu, devices.end());
     ASSERT_TRUE(cpu->constants.has_value());
     EXPECT_LT(cpu->constants->measuredSecondsAgo, 86400);
+    // No figure without its interval.
+    const auto& k = *cpu->constants;
+    for (const auto& [value, interval] : {std::pair(k.bandwidth, k.bandwidthInterval),
+                                          {k.flopRate, k.flopInterval},
+                                          {k.launchSeconds, k.launchInterval},
+                                          {k.l2Bandwidth, k.l2Interval}}) {
+      EXPECT_GE(interval.samples, 64);
+      EXPECT_GT(interval.low, 0);
+      EXPECT_LE(interval.low, value);
+      EXPECT_GE(interval.high, value);
+    }
     if (cpu->kernels) { EXPECT_LT(cpu->kernels->measuredSecondsAgo, 86400); }
     EXPECT_EQ(files, cpu->kernels ? 2 : 1);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -363,6 +364,43 @@ TEST_F(EngineTest, NodesOfTheGraphSayWhatTheyCompute) {
     EXPECT_EQ(node.text.find('['), std::string::npos) << node.text;
     EXPECT_FALSE(node.origins.empty()) << id;
   }
+}
+
+// An edit ends the passes of the older text: they are not remembered, and the answer is of the text that came.
+TEST(RevisionTest, PassesThatAreOutdatedAreMadeAnew) {
+  const Revision revision(1, {"test.nf", {}, "input X[8, 4]\nA[i] = sum[j] X[i,j]\nB[i] = exp(A[i])\nC[i] = B[i] + A[i]\n"}, {});
+  for (const int calls : {0, 1, 2, 3, 5, 8}) {
+    FusionInputs inputs;
+    int left = calls;
+    inputs.outdated = [&] { return left-- <= 0; };
+    const auto ended = revision.stages(inputs);
+    ASSERT_FALSE(ended.ok());
+    EXPECT_TRUE(isOutdated(ended.error()));
+  }
+  const auto stages = revision.stages({});
+  ASSERT_TRUE(stages.ok());
+  ASSERT_TRUE((*stages)->fused);
+  FusionInputs hasty;
+  hasty.outdated = [] { return true; };
+  EXPECT_TRUE(revision.stages(hasty).ok()) << "what is known is known";
+}
+
+TEST_F(EngineTest, AnEditWhileAnAnswerIsMadeIsAnsweredOnceAndOfTheNewText) {
+  const auto chain = [](int operators) {
+    std::string text = "input X[16, 16]\nT0[i,j] = X[i,j] + 1\n";
+    for (int i = 1; i < operators; ++i)
+      text += "T" + std::to_string(i) + "[i,j] = exp(T" + std::to_string(i - 1) + "[i,j]) + " + std::to_string(i) + "\n";
+    return text;
+  };
+  document(chain(400), 1);
+  send(GraphRequest{.revision = 1, .stage = "fused", .limit = 10000}, 5);
+  document(chain(3), 2);
+  send(GraphRequest{.revision = 2, .stage = "fused", .limit = 10000}, 6);
+  EXPECT_EQ(await<GraphPage>(5).stage, "fused");
+  const auto second = await<GraphPage>(6);
+  EXPECT_EQ(second.revision, 2u);
+  EXPECT_EQ(
+      std::count_if(second.nodes.begin(), second.nodes.end(), [](const GraphNode& n) { return n.kind == NodeKind::Operator; }), 3);
 }
 
 TEST_F(EngineTest, HostileInputIsAnsweredNotDiedOf) {

@@ -6,6 +6,7 @@
 #include <QDockWidget>
 #include <QFontMetricsF>
 #include <QImage>
+#include <QLineEdit>
 #include <QMainWindow>
 #include <QPainter>
 #include <QScrollBar>
@@ -379,6 +380,52 @@ TEST_F(AuthorWidgets, HintsThatDoNotFitAreShortened) {
   EXPECT_LE(QFontMetrics(theme.mono(12)).horizontalAdvance(editor.shownHint(0)), 180);
   editor.resize(text / 2, 60);
   EXPECT_TRUE(editor.shownHint(0).isEmpty());
+}
+
+// The JSON of a pinned schedule is written out only where the caret is: its text is the notebook's either way.
+TEST_F(AuthorWidgets, APinnedScheduleIsFoldedUntilTheCaretIsInIt) {
+  const std::string json =
+      R"({"kind":"contraction","knobs":{"axes":"own","lanes":16,"left":[1,4,8],"packing":"both","parallel":"outer","reductions":"blocked",)"
+      R"("right":[2,2,16],"unroll":4},"version":1})";
+  const std::string text = "hint fuse Y, Z\nhint schedule Y " + json + "\nhint schedule Z " + json;
+  QWidget window;
+  ExpressionEditor editor(&theme, true, &window);
+  QLineEdit elsewhere(&window);
+  window.resize(700, 200);
+  editor.setGeometry(0, 0, 700, 100);
+  elsewhere.setGeometry(0, 150, 100, 30);
+  editor.setBytes(text);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&window));
+  elsewhere.setFocus();
+  const auto left = [&](std::size_t line) { return editor.rectOf(text.find("hint schedule", line) + 16 + json.size()).left(); };
+  const std::size_t first = text.find("hint schedule Y"), second = text.find("hint schedule Z");
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !editor.shownFold(1).isEmpty(); }));
+  EXPECT_TRUE(editor.shownFold(0).isEmpty());
+  EXPECT_TRUE(editor.shownFold(1).startsWith("contraction")) << editor.shownFold(1).toStdString();
+  EXPECT_TRUE(editor.shownFold(1).contains("axes:own") || editor.shownFold(1).contains("axes: own"));
+  EXPECT_EQ(editor.shownFold(2), editor.shownFold(1));
+  EXPECT_EQ(editor.horizontalScrollBar()->maximum(), 0) << "nothing to scroll to";
+  EXPECT_LT(left(first), 300);
+  // The caret in one of them writes it out; the other stays.
+  editor.setFocus();
+  editor.moveCaretTo(second + 3);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return editor.shownFold(2).isEmpty(); }));
+  EXPECT_FALSE(editor.shownFold(1).isEmpty());
+  EXPECT_GT(editor.horizontalScrollBar()->maximum(), 0);
+  editor.moveCaretTo(0);
+  EXPECT_FALSE(editor.shownFold(2).isEmpty());
+  EXPECT_EQ(editor.horizontalScrollBar()->maximum(), 0);
+  // What is found in it, or wrong with it, can be seen.
+  editor.setMarks({{first + 40, first + 45, ExpressionEditor::Mark::Kind::FoundHere}});
+  EXPECT_TRUE(editor.shownFold(1).isEmpty());
+  editor.setMarks({});
+  EXPECT_FALSE(editor.shownFold(1).isEmpty());
+  // What cannot be read as a schedule is never hidden.
+  editor.setBytes("hint schedule Y {\"kind\": ");
+  EXPECT_TRUE(editor.shownFold(0).isEmpty());
+  editor.setBytes(text);
+  EXPECT_EQ(editor.toPlainText().toStdString(), text);
 }
 
 std::vector<SymbolInfo> symbols() {
