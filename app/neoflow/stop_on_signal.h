@@ -2,6 +2,7 @@
 #pragma once
 #include <pthread.h>
 #include <unistd.h>
+#include <atomic>
 #include <csignal>
 #include <stop_token>
 #include <thread>
@@ -16,21 +17,21 @@ class StopOnSignal {
     sigemptyset(&m_signals);
     sigaddset(&m_signals, SIGINT);
     sigaddset(&m_signals, SIGTERM);
-    sigaddset(&m_signals, SIGUSR1);
     struct sigaction hangup {};
     if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&m_signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &m_signals, &m_before);
     m_thread = std::thread([this] {
       for (bool again = false;; again = true) {
         int signal = 0;
-        if (sigwait(&m_signals, &signal) != 0 || signal == SIGUSR1) return;
+        if (sigwait(&m_signals, &signal) != 0 || m_over) return;
         if (again) _exit(128 + signal);
         m_stop.request_stop();
       }
     });
   }
   ~StopOnSignal() {
-    pthread_kill(m_thread.native_handle(), SIGUSR1);
+    m_over = true;
+    pthread_kill(m_thread.native_handle(), SIGTERM);  // to this thread alone: any other signal would keep its own meaning no longer
     m_thread.join();
     pthread_sigmask(SIG_SETMASK, &m_before, nullptr);
   }
@@ -39,6 +40,7 @@ class StopOnSignal {
  private:
   sigset_t m_signals{}, m_before{};
   std::stop_source m_stop;
+  std::atomic<bool> m_over{false};
   std::thread m_thread;
 };
 

@@ -271,11 +271,18 @@ TermId Statement::inlined(const Function& f, const Expr& e) {
     const Binder& option = def.binders[i];
     Macro m;
     m.name = option.name;
+    bool given = false;
     for (std::size_t k = 0; k < e.binders.size(); ++k)
       if (e.binders[k].name == option.name) {
-        used[k] = true;
+        used[k] = given = true;
         m.term = term(e.binders[k].value);
+        good = good && m_terms[m.term].kind != Term::Kind::Error;
       }
+    if (!given && option.value == kNone) {
+      report("missing-option", "`" + std::string(e.text) + "` needs `" + std::string(option.name) + "=`", e.head)
+          .notes.push_back({f.signature, def.nameSpan});
+      good = false;
+    }
     m.expr = option.value;  // worked out in the function's own source
     macros.push_back(m);
   }

@@ -386,6 +386,14 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
       report("not-a-tensor", "a hint names tensors, `" + name + "` is none", t.nameSpan);
       continue;
     }
+    const TensorKind kind = tensorOf(e->view.tensor).kind;
+    // Folding makes constants of tensors that hints name.
+    if (e->view.tensor.level == 0 && kind != TensorKind::Intermediate && kind != TensorKind::Const) {
+      const char* what = kind == TensorKind::Input ? "an input" : kind == TensorKind::Param ? "a parameter" : "a state";
+      report("bad-hint", "`" + name + "` is " + what + ": no kernel makes it", t.nameSpan)
+          .notes.push_back({"a hint names tensors that operators make", {}});
+      continue;
+    }
     h.tensors.push_back(tensorOf(e->view.tensor).name);
   }
   if (h.tensors.size() != s.targets.size()) return;

@@ -428,6 +428,12 @@ ExprRef ExpressionParser::parseCall(Expr e) {
         option.span = span(take());
         take();
         option.value = parseExpr();
+        for (const Binder& other : e.binders)
+          if (other.name == option.name) {
+            if (Diagnostic* d = fail("redefinition", "`" + std::string(option.name) + "` is given twice", option.span))
+              d->notes.push_back({"it was given here", other.span});
+            break;
+          }
         e.binders.push_back(option);
       } else {
         const ExprRef argument = parseExpr();

@@ -96,6 +96,17 @@ std::int64_t DataFeed::trainingRows() const { return m_sets.empty() ? 0 : m_sets
 std::int64_t DataFeed::heldOutRows() const { return m_sets.empty() ? 0 : m_sets.front().heldOut; }
 std::int64_t DataFeed::stepsPerEpoch() const { return m_sets.empty() ? 1 : std::max<std::int64_t>(1, trainingRows() / m_batch); }
 
+Result<Unit> DataFeed::trains(const Program& program, Span* place) const {
+  for (const Set& set : m_sets) {
+    if (set.rows - set.heldOut >= m_batch) continue;
+    for (const DataSet& d : program.data)
+      if (place && d.name == set.name && d.origin.valid()) *place = program[d.origin].span;
+    return feedError("The split of data set " + set.name + " leaves " + std::to_string(set.rows - set.heldOut) + " of " +
+                     std::to_string(set.rows) + " rows for training, fewer than the batch of " + std::to_string(m_batch) + ".");
+  }
+  return Unit{};
+}
+
 void DataFeed::shuffle(Set& set, std::int64_t epoch) const {
   const std::int64_t rows = set.rows - set.heldOut;
   set.order.resize(static_cast<std::size_t>(rows));
@@ -114,7 +125,10 @@ void DataFeed::training(std::int64_t step, std::size_t input, std::byte* to) {
   const Input& in = m_inputs[input];
   Set& set = m_sets[in.set];
   const std::int64_t perEpoch = (set.rows - set.heldOut) / m_batch;
-  NF_ASSERT(perEpoch > 0);
+  if (perEpoch == 0) {
+    heldOut(0, m_batch, input, to);
+    return;
+  }
   if (set.epoch != step / perEpoch) shuffle(set, step / perEpoch);
   const std::int64_t first = step % perEpoch * m_batch;
   const auto rowBytes = static_cast<std::size_t>(in.rowElements * bytesOf(in.type));

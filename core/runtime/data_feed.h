@@ -36,8 +36,11 @@ class DataFeed {
   const std::vector<std::pair<std::string, OriginId>>& strayLabels() const { return m_strayLabels; }
   std::int64_t stepsPerEpoch() const;
 
+  // Fails where a set leaves no whole batch for training; `place`: that set's statement.
+  Result<Unit> trains(const Program& program, Span* place = nullptr) const;
+
   // Copies the rows of training step `step` (from 0) to `to`: batch * rowElements values of the input's type. Every epoch is shuffled
-  // anew and its last partial batch dropped. Allocates once an epoch.
+  // anew and its last partial batch dropped. The first held-out rows where nothing is left for training. Allocates once an epoch.
   void training(std::int64_t step, std::size_t input, std::byte* to);
   // Held-out rows [first, first + count), in the file's order.
   void heldOut(std::int64_t first, std::int64_t count, std::size_t input, std::byte* to) const;

@@ -313,6 +313,7 @@ struct TrainJob::Impl {
 
   Result<Unit> loadData() {
     NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place));
+    NF_TRY([[maybe_unused]] const Unit trains, feed->trains(training.executable->program(), &place));
     std::size_t most = 0;
     trainingInputs = inputsOf(*training.executable);
     for (const DataFeed::Input& in : feed->inputs())

@@ -46,7 +46,10 @@ class Generator {
       if (p[t].shape.empty() && isFloating(p[t].type) && chance(50))
         p.outputs.push_back({p[t].name, t, chance(50) ? OutputRole::Loss : OutputRole::Eval});
     }
-    if (chance(30)) p.hints.push_back({Hint::Kind::Fuse, {p.tensors[0].name, p.tensors[1].name}, {}, {}});
+    std::vector<std::string> made;
+    for (const Tensor& t : p.tensors)
+      if (t.kind == TensorKind::Intermediate) made.push_back(t.name);
+    if (made.size() > 1 && chance(30)) p.hints.push_back({Hint::Kind::Fuse, {made[0], made[1]}, {}, {}});
     if (chance(30))
       p.hints.push_back({Hint::Kind::Schedule, {p.tensors.back().name}, R"({"kind": "fake", "knobs": {"tile": [4, 8]}})", {}});
     return p;

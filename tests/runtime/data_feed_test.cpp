@@ -124,6 +124,19 @@ TEST(DataFeed, EachEpochShowsEveryRowOnceUpToThePartialBatch) {
   EXPECT_EQ(x, first) << "a batch follows from its step alone";
 }
 
+TEST(DataFeed, ASetThatIsHeldOutWholeShowsItsRowsAndTrainsNothing) {
+  Program p = digits(64);
+  EXPECT_TRUE(DataFeed::open(p, "", 1)->trains(p).ok());
+  p.data[0].heldOutLast = 1797;
+  auto feed = DataFeed::open(p, "", 1);
+  ASSERT_TRUE(feed.ok()) << feed.error().message;
+  EXPECT_THAT(feed->trains(p).error().message, HasSubstr("leaves 0 of 1797 rows for training, fewer than the batch of 64"));
+  std::vector<float> shown(64 * 64), held(64 * 64);
+  feed->training(0, 0, reinterpret_cast<std::byte*>(shown.data()));
+  feed->heldOut(0, 64, 0, reinterpret_cast<std::byte*>(held.data()));
+  EXPECT_EQ(shown, held);
+}
+
 TEST(DataFeed, ColumnsAreScaledAndHeldOutRowsKeepTheirOrder) {
   const Program p = digits(64);
   auto feed = DataFeed::open(p, "", 1);
