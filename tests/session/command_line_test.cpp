@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -513,6 +514,29 @@ TEST_F(CommandLine, AClosedTerminalEndsATrainingWithItsCheckpoint) {
     checkpoint = checkpoint || entry.path().filename() == "checkpoint.safetensors";
   EXPECT_TRUE(checkpoint);
   EXPECT_GE(hangUp("trap '' HUP\n", "400"), 400) << "a hangup that is ignored, as under nohup, stops nothing";
+}
+
+// A signal that means nothing here keeps its own meaning, and takes none from the others.
+TEST_F(CommandLine, ASignalOfAnotherKindDeafensNoTraining) {
+  file("net.nf", kNet);
+  const auto told = [&](const std::string& before, const std::string& signals) {
+    file("signal.sh",
+         before +
+             "{ sh -c 'echo $$ >pid; exec \"$0\" train net.nf --device reference --steps 1000000000 --no-records --json-progress "
+             "-o signal.d' '" NF_NEOFLOW
+             "'; echo $? >code; } | while read -r line; do\n"
+             "case $line in *'\"event\":\"step\"'*) n=$((n + 1)); [ $n -ne 2 ] || for s in " +
+             signals +
+             "; do kill -$s \"$(cat pid)\"; done;; esac\n"
+             "case $line in *'\"event\":\"done\"'*) echo yes >done;; esac\ndone\n");
+    std::filesystem::remove(m_folder.path("done"));
+    EXPECT_EQ(std::system(("cd '" + m_folder.path(".") + "' && sh signal.sh 2>/dev/null").c_str()), 0);
+    int code = -1;
+    std::ifstream(m_folder.path("code")) >> code;
+    return std::pair(code, std::filesystem::exists(m_folder.path("done")));
+  };
+  EXPECT_EQ(told("", "USR1"), std::pair(128 + SIGUSR1, false));
+  EXPECT_EQ(told("trap '' USR1\n", "USR1 TERM"), std::pair(0, true)) << "ignored where whoever starts it says so";
 }
 
 TEST_F(CommandLine, AFullDiskEndsNoTraining) {
