@@ -130,6 +130,8 @@ struct TrainJob::Impl {
   std::optional<double> lastLoss;
   bool dynamic = false;
   double waited = 0;
+  double lastStepSeconds = 0;  // without the wait for the lease
+  bool leaseStuck = false;
 
   std::jthread fusionThread, evaluationThread;  // last: they use all of the above
 
@@ -573,6 +575,17 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
+  // A holder that neither runs nor dies (a stopped worker, until its parent's deadline) keeps steps waiting once, not each time: until
+  // the lease is free again they go on without it.
+  DeviceLease::Hold takeLease() {
+    constexpr std::chrono::nanoseconds kLeast = std::chrono::milliseconds(250);
+    constexpr double kSteps = 4;  // a candidate's run that takes longer is slower than all it could stand for
+    const auto steps = std::chrono::nanoseconds(static_cast<std::int64_t>(kSteps * lastStepSeconds * 1e9));
+    auto hold = context.lease()->acquireWithin(leaseStuck ? std::chrono::nanoseconds(0) : std::max(kLeast, steps));
+    leaseStuck = !hold;
+    return hold ? std::move(*hold) : DeviceLease::Hold();
+  }
+
   Result<Unit> oneStep() {
     NF_TRY([[maybe_unused]] const Unit planned, replan());
     Executable& x = *training.executable;
@@ -595,7 +608,7 @@ struct TrainJob::Impl {
     {
       DeviceLease::Hold hold;
       if (dynamic && context.lease()) {
-        hold = context.lease()->acquire();
+        hold = takeLease();
         waited = secondsSince(start) * 1e3;
       }
       NF_TRY([[maybe_unused]] const Unit fed, feedBatch());
@@ -617,6 +630,7 @@ struct TrainJob::Impl {
       NF_TRY([[maybe_unused]] const Unit applied, x.applyUpdates());
     }
     const double seconds = secondsSince(start);
+    lastStepSeconds = seconds - waited / 1e3;
     supply->afterStep(x, seconds);
     record(seconds * 1e3, value);
     return Unit{};

@@ -64,6 +64,28 @@ void WorkerPool::drain(const Slot& slot) {
   [[maybe_unused]] const ssize_t n = read(slot.wake, &count, sizeof count);
 }
 
+// A job that nobody wants any more does not wait for the worker in front of it.
+void WorkerPool::endStopped() {
+  std::vector<std::unique_ptr<Queued>> stopped;
+  {
+    const std::lock_guard lock(m_mutex);
+    for (auto* queue : {&m_urgent, &m_background})
+      for (auto it = queue->begin(); it != queue->end();)
+        if ((*it)->job.stop.stop_requested()) {
+          stopped.push_back(std::move(*it));
+          it = queue->erase(it);
+        } else {
+          ++it;
+        }
+  }
+  for (const auto& queued : stopped) {
+    queued->onStop.reset();
+    Attempt attempt;
+    attempt.cancelled = true;
+    queued->job.attempted(std::move(attempt));
+  }
+}
+
 std::unique_ptr<WorkerPool::Queued> WorkerPool::take(const Slot& slot) {
   const std::lock_guard lock(m_mutex);
   const bool background = !m_options.firstKeepsPriority || slot.index != 0 || m_slots.size() == 1;
@@ -96,6 +118,7 @@ void WorkerPool::run(Slot& slot) {
   std::string error;
   bool eager = true;
   while (!m_ending) {
+    endStopped();
     if (eager) ensureProcess(slot, error);
     if (auto queued = take(slot)) {
       work(slot, *queued);
@@ -131,6 +154,7 @@ void WorkerPool::work(Slot& slot, Queued& queued) {
       attempt.reply = slot.process->exchange(job.request(slot.memory), std::chrono::steady_clock::now() + job.deadline(), slot.wake,
                                              [&]() -> std::optional<WorkerProcess::Time> {
                                                drain(slot);
+                                               endStopped();
                                                const auto now = std::chrono::steady_clock::now();
                                                if (m_ending) return cancelled = true, now;
                                                if (!cancelled && job.stop.stop_requested()) return cancelled = true, now + kGrace;

@@ -74,6 +74,7 @@ class WorkerPool {
   void work(Slot& slot, Queued& queued);
   bool ensureProcess(Slot& slot, std::string& error);
   std::unique_ptr<Queued> take(const Slot& slot);
+  void endStopped();
   void wakeAll();
   void drain(const Slot& slot);
 

@@ -14,6 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/tune/device_lease.h"
 #include "tests/tune/fakes.h"
 
 namespace nf {
@@ -514,6 +515,18 @@ TEST_F(CommandLine, AClosedTerminalEndsATrainingWithItsCheckpoint) {
     checkpoint = checkpoint || entry.path().filename() == "checkpoint.safetensors";
   EXPECT_TRUE(checkpoint);
   EXPECT_GE(hangUp("trap '' HUP\n", "400"), 400) << "a hangup that is ignored, as under nohup, stops nothing";
+}
+
+TEST_F(CommandLine, AHolderOfTheDeviceThatStandsStillDelaysStepsAndEndsNone) {
+  file("net.nf", kNet);
+  const auto lease = DeviceLease::open("cpu", m_folder.path("neoflow"));
+  ASSERT_TRUE(lease.ok()) << lease.error().message;
+  const DeviceLease::Hold hold = (*lease)->acquire();
+  setenv("XDG_RUNTIME_DIR", m_folder.path(".").c_str(), 1);
+  const Outcome o = run("train net.nf --device cpu --no-records --mode dynamic --steps 40 -o held.d");
+  unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("40 steps in"));
 }
 
 // A signal that means nothing here keeps its own meaning, and takes none from the others.

@@ -235,6 +235,22 @@ TEST(CompileService, AStopEndsQueuedJobsAndTheServiceEndsTheRest) {
   for (auto& future : futures) EXPECT_TRUE(future.get().cancelled);
 }
 
+TEST(CompileService, AStoppedJobInTheQueueWaitsForNoHangingWorker) {
+  CompileService service(options(2));  // the first takes no background work
+  auto hanging = job({schedule({{"compile", "hang"}})});
+  hanging.deadline = std::chrono::hours(1);
+  hanging.priority = CompilePriority::Background;
+  auto never = service.compile(std::move(hanging));
+  std::stop_source stop;
+  auto queued = job({schedule({{"n", 1}})});
+  queued.stop = stop.get_token();
+  queued.priority = CompilePriority::Background;
+  auto future = service.compile(std::move(queued));
+  stop.request_stop();
+  EXPECT_TRUE(future.get().cancelled);
+  EXPECT_EQ(never.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+}
+
 TEST(CompileService, AStopKillsARunningJobAfterItsGrace) {
   CompileService service(options(1));
   std::stop_source stop;
