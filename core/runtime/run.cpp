@@ -127,6 +127,11 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
       NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
     }
   }
+  for (const auto& [name, value] : m_options.values) {
+    TensorStore::Entry* entry = m_store->find(name);
+    if (!entry || entry->shape != value.shape || entry->type != value.type) continue;
+    NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
+  }
   NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory, &m_place));
   NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
   m_place = {};

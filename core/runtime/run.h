@@ -32,8 +32,10 @@ struct RunOptions {
   std::map<std::string, std::string> sets;
   std::optional<std::uint64_t> seed;
   std::vector<std::string>
-      tensors;            // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one
-  std::string weights;    // safetensors (a checkpoint too) or npz, by name, in place of initial values
+      tensors;          // to be computed: names, `d(L)/d(W)`; "shown": what cells show; "all": every named and every shown one
+  std::string weights;  // safetensors (a checkpoint too) or npz, by name, in place of initial values
+  // The same from memory: what has no tensor of its type and shape here is passed over.
+  std::map<std::string, HostTensor> values;
   bool training = false;  // value of the condition `training`
   // Number of a `train` statement: a step of it, updates included, in place of `tensors`. Each run() is a step on the first batch.
   std::optional<std::size_t> trainStep;

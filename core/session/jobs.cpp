@@ -2,6 +2,7 @@
 #include "core/session/jobs.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/run_folder.h"
@@ -317,6 +318,22 @@ void Jobs::note(const protocol::Message& message) {
   m_outbox.send(message);
 }
 
+std::map<std::string, HostTensor> Jobs::trainedFor(const Program& program) const {
+  std::map<std::string, HostTensor> values;
+  if (!m_trained.revision) return values;
+  const Program& before = m_trained.revision->sound().program;
+  const auto start = [](const Initializer& i) {
+    return std::tie(i.kind, i.numbers, i.strings, i.data, i.columnBegin, i.columnEnd, i.scale, i.shift);
+  };
+  for (const auto& [name, value] : m_trained.values) {
+    const TensorId then = before.tensorNamed(name), now = program.tensorNamed(name);
+    if (!then.valid() || !now.valid()) continue;
+    const Tensor &a = before[then], &b = program[now];
+    if (a.type == b.type && a.shape == b.shape && start(a.init) == start(b.init)) values.emplace(name, value);
+  }
+  return values;
+}
+
 void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id) {
   enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     const CompiledNotebook& notebook = revision->sound();
@@ -334,6 +351,12 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     options.source = notebook.sources.at(notebook.notebook);
     options.sets = request.sets;
     options.tensors = {"all"};
+    std::int64_t step = -1;
+    {
+      const std::lock_guard lock(m_mutex);
+      options.values = trainedFor(notebook.program);
+      if (!options.values.empty()) step = m_trained.step;
+    }
     auto job = std::make_unique<RunJob>(*device, options);
     const auto begin = std::chrono::steady_clock::now();
     const auto end = [&](const std::string& message) {
@@ -378,7 +401,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     if (done) {
       const std::lock_guard lock(m_mutex);
       m_run = std::move(job);
-      m_step = -1;
+      m_step = step;
     }
     end(done ? std::string() : done.error().message);
   });
@@ -430,7 +453,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       m_series.clear();
       m_step = -1;
       m_run.reset();
-      m_trained.clear();
+      m_trained = {};
       m_train = job;
     }
     const auto summary = job->run(stop);
@@ -440,7 +463,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     {
       const std::lock_guard lock(m_mutex);
       m_train.reset();
-      m_trained = std::move(trained);
+      m_trained = {std::move(trained), revision, m_step};
       unread.swap(m_profile);
     }
     if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);

@@ -116,8 +116,16 @@ class Jobs {
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
   std::shared_ptr<TrainJob> m_train;
-  std::map<std::string, HostTensor> m_trained;  // parameters and states, as the last training left them
-  bool m_tuning = false;                        // a search without training runs
+  // Parameters and states as the last training left them, with what they started from.
+  struct Trained {
+    std::map<std::string, HostTensor> values;
+    std::shared_ptr<const Revision> revision;
+    std::int64_t step = -1;
+  };
+  // Those that `program` declares as the training did: a cell that runs next goes on from them.
+  std::map<std::string, HostTensor> trainedFor(const Program& program) const;
+  Trained m_trained;
+  bool m_tuning = false;  // a search without training runs
   std::map<std::string, Trials> m_trials;
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;

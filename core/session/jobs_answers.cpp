@@ -584,7 +584,8 @@ void Jobs::answerTensor(const protocol::TensorRequest& request, protocol::Reques
     std::optional<std::pair<HostTensor, std::int64_t>> left;
     {
       const std::lock_guard lock(m_mutex);
-      if (const auto found = m_trained.find(request.tensor); found != m_trained.end()) left.emplace(found->second, m_step);
+      if (const auto found = m_trained.values.find(request.tensor); found != m_trained.values.end())
+        left.emplace(found->second, m_trained.step);
     }
     if (left) return sendTensor(left->first, request, left->second, id);
     return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});

@@ -446,6 +446,39 @@ TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {
   }
 }
 
+// What a cell computes after a training goes on from what was learnt, until the parameter is declared another way.
+TEST_F(EngineJobs, CellsThatRunAfterATrainingUseWhatItLearnt) {
+  EngineProcess engine(m_folder.path(""));
+  const auto values = [&](const char* tensor, std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{tensor, {}, {}, 65536});
+    EXPECT_EQ(slice.step, step) << tensor;
+    return unpackValues(engine.binary());
+  };
+  engine.document(kDigits);
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  const auto initial = values("W", -1), before = values("Z", -1);
+  engine.ask<Finished>(train(20, "static"));
+  const auto learnt = values("W", 20);
+  ASSERT_NE(learnt, initial);
+
+  engine.ask<Finished>(RunRequest{1, {1}, "auto", {}});
+  EXPECT_EQ(values("W", 20), learnt);
+  EXPECT_NE(values("Z", 20), before);
+
+  std::string edited = kDigits;
+  edited.replace(edited.find("tanh(Z"), 4, "sin");
+  engine.document(edited, 2);
+  engine.ask<Finished>(RunRequest{2, {2}, "auto", {}});
+  EXPECT_EQ(values("W", 20), learnt) << "an edit elsewhere";
+
+  edited.replace(edited.find("0.05"), 4, "0.06");
+  engine.document(edited, 3);
+  engine.ask<Finished>(RunRequest{3, {1}, "auto", {}});
+  const auto again = values("W", -1);
+  ASSERT_EQ(again.size(), initial.size());
+  for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], initial[i] * 1.2, 1e-6);
+}
+
 TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
   EngineProcess engine(m_folder.path(""));
   std::vector<std::vector<double>> results;
