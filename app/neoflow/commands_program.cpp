@@ -293,15 +293,19 @@ Json checkJson(const protocol::NumericCheck& check) {
                        {"differences", s.differences},
                        {"error", s.error},
                        {"rounding", s.rounding}});
-  return {
-      {"samples", check.samples}, {"wanted", check.wanted}, {"elements", check.elements}, {"refuted", check.refuted},
-      {"epsilon", check.epsilon}, {"worst", check.worst},   {"allowed", check.allowed},   {"worst_samples", std::move(samples)}};
+  Json json{{"samples", check.samples}, {"wanted", check.wanted},       {"elements", check.elements},
+            {"refuted", check.refuted}, {"undefined", check.undefined}, {"epsilon", check.epsilon},
+            {"worst", check.worst},     {"allowed", check.allowed},     {"worst_samples", std::move(samples)}};
+  if (check.undefined > 0) json["first_undefined"] = check.firstUndefined;
+  return json;
 }
 
 // # check: 24 of 24 elements by central differences, worst error 3.1e-10 of 1e-05 allowed
 // #   [0, 2]: derived 0.25, differences 0.250000001, error 3.1e-10
+// # check: 3 of 3 elements by central differences, undefined at 1 element, the first [0], worst error elsewhere 2e-12 of 1e-05 allowed
 std::string checkText(const protocol::NumericCheck& check) {
   const auto number = [](double value) {
+    if (std::isnan(value)) return std::string("nan");
     std::ostringstream text;
     text << std::setprecision(9) << value;
     return text.str();
@@ -311,17 +315,29 @@ std::string checkText(const protocol::NumericCheck& check) {
     text << std::setprecision(2) << value;
     return text.str();
   };
-  std::string text = "# check: " + std::to_string(check.samples) + " of " + std::to_string(check.elements) +
-                     " elements by central differences, worst error " + brief(check.worst) +
-                     (check.worst <= check.allowed ? " of " : ", more than the ") + brief(check.allowed) + " allowed";
-  if (check.refuted > 0) text += ", " + std::to_string(check.refuted) + " beyond what rounding explains";
-  else if (check.worst > check.allowed) text += ", but not beyond what rounding does to the differences";
+  const auto place = [](const std::vector<std::int64_t>& element) {
+    std::string text = "[";
+    for (std::size_t k = 0; k < element.size(); ++k) text += (k ? ", " : "") + std::to_string(element[k]);
+    return text + "]";
+  };
+  std::string text =
+      "# check: " + std::to_string(check.samples) + " of " + std::to_string(check.elements) + " elements by central differences";
+  std::optional<double> worst;  // of what can be compared, the worst first
+  for (const protocol::NumericSample& sample : check.worstSamples)
+    if (!worst && std::isfinite(sample.error)) worst = sample.error;
+  if (check.undefined > 0)
+    text += ", undefined at " + std::to_string(check.undefined) + (check.undefined == 1 ? " element" : " elements") +
+            ", the first " + place(check.firstUndefined);
+  if (worst)
+    text += std::string(", worst error ") + (check.undefined > 0 ? "elsewhere " : "") + brief(*worst) +
+            (*worst <= check.allowed ? " of " : ", more than the ") + brief(check.allowed) + " allowed";
+  if (check.refuted > check.undefined)
+    text += ", " + std::to_string(check.refuted - check.undefined) + " beyond what rounding explains";
+  else if (worst && *worst > check.allowed) text += ", but not beyond what rounding does to the differences";
   text += "\n";
   for (const protocol::NumericSample& sample : check.worstSamples) {
-    text += "#   [";
-    for (std::size_t k = 0; k < sample.element.size(); ++k) text += (k ? ", " : "") + std::to_string(sample.element[k]);
-    text += "]: derived " + number(sample.derived) + ", differences " + number(sample.differences) + ", error " +
-            brief(sample.error) + "\n";
+    text += "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
+    text += std::isfinite(sample.error) ? ", error " + brief(sample.error) + "\n" : ", undefined\n";
   }
   return text;
 }

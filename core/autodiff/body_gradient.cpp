@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "core/ir/folding.h"
-#include "core/ir/paths.h"
 #include "core/support/assert.h"
 
 namespace nf {
@@ -261,38 +260,6 @@ class Sweep {
 };
 
 }  // namespace
-
-std::vector<PathCondition> pathOf(const Program& program, ExprId condition, bool holds) {
-  std::vector<PathCondition> result;
-  std::vector<std::pair<ExprId, bool>> stack{{condition, holds}};
-  while (!stack.empty()) {
-    const auto [id, positive] = stack.back();
-    stack.pop_back();
-    const ScalarNode& n = program[id];
-    if (n.op == ScalarOp::Not) {
-      stack.emplace_back(n.operands[0], !positive);
-    } else if (n.op == (positive ? ScalarOp::And : ScalarOp::Or)) {
-      stack.emplace_back(n.operands[1], positive);
-      stack.emplace_back(n.operands[0], positive);
-    } else if (auto index = asIndexCond(program, id)) {
-      result.push_back({positive ? *index : IndexCond::negate(*index), {}, true});
-    } else {
-      result.push_back({std::nullopt, id, positive});
-    }
-  }
-  return result;
-}
-
-ExprId guarded(Program& program, const std::vector<PathCondition>& path, ExprId value) {
-  Folding fold(program);
-  for (auto it = path.rbegin(); it != path.rend(); ++it) {
-    // The zero stands last: a scatter skips the points whose condition fails.
-    const ExprId condition = it->index ? program.cond(*it->index) : it->holds ? it->data : fold.logicalNot(it->data);
-    const ExprId zero = program.constant(0, program[value].type, program[value].origin);
-    value = fold.select(condition, value, zero, program[value].origin);
-  }
-  return value;
-}
 
 SweepResult sweepBody(Program& program, const SweepRequest& request) { return Sweep(program, request).run(); }
 

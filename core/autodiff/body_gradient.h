@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
-#include <optional>
 #include <vector>
 
-#include "core/ir/program.h"
+#include "core/ir/paths.h"
 
 namespace nf {
-
-// A condition on the way from an operator's body to a node: index arithmetic, or an expression on data.
-struct PathCondition {
-  std::optional<IndexCond> index;
-  ExprId data;        // valid where `index` is not set
-  bool holds = true;  // of data: false means its negation
-  friend bool operator==(const PathCondition&, const PathCondition&) = default;
-};
 
 // One access of a wanted tensor: dA[f(y)] += weight(y) for every y that satisfies the guards.
 struct Occurrence {
@@ -45,10 +36,5 @@ struct SweepRequest {
 // Reverse sweep over a body (design: autodiff, section 5): new nodes are appended to the program, over the same variables.
 // Conditions of selects go to the path, never into the weight's arithmetic, so a branch that is not taken is never read.
 SweepResult sweepBody(Program& program, const SweepRequest& request);
-
-// The conjuncts of a condition (or of its negation), those of pure index arithmetic as such.
-std::vector<PathCondition> pathOf(const Program& program, ExprId condition, bool holds);
-// value where the conditions hold, else 0; lazily, the first condition outermost.
-ExprId guarded(Program& program, const std::vector<PathCondition>& path, ExprId value);
 
 }  // namespace nf

@@ -64,7 +64,10 @@ Json explanationJson(const Program& program, const GradientTerm& term) {
   Json steps = Json::array();
   for (const Inverse::Step& step : term.inverse.derivation) steps.push_back({{"title", step.title}, {"lines", step.lines}});
   json["derivation"] = std::move(steps);
-  const bool inverted = term.form != GradientTerm::Form::Zero && !term.inverse.y.empty();
+  // A scalar operator has no variables, so its inverse, proved or not, has no expressions.
+  const bool inverted =
+      term.form != GradientTerm::Form::Zero &&
+      (!term.inverse.y.empty() || term.inverse.state == Inverse::State::Gather || term.inverse.state == Inverse::State::Checking);
   json["certificate"] = {{"state", inverted ? nameOf(term.inverse.state) : "none"}, {"ms", term.inverse.certificateMilliseconds}};
   json["axes"] = term.inverse.axes;
   json["y"] = Json::object();

@@ -20,4 +20,17 @@ struct GuardedLoad {
 // In order of evaluation. Paths to one shared node beyond 64 are merged into one without guards (weaker, still true).
 std::vector<GuardedLoad> guardedLoads(const Program& program, ExprId root);
 
+// A condition on the way from an operator's body to a node: index arithmetic, or an expression on data.
+struct PathCondition {
+  std::optional<IndexCond> index;
+  ExprId data;        // valid where `index` is not set
+  bool holds = true;  // of data: false means its negation
+  friend bool operator==(const PathCondition&, const PathCondition&) = default;
+};
+
+// The conjuncts of a condition (or of its negation), those of pure index arithmetic as such.
+std::vector<PathCondition> pathOf(const Program& program, ExprId condition, bool holds);
+// value where the conditions hold, else 0; lazily, the first condition outermost.
+ExprId guarded(Program& program, const std::vector<PathCondition>& path, ExprId value);
+
 }  // namespace nf

@@ -99,6 +99,9 @@ std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, cons
 // The text form: the program as legal source, one statement an operator; parsing it gives an equal program (structural hash).
 std::string toText(const Program& program);
 std::string toText(const Program& program, OperatorId op);
+// Some of its operators in this order, without a line end behind the last. What a loop carries keeps its name behind the loop, as long
+// as both stand in one text.
+std::string toText(const Program& program, const std::vector<OperatorId>& operators);
 std::string toText(const Program& program, const Operator& op, ExprId expression);
 
 }  // namespace nf

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "core/ir/paths.h"
+#include "core/ir/folding.h"
+#include "core/ir/rewrite.h"
 #include "core/lang/statement.h"
 #include "core/support/checked.h"
 
@@ -14,9 +15,16 @@ struct Statement::Operation {
   bool identity = true;                 // the axes are variables 0, 1, ..
   std::vector<std::pair<TermId, ExprId>> done;
   std::vector<std::pair<ExprId, TermId>> loads;
-  std::vector<IndexCond> path;                     // index conditions of the selects around, for nested reductions
-  std::unordered_map<std::uint64_t, ExprId> memo;  // by term and, of a soft one or one of an index, type
-  std::unordered_map<std::uint32_t, Range> wide;   // of i64 nodes, whatever the i32 are that they read
+  struct Turn {  // into an arm of a select, or to what stands behind `else`
+    TermId at;
+    bool holds;
+    friend bool operator==(const Turn&, const Turn&) = default;
+  };
+  std::unordered_map<TermId, std::vector<Turn>> turns;  // of nested reductions: those that every way to them takes, outermost first
+  std::unordered_map<TermId, ExprId> conditions;        // by the term of a turn: emitted
+  std::vector<PathCondition> path;                      // under which all of this is wanted
+  std::unordered_map<std::uint64_t, ExprId> memo;       // by term and, of a soft one or one of an index, type
+  std::unordered_map<std::uint32_t, Range> wide;        // of i64 nodes, whatever the i32 are that they read
   const std::vector<Variable>* variables = nullptr;
 
   void index(std::size_t variableCount) {
@@ -265,6 +273,7 @@ ExprId Statement::emitLoad(Operation& op, const Term& t) {
   op.loads.emplace_back(load, self);
   if (!inside.valid()) return load;
   const DType type = t.type;
+  op.conditions[self] = inside;
   const ExprId otherwise = emitTerm(op, m_terms[self].otherwise, type);
   return m_elab.program().select(inside, load, otherwise, origin);
 }
@@ -344,14 +353,9 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
       }
       if (scalar == ScalarOp::Select) {
         operands[0] = emitTerm(op, terms[0], DType::Bool);
-        const std::size_t outside = op.path.size();
-        const auto condition = asIndexCond(m_elab.program(), operands[0]);
-        if (condition) op.path.push_back(*condition);
+        op.conditions[id] = operands[0];
         operands[1] = emitTerm(op, terms[1], inner);
-        op.path.resize(outside);
-        if (condition) op.path.push_back(IndexCond::negate(*condition));
         operands[2] = emitTerm(op, terms[2], inner);
-        op.path.resize(outside);
         made = m_elab.program().select(operands[0], operands[1], operands[2], origin);
         break;
       }
@@ -410,18 +414,154 @@ bool Statement::boundsObvious(TermId id, std::vector<bool>& seen) const {
   return t.otherwise == kNoTerm || boundsObvious(t.otherwise, seen);
 }
 
+// The turns that lead to the reductions below, where several ways lead to one those that all of them take.
+void Statement::findPaths(Operation& op, const std::vector<TermId>& roots) const {
+  std::vector<TermId> order;  // what is read stands before its readers
+  std::vector<bool> seen(m_terms.size(), false);
+  bool nested = false;
+  const std::function<void(TermId)> visit = [&](TermId id) {
+    if (id == kNoTerm || seen[id]) return;
+    seen[id] = true;
+    const Term& t = m_terms[id];
+    if (t.kind == Term::Kind::Reduce) {
+      nested = true;
+    } else {
+      for (const TermIndex& i : t.indices) visit(i.data);
+      for (const TermId o : t.operands) visit(o);
+      visit(t.otherwise);
+    }
+    order.push_back(id);
+  };
+  for (const TermId root : roots) visit(root);
+  if (!nested) return;
+  using Turn = Operation::Turn;
+  std::unordered_map<TermId, std::vector<Turn>> turns;
+  for (const TermId root : roots) turns[root] = {};
+  const auto reach = [&](TermId id, std::vector<Turn> way) {
+    if (id == kNoTerm) return;
+    const auto [known, first] = turns.try_emplace(id, way);
+    if (!first)
+      std::erase_if(known->second, [&](const Turn& turn) { return std::find(way.begin(), way.end(), turn) == way.end(); });
+  };
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const TermId id = *at;
+    const Term& t = m_terms[id];
+    const std::vector<Turn> way = turns.at(id);
+    if (t.kind == Term::Kind::Reduce) {
+      op.turns.emplace(id, way);
+      continue;
+    }
+    const auto turning = [&](bool holds) {
+      std::vector<Turn> longer = way;
+      longer.push_back({id, holds});
+      return longer;
+    };
+    const bool select = t.kind == Term::Kind::Op && t.op == ScalarOp::Select;
+    for (const TermIndex& i : t.indices) reach(i.data, way);
+    for (std::size_t k = 0; k < t.operands.size(); ++k) reach(t.operands[k], select && k > 0 ? turning(k == 1) : way);
+    reach(t.otherwise, turning(false));
+  }
+}
+
+// Over the operator's variables: what holds wherever the value of this reduction is wanted.
+std::vector<PathCondition> Statement::pathTo(const Operation& op, TermId reduction) const {
+  std::vector<PathCondition> path = op.path;
+  const auto turns = op.turns.find(reduction);
+  if (turns == op.turns.end()) return path;
+  for (const Operation::Turn& turn : turns->second) {
+    const auto condition = op.conditions.find(turn.at);
+    if (condition == op.conditions.end()) continue;  // never fails
+    for (PathCondition& c : pathOf(m_elab.program(), condition->second, turn.holds))
+      if (std::find(path.begin(), path.end(), c) == path.end()) path.push_back(std::move(c));
+  }
+  return path;
+}
+
+// Whether the value or a slope may be infinite or no number though what is read is finite.
+bool Statement::mayBlowUp(TermId id, std::vector<bool>& seen) const {
+  if (id == kNoTerm || seen[id]) return false;
+  seen[id] = true;
+  const Term& t = m_terms[id];
+  if (t.kind == Term::Kind::Op && t.type != DType::Bool) {
+    switch (t.op) {
+      case ScalarOp::Exp:
+      case ScalarOp::Log:
+      case ScalarOp::Sqrt:
+      case ScalarOp::Rsqrt: return true;
+      case ScalarOp::Div: {
+        const auto by = constantOf(t.operands[1]);
+        if (!by || by->value() == 0) return true;
+        break;
+      }
+      case ScalarOp::Pow: {
+        const auto to = constantOf(t.operands[1]);
+        if (!to || !to->isInteger || to->integer < 0) return true;
+        break;
+      }
+      default: break;
+    }
+  }
+  for (const TermIndex& i : t.indices)
+    if (mayBlowUp(i.data, seen)) return true;
+  for (const TermId o : t.operands)
+    if (mayBlowUp(o, seen)) return true;
+  return mayBlowUp(t.otherwise, seen);
+}
+
+namespace {
+
+std::vector<IndexVar> variablesOf(const Program& p, const PathCondition& c) {
+  std::vector<IndexVar> result;
+  if (c.index) {
+    collectVariables(*c.index, result);
+    return result;
+  }
+  for (const ExprId e : nodesOf(p, c.data)) {
+    const ScalarNode& n = p[e];
+    if (n.index.valid()) p[n.index].collectVariables(result);
+    if (n.access.valid())
+      for (const AccessIndex& i : p[n.access].indices) i.affine.collectVariables(result);
+  }
+  return result;
+}
+
+ExprId underPath(Program& p, const std::vector<PathCondition>& path, ExprId value, OriginId origin) {
+  for (std::size_t end = path.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    ExprId condition;
+    if (path[begin].index) {
+      while (begin > 0 && path[begin - 1].index) --begin;
+      std::vector<IndexCond> all;
+      for (std::size_t k = begin; k < end; ++k) all.push_back(*path[k].index);
+      condition = p.cond(IndexCond::all(std::move(all)), origin);
+    } else {
+      condition = path[begin].holds ? path[begin].data : Folding(p).logicalNot(path[begin].data, origin);
+    }
+    value = p.select(condition, value, p.constant(0, p[value].type, origin), origin);
+    end = begin;
+  }
+  return value;
+}
+
+}  // namespace
+
 ExprId Statement::emitNested(Operation& outer, TermId id) {
   const Term t = m_terms[id];
   std::vector<bool> free(m_variables.size(), false), seen(m_terms.size(), false);
   freeVariables(id, free, seen);
   std::fill(seen.begin(), seen.end(), false);
-  const bool guarded = !outer.path.empty() && !boundsObvious(id, seen);
-  if (guarded) {  // path conditions are over the outer operator's axes
-    std::vector<IndexVar> variables;
-    for (const IndexCond& c : outer.path) collectVariables(c, variables);
-    for (const IndexVar v : variables)
-      if (v < outer.axes.size()) free[outer.axes[v]] = true;
-  }
+  std::vector<PathCondition> path = pathTo(outer, id);
+  // The value is wanted under these conditions only. Its operator has to know where bounds rest on them, and where a gradient does:
+  // the adjoint that comes back is 0 elsewhere, but 0 times the infinite slope of log(0) is no number.
+  const bool forBounds = !path.empty() && !boundsObvious(id, seen);
+  std::fill(seen.begin(), seen.end(), false);
+  const bool forSlopes = !path.empty() && mayBlowUp(id, seen);
+  if (!forSlopes) std::erase_if(path, [&](const PathCondition& c) { return !forBounds || !c.index; });
+  if (forBounds)
+    for (const PathCondition& c : path)
+      if (c.index)
+        for (const IndexVar v : variablesOf(m_elab.program(), c))
+          if (v < outer.axes.size()) free[outer.axes[v]] = true;
   Operation inner;
   std::vector<std::int64_t> shape;
   std::vector<std::string> names;
@@ -438,17 +578,13 @@ ExprId Statement::emitNested(Operation& outer, TermId id) {
   wish.tensor.temporary = true;
   wish.tensor.shape = shape;
   wish.tensor.axisNames = names;
-  std::vector<IndexCond> guard;
-  if (guarded) {
-    for (const IndexCond& c : outer.path)
-      guard.push_back(substitute(c, [&](IndexVar v) -> std::optional<IndexExpr> {
-        if (v >= outer.axes.size()) return std::nullopt;
-        const auto at = std::find(inner.axes.begin(), inner.axes.end(), outer.axes[v]);
-        return IndexExpr::variable(static_cast<IndexVar>(at - inner.axes.begin()));
-      }));
-    inner.path = guard;
-  }
-  m_guard = guard;
+  const auto known = [&](const PathCondition& c) {
+    const auto used = variablesOf(m_elab.program(), c);
+    return std::all_of(used.begin(), used.end(), [&](IndexVar v) { return v >= outer.axes.size() || free[outer.axes[v]]; });
+  };
+  if (std::all_of(path.begin(), path.end(), known)) inner.path = onAxes(outer, inner.axes, path);
+  else inner.path = somewhere(outer, inner.axes, path, base + ".any", t);
+  m_guard = inner.path;
   const std::vector<IndexVar> axes = inner.axes;
   const TensorRef made = finish(inner, id, wish, t.span);
   std::vector<AccessIndex> at;
@@ -463,6 +599,77 @@ ExprId Statement::emitNested(Operation& outer, TermId id) {
     return m_elab.program().constant(0, t.type, origin);
   }
   return m_elab.program().load(made.id, std::move(at), origin);
+}
+
+// Conditions over the outer operator's variables as conditions over an operator with these axes.
+std::vector<PathCondition> Statement::onAxes(const Operation& outer, const std::vector<IndexVar>& axes,
+                                             const std::vector<PathCondition>& path) {
+  const auto move = [&](IndexVar v) -> std::optional<IndexExpr> {
+    if (v >= outer.axes.size()) return std::nullopt;
+    const auto at = std::find(axes.begin(), axes.end(), outer.axes[v]);
+    return IndexExpr::variable(static_cast<IndexVar>(at - axes.begin()));
+  };
+  ExprRewriter rewriter(m_elab.program(), m_elab.program());
+  rewriter.variable = move;
+  std::vector<PathCondition> moved;
+  for (const PathCondition& c : path) {
+    if (c.index) moved.push_back({substitute(*c.index, move), {}, true});
+    else moved.push_back({std::nullopt, rewriter.rewrite(c.data), c.holds});
+  }
+  return moved;
+}
+
+// Where the conditions vary along more than the axes of what they guard: whether they hold anywhere along the others, which an
+// operator of its own works out once.
+std::vector<PathCondition> Statement::somewhere(const Operation& outer, const std::vector<IndexVar>& axes,
+                                                const std::vector<PathCondition>& path, const std::string& local, const Term& t) {
+  Program& p = m_elab.program();
+  std::vector<bool> used(m_variables.size(), false);
+  for (const PathCondition& c : path)
+    for (const IndexVar v : variablesOf(p, c))
+      if (v < outer.axes.size()) used[outer.axes[v]] = true;
+  std::vector<IndexVar> along;  // the shared ones first
+  Elaborator::NewTensor wish;
+  std::vector<AccessIndex> at;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    if (!used[axes[k]]) continue;
+    along.push_back(axes[k]);
+    wish.shape.push_back(m_variables[axes[k]].extent);
+    wish.axisNames.push_back(m_variables[axes[k]].name);
+    at.push_back({IndexExpr::variable(static_cast<IndexVar>(k)), {}});
+  }
+  const std::size_t shared = along.size();
+  for (const IndexVar v : outer.axes)
+    if (used[v] && std::find(along.begin(), along.end(), v) == along.end()) along.push_back(v);
+  const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  Operator made;
+  std::unordered_set<std::string> taken;
+  for (std::size_t k = 0; k < along.size(); ++k) {
+    const Variable& v = m_variables[along[k]];
+    std::string axis = v.name.empty() ? std::string(1, "ijklmnopqr"[k % 10]) : v.name;
+    const std::string name = axis;
+    for (int n = 2; !taken.insert(axis).second; ++n) axis = name + std::to_string(n);
+    made.axes.push_back({axis, v.extent, origin});
+  }
+  made.outputRank = static_cast<std::uint32_t>(shared);
+  made.reducer = Reducer::Max;
+  made.body = underPath(p, onAxes(outer, along, path), p.constant(1, DType::F32, origin), origin);
+  made.phase = m_elab.m_phase;
+  made.origin = origin;
+  wish.local = local;
+  wish.span = t.head;
+  wish.type = DType::F32;
+  wish.temporary = true;
+  const TensorRef result = m_elab.makeTensor(wish);
+  if (!result.valid()) {
+    m_failed = true;
+    return {};
+  }
+  made.name = p[result.id].name;
+  made.output = result.id;
+  p.addOperator(std::move(made));
+  const ExprId any = p.load(result.id, std::move(at), origin);
+  return {{std::nullopt, p.binary(ScalarOp::Lt, p.constant(0, DType::F32, origin), any, origin), true}};
 }
 
 // ---------------------------------------------------------------- operators
@@ -489,7 +696,7 @@ Hash scalarHash(const Program& p, ExprId root, DType type) {
 }  // namespace
 
 TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
-  const std::vector<IndexCond> guard = std::move(m_guard);
+  const std::vector<PathCondition> guard = std::move(m_guard);
   m_guard.clear();
   const std::size_t scalarsBefore = m_elab.program().scalars.size(), accessesBefore = m_elab.program().accesses.size();
   Term t = m_terms[root];
@@ -513,6 +720,7 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
   DType type = valueType(body);
   if (wish.typed && m_terms[body].soft) type = arithmeticType(wish.tensor.type);
   if (t.kind == Term::Kind::Reduce && t.mean && type == DType::I32) type = DType::F32;
+  findPaths(op, {body});
   ExprId value = emitTerm(op, body, type);
   if (m_failed) return {};
   if (m_elab.program()[value].type == DType::Bool) value = asNumber(op, value, origin);
@@ -521,10 +729,7 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
     value = m_elab.program().binary(ScalarOp::Mul, value, m_elab.program().constant(1.0 / static_cast<double>(count), real, origin),
                                     origin);
   }
-  if (!guard.empty()) {
-    Program& p = m_elab.program();
-    value = p.select(p.cond(IndexCond::all(guard), origin), value, p.constant(0, p[value].type, origin), origin);
-  }
+  value = underPath(m_elab.program(), guard, value, origin);
   const bool arg = made.reducer == Reducer::ArgMax || made.reducer == Reducer::ArgMin;
   const DType computed = m_elab.program()[value].type;
   if (computed == DType::I64) {
@@ -600,6 +805,10 @@ TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish 
   const Term t = m_terms[root];
   if (!countPoints(op, {}, "this runs over", span)) return {};
   const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
+  std::vector<TermId> roots{root};
+  for (const TermIndex& index : into)
+    if (index.data != kNoTerm) roots.push_back(index.data);
+  findPaths(op, roots);
   ExprId value = emitTerm(op, root, wish.typed ? arithmeticType(wish.tensor.type) : valueType(root));
   if (m_failed) return {};
   if (m_elab.program()[value].type == DType::Bool) value = asNumber(op, value, origin);

@@ -82,8 +82,8 @@ class Printer {
     return std::move(m_out);
   }
 
-  std::string one(OperatorId id) {
-    printOperator(id);
+  std::string some(const std::vector<OperatorId>& operators) {
+    for (const OperatorId id : operators) printOperator(id);
     if (!m_out.empty() && m_out.back() == '\n') m_out.pop_back();
     return std::move(m_out);
   }
@@ -697,7 +697,8 @@ class Printer {
 }  // namespace
 
 std::string toText(const Program& program) { return Printer(program).run(); }
-std::string toText(const Program& program, OperatorId op) { return Printer(program).one(op); }
+std::string toText(const Program& program, OperatorId op) { return toText(program, std::vector<OperatorId>{op}); }
+std::string toText(const Program& program, const std::vector<OperatorId>& operators) { return Printer(program).some(operators); }
 std::string toText(const Program& program, const Operator& op, ExprId expression) {
   return Printer(program).expression(op, expression);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "core/ir/bounds.h"
+#include "core/ir/paths.h"
 #include "core/lang/elaborator.h"
 
 namespace nf::lang {
@@ -189,6 +190,13 @@ class Statement {
   TensorRef finish(Operation& op, TermId root, Wish& wish, Span span);
   void freeVariables(TermId id, std::vector<bool>& into, std::vector<bool>& seen) const;
   bool boundsObvious(TermId id, std::vector<bool>& seen) const;
+  bool mayBlowUp(TermId id, std::vector<bool>& seen) const;
+  void findPaths(Operation& op, const std::vector<TermId>& roots) const;
+  std::vector<PathCondition> pathTo(const Operation& op, TermId reduction) const;
+  std::vector<PathCondition> onAxes(const Operation& outer, const std::vector<IndexVar>& axes,
+                                    const std::vector<PathCondition>& path);
+  std::vector<PathCondition> somewhere(const Operation& outer, const std::vector<IndexVar>& axes,
+                                       const std::vector<PathCondition>& path, const std::string& local, const Term& t);
   void checkBounds(const Operation& op, const Operator& made);
   void reportBounds(const Operation& op, const Operator& made, ExprId load, std::size_t axis, std::optional<Range> range);
   DType valueType(TermId id) const;
@@ -218,8 +226,8 @@ class Statement {
   bool m_counts = false;
   bool m_implicit = false, m_scatters = false;
   bool m_failed = false;
-  std::optional<DType> m_realType;  // for numbers that meet nothing typed
-  std::vector<IndexCond> m_guard;   // of the nested reduction that is emitted next
+  std::optional<DType> m_realType;     // for numbers that meet nothing typed
+  std::vector<PathCondition> m_guard;  // of the nested reduction that is emitted next, over its output axes
 };
 
 }  // namespace nf::lang

@@ -82,8 +82,10 @@ Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of,
     made.text += "] = 1\n";
   }
   const std::vector<bool> needed = leadingTo(p, made.result);
+  std::vector<OperatorId> derived;
   for (std::size_t o = 0; o < p.operators.size(); ++o)
-    if (needed[o] && isDerived(p, o, forward)) made.text += toText(p, OperatorId(o)) + "\n";
+    if (needed[o] && isDerived(p, o, forward)) derived.emplace_back(o);
+  if (!derived.empty()) made.text += toText(p, derived) + "\n";
   return made;
 }
 

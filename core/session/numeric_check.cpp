@@ -108,7 +108,7 @@ struct Value {
   double sum = 0, size = 0;  // of the terms, and of their sizes
 };
 struct Slope {
-  double value = 0, rounding = 0, error = INFINITY;  // error: an estimate, rounding included
+  double value = NAN, rounding = 0, error = INFINITY;  // error: an estimate, rounding included
 };
 
 }  // namespace
@@ -122,6 +122,7 @@ struct NumericChecker::Impl {
   double largest = 1e-12, typical = 0;
   double forward = 0, spent = 0;
   std::mt19937_64 rng;
+  std::size_t firstUndefined = ~std::size_t{0};
   protocol::NumericCheck check;
 
   Result<Value> evaluateAt(std::size_t element, double shift) {
@@ -190,7 +191,8 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
       Impl{p[wrt].shape, of, wrt, seed, std::move(*value), std::move(inputs), std::move(all->at(result).values)});
   impl->forward = forward;
   impl->rng = rng;
-  for (const double g : impl->expected) impl->largest = std::max(impl->largest, std::abs(g));
+  for (const double g : impl->expected)
+    if (std::isfinite(g)) impl->largest = std::max(impl->largest, std::abs(g));
   const std::vector<double>& here = impl->inputs.at(wrt).values;
   double squares = 0;
   for (const double v : here) squares += v * v;
@@ -218,7 +220,13 @@ Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop
         static_cast<std::size_t>(check.wanted == check.elements ? static_cast<std::uint64_t>(check.samples)
                                                                 : m.rng() % static_cast<std::uint64_t>(check.elements));
     NF_TRY(const Slope slope, m.slopeAt(element, stop));
-    const double error = std::isfinite(slope.error) ? std::fabs(slope.value - m.expected[element]) / m.largest : INFINITY;
+    const bool defined = std::isfinite(slope.value) && std::isfinite(m.expected[element]);
+    const double error = defined ? std::fabs(slope.value - m.expected[element]) / m.largest : INFINITY;
+    if (!defined) {
+      ++check.undefined;
+      m.firstUndefined = std::min(m.firstUndefined, element);
+      check.firstUndefined = coordinates(m.firstUndefined, m.shape);
+    }
     const double rounding = slope.rounding / m.largest;
     if (!(error <= kAllowed + rounding)) ++check.refuted;
     check.worst = std::max(check.worst, error);

@@ -104,6 +104,34 @@ loss L = mean[b, i] Y[b, i]^2
                         example("milstm", "L", {{"B", "2"}})};
   all.push_back({"recurrent", recurrent, "L", {}});
   all.push_back({"recurrent_seeded", recurrent, "Y", {}});
+  all.push_back({"first_value_behind_a_stack",
+                 R"(
+param A[4] = normal(0, 1)
+h[i] = 0.5 * A[i]
+for t in 0..5 {
+  h[i] = 0.9 * h[i] + t
+  stack H = h
+}
+L = sum[t, i] H[t, i]^2
+)",
+                 "L",
+                 {}});
+  all.push_back({"first_values_of_nested_loops",
+                 R"(
+param A[3] = normal(0, 1)
+param U[3, 3] = normal(0, 0.5)
+h[i] = 0.5 * A[i]
+c[i] = A[i]^2
+for t in 0..4 {
+  c[i] = 0.8 * c[i] + h[i]
+  for s in 0..2 { h[i] = tanh(sum[k] U[i, k] * h[k] + 0.1 * c[i]) }
+  stack H = h
+}
+Y[i] = A[i] * c[i]
+L = sum[t, i] H[t, i]^2 + sum[i] Y[i] * h[i]
+)",
+                 "L",
+                 {}});
   all.push_back({"second_order",
                  R"(
 param x[4] = uniform(-1, 1)

@@ -155,6 +155,29 @@ TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
   EXPECT_GT(moved, 0) << o.out;
 }
 
+// Where the gradient or the differences are no number there is no error to tell, and no number is made up.
+TEST_F(CommandLine, AnUndefinedGradientIsNoSmallError) {
+  file("x.csv", "0,-1,2\n");
+  file("undefined.nf", "input x[3] : f64 = csv(\"x.csv\")\nN = sqrt(sum[i] (x[i]*0)^2)\nR = sum[i] x[i]^2.5\n");
+  Outcome o = run("grad undefined.nf N x --check");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.out, HasSubstr("3 of 3 elements by central differences, undefined at 3 elements, the first [0]\n"));
+  EXPECT_THAT(o.out, HasSubstr("[0]: derived nan, differences 0, undefined\n"));
+  EXPECT_THAT(o.out, Not(HasSubstr("worst error")));
+  o = run("grad undefined.nf R x --check");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.out, HasSubstr("[2]: derived 7.07106781, differences nan, undefined\n"));
+  const auto json = nlohmann::json::parse(run("grad undefined.nf N x --check --explain --json").out);
+  EXPECT_EQ(json["check"]["undefined"], 3);
+  EXPECT_EQ(json["check"]["first_undefined"], nlohmann::json::array({0}));
+  EXPECT_TRUE(json["check"]["worst"].is_null());
+  // The load of a scalar has an inverse without expressions; it is proved like the others.
+  for (const auto& term : json["terms"]) {
+    EXPECT_EQ(term["certificate"]["state"], "proved") << term.dump(1);
+    EXPECT_EQ(term["cost"]["points"], term["tensor"] == "x" ? 3 : 1) << term.dump(1);
+  }
+}
+
 TEST_F(CommandLine, APipeIsNoDataFile) {
   const std::string pipe = m_folder.path("pipe.csv");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
