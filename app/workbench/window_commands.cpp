@@ -57,7 +57,10 @@ void MainWindow::makeActions() {
                    QString::fromLatin1(notebookKey));
   };
   group = tr("File");
-  add("file.new", tr("New notebook"), one("Ctrl+N"), [this] { showTab(indexOf(newTab())); });
+  add("file.new", tr("New notebook"), one("Ctrl+N"), [this] {
+    showTab(indexOf(newTab()));
+    showPage(Page::Author);
+  });
   add("file.open", tr("Open..."), one("Ctrl+O"), [this] {
     const QString path =
         QFileDialog::getOpenFileName(this, tr("Open a notebook"), workspace().path(), tr("Notebooks (*.nf);;All files (*)"));
@@ -336,7 +339,8 @@ void MainWindow::runActive(AfterRun then) {
   // An empty last cell is the one to write on in.
   const CellView* ran = m_tab->notebook->view(id);
   const bool written = ran && !QString::fromStdString(ran->editor()->bytes()).trimmed().isEmpty();
-  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) m_tab->notebook->insertBelow();
+  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) insertCell(&NotebookView::insertBelow);
+  else if (then == AfterRun::Next && last) m_tab->notebook->activate(id, true);
   else if (then != AfterRun::Stay && !last) m_tab->notebook->activateBeside(1);
   else m_tab->notebook->activate(id, false);
 }
