@@ -496,6 +496,8 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("training")) {
     m_tab->closeWhenEnded = index == 0 || index == 1;
     if (index == 0) w.stop();
+  } else if (key == QLatin1String("quit")) {
+    if (index == 0) return quit();
   } else if (key == QLatin1String("save")) {
     if (index >= 0) save(index == 1);
   } else if (key == QLatin1String("close")) {
@@ -510,7 +512,7 @@ void MainWindow::answer(const QString& key, int index) {
         tab->discard = true;
         tab->workspace->removeJournal();
       }
-      if (wanted == Close::Window) close();
+      if (wanted == Close::Window) quit();
       else closeTab(indexOf(m_tab));
     } else {
       m_closeWanted = Close::No;
