@@ -3,10 +3,38 @@
 
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QStyleOptionToolButton>
 
 #include "widgets/basic.h"
 
 namespace nf {
+namespace {
+
+// Keeps as much of its name as there is room for.
+class LeadButton : public IconButton {
+ public:
+  using IconButton::IconButton;
+  QSize sizeHint() const override {
+    m_whole = true;
+    const QSize size = IconButton::sizeHint();
+    m_whole = false;
+    return size;
+  }
+
+ protected:
+  void initStyleOption(QStyleOptionToolButton* option) const override {
+    QToolButton::initStyleOption(option);
+    if (m_whole) return;
+    const QFontMetrics metrics = fontMetrics();
+    if (const int missing = sizeHint().width() - width(); missing > 0)
+      option->text = metrics.elidedText(text(), Qt::ElideRight, metrics.horizontalAdvance(text()) - missing);
+  }
+
+ private:
+  mutable bool m_whole = false;
+};
+
+}  // namespace
 
 void showLeads(Section* section, const Theme* theme, const std::vector<Lead>& leads,
                const std::function<void(const QString&)>& go) {
@@ -14,7 +42,7 @@ void showLeads(Section* section, const Theme* theme, const std::vector<Lead>& le
   section->setVisible(!leads.empty());
   section->setDetail(QString::number(leads.size()));
   for (const Lead& lead : leads) {
-    auto* button = new IconButton(theme, lead.icon, lead.text);
+    auto* button = new LeadButton(theme, lead.icon, lead.text);
     button->setCursor(Qt::PointingHandCursor);
     button->setObjectName(lead.target);
     button->setToolTip(lead.text);

@@ -130,7 +130,7 @@ class LatencyPlot : public Plot {
   int swaps() const { return static_cast<int>(m_swaps.size()); }
   std::optional<protocol::AgainstPeer> againstPeer() const;  // by the line that is drawn; nothing without a peer or a step
   std::optional<double> firstKernels() const;  // ms, median of the steps before the first swap; nothing without a swap
-  std::optional<double> now() const;           // ms, median of the last tenth of the steps so far
+  std::optional<double> now() const;           // ms, where the line ends
   PlotTable table() const override;
 
  Q_SIGNALS:

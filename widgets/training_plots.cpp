@@ -188,9 +188,8 @@ std::optional<double> LatencyPlot::firstKernels() const {
 }
 
 std::optional<double> LatencyPlot::now() const {
-  if (m_steps.empty()) return std::nullopt;
-  const std::int64_t last = m_steps.back().step, count = last - m_steps.front().step + weightOf(m_steps.front());
-  return medianOf(m_steps, [from = last - std::max<std::int64_t>(1, count / 10)](const StepEvent& s) { return s.step > from; });
+  const auto medians = protocol::runningMedians(times());
+  return medians.empty() ? std::nullopt : std::optional(medians.back());
 }
 
 PlotTable LatencyPlot::table() const {
@@ -244,7 +243,7 @@ void LatencyPlot::redraw() {
   dot->setData({last}, {medians.back()});
   dot->setLineStyle(QCPGraph::lsNone);
   dot->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, c.accent, 7));
-  addLabel({shortMilliseconds(now().value_or(medians.back())),
+  addLabel({shortMilliseconds(medians.back()),
             last,
             medians.back(),
             {Side::Right, Side::AboveRight, Side::Above},

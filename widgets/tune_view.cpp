@@ -195,7 +195,7 @@ void BudgetSlider::mouseMoveEvent(QMouseEvent* event) {
 // ---------------------------------------------------------------- layout
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_selection(selection), m_budget(label({})), m_spent(label({}, "muted")),
-      m_now(label({}, "muted")), m_reason(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
+      m_now(new ElidedLabel("muted")), m_reason(label({}, "muted")), m_share(new BudgetSlider(theme)), m_list(new QListWidget),
       m_roofHeader(new PanelHeader(theme, tr("Roofline"))), m_trialsHeader(new PanelHeader(theme, tr("Trials"))),
       m_latencyHeader(new PanelHeader(theme, tr("Step latency"))), m_knobHeader(new PanelHeader(theme, tr("Knobs"))),
       m_lineageHeader(new PanelHeader(theme, tr("Lineage"))), m_knobBox(new QWidget), m_lineage(new QLabel),

@@ -558,19 +558,36 @@ std::vector<MainWindow::Tab*> MainWindow::unsavedTabs() const {
   return out;
 }
 
+QStringList MainWindow::trainingNames() const {
+  QStringList out;
+  for (const auto& tab : m_tabs)
+    if (tab->training != 0) out << tab->workspace->name();
+  return out;
+}
+
+void MainWindow::quit() {
+  m_quitting = true;
+  close();
+  m_quitting = false;
+}
+
 // One after the other: a notebook without a file is asked for its name.
 void MainWindow::saveAllAndQuit() {
   const auto unsaved = unsavedTabs();
-  if (unsaved.empty()) {
-    close();
-    return;
-  }
+  if (unsaved.empty()) return quit();
   showTab(indexOf(unsaved.front()));
   m_closeWanted = Close::Window;
   save(false);
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
+  const QStringList training = m_quitting ? QStringList() : trainingNames();
+  const QString ends = training.isEmpty()     ? QString()
+                       : training.size() == 1 ? tr(" %1 trains, which ends with the window.").arg(training.front())
+                                              : tr(" %1 notebooks train, which ends with the window: %2.")
+                                                    .arg(training.size())
+                                                    .arg(training.join(QStringLiteral(", ")));
+  m_messages->dismiss("quit");
   if (const auto unsaved = unsavedTabs(); !unsaved.empty()) {
     event->ignore();
     if (std::find(unsaved.begin(), unsaved.end(), m_tab) == unsaved.end()) showTab(indexOf(unsaved.front()));
@@ -578,16 +595,21 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     QStringList names;
     for (const Tab* tab : unsaved) names << tab->workspace->name();
     if (names.size() == 1)
-      m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()),
+      m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()) + ends,
                       {tr("Save and quit"), tr("Quit without saving"), tr("Cancel")});
     else
       m_messages->ask(
           "close",
-          tr("Quit? %1 notebooks have changes that are not saved: %2.").arg(names.size()).arg(names.join(QStringLiteral(", "))),
+          tr("Quit? %1 notebooks have changes that are not saved: %2.").arg(names.size()).arg(names.join(QStringLiteral(", "))) +
+              ends,
           {tr("Save all"), tr("Discard"), tr("Cancel")});
     return;
   }
   m_closeWanted = Close::No;
+  if (!ends.isEmpty()) {
+    event->ignore();
+    return m_messages->ask("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
+  }
   if (!m_store) return QMainWindow::closeEvent(event);
   for (const auto& tab : m_tabs) tab->workspace->removeJournal();
   m_sessionTimer.stop();

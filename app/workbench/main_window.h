@@ -171,8 +171,10 @@ class MainWindow : public QMainWindow {
   void askOnce(const QString& key, const QString& text, const QStringList& answers);
   void refreshMessages();
   void saveAllAndQuit();
+  void quit();                // whatever trains ends with it
   void closeEnded(Tab* tab);  // where somebody waits for the end of its run
   std::vector<Tab*> unsavedTabs() const;
+  QStringList trainingNames() const;
   void showKept(Tab* tab);
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;
@@ -217,6 +219,7 @@ class MainWindow : public QMainWindow {
   QString m_restored;                  // about the window before, until it is put away
   QString m_statusShown;
   enum class Close { No, Tab, Window } m_closeWanted = Close::No;  // once the changes are saved or given up
+  bool m_quitting = false;                                         // training was asked about
 };
 
 }  // namespace nf

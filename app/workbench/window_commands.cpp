@@ -57,7 +57,10 @@ void MainWindow::makeActions() {
                    QString::fromLatin1(notebookKey));
   };
   group = tr("File");
-  add("file.new", tr("New notebook"), one("Ctrl+N"), [this] { showTab(indexOf(newTab())); });
+  add("file.new", tr("New notebook"), one("Ctrl+N"), [this] {
+    showTab(indexOf(newTab()));
+    showPage(Page::Author);
+  });
   add("file.open", tr("Open..."), one("Ctrl+O"), [this] {
     const QString path =
         QFileDialog::getOpenFileName(this, tr("Open a notebook"), workspace().path(), tr("Notebooks (*.nf);;All files (*)"));
@@ -336,7 +339,8 @@ void MainWindow::runActive(AfterRun then) {
   // An empty last cell is the one to write on in.
   const CellView* ran = m_tab->notebook->view(id);
   const bool written = ran && !QString::fromStdString(ran->editor()->bytes()).trimmed().isEmpty();
-  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) m_tab->notebook->insertBelow();
+  if (then == AfterRun::InsertBelow || (then == AfterRun::Next && last && written)) insertCell(&NotebookView::insertBelow);
+  else if (then == AfterRun::Next && last) m_tab->notebook->activate(id, true);
   else if (then != AfterRun::Stay && !last) m_tab->notebook->activateBeside(1);
   else m_tab->notebook->activate(id, false);
 }
@@ -492,6 +496,8 @@ void MainWindow::answer(const QString& key, int index) {
   } else if (key == QLatin1String("training")) {
     m_tab->closeWhenEnded = index == 0 || index == 1;
     if (index == 0) w.stop();
+  } else if (key == QLatin1String("quit")) {
+    if (index == 0) return quit();
   } else if (key == QLatin1String("save")) {
     if (index >= 0) save(index == 1);
   } else if (key == QLatin1String("close")) {
@@ -506,7 +512,7 @@ void MainWindow::answer(const QString& key, int index) {
         tab->discard = true;
         tab->workspace->removeJournal();
       }
-      if (wanted == Close::Window) close();
+      if (wanted == Close::Window) quit();
       else closeTab(indexOf(m_tab));
     } else {
       m_closeWanted = Close::No;

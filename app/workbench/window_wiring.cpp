@@ -103,6 +103,7 @@ void MainWindow::connectTab(Tab* tab) {
     }
     tab->training = 0;
     m_messages->dismiss("training");
+    if (trainingNames().isEmpty()) m_messages->dismiss("quit");
     closeEnded(tab);
     tab->engineLost = reason;
     // One that ends again and again is not started again and again.
@@ -298,6 +299,7 @@ void MainWindow::connectRun(Tab* tab) {
     tab->training = 0;
     if (tab == m_tab) refreshMessages();
     m_messages->dismiss("training");
+    if (trainingNames().isEmpty()) m_messages->dismiss("quit");
     closeEnded(tab);
     if (tab == m_tab) afterRunChange();
     if (!isActiveWindow()) QApplication::alert(this);

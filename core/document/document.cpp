@@ -60,6 +60,17 @@ bool fits(std::string text, const History& history) {
   return true;
 }
 
+// A first cell without a separator gets one with the edit that empties it: nothing else would tell that it is there.
+TextEdit keepingFirstCell(TextEdit edit, std::string_view text, const std::vector<Cell>& cells, const std::string& separator) {
+  const Cell& first = cells.front();
+  const std::size_t end = edit.begin + edit.removed.size();
+  if (cells.size() < 2 || first.bodyBegin > first.begin || end > first.end) return edit;
+  const auto blank = [](std::string_view t) { return t.find_first_not_of(" \t\r\n") == std::string_view::npos; };
+  const std::string left = std::string(text.substr(0, edit.begin)) + edit.inserted;
+  if (!blank(left) || !blank(text.substr(end, first.end - end))) return edit;
+  return {0, std::string(text.substr(0, end)), separator + left};
+}
+
 }  // namespace
 
 Document::Document(std::string text, std::uint64_t revision) : m_text(std::move(text)), m_revision(revision) {
@@ -152,7 +163,7 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
     for (Cell& cell : m_cells) {
       if (cell.id != 0) continue;
       if (cell.begin >= newEnd && (cell.begin > edit.begin || newEnd == edit.begin)) take(cell, idAt(cell.begin - newEnd + oldEnd));
-      else if (cell.begin <= edit.begin) take(cell, idAt(cell.begin));
+      if (cell.id == 0 && cell.begin <= edit.begin) take(cell, idAt(cell.begin));
     }
   }
   for (Cell& cell : m_cells) {
@@ -182,6 +193,7 @@ void Document::record(TextEdit edit, std::string label, bool typing) {
 
 void Document::push(TextEdit edit, std::string label, bool typing) {
   if (edit.removed == edit.inserted || m_readOnly) return;
+  edit = keepingFirstCell(std::move(edit), m_text, m_cells, separator(CellKind::Code));
   const bool atSaved = m_history.saved == m_history.done;
   bool joined = false;
   if (typing && m_history.done > 0 && m_history.done == m_history.steps.size() && !atSaved) {
@@ -240,7 +252,8 @@ CellId Document::restructure(std::vector<Chunk> parts, std::string label, std::s
     std::string& text = parts[i].text;
     const auto split = splitCells(text);
     const bool separated = !split.empty() && split[0].bodyBegin > split[0].begin;
-    if (i > 0 && !separated) text.insert(0, separator(CellKind::Code));
+    const bool hidden = parts.size() > 1 && !split.empty() && split[0].bodyBegin == split[0].bodyEnd;
+    if (!separated && (i > 0 || hidden)) text.insert(0, separator(CellKind::Code));
     if (i > 0 && !whole.empty()) {
       if (!whole.ends_with('\n')) whole += newline();
       if (parts[i].id == 0 || parts[i - 1].id == 0)

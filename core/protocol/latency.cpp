@@ -41,14 +41,24 @@ std::vector<double> runningMedians(std::span<const StepTime> times) {
   std::stable_sort(byTime.begin(), byTime.end(), [&](std::size_t a, std::size_t b) { return times[a].ms < times[b].ms; });
   for (std::size_t i = 0; i < byTime.size(); ++i) rank[byTime[i]] = i;
   const auto count = [&](std::size_t i) { return std::max<std::int64_t>(1, times[i].steps); };
-  std::vector<std::int64_t> middle(times.size());  // of the sample's steps, in halves of a step
+  std::vector<std::int64_t> until(times.size());  // where the sample's steps end; all places in halves of a step
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < times.size(); ++i) total += count(i), middle[i] = 2 * total - count(i);
-  const std::int64_t reach = std::max(kLeastWindow, total / kWindowsOfRun) - 1;
+  for (std::size_t i = 0; i < times.size(); ++i) until[i] = total += 2 * count(i);
+  const std::int64_t reach = std::max(kLeastWindow, total / 2 / kWindowsOfRun);
   Ranks window(times.size());
+  std::vector<std::int64_t> held(times.size(), 0);
   for (std::size_t i = 0, begin = 0, end = 0; i < times.size(); ++i) {
-    for (; end < times.size() && middle[end] - middle[i] <= reach; ++end) window.add(rank[end], count(end));
-    for (; middle[i] - middle[begin] > reach; ++begin) window.add(rank[begin], -count(begin));
+    const std::int64_t middle = until[i] - count(i), low = middle - reach, high = middle + reach;
+    const auto from = [&](std::size_t k) { return until[k] - 2 * count(k); };
+    const auto hold = [&](std::size_t k) {
+      const std::int64_t now = std::max<std::int64_t>(0, std::min(high, until[k]) - std::max(low, from(k)));
+      window.add(rank[k], now - held[k]);
+      held[k] = now;
+    };
+    if (end > 0) hold(end - 1);
+    for (; end < times.size() && from(end) < high; ++end) hold(end);
+    for (; until[begin] <= low; ++begin) hold(begin);
+    hold(begin);
     medians[i] = times[byTime[window.middle()]].ms;
   }
   return medians;

@@ -15,8 +15,8 @@ struct StepTime {
   std::int64_t steps = 1;
 };
 
-// Of each sample the median of the steps around it: a 50th of the run, at least nine steps, fewer at its ends. A sample that stands for
-// several steps counts as often.
+// Of each sample the median of the steps around its middle: a 50th of the run, at least nine steps, fewer at its ends. A sample that
+// stands for several steps counts with those of them that are within.
 //   1 1 1 9 1 1 1 1 1 1 1  ->  1 1 1 1 1 1 1 1 1 1 1
 std::vector<double> runningMedians(std::span<const StepTime> times);
 

@@ -187,6 +187,30 @@ TEST(Document, AnImplicitFirstCellGetsItsSeparatorWhenItMoves) {
   EXPECT_EQ(bodies(d), (Bodies{"C:b = 2", "C:a = 1"}));
 }
 
+TEST(Document, AnImplicitFirstCellStaysWhileItsTextGoes) {
+  const std::string text = "a = 1\n# %%\nb = 2";
+  Document d(text);
+  const CellId first = d.cells()[0].id, second = d.cells()[1].id;
+  const auto stays = [&](const Bodies& wanted) {
+    EXPECT_EQ(bodies(d), wanted);
+    ASSERT_EQ(d.cells().size(), 2u);
+    EXPECT_EQ(d.cells()[0].id, first);
+    EXPECT_EQ(d.cells()[1].id, second);
+  };
+  d.replace(0, 1, "", "Typing", true);
+  stays({"C: = 1", "C:b = 2"});
+  d.replace(0, 4, "", "Typing", true);
+  stays({"C:", "C:b = 2"});
+  d.replace(d.cells()[0].bodyBegin, d.cells()[0].bodyBegin, "x", "Typing", true);
+  stays({"C:x", "C:b = 2"});
+  while (d.undo()) stays(bodies(d));
+  EXPECT_EQ(d.text(), text);
+  // Below an empty cell there is a second one.
+  Document empty("");
+  empty.insertCell(1, CellKind::Code);
+  EXPECT_EQ(empty.cells().size(), 2u);
+}
+
 TEST(Document, RandomEditsUndoToTheByteAndReplayOnAReplica) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -26,6 +26,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/leads.h"
 
 namespace nf {
 namespace {
@@ -322,6 +323,29 @@ TEST_F(AuthorWidgets, AProofUnderWayIsNotCalledProved) {
   e.terms[0].certificate = CertificateState::Proved;
   view.setExpression(e);
   EXPECT_EQ(badge(), QStringList{"proved"});
+}
+
+TEST_F(AuthorWidgets, ALeadWithALongNameKeepsItsBeginning) {
+  Section section(&theme, "Leads to");
+  section.resize(260, 200);
+  showLeads(&section, &theme, {{"kernel", "Kernel " + QString(20, 'W'), "1.3 ms", "kernel:1"}, {"node", "Node W", "", "node:1"}},
+            {});
+  section.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&section));
+  for (const char* target : {"kernel:1", "node:1"}) {
+    auto* lead = section.findChild<IconButton*>(target);
+    ASSERT_TRUE(lead);
+    const QImage image = lead->grab().toImage();
+    int ink = 0;  // columns beside the icon that are not blank
+    for (int x = 26; x < image.width(); ++x)
+      for (int y = 3; y < image.height() - 3; ++y)
+        if (image.pixelColor(x, y).lightness() < 128) {
+          ++ink;
+          break;
+        }
+    EXPECT_GT(ink, lead->text() == "Node W" ? 10 : image.width() / 3) << lead->text().toStdString();
+  }
+  EXPECT_LT(section.findChild<IconButton*>("kernel:1")->width(), section.findChild<IconButton*>("kernel:1")->sizeHint().width());
 }
 
 TEST_F(AuthorWidgets, ANumericCheckGoesOnUntilItIsWholeAndSaysHowFarItIs) {

@@ -119,6 +119,14 @@ TEST_F(Tuning, ReferenceLinesAreThoseOfThePeerAndOfTheFirstKernels) {
   EXPECT_EQ(plot.firstKernels(), 8);
   EXPECT_TRUE(texts().contains("first kernels, 8 ms")) << texts().join('|').toStdString();
   EXPECT_EQ(plot.now(), 2);
+  // The label says what the line shows, which a stop of the machine does not move.
+  StepEvent slept = steps.back();
+  slept.step += 1, slept.ms = 17000;
+  steps.push_back(slept);
+  steps[steps.size() - 3].ms = 2.5;
+  plot.setSteps(steps, {swap});
+  EXPECT_EQ(plot.now(), 2);
+  EXPECT_TRUE(texts().contains("2 ms")) << texts().join('|').toStdString();
   plot.setSteps(manySteps(300, 4), {});
   ASSERT_TRUE(plot.againstPeer() && plot.againstPeer()->from);
   plot.setPeer("slow", 1e-3);

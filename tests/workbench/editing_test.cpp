@@ -60,6 +60,62 @@ TEST_F(Editing, ANewNotebookIsWrittenIntoAtOnce) {
   EXPECT_EQ(document().body(document().cells().back()), "dd");
 }
 
+TEST_F(Editing, DeletingAtTheStartOfACellStaysInIt) {
+  openBare();
+  type("let A = 1");
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+  type("b");
+  ASSERT_EQ(window->notebook()->cells().size(), 2u);
+  const CellId first = cell(0)->id();
+  QTest::mouseClick(cell(0)->editor()->viewport(), Qt::LeftButton, {}, QPoint(20, 8));
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Home);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Delete);
+  type("l");
+  EXPECT_EQ(document().body(document().cells()[0]), "let A = 1");
+  EXPECT_EQ(cell(0)->id(), first);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_A, Qt::ControlModifier);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Delete);
+  followed();
+  ASSERT_EQ(window->notebook()->cells().size(), 2u);
+  type("d");
+  followed();
+  EXPECT_EQ(document().body(document().cells()[0]), "d");
+  EXPECT_EQ(cell(0)->id(), first);
+  window->action("edit.undo")->trigger();
+  window->action("edit.undo")->trigger();
+  followed();
+  EXPECT_EQ(document().body(document().cells()[0]), "let A = 1");
+}
+
+TEST_F(Editing, RunningTheLastCellWritesOnInANewOne) {
+  openBare();
+  type("let A = 1");
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return, Qt::ShiftModifier);
+  type("let B = 2");
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return, Qt::AltModifier);
+  // Empty, it is the one to write on in.
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return, Qt::ShiftModifier);
+  type("let D = 3");
+  followed();
+  ASSERT_EQ(document().cells().size(), 3u);
+  EXPECT_EQ(document().body(document().cells()[0]), "let A = 1");
+  EXPECT_EQ(document().body(document().cells()[1]), "let B = 2");
+  EXPECT_EQ(document().body(document().cells()[2]), "let D = 3");
+}
+
+TEST_F(Editing, ANewNotebookIsWrittenIntoFromEveryPage) {
+  openBare();
+  type("let A = 1");
+  for (const auto page : {MainWindow::Page::Explain, MainWindow::Page::Tune, MainWindow::Page::Devices}) {
+    window->showPage(page);
+    QTest::keyClick(window.get(), Qt::Key_N, Qt::ControlModifier);
+    EXPECT_EQ(window->page(), MainWindow::Page::Author);
+    type("let B = 2");
+    EXPECT_EQ(document().text(), "let B = 2");
+  }
+  EXPECT_EQ(window->tabs()->count(), 4);
+}
+
 TEST_F(Editing, NothingOfACellIsCutOff) {
   write("# %%\nlet N = 4\n\n# λ 漢字 ∑ 🙂\nA[i: N] = i  # ѣ\n漢\n\n# %%\n" + std::string(40, 'x') + " + " +
         std::string(400, 'y') + "\nU = squash(P)\n\n# %% [markdown]\n# " + std::string(90, 'w') + " " + std::string(90, 'v') +

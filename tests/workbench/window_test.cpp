@@ -170,6 +170,34 @@ TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
   }
 }
 
+TEST_F(Window, QuittingNamesWhatIsNotSavedAndWhatTrains) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+  const auto answer = [&](int i) { QTest::mouseClick(window->messages()->buttons().at(i), Qt::LeftButton); };
+  QTest::keyClick(window.get(), Qt::Key_Q, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "quit");
+  EXPECT_EQ(window->messages()->text(), "Quit? capsule.nf trains, which ends with the window.");
+  answer(1);
+  EXPECT_TRUE(window->isVisible());
+  EXPECT_TRUE(cell(3)->train()->running());
+  QTest::keyClick(window.get(), Qt::Key_N, Qt::ControlModifier);
+  QTest::keyClicks(QApplication::focusWidget(), "let a = 1");
+  QTest::keyClick(window.get(), Qt::Key_Q, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "close");
+  const QString name = window->workspace().name();
+  EXPECT_EQ(window->messages()->text(),
+            "Quit? " + name + " has changes that are not saved. capsule.nf trains, which ends with the window.");
+  answer(2);
+  EXPECT_TRUE(window->isVisible());
+  QTest::keyClick(window.get(), Qt::Key_Q, Qt::ControlModifier);
+  answer(1);
+  EXPECT_FALSE(window->isVisible());
+}
+
 TEST_F(Window, DiscardingGivesAllChangesUpAtOnce) {
   open();
   document().replace(0, 0, "# x\n", "Edit");
