@@ -30,6 +30,7 @@ namespace {
 using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
+constexpr int kLeastHeight = 48;  // px: the mark under the number
 
 }  // namespace
 
@@ -37,14 +38,20 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
     : QWidget(parent), m_theme(theme), m_selection(selection), m_id(id), m_kind(kind),
       m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
       m_summary(new ElidedLabel("muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")),
-      m_failure(new MessageStrip(theme, true)), m_layout(new QVBoxLayout(this)), m_messageLayout(new QVBoxLayout(m_messages)) {
-  m_layout->setContentsMargins(kGutter, 0, kRight, 0);
+      m_failure(new MessageStrip(theme, true)), m_layout(new QVBoxLayout), m_messageLayout(new QVBoxLayout(m_messages)) {
+  // Never less than its content. A minimum set on the widget itself would replace the content's.
+  setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Minimum);
+  auto* row = new QHBoxLayout(this);
+  row->setContentsMargins(0, 0, kRight, 0);
+  row->setSpacing(0);
+  row->addSpacerItem(
+      new QSpacerItem(kGutter, kind == CellKind::Code ? kLeastHeight : 0, QSizePolicy::Fixed, QSizePolicy::MinimumExpanding));
+  row->addLayout(m_layout, 1);
   m_layout->setSpacing(0);
   m_editor->setAccessibleName(tr("Cell text"));
   m_editor->setPlaceholderText(kind == CellKind::Code ? tr("Write a statement:  Y[i, j] = sum[k] A[i, k] * B[k, j]")
                                                       : tr("Write Markdown"));
   m_layout->addWidget(m_editor);
-  if (kind == CellKind::Code) setMinimumHeight(48);  // px: the mark under the number
   if (kind == CellKind::Markdown) {
     m_markdown = new MarkdownView(theme);
     m_layout->addWidget(m_markdown);
