@@ -3,12 +3,14 @@
 #include <signal.h>
 
 #include <QPushButton>
+#include <QScrollBar>
 #include <QStandardPaths>
 
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/outline_view.h"
@@ -266,6 +268,68 @@ TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
     EXPECT_GT(terms(gradient), 0);
     EXPECT_EQ(terms(otherGradient), 0);
   }
+}
+
+// A gradient that is 0 by rule is said where it stands; nothing is called proved that nobody proved.
+TEST_F(RealEngine, AGradientThatIsZeroByRuleIsSaid) {
+  openChecked("# %%\ninput x[3] : f64 = 2\n\n# %%\nF = sum[i] floor(x[i])\nG = sum[i] x[i]^2\nshow d(F)/d(x)\n");
+  ASSERT_TRUE(wait([&] { return !cell(1)->zeros().isEmpty(); }));
+  EXPECT_TRUE(cell(1)->zeros().startsWith("dF/dx is 0: ")) << cell(1)->zeros().toStdString();
+  EXPECT_TRUE(cell(1)->zeros().contains("slope")) << cell(1)->zeros().toStdString();
+  const auto said = [&] {
+    const auto labels = window->findChildren<QLabel*>();
+    return std::any_of(labels.begin(), labels.end(), [&](const QLabel* l) { return l->isVisible() && l->toolTip() == cell(1)->zeros(); });
+  };
+  EXPECT_TRUE(wait(said)) << "in the status bar";
+  const auto visible = [&](const QWidget* in) {
+    QStringList words;
+    for (const Badge* b : in->findChildren<Badge*>())
+      if (b->isVisible()) words << b->accessibleName();
+    for (const QLabel* l : in->findChildren<QLabel*>())
+      if (l->isVisible()) words << l->text();
+    return words.join(QLatin1Char('\n'));
+  };
+  Q_EMIT window->outline()->tensorChosen("d(F)/d(x)");
+  ASSERT_TRUE(wait([&] { return visible(window->inspector()).startsWith("zero\n"); })) << visible(window->inspector()).toStdString();
+  EXPECT_FALSE(visible(window->inspector()).contains("bijection"));
+  EXPECT_FALSE(visible(window->inspector()).contains("Terms an element"));
+  replace("d(F)/d(x)", "d(G)/d(x)");
+  EXPECT_TRUE(wait([&] { return cell(1)->zeros().isEmpty() && cell(1)->formulaView()->formulas().size() == 1; }));
+}
+
+// However tall a formula is: each cell as high as what it holds, and the page scrolls.
+TEST_F(RealEngine, ATallFormulaScrollsAndCutsNothing) {
+  openChecked(
+      "# %%\ninput A[20] : f64 = normal(0, 1)\nparam W[3] : f64 = normal(0, 1)\n"
+      "Y[p: 10] = sum[r] (A[2*p + r - 1] else 0) * W[r] * A[((7*p//3 + 11*r)%97//4 + (13*r+p)//6%31 + (2*r+p)//7%5*3) % 20]\n\n"
+      "# %%\nZ[i, j: 4] = Y[i] * A[(i + 3*j) % 20]^2 + select(i > j, Y[i//2], 0)\nloss L = sum[i, j] Z[i, j]^2\n\n"
+      "# %%\nshow d(L)/d(A), d(L)/d(W)\n");
+  window->resize(1200, 700);
+  NotebookView* page = window->notebook();
+  ASSERT_TRUE(wait([&] { return cell(2)->formulaView() && cell(2)->formulaView()->formulas().size() >= 4; }));
+  const auto whole = [&] {
+    for (const CellView* v : page->cells()) {
+      if (v->height() < v->minimumSizeHint().height() || v->height() < v->sizeHint().height()) return false;
+      if (v->editor()->height() < v->editor()->sizeHint().height()) return false;
+      for (const QWidget* part : v->findChildren<QWidget*>(Qt::FindDirectChildrenOnly))
+        if (part->isVisible() && !v->rect().contains(part->geometry())) return false;
+    }
+    const FormulaView* formula = cell(2)->formulaView();
+    return formula->height() >= formula->sizeHint().height() && formula->parentWidget()->height() >= formula->height();
+  };
+  const auto scrolls = [&] {
+    return page->widget()->height() > page->viewport()->height() &&
+           page->verticalScrollBar()->maximum() == page->widget()->height() - page->viewport()->height();
+  };
+  EXPECT_TRUE(wait([&] { return whole() && scrolls(); }));
+  page->activate(cell(0)->id(), false);
+  const int before = page->widget()->height();
+  QTest::keyClicks(page, "aa");
+  EXPECT_EQ(page->cells().size(), 5u);
+  EXPECT_TRUE(wait([&] { return page->widget()->height() > before && whole() && scrolls(); }));
+  page->verticalScrollBar()->setValue(page->verticalScrollBar()->maximum());
+  const QWidget* formula = page->cells().back()->formulaView();
+  EXPECT_LT(formula->mapTo(page->viewport(), QPoint(0, formula->height())).y(), page->viewport()->height()) << "its last line is in sight";
 }
 
 }  // namespace
