@@ -707,7 +707,7 @@ TEST(Device, ThreadCountDoesNotChangeABit) {
 
 // The interval of order statistics holds the quantile as often as it says, and is the narrowest that grows from its middle.
 TEST(Machine, TheRanksAroundAQuantileHoldIt) {
-  for (const int samples : {1, 2, 9, 32, 64, 1000})
+  for (const int samples : {1, 2, 9, 32, 64, 200})
     for (const double quantile : {0.1, 0.5, 0.9}) {
       const auto r = cpu::quantileRanks(samples, quantile, 0.95);
       ASSERT_LE(0, r.low);

@@ -510,7 +510,8 @@ TEST_F(Window, TrainingFillsTheTunePage) {
   EXPECT_EQ(window->tune()->loss()->points(), 100);
   EXPECT_EQ(window->tune()->loss()->evaluations(), 1);
   EXPECT_EQ(window->tune()->latency()->swaps(), 4);
-  EXPECT_TRUE(window->tune()->latency()->crossing());
+  const auto against = window->tune()->latency()->againstPeer();
+  EXPECT_TRUE(against && against->from);
   EXPECT_TRUE(window->tune()->now().contains("nothing runs"));
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
 }
