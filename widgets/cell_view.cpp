@@ -39,7 +39,8 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
     : QWidget(parent), m_theme(theme), m_selection(selection), m_id(id), m_kind(kind),
       m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
       m_summary(new ElidedLabel("muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")),
-      m_failure(new MessageStrip(theme, true)), m_zeros(new MessageStrip(theme, false)), m_layout(new QVBoxLayout), m_messageLayout(new QVBoxLayout(m_messages)) {
+      m_failure(new MessageStrip(theme, true)), m_zeros(new MessageStrip(theme, false)), m_layout(new QVBoxLayout),
+      m_messageLayout(new QVBoxLayout(m_messages)) {
   // Never less than its content. A minimum set on the widget itself would replace the content's.
   setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Minimum);
   auto* row = new QHBoxLayout(this);
@@ -548,7 +549,7 @@ void CellView::refreshZeros() {
   QStringList lines;
   for (const QString& show : m_shows) {
     const auto found = m_expressions.find(show);
-    const QString why = found == m_expressions.end() ? QString() : zeroByRule(found->second);
+    const QString why = found == m_expressions.end() ? QString() : zeroByRule(found->second.terms);
     if (!why.isEmpty()) lines << tr("%1 is 0: %2").arg(derivativeText(show), why);
   }
   m_zeros->setText(lines.join(QLatin1Char('\n')));

@@ -28,7 +28,8 @@ std::int64_t notFiniteOf(const protocol::NumericCheck& check) {
 // The errors of the samples, binned by their power of ten, with the allowed one marked.
 class InspectorView::Check : public QWidget {
  public:
-  Check(const Theme* theme, protocol::NumericCheck check) : m_theme(theme), m_check(std::move(check)), m_notFinite(notFiniteOf(m_check)) {
+  Check(const Theme* theme, protocol::NumericCheck check)
+      : m_theme(theme), m_check(std::move(check)), m_notFinite(notFiniteOf(m_check)) {
     setFixedHeight(58);
   }
 
@@ -250,7 +251,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_derivation->hide();
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
-    const QString zero = zeroByRule(e);
+    const QString zero = zeroByRule(e.terms);
     bool scatters = false, unproved = false, checking = false;
     double ms = 0;
     for (const auto& t : e.terms) {
@@ -273,17 +274,19 @@ void InspectorView::setExpression(const protocol::Expression& given) {
         whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
         : checking ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
         : unproved ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
-        : scatters ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
-                        "a proof: correct, but it adds in place.")
-                   : tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, "
-                        "proved against the access as written.")
-                         .arg(derivativeText(m_tensor))));
+        : scatters
+            ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
+                 "a proof: correct, but it adds in place.")
+            : tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, "
+                 "proved against the access as written.")
+                  .arg(derivativeText(m_tensor))));
     for (const auto& t : e.terms) {
       const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
                                                                        : tr("zero");
       addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access), true);
-      if (t.tripsPerElement > 0 && t.form != protocol::GradientForm::Zero) addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
+      if (t.tripsPerElement > 0 && t.form != protocol::GradientForm::Zero)
+        addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);
       if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));
     }

@@ -657,7 +657,9 @@ TEST_F(EngineJobs, TheNumericCheckCallsWhatIsNotFiniteTheWorst) {
     EXPECT_TRUE(shown.check.has_value()) << shown.uncheckable;
     return shown.check.value_or(NumericCheck{});
   };
-  const auto binned = [](const NumericCheck& c) { return std::accumulate(c.histogram.begin(), c.histogram.end(), std::int64_t{0}); };
+  const auto binned = [](const NumericCheck& c) {
+    return std::accumulate(c.histogram.begin(), c.histogram.end(), std::int64_t{0});
+  };
   const NumericCheck none = checked("d(N)/d(x)");
   EXPECT_TRUE(std::isnan(none.worst));
   EXPECT_EQ(none.refuted, 3);

@@ -278,7 +278,8 @@ TEST_F(RealEngine, AGradientThatIsZeroByRuleIsSaid) {
   EXPECT_TRUE(cell(1)->zeros().contains("slope")) << cell(1)->zeros().toStdString();
   const auto said = [&] {
     const auto labels = window->findChildren<QLabel*>();
-    return std::any_of(labels.begin(), labels.end(), [&](const QLabel* l) { return l->isVisible() && l->toolTip() == cell(1)->zeros(); });
+    return std::any_of(labels.begin(), labels.end(),
+                       [&](const QLabel* l) { return l->isVisible() && l->toolTip() == cell(1)->zeros(); });
   };
   EXPECT_TRUE(wait(said)) << "in the status bar";
   const auto visible = [&](const QWidget* in) {
@@ -290,7 +291,8 @@ TEST_F(RealEngine, AGradientThatIsZeroByRuleIsSaid) {
     return words.join(QLatin1Char('\n'));
   };
   Q_EMIT window->outline()->tensorChosen("d(F)/d(x)");
-  ASSERT_TRUE(wait([&] { return visible(window->inspector()).startsWith("zero\n"); })) << visible(window->inspector()).toStdString();
+  ASSERT_TRUE(wait([&] { return visible(window->inspector()).startsWith("zero\n"); }))
+      << visible(window->inspector()).toStdString();
   EXPECT_FALSE(visible(window->inspector()).contains("bijection"));
   EXPECT_FALSE(visible(window->inspector()).contains("Terms an element"));
   replace("d(F)/d(x)", "d(G)/d(x)");
@@ -329,7 +331,8 @@ TEST_F(RealEngine, ATallFormulaScrollsAndCutsNothing) {
   EXPECT_TRUE(wait([&] { return page->widget()->height() > before && whole() && scrolls(); }));
   page->verticalScrollBar()->setValue(page->verticalScrollBar()->maximum());
   const QWidget* formula = page->cells().back()->formulaView();
-  EXPECT_LT(formula->mapTo(page->viewport(), QPoint(0, formula->height())).y(), page->viewport()->height()) << "its last line is in sight";
+  EXPECT_LT(formula->mapTo(page->viewport(), QPoint(0, formula->height())).y(), page->viewport()->height())
+      << "its last line is in sight";
 }
 
 }  // namespace
