@@ -21,6 +21,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
 #include "widgets/markdown_view.h"
+#include "widgets/names.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 
@@ -38,7 +39,8 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
     : QWidget(parent), m_theme(theme), m_selection(selection), m_id(id), m_kind(kind),
       m_editor(new ExpressionEditor(theme, kind == CellKind::Code)), m_summaryRow(new QWidget), m_messages(new QWidget),
       m_summary(new ElidedLabel("muted")), m_checked(label({}, "hint")), m_note(label({}, "muted")),
-      m_failure(new MessageStrip(theme, true)), m_layout(new QVBoxLayout), m_messageLayout(new QVBoxLayout(m_messages)) {
+      m_failure(new MessageStrip(theme, true)), m_zeros(new MessageStrip(theme, false)), m_layout(new QVBoxLayout),
+      m_messageLayout(new QVBoxLayout(m_messages)) {
   // Never less than its content. A minimum set on the widget itself would replace the content's.
   setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Minimum);
   auto* row = new QHBoxLayout(this);
@@ -78,6 +80,8 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   m_layout->addWidget(m_note);
   m_failure->hide();
   m_layout->addWidget(m_failure);
+  m_zeros->hide();
+  m_layout->addWidget(m_zeros);
   connect(m_editor, &ExpressionEditor::focused, this, &CellView::focused);
   connect(m_editor, &ExpressionEditor::caretMoved, this, &CellView::caretMoved);
   connect(m_editor, &ExpressionEditor::leaveUp, this, [this] { Q_EMIT leave(-1); });
@@ -202,7 +206,9 @@ void CellView::paintEvent(QPaintEvent*) {
   QString icon = QStringLiteral("ok");
   QColor color = c.proved;
   switch (m_status) {
-    case CellStatus::Ok: break;
+    case CellStatus::Ok:
+      if (!m_zeros->isHidden()) icon = QStringLiteral("warning"), color = c.stale;
+      break;
     case CellStatus::Error: icon = QStringLiteral("error"), color = c.failed; break;
     case CellStatus::Stale: icon = QStringLiteral("stale"), color = c.stale; break;
     case CellStatus::Queued: icon = QStringLiteral("stale"), color = c.muted; break;
@@ -365,6 +371,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     }
   }
   greyResult();
+  refreshZeros();
   for (const auto& show : info->shows) Q_EMIT expressionWanted(QString::fromStdString(show));
   if (info->train && !m_train) {
     m_train = new TrainStrip(m_theme->base());
@@ -535,8 +542,24 @@ QString CellView::latex() const {
   return parts.join(QStringLiteral(" \\\\\n"));
 }
 
+QString CellView::zeros() const { return m_zeros->isHidden() ? QString() : m_zeros->text(); }
+
+// A derivative that is 0 whatever the values are is rarely what was meant.
+void CellView::refreshZeros() {
+  QStringList lines;
+  for (const QString& show : m_shows) {
+    const auto found = m_expressions.find(show);
+    const QString why = found == m_expressions.end() ? QString() : zeroByRule(found->second.terms);
+    if (!why.isEmpty()) lines << tr("%1 is 0: %2").arg(derivativeText(show), why);
+  }
+  m_zeros->setText(lines.join(QLatin1Char('\n')));
+  m_zeros->setVisible(!lines.isEmpty());
+  update();
+}
+
 void CellView::refreshResult() {
   if (!m_result) return;
+  refreshZeros();
   std::vector<protocol::Formula> formulas;
   std::vector<protocol::GradientTermInfo> terms;
   QStringList waiting;

@@ -75,6 +75,7 @@ class CellView : public QWidget {
   QString failure() const;    // what the last run of this text failed with; empty: it did not
   const QStringList& shows() const { return m_shows; }
   QStringList diagnosticTexts() const;
+  QString zeros() const;  // which of the derivatives it shows are 0 by rule, and why, a line each; empty: none
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   bool wantsValuesOf(const QString& tensor) const;
@@ -108,6 +109,7 @@ class CellView : public QWidget {
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();
+  void refreshZeros();
   void fitResult();
   void writeMarkdown(const QString& markdown);
   void dress();  // fonts that this view chose
@@ -133,7 +135,7 @@ class CellView : public QWidget {
   MarkdownView* m_markdown = nullptr;
   QWidget *m_summaryRow, *m_messages, *m_result = nullptr;
   QLabel *m_summary, *m_checked, *m_note;
-  MessageStrip* m_failure;
+  MessageStrip *m_failure, *m_zeros;
   QVBoxLayout *m_layout, *m_messageLayout;
   TabRow* m_tabs = nullptr;
   QStackedWidget* m_pages = nullptr;

@@ -146,6 +146,16 @@ DerivationRow axesRow(const DerivationStep& step) {
 
 }  // namespace
 
+QString zeroByRule(const std::vector<protocol::GradientTermInfo>& terms) {
+  QString why;
+  for (const auto& t : terms) {
+    if (t.form != protocol::GradientForm::Zero) return {};
+    // That of the whole derivative, which has no access of its own, before those of the loads that are cut off.
+    if (why.isEmpty() || t.access == t.tensor) why = QString::fromStdString(t.why);
+  }
+  return why;
+}
+
 std::vector<DerivationRow> derivationRows(const protocol::GradientTermInfo& term) {
   std::vector<DerivationRow> rows;
   std::set<QString> known;

@@ -7,6 +7,7 @@
 #include <QPainter>
 #include <QScrollArea>
 #include <cmath>
+#include <numeric>
 
 #include "widgets/basic.h"
 #include "widgets/derivation_view.h"
@@ -14,11 +15,23 @@
 #include "widgets/tensor_view.h"
 
 namespace nf {
+namespace {
+
+// The samples whose error is inf or NaN are in no bin.
+std::int64_t notFiniteOf(const protocol::NumericCheck& check) {
+  if (std::isfinite(check.worst)) return 0;
+  return check.samples - std::accumulate(check.histogram.begin(), check.histogram.end(), std::int64_t{0});
+}
+
+}  // namespace
 
 // The errors of the samples, binned by their power of ten, with the allowed one marked.
 class InspectorView::Check : public QWidget {
  public:
-  Check(const Theme* theme, protocol::NumericCheck check) : m_theme(theme), m_check(std::move(check)) { setFixedHeight(58); }
+  Check(const Theme* theme, protocol::NumericCheck check)
+      : m_theme(theme), m_check(std::move(check)), m_notFinite(notFiniteOf(m_check)) {
+    setFixedHeight(58);
+  }
 
  protected:
   void paintEvent(QPaintEvent*) override {
@@ -26,16 +39,26 @@ class InspectorView::Check : public QWidget {
     const Palette& c = m_theme->colors();
     const double first = m_check.histogramFirst, allowed = std::log10(std::max(m_check.allowed, 1e-300));
     const double span = std::max({1.0, m_check.histogramLast - first, allowed - first}) * 1.04;
-    const auto x = [&](double v) { return (v - first) / span * width(); };
+    constexpr int kOutside = 84;  // px: the bar of those that are no number, and its words
+    const int wide = m_notFinite > 0 ? width() - kOutside : width();
+    const auto x = [&](double v) { return (v - first) / span * wide; };
     const int room = 36;
-    double most = 1;
+    double most = std::max(1.0, static_cast<double>(m_notFinite));
     for (const auto n : m_check.histogram) most = std::max(most, static_cast<double>(n));
     const double step =
         m_check.histogram.empty() ? 0 : (m_check.histogramLast - first) / static_cast<double>(m_check.histogram.size());
     for (std::size_t i = 0; i < m_check.histogram.size(); ++i) {
       const double left = x(first + step * static_cast<double>(i)), right = x(first + step * static_cast<double>(i + 1));
       const double h = room * static_cast<double>(m_check.histogram[i]) / most;
-      p.fillRect(QRectF(left, room - h, std::max(1.0, right - left - 2), h), mixed(c.page, c.proved, 0.6));
+      const QColor color = left < x(allowed) ? c.proved : m_check.refuted > m_notFinite ? c.failed : c.stale;
+      p.fillRect(QRectF(left, room - h, std::max(1.0, right - left - 2), h), mixed(c.page, color, 0.6));
+    }
+    if (m_notFinite > 0) {
+      const double h = room * static_cast<double>(m_notFinite) / most;
+      p.fillRect(QRectF(wide + 8, room - h, 12, h), mixed(c.page, c.failed, 0.6));
+      p.setPen(c.failed);
+      p.setFont(m_theme->ui(11));
+      p.drawText(QRect(wide + 24, 0, kOutside - 24, room), Qt::AlignLeft | Qt::AlignBottom, QObject::tr("not finite"));
     }
     p.fillRect(QRectF(0, room, width(), 1), c.separator);
     p.setPen(QPen(c.muted, 1, Qt::DashLine));
@@ -49,6 +72,7 @@ class InspectorView::Check : public QWidget {
  private:
   const Theme* m_theme;
   protocol::NumericCheck m_check;
+  std::int64_t m_notFinite;
 };
 
 namespace {
@@ -69,6 +93,35 @@ void addPair(Section* section, const Theme* theme, const QString& name, const QS
   row->addWidget(left, 0, Qt::AlignTop);
   row->addWidget(right, 1);
   section->body()->addLayout(row);
+}
+
+// Element, what was derived, what the differences say, and how far apart they are, the worst first.
+void addSamples(Section* section, const Theme* theme, const std::vector<protocol::NumericSample>& samples) {
+  auto* table = new QWidget;
+  table->setObjectName(QStringLiteral("samples"));
+  auto* grid = new QGridLayout(table);
+  grid->setContentsMargins(0, 0, 0, 0);
+  grid->setHorizontalSpacing(10);
+  grid->setVerticalSpacing(2);
+  const auto put = [&](int row, const QStringList& words, bool head) {
+    for (int column = 0; column < words.size(); ++column) {
+      auto* l = label(words[column], head ? "muted" : nullptr);
+      l->setFont(head ? theme->ui(11) : theme->mono(11));
+      if (!head) l->setTextInteractionFlags(Qt::TextSelectableByMouse);
+      grid->addWidget(l, row, column, column == 0 ? Qt::AlignLeft : Qt::AlignRight);
+    }
+  };
+  put(0, {QObject::tr("element"), QObject::tr("derived"), QObject::tr("differences"), QObject::tr("error")}, true);
+  int row = 0;
+  for (const auto& s : samples) {
+    QStringList element;
+    for (const auto at : s.element) element << QString::number(at);
+    put(++row,
+        {QStringLiteral("[%1]").arg(element.join(QStringLiteral(", "))), significant(s.derived, 5), significant(s.differences, 5),
+         significant(s.error, 3)},
+        false);
+  }
+  section->body()->addWidget(table);
 }
 
 QLabel* paragraph(const QString& text) {
@@ -198,31 +251,42 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_derivation->hide();
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
-    bool gathers = true, proved = true, checking = false;
+    const QString zero = zeroByRule(e.terms);
+    bool scatters = false, unproved = false, checking = false;
     double ms = 0;
     for (const auto& t : e.terms) {
+      if (t.form == protocol::GradientForm::Zero) continue;
       ms += t.certificateMs;
-      gathers = gathers && t.form != protocol::GradientForm::Scatter;
-      checking = checking || t.certificate == protocol::CertificateState::Checking;
-      proved = proved && (t.form == protocol::GradientForm::Zero || t.certificate != protocol::CertificateState::Uncertified);
+      // What is a scatter by its cost waits for no proof.
+      const bool scatter = t.form == protocol::GradientForm::Scatter;
+      scatters = scatters || scatter;
+      checking = checking || (!scatter && t.certificate == protocol::CertificateState::Checking);
+      unproved = unproved || t.certificate == protocol::CertificateState::Uncertified;
     }
-    if (checking) m_proved->show(QStringLiteral("running"), tr("checking"), c.accent);
-    else if (gathers && proved) m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
-    else m_proved->show(QStringLiteral("warning"), tr("scatter"), c.stale);
-    m_certificate->setDetail(checking ? QString() : tr("isl, %1").arg(microsecondsText(ms * 1000)));
+    scatters = scatters || unproved;
+    const bool whollyZero = !zero.isEmpty();
+    if (whollyZero) m_proved->show({}, tr("zero"), c.muted);
+    else if (checking) m_proved->show(QStringLiteral("running"), tr("checking"), c.accent);
+    else if (scatters) m_proved->show(QStringLiteral("warning"), tr("scatter"), c.stale);
+    else m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
+    m_certificate->setDetail(checking || whollyZero || ms == 0 ? QString() : tr("isl, %1").arg(microsecondsText(ms * 1000)));
     m_certificate->body()->addWidget(paragraph(
-        checking ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
-        : gathers && proved
-            ? tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, proved "
-                 "against the access as written.")
-                  .arg(derivativeText(m_tensor))
-            : tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")));
+        whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
+        : checking ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
+        : unproved ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
+        : scatters
+            ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
+                 "a proof: correct, but it adds in place.")
+            : tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, "
+                 "proved against the access as written.")
+                  .arg(derivativeText(m_tensor))));
     for (const auto& t : e.terms) {
       const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
                                                                        : tr("zero");
       addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access), true);
-      if (t.tripsPerElement > 0) addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
+      if (t.tripsPerElement > 0 && t.form != protocol::GradientForm::Zero)
+        addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);
       if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));
     }
@@ -247,12 +311,17 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                               : c.stale);
       m_check->setDetail(tr("%1 of %2 samples, f64, eps %3").arg(grouped(k.samples), grouped(k.wanted), significant(k.epsilon, 2)));
       m_check->body()->addWidget(new Check(m_theme, k));
-      if (k.refuted > 0)
+      const std::int64_t notFinite = notFiniteOf(k);
+      if (notFinite > 0)
+        m_check->body()->addWidget(paragraph(tr("%1 no finite error: what was derived or the differences are inf or NaN.")
+                                                 .arg(counted(notFinite, tr("sample has"), tr("samples have")))));
+      if (k.refuted > notFinite)
         m_check->body()->addWidget(paragraph(tr("%1 apart by more than is allowed and rounding explains.")
-                                                 .arg(counted(k.refuted, tr("sample is"), tr("samples are")))));
-      else if (k.worst > k.allowed)
+                                                 .arg(counted(k.refuted - notFinite, tr("sample is"), tr("samples are")))));
+      else if (k.refuted == 0 && k.worst > k.allowed)
         m_check->body()->addWidget(
             paragraph(tr("The worst is beyond what is allowed, but not beyond what rounding does to the differences.")));
+      if (!k.worstSamples.empty()) addSamples(m_check, m_theme, k.worstSamples);
       if (whole) m_comparing = false;
       else if (m_comparing && given.check) {
         if (k.samples != m_round) Q_EMIT checkWanted(m_tensor);

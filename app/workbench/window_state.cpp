@@ -319,6 +319,7 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
   const QColor color = icon == QLatin1String("error")                                   ? c.failed
                        : icon == QLatin1String("proved") || icon == QLatin1String("ok") ? c.proved
                        : icon == QLatin1String("running")                               ? c.accent
+                       : icon == QLatin1String("warning")                               ? c.stale
                                                                                         : c.muted;
   m_statusIcon->setPixmap(m_theme->pixmap(icon, color, devicePixelRatioF()));
   m_status->setText(text);
@@ -348,11 +349,14 @@ void MainWindow::refreshStatus() {
       } else {
         int errors = 0;
         for (const auto& d : m_tab->workspace->analysis().diagnostics) errors += d.severity == protocol::Severity::Error;
-        QString failure;
-        for (const CellView* v : m_tab->notebook->cells())
+        QString failure, zero;
+        for (const CellView* v : m_tab->notebook->cells()) {
           if (failure.isEmpty()) failure = v->failure();
+          if (zero.isEmpty()) zero = v->zeros();
+        }
         if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
         else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
+        else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));

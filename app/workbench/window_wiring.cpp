@@ -155,8 +155,16 @@ void MainWindow::connectTab(Tab* tab) {
         }
   });
   connect(w, &Workspace::expressionArrived, this, [this, tab](const protocol::Expression& e) {
+    const auto zeros = [tab] {
+      QStringList all;
+      for (const CellView* v : tab->notebook->cells()) all << v->zeros();
+      return all;
+    };
+    const QStringList before = zeros();
     tab->notebook->setExpression(e);
-    if (tab == m_tab) m_inspector->setExpression(e);
+    if (tab != m_tab) return;
+    m_inspector->setExpression(e);
+    if (zeros() != before) refreshStatus();
   });
   connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
   connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {

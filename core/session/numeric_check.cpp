@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 
 #include "core/device/reference.h"
@@ -56,9 +57,12 @@ std::vector<std::int64_t> coordinates(std::size_t element, const std::vector<std
   return at;
 }
 
+// What is not a number is worse than any.
+bool worse(double a, double b) { return !std::isnan(b) && (std::isnan(a) || a > b); }
+
 // Keeps the few worst, worst first.
 void addWorst(std::vector<protocol::NumericSample>& worst, protocol::NumericSample sample) {
-  const auto place = std::find_if(worst.begin(), worst.end(), [&](const auto& known) { return known.error < sample.error; });
+  const auto place = std::find_if(worst.begin(), worst.end(), [&](const auto& known) { return worse(sample.error, known.error); });
   worst.insert(place, std::move(sample));
   if (worst.size() > kWorstSamples) worst.pop_back();
 }
@@ -108,7 +112,7 @@ struct Value {
   double sum = 0, size = 0;  // of the terms, and of their sizes
 };
 struct Slope {
-  double value = NAN, rounding = 0, error = INFINITY;  // error: an estimate, rounding included
+  double value = 0, rounding = 0, error = 0;  // error: an estimate, rounding included
 };
 
 }  // namespace
@@ -152,7 +156,7 @@ struct NumericChecker::Impl {
   // Two steps, one half of the other, extrapolated; of several lengths the one that agrees best with itself.
   Result<Slope> slopeAt(std::size_t element, const std::stop_token& stop) {
     const double here = std::fabs(inputs.at(wrt).values[element]), size = std::max(here, typical);
-    Slope best;
+    std::optional<Slope> best;
     for (const double relative : kSteps) {
       if (stop.stop_requested()) return refused("It was stopped.");
       const double step = relative * (size > 0 ? size : 1);
@@ -160,10 +164,10 @@ struct NumericChecker::Impl {
       NF_TRY(const Slope half, difference(element, step / 2));
       Slope made{(4 * half.value - whole.value) / 3, (4 * half.rounding + whole.rounding) / 3, 0};
       made.error = std::fabs(made.value - half.value) + made.rounding;
-      if (made.error < best.error) best = made;
-      if (best.error <= kAllowed / 100 * largest) break;
+      if (!best || worse(best->error, made.error)) best = made;
+      if (best->error <= kAllowed / 100 * largest) break;
     }
-    return best;
+    return *best;
   }
 };
 
@@ -221,18 +225,22 @@ Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop
                                                                 : m.rng() % static_cast<std::uint64_t>(check.elements));
     NF_TRY(const Slope slope, m.slopeAt(element, stop));
     const bool defined = std::isfinite(slope.value) && std::isfinite(m.expected[element]);
-    const double error = defined ? std::fabs(slope.value - m.expected[element]) / m.largest : INFINITY;
     if (!defined) {
       ++check.undefined;
       m.firstUndefined = std::min(m.firstUndefined, element);
       check.firstUndefined = coordinates(m.firstUndefined, m.shape);
     }
+    const double apart = std::fabs(slope.value - m.expected[element]) / m.largest;
+    // A finite value whose own error is not known proves nothing.
+    const double error = std::isfinite(apart) && !std::isfinite(slope.error) ? INFINITY : apart;
     const double rounding = slope.rounding / m.largest;
-    if (!(error <= kAllowed + rounding)) ++check.refuted;
-    check.worst = std::max(check.worst, error);
+    if (!std::isfinite(error) || error > kAllowed + rounding) ++check.refuted;
+    if (worse(error, check.worst)) check.worst = error;
     addWorst(check.worstSamples, {coordinates(element, m.shape), m.expected[element], slope.value, error, rounding});
-    const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
-    ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
+    if (std::isfinite(error)) {
+      const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
+      ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
+    }
     ++check.samples;
     if (m.spent >= until) break;
   }

@@ -13,7 +13,9 @@ namespace nf {
 // Holds a derived gradient against central differences of the reference interpreter, in double precision on the notebook's own
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
 // sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself. Errors are relative to the largest
-// finite gradient element; where the gradient or the differences are no finite number there is none to compare. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by `seed` where `of` is no scalar.
+// finite gradient element; where the gradient or the differences are no finite number there is none to compare: inf is worse than any
+// number and nan worse than that, and neither is in a bin. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by
+// `seed` where `of` is no scalar.
 class NumericChecker {
  public:
   // Computes the gradient once. Error: `wrt` is computed rather than given, one sample is more than `operations`, it can't be

@@ -678,6 +678,36 @@ TEST_F(EngineJobs, TheNumericCheckShowsTheErrorItselfAndGoesOnInRounds) {
   EXPECT_EQ(engine.ask<Expression>(request).check->samples, 256) << "what is done is shown again";
 }
 
+// What is no number is the worst error there is, and stands in no bin.
+TEST_F(EngineJobs, TheNumericCheckCallsWhatIsNotFiniteTheWorst) {
+  EngineProcess engine(m_folder.path(""));
+  std::ofstream(m_folder.path("x.csv")) << "0\n-1\n2\n";
+  engine.document(
+      "input x[3] : f64 = csv(\"x.csv\")\nN = sqrt(sum[i] (x[i]*0)^2)\nR = sum[i] select(x[i] < 0, 0, x[i]^0.5)\n"
+      "S = sum[i] x[i]^2.5\nshow d(N)/d(x), d(R)/d(x), d(S)/d(x)\n");
+  const auto checked = [&](const std::string& name) {
+    const auto shown = engine.ask<Expression>(ExpressionRequest{1, name, true});
+    EXPECT_TRUE(shown.check.has_value()) << shown.uncheckable;
+    return shown.check.value_or(NumericCheck{});
+  };
+  const auto binned = [](const NumericCheck& c) {
+    return std::accumulate(c.histogram.begin(), c.histogram.end(), std::int64_t{0});
+  };
+  const NumericCheck none = checked("d(N)/d(x)");
+  EXPECT_TRUE(std::isnan(none.worst));
+  EXPECT_EQ(none.refuted, 3);
+  EXPECT_EQ(binned(none), 0);
+  const NumericCheck root = checked("d(R)/d(x)");
+  EXPECT_FALSE(std::isfinite(root.worst));
+  EXPECT_EQ(root.refuted, 1);
+  EXPECT_EQ(binned(root), 2);
+  EXPECT_EQ(root.worstSamples.front().element, std::vector<std::int64_t>{0});
+  EXPECT_TRUE(std::isinf(root.worstSamples.front().derived));
+  const NumericCheck outside = checked("d(S)/d(x)");
+  EXPECT_TRUE(std::isnan(outside.worst));
+  for (const NumericSample& s : outside.worstSamples) EXPECT_TRUE(std::isnan(s.differences)) << "not 0: there are none";
+}
+
 // What is resumed is the newest run, not whichever run has left a checkpoint.
 TEST_F(EngineJobs, ARunIsResumedFromItsOwnCheckpointOrNotAtAll) {
   EngineProcess engine(m_folder.path(""));

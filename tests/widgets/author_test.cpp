@@ -348,6 +348,70 @@ TEST_F(AuthorWidgets, ALeadWithALongNameKeepsItsBeginning) {
   EXPECT_LT(section.findChild<IconButton*>("kernel:1")->width(), section.findChild<IconButton*>("kernel:1")->sizeHint().width());
 }
 
+TEST_F(AuthorWidgets, AScatterByItsCostIsNotForWantOfAProof) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(A)", tensor.dtype = "f32", tensor.shape = {1, 29};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = "d(L)/d(A)";
+  e.terms = {term()};
+  e.terms[0].form = GradientForm::Scatter;
+  const auto words = [&] {
+    QStringList all;
+    for (const QLabel* l : view.findChildren<QLabel*>())
+      if (l->isVisible()) all << l->text();
+    for (const Badge* b : view.findChildren<Badge*>())
+      if (b->isVisible()) all << "<" + b->accessibleName() + ">";
+    return all.join(QLatin1Char('\n'));
+  };
+  for (const auto state : {CertificateState::Proved, CertificateState::Checking}) {
+    e.terms[0].certificate = state;
+    view.setExpression(e);
+    EXPECT_TRUE(words().contains("<scatter>")) << words().toStdString();
+    EXPECT_TRUE(words().contains("by its cost"));
+    EXPECT_FALSE(words().contains("could be proved"));
+    EXPECT_FALSE(words().contains("under way"));
+  }
+  e.terms[0].certificate = CertificateState::Uncertified;
+  view.setExpression(e);
+  EXPECT_TRUE(words().contains("No inverse of this access could be proved"));
+}
+
+TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGreen) {
+  InspectorView view(&theme);
+  view.resize(352, 900);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(N)/d(x)", tensor.dtype = "f64", tensor.shape = {3};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = tensor.name;
+  e.terms = {term()};
+  NumericCheck check;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  check.samples = check.wanted = check.elements = 3, check.refuted = 2, check.worst = nan, check.allowed = 1e-5;
+  check.histogram = {1, 0, 0, 0}, check.histogramFirst = -13, check.histogramLast = -3;
+  check.worstSamples = {{{2}, nan, 0, nan, 0}, {{0}, INFINITY, 1.5, INFINITY, 0}, {{1}, 1.25, 1.25, 1e-13, 0}};
+  e.check = check;
+  view.setExpression(e);
+  EXPECT_EQ(view.checked(), "numeric check NaN, all of 3");
+  const auto* table = view.findChild<QWidget*>("samples");
+  ASSERT_TRUE(table);
+  QStringList cells;
+  for (const QLabel* l : table->findChildren<QLabel*>()) cells << l->text();
+  EXPECT_EQ(cells.mid(4, 4), (QStringList{"[2]", "NaN", "0", "NaN"}));
+  EXPECT_EQ(cells.mid(8, 4), (QStringList{"[0]", "inf", "1.5000", "inf"}));
+  EXPECT_LE(table->geometry().right(), view.width());
+  QStringList words;
+  for (const QLabel* l : view.findChildren<QLabel*>())
+    if (l->isVisible()) words << l->text();
+  const QString all = words.join(QLatin1Char('\n'));
+  EXPECT_TRUE(all.contains("2 samples have no finite error")) << all.toStdString();
+  EXPECT_FALSE(all.contains("apart by more"));
+}
+
 TEST_F(AuthorWidgets, ANumericCheckGoesOnUntilItIsWholeAndSaysHowFarItIs) {
   InspectorView view(&theme);
   view.show();

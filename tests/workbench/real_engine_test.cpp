@@ -270,6 +270,35 @@ TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
   }
 }
 
+// A gradient that is 0 by rule is said where it stands; nothing is called proved that nobody proved.
+TEST_F(RealEngine, AGradientThatIsZeroByRuleIsSaid) {
+  openChecked("# %%\ninput x[3] : f64 = 2\n\n# %%\nF = sum[i] floor(x[i])\nG = sum[i] x[i]^2\nshow d(F)/d(x)\n");
+  ASSERT_TRUE(wait([&] { return !cell(1)->zeros().isEmpty(); }));
+  EXPECT_TRUE(cell(1)->zeros().startsWith("dF/dx is 0: ")) << cell(1)->zeros().toStdString();
+  EXPECT_TRUE(cell(1)->zeros().contains("slope")) << cell(1)->zeros().toStdString();
+  const auto said = [&] {
+    const auto labels = window->findChildren<QLabel*>();
+    return std::any_of(labels.begin(), labels.end(),
+                       [&](const QLabel* l) { return l->isVisible() && l->toolTip() == cell(1)->zeros(); });
+  };
+  EXPECT_TRUE(wait(said)) << "in the status bar";
+  const auto visible = [&](const QWidget* in) {
+    QStringList words;
+    for (const Badge* b : in->findChildren<Badge*>())
+      if (b->isVisible()) words << b->accessibleName();
+    for (const QLabel* l : in->findChildren<QLabel*>())
+      if (l->isVisible()) words << l->text();
+    return words.join(QLatin1Char('\n'));
+  };
+  Q_EMIT window->outline()->tensorChosen("d(F)/d(x)");
+  ASSERT_TRUE(wait([&] { return visible(window->inspector()).startsWith("zero\n"); }))
+      << visible(window->inspector()).toStdString();
+  EXPECT_FALSE(visible(window->inspector()).contains("bijection"));
+  EXPECT_FALSE(visible(window->inspector()).contains("Terms an element"));
+  replace("d(F)/d(x)", "d(G)/d(x)");
+  EXPECT_TRUE(wait([&] { return cell(1)->zeros().isEmpty() && cell(1)->formulaView()->formulas().size() == 1; }));
+}
+
 // However tall a formula is: each cell as high as what it holds, and the page scrolls.
 TEST_F(RealEngine, ATallFormulaScrollsAndCutsNothing) {
   openChecked(
