@@ -190,6 +190,7 @@ class Statement {
   void freeVariables(TermId id, std::vector<bool>& into, std::vector<bool>& seen) const;
   bool boundsObvious(TermId id, std::vector<bool>& seen) const;
   void checkBounds(const Operation& op, const Operator& made);
+  void warnOfDropped(const Operator& made, const std::vector<TermIndex>& into);
   void reportBounds(const Operation& op, const Operator& made, ExprId load, std::size_t axis, std::optional<Range> range);
   DType valueType(TermId id) const;
 
