@@ -832,11 +832,31 @@ TensorRef Statement::emitScatter(TermId root, std::vector<TermIndex> into, Wish 
   if (!result.valid()) return {};
   made.name = m_elab.program()[result.id].name;
   made.output = result.id;
+  warnOfDropped(made, into);
   m_elab.program().addOperator(std::move(made));
   return result;
 }
 
 // ---------------------------------------------------------------- bounds
+
+// Legal, as the gradient of a padded read needs it; where nothing says that it is meant, it is told.
+void Statement::warnOfDropped(const Operator& made, const std::vector<TermIndex>& into) {
+  if (m_elab.program()[made.body].op == ScalarOp::Select) return;
+  const RangeOf known = rangesOf(made, m_elab.m_trips);
+  for (std::size_t k = 0; k < into.size(); ++k) {
+    if (made.scatter[k].isData()) continue;
+    const auto range = bounds(made.scatter[k].affine, known);
+    const std::int64_t size = m_elab.program()[made.output].shape[k];
+    if (!range || (range->lo >= 0 && range->hi < size)) continue;
+    m_elab
+        .warn("scatter-drops",
+              "place `" + textOf(into[k].span) + "` of `" + made.name + "`, axis " + std::to_string(k) + ", runs over " +
+                  std::to_string(range->lo) + ".." + std::to_string(range->hi) + ", and it has 0.." + std::to_string(size - 1) +
+                  ": what falls outside is added nowhere",
+              into[k].span)
+        .notes.push_back({"a `select` around the value says that it is meant", {}});
+  }
+}
 
 void Statement::checkBounds(const Operation& op, const Operator& made) {
   const Program& p = m_elab.program();

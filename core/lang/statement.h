@@ -198,6 +198,7 @@ class Statement {
   std::vector<PathCondition> somewhere(const Operation& outer, const std::vector<IndexVar>& axes,
                                        const std::vector<PathCondition>& path, const std::string& local, const Term& t);
   void checkBounds(const Operation& op, const Operator& made);
+  void warnOfDropped(const Operator& made, const std::vector<TermIndex>& into);
   void reportBounds(const Operation& op, const Operator& made, ExprId load, std::size_t axis, std::optional<Range> range);
   DType valueType(TermId id) const;
 
