@@ -206,12 +206,12 @@ struct NumericSample {
 // Central differences in double precision against the derived gradient, as far as it has come.
 struct NumericCheck {
   std::int64_t samples = 0, wanted = 0, elements = 0;  // checked; to be checked; the gradient has
-  std::int64_t refuted = 0;    // samples apart by more than `allowed` and what rounding does, undefined ones included
-  std::int64_t undefined = 0;  // samples where the gradient or the differences are no finite number: their error is infinite
+  std::int64_t refuted = 0;                  // samples apart by more than `allowed` and what rounding does, undefined ones included
+  std::int64_t undefined = 0;                // samples where the gradient or the differences are no finite number
   std::vector<std::int64_t> firstUndefined;  // the first element of those
   double epsilon = 0;
-  double worst = 0, allowed = 0;        // relative error; infinite with an undefined sample
-  std::vector<std::int64_t> histogram;  // of log10(error), equal bins over [histogramFirst, histogramLast]
+  double worst = 0, allowed = 0;        // relative error; nan is worse than inf
+  std::vector<std::int64_t> histogram;  // of log10(finite error), equal bins over [histogramFirst, histogramLast]
   double histogramFirst = 0, histogramLast = 0;
   std::vector<NumericSample> worstSamples;  // at most 8, worst first
   NF_FIELDS(NumericCheck, samples, wanted, elements, refuted, undefined, firstUndefined, epsilon, worst, allowed, histogram,

@@ -146,7 +146,8 @@ inline protocol::Expression expression(const std::string& tensor, std::uint64_t 
                     {"Free axes", {"b < 1  p,q < 28  i < 4"}},
                     {"Guards", {"none"}}};
     e.terms = {t};
-    if (check) e.check = NumericCheck{256, 256, 9216, 0, 1e-6, 3.1e-10, 1e-5, {2, 5, 12, 26, 34, 31, 22, 13, 6, 3, 1, 0}, -12, -8};
+    if (check)
+      e.check = NumericCheck{256, 256, 9216, 0, 0, {}, 1e-6, 3.1e-10, 1e-5, {2, 5, 12, 26, 34, 31, 22, 13, 6, 3, 1, 0}, -12, -8};
   }
   e.formulas = {m.formula};
   return e;
