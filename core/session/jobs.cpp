@@ -325,12 +325,17 @@ std::map<std::string, HostTensor> Jobs::trainedFor(const Program& program) const
   const auto start = [](const Initializer& i) {
     return std::tie(i.kind, i.numbers, i.strings, i.data, i.columnBegin, i.columnEnd, i.scale, i.shift);
   };
+  bool learnt = false;  // states alone, as an optimizer's, are nothing to go on from
   for (const auto& [name, value] : m_trained.values) {
     const TensorId then = before.tensorNamed(name), now = program.tensorNamed(name);
     if (!then.valid() || !now.valid()) continue;
     const Tensor &a = before[then], &b = program[now];
-    if (a.type == b.type && a.shape == b.shape && start(a.init) == start(b.init)) values.emplace(name, value);
+    if (a.type == b.type && a.shape == b.shape && start(a.init) == start(b.init)) {
+      values.emplace(name, value);
+      learnt = learnt || b.kind == TensorKind::Param;
+    }
   }
+  if (!learnt) values.clear();
   return values;
 }
 
