@@ -103,12 +103,14 @@ void addSamples(Section* section, const Theme* theme, const std::vector<protocol
   grid->setContentsMargins(0, 0, 0, 0);
   grid->setHorizontalSpacing(10);
   grid->setVerticalSpacing(2);
+  grid->setColumnStretch(0, 1);
   const auto put = [&](int row, const QStringList& words, bool head) {
     for (int column = 0; column < words.size(); ++column) {
       auto* l = label(words[column], head ? "muted" : nullptr);
       l->setFont(head ? theme->ui(11) : theme->mono(11));
       if (!head) l->setTextInteractionFlags(Qt::TextSelectableByMouse);
-      grid->addWidget(l, row, column, column == 0 ? Qt::AlignLeft : Qt::AlignRight);
+      l->setWordWrap(column == 0);  // an element of many axes
+      grid->addWidget(l, row, column, column == 0 ? Qt::Alignment() : Qt::AlignRight | Qt::AlignTop);
     }
   };
   put(0, {QObject::tr("element"), QObject::tr("derived"), QObject::tr("differences"), QObject::tr("error")}, true);

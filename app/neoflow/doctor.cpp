@@ -23,7 +23,7 @@ std::vector<std::pair<std::string, std::string>> versions() {
   islVersion = islVersion.substr(0, islVersion.find_first_of("\n"));
   utsname system{};
   uname(&system);
-  return {{"neoflow", NF_VERSION},          {"system", std::string(system.sysname) + " " + system.release + " " + system.machine},
+  return {{"neoflow", NF_VERSION},          {"system", std::string(system.sysname) + " " + system.release + ", " + system.machine},
           {"compiler", __VERSION__},        {"isl", islVersion},
           {"sqlite", sqlite3_libversion()}, {"zlib", zlibVersion()}};
 }

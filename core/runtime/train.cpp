@@ -122,6 +122,7 @@ struct TrainJob::Impl {
   protocol::DoneEvent done;
   protocol::StepEvent thinned;
   Time lastStepEvent{}, lastState{};
+  protocol::RunPhase lastPhase = protocol::RunPhase::Idle;
   TimeLeft timeLeft;
   double pausedSeconds = 0;
   std::int64_t swapCount = 0;
@@ -144,6 +145,7 @@ struct TrainJob::Impl {
     const Time now = std::chrono::steady_clock::now();
     if (!atOnce && now - lastState < kEventPeriod) return;
     lastState = now;
+    lastPhase = phase;
     protocol::RunState s;
     s.phase = phase;
     s.device = context.device().name();
@@ -679,7 +681,9 @@ struct TrainJob::Impl {
     thinned.step = step;
     thinned.loss = value;
     if (now - lastStepEvent >= kEventPeriod || thinned.steps * kResolution >= step - firstStep) flushStepEvent(now);
-    if (now - lastState >= kEventPeriod) emitState(protocol::RunPhase::Training, activity(), true);
+    // However short the training is.
+    if (lastPhase != protocol::RunPhase::Training || now - lastState >= kEventPeriod)
+      emitState(protocol::RunPhase::Training, activity(), true);
   }
 
   std::string activity() const {

@@ -393,7 +393,8 @@ TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGr
   const double nan = std::numeric_limits<double>::quiet_NaN();
   check.samples = check.wanted = check.elements = 3, check.refuted = 2, check.worst = nan, check.allowed = 1e-5;
   check.histogram = {1, 0, 0, 0}, check.histogramFirst = -13, check.histogramLast = -3;
-  check.worstSamples = {{{2}, nan, 0, nan, 0}, {{0}, INFINITY, 1.5, INFINITY, 0}, {{1}, 1.25, 1.25, 1e-13, 0}};
+  check.worstSamples = {
+      {{2}, nan, 0, nan, 0}, {{0}, INFINITY, 1.5, INFINITY, 0}, {{12, 0, 2, 0, 2, 0}, 0.00091154, 0.00091154, 1.9e-9, 0}};
   e.check = check;
   view.setExpression(e);
   EXPECT_EQ(view.checked(), "numeric check NaN, all of 3");
