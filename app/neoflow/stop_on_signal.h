@@ -9,8 +9,9 @@
 
 namespace nf {
 
-// Interrupt, termination and a closed terminal (unless it is ignored, as under nohup) ask the job to stop; a second one ends the process. A thread of its own waits for the signals, so that
-// no handler runs in the middle of anything. Made before other threads, which inherit the mask.
+// Interrupt, termination and a closed terminal (unless it is ignored, as under nohup) ask the job to stop; a second one ends the
+// process. A thread of its own waits for the signals, so that no handler runs in the middle of anything. Made before other threads,
+// which inherit the mask.
 class StopOnSignal {
  public:
   StopOnSignal() {
@@ -31,7 +32,8 @@ class StopOnSignal {
   }
   ~StopOnSignal() {
     m_over = true;
-    pthread_kill(m_thread.native_handle(), SIGTERM);  // to this thread alone: any other signal would keep its own meaning no longer
+    // To this thread alone, and one that it waits for anyway: no other signal loses its meaning.
+    pthread_kill(m_thread.native_handle(), SIGTERM);
     m_thread.join();
     pthread_sigmask(SIG_SETMASK, &m_before, nullptr);
   }

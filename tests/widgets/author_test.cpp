@@ -43,6 +43,20 @@ struct AuthorWidgets : ::testing::Test {
   }
 };
 
+// What can be read in it.
+QStringList badgesIn(const QWidget& widget) {
+  QStringList words;
+  for (const Badge* b : widget.findChildren<Badge*>())
+    if (b->isVisible()) words << b->accessibleName();
+  return words;
+}
+QString wordsIn(const QWidget& widget) {
+  QStringList words;
+  for (const QLabel* l : widget.findChildren<QLabel*>())
+    if (l->isVisible()) words << l->text();
+  return words.join(QLatin1Char('\n'));
+}
+
 QStringList textsOf(const FormulaBox& box) {
   QStringList out;
   for (const auto& run : box.runs) out << run.text;
@@ -311,18 +325,12 @@ TEST_F(AuthorWidgets, AProofUnderWayIsNotCalledProved) {
   Expression e;
   e.tensor = "d(L)/d(A)";
   e.terms = {term()};
-  const auto badge = [&] {
-    QStringList words;
-    for (const Badge* b : view.findChildren<Badge*>())
-      if (b->isVisible()) words << b->accessibleName();
-    return words;
-  };
   e.terms[0].certificate = CertificateState::Checking;
   view.setExpression(e);
-  EXPECT_EQ(badge(), QStringList{"checking"});
+  EXPECT_EQ(badgesIn(view), QStringList{"checking"});
   e.terms[0].certificate = CertificateState::Proved;
   view.setExpression(e);
-  EXPECT_EQ(badge(), QStringList{"proved"});
+  EXPECT_EQ(badgesIn(view), QStringList{"proved"});
 }
 
 TEST_F(AuthorWidgets, ALeadWithALongNameKeepsItsBeginning) {
@@ -358,25 +366,17 @@ TEST_F(AuthorWidgets, AScatterByItsCostIsNotForWantOfAProof) {
   e.tensor = "d(L)/d(A)";
   e.terms = {term()};
   e.terms[0].form = GradientForm::Scatter;
-  const auto words = [&] {
-    QStringList all;
-    for (const QLabel* l : view.findChildren<QLabel*>())
-      if (l->isVisible()) all << l->text();
-    for (const Badge* b : view.findChildren<Badge*>())
-      if (b->isVisible()) all << "<" + b->accessibleName() + ">";
-    return all.join(QLatin1Char('\n'));
-  };
   for (const auto state : {CertificateState::Proved, CertificateState::Checking}) {
     e.terms[0].certificate = state;
     view.setExpression(e);
-    EXPECT_TRUE(words().contains("<scatter>")) << words().toStdString();
-    EXPECT_TRUE(words().contains("by its cost"));
-    EXPECT_FALSE(words().contains("could be proved"));
-    EXPECT_FALSE(words().contains("under way"));
+    EXPECT_TRUE(badgesIn(view).contains("scatter"));
+    EXPECT_TRUE(wordsIn(view).contains("by its cost"));
+    EXPECT_FALSE(wordsIn(view).contains("could be proved"));
+    EXPECT_FALSE(wordsIn(view).contains("under way"));
   }
   e.terms[0].certificate = CertificateState::Uncertified;
   view.setExpression(e);
-  EXPECT_TRUE(words().contains("No inverse of this access could be proved"));
+  EXPECT_TRUE(wordsIn(view).contains("No inverse of this access could be proved"));
 }
 
 TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGreen) {
@@ -405,10 +405,7 @@ TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGr
   EXPECT_EQ(cells.mid(4, 4), (QStringList{"[2]", "NaN", "0", "NaN"}));
   EXPECT_EQ(cells.mid(8, 4), (QStringList{"[0]", "inf", "1.5000", "inf"}));
   EXPECT_LE(table->geometry().right(), view.width());
-  QStringList words;
-  for (const QLabel* l : view.findChildren<QLabel*>())
-    if (l->isVisible()) words << l->text();
-  const QString all = words.join(QLatin1Char('\n'));
+  const QString all = wordsIn(view);
   EXPECT_TRUE(all.contains("2 samples have no finite error")) << all.toStdString();
   EXPECT_FALSE(all.contains("apart by more"));
 }
