@@ -385,7 +385,7 @@ struct CellResult {
   CellStatus status = CellStatus::Ok;
   double ms = 0;
   std::vector<std::string> tensors;  // whose values can be asked for now
-  std::string message;               // of an error
+  std::string message;               // of an error; else what its values do not hold of a training, if anything
   NF_FIELDS(CellResult, revision, cell, status, ms, tensors, message);
 };
 

@@ -12,8 +12,8 @@ double checkpointDistance(double trained, double cost, double period) {
 }
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
-  const nlohmann::json state{
-      {"version", 1}, {"step", c.step}, {"seed", c.seed}, {"program", c.program}, {"swaps", toJsonLines(c.swaps)}};
+  const nlohmann::json state{{"version", 1},         {"step", c.step},         {"seed", c.seed},
+                             {"program", c.program}, {"declared", c.declared}, {"swaps", toJsonLines(c.swaps)}};
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }
 
@@ -35,6 +35,9 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
   c.step = state["step"].get<std::int64_t>();
   c.seed = state["seed"].get<std::uint64_t>();
   c.program = state["program"].get<std::string>();
+  if (const auto declared = state.find("declared"); declared != state.end() && declared->is_object())
+    for (const auto& [name, how] : declared->items())
+      if (how.is_string()) c.declared.emplace(name, how.get<std::string>());
   NF_TRY(c.swaps, swapsFromJsonLines(state["swaps"].get<std::string>()));
   if (c.step < 0) return none;
   return c;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct Checkpoint {
   std::uint64_t seed = 1;
   std::string program;   // structural hash of the training program, hex: another one is refused
   NamedTensors tensors;  // by name
+  std::map<std::string, std::string> declared;  // declarationOf() of those that the notebook declares; none in older files
   std::vector<KernelSwap> swaps;
 };
 

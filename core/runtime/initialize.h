@@ -16,6 +16,9 @@ namespace nf {
 // Xavier: uniform, bound sqrt(6 / (fan in + fan out)). Tensors of kind Batch are fed by DataFeed and refused here.
 Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory);
 
+// Equal for tensors that are declared alike: type, shape and what they begin with. Stable between runs, as Hash is.
+std::string declarationOf(const Tensor& tensor);
+
 // A whole data file, by its kind.
 Result<HostTensor> readData(const Initializer& source, const std::string& directory);
 

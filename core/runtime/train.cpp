@@ -728,6 +728,8 @@ struct TrainJob::Impl {
       if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
       NF_TRY(HostTensor value, store->read(*entry));
       c.tensors.emplace_back(name, std::move(value));
+      const Program& source = *training.stages.source;
+      if (const TensorId t = source.tensorNamed(name); t.valid()) c.declared.emplace(name, declarationOf(source[t]));
     }
     c.swaps = supply->swaps();
     folder->flush();

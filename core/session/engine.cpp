@@ -249,12 +249,13 @@ void Engine::answer(const Request& request) {
   if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
   if (std::get_if<protocol::FusionRequest>(&request.message)) return answerFusion(request.id);
   if (const auto* m = std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(*m, request.id);
-  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*m, request.id);
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
   const auto queued = [&] {
     if (stop.stop_requested()) m_jobs.cancel(request.id);
   };
+  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message))
+    return m_jobs.answerTensor(*revision, *m, request.id);
   if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id), queued();
   if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message))
     return m_jobs.train(revision, *m, request.id), queued();

@@ -2,9 +2,11 @@
 #include "core/session/jobs.h"
 
 #include <algorithm>
-#include <tuple>
 
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/execution_plan.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/runtime/initialize.h"
 #include "core/runtime/run_folder.h"
 #include "core/tune/tune_program.h"
 
@@ -12,6 +14,8 @@ namespace nf {
 namespace {
 
 constexpr std::size_t kMostPoints = 1u << 20;
+constexpr std::int64_t kMostKept = 256 << 20;  // bytes of what a training learnt
+constexpr const char* kTooLarge = "what was learnt takes more than 256 MiB.";
 
 std::size_t trainOfCell(const CompiledNotebook& notebook, std::uint32_t cell) {
   if (cell < notebook.cells.size())
@@ -26,6 +30,34 @@ std::string outputRootOf(const Source& source) {
   if (source.directory.empty() || source.name.empty()) return {};
   const std::size_t slash = source.name.rfind('/');
   return source.directory + "/" + (slash == std::string::npos ? source.name : source.name.substr(slash + 1)) + ".out";
+}
+
+// What its values do not hold of what was trained; empty: nothing. `others`: parameters that are declared another way since.
+std::string initialValues(const CompiledNotebook& notebook, std::uint32_t cell, const std::string& missing,
+                          const std::set<std::string>& others) {
+  if (missing.empty() && others.empty()) return {};
+  std::vector<TensorId> wanted = notebook.cells[cell].defines;
+  wanted.insert(wanted.end(), notebook.cells[cell].shows.begin(), notebook.cells[cell].shows.end());
+  const Program needed = restrictedTo(notebook.program, wanted, false);
+  std::set<std::string> parameters;
+  const auto add = [&](const Program& p, TensorId t) {
+    if (t.valid() && p[t].kind == TensorKind::Param) parameters.insert(p[t].name);
+  };
+  for (const TensorId t : wanted) add(notebook.program, t);
+  for (std::size_t o = 0; o < needed.operators.size(); ++o)
+    for (const TensorId t : readsOf(needed, OperatorId(o))) add(needed, t);
+  for (const Derivative& d : needed.derivatives) add(needed, d.wrt);
+  std::string names;
+  bool several = false;
+  for (const std::string& name : parameters) {
+    if (!missing.empty()) return "Computed with initial values: " + missing;
+    if (!others.contains(name)) continue;
+    several = !names.empty();
+    names += (several ? ", `" : "`") + name + "`";
+  }
+  if (names.empty()) return {};
+  return names + (several ? " have their initial values: they were" : " has its initial value: it was") +
+         " declared another way when the notebook was trained.";
 }
 
 // Why the cell cannot be run; empty: it can.
@@ -318,25 +350,54 @@ void Jobs::note(const protocol::Message& message) {
   m_outbox.send(message);
 }
 
-std::map<std::string, HostTensor> Jobs::trainedFor(const Program& program) const {
-  std::map<std::string, HostTensor> values;
-  if (!m_trained.revision) return values;
-  const Program& before = m_trained.revision->sound().program;
-  const auto start = [](const Initializer& i) {
-    return std::tie(i.kind, i.numbers, i.strings, i.data, i.columnBegin, i.columnEnd, i.scale, i.shift);
-  };
+std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
+  Kept kept;
+  {
+    const std::lock_guard lock(m_mutex);
+    if (m_trained) return m_trained;
+    kept = m_kept;
+  }
+  // Without a file the name is nobody's: another notebook may have trained under it.
+  std::error_code code;
+  if (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code))
+    return nullptr;
+  const auto checkpoint = newestCheckpoint(outputRootOf(notebook));
+  if (!checkpoint) return nullptr;
+  const auto time = std::filesystem::last_write_time(*checkpoint, code);
+  if (kept.trained && kept.checkpoint == *checkpoint && kept.time == time) return kept.trained;
+  auto trained = std::make_shared<Trained>();
+  if (std::filesystem::file_size(*checkpoint, code) > static_cast<std::uintmax_t>(kMostKept)) {
+    trained->missing = kTooLarge;
+  } else if (auto read = readCheckpoint(*checkpoint)) {
+    for (auto& [name, value] : read->tensors) trained->values.emplace(name, std::move(value));
+    trained->declared = std::move(read->declared);
+    trained->step = read->step;
+  } else {
+    trained->missing = read.error().message;
+  }
+  const std::lock_guard lock(m_mutex);
+  m_kept = {*checkpoint, time, trained};
+  return trained;
+}
+
+Jobs::GoingOn Jobs::goingOn(const Trained* trained, const Program& program) {
+  GoingOn g;
+  if (!trained) return g;
   bool learnt = false;  // states alone, as an optimizer's, are nothing to go on from
-  for (const auto& [name, value] : m_trained.values) {
-    const TensorId then = before.tensorNamed(name), now = program.tensorNamed(name);
-    if (!then.valid() || !now.valid()) continue;
-    const Tensor &a = before[then], &b = program[now];
-    if (a.type == b.type && a.shape == b.shape && start(a.init) == start(b.init)) {
-      values.emplace(name, value);
-      learnt = learnt || b.kind == TensorKind::Param;
+  for (const auto& [name, value] : trained->values) {
+    const TensorId now = program.tensorNamed(name);
+    if (!now.valid()) continue;
+    const bool parameter = program[now].kind == TensorKind::Param;
+    if (const auto then = trained->declared.find(name);
+        then != trained->declared.end() && then->second == declarationOf(program[now])) {
+      g.values.emplace(name, value);
+      learnt = learnt || parameter;
+    } else if (parameter) {
+      g.others.insert(name);
     }
   }
-  if (!learnt) values.clear();
-  return values;
+  if (!learnt) g.values.clear();
+  return g;
 }
 
 void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id) {
@@ -356,12 +417,10 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     options.source = notebook.sources.at(notebook.notebook);
     options.sets = request.sets;
     options.tensors = {"all"};
-    std::int64_t step = -1;
-    {
-      const std::lock_guard lock(m_mutex);
-      options.values = trainedFor(notebook.program);
-      if (!options.values.empty()) step = m_trained.step;
-    }
+    const auto trained = lastTrained(options.source);
+    GoingOn from = goingOn(trained.get(), notebook.program);
+    options.values = std::move(from.values);
+    const std::int64_t step = options.values.empty() ? -1 : trained->step;
     auto job = std::make_unique<RunJob>(*device, options);
     const auto begin = std::chrono::steady_clock::now();
     const auto end = [&](const std::string& message) {
@@ -376,7 +435,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
         result.cell = cell;
         result.ms = ms;
         result.status = message.empty() ? protocol::CellStatus::Ok : protocol::CellStatus::Error;
-        result.message = message;
+        result.message = message.empty() ? initialValues(notebook, cell, trained ? trained->missing : "", from.others) : message;
         if (message.empty())
           for (const TensorId t : notebook.cells[cell].defines) result.tensors.push_back(notebook.program[t].name);
         m_outbox.send(result, id);
@@ -458,17 +517,21 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       m_series.clear();
       m_step = -1;
       m_run.reset();
-      m_trained = {};
       m_train = job;
     }
     const auto summary = job->run(stop);
-    constexpr std::int64_t kMostKept = 256 << 20;
-    auto trained = job->weights(kMostKept);
+    auto trained = std::make_shared<Trained>();
+    trained->values = job->weights(kMostKept);
+    if (trained->values.empty()) trained->missing = kTooLarge;
+    for (const auto& [name, value] : trained->values)
+      if (const TensorId t = notebook.program.tensorNamed(name); t.valid())
+        trained->declared.emplace(name, declarationOf(notebook.program[t]));
     std::optional<PendingProfile> unread;
     {
       const std::lock_guard lock(m_mutex);
       m_train.reset();
-      m_trained = {std::move(trained), revision, m_step};
+      trained->step = m_step;
+      if (m_step >= 0) m_trained = std::move(trained);
       unread.swap(m_profile);
     }
     if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);

@@ -2,10 +2,12 @@
 #pragma once
 #include <condition_variable>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -51,7 +53,7 @@ class Jobs {
   // Of the steps that train, read once enough of them have run; else of a step that is prepared for it.
   void profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id);
   void answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id);
-  void answerTensor(const protocol::TensorRequest& request, protocol::RequestId id);
+  void answerTensor(const Revision& revision, const protocol::TensorRequest& request, protocol::RequestId id);
 
   void answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
                            protocol::RequestId id, std::stop_token stop);
@@ -116,15 +118,28 @@ class Jobs {
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
   std::shared_ptr<TrainJob> m_train;
-  // Parameters and states as the last training left them, with what they started from.
+  // Parameters and states as a training left them, and how each was declared.
   struct Trained {
     std::map<std::string, HostTensor> values;
-    std::shared_ptr<const Revision> revision;
+    std::map<std::string, std::string> declared;  // declarationOf()
     std::int64_t step = -1;
+    std::string missing;  // why the values are not here; empty: they are
   };
-  // Those that `program` declares as the training did: a cell that runs next goes on from them.
-  std::map<std::string, HostTensor> trainedFor(const Program& program) const;
-  Trained m_trained;
+  // Of this engine's last training, else of the newest run in the notebook's folder; null: there is none.
+  std::shared_ptr<const Trained> lastTrained(const Source& notebook);
+  // What of it a cell that runs next goes on from: what `program` declares as the training did.
+  struct GoingOn {
+    std::map<std::string, HostTensor> values;
+    std::set<std::string> others;  // parameters that were trained, and are declared another way now
+  };
+  static GoingOn goingOn(const Trained* trained, const Program& program);
+  std::shared_ptr<const Trained> m_trained;  // of this engine
+  struct Kept {
+    std::string checkpoint;
+    std::filesystem::file_time_type time;
+    std::shared_ptr<const Trained> trained;
+  };
+  Kept m_kept;  // as read last
   bool m_tuning = false;  // a search without training runs
   std::map<std::string, Trials> m_trials;
   std::map<std::string, std::vector<Point>> m_series;

@@ -569,7 +569,7 @@ void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& r
   m_outbox.send(envelope);
 }
 
-void Jobs::answerTensor(const protocol::TensorRequest& request, protocol::RequestId id) {
+void Jobs::answerTensor(const Revision& revision, const protocol::TensorRequest& request, protocol::RequestId id) {
   std::shared_ptr<TrainJob> training;
   {
     const std::lock_guard lock(m_mutex);
@@ -581,13 +581,13 @@ void Jobs::answerTensor(const protocol::TensorRequest& request, protocol::Reques
     }
   }
   if (!training) {
-    std::optional<std::pair<HostTensor, std::int64_t>> left;
-    {
-      const std::lock_guard lock(m_mutex);
-      if (const auto found = m_trained.values.find(request.tensor); found != m_trained.values.end())
-        left.emplace(found->second, m_trained.step);
-    }
-    if (left) return sendTensor(left->first, request, left->second, id);
+    const CompiledNotebook& notebook = revision.sound();
+    if (notebook.ok())
+      if (const auto trained = lastTrained(notebook.sources.at(notebook.notebook))) {
+        const GoingOn left = goingOn(trained.get(), notebook.program);
+        if (const auto found = left.values.find(request.tensor); found != left.values.end())
+          return sendTensor(found->second, request, trained->step, id);
+      }
     return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
   }
   const bool asked = training->betweenSteps([this, request, id](Executable& executable) {

@@ -479,6 +479,52 @@ TEST_F(EngineJobs, CellsThatRunAfterATrainingUseWhatItLearnt) {
   for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], initial[i] * 1.2, 1e-6);
 }
 
+// The same of an engine that was started anew, from the newest run's checkpoint; where a parameter is declared another way since,
+// the cells that read it say so, and no others.
+TEST_F(EngineJobs, ANewEngineGoesOnFromTheCheckpointBesideTheNotebook) {
+  const auto valuesOf = [](EngineProcess& engine, const char* tensor, std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{tensor, {}, {}, 65536});
+    EXPECT_EQ(slice.step, step) << tensor;
+    return unpackValues(engine.binary());
+  };
+  const std::string text = std::string(kDigits) + "# %%\nparam V[4] = normal(2, 0)\nU[i] = V[i] + 1\n";
+  std::ofstream(m_folder.path("test.nf")) << text;
+  std::vector<double> learnt, computed;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(text);
+    engine.ask<Finished>(train(20, "static"));
+    learnt = valuesOf(engine, "W", 20);
+    engine.ask<Finished>(RunRequest{1, {1}, "auto", {}});
+    computed = valuesOf(engine, "Z", 20);
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(text);
+  EXPECT_EQ(valuesOf(engine, "W", 20), learnt) << "before anything ran";
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  EXPECT_EQ(valuesOf(engine, "W", 20), learnt);
+  EXPECT_EQ(valuesOf(engine, "Z", 20), computed);
+  for (const CellResult& c : engine.passed<CellResult>()) EXPECT_EQ(c.message, "") << c.cell;
+
+  std::string edited = text;
+  edited.replace(edited.find("0.05"), 4, "0.06");
+  engine.document(edited, 2);
+  engine.ask<Finished>(RunRequest{2, {}, "auto", {}});
+  EXPECT_NE(valuesOf(engine, "W", -1), learnt);
+  std::map<std::uint32_t, std::string> said;
+  for (const CellResult& c : engine.passed<CellResult>())
+    if (c.revision == 2) said[c.cell] = c.message;
+  EXPECT_EQ(said[1], "`W` has its initial value: it was declared another way when the notebook was trained.");
+  EXPECT_EQ(said[2], said[1]);
+  EXPECT_EQ(said[4], "") << "it reads V alone";
+
+  // A notebook without a file has nothing of another one that was trained under its name.
+  std::filesystem::remove(m_folder.path("test.nf"));
+  engine.document(text, 3);
+  engine.ask<Finished>(RunRequest{3, {1}, "auto", {}});
+  EXPECT_NE(valuesOf(engine, "W", -1), learnt);
+}
+
 TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
   EngineProcess engine(m_folder.path(""));
   std::vector<std::vector<double>> results;
