@@ -290,6 +290,7 @@ void CellView::refreshStatus() {
   m_failure->setText(failed ? text : QString());
   m_failure->setVisible(!text.isEmpty() && failed);
   greyResult();
+  refreshRunHere();
   update();
 }
 
@@ -381,6 +382,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     connect(m_train, &TrainStrip::stopRequested, this, &CellView::stopRequested);
     connect(m_train, &TrainStrip::swapChosen, this, &CellView::swapChosen);
     connect(m_train, &TrainStrip::resumeRequested, this, &CellView::resumeRequested);
+    connect(m_train, &TrainStrip::trainAgainRequested, this, &CellView::trainAgainRequested);
   }
   showSelection();
   update();
@@ -401,7 +403,15 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
       continue;
     const bool error = d.severity == protocol::Severity::Error;
     QString text = QString::fromStdString(d.message);
-    for (const auto& note : d.notes) text += QLatin1Char('\n') + QString::fromStdString(note.message);
+    std::vector<std::pair<QString, std::uint32_t>> places;
+    for (const auto& note : d.notes) {
+      text += QLatin1Char('\n') + QString::fromStdString(note.message);
+      if (!note.span.source.empty() || note.span.begin >= note.span.end || !m_placeName) continue;
+      const QString name = m_placeName(note.span.begin);
+      if (name.isEmpty()) continue;
+      places.emplace_back(name, note.span.begin);
+      text += QStringLiteral(": ") + name;
+    }
     m_diagnosticTexts << text;
     auto* strip = new MessageStrip(m_theme, error, text);
     if (!d.fixes.empty()) strip->row()->addWidget(label(tr("Fix:"), "muted"));
@@ -412,6 +422,12 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
       button->setObjectName(QStringLiteral("fix"));
       connect(button, &QPushButton::clicked, this,
               [this, fix] { Q_EMIT fixRequested(fix.begin, fix.end, QString::fromStdString(fix.text)); });
+      strip->row()->addWidget(button);
+    }
+    for (const auto& [name, byte] : places) {
+      auto* button = new QPushButton(tr("Go to %1").arg(name));
+      button->setObjectName(QStringLiteral("place"));
+      connect(button, &QPushButton::clicked, this, [this, byte = byte] { Q_EMIT placeRequested(byte); });
       strip->row()->addWidget(button);
     }
     m_messageLayout->addWidget(strip);
@@ -480,6 +496,11 @@ void CellView::ensureResult() {
     m_pages->addWidget(page);
   m_source->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
   layout->addWidget(m_pages);
+  m_runHere = new IconButton(m_theme->base(), QStringLiteral("run"), tr("Run cell"));
+  m_runHere->setAccessibleName(m_runHere->text());
+  m_runHere->hide();
+  connect(m_runHere, &QToolButton::clicked, this, &CellView::runRequested);
+  layout->addWidget(m_runHere, 0, Qt::AlignLeft);
   m_waiting = label({}, "muted");
   m_waiting->setWordWrap(true);
   m_waiting->hide();
@@ -557,9 +578,16 @@ void CellView::refreshZeros() {
   update();
 }
 
+void CellView::refreshRunHere() {
+  if (m_runHere)
+    m_runHere->setVisible(m_pages->currentIndex() == 3 && m_values->model()->rowCount() == 0 && !m_running && !m_mistaken &&
+                          m_waits.isEmpty() && !m_shows.isEmpty());
+}
+
 void CellView::refreshResult() {
   if (!m_result) return;
   refreshZeros();
+  refreshRunHere();
   std::vector<protocol::Formula> formulas;
   std::vector<protocol::GradientTermInfo> terms;
   QStringList waiting;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -21,6 +22,7 @@ namespace nf {
 
 class DerivationView;
 class FormulaView;
+class IconButton;
 class MarkdownView;
 class MessageStrip;
 class TabRow;
@@ -38,6 +40,7 @@ class CellView : public QWidget {
   TrainStrip* train() const { return m_train; }
   FormulaView* formulaView() const { return m_formula; }
   TensorView* tensorView() const { return m_values; }
+  IconButton* runHere() const { return m_runHere; }  // in place of values that nobody has computed
 
   void setNumber(int number);
   void setBody(const std::string& bytes);
@@ -51,6 +54,8 @@ class CellView : public QWidget {
 
   // What an analysis of the whole notebook says about this cell. `info` may be null: the engine knows no such cell.
   void setAnalysis(const protocol::Analysis& analysis, const protocol::CellInfo* info);
+  // Where a byte of the notebook is, in words: for notes that speak of another place.
+  void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }
   void setOutdated(bool outdated);
   bool resultIsGreyed() const;  // what it shows is of an earlier text
   void showSelection();
@@ -98,6 +103,9 @@ class CellView : public QWidget {
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void resumeRequested();
+  void trainAgainRequested();
+  void runRequested();
+  void placeRequested(std::uint32_t byte);  // of the notebook
 
  protected:
   void paintEvent(QPaintEvent*) override;
@@ -110,6 +118,7 @@ class CellView : public QWidget {
   void ensureResult();
   void refreshResult();
   void refreshZeros();
+  void refreshRunHere();
   void fitResult();
   void writeMarkdown(const QString& markdown);
   void dress();  // fonts that this view chose
@@ -146,6 +155,8 @@ class CellView : public QWidget {
   TensorView* m_values = nullptr;
   QComboBox* m_which = nullptr;
   TrainStrip* m_train = nullptr;
+  IconButton* m_runHere = nullptr;  // where it has no values
+  std::function<QString(std::uint32_t)> m_placeName;
   QStringList m_shows, m_diagnosticTexts;
   std::map<QString, protocol::Expression> m_expressions;
   std::map<QString, QString> m_failures;

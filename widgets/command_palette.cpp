@@ -41,11 +41,14 @@ class EntryDelegate : public QStyledItemDelegate {
   const Theme* m_theme;
 };
 
-// Letters of `wish` in order in `text`: how well, lower is better; -1: not at all.
+// Letters of `wish` in order in `text`: how well, lower is better; -1: not at all. A whole word comes before one that goes on.
 int score(const QString& text, const QString& wish) {
   if (wish.isEmpty()) return 0;
-  if (const auto whole = static_cast<int>(text.indexOf(wish, 0, Qt::CaseInsensitive)); whole >= 0)
-    return whole + (whole == 0 || !text[whole - 1].isLetterOrNumber() ? 0 : 100);
+  if (const auto whole = static_cast<int>(text.indexOf(wish, 0, Qt::CaseInsensitive)); whole >= 0) {
+    const qsizetype end = whole + wish.size();
+    return 2 * whole + (whole == 0 || !text[whole - 1].isLetterOrNumber() ? 0 : 200) +
+           (end < text.size() && text[end].isLetterOrNumber());
+  }
   int at = 0, cost = 1000;
   for (const QChar letter : wish) {
     if (letter.isSpace()) continue;

@@ -471,7 +471,7 @@ void ExplainView::setWaiting(bool waiting) {
 
 void ExplainView::showWaiting() {
   if (!m_waitTimer.isActive()) {
-    m_graph->setNothing(tr("The graph stands here once something of the notebook is free of errors."));
+    m_graph->setNothing(tr("The graph of the operators stands here as soon as one of them is free of errors."));
     return;
   }
   const double seconds = static_cast<double>(m_waitBegan.elapsed()) / 1000;

@@ -194,6 +194,8 @@ void ExpressionEditor::noticeChange() {
   recolor();
   fit();
   Q_EMIT bytesEdited(begin, end, text);
+  // The cursor moved before the text was known to have changed: only now its place can be told.
+  Q_EMIT caretMoved();
 }
 
 void ExpressionEditor::recolor() {

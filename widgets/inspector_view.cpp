@@ -228,7 +228,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
                             counted(static_cast<std::int64_t>(std::min(values, 9e15)), tr("value"), tr("values")),
                             bytesText(static_cast<double>(t.bytes))));
   if (!same) {
-    m_checkPending = m_comparing = false;
+    m_checkPending = m_comparing = m_begunAgain = false;
     m_compare = nullptr;
     m_proved->show({}, {}, {});
     m_checked->show({}, {}, {});
@@ -246,6 +246,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   // A proof that ends later brings no check: the one of this revision stays.
   protocol::Expression e = given;
   if (!e.check && m_known.revision == e.revision && m_known.tensor == e.tensor) e.check = m_known.check;
+  if (m_known.check && m_known.tensor == e.tensor && (!e.check || e.check->samples < m_known.check->samples)) m_begunAgain = true;
   m_known = {e.revision, e.tensor, e.check};
   const Palette& c = m_theme->colors();
   for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
@@ -346,6 +347,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       m_compare = new QPushButton(tr("Compare with finite differences"));
       connect(m_compare, &QPushButton::clicked, this, [this] {
         m_comparing = true;
+        m_begunAgain = false;
         m_round = 0;
         m_compare->setEnabled(false);
         m_check->setDetail(tr("comparing"));
@@ -355,6 +357,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       m_compare->setEnabled(!m_comparing);
       if (m_comparing) m_check->setDetail(tr("comparing"));
     }
+    if (m_begunAgain)
+      m_check->body()->addWidget(paragraph(m_comparing || e.check
+                                               ? tr("Begun again: the gradient or what it is computed from has changed.")
+                                               : tr("The gradient or what it is computed from has changed since it was checked.")));
     m_check->show();
     if (m_checkPending) beginCheck();
     if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));

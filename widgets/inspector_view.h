@@ -64,7 +64,8 @@ class InspectorView : public QWidget {
   Known m_known;
   QPointer<QPushButton> m_compare;
   bool m_checkPending = false, m_comparing = false;
-  std::int64_t m_round = 0;  // samples that the newest round was asked for after
+  bool m_begunAgain = false;  // what was checked has changed
+  std::int64_t m_round = 0;   // samples that the newest round was asked for after
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;

@@ -99,7 +99,24 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::stopRequested, this, &NotebookView::stopRequested);
   connect(v, &CellView::swapChosen, this, &NotebookView::swapChosen);
   connect(v, &CellView::resumeRequested, this, [this, v] { Q_EMIT resumeRequested(v->id()); });
+  connect(v, &CellView::trainAgainRequested, this, [this, v] { Q_EMIT trainAgainRequested(v->id()); });
+  connect(v, &CellView::runRequested, this, [this, v] { Q_EMIT runRequested(v->id()); });
+  v->setPlaceName([this](std::uint32_t byte) { return placeName(byte); });
+  connect(v, &CellView::placeRequested, this, [this](std::uint32_t byte) {
+    if (m_analysis && m_document->revision() == m_analysis->revision) scrollToByte(byte, true);
+  });
   return v;
+}
+
+QString NotebookView::placeName(std::uint32_t byte) const {
+  int number = 0;
+  for (const Cell& cell : m_document->cells()) {
+    number += cell.kind == CellKind::Code;
+    if (byte < cell.bodyBegin || byte >= cell.end) continue;
+    const std::string_view before = std::string_view(m_document->text()).substr(cell.bodyBegin, byte - cell.bodyBegin);
+    return tr("cell %1, line %2").arg(number).arg(std::count(before.begin(), before.end(), '\n') + 1);
+  }
+  return {};
 }
 
 // What ran is kept for the cell's return; what runs is, in any case.

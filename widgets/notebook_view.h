@@ -91,6 +91,7 @@ class NotebookView : public QScrollArea {
   void stopRequested();
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void resumeRequested(CellId id);
+  void trainAgainRequested(CellId id);
   void foundChanged();
   void zoomWanted(int steps);
 
@@ -122,6 +123,7 @@ class NotebookView : public QScrollArea {
   int m_lastKey = 0;  // D twice deletes
   void refind();
   void showFound(bool reveal);
+  QString placeName(std::uint32_t byte) const;                    // "cell 2, line 3"; empty: between cells
   std::pair<CellView*, std::size_t> placeFound(int index) const;  // cell and the place's number in it
   QString m_find;
   bool m_findExact = false;

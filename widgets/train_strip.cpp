@@ -28,7 +28,8 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
       m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(new MessageStrip(theme, true)),
       m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
       m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
-      m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))), m_plot(new LatencyPlot(theme, true)),
+      m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))),
+      m_again(new IconButton(theme, QStringLiteral("reload"), tr("Train again"))), m_plot(new LatencyPlot(theme, true)),
       m_lossPlot(new LossPlot(theme, true)), m_grid(new QGridLayout), m_column(new QWidget), m_swapList(new SwapList(theme)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(12, 8, 0, 0);
@@ -45,8 +46,10 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   m_pause->setAccessibleName(tr("Pause"));
   top->addWidget(m_pause);
   top->addWidget(m_stop);
-  m_resume->hide();
   top->addWidget(m_resume);
+  m_again->setToolTip(tr("From the first step"));
+  m_again->setAccessibleName(m_again->text());
+  top->addWidget(m_again);
   layout->addLayout(top);
   auto* below = new QHBoxLayout;
   below->setSpacing(10);
@@ -84,6 +87,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   connect(m_stop, &QToolButton::clicked, this, &TrainStrip::stopRequested);
   setCheckpoint(true);
   connect(m_resume, &QToolButton::clicked, this, &TrainStrip::resumeRequested);
+  connect(m_again, &QToolButton::clicked, this, &TrainStrip::trainAgainRequested);
   setRunning(false);
 }
 
@@ -176,10 +180,16 @@ bool TrainStrip::hasCurves() const { return m_plot->steps() > 0 || m_lossPlot->p
 void TrainStrip::setRunning(bool running) {
   m_running = running;
   showCurves();
-  if (running) m_resume->hide(), m_message->hide();
+  if (running) m_message->hide(), m_end = End::None;
+  offer();
   m_pause->setVisible(running);
   m_stop->setVisible(running);
   m_progress->setVisible(running);
+}
+
+void TrainStrip::offer() {
+  m_resume->setVisible(m_end == End::Cut);
+  m_again->setVisible(m_end == End::Whole || (m_end == End::Cut && m_checkpoint));
 }
 
 void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
@@ -292,8 +302,8 @@ void TrainStrip::addEval(const protocol::EvalEvent& eval) {
 }
 
 void TrainStrip::setDone(const protocol::DoneEvent& done) {
+  m_end = done.stopped ? End::Cut : End::Whole;
   setRunning(false);
-  m_resume->setVisible(done.stopped);
   m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
   m_detail->setText(done.stopped
                         ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
@@ -318,6 +328,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
 }
 
 void TrainStrip::setError(const QString& message) {
+  m_end = End::Whole;
   setRunning(false);
   m_title->setText(tr("Failed"));
   m_detail->clear();
@@ -326,7 +337,7 @@ void TrainStrip::setError(const QString& message) {
   if (m_plot->steps() > 0) sayNoSwaps(true);
 }
 
-void TrainStrip::setKept(const QString& name, const std::vector<protocol::StepEvent>& steps,
+void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
                          const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                          const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error) {
   start();
@@ -334,12 +345,13 @@ void TrainStrip::setKept(const QString& name, const std::vector<protocol::StepEv
   if (error) setError(QString::fromStdString(error->message));
   else setDone(done.value_or(protocol::DoneEvent{}));
   if (!done && !error) {
-    m_resume->show();
+    m_end = End::Cut;
+    offer();
     m_title->setText(tr("Interrupted"));
     m_detail->setText(tr("at step %1").arg(grouped(steps.empty() ? 0 : steps.back().step)));
   }
   m_detail->setText((m_detail->text().isEmpty() ? QString() : m_detail->text() + QStringLiteral("; ")) +
-                    tr("the run %1, as it was kept").arg(name));
+                    tr("the run of %1, as it was kept").arg(began));
   m_swapList->setNone({});
 }
 
@@ -349,12 +361,13 @@ void TrainStrip::setCheckpoint(bool there) {
   m_resume->setToolTip(there ? tr("Go on from the newest checkpoint")
                              : tr("There is no checkpoint to go on from: from the first step"));
   m_resume->setAccessibleName(m_resume->text());
+  offer();
 }
 
 void TrainStrip::setLost() {
   if (!m_running) return;
+  m_end = End::Cut;
   setRunning(false);
-  m_resume->show();
   m_title->setText(tr("Interrupted"));
   const QString ended = tr("ended with the engine; the curve is what arrived");
   m_detail->setText(m_checkpoint ? ended : ended + tr("; there is no checkpoint yet"));

@@ -34,8 +34,8 @@ class TrainStrip : public QWidget {
   void addTrial(const protocol::TrialEvent& trial);  // those that ended their worker are counted
   void setDone(const protocol::DoneEvent& done);
   void setError(const QString& message);
-  // A run of an earlier window, whose folder is `name`. `done` and `error`: how it ended; neither: nobody knows.
-  void setKept(const QString& name, const std::vector<protocol::StepEvent>& steps,
+  // A run of an earlier window, which began at this time. `done` and `error`: how it ended; neither: nobody knows.
+  void setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
   // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
@@ -54,18 +54,21 @@ class TrainStrip : public QWidget {
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
   SwapList* swaps() const { return m_swapList; }
   IconButton* resume() const { return m_resume; }
+  IconButton* again() const { return m_again; }  // beside resume(), or alone where nothing is left to go on with
 
  Q_SIGNALS:
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);
   void pauseRequested(bool pause);
   void stopRequested();
   void resumeRequested();
+  void trainAgainRequested();
 
  protected:
   void resizeEvent(QResizeEvent*) override;
 
  private:
   void setRunning(bool running);
+  void offer();
   void showPeer();
   void showCurves();
   void sayNoSwaps(bool ended);
@@ -76,7 +79,7 @@ class TrainStrip : public QWidget {
   QLabel* m_title;
   MessageStrip* m_message;
   QProgressBar* m_progress;
-  IconButton *m_pause, *m_stop, *m_resume;
+  IconButton *m_pause, *m_stop, *m_resume, *m_again;
   LatencyPlot* m_plot;
   LossPlot* m_lossPlot;
   QGridLayout* m_grid;
@@ -89,6 +92,7 @@ class TrainStrip : public QWidget {
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_swaps = 0, m_deaths = 0;
   bool m_checkpoint = true;
+  enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };
 
 }  // namespace nf

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "app/workbench/kept_run.h"
 
+#include <QDateTime>
 #include <QDir>
 #include <QFile>
 #include <QJsonDocument>
 #include <QJsonObject>
+#include <QLocale>
 
 namespace nf {
 namespace {
@@ -13,7 +15,9 @@ std::optional<KeptRun> readRun(const QDir& folder) {
   QFile settings(folder.filePath(QStringLiteral("run.json"))), events(folder.filePath(QStringLiteral("events.jsonl")));
   if (!settings.open(QIODevice::ReadOnly) || !events.open(QIODevice::ReadOnly)) return std::nullopt;
   KeptRun run;
-  run.name = folder.dirName();
+  const QString stamp = QStringLiteral("yyyy-MM-dd-HHmmss");
+  const QDateTime began = QDateTime::fromString(folder.dirName().left(stamp.size()), stamp);
+  run.began = began.isValid() ? QLocale::c().toString(began, QStringLiteral("d MMM yyyy, HH:mm")) : folder.dirName();
   run.loss = QJsonDocument::fromJson(settings.readAll()).object().value(QStringLiteral("train")).toString().toStdString();
   while (!events.atEnd()) {
     const QByteArray line = events.readLine().trimmed();

@@ -11,7 +11,7 @@ namespace nf {
 
 // What a training run has left beside its notebook, in NAME.nf.out.
 struct KeptRun {
-  QString name;      // of its folder: when it began
+  QString began;     // in words
   std::string loss;  // whose `train` statement it ran
   std::vector<protocol::StepEvent> steps;
   std::vector<protocol::KernelSwapEvent> swaps;

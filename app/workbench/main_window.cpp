@@ -3,6 +3,7 @@
 #include "app/workbench/newest_run.h"
 
 #include <QCloseEvent>
+#include <QCoreApplication>
 #include <QDockWidget>
 #include <QDragEnterEvent>
 #include <QFile>
@@ -14,12 +15,14 @@
 #include <QMenu>
 #include <QMenuBar>
 #include <QMimeData>
+#include <QPointer>
 #include <QPushButton>
 #include <QScreen>
 #include <QSettings>
 #include <QStackedWidget>
 #include <QStatusBar>
 #include <QTabBar>
+#include <QThreadPool>
 #include <QToolBar>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -420,6 +423,26 @@ void MainWindow::closeEnded(Tab* tab) {
   QTimer::singleShot(0, tab->workspace.get(), [this, tab] { closeTab(indexOf(tab)); });
 }
 
+// Not of a notebook that is open elsewhere: its run may be under way there.
+void MainWindow::lookForKept(Tab* tab) {
+  Workspace* workspace = tab->workspace.get();
+  tab->kept.reset();
+  if (workspace->path().isEmpty() || !workspace->holder().isEmpty() || tab->training != 0 || !workspace->steps().empty()) return;
+  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->path()] {
+    auto run = std::make_shared<std::optional<KeptRun>>(newestKeptRun(path));
+    if (!*run) return;
+    const auto show = [this, w, path, run] {
+      if (!w || w->path() != path || !w->holder().isEmpty()) return;
+      for (const auto& tab : m_tabs) {
+        if (tab->workspace.get() != w || tab->training != 0 || !w->steps().empty()) continue;
+        tab->kept = std::move(*run);
+        showKept(tab.get());
+      }
+    };
+    QMetaObject::invokeMethod(QCoreApplication::instance(), show, Qt::QueuedConnection);
+  });
+}
+
 // As the curves of a run, which is one of an earlier window.
 void MainWindow::showKept(Tab* tab) {
   if (!tab->kept || tab->training != 0) return;
@@ -432,7 +455,7 @@ void MainWindow::showKept(Tab* tab) {
   KeptRun run = std::move(*tab->kept);
   tab->kept.reset();
   v->train()->show();
-  v->train()->setKept(run.name, run.steps, run.swaps, run.evals, run.done, run.error);
+  v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
   v->train()->setCheckpoint(newestRunResumes(tab->workspace->path()));
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   refreshPeer();
@@ -507,9 +530,6 @@ void MainWindow::restoreSession() {
   for (const auto& tab : m_tabs) {
     tab->recovered = tab->workspace->hasJournal();
     recovered = recovered || tab->recovered;
-    if (left.sessions.empty() || tab->workspace->path().isEmpty()) continue;
-    tab->kept = newestKeptRun(tab->workspace->path());
-    showKept(tab.get());
   }
   QSettings settings;
   const QStringList files = settings.value(QStringLiteral("session/files")).toStringList();

@@ -103,7 +103,7 @@ class MainWindow : public QMainWindow {
     bool engineDown = false;        // and no new one was started
     QElapsedTimer restarted;        // since its engine was started anew without being asked
     CellId interrupted = 0;         // what trained when the engine ended
-    CellId resumeWhenChecked = 0;
+    CellId resumeWhenChecked = 0, runWhenChecked = 0;
     bool diskHidden = false, holderHidden = false, journalHidden = false, unwritableHidden = false;  // questions that were put away
     CellId training = 0;
     bool ran = false;          // since what is shown of it was asked for the last time
@@ -154,6 +154,7 @@ class MainWindow : public QMainWindow {
   void runActive(AfterRun then);
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
+  void trainAgain(Tab* tab, CellId id);
   void undoOrRedo(bool undo);
   void insertCell(void (NotebookView::*insert)());
   void save(bool ask);
@@ -175,6 +176,7 @@ class MainWindow : public QMainWindow {
   void closeEnded(Tab* tab);  // where somebody waits for the end of its run
   std::vector<Tab*> unsavedTabs() const;
   QStringList trainingNames() const;
+  void lookForKept(Tab* tab);
   void showKept(Tab* tab);
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;

@@ -381,9 +381,19 @@ void MainWindow::resume(Tab* tab, CellId id) {
   runCell(id, offered);
 }
 
+void MainWindow::trainAgain(Tab* tab, CellId id) {
+  if (tab != m_tab) return;
+  if (tab->workspace->engine().state() == EngineLink::State::Ready && tab->workspace->analysisIsKnown()) return runCell(id);
+  tab->runWhenChecked = id;
+}
+
 void MainWindow::runCell(CellId id, bool resume) {
   CellView* v = m_tab->notebook->view(id);
   if (!v || v->kind() == CellKind::Markdown) return;
+  if (m_tab->workspace->engine().state() == EngineLink::State::Starting) {
+    m_tab->runWhenChecked = id;
+    return setStatus("running", tr("The engine starts; then the cell runs"));
+  }
   if (m_tab->workspace->engine().state() != EngineLink::State::Ready) {
     setStatus("error", tr("The engine is not running"));
     if (m_tab->workspace->engine().state() != EngineLink::State::Dead) return;
@@ -618,11 +628,14 @@ void MainWindow::openPalette(bool everything) {
     int number = 0;
     for (const Cell& cell : m_tab->workspace->document().cells()) {
       const auto body = m_tab->workspace->document().body(cell);
-      const QString first =
-          cell.kind == CellKind::Markdown
-              ? firstLineOf(QString::fromStdString(markdownOf(body)))
-              : QString::fromStdString(std::string(body)).section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty);
+      const QString text = QString::fromStdString(std::string(body));
+      QString first = cell.kind == CellKind::Markdown ? firstLineOf(QString::fromStdString(markdownOf(body)))
+                                                      : text.section(QLatin1Char('\n'), 0, 0, QString::SectionSkipEmpty);
       number += cell.kind == CellKind::Code;
+      // A cell that trains is known by that.
+      if (const CellView* v = m_tab->notebook->view(cell.id); v && v->train())
+        for (const QString& line : text.split(QLatin1Char('\n')))
+          if (line.startsWith(QLatin1String("train "))) first = line;
       entries.push_back({cell.kind == CellKind::Code ? QStringLiteral("code") : QStringLiteral("text"), first,
                          cell.kind == CellKind::Code ? tr("cell %1").arg(number) : tr("text"), [this, id = cell.id] {
                            showPage(Page::Author);

@@ -37,6 +37,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->discard = false;
     tab->diskHidden = tab->holderHidden = tab->unwritableHidden = false;
     tab->notebook->setReadOnly(w->document().readOnly());
+    lookForKept(tab);
     refreshTabs();
     if (tab != m_tab) return;
     m_inspector->clear();
@@ -74,6 +75,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::lockChanged, this, [this, tab, w] {
     tab->holderHidden = false;
     tab->notebook->setReadOnly(w->document().readOnly());
+    lookForKept(tab);
     if (tab != m_tab) return refreshTabs();
     if (w->holder().isEmpty()) setStatus("ok", tr("%1 can be edited here").arg(w->name()));
     refreshTitle();
@@ -142,10 +144,16 @@ void MainWindow::connectTab(Tab* tab) {
       refreshOutline();
       refreshStatus();
       refreshPage();
+      const auto gone = [&] { return !m_inspector->tensor().isEmpty() && !w->tensor(m_inspector->tensor().toStdString()); };
+      if (gone() && w->missing().empty() && !m_inspector->pinned()) {
+        m_inspector->clear();
+        tab->inspected.clear();
+      }
       inspectSelection();
-      m_inspector->setOutdated(w->missing().contains(m_inspector->tensor().toStdString()));
+      m_inspector->setOutdated(gone());
     }
     if (const CellId id = std::exchange(tab->resumeWhenChecked, 0)) resume(tab, id);
+    if (const CellId id = std::exchange(tab->runWhenChecked, 0)) trainAgain(tab, id);
     if (tab != m_tab || !std::exchange(tab->trainWhenChecked, false)) return;
     for (std::size_t i = 0; i < w->analysis().cells.size(); ++i)
       if (w->analysis().cells[i].train)
@@ -365,6 +373,10 @@ void MainWindow::connectNotebook(Tab* tab) {
     m_tune->chooseSubgraph(swap.subgraph);
   });
   connect(n, &NotebookView::resumeRequested, this, [this, tab](CellId id) { resume(tab, id); });
+  connect(n, &NotebookView::trainAgainRequested, this, [this, tab](CellId id) { trainAgain(tab, id); });
+  connect(n, &NotebookView::runRequested, this, [this, tab](CellId id) {
+    if (tab == m_tab) runCell(id);
+  });
 }
 
 void MainWindow::connectViews() {

@@ -118,17 +118,19 @@ std::string_view Document::body(const Cell& cell) const {
 }
 
 // `kept`: the ids of the cells that begin there, where that is known.
-void Document::apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept) {
+void Document::apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept, bool travels) {
   NF_ASSERT(edit.begin + edit.removed.size() <= m_text.size());
   const std::string before = m_text;
   m_text.replace(edit.begin, edit.removed.size(), edit.inserted);
-  resplit(before, edit, kept);
+  resplit(before, edit, kept, travels);
   ++m_revision;
 }
 
 // A cell keeps its id where the edit did not reach it, or left its text whole somewhere, or else began after its first byte. One that comes
-// back with the text with which it went, undone or pasted, has its id again.
-void Document::resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept) {
+// back with the text with which it went, undone or pasted, has its id again; in the place of an empty cell where the edit `travels`
+// through the history, for what is typed there is that cell's.
+void Document::resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept,
+                       bool travels) {
   const std::vector<Cell> before = std::exchange(m_cells, splitCells(m_text));
   std::map<CellId, const Cell*> left;
   std::map<std::size_t, CellId> begins;
@@ -138,6 +140,13 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
   };
   const auto take = [&](Cell& cell, CellId id) {
     if (left.erase(id) > 0) cell.id = id;
+  };
+  const auto bringBack = [&](Cell& cell) {
+    const auto gone =
+        std::find_if(m_gone.rbegin(), m_gone.rend(), [&](const Gone& g) { return g.kind == cell.kind && g.body == body(cell); });
+    if (gone == m_gone.rend()) return;
+    cell.id = gone->id;
+    m_gone.erase(std::prev(gone.base()));
   };
   if (kept) {
     for (Cell& cell : m_cells)
@@ -160,20 +169,19 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
           break;
         }
     }
+    if (travels)
+      for (Cell& cell : m_cells) {
+        const auto stood = left.find(idAt(cell.begin));
+        if (cell.id == 0 && stood != left.end() && bodyBefore(*stood->second).empty()) bringBack(cell);
+      }
     for (Cell& cell : m_cells) {
       if (cell.id != 0) continue;
       if (cell.begin >= newEnd && (cell.begin > edit.begin || newEnd == edit.begin)) take(cell, idAt(cell.begin - newEnd + oldEnd));
       if (cell.id == 0 && cell.begin <= edit.begin) take(cell, idAt(cell.begin));
     }
   }
-  for (Cell& cell : m_cells) {
-    if (cell.id != 0) continue;
-    const auto gone =
-        std::find_if(m_gone.rbegin(), m_gone.rend(), [&](const Gone& g) { return g.kind == cell.kind && g.body == body(cell); });
-    if (gone == m_gone.rend()) continue;
-    cell.id = gone->id;
-    m_gone.erase(std::prev(gone.base()));
-  }
+  for (Cell& cell : m_cells)
+    if (cell.id == 0) bringBack(cell);
   for (Cell& cell : m_cells)
     if (cell.id == 0) cell.id = m_nextId++;
   constexpr std::size_t kMostGone = 64;
@@ -475,7 +483,7 @@ std::optional<std::size_t> Document::undo() {
   if (!canUndo()) return std::nullopt;
   const TextEdit& done = m_history.steps[--m_history.done].edit;
   const TextEdit edit{done.begin, done.inserted, done.removed};
-  apply(edit);
+  apply(edit, nullptr, true);
   if (edited) edited(edit);
   return edit.begin + edit.inserted.size();
 }
@@ -483,7 +491,7 @@ std::optional<std::size_t> Document::undo() {
 std::optional<std::size_t> Document::redo() {
   if (!canRedo()) return std::nullopt;
   const TextEdit edit = m_history.steps[m_history.done++].edit;
-  apply(edit);
+  apply(edit, nullptr, true);
   if (edited) edited(edit);
   return edit.begin + edit.inserted.size();
 }

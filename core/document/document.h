@@ -123,8 +123,8 @@ class Document {
     CellKind kind;
     std::string body;
   };
-  void apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept = nullptr);
-  void resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept);
+  void apply(const TextEdit& edit, const std::map<std::size_t, CellId>* kept = nullptr, bool travels = false);
+  void resplit(const std::string& textBefore, const TextEdit& edit, const std::map<std::size_t, CellId>* kept, bool travels);
   void record(TextEdit edit, std::string label, bool typing);
   void push(TextEdit edit, std::string label, bool typing);
   std::vector<Chunk> chunks() const;

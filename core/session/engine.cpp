@@ -254,8 +254,7 @@ void Engine::answer(const Request& request) {
   const auto queued = [&] {
     if (stop.stop_requested()) m_jobs.cancel(request.id);
   };
-  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message))
-    return m_jobs.answerTensor(*revision, *m, request.id);
+  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*revision, *m, request.id);
   if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id), queued();
   if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message))
     return m_jobs.train(revision, *m, request.id), queued();
@@ -295,30 +294,37 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
   auto expression = describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans());
   if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck)
-    if (const auto names = derivativeNames(m.tensor)) {
-      const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
-      if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
-        check(*expression, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
-    }
+  if (const auto names = derivativeNames(m.tensor)) {
+    const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
+    if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
+      check(*expression, m.numericCheck, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
+  }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
 }
 
-void Engine::check(protocol::Expression& into, const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                   const std::string& directory, std::stop_token stop) {
-  if (!m_check || m_check->revision != into.revision || m_check->tensor != into.tensor) {
+void Engine::check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
+                   TensorId seed, const std::string& directory, std::stop_token stop) {
+  const bool same = m_check && m_check->tensor == into.tensor;
+  if (!same && !further) return;
+  const Hash checked = checkedHash(program, of, wrt, result, seed, directory);
+  if (!same || m_check->checked != checked) {
     m_check.reset();
+    if (!further) return;
     auto checker = NumericChecker::prepare(program, of, wrt, result, seed, kCheckOperations, directory);
     if (!checker) {
       into.uncheckable = checker.error().message;
       return;
     }
-    m_check.emplace(into.revision, into.tensor, std::move(*checker));
+    m_check.emplace(checked, into.tensor, std::move(*checker));
   }
-  auto round = m_check->checker.goOn(kRoundOperations, std::move(stop));
-  if (round) into.check = std::move(*round);
-  else into.uncheckable = round.error().message;
+  if (further) {
+    auto round = m_check->checker.goOn(kRoundOperations, std::move(stop));
+    if (round) m_check->known = std::move(*round);
+    else into.uncheckable = round.error().message;
+    if (!round) return;
+  }
+  into.check = m_check->known;
 }
 
 void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
@@ -344,7 +350,7 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans());
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
-  if (m.numericCheck) check(*expression, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
+  check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
   sendExpression(*expression, m, id);
 }

@@ -63,8 +63,9 @@ class Engine {
 
   void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
   // Adds one round of the check of d(of)/d(wrt) = result, or why there is none.
-  void check(protocol::Expression& into, const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-             const std::string& directory, std::stop_token stop);
+  // `further`: by one round; else what is known by now, where it still holds.
+  void check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
+             TensorId seed, const std::string& directory, std::stop_token stop);
   void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);
@@ -87,11 +88,13 @@ class Engine {
   std::optional<protocol::Message> m_unsettled;  // the newest request that was answered with proofs under way
   std::uint64_t m_unsettledRevision = 0;
 
-  // The numeric check under way: a request takes it one round further, other answers stand between the rounds.
+  // The numeric check under way: a request takes it one round further, other answers stand between the rounds. It holds as long as an
+  // edit leaves what it compares.
   struct Check {
-    std::uint64_t revision = 0;
+    Hash checked;
     std::string tensor;
     NumericChecker checker;
+    std::optional<protocol::NumericCheck> known;
   };
   std::optional<Check> m_check;  // of the clerk's thread
 

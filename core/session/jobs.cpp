@@ -38,7 +38,10 @@ std::string initialValues(const CompiledNotebook& notebook, std::uint32_t cell, 
   if (missing.empty() && others.empty()) return {};
   std::vector<TensorId> wanted = notebook.cells[cell].defines;
   wanted.insert(wanted.end(), notebook.cells[cell].shows.begin(), notebook.cells[cell].shows.end());
-  const Program needed = restrictedTo(notebook.program, wanted, false);
+  Program whole = notebook.program;
+  whole.outputs.clear();
+  for (const TensorId t : wanted) whole.outputs.push_back({whole[t].name, t, OutputRole::Named});
+  const Program needed = restrictedTo(whole, wanted, false);
   std::set<std::string> parameters;
   const auto add = [&](const Program& p, TensorId t) {
     if (t.valid() && p[t].kind == TensorKind::Param) parameters.insert(p[t].name);
@@ -368,7 +371,9 @@ std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
   auto trained = std::make_shared<Trained>();
   if (std::filesystem::file_size(*checkpoint, code) > static_cast<std::uintmax_t>(kMostKept)) {
     trained->missing = kTooLarge;
-  } else if (auto read = readCheckpoint(*checkpoint)) {
+  } else if (auto read = readCheckpoint(*checkpoint); read && read->declared.empty()) {
+    trained->missing = "the newest checkpoint does not say how they were declared. Train again.";
+  } else if (read) {
     for (auto& [name, value] : read->tensors) trained->values.emplace(name, std::move(value));
     trained->declared = std::move(read->declared);
     trained->step = read->step;
@@ -384,19 +389,20 @@ Jobs::GoingOn Jobs::goingOn(const Trained* trained, const Program& program) {
   GoingOn g;
   if (!trained) return g;
   bool learnt = false;  // states alone, as an optimizer's, are nothing to go on from
-  for (const auto& [name, value] : trained->values) {
+  for (const auto& entry : trained->values) {
+    const std::string& name = entry.first;
     const TensorId now = program.tensorNamed(name);
     if (!now.valid()) continue;
     const bool parameter = program[now].kind == TensorKind::Param;
     if (const auto then = trained->declared.find(name);
         then != trained->declared.end() && then->second == declarationOf(program[now])) {
-      g.values.emplace(name, value);
+      g.same.insert(name);
       learnt = learnt || parameter;
     } else if (parameter) {
       g.others.insert(name);
     }
   }
-  if (!learnt) g.values.clear();
+  if (!learnt) g.same.clear();
   return g;
 }
 
@@ -418,8 +424,8 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     options.sets = request.sets;
     options.tensors = {"all"};
     const auto trained = lastTrained(options.source);
-    GoingOn from = goingOn(trained.get(), notebook.program);
-    options.values = std::move(from.values);
+    const GoingOn from = goingOn(trained.get(), notebook.program);
+    for (const std::string& name : from.same) options.values.emplace(name, trained->values.at(name));
     const std::int64_t step = options.values.empty() ? -1 : trained->step;
     auto job = std::make_unique<RunJob>(*device, options);
     const auto begin = std::chrono::steady_clock::now();

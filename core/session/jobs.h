@@ -129,7 +129,7 @@ class Jobs {
   std::shared_ptr<const Trained> lastTrained(const Source& notebook);
   // What of it a cell that runs next goes on from: what `program` declares as the training did.
   struct GoingOn {
-    std::map<std::string, HostTensor> values;
+    std::set<std::string> same;
     std::set<std::string> others;  // parameters that were trained, and are declared another way now
   };
   static GoingOn goingOn(const Trained* trained, const Program& program);
@@ -139,7 +139,7 @@ class Jobs {
     std::filesystem::file_time_type time;
     std::shared_ptr<const Trained> trained;
   };
-  Kept m_kept;  // as read last
+  Kept m_kept;            // as read last
   bool m_tuning = false;  // a search without training runs
   std::map<std::string, Trials> m_trials;
   std::map<std::string, std::vector<Point>> m_series;

@@ -584,9 +584,8 @@ void Jobs::answerTensor(const Revision& revision, const protocol::TensorRequest&
     const CompiledNotebook& notebook = revision.sound();
     if (notebook.ok())
       if (const auto trained = lastTrained(notebook.sources.at(notebook.notebook))) {
-        const GoingOn left = goingOn(trained.get(), notebook.program);
-        if (const auto found = left.values.find(request.tensor); found != left.values.end())
-          return sendTensor(found->second, request, trained->step, id);
+        if (goingOn(trained.get(), notebook.program).same.contains(request.tensor))
+          return sendTensor(trained->values.at(request.tensor), request, trained->step, id);
       }
     return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
   }

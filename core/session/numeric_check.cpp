@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <random>
 
 #include "core/device/reference.h"
+#include "core/ir/structural_hash.h"
 #include "core/runtime/data_feed.h"
+#include "core/runtime/execution_plan.h"
 #include "core/runtime/initialize.h"
 #include "core/tune/index_ranges.h"
 
@@ -116,6 +120,42 @@ struct Slope {
 };
 
 }  // namespace
+
+Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed, const std::string& directory) {
+  Program wanted = program;
+  wanted.outputs = {{"of", of, OutputRole::Named}, {"result", result, OutputRole::Named}};
+  const Program p = restrictedTo(wanted, {of, result}, false);
+  Hasher h;
+  const auto addFile = [&](const Initializer& init, const std::string& folder) {
+    if (init.strings.empty()) return;
+    std::error_code code;
+    const auto time = std::filesystem::last_write_time(resolvePath(folder, init.strings.front()), code);
+    h.add(code ? 0 : static_cast<std::uint64_t>(time.time_since_epoch().count()));
+  };
+  std::map<TensorId, std::uint64_t> numbers;
+  const auto add = [&](TensorId t) {
+    const auto [place, fresh] = numbers.emplace(t, numbers.size());
+    h.add(place->second);
+    if (!fresh || p[t].kind == TensorKind::Intermediate) return;
+    h.add(p[t].name).add(static_cast<std::uint64_t>(p[t].kind)).add(declarationOf(p[t]));
+    addFile(p[t].init, directory);
+    for (const DataSet& d : p.data) {
+      if (d.name != p[t].init.data) continue;
+      Tensor whole;
+      whole.init = d.source;
+      h.add(declarationOf(whole)).add(d.directory).add(static_cast<std::uint64_t>(d.heldOutLast));
+      addFile(d.source, d.directory);
+    }
+  };
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    h.add(structuralHash(p, OperatorId(o)));
+    for (const TensorId t : readsOf(p, OperatorId(o))) add(t);
+    for (const TensorId t : writesOf(p, OperatorId(o))) add(t);
+  }
+  for (const TensorId t : {of, wrt, result, seed})
+    if (t.valid()) add(p.tensorNamed(program[t].name));
+  return h.finish();
+}
 
 struct NumericChecker::Impl {
   std::vector<std::int64_t> shape;  // of wrt

@@ -6,9 +6,15 @@
 
 #include "core/ir/program.h"
 #include "core/protocol/values.h"
+#include "core/support/hash.h"
 #include "core/support/result.h"
 
 namespace nf {
+
+// Equal where a check of d(of)/d(wrt) in `result` would compare the same numbers: the operators and what is given to them, data files
+// as old as they are, whatever computed tensors are called.
+Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+                 const std::string& directory = {});
 
 // Holds a derived gradient against central differences of the reference interpreter, in double precision on the notebook's own
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same

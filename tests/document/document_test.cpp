@@ -162,6 +162,26 @@ TEST(Document, CellsThatComeBackHaveTheirIds) {
   EXPECT_EQ(after[2], before[1]);
 }
 
+TEST(Document, TheOnlyCellComesBackWithItsId) {
+  Document d("let A = 1\n\n");
+  const CellId id = d.cells().front().id;
+  d.removeCell(id);
+  ASSERT_EQ(d.cells().size(), 1u);
+  const CellId empty = d.cells().front().id;
+  EXPECT_NE(empty, id);
+  // Typed again it is another one: what is typed in a cell is that cell's.
+  d.replace(0, 0, "let A = 1", "Typing", true);
+  EXPECT_EQ(d.cells().front().id, empty);
+  d.undo();
+  d.undo();
+  EXPECT_EQ(d.cells().front().id, id);
+  EXPECT_EQ(d.text(), "let A = 1\n\n");
+  d.redo();
+  EXPECT_EQ(d.text(), "");
+  d.undo();
+  EXPECT_EQ(d.cells().front().id, id);
+}
+
 TEST(Document, CellOperationsAreOneStepEachAndUndoToTheByte) {
   Document d(kNotebook);
   const CellId first = d.cells()[0].id, second = d.cells()[1].id, third = d.cells()[2].id;

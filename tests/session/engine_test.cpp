@@ -242,6 +242,36 @@ TEST_F(EngineTest, GradientIsProvedAndChecked) {
   EXPECT_LT(g.check->worst, g.check->allowed);
 }
 
+// What a numeric check has found stays with the gradient through edits that change nothing of what it compares, and no longer.
+TEST_F(EngineTest, ACheckHoldsAsLongAsWhatItCompares) {
+  await<Hello>();
+  const std::string text =
+      "param W[40] = normal(0, 1)\nZ[i] = tanh(W[i]) * 2\nloss L = sum[i] Z[i]^2\nU[i] = W[i] + 1\nshow d(L)/d(W)\n";
+  std::uint64_t revision = 0;
+  RequestId id = 6;
+  const auto shown = [&](const std::string& with, bool further) {
+    document(with, ++revision);
+    send(ExpressionRequest{revision, "d(L)/d(W)", further}, ++id);
+    return await<Expression>(id).check;
+  };
+  EXPECT_FALSE(shown(text, false)) << "nobody has asked for it";
+  auto check = shown(text, true);
+  ASSERT_TRUE(check);
+  const auto with = [&](const std::string& what, const std::string& now) {
+    std::string out = text;
+    return out.replace(out.find(what), what.size(), now);
+  };
+  EXPECT_EQ(shown(with("W[i] + 1", "W[i] + 2"), false), check) << "nothing of L";
+  EXPECT_EQ(
+      shown(with("Z[i] = tanh(W[i]) * 2\nloss L = sum[i] Z[i]^2", "# more\nV[k] = tanh(W[k])*2\nloss L = sum[i] V[i]^2"), false),
+      check)
+      << "names and words";
+  EXPECT_FALSE(shown(with("* 2", "* 3"), false)) << "another gradient";
+  EXPECT_FALSE(shown(text, false)) << "what it was is gone";
+  check = shown(text, true);
+  EXPECT_FALSE(shown(with("normal(0, 1)", "normal(0, 2)"), false)) << "other values";
+}
+
 // A gradient that is zero by rule says so and why, as a term; what has none is refused with its place.
 TEST_F(EngineTest, GradientsThatAreZeroByRuleSayWhy) {
   await<Hello>();

@@ -160,6 +160,36 @@ TEST_F(Keyboard, TheCursorsPlaceIsThatOfTheTab) {
   EXPECT_FALSE(find()) << place->text().toStdString();
 }
 
+// At the end of a line, where the text before the key has a shorter one.
+TEST_F(Keyboard, TheCursorsPlaceIsTrueWhileOneTypes) {
+  write("# %%\nlet N = 4\nlet M = 5\n");
+  open();
+  ExpressionEditor* editor = editing(0);
+  editor->moveCaretTo(9);
+  const auto place = [&] {
+    QString said;
+    for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+      if (l->text().startsWith("Ln ")) said = l->text();
+    return said;
+  };
+  EXPECT_EQ(place(), "Ln 2, Col 10");
+  QTest::keyClicks(editor, "7");
+  EXPECT_EQ(place(), "Ln 2, Col 11");
+  QTest::keyClick(editor, Qt::Key_Backspace);
+  EXPECT_EQ(place(), "Ln 2, Col 10");
+}
+
+TEST_F(Keyboard, TheLocatorFindsWholeWordsFirst) {
+  std::string text = capsule::kText;
+  text.insert(0, "# %% [markdown]\n# Training starts here.\n\n");
+  write(text);
+  openChecked();
+  go("train");
+  ASSERT_GT(window->palette()->list()->count(), 1);
+  EXPECT_TRUE(window->palette()->list()->item(0)->text().startsWith("train "))
+      << window->palette()->list()->item(0)->text().toStdString();
+}
+
 TEST_F(Keyboard, TheLocatorFindsGradientsByTheirName) {
   openChecked();
   window->showPage(MainWindow::Page::Tune);

@@ -2,7 +2,9 @@
 // The window with the engine that people have: mistakes, results that are stale, an engine that is killed.
 #include <signal.h>
 
+#include <QLabel>
 #include <QPushButton>
+#include <QScrollArea>
 #include <QScrollBar>
 #include <QStandardPaths>
 
@@ -192,6 +194,160 @@ TEST_F(RealEngine, AKilledEngineIsStartedAgainAndTrainingResumed) {
   EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.step < b.step; })) << before;
   window->action("run.stop")->trigger();
   ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
+// Closed and opened again, a notebook has its last run under its cell, and its cells compute with what that learnt.
+TEST_F(RealEngine, ANotebookThatIsOpenedAgainGoesOnWithItsRun) {
+  // C as it is computed now, of that step.
+  const auto computed = [&](bool trained) {
+    std::vector<double> out;
+    std::int64_t step = -2;
+    const auto heard = QObject::connect(&window->workspace(), &Workspace::sliceArrived, window.get(),
+                                        [&](const protocol::TensorSlice& slice, const std::vector<double>& values) {
+                                          if (slice.tensor == "C") step = slice.step, out = values;
+                                        });
+    compute(2);
+    EXPECT_TRUE(wait([&] { return trained ? step >= 0 : step == -1; }));
+    QObject::disconnect(heard);
+    return out;
+  };
+  openChecked();
+  const auto initial = computed(false);
+  run(5);
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  const std::int64_t last = window->workspace().steps().back().step;
+  const auto learnt = computed(true);
+  EXPECT_NE(learnt, initial);
+  window.reset();
+
+  openChecked();
+  TrainStrip* strip = nullptr;
+  ASSERT_TRUE(wait([&] { return (strip = cell(5)->train()) && strip->isVisible() && strip->plot()->steps() > 0; }));
+  EXPECT_TRUE(strip->result().startsWith("Stopped ")) << strip->result().toStdString();
+  EXPECT_TRUE(strip->result().contains("the run of ")) << strip->result().toStdString();
+  const auto again = computed(true);
+  ASSERT_EQ(again.size(), learnt.size());
+  for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], learnt[i], 1e-5) << "another device";
+  ASSERT_TRUE(strip->resume()->isVisible());
+  EXPECT_EQ(strip->resume()->text(), "Resume");
+  ASSERT_TRUE(strip->again()->isVisible());
+  std::int64_t first = 0;
+  QObject::connect(&window->workspace(), &Workspace::stepArrived, window.get(), [&](const protocol::StepEvent& e) {
+    if (first == 0) first = e.step;
+  });
+  const auto stopAfterAStep = [&] {
+    ASSERT_TRUE(wait([&] { return first > 0; })) << strip->detail().toStdString();
+    window->action("run.stop")->trigger();
+    ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  };
+  QTest::mouseClick(strip->resume(), Qt::LeftButton);
+  stopAfterAStep();
+  EXPECT_GT(first, last);
+  first = 0;
+  QTest::mouseClick(strip->again(), Qt::LeftButton);
+  stopAfterAStep();
+  EXPECT_LE(first, last) << "from the first step";
+  window.reset();
+
+  // Declared another way, it begins at its initial value, and the cell says so.
+  openChecked();
+  replace("normal(0, 1)", "normal(0, 2)");
+  compute(2);
+  EXPECT_TRUE(cell(2)->note().contains("`W` has its initial value")) << cell(2)->note().toStdString();
+}
+
+// The only cell, deleted and brought back, has its panel and its text to the last line.
+TEST_F(RealEngine, TheOnlyCellComesBackWithItsRun) {
+  openChecked("param W[4] = normal(0, 1)\nloss L = sum[i] W[i]^2\ntrain L { steps = 20; device = reference }\n\n");
+  run(0);
+  ASSERT_TRUE(wait([&] { return cell(0)->status() != CellStatus::Running && cell(0)->train()->plot()->steps() > 0; }));
+  const std::string text = document().text();
+  const int steps = cell(0)->train()->plot()->steps();
+  QTest::keyClick(cell(0)->editor(), Qt::Key_Escape);
+  QTest::keyClicks(window->notebook(), "dd");
+  EXPECT_EQ(document().text(), "");
+  checked();
+  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  EXPECT_EQ(document().text(), text);
+  checked();
+  ASSERT_TRUE(cell(0)->train());
+  EXPECT_TRUE(cell(0)->train()->isVisible());
+  EXPECT_EQ(cell(0)->train()->plot()->steps(), steps);
+}
+
+TEST_F(RealEngine, AFinishedCheckStaysThroughEditsOfOtherThings) {
+  openChecked();
+  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
+  InspectorView* inspector = window->inspector();
+  ASSERT_TRUE(wait([&] { return inspector->compare() && inspector->compare()->isEnabled(); }));
+  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return inspector->checked().contains("all of "); }));
+  const QString found = inspector->checked();
+  const auto said = [&] {
+    QStringList words;
+    for (const QLabel* l : inspector->findChildren<QLabel*>())
+      if (l->isVisibleTo(inspector)) words << l->text();
+    return words.join(QLatin1Char('\n'));
+  };
+  std::uint64_t arrived = 0;
+  QObject::connect(&window->workspace(), &Workspace::expressionArrived, window.get(), [&](const protocol::Expression& e) {
+    if (e.tensor == "d(L)/d(W)") arrived = e.revision;
+  });
+  const auto edited = [&](const char* what, const char* with) {
+    replace(what, with);
+    ASSERT_TRUE(wait([&] { return arrived == document().revision(); }));
+  };
+  edited("W[i, j] * 2", "W[i, j] * 5");
+  EXPECT_EQ(inspector->checked(), found);
+  EXPECT_FALSE(said().contains("has changed"));
+  edited("- 3)^2", "- 4)^2");
+  EXPECT_EQ(inspector->checked(), "");
+  EXPECT_TRUE(said().contains("has changed since it was checked")) << said().toStdString();
+  ASSERT_TRUE(inspector->compare());
+  QTest::mouseClick(inspector->compare(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return inspector->checked().contains("all of "); }));
+  EXPECT_FALSE(said().contains("has changed"));
+}
+
+TEST_F(RealEngine, TheInspectorLetsGoOfWhatIsDeleted) {
+  openChecked();
+  Q_EMIT window->outline()->tensorChosen("D");
+  ASSERT_TRUE(wait([&] { return window->inspector()->tensor() == "D"; }));
+  replace("D[i] = sum[j] C[i, j] * A[i, j]", "D[i] = sum[j] C[i, j] * nowhere[i, j]");
+  EXPECT_EQ(window->inspector()->tensor(), "D");
+  EXPECT_TRUE(isGreyed(window->inspector()->scroll()->widget())) << "a mistake hides it for now";
+  window->action("edit.undo")->trigger();
+  checked();
+  EXPECT_FALSE(isGreyed(window->inspector()->scroll()->widget()));
+  window->notebook()->activate(cell(3)->id(), false);
+  QTest::keyClicks(window->notebook(), "dd");
+  checked();
+  EXPECT_NE(window->inspector()->tensor(), "D");
+}
+
+// A note that speaks of another place says where it is, and goes there.
+TEST_F(RealEngine, ANoteLeadsToItsPlace) {
+  openChecked("# %%\nlet N = 4\nparam A[N] = normal(0, 1)\n\n# %%\nB[i] = A[i]\n\n# %%\nA[i] = B[i] + 1\n");
+  ASSERT_FALSE(cell(2)->diagnosticTexts().isEmpty());
+  EXPECT_TRUE(cell(2)->diagnosticTexts().front().contains("it was defined here: cell 1, line 2\n"))
+      << cell(2)->diagnosticTexts().front().toStdString();
+  auto* button = cell(2)->findChild<QPushButton*>("place");
+  ASSERT_TRUE(button);
+  QTest::mouseClick(button, Qt::LeftButton);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(0)->id());
+  EXPECT_EQ(window->notebook()->caretByte(), document().text().find("A[N]"));
+}
+
+TEST_F(RealEngine, ValuesThatAreNotThereAreComputedByTheButtonInTheirPlace) {
+  openChecked();
+  QTest::mouseClick(cell(1)->editor()->viewport(), Qt::LeftButton);
+  cell(1)->showResult(3);
+  ASSERT_TRUE(cell(1)->runHere()->isVisible());
+  QTest::mouseClick(cell(1)->runHere(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->model()->rowCount() == 4; }));
+  EXPECT_FALSE(cell(1)->runHere()->isVisible());
 }
 
 TEST_F(RealEngine, BytesThatAreNoTextCostOnlyTheirCell) {
