@@ -351,7 +351,7 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
     m_detail->setText(tr("at step %1").arg(grouped(steps.empty() ? 0 : steps.back().step)));
   }
   m_detail->setText((m_detail->text().isEmpty() ? QString() : m_detail->text() + QStringLiteral("; ")) +
-                    tr("the run of %1, as it was kept").arg(began));
+                    tr("run of %1").arg(began));
   m_swapList->setNone({});
 }
 

@@ -154,7 +154,7 @@ class MainWindow : public QMainWindow {
   void runActive(AfterRun then);
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
-  void trainAgain(Tab* tab, CellId id);
+  void runWhenKnown(Tab* tab, CellId id);
   void undoOrRedo(bool undo);
   void insertCell(void (NotebookView::*insert)());
   void save(bool ask);

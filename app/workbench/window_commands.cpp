@@ -381,7 +381,7 @@ void MainWindow::resume(Tab* tab, CellId id) {
   runCell(id, offered);
 }
 
-void MainWindow::trainAgain(Tab* tab, CellId id) {
+void MainWindow::runWhenKnown(Tab* tab, CellId id) {
   if (tab != m_tab) return;
   if (tab->workspace->engine().state() == EngineLink::State::Ready && tab->workspace->analysisIsKnown()) return runCell(id);
   tab->runWhenChecked = id;

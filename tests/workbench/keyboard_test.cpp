@@ -14,6 +14,7 @@
 #include <QStatusBar>
 #include <QTabBar>
 #include <QTableView>
+#include <QToolButton>
 #include <QTreeWidget>
 
 #include "tests/workbench/window.h"
@@ -177,6 +178,29 @@ TEST_F(Keyboard, TheCursorsPlaceIsTrueWhileOneTypes) {
   EXPECT_EQ(place(), "Ln 2, Col 11");
   QTest::keyClick(editor, Qt::Key_Backspace);
   EXPECT_EQ(place(), "Ln 2, Col 10");
+}
+
+TEST_F(Keyboard, ACellIsRunAsSoonAsTheEngineIsThere) {
+  open();
+  ASSERT_EQ(window->workspace().engineState(), EngineLink::State::Starting);
+  QTest::keyClick(editing(3), Qt::Key_Return, Qt::ControlModifier);
+  EXPECT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() > 0; }));
+}
+
+TEST_F(Keyboard, WithoutAnEngineARunOffersToStartIt) {
+  open(QStringLiteral("/bin/false"));
+  ASSERT_TRUE(wait([&] { return window->workspace().engineState() == EngineLink::State::Dead; }));
+  QToolButton* cross = nullptr;
+  for (QToolButton* b : window->messages()->findChildren<QToolButton*>())
+    if (b->accessibleName() == "Dismiss") cross = b;
+  ASSERT_TRUE(cross);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  QTest::mouseClick(cross, Qt::LeftButton);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  QTest::keyClick(editing(3), Qt::Key_Return, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "engine");
+  ASSERT_EQ(window->messages()->buttons().size(), 1);
+  EXPECT_EQ(window->messages()->buttons().front()->text(), "Restart the engine");
 }
 
 TEST_F(Keyboard, TheLocatorFindsWholeWordsFirst) {

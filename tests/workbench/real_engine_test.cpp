@@ -226,7 +226,7 @@ TEST_F(RealEngine, ANotebookThatIsOpenedAgainGoesOnWithItsRun) {
   TrainStrip* strip = nullptr;
   ASSERT_TRUE(wait([&] { return (strip = cell(5)->train()) && strip->isVisible() && strip->plot()->steps() > 0; }));
   EXPECT_TRUE(strip->result().startsWith("Stopped ")) << strip->result().toStdString();
-  EXPECT_TRUE(strip->result().contains("the run of ")) << strip->result().toStdString();
+  EXPECT_TRUE(strip->result().contains("; run of ")) << strip->result().toStdString();
   const auto again = computed(true);
   ASSERT_EQ(again.size(), learnt.size());
   for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], learnt[i], 1e-5) << "another device";

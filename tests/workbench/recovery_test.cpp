@@ -187,7 +187,7 @@ TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
   window->workspace().startEngine();
   ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 40; }));
   EXPECT_TRUE(cell(3)->train()->isVisibleTo(cell(3)));
-  EXPECT_EQ(cell(3)->train()->result(), "Interrupted at step 40; the run of 21 Nov 2026, 23:54, as it was kept");
+  EXPECT_EQ(cell(3)->train()->result(), "Interrupted at step 40; run of 21 Nov 2026, 23:54");
   EXPECT_FALSE(cell(3)->train()->resumes()) << "it left no checkpoint";
   EXPECT_EQ(cell(3)->train()->plot()->swaps(), 1);
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 40);
