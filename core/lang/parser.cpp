@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "core/lang/expression_parser.h"
 #include "core/lang/spelling.h"
@@ -420,6 +421,7 @@ class Parser : ExpressionParser {
       if (at(TokenKind::Semicolon)) continue;
       if (!accept(TokenKind::Comma)) break;
     }
+    s.optionCount = s.binders.size();
     close(TokenKind::RightParen, opened);
     if (accept(TokenKind::Yields)) {
       do {
@@ -549,8 +551,9 @@ class Parser : ExpressionParser {
   void parseWhere(Stmt& s) {
     if (!atKeyword("where")) return;
     take();
+    bool first = true;
     do {
-      continueLine();
+      if (!std::exchange(first, false)) continueLine();
       Binder b;
       if (!parseName(b.name, b.span, "a name after `where`")) return;
       if (!expect(TokenKind::Assign, " and an expression")) return;
