@@ -96,7 +96,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options);
 // `devices`: asked where schedules are pinned, and then only; empty: they are not held against any.
 using FindDevices = std::function<BackendRegistry&()>;
 int runCheck(const FileOptions& options, const FindDevices& devices = {});
-int runShow(const ShowOptions& options);
+int runShow(const FindDevices& devices, const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(BackendRegistry& registry, const ExplainOptions& options);
 std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with

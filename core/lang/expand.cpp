@@ -827,8 +827,9 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
           "`" + carried[i] + "` is carried from step to step as " + detailOf(before) + ", the body makes it " + detailOf(out),
           s.nameSpan);
       if (out.type != type)
-        d.notes.push_back({"make both of one type: start it with `" + std::string(nf::name(out.type)) + "(...)`, or write `" +
-                               std::string(nf::name(type)) + "(...)` around its new value",
+        d.notes.push_back({"make both of one type: start it as `" + carried[i] + (shape.empty() ? "" : "[...]") + " : " +
+                               std::string(nf::name(out.type)) + " = ...`, or write `" + std::string(nf::name(type)) +
+                               "(...)` around its new value",
                            lookup(carried[i])->definition});
       else d.notes.push_back({"what a step hands on has the shape of what it took", lookup(carried[i])->definition});
       break;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/fusion/site.h"
+#include "core/ir/serialize.h"
 #include "core/tune/device_lease.h"
 #include "tests/tune/fakes.h"
 
@@ -308,6 +311,48 @@ TEST_F(CommandLine, ConstantsOfADeviceSayOfHowManyThreads) {
       if (device["threads"] == threads) { EXPECT_EQ(device["P_c"], explain["device"]["P_c"]); }
       EXPECT_THAT(run("doctor").out, HasSubstr("cpu  " + std::to_string(device["threads"].get<int>()) + " thread"));
     }
+}
+
+// `show` fuses as `explain` says, and its last two stages are what a training begins with.
+TEST_F(CommandLine, ShowAndExplainAreOfOneFusion) {
+  file("net.nf",
+       "input X[64, 30] = normal(0, 1)\nparam W[20, 30] = normal(0, 1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\nZ = tanh(Y)\n"
+       "loss L = mean[b, n] (Z[b, n] - 0.3)^2\ntrain L { steps = 3; optimizer = sgd(lr=0.1); seed = 1 }\n");
+  const auto explain = nlohmann::json::parse(run("explain net.nf --json").out);
+  const auto shown = nlohmann::json::parse(run("show net.nf --stage fused --json").out);
+  EXPECT_EQ(shown["device"], explain["device"]);
+  const auto fused = programFromJson(shown);
+  ASSERT_TRUE(fused.ok());
+  std::map<std::pair<std::string, std::string>, bool> edges, told;
+  for (std::size_t i = 0; i < fused->operators.size(); ++i)
+    for (const TensorId t : readsOf(*fused, OperatorId(i)))
+      for (std::size_t k = 0; k < fused->operators.size(); ++k) {
+        if (fused->operators[k].output != t) continue;
+        const auto groupOf = [&](std::size_t op) {
+          return std::find_if(fused->groups.begin(), fused->groups.end(), [&](const Group& g) {
+            return std::find(g.operators.begin(), g.operators.end(), OperatorId(op)) != g.operators.end();
+          });
+        };
+        const std::pair edge{originalName((*fused)[t].name), originalName(fused->operators[i].name)};
+        edges.emplace(edge, false).first->second |= groupOf(i) == groupOf(k);
+      }
+  for (const auto& d : explain["decisions"])
+    told.emplace(std::pair(originalName(d["producer"]), originalName(d["consumer"])), false).first->second |=
+        d["accepted"].get<bool>();
+  EXPECT_EQ(told, edges);
+  const Outcome scheduled = run("show net.nf --stage scheduled"), lowered = run("show net.nf --stage lowered");
+  ASSERT_EQ(scheduled.code, 0) << scheduled.err;
+  EXPECT_THAT(lowered.out, HasSubstr("for "));
+  file("scheduled.nf", scheduled.out);
+  EXPECT_EQ(run("check scheduled.nf").code, 0);
+  const auto kernels = nlohmann::json::parse(run("show net.nf --stage lowered --json").out)["kernels"];
+  EXPECT_EQ(kernels.size(), fused->groups.size());
+  for (const auto& k : kernels) {
+    EXPECT_EQ(k["from"], "model");
+    EXPECT_THAT(scheduled.out, HasSubstr(k["name"].get<std::string>() + ", schedule of the model: " + k["schedule"].dump()));
+    EXPECT_THAT(lowered.out, HasSubstr(k["loops"].get<std::string>()));
+  }
+  EXPECT_EQ(run("show net.nf --stage lowered --dot").code, 2);
 }
 
 TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
