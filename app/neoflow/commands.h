@@ -120,7 +120,8 @@ struct PeerFigure {
 };
 std::optional<PeerFigure> peerBeside(const std::string& file);
 
-// A failure of the world on stderr (or as JSON on stdout), and its exit code.
-int report(const Error& error, bool json, int exitCode = kExitMachineLacks);
+// A failure of the world on stderr (or as JSON on stdout, an error event that has no place in a notebook: line and column 0), and its
+// exit code. file: that it is about, empty: none.
+int report(const Error& error, bool json, int exitCode = kExitMachineLacks, const std::string& file = {});
 
 }  // namespace nf

@@ -383,6 +383,21 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   EXPECT_EQ(json["column"], 7);
 }
 
+TEST_F(CommandLine, EveryErrorEventHasAPlace) {
+  file("net.nf", kNet);
+  const std::pair<const char*, const char*> cases[] = {{"train none.nf --json-progress", "none.nf"},
+                                                       {"grad net.nf L Q --json", ""},
+                                                       {"run net.nf --device nope --json-progress", ""},
+                                                       {"show net.nf --stage fusd --json", ""}};
+  for (const auto& [arguments, about] : cases) {
+    const auto event = nlohmann::json::parse(run(arguments).out, nullptr, false);
+    ASSERT_TRUE(event.is_object()) << arguments;
+    EXPECT_EQ(event["event"], "error") << arguments;
+    EXPECT_TRUE(event["file"].is_string() && (*about == 0 || event["file"] == about)) << arguments;
+    EXPECT_TRUE(event["line"].is_number() && event["column"].is_number()) << arguments;
+  }
+}
+
 TEST_F(CommandLine, AMisspeltOptionNamesTheOneThatIsMeant) {
   file("net.nf", kNet);
   const std::pair<const char*, const char*> cases[] = {
