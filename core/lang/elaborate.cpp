@@ -195,6 +195,9 @@ void Elaborator::reportUndefined(std::string_view name, Span use) {
     return;
   }
   Diagnostic& d = report("undefined-name", "`" + text + "` is not defined", use);
+  const Entity* turned = text.ends_with(".T") ? lookup(text.substr(0, text.size() - 2)) : nullptr;
+  if (turned && turned->kind == Entity::Kind::Tensor)
+    d.notes.push_back({"a transpose is written with indices: `Y[i, j] = " + text.substr(0, text.size() - 2) + "[j, i]`", {}});
   for (const std::string& near : suggestions(name)) d.fixes.push_back({"write `" + near + "`", use, near});
 }
 

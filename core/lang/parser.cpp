@@ -95,6 +95,8 @@ class Parser : ExpressionParser {
       d->notes.push_back({"a product is written with `*`", {}});
     else if (t.kind == TokenKind::At)
       d->notes.push_back({"a product of matrices is written `C[i, j] = sum[k] A[i, k] * B[k, j]`", {}});
+    else if (t.kind == TokenKind::Keyword && text(t) == "if")
+      d->notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
     else if (t.kind == TokenKind::SlashSlash) d->notes.push_back({"a comment starts with `#`", {}});
   }
 
