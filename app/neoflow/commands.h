@@ -96,7 +96,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options);
 // `devices`: asked where schedules are pinned, and then only; empty: they are not held against any.
 using FindDevices = std::function<BackendRegistry&()>;
 int runCheck(const FileOptions& options, const FindDevices& devices = {});
-int runShow(const ShowOptions& options);
+int runShow(const FindDevices& devices, const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(BackendRegistry& registry, const ExplainOptions& options);
 std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with
@@ -120,7 +120,8 @@ struct PeerFigure {
 };
 std::optional<PeerFigure> peerBeside(const std::string& file);
 
-// A failure of the world on stderr (or as JSON on stdout), and its exit code.
-int report(const Error& error, bool json, int exitCode = kExitMachineLacks);
+// A failure of the world on stderr (or as JSON on stdout, an error event that has no place in a notebook: line and column 0), and its
+// exit code. file: that it is about, empty: none.
+int report(const Error& error, bool json, int exitCode = kExitMachineLacks, const std::string& file = {});
 
 }  // namespace nf

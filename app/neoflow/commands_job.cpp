@@ -170,7 +170,10 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     double sum = 0, squares = 0, low = HUGE_VAL, high = -HUGE_VAL;
     std::int64_t bad = 0;
     std::vector<double> values(static_cast<std::size_t>(tensor->elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = tensor->at(static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double v = tensor->at(static_cast<std::int64_t>(i));
+      values[i] = std::isnan(v) ? NAN : v;  // its sign says nothing and differs between devices
+    }
     for (const double v : values) {
       if (!std::isfinite(v)) {
         ++bad;

@@ -19,7 +19,9 @@
 #include "core/runtime/gradient_text.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/schedule_check.h"
+#include "core/schedule/lower.h"
 #include "core/session/numeric_check.h"
+#include "core/tune/tune_program.h"
 
 namespace nf {
 namespace {
@@ -175,25 +177,140 @@ std::shared_ptr<const Stages> stagesOf(const CompiledNotebook& notebook, const S
 
 }  // namespace
 
-int runShow(const ShowOptions& options) {
+namespace {
+
+// As training meets it: the same device, and what was measured on it before. Null: none opens.
+std::unique_ptr<DeviceContext> deviceFor(BackendRegistry& registry, StageOptions& passes, bool measures) {
+  DeviceContextOptions device;
+  device.compileWorkers = measures ? 2 : 0;
+  device.measures = measures;
+  auto context = DeviceContext::open(registry, device);
+  if (!context) return nullptr;
+  passes.device = deviceConstants(*(*context)->target());
+  passes.fusion.reverted = revertedKernels(**context);
+  return std::move(*context);
+}
+
+std::string deviceLine(const DeviceContext* context, const DeviceConstants& constants) {
+  if (!context) return "no device; assumed " + toText(constants);
+  const std::int64_t threads = context->target()->threads;
+  return context->target()->backend + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
+         ", as training runs by default: " + toText(constants);
+}
+
+Json deviceJson(const DeviceContext* context, const DeviceConstants& constants) {
+  Json json = toJson(constants);
+  json["backend"] = context ? Json(context->target()->backend) : Json(nullptr);
+  json["threads"] = context ? context->target()->threads : 0;
+  return json;
+}
+
+// A kernel with the schedule that a training begins with: a hint's, the best one that is recorded, or the analytic model's.
+struct ScheduledKernel {
+  TuningTask task;
+  Schedule schedule;
+  const char* from = "";
+  std::string loops;  // of stage Lowered
+};
+
+Result<std::vector<ScheduledKernel>> scheduledKernels(const Program& fused, DeviceContext& context, bool lowered) {
+  const Target& target = *context.target();
+  std::vector<ScheduledKernel> kernels;
+  std::vector<HintProblem> problems;
+  for (TuningTask& task : tuningTasks(fused, &target, &problems)) {
+    ScheduledKernel k;
+    NF_TRY(const auto space, scheduleSpace(*task.subgraph, target));
+    const auto record = context.records() ? context.records()->best(task.hash, target.fingerprint) : std::nullopt;
+    if (task.forced) {
+      k.schedule = *task.forced;
+      k.from = "hint";
+    } else if (record && space->check(record->schedule)) {
+      k.schedule = record->schedule;
+      k.from = "record";
+    } else {
+      k.schedule = space->first();
+      k.from = "model";
+    }
+    if (lowered) {
+      NF_TRY(const auto function, lower(*task.subgraph, k.schedule, target));
+      k.loops = loop::toText(function).text;
+    }
+    k.task = std::move(task);
+    kernels.push_back(std::move(k));
+  }
+  if (!problems.empty()) return problems.front().error;
+  return kernels;
+}
+
+int showKernels(const Program& fused, DeviceContext* context, const DeviceConstants& constants, Stage stage,
+                const ShowOptions& options) {
+  if (!context || context->inProcess())
+    return report({"show", "There is no device with schedules here: see `neoflow doctor`.", {}, {}}, options.json);
+  const auto kernels = scheduledKernels(fused, *context, stage == Stage::Lowered);
+  if (!kernels) return report(kernels.error(), options.json, kExitWrongInput);
+  if (options.json) {
+    Json list = Json::array();
+    for (const ScheduledKernel& k : *kernels) {
+      list.push_back({{"name", k.task.name},
+                      {"subgraph", k.task.hash.hex()},
+                      {"calls_per_step", k.task.callsPerStep},
+                      {"schedule", Json::parse(k.schedule.text())},
+                      {"from", k.from}});
+      if (stage == Stage::Lowered) list.back()["loops"] = k.loops;
+    }
+    Json json = toJson(fused);
+    json["stage"] = static_cast<int>(stage);
+    json["device"] = deviceJson(context, constants);
+    json["kernels"] = std::move(list);
+    printJson(json);
+    return kExitFine;
+  }
+  std::cout << "# " << deviceLine(context, constants) << "\n";
+  if (stage == Stage::Scheduled) std::cout << toText(fused);
+  for (const ScheduledKernel& k : *kernels) {
+    std::cout << (stage == Stage::Lowered ? "\n" : "") << "# " << k.task.name << ", schedule of the " << k.from << ": "
+              << k.schedule.text() << "\n"
+              << k.loops;
+  }
+  return kExitFine;
+}
+
+}  // namespace
+
+int runShow(const FindDevices& devices, const ShowOptions& options) {
   const auto stage = stageNamed(options.stage);
-  if (!stage || *stage > Stage::Fused)
-    return report(
-        {"usage", "There is no stage \"" + options.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}},
-        options.json, kExitUsage);
+  if (!stage)
+    return report({"usage",
+                   "There is no stage \"" + options.stage +
+                       "\": source, differentiated, transformed, partitioned, fused, scheduled, lowered.",
+                   {},
+                   {}},
+                  options.json, kExitUsage);
+  if (options.dot && *stage > Stage::Fused)
+    return report({"usage", "--dot draws a program up to the stage fused.", {}, {}}, options.json, kExitUsage);
   CompileOptions compile;
   compile.training = !options.evaluation;
   const Loaded loaded = loadNotebook(options, compile);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
   StageOptions passes;
   passes.verify = true;
+  std::unique_ptr<DeviceContext> context;
+  if (*stage >= Stage::Fused) context = deviceFor(devices(), passes, false);
   int exitCode = kExitFine;
-  const auto stages = stagesOf(loaded.notebook, passes, *stage, options.json, exitCode);
+  const auto stages = stagesOf(loaded.notebook, passes, std::min(*stage, Stage::Fused), options.json, exitCode);
   if (!stages) return exitCode;
+  if (*stage > Stage::Fused) return showKernels(*stages->fused, context.get(), passes.device, *stage, options);
   const Program& program = *stages->at(*stage);
-  if (options.json) printJson(toJson(program));
-  else if (options.dot) std::cout << toDot(program);
-  else std::cout << toText(program);
+  if (options.json) {
+    Json json = toJson(program);
+    if (*stage == Stage::Fused) json["device"] = deviceJson(context.get(), passes.device);
+    printJson(json);
+  } else if (options.dot) {
+    std::cout << toDot(program);
+  } else {
+    if (*stage == Stage::Fused) std::cout << "# " << deviceLine(context.get(), passes.device) << "\n";
+    std::cout << toText(program);
+  }
   return kExitFine;
 }
 
@@ -246,19 +363,10 @@ int explainMeasured(DeviceContext& context, const Stages& stages, const StageOpt
 }  // namespace
 
 int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
-  // As training meets it: the same device, and what was measured on it before.
-  std::unique_ptr<DeviceContext> context;
-  DeviceContextOptions device;
-  device.compileWorkers = options.measure.empty() ? 0 : 2;
-  device.measures = !options.measure.empty();
-  if (auto opened = DeviceContext::open(registry, device)) context = std::move(*opened);
+  StageOptions passes;
+  const std::unique_ptr<DeviceContext> context = deviceFor(registry, passes, !options.measure.empty());
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
-  StageOptions passes;
-  if (context) {
-    passes.device = deviceConstants(*context->target());
-    passes.fusion.reverted = revertedKernels(*context);
-  }
   int exitCode = kExitFine;
   const auto stages = stagesOf(loaded.notebook, passes, Stage::Fused, options.json, exitCode);
   if (!stages) return exitCode;
@@ -266,16 +374,13 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
     if (!context) return report({"measure", "There is no device to measure on: see `neoflow doctor`.", {}, {}}, options.json);
     return explainMeasured(*context, *stages, passes, options);
   }
-  const int threads = context ? static_cast<int>(context->target()->threads) : 0;
   if (options.json) {
     Json json = toJson(stages->decisions, passes.device);
-    json["device"]["threads"] = threads;
+    json["device"] = deviceJson(context.get(), passes.device);
     printJson(json);
   } else {
-    if (context)
-      std::cout << context->target()->backend << ", " << threads << (threads == 1 ? " thread" : " threads")
-                << ", as training runs by default\n";
-    std::cout << toText(stages->decisions, passes.device) << "\n"
+    std::cout << deviceLine(context.get(), passes.device) << "\n\n";
+    std::cout << toText(stages->decisions) << "\n"
               << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n";
   }
   return kExitFine;

@@ -10,9 +10,15 @@
 
 namespace nf {
 
-int report(const Error& error, bool json, int exitCode) {
+int report(const Error& error, bool json, int exitCode, const std::string& file) {
   if (json) {
-    std::cout << nlohmann::json{{"event", "error"}, {"stage", error.stage}, {"message", error.message}, {"detail", error.detail}}
+    std::cout << nlohmann::json{{"event", "error"},
+                                {"stage", error.stage},
+                                {"message", error.message},
+                                {"detail", error.detail},
+                                {"file", file},
+                                {"line", 0},
+                                {"column", 0}}
                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
               << "\n";
   } else {
@@ -85,7 +91,7 @@ Loaded loadNotebook(const FileOptions& options, CompileOptions compile) {
   compile.sets = std::move(*sets);
   auto source = readSource(options.file);
   if (!source) {
-    loaded.exitCode = report(source.error(), options.json, kExitWrongInput);
+    loaded.exitCode = report(source.error(), options.json, kExitWrongInput, options.file);
     return loaded;
   }
   loaded.notebook = compileNotebook(std::move(*source), compile);

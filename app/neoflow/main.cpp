@@ -159,11 +159,12 @@ int main(int argc, char** argv) {
   nf::ShowOptions show;
   CLI::App* showCommand = app.add_subcommand("show", "Print the program after a stage, as language text that can be run again");
   addFile(showCommand, show);
-  showCommand->add_option("--stage", show.stage, "source, differentiated, transformed, partitioned or fused")
+  showCommand
+      ->add_option("--stage", show.stage, "source, differentiated, transformed, partitioned, fused, scheduled or lowered (loops)")
       ->capture_default_str();
   showCommand->add_flag("--dot", show.dot, "the graph, for Graphviz")->excludes("--json");
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
-  showCommand->callback([&] { exitCode = nf::runShow(show); });
+  showCommand->callback([&] { exitCode = nf::runShow(devices, show); });
 
   nf::GradOptions grad;
   CLI::App* gradCommand = app.add_subcommand("grad", "Print the derived gradient of OUTPUT with respect to INPUT as language text");

@@ -42,6 +42,15 @@ std::string shortNumber(double value, const char* unit) {
 
 }  // namespace
 
+Json toJson(const DeviceConstants& device) {
+  return {{"P_d", device.bandwidth}, {"P_c", device.flopRate}, {"L", device.launchSeconds}};
+}
+
+std::string toText(const DeviceConstants& device) {
+  return "P_d " + shortNumber(device.bandwidth, "B/s") + "   P_c " + shortNumber(device.flopRate, "FLOP/s") + "   L " +
+         shortNumber(device.launchSeconds, "s");
+}
+
 Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device) {
   Json list = Json::array();
   for (const FusionDecision& d : decisions) {
@@ -72,12 +81,11 @@ Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants&
                                  {"split_spread_us", d.measured->splitSpread},
                                  {"pairs", d.measured->pairs}};
   }
-  return {{"device", {{"P_d", device.bandwidth}, {"P_c", device.flopRate}, {"L", device.launchSeconds}}}, {"decisions", list}};
+  return {{"device", toJson(device)}, {"decisions", list}};
 }
 
-std::string toText(const std::vector<FusionDecision>& decisions, const DeviceConstants& device) {
-  std::string out = "P_d " + shortNumber(device.bandwidth, "B/s") + "   P_c " + shortNumber(device.flopRate, "FLOP/s") + "   L " +
-                    shortNumber(device.launchSeconds, "s") + "\n\n";
+std::string toText(const std::vector<FusionDecision>& decisions) {
+  std::string out;
   std::size_t wide = 20;
   for (const FusionDecision& d : decisions)
     wide = std::max(wide, std::min<std::size_t>(48, d.producer.size() + d.consumer.size() + 4));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <queue>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -52,6 +53,9 @@ class Fuser {
       const TensorId id(i);
       m_byName.emplace(program.tensors[i].name, id);
     }
+    for (const Operator& op : program.operators)
+      for (const TensorId t : writesOf(program, OperatorId(static_cast<std::size_t>(&op - program.operators.data()))))
+        m_readerName.emplace(t, op.name);
     // The gradient that flows back through a forward tensor: d(L)/d(T).
     for (std::size_t i = 0; i < program.tensors.size(); ++i) {
       const std::string& name = program.tensors[i].name;
@@ -79,6 +83,7 @@ class Fuser {
     greedy();
     recordTakenBack();
     recordRefused();
+    recordOtherEdges();
     if (outdated()) return outdatedFusion();
     FusionResult result{std::move(m_graph).take(), std::move(m_decisions)};
     return result;
@@ -121,27 +126,49 @@ class Fuser {
 
   TensorId leading(TensorId t, const Choice& c) const { return c.forward ? t : c.gradient->tensor; }
 
-  FusionDecision describe(TensorId t, const Choice& c, FusionState state) const {
+  // A tensor that an operator reads, as the program had them before anything was computed again.
+  using Edge = std::pair<TensorId, TensorId>;  // the reader by its first output
+  Edge edgeOf(TensorId t, OperatorId reader) const {
+    return {m_graph.originalOf(t), m_graph.originalOf(writesOf(m_graph.program(), reader).front())};
+  }
+
+  FusionDecision between(TensorId t, OperatorId consumer, FusionState state) const {
     const Program& p = m_graph.program();
+    const OperatorId producer = m_graph.producerOf(t);
     FusionDecision d;
-    const TensorId lead = leading(t, c);
-    const OperatorId producer = m_graph.producerOf(lead);
-    const Move& move = c.forward ? *c.forward : *c.gradient;
-    OperatorId consumer = m_graph.readersOf(lead).empty() ? producer : m_graph.readersOf(lead).front();
-    for (const OperatorId r : m_graph.readersOf(lead)) {
-      const bool fits =
-          move.kind == Move::Kind::Inline ? m_graph.kernelOf(r) != move.producer : m_graph.kernelOf(r) == move.consumer;
-      if (fits) {
-        consumer = r;
-        break;
-      }
-    }
-    d.producer = p[lead].name;
+    d.producer = p[t].name;
     d.consumer = p[consumer].name;
     d.producerClass = m_graph.classOf(producer);
     d.consumerClass = m_graph.classOf(consumer);
     const auto many = [&](OperatorId op) { return readsOf(p, op).size() > 1 ? "Many" : "One"; };
     d.category = std::string(many(producer)) + "+" + many(consumer);
+    d.loop = m_loop;
+    d.state = state;
+    d.origin = p[producer].origin;
+    return d;
+  }
+
+  // The reader that a move on `t` brings into the kernel of its producer.
+  OperatorId readerOf(TensorId t, const Move& move) const {
+    for (const OperatorId r : m_graph.readersOf(t)) {
+      const bool fits =
+          move.kind == Move::Kind::Inline ? m_graph.kernelOf(r) != move.producer : m_graph.kernelOf(r) == move.consumer;
+      if (fits) return r;
+    }
+    return m_graph.readersOf(t).empty() ? m_graph.producerOf(t) : m_graph.readersOf(t).front();
+  }
+
+  void record(TensorId t, const Choice& c, FusionState state) {
+    const TensorId lead = leading(t, c);
+    const OperatorId consumer = readerOf(lead, c.forward ? *c.forward : *c.gradient);
+    m_told.insert(edgeOf(lead, consumer));
+    m_decisions.push_back(describe(t, c, state, consumer));
+  }
+
+  FusionDecision describe(TensorId t, const Choice& c, FusionState state, OperatorId consumer) const {
+    const Program& p = m_graph.program();
+    FusionDecision d = between(leading(t, c), consumer, state);
+    const Move& move = c.forward ? *c.forward : *c.gradient;
     std::map<TensorId, double> traffic;
     for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
       if (!m) continue;
@@ -158,15 +185,12 @@ class Fuser {
     std::stable_sort(d.traffic.begin(), d.traffic.end(),
                      [](const auto& a, const auto& b) { return std::abs(a.amount) > std::abs(b.amount); });
     const double times = static_cast<double>(m_repeats);
-    d.loop = m_loop;
     d.dT *= times;
     d.dC *= times;
     d.dK *= m_repeats;
     for (FusionTerm& term : d.traffic) term.amount *= times;
     for (FusionTerm& term : d.arithmetic) term.amount *= times;
     d.R = reward(d.dT, d.dC, d.dK, m_device);
-    d.state = state;
-    d.origin = p[producer].origin;
     d.flips = flips(d);
     if (state == FusionState::Reverted && move.reverted) d.measured = m_options.reverted.at(*move.reverted);
     d.why = sentence(d, c);
@@ -222,7 +246,7 @@ class Fuser {
   }
 
   void carryOut(TensorId t, Choice choice, FusionState state) {
-    m_decisions.push_back(describe(t, choice, state));
+    record(t, choice, state);
     m_decided.insert(t.value);
     std::vector<KernelGraph::KernelId> changed;
     if (choice.forward) changed = m_graph.apply(*choice.forward);
@@ -287,9 +311,8 @@ class Fuser {
           c.forward = std::move(m);
     c.R = reward(*c.forward, m_device);
     if (c.forward->obstacle || c.forward->forbidden) {
-      FusionDecision d = describe(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
+      record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
       m_takenBack.insert(from.value);
-      m_decisions.push_back(std::move(d));
       m_decided.insert(from.value);
       return;
     }
@@ -318,7 +341,7 @@ class Fuser {
       Choice c;
       c.R = reward(*best, m_device);
       c.forward = std::move(best);
-      m_decisions.push_back(describe(t, c, state));
+      record(t, c, state);
       m_takenBack.insert(t.value);
     }
   }
@@ -336,7 +359,60 @@ class Fuser {
       }
       const Choice c = choose(t, false);
       if (!c.forward && !c.gradient) continue;
-      m_decisions.push_back(describe(t, c, refusal(c)));
+      record(t, c, refusal(c));
+    }
+  }
+
+  void record(const Edge& edge, FusionDecision d) {
+    d.producer = m_graph.program()[edge.first].name;
+    d.consumer = m_readerName.at(edge.second);
+    m_decisions.push_back(std::move(d));
+  }
+
+  // What the decisions so far settle without naming it: a tensor that several operators read, and the ends that a merge of larger
+  // kernels, or of a gradient's, brings together. Nothing of it is counted twice.
+  void recordOtherEdges() {
+    struct Met {
+      TensorId tensor;
+      OperatorId reader;
+      bool apart = false;
+    };
+    std::map<Edge, Met> edges;
+    const Program& p = m_graph.program();
+    for (std::size_t k = 0; k < m_graph.kernelCount() && !outdated(); ++k)
+      for (const OperatorId reader : m_graph.operatorsOf(static_cast<KernelGraph::KernelId>(k)))
+        for (const TensorId t : readsOf(p, reader)) {
+          const OperatorId producer = m_graph.producerOf(t);
+          if (!producer.valid() || producer == reader) continue;
+          const bool apart = m_graph.kernelOf(producer) != k;
+          Met& met = edges.emplace(edgeOf(t, reader), Met{t, reader, apart}).first->second;
+          if (!apart && met.apart) met = {t, reader, false};
+        }
+    for (const auto& [edge, met] : edges) {
+      if (outdated()) return;
+      if (m_told.contains(edge)) continue;
+      if (!met.apart) {
+        const auto of = m_isGradient.find(edge.first.value);
+        FusionDecision d = between(met.tensor, met.reader, FusionState::Accepted);
+        if (met.tensor != edge.first) d.why = "Computed again where it is read, as was decided and counted once.";
+        else if (of != m_isGradient.end() && m_decided.contains(of->second.value))
+          d.why = "Decided and counted with `" + p[of->second].name + "`, whose gradient it is.";
+        else d.why = "Other decisions bring both into one kernel: nothing is left to count.";
+        record(edge, std::move(d));
+      } else if (m_graph.hasManyConsumers(met.tensor)) {
+        FusionDecision d = between(met.tensor, met.reader, FusionState::Refused);
+        d.why = "Too many kernels read it: it stays in memory.";
+        record(edge, std::move(d));
+      } else {
+        Choice c;
+        c.forward = m_graph.mergeOf(m_graph.kernelOf(m_graph.producerOf(met.tensor)), m_graph.kernelOf(met.reader), met.tensor,
+                                    m_options.limits);
+        c.R = reward(*c.forward, m_device);
+        const FusionState state = c.forward->forbidden                          ? FusionState::Forbidden
+                                  : c.forward->reverted && !c.forward->obstacle ? FusionState::Reverted
+                                                                                : refusal(c);
+        record(edge, describe(met.tensor, c, state, met.reader));
+      }
     }
   }
 
@@ -348,6 +424,8 @@ class Fuser {
   std::map<std::string, TensorId> m_byName;
   std::map<TensorId, TensorId> m_gradient;
   std::unordered_map<std::uint32_t, TensorId> m_isGradient;  // of which tensor
+  std::map<TensorId, std::string> m_readerName;              // of the operator that writes it
+  std::set<Edge> m_told;                                     // by a decision
   std::unordered_set<std::uint32_t> m_decided;
   std::unordered_set<std::uint32_t> m_takenBack;  // told of already
   std::priority_queue<std::pair<double, std::uint32_t>> m_queue;

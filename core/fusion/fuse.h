@@ -98,6 +98,8 @@ Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& dev
 
 // {"device":{"P_d","P_c","L"},"decisions":[{"producer","consumer","category","dT","dC","dK","R","accepted","why","flip",..}]}
 nlohmann::json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device);
-std::string toText(const std::vector<FusionDecision>& decisions, const DeviceConstants& device);
+std::string toText(const std::vector<FusionDecision>& decisions);
+nlohmann::json toJson(const DeviceConstants& device);  // {"P_d","P_c","L"}
+std::string toText(const DeviceConstants& device);     // in one line
 
 }  // namespace nf

@@ -492,8 +492,13 @@ void KernelGraph::judge(Inlining& inlining, const FusionLimits& limits) const {
   if (!move.reverted) move.reverted = barred(inlining.rest);
 }
 
+namespace {
+constexpr std::size_t kMostConsumers = 16;
+}  // namespace
+
+bool KernelGraph::hasManyConsumers(TensorId t) const { return consumersOf(t, kMostConsumers).size() > kMostConsumers; }
+
 std::vector<KernelGraph::KernelId> KernelGraph::fewConsumers(TensorId t) const {
-  constexpr std::size_t kMostConsumers = 16;
   if (!producerOf(t).valid()) return {};
   std::vector<KernelId> consumers = consumersOf(t, kMostConsumers);
   if (consumers.size() > kMostConsumers) consumers.clear();

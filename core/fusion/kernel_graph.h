@@ -47,6 +47,9 @@ class KernelGraph {
   const std::vector<OperatorId>& readersOf(TensorId t) const { return m_readers[t.value]; }
   KernelId kernelOf(OperatorId op) const { return m_kernelOf[op.value]; }
   const std::vector<OperatorId>& operatorsOf(KernelId k) const { return m_kernels[k]; }
+  std::size_t kernelCount() const { return m_kernels.size(); }           // those that are merged away, and empty, included
+  TensorId originalOf(TensorId t) const { return m_original[t.value]; }  // of a tensor that is computed again
+  bool hasManyConsumers(TensorId t) const;                               // too many to look at
   FusionClass classOf(OperatorId op) const { return m_facts[op.value].fusionClass; }
   // Kernels but the producer's own, ascending; of more than `most` only some, one more than `most`.
   std::vector<KernelId> consumersOf(TensorId t, std::size_t most = SIZE_MAX) const;

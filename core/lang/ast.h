@@ -146,7 +146,9 @@ struct Stmt {
   std::vector<Target> targets;  // Assign; Declare (one, indices are extents); Hint (tensors)
   std::vector<ExprRef>
       values;  // Assign, Show, Loss, Eval, Stack, Accumulate: right sides; Call: the call; For, Repeat: bounds; If, Require: the condition
-  std::vector<Binder> binders;  // Let; Train and Data attributes; Def: options; Assign: `where`; Scatter: axes; For: names read
+  std::vector<Binder>
+      binders;  // Let; Train and Data attributes; Def: options, then `where`; Assign: `where`; Scatter: axes; For: names read
+  std::size_t optionCount = 0;  // Def
   bool explicitAxes = false;    // scatter[n: 5] T[..] += ..
   std::size_t scatterAxes = 0;  // so many of the binders are those axes, the rest is `where`
   std::vector<Parameter> parameters;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the language, and those that are written into the operator that uses them.
+// Functions of the language.
 #include <algorithm>
 #include <cmath>
 
@@ -237,82 +237,6 @@ TermId Statement::randomCall(const Expr& e) {
   t.index = *point;
   t.hasPoint = true;
   return push(std::move(t));
-}
-
-// def gelu(x) = ...: its expression over the caller's terms.
-TermId Statement::inlined(const Function& f, const Expr& e) {
-  const Stmt& def = *f.def;
-  if (e.args.size() != def.parameters.size()) {
-    Diagnostic& d =
-        report("wrong-arity",
-               "`" + std::string(e.text) + "` takes " + std::to_string(def.parameters.size()) +
-                   (def.parameters.size() == 1 ? " argument" : " arguments") + ", here are " + std::to_string(e.args.size()),
-               e.span);
-    d.notes.push_back({f.signature, def.nameSpan});
-    return error(e.span);
-  }
-  if (!m_elab.spend(e.span)) return error(e.span);
-  if (m_elab.m_callDepth > 100) {
-    report("recursive-function", "`" + std::string(e.text) + "` calls itself: functions are expanded, so they can't", e.span);
-    return error(e.span);
-  }
-  std::vector<Macro> macros;
-  bool good = true;
-  for (std::size_t i = 0; i < e.args.size(); ++i) {
-    Macro m;
-    m.name = def.parameters[i].name;
-    m.term = term(e.args[i]);
-    good = good && m_terms[m.term].kind != Term::Kind::Error;
-    macros.push_back(m);
-  }
-  std::vector<bool> used(e.binders.size(), false);
-  std::vector<ExprRef> defaults;
-  for (std::size_t i = 0; i < def.binders.size(); ++i) {
-    const Binder& option = def.binders[i];
-    Macro m;
-    m.name = option.name;
-    bool given = false;
-    for (std::size_t k = 0; k < e.binders.size(); ++k)
-      if (e.binders[k].name == option.name) {
-        used[k] = given = true;
-        m.term = term(e.binders[k].value);
-        good = good && m_terms[m.term].kind != Term::Kind::Error;
-      }
-    if (!given && option.value == kNone) {
-      report("missing-option", "`" + std::string(e.text) + "` needs `" + std::string(option.name) + "=`", e.head)
-          .notes.push_back({f.signature, def.nameSpan});
-      good = false;
-    }
-    m.expr = option.value;  // worked out in the function's own source
-    macros.push_back(m);
-  }
-  for (std::size_t k = 0; k < used.size(); ++k)
-    if (!used[k]) {
-      Diagnostic& d =
-          report("unknown-option", "`" + std::string(e.text) + "` has no option `" + std::string(e.binders[k].name) + "`",
-                 e.binders[k].span);
-      d.notes.push_back({f.signature, def.nameSpan});
-      good = false;
-    }
-  if (!good) return error(e.span);
-  const Ast* caller = m_ast;
-  const std::size_t bindingsBase = m_bindingsBase, macrosBase = m_macrosBase, macroCount = m_macros.size();
-  const std::uint32_t frame = m_elab.m_frame;
-  m_ast = f.ast;
-  m_bindingsBase = m_bindings.size();
-  m_macrosBase = m_macros.size();
-  m_macros.insert(m_macros.end(), macros.begin(), macros.end());
-  m_elab.m_frames.push_back({e.head, frame, &f});
-  m_elab.m_frame = static_cast<std::uint32_t>(m_elab.m_frames.size() - 1);
-  ++m_elab.m_callDepth;
-  const TermId result = term(def.value);
-  --m_elab.m_callDepth;
-  m_elab.m_frame = frame;
-  m_macros.resize(macroCount);
-  m_macrosBase = macrosBase;
-  m_bindingsBase = bindingsBase;
-  m_ast = caller;
-  return result;
 }
 
 }  // namespace nf::lang

@@ -137,9 +137,7 @@ void Elaborator::defineWhole(const Ast& ast, const Stmt& s, const Target& target
   right.where(s.binders, 0);
   if (target.type == DType::F64) right.forceType(DType::F64);
   right.wholeOutput();
-  const bool slices = e.kind == ExprKind::Index &&
-                      std::any_of(e.args.begin() + 1, e.args.end(), [&](ExprRef a) { return ast[a].kind == ExprKind::Hole; });
-  if (slices) {
+  if (isSlice(ast, e)) {
     const auto view = slice(ast, value);
     if (!view) return;
     Entity entity;

@@ -195,6 +195,9 @@ void Elaborator::reportUndefined(std::string_view name, Span use) {
     return;
   }
   Diagnostic& d = report("undefined-name", "`" + text + "` is not defined", use);
+  const Entity* turned = text.ends_with(".T") ? lookup(text.substr(0, text.size() - 2)) : nullptr;
+  if (turned && turned->kind == Entity::Kind::Tensor)
+    d.notes.push_back({"a transpose is written with indices: `Y[i, j] = " + text.substr(0, text.size() - 2) + "[j, i]`", {}});
   for (const std::string& near : suggestions(name)) d.fixes.push_back({"write `" + near + "`", use, near});
 }
 
@@ -381,7 +384,7 @@ void Elaborator::taint(const Ast& ast, const Stmt& s, bool inBlock) {
 
 std::string Elaborator::fullName(const std::string& local) {
   std::string suffix;
-  for (Scope* s = m_scope; s; s = s->parent) {
+  for (Scope* s = m_scope; s; s = s->kind == Scope::Kind::Inlined ? s->caller : s->parent) {
     switch (s->kind) {
       case Scope::Kind::Notebook: return local + suffix;
       case Scope::Kind::Function: {
@@ -389,6 +392,7 @@ std::string Elaborator::fullName(const std::string& local) {
         return (result != s->results.end() ? result->second : s->prefix + local) + suffix;
       }
       case Scope::Kind::Repeat: suffix = s->suffix + suffix; break;
+      case Scope::Kind::Inlined:
       case Scope::Kind::Loop: break;
     }
   }
@@ -552,6 +556,16 @@ void Elaborator::addFunctions(const Ast& ast, bool standard) {
         report("reserved-name", "`" + name + "` is a function of the language", s.nameSpan);
         continue;
       }
+      std::vector<std::pair<std::string_view, Span>> names;
+      for (const Parameter& p : s.parameters) names.emplace_back(p.name, p.span);
+      for (const Binder& b : s.binders) names.emplace_back(b.name, b.span);
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        const auto twice = std::find_if(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i),
+                                        [&](const auto& n) { return n.first == names[i].first; });
+        if (twice - names.begin() == static_cast<std::ptrdiff_t>(i) || names[i].first.empty()) continue;
+        report("redefinition", "`" + name + "` names `" + std::string(names[i].first) + "` twice", names[i].second)
+            .notes.push_back({"it was named here", twice->second});
+      }
       Function f;
       f.ast = &ast;
       f.def = &s;
@@ -571,6 +585,7 @@ void Elaborator::addFunctions(const Ast& ast, bool standard) {
 void Elaborator::run(const Ast& notebook) {
   m_notebook = &notebook;
   addFunctions(notebook, false);
+  findWholeParameters();
   for (const Cell& cell : notebook.cells)
     for (const StmtRef ref : cell.statements) {
       const Stmt& s = notebook.stmts[ref];

@@ -17,7 +17,7 @@
 //   Elaborator  walks statements: scopes, declarations, definitions, functions, loops, training
 //               elaborate.cpp, declare.cpp, define.cpp, expand.cpp, train.cpp
 //   Statement   one right side: terms, extents, operators
-//               terms.cpp, operators.cpp, calls.cpp, extents.cpp, emit.cpp
+//               terms.cpp, operators.cpp, calls.cpp, inlined.cpp, extents.cpp, emit.cpp
 namespace nf::lang {
 
 // A tensor of one of the programs under construction: level 0 is the notebook's, deeper ones are bodies of loops.
@@ -50,7 +50,10 @@ struct Function {
   std::string signature;
   bool standard = false;
   std::uint32_t symbol = ast::kNone;
+  std::vector<bool> whole;  // of one expression: which parameters, then options, it reads as tensors
 };
+
+class Statement;
 
 struct Entity {
   enum class Kind : std::uint8_t {
@@ -60,7 +63,7 @@ struct Entity {
     Tensor,
     LastOf,  // the value of a carried tensor after its loop: made on first use
     Data,
-    Macro,  // where-name
+    Term,  // an argument that is part of an operator
   };
   Kind kind = Kind::Poison;
   Number number;
@@ -68,15 +71,18 @@ struct Entity {
   View view;
   std::uint32_t loop = 0, carried = 0;  // LastOf
   std::uint32_t level = 0;              // LastOf: of the program that holds the loop
+  const Statement* within = nullptr;    // an argument of a one-line function: the operator it is written into
+  std::uint32_t term = ast::kNone;      // and what it is there
   Span definition;
   std::uint32_t symbol = ast::kNone;  // of CompiledNotebook::symbols
 };
 
 struct Scope {
-  enum class Kind : std::uint8_t { Notebook, Function, Loop, Repeat };
+  enum class Kind : std::uint8_t { Notebook, Function, Inlined, Loop, Repeat };
   Kind kind = Kind::Notebook;
   std::unordered_map<std::string, Entity> names;
   Scope* parent = nullptr;                               // where lookups go on; a function of the library has none
+  Scope* caller = nullptr;                               // Inlined: where tensors get their names
   std::string prefix;                                    // of full tensor names: "Z."
   std::string suffix;                                    // Repeat: ".2"
   std::unordered_map<std::string, std::string> results;  // Function: local name -> full name
@@ -103,8 +109,6 @@ struct Context {
   std::vector<Loop::Invariant> invariants;
   std::vector<Collected> collected;
 };
-
-class Statement;
 
 bool isBuiltinFunction(std::string_view name);
 std::vector<std::string> builtinFunctions();  // all of them, sorted
@@ -236,7 +240,8 @@ class Elaborator {
   // A tensor, slice, number or call where a whole value may stand. `wish` names what has to be made for it.
   std::optional<Entity> wholeValue(const ast::Ast& ast, ast::ExprRef e, const std::string& wish, std::optional<DType> type = {});
   std::optional<View> wholeTensor(const ast::Ast& ast, ast::ExprRef e, const std::string& wish);
-  std::optional<View> slice(const ast::Ast& ast, ast::ExprRef e);
+  // within: the operator whose indices the slice may be taken at.
+  std::optional<View> slice(const ast::Ast& ast, ast::ExprRef e, Statement* within = nullptr);
   std::optional<View> derivative(const ast::Expr& e);
   std::optional<View> gradWithSeed(const ast::Ast& ast, const ast::Expr& e, const std::string& wish);
   View materialise(const View& view, const std::string& wish, Span span);  // a slice as a tensor of its own
@@ -250,8 +255,12 @@ class Elaborator {
   std::optional<std::vector<Entity>> expandWith(const Function& f, const std::vector<Argument>& arguments,
                                                 const std::vector<Argument>& options, Span site, const std::string& wish,
                                                 const std::vector<std::string>& resultNames);
+  bool hasArity(const Function& f, std::size_t arguments, Span site);
+  // The current scope is the function's. within: of the operator that a one-line function is written into.
   bool bindParameters(const Function& f, const std::vector<Argument>& arguments, const std::vector<Argument>& options, Span site,
-                      Scope& into);
+                      Statement* within = nullptr);
+  void findWholeParameters();
+  void reportWithin(std::string_view name, Span use);
   bool bindShape(const Function& f, const ast::Parameter& p, const View& view, Span argument);
 
   CompiledNotebook& m_out;

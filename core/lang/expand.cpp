@@ -29,7 +29,14 @@ std::optional<Entity> Elaborator::wholeValue(const Ast& ast, ExprRef ref, const 
       if (e.text == "training" || e.text == "true" || e.text == "false") break;
       Entity* entity = resolve(e.text, e.span);
       if (!entity || entity->kind == Entity::Kind::Poison) return std::nullopt;
-      return *entity;
+      if (entity->within && entity->kind != Entity::Kind::Number) {
+        reportWithin(e.text, e.span);
+        return std::nullopt;
+      }
+      Entity value = *entity;
+      value.within = nullptr;
+      value.term = kNone;
+      return value;
     }
     case ExprKind::Derivative: {
       const auto view = derivative(e);
@@ -38,8 +45,7 @@ std::optional<Entity> Elaborator::wholeValue(const Ast& ast, ExprRef ref, const 
       return made;
     }
     case ExprKind::Index: {
-      const bool slices = std::any_of(e.args.begin() + 1, e.args.end(), [&](ExprRef a) { return ast[a].kind == ExprKind::Hole; });
-      if (!slices) break;
+      if (!isSlice(ast, e)) break;
       const auto view = slice(ast, ref);
       if (!view) return std::nullopt;
       made.view = *view;
@@ -112,9 +118,9 @@ std::optional<Entity> Elaborator::wholeValue(const Ast& ast, ExprRef ref, const 
 }
 
 // X[_, t, _]: `_` keeps an axis, everything else fixes one.
-std::optional<View> Elaborator::slice(const Ast& ast, ExprRef ref) {
+std::optional<View> Elaborator::slice(const Ast& ast, ExprRef ref, Statement* within) {
   const Expr& e = ast[ref];
-  auto base = wholeTensor(ast, e.args[0], {});
+  const auto base = within ? within->tensorArgument(e.args[0]) : wholeTensor(ast, e.args[0], {});
   if (!base) return std::nullopt;
   const Tensor& t = tensorOf(base->tensor);
   const std::string name = t.name;
@@ -138,7 +144,8 @@ std::optional<View> Elaborator::slice(const Ast& ast, ExprRef ref) {
     const ExprRef at = e.args[next++];
     if (ast[at].kind == ExprKind::Hole) continue;
     const std::size_t errors = m_errors;
-    Statement s(*this, ast);
+    Statement alone(*this, ast);
+    Statement& s = within ? *within : alone;
     const TermIndex index = s.indexTerm(at);
     if (failedSince(errors) || s.failed()) return std::nullopt;
     if (index.data != kNoTerm) {
@@ -150,7 +157,8 @@ std::optional<View> Elaborator::slice(const Ast& ast, ExprRef ref) {
       if (v < kLoopVariable || v - kLoopVariable >= m_trips.size()) return std::nullopt;
       return Range{0, m_trips[v - kLoopVariable] - 1};
     });
-    if (!range || range->lo < 0 || range->hi >= shape[k]) {
+    // At an index of the operator the bounds are proved where it is read.
+    if (!range ? !within : range->lo < 0 || range->hi >= shape[k]) {
       report("index-out-of-bounds",
              "index `" + std::string(m_out.sources.text(ast[at].span)) + "` of `" + name + "`, axis " + std::to_string(k) +
                  ", runs over " + (range ? std::to_string(range->lo) + ".." + std::to_string(range->hi) : "an unknown range") +
@@ -414,19 +422,22 @@ bool Elaborator::bindShape(const Function& f, const Parameter& p, const View& vi
   return true;
 }
 
-// The current scope is the function's.
+bool Elaborator::hasArity(const Function& f, std::size_t arguments, Span site) {
+  const std::size_t wanted = f.def->parameters.size();
+  if (arguments == wanted) return true;
+  Diagnostic& d = report("wrong-arity",
+                         "`" + std::string(f.def->name) + "` takes " + std::to_string(wanted) +
+                             (wanted == 1 ? " argument" : " arguments") + ", here are " + std::to_string(arguments),
+                         site);
+  d.notes.push_back({f.signature, f.def->nameSpan});
+  return false;
+}
+
 bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& arguments, const std::vector<Argument>& options,
-                                Span site, Scope& into) {
+                                Span site, Statement* within) {
   const Stmt& def = *f.def;
-  if (arguments.size() != def.parameters.size()) {
-    Diagnostic& d =
-        report("wrong-arity",
-               "`" + std::string(def.name) + "` takes " + std::to_string(def.parameters.size()) +
-                   (def.parameters.size() == 1 ? " argument" : " arguments") + ", here are " + std::to_string(arguments.size()),
-               site);
-    d.notes.push_back({f.signature, def.nameSpan});
-    return false;
-  }
+  Scope& into = *m_scope;
+  if (!hasArity(f, arguments.size(), site)) return false;
   // Numbers first: a shape may name one, as in X[N, K] with K an argument.
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const Parameter& p = def.parameters[i];
@@ -453,7 +464,8 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
     into.names.insert_or_assign(std::string(p.name), std::move(e));
   }
   std::vector<bool> used(options.size(), false);
-  for (const Binder& b : def.binders) {
+  for (std::size_t i = 0; i < def.optionCount; ++i) {
+    const Binder& b = def.binders[i];
     bool given = false;
     for (std::size_t k = 0; k < options.size(); ++k) {
       if (options[k].name != b.name) continue;
@@ -469,7 +481,8 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
           .notes.push_back({f.signature, def.nameSpan});
       return false;
     }
-    const auto value = wholeValue(*f.ast, b.value, {});
+    const bool whole = !within || f.whole[def.parameters.size() + i];
+    const auto value = whole ? wholeValue(*f.ast, b.value, {}) : within->termArgument(b.value);
     if (!value) return false;
     Entity e = *value;
     e.definition = b.span;
@@ -503,12 +516,12 @@ std::optional<std::vector<Entity>> Elaborator::expandWith(const Function& f, con
   const std::uint32_t frame = m_frame;
   const std::string base = m_nestedBase;
   const std::vector<std::string> defining = m_defining;
-  Scope& inner = open(std::move(scope));
+  open(std::move(scope));
   ++m_callDepth;
   std::optional<std::vector<Entity>> results;
   const std::size_t errors = m_errors;
   const bool refused = m_refused;
-  if (bindParameters(f, arguments, options, site, inner)) {
+  if (bindParameters(f, arguments, options, site)) {
     m_frames.push_back({site, frame, &f});
     m_frame = static_cast<std::uint32_t>(m_frames.size() - 1);
     statements(*f.ast, def.body);
@@ -814,8 +827,9 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
           "`" + carried[i] + "` is carried from step to step as " + detailOf(before) + ", the body makes it " + detailOf(out),
           s.nameSpan);
       if (out.type != type)
-        d.notes.push_back({"make both of one type: start it with `" + std::string(nf::name(out.type)) + "(...)`, or write `" +
-                               std::string(nf::name(type)) + "(...)` around its new value",
+        d.notes.push_back({"make both of one type: start it as `" + carried[i] + (shape.empty() ? "" : "[...]") + " : " +
+                               std::string(nf::name(out.type)) + " = ...`, or write `" + std::string(nf::name(type)) +
+                               "(...)` around its new value",
                            lookup(carried[i])->definition});
       else d.notes.push_back({"what a step hands on has the shape of what it took", lookup(carried[i])->definition});
       break;

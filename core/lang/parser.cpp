@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "core/lang/expression_parser.h"
 #include "core/lang/spelling.h"
@@ -94,6 +95,8 @@ class Parser : ExpressionParser {
       d->notes.push_back({"a product is written with `*`", {}});
     else if (t.kind == TokenKind::At)
       d->notes.push_back({"a product of matrices is written `C[i, j] = sum[k] A[i, k] * B[k, j]`", {}});
+    else if (t.kind == TokenKind::Keyword && text(t) == "if")
+      d->notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
     else if (t.kind == TokenKind::SlashSlash) d->notes.push_back({"a comment starts with `#`", {}});
   }
 
@@ -420,6 +423,7 @@ class Parser : ExpressionParser {
       if (at(TokenKind::Semicolon)) continue;
       if (!accept(TokenKind::Comma)) break;
     }
+    s.optionCount = s.binders.size();
     close(TokenKind::RightParen, opened);
     if (accept(TokenKind::Yields)) {
       do {
@@ -549,8 +553,9 @@ class Parser : ExpressionParser {
   void parseWhere(Stmt& s) {
     if (!atKeyword("where")) return;
     take();
+    bool first = true;
     do {
-      continueLine();
+      if (!std::exchange(first, false)) continueLine();
       Binder b;
       if (!parseName(b.name, b.span, "a name after `where`")) return;
       if (!expect(TokenKind::Assign, " and an expression")) return;

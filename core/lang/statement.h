@@ -44,6 +44,8 @@ struct Term {
   std::uint32_t frame = 0;          // the call it was expanded from
 };
 
+bool isSlice(const ast::Ast& ast, const ast::Expr& e);  // X[_, t, _]
+
 // One right side: builds terms, infers the extents of its indices, emits operators.
 class Statement {
  public:
@@ -63,6 +65,10 @@ class Statement {
   TermId term(ast::ExprRef e);
   TermId accessTerm(const View& view, const std::vector<ast::ExprRef>& indices, Span span, Span head, TermId otherwise);
   TermIndex indexTerm(ast::ExprRef e);
+  // Arguments of a one-line function that is written into this operator: what it reads as a number, and as a tensor.
+  std::optional<Entity> termArgument(ast::ExprRef e);
+  std::optional<Entity> wholeArgument(ast::ExprRef e, const std::string& takes, const Function* f);
+  std::optional<View> tensorArgument(ast::ExprRef e);
   std::optional<Number> constantOf(TermId id) const;
   // The expression is to be a number known while compiling; `what`, `counts`: see Elaborator::number.
   void numberFor(const std::string& what, bool counts) { m_numberFor = &what, m_counts = counts; }
@@ -134,6 +140,7 @@ class Statement {
   bool makesTensors(ast::ExprRef e) const;
   TermId randomCall(const ast::Expr& e);
   TermId inlined(const Function& f, const ast::Expr& e);
+  std::optional<std::string_view> ownName(ast::ExprRef e) const;
   TermId reduction(const ast::Expr& e);
   TermId operation(ScalarOp op, std::array<TermId, 3> operands, const ast::Expr& e);
   TermId asValue(TermId id, const char* where);  // refuses conditions

@@ -188,7 +188,8 @@ void Statement::giveExtent(IndexVar v, std::int64_t extent, Span span) {
 
 void Statement::where(const std::vector<Binder>& binders, std::size_t from) {
   for (std::size_t i = from; i < binders.size(); ++i) {
-    const auto taken = std::find_if(m_macros.begin(), m_macros.end(), [&](const Macro& m) { return m.name == binders[i].name; });
+    const auto taken = std::find_if(m_macros.begin() + static_cast<std::ptrdiff_t>(m_macrosBase), m_macros.end(),
+                                    [&](const Macro& m) { return m.name == binders[i].name; });
     if (taken != m_macros.end() || variableNamed(binders[i].name)) {
       report("redefinition", "`" + std::string(binders[i].name) + "` is named twice in this statement", binders[i].span);
       continue;
@@ -301,6 +302,11 @@ TermId Statement::nameTerm(const Expr& e) {
 }
 
 TermId Statement::entityTerm(Entity& entity, const Expr& e) {
+  if (entity.within == this && entity.term != kNone) return entity.term;
+  if (entity.within && entity.within != this && entity.kind != Entity::Kind::Number) {
+    m_elab.reportWithin(e.text, e.span);
+    return error(e.span);
+  }
   switch (entity.kind) {
     case Entity::Kind::Poison: return error(e.span);
     case Entity::Kind::Number: return constant(entity.number, e.span);
@@ -319,7 +325,7 @@ TermId Statement::entityTerm(Entity& entity, const Expr& e) {
              e.span);
       return error(e.span);
     case Entity::Kind::LastOf:
-    case Entity::Kind::Macro: break;
+    case Entity::Kind::Term: break;
   }
   return error(e.span);
 }
@@ -430,6 +436,10 @@ TermId Statement::indexing(const Expr& e, TermId otherwise) {
     }
     Entity* entity = m_elab.resolve(base.text, base.span);
     if (!entity || entity->kind == Entity::Kind::Poison) return error(e.span);
+    if (entity->within && entity->within != this && entity->kind == Entity::Kind::Tensor) {
+      m_elab.reportWithin(base.text, base.span);
+      return error(e.span);
+    }
     if (entity->kind != Entity::Kind::Tensor) {
       report("not-a-tensor",
              "`" + std::string(base.text) + "` is " + (entity->kind == Entity::Kind::Data ? "a data set" : "a number") +
@@ -444,7 +454,7 @@ TermId Statement::indexing(const Expr& e, TermId otherwise) {
     report("not-a-tensor", "only a tensor can be indexed", base.span);
   }
   if (!view) return error(e.span);
-  const bool slices = std::any_of(e.args.begin() + 1, e.args.end(), [&](ExprRef a) { return (*m_ast)[a].kind == ExprKind::Hole; });
+  const bool slices = isSlice(*m_ast, e);
   if (slices && m_whole && m_openGroups.size() == 1 && otherwise == kNoTerm) {
     const auto sliced = m_elab.slice(*m_ast, static_cast<ExprRef>(&e - m_ast->exprs.data()));
     return sliced ? bareTensor(*sliced, e) : error(e.span);

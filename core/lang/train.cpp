@@ -202,25 +202,37 @@ const Function* Elaborator::optimizerNamed(const Expr* optimizer, const Stmt& s)
   const auto is = [](const Function& f) {
     return f.def->value == kNone && f.def->parameters.size() >= 2 && f.def->parameters.size() <= 3;
   };
-  const Function* f = functionNamed(name);
-  if (f && is(*f)) return f;
-  const Span site = optimizer ? optimizer->head : s.nameSpan;
-  Diagnostic& d = report("undefined-function", "there is no optimizer `" + name + "`", site);
-  // Those that give their first parameter its next value.
-  const auto updates = [](const Function& g) {
+  // Those that give their first parameter its next value; a function that is called alone may do it for them.
+  const auto updates = [](const Function& g, bool byCalls) {
     std::vector<StmtRef> stack = g.def->body;
     while (!stack.empty()) {
       const Stmt& inner = g.ast->stmts[stack.back()];
       stack.pop_back();
+      if (byCalls && inner.kind == StmtKind::Call) return true;
       if (inner.assign == AssignOp::Update && !inner.targets.empty() && inner.targets[0].name == g.def->parameters[0].name)
         return true;
       for (const auto* block : {&inner.body, &inner.otherwise}) stack.insert(stack.end(), block->begin(), block->end());
     }
     return false;
   };
+  const Function* f = functionNamed(name);
+  if (f && is(*f) && updates(*f, true)) return f;
+  const Span site = optimizer ? optimizer->head : s.nameSpan;
+  if (f) {
+    Diagnostic& d = report("undefined-function",
+                           "`" + name + "` is no optimizer: " +
+                               (f->def->value != kNone ? "it is one expression and updates nothing"
+                                : is(*f)               ? "it does not update its first parameter"
+                                                       : "it does not take a parameter and its gradient"),
+                           site);
+    d.notes.push_back({f->signature, f->def->nameSpan});
+    d.notes.push_back({"as in `def " + name + "(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }`", {}});
+    return nullptr;
+  }
+  Diagnostic& d = report("undefined-function", "there is no optimizer `" + name + "`", site);
   std::vector<std::string> names;
   for (const auto& [other, g] : m_functions)
-    if (is(g) && updates(g)) names.push_back(other);
+    if (is(g) && updates(g, false)) names.push_back(other);
   std::sort(names.begin(), names.end());
   std::string list;
   for (const std::string& other : names) list += (list.empty() ? "" : ", ") + other;

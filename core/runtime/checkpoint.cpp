@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/support/hash.h"
 
 namespace nf {
 
@@ -11,9 +14,35 @@ double checkpointDistance(double trained, double cost, double period) {
   return trained > 0 ? std::max(wanted, bound) : std::clamp(bound, wanted, period);
 }
 
+namespace {
+
+// Of all that it holds: a disk's or a copy's flipped bit is found before it is trained with.
+std::string checksum(const Checkpoint& c) {
+  std::vector<const std::pair<std::string, HostTensor>*> sorted;
+  for (const auto& entry : c.tensors) sorted.push_back(&entry);
+  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  Hasher hasher;
+  hasher.add(static_cast<std::uint64_t>(c.step)).add(c.seed).add(c.program).add(toJsonLines(c.swaps));
+  for (const auto& [name, how] : c.declared) hasher.add(name).add(how);
+  for (const auto* entry : sorted) {
+    const HostTensor& tensor = entry->second;
+    hasher.add(entry->first).add(name(tensor.type)).add(tensor.shape.size());
+    for (const std::int64_t extent : tensor.shape) hasher.add(static_cast<std::uint64_t>(extent));
+    hasher.add(std::string_view(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()));
+  }
+  return hasher.finish().hex();
+}
+
+}  // namespace
+
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
-  const nlohmann::json state{{"version", 1},         {"step", c.step},         {"seed", c.seed},
-                             {"program", c.program}, {"declared", c.declared}, {"swaps", toJsonLines(c.swaps)}};
+  const nlohmann::json state{{"version", 1},
+                             {"step", c.step},
+                             {"seed", c.seed},
+                             {"program", c.program},
+                             {"declared", c.declared},
+                             {"swaps", toJsonLines(c.swaps)},
+                             {"checksum", checksum(c)}};
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }
 
@@ -40,6 +69,9 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
       if (how.is_string()) c.declared.emplace(name, how.get<std::string>());
   NF_TRY(c.swaps, swapsFromJsonLines(state["swaps"].get<std::string>()));
   if (c.step < 0) return none;
+  // Those of older versions have none.
+  if (state.contains("checksum") && state["checksum"] != checksum(c))
+    return Error{"resume", path + " is damaged: what it holds is not what was written.", {}, {}};
   return c;
 }
 

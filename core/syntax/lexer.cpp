@@ -352,6 +352,8 @@ class Lexer {
             printable ? "`" + std::string(m_text.substr(begin, length)) + "` means nothing here"
                       : "a control character means nothing here",
             begin, m_at, std::move(fix));
+    if (codePoint == '?' && !m_result.diagnostics.empty() && m_result.diagnostics.back().span.begin == begin)
+      m_result.diagnostics.back().notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
     // With its newline: what follows belongs to the statement that has the mistake.
     if (codePoint == '\\' && lineEnd(m_at) == m_at && m_at < m_text.size())
       m_at = std::min(m_text.find('\n', m_at) + 1, m_text.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/lang/compile.h"
+#include "core/ir/structural_hash.h"
 
 #include <gtest/gtest.h>
 
@@ -366,6 +367,62 @@ TEST(Compile, NestedCallsShareTheirArguments) {
   for (int k = 0; k < 60; ++k) call = "f(" + call + ")";
   const auto c = clean("def f(x) = x*x + x\nY[i: 3] = " + call + "\n");
   EXPECT_LE(c.program.scalars.size(), 200u);
+}
+
+// Tensors of a one-line function: it is as if its expression had been written in its place.
+TEST(Compile, OneLineFunctionsReadTensors) {
+  const std::string given = R"(input A[3] = 1
+input B[3] = 2
+input M[4, 3] = 3
+)";
+  const std::string called = given + R"(
+def dot(x[N], y[N]) = sum[i: N] x[i]*y[i]
+def twice(x[3]) = x*2
+def times(x[N]) = x*N
+def total(x) = sum[i] x[i]
+def both(x) = total(x) + total(x)*max[i] x[i]
+def error(x[...], t[...]) = mean[...] (x[...] - t[...])^2
+def unit(x[N]) = x / s where s = sqrt(dot(x, x))
+def first(x, K; by) = sum[k: K] x[k]*by[k]
+def probable(x) = 2*softmax(x)
+D = dot(A, B)
+E = dot(A, B)*twice(A)
+F = times(A)
+G = both(A)
+H[p, q] = dot(M[p, _], M[q, _])
+J = error(M, 2*M)
+K = unit(A)
+P[r] = first(M[r, _], 2, by=A)
+Q = probable(B)
+for t in 0..4 {
+  R[c] = dot(M[t, _], A) * A[c]
+  stack S = R
+}
+)";
+  const std::string written = given + R"(
+D = sum[i] A[i]*B[i]
+E = (sum[i] A[i]*B[i])*(A*2)
+F = A*3
+G = (sum[i] A[i]) + (sum[i] A[i])*max[i] A[i]
+H[p, q] = sum[i] M[p, i]*M[q, i]
+J.value = 2*M
+J = mean[n, m] (M[n, m] - J.value[n, m])^2
+K = A / s where s = sqrt(sum[i] A[i]*A[i])
+P[r] = sum[k: 2] M[r, k]*A[k]
+Q = 2*softmax(B)
+for t in 0..4 {
+  R[c] = (sum[i] M[t, i]*A[i]) * A[c]
+  stack S = R
+}
+)";
+  EXPECT_EQ(structuralHash(clean(called).program).hex(), structuralHash(clean(written).program).hex());
+  EXPECT_EQ(codesOf(given + "def g(x[3]) = x*2\nY = g(M)\n"), std::vector<std::string>{"rank-mismatch"});
+  EXPECT_EQ(codesOf(given + "def g(x[4]) = x*2\nY = g(A)\n"), std::vector<std::string>{"shape-mismatch"});
+  EXPECT_EQ(codesOf(given + "def g(x[N, N]) = x*2\nY = g(M)\n"), std::vector<std::string>{"shape-mismatch"});
+  EXPECT_EQ(codesOf(given + "def g(x[N]) = x*2\nY = g(3)\n"), std::vector<std::string>{"not-a-tensor"});
+  // What the caller calls its own means nothing in the function.
+  EXPECT_EQ(codesOf("def f(x) = x*k\ndef g(x) -> y {\n  let k = 3\n  y = f(x)\n}\ninput A[3]\nY = g(A)\n"),
+            std::vector<std::string>{"undefined-name"});
 }
 
 TEST(Compile, SlicesStandWhereWholeTensorsDo) {

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <sstream>
 
@@ -218,6 +219,34 @@ TEST(Train, ACheckpointOfAnotherProgramIsRefused) {
   ASSERT_EQ(only<protocol::ErrorEvent>(messages).size(), 1u);
   ASSERT_TRUE(writeSafetensors(path, c.tensors).ok());
   EXPECT_THAT(readCheckpoint(path).error().message, HasSubstr("no state of a training run"));
+}
+
+TEST(Checkpoints, AFlippedBitIsFound) {
+  const fakes::Folder folder;
+  const std::string path = folder.path("c.safetensors");
+  Checkpoint c;
+  c.step = 7;
+  c.program = "0123456789abcdef";
+  for (const char* name : {"W", "A.m"}) {
+    HostTensor t = HostTensor::make(DType::F32, {3, 2});
+    for (std::int64_t i = 0; i < 6; ++i) t.set(i, 0.1 * static_cast<double>(i + 1));
+    c.tensors.emplace_back(name, std::move(t));
+  }
+  ASSERT_TRUE(writeCheckpoint(path, c));
+  const auto whole = readCheckpoint(path);
+  ASSERT_TRUE(whole.ok()) << whole.error().message;
+  EXPECT_EQ(whole->step, 7);
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  for (std::size_t at = text.str().size() - 48; at < text.str().size(); ++at)
+    for (const int bit : {0, 3, 7}) {
+      std::string bytes = text.str();
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << bit));
+      std::ofstream(path, std::ios::binary) << bytes;
+      const auto damaged = readCheckpoint(path);
+      ASSERT_FALSE(damaged.ok()) << at;
+      EXPECT_THAT(damaged.error().message, HasSubstr("is damaged"));
+    }
 }
 
 TEST(Train, AResumeThatHasNothingLeftToDoSaysSo) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/fusion/site.h"
+#include "core/ir/serialize.h"
 #include "core/tune/device_lease.h"
 #include "tests/tune/fakes.h"
 
@@ -310,6 +313,48 @@ TEST_F(CommandLine, ConstantsOfADeviceSayOfHowManyThreads) {
     }
 }
 
+// `show` fuses as `explain` says, and its last two stages are what a training begins with.
+TEST_F(CommandLine, ShowAndExplainAreOfOneFusion) {
+  file("net.nf",
+       "input X[64, 30] = normal(0, 1)\nparam W[20, 30] = normal(0, 1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\nZ = tanh(Y)\n"
+       "loss L = mean[b, n] (Z[b, n] - 0.3)^2\ntrain L { steps = 3; optimizer = sgd(lr=0.1); seed = 1 }\n");
+  const auto explain = nlohmann::json::parse(run("explain net.nf --json").out);
+  const auto shown = nlohmann::json::parse(run("show net.nf --stage fused --json").out);
+  EXPECT_EQ(shown["device"], explain["device"]);
+  const auto fused = programFromJson(shown);
+  ASSERT_TRUE(fused.ok());
+  std::map<std::pair<std::string, std::string>, bool> edges, told;
+  for (std::size_t i = 0; i < fused->operators.size(); ++i)
+    for (const TensorId t : readsOf(*fused, OperatorId(i)))
+      for (std::size_t k = 0; k < fused->operators.size(); ++k) {
+        if (fused->operators[k].output != t) continue;
+        const auto groupOf = [&](std::size_t op) {
+          return std::find_if(fused->groups.begin(), fused->groups.end(), [&](const Group& g) {
+            return std::find(g.operators.begin(), g.operators.end(), OperatorId(op)) != g.operators.end();
+          });
+        };
+        const std::pair edge{originalName((*fused)[t].name), originalName(fused->operators[i].name)};
+        edges.emplace(edge, false).first->second |= groupOf(i) == groupOf(k);
+      }
+  for (const auto& d : explain["decisions"])
+    told.emplace(std::pair(originalName(d["producer"]), originalName(d["consumer"])), false).first->second |=
+        d["accepted"].get<bool>();
+  EXPECT_EQ(told, edges);
+  const Outcome scheduled = run("show net.nf --stage scheduled"), lowered = run("show net.nf --stage lowered");
+  ASSERT_EQ(scheduled.code, 0) << scheduled.err;
+  EXPECT_THAT(lowered.out, HasSubstr("for "));
+  file("scheduled.nf", scheduled.out);
+  EXPECT_EQ(run("check scheduled.nf").code, 0);
+  const auto kernels = nlohmann::json::parse(run("show net.nf --stage lowered --json").out)["kernels"];
+  EXPECT_EQ(kernels.size(), fused->groups.size());
+  for (const auto& k : kernels) {
+    EXPECT_EQ(k["from"], "model");
+    EXPECT_THAT(scheduled.out, HasSubstr(k["name"].get<std::string>() + ", schedule of the model: " + k["schedule"].dump()));
+    EXPECT_THAT(lowered.out, HasSubstr(k["loops"].get<std::string>()));
+  }
+  EXPECT_EQ(run("show net.nf --stage lowered --dot").code, 2);
+}
+
 TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   file("eval.nf",
        "let B = 64\ndata D = digits { split = last 128 }\ninput X[B, 64] = batch D[:, 0..64] / 16\nparam w[64] = normal(0, 0.1)\n"
@@ -336,6 +381,21 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   EXPECT_EQ(json["event"], "error");
   EXPECT_EQ(json["line"], 3);
   EXPECT_EQ(json["column"], 7);
+}
+
+TEST_F(CommandLine, EveryErrorEventHasAPlace) {
+  file("net.nf", kNet);
+  const std::pair<const char*, const char*> cases[] = {{"train none.nf --json-progress", "none.nf"},
+                                                       {"grad net.nf L Q --json", ""},
+                                                       {"run net.nf --device nope --json-progress", ""},
+                                                       {"show net.nf --stage fusd --json", ""}};
+  for (const auto& [arguments, about] : cases) {
+    const auto event = nlohmann::json::parse(run(arguments).out, nullptr, false);
+    ASSERT_TRUE(event.is_object()) << arguments;
+    EXPECT_EQ(event["event"], "error") << arguments;
+    EXPECT_TRUE(event["file"].is_string() && (*about == 0 || event["file"] == about)) << arguments;
+    EXPECT_TRUE(event["line"].is_number() && event["column"].is_number()) << arguments;
+  }
 }
 
 TEST_F(CommandLine, AMisspeltOptionNamesTheOneThatIsMeant) {
