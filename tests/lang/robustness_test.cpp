@@ -77,9 +77,8 @@ TEST(Robustness, NestingOf100000LevelsIsRefused) {
 // A flat sum or product is long, not deep.
 TEST(Robustness, FlatSumsAndProductsMayBeLong) {
   const std::string head = "input X[3]\nY[i] = ";
-  for (const std::string text :
-       {repeated("X[i] + ", 100000) + "2", repeated("X[i] - 2 + ", 20000) + "1", repeated("X[i] * ", 20000) + "2",
-        repeated("X[i] * 2 - ", 20000) + "X[i]", "X[(" + repeated("i - i + ", 2000) + "i) % 3]"}) {
+  for (const std::string& text : {repeated("X[i] + ", 100000) + "2", repeated("X[i] - 2 + ", 20000) + "1",
+                                  repeated("X[i] * ", 20000) + "2", repeated("X[i] * 2 - ", 20000) + "X[i]"}) {
     const CompiledNotebook c = compiled(head + text + "\n");
     EXPECT_EQ(render(c.diagnostics, c.sources), "") << text.substr(0, 20);
   }
