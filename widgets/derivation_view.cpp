@@ -217,7 +217,7 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
   int at = 0;
   const auto words = [&](const QString& text, bool note) {
     auto* l = label(text, note ? "muted" : nullptr);
-    l->setFont(note ? m_theme->ui(11) : m_theme->mono(12));
+    l->setFont(note ? m_theme->ui(12) : m_theme->mono(12));
     l->setWordWrap(true);
     l->setTextInteractionFlags(Qt::TextSelectableByMouse);
     QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Minimum);

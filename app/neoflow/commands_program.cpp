@@ -412,8 +412,11 @@ int runGrad(const GradOptions& options) {
               {"terms", std::move(terms)},
               {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}};
     if (check) {
-      if (*check) json["check"] = checkJson(**check);
-      else json["check"] = {{"unavailable", check->error().message}};
+      if (*check) {
+        json["check"] = checkJson(**check);
+        json["check"]["held_at"] = Json::array();
+        for (const Span span : held) json["check"]["held_at"].push_back(place(span, loaded.notebook.sources));
+      } else json["check"] = {{"unavailable", check->error().message}};
     }
     printJson(json);
     return exitCode;

@@ -244,6 +244,12 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
   if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
   const double forward = costOf(p, of), gradient = costOf(p, result);
   if (gradient + 4 * forward > operations) return refused("The program is too large to interpret.");
+  Program program = withGiven(p, wrt);
+  const auto held = holdValues(program, of, wrt, Hold::Stops, kMostHeld);
+  if (!held)
+    return refused(
+        "Differences see through stop_gradient, and what it cuts can't be held here: its values are too many, or conditions "
+        "around it too tangled.");
   std::mt19937_64 rng(1);
   NF_TRY(TensorValues inputs, inputsOf(p, directory, rng));
   const bool computed = producers(p)[wrt.value].valid();
@@ -252,12 +258,6 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
   auto all = derived->run(inputs);
   if (!all) return all.error();
   if (computed) inputs[wrt] = all->at(wrt);
-  Program program = withGiven(p, wrt);
-  const auto held = holdValues(program, of, wrt, Hold::Stops, kMostHeld);
-  if (!held)
-    return refused(
-        "Differences see through stop_gradient, and what it cuts can't be held here: its values are too many, or conditions "
-        "around it too tangled.");
   if (const auto added = addHeld(*held, inputs); !added) return added.error();
   auto value = ReferenceProgram::prepare(held->holds, {of});
   if (!value) return value.error();
