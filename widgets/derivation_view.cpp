@@ -50,10 +50,12 @@ DerivationRow accessRow(const DerivationStep& step, std::set<QString>& known) {
   static const QRegularExpression component(QStringLiteral(R"(^(\S+) = (.+), 0 <= \1 < (\d+)$)"));
   DerivationRow row{QObject::tr("Access"), {}, {}};
   QStringList indices, shape, others;
+  QString letter;  // of w0, w1, ..
   std::vector<Range> ranges;
   for (const std::string& text : step.lines) {
     const QString line = QString::fromStdString(text);
     if (const auto match = component.match(line); match.hasMatch()) {
+      letter = match.captured(1).remove(QRegularExpression(QStringLiteral("\\d+$")));
       indices << match.captured(2);
       shape << match.captured(3);
     } else if (const auto range = rangeOf(line)) {
@@ -65,8 +67,8 @@ DerivationRow accessRow(const DerivationStep& step, std::set<QString>& known) {
     }
   }
   if (!indices.isEmpty()) {
-    row.lines.push_back({QStringLiteral("z = (%1)").arg(indices.join(QStringLiteral(", "))), {}});
-    row.lines.push_back({QStringLiteral("0 ≤ z < (%1)").arg(shape.join(QStringLiteral(", "))), {}});
+    row.lines.push_back({QStringLiteral("%1 = (%2)").arg(letter, indices.join(QStringLiteral(", "))), {}});
+    row.lines.push_back({QStringLiteral("0 ≤ %1 < (%2)").arg(letter, shape.join(QStringLiteral(", "))), {}});
   }
   row.pieces = gathered(ranges) + others;
   return row;
@@ -149,7 +151,7 @@ DerivationRow axesRow(const DerivationStep& step) {
 QString zeroByRule(const std::vector<protocol::GradientTermInfo>& terms) {
   QString why;
   for (const auto& t : terms) {
-    if (t.form != protocol::GradientForm::Zero) return {};
+    if (!addsNothing(t.form)) return {};
     // That of the whole derivative, which has no access of its own, before those of the loads that are cut off.
     if (why.isEmpty() || t.access == t.tensor) why = QString::fromStdString(t.why);
   }
@@ -215,7 +217,7 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
   int at = 0;
   const auto words = [&](const QString& text, bool note) {
     auto* l = label(text, note ? "muted" : nullptr);
-    l->setFont(note ? m_theme->ui(11) : m_theme->mono(12));
+    l->setFont(note ? m_theme->ui(12) : m_theme->mono(12));
     l->setWordWrap(true);
     l->setTextInteractionFlags(Qt::TextSelectableByMouse);
     QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Minimum);
@@ -231,6 +233,7 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
     if (headings) {
       const QString form = term.form == protocol::GradientForm::Gather    ? tr("gather")
                            : term.form == protocol::GradientForm::Scatter ? tr("scatter")
+                           : term.form == protocol::GradientForm::Empty   ? tr("empty")
                                                                           : tr("zero");
       QString text =
           QStringLiteral("%1: %2 of %3").arg(QString::fromStdString(term.result), form, QString::fromStdString(term.access));
@@ -265,7 +268,7 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
       if (!row.pieces.isEmpty()) {
         QStringList pieces;
         for (const QString& piece : row.pieces) pieces << unbroken(piece);
-        lines->addWidget(words(pieces.join(QStringLiteral("   ")), false));
+        lines->addWidget(words(pieces.join(QStringLiteral(";   ")), false));
       }
       m_grid->addWidget(cell, at++, 2, Qt::AlignTop);
     }

@@ -255,11 +255,14 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
     const QString zero = zeroByRule(e.terms);
-    bool scatters = false, unproved = false, checking = false;
+    bool scatters = false, unproved = false, checking = false, unread = false, cut = false;
     double ms = 0;
     for (const auto& t : e.terms) {
+      unread = unread || t.form == protocol::GradientForm::Empty;
+      cut = cut || (t.form == protocol::GradientForm::Zero && t.access != t.tensor);
       if (t.form == protocol::GradientForm::Zero) continue;
       ms += t.certificateMs;
+      if (t.form == protocol::GradientForm::Empty) continue;
       // What is a scatter by its cost waits for no proof.
       const bool scatter = t.form == protocol::GradientForm::Scatter;
       scatters = scatters || scatter;
@@ -272,11 +275,14 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     else if (checking) m_proved->show(QStringLiteral("running"), tr("checking"), c.accent);
     else if (scatters) m_proved->show(QStringLiteral("warning"), tr("scatter"), c.stale);
     else m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
-    m_certificate->setDetail(checking || whollyZero || ms == 0 ? QString() : tr("isl, %1").arg(microsecondsText(ms * 1000)));
+    m_certificate->setDetail(checking || (whollyZero && !unread) || ms == 0 ? QString()
+                                                                            : tr("isl, %1").arg(microsecondsText(ms * 1000)));
     m_certificate->body()->addWidget(paragraph(
-        whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
-        : checking ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
-        : unproved ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
+        whollyZero && unread && !cut
+            ? tr("%1 is 0: no point reads the tensor, proved on integer sets.").arg(derivativeText(m_tensor))
+        : whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
+        : checking   ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
+        : unproved   ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
         : scatters
             ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
                  "a proof: correct, but it adds in place.")
@@ -286,9 +292,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     for (const auto& t : e.terms) {
       const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
+                           : t.form == protocol::GradientForm::Empty   ? tr("empty: no point reads it")
                                                                        : tr("zero");
       addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access), true);
-      if (t.tripsPerElement > 0 && t.form != protocol::GradientForm::Zero)
+      if (t.tripsPerElement > 0 && !addsNothing(t.form))
         addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);
       if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));
@@ -324,6 +331,12 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       else if (k.refuted == 0 && k.worst > k.allowed)
         m_check->body()->addWidget(
             paragraph(tr("The worst is beyond what is allowed, but not beyond what rounding does to the differences.")));
+      if (k.jumps > 0)
+        m_check->body()->addWidget(paragraph(
+            tr("%1 beside a jump of a floor, a comparison or an index of the best, which the differences hold as it is there.")
+                .arg(counted(k.jumps, tr("sample lies"), tr("samples lie")))));
+      if (k.held > 0)
+        m_check->body()->addWidget(paragraph(tr("What stop_gradient cuts is held as it is while the differences are taken.")));
       if (!k.worstSamples.empty()) addSamples(m_check, m_theme, k.worstSamples);
       if (whole) m_comparing = false;
       else if (m_comparing && given.check) {

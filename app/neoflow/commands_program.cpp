@@ -397,10 +397,12 @@ Json checkJson(const protocol::NumericCheck& check) {
                        {"derived", s.derived},
                        {"differences", s.differences},
                        {"error", s.error},
-                       {"rounding", s.rounding}});
+                       {"rounding", s.rounding},
+                       {"jump", s.jump}});
   Json json{{"samples", check.samples}, {"wanted", check.wanted},       {"elements", check.elements},
             {"refuted", check.refuted}, {"undefined", check.undefined}, {"epsilon", check.epsilon},
-            {"worst", check.worst},     {"allowed", check.allowed},     {"worst_samples", std::move(samples)}};
+            {"worst", check.worst},     {"allowed", check.allowed},     {"worst_samples", std::move(samples)},
+            {"held", check.held},       {"jumps", check.jumps}};
   if (check.undefined > 0) json["first_undefined"] = check.firstUndefined;
   return json;
 }
@@ -408,7 +410,8 @@ Json checkJson(const protocol::NumericCheck& check) {
 // # check: 24 of 24 elements by central differences, worst error 3.1e-10 of 1e-05 allowed
 // #   [0, 2]: derived 0.25, differences 0.250000001, error 3.1e-10
 // # check: 3 of 3 elements by central differences, undefined at 1 element, the first [0], worst error elsewhere 2e-12 of 1e-05 allowed
-std::string checkText(const protocol::NumericCheck& check) {
+// # stop_gradient at net.nf:3:12: its value is held while the differences are taken
+std::string checkText(const protocol::NumericCheck& check, const std::vector<Span>& held, const SourceMap& sources) {
   const auto number = [](double value) {
     if (std::isnan(value)) return std::string("nan");
     std::ostringstream text;
@@ -442,7 +445,16 @@ std::string checkText(const protocol::NumericCheck& check) {
   text += "\n";
   for (const protocol::NumericSample& sample : check.worstSamples) {
     text += "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
-    text += std::isfinite(sample.error) ? ", error " + brief(sample.error) + "\n" : ", undefined\n";
+    text += std::isfinite(sample.error) ? ", error " + brief(sample.error) : ", undefined";
+    text += sample.jump ? ", beside a jump\n" : "\n";
+  }
+  if (check.jumps > 0)
+    text += "#   at " + std::to_string(check.jumps) + (check.jumps == 1 ? " element" : " elements") +
+            " a floor, a comparison or an index of the best jumps: the differences hold it as it is there\n";
+  for (const Span span : held) {
+    const LineColumn at = sources.lineColumn(span);
+    text += "#   stop_gradient at " + sources.at(span.source).name + ":" + std::to_string(at.line) + ":" +
+            std::to_string(at.column) + ": the differences hold its value\n";
   }
   return text;
 }
@@ -478,12 +490,16 @@ int runGrad(const GradOptions& options) {
 
   const std::string& text = made->text;
   std::optional<Result<protocol::NumericCheck>> check;
+  std::vector<Span> held;
   if (options.check) {
     auto checker = NumericChecker::prepare(d.program, *of, *wrt, made->result, made->seed, kCheckOperations,
                                            loaded.notebook.sources.at(loaded.notebook.notebook).directory);
+    if (checker) held = checker->held();
     check = checker ? checker->goOn(kCheckOperations, {}) : Result<protocol::NumericCheck>(checker.error());
   }
   const bool passed = !check || (*check && (*check)->refuted == 0);
+  // A gradient that nothing was compared with is not wrong.
+  const int exitCode = passed ? kExitFine : *check ? kExitWrongInput : kExitUsage;
   if (options.json) {
     Json terms = Json::array();
     for (const GradientTerm& term : d.terms) {
@@ -501,11 +517,14 @@ int runGrad(const GradOptions& options) {
               {"terms", std::move(terms)},
               {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}};
     if (check) {
-      if (*check) json["check"] = checkJson(**check);
-      else json["check"] = {{"unavailable", check->error().message}};
+      if (*check) {
+        json["check"] = checkJson(**check);
+        json["check"]["held_at"] = Json::array();
+        for (const Span span : held) json["check"]["held_at"].push_back(place(span, loaded.notebook.sources));
+      } else json["check"] = {{"unavailable", check->error().message}};
     }
     printJson(json);
-    return passed ? kExitFine : kExitWrongInput;
+    return exitCode;
   }
   std::cout << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
@@ -513,9 +532,10 @@ int runGrad(const GradOptions& options) {
   for (const GradientTerm& term : d.terms)
     if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
       std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term);
-  if (check && *check) std::cout << "\n" << checkText(**check);
-  if (check && !*check) return report(check->error(), false, kExitWrongInput);
-  return passed ? kExitFine : kExitWrongInput;
+  if (check && *check) std::cout << "\n" << checkText(**check, held, loaded.notebook.sources);
+  if (check && !*check)
+    return report({"check", "Nothing was compared: " + check->error().message, {}, check->error().detail}, false, kExitUsage);
+  return exitCode;
 }
 
 }  // namespace nf

@@ -32,16 +32,21 @@ bool isPast(Deadline until) { return until && std::chrono::steady_clock::now() >
 
 bool overflowed(const IndexCond& c) { return c.expr.overflowed() || std::any_of(c.operands.begin(), c.operands.end(), overflowed); }
 
-IntegerSet pointsOf(IntegerContext& context, const AccessProblem& problem) {
-  IntegerSet points = constrainedBy(IntegerSet::box(context, problem.domain), problem.guards);
+// What a point of the domain fulfils that reads the tensor: the guards, and the bounds that its ranges do not imply.
+std::vector<IndexCond> conditionsOf(const AccessProblem& problem) {
+  std::vector<IndexCond> conditions = problem.guards;
   const RangeOf ranges = [&](IndexVar v) { return std::optional(problem.domain[v]); };
   for (std::size_t j = 0; j < problem.access.size(); ++j) {
     const auto range = bounds(problem.access[j], ranges);
-    if (!range || range->lo < 0) points = points.constrained(IndexCond::ge0(problem.access[j]));
+    if (!range || range->lo < 0) conditions.push_back(IndexCond::ge0(problem.access[j]));
     if (!range || range->hi >= problem.shape[j])
-      points = points.constrained(IndexCond::ge0(IndexExpr(problem.shape[j] - 1) - problem.access[j]));
+      conditions.push_back(IndexCond::ge0(IndexExpr(problem.shape[j] - 1) - problem.access[j]));
   }
-  return points;
+  return conditions;
+}
+
+IntegerSet pointsOf(IntegerContext& context, const AccessProblem& problem) {
+  return constrainedBy(IntegerSet::box(context, problem.domain), conditionsOf(problem));
 }
 
 // With the witness h = (f, tOfY), point by point: g leads from the nest into the points, h from the points into the nest, h undoes g
@@ -143,6 +148,22 @@ std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse
     if (!proved || !*proved) return proved;
   }
   return true;
+}
+
+std::optional<bool> certifyEmpty(const AccessProblem& problem, std::uint64_t quota) {
+  IntegerContext context(quota);
+  return pointsOf(context, problem).isEmpty();
+}
+
+std::vector<IndexCond> excludingConditions(const AccessProblem& problem, std::uint64_t quota) {
+  IntegerContext context(quota);
+  std::vector<IndexCond> conditions = conditionsOf(problem);
+  for (std::size_t k = conditions.size(); k-- > 0;) {
+    std::vector<IndexCond> others = conditions;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+    if (constrainedBy(IntegerSet::box(context, problem.domain), others).isEmpty() == true) conditions = std::move(others);
+  }
+  return conditions;
 }
 
 }  // namespace nf

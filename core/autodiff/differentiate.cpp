@@ -147,7 +147,7 @@ class Differentiation {
       for (const Reverse::ZeroByRule& zero : reverse.zeroByRule()) {
         if (zero.wrt != d.wrt) continue;
         Diagnostic& told = error(d, "zero-derivative", m_program[d.result].name + " is 0: " + zero.why, d.of, Severity::Warning);
-        if (const Span span = spanOf(zero.cut); span.valid()) told.notes.push_back({"here it is cut", span});
+        if (const Span span = spanOf(zero.place); span.valid() && span != told.span) told.notes.push_back({zero.note, span});
       }
     for (const auto& [from, to] : copies) copy(from, to);
     const auto moved = sortOperators(m_program);

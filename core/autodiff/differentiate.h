@@ -12,9 +12,9 @@ struct GradientTerm {
   OperatorId forward, backward;  // both in the resulting program; invalid where nothing is emitted
   ExprId access;                 // the Load in the forward operator; where that is a Loop, in its operator with time as an axis
   TensorId tensor;
-  enum class Form { Gather, Scatter, Zero } form = Form::Gather;
-  std::string why;  // of Scatter and Zero
-  OriginId cut;     // of a load whose value passes only a node without slope: that node's, in the access' program
+  enum class Form { Gather, Scatter, Zero, Empty } form = Form::Gather;  // Empty: no point reads the access
+  std::string why;                                                       // of all but Gather
+  OriginId cut;  // of a load whose value passes only a node without slope: that node's, in the access' program
   AccessProblem problem;
   Inverse inverse;
   // Inside Loops: in whose bodies the two operators stand, outermost first. The ids above are of the innermost body then; `access` and

@@ -17,6 +17,7 @@ const char* nameOf(GradientTerm::Form form) {
     case GradientTerm::Form::Gather: return "gather";
     case GradientTerm::Form::Scatter: return "scatter";
     case GradientTerm::Form::Zero: return "zero";
+    case GradientTerm::Form::Empty: return "empty";
   }
   return "";
 }
@@ -37,6 +38,26 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kLists = {{{"Linear
                                                                         {"Free axes", "free_axes"},
                                                                         {"Guards dropped", "dropped_guards"},
                                                                         {"Where a fibre is not empty", "existence"}}};
+
+std::string variableName(const Operator& op, IndexVar v) { return v < op.axes.size() ? op.axes[v].name : "y" + std::to_string(v); }
+
+// A long line in several, broken after `and`, `or` or a comma; those that go on are set in.
+std::vector<std::string> broken(std::string line) {
+  constexpr std::size_t kWidth = 110;
+  std::vector<std::string> parts;
+  while (line.size() > kWidth) {
+    std::size_t end = 0;
+    for (std::size_t at = line.find(' ', 4); at != std::string::npos && (at <= kWidth || end == 0); at = line.find(' ', at + 1)) {
+      const std::string_view before = std::string_view(line).substr(0, at);
+      if (before.ends_with(',') || before.ends_with(" and") || before.ends_with(" or") || before.ends_with(':')) end = at;
+    }
+    if (end == 0) break;
+    parts.push_back(line.substr(0, end));
+    line = "    " + line.substr(end + 1);
+  }
+  parts.push_back(std::move(line));
+  return parts;
+}
 
 double product(const std::vector<std::int64_t>& extents) {
   double all = 1;
@@ -65,20 +86,29 @@ Json explanationJson(const Program& program, const GradientTerm& term) {
   for (const Inverse::Step& step : term.inverse.derivation) steps.push_back({{"title", step.title}, {"lines", step.lines}});
   json["derivation"] = std::move(steps);
   // A scalar operator has no variables, so its inverse, proved or not, has no expressions.
+  const bool empty = term.form == GradientTerm::Form::Empty;
   const bool inverted =
-      term.form != GradientTerm::Form::Zero &&
+      !empty && term.form != GradientTerm::Form::Zero &&
       (!term.inverse.y.empty() || term.inverse.state == Inverse::State::Gather || term.inverse.state == Inverse::State::Checking);
-  json["certificate"] = {{"state", inverted ? nameOf(term.inverse.state) : "none"}, {"ms", term.inverse.certificateMilliseconds}};
+  json["certificate"] = {{"state", inverted || empty ? nameOf(term.inverse.state) : "none"},
+                         {"ms", term.inverse.certificateMilliseconds}};
+  json["excluded_by"] = Json::array();
   json["axes"] = term.inverse.axes;
   json["y"] = Json::object();
   json["guards"] = {{"z", Json::array()}, {"t", Json::array()}};
   json["cost"] = nullptr;
+  if (empty)
+    for (const IndexCond& c : term.inverse.excludedBy)
+      json["excluded_by"].push_back(toText(c, [&](IndexVar v) { return variableName(p[term.forward], v); }));
   if (!inverted) return json;
   const std::size_t m = term.problem.shape.size();
-  const auto name = [m](IndexVar v) { return v < m ? "z" + std::to_string(v) : "t" + std::to_string(v - m); };
   const Operator& forward = p[term.forward];
+  std::vector<std::string> names;
+  for (const Axis& axis : forward.axes) names.push_back(axis.name);
+  const InverseLetters letters = lettersBeside(names);
+  const auto name = [&](IndexVar v) { return v < m ? letters.z + std::to_string(v) : letters.t + std::to_string(v - m); };
   for (std::size_t i = 0; i < term.inverse.y.size(); ++i)
-    json["y"][i < forward.axes.size() ? forward.axes[i].name : "y" + std::to_string(i)] = toText(term.inverse.y[i], name);
+    json["y"][variableName(forward, static_cast<IndexVar>(i))] = toText(term.inverse.y[i], name);
   for (const IndexCond& g : term.inverse.zGuards) json["guards"]["z"].push_back(toText(g, name));
   for (const IndexCond& g : term.inverse.tGuards) json["guards"]["t"].push_back(toText(g, name));
   const double points = visitsOf(term.inverse, term.problem);
@@ -95,7 +125,8 @@ std::string explanationText(const Program& program, const GradientTerm& term) {
   text += std::string(": ") + nameOf(term.form) + (term.why.empty() ? "" : ", " + term.why) + "\n";
   for (const Inverse::Step& step : term.inverse.derivation) {
     text += "#   " + step.title + "\n";
-    for (const std::string& line : step.lines) text += "#     " + line + "\n";
+    for (const std::string& line : step.lines)
+      for (const std::string& part : broken(line)) text += "#     " + part + "\n";
   }
   return text;
 }

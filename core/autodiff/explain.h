@@ -11,10 +11,11 @@ namespace nf {
 // {"file", "line", "column", "length"} of the access and of that node. With InvertOptions::explain set the derivation's steps stand in it.
 //
 //   {"forward", "tensor", "access", "result",          names and the access as written; result: the tensor the term is part of
-//    "form": "gather|scatter|zero", "why",             why: of scatter and zero
+//    "form": "gather|scatter|zero|empty", "why",       why: of all but gather; empty: no point reads the access
 //    "certificate": {"state": "proved|checking|none|empty", "ms"},
-//    "axes": [extents], "y": {"p": "z0 // 2 - t0", ..},
+//    "axes": [extents], "y": {"p": "z0 // 2 - t0", ..},   w0, u0, .. instead of z0, t0, .. where the forward operator has such names
 //    "guards": {"z": [..], "t": [..]},
+//    "excluded_by": [conditions],                      of empty: what no point fulfils together
 //    "cost": {"points", "forward_points", "ratio"},    after hoisting the guards of z
 //    "linear_system", "solution", "free_axes", "dropped_guards", "existence": [lines],
 //    "derivation": [{"title", "lines"}]}

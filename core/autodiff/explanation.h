@@ -25,12 +25,13 @@ inline IndexCond folded(const IndexCond& c) {
 struct PartNames {
   Explanation* lines = nullptr;
   std::vector<std::string> y, z;
+  std::string t = "t";
   std::size_t firstAxis = 0;  // number of the part's axis 0 among all
 
   explicit operator bool() const { return lines != nullptr; }
   std::string ofY(IndexVar v) const { return y[v]; }
   std::string ofZ(IndexVar v) const {
-    return v < z.size() ? z[v] : "t" + std::to_string(firstAxis + v - z.size());
+    return v < z.size() ? z[v] : t + std::to_string(firstAxis + v - z.size());
   }  // of expressions over z and t
   std::string textY(const IndexExpr& e) const {
     return toText(e, [this](IndexVar v) { return ofY(v); });

@@ -109,7 +109,12 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
   add("Solution", lines.solution);
   add("Free axes", lines.axes);
   if (inverse.state == Inverse::State::Empty) {
-    inverse.derivation.push_back({"Result", {"no point of the operator reads the tensor: the gradient is 0"}});
+    std::vector<std::string> together;
+    for (const IndexCond& c : inverse.excludedBy) together.push_back(names.textY(c));
+    add("Holds at no point", together);
+    inverse.derivation.push_back(
+        {"Certificate",
+         {"proved: no point of the operator reads the tensor (" + rounded(inverse.certificateMilliseconds) + " ms)"}});
     return;
   }
   for (const IndexCond& g : inverse.zGuards) lines.kept.push_back(names.textZ(g) + "   (of z alone: around the sum)");
@@ -146,50 +151,57 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, const 
   if (options.explain) {
     names.lines = &lines;
     for (std::size_t i = 0; i < problem.domain.size(); ++i) names.y.push_back(nameOfY(options.names, i));
-    for (std::size_t j = 0; j < problem.shape.size(); ++j) names.z.push_back("z" + std::to_string(j));
+    const InverseLetters letters = lettersBeside(names.y);
+    names.t = letters.t;
+    for (std::size_t j = 0; j < problem.shape.size(); ++j) names.z.push_back(letters.z + std::to_string(j));
     describe(problem, names, inverse.derivation);
   }
-  const auto result = [&](Inverse::State state, const char* why) {
-    inverse.state = state;
+  const auto refused = [&](const char* why) {
+    inverse.state = Inverse::State::Uncertified;
     inverse.why = why;
-    if (state == Inverse::State::Empty) {
-      inverse.axes.clear();
-      inverse.zGuards.clear();
-      inverse.tGuards.clear();
-      inverse.y.clear();
-      inverse.tOfY.clear();
-    }
+    if (options.explain) finish(problem, names, lines, inverse);
+    return std::move(inverse);
+  };
+  const auto empty = [&](bool proved) {
+    inverse.state = Inverse::State::Empty;
+    inverse.axes.clear();
+    inverse.zGuards.clear();
+    inverse.tGuards.clear();
+    inverse.y.clear();
+    inverse.tOfY.clear();
+    if (!proved) prove(inverse);
     if (options.explain) finish(problem, names, lines, inverse);
     return std::move(inverse);
   };
 
-  if (isEmptyBox(problem)) return result(Inverse::State::Empty, "");
-  if (!isSound(problem)) return result(Inverse::State::Uncertified, "its numbers do not fit 64 bits");
+  if (isEmptyBox(problem)) return empty(true);
+  if (!isSound(problem)) return refused("its numbers do not fit 64 bits");
   const auto parts = partsOf(problem);
-  if (!parts) return result(Inverse::State::Empty, "");
+  if (!parts) return empty(false);
   inverse.y.resize(problem.domain.size());
   for (const Part& part : *parts) {
     PartNames partNames;
     if (options.explain) {
       partNames.lines = &lines;
       partNames.firstAxis = inverse.axes.size();
+      partNames.t = names.t;
       for (const std::size_t i : part.y) partNames.y.push_back(names.y[i]);
       for (const std::size_t j : part.z) partNames.z.push_back(names.z[j]);
     }
     Nest nest;
     switch (solvePart(part, options, partNames, nest)) {
       case NestState::Ready: break;
-      case NestState::Empty: return result(Inverse::State::Empty, "");
+      case NestState::Empty: return empty(false);
       case NestState::Overflow: {
         inverse.y.clear();
-        return result(Inverse::State::Uncertified, "its numbers do not fit 64 bits");
+        return refused("its numbers do not fit 64 bits");
       }
     }
     appendNest(part, nest, problem.shape.size(), inverse);
   }
   for (const std::int64_t extent : inverse.axes) {
     const auto trips = checkedMul(inverse.tripsPerZ, extent);
-    if (!trips) return result(Inverse::State::Uncertified, "its numbers do not fit 64 bits");
+    if (!trips) return refused("its numbers do not fit 64 bits");
     inverse.tripsPerZ = *trips;
   }
   inverse.phaseModulus = phaseModuli(inverse, problem.shape.size());
@@ -203,8 +215,13 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, const 
 // Step 7. False: the proof did not end within the quota.
 bool conclude(const AccessProblem& problem, std::uint64_t quota, double milliseconds, Inverse& inverse) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::optional<bool> proved = certify(problem, inverse, quota, milliseconds);
+  const bool empty = inverse.state == Inverse::State::Empty;
+  const std::optional<bool> proved = empty ? certifyEmpty(problem, quota) : certify(problem, inverse, quota, milliseconds);
   inverse.certificateMilliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  if (empty && proved == true) {
+    inverse.excludedBy = excludingConditions(problem, quota);
+    return true;
+  }
   inverse.state = proved == true ? Inverse::State::Gather : Inverse::State::Uncertified;
   inverse.why = !proved ? "the proof did not end within its quota" : *proved ? "" : "the proof failed";
   return proved.has_value();
@@ -266,7 +283,8 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
     }
   }
   auto made = std::make_shared<const Inverse>(solve(problem, m_options, [&](Inverse& inverse) {
-    if (proof == Proof::Now) conclude(problem, m_options.certificateQuota, 0, inverse);
+    // Without a proof of emptiness there is no gather that could be shown meanwhile.
+    if (proof == Proof::Now || inverse.state == Inverse::State::Empty) conclude(problem, m_options.certificateQuota, 0, inverse);
     else if (proof == Proof::PutOff || !conclude(problem, m_options.interactiveQuota, m_options.accessMilliseconds, inverse))
       putOffProof(inverse);
   }));
@@ -291,6 +309,7 @@ Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::s
   return solve(problem, options, [&](Inverse& inverse) {
     inverse.state = known->state;
     inverse.why = known->why;
+    inverse.excludedBy = known->excludedBy;
     inverse.certificateMilliseconds = known->certificateMilliseconds;
   });
 }
@@ -332,6 +351,19 @@ std::size_t InverseCache::hits() const {
   return m_hits;
 }
 
+InverseLetters lettersBeside(const std::vector<std::string>& names) {
+  const auto isTaken = [&](const std::string& letter) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name.size() > letter.size() && name.starts_with(letter) &&
+             name.find_first_not_of("0123456789_", letter.size()) == name.npos;
+    });
+  };
+  InverseLetters letters{"z", "t"};
+  while (isTaken(letters.z) || isTaken(letters.t))
+    letters = {letters.z == "z" ? "w" : letters.z + "w", letters.t == "t" ? "u" : letters.t + "u"};
+  return letters;
+}
+
 std::string toText(const Inverse& inverse, const std::vector<std::string>& names) {
   switch (inverse.state) {
     case Inverse::State::Empty: return "0";
@@ -340,14 +372,15 @@ std::string toText(const Inverse& inverse, const std::vector<std::string>& names
     case Inverse::State::Uncertified: break;
   }
   const std::size_t m = inverse.phaseModulus.size();
-  const auto name = [m](IndexVar v) { return v < m ? "z" + std::to_string(v) : "t" + std::to_string(v - m); };
+  const InverseLetters letters = lettersBeside(names);
+  const auto name = [&](IndexVar v) { return v < m ? letters.z + std::to_string(v) : letters.t + std::to_string(v - m); };
   const auto joined = [&](const std::vector<IndexCond>& guards) { return toText(IndexCond::all(guards), name); };
   std::string text;
   if (!inverse.zGuards.empty()) text += "if " + joined(inverse.zGuards) + ": ";
   if (!inverse.axes.empty()) {
     text += "sum";
     for (std::size_t k = 0; k < inverse.axes.size(); ++k)
-      text += (k == 0 ? " t" : ", t") + std::to_string(k) + ":" + std::to_string(inverse.axes[k]);
+      text += (k == 0 ? " " : ", ") + letters.t + std::to_string(k) + ":" + std::to_string(inverse.axes[k]);
     if (!inverse.tGuards.empty()) text += " where " + joined(inverse.tGuards);
     text += ": ";
   }

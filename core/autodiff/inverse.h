@@ -33,6 +33,7 @@ struct Inverse {
   enum class State { Empty, Gather, Uncertified, Checking };
   State state = State::Uncertified;
   std::string why;                         // of Uncertified: one clause for a person
+  std::vector<IndexCond> excludedBy;       // of Empty, over y: conditions that no point fulfils together, none of them to spare
   std::vector<std::int64_t> axes;          // extents of t, each > 1
   std::vector<IndexExpr> y;                // g(z, t), one a domain variable
   std::vector<IndexExpr> tOfY;             // back from y in a fibre to its t, one an axis: a witness for the proof
@@ -69,12 +70,18 @@ struct InvertOptions {
 };
 
 // Steps 0-7. Never wrong: state Gather carries isl's proof against the original access; Uncertified means scatter, Empty that no y
-// reaches the tensor. Problems whose numbers do not fit 64 bits, or whose floors nest beyond reason, are Uncertified.
+// reaches the tensor, and isl says so too. Problems whose numbers do not fit 64 bits, or whose floors nest beyond reason, are Uncertified.
 Inverse invert(const AccessProblem& problem, const InvertOptions& options = {});
 
 // Step 7 alone: is `inverse` a bijection onto the fibres of `problem`? nullopt: quota reached. milliseconds: no question is begun
 // later; 0: whenever.
 std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota, double milliseconds = 0);
+
+// Does no point fulfil the guards and read inside the tensor? nullopt: quota reached. Its numbers fit 64 bits.
+std::optional<bool> certifyEmpty(const AccessProblem& problem, std::uint64_t quota);
+// Of the guards and of the bounds of the tensor the least, as far as isl tells, that no point of the domain fulfils together. Of a problem
+// that certifyEmpty() proved.
+std::vector<IndexCond> excludingConditions(const AccessProblem& problem, std::uint64_t quota);
 
 // Does the gather pay (section 4)? It visits zShare * |Z| * trips points, the scatter the domain; up to `patience` times that the
 // gather wins: 16 where many threads run, as it needs no atomics and is deterministic, 4 for one.
@@ -111,6 +118,13 @@ class InverseCache {
   std::size_t m_hits = 0;
   std::uint64_t m_settled = 0;
 };
+
+// What z and t are called in texts beside these names of y: "z" and "t" where no name is one of them with a number, as of an operator
+// that is a gather itself.
+struct InverseLetters {
+  std::string z, t;
+};
+InverseLetters lettersBeside(const std::vector<std::string>& names);
 
 // Language-like text of a gather, its axes named t0, t1, ..:
 //   "if z0 % 2 == 0: sum t0:2 where z0 // 4 >= t0: p = z0 // 4 - t0, r = (z0 // 2) % 2 + 2*t0"

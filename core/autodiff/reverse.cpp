@@ -8,31 +8,31 @@
 
 namespace nf {
 
-std::vector<bool> dependentsInLoop(const Loop& loop, const std::vector<bool>& outer) {
+std::vector<bool> dependentsInLoop(const Loop& loop, const std::vector<bool>& outer, Through through) {
   std::vector<bool> inner(loop.body->tensors.size(), false);
   for (const auto& i : loop.invariants) inner[i.inner.value] = outer[i.outer.value];
   for (const auto& c : loop.carried)
     if (outer[c.initial.value]) inner[c.innerIn.value] = true;
   for (bool changed = true; changed;) {
     changed = false;
-    markDependents(*loop.body, inner);
+    markDependents(*loop.body, inner, through);
     for (const auto& c : loop.carried)
       if (inner[c.innerOut.value] && !inner[c.innerIn.value]) inner[c.innerIn.value] = changed = true;
   }
   return inner;
 }
 
-void markDependents(const Program& program, std::vector<bool>& marked) {
+void markDependents(const Program& program, std::vector<bool>& marked, Through through) {
   for (std::size_t o = 0; o < program.operators.size(); ++o) {
     const Operator& op = program.operators[o];
     const auto reads = readsOf(program, OperatorId(o));
     if (!std::any_of(reads.begin(), reads.end(), [&](TensorId t) { return marked[t.value]; })) continue;
     if (op.kind != OperatorKind::Loop) {
-      if (isFloating(program[op.output].type)) marked[op.output.value] = true;
+      if (through == Through::Any || isFloating(program[op.output].type)) marked[op.output.value] = true;
       continue;
     }
     const Loop& loop = program[op.loop];
-    const std::vector<bool> inner = dependentsInLoop(loop, marked);
+    const std::vector<bool> inner = dependentsInLoop(loop, marked, through);
     for (const auto& c : loop.carried)
       if (c.last.valid() && inner[c.innerOut.value]) marked[c.last.value] = true;
     for (const auto& s : loop.stacked)
@@ -144,16 +144,16 @@ Adjoint Reverse::finalize(TensorId t) {
   if (result != m_results.end()) adjoint.tensor = result->second;
   else adjoint.tensor = newTensor(fresh(gradientName(t)), m_program[t].type, m_program[t].shape, m_program[t].origin);
   combine(t, std::move(partials), adjoint.tensor);
-  settleFlat(t);
+  settleSilent(t);
   return m_done[t.value] = adjoint;
 }
 
-// Loads without a slope belong to the operator that makes their tensor's gradient, the last one that was added.
-void Reverse::settleFlat(TensorId t) {
-  const auto found = m_flat.find(t.value);
-  if (found == m_flat.end()) return;
+// Loads that add nothing belong to the operator that makes their tensor's gradient, the last one that was added.
+void Reverse::settleSilent(TensorId t) {
+  const auto found = m_silent.find(t.value);
+  if (found == m_silent.end()) return;
   for (const std::size_t record : found->second) recordBackward(record, OperatorId(m_program.operators.size() - 1));
-  m_flat.erase(found);
+  m_silent.erase(found);
 }
 
 Adjoint Reverse::whole(TensorId t) {
@@ -259,63 +259,79 @@ OperatorId Reverse::emitSum(TensorId t, TensorId target, const std::vector<const
   return id;
 }
 
-TensorId Reverse::zeros(const std::string& name, TensorId like) {
+TensorId Reverse::zeros(const std::string& name, TensorId like, std::string why) {
   const TensorId t = newTensor(fresh(name), m_program[like].type, m_program[like].shape, m_program[like].origin);
-  makeZero(like, t);
+  GradientTerm term;
+  term.backward = emitZero(like, t);
+  term.tensor = like;
+  term.form = GradientTerm::Form::Zero;
+  term.why = std::move(why);
+  if (m_trips.empty()) m_context.terms.push_back(std::move(term));
   return t;
 }
 
-void Reverse::makeZero(TensorId t, TensorId target) {
+OperatorId Reverse::emitZero(TensorId t, TensorId target) {
   Operator op;
   op.origin = m_program.derivedOrigin("differentiate", {m_program[target].origin});
   const auto& shape = m_program[t].shape;
   for (std::size_t k = 0; k < shape.size(); ++k) op.axes.push_back({"z" + std::to_string(k), shape[k], op.origin});
   op.outputRank = static_cast<std::uint32_t>(shape.size());
   op.body = m_program.constant(0, arithmeticType(m_program[t].type), op.origin);
-  const OperatorId id = emit(std::move(op), target);
+  return emit(std::move(op), target);
+}
+
+void Reverse::makeZero(TensorId t, TensorId target) {
+  const OperatorId id = emitZero(t, target);
   if (!m_trips.empty()) return;
+  ZeroByRule zero = whyZero(t, id);
   GradientTerm term;
   term.backward = id;
   term.tensor = t;
   term.form = GradientTerm::Form::Zero;
-  const auto [reason, cut] = whyZero(t, id);
-  term.why = reason.empty() ? m_of + " does not depend on " + m_program[t].name
-                            : m_of + " depends on " + m_program[t].name + " only where the slope is 0: " + reason;
-  if (!reason.empty()) m_zeroByRule.push_back({t, term.why, cut});
+  term.why = zero.why;
   m_context.terms.push_back(std::move(term));
+  m_zeroByRule.push_back(std::move(zero));
 }
 
-// Empty: no way leads from t to what is differentiated. Else what cuts the ways; those loads belong to the operator `zero`.
-std::pair<std::string, OriginId> Reverse::whyZero(TensorId t, OperatorId zero) {
+// Loads that add nothing and could be what makes it zero belong to the operator `zero`.
+Reverse::ZeroByRule Reverse::whyZero(TensorId t, OperatorId zero) {
+  const std::string name = m_program[t].name;
+  const auto anySeed = [&](const std::vector<bool>& marked) {
+    return std::any_of(m_seeded.begin(), m_seeded.end(), [&](TensorId s) { return marked[s.value]; });
+  };
   std::vector<bool> reached(m_program.tensors.size(), false);
   reached[t.value] = true;
-  std::string whole;
-  OriginId cut;
-  for (std::size_t o = 0; o < m_forwardOperators; ++o) {
-    const auto reads = readsOf(m_program, OperatorId(o));
-    if (!std::any_of(reads.begin(), reads.end(), [&](TensorId r) { return reached[r.value]; })) continue;
-    for (const TensorId w : writesOf(m_program, OperatorId(o))) {
-      reached[w.value] = true;
-      if (!whole.empty() || isFloating(m_program[w].type)) continue;
-      whole = m_program[w].name + " holds whole numbers";
-      cut = m_program[OperatorId(o)].origin;
-    }
+  markDependents(m_program, reached, Through::Any);
+  if (!anySeed(reached)) {
+    std::vector<bool> later(m_program.tensors.size(), false);
+    for (const TensorId s : m_seeded) later[s.value] = true;
+    markDependents(m_program, later, Through::Any);
+    std::string why = "nothing leads from " + name + " to " + m_of;
+    if (later[t.value]) why += ": " + name + " is computed from " + m_of;
+    return {t, why, m_program[t].origin, "here it is defined"};
   }
-  if (std::none_of(m_seeded.begin(), m_seeded.end(), [&](TensorId s) { return reached[s.value]; })) return {};
-  std::string reason;
-  for (auto& [tensor, records] : m_flat) {
+  const GradientTerm *flat = nullptr, *empty = nullptr;
+  for (auto& [tensor, records] : m_silent) {
     if (!reached[tensor]) continue;
     for (const std::size_t record : records) {
       GradientTerm& term = m_context.terms[record];
       if (!term.backward.valid()) term.backward = zero;
-      if (!reason.empty() && term.why >= reason) continue;
-      reason = term.why;
-      cut = term.forwardLoops.empty() ? term.cut : OriginId{};
+      const GradientTerm*& one = term.form == GradientTerm::Form::Empty ? empty : flat;
+      if (!one || term.why < one->why) one = &term;
     }
   }
-  if (reason.empty()) reason = whole;
-  if (reason.empty()) return {"no operator between them has one", {}};
-  return {reason, cut};
+  const std::string slope = m_of + " depends on " + name + " only where the slope is 0: ";
+  if (flat) return {t, slope + flat->why, flat->forwardLoops.empty() ? flat->cut : OriginId{}, "here it is cut"};
+  for (std::size_t o = 0; o < m_forwardOperators; ++o) {
+    const auto reads = readsOf(m_program, OperatorId(o));
+    if (!std::any_of(reads.begin(), reads.end(), [&](TensorId r) { return reached[r.value]; })) continue;
+    for (const TensorId w : writesOf(m_program, OperatorId(o)))
+      if (reached[w.value] && !isFloating(m_program[w].type))
+        return {t, slope + m_program[w].name + " holds whole numbers", m_program[OperatorId(o)].origin, "here it is cut"};
+  }
+  if (empty)
+    return {t, empty->why, empty->forwardLoops.empty() ? m_program[empty->access].origin : OriginId{}, "here it would be read"};
+  return {t, slope + "so is that of every way between them", {}, ""};
 }
 
 }  // namespace nf

@@ -45,11 +45,12 @@ class Reverse {
   void defer(TensorId invariant);
   void run();
 
-  // Wanted tensors whose gradient is 0 though the value depends on them, why, and what cuts it (invalid where that is inside a Loop).
+  // Wanted tensors whose gradient is 0 whatever the values are, why, and the place to look at (invalid where that is inside a Loop).
   struct ZeroByRule {
     TensorId wrt;
     std::string why;
-    OriginId cut;
+    OriginId place;
+    const char* note;  // what is to be seen there
   };
   const std::vector<ZeroByRule>& zeroByRule() const { return m_zeroByRule; }
 
@@ -92,10 +93,11 @@ class Reverse {
   Adjoint whole(TensorId t);  // the same as a tensor of its own
   void combine(TensorId t, std::vector<Partial> partials, TensorId target);
   OperatorId emitSum(TensorId t, TensorId target, const std::vector<const GatherPartial*>& terms, const std::vector<Adjoint>& more);
-  TensorId zeros(const std::string& name, TensorId like);
+  TensorId zeros(const std::string& name, TensorId like, std::string why);
+  OperatorId emitZero(TensorId t, TensorId target);
   void makeZero(TensorId t, TensorId target);
-  void settleFlat(TensorId t);
-  std::pair<std::string, OriginId> whyZero(TensorId t, OperatorId zero);
+  void settleSilent(TensorId t);
+  ZeroByRule whyZero(TensorId t, OperatorId zero);
 
   // ---- one operator (reverse_operator.cpp)
   void reverseOperator(const Operator& op, OperatorId forward, const Adjoint& adjoint, const Wanted& wanted);
@@ -110,6 +112,8 @@ class Reverse {
   void addScatter(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
                   const std::vector<IndexCond>& guards, ExprId weight, const Inverse& inverse, std::string why);
   void addFlat(OperatorId forward, const FlatLoad& flat);
+  void addEmpty(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
+                const Inverse& inverse);
   std::shared_ptr<const Inverse> inverseOf(const AccessProblem& problem, const Operator& op);
   RangeOf rangesWithCounters(std::vector<std::int64_t> extents) const;
 
@@ -133,7 +137,7 @@ class Reverse {
   std::vector<ZeroByRule> m_zeroByRule;
   std::unordered_map<std::uint32_t, std::vector<Partial>> m_partials;
   std::unordered_map<std::uint32_t, Adjoint> m_done;
-  std::unordered_map<std::uint32_t, std::vector<std::size_t>> m_flat;  // records of loads without a slope, by tensor
+  std::unordered_map<std::uint32_t, std::vector<std::size_t>> m_silent;  // records of loads that add nothing, by tensor
   std::vector<DeferredUse> m_deferredUses;
   struct Stack {
     LoopId loop;
@@ -142,8 +146,9 @@ class Reverse {
   std::vector<Stack> m_stacks;
 };
 
-// Which tensors depend on the marked ones through operators; marks them.
-void markDependents(const Program& program, std::vector<bool>& marked);
-std::vector<bool> dependentsInLoop(const Loop& loop, const std::vector<bool>& outer);
+// Which tensors depend on the marked ones through operators; marks them. Floating: through floating values alone, as gradients go.
+enum class Through { Floating, Any };
+void markDependents(const Program& program, std::vector<bool>& marked, Through through = Through::Floating);
+std::vector<bool> dependentsInLoop(const Loop& loop, const std::vector<bool>& outer, Through through = Through::Floating);
 
 }  // namespace nf

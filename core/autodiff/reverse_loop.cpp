@@ -73,6 +73,14 @@ void markInfluences(const Loop& loop, std::vector<bool>& useful) {
   }
 }
 
+bool isRead(const Program& program, TensorId t) {
+  for (std::size_t o = 0; o < program.operators.size(); ++o) {
+    const auto reads = readsOf(program, OperatorId(o));
+    if (std::find(reads.begin(), reads.end(), t) != reads.end()) return true;
+  }
+  return false;
+}
+
 std::vector<AccessIndex> allAxes(std::size_t rank) {
   std::vector<AccessIndex> result;
   for (std::size_t k = 0; k < rank; ++k) result.push_back({IndexExpr::variable(static_cast<IndexVar>(k)), {}});
@@ -248,7 +256,15 @@ void Reverse::reverseLoop(OperatorId id) {
   for (const auto& slot : g.carried) {
     const auto& c = g.loop.carried[slot.index];
     Loop::Carried back;
-    back.initial = takes(c.last) ? whole(c.last).tensor : zeros(gradientName(c.initial), c.initial);
+    if (takes(c.last)) {
+      back.initial = whole(c.last).tensor;
+    } else {
+      const bool read = c.last.valid() && isRead(m_program, c.last);
+      const std::string carriedName = g.body[c.innerIn].name;
+      back.initial = zeros(gradientName(c.initial), c.initial,
+                           read ? "what reads " + carriedName + " after the loop has slope 0 or leads nowhere"
+                                : "nothing reads " + carriedName + " after the loop");
+    }
     back.innerIn = stepTensor(slot.adjointIn);
     back.innerOut = stepTensor(slot.adjointOut);
     if (m_relevant[c.initial.value]) {

@@ -198,7 +198,23 @@ void Reverse::addFlat(OperatorId forward, const FlatLoad& flat) {
   term.form = GradientTerm::Form::Zero;
   term.why = flat.why;
   term.cut = m_program[flat.cut].origin;
-  m_flat[term.tensor.value].push_back(m_context.terms.size());
+  m_silent[term.tensor.value].push_back(m_context.terms.size());
+  m_context.terms.push_back(std::move(term));
+}
+
+void Reverse::addEmpty(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
+                       const Inverse& inverse) {
+  const auto name = [&](IndexVar v) { return v < op.axes.size() ? op.axes[v].name : "y" + std::to_string(v); };
+  GradientTerm term;
+  term.forward = forward;
+  term.access = load;
+  term.tensor = tensor;
+  term.form = GradientTerm::Form::Empty;
+  term.why = "no point of " + op.name + " reads " + m_program[tensor].name;
+  if (!inverse.excludedBy.empty()) term.why += ": none has " + toText(IndexCond::all(inverse.excludedBy), name);
+  term.inverse = inverse;
+  term.problem = std::move(problem);
+  m_silent[tensor.value].push_back(m_context.terms.size());
   m_context.terms.push_back(std::move(term));
 }
 
@@ -255,7 +271,7 @@ void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const
     return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, {}, "the index depends on data");
   const std::shared_ptr<const Inverse> inverse = inverseOf(problem, op);
   switch (inverse->state) {
-    case Inverse::State::Empty: return;
+    case Inverse::State::Empty: return addEmpty(op, forward, std::move(problem), access.tensor, load, *inverse);
     case Inverse::State::Gather:
     case Inverse::State::Checking:
       if (cheap(*inverse, problem)) return addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);

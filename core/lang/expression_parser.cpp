@@ -70,6 +70,24 @@ ExprRef ExpressionParser::infix(Op op, Span head, ExprRef a, ExprRef b) {
   return add(std::move(e));
 }
 
+// Of operands joined by + and -, or by * alone; what stands before the first is not part of it. From the left as one reads it, but a
+// long chain in halves, so that it is not as deep as it is long: a second half after a - has its signs turned.
+ExprRef ExpressionParser::chain(std::span<const Link> links) {
+  constexpr std::size_t kLong = 256;
+  const auto joining = [&](std::size_t k) {
+    if (links[k].op == Op::Mul) return Op::Mul;
+    return k == 0 || links[k].op == links[0].op ? Op::Add : Op::Sub;
+  };
+  if (links.size() > kLong) {
+    const std::size_t half = links.size() / 2;
+    const ExprRef left = chain(links.first(half)), right = chain(links.subspan(half));
+    return infix(joining(half), links[half].head, left, right);
+  }
+  ExprRef a = links[0].operand;
+  for (std::size_t k = 1; k < links.size(); ++k) a = infix(joining(k), links[k].head, a, links[k].operand);
+  return a;
+}
+
 ExprRef ExpressionParser::parseOr() {
   ExprRef a = parseAnd();
   while (atKeyword("or")) {
@@ -143,20 +161,24 @@ ExprRef ExpressionParser::parseComparison() {
 }
 
 ExprRef ExpressionParser::parseSum() {
-  ExprRef a = parseProduct();
+  const ExprRef first = parseProduct();
+  if (!at(TokenKind::Plus) && !at(TokenKind::Minus)) return first;
+  std::vector<Link> links{{Op::Add, {}, first}};
   while (at(TokenKind::Plus) || at(TokenKind::Minus)) {
     const Op op = at(TokenKind::Plus) ? Op::Add : Op::Sub;
     const Span head = span(take());
     continueLine();
-    a = infix(op, head, a, parseProduct());
+    links.push_back({op, head, parseProduct()});
   }
-  return a;
+  return chain(links);
 }
 
 ExprRef ExpressionParser::parseProduct() {
   const Deeper deeper(*this);
   if (tooDeep()) return error();
-  ExprRef a = parseUnary();
+  const ExprRef first = parseUnary();
+  if (!at(TokenKind::Star) && !at(TokenKind::Slash) && !at(TokenKind::SlashSlash) && !at(TokenKind::Percent)) return first;
+  std::vector<Link> factors{{Op::Mul, {}, first}};
   while (at(TokenKind::Star) || at(TokenKind::Slash) || at(TokenKind::SlashSlash) || at(TokenKind::Percent)) {
     const Op op = at(TokenKind::Star)         ? Op::Mul
                   : at(TokenKind::Slash)      ? Op::Div
@@ -168,11 +190,13 @@ ExprRef ExpressionParser::parseProduct() {
     if (op == Op::Mul && at(TokenKind::Star) && !tok().spaceBefore) {
       Diagnostic* d = fail("bad-operator", "`**` is no operator: powers are written `^`", {m_source, sign.begin, tok().end});
       if (d) d->fixes.push_back({"write `^`", {m_source, sign.begin, tok().end}, "^"});
-      return a;
+      return chain(factors);
     }
-    a = infix(op, head, a, parseUnary());
+    const ExprRef next = parseUnary();
+    if (op == Op::Mul) factors.push_back({op, head, next});
+    else factors = {{Op::Mul, {}, infix(op, head, chain(factors), next)}};
   }
-  return a;
+  return chain(factors);
 }
 
 ExprRef ExpressionParser::parseUnary() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <optional>
+#include <span>
 
 #include "core/lang/token_reader.h"
 
@@ -21,6 +22,13 @@ class ExpressionParser : protected TokenReader {
   ast::ExprRef parseExpr() { return parseOr(); }
 
   ast::ExprRef infix(ast::Op op, Span head, ast::ExprRef a, ast::ExprRef b);
+  // One more operand of a chain, with the sign before it.
+  struct Link {
+    ast::Op op;
+    Span head;
+    ast::ExprRef operand;
+  };
+  ast::ExprRef chain(std::span<const Link> links);
   ast::ExprRef parseOr();
   ast::ExprRef parseAnd();
   ast::ExprRef parseNot();

@@ -290,9 +290,16 @@ TermId Statement::nameTerm(const Expr& e) {
     const std::string name(e.text);
     Diagnostic& d =
         report("undefined-name", "`" + name + "` is not defined: it is no tensor, number or index of this statement", e.span);
-    d.notes.push_back({"as an index it stands on the left, or in a reduction: `sum[" + name + (m_scatters ? ": N" : "") + "] ...`" +
-                           (m_scatters ? ", or all are listed: `scatter[" + name + ": N, ...]`" : ""),
-                       {}});
+    const auto ended =
+        std::find_if(m_variables.begin(), m_variables.end(), [&](const Variable& v) { return v.reduced && v.name == e.text; });
+    if (ended != m_variables.end())
+      d.notes.push_back(
+          {"the reduction over `" + name + "` ends before this: parentheses take in all of a sum, `sum[" + name + "] (... + ...)`",
+           ended->span});
+    else
+      d.notes.push_back({"as an index it stands on the left, or in a reduction: `sum[" + name + (m_scatters ? ": N" : "") +
+                             "] ...`" + (m_scatters ? ", or all are listed: `scatter[" + name + ": N, ...]`" : ""),
+                         {}});
     for (const std::string& near : m_elab.suggestions(e.text)) d.fixes.push_back({"write `" + near + "`", e.span, near});
     return error(e.span);
   }

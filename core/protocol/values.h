@@ -169,8 +169,10 @@ inline constexpr std::uint32_t kFormulaDepth = 200;
 bool wellFormed(const Formula& formula);
 
 // ---------------------------------------------------------------- gradients
-enum class GradientForm : std::uint8_t { Gather, Scatter, Zero };
-constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero"}; }
+// Zero and Empty add nothing: no slope leads through the access, or no point reads it.
+enum class GradientForm : std::uint8_t { Gather, Scatter, Zero, Empty };
+constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero", "empty"}; }
+inline bool addsNothing(GradientForm form) { return form == GradientForm::Zero || form == GradientForm::Empty; }
 // Checking: the proof is under way, and nothing runs before it ends. Then the engine sends the Expression again, with id 0.
 enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified, Checking };
 constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified", "checking"}; }
@@ -188,7 +190,7 @@ struct GradientTermInfo {
   GradientForm form = GradientForm::Gather;
   CertificateState certificate = CertificateState::Uncertified;
   double certificateMs = 0;
-  std::string why;  // of scatter and zero
+  std::string why;  // of all but gather
   std::int64_t tripsPerElement = 0;
   std::vector<DerivationStep> derivation;
   Origins origins;
@@ -200,7 +202,9 @@ struct NumericSample {
   std::vector<std::int64_t> element;
   // Relative to the largest gradient element: how far apart they are, and how much of it rounding in the differences can do.
   double derived = 0, differences = 0, error = 0, rounding = 0;
-  NF_FIELDS(NumericSample, element, derived, differences, error, rounding);
+  bool jump =
+      false;  // a floor, comparison or index of the best changes next to the element: the differences hold it as it is there
+  NF_FIELDS(NumericSample, element, derived, differences, error, rounding, jump);
 };
 
 // Central differences in double precision against the derived gradient, as far as it has come.
@@ -214,8 +218,10 @@ struct NumericCheck {
   std::vector<std::int64_t> histogram;  // of log10(finite error), equal bins over [histogramFirst, histogramLast]
   double histogramFirst = 0, histogramLast = 0;
   std::vector<NumericSample> worstSamples;  // at most 8, worst first
+  std::int64_t held = 0;                    // uses of stop_gradient on the way: the differences hold their values
+  std::int64_t jumps = 0;                   // samples with `jump`
   NF_FIELDS(NumericCheck, samples, wanted, elements, refuted, undefined, firstUndefined, epsilon, worst, allowed, histogram,
-            histogramFirst, histogramLast, worstSamples);
+            histogramFirst, histogramLast, worstSamples, held, jumps);
 };
 
 // ---------------------------------------------------------------- graphs

@@ -399,6 +399,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
       case GradientTerm::Form::Gather: info.form = protocol::GradientForm::Gather; break;
       case GradientTerm::Form::Scatter: info.form = protocol::GradientForm::Scatter; break;
       case GradientTerm::Form::Zero: info.form = protocol::GradientForm::Zero; break;
+      case GradientTerm::Form::Empty: info.form = protocol::GradientForm::Empty; break;
     }
     switch (term.inverse.state) {
       case Inverse::State::Empty: info.certificate = protocol::CertificateState::Empty; break;

@@ -13,6 +13,7 @@
 #include "core/runtime/data_feed.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/initialize.h"
+#include "core/session/held_values.h"
 #include "core/tune/index_ranges.h"
 
 namespace nf {
@@ -26,6 +27,7 @@ constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
 constexpr std::int64_t kSamples = 256;
+constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;  // values, of 8 bytes
 
 // Operations to compute `wanted` once.
 double costOf(const Program& p, TensorId wanted) {
@@ -112,6 +114,35 @@ Result<TensorValues> inputsOf(const Program& p, const std::string& directory, st
   return inputs;
 }
 
+// The program in which t is given: whoever made it leaves it alone.
+Program withGiven(const Program& p, TensorId t) {
+  Program given = p;
+  const OperatorId maker = producers(p)[t.value];
+  if (!maker.valid()) return given;
+  given[t].kind = TensorKind::Input;
+  if (given[maker].kind != OperatorKind::Loop) {
+    given.operators.erase(given.operators.begin() + static_cast<std::ptrdiff_t>(maker.value));
+    return given;
+  }
+  Loop& loop = given[given[maker].loop];
+  for (auto& c : loop.carried)
+    if (c.last == t) c.last = {};
+  std::erase_if(loop.stacked, [&](const auto& s) { return s.outer == t; });
+  std::erase_if(loop.accumulated, [&](const auto& a) { return a.outer == t; });
+  return given;
+}
+
+// Gives `inputs` what `held` holds, computed from them.
+Result<Unit> addHeld(const HeldProgram& held, TensorValues& inputs) {
+  if (held.values.empty()) return Unit{};
+  std::vector<TensorId> computed;
+  for (const HeldProgram::Value& v : held.values) computed.push_back(v.computed);
+  NF_TRY(const ReferenceProgram program, ReferenceProgram::prepare(held.computes, computed));
+  NF_TRY(TensorValues values, program.run(inputs));
+  for (const HeldProgram::Value& v : held.values) inputs[v.held] = values.at(v.computed);
+  return Unit{};
+}
+
 struct Value {
   double sum = 0, size = 0;  // of the terms, and of their sizes
 };
@@ -158,10 +189,17 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
 }
 
 struct NumericChecker::Impl {
+  struct Moved {
+    ReferenceProgram value;
+    TensorValues inputs;
+  };
   std::vector<std::int64_t> shape;  // of wrt
   TensorId of, wrt, seed;
-  ReferenceProgram value;
-  TensorValues inputs;
+  Program program;                    // with wrt given
+  Moved plain;                        // what stop_gradient cuts is held
+  std::optional<Moved> withoutJumps;  // jumps too; made when a sample disagrees
+  bool triedWithoutJumps = false;
+  std::vector<Span> held;
   std::vector<double> expected;
   double largest = 1e-12, typical = 0;
   double forward = 0, spent = 0;
@@ -169,45 +207,70 @@ struct NumericChecker::Impl {
   std::size_t firstUndefined = ~std::size_t{0};
   protocol::NumericCheck check;
 
-  Result<Value> evaluateAt(std::size_t element, double shift) {
-    double& cell = inputs.at(wrt).values[element];
+  const std::vector<double>& point() const { return plain.inputs.at(wrt).values; }
+
+  // Null: they can't be told apart, or are too many.
+  Moved* holdJumps() {
+    if (triedWithoutJumps) return withoutJumps ? &*withoutJumps : nullptr;
+    triedWithoutJumps = true;
+    const auto fixed = holdValues(program, of, wrt, Hold::Jumps, kMostHeld);
+    if (!fixed) return nullptr;
+    TensorValues inputs = plain.inputs;
+    if (!addHeld(*fixed, inputs)) return nullptr;
+    if (auto value = ReferenceProgram::prepare(fixed->holds, {of}))
+      withoutJumps.emplace(Moved{std::move(*value), std::move(inputs)});
+    return withoutJumps ? &*withoutJumps : nullptr;
+  }
+
+  Result<Value> evaluateAt(Moved& moved, std::size_t element, double shift) {
+    double& cell = moved.inputs.at(wrt).values[element];
     const double before = cell;
     cell = before + shift;
-    const auto out = value.run(inputs);
+    const auto out = moved.value.run(moved.inputs);
     cell = before;
     spent += forward;
     if (!out) return out.error();
     const std::vector<double>& y = out->at(of).values;
     Value total;
     for (std::size_t i = 0; i < y.size(); ++i) {
-      const double term = y[i] * (seed.valid() ? inputs.at(seed).values[i] : 1.0);
+      const double term = y[i] * (seed.valid() ? moved.inputs.at(seed).values[i] : 1.0);
       total.sum += term;
       total.size += std::fabs(term);
     }
     return total;
   }
 
-  Result<Slope> difference(std::size_t element, double step) {
-    NF_TRY(const Value up, evaluateAt(element, step));
-    NF_TRY(const Value down, evaluateAt(element, -step));
+  Result<Slope> difference(Moved& moved, std::size_t element, double step) {
+    NF_TRY(const Value up, evaluateAt(moved, element, step));
+    NF_TRY(const Value down, evaluateAt(moved, element, -step));
     return Slope{(up.sum - down.sum) / (2 * step), kRounding * std::max(up.size, down.size) / step, 0};
   }
 
   // Two steps, one half of the other, extrapolated; of several lengths the one that agrees best with itself.
-  Result<Slope> slopeAt(std::size_t element, const std::stop_token& stop) {
-    const double here = std::fabs(inputs.at(wrt).values[element]), size = std::max(here, typical);
+  Result<Slope> slopeAt(Moved& moved, std::size_t element, const std::stop_token& stop) {
+    const double here = std::fabs(point()[element]), size = std::max(here, typical);
     std::optional<Slope> best;
     for (const double relative : kSteps) {
       if (stop.stop_requested()) return refused("It was stopped.");
       const double step = relative * (size > 0 ? size : 1);
-      NF_TRY(const Slope whole, difference(element, step));
-      NF_TRY(const Slope half, difference(element, step / 2));
+      NF_TRY(const Slope whole, difference(moved, element, step));
+      NF_TRY(const Slope half, difference(moved, element, step / 2));
       Slope made{(4 * half.value - whole.value) / 3, (4 * half.rounding + whole.rounding) / 3, 0};
       made.error = std::fabs(made.value - half.value) + made.rounding;
       if (!best || worse(best->error, made.error)) best = made;
       if (best->error <= kAllowed / 100 * largest) break;
     }
     return *best;
+  }
+
+  // The sample, and whether it refutes.
+  std::pair<protocol::NumericSample, bool> compared(std::size_t element, const Slope& slope) const {
+    const double apart = std::fabs(slope.value - expected[element]) / largest;
+    // A finite value whose own error is not known proves nothing.
+    const double error = std::isfinite(apart) && !std::isfinite(slope.error) ? INFINITY : apart;
+    const double rounding = slope.rounding / largest;
+    return {{coordinates(element, shape), expected[element], slope.value, error, rounding},
+            !std::isfinite(error) || error > kAllowed + rounding};
   }
 };
 
@@ -218,26 +281,41 @@ NumericChecker::~NumericChecker() = default;
 
 Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
                                                double operations, const std::string& directory) {
-  const std::vector<OperatorId> made = producers(p);
-  if (made[wrt.value].valid()) return refused(p[wrt].name + " is computed, so it can't be moved by itself.");
   if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
   const double forward = costOf(p, of), gradient = costOf(p, result);
   if (gradient + 4 * forward > operations) return refused("The program is too large to interpret.");
+  Program program = withGiven(p, wrt);
+  const auto held = holdValues(program, of, wrt, Hold::Stops, kMostHeld);
+  if (!held)
+    return refused(
+        "Differences see through stop_gradient, and what it cuts can't be held here: its values are too many, or conditions "
+        "around it too tangled.");
   std::mt19937_64 rng(1);
   NF_TRY(TensorValues inputs, inputsOf(p, directory, rng));
-  const auto derived = ReferenceProgram::prepare(p, {result});
-  auto value = ReferenceProgram::prepare(p, {of});
+  const bool computed = producers(p)[wrt.value].valid();
+  const auto derived = ReferenceProgram::prepare(p, computed ? std::vector{result, wrt} : std::vector{result});
   if (!derived) return derived.error();
-  if (!value) return value.error();
   auto all = derived->run(inputs);
   if (!all) return all.error();
-  auto impl = std::make_unique<Impl>(
-      Impl{p[wrt].shape, of, wrt, seed, std::move(*value), std::move(inputs), std::move(all->at(result).values)});
+  if (computed) inputs[wrt] = all->at(wrt);
+  if (const auto added = addHeld(*held, inputs); !added) return added.error();
+  auto value = ReferenceProgram::prepare(held->holds, {of});
+  if (!value) return value.error();
+  auto impl = std::make_unique<Impl>(Impl{p[wrt].shape,
+                                          of,
+                                          wrt,
+                                          seed,
+                                          std::move(program),
+                                          {std::move(*value), std::move(inputs)},
+                                          {},
+                                          false,
+                                          held->places,
+                                          std::move(all->at(result).values)});
   impl->forward = forward;
   impl->rng = rng;
   for (const double g : impl->expected)
     if (std::isfinite(g)) impl->largest = std::max(impl->largest, std::abs(g));
-  const std::vector<double>& here = impl->inputs.at(wrt).values;
+  const std::vector<double>& here = impl->point();
   double squares = 0;
   for (const double v : here) squares += v * v;
   impl->typical = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(here.size(), 1)));
@@ -249,10 +327,12 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
   check.histogram.assign(kBins, 0);
   check.histogramFirst = kFirstBin;
   check.histogramLast = kLastBin;
+  check.held = held->uses;
   return NumericChecker(std::move(impl));
 }
 
 bool NumericChecker::done() const { return m_impl->check.samples == m_impl->check.wanted; }
+const std::vector<Span>& NumericChecker::held() const { return m_impl->held; }
 
 Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop_token stop) {
   Impl& m = *m_impl;
@@ -263,20 +343,29 @@ Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop
     const auto element =
         static_cast<std::size_t>(check.wanted == check.elements ? static_cast<std::uint64_t>(check.samples)
                                                                 : m.rng() % static_cast<std::uint64_t>(check.elements));
-    NF_TRY(const Slope slope, m.slopeAt(element, stop));
-    const bool defined = std::isfinite(slope.value) && std::isfinite(m.expected[element]);
+    NF_TRY(const Slope slope, m.slopeAt(m.plain, element, stop));
+    auto [sample, refuted] = m.compared(element, slope);
+    if (refuted && std::isfinite(m.expected[element]))
+      if (Impl::Moved* moved = m.holdJumps()) {
+        NF_TRY(const Slope beside, m.slopeAt(*moved, element, stop));
+        auto [again, still] = m.compared(element, beside);
+        if (!still) {
+          sample = std::move(again);
+          sample.jump = true;
+          refuted = false;
+          ++check.jumps;
+        }
+      }
+    const bool defined = std::isfinite(sample.differences) && std::isfinite(sample.derived);
     if (!defined) {
       ++check.undefined;
       m.firstUndefined = std::min(m.firstUndefined, element);
       check.firstUndefined = coordinates(m.firstUndefined, m.shape);
     }
-    const double apart = std::fabs(slope.value - m.expected[element]) / m.largest;
-    // A finite value whose own error is not known proves nothing.
-    const double error = std::isfinite(apart) && !std::isfinite(slope.error) ? INFINITY : apart;
-    const double rounding = slope.rounding / m.largest;
-    if (!std::isfinite(error) || error > kAllowed + rounding) ++check.refuted;
+    const double error = sample.error;
+    if (refuted) ++check.refuted;
     if (worse(error, check.worst)) check.worst = error;
-    addWorst(check.worstSamples, {coordinates(element, m.shape), m.expected[element], slope.value, error, rounding});
+    addWorst(check.worstSamples, std::move(sample));
     if (std::isfinite(error)) {
       const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
       ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];

@@ -20,18 +20,22 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
 // sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself. Errors are relative to the largest
 // finite gradient element; where the gradient or the differences are no finite number there is none to compare: inf is worse than any
-// number and nan worse than that, and neither is in a bin. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by
+// number and nan worse than that, and neither is in a bin.
+// What a gradient does not see is held as it is: what stop_gradient cuts always, and where a sample disagrees floors, comparisons and
+// indices of the best too; it is told apart (`jump`) where that explains it. A computed `wrt` is moved by itself. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by
 // `seed` where `of` is no scalar.
 class NumericChecker {
  public:
-  // Computes the gradient once. Error: `wrt` is computed rather than given, one sample is more than `operations`, it can't be
-  // interpreted, or a data file can't be read. Borrows nothing of `program`.
+  // Computes the gradient once. Error: one sample is more than `operations`, it can't be interpreted, what stop_gradient cuts can't be
+  // held, or a data file can't be read. Borrows nothing of `program`.
   static Result<NumericChecker> prepare(const Program& program, TensorId of, TensorId wrt, TensorId result, TensorId seed,
                                         double operations, const std::string& directory = {});
   // Goes on for about so many operations of the interpreter, at least one sample. Error: as above, or stop was requested; what was
   // sampled before is kept.
   Result<protocol::NumericCheck> goOn(double operations, std::stop_token stop);
   bool done() const;
+  // Where the uses of stop_gradient that are held are written.
+  const std::vector<Span>& held() const;
 
   NumericChecker(NumericChecker&&) noexcept;
   NumericChecker& operator=(NumericChecker&&) noexcept;

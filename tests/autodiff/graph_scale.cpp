@@ -56,6 +56,29 @@ TEST(GraphScale, AHundredThousandNodesInOneBody) {
   EXPECT_EQ(got.at(g).values[0], slope);
 }
 
+// Flat sums and products as somebody writes them: signs hold wherever the parser halves the chain.
+TEST(GraphScale, LongFlatSumsAndProductsHaveTheirValueAndSlope) {
+  for (const int length : {255, 256, 257, 511, 1000, 4099}) {
+    SCOPED_TRACE(length);
+    double slope = 0;
+    std::string sum = "0", product = "X[i]";
+    for (int k = 1; k < length; ++k) {
+      const bool minus = k % 3 == 0 || k % 7 == 2;
+      sum += std::string(minus ? " - " : " + ") + std::to_string(k) + "*X[i]";
+      slope += minus ? -k : k;
+      product += " * 1.001";
+    }
+    const Program source = compiled("input X[2] : f64 = zeros()\nloss L = sum[i] (" + sum + ")\nM = sum[i] " + product +
+                                    "\nshow d(L)/d(X), d(M)/d(X)\n");
+    const Program p = test::differentiated(source);
+    const TensorId L = p.tensorNamed("L"), g = p.tensorNamed("d(L)/d(X)"), h = p.tensorNamed("d(M)/d(X)");
+    const auto got = test::values(p, {{p.tensorNamed("X"), {DType::F64, {2}, {1, 2}}}}, {L, g, h});
+    EXPECT_EQ(got.at(L).values[0], 3 * slope);
+    EXPECT_EQ(got.at(g).values[1], slope);
+    EXPECT_NEAR(got.at(h).values[0] / std::pow(1.001, length - 1), 1, 1e-12);
+  }
+}
+
 // A notebook of two nets: typing in one of them solves only what it changed, and asking again solves nothing.
 TEST(GraphScale, RevisionsShareTheirInverses) {
   const auto notebook = [](int stride, int width) {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differentiate() leaves behind: names, terms, phases, diagnostics, order.
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/autodiff/explain.h"
 #include "core/lang/compile.h"
 #include "core/transform/hoist_loops.h"
 #include "core/transform/merge_equal_operators.h"
@@ -86,7 +90,7 @@ TEST(GraphStructure, IndependentTensorsGetAnExplicitZero) {
   const auto result = differentiate(b.p);
   ASSERT_EQ(result->terms.size(), 1u);
   EXPECT_EQ(result->terms[0].form, GradientTerm::Form::Zero);
-  EXPECT_EQ(result->terms[0].why, "L does not depend on Z");
+  EXPECT_EQ(result->terms[0].why, "nothing leads from Z to L");
   EXPECT_TRUE(verify(result->program, Stage::Differentiated).empty());
 }
 
@@ -212,6 +216,109 @@ TEST(GraphStructure, ZeroByRuleIsAWarningWithItsReason) {
             "d(L)/d(X) is 0: L depends on X only where the slope is 0: floor has slope 0");
   EXPECT_EQ(warned("input X[4] = zeros()\nbest = argmax[i] X[i]\nloss L = float(best)\nshow d(L)/d(X)\n", "d(L)/d(X)"),
             "d(L)/d(X) is 0: L depends on X only where the slope is 0: best holds whole numbers");
+  EXPECT_EQ(warned("input X[4] = zeros()\nloss L = sum[i: 4] X[i] ^ 0\nshow d(L)/d(X)\n", "d(L)/d(X)"),
+            "d(L)/d(X) is 0: L depends on X only where the slope is 0: so is that of every way between them");
+  EXPECT_EQ(warned("input X[4] = zeros()\ninput B[4] = zeros()\nloss L = sum[i] X[i]\nshow d(L)/d(B)\n", "d(L)/d(B)"),
+            "d(L)/d(B) is 0: nothing leads from B to L");
+  EXPECT_EQ(warned("input X[4] = zeros()\nloss L = sum[i] X[i]\nQ = 3*L\nshow d(L)/d(Q)\n", "d(L)/d(Q)"),
+            "d(L)/d(Q) is 0: nothing leads from Q to L: Q is computed from L");
+  EXPECT_EQ(warned("input X[5] = zeros()\nY[i: 3] = select(i > 5, X[i], 1)\nloss L = sum[i] Y[i]\nshow d(L)/d(X)\n", "d(L)/d(X)"),
+            "d(L)/d(X) is 0: no point of Y reads X: none has i >= 6");
+}
+
+// An access that no point reads is a term with isl's word and the conditions that shut it out, none of them to spare.
+TEST(GraphStructure, AccessesThatNoPointReadsAreTermsOfTheirOwn) {
+  const CompiledNotebook notebook =
+      compileNotebook({"test.nf",
+                       {},
+                       "input X[5] = zeros()\nY[i: 6, j: 4] = select(j < 3 and i + j >= 7 and i < 5, X[i], X[j])\n"
+                       "loss L = sum[i, j] Y[i, j]\nshow d(L)/d(X)\n"});
+  ASSERT_TRUE(notebook.ok());
+  InvertOptions options;
+  options.explain = true;
+  const auto result = differentiate(notebook.program, options);
+  EXPECT_TRUE(result->diagnostics.empty());
+  const auto term = std::find_if(result->terms.begin(), result->terms.end(),
+                                 [](const GradientTerm& t) { return t.form == GradientTerm::Form::Empty; });
+  ASSERT_NE(term, result->terms.end());
+  EXPECT_EQ(term->inverse.state, Inverse::State::Empty);
+  EXPECT_EQ(term->inverse.excludedBy.size(), 3u);
+  EXPECT_TRUE(term->backward.valid());
+  EXPECT_EQ(result->program[result->program[term->backward].output].name, "d(L)/d(X)");
+  const nlohmann::json json = explanationJson(result->program, *term);
+  EXPECT_EQ(json["form"], "empty");
+  EXPECT_EQ(json["certificate"]["state"], "empty");
+  EXPECT_EQ(json["excluded_by"].size(), 3u);
+  EXPECT_NE(explanationText(result->program, *term).find("proved: no point of the operator reads the tensor"), std::string::npos);
+
+  AccessProblem read;  // the same without what shuts it out: isl says that it is read, so it is never taken for empty
+  read.domain = {{0, 5}};
+  read.access = {IndexExpr::variable(0)};
+  read.shape = {5};
+  EXPECT_EQ(certifyEmpty(read, 100000), false);
+  read.guards = {IndexCond::ge0(IndexExpr::variable(0) - IndexExpr(5))};
+  EXPECT_EQ(certifyEmpty(read, 100000), true);
+}
+
+// A gather that is differentiated again has axes like z0 and t0 itself: those of its inverse are called otherwise.
+TEST(GraphStructure, TextsOfSecondOrderTellVariablesApart) {
+  const CompiledNotebook notebook =
+      compileNotebook({"test.nf",
+                       {},
+                       "input A[9] = zeros()\ninput W[3] = zeros()\nY[p: 4] = sum[r] A[2*p + r]*W[r]\nL = sum[p] Y[p]^2\n"
+                       "M = sum[i] d(L)/d(A)[i]^2\nshow d(M)/d(W)\n"});
+  ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  InvertOptions options;
+  options.explain = true;
+  const auto result = differentiate(notebook.program, options);
+  std::size_t renamed = 0;
+  for (const GradientTerm& term : result->terms) {
+    const nlohmann::json json = explanationJson(result->program, term);
+    for (const auto& [name, value] : json["y"].items())
+      for (const auto& [forward, unused] : json["y"].items())
+        EXPECT_EQ(value.get<std::string>().find(forward), std::string::npos) << forward << " in " << value;
+    const std::string text = explanationText(result->program, term);
+    renamed += text.find("w0 = 2*t0 + z0 % 2, 0 <= w0 < 3") != std::string::npos;
+  }
+  EXPECT_EQ(renamed, 1u);
+}
+
+// Guards of any number are lines that a person can read.
+TEST(GraphStructure, LongLinesOfADerivationAreBroken) {
+  const CompiledNotebook notebook = compileNotebook(
+      {"test.nf",
+       {},
+       "input X[6] = zeros()\nY[i: 5, j: 5, k: 5] = select(i + j != 3 and j + k != 4 and i + k != 2 and i + 2*j != 5 and "
+       "k + 3*j != 7 and i + 3*k != 6 and j + 5*k != 8 and 2*i + k != 5, X[i], 0)\n"
+       "loss L = sum[i, j, k] Y[i, j, k]^2\nshow d(L)/d(X)\n"});
+  ASSERT_TRUE(notebook.ok());
+  InvertOptions options;
+  options.explain = true;
+  const auto result = differentiate(notebook.program, options);
+  std::size_t longest = 0, continued = 0;
+  for (const GradientTerm& term : result->terms) {
+    std::istringstream lines(explanationText(result->program, term));
+    for (std::string line; std::getline(lines, line);) {
+      longest = std::max(longest, line.size());
+      continued += line.starts_with("#         ");
+    }
+  }
+  EXPECT_LE(longest, 120u);
+  EXPECT_GT(continued, 0u);
+}
+
+TEST(GraphStructure, LoopsWhoseLastStepNobodyReadsSaySo) {
+  const CompiledNotebook notebook =
+      compileNotebook({"test.nf",
+                       {},
+                       "input A[4] = zeros()\nh[i] = 0.5*A[i]\nfor t in 0..5 {\n  h[i] = 0.9*h[i] + t\n  stack H = h\n}\n"
+                       "loss L = sum[t, i] H[t, i]^2\nshow d(L)/d(A), d(L)/d(h)\n"});
+  ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  const auto result = differentiate(notebook.program);
+  std::vector<std::string> zeros;
+  for (const GradientTerm& term : result->terms)
+    if (term.form == GradientTerm::Form::Zero) zeros.push_back(term.why);
+  EXPECT_EQ(zeros, (std::vector<std::string>{"nothing reads h after the loop", "nothing leads from h#2 to L"}));
 }
 
 // What can't be differentiated is said with its place and reason, whether the language or the gradient notices.

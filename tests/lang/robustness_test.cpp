@@ -63,7 +63,7 @@ TEST(Robustness, NestingOf100000LevelsIsRefused) {
   EXPECT_TRUE(says(compiled(head + "Y[i] = " + repeated("exp(", kLevels) + "X[i]" + repeated(")", kLevels) + "\n"), "too-deep"));
   EXPECT_TRUE(says(compiled(head + "Y[i] = " + repeated("X[", kLevels) + "0" + repeated("]", kLevels) + "\n"), "too-deep"));
   EXPECT_TRUE(says(compiled(head + "Y[i] = " + repeated("X[i]^", kLevels) + "2\n"), "too-deep"));
-  EXPECT_TRUE(says(compiled(head + "Y[i] = " + repeated("X[i] + ", kLevels) + "2\n"), "too-deep"));
+  EXPECT_TRUE(says(compiled(head + "Y[i] = " + repeated("X[i] / ", kLevels) + "2\n"), "too-deep"));
   EXPECT_TRUE(says(compiled(head + "Y[i] = " + repeated("sum[j] ", kLevels) + "2\n"), "too-deep"));
   EXPECT_TRUE(says(compiled(head + "Y[i] = select(" + repeated("not ", kLevels) + "i > 0, 1, 0)\n"), "too-deep"));
   EXPECT_TRUE(says(compiled(repeated("repeat 2 {\n", kLevels) + repeated("}\n", kLevels)), "too-deep"));
@@ -72,6 +72,16 @@ TEST(Robustness, NestingOf100000LevelsIsRefused) {
   expectSane(compiled(repeated("d(", kLevels)), "d(");
   expectSane(compiled(repeated("{", kLevels)), "{");
   expectSane(compiled(repeated("[", kLevels)), "[");
+}
+
+// A flat sum or product is long, not deep.
+TEST(Robustness, FlatSumsAndProductsMayBeLong) {
+  const std::string head = "input X[3]\nY[i] = ";
+  for (const std::string& text : {repeated("X[i] + ", 100000) + "2", repeated("X[i] - 2 + ", 20000) + "1",
+                                  repeated("X[i] * ", 20000) + "2", repeated("X[i] * 2 - ", 20000) + "X[i]"}) {
+    const CompiledNotebook c = compiled(head + text + "\n");
+    EXPECT_EQ(render(c.diagnostics, c.sources), "") << text.substr(0, 20);
+  }
 }
 
 TEST(Robustness, DoublingDoesNotExplode) {

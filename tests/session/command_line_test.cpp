@@ -145,6 +145,31 @@ TEST_F(CommandLine, AnIndexOutOfRangeHasItsPlaceAndValueOnEveryDevice) {
 }
 
 // Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.
+// What a gradient does not see is no disagreement: 0 where the rest agrees, 1 where it does not, 2 where nothing could be compared.
+TEST_F(CommandLine, NumericChecksSayWhatTheyHoldAndWhenTheyCannot) {
+  file("stop.nf", "input x[4] : f64 = uniform(0, 1)\nY[i] = x[i] + stop_gradient(floor(3*x[i]) - x[i])\nL = sum[i] Y[i]^2\n");
+  const Outcome stop = run("grad stop.nf L x --check");
+  EXPECT_EQ(stop.code, 0) << stop.out << stop.err;
+  EXPECT_THAT(stop.out, HasSubstr("stop_gradient at stop.nf:2:15: the differences hold its value"));
+  const auto json = nlohmann::json::parse(run("grad stop.nf L Y --check --json").out);
+  EXPECT_TRUE(json["ok"]);
+  EXPECT_EQ(json["check"]["held"], 0);
+  const auto held = nlohmann::json::parse(run("grad stop.nf L x --check --json").out);
+  EXPECT_EQ(held["check"]["held_at"][0]["line"], 2);
+  EXPECT_EQ(held["check"]["held_at"][0]["column"], 15);
+
+  file("jump.nf", "input x[3] : f64 = 0\nL = sum[i] select(x[i] > 0, log(x[i]), 3*x[i])\n");
+  const Outcome jump = run("grad jump.nf L x --check");
+  EXPECT_EQ(jump.code, 0) << jump.out << jump.err;
+  EXPECT_THAT(jump.out, HasSubstr("[1]: derived 3, differences 3, error 0, beside a jump"));
+
+  file("many.nf", "input x[5000] : f64 = 1\nL = sum[i, j: 5000] x[i] * stop_gradient(x[i] * x[j])\n");
+  const Outcome many = run("grad many.nf L x --check");
+  EXPECT_EQ(many.code, 2) << many.out << many.err;
+  EXPECT_THAT(many.err, HasSubstr("Nothing was compared: "));
+  EXPECT_EQ(run("grad many.nf L x --check --json").code, 2);
+}
+
 TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
   file("tokens.csv", "1,2,3,4\n");
   file("tokens.nf",

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/numeric_check.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/autodiff/differentiate.h"
+#include "core/lang/compile.h"
+#include "core/session/held_values.h"
+
+namespace nf {
+namespace {
+
+struct Checked {
+  protocol::NumericCheck check;
+  std::vector<std::string> held;
+};
+
+// slope: what the gradient is multiplied by before it is compared.
+Result<Checked> checked(const std::string& text, const std::string& of, const std::string& wrt, double slope = 1) {
+  const CompiledNotebook notebook = compileNotebook({"test.nf", {}, text});
+  if (!notebook.ok()) return Error{"test", render(notebook.diagnostics, notebook.sources), {}, {}};
+  DerivativeProgram only = onlyDerivative(notebook.program, notebook.tensorNamed(of), notebook.tensorNamed(wrt));
+  auto differentiated = differentiate(only.program);
+  EXPECT_TRUE(differentiated.ok());
+  Program& p = differentiated->program;
+  if (slope != 1) {
+    Operator& last = p[producers(p)[only.result.value]];
+    const ExprId body = last.body;
+    const ExprId wrong = p.binary(ScalarOp::Mul, body, p.constant(slope, p[body].type));
+    last.body = wrong;
+  }
+  NF_TRY(NumericChecker checker,
+         NumericChecker::prepare(p, notebook.tensorNamed(of), notebook.tensorNamed(wrt), only.result, only.seed, 1e9));
+  NF_TRY(protocol::NumericCheck check, checker.goOn(1e9, {}));
+  std::vector<std::string> held;
+  for (const Span span : checker.held()) held.emplace_back(notebook.sources.text(span));
+  return Checked{std::move(check), std::move(held)};
+}
+
+constexpr const char* kInput = "input x[6] : f64 = uniform(-1, 1)\n";
+
+void expectAgrees(const std::string& text, std::int64_t held, std::int64_t jumps = 0) {
+  SCOPED_TRACE(text);
+  const auto made = checked(kInput + text, "L", "x");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->check.refuted, 0);
+  EXPECT_EQ(made->check.undefined, 0);
+  EXPECT_EQ(made->check.samples, 6);
+  EXPECT_EQ(made->check.held, held);
+  EXPECT_EQ(made->check.jumps, jumps);
+  const auto wrong = checked(kInput + text, "L", "x", 1.01);
+  ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+  EXPECT_GT(wrong->check.refuted, 0) << "a gradient that is one percent too large passes";
+}
+
+// Differences see through stop_gradient, so its values are held: then the check is one.
+TEST(NumericCheck, HoldsWhatStopGradientCuts) {
+  expectAgrees("L = sum[i] x[i] * stop_gradient(x[i])", 1);
+  expectAgrees("Y[i] = x[i] + stop_gradient(floor(3*x[i]) - x[i])\nL = sum[i] Y[i]^2", 1);
+  expectAgrees("S[i] = stop_gradient(x[i]^2)\nL = sum[i, j: 6] (S[i] * x[j] + exp(x[j]))", 1);
+  expectAgrees("L = sum[i, r: 3] exp(x[(i + r) % 6] - stop_gradient(x[i] * (r + 1)))", 1);
+  // Evaluated only where the branch is taken.
+  expectAgrees("L = sum[i] select(x[i] > 0, stop_gradient(log(x[i])) * x[i], x[i]^2)", 1);
+  expectAgrees("L = sum[i] (x[i]^2 + select(i < 5, x[i] * stop_gradient(x[i + 1]), 0))", 1);
+  expectAgrees("h[i] = x[i]\nfor t in 0..3 {\n  h[i] = h[i] * 0.5 + x[i] * stop_gradient(h[i] * x[5 - i])\n}\nL = sum[i] h[i]^2",
+               1);
+  expectAgrees(
+      "h[i] = x[i]\nfor t in 0..2 {\n  for s in 0..3 {\n    h[i] = h[i] * 0.5 + (s + 1) * x[i] * stop_gradient(h[i])\n  }\n}\n"
+      "L = sum[i] h[i]^2",
+      1);
+  const auto made = checked(std::string(kInput) + "L = sum[i] x[i] * stop_gradient(x[i])", "L", "x");
+  ASSERT_TRUE(made.ok());
+  ASSERT_EQ(made->held.size(), 1u);
+  EXPECT_EQ(made->held[0], "stop_gradient");
+}
+
+// Beside a jump differences step over it; with what jumps held they do not.
+TEST(NumericCheck, TellsJumpsFromWrongGradients) {
+  const std::string input = "input x[3] : f64 = 0\n";
+  for (const std::string text :
+       {"L = sum[i] (x[i] * 2 + select(x[i] > 0, 5, 0))", "L = sum[i] (x[i] * 2 + floor(x[i]))",
+        "L = sum[i] exp(x[i]) * (1 + floor(x[i]))", "b = argmax[i] x[i]\nL = sum[i] x[i] * (float(b) + 1)"}) {
+    SCOPED_TRACE(text);
+    const auto made = checked(input + text, "L", "x");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->check.refuted, 0);
+    EXPECT_GT(made->check.jumps, 0);
+    const auto wrong = checked(input + text, "L", "x", 1.01);
+    ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+    EXPECT_EQ(wrong->check.refuted, 3);
+    EXPECT_EQ(wrong->check.jumps, 0);
+  }
+}
+
+// A tensor that is computed is moved by itself, whoever makes it.
+TEST(NumericCheck, MovesComputedTensorsByThemselves) {
+  const std::string text = std::string(kInput) +
+                           "Y[i] = x[i]^2\nh[i] = Y[i]\nfor t in 0..3 {\n  h[i] = h[i] * 0.5 + Y[i]\n  stack H = h\n}\n"
+                           "L = sum[i] Y[i] * h[i] + sum[t, i] H[t, i]^2";
+  for (const std::string wrt : {"Y", "h", "H"}) {
+    SCOPED_TRACE(wrt);
+    const auto made = checked(text, "L", wrt);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->check.refuted, 0);
+    EXPECT_GT(made->check.samples, 5);
+    const auto wrong = checked(text, "L", wrt, 1.01);
+    ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+    EXPECT_GT(wrong->check.refuted, 0);
+  }
+}
+
+TEST(NumericCheck, SaysWhereNothingCanBeHeld) {
+  const CompiledNotebook notebook = compileNotebook({"test.nf", {}, std::string(kInput) + "L = sum[i] x[i] * stop_gradient(x[i])"});
+  const TensorId L = notebook.tensorNamed("L"), x = notebook.tensorNamed("x");
+  EXPECT_TRUE(holdValues(notebook.program, L, x, Hold::Stops, 6));
+  EXPECT_FALSE(holdValues(notebook.program, L, x, Hold::Stops, 5));
+}
+
+}  // namespace
+}  // namespace nf
