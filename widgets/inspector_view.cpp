@@ -286,7 +286,8 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
                                                                        : tr("zero");
-      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access), true);
+      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.written.empty() ? t.access : t.written), true);
+      if (!t.written.empty()) addPair(m_certificate, m_theme, tr("Same as"), QString::fromStdString(t.access), true);
       if (t.tripsPerElement > 0 && t.form != protocol::GradientForm::Zero)
         addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);

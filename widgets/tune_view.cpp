@@ -1008,7 +1008,7 @@ void TuneView::markSelection() {
     for (const bool again : {false, true})
       for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
         if (follow([&](const SubgraphInfo& s) { return holds(s, *tensor, again); })) return;
-    return;
+    // What no operator makes, a parameter, is where it is read.
   }
   if (!m_subgraphs.empty()) m_followed = m_selection->choices();
   // What is shown has lines of it.

@@ -270,11 +270,15 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
   if (options.json) {
     Json json = toJson(stages->decisions, passes.device);
     json["device"]["threads"] = threads;
+    if (context) json["device"]["intervals"] = intervalsJson(measurementOf(registry, *context->target()));
     printJson(json);
   } else {
-    if (context)
+    if (context) {
       std::cout << context->target()->backend << ", " << threads << (threads == 1 ? " thread" : " threads")
                 << ", as training runs by default\n";
+      if (const std::string intervals = intervalsText(measurementOf(registry, *context->target())); !intervals.empty())
+        std::cout << intervals << "\n";
+    }
     std::cout << toText(stages->decisions, passes.device) << "\n"
               << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n";
   }
@@ -382,7 +386,7 @@ int runGrad(const GradOptions& options) {
   if (options.json) {
     Json terms = Json::array();
     for (const GradientTerm& term : d.terms) {
-      terms.push_back(explanationJson(d.program, term));
+      terms.push_back(explanationJson(d.program, term, loaded.notebook.sources));
       const Program& forward = bodyAt(d.program, term.forwardLoops);
       const auto placeOf = [&](OriginId origin) {
         return place(origin.valid() ? forward[origin].span : Span{}, loaded.notebook.sources);
@@ -407,7 +411,7 @@ int runGrad(const GradOptions& options) {
   // What is zero by rule is said, whether somebody asks how the others were made or not.
   for (const GradientTerm& term : d.terms)
     if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
-      std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term);
+      std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term, loaded.notebook.sources);
   if (check && *check) std::cout << "\n" << checkText(**check);
   if (check && !*check) return report(check->error(), false, kExitWrongInput);
   return passed ? kExitFine : kExitWrongInput;

@@ -4,12 +4,14 @@
 #include <QApplication>
 #include <QFile>
 #include <QListWidget>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QTableView>
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 #include <random>
 
 #include "core/document/document.h"
@@ -813,6 +815,38 @@ TEST_F(Notebook, AShowCellHasFormulaSourceAndDerivation) {
   ASSERT_TRUE(derivation);
   EXPECT_GT(derivation->steps(), 0);
   EXPECT_TRUE(QTest::qWaitFor([&] { return derivation->height() >= 12 * derivation->steps(); }, 30000));
+}
+
+// What a derivative refers to stands folded below its formula, and goes along when its source is copied.
+TEST_F(Notebook, WhatAGradientIsMadeOfIsFoldedBelowIt) {
+  analyse();
+  view.setExpression(capsule::expression("Y", 1));
+  auto gradient = capsule::expression("d(L)/d(W)", 1);
+  gradient.definitions = {"`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\n", "for t in 0..4 reversed {\n  g[i] = g[i] * h[i]\n}\n"};
+  gradient.definitionCount = 2;
+  view.setExpression(gradient);
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  auto* fold = cell(2)->findChild<QToolButton*>("definitions");
+  ASSERT_TRUE(fold);
+  QPlainTextEdit* field = nullptr;
+  for (auto* e : cell(2)->findChildren<QPlainTextEdit*>())
+    if (e->accessibleName() == "What the result is made of") field = e;
+  ASSERT_TRUE(field);
+  for (const int tab : {0, 1}) {
+    cell(2)->showResult(tab);
+    EXPECT_TRUE(fold->isVisible());
+    EXPECT_EQ(fold->text(), "Derived before it: 2 statements");
+    EXPECT_FALSE(field->isVisible());
+  }
+  QTest::mouseClick(fold, Qt::LeftButton);
+  EXPECT_TRUE(field->isVisible());
+  EXPECT_TRUE(field->toPlainText().startsWith("`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\nfor t in 0..4 reversed {"));
+  EXPECT_FALSE(cell(2)->ownSource().contains("reversed"));
+  EXPECT_LT(cell(2)->source().indexOf("reversed"), cell(2)->source().indexOf("`d(L)/d(W)`[k,c,r,s,l,j]"));
+  cell(2)->showResult(2);
+  EXPECT_FALSE(fold->isVisible());
+  EXPECT_FALSE(field->isVisible());
 }
 
 TEST_F(Notebook, TheCaretSelectsTheAccessUnderIt) {
