@@ -10,6 +10,7 @@
 #include <QPainter>
 #include <QPlainTextEdit>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QStackedWidget>
 #include <QTimer>
 #include <QToolButton>
@@ -668,7 +669,8 @@ void CellView::refreshResult() {
 void CellView::fitResult() {
   int height = 0;
   const auto linesHigh = [this](const QPlainTextEdit* field) {
-    return std::min(30, std::max(1, field->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 22;
+    return std::min(30, std::max(1, field->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 14 +
+           field->horizontalScrollBar()->sizeHint().height();
   };
   switch (m_pages->currentIndex()) {
     case 0: height = std::max(24, m_formula->sizeHint().height()); break;

@@ -270,7 +270,7 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
   if (options.json) {
     Json json = toJson(stages->decisions, passes.device);
     json["device"]["threads"] = threads;
-    if (context) json["device"]["intervals"] = intervalsJson(measurementOf(registry, *context->target()));
+    if (context) json["intervals"] = intervalsJson(measurementOf(registry, *context->target()));
     printJson(json);
   } else {
     if (context) {
