@@ -3,6 +3,7 @@
 
 #include <QApplication>
 #include <QFile>
+#include <QLabel>
 #include <QListWidget>
 #include <QPlainTextEdit>
 #include <QPushButton>
@@ -409,6 +410,26 @@ TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
         EXPECT_LE(b->mapTo(&card, QPoint(b->width(), 0)).x(), width) << b->text().toStdString();
       }
     }
+}
+
+// A figure that decides says how far it may be off, as on Devices; what an A/B saves says which statistic it is.
+TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
+  FusionReport report = capsule::fusion(1);
+  report.device.bandwidth = 20.2e9, report.device.bandwidthInterval = {19.9e9, 20.9e9, 64};
+  report.device.launchInterval = {};
+  DecisionCard card(&theme);
+  card.setDecision(1, report.decisions[0], report.device, Document::FusionHint::None);
+  const auto* constants = card.findChild<QLabel*>("constants");
+  ASSERT_TRUE(constants);
+  EXPECT_TRUE(constants->text().contains("P_d 20.2 GB/s  [19.9, 20.9]  n = 64")) << constants->text().toStdString();
+  EXPECT_TRUE(constants->text().endsWith("L " + microsecondsText(report.device.launchSeconds * 1e6))) << "none is known of it";
+  FusionModel model;
+  report.decisions[0].measuredSaving = Measured{-5.9, -36.3, 24.5, {-6, -5.9, 3}};
+  report.decisions[1].measuredSaving = Measured{2, 1, 3, {}};
+  model.setReport(report);
+  const auto tip = [&](int row) { return model.data(model.index(row, FusionModel::kMeasured), Qt::ToolTipRole).toString(); };
+  EXPECT_TRUE(tip(0).contains("3 paired differences"));
+  EXPECT_TRUE(tip(1).contains("the difference of the two medians"));
 }
 
 TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
