@@ -75,6 +75,22 @@ QString constantsText(const protocol::DeviceConstants& k) {
            microsecondsText(k.launchSeconds * 1e6));
 }
 
+QString noiseText(double value, const protocol::Interval& i) {
+  if (i.samples <= 0) return {};
+  const double scale = std::pow(1000.0, std::floor(std::log10(std::max(value, 1e-300)) / 3));
+  return QStringLiteral("[%1, %2]  n = %3").arg(significant(i.low / scale), significant(i.high / scale)).arg(i.samples);
+}
+
+QStringList constantLines(const protocol::DeviceConstants& k) {
+  const auto line = [](const QString& text, double value, const protocol::Interval& i) {
+    const QString noise = noiseText(value, i);
+    return noise.isEmpty() ? text : text + QStringLiteral("  ") + noise;
+  };
+  return {line(QStringLiteral("P_d ") + flopsText(k.bandwidth, QStringLiteral("B/s")), k.bandwidth, k.bandwidthInterval),
+          line(QStringLiteral("P_c ") + flopsText(k.flopRate, QStringLiteral("FLOP/s")), k.flopRate, k.flopInterval),
+          line(QStringLiteral("L ") + microsecondsText(k.launchSeconds * 1e6), k.launchSeconds, k.launchInterval)};
+}
+
 QString scopeText(const protocol::DeviceConstants& k, std::int64_t ofThreads) {
   QString out = QString::fromStdString(k.device);
   if (k.threads <= 0) return out;

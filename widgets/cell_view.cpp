@@ -10,8 +10,10 @@
 #include <QPainter>
 #include <QPlainTextEdit>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QStackedWidget>
 #include <QTimer>
+#include <QToolButton>
 #include <algorithm>
 #include <set>
 
@@ -32,6 +34,31 @@ using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
 constexpr int kLeastHeight = 48;  // px: the mark under the number
+
+QPlainTextEdit* sourceField(const QString& name) {
+  auto* field = new QPlainTextEdit;
+  field->setReadOnly(true);
+  field->setFrameShape(QFrame::NoFrame);
+  field->setLineWrapMode(QPlainTextEdit::NoWrap);
+  field->setAccessibleName(name);
+  field->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
+  return field;
+}
+
+void showSource(QPlainTextEdit* field, const QString& text, const Palette& colors) {
+  if (field->toPlainText() == text) return;
+  field->setPlainText(text);
+  QList<QTextEdit::ExtraSelection> marks;
+  for (const auto& run : highlight(text.toStdString(), colors)) {
+    QTextEdit::ExtraSelection s;
+    s.format = run.format;
+    s.cursor = QTextCursor(field->document());
+    s.cursor.setPosition(std::min(run.begin, static_cast<int>(text.size())));
+    s.cursor.setPosition(std::min(run.begin + run.length, static_cast<int>(text.size())), QTextCursor::KeepAnchor);
+    marks << s;
+  }
+  field->setExtraSelections(marks);
+}
 
 }  // namespace
 
@@ -101,7 +128,8 @@ void CellView::dress() {
     if (words) words->setFont(m_theme->ui(12));
   if (m_which) m_which->setFont(m_theme->mono(12));
   if (m_source) {
-    m_source->setFont(m_theme->mono(13));
+    for (QPlainTextEdit* field : {m_source, m_definitions}) field->setFont(m_theme->mono(13));
+    m_definitionsFold->setFont(m_theme->ui(12));
     fitResult();
   }
   for (QPushButton* fix : m_messages->findChildren<QPushButton*>(QStringLiteral("fix"))) fix->setFont(m_theme->mono(12));
@@ -300,6 +328,7 @@ void CellView::greyResult() {
   const bool hidden = (m_mistaken || !m_waits.isEmpty()) && m_hidden;
   const bool old = m_status == CellStatus::Stale || (!m_resultMeaning.empty() && m_resultMeaning != m_meaning);
   setGreyed(m_pages, hidden || (m_pages->currentIndex() == 3 && old));
+  setGreyed(m_definitions, hidden);
 }
 
 bool CellView::resultIsGreyed() const { return m_pages && isGreyed(m_pages); }
@@ -476,11 +505,7 @@ void CellView::ensureResult() {
   layout->addLayout(top);
   m_pages = new QStackedWidget;
   m_formula = new FormulaView(m_theme, m_selection);
-  m_source = new QPlainTextEdit;
-  m_source->setReadOnly(true);
-  m_source->setFrameShape(QFrame::NoFrame);
-  m_source->setLineWrapMode(QPlainTextEdit::NoWrap);
-  m_source->setAccessibleName(tr("Source of the result"));
+  m_source = sourceField(tr("Source of the result"));
   auto* derivation = new QWidget;
   auto* derivationLayout = new QVBoxLayout(derivation);
   derivationLayout->setContentsMargins(0, 4, 0, 4);
@@ -494,13 +519,24 @@ void CellView::ensureResult() {
   for (QWidget* page :
        {static_cast<QWidget*>(m_formula), static_cast<QWidget*>(m_source), derivation, static_cast<QWidget*>(m_values)})
     m_pages->addWidget(page);
-  m_source->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
   layout->addWidget(m_pages);
   m_runHere = new IconButton(m_theme->base(), QStringLiteral("run"), tr("Run cell"));
   m_runHere->setAccessibleName(m_runHere->text());
   m_runHere->hide();
   connect(m_runHere, &QToolButton::clicked, this, &CellView::runRequested);
   layout->addWidget(m_runHere, 0, Qt::AlignLeft);
+  m_definitionsFold = new QToolButton;
+  m_definitionsFold->setObjectName(QStringLiteral("definitions"));
+  m_definitionsFold->setCheckable(true);
+  m_definitionsFold->setAutoRaise(true);
+  m_definitionsFold->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+  m_definitionsFold->setToolTip(tr("The derived statements that make what is referred to here"));
+  m_definitionsFold->hide();
+  layout->addWidget(m_definitionsFold, 0, Qt::AlignLeft);
+  m_definitions = sourceField(tr("What the result is made of"));
+  m_definitions->hide();
+  layout->addWidget(m_definitions);
+  connect(m_definitionsFold, &QToolButton::toggled, this, &CellView::fitResult);
   m_waiting = label({}, "muted");
   m_waiting->setWordWrap(true);
   m_waiting->hide();
@@ -548,12 +584,49 @@ void CellView::setExpressionFailed(const QString& tensor, const QString& message
   refreshResult();
 }
 
-QString CellView::source() const {
+// What the shown expressions refer to, without what one of them makes itself.
+QStringList CellView::definitions(std::int64_t* count) const {
+  QStringList all;
+  std::set<QString> known;
+  const QString own = ownSource() + QLatin1Char('\n');
+  std::int64_t leftOut = 0;
+  for (const QString& show : m_shows) {
+    const auto found = m_expressions.find(show);
+    if (found == m_expressions.end()) continue;
+    const auto& given = found->second.definitions;
+    leftOut = std::max(leftOut, found->second.definitionCount - static_cast<std::int64_t>(given.size()));
+    for (const std::string& statement : given)
+      if (const QString text = QString::fromStdString(statement).trimmed();
+          !own.contains(text + QLatin1Char('\n')) && known.insert(text).second)
+        all << text;
+  }
+  if (count) *count = all.size() + leftOut;
+  return all;
+}
+
+QString CellView::ownSource() const {
   QStringList parts;
   for (const QString& show : m_shows)
     if (const auto found = m_expressions.find(show); found != m_expressions.end())
       parts << QString::fromStdString(found->second.text).trimmed();
   return parts.join(QLatin1Char('\n'));
+}
+
+// Every statement once, behind those that it refers to: it can be run.
+QString CellView::source() const {
+  QStringList all;
+  std::set<QString> known;
+  for (const QString& show : m_shows) {
+    const auto found = m_expressions.find(show);
+    if (found == m_expressions.end()) continue;
+    for (const std::string& statement : found->second.definitions)
+      if (const QString text = QString::fromStdString(statement).trimmed(); known.insert(text).second) all << text;
+    QString own = QString::fromStdString(found->second.text).trimmed() + QLatin1Char('\n');
+    for (const QString& text : known) own.remove(text + QLatin1Char('\n'));
+    own = own.trimmed();
+    if (!own.isEmpty() && known.insert(own).second) all << own;
+  }
+  return all.join(QLatin1Char('\n'));
 }
 
 QString CellView::latex() const {
@@ -603,20 +676,14 @@ void CellView::refreshResult() {
     terms.insert(terms.end(), found->second.terms.begin(), found->second.terms.end());
   }
   m_formula->setFormulas(std::move(formulas));
-  const QString text = source();
-  if (m_source->toPlainText() != text) {
-    m_source->setPlainText(text);
-    QList<QTextEdit::ExtraSelection> colors;
-    for (const auto& run : highlight(text.toStdString(), m_theme->colors())) {
-      QTextEdit::ExtraSelection s;
-      s.format = run.format;
-      s.cursor = QTextCursor(m_source->document());
-      s.cursor.setPosition(std::min(run.begin, static_cast<int>(text.size())));
-      s.cursor.setPosition(std::min(run.begin + run.length, static_cast<int>(text.size())), QTextCursor::KeepAnchor);
-      colors << s;
-    }
-    m_source->setExtraSelections(colors);
-  }
+  showSource(m_source, ownSource(), m_theme->colors());
+  std::int64_t count = 0;
+  const QStringList definitions = this->definitions(&count);
+  QString defining = definitions.join(QLatin1Char('\n'));
+  if (count > definitions.size())
+    defining.prepend(tr("# %1 more before these; neoflow grad prints them all\n").arg(grouped(count - definitions.size())));
+  showSource(m_definitions, defining, m_theme->colors());
+  m_definitionsFold->setText(tr("Derived before it: %1").arg(counted(count, tr("statement"), tr("statements"))));
   m_derivation->setTerms(terms, true);
   m_nothingDerived->setVisible(terms.empty());
   m_waiting->setText(waiting.join(QLatin1Char('\n')));
@@ -629,9 +696,13 @@ void CellView::refreshResult() {
 // The stack is as high as the page that shows.
 void CellView::fitResult() {
   int height = 0;
+  const auto linesHigh = [this](const QPlainTextEdit* field) {
+    return std::min(30, std::max(1, field->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 14 +
+           field->horizontalScrollBar()->sizeHint().height();
+  };
   switch (m_pages->currentIndex()) {
     case 0: height = std::max(24, m_formula->sizeHint().height()); break;
-    case 1: height = std::min(30, std::max(1, m_source->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 22; break;
+    case 1: height = linesHigh(m_source); break;
     case 2: {
       QWidget* page = m_pages->widget(2);
       const int wide = std::max(300, m_pages->width());
@@ -641,6 +712,12 @@ void CellView::fitResult() {
     case 3: height = m_values->sizeHint().height(); break;
   }
   m_pages->setFixedHeight(height);
+  const bool defined = m_pages->currentIndex() < 2 && !m_definitions->document()->isEmpty();
+  const bool open = defined && m_definitionsFold->isChecked();
+  m_definitionsFold->setVisible(defined);
+  m_definitionsFold->setIcon(m_theme->icon(open ? QStringLiteral("down") : QStringLiteral("right")));
+  m_definitions->setVisible(open);
+  m_definitions->setFixedHeight(linesHigh(m_definitions));
   updateGeometry();
 }
 

@@ -16,6 +16,7 @@ class QComboBox;
 class QLabel;
 class QPlainTextEdit;
 class QStackedWidget;
+class QToolButton;
 class QVBoxLayout;
 
 namespace nf {
@@ -85,7 +86,10 @@ class CellView : public QWidget {
   void setExpressionFailed(const QString& tensor, const QString& message);
   bool wantsValuesOf(const QString& tensor) const;
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
-  QString source() const;
+  QString source() const;     // of what is shown, with what it refers to
+  QString ownSource() const;  // of what is shown
+  // Derived statements that it refers to; `count`: how many there are, those that the engine left out included.
+  QStringList definitions(std::int64_t* count = nullptr) const;
   QString latex() const;
   void showResult(int tab);
 
@@ -150,6 +154,8 @@ class CellView : public QWidget {
   QStackedWidget* m_pages = nullptr;
   FormulaView* m_formula = nullptr;
   QPlainTextEdit* m_source = nullptr;
+  QToolButton* m_definitionsFold = nullptr;
+  QPlainTextEdit* m_definitions = nullptr;
   DerivationView* m_derivation = nullptr;
   QLabel *m_nothingDerived = nullptr, *m_waiting = nullptr;
   TensorView* m_values = nullptr;

@@ -378,6 +378,11 @@ void DecisionCard::setComparison(const Comparison& k) {
     return shown.join(QStringLiteral(", "));
   };
   QStringList lines;
+  lines << tr("Saving of B: %1 µs ± %2, paired: the median of the %3 differences between a run of A and the run of B beside it. It "
+              "need "
+              "not be the distance of the two medians drawn.")
+               .arg(significant(k.saving.median), significant((k.saving.high - k.saving.low) / 2))
+               .arg(k.saving.samples.size());
   lines << (m_fused ? tr("B is the plan drawn, A what it becomes when Forbid keeps the two apart and the rest is decided anew.")
                     : tr("A is the plan drawn, B what it becomes when Force fuses the two and the rest is decided anew."));
   lines << (k.loop.empty()
@@ -451,7 +456,11 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   m_waterfall->clear();
   m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));
   m_scope = device.device.empty() ? QString() : scopeText(device) + QStringLiteral(":  ") + constantsText(device);
-  auto* scope = label(QString(m_scope).replace(QStringLiteral(":  "), QStringLiteral("\n")), "muted");
+  auto* scope =
+      label(m_scope.isEmpty() ? QString() : scopeText(device) + QLatin1Char('\n') + constantLines(device).join(QLatin1Char('\n')),
+            "muted");
+  scope->setObjectName(QStringLiteral("constants"));
+  scope->setToolTip(tr("In brackets: holds the true value with 95 %, as far as the samples of one measurement can tell"));
   scope->setFont(m_theme->ui(12));
   scope->setWordWrap(true);
   m_waterfall->body()->addWidget(scope);

@@ -7,7 +7,6 @@
 #include <QScrollArea>
 #include <QTimer>
 #include <QVBoxLayout>
-#include <cmath>
 
 #include "widgets/basic.h"
 
@@ -27,11 +26,8 @@ constexpr double kWide = 0.2;
 
 bool isWide(double value, const protocol::Interval& i) { return i.samples > 0 && i.high - i.low > kWide * value; }
 
-// "[5.41, 5.62]  n = 64", in the unit of the value
-QString noiseText(double value, const protocol::Interval& i) {
-  if (i.samples <= 0) return DevicesView::tr("interval not known");
-  const double scale = std::pow(1000.0, std::floor(std::log10(std::max(value, 1e-300)) / 3));
-  return QStringLiteral("[%1, %2]  n = %3").arg(significant(i.low / scale), significant(i.high / scale)).arg(i.samples);
+QString noiseOf(double value, const protocol::Interval& i) {
+  return i.samples > 0 ? noiseText(value, i) : DevicesView::tr("interval not known");
 }
 
 // A measured constant: the number large, what it is and how far it may be off below it.
@@ -214,17 +210,17 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
     row->setContentsMargins(24, 0, 0, 4);
     row->setSpacing(48);
     auto* bandwidth = figure(m_theme, flopsText(k.bandwidth, QStringLiteral("B/s")), tr("P_d, memory bandwidth"),
-                             noiseText(k.bandwidth, k.bandwidthInterval), {});
+                             noiseOf(k.bandwidth, k.bandwidthInterval), {});
     m_ages.push_back({bandwidth->findChild<QLabel*>(QStringLiteral("note")), k.measuredSecondsAgo});
     row->addWidget(bandwidth);
     row->addWidget(figure(
-        m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"), noiseText(k.flopRate, k.flopInterval),
+        m_theme, flopsText(k.flopRate, QStringLiteral("FLOP/s")), tr("P_c, arithmetic, f32"), noiseOf(k.flopRate, k.flopInterval),
         k.bandwidth > 0 ? tr("%1 FLOP a byte to be limited by it").arg(significant(k.flopRate / k.bandwidth)) : QString()));
     row->addWidget(figure(m_theme, microsecondsText(k.launchSeconds * 1e6), tr("L, one launch"),
-                          noiseText(k.launchSeconds, k.launchInterval), QString()));
+                          noiseOf(k.launchSeconds, k.launchInterval), QString()));
     if (k.l2Bandwidth > 0)
       row->addWidget(figure(m_theme, flopsText(k.l2Bandwidth, QStringLiteral("B/s")), tr("L2 bandwidth"),
-                            noiseText(k.l2Bandwidth, k.l2Interval), QString()));
+                            noiseOf(k.l2Bandwidth, k.l2Interval), QString()));
     row->addStretch(1);
     box->addLayout(row);
     QStringList shaky;
@@ -291,7 +287,10 @@ QWidget* DevicesView::doctorTable(const std::vector<protocol::DoctorLine>& lines
     icon->setAccessibleName(entry.ok ? tr("found") : tr("missing"));
     grid->addWidget(icon, row, 0, Qt::AlignTop);
     grid->addWidget(label(QString::fromStdString(entry.item)), row, 1, Qt::AlignTop);
-    grid->addWidget(wrapped(label(QString::fromStdString(entry.text), "muted")), row++, 2);
+    // The font of the words would set the x of `x86_64` as a sign.
+    auto* text = wrapped(label(QString::fromStdString(entry.text), "muted"));
+    text->setFont(m_theme->mono(12));
+    grid->addWidget(text, row++, 2);
   }
   grid->setColumnStretch(2, 1);
   grid->setColumnMinimumWidth(1, kNames);

@@ -7,6 +7,7 @@
 #include <QScrollBar>
 #include <QWheelEvent>
 #include <algorithm>
+#include <set>
 
 namespace nf {
 namespace {
@@ -159,8 +160,24 @@ std::optional<std::pair<std::size_t, std::uint32_t>> FormulaView::partAt(QPointF
   return best;
 }
 
+// A product came from its sign, its factors from their accesses: all of them are what was clicked.
+protocol::Origins FormulaView::originsWithin(std::size_t formula, std::uint32_t node) const {
+  const auto& nodes = m_formulas[formula].nodes;
+  protocol::Origins all;
+  std::set<std::uint32_t> known;
+  std::vector<std::uint32_t> open{node};
+  while (!open.empty()) {
+    const auto& part = nodes[open.back()];
+    open.pop_back();
+    for (const std::uint32_t o : part.origins)
+      if (known.insert(o).second) all.push_back(o);
+    open.insert(open.end(), part.children.rbegin(), part.children.rend());
+  }
+  return all;
+}
+
 void FormulaView::mousePressEvent(QMouseEvent* event) {
-  if (const auto part = partAt(event->position())) m_selection->select(m_formulas[part->first].nodes[part->second].origins);
+  if (const auto part = partAt(event->position())) m_selection->select(originsWithin(part->first, part->second));
   else m_selection->clear();
 }
 

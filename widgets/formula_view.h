@@ -9,7 +9,7 @@ class QScrollBar;
 
 namespace nf {
 
-// Formulas under one another; the parts that the selection led to are tinted, a click selects, hovering says where a part comes from.
+// Formulas under one another; the parts that the selection led to are tinted, a click selects all that a part is made of.
 // A formula wider than the view is broken into lines; one that cannot be is scrolled sideways.
 class FormulaView : public QWidget {
   Q_OBJECT
@@ -36,6 +36,7 @@ class FormulaView : public QWidget {
   void wheelEvent(QWheelEvent*) override;
 
  private:
+  protocol::Origins originsWithin(std::size_t formula, std::uint32_t node) const;
   void layOut();
   void findTinted();
   void placeScrollBar();

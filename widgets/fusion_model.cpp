@@ -94,6 +94,13 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
     return static_cast<int>(
         (index.column() == kPair || index.column() == kCategory || index.column() == kState ? Qt::AlignLeft : Qt::AlignRight) |
         Qt::AlignVCenter);
+  if (role == Qt::ToolTipRole && index.column() == kMeasured && d.measuredSaving) {
+    const auto pairs = d.measuredSaving->samples.size();
+    return pairs > 0 ? tr("Saved by fusing: the median of %1 paired differences, with half its 95 % interval. It need not be the "
+                          "difference of the two medians.")
+                           .arg(pairs)
+                     : tr("Saved by fusing: the difference of the two medians in training steps, with half its 95 % interval.");
+  }
   if (role == Qt::ToolTipRole) return shortName(d.why);
   if (role == kSortRole) {
     switch (index.column()) {

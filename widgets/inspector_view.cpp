@@ -294,7 +294,8 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
                            : t.form == protocol::GradientForm::Empty   ? tr("empty: no point reads it")
                                                                        : tr("zero");
-      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.access), true);
+      addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.written.empty() ? t.access : t.written), true);
+      if (!t.written.empty()) addPair(m_certificate, m_theme, tr("Same as"), QString::fromStdString(t.access), true);
       if (t.tripsPerElement > 0 && !addsNothing(t.form))
         addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);

@@ -13,6 +13,7 @@
 #include <QTextBlock>
 #include <QTextLayout>
 #include <QVBoxLayout>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -255,17 +256,24 @@ void KernelView::placeVeil() {
 }
 
 // As high as its lines, broken where the panel is narrow; of a long one the first few, the last of them whole.
+// Whole statements as far as there is room; of one that is longer than that, whole lines.
 void KernelView::fitExpression() {
   constexpr int kMostLines = 6;
-  const QFontMetrics metrics(m_theme->mono(13));
-  const int margin = static_cast<int>(m_expression->document()->documentMargin());
+  double shown = 0;
   int lines = 0;
-  for (QTextBlock block = m_expression->document()->begin(); block.isValid(); block = block.next()) {
+  bool all = true;
+  for (QTextBlock block = m_expression->document()->begin(); block.isValid() && all; block = block.next()) {
     m_expression->document()->documentLayout()->blockBoundingRect(block);  // lays it out
-    lines += std::max(1, block.layout()->lineCount());
+    const QTextLayout& laid = *block.layout();
+    const int count = std::max(1, laid.lineCount());
+    all = lines + count <= kMostLines;
+    if (all) shown += laid.boundingRect().height();
+    else if (lines == 0) shown = laid.lineAt(kMostLines).y();
+    lines += count;
   }
-  const bool all = lines <= kMostLines;
-  m_expression->setFixedHeight(std::clamp(lines, 1, kMostLines) * metrics.lineSpacing() + (all ? 2 * margin + 6 : margin + 1));
+  const double margin = m_expression->document()->documentMargin();
+  m_expression->setFixedHeight(static_cast<int>(std::ceil(shown + (all ? 2 * margin + 6 : margin + 1))));
+  m_expression->setToolTip(all ? QString() : m_expression->toPlainText());
 }
 
 void KernelView::resizeEvent(QResizeEvent* event) {

@@ -3,12 +3,8 @@
 
 #include <QComboBox>
 #include <QGridLayout>
-#include <QJsonArray>
-#include <QJsonDocument>
-#include <QJsonObject>
 #include <QLabel>
 #include <QListWidget>
-#include <QMouseEvent>
 #include <QPainter>
 #include <QPushButton>
 #include <QScrollArea>
@@ -90,107 +86,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
   const std::vector<SubgraphInfo>* m_subgraphs;
 };
 
-QJsonObject parsed(const std::string& text) { return QJsonDocument::fromJson(QByteArray::fromStdString(text)).object(); }
-
-QByteArray jsonOf(const QJsonValue& value) {
-  QByteArray array = QJsonDocument(QJsonArray{value}).toJson(QJsonDocument::Compact);
-  return array.mid(1, array.size() - 2);
-}
-
-QJsonValue valueOf(const std::string& text) {
-  return QJsonDocument::fromJson(QByteArray::fromStdString("[" + text + "]")).array().at(0);
-}
-
-// [3,1,16,6] as "3 × 1 × 16 × 6", a word without its quotes.
-QString pretty(const std::string& json) {
-  const QJsonValue v = valueOf(json);
-  if (v.isString()) return v.toString();
-  if (v.isBool()) return v.toBool() ? QObject::tr("yes") : QObject::tr("no");
-  if (!v.isArray()) return QString::fromStdString(json);
-  QStringList parts;
-  for (const auto& e : v.toArray()) parts << QString::fromUtf8(jsonOf(e));
-  return parts.join(QStringLiteral(" × "));
-}
-
 }  // namespace
-
-std::map<std::string, std::string> knobsOf(const std::string& schedule) {
-  std::map<std::string, std::string> out;
-  const QJsonObject knobs = parsed(schedule).value(QStringLiteral("knobs")).toObject();
-  for (auto it = knobs.begin(); it != knobs.end(); ++it) out[it.key().toStdString()] = jsonOf(it.value()).toStdString();
-  return out;
-}
-
-std::string withKnobs(const std::string& schedule, const std::map<std::string, std::string>& wanted) {
-  QJsonObject object = parsed(schedule);
-  QJsonObject knobs = object.value(QStringLiteral("knobs")).toObject();
-  for (const auto& [name, value] : wanted) knobs.insert(QString::fromStdString(name), valueOf(value));
-  object.insert(QStringLiteral("knobs"), knobs);
-  return QJsonDocument(object).toJson(QJsonDocument::Compact).toStdString();
-}
-
-// ---------------------------------------------------------------- budget
-BudgetSlider::BudgetSlider(const Theme* theme, QWidget* parent) : QSlider(Qt::Horizontal, parent), m_theme(theme) {
-  setRange(0, 90);
-  setValue(30);
-  setPageStep(10);
-  setFocusPolicy(Qt::StrongFocus);
-  setAccessibleName(tr("Share of device time for tuning, percent"));
-  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
-}
-
-void BudgetSlider::setSpent(double share) {
-  m_spent = share;
-  update();
-}
-
-namespace {
-constexpr double kHandle = 7;
-}
-
-void BudgetSlider::paintEvent(QPaintEvent*) {
-  QPainter p(this);
-  p.setRenderHint(QPainter::Antialiasing);
-  const Palette& c = m_theme->colors();
-  const double left = kHandle, room = width() - 2 * kHandle, y = 12;
-  const auto at = [&](double percent) { return left + room * percent / maximum(); };
-  p.setPen(Qt::NoPen);
-  p.setBrush(c.separator);
-  p.drawRoundedRect(QRectF(left, y - 1.5, room, 3), 1.5, 1.5);
-  p.setBrush(mixed(c.page, c.accent, 0.35));
-  p.drawRoundedRect(QRectF(left, y - 1.5, at(value()) - left, 3), 1.5, 1.5);
-  p.setBrush(c.accent);
-  p.drawRoundedRect(QRectF(left, y - 2, at(std::clamp(m_spent * 100, 0.0, double(maximum()))) - left, 4), 2, 2);
-  p.setPen(QPen(c.accent, 2));
-  p.setBrush(c.page);
-  p.drawEllipse(QPointF(at(value()), y), kHandle - 1, kHandle - 1);
-  if (hasFocus()) {
-    p.setPen(QPen(c.accent, 1));
-    p.setBrush(Qt::NoBrush);
-    p.drawEllipse(QPointF(at(value()), y), kHandle + 2, kHandle + 2);
-  }
-  p.setFont(m_theme->ui(11));
-  p.setPen(c.muted);
-  for (const int mark : {0, 30, 60, 90}) {
-    const QString text = QStringLiteral("%1 %").arg(mark);
-    const double w = p.fontMetrics().horizontalAdvance(text);
-    p.drawText(QRectF(std::clamp(at(mark) - w / 2, 0.0, width() - w - 1), y + 10, w + 2, 16), text);
-  }
-}
-
-void BudgetSlider::moveTo(double x) {
-  setValue(static_cast<int>(std::lround(std::clamp((x - kHandle) / (width() - 2 * kHandle), 0.0, 1.0) * maximum())));
-}
-
-void BudgetSlider::mousePressEvent(QMouseEvent* event) {
-  if (event->button() != Qt::LeftButton) return;
-  setSliderDown(true);
-  moveTo(event->position().x());
-}
-
-void BudgetSlider::mouseMoveEvent(QMouseEvent* event) {
-  if (event->buttons() & Qt::LeftButton) moveTo(event->position().x());
-}
 
 // ---------------------------------------------------------------- layout
 TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
@@ -654,189 +550,6 @@ void TuneView::showLineage() {
   m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
 }
 
-// ---------------------------------------------------------------- knobs
-void TuneView::setSpace(const Space& space) {
-  if (space.subgraph != m_current) return;
-  m_space = space;
-  showKnobs();
-}
-
-void TuneView::showKnobs() {
-  auto* grid = static_cast<QGridLayout*>(m_knobBox->layout());
-  while (QLayoutItem* item = grid->takeAt(0)) {
-    if (item->widget()) item->widget()->hide(), item->widget()->deleteLater();
-    delete item;
-  }
-  m_knobs.clear();
-  m_knobsAsFound.clear();
-  grid->setContentsMargins(16, 0, 8, 8);
-  grid->setHorizontalSpacing(8);
-  grid->setVerticalSpacing(0);
-  const auto values = knobsOf(shownSchedule());
-  int row = 0;
-  for (const KnobInfo& knob : m_space.knobs) {
-    const QString name = QString::fromStdString(knob.name);
-    auto* title = label(QString(name).replace(QLatin1Char('_'), QLatin1Char(' ')));
-    title->setToolTip(QString::fromStdString(knob.help));
-    title->setFont(m_theme->ui(12));
-    auto* box = new QComboBox;
-    box->setProperty("flat", true);
-    box->setFont(m_theme->mono(12));
-    box->setAccessibleName(name);
-    box->setToolTip(QString::fromStdString(knob.help));
-    box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-    const auto now = values.find(knob.name);
-    bool present = false;
-    for (const JsonText& v : knob.values) present = present || (now != values.end() && v.text == now->second);
-    if (now != values.end() && !present) box->addItem(pretty(now->second), QString::fromStdString(now->second));
-    for (const JsonText& v : knob.values) box->addItem(pretty(v.text), QString::fromStdString(v.text));
-    if (now != values.end()) box->setCurrentIndex(std::max(0, box->findData(QString::fromStdString(now->second))));
-    connect(box, &QComboBox::currentIndexChanged, this, &TuneView::showMeasureState);
-    title->setBuddy(box);
-    grid->addWidget(title, row, 0);
-    grid->addWidget(box, row++, 1);
-    m_knobs[name] = box;
-    m_knobsAsFound[name] = box->currentData().toString();
-  }
-  grid->setColumnStretch(1, 1);
-  grid->setRowStretch(row, 1);
-  const TrialInfo* shown = m_trial || !pinned() ? shownTrial() : nullptr;
-  m_knobHeader->setTitle(shown ? tr("Knobs of g%1 c%2").arg(shown->generation).arg(shown->number) : tr("Knobs"));
-  showMeasureState();
-}
-
-// Of the shown trial; a pinned kernel's, or one that was not tried, is what the engine says.
-std::string TuneView::shownSchedule() const {
-  const TrialInfo* t = m_trial || !pinned() ? shownTrial() : nullptr;
-  return t && !knobsOf(t->schedule.text).empty() ? t->schedule.text : m_space.current.text;
-}
-
-bool TuneView::edited() const {
-  return std::any_of(m_knobs.begin(), m_knobs.end(), [this](const auto& knob) {
-    const auto found = m_knobsAsFound.find(knob.first);
-    return found != m_knobsAsFound.end() && knob.second->currentData().toString() != found->second;
-  });
-}
-
-QComboBox* TuneView::knob(const QString& name) const {
-  const auto found = m_knobs.find(name);
-  return found == m_knobs.end() ? nullptr : found->second;
-}
-
-void TuneView::showMeasureState() {
-  m_measure->setEnabled(!m_space.knobs.empty() && !m_measuring);
-  refreshPin();
-  QString detail;
-  if (edited()) detail = tr("edited, not measured");
-  else if (m_space.size > 0)
-    detail = tr("of %1 schedules")
-                 .arg(m_space.size < 1e6 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
-  m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
-}
-
-JsonText TuneView::chosenSchedule() const {
-  const std::string schedule = shownSchedule();
-  std::map<std::string, std::string> knobs;
-  for (const auto& [name, box] : m_knobs) knobs[name.toStdString()] = box->currentData().toString().toStdString();
-  return {withKnobs(schedule, knobs)};
-}
-
-void TuneView::say(const QString& text) {
-  m_result->setText(text);
-  m_result->setVisible(!text.isEmpty());
-}
-
-bool TuneView::pinned() const {
-  const SubgraphInfo* s = subgraph();
-  return s && (m_pins ? m_pins(s->pinTensor) : s->state == SubgraphState::Pinned);
-}
-
-void TuneView::refreshPin() {
-  const SubgraphInfo* s = subgraph();
-  const bool pins = pinned();
-  m_pin->setText(pins ? tr("Unpin") : tr("Pin"));
-  m_pin->setEnabled(s && !s->pinTensor.empty() && (pins || !knobsOf(chosenSchedule().text).empty()));
-  m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor of the notebook names this kernel, so no hint can keep its schedule")
-                    : pins                     ? tr("Take the hint out of the notebook: the search decides again")
-                                               : tr("Keep this schedule: written into the notebook as a hint"));
-  m_replay->setEnabled(shownTrial() != nullptr && !m_measuring);
-}
-
-namespace {
-
-// "41.8 µs [41.4, 42.3]", or the word for how it ended.
-QString figureOf(const TrialInfo& t) {
-  if (!t.us) return QString::fromLatin1(enumNames(TrialStatus{})[static_cast<std::size_t>(t.status)]);
-  return measuredText(*t.us, t.lowUs, t.highUs);
-}
-
-// "Faster" needs intervals that do not touch: -1 faster, 1 slower, 0 not separated.
-int separated(const TrialInfo& now, const TrialInfo& before) {
-  if (now.highUs.value_or(*now.us) < before.lowUs.value_or(*before.us)) return -1;
-  return now.lowUs.value_or(*now.us) > before.highUs.value_or(*before.us) ? 1 : 0;
-}
-
-}  // namespace
-
-void TuneView::setReplaying(std::uint64_t number) {
-  m_measuring = true;
-  m_measure->setEnabled(false);
-  refreshPin();
-  if (const TrialInfo* t = trialNumbered(number)) say(tr("g%1 c%2 runs again").arg(t->generation).arg(number));
-}
-
-void TuneView::setReplayed(std::uint64_t number, const TrialInfo& now) {
-  m_measuring = false;
-  showMeasureState();
-  const TrialInfo* before = trialNumbered(number);
-  if (!before) return;
-  QString text = tr("g%1 c%2 was %3\nnow %4").arg(before->generation).arg(number).arg(figureOf(*before), figureOf(now));
-  if (now.us && before->us) {
-    const int percent = static_cast<int>(std::lround(std::abs(1 - *now.us / *before->us) * 100));
-    const int way = separated(now, *before);
-    text += way < 0 ? tr(": %1 % faster").arg(percent) : way > 0 ? tr(": %1 % slower").arg(percent) : tr(": within the noise");
-  } else if (!now.us) {
-    text += QStringLiteral(": ") + QString::fromStdString(now.how);
-  }
-  say(text);
-}
-
-void TuneView::setMeasuring() {
-  m_measuring = true;
-  m_measure->setEnabled(false);
-  refreshPin();
-  say(tr("measuring by hand"));
-}
-
-void TuneView::setMeasured(const TrialInfo& trial) {
-  m_measuring = false;
-  showMeasureState();
-  const TrialInfo* best = nullptr;
-  for (const TrialInfo& t : m_trialList)
-    if (t.us && t.status == TrialStatus::Ok && t.number != trial.number && (!best || *t.us < *best->us)) best = &t;
-  if (!trial.us || (trial.status != TrialStatus::Ok && trial.status != TrialStatus::Slow)) {
-    say(tr("refused: %1").arg(QString::fromStdString(trial.how)));
-    return;
-  }
-  QString text = figureOf(trial);
-  if (best) {
-    const int percent = static_cast<int>(std::lround(std::abs(1 - *trial.us / *best->us) * 100));
-    const int way = separated(trial, *best);
-    text += QLatin1Char('\n') + (way < 0   ? tr("%1 % faster than the best").arg(percent)
-                                 : way > 0 ? tr("%1 % slower than the best").arg(percent)
-                                           : tr("within the noise of the best"));
-  }
-  say(text);
-}
-
-void TuneView::setMeasureFailed(const QString& message) {
-  m_measuring = false;
-  showMeasureState();
-  say(message);
-}
-
-QString TuneView::measured() const { return m_result->text(); }
-
 // ---------------------------------------------------------------- what runs
 void TuneView::setKernel(const Kernel& kernel) {
   if (kernel.subgraph != m_current) return;
@@ -1008,7 +721,7 @@ void TuneView::markSelection() {
     for (const bool again : {false, true})
       for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
         if (follow([&](const SubgraphInfo& s) { return holds(s, *tensor, again); })) return;
-    return;
+    // What no operator makes, a parameter, is where it is read.
   }
   if (!m_subgraphs.empty()) m_followed = m_selection->choices();
   // What is shown has lines of it.

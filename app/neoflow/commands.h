@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ struct GradOptions : FileOptions {
   std::string output, input;
   bool explain = false, check = false;
 };
+
+// How far P_d, P_c and L of a device may be off, "95 %: P_d 5.4 to 5.6 GB/s, ..."; empty: no interval is known.
+std::string intervalsText(const Backend::About& about);
+nlohmann::json intervalsJson(const Backend::About& about);  // {"P_d": {"low", "high", "samples"}, ..}; null: none is known
+// What a target's constants were measured as.
+Backend::About measurementOf(const BackendRegistry& registry, const Target& target);
 
 struct DeviceChoice {
   std::string device = "auto";

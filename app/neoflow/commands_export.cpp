@@ -121,7 +121,9 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       }
       if (const auto html = htmlOfRun(run, report)) training = *html;
     }
-    done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *stages, passes.device, training));
+    done = write(folder / (stem + ".html"),
+                 notebookHtml(loaded.notebook, *stages, passes.device,
+                              target ? intervalsText(measurementOf(registry, *target)) : std::string(), training));
   } else if (options.to == "json") {
     done = write(folder / (stem + ".json"), toJson(stages->last()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {

@@ -377,10 +377,14 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
   if (options.json) {
     Json json = toJson(stages->decisions, passes.device);
     json["device"] = deviceJson(context.get(), passes.device);
+    if (context) json["intervals"] = intervalsJson(measurementOf(registry, *context->target()));
     printJson(json);
   } else {
-    std::cout << deviceLine(context.get(), passes.device) << "\n\n";
-    std::cout << toText(stages->decisions) << "\n"
+    std::cout << deviceLine(context.get(), passes.device) << "\n";
+    if (context)
+      if (const std::string intervals = intervalsText(measurementOf(registry, *context->target())); !intervals.empty())
+        std::cout << intervals << "\n";
+    std::cout << "\n" << toText(stages->decisions) << "\n"
               << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n";
   }
   return kExitFine;
@@ -503,7 +507,7 @@ int runGrad(const GradOptions& options) {
   if (options.json) {
     Json terms = Json::array();
     for (const GradientTerm& term : d.terms) {
-      terms.push_back(explanationJson(d.program, term));
+      terms.push_back(explanationJson(d.program, term, loaded.notebook.sources));
       const Program& forward = bodyAt(d.program, term.forwardLoops);
       const auto placeOf = [&](OriginId origin) {
         return place(origin.valid() ? forward[origin].span : Span{}, loaded.notebook.sources);
@@ -531,7 +535,7 @@ int runGrad(const GradOptions& options) {
   // What is zero by rule is said, whether somebody asks how the others were made or not.
   for (const GradientTerm& term : d.terms)
     if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
-      std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term);
+      std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term, loaded.notebook.sources);
   if (check && *check) std::cout << "\n" << checkText(**check, held, loaded.notebook.sources);
   if (check && !*check)
     return report({"check", "Nothing was compared: " + check->error().message, {}, check->error().detail}, false, kExitUsage);

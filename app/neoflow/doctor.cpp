@@ -6,6 +6,8 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -74,6 +76,31 @@ nlohmann::json intervalOf(const Backend::Estimate& e) {
 
 }  // namespace
 
+std::string intervalsText(const Backend::About& about) {
+  if (about.bandwidth.samples <= 0) return {};
+  char line[200];
+  std::snprintf(line, sizeof line, "95 %%: P_d %.1f to %.1f GB/s, P_c %.1f to %.1f GFLOP/s, L %.2f to %.2f us, %d samples each",
+                about.bandwidth.low / 1e9, about.bandwidth.high / 1e9, about.flopRate.low / 1e9, about.flopRate.high / 1e9,
+                about.launchSeconds.low * 1e6, about.launchSeconds.high * 1e6, static_cast<int>(about.bandwidth.samples));
+  return line;
+}
+
+nlohmann::json intervalsJson(const Backend::About& about) {
+  return {{"P_d", intervalOf(about.bandwidth)}, {"P_c", intervalOf(about.flopRate)}, {"L", intervalOf(about.launchSeconds)}};
+}
+
+Backend::About measurementOf(const BackendRegistry& registry, const Target& target) {
+  for (const BackendRegistry::Entry& entry : registry.entries()) {
+    if (!entry.reason.empty() || entry.name != target.backend) continue;
+    for (const std::string& name : entry.backend->deviceNames()) {
+      Backend::About about = entry.backend->about(name, static_cast<int>(target.threads));
+      // Another measurement may have taken its place meanwhile, and another device has its own.
+      if (std::abs(about.bandwidth.value - target.peakBandwidth) <= 1e-6 * target.peakBandwidth) return about;
+    }
+  }
+  return {};
+}
+
 int runDoctor(const BackendRegistry& registry, bool json) {
   using Json = nlohmann::json;
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -104,29 +131,21 @@ int runDoctor(const BackendRegistry& registry, bool json) {
       }
       const DeviceConstants c = deviceConstants(*target);
       const Backend::About about = entry.backend->about(name, threads);
-      devices.push_back(
-          {{"name", name},
-           {"available", true},
-           {"fingerprint", target->fingerprint},
-           {"threads", target->threads},
-           {"vector_bytes", target->vectorBytes},
-           {"P_d", c.bandwidth},
-           {"P_c", c.flopRate},
-           {"L", c.launchSeconds},
-           {"intervals",
-            {{"P_d", intervalOf(about.bandwidth)}, {"P_c", intervalOf(about.flopRate)}, {"L", intervalOf(about.launchSeconds)}}}});
+      devices.push_back({{"name", name},
+                         {"available", true},
+                         {"fingerprint", target->fingerprint},
+                         {"threads", target->threads},
+                         {"vector_bytes", target->vectorBytes},
+                         {"P_d", c.bandwidth},
+                         {"P_c", c.flopRate},
+                         {"L", c.launchSeconds},
+                         {"intervals", intervalsJson(about)}});
       char line[200];
       std::snprintf(line, sizeof line, "  %s  %d threads, %d-bit vectors, P_d %.1f GB/s, P_c %.1f GFLOP/s, L %.2f us\n",
                     name.c_str(), static_cast<int>(target->threads), static_cast<int>(target->vectorBytes * 8), c.bandwidth / 1e9,
                     c.flopRate / 1e9, c.launchSeconds * 1e6);
       text += line;
-      if (about.bandwidth.samples > 0) {
-        std::snprintf(line, sizeof line,
-                      "      95 %%: P_d %.1f to %.1f GB/s, P_c %.1f to %.1f GFLOP/s, L %.2f to %.2f us, %d samples each\n",
-                      about.bandwidth.low / 1e9, about.bandwidth.high / 1e9, about.flopRate.low / 1e9, about.flopRate.high / 1e9,
-                      about.launchSeconds.low * 1e6, about.launchSeconds.high * 1e6, static_cast<int>(about.bandwidth.samples));
-        text += line;
-      }
+      if (const std::string intervals = intervalsText(about); !intervals.empty()) text += "      " + intervals + "\n";
       text += "      " + target->fingerprint + "\n";
     }
   }

@@ -137,7 +137,7 @@ std::string cellsOf(const CompiledNotebook& notebook) {
   return out;
 }
 
-std::string fusionOf(const Stages& stages, const DeviceConstants& device) {
+std::string fusionOf(const Stages& stages, const DeviceConstants& device, const std::string& intervals) {
   if (stages.decisions.empty()) return {};
   std::size_t accepted = 0;
   double saved = 0;
@@ -150,7 +150,8 @@ std::string fusionOf(const Stages& stages, const DeviceConstants& device) {
                     std::to_string(stages.decisions.size()) + " pairs fused, " + number(saved * 1e6) +
                     " \u00b5s a step saved by the model. R = dT / P_d + dC / P_c + dK L, with P_d " +
                     number(device.bandwidth * 1e-9) + " GB/s, P_c " + number(device.flopRate * 1e-9) + " GFLOP/s, L " +
-                    number(device.launchSeconds * 1e6) + " \u00b5s, all measured on this machine.</p>\n";
+                    number(device.launchSeconds * 1e6) + " \u00b5s, all measured on this machine" +
+                    (intervals.empty() ? "" : " (" + htmlEscaped(intervals) + ")") + ".</p>\n";
   out +=
       "<div class=\"wide\"><table><tr><th class=\"t\">producer, consumer</th><th class=\"t\">category</th><th "
       "class=\"t\">state</th><th>dT</th>"
@@ -190,14 +191,14 @@ std::string gradientsOf(const Stages& stages) {
 }  // namespace
 
 std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device,
-                         const std::string& training) {
+                         const std::string& intervals, const std::string& training) {
   std::string out = htmlHead(notebook.sources.at(notebook.notebook).name);
   out +=
       "<style>.cells h2{border:0;padding:0;margin-top:24px}pre .k{color:var(--accent);font-weight:400}pre "
       ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}</style>\n";
   out += "<section class=\"cells\">\n" + cellsOf(notebook) + "</section>\n";
   if (!training.empty()) out += "<h2>The newest run</h2>\n" + training;
-  return out + fusionOf(stages, device) + gradientsOf(stages) + htmlTail();
+  return out + fusionOf(stages, device, intervals) + gradientsOf(stages) + htmlTail();
 }
 
 }  // namespace nf

@@ -8,8 +8,9 @@
 namespace nf {
 
 // The notebook as one self-contained page: its cells, what each defines; `training`, the sections of its newest run where there is one;
-// every fusion decision with its numbers; the derived gradients and how each was proved.
+// every fusion decision with its numbers and the constants it was made with, `intervals`: how far those may be off; the derived gradients
+// and how each was proved.
 std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device,
-                         const std::string& training);
+                         const std::string& intervals, const std::string& training);
 
 }  // namespace nf

@@ -363,20 +363,24 @@ void MainWindow::refreshStatus() {
       }
   }
   // What the kernels run on is what everything is counted with; all of the device where that is more stands in the tooltip.
-  QString constants, whole;
+  QString constants, what, whole;
   if (m_tab->workspace->devices())
     for (const auto& d : m_tab->workspace->devices()->devices)
       if (d.constants && (d.inUse || constants.isEmpty()) && d.unavailable.empty()) {
         const auto& used = d.kernels ? *d.kernels : *d.constants;
         constants = scopeText(used, d.constants->threads) + QStringLiteral(":  ") + nf::constantsText(used);
-        whole = d.kernels ? scopeText(*d.constants) + QStringLiteral(":  ") + nf::constantsText(*d.constants) : QString();
+        const auto lines = [](const QString& scope, const protocol::DeviceConstants& k) {
+          return scope + QLatin1Char('\n') + constantLines(k).join(QLatin1Char('\n'));
+        };
+        what = lines(scopeText(used, d.constants->threads), used);
+        whole = d.kernels ? lines(scopeText(*d.constants), *d.constants) : QString();
         m_tune->setDevice(used);
       }
   m_constants->setText(constants);
   m_constants->setToolTip(whole.isEmpty()
-                              ? constants
+                              ? what
                               : tr("What kernels run on, and decisions, roofline and profile count with:") + QLatin1Char('\n') +
-                                    constants + QLatin1Char('\n') + tr("All of it:") + QLatin1Char('\n') + whole);
+                                    what + QLatin1Char('\n') + tr("All of it:") + QLatin1Char('\n') + whole);
 }
 
 void MainWindow::refreshDevice() {
@@ -406,7 +410,8 @@ void MainWindow::chooseTensor(const QString& name) {
 }
 
 // What makes these came from, for each of spans in one another the innermost: kernels and formulas know it by these. The name of a
-// gradient in a `show` is no part of any of them, but it is where the notebook has it.
+// gradient in a `show` is no part of any of them, but it is where the notebook has it. What nothing makes, a parameter, is known by
+// where it is read.
 protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) const {
   protocol::Origins places;
   const auto& spans = m_selection.spans();
@@ -426,7 +431,10 @@ protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) 
       if (graph && graph->revision == m_tab->workspace->analysis().revision)
         for (const auto& node : graph->nodes)
           if (node.id == tensor) add(node.origins);
-    if (const auto* t = m_tab->workspace->tensor(tensor); t && (t->derivative || places.empty())) add(t->origins);
+    if (const auto* t = m_tab->workspace->tensor(tensor)) {
+      if (t->derivative || places.empty()) add(t->origins);
+      for (const std::uint32_t reader : t->readers) add({reader});
+    }
   }
   return places;
 }
@@ -447,17 +455,20 @@ void MainWindow::revealSelection() {
   QTimer::singleShot(0, m_tab->notebook, [notebook = m_tab->notebook, spans] { notebook->reveal(spans); });
 }
 
-// The one tensor that is made there; empty: none, or several.
+// The one tensor that is made there; empty: none, or several, or places that make nothing among them.
 std::string MainWindow::tensorMadeAt(const protocol::Origins& origins) const {
   std::set<std::string> made;
   const auto& analysis = m_tab->workspace->analysis();
   for (const auto id : origins) {
     if (id >= analysis.spans.size()) continue;
+    bool makes = false;
+    const auto note = [&](const std::string& name) { made.insert(name), makes = true; };
     for (const auto& s : analysis.symbols)
       if (s.definition == analysis.spans[id] && s.definition.begin < s.definition.end && m_tab->workspace->tensor(s.name))
-        made.insert(s.name);
+        note(s.name);
     for (const auto& t : analysis.tensors)
-      if (t.origins == protocol::Origins{id}) made.insert(t.name);
+      if (t.origins == protocol::Origins{id}) note(t.name);
+    if (!makes) return {};
   }
   return made.size() == 1 ? *made.begin() : std::string();
 }

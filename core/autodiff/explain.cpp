@@ -67,13 +67,32 @@ double product(const std::vector<std::int64_t>& extents) {
 
 }  // namespace
 
-Json explanationJson(const Program& program, const GradientTerm& term) {
+std::string accessAsWritten(const Program& program, const GradientTerm& term, const SourceMap& sources) {
+  const Program& p = bodyAt(program, term.forwardLoops);
+  if (!term.access.valid() || !p[term.access].origin.valid()) return {};
+  const Span span = p[p[term.access].origin].span;
+  if (!span.valid() || span.source.value >= sources.size()) return {};
+  std::string line, dense, normal;
+  for (const char c : sources.text(span)) {
+    const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (!blank) dense += c;
+    if (!blank || (!line.empty() && line.back() != ' ')) line += blank ? ' ' : c;
+  }
+  for (const char c : toText(p, p[term.forward], term.access))
+    if (c != ' ') normal += c;
+  // What is no access, a call that reads the tensor in its body, is another text altogether.
+  if (dense == normal || dense.find('[') == std::string::npos) return {};
+  return line;
+}
+
+Json explanationJson(const Program& program, const GradientTerm& term, const SourceMap& sources) {
   const Program& p = bodyAt(program, term.forwardLoops);
   const Program& backward = bodyAt(program, term.backwardLoops);
   Json json;
   json["tensor"] = p[term.tensor].name;
   json["forward"] = term.forward.valid() ? p[term.forward].name : std::string();
   json["access"] = term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name;
+  json["written"] = accessAsWritten(program, term, sources);
   json["result"] = term.backward.valid() ? backward[backward[term.backward].output].name : std::string();
   json["form"] = nameOf(term.form);
   json["why"] = term.why;
@@ -118,11 +137,13 @@ Json explanationJson(const Program& program, const GradientTerm& term) {
   return json;
 }
 
-std::string explanationText(const Program& program, const GradientTerm& term) {
+std::string explanationText(const Program& program, const GradientTerm& term, const SourceMap& sources) {
   const Program& p = bodyAt(program, term.forwardLoops);
   std::string text = "# " + (term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name);
   if (term.forward.valid()) text += " in " + p[term.forward].name;
   text += std::string(": ") + nameOf(term.form) + (term.why.empty() ? "" : ", " + term.why) + "\n";
+  if (const std::string written = accessAsWritten(program, term, sources); !written.empty())
+    text += "#   As written: " + written + "\n";
   for (const Inverse::Step& step : term.inverse.derivation) {
     text += "#   " + step.title + "\n";
     for (const std::string& line : step.lines)

@@ -247,16 +247,22 @@ struct Analysis {
 // An operator or a derivative: as text, as formulas, and how each gradient term was made.
 struct Expression {
   static constexpr const char* kType = "expression";
+  static constexpr std::size_t kMostDefinitions = 400;
   std::uint64_t revision = 0;
   std::string tensor, dtype;
   std::vector<std::int64_t> shape;
-  std::string text;  // legal source; pasted into a cell it gives the same numbers
+  std::string text;  // legal source, as `neoflow grad` prints it where the notebook names all that is read
   std::vector<Formula> formulas;
+  // Of a derivative: the other derived statements that define what `text` refers to, as source, each after those it reads. At most
+  // kMostDefinitions, the nearest ones; how many there are in all.
+  std::vector<std::string> definitions;
+  std::int64_t definitionCount = 0;
   std::vector<GradientTermInfo> terms;  // of a derivative
   std::optional<NumericCheck> check;
   std::string uncheckable;  // why there is no check though it was asked for
   Origins origins;
-  NF_FIELDS(Expression, revision, tensor, dtype, shape, text, formulas, terms, check, uncheckable, origins);
+  NF_FIELDS(Expression, revision, tensor, dtype, shape, text, formulas, definitions, definitionCount, terms, check, uncheckable,
+            origins);
 };
 
 struct GraphPage {

@@ -111,7 +111,8 @@ struct TensorInfo {
   std::int64_t bytes = 0;
   bool derivative = false;
   Origins origins;
-  NF_FIELDS(TensorInfo, name, kind, dtype, shape, bytes, derivative, origins);
+  Origins readers;  // of a tensor that no operator makes: the accesses that read it
+  NF_FIELDS(TensorInfo, name, kind, dtype, shape, bytes, derivative, origins, readers);
 };
 
 // A token of the notebook that names a tensor, or stands for an access of it.
@@ -184,9 +185,10 @@ struct DerivationStep {
 };
 
 struct GradientTermInfo {
-  std::string tensor;  // whose gradient
-  std::string access;  // as written: "A[b, c, p*2+r, q*2+s, i, l]"
-  std::string result;  // the tensor this term makes: "d(L)/d(A)"
+  std::string tensor;   // whose gradient
+  std::string access;   // in normal form: "A[b, c, 2*p + r, 2*q + s, i, l]"
+  std::string written;  // as it stands in the source; empty: as `access` but for spaces
+  std::string result;   // the tensor this term makes: "d(L)/d(A)"
   GradientForm form = GradientForm::Gather;
   CertificateState certificate = CertificateState::Uncertified;
   double certificateMs = 0;
@@ -194,7 +196,8 @@ struct GradientTermInfo {
   std::int64_t tripsPerElement = 0;
   std::vector<DerivationStep> derivation;
   Origins origins;
-  NF_FIELDS(GradientTermInfo, tensor, access, result, form, certificate, certificateMs, why, tripsPerElement, derivation, origins);
+  NF_FIELDS(GradientTermInfo, tensor, access, written, result, form, certificate, certificateMs, why, tripsPerElement, derivation,
+            origins);
 };
 
 // One element of a numeric check.
@@ -382,7 +385,7 @@ struct SubgraphInfo {
   std::string kind;                    // schedule template: contraction, reduction, elementwise ...
   std::vector<std::string> operators;  // node ids
   std::int64_t callsPerStep = 1;
-  std::optional<double> us, firstUs;             // of the newest and of the first kernel
+  std::optional<double> us, firstUs;             // of the newest kernel, a pinned one's where there is one, and of the first
   std::int64_t trials = 0, generation = 0;       // trials: timed or failed, those on record included
   double budgetShare = 0;                        // 0..1
   SubgraphState state = SubgraphState::Waiting;  // Pinned: a `hint schedule` of the notebook keeps its schedule

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/autodiff/explain.h"
 #include "core/session/caption.h"
 #include "core/session/formula.h"
 #include "core/session/meaning.h"
@@ -85,6 +86,23 @@ std::string shapeText(const Tensor& t) {
 }
 
 constexpr const char* kNotDerived = "not derived yet";
+
+// The places of the accesses of each tensor, bodies of loops included: the nearest span of each access.
+std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& spans) {
+  std::vector<protocol::Origins> readers(p.tensors.size());
+  const auto note = [](protocol::Origins& into, std::uint32_t place) {
+    if (std::find(into.begin(), into.end(), place) == into.end()) into.push_back(place);
+  };
+  for (const ScalarNode& n : p.scalars)
+    if (n.op == ScalarOp::Load && n.origin.valid())
+      if (const auto places = spans.of(p, n.origin); !places.empty()) note(readers[p[n.access].tensor.value], places.front());
+  for (const Loop& loop : p.loops) {
+    const auto inside = readersOf(*loop.body, spans);
+    for (const auto& x : loop.invariants)
+      for (const std::uint32_t place : inside[x.inner.value]) note(readers[x.outer.value], place);
+  }
+  return readers;
+}
 
 bool isDerivative(const std::string& name) { return name.starts_with("d(") && name.find(")/d(") != std::string::npos; }
 
@@ -188,10 +206,13 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     a.symbols.push_back(std::move(info));
   }
   const std::vector<OperatorId> made = producers(p);
+  std::vector<protocol::Origins> readers = readersOf(p, spans);
   for (std::size_t i = 0; i < p.tensors.size(); ++i) {
     const Tensor& t = p.tensors[i];
+    const bool given = !made[i].valid() && !isDerivative(t.name);
     a.tensors.push_back({t.name, symbolKind(t.kind), std::string(name(t.type)), t.shape, t.bytes(), isDerivative(t.name),
-                         spans.of(p, made[i].valid() ? p[made[i]].origin : t.origin)});
+                         spans.of(p, made[i].valid() ? p[made[i]].origin : t.origin),
+                         given ? std::move(readers[i]) : protocol::Origins{}});
   }
   const std::vector<Hash> meanings = cellMeanings(sound);
   for (std::size_t i = 0; i < sound.cells.size(); ++i) {
@@ -361,10 +382,35 @@ bool isPartOf(const Program& p, const std::vector<OperatorId>& shown, const Grad
   });
 }
 
+// What derivation has made that the shown operators refer to, directly or not, in program order: what the source program makes or is
+// given stays a name.
+void addDefinitions(protocol::Expression& into, const Program& p, const std::vector<OperatorId>& made,
+                    const std::vector<OperatorId>& shown, const Program& source) {
+  std::unordered_set<std::string_view> written;
+  const std::vector<OperatorId> madeInSource = producers(source);
+  for (std::size_t t = 0; t < source.tensors.size(); ++t)
+    if (madeInSource[t].valid()) written.insert(source.tensors[t].name);
+  std::vector<bool> seen(p.operators.size(), false);
+  for (const OperatorId id : shown) seen[id.value] = true;
+  std::vector<OperatorId> open = shown, found;
+  for (std::size_t i = 0; i < open.size(); ++i)
+    for (const TensorId t : readsOf(p, open[i])) {
+      const OperatorId from = made[t.value];
+      if (!from.valid() || seen[from.value] || written.contains(p[t].name)) continue;
+      seen[from.value] = true;
+      open.push_back(from);
+      found.push_back(from);
+    }
+  into.definitionCount = static_cast<std::int64_t>(found.size());
+  if (found.size() > protocol::Expression::kMostDefinitions) found.resize(protocol::Expression::kMostDefinitions);
+  std::sort(found.begin(), found.end());
+  for (const OperatorId id : found) into.definitions.push_back(toText(p, id));
+}
+
 }  // namespace
 
 std::optional<protocol::Expression> describeExpression(const Program& p, TensorId tensor, const std::vector<GradientTerm>& terms,
-                                                       const OriginSpans& spans) {
+                                                       const OriginSpans& spans, const Program& source) {
   const std::vector<OperatorId> made = producers(p);
   const OperatorId last = made[tensor.value];
   if (!last.valid()) return std::nullopt;
@@ -387,6 +433,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
     e.text += toText(p, id) + "\n";
     e.formulas.push_back(formulaOf(p, id, spans));
   }
+  if (isDerivative(e.tensor)) addDefinitions(e, p, made, shown, source);
   for (const GradientTerm& term : terms) {
     if (!term.backward.valid() || !isPartOf(p, shown, term)) continue;
     const Program& forward = bodyAt(p, term.forwardLoops);
@@ -394,6 +441,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
     protocol::GradientTermInfo info;
     info.tensor = forward[term.tensor].name;
     info.access = term.access.valid() ? toText(forward, forward[term.forward], term.access) : info.tensor;
+    info.written = accessAsWritten(p, term, spans.sources());
     info.result = backward[backward[term.backward].output].name;
     switch (term.form) {
       case GradientTerm::Form::Gather: info.form = protocol::GradientForm::Gather; break;

@@ -21,9 +21,11 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
 protocol::GraphPage describeGraph(const Program& program, const Program* before, const OriginSpans& spans, std::int64_t offset,
                                   std::int64_t limit);
 
-// A tensor's operator. For a derivative: the operators that make it, and the terms among `terms` that flow into it.
+// A tensor's operator. For a derivative: the operators that make it, the terms among `terms` that flow into it, and what of the operators
+// before it `source`, the notebook's program, does not have.
 std::optional<protocol::Expression> describeExpression(const Program& program, TensorId tensor,
-                                                       const std::vector<GradientTerm>& terms, const OriginSpans& spans);
+                                                       const std::vector<GradientTerm>& terms, const OriginSpans& spans,
+                                                       const Program& source);
 
 protocol::FusionDecisionInfo describe(const FusionDecision& decision, const Program& fused, const OriginSpans& spans,
                                       const DeviceConstants& device, std::uint32_t id);

@@ -291,7 +291,8 @@ void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}});
   }
   static const std::vector<GradientTerm> kNoTerms;
-  auto expression = describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans());
+  auto expression =
+      describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans(), notebook.program);
   if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}});
   expression->revision = revision->number();
   if (const auto names = derivativeNames(m.tensor)) {
@@ -347,7 +348,7 @@ void Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
                      {},
                      render(differentiated->diagnostics, revision->sound().sources)});
   const Program& d = differentiated->program;
-  auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans());
+  auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans(), notebook);
   if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
   expression->revision = revision->number();
   check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
@@ -436,7 +437,13 @@ void Engine::answerFusion(protocol::RequestId id) {
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();
-  report.device = describe(device, m_jobs.deviceInUse(), m_jobs.target());
+  const std::string inUse = m_jobs.deviceInUse();
+  const auto target = m_jobs.target();
+  report.device = describe(device, inUse, target);
+  if (target)
+    for (const BackendRegistry::Entry& entry : m_registry.entries())
+      if (entry.reason.empty() && entry.name == target->backend)
+        addMeasurement(report.device, entry.backend->about(inUse, static_cast<int>(target->threads)));
   if (*stages && (*stages)->fused)
     for (const FusionDecision& d : (*stages)->decisions) {
       report.decisions.push_back(

@@ -119,7 +119,17 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         info.generation = trials->second.generation;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
-      if (pinOf(program.hints, program, group.operators)) info.state = protocol::SubgraphState::Pinned;
+      if (const Hint* pin = pinOf(program.hints, program, group.operators)) {
+        info.state = protocol::SubgraphState::Pinned;
+        // What it runs with is what was pinned, not the best that was found.
+        const auto schedule = device ? pinnedSchedule(*pin, subgraph.program, &*device) : Result<Schedule>(Error{});
+        if (schedule) {
+          info.us.reset();
+          if (trials != m_trials.end())
+            for (const protocol::TrialInfo& t : trials->second.list)
+              if (t.us && t.schedule.text == schedule->text()) info.us = t.us;
+        }
+      }
       for (const OperatorId op : group.operators)
         if (const std::string& tensor = program[program[op].output].name; tensor.find('#') == std::string::npos)
           info.pinTensor = tensor;

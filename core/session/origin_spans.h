@@ -20,6 +20,7 @@ class OriginSpans {
   // The spans of a thing and of everything it was made from, the nearest first, at most 64.
   protocol::Origins of(const Program& program, OriginId origin) const;
   protocol::SourceSpan place(Span span) const;
+  const SourceMap& sources() const { return m_sources; }
 
  private:
   using Key = std::array<std::uint32_t, 3>;  // source, begin, end

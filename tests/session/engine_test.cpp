@@ -152,6 +152,72 @@ TEST_F(EngineTest, IndicesAndDerivativesAreTrees) {
   EXPECT_EQ(w.nodes[partial->children[1]].kind, FormulaKind::Subscript);
 }
 
+// What a gradient refers to and the notebook does not make, a reversed loop among it, is told with it.
+TEST_F(EngineTest, EveryDerivedNameIsDefined) {
+  await<Hello>();
+  const std::string text =
+      "input A[4]\nparam W[4] = normal(0, 1)\nh[i] = A[i]*0.5\nfor t in 0..5 {\n  h[i] = tanh(h[i]*W[i])\n}\n"
+      "Y[i] = exp(h[i])\nloss L = sum[i] Y[i]^2\nshow h, d(L)/d(A)\n";
+  document(text);
+  ASSERT_TRUE(await<Analysis>().diagnostics.empty());
+  send(ExpressionRequest{1, "d(L)/d(A)", false}, 4);
+  const Expression e = await<Expression>(4);
+  EXPECT_EQ(e.definitionCount, static_cast<std::int64_t>(e.definitions.size()));
+  std::string all;
+  for (const std::string& statement : e.definitions) all += statement + "\n";
+  all += e.text;
+  EXPECT_NE(all.find("for "), std::string::npos) << all;
+  EXPECT_NE(all.find("d(L)/d(Y)"), std::string::npos) << all;
+  EXPECT_EQ(all.find("exp(h[i])\nloss"), std::string::npos) << "what the notebook has stays a name";
+  // Every quoted name, those of steps and sums, is the left side of a statement.
+  for (std::size_t at = all.find('`'); at != std::string::npos; at = all.find('`', all.find('`', at + 1) + 1)) {
+    const std::string name = all.substr(at, all.find('`', at + 1) - at + 1);
+    bool defined = false;
+    for (std::size_t k = all.find(name); k != std::string::npos; k = all.find(name, k + 1)) {
+      const std::size_t line = all.rfind('\n', k) + 1, equals = all.find(" = ", k), end = std::min(all.find('\n', k), all.size());
+      defined = defined || (equals < end && all.substr(line, k - line).find(" = ") == std::string::npos);
+    }
+    EXPECT_TRUE(defined) << name << " in\n" << all;
+  }
+  send(ExpressionRequest{1, "h", false}, 5);
+  EXPECT_TRUE(await<Expression>(5).definitions.empty());
+}
+
+// The proof is of the access in normal form; the one that was typed stands beside it.
+TEST_F(EngineTest, ATermHasItsAccessAsItWasTyped) {
+  await<Hello>();
+  document(
+      "input A[1, 29]\ninput B[3]\nparam W[3, 3] = normal(0, 1)\nY[k, p] = sum[r] A[0, p*2 + r] * W[ k,r ] * B[r]\n"
+      "loss L = mean[k, p] Y[k, p]^2\nshow d(L)/d(A), d(L)/d(W)\n");
+  await<Analysis>();
+  send(ExpressionRequest{1, "d(L)/d(A)", false}, 4);
+  const GradientTermInfo a = await<Expression>(4).terms.at(0);
+  EXPECT_EQ(a.access, "A[0, 2*p + r]");
+  EXPECT_EQ(a.written, "A[0, p*2 + r]");
+  send(ExpressionRequest{1, "d(L)/d(W)", false}, 5);
+  const GradientTermInfo w = await<Expression>(5).terms.at(0);
+  EXPECT_EQ(w.access, "W[k, r]");
+  EXPECT_EQ(w.written, "") << "spaces are no difference";
+}
+
+TEST_F(EngineTest, AParameterKnowsWhoReadsIt) {
+  await<Hello>();
+  const std::string text =
+      "param W[4] = normal(0, 1)\ninput A[4]\nh[i] = A[i]\nfor t in 0..3 {\n  h[i] = tanh(h[i]*W[i])\n}\n"
+      "loss L = sum[i] h[i]*W[3 - i]\n";
+  document(text);
+  const Analysis a = await<Analysis>();
+  const auto tensor = [&](const std::string& name) {
+    return *std::find_if(a.tensors.begin(), a.tensors.end(), [&](const TensorInfo& t) { return t.name == name; });
+  };
+  std::vector<std::string> read;
+  for (const auto place : tensor("W").readers)
+    read.push_back(text.substr(a.spans[place].begin, a.spans[place].end - a.spans[place].begin));
+  std::sort(read.begin(), read.end());
+  EXPECT_EQ(read, (std::vector<std::string>{"W[3 - i]", "W[i]"}));
+  EXPECT_TRUE(tensor("L").readers.empty());
+}
+
 TEST_F(EngineTest, EditsAreRevisions) {
   await<Hello>();
   document("input A[4]\nB[i] = A[i] + 1\n");

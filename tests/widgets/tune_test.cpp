@@ -17,7 +17,10 @@
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QTextBlock>
+#include <QTextLayout>
 #include <QToolButton>
+#include <cmath>
 #include <random>
 
 #include "tests/widgets/capsule.h"
@@ -1092,13 +1095,28 @@ TEST_F(Tuning, TheExpressionOfAKernelIsCutBetweenLines) {
       for (QPlainTextEdit* e : view.findChildren<QPlainTextEdit*>())
         if (e->accessibleName() == "Expression of the kernel") text = e;
       ASSERT_TRUE(text);
-      const int line = QFontMetrics(text->font()).lineSpacing();
       const auto lines = [&] { return static_cast<int>(text->document()->size().height()); };  // counted, not pixels
       const int margin = static_cast<int>(text->document()->documentMargin());
+      // As they are laid out: a font's line spacing may be a pixel less.
+      const QTextLayout& laid = *text->document()->firstBlock().layout();
       EXPECT_TRUE(QTest::qWaitFor([&] {
-        return lines() > 6 ? text->height() == 6 * line + margin + 1 : text->height() >= lines() * line + 2 * margin;
+        const double six = laid.lineCount() > 6 ? laid.lineAt(6).y() : laid.boundingRect().height();
+        return lines() > 6 ? text->height() == std::ceil(six) + margin + 1 && !text->toolTip().isEmpty()
+                           : text->height() >= six + 2 * margin && text->toolTip().isEmpty();
       })) << lines()
           << " lines in " << text->height();
+      // Of several statements those are shown that have room as a whole.
+      const int whole = laid.lineCount();
+      if (terms != 4 || whole > 3) continue;
+      const std::string statement = kernel.expression;
+      for (int i = 0; i < 6; ++i) kernel.expression += "\n" + statement;
+      view.setKernel(kernel);
+      EXPECT_TRUE(QTest::qWaitFor([&] {
+        const QTextLayout& first = *text->document()->firstBlock().layout();
+        const double fitting = 6 / whole * first.boundingRect().height();
+        return first.lineCount() == whole && text->height() == std::ceil(fitting) + margin + 1;
+      })) << whole
+          << " lines each in " << text->height();
     }
 }
 

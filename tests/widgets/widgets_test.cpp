@@ -3,13 +3,16 @@
 
 #include <QApplication>
 #include <QFile>
+#include <QLabel>
 #include <QListWidget>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QTableView>
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <QToolButton>
 #include <random>
 
 #include "core/document/document.h"
@@ -407,6 +410,26 @@ TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
         EXPECT_LE(b->mapTo(&card, QPoint(b->width(), 0)).x(), width) << b->text().toStdString();
       }
     }
+}
+
+// A figure that decides says how far it may be off, as on Devices; what an A/B saves says which statistic it is.
+TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
+  FusionReport report = capsule::fusion(1);
+  report.device.bandwidth = 20.2e9, report.device.bandwidthInterval = {19.9e9, 20.9e9, 64};
+  report.device.launchInterval = {};
+  DecisionCard card(&theme);
+  card.setDecision(1, report.decisions[0], report.device, Document::FusionHint::None);
+  const auto* constants = card.findChild<QLabel*>("constants");
+  ASSERT_TRUE(constants);
+  EXPECT_TRUE(constants->text().contains("P_d 20.2 GB/s  [19.9, 20.9]  n = 64")) << constants->text().toStdString();
+  EXPECT_TRUE(constants->text().endsWith("L " + microsecondsText(report.device.launchSeconds * 1e6))) << "none is known of it";
+  FusionModel model;
+  report.decisions[0].measuredSaving = Measured{-5.9, -36.3, 24.5, {-6, -5.9, 3}};
+  report.decisions[1].measuredSaving = Measured{2, 1, 3, {}};
+  model.setReport(report);
+  const auto tip = [&](int row) { return model.data(model.index(row, FusionModel::kMeasured), Qt::ToolTipRole).toString(); };
+  EXPECT_TRUE(tip(0).contains("3 paired differences"));
+  EXPECT_TRUE(tip(1).contains("the difference of the two medians"));
 }
 
 TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
@@ -813,6 +836,38 @@ TEST_F(Notebook, AShowCellHasFormulaSourceAndDerivation) {
   ASSERT_TRUE(derivation);
   EXPECT_GT(derivation->steps(), 0);
   EXPECT_TRUE(QTest::qWaitFor([&] { return derivation->height() >= 12 * derivation->steps(); }, 30000));
+}
+
+// What a derivative refers to stands folded below its formula, and goes along when its source is copied.
+TEST_F(Notebook, WhatAGradientIsMadeOfIsFoldedBelowIt) {
+  analyse();
+  view.setExpression(capsule::expression("Y", 1));
+  auto gradient = capsule::expression("d(L)/d(W)", 1);
+  gradient.definitions = {"`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\n", "for t in 0..4 reversed {\n  g[i] = g[i] * h[i]\n}\n"};
+  gradient.definitionCount = 2;
+  view.setExpression(gradient);
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  auto* fold = cell(2)->findChild<QToolButton*>("definitions");
+  ASSERT_TRUE(fold);
+  QPlainTextEdit* field = nullptr;
+  for (auto* e : cell(2)->findChildren<QPlainTextEdit*>())
+    if (e->accessibleName() == "What the result is made of") field = e;
+  ASSERT_TRUE(field);
+  for (const int tab : {0, 1}) {
+    cell(2)->showResult(tab);
+    EXPECT_TRUE(fold->isVisible());
+    EXPECT_EQ(fold->text(), "Derived before it: 2 statements");
+    EXPECT_FALSE(field->isVisible());
+  }
+  QTest::mouseClick(fold, Qt::LeftButton);
+  EXPECT_TRUE(field->isVisible());
+  EXPECT_TRUE(field->toPlainText().startsWith("`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\nfor t in 0..4 reversed {"));
+  EXPECT_FALSE(cell(2)->ownSource().contains("reversed"));
+  EXPECT_LT(cell(2)->source().indexOf("reversed"), cell(2)->source().indexOf("`d(L)/d(W)`[k,c,r,s,l,j]"));
+  cell(2)->showResult(2);
+  EXPECT_FALSE(fold->isVisible());
+  EXPECT_FALSE(field->isVisible());
 }
 
 TEST_F(Notebook, TheCaretSelectsTheAccessUnderIt) {

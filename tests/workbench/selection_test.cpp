@@ -210,6 +210,79 @@ TEST_F(Selected, OfASumOfTermsTheOneThatWasChosenLightsUp) {
   }
 }
 
+// A product is its factors too, not its sign alone.
+TEST_F(Selected, AClickedTermLightsUpAllThatItIsMadeOf) {
+  openWith(
+      "# %%\nlet N = 8\nparam W[N] = normal(0, 1)\ninput A[2*N] = normal(0, 1)\ninput B[N] = normal(0, 1)\n\n"
+      "# %%\nY[p: N] = sum[r: N] A[p + r] * W[r] * exp(B[r])\n\n"
+      "# %%\nloss L = sum[p] Y[p]^2\nshow d(L)/d(A)\n");
+  FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] { return (view = cell(2)->formulaView()) && !view->formulas().empty(); }));
+  using protocol::FormulaKind;
+  const auto& nodes = view->formulas().back().nodes;
+  const auto selectedText = [&] {
+    std::set<std::string> out;
+    for (const auto& s : selection().selectedSpans()) out.insert(document().text().substr(s.begin, s.end - s.begin));
+    return out;
+  };
+  // The largest part that is a product, at a place of its own.
+  std::optional<std::pair<QPoint, std::size_t>> product;
+  for (int x = 0; x < view->width(); x += 2)
+    for (int y = 0; y < view->height(); y += 2) {
+      const auto part = view->partAt(QPointF(x, y));
+      if (!part || part->first + 1 != view->formulas().size() || nodes[part->second].kind != FormulaKind::Infix ||
+          nodes[part->second].text != "*" || (product && part->second <= product->second))
+        continue;
+      product = {QPoint(x, y), part->second};
+    }
+  ASSERT_TRUE(product);
+  QTest::mouseClick(view, Qt::LeftButton, {}, product->first);
+  const auto text = selectedText();
+  EXPECT_TRUE(text.contains("W[r]")) << toLatex(view->formulas().back()).toStdString();
+  EXPECT_TRUE(text.contains("B[r]"));
+  EXPECT_TRUE(selection().tensors().empty());
+}
+
+// What no operator makes is where it is read.
+TEST_F(Selected, AParameterIsEverythingThatReadsIt) {
+  const std::string text =
+      "# %%\nlet N = 8\nparam W[N, N] = normal(0, 1)\ninput A[N, N] = normal(0, 1)\n\n"
+      "# %%\nY[i, j] = sum[k] A[i, k] * W[k, j]\n\n"
+      "# %%\nZ[i, j] = Y[i, j] * tanh(W[j, i])\n\n"
+      "# %%\nloss L = sum[i, j] Z[i, j]^2\nshow d(L)/d(A)\n";
+  openWith(text);
+  FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] { return (view = cell(3)->formulaView()) && !view->formulas().empty(); }));
+  CellView* declared = cell(0);
+  window->notebook()->activate(declared->id(), true);
+  declared->editor()->moveCaretTo(declared->editor()->bytes().find("W[N") + 1);
+  ASSERT_EQ(selection().tensors(), std::vector<std::string>{"W"});
+  std::set<std::string> read;
+  for (const auto& s : selection().selectedSpans()) read.insert(text.substr(s.begin, s.end - s.begin));
+  EXPECT_TRUE(read.contains("W[k, j]"));
+  EXPECT_TRUE(read.contains("W[j, i]"));
+  EXPECT_FALSE(read.contains("A[i, k]"));
+  bool tinted = false;
+  const auto& formulas = view->formulas();
+  for (std::size_t f = 0; f < formulas.size(); ++f)
+    for (std::uint32_t i = 0; i < formulas[f].nodes.size(); ++i) tinted = tinted || view->tinted(f, i);
+  EXPECT_TRUE(tinted) << "dL/dA reads W";
+  window->showPage(MainWindow::Page::Explain);
+  GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().stage == "fused" && !graph->graph().nodes.empty(); }));
+  for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i)
+    EXPECT_EQ(graph->isOutlined(i), graph->graph().nodes[i].id == "W") << graph->graph().nodes[i].id;
+  window->showPage(MainWindow::Page::Tune);
+  for (const char* language : {"loops", "llvm"}) {
+    KernelView* kernel = window->tune()->kernel();
+    ASSERT_TRUE(wait([&] {
+      kernel->showLanguage(language);
+      return kernel->language() == language && !kernel->tintedLines().empty();
+    })) << language
+        << kernel->text().toStdString();
+  }
+}
+
 // One operator in every view: what the statement makes, never what it reads or what else came from the same place.
 TEST_F(Selected, WhatIsChosenInOneViewIsChosenInAll) {
   openWith(example("welcome.nf"));

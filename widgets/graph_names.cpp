@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/graph_names.h"
+
+#include <map>
+
+#include "core/protocol/message.h"
+#include "widgets/graph_view.h"
+#include "widgets/names.h"
+
+namespace nf {
+
+using namespace protocol;
+
+bool isAgain(const GraphPage& graph, const GraphNode& node) {
+  return graph.stage == "fused" && node.added && node.id.find('#') != std::string::npos;
+}
+
+QString nodeName(const GraphPage& graph, const GraphNode& node) {
+  const QString name = shortName(node.name);
+  return isAgain(graph, node) ? name.section(QLatin1Char('#'), 0, 0) : name;
+}
+
+std::string tensorOf(const GraphPage& graph, const GraphNode& node) {
+  return isAgain(graph, node) ? node.id.substr(0, node.id.find('#')) : node.id;
+}
+
+QStringList captionsOf(const GraphPage& graph) {
+  std::map<std::string_view, const GraphNode*> again;
+  for (const GraphNode& n : graph.nodes)
+    if (isAgain(graph, n)) again.emplace(n.id, &n);
+  QStringList captions;
+  std::map<std::string_view, qsizetype> at;
+  for (const GraphNode& n : graph.nodes) {
+    at.emplace(n.id, captions.size());
+    captions << (isAgain(graph, n) ? GraphView::tr("computed again") : shortName(n.text));
+  }
+  for (const GraphEdge& e : graph.edges) {
+    const auto from = again.find(e.from);
+    const auto to = at.find(e.to);
+    if (from == again.end() || to == at.end() || again.contains(e.to)) continue;
+    captions[to->second].replace(shortName(from->second->name), nodeName(graph, *from->second));
+  }
+  return captions;
+}
+
+}  // namespace nf

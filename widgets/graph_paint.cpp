@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What GraphView draws: boxes, edges, groups, the overview, the legend.
+#include <QPainter>
+#include <QPainterPath>
+#include <QSvgGenerator>
+#include <cmath>
+
+#include "widgets/basic.h"
+#include "widgets/graph_names.h"
+#include "widgets/graph_view.h"
+#include "widgets/names.h"
+
+namespace nf {
+
+using namespace protocol;
+
+namespace {
+// Straight pieces with round corners.
+QPainterPath alongRoute(const std::vector<QPointF>& route) {
+  constexpr double kRound = 9;
+  QPainterPath path(route.front());
+  for (std::size_t i = 1; i + 1 < route.size(); ++i) {
+    const QPointF in = route[i] - route[i - 1], out = route[i + 1] - route[i];
+    const double inLength = std::hypot(in.x(), in.y()), outLength = std::hypot(out.x(), out.y());
+    const double r = std::min({kRound, inLength / 2, outLength / 2});
+    if (r < 0.5) {
+      path.lineTo(route[i]);
+      continue;
+    }
+    path.lineTo(route[i] - in / inLength * r);
+    path.quadTo(route[i], route[i] + out / outLength * r);
+  }
+  path.lineTo(route.back());
+  return path;
+}
+constexpr double kNamed = 0.42;  // below this one none for its name
+// A font's size on the sheet, that it is no smaller than it should be on the screen.
+int sized(int px, double scale) { return std::max(px, static_cast<int>(std::ceil(kSmallestText / std::max(scale, 1e-3)))); }
+}  // namespace
+
+QColor GraphView::phaseColor(const GraphNode& node) const {
+  const Palette& c = m_theme->colors();
+  switch (node.phase) {
+    case Phase::Forward: return c.forward;
+    case Phase::Backward: return c.backward;
+    case Phase::Optimizer: return c.optimizer;
+    case Phase::Evaluation: return c.muted;
+  }
+  return c.forward;
+}
+
+void GraphView::paintEdge(QPainter& p, std::size_t e, const QColor& color, double width) {
+  const auto [a, b] = m_layout.edges[e];
+  const auto& route = m_layout.routes[e];
+  QPointF end, before;
+  QPainterPath path;
+  if (route.size() < 2) {
+    const EdgeCurve c = curveBetween(m_layout.nodes[static_cast<std::size_t>(a)], m_layout.nodes[static_cast<std::size_t>(b)]);
+    path.moveTo(c.start);
+    path.cubicTo(c.c1, c.c2, c.end);
+    end = c.end, before = c.c2;
+  } else {
+    path = alongRoute(route);
+    end = route.back(), before = route[route.size() - 2];
+  }
+  QPen pen(color, width);
+  if (m_graph.edges[e].keptForBackward) pen.setStyle(Qt::DotLine);
+  p.setPen(pen);
+  p.setBrush(Qt::NoBrush);
+  p.drawPath(path);
+  QPointF direction = end - before;
+  const double length = std::hypot(direction.x(), direction.y());
+  if (length < 1e-6) return;
+  direction /= length;
+  const QPointF normal(-direction.y(), direction.x());
+  p.setPen(Qt::NoPen);
+  p.setBrush(color);
+  p.drawPolygon(QPolygonF{end, end - direction * 7 + normal * 3.2, end - direction * 7 - normal * 3.2});
+}
+
+QString GraphView::tagOf(int group) const {
+  const GraphGroup& g = m_graph.groups[static_cast<std::size_t>(group)];
+  return g.id == g.name ? QString() : QString::fromStdString(g.id);
+}
+
+// What a step spends in a group, and of how much.
+QString GraphView::factsOf(int index) const {
+  const GraphGroup& group = m_graph.groups[static_cast<std::size_t>(index)];
+  const bool closed = m_layout.groups[static_cast<std::size_t>(index)].closed;
+  int members = 0;
+  for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i) members += m_layout.groupOf[i] == index && !m_layout.nodes[i].pill;
+  const QString operators = counted(members, tr("operator"), tr("operators"));
+  if (!m_plan || m_graph.stage != m_plan->stage) return operators;
+  QStringList facts;
+  if (group.kernels > 1 || !closed) facts << counted(group.kernels, tr("kernel"), tr("kernels"));
+  std::optional<double> us = group.us;
+  for (const std::string& op : group.nodes)
+    if (const auto found = m_stepUs.find(op); found != m_stepUs.end() && !us)
+      us = found->second * static_cast<double>(group.kernels);
+  if (us) {
+    facts << microsecondsText(*us);
+    if (m_totalUs > 0) facts << tr("%1 %").arg(QString::number(*us / m_totalUs * 100, 'f', *us / m_totalUs < 0.0995 ? 1 : 0));
+  }
+  // A copy that computes something again is known by what it serves.
+  const auto leftOut = [&](const std::string& op) { return op.find('#') != std::string::npos || !m_steps.contains(op); };
+  if (!us && !m_steps.empty() && std::all_of(group.nodes.begin(), group.nodes.end(), leftOut)) facts << tr("left out by training");
+  if (closed) facts << operators;
+  return facts.join(QStringLiteral("  "));
+}
+
+void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
+  const Palette& c = m_theme->colors();
+  const auto& box = m_layout.groups[g];
+  const GraphGroup& group = m_graph.groups[g];
+  const bool detail = scale >= kNamed;
+  bool marked = m_marks.empty(), chosen = false;
+  std::vector<int> members(4, 0);
+  for (std::size_t i = 0; i < m_layout.groupOf.size() && box.closed; ++i) {
+    if (m_layout.groupOf[i] != static_cast<int>(g)) continue;
+    if (!m_layout.nodes[i].pill) ++members[static_cast<std::size_t>(m_graph.nodes[i].phase)];
+  }
+  if (!m_marks.empty())
+    for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
+      if (m_layout.groupOf[i] == static_cast<int>(g)) {
+        marked = marked || m_marks[i] != Mark::Plain;
+        chosen = chosen || m_marks[i] == Mark::Chosen;
+      }
+  const bool dim = !marked || m_outdated;
+  const auto shade = [&](const QColor& color) { return dim ? mixed(c.page, color, 0.42) : color; };
+  const QString facts = factsOf(static_cast<int>(g));
+  // As cards and tables call it, before the name of what it makes.
+  const QString name = shortName(group.name), id = tagOf(static_cast<int>(g));
+  const auto tagWidth = [&](const QFontMetrics& metrics) { return id.isEmpty() ? 0 : metrics.horizontalAdvance(id) + 6; };
+  if (box.closed) {
+    const QColor phases[] = {c.forward, c.backward, c.optimizer, c.muted};
+    QColor main = c.forward;
+    int most = 0;
+    for (std::size_t k = 0; k < 4; ++k)
+      if (members[k] > most) most = members[k], main = phases[k];
+    p.setPen(QPen(chosen ? c.text : mixed(c.page, main, dim ? 0.35 : 0.75), chosen ? 2.2 : 1.1));
+    p.setBrush(mixed(c.page, main, (c.dark ? 0.13 : 0.07) * (dim ? 0.4 : 1)));
+    p.drawRoundedRect(box.rect, 10, 10);
+    // The bar shows every phase in the group by its share.
+    const int total = std::max(1, members[0] + members[1] + members[2] + members[3]);
+    double y = box.rect.top() + 8;
+    const double room = box.rect.height() - 16;
+    p.setPen(Qt::NoPen);
+    for (std::size_t k = 0; k < 4; ++k) {
+      if (members[k] == 0) continue;
+      const double h = room * members[k] / total;
+      p.setBrush(shade(phases[k]));
+      p.drawRect(QRectF(box.rect.left() + 6, y, 3, h));
+      y += h;
+    }
+    if (!detail) return;
+    p.drawPixmap(QRectF(box.rect.left() + 12, box.rect.top() + 7, 14, 14),
+                 m_theme->pixmap(QStringLiteral("right"), shade(c.muted), 2), QRectF(0, 0, 32, 32));
+    const QRectF inner = box.rect.adjusted(28, 3, -8, -3);
+    const QFont small = m_theme->ui(sized(11, scale));
+    p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
+    p.setPen(shade(c.text));
+    const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
+    const int place = (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft;
+    const double tag = tagWidth(p.fontMetrics());
+    p.drawText(inner.adjusted(tag, 0, 0, 0), place, elidedName(p.fontMetrics(), name, static_cast<int>(inner.width() - tag)));
+    p.setPen(shade(c.muted));
+    p.drawText(inner, place, id);
+    if (!both) return;
+    p.setFont(small);
+    p.setPen(shade(c.muted));
+    p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
+               p.fontMetrics().elidedText(facts, Qt::ElideRight, static_cast<int>(inner.width())));
+    return;
+  }
+  if (!detail) return;
+  const QRectF title(box.rect.left() + 6, box.rect.top() + 3, box.rect.width() - 12, kGroupTitle - 6);
+  p.setFont(m_theme->ui(sized(12, scale)));
+  if (p.fontMetrics().height() > kGroupTitle) return;
+  const double factsWidth = p.fontMetrics().horizontalAdvance(facts);
+  p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
+  const double tag = tagWidth(p.fontMetrics()), nameLeft = 18 + tag;
+  const double full = p.fontMetrics().horizontalAdvance(name);
+  const bool both = nameLeft + std::min(full, 60.0) + 10 + factsWidth < title.width();
+  const double nameRoom = title.width() - nameLeft - (both ? factsWidth + 10 : 0);
+  const QString shownName = elidedName(p.fontMetrics(), name, static_cast<int>(nameRoom));
+  const double nameWidth = p.fontMetrics().horizontalAdvance(shownName);
+  p.fillRect(QRectF(title.left(), title.top(), std::min(title.width(), nameLeft + nameWidth + 10 + (both ? factsWidth : 0)),
+                    title.height()),
+             c.page);
+  p.drawPixmap(QRectF(title.left() + 1, title.top() + 2, 14, 14), m_theme->pixmap(QStringLiteral("down"), shade(c.muted), 2),
+               QRectF(0, 0, 32, 32));
+  p.setPen(shade(c.muted));
+  p.drawText(QRectF(title.left() + 18, title.top(), tag, title.height()), Qt::AlignVCenter, id);
+  p.setPen(shade(c.text));
+  p.drawText(QRectF(title.left() + nameLeft, title.top(), nameWidth + 4, title.height()), Qt::AlignVCenter, shownName);
+  if (!both) return;
+  p.setFont(m_theme->ui(sized(12, scale)));
+  p.setPen(shade(c.muted));
+  p.drawText(QRectF(title.left() + nameLeft + nameWidth + 10, title.top(), factsWidth + 4, title.height()), Qt::AlignVCenter,
+             facts);
+}
+
+void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
+  const Palette& c = m_theme->colors();
+  const auto faded = [&](const QColor& color) { return mixed(c.page, color, 0.32); };
+  const bool detail = scale >= kNamed;
+  p.setRenderHint(QPainter::Antialiasing, m_graph.nodes.size() < 5000);
+  // Dashing and stroking curves that cross the whole of a large graph takes minutes: there, edges are hairlines.
+  const bool hairlines = scale < 0.12 || m_layout.edges.size() > 20000;
+  for (const auto& group : m_layout.groups) {
+    if (group.closed || group.rect.isNull() || !group.rect.intersects(visible)) continue;
+    const auto g = static_cast<int>(&group - m_layout.groups.data());
+    bool marked = m_marks.empty();
+    for (std::size_t i = 0; i < m_layout.groupOf.size() && !marked; ++i)
+      marked = m_layout.groupOf[i] == g && m_marks[i] != Mark::Plain;
+    p.setPen(QPen(mixed(c.page, c.muted, marked && !m_outdated ? 0.75 : 0.3), 1.1));
+    p.setBrush(Qt::NoBrush);
+    p.drawRoundedRect(group.rect, 10, 10);
+  }
+  const auto markOf = [&](std::size_t i) { return m_marks.empty() ? Mark::Plain : m_marks[i]; };
+  for (const bool strong : {false, true})
+    for (std::size_t e = 0; e < m_layout.edges.size(); ++e) {
+      if (!m_layout.drawn[e]) continue;
+      const auto a = static_cast<std::size_t>(m_layout.edges[e].first), b = static_cast<std::size_t>(m_layout.edges[e].second);
+      const auto &ra = m_layout.nodes[a].rect, &rb = m_layout.nodes[b].rect;
+      if (!ra.united(rb).intersects(visible)) continue;
+      const bool on = !m_marks.empty() && markOf(a) != Mark::Plain && markOf(b) != Mark::Plain;
+      if (on != strong) continue;
+      const GraphNode& to = m_graph.nodes[b];
+      QColor color = to.kind == NodeKind::Operator ? phaseColor(to) : c.muted;
+      // What a step hands to another part of the picture would cover everything between.
+      const bool pill = m_layout.nodes[a].pill || m_layout.nodes[b].pill;
+      const bool far =
+          m_graph.edges[e].keptForBackward || m_graph.edges[e].carried ||
+          (pill && (std::abs(ra.center().y() - rb.center().y()) > 150 || std::abs(ra.center().x() - rb.center().x()) > 420));
+      const bool touched = markOf(a) == Mark::Chosen || markOf(b) == Mark::Chosen;
+      if (far && !touched) color = mixed(c.page, color, m_graph.edges.size() > 60 ? 0.14 : 0.3);
+      else if (pill) color = mixed(c.page, color, 0.6);
+      else if (!m_marks.empty() && !on) color = faded(color);
+      if (m_outdated) color = faded(color);
+      if (hairlines) {
+        p.setPen(QPen(color, 0));
+        p.drawLine(ra.center(), rb.center());
+      } else {
+        paintEdge(p, e, color, on && !(far && !touched) ? 2.2 : 1.3);
+      }
+    }
+  for (std::size_t g = 0; g < m_layout.groups.size(); ++g)
+    if (m_layout.groups[g].closed && m_layout.groups[g].rect.intersects(visible)) paintGroup(p, g, scale);
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+    const auto& box = m_layout.nodes[i];
+    if (box.hidden || !box.rect.intersects(visible)) continue;
+    const GraphNode& node = m_graph.nodes[i];
+    const Mark mark = m_marks.empty() ? Mark::Path : m_marks[i];
+    const bool dim = (mark == Mark::Plain && !m_marks.empty()) || m_outdated || (m_changes && !node.added && !node.changed);
+    const QColor phase = dim ? faded(phaseColor(node)) : phaseColor(node);
+    const QColor text = dim ? mixed(c.page, c.text, 0.42) : c.text, muted = dim ? mixed(c.page, c.muted, 0.42) : c.muted;
+    const bool chosen = !m_marks.empty() && m_marks[i] == Mark::Chosen;
+    if (box.pill) {
+      p.setPen(QPen(chosen ? c.text : mixed(c.page, c.muted, dim ? 0.3 : 0.7), chosen ? 2 : 1.1));
+      p.setBrush(c.page);
+      p.drawRoundedRect(box.rect, 11, 11);
+      if (!detail) continue;
+      const bool turns = node.kind == NodeKind::State;
+      p.setFont(m_theme->mono(sized(12, scale)));
+      if (p.fontMetrics().ascent() > box.rect.height()) continue;
+      p.setPen(text);
+      p.drawText(box.rect.adjusted(6, 0, turns ? -20 : -6, 0), Qt::AlignCenter,
+                 p.fontMetrics().elidedText(QString::fromStdString(node.name), Qt::ElideMiddle,
+                                            static_cast<int>(box.rect.width()) - (turns ? 26 : 12)));
+      if (turns)
+        p.drawPixmap(QRectF(box.rect.right() - 19, box.rect.top() + 4, 14, 14), m_theme->pixmap(QStringLiteral("loop"), muted, 2),
+                     QRectF(0, 0, 32, 32));
+      continue;
+    }
+    p.setPen(QPen(chosen ? c.text : mixed(c.page, phase, dim ? 0.4 : 0.75), chosen ? 2.2 : 1));
+    p.setBrush(mixed(c.page, phase, (c.dark ? 0.16 : 0.09) * (dim ? 0.4 : 1)));
+    p.drawRoundedRect(box.rect, 4, 4);
+    p.setPen(Qt::NoPen);
+    p.setBrush(phase);
+    p.drawRoundedRect(QRectF(box.rect.left() + 3, box.rect.top() + 4, 3, box.rect.height() - 8), 1.5, 1.5);
+    if (!detail) continue;
+    const QRectF inner = box.rect.adjusted(12, 1, -5, -1);
+    const QFont small = m_theme->ui(sized(11, scale));
+    p.setFont(m_theme->mono(sized(13, scale)));
+    p.setPen(text);
+    const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
+    p.drawText(both ? inner.adjusted(0, 1, 0, -1) : inner, (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft,
+               p.fontMetrics().elidedText(nodeName(m_graph, node), Qt::ElideMiddle, static_cast<int>(inner.width())));
+    if (!both) continue;
+    p.setFont(small);
+    p.setPen(muted);
+    p.drawText(inner.adjusted(0, 1, 0, -1), Qt::AlignBottom | Qt::AlignLeft,
+               p.fontMetrics().elidedText(captionOf(static_cast<int>(i)), Qt::ElideRight, static_cast<int>(inner.width())));
+    if (m_changes && node.added && !dim) {
+      p.setFont(m_theme->ui(sized(11, scale), QFont::DemiBold));
+      p.setPen(c.proved);
+      p.drawText(inner, Qt::AlignTop | Qt::AlignRight, tr("new"));
+    }
+  }
+  for (std::size_t g = 0; g < m_layout.groups.size(); ++g) {
+    const auto& group = m_layout.groups[g];
+    if (!group.closed && !group.rect.isNull() && group.rect.intersects(visible)) paintGroup(p, g, scale);
+  }
+  if (!detail) return;
+  const QRectF tag = decisionPlace();
+  if (tag.isNull()) return;
+  p.setFont(m_theme->mono(sized(12, m_scale), QFont::DemiBold));
+  p.setPen(QPen(c.text, 1.2));
+  p.setBrush(c.page);
+  p.drawRoundedRect(tag, 3, 3);
+  p.drawText(tag, Qt::AlignCenter, m_decisionText);
+}
+
+bool GraphView::isEndOfDecision(const GraphNode& node) const {
+  const QString tensor = QString::fromStdString(tensorOf(m_graph, node));
+  return tensor == m_decisionFrom || tensor == m_decisionTo;
+}
+
+// The first edge from the one to the other: where an operator is computed in several kernels, in the first of them.
+std::pair<int, int> GraphView::decisionEnds() const {
+  for (const auto& [a, b] : m_layout.edges)
+    if (a >= 0 && b >= 0 &&
+        QString::fromStdString(tensorOf(m_graph, m_graph.nodes[static_cast<std::size_t>(a)])) == m_decisionFrom &&
+        QString::fromStdString(tensorOf(m_graph, m_graph.nodes[static_cast<std::size_t>(b)])) == m_decisionTo)
+      return {a, b};
+  return {-1, -1};
+}
+
+QRectF GraphView::decisionPlace() const {
+  if (!decided()) return {};
+  const auto [a, b] = decisionEnds();
+  if (a < 0 || b < 0) return {};
+  const QRectF ra = m_layout.nodes[static_cast<std::size_t>(a)].rect, rb = m_layout.nodes[static_cast<std::size_t>(b)].rect;
+  const QFontMetricsF metrics(m_theme->mono(sized(12, m_scale), QFont::DemiBold));
+  const QSizeF size(metrics.horizontalAdvance(m_decisionText) + 16, metrics.height() + 4);
+  return freePlace(ra == rb ? QPointF(ra.center().x(), ra.bottom() + size.height() / 2 + 5) : (ra.center() + rb.center()) / 2,
+                   size);
+}
+
+// The place nearest to `wanted` where a label covers no box and no group's title.
+QRectF GraphView::freePlace(QPointF wanted, QSizeF size) const {
+  constexpr double kStep = 6, kFarthest = 240;
+  const auto around = [&](QPointF at) { return QRectF(at - QPointF(size.width() / 2, size.height() / 2), size); };
+  // Where the legend stands, on the sheet; what is wanted below it is out of sight anyway.
+  constexpr double kLegend = 34;
+  const double legend = (height() - kLegend - m_offset.y()) / m_scale;
+  const auto free = [&](const QRectF& place) {
+    const QRectF wide = place.adjusted(-3, -3, 3, 3);
+    if (wanted.y() < legend && wide.bottom() > legend) return false;
+    return std::none_of(m_layout.nodes.begin(), m_layout.nodes.end(), [&](const auto& n) { return n.rect.intersects(wide); }) &&
+           std::none_of(m_layout.groups.begin(), m_layout.groups.end(), [&](const auto& g) {
+             return !g.rect.isNull() &&
+                    QRectF(g.rect.topLeft(), QSizeF(g.rect.width(), g.closed ? g.rect.height() : kGroupTitle)).intersects(wide);
+           });
+  };
+  for (double r = 0; r <= kFarthest; r += kStep)
+    for (int k = 0; k < (r > 0 ? 24 : 1); ++k) {
+      // Downwards first: titles stand above.
+      const double angle = M_PI / 2 + (k % 2 ? 1 : -1) * ((k + 1) / 2) * M_PI / 12;
+      if (const QRectF place = around(wanted + QPointF(std::cos(angle), std::sin(angle)) * r); free(place)) return place;
+    }
+  return around(wanted);
+}
+
+// A small picture of the whole, where it does not fit, with what is in sight.
+QRectF GraphView::overview() const {
+  const QRectF all = m_layout.bounds;
+  if (all.isNull() || m_graph.nodes.size() < 2 || width() < 500 || height() < 320) return {};
+  const QRectF shown(toWidget(all.topLeft()), toWidget(all.bottomRight()));
+  if (QRectF(rect()).adjusted(-4, -4, 4, 4).contains(shown)) return {};
+  const double scale = std::min(160 / all.width(), 80 / all.height());
+  const QSizeF size = all.size() * scale;
+  return {width() - size.width() - 12, height() - size.height() - 12, size.width(), size.height()};
+}
+
+void GraphView::paintOverview(QPainter& p) {
+  const QRectF place = overview();
+  if (place.isNull()) return;
+  const Palette& c = m_theme->colors();
+  const double scale = place.width() / m_layout.bounds.width();
+  p.setPen(c.separator);
+  p.setBrush(c.page);
+  p.drawRect(place.adjusted(-4, -4, 4, 4));
+  if (m_graph.nodes.size() < 5000)
+    for (std::size_t i = 0; i < m_layout.nodes.size(); ++i) {
+      const QRectF& r = m_layout.nodes[i].rect;
+      p.fillRect(QRectF(place.topLeft() + (r.topLeft() - m_layout.bounds.topLeft()) * scale,
+                        QSizeF(std::max(1.5, r.width() * scale), std::max(1.5, r.height() * scale))),
+                 m_layout.nodes[i].pill ? c.separator : mixed(c.page, phaseColor(m_graph.nodes[i]), 0.6));
+    }
+  const QRectF seen(-m_offset / m_scale, QSizeF(size()) / m_scale);
+  QRectF frame(place.topLeft() + (seen.topLeft() - m_layout.bounds.topLeft()) * scale, seen.size() * scale);
+  p.setPen(QPen(c.accent, 1));
+  p.setBrush(Qt::NoBrush);
+  p.drawRect(frame.intersected(place.adjusted(-3, -3, 3, 3)));
+}
+
+void GraphView::paintEvent(QPaintEvent*) {
+  QPainter p(this);
+  p.fillRect(rect(), m_theme->colors().page);
+  p.save();
+  p.translate(m_offset);
+  p.scale(m_scale, m_scale);
+  paintWorld(p, QRectF(-m_offset / m_scale, QSizeF(size()) / m_scale), m_scale);
+  p.restore();
+  const Palette& c = m_theme->colors();
+  if (m_graph.nodes.empty()) {
+    p.setPen(c.muted);
+    p.setFont(m_theme->ui());
+    p.drawText(rect(), Qt::AlignCenter, m_nothing);
+    return;
+  }
+  paintLegend(p);
+  paintOverview(p);
+  if (hasFocus()) {
+    p.setPen(QPen(mixed(c.page, c.accent, 0.6), 1));
+    p.setBrush(Qt::NoBrush);
+    p.drawRect(rect().adjusted(0, 0, -1, -1));
+  }
+}
+
+void GraphView::paintLegend(QPainter& p) const {
+  constexpr double kLine = 26, kBeside = 8, kApart = 24, kRow = 20;
+  const Palette& c = m_theme->colors();
+  p.setRenderHint(QPainter::Antialiasing);
+  p.setFont(m_theme->ui(12));
+  struct Entry {
+    QString word;
+    QColor color;
+    Qt::PenStyle style;  // NoPen: the sign of what is carried
+  };
+  const Entry entries[] = {{tr("forward"), c.forward, Qt::SolidLine},
+                           {tr("backward"), c.backward, Qt::SolidLine},
+                           {tr("optimiser"), c.optimizer, Qt::SolidLine},
+                           {tr("kept for backward"), c.muted, Qt::DotLine},
+                           {tr("carried between steps"), c.muted, Qt::NoPen}};
+  std::vector<std::vector<const Entry*>> rows(1);
+  double x = 16;
+  for (const Entry& e : entries) {
+    const double w = kLine + kBeside + p.fontMetrics().horizontalAdvance(e.word) + kApart;
+    if (x + w > width() && !rows.back().empty()) rows.emplace_back(), x = 16;
+    rows.back().push_back(&e);
+    x += w;
+  }
+  double y = height() - 16 - kRow * static_cast<double>(rows.size() - 1);
+  for (const auto& row : rows) {
+    x = 16;
+    for (const Entry* e : row) {
+      const double w = p.fontMetrics().horizontalAdvance(e->word);
+      p.fillRect(QRectF(x - 6, y - kRow / 2, kLine + kBeside + w + 12, kRow), c.page);
+      if (e->style == Qt::NoPen) {
+        p.drawPixmap(QRectF(x + kLine - 18, y - 7, 14, 14), m_theme->pixmap(QStringLiteral("loop"), e->color, 2),
+                     QRectF(0, 0, 32, 32));
+      } else {
+        p.setPen(QPen(e->color, 1.8, e->style));
+        p.drawLine(QPointF(x, y), QPointF(x + kLine, y));
+        p.setPen(Qt::NoPen);
+        p.setBrush(e->color);
+        if (e->style == Qt::SolidLine) p.drawPolygon(QPolygonF{{x + kLine, y}, {x + kLine - 7, y - 3.2}, {x + kLine - 7, y + 3.2}});
+      }
+      p.setPen(c.muted);
+      p.drawText(QRectF(x + kLine + kBeside, y - kRow / 2, w + 4, kRow), Qt::AlignVCenter, e->word);
+      x += kLine + kBeside + w + kApart;
+    }
+    y += kRow;
+  }
+}
+
+bool GraphView::saveSvg(const QString& path) {
+  QSvgGenerator svg;
+  svg.setFileName(path);
+  const QRectF room = m_layout.bounds.adjusted(-16, -16, 16, 16);
+  svg.setViewBox(QRectF(QPointF(0, 0), room.size()));
+  svg.setSize(room.size().toSize());
+  svg.setTitle(QString::fromStdString(m_graph.stage));
+  QPainter p;
+  if (!p.begin(&svg)) return false;
+  p.fillRect(QRectF(QPointF(0, 0), room.size()), m_theme->colors().page);
+  p.translate(-room.topLeft());
+  paintWorld(p, room, 1);
+  return p.end();
+}
+
+}  // namespace nf
