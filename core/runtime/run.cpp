@@ -9,6 +9,7 @@
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
+#include "core/runtime/run_folder.h"
 #include "core/runtime/train.h"
 
 namespace nf {
@@ -192,9 +193,7 @@ std::string dumpFileName(const std::string& tensor) {
 }
 
 Result<Unit> dumpTensors(const RunJob& job, const std::string& folder) {
-  std::error_code code;
-  std::filesystem::create_directories(folder, code);
-  if (code) return Error{"save", "The folder " + folder + " cannot be made: " + code.message() + ".", {}, {}};
+  NF_TRY([[maybe_unused]] const Unit made, makeFolder(folder));
   for (const std::string& name : job.names()) {
     NF_TRY(const HostTensor value, job.tensor(name));
     NF_TRY([[maybe_unused]] const Unit written, writeNpy((std::filesystem::path(folder) / dumpFileName(name)).string(), value));

@@ -36,10 +36,22 @@ constexpr std::array<Column, 5> kColumns{{{"step", &StepRow::step, nullptr},
 
 }  // namespace
 
+Result<Unit> makeFolder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code code, ignored;
+  fs::create_directories(folder, code);
+  if (!code) return Unit{};
+  std::string why = code.message();
+  for (fs::path at = folder; !at.empty(); at = at.parent_path()) {
+    if (fs::exists(at, ignored) && !fs::is_directory(at, ignored)) why = at.string() + " is a file";
+    if (at == at.parent_path()) break;
+  }
+  return Error{"save", "The folder " + folder + " cannot be made: " + why + ".", {}, {}};
+}
+
 Result<std::unique_ptr<RunFolder>> RunFolder::create(const std::string& root) {
+  NF_TRY([[maybe_unused]] const Unit made, makeFolder(root));
   std::error_code code;
-  std::filesystem::create_directories(root, code);
-  if (code) return Error{"save", "The folder " + root + " cannot be made: " + code.message() + ".", {}, {}};
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   ::localtime_r(&now, &local);

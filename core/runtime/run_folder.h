@@ -10,6 +10,9 @@
 
 namespace nf {
 
+// With the folders above it; there already is fine. The Error names the file that stands in the way.
+Result<Unit> makeFolder(const std::string& folder);
+
 // One row a step.
 struct StepRow {
   std::int64_t step = 0;

@@ -410,6 +410,15 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   EXPECT_EQ(json["column"], 7);
 }
 
+TEST_F(CommandLine, AFileInTheWayOfAFolderIsNamed) {
+  file("net.nf", kNet);
+  for (const char* arguments : {"train net.nf --device reference -o net.nf", "run net.nf --device reference -o net.nf/deep/er"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 3) << arguments;
+    EXPECT_THAT(o.err, HasSubstr("cannot be made: net.nf is a file.")) << arguments;
+  }
+}
+
 TEST_F(CommandLine, EveryErrorEventHasAPlace) {
   file("net.nf", kNet);
   const std::pair<const char*, const char*> cases[] = {{"train none.nf --json-progress", "none.nf"},
