@@ -384,7 +384,8 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
     if (context)
       if (const std::string intervals = intervalsText(measurementOf(registry, *context->target())); !intervals.empty())
         std::cout << intervals << "\n";
-    std::cout << "\n" << toText(stages->decisions) << "\n"
+    std::cout << "\n"
+              << toText(stages->decisions) << "\n"
               << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n";
   }
   return kExitFine;

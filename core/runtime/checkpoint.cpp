@@ -36,12 +36,8 @@ std::string checksum(const Checkpoint& c) {
 }  // namespace
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
-  const nlohmann::json state{{"version", 1},
-                             {"step", c.step},
-                             {"seed", c.seed},
-                             {"program", c.program},
-                             {"declared", c.declared},
-                             {"swaps", toJsonLines(c.swaps)},
+  const nlohmann::json state{{"version", 1},           {"step", c.step},         {"seed", c.seed},
+                             {"program", c.program},   {"declared", c.declared}, {"swaps", toJsonLines(c.swaps)},
                              {"checksum", checksum(c)}};
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }

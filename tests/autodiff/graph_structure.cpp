@@ -245,11 +245,12 @@ TEST(GraphStructure, AccessesThatNoPointReadsAreTermsOfTheirOwn) {
   EXPECT_EQ(term->inverse.excludedBy.size(), 3u);
   EXPECT_TRUE(term->backward.valid());
   EXPECT_EQ(result->program[result->program[term->backward].output].name, "d(L)/d(X)");
-  const nlohmann::json json = explanationJson(result->program, *term);
+  const nlohmann::json json = explanationJson(result->program, *term, notebook.sources);
   EXPECT_EQ(json["form"], "empty");
   EXPECT_EQ(json["certificate"]["state"], "empty");
   EXPECT_EQ(json["excluded_by"].size(), 3u);
-  EXPECT_NE(explanationText(result->program, *term).find("proved: no point of the operator reads the tensor"), std::string::npos);
+  EXPECT_NE(explanationText(result->program, *term, notebook.sources).find("proved: no point of the operator reads the tensor"),
+            std::string::npos);
 
   AccessProblem read;  // the same without what shuts it out: isl says that it is read, so it is never taken for empty
   read.domain = {{0, 5}};
@@ -273,11 +274,11 @@ TEST(GraphStructure, TextsOfSecondOrderTellVariablesApart) {
   const auto result = differentiate(notebook.program, options);
   std::size_t renamed = 0;
   for (const GradientTerm& term : result->terms) {
-    const nlohmann::json json = explanationJson(result->program, term);
+    const nlohmann::json json = explanationJson(result->program, term, notebook.sources);
     for (const auto& [name, value] : json["y"].items())
       for (const auto& [forward, unused] : json["y"].items())
         EXPECT_EQ(value.get<std::string>().find(forward), std::string::npos) << forward << " in " << value;
-    const std::string text = explanationText(result->program, term);
+    const std::string text = explanationText(result->program, term, notebook.sources);
     renamed += text.find("w0 = 2*t0 + z0 % 2, 0 <= w0 < 3") != std::string::npos;
   }
   EXPECT_EQ(renamed, 1u);
@@ -297,7 +298,7 @@ TEST(GraphStructure, LongLinesOfADerivationAreBroken) {
   const auto result = differentiate(notebook.program, options);
   std::size_t longest = 0, continued = 0;
   for (const GradientTerm& term : result->terms) {
-    std::istringstream lines(explanationText(result->program, term));
+    std::istringstream lines(explanationText(result->program, term, notebook.sources));
     for (std::string line; std::getline(lines, line);) {
       longest = std::max(longest, line.size());
       continued += line.starts_with("#         ");
