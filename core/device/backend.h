@@ -29,10 +29,14 @@ struct KernelText {
   std::vector<std::vector<OriginId>> lineOrigins;  // by line, of the subgraph's program; empty: no mapping
 };
 
+// Quick: code sooner, some percent slower, with the same results bit by bit. A back end may know one kind only.
+enum class CompileEffort : std::uint8_t { Full, Quick };
+
 struct KernelObject {
   std::string backend;
   Hash subgraph;
   Schedule schedule;
+  CompileEffort effort = CompileEffort::Full;
   std::vector<std::byte> code;  // CPU: relocatable object; CUDA: cubin
   std::vector<KernelStage> stages;
   std::int64_t workspaceBytes = 0;
@@ -45,6 +49,7 @@ struct CompileRequest {
   Program subgraph;
   Schedule schedule;
   std::vector<std::string> texts;
+  CompileEffort effort = CompileEffort::Full;
 };
 
 // One launch. tensors: inputs, then outputs, in Subgraph order; device pointers, aligned to their element: a loop passes slices.

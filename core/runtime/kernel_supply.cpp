@@ -41,6 +41,7 @@ KernelSupply::KernelSupply(DeviceContext& context, KernelSupplyOptions options)
   if (m_interpreter) m_options.tuning.standIn = [this](const Program& subgraph) { return interpreted(subgraph); };
   // In static mode every step has the same kernels: better late than others.
   m_options.tuning.standInWhileKilled = m_options.dynamic;
+  m_options.tuning.quickFirst = m_options.dynamic;
   m_tuning = std::make_unique<TuningService>(context.target(), *context.evaluator(), m_cache, context.records(), m_clock,
                                              m_options.tuning);
 }

@@ -29,6 +29,7 @@ struct Pending {
     nlohmann::json header{{"op", "compile"},
                           {"schedule", job.schedules[schedule].text()},
                           {"texts", job.texts},
+                          {"quick", job.effort == CompileEffort::Quick},
                           {"nice", job.priority == CompilePriority::Background}};
     addProgram(header, *job.subgraph, job.hash, memory);
     const std::string target = targetToJson(*job.target).dump();

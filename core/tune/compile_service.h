@@ -32,6 +32,7 @@ struct CompileJob {
   // or the compiler has refused it.
   std::vector<Schedule> schedules;
   std::vector<std::string> texts;
+  CompileEffort effort = CompileEffort::Full;
   CompilePriority priority = CompilePriority::FirstKernel;
   std::chrono::milliseconds deadline{10000};  // of one attempt
   int attempts = 3;                           // with one schedule

@@ -150,6 +150,7 @@ bool TuningService::Impl::makeFirstKernel(Subject& subject, std::stop_token stop
       job.target = target;
       job.schedules = schedules;
       job.priority = priorityOf(subject);
+      if (options.quickFirst && job.priority == CompilePriority::FirstKernel) job.effort = CompileEffort::Quick;
       job.deadline = job.priority == CompilePriority::Background ? kCompileDeadline : kFirstDeadline;
       job.forgivenKills = 0;
       CompileOutcome outcome = evaluator.compile(std::move(job), stop);
@@ -232,6 +233,7 @@ bool TuningService::Impl::enterFirst(Subject& subject, std::shared_ptr<const Ker
   {
     const std::lock_guard lock(mutex);
     subject.firstDone = true;
+    subject.compiledQuickly = object->effort == CompileEffort::Quick;
     subject.estimate = subject.space->estimateSeconds(object->schedule);
     subject.trialSeconds = kOperatorTrial * (1 + compilingWeight(*subject.task.subgraph));
     trouble.clear();

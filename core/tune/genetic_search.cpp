@@ -146,6 +146,8 @@ void GeneticSearch::observe(const Schedule& schedule, TrialStatus status, double
     ++m_barren;
     return;
   }
+  // Tried again with another effort of the compiler: the newer time is that of what would run.
+  std::erase_if(m_measured, [&](const Known& k) { return k.schedule == schedule; });
   const bool improves = m_measured.empty() || seconds < 0.98 * m_measured[0].seconds;
   m_barren = improves ? 0 : m_barren + 1;
   const auto at =

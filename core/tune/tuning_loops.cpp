@@ -14,6 +14,7 @@ constexpr double kFullEffortGain = 0.05;   // expected gain of the step from whi
 constexpr double kLeastEffort = 0.1;       // of the share, while anything at all is to be gained
 constexpr int kForgivenOfTrials = 3;
 constexpr int kProofEvery = 3;        // of rounds one goes to a first kernel that is not fully checked yet
+constexpr double kFullGain = 0.05;    // of a kernel's time, expected from compiling it with full effort
 constexpr double kMostCredit = 0.25;  // seconds of device time that may be saved up
 
 }  // namespace
@@ -31,6 +32,7 @@ double TuningService::Impl::gainOf(const Subject& s) const {
     const double seconds = s.stepMicroseconds > 0 ? s.stepMicroseconds * 1e-6 : s.estimate;
     return std::max(GeneticSearch::priorGainSeconds(seconds, floor) * s.task.callsPerStep, 1e-12);
   }
+  if (s.compiledQuickly) return std::max(kFullGain * s.state.firstMicroseconds * 1e-6 * s.task.callsPerStep, 1e-12);
   const double gain = s.state.expectedGainSeconds;
   return s.state.exhausted || gain < kWorthOfStep * stepSeconds ? 0 : gain;
 }
@@ -113,6 +115,14 @@ void TuningService::Impl::proposeRound(std::unique_lock<std::mutex>& lock) {
     sinceProof = 0;
     scheduled.push_back({subject, {}, true, nullptr});
     return;
+  }
+  if (std::exchange(subject->compiledQuickly, false)) {
+    if (const auto kernel = cache.find(subject->task.hash)) {
+      subject->inFlight = 1;
+      subject->lineages[kernel->object->schedule.text()].how = "first, compiled with full effort";
+      scheduled.push_back({subject, kernel->object->schedule, false, nullptr});
+      return;
+    }
   }
   std::size_t count = std::min(options.roundSize, options.queueCapacity - scheduled.size());
   if (options.maximumTrials >= 0)
@@ -210,7 +220,7 @@ double TuningService::Impl::effectiveShare() const {
   if (stepSeconds <= 0) return share;
   double gain = 0;
   for (const auto& s : subjects) {
-    if (s->running && s->firstDone && !s->baselineDone) return share;
+    if (s->running && s->firstDone && (!s->baselineDone || s->compiledQuickly)) return share;
     if (s->running && !s->state.exhausted) gain += s->state.expectedGainSeconds;
   }
   return share * std::clamp(gain / (kFullEffortGain * stepSeconds), kLeastEffort, 1.0);

@@ -75,9 +75,10 @@ struct TuningOptions {
   std::size_t queueCapacity = 8;    // schedules between explore and generate
   std::size_t roundSize = 2;        // schedules of one explore round: small, so that several kernels take turns
   bool lastWordInSteps = true;      // false: the measuring worker's pairs decide (`neoflow tune`, no executor)
-  bool exclusive = true;            // see MeasureJob
-  bool useRecords = true;           // start from recorded schedules
-  bool searchAfterHit = false;      // search on where records already hold a finished search (`neoflow tune`)
+  bool quickFirst = false;      // first kernels by CompileEffort::Quick: the first trial of each is its schedule, compiled fully
+  bool exclusive = true;        // see MeasureJob
+  bool useRecords = true;       // start from recorded schedules
+  bool searchAfterHit = false;  // search on where records already hold a finished search (`neoflow tune`)
   // Where schedule spaces come from; empty: scheduleSpace().
   std::function<Result<std::unique_ptr<ScheduleSpace>>(const Program&, const Target&)> space;
   // A kernel that computes a subgraph slowly but without a worker (the interpreter). It stands in where workers die of every schedule

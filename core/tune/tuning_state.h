@@ -37,6 +37,7 @@ struct TuningService::Impl {
     TuningTask task;
     State state;
     bool running = true;
+    bool compiledQuickly = false;  // the first kernel; its schedule has not been tried with full effort yet
     bool firstTried = false, firstDone = false, baselineDone = false, baselineQueued = false;
     Clock::Time retryAt{}, retryAfter = kRetryFirst;  // of the first kernel
     Clock::Time afterKill{};

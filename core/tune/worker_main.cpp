@@ -128,7 +128,8 @@ class CompileWorker {
       NF_TRY(auto made, backend->compiler(target));
       compiler = m_compilers.emplace(key, std::move(made)).first;
     }
-    return compiler->second->compile({*program, std::move(schedule), request.at("texts").get<std::vector<std::string>>()});
+    return compiler->second->compile({*program, std::move(schedule), request.at("texts").get<std::vector<std::string>>(),
+                                      request.at("quick").get<bool>() ? CompileEffort::Quick : CompileEffort::Full});
   }
 
   BackendRegistry& m_registry;

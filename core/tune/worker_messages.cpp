@@ -83,9 +83,16 @@ json kernelToJson(const KernelObject& k) {
     }
     texts[key] = {{"text", text.text}, {"origins", std::move(lines)}};
   }
-  return {{"backend", k.backend}, {"subgraph", k.subgraph.hex()},  {"schedule", k.schedule.text()},
-          {"stages", stages},     {"workspace", k.workspaceBytes}, {"flops", k.flops},
-          {"texts", texts},       {"codeBytes", k.code.size()},    {"checks", k.checks}};
+  return {{"backend", k.backend},
+          {"subgraph", k.subgraph.hex()},
+          {"schedule", k.schedule.text()},
+          {"stages", stages},
+          {"workspace", k.workspaceBytes},
+          {"flops", k.flops},
+          {"quick", k.effort == CompileEffort::Quick},
+          {"texts", texts},
+          {"codeBytes", k.code.size()},
+          {"checks", k.checks}};
 }
 
 Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) {
@@ -97,6 +104,7 @@ Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) 
     for (const json& s : j.at("stages"))
       k.stages.push_back({s.at(0).get<std::string>(), s.at(1).get<std::int64_t>(), s.at(2).get<std::int64_t>()});
     if (j.contains("checks")) j.at("checks").get_to(k.checks);
+    k.effort = j.at("quick").get<bool>() ? CompileEffort::Quick : CompileEffort::Full;
     j.at("workspace").get_to(k.workspaceBytes);
     j.at("flops").get_to(k.flops);
     for (const auto& [key, text] : j.at("texts").items()) {

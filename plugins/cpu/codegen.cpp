@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <optional>
 
 #include <llvm/Analysis/CGSCCPassManager.h>
@@ -11,6 +12,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/SmallVectorMemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
@@ -133,6 +135,28 @@ KernelText assemblyText(std::string text, const loop::LoopText& loops) {
   return result;
 }
 
+// Loop strength reduction takes two fifths of the time of code generation and is worth some 5 % of a kernel's. LLVM has no other way to
+// leave it out of a pipeline than a switch of the whole process, which is read while the pipeline is put together.
+class Pipeline {
+ public:
+  explicit Pipeline(CompileEffort effort) : m_lock(mutex()) { set(effort == CompileEffort::Quick); }
+  ~Pipeline() { set(false); }
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static void set(bool off) {
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (const auto found = options.find("disable-lsr"); found != options.end())
+      *static_cast<llvm::cl::opt<bool>*>(found->second) = off;
+  }
+  std::lock_guard<std::mutex> m_lock;
+};
+
 class CpuCompiler final : public Compiler {
  public:
   explicit CpuCompiler(Target target) : m_target(std::move(target)), m_features(joined(m_target.features)) { initializeLlvm(); }
@@ -157,6 +181,7 @@ class CpuCompiler final : public Compiler {
     KernelObject object;
     object.backend = "cpu";
     object.schedule = request.schedule;
+    object.effort = request.effort;
     for (const EmittedStage& s : emitted.stages) object.stages.push_back({s.symbol, s.tasks});
     object.workspaceBytes = function.workspaceBytes;
     object.flops = function.flops;
@@ -167,12 +192,13 @@ class CpuCompiler final : public Compiler {
       if (wanted == "asm") {
         llvm::SmallVector<char, 0> text;
         const auto copy = llvm::CloneModule(module);
-        NF_TRY([[maybe_unused]] const Unit done, generate(*machine, *copy, text, llvm::CodeGenFileType::AssemblyFile));
+        NF_TRY([[maybe_unused]] const Unit done,
+               generate(*machine, *copy, text, llvm::CodeGenFileType::AssemblyFile, request.effort));
         object.texts["asm"] = assemblyText(std::string(text.begin(), text.end()), *loops);
       }
     }
     llvm::SmallVector<char, 0> code;
-    NF_TRY([[maybe_unused]] const Unit done, generate(*machine, module, code, llvm::CodeGenFileType::ObjectFile));
+    NF_TRY([[maybe_unused]] const Unit done, generate(*machine, module, code, llvm::CodeGenFileType::ObjectFile, request.effort));
     object.code.resize(code.size());
     std::memcpy(object.code.data(), code.data(), code.size());
     return object;
@@ -195,10 +221,13 @@ class CpuCompiler final : public Compiler {
   }
 
   static Result<Unit> generate(llvm::TargetMachine& machine, llvm::Module& module, llvm::SmallVectorImpl<char>& into,
-                               llvm::CodeGenFileType type) {
+                               llvm::CodeGenFileType type, CompileEffort effort) {
     llvm::raw_svector_ostream out(into);
     llvm::legacy::PassManager passes;
-    if (machine.addPassesToEmitFile(passes, out, nullptr, type)) return failure("LLVM cannot write this kind of file");
+    {
+      const Pipeline pipeline(effort);
+      if (machine.addPassesToEmitFile(passes, out, nullptr, type)) return failure("LLVM cannot write this kind of file");
+    }
     passes.run(module);
     return Unit{};
   }

@@ -628,6 +628,49 @@ TEST(Compiler, TextsCarryOriginsToInstructions) {
   }
 }
 
+// Less effort gives other code and the same bits.
+TEST(Compiler, QuickCodeComputesTheSame) {
+  constexpr std::int64_t kRows = 17, kColumns = 40, kSummed = 33;
+  Builder b;
+  const TensorId x = b.input("X", {kRows, kSummed}), w = b.input("W", {kSummed, kColumns});
+  b.output(b.op("Y", {kRows, kColumns}, {kSummed}, Reducer::Sum, [&](const auto& v) {
+    return b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(w, {v[2], v[1]}));
+  }));
+  const std::uint64_t seed = freshSeed();
+  std::mt19937_64 rng(seed);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::vector<float> left(kRows * kSummed), right(kSummed * kColumns);
+  for (auto* list : {&left, &right})
+    for (float& value : *list) value = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 7;
+  const Target target = hostTarget();
+  auto device = cpu().open("cpu", 1);
+  auto compiler = cpu().compiler(target);
+  std::vector<KernelObject> objects;
+  std::vector<std::vector<float>> results;
+  for (const CompileEffort effort : {CompileEffort::Full, CompileEffort::Quick, CompileEffort::Full}) {
+    const auto object = (*compiler)->compile({b.p, (*scheduleSpace(b.p, target))->first(), {}, effort});
+    ASSERT_TRUE(object.ok()) << object.error().message;
+    EXPECT_EQ(object->effort, effort);
+    auto kernel = (*device)->link(*object);
+    ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+    std::vector<float> result(kRows * kColumns);
+    std::vector<std::byte> workspace(static_cast<std::size_t>(object->workspaceBytes) + 64);
+    void* space = workspace.data();
+    std::size_t room = workspace.size();
+    std::align(64, static_cast<std::size_t>(object->workspaceBytes), space, room);
+    const std::vector<void*> tensors{left.data(), right.data(), result.data()};
+    LaunchArgs args;
+    args.tensors = tensors;
+    args.workspace = space;
+    ASSERT_TRUE((*kernel)->launch(args).ok());
+    results.push_back(std::move(result));
+    objects.push_back(*object);
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_NE(objects[0].code, objects[1].code);
+  EXPECT_EQ(objects[0].code, objects[2].code) << "the switch of one compilation says nothing about the next";
+}
+
 // A kernel of centuries ends when it is asked to, wherever its loops stand; a short one has no code for that.
 TEST(Device, LongKernelsStop) {
   const auto sum = [](Builder& b, std::vector<std::int64_t> shape, std::vector<std::int64_t> reduced) {

@@ -68,6 +68,7 @@ class FakeEvaluator final : public Evaluator {
       if (status != TrialStatus::Ok) continue;
       KernelObject object;
       object.schedule = job.schedules[i];
+      object.effort = job.effort;
       object.subgraph = job.hash;
       outcome.kernel = std::move(object);
       break;
@@ -87,10 +88,13 @@ class FakeEvaluator final : public Evaluator {
     outcome.status = gates(job.candidate->schedule, job.gate);
     outcome.gate.passed = outcome.status == TrialStatus::Ok;
     if (!outcome.gate.passed || !job.time) return outcome;
-    const double us = 1e6 * Space::seconds(job.candidate->schedule);
+    const auto microseconds = [](const KernelObject& k) {
+      return 1e6 * Space::seconds(k.schedule) * (k.effort == CompileEffort::Quick ? 1.25 : 1);
+    };
+    const double us = microseconds(*job.candidate);
     outcome.timing = {us, 0.01 * us, 3};
     if (job.incumbent) {
-      const double other = 1e6 * Space::seconds(job.incumbent->schedule);
+      const double other = microseconds(*job.incumbent);
       outcome.incumbent = {other, 0.01 * other, 7};
       if (us > 1.2 * other) outcome.status = TrialStatus::Slow;
       else outcome.pairs.assign(7, {other, us});
@@ -158,6 +162,33 @@ TEST_F(TuningServiceTest, FirstKernelsComeWithoutTheLoops) {
   EXPECT_EQ(m_cache.find(task(8).hash)->object->schedule, Space().first());
   EXPECT_EQ(m_evaluator.compiled, 3);
   EXPECT_EQ(s->trials(), 0);
+}
+
+// A first kernel may be compiled quickly; the search begins with its own schedule, compiled fully, also where nothing else is searched.
+TEST_F(TuningServiceTest, QuickFirstKernelsAreTriedWithFullEffort) {
+  m_options.quickFirst = true;
+  m_options.lastWordInSteps = false;
+  m_options.deviceShare = 1;
+  auto forced = task(8);
+  forced.forced = Space::make(1, 1, 1);
+  const auto s = service();
+  s->add({forced, task(9)});
+  EXPECT_TRUE(waitFirst({forced.hash, task(9).hash}));
+  EXPECT_EQ(m_cache.find(forced.hash)->object->effort, CompileEffort::Quick);
+  EXPECT_EQ(m_cache.find(task(9).hash)->object->effort, CompileEffort::Quick);
+  s->start();
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  const auto kernel = m_cache.find(forced.hash);
+  EXPECT_EQ(kernel->generation, 2u);
+  EXPECT_EQ(kernel->object->effort, CompileEffort::Full);
+  EXPECT_EQ(kernel->object->schedule, *forced.forced);
+  EXPECT_EQ(m_cache.find(task(9).hash)->object->effort, CompileEffort::Full);
+  EXPECT_DOUBLE_EQ(s->states()[0].firstMicroseconds, 1.25e6 * Space::seconds(*forced.forced));
+  std::vector<std::string> how;
+  for (const TrialEvent& e : events())
+    if (e.subgraph == task(9).hash && how.size() < 3) how.push_back(e.lineage.how);
+  EXPECT_EQ(how, (std::vector<std::string>{"first", "first", "first, compiled with full effort"}))
+      << "checked, timed, compiled anew";
 }
 
 TEST_F(TuningServiceTest, AForcedScheduleIsUsedAndNotSearched) {
