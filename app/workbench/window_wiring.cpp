@@ -58,6 +58,8 @@ void MainWindow::connectTab(Tab* tab) {
     m_explain->setOutdated(true);
     refreshStatus();
   });
+  connect(w, &Workspace::editRefused, this,
+          [this, w] { setStatus("warning", tr("%1 is read-only here: nothing was written").arg(w->name())); });
   connect(w, &Workspace::modifiedChanged, this, [this, tab] {
     if (tab == m_tab) refreshTitle();
     else refreshTabs();
@@ -466,7 +468,7 @@ void MainWindow::connectViews() {
             d.setFusionHint(producer.toStdString(), consumer.toStdString(), hint);
             notebook()->followDocument();
             refreshOutline();
-            if (!d.undoLabel().empty())
+            if (!d.readOnly() && !d.undoLabel().empty())
               setStatus("flag", tr("%1: written into the notebook as a hint").arg(QString::fromStdString(d.undoLabel())));
           });
   connect(m_tune, &TuneView::subgraphChosen, this, [this](const std::string& id) {
@@ -521,7 +523,8 @@ void MainWindow::connectViews() {
     workspace().document().setScheduleHint(tensor, schedule);
     notebook()->followDocument();
     refreshOutline();
-    setStatus("pin", schedule ? tr("The schedule of %1 is kept: written into the notebook as a hint").arg(shortName(tensor))
+    if (!workspace().document().readOnly())
+      setStatus("pin", schedule ? tr("The schedule of %1 is kept: written into the notebook as a hint").arg(shortName(tensor))
                               : tr("The hint for %1 is taken out: the search decides").arg(shortName(tensor)));
   };
   connect(m_tune, &TuneView::pinRequested, this,

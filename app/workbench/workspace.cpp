@@ -98,6 +98,7 @@ void Workspace::setCurrent(bool current) {
 }
 
 void Workspace::attachDocument() {
+  m_document->refused = [this] { Q_EMIT editRefused(); };
   m_document->edited = [this](const TextEdit& edit) {
     m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
     if (!m_journalTimer.isActive()) m_journalTimer.start();

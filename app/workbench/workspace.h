@@ -124,6 +124,7 @@ class Workspace : public QObject {
  Q_SIGNALS:
   void opened();
   void documentEdited();
+  void editRefused();  // the document is read-only
   void modifiedChanged();
   void readAgain();    // the file changed outside and nothing was unsaved
   void diskChanged();  // onDisk()

@@ -200,7 +200,11 @@ void Document::record(TextEdit edit, std::string label, bool typing) {
 }
 
 void Document::push(TextEdit edit, std::string label, bool typing) {
-  if (edit.removed == edit.inserted || m_readOnly) return;
+  if (edit.removed == edit.inserted) return;
+  if (m_readOnly) {
+    if (refused) refused();
+    return;
+  }
   edit = keepingFirstCell(std::move(edit), m_text, m_cells, separator(CellKind::Code));
   const bool atSaved = m_history.saved == m_history.done;
   bool joined = false;
@@ -252,7 +256,10 @@ std::vector<Document::Chunk> Document::chunks() const {
 // Puts chunks together again, each but the first with a separator and each but the last closed by a newline, as one edit.
 // Returns the id of chunk `wanted`.
 CellId Document::restructure(std::vector<Chunk> parts, std::string label, std::size_t wanted) {
-  if (m_readOnly) return m_cells[std::min(wanted, m_cells.size() - 1)].id;
+  if (m_readOnly) {
+    if (refused) refused();
+    return m_cells[std::min(wanted, m_cells.size() - 1)].id;
+  }
   if (parts.empty()) parts.push_back({"", 0});
   std::string whole;
   std::vector<std::pair<std::size_t, CellId>> starts;
@@ -396,11 +403,9 @@ void Document::setFusionHint(std::string_view producer, std::string_view consume
   const std::string label = hint == FusionHint::None   ? "Take the fusion hint out"
                             : hint == FusionHint::Fuse ? "Force fusion"
                                                        : "Forbid fusion";
-  if (found) {
-    replace(found->begin, found->end, line, label);
-    return;
-  }
-  addHint(line, label);
+  if (!found) addHint(line, label);
+  else if (hint == FusionHint::None) removeHint(found->begin, found->end, label);
+  else replace(found->begin, found->end, line, label);
 }
 
 std::optional<Document::ScheduleLines> Document::findScheduleHint(std::string_view tensor) const {
@@ -450,7 +455,7 @@ void Document::setScheduleHint(std::string_view tensor, std::optional<std::strin
     const bool same = std::string_view(m_text).substr(found->jsonBegin, found->jsonEnd - found->jsonBegin) == *json;
     if (!same) replace(found->jsonBegin, found->jsonEnd, std::string(*json), "Pin schedule");
   } else if (found) {
-    replace(found->begin, found->end, {}, "Unpin schedule");
+    removeHint(found->begin, found->end, "Unpin schedule");
   } else if (json) {
     std::string line = "hint schedule ";
     addHint(line.append(tensor).append(" ").append(*json).append(newline()), "Pin schedule");
@@ -477,6 +482,18 @@ void Document::addHint(const std::string& line, const std::string& label) {
     text.append(newline()).append(separator(CellKind::Code)).append(line);
     replace(m_text.size(), m_text.size(), text, label);
   }
+}
+
+void Document::removeHint(std::size_t begin, std::size_t end, const std::string& label) {
+  const auto holds = [&](const Cell& c) { return c.bodyBegin <= begin && end <= c.end; };
+  const auto cell = std::find_if(m_cells.begin(), m_cells.end(), holds);
+  NF_ASSERT(cell != m_cells.end());
+  const std::string_view text = m_text;
+  const std::string rest = std::string(text.substr(cell->bodyBegin, begin - cell->bodyBegin)).append(text.substr(end, cell->end - end));
+  if (m_cells.size() == 1 || rest.find_first_not_of(" \t\r\n") != std::string::npos) return replace(begin, end, {}, label);
+  std::vector<Chunk> parts = chunks();
+  parts.erase(parts.begin() + (cell - m_cells.begin()));
+  restructure(std::move(parts), label);
 }
 
 std::optional<std::size_t> Document::undo() {

@@ -76,6 +76,8 @@ class Document {
 
   // Called after every edit, with text, cells and revision new already.
   std::function<void(const TextEdit&)> edited;
+  // Called instead where a read-only document did not take an edit.
+  std::function<void()> refused;
 
   // Bytes [begin, end) become `text`. `typing` joins the step to the one before where a person would call both one.
   void replace(std::size_t begin, std::size_t end, std::string_view text, std::string label, bool typing = false);
@@ -141,6 +143,8 @@ class Document {
   };
   std::optional<ScheduleLines> findScheduleHint(std::string_view tensor) const;
   void addHint(const std::string& line, const std::string& label);
+  // With its cell, where nothing else stands in it.
+  void removeHint(std::size_t begin, std::size_t end, const std::string& label);
 
   std::string m_text;
   std::vector<Cell> m_cells;

@@ -59,7 +59,7 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
     found.emplace(Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, {}});
   }
   if (found) return found;
-  fail(request, {"kernel", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
+  fail(request, {"revision", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
   return std::nullopt;
 }
 

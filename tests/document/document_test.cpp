@@ -356,10 +356,37 @@ TEST(Document, GoesOnWithTheHistoryItIsGiven) {
   EXPECT_TRUE(other.modified());
 }
 
+// A hint's cell was made for it: it goes with its last hint, and what a person wrote into it stays.
+TEST(Document, TheLastHintTakesItsCellAlong) {
+  using Hint = Document::FusionHint;
+  const std::string text = "# %%\nlet a = 1\n";
+  Document d(text);
+  d.setFusionHint("A", "B", Hint::Fuse);
+  d.setScheduleHint("A", "{}");
+  ASSERT_EQ(d.cells().size(), 2u);
+  d.setFusionHint("A", "B", Hint::None);
+  ASSERT_EQ(d.cells().size(), 2u);
+  const std::string pinned = d.text();
+  d.setScheduleHint("A", std::nullopt);
+  EXPECT_EQ(d.cells().size(), 1u);
+  EXPECT_EQ(d.text().find("hint"), std::string::npos);
+  EXPECT_EQ(d.undoLabel(), "Unpin schedule");
+  d.undo();
+  EXPECT_EQ(d.text(), pinned);
+  d.replace(d.text().size(), d.text().size(), "# kept for a reason\n", "Typing", true);
+  d.setScheduleHint("A", std::nullopt);
+  EXPECT_EQ(d.cells().size(), 2u);
+  Document whole("hint fuse A, B\n");
+  whole.setFusionHint("A", "B", Hint::None);
+  EXPECT_EQ(whole.cells().size(), 1u);
+}
+
 TEST(Document, TakesNoEditWhileItIsReadOnly) {
   Document d("# %%\nlet a = 1\n\n# %%\nlet b = 2\n");
   d.replace(0, 0, "#", "Typing", true);
   d.setReadOnly(true);
+  int refused = 0;
+  d.refused = [&] { ++refused; };
   const std::string text = d.text();
   const auto revision = d.revision();
   d.replace(0, 1, "", "Edit");
@@ -368,7 +395,10 @@ TEST(Document, TakesNoEditWhileItIsReadOnly) {
   d.moveCell(d.cells()[0].id, 1);
   d.setKind(d.cells()[1].id, CellKind::Markdown);
   d.joinWithNext(d.cells()[0].id);
+  EXPECT_EQ(refused, 6);
   d.setFusionHint("a", "b", Document::FusionHint::Fuse);
+  d.setScheduleHint("a", "{}");
+  EXPECT_EQ(refused, 8);
   EXPECT_FALSE(d.undo());
   EXPECT_EQ(d.text(), text);
   EXPECT_EQ(d.revision(), revision);

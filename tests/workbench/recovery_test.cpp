@@ -284,6 +284,7 @@ TEST_F(Recovery, AFileThatIsOpenElsewhereIsReadOnly) {
     QTest::keyClick(cell(1)->editor(), Qt::Key_Tab);
     window->notebook()->insertBelow();
     window->notebook()->removeActive();
+    EXPECT_TRUE(window->statusText().contains("read-only")) << window->statusText().toStdString();
     EXPECT_EQ(document().text(), capsule::kText);
     EXPECT_EQ(window->notebook()->cells().size(), 4u);
   });
