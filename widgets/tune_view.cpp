@@ -70,7 +70,9 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QRect second = inner.translated(0, 18);
     const QString gain = !s.us || !s.firstUs || !(*s.us > 0) ? QString()
                          : *s.us < *s.firstUs                ? QObject::tr("%1× first").arg(significant(*s.firstUs / *s.us))
-                                                             : QObject::tr("= first");
+                         // Its trials cannot be told apart, alternating steps could.
+                         : s.generation > 1 ? QObject::tr("faster in steps")
+                                            : QObject::tr("= first");
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);
     if (s.trials > 0) kind += QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials"));

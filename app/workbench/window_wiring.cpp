@@ -525,7 +525,7 @@ void MainWindow::connectViews() {
     refreshOutline();
     if (!workspace().document().readOnly())
       setStatus("pin", schedule ? tr("The schedule of %1 is kept: written into the notebook as a hint").arg(shortName(tensor))
-                              : tr("The hint for %1 is taken out: the search decides").arg(shortName(tensor)));
+                                : tr("The hint for %1 is taken out: the search decides").arg(shortName(tensor)));
   };
   connect(m_tune, &TuneView::pinRequested, this,
           [pin](const std::string& tensor, const protocol::JsonText& schedule) { pin(tensor, schedule.text); });

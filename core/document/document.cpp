@@ -489,7 +489,8 @@ void Document::removeHint(std::size_t begin, std::size_t end, const std::string&
   const auto cell = std::find_if(m_cells.begin(), m_cells.end(), holds);
   NF_ASSERT(cell != m_cells.end());
   const std::string_view text = m_text;
-  const std::string rest = std::string(text.substr(cell->bodyBegin, begin - cell->bodyBegin)).append(text.substr(end, cell->end - end));
+  const std::string rest =
+      std::string(text.substr(cell->bodyBegin, begin - cell->bodyBegin)).append(text.substr(end, cell->end - end));
   if (m_cells.size() == 1 || rest.find_first_not_of(" \t\r\n") != std::string::npos) return replace(begin, end, {}, label);
   std::vector<Chunk> parts = chunks();
   parts.erase(parts.begin() + (cell - m_cells.begin()));
