@@ -92,7 +92,7 @@ struct CompiledOperator {
   std::int64_t reduced = 1;
   // Of the point under evaluation.
   std::vector<std::int64_t> position;
-  std::vector<double> values;
+  std::vector<double> values, errors;  // errors: where they are kept
   std::vector<std::uint64_t> stamps;
   std::uint64_t stamp = 0;
 };
@@ -100,9 +100,70 @@ struct CompiledOperator {
 // Computed points of one tensor.
 struct Memo {
   bool dense = true;
-  std::vector<double> values;
+  std::vector<double> values, errors;
   std::vector<bool> known;
-  std::unordered_map<std::int64_t, double> sparse;
+  struct Point {
+    double value, error;
+  };
+  std::unordered_map<std::int64_t, Point> sparse;
+};
+
+// Twice the rounding of one operation, relative. Expressions of the storage types are computed in single precision.
+double unitOf(DType type) { return type == DType::F64 ? 0x1p-51 : isFloating(type) ? 0x1p-22 : 0; }
+double storageUnitOf(DType type) { return type == DType::F16 ? 0x1p-10 : type == DType::BF16 ? 0x1p-7 : unitOf(type); }
+double largestOf(DType type) {
+  switch (type) {
+    case DType::F16: return 65504;
+    case DType::F32:
+    case DType::BF16: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+// Of a quotient of two values with errors.
+double quotientError(double a, double ea, double b, double eb) {
+  return std::fabs(b) > eb ? (ea + std::fabs(a / b) * eb) / (std::fabs(b) - eb) : INFINITY;
+}
+
+// The error of a reduction, term by term.
+class ReductionError {
+ public:
+  explicit ReductionError(Reducer reducer) : m_reducer(reducer) {}
+  void add(double value, double error) {
+    ++m_count;
+    m_errors += error;
+    m_most = std::max(m_most, error);
+    m_sizes += std::fabs(value);
+    m_product *= std::fabs(value);
+    m_upper *= std::fabs(value) + error;
+    if (m_reducer != Reducer::ArgMax && m_reducer != Reducer::ArgMin) return;
+    const double rank = m_reducer == Reducer::ArgMax ? value : -value;
+    if (m_count == 1 || rank > m_best) {
+      if (m_count > 1) m_rival = std::max(m_rival, m_best + m_bestError);
+      m_best = rank;
+      m_bestError = error;
+    } else {
+      m_rival = std::max(m_rival, rank + error);
+    }
+  }
+  double total(DType type) const {
+    const double n = static_cast<double>(m_count), unit = unitOf(type);
+    switch (m_reducer) {
+      case Reducer::None: return m_errors;
+      case Reducer::Sum: return m_errors + unit * (2 + std::sqrt(n)) * m_sizes;
+      case Reducer::Prod: return m_upper - m_product + unit * n * m_upper;
+      case Reducer::Max:
+      case Reducer::Min: return m_most;
+      case Reducer::ArgMax:
+      case Reducer::ArgMin: return m_errors > 0 && m_rival >= m_best - m_bestError ? INFINITY : 0;
+    }
+    return INFINITY;
+  }
+
+ private:
+  Reducer m_reducer;
+  std::int64_t m_count = 0;
+  double m_errors = 0, m_most = 0, m_sizes = 0, m_product = 1, m_upper = 1;
+  double m_best = 0, m_bestError = 0, m_rival = -INFINITY;
 };
 
 }  // namespace
@@ -146,29 +207,40 @@ struct PointEvaluator::Impl {
   std::vector<std::int32_t> producer;  // operator of each tensor, -1: none
   std::vector<CompiledOperator> operators;
   std::vector<Memo> memos;
-  bool training = true;
+  std::vector<DType> types;
+  bool training = true, bounding = false;
+  double loadedError = 0;  // of the newest load
   std::uint64_t seed = 1, step = 0;
   std::int64_t work = 0;
   bool stopped = false;
   std::string failure;
 
   double tensorValue(std::uint32_t tensor, std::int64_t element) {
+    loadedError = 0;
     if (views[tensor].data) return readElement(views[tensor], element);
     if (producer[tensor] < 0) return fail(names[tensor] + " has no value");
     Memo& memo = memos[tensor];
     const auto at = static_cast<std::size_t>(element);
     if (memo.dense) {
-      if (memo.known[at]) return memo.values[at];
+      if (memo.known[at]) {
+        if (bounding) loadedError = memo.errors[at];
+        return memo.values[at];
+      }
     } else if (const auto found = memo.sparse.find(element); found != memo.sparse.end()) {
-      return found->second;
+      loadedError = found->second.error;
+      return found->second.value;
     }
-    const double value = compute(operators[static_cast<std::size_t>(producer[tensor])], element);
+    double error = 0;
+    const double value = compute(operators[static_cast<std::size_t>(producer[tensor])], element, error);
     if (stopped) return value;
+    if (bounding) error = held(error + storageUnitOf(types[tensor]) * std::fabs(value), value, types[tensor]);
+    loadedError = error;
     if (memo.dense) {
       memo.known[at] = true;
       memo.values[at] = value;
+      if (bounding) memo.errors[at] = error;
     } else {
-      memo.sparse.emplace(element, value);
+      memo.sparse.emplace(element, Memo::Point{value, error});
     }
     return value;
   }
@@ -179,23 +251,35 @@ struct PointEvaluator::Impl {
     return std::numeric_limits<double>::quiet_NaN();
   }
 
-  double compute(CompiledOperator& op, std::int64_t element) {
+  // Where the type may hold it no longer nothing is known.
+  static double held(double error, double value, DType type) {
+    return std::isfinite(error) && std::fabs(value) + error <= largestOf(type) ? error : INFINITY;
+  }
+
+  double compute(CompiledOperator& op, std::int64_t element, double& error) {
     for (std::size_t k = op.outputRank; k-- > 0;) {
       op.position[k] = element % op.extents[k];
       element /= op.extents[k];
     }
-    if (op.reducer == Reducer::None) return point(op);
+    if (op.reducer == Reducer::None) {
+      const double value = point(op);
+      if (bounding) error = op.errors[op.root];
+      return value;
+    }
+    ReductionError errors(op.reducer);
     std::fill(op.position.begin() + op.outputRank, op.position.end(), 0);
     double accumulator = 0;
     std::int64_t best = 0;
     for (std::int64_t i = 0; i < op.reduced && !stopped; ++i) {
       const double v = point(op);
       combine(op.reducer, i, v, accumulator, best);
+      if (bounding) errors.add(v, op.errors[op.root]);
       for (std::size_t k = op.extents.size(); k-- > op.outputRank;) {
         if (++op.position[k] < op.extents[k]) break;
         op.position[k] = 0;
       }
     }
+    error = errors.total(op.nodes[op.root].type);
     return op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin ? static_cast<double>(best) : accumulator;
   }
 
@@ -229,11 +313,13 @@ struct PointEvaluator::Impl {
     }
     const double value = evaluate(op, op.nodes[id]);
     op.stamps[id] = op.stamp;
+    if (bounding) op.errors[id] = held(errorOf(op, op.nodes[id], value), value, op.nodes[id].type);
     return op.values[id] = value;
   }
 
   double load(CompiledOperator& op, const CompiledNode& n) {
     std::int64_t element = 0;
+    bool certain = true;
     for (std::size_t k = 0; k < n.components.size(); ++k) {
       const auto& c = n.components[k];
       std::int64_t index = 0;
@@ -242,6 +328,7 @@ struct PointEvaluator::Impl {
         if (stopped) return 0;
         if (op.nodes[c.node].type == DType::I64) index = wholeI64(v);
         else index = v >= 0 && v < static_cast<double>(c.extent) ? static_cast<std::int64_t>(v) : -1;
+        if (bounding) certain = certain && std::trunc(v - op.errors[c.node]) == std::trunc(v + op.errors[c.node]);
       } else {
         index = c.affine.at(op.position);
       }
@@ -249,7 +336,84 @@ struct PointEvaluator::Impl {
         return fail("index " + std::to_string(k) + " of " + names[n.tensor] + " is outside [0, " + std::to_string(c.extent) + ")");
       element = element * c.extent + index;
     }
-    return tensorValue(n.tensor, element);
+    const double value = tensorValue(n.tensor, element);
+    if (!certain) loadedError = INFINITY;
+    return value;
+  }
+
+  // Its operands, but for the branch that is not taken, have been evaluated at this point.
+  double errorOf(const CompiledOperator& op, const CompiledNode& n, double value) const {
+    const double unit = unitOf(n.type), size = std::fabs(value), own = unit * size;
+    const int arity = info(n.op).arity;
+    const double a = arity > 0 ? op.values[n.a] : 0, ea = arity > 0 ? op.errors[n.a] : 0;
+    const bool two = arity > 1 && n.op != ScalarOp::Select;
+    const double b = two ? op.values[n.b] : 0, eb = two ? op.errors[n.b] : 0;
+    const auto flips = [](double v, double e) { return e > 0 && std::fabs(v) <= e; };
+    const bool whole = n.type == DType::I32 || n.type == DType::I64;
+    if (whole && arity > 0 && n.op != ScalarOp::Select && n.op != ScalarOp::Cast) {
+      if (ea == 0 && eb == 0) return 0;
+      return n.op == ScalarOp::Add || n.op == ScalarOp::Sub || n.op == ScalarOp::Neg ? ea + eb : INFINITY;
+    }
+    switch (n.op) {
+      case ScalarOp::Constant:
+      case ScalarOp::Index: return n.type == DType::F64 || whole ? 0 : std::fabs(value - static_cast<float>(value));
+      case ScalarOp::Random: return own;
+      case ScalarOp::Load: return loadedError;
+      case ScalarOp::Training:
+      case ScalarOp::IndexGe0:
+      case ScalarOp::IndexEq0: return 0;
+      case ScalarOp::Neg:
+      case ScalarOp::Abs:
+      case ScalarOp::Relu:
+      case ScalarOp::StopGradient: return ea;
+      case ScalarOp::Not: return flips(a, ea);
+      case ScalarOp::Cast:
+        if (n.type == DType::Bool) return flips(a, ea);
+        if (!whole) return ea + own;
+        // Beyond the type the conversion is the machine's.
+        return std::fabs(a) + ea < 0x1p31 || (n.type == DType::I64 && std::fabs(a) + ea < 0x1p62)
+                   ? std::trunc(a + ea) - std::trunc(a - ea)
+                   : INFINITY;
+      case ScalarOp::Exp: return size * std::expm1(ea) + 4 * own;
+      case ScalarOp::Log: return a > ea ? ea / (a - ea) + 4 * own + unit : INFINITY;
+      case ScalarOp::Sqrt:
+        if (ea == 0) return own;
+        return a >= ea ? std::sqrt(a + ea) - std::sqrt(a - ea) + own : INFINITY;
+      case ScalarOp::Rsqrt: return a > ea ? 1 / std::sqrt(a - ea) - 1 / std::sqrt(a + ea) + 4 * own : INFINITY;
+      case ScalarOp::Tanh:
+      case ScalarOp::Sigmoid: return ea + 4 * unit;
+      case ScalarOp::Erf: return 2 / std::sqrt(M_PI) * ea + 4 * unit;
+      case ScalarOp::Sin:
+      case ScalarOp::Cos: return std::min(2.0, ea + unit * (4 + std::fabs(a)));
+      case ScalarOp::Floor: return std::floor(a + ea) - std::floor(a - ea);
+      case ScalarOp::Add:
+      case ScalarOp::Sub: return ea + eb + own;
+      case ScalarOp::Mul: return std::fabs(a) * eb + std::fabs(b) * ea + ea * eb + own;
+      case ScalarOp::Div: return quotientError(a, ea, b, eb) + 2 * own;
+      case ScalarOp::Pow: {
+        if (ea == 0 && eb == 0 && a == 0) return own;
+        if (std::fabs(a) <= ea || (a < 0 && eb > 0)) return INFINITY;
+        const double slope = std::fabs(std::log(std::fabs(a)));
+        return size * std::expm1(std::fabs(b) * ea / (std::fabs(a) - ea) + eb * slope) + 8 * own * (1 + std::fabs(b) * slope);
+      }
+      case ScalarOp::FloorDiv:
+      case ScalarOp::Mod: {
+        const double q = a / b, e = quotientError(a, ea, b, eb) + unit * std::fabs(q);
+        const double jump = std::floor(q + e) - std::floor(q - e);
+        if (n.op == ScalarOp::FloorDiv) return jump;
+        return jump * (std::fabs(b) + eb) + ea + std::fabs(std::floor(q)) * eb + unit * (std::fabs(a) + size);
+      }
+      case ScalarOp::Max:
+      case ScalarOp::Min: return std::max(ea, eb);
+      case ScalarOp::Lt:
+      case ScalarOp::Le:
+      case ScalarOp::Eq:
+      case ScalarOp::Ne: return flips(a - b, ea + eb);
+      case ScalarOp::And:
+      case ScalarOp::Or: return flips(a, ea) || flips(b, eb);
+      case ScalarOp::Select: return flips(a, ea) ? INFINITY : op.errors[a != 0 ? n.b : n.c];
+    }
+    return INFINITY;
   }
 
   double evaluate(CompiledOperator& op, const CompiledNode& n) {
@@ -329,14 +493,16 @@ PointEvaluator::PointEvaluator(PointEvaluator&&) noexcept = default;
 PointEvaluator& PointEvaluator::operator=(PointEvaluator&&) noexcept = default;
 PointEvaluator::~PointEvaluator() = default;
 
-Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool training) {
+Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool training, bool bounding) {
   auto impl = std::make_unique<Impl>();
   impl->training = training;
+  impl->bounding = bounding;
   std::size_t nodes = 0;
   impl->producer.assign(program.tensors.size(), -1);
   for (const Tensor& t : program.tensors) {
     impl->shapes.push_back(t.shape);
     impl->names.push_back(t.name);
+    impl->types.push_back(t.type);
   }
   impl->views.resize(program.tensors.size());
   for (const Operator& op : program.operators) {
@@ -378,6 +544,7 @@ Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool trai
     for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) made.reduced *= op.axes[k].extent;
     made.position.resize(op.axes.size());
     made.values.resize(made.nodes.size());
+    made.errors.resize(bounding ? made.nodes.size() : 0);
     made.stamps.resize(made.nodes.size());
     impl->producer[op.output.value] = static_cast<std::int32_t>(impl->operators.size());
     impl->operators.push_back(std::move(made));
@@ -405,6 +572,7 @@ void PointEvaluator::clear() {
     memo.dense = elements <= kDenseElements;
     if (!memo.dense) continue;
     memo.values.resize(static_cast<std::size_t>(elements));
+    memo.errors.resize(m_impl->bounding ? static_cast<std::size_t>(elements) : 0);
     memo.known.resize(static_cast<std::size_t>(elements));
   }
 }
@@ -416,6 +584,11 @@ std::optional<double> PointEvaluator::value(TensorId tensor, std::int64_t elemen
   work = std::max<std::int64_t>(m_impl->work, 0);
   if (m_impl->stopped) return std::nullopt;
   return v;
+}
+
+std::optional<double> PointEvaluator::error(TensorId tensor, std::int64_t element, std::int64_t& work) {
+  if (!m_impl->bounding || !value(tensor, element, work)) return std::nullopt;
+  return m_impl->loadedError;
 }
 
 const std::string& PointEvaluator::failed() const { return m_impl->failure; }

@@ -24,7 +24,8 @@ void writeElement(DType type, void* data, std::int64_t element, double value);  
 class PointEvaluator {
  public:
   // Fails where points do not stand alone: a Scatter, a Loop, or an expression too deep to walk.
-  static Result<PointEvaluator> prepare(const Program& program, bool training = true);
+  // bounding: errors are kept as well, see error().
+  static Result<PointEvaluator> prepare(const Program& program, bool training = true, bool bounding = false);
   void bind(TensorId tensor, TensorView view);  // every tensor without a producer
   void setRandom(std::uint64_t seed, std::uint64_t step);
   // Forgets computed points: inputs have new values.
@@ -32,6 +33,10 @@ class PointEvaluator {
   // The value at a row-major position. nullopt: it needs more than `work` expression nodes (counted down), a tensor that is not
   // bound, or an index out of range (failed() says which).
   std::optional<double> value(TensorId tensor, std::int64_t element, std::int64_t& work);
+  // How far rounding may take a right kernel's result from value(): each operation's rounding in its type, carried on to the point by
+  // running error analysis, sums of n terms by the square root of n. Infinity: rounding decides which way the computation goes (a floor, a
+  // comparison, an index, the sign under a root).
+  std::optional<double> error(TensorId tensor, std::int64_t element, std::int64_t& work);
   const std::string& failed() const;
 
   PointEvaluator(PointEvaluator&&) noexcept;
