@@ -2,6 +2,7 @@
 #include "core/document/document.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <utility>
 
@@ -16,8 +17,26 @@ bool isBlank(char c) { return c == ' ' || c == '\t'; }
 struct ParsedHint {
   std::string_view word, first, second;
 };
+// Of any of these characters, outside backquotes.
+std::size_t findBare(std::string_view text, std::string_view wanted, std::size_t from = 0) {
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '`') quoted = !quoted;
+    else if (!quoted && i >= from && wanted.find(text[i]) != std::string_view::npos) return i;
+  }
+  return std::string_view::npos;
+}
+// A name that the language reads: those of parts of a gradient, like d(L)/d(A)#2, stand in backquotes.
+std::string hintName(std::string_view name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) >= 0x80 || std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_.()/").find(c) != std::string_view::npos;
+  });
+  return plain ? std::string(name) : "`" + std::string(name) + "`";
+}
 std::optional<ParsedHint> parseHint(std::string_view line) {
-  line = line.substr(0, line.find_first_of("#\r\n"));
+  line = line.substr(0, line.find_first_of("\r\n"));
+  line = line.substr(0, findBare(line, "#"));
   const auto skip = [&] { line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size())); };
   const auto word = [&] {
     skip();
@@ -30,11 +49,12 @@ std::optional<ParsedHint> parseHint(std::string_view line) {
   hint.word = word();
   if (hint.word != "fuse" && hint.word != "split") return std::nullopt;
   skip();
-  const std::size_t comma = line.find(',');
-  if (comma == std::string_view::npos || line.find(',', comma + 1) != std::string_view::npos) return std::nullopt;
+  const std::size_t comma = findBare(line, ",");
+  if (comma == std::string_view::npos || findBare(line, ",", comma + 1) != std::string_view::npos) return std::nullopt;
   const auto trim = [](std::string_view t) {
     while (!t.empty() && isBlank(t.front())) t.remove_prefix(1);
     while (!t.empty() && isBlank(t.back())) t.remove_suffix(1);
+    if (t.size() > 2 && t.front() == '`' && t.back() == '`') t = t.substr(1, t.size() - 2);
     return t;
   };
   hint.first = trim(line.substr(0, comma));
@@ -396,9 +416,9 @@ void Document::setFusionHint(std::string_view producer, std::string_view consume
   std::string line;
   if (hint != FusionHint::None)
     line.append(hint == FusionHint::Fuse ? "hint fuse " : "hint split ")
-        .append(producer)
+        .append(hintName(producer))
         .append(", ")
-        .append(consumer)
+        .append(hintName(consumer))
         .append(newline());
   const std::string label = hint == FusionHint::None   ? "Take the fusion hint out"
                             : hint == FusionHint::Fuse ? "Force fusion"

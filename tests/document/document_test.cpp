@@ -292,6 +292,21 @@ TEST(FusionHints, AreWrittenChangedAndTakenOut) {
   EXPECT_EQ(d.text(), kNotebook);
 }
 
+// Parts of a gradient have names with a sign that begins a comment elsewhere.
+TEST(FusionHints, NamesThatAreNoneOfTheLanguageStandInBackquotes) {
+  using Hint = Document::FusionHint;
+  Document d(kNotebook);
+  d.setFusionHint("d(L)/d(A)#2", "d(L)/d(A)", Hint::Split);
+  EXPECT_EQ(d.text(), std::string(kNotebook) + "\n# %%\nhint split `d(L)/d(A)#2`, d(L)/d(A)\n");
+  EXPECT_EQ(d.fusionHint("d(L)/d(A)#2", "d(L)/d(A)"), Hint::Split);
+  d.setFusionHint("d(L)/d(A)#2", "d(L)/d(A)", Hint::Fuse);
+  EXPECT_NE(d.text().find("hint fuse `d(L)/d(A)#2`, d(L)/d(A)\n"), std::string::npos);
+  d.setFusionHint("d(L)/d(A)#2", "d(L)/d(A)", Hint::None);
+  EXPECT_EQ(d.text(), std::string(kNotebook) + "\n");
+  Document written("hint fuse `A` , B # a, b\n");
+  EXPECT_EQ(written.fusionHint("A", "B"), Hint::Fuse);
+}
+
 TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
   Document d(kNotebook);
   const std::string one = R"({"kind":"nest","knobs":{"tile":[8,{"a":1}]}})", two = R"({"kind":"nest","knobs":{}})";
