@@ -145,7 +145,7 @@ void TrainStrip::sayNoSwaps(bool ended) {
     case SearchState::Finished: why = tr("each search was finished before, the kernels are those on record or pinned."); break;
     case SearchState::Unbegun: why = tr("the run ended before the search had tried a candidate."); break;
     case SearchState::Searched: why = tr("no candidate was faster than the kernel in use beyond noise."); break;
-    case SearchState::Unknown: why = tr("nothing was tried while it ran."); break;
+    case SearchState::Unknown: return m_swapList->setNone({});  // of a run that is only known by its folder
   }
   m_swapList->setNone(tr("No kernel was swapped: %1").arg(why));
 }
