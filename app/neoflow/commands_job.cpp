@@ -92,6 +92,11 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
   return code;
 }
 
+void printWarning(const protocol::WarningEvent& w) {
+  const std::string place = w.line > 0 ? w.file + ":" + std::to_string(w.line) + ":" + std::to_string(w.column) + ": " : "";
+  std::fprintf(stderr, "%swarning: %s\n", place.c_str(), w.message.c_str());
+}
+
 // What is wrong with the command, told at the place in the notebook that it is about; invalid: the file as a whole.
 int reportCommand(const Error& error, Span place, const Loaded& loaded, bool json, int exitCode) {
   if (!json) return report(error, false, exitCode);
@@ -155,6 +160,10 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   const auto prepared = job.prepare(signals.token());
   if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, json);
   if (!*prepared) return report(stopped(), json);
+  for (const protocol::WarningEvent& w : job.warnings()) {
+    if (options.progress) printLine(protocol::encode(w));
+    else printWarning(w);
+  }
   const auto begin = std::chrono::steady_clock::now();
   const auto done = job.run(false, signals.token());
   if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, json);
@@ -298,6 +307,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       std::fflush(stdout);
       std::fprintf(stderr, "%sneoflow: %s\n", terminal ? "\r\033[K" : "", m->message.c_str());
     }
+    if (const auto* m = std::get_if<protocol::WarningEvent>(&message); m && !options.progress) printWarning(*m);
     if (options.progress || options.json) {
       const bool event = std::visit(
           [](const auto& m) {

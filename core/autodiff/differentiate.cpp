@@ -11,8 +11,8 @@ namespace {
 
 class Differentiation {
  public:
-  Differentiation(Program& program, ReverseContext& context, Diagnostics& diagnostics, std::vector<std::int64_t> trips)
-      : m_program(program), m_context(context), m_diagnostics(diagnostics), m_trips(std::move(trips)),
+  Differentiation(Program& program, ReverseContext& context, Diagnostics& diagnostics, LoopsAround around)
+      : m_program(program), m_context(context), m_diagnostics(diagnostics), m_around(std::move(around)),
         m_firstTerm(context.terms.size()) {}
 
   void run() {
@@ -97,12 +97,10 @@ class Differentiation {
     for (std::size_t l = 0; l < m_program.loops.size(); ++l) {
       const Program& inside = *m_program.loops[l].body;
       if (inside.derivatives.empty() && inside.loops.empty()) continue;
-      if (m_trips.size() > 64) continue;  // the verifier refuses what is nested deeper
+      if (m_around.trips.size() > 64) continue;  // the verifier refuses what is nested deeper
       Program body = inside;
-      std::vector<std::int64_t> trips = m_trips;
-      trips.push_back(m_program.loops[l].trips);
       const std::size_t before = m_context.terms.size();
-      Differentiation(body, m_context, m_diagnostics, std::move(trips)).run();
+      Differentiation(body, m_context, m_diagnostics, m_around.with(m_program.loops[l])).run();
       for (std::size_t t = before; t < m_context.terms.size(); ++t)
         for (auto* path : {&m_context.terms[t].forwardLoops, &m_context.terms[t].backwardLoops})
           path->insert(path->begin(), LoopId(l));
@@ -130,7 +128,7 @@ class Differentiation {
 
   void accumulate(const std::vector<Derivative>& group) {
     const Derivative& first = group.front();
-    Reverse reverse(m_program, m_context, m_program[first.of].name, m_trips);
+    Reverse reverse(m_program, m_context, m_program[first.of].name, m_around);
     Adjoint seed;
     if (first.seed.valid()) seed.tensor = first.seed;
     else seed.unit = true;
@@ -146,7 +144,10 @@ class Differentiation {
     for (const Derivative& d : group)
       for (const Reverse::ZeroByRule& zero : reverse.zeroByRule()) {
         if (zero.wrt != d.wrt) continue;
-        Diagnostic& told = error(d, "zero-derivative", m_program[d.result].name + " is 0: " + zero.why, d.of, Severity::Warning);
+        Diagnostic& told =
+            error(d, "zero-derivative",
+                  "d(" + writtenName(m_program[d.of].name) + ")/d(" + writtenName(m_program[d.wrt].name) + ") is 0: " + zero.why,
+                  d.of, Severity::Warning);
         if (const Span span = spanOf(zero.place); span.valid() && span != told.span) told.notes.push_back({zero.note, span});
       }
     for (const auto& [from, to] : copies) copy(from, to);
@@ -179,7 +180,7 @@ class Differentiation {
   Program& m_program;
   ReverseContext& m_context;
   Diagnostics& m_diagnostics;
-  std::vector<std::int64_t> m_trips;
+  LoopsAround m_around;
   std::size_t m_firstTerm;
 };
 

@@ -16,6 +16,7 @@ struct GradientTerm {
   std::string why;                                                       // of all but Gather
   OriginId cut;  // of a load whose value passes only a node without slope: that node's, in the access' program
   AccessProblem problem;
+  std::vector<std::string> names;  // of the problem's y: the axes of the access' operator, then the counters of loops that it reads
   Inverse inverse;
   // Inside Loops: in whose bodies the two operators stand, outermost first. The ids above are of the innermost body then; `access` and
   // `tensor` of the forward one.

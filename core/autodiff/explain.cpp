@@ -39,8 +39,6 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kLists = {{{"Linear
                                                                         {"Guards dropped", "dropped_guards"},
                                                                         {"Where a fibre is not empty", "existence"}}};
 
-std::string variableName(const Operator& op, IndexVar v) { return v < op.axes.size() ? op.axes[v].name : "y" + std::to_string(v); }
-
 // A long line in several, broken after `and`, `or` or a comma; those that go on are set in.
 std::vector<std::string> broken(std::string line) {
   constexpr std::size_t kWidth = 110;
@@ -67,6 +65,21 @@ double product(const std::vector<std::int64_t>& extents) {
 
 }  // namespace
 
+std::string accessText(const Program& program, const GradientTerm& term) {
+  const Program& p = bodyAt(program, term.forwardLoops);
+  if (!term.access.valid()) return p[term.tensor].name;
+  Operator op = p[term.forward];
+  // A loop's operators have the loop's time as an axis where a term is of all its steps.
+  if (op.kind == OperatorKind::Loop)
+    for (const std::string& name : term.names) op.axes.push_back({name, 1, {}});
+  std::vector<std::string> counters;
+  for (const Program* at = &program; const LoopId loop : term.forwardLoops) {
+    counters.push_back((*at)[loop].counter);
+    at = (*at)[loop].body.get();
+  }
+  return toText(p, op, term.access, std::move(counters));
+}
+
 std::string accessAsWritten(const Program& program, const GradientTerm& term, const SourceMap& sources) {
   const Program& p = bodyAt(program, term.forwardLoops);
   if (!term.access.valid() || !p[term.access].origin.valid()) return {};
@@ -78,7 +91,7 @@ std::string accessAsWritten(const Program& program, const GradientTerm& term, co
     if (!blank) dense += c;
     if (!blank || (!line.empty() && line.back() != ' ')) line += blank ? ' ' : c;
   }
-  for (const char c : toText(p, p[term.forward], term.access))
+  for (const char c : accessText(program, term))
     if (c != ' ') normal += c;
   // What is no access, a call that reads the tensor in its body, is another text altogether.
   if (dense == normal || dense.find('[') == std::string::npos) return {};
@@ -91,7 +104,7 @@ Json explanationJson(const Program& program, const GradientTerm& term, const Sou
   Json json;
   json["tensor"] = p[term.tensor].name;
   json["forward"] = term.forward.valid() ? p[term.forward].name : std::string();
-  json["access"] = term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name;
+  json["access"] = accessText(program, term);
   json["written"] = accessAsWritten(program, term, sources);
   json["result"] = term.backward.valid() ? backward[backward[term.backward].output].name : std::string();
   json["form"] = nameOf(term.form);
@@ -118,16 +131,12 @@ Json explanationJson(const Program& program, const GradientTerm& term, const Sou
   json["cost"] = nullptr;
   if (empty)
     for (const IndexCond& c : term.inverse.excludedBy)
-      json["excluded_by"].push_back(toText(c, [&](IndexVar v) { return variableName(p[term.forward], v); }));
+      json["excluded_by"].push_back(toText(c, [&](IndexVar v) { return term.names[v]; }));
   if (!inverted) return json;
   const std::size_t m = term.problem.shape.size();
-  const Operator& forward = p[term.forward];
-  std::vector<std::string> names;
-  for (const Axis& axis : forward.axes) names.push_back(axis.name);
-  const InverseLetters letters = lettersBeside(names);
+  const InverseLetters letters = lettersBeside(term.names);
   const auto name = [&](IndexVar v) { return v < m ? letters.z + std::to_string(v) : letters.t + std::to_string(v - m); };
-  for (std::size_t i = 0; i < term.inverse.y.size(); ++i)
-    json["y"][variableName(forward, static_cast<IndexVar>(i))] = toText(term.inverse.y[i], name);
+  for (std::size_t i = 0; i < term.inverse.y.size(); ++i) json["y"][term.names[i]] = toText(term.inverse.y[i], name);
   for (const IndexCond& g : term.inverse.zGuards) json["guards"]["z"].push_back(toText(g, name));
   for (const IndexCond& g : term.inverse.tGuards) json["guards"]["t"].push_back(toText(g, name));
   const double points = visitsOf(term.inverse, term.problem);
@@ -139,7 +148,7 @@ Json explanationJson(const Program& program, const GradientTerm& term, const Sou
 
 std::string explanationText(const Program& program, const GradientTerm& term, const SourceMap& sources) {
   const Program& p = bodyAt(program, term.forwardLoops);
-  std::string text = "# " + (term.access.valid() ? toText(p, p[term.forward], term.access) : p[term.tensor].name);
+  std::string text = "# " + accessText(program, term);
   if (term.forward.valid()) text += " in " + p[term.forward].name;
   text += std::string(": ") + nameOf(term.form) + (term.why.empty() ? "" : ", " + term.why) + "\n";
   if (const std::string written = accessAsWritten(program, term, sources); !written.empty())

@@ -26,6 +26,9 @@ nlohmann::json explanationJson(const Program& program, const GradientTerm& term,
 // The same as comment lines of the language, each starting with "# ".
 std::string explanationText(const Program& program, const GradientTerm& term, const SourceMap& sources);
 
+// The term's access in normal form, with the names of its operator's axes and of the loops around; of a term without one its tensor.
+std::string accessText(const Program& program, const GradientTerm& term);
+
 // The text of the term's access in the source, on one line, where it differs from its normal form by more than spaces; else empty.
 // Indices are kept in normal form: `p*2 + r` is `2*p + r`, and the proof is of both.
 std::string accessAsWritten(const Program& program, const GradientTerm& term, const SourceMap& sources);

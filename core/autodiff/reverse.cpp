@@ -42,8 +42,15 @@ void markDependents(const Program& program, std::vector<bool>& marked, Through t
   }
 }
 
-Reverse::Reverse(Program& program, ReverseContext& context, std::string of, std::vector<std::int64_t> trips)
-    : m_program(program), m_context(context), m_of(std::move(of)), m_trips(std::move(trips)),
+std::string writtenName(const std::string& name) {
+  const std::size_t mark = name.rfind('#');
+  const bool numbered = mark != std::string::npos && mark + 1 < name.size() && mark > 0 &&
+                        name.find_first_not_of("0123456789", mark + 1) == std::string::npos;
+  return numbered ? name.substr(0, mark) : name;
+}
+
+Reverse::Reverse(Program& program, ReverseContext& context, std::string of, LoopsAround around)
+    : m_program(program), m_context(context), m_of(std::move(of)), m_around(std::move(around)),
       m_relevant(program.tensors.size(), false) {
   for (const Tensor& t : program.tensors) m_names.insert(t.name);
 }
@@ -266,7 +273,7 @@ TensorId Reverse::zeros(const std::string& name, TensorId like, std::string why)
   term.tensor = like;
   term.form = GradientTerm::Form::Zero;
   term.why = std::move(why);
-  if (m_trips.empty()) m_context.terms.push_back(std::move(term));
+  if (m_around.trips.empty()) m_context.terms.push_back(std::move(term));
   return t;
 }
 
@@ -282,7 +289,7 @@ OperatorId Reverse::emitZero(TensorId t, TensorId target) {
 
 void Reverse::makeZero(TensorId t, TensorId target) {
   const OperatorId id = emitZero(t, target);
-  if (!m_trips.empty()) return;
+  if (!m_around.trips.empty()) return;
   ZeroByRule zero = whyZero(t, id);
   GradientTerm term;
   term.backward = id;
@@ -295,7 +302,7 @@ void Reverse::makeZero(TensorId t, TensorId target) {
 
 // Loads that add nothing and could be what makes it zero belong to the operator `zero`.
 Reverse::ZeroByRule Reverse::whyZero(TensorId t, OperatorId zero) {
-  const std::string name = m_program[t].name;
+  const std::string name = writtenName(m_program[t].name), of = writtenName(m_of);
   const auto anySeed = [&](const std::vector<bool>& marked) {
     return std::any_of(m_seeded.begin(), m_seeded.end(), [&](TensorId s) { return marked[s.value]; });
   };
@@ -306,8 +313,8 @@ Reverse::ZeroByRule Reverse::whyZero(TensorId t, OperatorId zero) {
     std::vector<bool> later(m_program.tensors.size(), false);
     for (const TensorId s : m_seeded) later[s.value] = true;
     markDependents(m_program, later, Through::Any);
-    std::string why = "nothing leads from " + name + " to " + m_of;
-    if (later[t.value]) why += ": " + name + " is computed from " + m_of;
+    std::string why = "nothing leads from " + name + " to " + of;
+    if (later[t.value]) why += ": " + name + " is computed from " + of;
     return {t, why, m_program[t].origin, "here it is defined"};
   }
   const GradientTerm *flat = nullptr, *empty = nullptr;
@@ -320,14 +327,15 @@ Reverse::ZeroByRule Reverse::whyZero(TensorId t, OperatorId zero) {
       if (!one || term.why < one->why) one = &term;
     }
   }
-  const std::string slope = m_of + " depends on " + name + " only where the slope is 0: ";
+  const std::string slope = of + " depends on " + name + " only where the slope is 0: ";
   if (flat) return {t, slope + flat->why, flat->forwardLoops.empty() ? flat->cut : OriginId{}, "here it is cut"};
   for (std::size_t o = 0; o < m_forwardOperators; ++o) {
     const auto reads = readsOf(m_program, OperatorId(o));
     if (!std::any_of(reads.begin(), reads.end(), [&](TensorId r) { return reached[r.value]; })) continue;
     for (const TensorId w : writesOf(m_program, OperatorId(o)))
       if (reached[w.value] && !isFloating(m_program[w].type))
-        return {t, slope + m_program[w].name + " holds whole numbers", m_program[OperatorId(o)].origin, "here it is cut"};
+        return {t, slope + writtenName(m_program[w].name) + " holds whole numbers", m_program[OperatorId(o)].origin,
+                "here it is cut"};
   }
   if (empty)
     return {t, empty->why, empty->forwardLoops.empty() ? m_program[empty->access].origin : OriginId{}, "here it would be read"};

@@ -32,12 +32,24 @@ struct ReverseContext {
   bool differentiatedAgain = false;  // a pending derivative depends on what is made now
 };
 
+// The loops around a program, outermost first.
+struct LoopsAround {
+  std::vector<std::int64_t> trips;
+  std::vector<std::string> counters;
+  LoopsAround with(const Loop& inner) const {
+    LoopsAround all = *this;
+    all.trips.push_back(inner.trips);
+    all.counters.push_back(inner.counter);
+    return all;
+  }
+};
+
 struct FlatLoad;
 
 class Reverse {
  public:
-  // of: the name behind "d("; trips: of the loops around the program, outermost first.
-  Reverse(Program& program, ReverseContext& context, std::string of, std::vector<std::int64_t> trips);
+  // of: the name behind "d(".
+  Reverse(Program& program, ReverseContext& context, std::string of, LoopsAround around);
 
   void seed(TensorId of, Adjoint adjoint);
   void want(TensorId wrt, TensorId result);  // result: a tensor of wrt's shape without a producer
@@ -111,10 +123,10 @@ class Reverse {
                  const std::vector<std::uint32_t>& counters, TensorId tensor, ExprId load, ExprId weight);
   void addScatter(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
                   const std::vector<IndexCond>& guards, ExprId weight, const Inverse& inverse, std::string why);
-  void addFlat(OperatorId forward, const FlatLoad& flat);
-  void addEmpty(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
-                const Inverse& inverse);
-  std::shared_ptr<const Inverse> inverseOf(const AccessProblem& problem, const Operator& op);
+  void addFlat(const Operator& op, OperatorId forward, const FlatLoad& flat);
+  void addEmpty(const Operator& op, OperatorId forward, AccessProblem problem, const std::vector<std::string>& names,
+                TensorId tensor, ExprId load, const Inverse& inverse);
+  std::shared_ptr<const Inverse> inverseOf(const AccessProblem& problem, const std::vector<std::string>& names);
   RangeOf rangesWithCounters(std::vector<std::int64_t> extents) const;
 
   // ---- loops (reverse_loop.cpp)
@@ -126,7 +138,7 @@ class Reverse {
   Program& m_program;
   ReverseContext& m_context;
   std::string m_of;
-  std::vector<std::int64_t> m_trips;
+  LoopsAround m_around;
   std::unordered_set<std::string> m_names;
   std::unordered_map<std::string, int> m_nextNumber;
   std::vector<bool> m_relevant;
@@ -145,6 +157,9 @@ class Reverse {
   };
   std::vector<Stack> m_stacks;
 };
+
+// A tensor's name without the number that sets it apart from others of that name: `h#2` is written `h`.
+std::string writtenName(const std::string& name);
 
 // Which tensors depend on the marked ones through operators; marks them. Floating: through floating values alone, as gradients go.
 enum class Through { Floating, Any };

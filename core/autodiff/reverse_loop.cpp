@@ -139,8 +139,6 @@ void Reverse::reverseLoop(OperatorId id) {
   markInfluences(g.loop, useful);
 
   // ---- the gradient of one step
-  std::vector<std::int64_t> trips = m_trips;
-  trips.push_back(g.loop.trips);
   const auto gradientInput = [&](TensorId inner, const Tensor& like) {
     std::string name = "d(" + m_of + ")/d(" + g.body[inner].name + ")";
     return g.body.addTensor(inputLike(like, g.body.freshName(name), g.body[inner].origin));
@@ -174,7 +172,7 @@ void Reverse::reverseLoop(OperatorId id) {
     seeds.emplace_back(a.inner, Adjoint{inner, false, {}, 0});
   }
   const std::size_t firstTerm = m_context.terms.size();
-  Reverse inner(g.body, m_context, m_of, trips);
+  Reverse inner(g.body, m_context, m_of, m_around.with(g.loop));
   for (const auto& [tensor, adjoint] : seeds) inner.seed(tensor, adjoint);
   for (const auto& slot : g.carried) inner.want(g.loop.carried[slot.index].innerIn, slot.adjointOut);
   for (const auto& i : g.loop.invariants)
@@ -260,7 +258,7 @@ void Reverse::reverseLoop(OperatorId id) {
       back.initial = whole(c.last).tensor;
     } else {
       const bool read = c.last.valid() && isRead(m_program, c.last);
-      const std::string carriedName = g.body[c.innerIn].name;
+      const std::string carriedName = writtenName(g.body[c.innerIn].name);
       back.initial = zeros(gradientName(c.initial), c.initial,
                            read ? "what reads " + carriedName + " after the loop has slope 0 or leads nowhere"
                                 : "nothing reads " + carriedName + " after the loop");

@@ -126,7 +126,7 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
   request.adjoint = dB;
   if (op.kind == OperatorKind::Scatter) {
     // Where an affine index leaves the output nothing was added.
-    const RangeOf ranges = rangesOf(op, m_trips);
+    const RangeOf ranges = rangesOf(op, m_around.trips);
     const auto& shape = m_program[op.output].shape;
     for (std::size_t k = 0; k < shape.size(); ++k) {
       if (op.scatter[k].isData()) continue;
@@ -187,11 +187,24 @@ void Reverse::reverseOperator(const Operator& op, OperatorId forward, const Adjo
   const SweepResult swept = sweepBody(m_program, request);
   for (const Occurrence& occurrence : swept.occurrences)
     addTerm(op, forward, occurrence.load, occurrence.guards, occurrence.weight);
-  for (const FlatLoad& flat : swept.flat) addFlat(forward, flat);
+  // Loads of one element that are cut for one reason are one to a reader.
+  std::vector<const FlatLoad*> told;
+  for (const FlatLoad& flat : swept.flat) {
+    const auto same = [&](const FlatLoad* other) {
+      const Access &a = m_program[m_program[flat.load].access], &b = m_program[m_program[other->load].access];
+      const auto equal = [](const AccessIndex& x, const AccessIndex& y) { return x.data == y.data && x.affine == y.affine; };
+      return flat.why == other->why && a.tensor == b.tensor &&
+             std::equal(a.indices.begin(), a.indices.end(), b.indices.begin(), equal);
+    };
+    if (std::any_of(told.begin(), told.end(), same)) continue;
+    told.push_back(&flat);
+    addFlat(op, forward, flat);
+  }
 }
 
-void Reverse::addFlat(OperatorId forward, const FlatLoad& flat) {
+void Reverse::addFlat(const Operator& op, OperatorId forward, const FlatLoad& flat) {
   GradientTerm term;
+  for (const Axis& axis : op.axes) term.names.push_back(axis.name);
   term.forward = forward;
   term.access = flat.load;
   term.tensor = m_program[m_program[flat.load].access].tensor;
@@ -202,23 +215,23 @@ void Reverse::addFlat(OperatorId forward, const FlatLoad& flat) {
   m_context.terms.push_back(std::move(term));
 }
 
-void Reverse::addEmpty(const Operator& op, OperatorId forward, AccessProblem problem, TensorId tensor, ExprId load,
-                       const Inverse& inverse) {
-  const auto name = [&](IndexVar v) { return v < op.axes.size() ? op.axes[v].name : "y" + std::to_string(v); };
+void Reverse::addEmpty(const Operator& op, OperatorId forward, AccessProblem problem, const std::vector<std::string>& names,
+                       TensorId tensor, ExprId load, const Inverse& inverse) {
   GradientTerm term;
   term.forward = forward;
   term.access = load;
   term.tensor = tensor;
   term.form = GradientTerm::Form::Empty;
-  term.why = "no point of " + op.name + " reads " + m_program[tensor].name;
-  if (!inverse.excludedBy.empty()) term.why += ": none has " + toText(IndexCond::all(inverse.excludedBy), name);
+  term.why = "no point of " + writtenName(op.name) + " reads " + writtenName(m_program[tensor].name);
+  if (!inverse.excludedBy.empty())
+    term.why += ": none has " + toText(IndexCond::all(inverse.excludedBy), [&](IndexVar v) { return names[v]; });
   term.inverse = inverse;
   term.problem = std::move(problem);
   m_silent[tensor.value].push_back(m_context.terms.size());
   m_context.terms.push_back(std::move(term));
 }
 
-std::shared_ptr<const Inverse> Reverse::inverseOf(const AccessProblem& problem, const Operator& op) {
+std::shared_ptr<const Inverse> Reverse::inverseOf(const AccessProblem& problem, const std::vector<std::string>& names) {
   using Proof = InverseCache::Proof;
   const InvertOptions& options = m_context.options;
   Proof proof = Proof::Now;
@@ -227,15 +240,13 @@ std::shared_ptr<const Inverse> Reverse::inverseOf(const AccessProblem& problem, 
   std::shared_ptr<const Inverse> inverse = m_context.inverses.invert(problem, proof);
   m_context.proofMilliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (!options.explain) return inverse;
-  std::vector<std::string> names;
-  for (const Axis& axis : op.axes) names.push_back(axis.name);
-  return std::make_shared<const Inverse>(m_context.inverses.explained(problem, std::move(names), Proof::PutOff));
+  return std::make_shared<const Inverse>(m_context.inverses.explained(problem, names, Proof::PutOff));
 }
 
 RangeOf Reverse::rangesWithCounters(std::vector<std::int64_t> extents) const {
   Operator shell;
   for (const std::int64_t extent : extents) shell.axes.push_back({{}, extent, {}});
-  return rangesOf(shell, m_trips);
+  return rangesOf(shell, m_around.trips);
 }
 
 void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const std::vector<IndexCond>& guards, ExprId weight) {
@@ -263,24 +274,34 @@ void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const
   problem.shape = m_program[access.tensor].shape;
   for (const std::uint32_t counter : counters) {
     problem.access.push_back(IndexExpr::variable(static_cast<IndexVar>(problem.domain.size())));
-    problem.domain.push_back({0, m_trips[counter] - 1});
-    problem.shape.push_back(m_trips[counter]);
+    problem.domain.push_back({0, m_around.trips[counter] - 1});
+    problem.shape.push_back(m_around.trips[counter]);
   }
   for (const IndexCond& guard : guards) problem.guards.push_back(substitute(guard, asAxis));
-  if (onData)
-    return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, {}, "the index depends on data");
-  const std::shared_ptr<const Inverse> inverse = inverseOf(problem, op);
-  switch (inverse->state) {
-    case Inverse::State::Empty: return addEmpty(op, forward, std::move(problem), access.tensor, load, *inverse);
-    case Inverse::State::Gather:
-    case Inverse::State::Checking:
-      if (cheap(*inverse, problem)) return addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
-      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
-                        "the gather would visit far more points");
-    case Inverse::State::Uncertified:
-      return addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
-                        inverse->why.empty() ? "no certified inverse" : inverse->why);
+  std::vector<std::string> names;
+  for (const Axis& axis : op.axes) names.push_back(axis.name);
+  for (const std::uint32_t counter : counters) names.push_back(m_around.counters[counter]);
+  const std::size_t record = m_context.terms.size();
+  if (onData) {
+    addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, {}, "the index depends on data");
+  } else {
+    const std::shared_ptr<const Inverse> inverse = inverseOf(problem, names);
+    switch (inverse->state) {
+      case Inverse::State::Empty: addEmpty(op, forward, std::move(problem), names, access.tensor, load, *inverse); break;
+      case Inverse::State::Gather:
+      case Inverse::State::Checking:
+        if (cheap(*inverse, problem)) addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
+        else
+          addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
+                     "the gather would visit far more points");
+        break;
+      case Inverse::State::Uncertified:
+        addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
+                   inverse->why.empty() ? "no certified inverse" : inverse->why);
+        break;
+    }
   }
+  m_context.terms[record].names = std::move(names);
 }
 
 void Reverse::addGather(const Operator& op, OperatorId forward, const AccessProblem& problem, const Inverse& inverse,

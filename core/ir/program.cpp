@@ -2,6 +2,7 @@
 #include "core/ir/program.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -33,6 +34,22 @@ std::optional<Stage> stageNamed(std::string_view name) {
   for (std::size_t i = 0; i < kStages.size(); ++i)
     if (kStages[i] == name) return static_cast<Stage>(i);
   return std::nullopt;
+}
+
+bool operator==(const Initializer& a, const Initializer& b) {
+  const auto said = [](const Initializer& i) {
+    return std::tie(i.kind, i.numbers, i.strings, i.data, i.columnBegin, i.columnEnd, i.scale, i.shift);
+  };
+  return said(a) == said(b);
+}
+
+void add(Hasher& hasher, const Initializer& init) {
+  hasher.add(static_cast<std::uint64_t>(init.kind)).add(init.numbers.size());
+  for (const double number : init.numbers) hasher.addReal(number);
+  hasher.add(init.strings.size());
+  for (const std::string& text : init.strings) hasher.add(text);
+  hasher.add(init.data).add(static_cast<std::uint64_t>(init.columnBegin)).add(static_cast<std::uint64_t>(init.columnEnd));
+  hasher.addReal(init.scale).addReal(init.shift);
 }
 
 std::int64_t Tensor::elements() const {

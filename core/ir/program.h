@@ -112,7 +112,11 @@ struct Initializer {
   std::string data;
   std::int64_t columnBegin = 0, columnEnd = 0;
   double scale = 1, shift = 0;
+  OriginId origin;  // of the file's name, of a batch's columns; two that say the same are equal wherever they stand
+
+  friend bool operator==(const Initializer& a, const Initializer& b);
 };
+void add(Hasher& hasher, const Initializer& init);  // equal ones alike
 
 // Storage order of the logical axes, outermost first; empty means row-major. Packing and splits extend it.
 struct Layout {
@@ -131,6 +135,7 @@ struct Tensor {
 
   std::int64_t elements() const;  // the extents' product fits 64 bits: the verifier sees to it
   std::int64_t bytes() const { return elements() * bytesOf(type); }
+  OriginId valuesOrigin() const { return init.origin.valid() ? init.origin : origin; }
 };
 
 // ---------------------------------------------------------------- operators

@@ -41,8 +41,15 @@ Json toJson(const Initializer& init) {
   if (init.kind == Initializer::Kind::None) return nullptr;
   Json numbers = Json::array();
   for (const double n : init.numbers) numbers.push_back(real(n));
-  return {{"kind", static_cast<int>(init.kind)}, {"numbers", numbers},    {"strings", init.strings},   {"data", init.data},
-          {"begin", init.columnBegin},           {"end", init.columnEnd}, {"scale", real(init.scale)}, {"shift", real(init.shift)}};
+  return {{"kind", static_cast<int>(init.kind)},
+          {"numbers", numbers},
+          {"strings", init.strings},
+          {"data", init.data},
+          {"begin", init.columnBegin},
+          {"end", init.columnEnd},
+          {"scale", real(init.scale)},
+          {"shift", real(init.shift)},
+          {"origin", id(init.origin)}};
 }
 
 // Reading: the first thing that does not fit makes the whole read fail, remembered in m_error.
@@ -226,7 +233,7 @@ namespace {
 
 constexpr int kInitializerKinds = static_cast<int>(Initializer::Kind::Batch) + 1;
 
-Initializer readInitializer(Reader& in, const Json& json) {
+Initializer readInitializer(Reader& in, const Json& json, std::size_t origins) {
   Initializer init;
   if (json.is_null()) return init;
   init.kind = in.enumerator<Initializer::Kind>(in.at(json, "kind"), kInitializerKinds);
@@ -237,6 +244,7 @@ Initializer readInitializer(Reader& in, const Json& json) {
   init.columnEnd = in.integer(in.at(json, "end"));
   init.scale = in.real(in.at(json, "scale"));
   init.shift = in.real(in.at(json, "shift"));
+  init.origin = in.id<OriginId>(in.at(json, "origin"), origins);
   return init;
 }
 
@@ -284,7 +292,7 @@ Program read(Reader& in, const Json& json, int depth) {
     t.kind = in.enumerator<TensorKind>(in.at(j, "kind"), 5);
     t.type = in.enumerator<DType>(in.at(j, "type"), kDTypeCount);
     for (const Json& extent : in.list(in.at(j, "shape"))) t.shape.push_back(in.integer(extent));
-    t.init = readInitializer(in, in.at(j, "init"));
+    t.init = readInitializer(in, in.at(j, "init"), origins);
     for (const Json& axis : in.list(in.at(j, "layout"))) t.layout.order.push_back(static_cast<std::uint32_t>(in.integer(axis)));
     t.origin = origin(in.at(j, "origin"));
     p.tensors.push_back(std::move(t));
@@ -366,7 +374,7 @@ Program read(Reader& in, const Json& json, int depth) {
     p.hints.push_back(std::move(h));
   }
   for (const Json& j : in.list(in.at(json, "data")))
-    p.data.push_back({in.text(part(in, j, 0)), readInitializer(in, part(in, j, 1)), in.text(part(in, j, 2)),
+    p.data.push_back({in.text(part(in, j, 0)), readInitializer(in, part(in, j, 1), origins), in.text(part(in, j, 2)),
                       in.integer(part(in, j, 3)), origin(part(in, j, 4))});
   for (const Json& j : in.list(in.at(json, "groups"))) {
     Group g;

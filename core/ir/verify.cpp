@@ -55,6 +55,7 @@ class Verifier {
       if (!elements || !checkedMul(*elements, bytesOf(t.type))) problem("the size of tensor " + t.name + " overflows");
       if (t.type == DType::Bool) problem("tensor " + t.name + " stores conditions");
       checkOrigin(t.origin, "tensor " + t.name);
+      checkOrigin(t.init.origin, "what tensor " + t.name + " begins with");
     }
   }
 

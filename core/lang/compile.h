@@ -102,6 +102,7 @@ std::string toText(const Program& program, OperatorId op);
 // Some of its operators in this order, without a line end behind the last. What a loop carries keeps its name behind the loop, as long
 // as both stand in one text.
 std::string toText(const Program& program, const std::vector<OperatorId>& operators);
-std::string toText(const Program& program, const Operator& op, ExprId expression);
+// `counters`: of the loops around the program, outermost first.
+std::string toText(const Program& program, const Operator& op, ExprId expression, std::vector<std::string> counters = {});
 
 }  // namespace nf

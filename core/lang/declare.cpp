@@ -34,6 +34,22 @@ void Elaborator::letNames(const Ast& ast, const Stmt& s) {
   }
 }
 
+namespace {
+
+// The name of the file that values come from, or of a bundled set.
+Span fileSpan(const Ast& ast, ExprRef values) {
+  const Expr& e = ast[values];
+  if (e.kind == ExprKind::Name) return e.span;
+  return e.kind == ExprKind::Call && !e.args.empty() && ast[e.args[0]].kind == ExprKind::String ? ast[e.args[0]].span : Span{};
+}
+
+Span columnsSpan(const Ast& ast, const Stmt& s) {
+  const Span begin = ast[s.batchBegin].span;
+  return s.batchEnd == kNone ? begin : cover(begin, ast[s.batchEnd].span);
+}
+
+}  // namespace
+
 bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into, bool ofData) {
   const Expr& e = ast[ref];
   struct Form {
@@ -150,7 +166,7 @@ bool Elaborator::batchInitializer(const Ast& ast, const Stmt& s, const std::vect
   if (!begin) return false;
   const auto end = s.batchEnd == kNone ? std::optional(*begin + 1) : integer(ast, s.batchEnd, "a column");
   if (!end) return false;
-  const Span columns = s.batchEnd == kNone ? ast[s.batchBegin].span : cover(ast[s.batchBegin].span, ast[s.batchEnd].span);
+  const Span columns = columnsSpan(ast, s);
   if (*begin < 0 || *end <= *begin) {
     report("bad-columns", "columns run from 0 on and must not be empty", columns);
     return false;
@@ -237,9 +253,11 @@ void Elaborator::declaration(const Ast& ast, const Stmt& s) {
       good = false;
     } else if (good) {
       good = batchInitializer(ast, s, wish.shape, wish.type, wish.init);
+      wish.valuesSpan = columnsSpan(ast, s);
     }
   } else if (s.value != kNone) {
     good = initializer(ast, s.value, wish.init) && fitsType(wish, ast[s.value].span) && good;
+    wish.valuesSpan = wish.init.strings.empty() ? Span{} : fileSpan(ast, s.value);
   } else if (s.declares == TensorKind::Param && m_frame == 0) {
     const Span end{target.span.source, target.span.end, target.span.end};
     Diagnostic& d = warn("no-initial-value", "`" + std::string(target.name) + "` has no initial value", target.span);
@@ -285,6 +303,7 @@ void Elaborator::dataSet(const Ast& ast, const Stmt& s) {
       return;
     }
   }
+  set.source.origin = origin(fileSpan(ast, s.value));
   for (const Binder& b : s.binders) {
     const Expr& e = ast[b.value];
     if (b.name != "split") {
@@ -298,6 +317,8 @@ void Elaborator::dataSet(const Ast& ast, const Stmt& s) {
     const auto n = integer(ast, e.args[0], "the number of rows held out");
     if (n && *n < 0) report("bad-attribute", "the number of rows held out is not negative", e.span);
     else if (n) set.heldOutLast = *n;
+    if (n && *n == 0)
+      warn("nothing-held-out", "`split = last 0` holds no row out: all are for training, none is left to evaluate on", e.span);
   }
   m_out.program.data.push_back(std::move(set));
   Entity e;

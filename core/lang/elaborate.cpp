@@ -427,6 +427,7 @@ TensorRef Elaborator::makeTensor(NewTensor wish) {
   t.type = wish.type;
   t.shape = std::move(wish.shape);
   t.init = std::move(wish.init);
+  t.init.origin = originIn(c, wish.valuesSpan, m_frame);
   t.layout.order = std::move(wish.layout);
   t.origin = originIn(c, wish.span, m_frame);
   const auto elements = checkedProduct(t.shape);

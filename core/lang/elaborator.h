@@ -15,9 +15,9 @@
 // From the AST to a Program, statement by statement. Private to core/lang.
 //
 //   Elaborator  walks statements: scopes, declarations, definitions, functions, loops, training
-//               elaborate.cpp, declare.cpp, define.cpp, expand.cpp, train.cpp
+//               elaborate.cpp, declare.cpp, define.cpp, expand.cpp, control_flow.cpp, train.cpp
 //   Statement   one right side: terms, extents, operators
-//               terms.cpp, operators.cpp, calls.cpp, inlined.cpp, extents.cpp, emit.cpp
+//               terms.cpp, operators.cpp, calls.cpp, inlined.cpp, extents.cpp, emit.cpp, nested_reductions.cpp
 namespace nf::lang {
 
 // A tensor of one of the programs under construction: level 0 is the notebook's, deeper ones are bodies of loops.
@@ -170,6 +170,7 @@ class Elaborator {
     std::vector<std::int64_t> shape;
     std::vector<std::string> axisNames;
     Initializer init;
+    Span valuesSpan;  // of the file's name or the columns of a batch that it begins with
     std::vector<std::uint32_t> layout;
     bool temporary = false;  // not bound in the scope
   };
@@ -205,6 +206,7 @@ class Elaborator {
   TensorRef stepCounter(const std::string& loss, Span span);
   void clip(std::vector<TensorRef>& gradients, double limit, Span span);
   void conditional(const ast::Ast& ast, const ast::Stmt& s);
+  bool readsGivenTensor(const ast::Ast& ast, ast::ExprRef condition);
   void require(const ast::Ast& ast, const ast::Stmt& s);
   std::optional<bool> constantCondition(const ast::Ast& ast, ast::ExprRef e, const std::string& word);
   void forLoop(const ast::Ast& ast, const ast::Stmt& s);

@@ -37,9 +37,27 @@ RangeOf Statement::ranges() const {
   };
 }
 
-DiagnosticFix Statement::runOver(const Variable& variable, std::int64_t extent) {
+DiagnosticFix Statement::runOver(const Variable& variable, std::int64_t extent) const {
   const std::string written = variable.name + ": " + std::to_string(extent);
-  return {"write `" + written + "`", variable.span, written};
+  return {"write `" + inBrackets(variable.span, written) + "`", variable.span, written};
+}
+
+// `text` in place of what stands at `span`, with the brackets around it and the word before them: `sum[k: 4]`. Alone where the line has none.
+std::string Statement::inBrackets(Span span, const std::string& text) const {
+  const std::string& source = m_elab.m_out.sources.at(span.source).text;
+  std::size_t open = span.begin, close = span.end;
+  for (int depth = 1; depth > 0;) {
+    if (open == 0 || source[open - 1] == '\n') return text;
+    const char c = source[--open];
+    depth += c == ']' ? 1 : c == '[' ? -1 : 0;
+  }
+  for (int depth = 1; depth > 0; ++close) {
+    if (close >= source.size() || source[close] == '\n') return text;
+    depth += source[close] == '[' ? 1 : source[close] == ']' ? -1 : 0;
+  }
+  std::size_t word = open;
+  while (word > 0 && (std::isalnum(static_cast<unsigned char>(source[word - 1])) || source[word - 1] == '_')) --word;
+  return source.substr(word, span.begin - word) + text + source.substr(span.end, close - span.end);
 }
 
 // Where an index stands alone it has the extent of that axis; two such places must agree.

@@ -88,7 +88,8 @@ class Printer {
     return std::move(m_out);
   }
 
-  std::string expression(const Operator& op, ExprId e) {
+  std::string expression(const Operator& op, ExprId e, std::vector<std::string> counters) {
+    m_counters = std::move(counters);
     prepare(op, e, {});
     return print(e, std::nullopt).text;
   }
@@ -699,8 +700,8 @@ class Printer {
 std::string toText(const Program& program) { return Printer(program).run(); }
 std::string toText(const Program& program, OperatorId op) { return toText(program, std::vector<OperatorId>{op}); }
 std::string toText(const Program& program, const std::vector<OperatorId>& operators) { return Printer(program).some(operators); }
-std::string toText(const Program& program, const Operator& op, ExprId expression) {
-  return Printer(program).expression(op, expression);
+std::string toText(const Program& program, const Operator& op, ExprId expression, std::vector<std::string> counters) {
+  return Printer(program).expression(op, expression, std::move(counters));
 }
 
 }  // namespace nf

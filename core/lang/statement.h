@@ -164,7 +164,8 @@ class Statement {
     bool guarded(const Statement& s, IndexVar v) const;
   };
   std::vector<Use> uses() const;
-  static DiagnosticFix runOver(const Variable& variable, std::int64_t extent);
+  DiagnosticFix runOver(const Variable& variable, std::int64_t extent) const;
+  std::string inBrackets(Span span, const std::string& text) const;
   // quiet: without a word about places that disagree.
   void aloneExtents(const std::vector<Use>& uses, bool weak, bool guarded, bool quiet);
   void settleExtents(const std::vector<Use>& uses, bool quiet);
@@ -174,8 +175,8 @@ class Statement {
   RangeOf ranges() const;
   void reportAmbiguous(IndexVar v, const std::vector<Use>& uses);
 
-  // emit.cpp
-  struct Operation;  // the operator being emitted
+  // emit.cpp, nested_reductions.cpp
+  struct Operation;  // operation.h
   ExprId emitTerm(Operation& op, TermId id, DType want);
   ExprId emitLoad(Operation& op, const Term& t);
   ExprId emitNested(Operation& op, TermId id);
@@ -234,6 +235,7 @@ class Statement {
   bool m_counts = false;
   bool m_implicit = false, m_scatters = false;
   bool m_failed = false;
+  bool m_toldMany = false;             // that it runs over more points than a machine comes to the end of
   std::optional<DType> m_realType;     // for numbers that meet nothing typed
   std::vector<PathCondition> m_guard;  // of the nested reduction that is emitted next, over its output axes
 };

@@ -514,6 +514,13 @@ struct DoneEvent {
             seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
             preparation_ms, search);
 };
+// Of the data, before the first step: what can be computed and is hardly meant. `line` and `column` count from 1, 0 where there is no place.
+struct WarningEvent {
+  static constexpr const char* kEvent = "warning";
+  std::string message, file;
+  std::int64_t line = 0, column = 0;
+  NF_FIELDS(WarningEvent, message, file, line, column);
+};
 struct ErrorEvent {  // training or tuning ended by it; behind Done: what they made could not all be saved
   static constexpr const char* kEvent = "error";
   std::string stage, message, file;
@@ -528,7 +535,7 @@ using Message =
                  StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport,
                  FusionCompared, Devices, Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult,
                  RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, CheckpointFailedEvent,
-                 TrialEvent, DoneEvent, ErrorEvent>;
+                 WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

@@ -85,10 +85,11 @@ Diagnostics checkData(const CompiledNotebook& notebook) {
     const Tensor& tensor = p.tensors[t];
     const bool number = tensor.init.kind == Initializer::Kind::Constant && tensor.type == DType::I32;
     if (!isFile(tensor.init.kind) && !number) continue;
-    const Span place = tensor.origin.valid() ? p[tensor.origin].span : Span{};
+    const auto spanOf = [&](OriginId origin) { return origin.valid() ? p[origin].span : Span{}; };
+    const Span place = spanOf(tensor.origin);
     const auto value = initialValue(tensor, 1, directory);
     if (!value) {
-      report(value.error(), place);
+      report(value.error(), spanOf(tensor.valuesOrigin()));
       continue;
     }
     if (const auto inRange = checkIndexValues(p, TensorId(t), *value); !inRange) report(inRange.error(), place);

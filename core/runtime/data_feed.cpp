@@ -54,7 +54,7 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
       for (const DataSet& d : program.data)
         if (d.name == tensor.init.data) source = &d;
       if (!source) return feedError("There is no data set " + tensor.init.data + ".");
-      at(source->origin);
+      at(source->source.origin.valid() ? source->source.origin : source->origin);
       NF_TRY(HostTensor table, readData(source->source, source->directory.empty() ? directory : source->directory));
       if (table.shape.empty() || table.elements() == 0) return feedError("The data set " + source->name + " holds no rows.");
       const std::int64_t rows = table.shape.front();
@@ -71,7 +71,9 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
       return feedError("Input " + tensor.name + " takes batches of " + std::to_string(batch) + " rows, input " +
                        feed.m_inputs.front().name + " of " + std::to_string(feed.m_batch) + ".");
     feed.m_batch = batch;
+    at(tensor.valuesOrigin());
     NF_TRY(std::vector<std::byte> values, columnsOf(found->second.second, tensor, rowElements));
+    at(tensor.origin);
     HostTensor all;
     all.type = tensor.type;
     all.shape = {found->second.second.shape.front(), rowElements};

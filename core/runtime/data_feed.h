@@ -8,6 +8,7 @@
 
 #include "core/ir/program.h"
 #include "core/runtime/host_tensor.h"
+#include "core/runtime/initialize.h"
 #include "core/support/result.h"
 
 namespace nf {
@@ -32,8 +33,7 @@ class DataFeed {
   // Of the set that the first input reads; without batches an epoch is one step.
   std::int64_t trainingRows() const;
   std::int64_t heldOutRows() const;
-  // Values of labels that nothing matches, in a sentence each, and the tensors' origins.
-  const std::vector<std::pair<std::string, OriginId>>& strayLabels() const { return m_strayLabels; }
+  const StrayLabels& strayLabels() const { return m_strayLabels; }
   std::int64_t stepsPerEpoch() const;
 
   // Fails where a set leaves no whole batch for training; `place`: that set's statement.
@@ -55,7 +55,7 @@ class DataFeed {
   void shuffle(Set& set, std::int64_t epoch) const;
   std::vector<Set> m_sets;
   std::vector<Input> m_inputs;
-  std::vector<std::pair<std::string, OriginId>> m_strayLabels;
+  StrayLabels m_strayLabels;
   std::vector<std::vector<std::byte>> m_values;  // by input, all rows
   std::int64_t m_batch = 1;
   std::uint64_t m_seed = 1;

@@ -58,16 +58,11 @@ Result<HostTensor> fromFile(const Tensor& tensor, const std::string& directory) 
 }  // namespace
 
 std::string declarationOf(const Tensor& tensor) {
-  const Initializer& init = tensor.init;
   Hasher h;
   h.add(static_cast<std::uint64_t>(tensor.type)).add(tensor.shape.size());
   for (const std::int64_t extent : tensor.shape) h.add(static_cast<std::uint64_t>(extent));
-  h.add(static_cast<std::uint64_t>(init.kind)).add(init.numbers.size());
-  for (const double number : init.numbers) h.addReal(number);
-  h.add(init.strings.size());
-  for (const std::string& text : init.strings) h.add(text);
-  h.add(init.data).add(static_cast<std::uint64_t>(init.columnBegin)).add(static_cast<std::uint64_t>(init.columnEnd));
-  return h.addReal(init.scale).addReal(init.shift).finish().hex();
+  add(h, tensor.init);
+  return h.finish().hex();
 }
 
 std::string resolvePath(const std::string& directory, const std::string& path) {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "core/ir/program.h"
 #include "core/runtime/host_tensor.h"
@@ -33,5 +35,6 @@ Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const Hos
 
 // A value of a tensor of labels, one that is only compared, which no index has that it is compared with: in a sentence.
 std::optional<std::string> strayLabel(const Program& program, TensorId tensor, const HostTensor& value);
+using StrayLabels = std::vector<std::pair<std::string, OriginId>>;  // such sentences, and the tensors' origins
 
 }  // namespace nf

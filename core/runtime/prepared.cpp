@@ -76,31 +76,56 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
   return prepared;
 }
 
-Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place) {
+Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place,
+                               StrayLabels* strayLabels) {
   const Program& p = executable.program();
   for (std::size_t t = 0; t < p.tensors.size(); ++t) {
     TensorStore::Entry* entry = executable.entry(TensorId(t));
     if (!entry || entry->written || p.tensors[t].init.kind == Initializer::Kind::Batch) continue;
-    if (const OriginId origin = p.tensors[t].origin; place) *place = origin.valid() ? p[origin].span : Span{};
+    const auto at = [&](OriginId origin) {
+      if (place) *place = origin.valid() ? p[origin].span : Span{};
+    };
+    at(p.tensors[t].valuesOrigin());
     NF_TRY(const HostTensor value, initialValue(p.tensors[t], seed, directory));
+    at(p.tensors[t].origin);
     NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(p, TensorId(t), value));
+    if (auto stray = strayLabels ? strayLabel(p, TensorId(t), value) : std::nullopt)
+      strayLabels->emplace_back(std::move(*stray), p.tensors[t].origin);
     NF_TRY([[maybe_unused]] const Unit written, executable.store().write(*entry, value));
   }
   return Unit{};
 }
+
+namespace {
+
+template <class Event>
+void put(Event& event, const SourceMap& sources, Span place) {
+  if (!place.valid() || place.source.value >= sources.size()) return;
+  const LineColumn at = sources.lineColumn(place);
+  event.file = sources.at(place.source).name;
+  event.line = at.line;
+  event.column = at.column;
+}
+
+}  // namespace
 
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place) {
   protocol::ErrorEvent event;
   event.stage = error.stage;
   event.message = error.message;
   if (!error.detail.empty()) event.message += "\n" + error.detail;
-  if (place.valid() && place.source.value < sources.size()) {
-    const LineColumn at = sources.lineColumn(place);
-    event.file = sources.at(place.source).name;
-    event.line = at.line;
-    event.column = at.column;
-  }
+  put(event, sources, place);
   return event;
+}
+
+std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, const Program& program, const SourceMap& sources) {
+  std::vector<protocol::WarningEvent> events;
+  for (const auto& [text, origin] : labels) {
+    protocol::WarningEvent& event = events.emplace_back();
+    event.message = text;
+    if (origin.valid()) put(event, sources, program[origin].span);
+  }
+  return events;
 }
 
 }  // namespace nf

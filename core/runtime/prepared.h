@@ -8,6 +8,7 @@
 #include "core/protocol/message.h"
 #include "core/runtime/device_context.h"
 #include "core/runtime/executable.h"
+#include "core/runtime/initialize.h"
 #include "core/runtime/pipeline.h"
 
 namespace nf {
@@ -45,10 +46,14 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
 
 // Initial values for what the executable reads and nobody has given a value; integers that index others are range-checked. `place`:
 // where the tensor that has none stands in the source.
-Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place = nullptr);
+// `strayLabels`: takes what DataFeed::strayLabels() has of batches, of the others.
+Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place = nullptr,
+                               StrayLabels* strayLabels = nullptr);
 
 // A failure as the event that scripts read, with its place in the source where one is known.
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);
+// Labels that nothing matches, as events with their places. Of `program`.
+std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, const Program& program, const SourceMap& sources);
 // The first error among the diagnostics, as a failure.
 Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place);
 

@@ -133,9 +133,12 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     if (!entry || entry->shape != value.shape || entry->type != value.type) continue;
     NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
   }
-  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory, &m_place));
+  StrayLabels strays;
+  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory, &m_place, &strays));
   NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
   m_place = {};
+  strays.insert(strays.end(), feed.strayLabels().begin(), feed.strayLabels().end());
+  m_warnings = warningEvents(strays, x.program(), m_notebook.sources);
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];

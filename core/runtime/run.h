@@ -61,7 +61,8 @@ class RunJob {
   std::vector<KernelTime> kernelTimes() const;  // the most expensive first
   const CompiledNotebook& notebook() const { return m_notebook; }
   const Executable& executable() const { return *m_prepared.executable; }
-  Span place() const { return m_place; }  // of the last failure
+  const std::vector<protocol::WarningEvent>& warnings() const { return m_warnings; }  // of the data, by prepare()
+  Span place() const { return m_place; }                                              // of the last failure
 
  private:
   Result<Program> wantedProgram();
@@ -73,6 +74,7 @@ class RunJob {
   std::unique_ptr<KernelSupply> m_supply;
   std::vector<std::string> m_names;
   std::uint64_t m_seed = 1;
+  std::vector<protocol::WarningEvent> m_warnings;
   Span m_place;
 };
 

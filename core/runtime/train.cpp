@@ -323,7 +323,10 @@ struct TrainJob::Impl {
     for (const DataFeed::Input& in : feed->inputs())
       most = std::max(most, static_cast<std::size_t>(feed->batch() * in.rowElements * bytesOf(in.type)));
     staging.resize(most);
-    auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place);
+    StrayLabels strays = feed->strayLabels();
+    auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place, &strays);
+    if (initial)
+      for (protocol::WarningEvent& e : warningEvents(strays, training.executable->program(), notebook.sources)) emit(std::move(e));
     if (initial) place = settings.span;
     return initial;
   }
@@ -638,6 +641,28 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
+  // Where the steps are counted in epochs: what they are.
+  std::string epochsText() const {
+    const std::int64_t epochs = options.steps > 0    ? 0
+                                : options.epochs > 0 ? options.epochs
+                                : settings.steps > 0 ? 0
+                                                     : settings.epochs;
+    if (epochs == 0) return {};
+    return " (" + std::to_string(epochs) + (epochs == 1 ? " epoch of " : " epochs of ") + std::to_string(feed->stepsPerEpoch()) +
+           " steps)";
+  }
+
+  // The first input whose batch of this step holds one; empty: none.
+  std::string infiniteInput(std::int64_t at) {
+    for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
+      const DataFeed::Input& in = feed->inputs()[i];
+      feed->training(at, i, staging.data());
+      for (std::int64_t e = 0, n = feed->batch() * in.rowElements; e < n; ++e)
+        if (std::isinf(loadValue(in.type, staging.data(), e))) return in.name;
+    }
+    return {};
+  }
+
   Error nanFound(Executable& x) {
     auto first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
     std::string message = "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1);
@@ -658,6 +683,13 @@ struct TrainJob::Impl {
       if (before && lastLoss && std::isinf(*lastLoss))
         message += std::string(", whose loss was ") + (*lastLoss < 0 ? "-inf" : "inf");
     }
+    for (const std::int64_t at : {step - 1, step})
+      if (const std::string input = at < firstStep ? std::string() : infiniteInput(at); !input.empty()) {
+        const TensorId t = x.program().tensorNamed(input);
+        if (t.valid() && x.program()[t].origin.valid()) place = x.program()[x.program()[t].origin].span;
+        message += "; " + input + " has an infinite value in step " + std::to_string(at + 1);
+        break;
+      }
     return {"train", message + ".", context.device().name(), {}};
   }
 
@@ -816,8 +848,8 @@ struct TrainJob::Impl {
       return Error{"train", "Nothing says how long to train: give epochs, steps or seconds.", {}, {}};
     if (checkpoint && stepLimit > 0 && step >= stepLimit)
       return Error{"train",
-                   options.resume + " has " + std::to_string(step) + " steps behind it, and " + std::to_string(stepLimit) +
-                       " are asked for: give more.",
+                   options.resume + " has " + std::to_string(step) + " steps behind it, and training ends with step " +
+                       std::to_string(stepLimit) + epochsText() + ": give more.",
                    {},
                    {}};
     if (!options.outputRoot.empty()) {

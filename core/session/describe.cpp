@@ -440,7 +440,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
     const Program& backward = bodyAt(p, term.backwardLoops);
     protocol::GradientTermInfo info;
     info.tensor = forward[term.tensor].name;
-    info.access = term.access.valid() ? toText(forward, forward[term.forward], term.access) : info.tensor;
+    info.access = accessText(p, term);
     info.written = accessAsWritten(p, term, spans.sources());
     info.result = backward[backward[term.backward].output].name;
     switch (term.form) {

@@ -8,14 +8,6 @@
 namespace nf {
 namespace {
 
-void add(Hasher& hasher, const Initializer& init) {
-  hasher.add(static_cast<std::uint64_t>(init.kind)).add(init.data);
-  hasher.add(static_cast<std::uint64_t>(init.columnBegin)).add(static_cast<std::uint64_t>(init.columnEnd));
-  hasher.addReal(init.scale).addReal(init.shift).add(init.numbers.size());
-  for (const double number : init.numbers) hasher.addReal(number);
-  for (const std::string& text : init.strings) hasher.add(text);
-}
-
 class Meanings {
  public:
   explicit Meanings(const Program& program) : m_program(program), m_known(program.tensors.size()) {

@@ -254,6 +254,7 @@ class Hoisting {
             Tensor copy = m_to[from.id];
             copy.name = rest.freshName(copy.name);
             copy.kind = TensorKind::Input;
+            copy.init = {};
             copy.origin = body[access.tensor].origin;
             at->second = rest.addTensor(std::move(copy));
             loop.invariants.push_back({from.id, at->second});

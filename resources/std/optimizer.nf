@@ -5,7 +5,9 @@
 
 # Stochastic gradient descent, with momentum and weight decay where they are asked for.
 def sgd(W[...], G[...]; lr = 0.01, momentum = 0, decay = 0) {
+  require lr >= 0, "`lr` must be 0 or more: a loss that is to grow is negated"
   require momentum >= 0 and momentum < 1
+  require decay >= 0
   if decay == 0 { D = G } else { D[...] = G[...] + decay * W[...] }
   if momentum == 0 {
     W[...] <- W[...] - lr * D[...]
@@ -18,6 +20,7 @@ def sgd(W[...], G[...]; lr = 0.01, momentum = 0, decay = 0) {
 }
 
 def momentum(W[...], G[...]; lr = 0.01, beta = 0.9) {
+  require lr >= 0, "`lr` must be 0 or more: a loss that is to grow is negated"
   require beta >= 0 and beta < 1
   state m[...] = zeros()
   M[...] = beta * m[...] + G[...]
@@ -27,8 +30,10 @@ def momentum(W[...], G[...]; lr = 0.01, beta = 0.9) {
 
 # Kingma and Ba. t counts the steps from 1: `train` keeps it. The two corrections are scalars, worked out once for all parameters.
 def adam(W[...], G[...], t; lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8) {
+  require lr >= 0, "`lr` must be 0 or more: a loss that is to grow is negated"
   require beta1 >= 0 and beta1 < 1
   require beta2 >= 0 and beta2 < 1
+  require eps >= 0
   state m[...] = zeros()
   state v[...] = zeros()
   c1 = 1 / (1 - beta1^t)

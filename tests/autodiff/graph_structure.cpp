@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What differentiate() leaves behind: names, terms, phases, diagnostics, order.
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "core/autodiff/explain.h"
@@ -308,6 +309,48 @@ TEST(GraphStructure, LongLinesOfADerivationAreBroken) {
   EXPECT_GT(continued, 0u);
 }
 
+// Counters by their names, of accesses in the body and of those that time is an axis of.
+TEST(GraphStructure, DerivationsInLoopsNameTheCounter) {
+  const CompiledNotebook notebook =
+      compileNotebook({"test.nf",
+                       {},
+                       "input X[5, 4] = zeros()\ninput V[3] = zeros()\nh[i: 4] = 0.5\nfor step in 0..5 {\n"
+                       "  h[i] = h[(i + step) % 4] * X[4 - step, i] + (V[i + 2*step] else 0) * select(step > 7, X[step, i], 1)\n}\n"
+                       "loss L = sum[i] h[i]^2\nshow d(L)/d(X), d(L)/d(V)\n"});
+  ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  InvertOptions options;
+  options.explain = true;
+  const auto result = differentiate(notebook.program, options);
+  std::set<std::string> accesses;
+  for (const GradientTerm& term : result->terms) {
+    const nlohmann::json json = explanationJson(result->program, term, notebook.sources);
+    accesses.insert(json["access"].get<std::string>());
+    for (const auto& [name, value] : json["y"].items()) EXPECT_TRUE(name == "i" || name == "step") << name;
+    const std::string text = explanationText(result->program, term, notebook.sources);
+    for (const char* number : {"y0", "y1", "v0", "v1", "v1048576"}) EXPECT_EQ(text.find(number), std::string::npos) << text;
+  }
+  for (const char* access : {"X[4 - step, i]", "h[(i + step) % 4]"}) EXPECT_TRUE(accesses.contains(access)) << access;
+}
+
+// `h#2` is what a loop makes of `h`: nobody has written it. What is cut twice for one reason is one line.
+TEST(GraphStructure, ReasonsOfZerosSpeakAsTheSourceDoes) {
+  const CompiledNotebook notebook =
+      compileNotebook({"test.nf",
+                       {},
+                       "input X[4] = zeros()\nh[i: 4] = 0.5\nfor t in 0..5 {\n  h[i] = h[i] * X[i]\n}\n"
+                       "loss L = sum[i] (floor(h[i]) * floor(h[i] + 1) + floor(h[3 - i]))\nshow d(L)/d(X), d(L)/d(h)\n"});
+  ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+  const auto result = differentiate(notebook.program);
+  ASSERT_EQ(result->diagnostics.size(), 2u);
+  EXPECT_EQ(result->diagnostics[1].message, "d(L)/d(h) is 0: L depends on h only where the slope is 0: floor has slope 0");
+  std::multiset<std::string> cut;
+  for (const GradientTerm& term : result->terms) {
+    EXPECT_EQ(term.why.find('#'), std::string::npos) << term.why;
+    if (term.cut.valid()) cut.insert(accessText(result->program, term));
+  }
+  EXPECT_EQ(cut, (std::multiset<std::string>{"`h#2`[3 - i]", "`h#2`[i]"}));
+}
+
 TEST(GraphStructure, LoopsWhoseLastStepNobodyReadsSaySo) {
   const CompiledNotebook notebook =
       compileNotebook({"test.nf",
@@ -319,7 +362,7 @@ TEST(GraphStructure, LoopsWhoseLastStepNobodyReadsSaySo) {
   std::vector<std::string> zeros;
   for (const GradientTerm& term : result->terms)
     if (term.form == GradientTerm::Form::Zero) zeros.push_back(term.why);
-  EXPECT_EQ(zeros, (std::vector<std::string>{"nothing reads h after the loop", "nothing leads from h#2 to L"}));
+  EXPECT_EQ(zeros, (std::vector<std::string>{"nothing reads h after the loop", "nothing leads from h to L"}));
 }
 
 // What can't be differentiated is said with its place and reason, whether the language or the gradient notices.

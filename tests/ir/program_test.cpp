@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -136,6 +138,35 @@ TEST(Program, HashIgnoresNamesAndSeesStructure) {
   Program s = matmulRelu();
   s.accesses[1].tensor = s.accesses[0].tensor;
   EXPECT_NE(structuralHash(p), structuralHash(s));
+}
+
+TEST(Initializer, IsEqualToWhatSaysTheSameElsewhere) {
+  const auto hash = [](const Initializer& init) {
+    Hasher h;
+    add(h, init);
+    return h.finish();
+  };
+  Initializer file;
+  file.kind = Initializer::Kind::Npz;
+  file.strings = {"x.npz", "W"};
+  Initializer moved = file;
+  moved.origin = OriginId(7u);
+  EXPECT_TRUE(file == moved);
+  EXPECT_EQ(hash(file), hash(moved));
+  const std::vector<std::function<void(Initializer&)>> changes{[](auto& i) { i.kind = Initializer::Kind::Safetensors; },
+                                                               [](auto& i) { i.numbers = {1}; },
+                                                               [](auto& i) { i.strings[1] = "V"; },
+                                                               [](auto& i) { i.data = "D"; },
+                                                               [](auto& i) { i.columnBegin = 1; },
+                                                               [](auto& i) { i.columnEnd = 1; },
+                                                               [](auto& i) { i.scale = 2; },
+                                                               [](auto& i) { i.shift = 2; }};
+  for (std::size_t k = 0; k < changes.size(); ++k) {
+    Initializer other = file;
+    changes[k](other);
+    EXPECT_FALSE(other == file) << k;
+    EXPECT_NE(hash(other), hash(file)) << k;
+  }
 }
 
 TEST(Subgraph, ListsInputsAndWhatLeaves) {

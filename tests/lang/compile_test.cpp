@@ -144,6 +144,20 @@ TEST(Compile, MistakesOfEveryTrainStatementAreTold) {
   EXPECT_EQ(c.diagnostics[1].code, "updated-twice");
 }
 
+// A step against the gradient only; what a tensor gives is not known here.
+TEST(Train, ANegativeRateIsRefusedAndATensorTaken) {
+  const std::string net = "param W[3] = zeros()\ninput r = 0.1\nloss L = sum[i] W[i]^2\n";
+  for (const char* optimizer : {"sgd(lr=-1)", "momentum(lr=-1)", "adam(lr=-1)", "sgd(decay=-1)", "adam(eps=-1)"}) {
+    const auto c = compiled(net + "train L { steps = 1; optimizer = " + optimizer + " }\n");
+    ASSERT_EQ(c.diagnostics.size(), 1u) << optimizer;
+    EXPECT_EQ(c.diagnostics[0].code, "requirement");
+    EXPECT_NE(c.diagnostics[0].message.find("= -1"), std::string::npos) << c.diagnostics[0].message;
+    EXPECT_EQ(c.sources.lineColumn(c.diagnostics[0].span).line, 4u);
+  }
+  for (const char* optimizer : {"sgd(lr=r)", "momentum(lr=r)", "momentum(beta=r)", "adam(lr=r)", "sgd(lr=0)"})
+    clean(net + "train L { steps = 1; optimizer = " + optimizer + " }\n");
+}
+
 // x * 0 is no 0 where x is infinite: without decay the term is not there at all.
 TEST(Compile, AnOptimizerWithoutDecayDoesNotReadThroughIt) {
   const auto c = clean("param W[3] = zeros()\nloss L = sum[i] W[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.5) }\n");

@@ -261,7 +261,15 @@ TEST(Train, AResumeThatHasNothingLeftToDoSaysSo) {
   TrainJob again(*context, o, {});
   const auto summary = again.run({});
   ASSERT_FALSE(summary.ok());
-  EXPECT_THAT(summary.error().message, HasSubstr("has 5 steps behind it"));
+  EXPECT_THAT(summary.error().message, HasSubstr("has 5 steps behind it, and training ends with step 5: give more."));
+  o.steps = 0;
+  o.source.text.replace(o.source.text.find("last 360"), 8, "last 1700");
+  o.resume.clear();
+  o.epochs = 1;
+  TrainJob few(*context, o, {});
+  o.resume = few.run({})->checkpoint;
+  TrainJob ended(*context, o, {});
+  EXPECT_THAT(ended.run({}).error().message, HasSubstr("training ends with step 3 (1 epoch of 3 steps): give more."));
 }
 
 TEST(Train, OnlyAnEvalOfThatNameIsTheAccuracy) {
@@ -331,6 +339,30 @@ train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
   const auto summary = job.run({});
   ASSERT_FALSE(summary.ok());
   EXPECT_THAT(summary.error().message, HasSubstr("the first one came from w.next, the new w of step 2, whose loss was inf"));
+}
+
+// What an infinite value of the data does to the weights is seen a step later: the data are named all the same.
+TEST(Train, AnInfinityInTheDataNamesItsInput) {
+  const fakes::Folder folder;
+  std::ofstream(folder.path("d.csv")) << "1,2\n3,4\n1,inf\n2,1\n";
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainOptions o = optionsFor(R"(
+data D = csv("d.csv")
+input X[2, 2] = batch D[:, 0..2]
+param w[2] = normal(1, 0)
+loss L = mean[b] (sum[k] X[b, k] * w[k])^2
+train L { epochs = 4; optimizer = sgd(lr=0.01); mode = static }
+)");
+  o.source.directory = folder.path("");
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("; X has an infinite value in step "));
+  const auto errors = only<protocol::ErrorEvent>(messages);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].line, 3);
+  EXPECT_EQ(errors[0].column, 7);
 }
 
 TEST(Train, StopEndsBetweenStepsAndTasksSeeTheWeights) {

@@ -102,7 +102,7 @@ TEST_F(CommandLine, MistakesOfDataStandInTheNotebook) {
   file("split.nf", "data D = digits { split = last 100000 }\nlet B = 2\ninput X[B, 64] = batch D[:, 0..64]\nshow X\n");
   file("npy.nf", "let N = 4\ninput A[N] = npy(\"bytes.npy\")\nshow A\n");
   const std::pair<const char*, const char*> cases[] = {
-      {"missing.nf", "missing.nf:1:6"}, {"split.nf", "split.nf:1:6"}, {"npy.nf", "npy.nf:2:"}};
+      {"missing.nf", "missing.nf:1:14"}, {"split.nf", "split.nf:1:6"}, {"npy.nf", "npy.nf:2:18"}};
   for (const auto& [name, place] : cases) {
     const Outcome check = run(std::string("check ") + name);
     EXPECT_EQ(check.code, 1) << name;
@@ -296,6 +296,17 @@ TEST_F(CommandLine, LabelsThatMatchNothingAreWarnedOf) {
   const Outcome o = run("check stray.nf");
   EXPECT_EQ(o.code, 0);
   EXPECT_THAT(o.err, HasSubstr("stray.nf:4:7: warning: element 1 of `y` is 12, and is compared with 0..9 only: it matches none"));
+  EXPECT_THAT(o.err, HasSubstr("stray.nf:2:33: warning: `split = last 0` holds no row out"));
+  for (const char* command : {"run stray.nf --device reference --dump L -o r.d", "train stray.nf --device reference -o t.d"}) {
+    const Outcome told = run(command);
+    EXPECT_EQ(told.code, 0) << command;
+    EXPECT_THAT(told.err, HasSubstr("stray.nf:4:7: warning: element 1 of `y` is 12, and is compared with 0..9 only")) << command;
+    const Outcome events = run(std::string(command) + " --json-progress");
+    const std::size_t warning = events.out.find("\"event\":\"warning\""), steps = events.out.find("\"event\":\"first_step\"");
+    ASSERT_NE(warning, std::string::npos) << events.out;
+    EXPECT_LT(warning, std::min(steps, events.out.find("\"event\":\"done\""))) << events.out;
+    EXPECT_THAT(events.out, HasSubstr("\"file\":\"stray.nf\""));
+  }
 }
 
 // Stopped in the middle of its first step, which would take hours: no result, so no success.

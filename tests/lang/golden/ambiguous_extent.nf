@@ -13,5 +13,5 @@ ambiguous_extent.nf:2:17: note: `p + r` leaves `p` and `r` open
 ambiguous_extent.nf:2:17: note: `p + r` does not fix it
   Y[p] = sum[r] X[p + r]
                   ^~~~~
-help: write `r: 9`
-fix: write `r: 9`: `r` becomes `r: 9`
+help: write `sum[r: 9]`
+fix: write `sum[r: 9]`: `r` becomes `r: 9`

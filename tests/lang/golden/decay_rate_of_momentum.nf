@@ -6,6 +6,6 @@ train L { steps = 2, optimizer = sgd(momentum=1) }
 [requirement] decay_rate_of_momentum.nf:4:34: error: `sgd`: `momentum >= 0 and momentum < 1` does not hold: momentum = 1
   train L { steps = 2, optimizer = sgd(momentum=1) }
                                    ^~~
-std/optimizer.nf:8:11: note: it is required here
+std/optimizer.nf:9:11: note: it is required here
     require momentum >= 0 and momentum < 1
             ^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~

@@ -8,5 +8,5 @@ Y[i] = A[i] + B[i]
 extent_conflict.nf:3:10: note: the first place
   Y[i] = A[i] + B[i]
            ^
-help: write `i: 5`
-fix: write `i: 5`: `i` becomes `i: 5`
+help: write `Y[i: 5]`
+fix: write `Y[i: 5]`: `i` becomes `i: 5`
