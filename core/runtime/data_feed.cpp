@@ -57,6 +57,7 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
       at(source->source.origin.valid() ? source->source.origin : source->origin);
       NF_TRY(HostTensor table, readData(source->source, source->directory.empty() ? directory : source->directory));
       if (table.shape.empty() || table.elements() == 0) return feedError("The data set " + source->name + " holds no rows.");
+      at(source->origin);
       const std::int64_t rows = table.shape.front();
       if (source->heldOutLast < 0 || source->heldOutLast > rows)
         return feedError("The split of data set " + source->name + " holds out " + std::to_string(source->heldOutLast) + " of " +
