@@ -140,7 +140,7 @@ TEST_F(EngineJobs, KernelsShowTheirTextsAndKnobsAreMeasured) {
   EXPECT_EQ(languages, (std::set<std::string>{"asm", "llvm", "loops"}));
   const auto one = engine.ask<Kernel>(KernelRequest{chosen.id, {}, {"loops"}});
   ASSERT_EQ(one.texts.size(), 1u);
-  EXPECT_EQ(engine.ask<Failed>(KernelRequest{"0123", {}, {}}).stage, "kernel");
+  EXPECT_EQ(engine.ask<Failed>(KernelRequest{"0123", {}, {}}).stage, "revision");
   EXPECT_EQ(engine.ask<Failed>(KernelRequest{chosen.id, 7, {}}).stage, "kernel") << "there is no trial yet";
 
   const auto space = engine.ask<Space>(SpaceRequest{chosen.id});
