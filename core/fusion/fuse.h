@@ -22,6 +22,7 @@ struct DeviceConstants {
   double bandwidth = 1e10;
   double flopRate = 5e10;
   double launchSeconds = 1e-6;
+  friend bool operator==(const DeviceConstants&, const DeviceConstants&) = default;
 };
 
 enum class FusionState : std::uint8_t { Accepted, Refused, NotLowerable, Forced, Forbidden, Reverted };

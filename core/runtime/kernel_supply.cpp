@@ -116,7 +116,7 @@ Result<bool> KernelSupply::collect(Executable& executable) {
       if (executable.kernel(i)) continue;
       const KernelSwap* logged = nullptr;
       for (const KernelSwap& s : *m_options.replay)
-        if (!s.reverted && s.subgraph == subgraphs[i].hash && (!logged || s.step <= m_step)) logged = &s;
+        if (s.ofKernel() && s.subgraph == subgraphs[i].hash && (!logged || s.step <= m_step)) logged = &s;
       NF_TRY(auto kernel, compiled(subgraphs[i], logged ? logged->schedule : std::string()));
       NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
     }
@@ -204,7 +204,7 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
 Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
   const auto& log = *m_options.replay;
   for (; m_replayed < log.size() && log[m_replayed].step <= step; ++m_replayed) {
-    if (log[m_replayed].reverted) continue;
+    if (!log[m_replayed].ofKernel()) continue;
     const auto found = numbers(training).find(log[m_replayed].subgraph);
     if (found == numbers(training).end())
       return Error{
@@ -326,7 +326,7 @@ void KernelSupply::logKernels(const Executable& training, std::int64_t step) {
     // The same schedule linked anew computes the same bits: no entry.
     const bool same = logged && logged->schedule == kernel->schedule;
     logged = kernel;
-    if (!same) m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule, false});
+    if (!same) m_swaps.push_back({step, training.plan().subgraphs[i].hash, kernel->schedule, false, {}});
   }
 }
 

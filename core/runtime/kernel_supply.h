@@ -59,7 +59,8 @@ class KernelSupply {
   void replace(Executable& training, Executable& next);
   void drop(const Executable& executable);  // nobody runs it any more
   // Into the log: from this step on fusion goes without these kernels.
-  void logReverted(const Hash& kernel, std::int64_t step) { m_swaps.push_back({step, kernel, {}, true}); }
+  void logReverted(const Hash& kernel, std::int64_t step) { m_swaps.push_back({step, kernel, {}, true, {}}); }
+  void logDevice(const DeviceConstants& device, std::int64_t step) { m_swaps.push_back({step, {}, {}, false, device}); }
   // Of a replay: those that the log names up to this step.
   std::vector<Hash> revertedUpTo(std::int64_t step) const;
   // After it: reports the timings of candidates.

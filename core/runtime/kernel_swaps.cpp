@@ -26,7 +26,8 @@ std::optional<Hash> hashFromHex(std::string_view hex) {
 std::string toJsonLines(std::span<const KernelSwap> swaps) {
   std::string text;
   for (const KernelSwap& s : swaps) {
-    if (s.reverted) text += R"({"reverted":")" + s.subgraph.hex() + R"(","step":)" + std::to_string(s.step) + "}\n";
+    if (s.device) text += nlohmann::json{{"fused_for", toJson(*s.device)}, {"step", s.step}}.dump() + "\n";
+    else if (s.reverted) text += R"({"reverted":")" + s.subgraph.hex() + R"(","step":)" + std::to_string(s.step) + "}\n";
     else  // a schedule's text is JSON
       text += R"({"schedule":)" + (s.schedule.empty() ? std::string("null") : s.schedule) + R"(,"step":)" + std::to_string(s.step) +
               R"(,"subgraph":")" + s.subgraph.hex() + "\"}\n";
@@ -48,17 +49,28 @@ Result<std::vector<KernelSwap>> swapsFromJsonLines(std::string_view text) {
     const Error damaged{"replay", "Line " + std::to_string(number) + " of the swap log is damaged.", {}, {}};
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer() || json["step"].get<std::int64_t>() < 0)
       return damaged;
+    if (const auto found = json.find("fused_for"); found != json.end()) {
+      DeviceConstants device;
+      for (const auto& [key, value] :
+           {std::pair("P_d", &device.bandwidth), {"P_c", &device.flopRate}, {"L", &device.launchSeconds}}) {
+        if (!found->is_object() || !found->contains(key) || !(*found)[key].is_number() || !((*found)[key].get<double>() > 0))
+          return damaged;
+        *value = (*found)[key].get<double>();
+      }
+      swaps.push_back({json["step"].get<std::int64_t>(), {}, {}, false, device});
+      continue;
+    }
     const bool reverted = json.contains("reverted");
     const char* const key = reverted ? "reverted" : "subgraph";
     if (!json.contains(key) || !json[key].is_string() || (!reverted && !json.contains("schedule"))) return damaged;
     const auto hash = hashFromHex(json[key].get<std::string>());
     if (!hash) return damaged;
     if (reverted) {
-      swaps.push_back({json["step"].get<std::int64_t>(), *hash, {}, true});
+      swaps.push_back({json["step"].get<std::int64_t>(), *hash, {}, true, {}});
       continue;
     }
     const auto& schedule = json["schedule"];
-    swaps.push_back({json["step"].get<std::int64_t>(), *hash, schedule.is_null() ? std::string() : schedule.dump(), false});
+    swaps.push_back({json["step"].get<std::int64_t>(), *hash, schedule.is_null() ? std::string() : schedule.dump(), false, {}});
   }
   return swaps;
 }

@@ -20,7 +20,7 @@ Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span&
 
 StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options) {
   StageOptions stage;
-  stage.device = deviceConstants(*context.target());
+  stage.device = options.device ? *options.device : deviceConstants(*context.target());
   stage.fuse = context.inProcess() == nullptr;
   stage.verify = options.verify;
   stage.fusion.reverted = options.reverted ? *options.reverted : revertedKernels(context);

@@ -24,6 +24,7 @@ struct PrepareOptions {
   bool updates = true;
   bool verify = false;
   std::optional<MeasuredKernels> reverted;  // fusion goes without these; nullopt: without those that are recorded
+  std::optional<DeviceConstants> device;    // fusion decides with these; nullopt: with what is known of the device
   Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
 };

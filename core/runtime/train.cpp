@@ -251,6 +251,15 @@ struct TrainJob::Impl {
     return all ? SearchState::Finished : SearchState::Unbegun;
   }
 
+  // What fusion decides with: what the log or the checkpoint says where bits must agree, else what the machine has been measured to be.
+  DeviceConstants fusedFor() const {
+    const std::vector<KernelSwap>* log = replay ? &*replay : checkpoint && !dynamic ? &checkpoint->swaps : nullptr;
+    if (log)
+      for (const KernelSwap& s : *log)
+        if (s.device) return *s.device;
+    return deviceConstants(*context.target());
+  }
+
   // What fusion goes without at first: what the log or the checkpoint says where bits must agree, else what is recorded.
   MeasuredKernels firstReverted() const {
     MeasuredKernels reverted;
@@ -277,6 +286,7 @@ struct TrainJob::Impl {
     store = std::make_shared<TensorStore>(context.device());
     prepareOptions.verify = options.verify;
     prepareOptions.reverted = firstReverted();
+    prepareOptions.device = fusedFor();
     prepareOptions.failedAt = &place;
     NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
     prepareOptions.failedAt = nullptr;
@@ -305,10 +315,11 @@ struct TrainJob::Impl {
     // Bit-identical resume: the kernels that ran last, whatever the records say by now.
     if (checkpoint && !dynamic)
       for (const KernelSwap& s : checkpoint->swaps)
-        if (auto schedule = Schedule::parse(s.schedule); schedule && !s.reverted)
+        if (auto schedule = Schedule::parse(s.schedule); schedule && s.ofKernel())
           o.forced.insert_or_assign(s.subgraph, std::move(*schedule));
     o.replay = replay;
     supply = std::make_unique<KernelSupply>(context, std::move(o));
+    if (!context.inProcess()) supply->logDevice(*prepareOptions.device, step);
     for (const auto& [kernel, measurement] : *prepareOptions.reverted) supply->logReverted(kernel, step);
     auto requested = supply->request(*training.executable);
     if (!requested) place = supply->failedAt();
@@ -358,7 +369,8 @@ struct TrainJob::Impl {
   void planEvaluations() {
     evaluates = options.evaluate && feed->heldOutRows() > 0;
     if (!evaluates) return;
-    PrepareOptions prepare{.updates = false, .verify = options.verify, .reverted = prepareOptions.reverted};
+    PrepareOptions prepare{
+        .updates = false, .verify = options.verify, .reverted = prepareOptions.reverted, .device = prepareOptions.device};
     evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all = feed->heldOutRows()] {
       PlannedEvaluations plans;
       for (const std::int64_t rows : {batch, all % batch}) {

@@ -504,9 +504,10 @@ TEST(Train, TheSwapLogIsOnDiskBehindEveryStep) {
 
 TEST(KernelSwaps, ALineThatIsCutOffIsLeftOut) {
   const std::vector<KernelSwap> swaps{
-      {0, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{"tile":[8,4]}})", false},
-      {3, hashFromHex(std::string(31, '0') + "9").value(), {}, true},
-      {5, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{}})", false}};
+      {0, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{"tile":[8,4]}})", false, {}},
+      {2, {}, {}, false, DeviceConstants{1.7e10 / 3, 5.1e10, 1e-7 / 3}},
+      {3, hashFromHex(std::string(31, '0') + "9").value(), {}, true, {}},
+      {5, hashFromHex(std::string(31, '0') + "7").value(), R"({"kind":"rows","knobs":{}})", false, {}}};
   const std::string text = toJsonLines(swaps);
   EXPECT_EQ(*swapsFromJsonLines(text), swaps);
   EXPECT_EQ(*swapsFromJsonLines(text.substr(0, text.size() - 1)), swaps) << "whole but for its newline";
@@ -515,6 +516,8 @@ TEST(KernelSwaps, ALineThatIsCutOffIsLeftOut) {
     EXPECT_EQ(*swapsFromJsonLines(text.substr(0, end)), std::vector(swaps.begin(), swaps.end() - 1)) << end;
   EXPECT_FALSE(swapsFromJsonLines("{\"step\": wh").ok()) << "nothing whole stands before it";
   EXPECT_FALSE(swapsFromJsonLines("{\"step\": what\n" + text).ok());
+  for (const char* constants : {"3", "{}", R"({"P_d":1e10,"P_c":1e10,"L":0})", R"({"P_d":1e10,"P_c":"fast","L":1e-6})"})
+    EXPECT_FALSE(swapsFromJsonLines(std::string(R"({"step":0,"fused_for":)") + constants + "}\n" + text).ok()) << constants;
 }
 
 // As a full disk has it: no file may grow.
