@@ -461,6 +461,13 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   context->reset();  // its workers: the search has its own
   const auto summary = tuneProgram(*settled->fused, registry, tune);
   if (!summary) return report(summary.error(), json);
+  if (summary->withoutFirst > 0 && signals.token().stop_requested())
+    return report({"tune",
+                   "Stopped before the first kernels were there: " + std::to_string(summary->withoutFirst) + " of " +
+                       std::to_string(summary->subgraphs.size()) + " were missing.",
+                   {},
+                   {}},
+                  json);
   // A kernel that no trial has timed has no figure, and a step with such a kernel none either.
   const auto figure = [](double microseconds) { return microseconds > 0 ? Json(microseconds) : Json(); };
   const auto unmeasured = std::count_if(summary->subgraphs.begin(), summary->subgraphs.end(), [](const TuningService::State& s) {

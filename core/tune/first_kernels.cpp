@@ -200,6 +200,7 @@ bool TuningService::Impl::makeFirstKernel(Subject& subject, std::stop_token stop
     recorded = false;
     schedules.erase(schedules.begin());
   }
+  if (!schedules.empty() && stop.stop_requested()) return cancelFirst(subject);  // the next one was not tried any more
   return firstFailed(subject, last, died);
 }
 
@@ -222,8 +223,9 @@ MeasureJob TuningService::Impl::gateJob(const Subject& subject, std::shared_ptr<
 }
 
 bool TuningService::Impl::cancelFirst(const Subject& subject) {
-  cache.fail(subject.task.hash,
-             Error{"compile", "stopped before " + subject.task.name + " had its first kernel", target->backend, {}});
+  Error why = stopped();
+  why.message = "stopped before " + subject.task.name + " had its first kernel";
+  cache.fail(subject.task.hash, why);
   return true;
 }
 

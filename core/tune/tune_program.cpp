@@ -157,7 +157,9 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
     const TuningService::State& state = summary.subgraphs[i];
     summary.firstStepMicroseconds += state.callsPerStep * state.firstMicroseconds;
     summary.bestStepMicroseconds += state.callsPerStep * state.bestMicroseconds;
-    if (const auto failure = cache.failure(hashes[i])) say(state.name + " has no kernel: " + failure->message);
+    const auto failure = cache.failure(hashes[i]);
+    if (failure && isStopped(*failure)) ++summary.withoutFirst;
+    else if (failure) say(state.name + " has no kernel: " + failure->message);
   }
   return summary;
 }

@@ -49,6 +49,7 @@ struct TuneSummary {
   double seconds = 0;
   // Of one step: the first kernels and the best ones, over all subgraphs that were timed.
   double firstStepMicroseconds = 0, bestStepMicroseconds = 0;
+  std::size_t withoutFirst = 0;  // subgraphs whose first kernel was still being made when the stop or the limit came
 };
 
 // `neoflow tune`: searches the schedules of every subgraph with the whole device for itself, records what it finds. Returns when

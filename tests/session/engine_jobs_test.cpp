@@ -534,9 +534,9 @@ TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
     engine.document(std::string(kFormula) + hint, ++revision);
     const auto report = engine.ask<FusionReport>(FusionRequest{revision});
     const std::string wanted = hint;
-    const FusionState state = wanted.starts_with("hint split")  ? FusionState::Forbidden
-                              : wanted.starts_with("hint fuse") ? FusionState::Forced
-                                                                : FusionState::Accepted;
+    const protocol::FusionState state = wanted.starts_with("hint split")  ? protocol::FusionState::Forbidden
+                                        : wanted.starts_with("hint fuse") ? protocol::FusionState::Forced
+                                                                          : protocol::FusionState::Accepted;
     EXPECT_TRUE(std::any_of(report.decisions.begin(), report.decisions.end(), [&](const FusionDecisionInfo& d) {
       return d.producer == "u" && d.consumer == "v" && d.state == state;
     }));

@@ -74,6 +74,16 @@ TEST_F(TuneCpu, EveryScheduleOfAnElementwiseChainThatIsTriedIsRight) {
 }
 
 // What an executor does: takes kernels from the cache between steps, gives candidates their last word, waits for nothing else.
+// Said once, by who stopped it: a kernel that nobody had the time to make has not failed.
+TEST_F(TuneCpu, AStopBeforeTheFirstKernelsIsNoFailureOfTheirs) {
+  std::stop_source stop;
+  stop.request_stop();
+  m_options.stop = stop.get_token();
+  const TuneSummary summary = tune(fakes::matmul(96, 80, 72, true), 24);
+  EXPECT_FALSE(summary.subgraphs.empty());
+  EXPECT_EQ(summary.withoutFirst, summary.subgraphs.size());
+}
+
 TEST_F(TuneCpu, AProgramStepsWhileItsKernelIsTuned) {
   const auto program = std::make_shared<const Program>(fakes::matmul(64, 64, 64));
   const Hash hash = structuralHash(*program);
