@@ -113,6 +113,7 @@ struct TrainJob::Impl {
   std::vector<std::byte> staging;
   std::vector<TensorStore::Entry*> trainingInputs;
   std::unique_ptr<RunFolder> folder;
+  std::map<std::string, std::string> givenBy;  // files, by the tensor whose first value they hold
   TensorId loss;
   Span place;  // of the failure
   std::uint64_t seed = 1;
@@ -353,6 +354,7 @@ struct TrainJob::Impl {
             {},
             {}};
       NF_TRY([[maybe_unused]] const Unit written, store->write(*entry, value));
+      givenBy[name] = from;
     }
     if (!all) return Unit{};
     for (const auto& [name, entry] : store->entries()) {
@@ -683,7 +685,7 @@ struct TrainJob::Impl {
       TensorId t = p.tensorNamed(*first);
       // A value kept from the step before became none in its update.
       const auto update = std::find_if(p.updates.begin(), p.updates.end(), [&](const Update& u) { return u.target == t; });
-      const bool before = t.valid() && update != p.updates.end();
+      const bool kept = t.valid() && update != p.updates.end(), before = kept && step > firstStep;
       if (before) t = update->value;
       const auto made = producers(p);
       if (t.valid()) {
@@ -691,6 +693,11 @@ struct TrainJob::Impl {
         if (origin.valid()) place = p[origin].span;
       }
       message += "; the first one came from " + (t.valid() ? p[t].name : *first);
+      if (kept && !before) {
+        const auto file = givenBy.find(*first);
+        message += ", whose first value has one";
+        if (file != givenBy.end()) message += ", given by " + file->second;
+      }
       if (before) message += ", the new " + *first + " of step " + std::to_string(step);
       if (before && lastLoss && std::isinf(*lastLoss))
         message += std::string(", whose loss was ") + (*lastLoss < 0 ? "-inf" : "inf");

@@ -325,6 +325,30 @@ train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
   EXPECT_EQ(errors[0].line, 4) << "the line of v";
 }
 
+// One that was there before the first step is nobody's update.
+TEST(Train, ANaNInAFirstValueNamesItsTensorAndFile) {
+  const fakes::Folder folder;
+  const std::string weights = folder.path("weights.safetensors");
+  HostTensor none{DType::F32, {2}, std::vector<std::byte>(8, std::byte{0xff})};
+  ASSERT_TRUE(writeFileAtomically(weights, safetensorsBytes({{"w", none}}, {})).ok());
+  const std::string rest = "loss L = mean[i] (w[i] - 1)^2\ntrain L { steps = 5; optimizer = adam(lr=0.1); mode = static }\n";
+  for (const bool declared : {false, true}) {
+    TrainOptions o =
+        optionsFor((declared ? "param w[2] = safetensors(\"" + weights + "\", \"w\")\n" : "param w[2] = normal(0, 1)\n") + rest);
+    if (!declared) o.initialWeights = weights;
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    EXPECT_THAT(summary.error().message, HasSubstr("the first one came from w, whose first value has one"));
+    EXPECT_EQ(summary.error().message.find(weights) != std::string::npos, !declared);
+    const auto errors = only<protocol::ErrorEvent>(messages);
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_EQ(errors[0].line, 1) << "where w is declared";
+  }
+}
+
 // A loss that overflows gives no NaN before the weights are written: what wrote them is named, not the weights.
 TEST(Train, ANaNInTheWeightsNamesTheirUpdate) {
   const auto context = interpreter();
