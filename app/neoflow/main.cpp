@@ -203,8 +203,8 @@ int main(int argc, char** argv) {
   trainCommand->add_option("--mode", train.mode, "dynamic: kernels get faster while it trains; static: the same kernels throughout")
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
-  trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(wholeFrom(1));
+  CLI::Option* const steps = trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(wholeFrom(1))->excludes(steps);
   trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");

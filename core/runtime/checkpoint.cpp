@@ -71,4 +71,12 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
   return c;
 }
 
+Result<NamedTensors> readWeights(const std::string& path) {
+  if (path.ends_with(".npz")) return readNpzAll(path);
+  NF_TRY(const std::string bytes, readFile(path));
+  if (!safetensorsMetadata(bytes).contains("neoflow")) return parseSafetensors(bytes, path);
+  NF_TRY(Checkpoint checkpoint, readCheckpoint(path));
+  return std::move(checkpoint.tensors);
+}
+
 }  // namespace nf

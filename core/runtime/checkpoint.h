@@ -29,5 +29,7 @@ double checkpointDistance(double trained, double cost, double period);
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& checkpoint);
 Result<Checkpoint> readCheckpoint(const std::string& path);
+// By name, of a safetensors or npz file; a checkpoint's are checked as readCheckpoint() does.
+Result<NamedTensors> readWeights(const std::string& path);
 
 }  // namespace nf

@@ -203,7 +203,9 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::compiled(const PlannedSubgra
 
 Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
   const auto& log = *m_options.replay;
+  bool otherKernels = m_replayed == 0;
   for (; m_replayed < log.size() && log[m_replayed].step <= step; ++m_replayed) {
+    otherKernels = otherKernels || log[m_replayed].reverted;
     if (!log[m_replayed].ofKernel()) continue;
     const auto found = numbers(training).find(log[m_replayed].subgraph);
     if (found == numbers(training).end())
@@ -217,6 +219,15 @@ Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
     NF_TRY(auto kernel, compiled(training.plan().subgraphs[found->second], log[m_replayed].schedule));
     NF_TRY([[maybe_unused]] const Unit used, use(training, found->second, std::move(kernel)));
   }
+  if (!otherKernels) return Unit{};
+  for (const PlannedSubgraph& s : training.plan().subgraphs)
+    if (std::none_of(log.begin(), log.begin() + static_cast<std::ptrdiff_t>(m_replayed),
+                     [&](const KernelSwap& l) { return l.ofKernel() && l.subgraph == s.hash; }))
+      return Error{"replay",
+                   "The swap log is not whole: of step " + std::to_string(step + 1) + " the kernel for " +
+                       (s.name.empty() ? s.hash.hex() : s.name) + " is missing.",
+                   {},
+                   {}};
   return Unit{};
 }
 

@@ -114,8 +114,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     return requested.error();
   }
   if (!m_options.weights.empty()) {
-    NF_TRY(const NamedTensors weights,
-           m_options.weights.ends_with(".npz") ? readNpzAll(m_options.weights) : readSafetensorsAll(m_options.weights));
+    NF_TRY(const NamedTensors weights, readWeights(m_options.weights));
     for (const auto& [name, value] : weights) {
       TensorStore::Entry* entry = m_store->find(name);
       if (!entry) continue;

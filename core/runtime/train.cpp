@@ -853,8 +853,7 @@ struct TrainJob::Impl {
     NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
     NF_TRY([[maybe_unused]] const Unit loaded, loadData());
     if (!options.initialWeights.empty()) {
-      NF_TRY(const NamedTensors weights, options.initialWeights.ends_with(".npz") ? readNpzAll(options.initialWeights)
-                                                                                  : readSafetensorsAll(options.initialWeights));
+      NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
       NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
     }
     if (checkpoint) { NF_TRY([[maybe_unused]] const Unit restored, loadWeights(checkpoint->tensors, options.resume, true)); }

@@ -246,7 +246,10 @@ TEST(Checkpoints, AFlippedBitIsFound) {
       const auto damaged = readCheckpoint(path);
       ASSERT_FALSE(damaged.ok()) << at;
       EXPECT_THAT(damaged.error().message, HasSubstr("is damaged"));
+      EXPECT_FALSE(readWeights(path).ok()) << at;
     }
+  std::ofstream(path, std::ios::binary) << text.str();
+  EXPECT_EQ(*readWeights(path), whole->tensors);
 }
 
 TEST(Train, AResumeThatHasNothingLeftToDoSaysSo) {

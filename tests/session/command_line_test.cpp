@@ -222,6 +222,7 @@ TEST_F(CommandLine, ExitCodesSayWhoseMistakeItIs) {
   file("damaged.jsonl", "{\"step\": what\n");
   EXPECT_EQ(run("run net.nf --device tpu").code, 2);
   EXPECT_EQ(run("train net.nf --device tpu").code, 2);
+  EXPECT_EQ(run("train net.nf --steps 5 --epochs 3").code, 2);
   EXPECT_EQ(run("train net.nf --device cpu -o out.d --replay-swaps damaged.jsonl").code, 1);
   const Outcome missing = run("check nowhere.nf --json");
   EXPECT_EQ(missing.code, 1);
@@ -310,9 +311,11 @@ TEST_F(CommandLine, ASwapLogThatCanNotBeIsAWrongInput) {
   file("wide.jsonl", wide.dump() + "\n");
   file("early.jsonl", early.dump() + "\n");
   file("empty.jsonl", "");
+  file("short.jsonl", swap.dump() + "\n");
   const std::map<std::string, std::string> said{{"wide", "a kernel that it can't have here: knob "},
                                                 {"early", "Line 1 of the swap log is damaged."},
-                                                {"empty", "empty.jsonl is empty."}};
+                                                {"empty", "empty.jsonl is empty."},
+                                                {"short", "The swap log is not whole: of step 1 the kernel for "}};
   for (const auto& [name, text] : said) {
     const Outcome o = run("train net.nf --device cpu --no-records -o again.d --replay-swaps " + name + ".jsonl");
     EXPECT_EQ(o.code, 1) << name;
