@@ -263,10 +263,8 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       if (t.form == protocol::GradientForm::Zero) continue;
       ms += t.certificateMs;
       if (t.form == protocol::GradientForm::Empty) continue;
-      // What is a scatter by its cost waits for no proof.
-      const bool scatter = t.form == protocol::GradientForm::Scatter;
-      scatters = scatters || scatter;
-      checking = checking || (!scatter && t.certificate == protocol::CertificateState::Checking);
+      scatters = scatters || t.form == protocol::GradientForm::Scatter;
+      checking = checking || t.certificate == protocol::CertificateState::Checking;
       unproved = unproved || t.certificate == protocol::CertificateState::Uncertified;
     }
     scatters = scatters || unproved;

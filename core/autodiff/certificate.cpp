@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
 
 #include "core/autodiff/inverse.h"
 #include "core/autodiff/partition.h"
@@ -27,9 +26,6 @@ IntegerSet nestOf(IntegerContext& context, const AccessProblem& problem, const I
   return constrainedBy(constrainedBy(box, inverse.zGuards), inverse.tGuards);
 }
 
-using Deadline = std::optional<std::chrono::steady_clock::time_point>;
-bool isPast(Deadline until) { return until && std::chrono::steady_clock::now() > *until; }
-
 bool overflowed(const IndexCond& c) { return c.expr.overflowed() || std::any_of(c.operands.begin(), c.operands.end(), overflowed); }
 
 // What a point of the domain fulfils that reads the tensor: the guards, and the bounds that its ranges do not imply.
@@ -51,7 +47,8 @@ IntegerSet pointsOf(IntegerContext& context, const AccessProblem& problem) {
 
 // With the witness h = (f, tOfY), point by point: g leads from the nest into the points, h from the points into the nest, h undoes g
 // and g undoes h. Every claim is that a set is empty: many small questions, where an equality of relations is one large one.
-std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse, Deadline until) {
+std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse,
+                                  const QuestionLimit& limit) {
   const std::size_t m = problem.shape.size();
   const IntegerSet nest = nestOf(context, problem, inverse), points = pointsOf(context, problem);
   const auto v = [](std::size_t i) { return IndexExpr::variable(static_cast<IndexVar>(i)); };
@@ -59,7 +56,7 @@ std::optional<bool> proveByClaims(IntegerContext& context, const AccessProblem& 
   const auto atH = [&](IndexVar i) { return std::optional(i < m ? problem.access[i] : inverse.tOfY[i - m]); };
   bool known = true;
   const auto always = [&](const IntegerSet& set, const IndexCond& claim) {
-    const bool unanswered = overflowed(claim) || isPast(until);
+    const bool unanswered = overflowed(claim) || limit.isOver();
     const std::optional<bool> empty = unanswered ? std::nullopt : set.constrained(IndexCond::negate(claim)).isEmpty();
     known = known && empty.has_value();
     return empty == true;
@@ -122,41 +119,37 @@ std::optional<bool> proveByRange(IntegerContext& context, const AccessProblem& p
   return context.isBijectionOnto(nestOf(context, problem, inverse), images, fibres);
 }
 
-std::optional<bool> provePart(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse, Deadline until) {
+std::optional<bool> provePart(IntegerContext& context, const AccessProblem& problem, const Inverse& inverse,
+                              const QuestionLimit& limit) {
   if (inverse.tOfY.size() == inverse.axes.size()) {
-    if (proveByClaims(context, problem, inverse, until) == true) return true;
-    if (!isPast(until) && proveByWitness(context, problem, inverse) == true) return true;
+    if (proveByClaims(context, problem, inverse, limit) == true) return true;
+    if (!limit.isOver() && proveByWitness(context, problem, inverse) == true) return true;
   }
-  if (isPast(until)) return std::nullopt;
+  if (limit.isOver()) return std::nullopt;
   return proveByRange(context, problem, inverse);
 }
 
 }  // namespace
 
-std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota, double milliseconds) {
+std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, const QuestionLimit& limit) {
   if (inverse.y.size() != problem.domain.size()) return false;
   const auto parts = partsOf(problem, inverse);
   if (!parts) return false;
-  IntegerContext context(quota);
-  Deadline until;
-  if (milliseconds > 0) {
-    using Clock = std::chrono::steady_clock;
-    until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(milliseconds));
-  }
+  IntegerContext context(limit);
   for (const Part& part : *parts) {
-    const std::optional<bool> proved = provePart(context, part.problem, part.inverse, until);
+    const std::optional<bool> proved = provePart(context, part.problem, part.inverse, limit);
     if (!proved || !*proved) return proved;
   }
   return true;
 }
 
-std::optional<bool> certifyEmpty(const AccessProblem& problem, std::uint64_t quota) {
-  IntegerContext context(quota);
+std::optional<bool> certifyEmpty(const AccessProblem& problem, const QuestionLimit& limit) {
+  IntegerContext context(limit);
   return pointsOf(context, problem).isEmpty();
 }
 
-std::vector<IndexCond> excludingConditions(const AccessProblem& problem, std::uint64_t quota) {
-  IntegerContext context(quota);
+std::vector<IndexCond> excludingConditions(const AccessProblem& problem, const QuestionLimit& limit) {
+  IntegerContext context(limit);
   std::vector<IndexCond> conditions = conditionsOf(problem);
   for (std::size_t k = conditions.size(); k-- > 0;) {
     std::vector<IndexCond> others = conditions;

@@ -28,6 +28,7 @@ const char* nameOf(Inverse::State state) {
     case Inverse::State::Gather: return "proved";
     case Inverse::State::Uncertified: return "none";
     case Inverse::State::Checking: return "checking";
+    case Inverse::State::Unneeded: return "not needed";
   }
   return "";
 }
@@ -119,9 +120,9 @@ Json explanationJson(const Program& program, const GradientTerm& term, const Sou
   json["derivation"] = std::move(steps);
   // A scalar operator has no variables, so its inverse, proved or not, has no expressions.
   const bool empty = term.form == GradientTerm::Form::Empty;
-  const bool inverted =
-      !empty && term.form != GradientTerm::Form::Zero &&
-      (!term.inverse.y.empty() || term.inverse.state == Inverse::State::Gather || term.inverse.state == Inverse::State::Checking);
+  const bool inverted = !empty && term.form != GradientTerm::Form::Zero &&
+                        (!term.inverse.y.empty() || term.inverse.state == Inverse::State::Gather ||
+                         term.inverse.state == Inverse::State::Checking || term.inverse.state == Inverse::State::Unneeded);
   json["certificate"] = {{"state", inverted || empty ? nameOf(term.inverse.state) : "none"},
                          {"ms", term.inverse.certificateMilliseconds}};
   json["excluded_by"] = Json::array();

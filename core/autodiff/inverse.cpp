@@ -56,17 +56,18 @@ bool isEmptyBox(const AccessProblem& problem) {
 }
 
 // Steps 0 to 6b of one independent part.
-NestState solvePart(const Part& part, const InvertOptions& options, const PartNames& names, Nest& nest) {
+NestState solvePart(const Part& part, const InvertOptions& options, const QuestionLimit& limit, const PartNames& names,
+                    Nest& nest) {
   nest.shape = part.problem.shape;
   LinearSystem system;
-  switch (makeLinearSystem(part.problem, options.pruneQuota, names, system)) {
+  switch (makeLinearSystem(part.problem, limit, names, system)) {
     case SystemState::Ready: break;
     case SystemState::Empty: return NestState::Empty;
     case SystemState::Overflow: return NestState::Overflow;
   }
   if (!solveSystem(system, names, nest)) return NestState::Overflow;
-  NestState state = prune(nest, options.pruneQuota, names);
-  if (state == NestState::Ready && options.existenceGuard) state = addExistenceGuards(nest, options.pruneQuota, names);
+  NestState state = prune(nest, limit, names);
+  if (state == NestState::Ready && options.existenceGuard) state = addExistenceGuards(nest, limit, names);
   return state;
 }
 
@@ -122,9 +123,12 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
   add("Guards that stay", lines.kept);
   add("Guards dropped", lines.dropped);
   add("Where a fibre is not empty", lines.existence);
-  inverse.derivation.push_back({"Inverse", {toText(inverse, names.y)}});
+  const bool solved = inverse.y.size() == problem.domain.size();
+  if (solved) inverse.derivation.push_back({"Inverse", {toText(inverse, names.y)}});
   if (inverse.state == Inverse::State::Checking) {
     inverse.derivation.push_back({"Certificate", {"checking: the proof is under way"}});
+  } else if (inverse.state == Inverse::State::Unneeded) {
+    inverse.derivation.push_back({"Certificate", {"not needed: " + inverse.why + "; the gradient is a scatter"}});
   } else if (inverse.state == Inverse::State::Gather) {
     inverse.derivation.push_back({"Certificate",
                                   {"proved: every point that reads an element is visited once, and no other (" +
@@ -132,6 +136,7 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
   } else {
     inverse.derivation.push_back({"Certificate", {"none: " + inverse.why + "; the gradient is a scatter"}});
   }
+  if (!solved) return;
   const double visits = visitsOf(inverse, problem);
   inverse.derivation.push_back({"Cost",
                                 {rounded(visits) + " points against " + rounded(pointsOf(problem)) +
@@ -142,8 +147,9 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
 
 namespace {
 
-// Steps 0 to 6b, and what `prove` says of the result.
-Inverse solve(const AccessProblem& problem, const InvertOptions& options, const std::function<void(Inverse&)>& prove) {
+// Steps 0 to 6b until then, and what `prove` says of the result.
+Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::optional<QuestionLimit::Clock::time_point> until,
+              const std::function<void(Inverse&)>& prove) {
   Inverse inverse;
   inverse.phaseModulus.assign(problem.shape.size(), 1);
   Explanation lines;
@@ -189,7 +195,7 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, const 
       for (const std::size_t j : part.z) partNames.z.push_back(names.z[j]);
     }
     Nest nest;
-    switch (solvePart(part, options, partNames, nest)) {
+    switch (solvePart(part, options, {options.pruneQuota, until}, partNames, nest)) {
       case NestState::Ready: break;
       case NestState::Empty: return empty(false);
       case NestState::Overflow: {
@@ -212,18 +218,19 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, const 
   return inverse;
 }
 
-// Step 7. False: the proof did not end within the quota.
-bool conclude(const AccessProblem& problem, std::uint64_t quota, double milliseconds, Inverse& inverse) {
+// Step 7. False: the proof did not end within its limit.
+bool conclude(const AccessProblem& problem, const QuestionLimit& limit, Inverse& inverse) {
   const auto begin = std::chrono::steady_clock::now();
   const bool empty = inverse.state == Inverse::State::Empty;
-  const std::optional<bool> proved = empty ? certifyEmpty(problem, quota) : certify(problem, inverse, quota, milliseconds);
+  const std::optional<bool> proved = empty ? certifyEmpty(problem, limit) : certify(problem, inverse, limit);
   inverse.certificateMilliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (empty && proved == true) {
-    inverse.excludedBy = excludingConditions(problem, quota);
+    inverse.excludedBy = excludingConditions(problem, limit);
     return true;
   }
   inverse.state = proved == true ? Inverse::State::Gather : Inverse::State::Uncertified;
-  inverse.why = !proved ? "the proof did not end within its quota" : *proved ? "" : "the proof failed";
+  if (proved) inverse.why = *proved ? "" : "the proof failed";
+  else inverse.why = limit.isOver() ? "the proof did not end within its time" : "the proof did not end within its quota";
   return proved.has_value();
 }
 
@@ -232,10 +239,16 @@ void putOffProof(Inverse& inverse) {
   inverse.why = "the proof is under way";
 }
 
+void spareProof(const AccessProblem& problem, Inverse& inverse) {
+  inverse.state = Inverse::State::Unneeded;
+  inverse.why = "the gather would visit " + rounded(visitsOf(inverse, problem) / pointsOf(problem)) +
+                " times the points of the forward nest, more than " + rounded(kPatience) + " times does not pay";
+}
+
 }  // namespace
 
 Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
-  return solve(problem, options, [&](Inverse& inverse) { conclude(problem, options.certificateQuota, 0, inverse); });
+  return solve(problem, options, {}, [&](Inverse& inverse) { conclude(problem, options.certificateQuota, inverse); });
 }
 
 double visitsOf(const Inverse& inverse, const AccessProblem& problem) {
@@ -282,11 +295,15 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
       return found->second;
     }
   }
-  auto made = std::make_shared<const Inverse>(solve(problem, m_options, [&](Inverse& inverse) {
-    // Without a proof of emptiness there is no gather that could be shown meanwhile.
-    if (proof == Proof::Now || inverse.state == Inverse::State::Empty) conclude(problem, m_options.certificateQuota, 0, inverse);
-    else if (proof == Proof::PutOff || !conclude(problem, m_options.interactiveQuota, m_options.accessMilliseconds, inverse))
-      putOffProof(inverse);
+  const auto until = QuestionLimit::in(proof == Proof::Now ? m_options.proofMilliseconds : m_options.accessMilliseconds);
+  auto made = std::make_shared<const Inverse>(solve(problem, m_options, until, [&](Inverse& inverse) {
+    const bool empty = inverse.state == Inverse::State::Empty;
+    const bool now = proof == Proof::Now || problem.domain.empty();
+    const QuestionLimit limit(now ? m_options.certificateQuota : m_options.interactiveQuota, until);
+    // What was solved in haste may be dearer than it need be.
+    if (!empty && !limit.isOver() && !cheap(inverse, problem)) return spareProof(problem, inverse);
+    const bool putOff = proof == Proof::PutOff && !empty && !now;
+    if (putOff || (!conclude(problem, limit, inverse) && !now)) putOffProof(inverse);
   }));
   const std::lock_guard lock(m_mutex);
   if (m_inverses.size() >= kMostCached) {
@@ -306,11 +323,13 @@ Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::s
   InvertOptions options = m_options;
   options.explain = true;
   options.names = std::move(names);
-  return solve(problem, options, [&](Inverse& inverse) {
-    inverse.state = known->state;
-    inverse.why = known->why;
-    inverse.excludedBy = known->excludedBy;
-    inverse.certificateMilliseconds = known->certificateMilliseconds;
+  const bool hasty = known->state == Inverse::State::Checking;
+  const auto until = QuestionLimit::in(hasty ? m_options.accessMilliseconds : m_options.proofMilliseconds);
+  // Solved in haste it may come out otherwise: what was proved is what is known.
+  return solve(problem, options, until, [&](Inverse& again) {
+    std::vector<Inverse::Step> steps = std::move(again.derivation);
+    again = *known;
+    again.derivation = std::move(steps);
   });
 }
 
@@ -369,6 +388,7 @@ std::string toText(const Inverse& inverse, const std::vector<std::string>& names
     case Inverse::State::Empty: return "0";
     case Inverse::State::Gather:
     case Inverse::State::Checking:
+    case Inverse::State::Unneeded:
     case Inverse::State::Uncertified: break;
   }
   const std::size_t m = inverse.phaseModulus.size();

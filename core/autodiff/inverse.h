@@ -29,10 +29,11 @@ struct AccessProblem {
 
 // z are variables 0..m-1 of the expressions below, t are variables m..m+axes-1.
 struct Inverse {
-  // Checking: solved, and the proof was put off (InverseCache). It may be shown as a gather; it must not run as one.
-  enum class State { Empty, Gather, Uncertified, Checking };
+  // Checking: solved, and the proof was put off (InverseCache). It may be shown as a gather where it has a `y`; it must not run as one.
+  // Unneeded: solved, and not cheap(), so InverseCache asked for no proof.
+  enum class State { Empty, Gather, Uncertified, Checking, Unneeded };
   State state = State::Uncertified;
-  std::string why;                         // of Uncertified: one clause for a person
+  std::string why;                         // of Uncertified, Checking and Unneeded: one clause for a person
   std::vector<IndexCond> excludedBy;       // of Empty, over y: conditions that no point fulfils together, none of them to spare
   std::vector<std::int64_t> axes;          // extents of t, each > 1
   std::vector<IndexExpr> y;                // g(z, t), one a domain variable
@@ -56,13 +57,14 @@ class InverseCache;
 struct InvertOptions {
   std::uint64_t certificateQuota = 1000000;  // isl operations
   std::uint64_t pruneQuota = 300000;         // isl operations a question
+  double proofMilliseconds = 5000;           // InverseCache: for solution and proof of an access; then it is Uncertified
   bool existenceGuard = true;                // step 6b
   bool explain = false;                      // fill `derivation`
   std::vector<std::string> names;            // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
   std::function<void(Inverse&)> sabotage;    // tests only: spoils the solution, to show that the certificate refuses it
   InverseCache* cache = nullptr;             // of differentiate(): where inverses are kept from one program to the next
-  // While somebody types: a proof that does not end within `interactiveQuota` a question and `accessMilliseconds` in all, or that comes
-  // when the proofs of this program have taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
+  // While somebody types: a proof that does not end within `interactiveQuota` a question and `accessMilliseconds` for solution and proof,
+  // or that comes when the proofs of this program have taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
   bool putOffProofs = false;
   std::uint64_t interactiveQuota = 100000;
   double accessMilliseconds = 100;
@@ -73,19 +75,19 @@ struct InvertOptions {
 // reaches the tensor, and isl says so too. Problems whose numbers do not fit 64 bits, or whose floors nest beyond reason, are Uncertified.
 Inverse invert(const AccessProblem& problem, const InvertOptions& options = {});
 
-// Step 7 alone: is `inverse` a bijection onto the fibres of `problem`? nullopt: quota reached. milliseconds: no question is begun
-// later; 0: whenever.
-std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, std::uint64_t quota, double milliseconds = 0);
+// Step 7 alone: is `inverse` a bijection onto the fibres of `problem`? nullopt: limit reached.
+std::optional<bool> certify(const AccessProblem& problem, const Inverse& inverse, const QuestionLimit& limit);
 
-// Does no point fulfil the guards and read inside the tensor? nullopt: quota reached. Its numbers fit 64 bits.
-std::optional<bool> certifyEmpty(const AccessProblem& problem, std::uint64_t quota);
+// Does no point fulfil the guards and read inside the tensor? nullopt: limit reached. Its numbers fit 64 bits.
+std::optional<bool> certifyEmpty(const AccessProblem& problem, const QuestionLimit& limit);
 // Of the guards and of the bounds of the tensor the least, as far as isl tells, that no point of the domain fulfils together. Of a problem
 // that certifyEmpty() proved.
-std::vector<IndexCond> excludingConditions(const AccessProblem& problem, std::uint64_t quota);
+std::vector<IndexCond> excludingConditions(const AccessProblem& problem, const QuestionLimit& limit);
 
 // Does the gather pay (section 4)? It visits zShare * |Z| * trips points, the scatter the domain; up to `patience` times that the
 // gather wins: 16 where many threads run, as it needs no atomics and is deterministic, 4 for one.
-bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience = 16);
+constexpr double kPatience = 16;
+bool cheap(const Inverse& inverse, const AccessProblem& problem, double patience = kPatience);
 double visitsOf(const Inverse& inverse, const AccessProblem& problem);
 
 Hash hashOf(const AccessProblem& problem);
@@ -96,7 +98,7 @@ class InverseCache {
  public:
   explicit InverseCache(InvertOptions options = {});  // `explain`, `names` and `cache` are not used
   // Quick: a proof that does not end within `interactiveQuota` and `accessMilliseconds` is put off, PutOff: every new one is. The state
-  // is Checking then.
+  // is Checking then. None is asked for where the gather does not pay: the state is Unneeded.
   enum class Proof { Now, Quick, PutOff };
   std::shared_ptr<const Inverse> invert(const AccessProblem& problem, Proof proof = Proof::Now);
   // The same with its derivation; the proof is the cached one's.

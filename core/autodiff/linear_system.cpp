@@ -183,7 +183,7 @@ void explain(const LinearSystem& system, const PartNames& names) {
 
 }  // namespace
 
-FiberSet::FiberSet(const AccessProblem& problem, std::uint64_t quota) : m_problem(problem), m_quota(quota) {
+FiberSet::FiberSet(const AccessProblem& problem, const QuestionLimit& limit) : m_problem(problem), m_limit(limit) {
   const std::size_t n = problem.domain.size();
   Tape tape(n);
   std::vector<Tape::Slot> access;
@@ -207,7 +207,7 @@ FiberSet::~FiberSet() = default;
 
 void FiberSet::build() {
   if (m_set) return;
-  m_context = std::make_unique<IntegerContext>(m_quota);
+  m_context = std::make_unique<IntegerContext>(m_limit);
   m_set = IntegerSet::box(*m_context, m_problem.domain);
   for (const IndexCond& g : m_problem.guards) m_set = m_set->constrained(g);
   const RangeOf ranges = rangesOf(m_problem.domain);
@@ -252,9 +252,10 @@ std::vector<Range> FiberSet::hulls(const std::vector<IndexExpr>& expressions, co
   return result;
 }
 
-SystemState makeLinearSystem(const AccessProblem& problem, std::uint64_t quota, const PartNames& names, LinearSystem& system) {
+SystemState makeLinearSystem(const AccessProblem& problem, const QuestionLimit& limit, const PartNames& names,
+                             LinearSystem& system) {
   const std::size_t n = problem.domain.size();
-  FiberSet fibers(problem, quota);
+  FiberSet fibers(problem, limit);
   if (fibers.isEmpty().value_or(false)) return SystemState::Empty;
 
   // Step 0. From here on a variable's range is its hull: f is simplified under it, so it must be guarded (pitfall P1).

@@ -16,18 +16,18 @@ namespace nf {
 // isl is asked where intervals and sampled points leave a doubt.
 class FiberSet {
  public:
-  FiberSet(const AccessProblem& problem, std::uint64_t quota);
+  FiberSet(const AccessProblem& problem, const QuestionLimit& limit);
   ~FiberSet();
 
-  // nullopt: not known within the quota.
+  // nullopt: not known within the limit.
   std::optional<bool> isEmpty();
-  // A range that holds e(y) for all of S; the least one unless isl's quota ran out. `interval`: one that is known already.
+  // A range that holds e(y) for all of S; the least one unless isl's limit ran out. `interval`: one that is known already.
   std::vector<Range> hulls(const std::vector<IndexExpr>& expressions, const std::vector<Range>& intervals);
 
  private:
   void build();
   const AccessProblem& m_problem;
-  std::uint64_t m_quota;
+  QuestionLimit m_limit;
   bool m_exhaustive = false;
   std::vector<std::int64_t> m_points;  // of S, domain.size() numbers each
   std::unique_ptr<IntegerContext> m_context;
@@ -65,6 +65,7 @@ struct LinearSystem {
 enum class SystemState : std::uint8_t { Ready, Empty, Overflow };
 
 // u <-> y is one-to-one on S: every integer solution within the unknowns' ranges and residual guards is a y of the fibre of z.
-SystemState makeLinearSystem(const AccessProblem& problem, std::uint64_t quota, const PartNames& names, LinearSystem& system);
+SystemState makeLinearSystem(const AccessProblem& problem, const QuestionLimit& limit, const PartNames& names,
+                             LinearSystem& system);
 
 }  // namespace nf

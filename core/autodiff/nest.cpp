@@ -111,10 +111,10 @@ class Observation {
 // isl's word, asked for only where enumeration and intervals leave a doubt.
 class Oracle {
  public:
-  Oracle(const Nest& nest, std::uint64_t quota) : m_nest(nest), m_quota(quota) {}
+  Oracle(const Nest& nest, const QuestionLimit& limit) : m_nest(nest), m_limit(limit) {}
 
   IntegerSet box() {
-    if (!m_context) m_context = std::make_unique<IntegerContext>(m_quota);
+    if (!m_context) m_context = std::make_unique<IntegerContext>(m_limit);
     return IntegerSet::box(*m_context, m_nest.ranges());
   }
 
@@ -126,7 +126,7 @@ class Oracle {
 
  private:
   const Nest& m_nest;
-  std::uint64_t m_quota;
+  QuestionLimit m_limit;
   std::unique_ptr<IntegerContext> m_context;
 };
 
@@ -313,13 +313,13 @@ bool Nest::usesAxis(const IndexCond& c) const {
   return !used.empty() && used.back() >= shape.size();
 }
 
-NestState prune(Nest& nest, std::uint64_t quota, const PartNames& names) {
+NestState prune(Nest& nest, const QuestionLimit& limit, const PartNames& names) {
   for (;;) {
     if (const NestState state = tidy(nest, names); state != NestState::Ready) return state;
     if (nest.guards.empty()) return NestState::Ready;  // nothing narrows an axis either
     const Observation observed(nest);
     if (observed.exhaustive() && !observed.inhabited()) return NestState::Empty;
-    Oracle oracle(nest, quota);
+    Oracle oracle(nest, limit);
     std::vector<Range> leftover;
     std::optional<IntegerSet> points;
     for (std::size_t k = 0; k < nest.axes.size(); ++k) {
@@ -341,7 +341,7 @@ NestState prune(Nest& nest, std::uint64_t quota, const PartNames& names) {
   }
 }
 
-NestState addExistenceGuards(Nest& nest, std::uint64_t quota, const PartNames& names) {
+NestState addExistenceGuards(Nest& nest, const QuestionLimit& limit, const PartNames& names) {
   if (nest.axes.empty()) return NestState::Ready;
   std::vector<IndexExpr> atoms;
   for (const Guard& g : nest.guards) {
@@ -391,7 +391,7 @@ NestState addExistenceGuards(Nest& nest, std::uint64_t quota, const PartNames& n
     onlyZ.guards.push_back({c, names ? "the fibre of z is not empty" : std::string()});
   }
   if (onlyZ.guards.size() == before.size()) return NestState::Ready;
-  if (const NestState state = prune(onlyZ, quota, PartNames{}); state != NestState::Ready) return state;
+  if (const NestState state = prune(onlyZ, limit, PartNames{}); state != NestState::Ready) return state;
   std::vector<Guard> added;
   for (Guard& g : onlyZ.guards)
     if (std::find(before.begin(), before.end(), g.condition) == before.end()) added.push_back(std::move(g));
@@ -401,7 +401,7 @@ NestState addExistenceGuards(Nest& nest, std::uint64_t quota, const PartNames& n
     if (names) names.lines->existence.push_back(names.textZ(g.condition));
     nest.guards.push_back(std::move(g));
   }
-  return prune(nest, quota, names);
+  return prune(nest, limit, names);
 }
 
 double shareOfGuarded(const std::vector<std::int64_t>& shape, const std::vector<IndexCond>& guards) {

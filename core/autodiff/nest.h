@@ -33,13 +33,13 @@ struct Nest {
 enum class NestState : std::uint8_t { Ready, Empty, Overflow };
 
 // Step 6: drops guards that the others imply, dearest first; a guard of z alone only because of other guards of z alone, so that what
-// can be hoisted stays hoisted. Narrows the axes to what the guards leave. `quota`: isl operations a question.
+// can be hoisted stays hoisted. Narrows the axes to what the guards leave. `limit`: of what isl is asked.
 //   before: r: 0..1, guards r >= 0, r <= 2 - z % 2, z >= 0       after: guards r <= 2 - z % 2
-NestState prune(Nest& nest, std::uint64_t quota, const PartNames& names);
+NestState prune(Nest& nest, const QuestionLimit& limit, const PartNames& names);
 
 // Step 6b: adds guards of z alone that say where a fibre is not empty, by eliminating the axes; at most four, else none.
 // The nest must be pruned.
-NestState addExistenceGuards(Nest& nest, std::uint64_t quota, const PartNames& names);
+NestState addExistenceGuards(Nest& nest, const QuestionLimit& limit, const PartNames& names);
 
 // The share of all z where the guards of z alone hold: counted, or estimated where z are many.
 double shareOfGuarded(const std::vector<std::int64_t>& shape, const std::vector<IndexCond>& guards);

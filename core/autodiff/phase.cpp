@@ -58,7 +58,7 @@ AccessProblem problemOf(const AccessProblem& whole, const std::vector<std::int64
 }
 
 // Every class of a part that some y reaches.
-std::vector<PartPhase> phasesOf(const Part& part, const std::vector<std::int64_t>& modulus, std::uint64_t quota) {
+std::vector<PartPhase> phasesOf(const Part& part, const std::vector<std::int64_t>& modulus, const QuestionLimit& limit) {
   const std::size_t m = part.z.size();
   std::vector<PartPhase> result;
   std::vector<std::int64_t> phase(m, 0);
@@ -78,7 +78,7 @@ std::vector<PartPhase> phasesOf(const Part& part, const std::vector<std::int64_t
     one.problem = problemOf(part.problem, modulus, phase, one.nest.shape);
     const bool reachable =
         std::all_of(one.nest.shape.begin(), one.nest.shape.end(), [](std::int64_t extent) { return extent > 0; });
-    if (reachable && prune(one.nest, quota, PartNames{}) != NestState::Empty) result.push_back(std::move(one));
+    if (reachable && prune(one.nest, limit, PartNames{}) != NestState::Empty) result.push_back(std::move(one));
     more = false;
     for (std::size_t j = m; j-- > 0 && !more;) {
       more = ++phase[j] < modulus[j];

@@ -286,19 +286,20 @@ void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const
     addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, {}, "the index depends on data");
   } else {
     const std::shared_ptr<const Inverse> inverse = inverseOf(problem, names);
+    const auto scatter = [&](std::string why) {
+      addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse, std::move(why));
+    };
+    const std::string unproved = inverse->why.empty() ? "no certified inverse" : inverse->why;
     switch (inverse->state) {
       case Inverse::State::Empty: addEmpty(op, forward, std::move(problem), names, access.tensor, load, *inverse); break;
       case Inverse::State::Gather:
       case Inverse::State::Checking:
-        if (cheap(*inverse, problem)) addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
-        else
-          addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
-                     "the gather would visit far more points");
+        if (inverse->y.size() != problem.domain.size()) scatter(unproved);  // perhaps empty
+        else if (cheap(*inverse, problem)) addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
+        else scatter("the gather would visit far more points");
         break;
-      case Inverse::State::Uncertified:
-        addScatter(op, forward, std::move(problem), access.tensor, load, guards, weight, *inverse,
-                   inverse->why.empty() ? "no certified inverse" : inverse->why);
-        break;
+      case Inverse::State::Unneeded: scatter("the gather would visit far more points"); break;
+      case Inverse::State::Uncertified: scatter(unproved); break;
     }
   }
   m_context.terms[record].names = std::move(names);

@@ -12,19 +12,77 @@
 #include <isl/space.h>
 #include <isl/val.h>
 
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
 #include "core/support/assert.h"
 
 namespace nf {
 
+namespace {
+
+// Ends what isl does for a context when its time is over: isl looks for that at every operation, but at no clock.
+class Watch {
+ public:
+  using Clock = QuestionLimit::Clock;
+  using Entry = std::multimap<Clock::time_point, isl_ctx*>::iterator;
+
+  static Watch& instance() {
+    static Watch watch;
+    return watch;
+  }
+
+  Entry add(Clock::time_point until, isl_ctx* ctx) {
+    const std::lock_guard lock(m_mutex);
+    const Entry entry = m_waiting.emplace(until, ctx);
+    m_sooner = m_sooner || until < m_next;
+    if (m_sooner) m_changed.notify_one();
+    return entry;
+  }
+
+  void remove(Entry entry) {
+    const std::lock_guard lock(m_mutex);
+    m_waiting.erase(entry);
+  }
+
+ private:
+  void run(std::stop_token stop) {
+    std::unique_lock lock(m_mutex);
+    while (!stop.stop_requested()) {
+      const Entry later = m_waiting.upper_bound(Clock::now());
+      for (Entry entry = m_waiting.begin(); entry != later; ++entry) isl_ctx_abort(entry->second);
+      m_sooner = false;
+      m_next = later == m_waiting.end() ? Clock::time_point::max() : later->first;
+      const auto sooner = [this] { return m_sooner; };
+      if (later == m_waiting.end()) m_changed.wait(lock, stop, sooner);
+      else m_changed.wait_until(lock, stop, Clock::time_point(m_next), sooner);
+    }
+  }
+
+  std::mutex m_mutex;
+  std::condition_variable_any m_changed;
+  std::multimap<Clock::time_point, isl_ctx*> m_waiting;
+  Clock::time_point m_next = Clock::time_point::max();  // when the thread wakes
+  bool m_sooner = false;
+  std::jthread m_thread{[this](std::stop_token stop) { run(std::move(stop)); }};
+};
+
+}  // namespace
+
 struct IntegerContext::Impl {
   isl_ctx* ctx = nullptr;
-  std::uint64_t quota = 0;
+  QuestionLimit limit;
+  std::optional<Watch::Entry> watched;
 
   // isl counts from the reset; a question that runs out yields null or isl_bool_error and leaves an error behind.
   void beginQuestion() {
     isl_ctx_reset_error(ctx);
     isl_ctx_reset_operations(ctx);
-    isl_ctx_set_max_operations(ctx, quota);
+    isl_ctx_set_max_operations(ctx, limit.operations);
+    if (limit.isOver()) isl_ctx_abort(ctx);
   }
   // Building sets is cheap and must not fail half-way: it runs without a quota.
   void beginBuilding() {
@@ -33,15 +91,17 @@ struct IntegerContext::Impl {
   }
 };
 
-IntegerContext::IntegerContext(std::uint64_t operationQuota) : m_impl(std::make_unique<Impl>()) {
+IntegerContext::IntegerContext(QuestionLimit limit) : m_impl(std::make_unique<Impl>()) {
   m_impl->ctx = isl_ctx_alloc();
-  m_impl->quota = operationQuota;
+  m_impl->limit = limit;
   isl_options_set_on_error(m_impl->ctx, ISL_ON_ERROR_CONTINUE);
+  if (limit.until) m_impl->watched = Watch::instance().add(*limit.until, m_impl->ctx);
 }
 
-IntegerContext::~IntegerContext() { isl_ctx_free(m_impl->ctx); }
-
-void IntegerContext::setQuota(std::uint64_t operations) { m_impl->quota = operations; }
+IntegerContext::~IntegerContext() {
+  if (m_impl->watched) Watch::instance().remove(*m_impl->watched);
+  isl_ctx_free(m_impl->ctx);
+}
 
 struct IntegerSet::Impl {
   IntegerContext::Impl* context = nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,11 +10,26 @@
 #include "core/ir/index_expr.h"
 
 // The one wrapper of isl. It answers yes/no and min/max questions about sets and maps of integer points; it never builds
-// index functions (design: autodiff, section 3). Every question has an operation quota: an answer it did not reach is nullopt.
+// index functions (design: autodiff, section 3). Every question has a limit: an answer it did not reach is nullopt.
 // A context and all that was made in it belong to one thread at a time.
 namespace nf {
 
 class IntegerContext;
+
+// Of operations, counted anew for each question, and of time: a question that is under way at `until` ends there, and later ones are
+// not begun. An operation is a pivot of a tableau, so its time grows with the question.
+struct QuestionLimit {
+  using Clock = std::chrono::steady_clock;
+  std::uint64_t operations = 1000000;
+  std::optional<Clock::time_point> until = std::nullopt;
+
+  QuestionLimit() = default;
+  QuestionLimit(std::uint64_t most, std::optional<Clock::time_point> end = std::nullopt) : operations(most), until(end) {}
+  bool isOver() const { return until && Clock::now() >= *until; }
+  static Clock::time_point in(double milliseconds) {
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(milliseconds));
+  }
+};
 
 // Points (v0, .., vn-1) of integers that satisfy conditions.
 class IntegerSet {
@@ -41,12 +57,11 @@ class IntegerSet {
 
 class IntegerContext {
  public:
-  explicit IntegerContext(std::uint64_t operationQuota = 1000000);
+  explicit IntegerContext(QuestionLimit limit = {});
   ~IntegerContext();
   IntegerContext(const IntegerContext&) = delete;
   IntegerContext& operator=(const IntegerContext&) = delete;
 
-  void setQuota(std::uint64_t operations);  // of each question that follows
   // Is  point -> images  injective on `domain`, and is the set of its images exactly `expected`?
   // images[i] gives dimension i of the image in terms of domain dimensions. Step 7 of the gradient's certificate.
   std::optional<bool> isBijectionOnto(const IntegerSet& domain, std::span<const IndexExpr> images, const IntegerSet& expected);

@@ -454,6 +454,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
       case Inverse::State::Gather: info.certificate = protocol::CertificateState::Proved; break;
       case Inverse::State::Uncertified: info.certificate = protocol::CertificateState::Uncertified; break;
       case Inverse::State::Checking: info.certificate = protocol::CertificateState::Checking; break;
+      case Inverse::State::Unneeded: info.certificate = protocol::CertificateState::Unneeded; break;
     }
     info.certificateMs = term.inverse.certificateMilliseconds;
     info.why = term.why;

@@ -211,10 +211,44 @@ TEST(InverseCache, AProofThatTakesTooLongIsPutOff) {
   options.accessMilliseconds = 1e-9;
   InverseCache cache(options);
   const AccessProblem problem = namedAccesses()[4].problem;
-  EXPECT_EQ(certify(problem, invert(problem), options.certificateQuota, 1e-9), std::nullopt);
+  EXPECT_EQ(certify(problem, invert(problem), {options.certificateQuota, QuestionLimit::in(0)}), std::nullopt);
   EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Checking);
   EXPECT_TRUE(cache.settle());
   EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Gather);
+}
+
+// A question whose operations nobody counts ends with its time.
+TEST(InverseCache, AProofThatTakesTooLongIsGivenUp) {
+  const IndexExpr i = v(0), j = v(1);
+  const AccessProblem problem =
+      problemOf({300, 300},
+                {floorMod(3 * (floorMod(floorDiv(i, 2), 3) + 2 * floorMod(floorDiv(i, 5), 7) + floorMod(floorDiv(i, 11), 13)) +
+                              floorMod(floorDiv(j, 3), 5) + floorMod(floorDiv(j, 7), 11),
+                          97)},
+                {97});
+  InvertOptions options;
+  options.certificateQuota = options.pruneQuota = 1;
+  EXPECT_EQ(certify(problem, invert(problem, options), {~std::uint64_t{0}, QuestionLimit::in(5)}), std::nullopt);
+
+  InvertOptions none;
+  none.proofMilliseconds = 0;
+  const std::shared_ptr<const Inverse> inverse = InverseCache(none).invert(namedAccesses()[4].problem);
+  EXPECT_EQ(inverse->state, Inverse::State::Uncertified);
+  EXPECT_EQ(inverse->why, "the proof did not end within its time");
+}
+
+// What costs decide is not proved, and says so.
+TEST(InverseCache, WhatDoesNotPayIsNotProved) {
+  const AccessProblem problem = problemOf({10}, {3 * v(0)}, {1000000});
+  InverseCache cache;
+  for (const auto proof : {InverseCache::Proof::PutOff, InverseCache::Proof::Quick, InverseCache::Proof::Now}) {
+    const Inverse inverse = cache.explained(problem, {"i"}, proof);
+    EXPECT_EQ(inverse.state, Inverse::State::Unneeded);
+    EXPECT_EQ(inverse.certificateMilliseconds, 0);
+    const std::string& said = inverse.derivation[inverse.derivation.size() - 2].lines[0];
+    EXPECT_TRUE(said.starts_with("not needed: the gather would visit ")) << said;
+  }
+  EXPECT_EQ(cache.putOff(), 0u);
 }
 
 // a * u == h, u unimodular, h lower echelon with positive pivots that bound what is left of them.
