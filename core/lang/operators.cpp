@@ -191,6 +191,21 @@ TermId Statement::integerDivision(const Expr& e, TermId a, TermId b) {
     }
   }
   const auto integral = [&](TermId id) { return m_terms[id].soft ? asIndex(id).has_value() : isInteger(m_terms[id].type); };
+  // A product of indices is an integer too, but no index.
+  const auto product = [&](const auto& self, TermId id) -> bool {
+    const Term& t = m_terms[id];
+    if (!t.soft || asIndex(id)) return t.soft;
+    const bool whole = t.kind == Term::Kind::Op && (t.op == ScalarOp::Mul || t.op == ScalarOp::Add || t.op == ScalarOp::Sub);
+    return whole && self(self, t.operands[0]) && self(self, t.operands[1]);
+  };
+  if (!integral(a) && product(product, a) && (integral(b) || product(product, b))) {
+    Diagnostic& d =
+        report("non-affine-index", "this index is not affine: indices are added, and multiplied or divided by constants only",
+               m_terms[a].span);
+    d.notes.push_back(
+        {"`i32(" + textOf(m_terms[a].span) + ")` is a value, and `" + std::string(spelling(e.op)) + "` takes it", {}});
+    return error(e.span);
+  }
   if (!integral(a) || !integral(b)) {
     Diagnostic& d = report("type-mismatch", "`" + std::string(spelling(e.op)) + "` takes integers", e.span);
     if (divide) d.notes.push_back({"`floor(a / b)` rounds a real quotient down", {}});
