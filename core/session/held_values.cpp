@@ -216,11 +216,11 @@ class Holder {
     return isCondition(p, node) ? level.holds.binary(ScalarOp::Ne, read, level.holds.constant(0, type)) : read;
   }
 
-  // The node's value where the evaluation of `root` comes to it, else 0. nullopt where two ways with conditions lead to it.
+  // The node's value where the evaluation of `root` comes to it, on whatever way, else 0. nullopt: too many nodes to visit.
   std::optional<ExprId> valueOnTheWay(const Program& p, ExprId root, const std::vector<ExprId>& order, ExprId node, Program& to) {
     m_visits += static_cast<std::int64_t>(order.size());
     if (m_visits > kMostVisits) return std::nullopt;
-    std::unordered_map<std::uint32_t, ExprId> value;
+    std::unordered_map<std::uint32_t, ExprId> value, reached;  // reached: where, of those that are not always
     std::unordered_map<std::uint32_t, bool> always;
     const auto zeroLike = [&](ExprId e) { return to.constant(0, to[e].type); };
     if (isCondition(p, node)) value[node.value] = to.select(node, to.constant(1), to.constant(0));
@@ -242,19 +242,34 @@ class Holder {
       if (sure != having.end()) {
         value[user.value] = value[operands[*sure].value];
         always[user.value] = true;
-      } else if (op == ScalarOp::Select && having == std::vector<std::size_t>{1, 2}) {
-        value[user.value] = to.select(operands[0], value[operands[1].value], value[operands[2].value]);
-        always[user.value] = always[operands[1].value] && always[operands[2].value];
-      } else if (having.size() > 1) {
-        return std::nullopt;
-      } else {
-        const std::size_t k = having.front();
-        const ExprId one = value[operands[k].value];
-        if (!lazy(k)) value[user.value] = one;
-        else if (k == 2 || op == ScalarOp::Or) value[user.value] = to.select(operands[0], zeroLike(one), one);
-        else value[user.value] = to.select(operands[0], one, zeroLike(one));
-        always[user.value] = false;
+        continue;
       }
+      const ExprId condition = operands[0];
+      always[user.value] = op == ScalarOp::Select && having == std::vector<std::size_t>{1, 2} && always[operands[1].value] &&
+                           always[operands[2].value];
+      if (always[user.value]) {
+        value[user.value] = to.select(condition, value[operands[1].value], value[operands[2].value]);
+        continue;
+      }
+      // The first way that comes to it; its value is the same on every one.
+      std::optional<ExprId> any, where;
+      for (auto k = having.rbegin(); k != having.rend(); ++k) {
+        const ExprId operand = operands[*k];
+        ExprId one = value[operand.value], comes;
+        if (lazy(*k)) {
+          const bool taken = op == ScalarOp::Select ? *k == 1 : op == ScalarOp::And;
+          const ExprId zero = zeroLike(one);
+          one = to.select(condition, taken ? one : zero, taken ? zero : one);
+          comes = taken ? condition : to.unary(ScalarOp::Not, condition);
+          if (!always[operand.value]) comes = to.binary(ScalarOp::And, comes, reached[operand.value]);
+        } else {
+          comes = reached[operand.value];
+        }
+        any = any ? to.select(comes, one, *any) : one;
+        where = where ? to.binary(ScalarOp::Or, comes, *where) : comes;
+      }
+      value[user.value] = *any;
+      reached[user.value] = *where;
     }
     return value.at(root.value);
   }

@@ -94,6 +94,20 @@ TEST(NumericCheck, TellsJumpsFromWrongGradients) {
   }
 }
 
+// At second order a comparison is come to on several ways, each with its conditions.
+TEST(NumericCheck, TellsJumpsOfSecondOrder) {
+  const std::string text =
+      "input y[2] : f64 = 0\nx[i] = y[i] + 2*i\nL = sum[i] (select(x[i] > 0, sqrt(x[i]), x[i]) * select(x[i] > 0, 3, 1))\n"
+      "G = d(L)/d(x)\nM = sum[i] G[i]^2";
+  const auto made = checked(text, "M", "x");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->check.refuted, 0);
+  EXPECT_EQ(made->check.jumps, 1);
+  const auto wrong = checked(text, "M", "x", 1.01);
+  ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+  EXPECT_EQ(wrong->check.refuted, 1);
+}
+
 // A tensor that is computed is moved by itself, whoever makes it.
 TEST(NumericCheck, MovesComputedTensorsByThemselves) {
   const std::string text = std::string(kInput) +
