@@ -81,6 +81,7 @@ class Fuser {
     m_graph.bar(m_options.reverted);
     for (const auto& [a, b] : force) forceFusion(a, b);
     greedy();
+    findEdges();
     recordTakenBack();
     recordRefused();
     recordOtherEdges();
@@ -131,6 +132,12 @@ class Fuser {
   Edge edgeOf(TensorId t, OperatorId reader) const {
     return {m_graph.originalOf(t), m_graph.originalOf(writesOf(m_graph.program(), reader).front())};
   }
+
+  struct Met {
+    TensorId tensor;
+    OperatorId reader;
+    bool apart = false;
+  };
 
   FusionDecision between(TensorId t, OperatorId consumer, FusionState state) const {
     const Program& p = m_graph.program();
@@ -359,6 +366,9 @@ class Fuser {
       }
       const Choice c = choose(t, false);
       if (!c.forward && !c.gradient) continue;
+      const TensorId lead = leading(t, c);
+      if (standsTogether(edgeOf(lead, readerOf(lead, c.forward ? *c.forward : *c.gradient))))
+        continue;  // only its copy stays apart
       record(t, c, refusal(c));
     }
   }
@@ -369,15 +379,8 @@ class Fuser {
     m_decisions.push_back(std::move(d));
   }
 
-  // What the decisions so far settle without naming it: a tensor that several operators read, and the ends that a merge of larger
-  // kernels, or of a gradient's, brings together. Nothing of it is counted twice.
-  void recordOtherEdges() {
-    struct Met {
-      TensorId tensor;
-      OperatorId reader;
-      bool apart = false;
-    };
-    std::map<Edge, Met> edges;
+  // Of each edge one place where it stands; where its ends were computed again, one that a kernel has whole.
+  void findEdges() {
     const Program& p = m_graph.program();
     for (std::size_t k = 0; k < m_graph.kernelCount() && !outdated(); ++k)
       for (const OperatorId reader : m_graph.operatorsOf(static_cast<KernelGraph::KernelId>(k)))
@@ -385,10 +388,21 @@ class Fuser {
           const OperatorId producer = m_graph.producerOf(t);
           if (!producer.valid() || producer == reader) continue;
           const bool apart = m_graph.kernelOf(producer) != k;
-          Met& met = edges.emplace(edgeOf(t, reader), Met{t, reader, apart}).first->second;
+          Met& met = m_edges.emplace(edgeOf(t, reader), Met{t, reader, apart}).first->second;
           if (!apart && met.apart) met = {t, reader, false};
         }
-    for (const auto& [edge, met] : edges) {
+  }
+
+  bool standsTogether(const Edge& edge) const {
+    const auto met = m_edges.find(edge);
+    return met != m_edges.end() && !met->second.apart;
+  }
+
+  // What the decisions so far settle without naming it: a tensor that several operators read, and the ends that a merge of larger
+  // kernels, or of a gradient's, brings together. Nothing of it is counted twice.
+  void recordOtherEdges() {
+    const Program& p = m_graph.program();
+    for (const auto& [edge, met] : m_edges) {
       if (outdated()) return;
       if (m_told.contains(edge)) continue;
       if (!met.apart) {
@@ -426,6 +440,7 @@ class Fuser {
   std::unordered_map<std::uint32_t, TensorId> m_isGradient;  // of which tensor
   std::map<TensorId, std::string> m_readerName;              // of the operator that writes it
   std::set<Edge> m_told;                                     // by a decision
+  std::map<Edge, Met> m_edges;                               // of the partition that was decided
   std::unordered_set<std::uint32_t> m_decided;
   std::unordered_set<std::uint32_t> m_takenBack;  // told of already
   std::priority_queue<std::pair<double, std::uint32_t>> m_queue;
