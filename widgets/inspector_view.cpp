@@ -196,17 +196,65 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   scrollAsWide(m_scroll, m_body);
   layout->addWidget(m_scroll, 1);
   connect(m_values, &TensorView::sliceWanted, this, &InspectorView::sliceWanted);
+  constexpr int kSoonMs = 150;  // an answer within it replaces what is shown without a flicker
+  m_age.setSingleShot(true);
+  m_age.setInterval(kSoonMs);
+  connect(&m_age, &QTimer::timeout, this, [this] { setChecking(true); });
   clear();
 }
 
 void InspectorView::setPinned(bool pinned) { m_pin->setChecked(pinned); }
 
-void InspectorView::setOutdated(bool outdated) { setGreyed(m_body, outdated); }
+void InspectorView::setOutdated(bool outdated) {
+  setGreyed(m_body, outdated);
+  followAge();
+}
+
+void InspectorView::setRevision(std::uint64_t revision) {
+  m_revision = revision;
+  followAge();
+}
+
+void InspectorView::followAge() {
+  const bool older = !m_tensor.isEmpty() && !isGreyed(m_body) && m_known.tensor == m_tensor.toStdString() && m_known.revision < m_revision;
+  if (!older) {
+    m_age.stop();
+    setChecking(false);
+  } else if (!m_checking && !m_age.isActive()) {
+    m_age.start();
+  }
+}
+
+void InspectorView::setChecking(bool checking) {
+  if (m_checking == checking) return;
+  m_checking = checking;
+  for (Section* s : {m_certificate, m_derivation, m_check}) setGreyed(s, checking);
+  setGreyed(m_checked, checking);
+  if (checking && m_proved->isVisibleTo(this))
+    m_proved->show(QStringLiteral("running"), tr("checking"), m_theme->colors().accent);
+  Q_EMIT checkingChanged();
+}
+
+void InspectorView::setExpressionFailed(const QString& tensor, const QString& message) {
+  if (tensor != m_tensor || m_known.revision == m_revision) return;
+  m_known = {};
+  for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
+  m_compare = nullptr;
+  m_derivation->hide();
+  for (Badge* badge : {m_proved, m_checked}) badge->show({}, {}, {});
+  m_checkText.clear();
+  m_certificate->setDetail({});
+  m_certificate->body()->addWidget(paragraph(message));
+  m_certificate->show();
+  followAge();
+}
 
 bool InspectorView::pinned() const { return m_pin->isChecked(); }
 
 void InspectorView::clear() {
   m_tensor.clear();
+  m_known = {};
+  followAge();
   m_pin->setChecked(false);
   m_scroll->hide();
   m_empty->show();
@@ -236,6 +284,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
     for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
     m_derivation->hide();
     m_valueSection->setDetail({});
+    followAge();
   }
   m_values->setTensor(name, t.shape);
   m_valueSection->show();
@@ -243,6 +292,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
 
 void InspectorView::setExpression(const protocol::Expression& given) {
   if (QString::fromStdString(given.tensor) != m_tensor) return;
+  if (m_known.tensor == given.tensor && given.revision < m_known.revision) return;
   // A proof that ends later brings no check: the one of this revision stays.
   protocol::Expression e = given;
   if (!e.check && m_known.revision == e.revision && m_known.tensor == e.tensor) e.check = m_known.check;
@@ -377,6 +427,9 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     if (m_checkPending) beginCheck();
     if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));
   }
+  // An answer for a text that is not the newest either is as old as what it replaces.
+  setChecking(false);
+  if (m_known.revision < m_revision) setChecking(true);
 }
 
 void InspectorView::beginCheck() {

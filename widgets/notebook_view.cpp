@@ -91,6 +91,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v->editor(), &ExpressionEditor::undoWanted, this, &NotebookView::undoRequested);
   connect(v->editor(), &ExpressionEditor::redoWanted, this, &NotebookView::redoRequested);
   connect(v, &CellView::expressionWanted, this, &NotebookView::expressionWanted);
+  connect(v, &CellView::checkingChanged, this, &NotebookView::checkingChanged);
   connect(v, &CellView::sliceWanted, this, [this, v] {
     if (v->tensorView() && !v->tensorView()->tensor().isEmpty()) Q_EMIT tensorWanted(v->tensorView()->request());
   });
@@ -383,6 +384,10 @@ void NotebookView::setReadOnly(bool readOnly) {
 
 void NotebookView::setOutdated() {
   for (CellView* v : m_cells) v->setOutdated(true);
+}
+
+bool NotebookView::awaitsAnswers() const {
+  return std::any_of(m_cells.begin(), m_cells.end(), [](const CellView* v) { return v->awaitsAnswer(); });
 }
 
 CellView* NotebookView::view(CellId id) const {

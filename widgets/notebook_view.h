@@ -45,6 +45,7 @@ class NotebookView : public QScrollArea {
 
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
+  bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
@@ -77,6 +78,7 @@ class NotebookView : public QScrollArea {
   void enterCommandMode();
 
  Q_SIGNALS:
+  void checkingChanged();
   void runRequested(CellId id);
   void edited();  // the document was changed through this view
   void undoRequested();

@@ -183,6 +183,7 @@ class MainWindow : public QMainWindow {
   void useSession(const Session& session);
   void compareWithDisk();
   void setStatus(const QString& icon, const QString& text);
+  static QString checkingText();
   void remember(const QString& path);
 
   Theme* m_theme;

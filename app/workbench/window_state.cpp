@@ -326,6 +326,8 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
   m_status->setToolTip(text);
 }
 
+QString MainWindow::checkingText() { return tr("Checking the gradients"); }
+
 void MainWindow::refreshStatus() {
   using State = EngineLink::State;
   const auto& run = m_tab->workspace->runState();
@@ -356,6 +358,7 @@ void MainWindow::refreshStatus() {
         }
         if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
         else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
+        else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) setStatus("running", checkingText());
         else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")

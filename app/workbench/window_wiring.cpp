@@ -41,6 +41,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshTabs();
     if (tab != m_tab) return;
     m_inspector->clear();
+    m_inspector->setRevision(w->document().revision());
     m_explain->reset();
     m_tune->reset();
     refreshPeer();
@@ -55,6 +56,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshMessages();
     refreshTitle();
     m_tune->refreshPin();
+    m_inspector->setRevision(tab->workspace->document().revision());
     m_explain->setOutdated(true);
     refreshStatus();
   });
@@ -174,9 +176,12 @@ void MainWindow::connectTab(Tab* tab) {
     tab->notebook->setExpression(e);
     if (tab != m_tab) return;
     m_inspector->setExpression(e);
-    if (zeros() != before) refreshStatus();
+    if (zeros() != before || statusText() == checkingText()) refreshStatus();
   });
-  connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
+  connect(w, &Workspace::expressionFailed, this, [this, tab](const QString& tensor, const QString& message) {
+    tab->notebook->setExpressionFailed(tensor, message);
+    if (tab == m_tab) m_inspector->setExpressionFailed(tensor, message);
+  });
   connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
     if (tab != m_tab) return;
     m_explain->setPlan(plan);
@@ -343,6 +348,9 @@ void MainWindow::connectNotebook(Tab* tab) {
     n->followDocument();
     if (tab == m_tab) refreshOutline();
   });
+  connect(n, &NotebookView::checkingChanged, this, [this, tab] {
+    if (tab == m_tab) refreshStatus();
+  });
   connect(n, &NotebookView::undoRequested, this, [this] { undoOrRedo(true); });
   connect(n, &NotebookView::redoRequested, this, [this] { undoOrRedo(false); });
   connect(n, &NotebookView::caretMoved, this, [this, tab] {
@@ -432,6 +440,7 @@ void MainWindow::connectViews() {
                       }
                     });
   });
+  connect(m_inspector, &InspectorView::checkingChanged, this, &MainWindow::refreshStatus);
   connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
     if (m_selection.empty()) chooseTensor(m_inspector->tensor());
     follow(target);

@@ -164,6 +164,7 @@ class Workspace : public QObject {
  private:
   void handle(const protocol::Envelope& envelope);
   void sendDocument();
+  double sinceKey() const;
   void askRun(const protocol::Message& request, Reply reply);
   void keepNames();
   void install(std::unique_ptr<Document> document, const QString& path);
@@ -202,6 +203,7 @@ class Workspace : public QObject {
   std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
   double m_afterKey = 0;
+  bool m_live = false;  // what is asked for now is what the newest analysis changes
   protocol::RunState m_runState;
   std::optional<protocol::Devices> m_devices;
   protocol::Subgraphs m_subgraphs;

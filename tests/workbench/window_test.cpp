@@ -72,6 +72,33 @@ TEST_F(Window, TypingIsCheckedAndShowsItsError) {
   EXPECT_NE(document().text().find(" + W"), std::string::npos);
 }
 
+// A derivation that takes long: what stands there meanwhile is of the text before, and looks so.
+TEST_F(Window, AnOldGradientNeverLooksCurrent) {
+  openChecked();
+  CellView* shows = cell(2);
+  InspectorView* inspector = window->inspector();
+  const auto settled = [&] { return window->statusText().contains("up to date"); };
+  ASSERT_TRUE(wait([&] { return shows->formulaView() && shows->formulaView()->formulas().size() == 2 && settled(); }));
+  ASSERT_EQ(inspector->tensor(), "d(L)/d(W)");
+  EXPECT_FALSE(shows->resultIsGreyed());
+  window->notebook()->activate(cell(1)->id(), true);
+  ExpressionEditor* editor = cell(1)->editor();
+  QTest::keyClick(editor, Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(editor, " # derives slowly");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && shows->checking() && inspector->checking(); }));
+  EXPECT_TRUE(shows->resultIsGreyed());
+  EXPECT_EQ(shows->formulaView()->formulas().size(), 2u) << "greyed, never blank";
+  EXPECT_TRUE(window->statusText().startsWith("Checking")) << window->statusText().toStdString();
+  // Typed on: still nothing is answered.
+  QTest::keyClicks(editor, "er");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_TRUE(shows->checking() && shows->resultIsGreyed() && inspector->checking());
+  EXPECT_FALSE(settled());
+  for (int i = 0; i < 8; ++i) QTest::keyClick(editor, Qt::Key_Backspace);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && settled(); }));
+  EXPECT_FALSE(shows->checking() || shows->resultIsGreyed() || inspector->checking());
+}
+
 TEST_F(Window, UndoIsOneHistoryOverTextCellsAndHints) {
   openChecked();
   window->notebook()->activate(cell(1)->id(), true);
