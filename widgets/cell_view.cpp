@@ -329,6 +329,12 @@ QString CellView::failure() const {
   return m_train && m_ended.isEmpty() ? m_train->failure() : m_ended;
 }
 
+QString CellView::warning() const {
+  if (!m_train || m_runMeaning != m_meaning) return {};
+  const QStringList all = m_train->warnings();
+  return all.isEmpty() ? QString() : all.front();
+}
+
 QString CellView::note() const { return m_note->isHidden() && m_failure->isHidden() ? QString() : m_noteText; }
 
 // What stands in the gutter and under the cell: what runs, else its mistakes, else what it waits for, else how old its result is.

@@ -82,6 +82,7 @@ class CellView : public QWidget {
   bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
   QString note() const;
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened
+  QString warning() const;    // of the last run of this text, which went on; empty: none
   QString failure() const;    // what the last run of this text failed with; empty: it did not
   const QStringList& shows() const { return m_shows; }
   QStringList diagnosticTexts() const;

@@ -233,12 +233,18 @@ void GraphView::relate() {
   };
   // A tensor without a node, as one that a pass has taken out, is still where it came from.
   const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
+  // A token inside an operator: what was derived from it, the operators that hold it, and the tensor that it reads.
+  const bool token = m_selection->tensors().empty();
+  const auto placed = [&](const GraphNode& node) {
+    if (token && !m_selection->reads().empty() && node.id == m_selection->reads()) return true;
+    const Selection::Relation relation = m_selection->relation(node.origins);
+    return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
+  };
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if ((!m_selection->empty() && !decided &&
-         (byName ? called(m_graph.nodes[i]) : m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact)) ||
+    if ((!m_selection->empty() && !decided && (byName ? called(m_graph.nodes[i]) : placed(m_graph.nodes[i]))) ||
         (decided && isEndOfDecision(m_graph.nodes[i])) || QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
       marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
-  // A token inside an operator: the operator around it is what it led to.
+  // Of what has a name and no node, the operator around its place.
   if (chosen.empty())
     for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
       if (m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Around)

@@ -45,6 +45,7 @@ class NotebookView : public QScrollArea {
 
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
+  QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
@@ -125,7 +126,6 @@ class NotebookView : public QScrollArea {
   int m_lastKey = 0;  // D twice deletes
   void refind();
   void showFound(bool reveal);
-  QString placeName(std::uint32_t byte) const;                    // "cell 2, line 3"; empty: between cells
   std::pair<CellView*, std::size_t> placeFound(int index) const;  // cell and the place's number in it
   QString m_find;
   bool m_findExact = false;

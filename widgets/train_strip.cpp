@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QProgressBar>
+#include <QPushButton>
 #include <algorithm>
 
 #include "widgets/basic.h"
@@ -26,6 +27,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
       m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(new MessageStrip(theme, true)),
+      m_checkpointTrouble(new MessageStrip(theme, false)), m_goTo(new QPushButton), m_warnings(new QVBoxLayout),
       m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
       m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))),
@@ -60,7 +62,14 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   layout->addLayout(below);
   m_right->hide();
   m_message->hide();
+  m_message->row()->addWidget(m_goTo);
+  m_goTo->setObjectName(QStringLiteral("place"));
+  m_goTo->hide();
   layout->addWidget(m_message);
+  m_warnings->setSpacing(1);
+  layout->addLayout(m_warnings);
+  m_checkpointTrouble->hide();
+  layout->addWidget(m_checkpointTrouble);
   auto* figures = new QVBoxLayout;
   figures->setSpacing(2);
   m_figure->setFont(theme->ui(20, QFont::DemiBold));
@@ -202,7 +211,41 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   for (const auto& eval : evals) addEval(eval);
 }
 
+void TrainStrip::clearWarnings() {
+  while (QLayoutItem* item = m_warnings->takeAt(0)) {
+    item->widget()->hide();
+    item->widget()->deleteLater();
+    delete item;
+  }
+  m_checkpointTrouble->setText({});
+  m_checkpointTrouble->hide();
+}
+
+void TrainStrip::addWarning(const QString& message, const Place& place) {
+  auto* strip = new MessageStrip(m_theme, false, message);
+  if (!place.name.isEmpty()) {
+    auto* button = new QPushButton(tr("Go to %1").arg(place.name));
+    button->setObjectName(QStringLiteral("place"));
+    connect(button, &QPushButton::clicked, this, place.go);
+    strip->row()->addWidget(button);
+  }
+  m_warnings->addWidget(strip);
+}
+
+void TrainStrip::setCheckpointFailed(const QString& message) {
+  m_checkpointTrouble->setText(message);
+  m_checkpointTrouble->setVisible(!message.isEmpty());
+}
+
+QStringList TrainStrip::warnings() const {
+  QStringList all;
+  for (int i = 0; i < m_warnings->count(); ++i) all << static_cast<const MessageStrip*>(m_warnings->itemAt(i)->widget())->text();
+  if (!m_checkpointTrouble->isHidden()) all << m_checkpointTrouble->text();
+  return all;
+}
+
 void TrainStrip::start(bool resumed) {
+  clearWarnings();
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
@@ -320,6 +363,12 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
     m_interval->setText(lines.join(QLatin1Char('\n')));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
+  if (done.checkpoints_failed > 0) {
+    const QString first = m_checkpointTrouble->text();
+    setCheckpointFailed(tr("%1 could not be written while it ran.")
+                            .arg(counted(done.checkpoints_failed, tr("checkpoint"), tr("checkpoints"))) +
+                        (first.isEmpty() ? QString() : QLatin1Char('\n') + first));
+  }
   m_search = done.search;
   sayNoSwaps(true);
   showPeer();
@@ -327,13 +376,17 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   if (done.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*done.accuracy * 100, 'f', 2)));
 }
 
-void TrainStrip::setError(const QString& message) {
+void TrainStrip::setError(const QString& message, const Place& place) {
   m_end = End::Whole;
   setRunning(false);
   m_title->setText(tr("Failed"));
   m_detail->clear();
   m_message->setText(message);
   m_message->show();
+  m_goTo->disconnect();
+  m_goTo->setText(tr("Go to %1").arg(place.name));
+  m_goTo->setVisible(!place.name.isEmpty());
+  if (!place.name.isEmpty()) connect(m_goTo, &QPushButton::clicked, this, place.go);
   if (m_plot->steps() > 0) sayNoSwaps(true);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <functional>
 
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
@@ -8,6 +9,8 @@
 class QGridLayout;
 class QLabel;
 class QProgressBar;
+class QPushButton;
+class QVBoxLayout;
 
 namespace nf {
 
@@ -33,7 +36,16 @@ class TrainStrip : public QWidget {
   void addEval(const protocol::EvalEvent& eval);
   void addTrial(const protocol::TrialEvent& trial);  // those that ended their worker are counted
   void setDone(const protocol::DoneEvent& done);
-  void setError(const QString& message);
+  // Where a message is about a place: its name, "cell 2, line 3", and what leads there.
+  struct Place {
+    QString name;
+    std::function<void()> go;
+  };
+  void setError(const QString& message, const Place& place = {});
+  // What was found doubtful while it is prepared or runs; the run goes on.
+  void addWarning(const QString& message, const Place& place = {});
+  void setCheckpointFailed(const QString& message);
+  QStringList warnings() const;
   // A run of an earlier window, which began at this time. `done` and `error`: how it ended; neither: nobody knows.
   void setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
@@ -68,6 +80,7 @@ class TrainStrip : public QWidget {
 
  private:
   void setRunning(bool running);
+  void clearWarnings();
   void offer();
   void showPeer();
   void showCurves();
@@ -77,7 +90,9 @@ class TrainStrip : public QWidget {
   ElidedLabel *m_detail, *m_right;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
   QLabel* m_title;
-  MessageStrip* m_message;
+  MessageStrip *m_message, *m_checkpointTrouble;
+  QPushButton* m_goTo;
+  QVBoxLayout* m_warnings;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop, *m_resume, *m_again;
   LatencyPlot* m_plot;

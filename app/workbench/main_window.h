@@ -140,7 +140,9 @@ class MainWindow : public QMainWindow {
   void refreshDevice();
   void refreshRunActions();
   void refreshLeads();
-  std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
+  // `token`: the places are inside operators, which they lead to as well. The tensor that is looked for is the last.
+  std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token);
+  std::vector<std::string> withParts(const std::vector<std::string>& tensors) const;
   void follow(const QString& target);
   void inspect(const QString& tensor);
   void checkGradient();

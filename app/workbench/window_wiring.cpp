@@ -193,6 +193,7 @@ void MainWindow::connectTab(Tab* tab) {
     m_explain->setGraph(graph);
     m_tune->showInstances();
     // The graph knows where a node comes from.
+    if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));
     if (const auto places = placesOf(m_selection.tensors()); !places.empty()) m_selection.place(places);
     refreshLeads();
   });
@@ -334,9 +335,35 @@ void MainWindow::connectRun(Tab* tab) {
     }
     ended(CellStatus::Ok, {});
   });
-  connect(w, &Workspace::runFailed, this, [this, tab, ended](const QString& message) {
+  // A line of the notebook, as it was when it was sent.
+  const auto placeOf = [this, tab, w](const std::string& file, std::int64_t line, std::int64_t column) {
+    TrainStrip::Place place;
+    if (line < 1 || QString::fromStdString(file) != w->name()) return place;
+    const std::string& text = w->document().text();
+    std::size_t begin = 0;
+    for (std::int64_t i = 1; i < line && begin != std::string::npos; ++i) begin = text.find('\n', begin) + 1;
+    if (begin > text.size() || (line > 1 && begin == 0)) return place;
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::size_t byte = std::min(end, begin + static_cast<std::size_t>(std::max<std::int64_t>(0, column - 1)));
+    place.name = tab->notebook->placeName(static_cast<std::uint32_t>(byte));
+    place.go = [tab, w, byte, revision = w->document().revision()] {
+      if (byte <= w->document().text().size() && revision <= w->document().revision()) tab->notebook->scrollToByte(byte, true);
+    };
+    return place;
+  };
+  connect(w, &Workspace::warned, this, [this, tab, placeOf](const protocol::WarningEvent& e) {
+    const QString message = QString::fromStdString(e.message);
+    if (TrainStrip* s = strip(tab)) s->addWarning(message, placeOf(e.file, e.line, e.column));
+    if (tab == m_tab) setStatus("warning", message);
+  });
+  connect(w, &Workspace::checkpointFailed, this, [this, tab](const protocol::CheckpointFailedEvent& e) {
+    const QString message = QString::fromStdString(e.message);
+    if (TrainStrip* s = strip(tab)) s->setCheckpointFailed(message);
+    if (tab == m_tab) setStatus("warning", message);
+  });
+  connect(w, &Workspace::runFailed, this, [this, tab, ended, placeOf](const QString& message, const protocol::ErrorEvent& at) {
     TrainStrip* s = strip(tab);
-    if (s) s->setError(message);
+    if (s) s->setError(message, placeOf(at.file, at.line, at.column));
     ended(CellStatus::Error, s ? QString() : message);  // the strip says it already
   });
 }

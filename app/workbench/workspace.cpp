@@ -767,8 +767,16 @@ void Workspace::handle(const Envelope& envelope) {
   if (const auto* error = std::get_if<ErrorEvent>(&envelope.message)) {
     m_replies.erase(envelope.id);
     m_runAsked = false;
-    Q_EMIT runFailed(QString::fromStdString(error->message));
+    Q_EMIT runFailed(QString::fromStdString(error->message), *error);
     Q_EMIT milestone(QStringLiteral("error"));
+    return;
+  }
+  if (const auto* warning = std::get_if<WarningEvent>(&envelope.message)) {
+    Q_EMIT warned(*warning);
+    return;
+  }
+  if (const auto* trouble = std::get_if<CheckpointFailedEvent>(&envelope.message)) {
+    Q_EMIT checkpointFailed(*trouble);
     return;
   }
   if (const auto* failure = std::get_if<Failed>(&envelope.message); failure && failure->stage == "revision") sendDocument();

@@ -156,7 +156,9 @@ class Workspace : public QObject {
   void evalArrived(const nf::protocol::EvalEvent& eval);
   void cellFinished(const nf::protocol::CellResult& result);
   void done(const nf::protocol::DoneEvent& done);
-  void runFailed(const QString& message);
+  void runFailed(const QString& message, const nf::protocol::ErrorEvent& at = {});
+  void warned(const nf::protocol::WarningEvent& warning);
+  void checkpointFailed(const nf::protocol::CheckpointFailedEvent& event);
   void runEnded(const QString& message);  // of show cells: what has no result by now gets none
   void failed(const QString& what, const QString& message);
   void milestone(const QString& event);  // "analysis", "graph", "step" ...: what --after waits for

@@ -506,6 +506,40 @@ TEST_F(Window, TrainingIsDrawnAndEnds) {
   EXPECT_EQ(window->tune()->latency()->steps(), 100);
 }
 
+// What is doubtful does not stop a run: it is said where the run stands, with the way to its place, and in the status bar.
+TEST_F(Window, AWarningOfARunIsSaidAndLeadsToItsPlace) {
+  std::string text = capsule::kText;
+  text.insert(text.find("input A"), "# labels stray\n");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
+  ASSERT_EQ(cell(3)->train()->warnings(), QStringList{"A holds labels up to 12, and Y has 10 classes."});
+  EXPECT_EQ(window->statusText(), "A holds labels up to 12, and Y has 10 classes.");
+  QPushButton* shown = nullptr;
+  for (QPushButton* b : cell(3)->train()->findChildren<QPushButton*>("place"))
+    if (!b->isHidden()) shown = b;
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->text(), "Go to cell 1, line 3");
+  QTest::mouseClick(shown, Qt::LeftButton);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(1)->id());
+  EXPECT_EQ(window->notebook()->caretByte(), document().text().find("A[B, C"));
+  run(3);
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
+  EXPECT_EQ(cell(3)->train()->warnings().size(), 1) << "of the new run";
+}
+
+TEST_F(Window, ACheckpointThatCannotBeWrittenIsSaidAndTrainingGoesOn) {
+  write(capsule::kText + "\n# %%\n# disk full\n");
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
+  ASSERT_EQ(cell(3)->train()->warnings().size(), 1);
+  EXPECT_TRUE(cell(3)->train()->warnings().front().startsWith("3 checkpoints could not be written while it ran."));
+  EXPECT_TRUE(cell(3)->train()->warnings().front().contains("no space left on device"));
+  EXPECT_TRUE(window->statusText().startsWith("3 checkpoints could not be written")) << window->statusText().toStdString();
+}
+
 TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
   openChecked();
   run(3);
