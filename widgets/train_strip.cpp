@@ -408,11 +408,12 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
   m_swapList->setNone({});
 }
 
-void TrainStrip::setCheckpoint(bool there) {
+void TrainStrip::setCheckpoint(bool there, const QString& why) {
   m_checkpoint = there;
   m_resume->setText(there ? tr("Resume") : tr("Train again"));
-  m_resume->setToolTip(there ? tr("Go on from the newest checkpoint")
-                             : tr("There is no checkpoint to go on from: from the first step"));
+  m_resume->setToolTip(there           ? tr("Go on from the newest checkpoint")
+                       : why.isEmpty() ? tr("There is no checkpoint to go on from: from the first step")
+                                       : why);
   m_resume->setAccessibleName(m_resume->text());
   offer();
 }

@@ -51,7 +51,8 @@ class TrainStrip : public QWidget {
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
   // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
-  void setCheckpoint(bool there);
+  void setCheckpoint(bool there, const QString& why = {});  // why not, where it is not that there is none
+  bool cut() const { return m_end == End::Cut; }             // the last run can be gone on with, if it left a checkpoint
   bool resumes() const { return m_checkpoint; }
   void setLost();  // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);

@@ -179,6 +179,7 @@ class MainWindow : public QMainWindow {
   std::vector<Tab*> unsavedTabs() const;
   QStringList trainingNames() const;
   void lookForKept(Tab* tab);
+  void refreshCheckpoint(Tab* tab, CellId id);  // what a run of this cell can go on from
   void showKept(Tab* tab);
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;

@@ -376,8 +376,8 @@ void MainWindow::resume(Tab* tab, CellId id) {
   TrainStrip* strip = v ? v->train() : nullptr;
   if (!strip) return;
   const bool offered = strip->resumes();
-  strip->setCheckpoint(newestRunResumes(tab->workspace->path()));
-  if (offered && !strip->resumes()) return setStatus("stale", tr("The checkpoint is gone: train again"));
+  refreshCheckpoint(tab, id);
+  if (offered && !strip->resumes()) return setStatus("stale", strip->resume()->toolTip());
   runCell(id, offered);
 }
 

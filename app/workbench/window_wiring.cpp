@@ -102,7 +102,7 @@ void MainWindow::connectTab(Tab* tab) {
     for (CellView* v : tab->notebook->cellsThatRan()) {
       if (v->train() && v->train()->running()) {
         tab->interrupted = v->id();
-        v->train()->setCheckpoint(newestRunResumes(w->path()));
+        refreshCheckpoint(tab, v->id());
         v->train()->setLost();
       }
       v->setInterrupted(tr("The engine ended before this was finished."));
@@ -143,6 +143,8 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
     showKept(tab);
+    for (const CellView* v : tab->notebook->cells())
+      if (v->train() && v->train()->cut()) refreshCheckpoint(tab, v->id());
     if (tab == m_tab) {
       m_outline->setNames(w->names(), w->missing());
       refreshOutline();
@@ -330,7 +332,7 @@ void MainWindow::connectRun(Tab* tab) {
   };
   connect(w, &Workspace::done, this, [this, tab, ended](const protocol::DoneEvent& e) {
     if (TrainStrip* s = strip(tab)) {
-      s->setCheckpoint(newestRunResumes(tab->workspace->path()));
+      refreshCheckpoint(tab, tab->training);
       s->setDone(e);
     }
     ended(CellStatus::Ok, {});

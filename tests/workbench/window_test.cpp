@@ -398,6 +398,34 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
   }
 }
 
+// A checkpoint that lies behind the end of the training is nothing to go on from, until the text asks for more.
+TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
+  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
+  ASSERT_TRUE(out.mkpath("."));
+  const auto put = [&](const char* name, const QByteArray& bytes) {
+    QFile file(out.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+  };
+  put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  put("events.jsonl", "{\"event\":\"step\",\"step\":3018,\"ms\":1,\"loss\":0.5}\n");
+  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":3018}"}})";
+  QByteArray length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  put("checkpoint.safetensors", length + header);
+  openChecked();
+  TrainStrip* strip = cell(3)->train();
+  ASSERT_TRUE(strip && strip->hasCurves());
+  EXPECT_EQ(strip->resume()->text(), "Train again");
+  EXPECT_TRUE(strip->resume()->toolTip().contains("3 018 steps behind it, and training ends with step 500"))
+      << strip->resume()->toolTip().toStdString();
+  window->notebook()->activate(cell(3)->id(), true);
+  cell(3)->editor()->moveCaretTo(cell(3)->editor()->bytes().find("500") + 3);
+  QTest::keyClicks(cell(3)->editor(), "00");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_EQ(strip->resume()->text(), "Resume");
+}
+
 TEST_F(Window, AnEngineThatDoesNotAnswerIsSaidAndRestarted) {
   std::string text = capsule::kText;
   text.replace(text.find("steps = 500"), 11, "steps = 1000000");
@@ -515,7 +543,8 @@ TEST_F(Window, AWarningOfARunIsSaidAndLeadsToItsPlace) {
   run(3);
   ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
   ASSERT_EQ(cell(3)->train()->warnings(), QStringList{"A holds labels up to 12, and Y has 10 classes."});
-  EXPECT_EQ(window->statusText(), "A holds labels up to 12, and Y has 10 classes.");
+  EXPECT_TRUE(wait([&] { return window->statusText() == "A holds labels up to 12, and Y has 10 classes."; }))
+      << window->statusText().toStdString();
   QPushButton* shown = nullptr;
   for (QPushButton* b : cell(3)->train()->findChildren<QPushButton*>("place"))
     if (!b->isHidden()) shown = b;
@@ -537,7 +566,8 @@ TEST_F(Window, ACheckpointThatCannotBeWrittenIsSaidAndTrainingGoesOn) {
   ASSERT_EQ(cell(3)->train()->warnings().size(), 1);
   EXPECT_TRUE(cell(3)->train()->warnings().front().startsWith("3 checkpoints could not be written while it ran."));
   EXPECT_TRUE(cell(3)->train()->warnings().front().contains("no space left on device"));
-  EXPECT_TRUE(window->statusText().startsWith("3 checkpoints could not be written")) << window->statusText().toStdString();
+  EXPECT_TRUE(wait([&] { return window->statusText().startsWith("3 checkpoints could not be written"); }))
+      << window->statusText().toStdString();
 }
 
 TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
