@@ -126,11 +126,16 @@ void TrainStrip::showPeer() {
   const QString theirs = microsecondsText(m_peerMs * 1000);
   const QString other = QStringLiteral("%1, %2").arg(m_peerName, theirs);
   const auto against = m_plot->againstPeer();
-  m_peer->setText(!against        ? tr("to compare with: %1").arg(other)
-                  : against->from ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
-                                  : (m_running ? tr("not yet faster than %1: median %2 against %3")
-                                               : tr("not faster than %1: median %2 against %3"))
-                                        .arg(m_peerName, microsecondsText(against->ms * 1000), theirs));
+  // What is said agrees with the figure above it: both medians are of the last steps, of how many differs.
+  const double ours = m_figureMs > 0 ? m_figureMs : against ? against->ms : 0;
+  const bool since = against && against->from;
+  m_peer->setText(!against             ? tr("to compare with: %1").arg(other)
+                  : ours >= m_peerMs   ? (!m_running ? tr("not faster than %1: median %2 against %3")
+                                          : since    ? tr("not faster than %1 just now: median %2 against %3")
+                                                     : tr("not yet faster than %1: median %2 against %3"))
+                                           .arg(m_peerName, microsecondsText(ours * 1000), theirs)
+                  : since              ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
+                                       : tr("faster than %1 in its last steps").arg(other));
   m_peer->setToolTip(tr("From the first step from which the running median, the line drawn, stays below the other's to the end"));
 }
 
@@ -251,6 +256,7 @@ void TrainStrip::start(bool resumed) {
     m_lossPlot->clear();
     m_swapList->clear();
     m_trials = m_swaps = m_deaths = 0;
+    m_figureMs = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
     m_right->hide();
   }
@@ -298,13 +304,14 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_swaps = std::max(m_swaps, s.swaps);
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
-  showPeer();
   if (s.stepMs) {
+    m_figureMs = *s.stepMs;
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
     if (s.stepMsLow && s.stepMsHigh) m_interval->setText(sampleText(*s.stepMsLow, *s.stepMsHigh, *s.stepMs, s.samples));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
+  showPeer();
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
 }
 
@@ -353,6 +360,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
                         : tr("%1 steps in %2, after %3 of preparation")
                               .arg(grouped(done.steps), secondsText(done.seconds), secondsText(done.preparation_ms / 1000)));
   if (done.median_step_ms_last_tenth > 0) {
+    m_figureMs = done.median_step_ms_last_tenth;
     m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));
     m_figureName->setText(tr("median step, last tenth"));
     QStringList lines;

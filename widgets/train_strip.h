@@ -102,7 +102,7 @@ class TrainStrip : public QWidget {
   QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;
-  double m_peerMs = 0;
+  double m_peerMs = 0, m_figureMs = 0;  // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
   bool m_wide = false;
   bool m_running = false, m_paused = false;
