@@ -188,6 +188,7 @@ class Badge : public QWidget {
   explicit Badge(const Theme* theme, QWidget* parent = nullptr);
   void show(const QString& icon, const QString& text, const QColor& color);
   QSize sizeHint() const override;
+  QSize minimumSizeHint() const override;  // its words give way
 
  protected:
   void paintEvent(QPaintEvent*) override;

@@ -177,6 +177,11 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_nodes->setEditTriggers(QAbstractItemView::NoEditTriggers);
   m_nodes->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_nodes->setShowGrid(false);
+  m_nodes->setTabKeyNavigation(false);
+  m_nodes->horizontalHeader()->setHighlightSections(false);
+  m_nodes->horizontalHeader()->setFont(theme->ui(12, QFont::DemiBold));
+  m_nodes->horizontalHeader()->setDefaultAlignment(Qt::AlignLeft | Qt::AlignVCenter);
+  m_nodes->setFont(theme->mono(12));
   m_graphStack->addWidget(m_graph);
   m_graphStack->addWidget(m_nodes);
   topLayout->addWidget(m_graphStack, 1);
@@ -200,6 +205,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
+  m_table->setTabKeyNavigation(false);
   m_table->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
   m_table->verticalHeader()->hide();
   m_table->verticalHeader()->setDefaultSectionSize(25);

@@ -176,12 +176,12 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   title->addWidget(m_pin, 0, Qt::AlignTop);
   head->addLayout(title);
   head->addWidget(m_facts);
-  auto* badges = new QHBoxLayout;
-  badges->setSpacing(8);
-  badges->addWidget(m_proved);
-  badges->addWidget(m_checked);
-  badges->addStretch(1);
-  head->addLayout(badges);
+  m_badges = new QHBoxLayout;
+  m_badges->setSpacing(8);
+  m_badges->addWidget(m_proved);
+  m_badges->addWidget(m_checked);
+  m_badges->addStretch(1);
+  head->addLayout(m_badges);
   content->addLayout(head);
   content->addWidget(line());
   for (Section* s : {m_certificate, m_derivation, m_check, m_valueSection, m_leads}) content->addWidget(s);
@@ -191,7 +191,6 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_valueSection->body()->addWidget(m_values);
   m_derivation->body()->addWidget(m_steps);
   m_scroll->setWidgetResizable(true);
-  m_scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_body->setProperty("role", QStringLiteral("page"));
   scrollAsWide(m_scroll, m_body);
   layout->addWidget(m_scroll, 1);
@@ -201,6 +200,18 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_age.setInterval(kSoonMs);
   connect(&m_age, &QTimer::timeout, this, [this] { setChecking(true); });
   clear();
+}
+
+void InspectorView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  placeBadges();
+}
+
+// Beside each other where there is room for their words, else one below the other.
+void InspectorView::placeBadges() {
+  constexpr int kAround = 16 + 16 + 8 + 12;  // px: margins, gap, scroll bar
+  const bool fits = m_proved->sizeHint().width() + m_checked->sizeHint().width() + kAround <= width();
+  m_badges->setDirection(fits ? QBoxLayout::LeftToRight : QBoxLayout::TopToBottom);
 }
 
 void InspectorView::setPinned(bool pinned) { m_pin->setChecked(pinned); }
@@ -427,6 +438,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     if (m_checkPending) beginCheck();
     if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));
   }
+  placeBadges();
   // An answer for a text that is not the newest either is as old as what it replaces.
   setChecking(false);
   if (m_known.revision < m_revision) setChecking(true);

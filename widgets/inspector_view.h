@@ -11,6 +11,7 @@
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
+class QBoxLayout;
 class QLabel;
 class QScrollArea;
 
@@ -55,14 +56,19 @@ class InspectorView : public QWidget {
   void sliceWanted();
   void leadChosen(const QString& target);
 
+ protected:
+  void resizeEvent(QResizeEvent*) override;
+
  private:
   class Check;
+  void placeBadges();
   void followAge();
   void setChecking(bool checking);
   const Theme* m_theme;
   QString m_tensor;
   QLabel *m_name, *m_facts, *m_empty;
   Badge *m_proved, *m_checked;
+  QBoxLayout* m_badges;
   QString m_checkText;
   struct Known {
     std::uint64_t revision = 0;

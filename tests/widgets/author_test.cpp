@@ -625,5 +625,19 @@ TEST_F(AuthorWidgets, PanelsStayWhereTheyWerePut) {
   EXPECT_EQ(page->dockWidgetArea(page->panel("left")), Qt::LeftDockWidgetArea);
 }
 
+TEST_F(AuthorWidgets, PanelsGrowAgainWithTheWindow) {
+  DockPage page(&theme, QStringLiteral("page"));
+  page.setCentralWidget(new QWidget);
+  page.centralWidget()->setMinimumWidth(300);
+  page.addPanel(QStringLiteral("left"), new PanelHeader(&theme, "Left"), new QWidget, Qt::LeftDockWidgetArea, 200);
+  page.addPanel(QStringLiteral("right"), new PanelHeader(&theme, "Right"), new QWidget, Qt::RightDockWidgetArea, 300);
+  page.resize(560, 600);
+  page.show();
+  const auto widths = [&] { return std::pair(page.panel("left")->width(), page.panel("right")->width()); };
+  EXPECT_LT(widths().second, 300);
+  page.resize(1200, 600);
+  EXPECT_TRUE(QTest::qWaitFor([&] { return widths() == std::pair(200, 300); })) << widths().first << ' ' << widths().second;
+}
+
 }  // namespace
 }  // namespace nf
