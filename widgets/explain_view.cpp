@@ -454,6 +454,7 @@ const FusionDecisionInfo* ExplainView::chosenDecision() const {
 void ExplainView::reset() {
   m_stage = QStringLiteral("fused");
   m_slider->setCurrent(m_stage);
+  m_slider->clear();
   m_nodes->setRowCount(0);
   m_graph->reset();
   m_graph->setDecision({}, {}, {});

@@ -316,6 +316,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
     const QString zero = zeroByRule(e.terms);
+    std::int64_t without = 0, all = 0;  // accesses without a proof
     bool scatters = false, unproved = false, checking = false, unread = false, cut = false;
     double ms = 0;
     for (const auto& t : e.terms) {
@@ -327,6 +328,8 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       scatters = scatters || t.form == protocol::GradientForm::Scatter;
       checking = checking || t.certificate == protocol::CertificateState::Checking;
       unproved = unproved || t.certificate == protocol::CertificateState::Uncertified;
+      without += t.certificate == protocol::CertificateState::Uncertified;
+      ++all;
     }
     scatters = scatters || unproved;
     const bool whollyZero = !zero.isEmpty();
@@ -341,6 +344,11 @@ void InspectorView::setExpression(const protocol::Expression& given) {
             ? tr("%1 is 0: no point reads the tensor, proved on integer sets.").arg(derivativeText(m_tensor))
         : whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
         : checking   ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
+        : unproved && without < all
+            ? tr("Of %1 of its %2 no inverse could be proved: that part is a scatter, correct, but it adds in place. The others are "
+                 "gathered, as proved.")
+                  .arg(counted(without, tr("access"), tr("accesses")))
+                  .arg(all)
         : unproved   ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
         : scatters
             ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "

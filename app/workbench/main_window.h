@@ -2,6 +2,7 @@
 #pragma once
 #include <QElapsedTimer>
 #include <QMainWindow>
+#include <QPointer>
 #include <QTimer>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "widgets/theme.h"
 
 class QBoxLayout;
+class QDialog;
 class QLabel;
 class QProcess;
 class QStackedWidget;
@@ -169,7 +171,7 @@ class MainWindow : public QMainWindow {
   void placeTabs();
   void showShortcuts();
   void editShortcuts();
-  void compare(const std::string& before, const std::string& after, const QString& title);
+  QDialog* compare(const std::string& before, const std::string& after, const QString& title);
   void answer(const QString& key, int index);
   void askOnce(const QString& key, const QString& text, const QStringList& answers);
   void refreshMessages();
@@ -209,6 +211,7 @@ class MainWindow : public QMainWindow {
   QBoxLayout* m_authorTabs = nullptr;
   FindBar* m_find;
   QProcess* m_export = nullptr;
+  QPointer<QDialog> m_comparison;  // of the file with what is here
   DockPage* m_author;
   OutlineView* m_outline;
   InspectorView* m_inspector;

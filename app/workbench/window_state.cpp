@@ -86,7 +86,7 @@ void MainWindow::refreshPage() {
     case Page::Explain:
       // What a notebook with errors has of a graph comes as well, if it has any.
       m_explain->setWaiting(
-          m_explain->graph()->graph().nodes.empty() && m_tab->workspace->analysisIsCurrent() &&
+          m_explain->graph()->graph().nodes.empty() && m_tab->workspace->engineState() != EngineLink::State::Dead &&
           std::none_of(m_tab->workspace->analysis().diagnostics.begin(), m_tab->workspace->analysis().diagnostics.end(),
                        [](const protocol::DiagnosticInfo& d) { return d.severity == protocol::Severity::Error; }));
       m_tab->workspace->wantGraph(m_explain->stage());
@@ -227,10 +227,13 @@ void MainWindow::refreshMessages() {
                                : QStringList());
 }
 
-// Where the cursor is; nothing while whole cells are chosen.
+// Where the cursor is; while whole cells are chosen that they are, and what the last letter did to them.
 void MainWindow::refreshPlace() {
   const NotebookView* n = m_tab->notebook;
-  if (!n->editing()) return m_place->clear();
+  if (!n->editing()) {
+    const QString last = n->lastCommand();
+    return m_place->setText(last.isEmpty() ? tr("Whole cells: Enter writes into one") : last);
+  }
   const std::string& text = m_tab->workspace->document().text();
   const std::string_view before = std::string_view(text).substr(0, std::min(n->caretByte(), text.size()));
   const std::size_t newline = before.rfind('\n');

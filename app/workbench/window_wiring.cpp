@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Who hears whom. A notebook's views always follow it; the shared views follow the current one.
 #include <QApplication>
+#include <QDialog>
 #include <QLabel>
 #include <set>
 #include <utility>
@@ -74,6 +75,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::diskChanged, this, [this, tab] {
     tab->diskHidden = false;
+    if (m_comparison && tab->workspace->onDisk() == Workspace::OnDisk::Same) m_comparison->close();
     if (tab == m_tab) refreshMessages();
   });
   connect(w, &Workspace::lockChanged, this, [this, tab, w] {
@@ -376,6 +378,9 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::edited, this, [this, tab, n] {
     n->followDocument();
     if (tab == m_tab) refreshOutline();
+  });
+  connect(n, &NotebookView::commandTyped, this, [this, tab] {
+    if (tab == m_tab) refreshPlace();
   });
   connect(n, &NotebookView::checkingChanged, this, [this, tab] {
     if (tab == m_tab) refreshStatus();
