@@ -9,9 +9,11 @@
 #include <QMouseEvent>
 #include <QPainter>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QStyle>
 #include <QStyleOptionToolButton>
 #include <QToolTip>
+#include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
 
@@ -470,6 +472,24 @@ void scrollAsWide(QScrollArea* area, QWidget* page) {
   page->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Ignored);
   area->setWidget(page);
 }
+
+namespace {
+
+class UprightWheel : public QObject {
+ public:
+  using QObject::QObject;
+  bool eventFilter(QObject*, QEvent* event) override {
+    if (event->type() != QEvent::Wheel) return false;
+    const QPoint turned = static_cast<QWheelEvent*>(event)->angleDelta();
+    if (std::abs(turned.x()) > std::abs(turned.y())) return false;
+    event->ignore();
+    return true;
+  }
+};
+
+}  // namespace
+
+void leaveWheelToPage(QScrollBar* bar) { bar->installEventFilter(new UprightWheel(bar)); }
 
 QString codeText(const QString& text) {
   const QStringList parts = text.toHtmlEscaped().replace(QLatin1Char('\n'), QStringLiteral("<br>")).split(QLatin1Char('`'));

@@ -41,6 +41,7 @@ QPlainTextEdit* sourceField(const QString& name) {
   field->setReadOnly(true);
   field->setFrameShape(QFrame::NoFrame);
   field->setLineWrapMode(QPlainTextEdit::NoWrap);
+  leaveWheelToPage(field->horizontalScrollBar());
   field->setAccessibleName(name);
   field->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
   return field;

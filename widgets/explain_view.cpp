@@ -353,8 +353,7 @@ void ExplainView::markSelection() {
   QItemSelection rows;
   const auto& nodes = m_graph->graph().nodes;
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (!m_selection->empty() && m_selection->relation({nodes[static_cast<std::size_t>(i)].id},
-                                                       nodes[static_cast<std::size_t>(i)].origins) == Selection::Relation::Exact)
+    if (m_selection->leadsTo(nodes[static_cast<std::size_t>(i)].id, nodes[static_cast<std::size_t>(i)].origins))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;

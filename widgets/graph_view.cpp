@@ -234,11 +234,9 @@ void GraphView::relate() {
   // A tensor without a node, as one that a pass has taken out, is still where it came from.
   const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
   // A token inside an operator: what was derived from it, the operators that hold it, and the tensor that it reads.
-  const bool token = m_selection->tensors().empty();
   const auto placed = [&](const GraphNode& node) {
-    if (token && !m_selection->reads().empty() && node.id == m_selection->reads()) return true;
-    const Selection::Relation relation = m_selection->relation(node.origins);
-    return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
+    return m_selection->tensors().empty() ? m_selection->leadsTo(node.id, node.origins)
+                                          : m_selection->relation(node.origins) == Selection::Relation::Exact;
   };
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
     if ((!m_selection->empty() && !decided && (byName ? called(m_graph.nodes[i]) : placed(m_graph.nodes[i]))) ||
