@@ -397,6 +397,7 @@ void ExplainView::setFusion(const FusionReport& report) {
   // The decision is known by its ends: its number is another when the table is decided anew.
   const auto pair = m_pair;
   m_model->setReport(report);
+  greyDecisions();
   for (const auto& d : report.decisions)
     if (const auto* comparison = comparisonOf(d); comparison && !d.measuredSaving)
       m_model->setMeasured(d.producer, d.consumer, comparison->saving);
@@ -466,7 +467,17 @@ void ExplainView::reset() {
   m_fusionHeader->setDetail({});
 }
 
-void ExplainView::setOutdated(bool outdated) { m_graph->setOutdated(outdated); }
+void ExplainView::setRevision(std::uint64_t revision) {
+  m_revision = revision;
+  m_graph->setRevision(revision);
+  greyDecisions();
+}
+
+void ExplainView::greyDecisions() {
+  const bool old = !m_model->report().decisions.empty() && m_model->report().revision < m_revision;
+  setGreyed(m_table, old);
+  setGreyed(m_card, old);
+}
 
 void ExplainView::setWaiting(bool waiting) {
   if (waiting == m_waitTimer.isActive()) return;

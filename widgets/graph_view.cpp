@@ -75,7 +75,6 @@ void GraphView::setPlan(GraphPage plan) {
 }
 
 void GraphView::setGraph(GraphPage graph) {
-  m_outdated = false;
   if (!m_plan || graph.stage == "fused") setPlan(graph);
   graph.groups = m_plan->groups;
   m_coming = std::move(graph);
@@ -108,6 +107,7 @@ void GraphView::place() {
 }
 
 void GraphView::adopt(GraphLayout layout) {
+  m_outdated = m_graph.revision < m_revision;
   m_layout = std::move(layout);
   m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
@@ -192,8 +192,9 @@ void GraphView::setNothing(const QString& why) {
   update();
 }
 
-void GraphView::setOutdated(bool outdated) {
-  m_outdated = outdated;
+void GraphView::setRevision(std::uint64_t revision) {
+  m_revision = revision;
+  m_outdated = m_graph.revision < m_revision;
   update();
 }
 

@@ -319,6 +319,7 @@ void MainWindow::showTab(int index) {
   m_notebooks->setCurrentWidget(m_tab->notebook);
   m_inspector->clear();
   m_inspector->setRevision(m_tab->workspace->document().revision());
+  m_explain->setRevision(m_tab->workspace->document().revision());
   m_explain->reset();
   m_tune->reset();
   m_selection.clear();

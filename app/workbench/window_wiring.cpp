@@ -43,6 +43,7 @@ void MainWindow::connectTab(Tab* tab) {
     if (tab != m_tab) return;
     m_inspector->clear();
     m_inspector->setRevision(w->document().revision());
+    m_explain->setRevision(w->document().revision());
     m_explain->reset();
     m_tune->reset();
     refreshPeer();
@@ -58,7 +59,7 @@ void MainWindow::connectTab(Tab* tab) {
     refreshTitle();
     m_tune->refreshPin();
     m_inspector->setRevision(tab->workspace->document().revision());
-    m_explain->setOutdated(true);
+    m_explain->setRevision(tab->workspace->document().revision());
     refreshStatus();
   });
   connect(w, &Workspace::editRefused, this,

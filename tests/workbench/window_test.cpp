@@ -784,6 +784,18 @@ TEST_F(Window, ForcingAFusionWritesAHintAndDecidesAgain) {
   ASSERT_TRUE(wait([&] { return window->explain()->fusion()->report().decisions[2].state == protocol::FusionState::Refused; }));
 }
 
+TEST_F(Window, DecisionsAndGraphOfAnOlderTextAreGreyed) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() == 4 && !explain->graph()->graph().nodes.empty(); }));
+  EXPECT_FALSE(isGreyed(explain->table()) || explain->graph()->outdated());
+  document().setFusionHint("Y", "L", Document::FusionHint::Split);
+  EXPECT_TRUE(isGreyed(explain->table()) && explain->graph()->outdated());
+  window->notebook()->followDocument();
+  ASSERT_TRUE(wait([&] { return !isGreyed(explain->table()) && !explain->graph()->outdated(); }));
+}
+
 TEST_F(Window, BothWaysOfADecisionAreMeasured) {
   openChecked();
   window->showPage(MainWindow::Page::Explain);
