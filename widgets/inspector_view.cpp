@@ -178,8 +178,8 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   head->addWidget(m_facts);
   m_badges = new QHBoxLayout;
   m_badges->setSpacing(8);
-  m_badges->addWidget(m_proved);
-  m_badges->addWidget(m_checked);
+  m_badges->addWidget(m_proved, 0, Qt::AlignLeft);
+  m_badges->addWidget(m_checked, 0, Qt::AlignLeft);
   m_badges->addStretch(1);
   head->addLayout(m_badges);
   content->addLayout(head);

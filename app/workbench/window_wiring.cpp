@@ -3,6 +3,7 @@
 #include <QApplication>
 #include <QDialog>
 #include <QLabel>
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -346,13 +347,16 @@ void MainWindow::connectRun(Tab* tab) {
     if (line < 1 || QString::fromStdString(file) != w->name()) return place;
     const std::string& text = w->document().text();
     std::size_t begin = 0;
-    for (std::int64_t i = 1; i < line && begin != std::string::npos; ++i) begin = text.find('\n', begin) + 1;
-    if (begin > text.size() || (line > 1 && begin == 0)) return place;
+    for (std::int64_t i = 1; i < line; ++i) {
+      const std::size_t newline = text.find('\n', begin);
+      if (newline == std::string::npos) return place;
+      begin = newline + 1;
+    }
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     const std::size_t byte = std::min(end, begin + static_cast<std::size_t>(std::max<std::int64_t>(0, column - 1)));
     place.name = tab->notebook->placeName(static_cast<std::uint32_t>(byte));
-    place.go = [tab, w, byte, revision = w->document().revision()] {
-      if (byte <= w->document().text().size() && revision <= w->document().revision()) tab->notebook->scrollToByte(byte, true);
+    place.go = [tab, w, byte] {
+      if (byte <= w->document().text().size()) tab->notebook->scrollToByte(byte, true);
     };
     return place;
   };
