@@ -112,6 +112,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   range.integers = axis == TrainingAxis::Steps;
   range.positive = false;
   range.room = 0;
+  range.labelsUpTo = range.high;  // right of it stand words
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
