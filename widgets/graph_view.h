@@ -31,7 +31,7 @@ class GraphView : public QWidget {
   QString captionOf(int node) const { return m_captions.value(node); }
   QString factsOf(int group) const;
   QString formulaOf(int group) const;  // of a closed one
-  QString tagOf(int group) const;  // "G3", drawn before its name
+  QString tagOf(int group) const;      // "G3", drawn before its name
   // Kernels by their operators: groups show the time of a step and its share of all of them.
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   const GraphLayout& layoutOf() const { return m_layout; }

@@ -227,7 +227,8 @@ void InspectorView::setRevision(std::uint64_t revision) {
 }
 
 void InspectorView::followAge() {
-  const bool older = !m_tensor.isEmpty() && !isGreyed(m_body) && m_known.tensor == m_tensor.toStdString() && m_known.revision < m_revision;
+  const bool older =
+      !m_tensor.isEmpty() && !isGreyed(m_body) && m_known.tensor == m_tensor.toStdString() && m_known.revision < m_revision;
   if (!older) {
     m_age.stop();
     setChecking(false);
@@ -241,8 +242,7 @@ void InspectorView::setChecking(bool checking) {
   m_checking = checking;
   for (Section* s : {m_certificate, m_derivation, m_check}) setGreyed(s, checking);
   setGreyed(m_checked, checking);
-  if (checking && m_proved->isVisibleTo(this))
-    m_proved->show(QStringLiteral("running"), tr("checking"), m_theme->colors().accent);
+  if (checking && m_proved->isVisibleTo(this)) m_proved->show(QStringLiteral("running"), tr("checking"), m_theme->colors().accent);
   Q_EMIT checkingChanged();
 }
 
@@ -344,12 +344,12 @@ void InspectorView::setExpression(const protocol::Expression& given) {
             ? tr("%1 is 0: no point reads the tensor, proved on integer sets.").arg(derivativeText(m_tensor))
         : whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
         : checking   ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
-        : unproved && without < all
-            ? tr("Of %1 of its %2 no inverse could be proved: that part is a scatter, correct, but it adds in place. The others are "
-                 "gathered, as proved.")
-                  .arg(counted(without, tr("access"), tr("accesses")))
-                  .arg(all)
-        : unproved   ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
+        : unproved && without < all ? tr("Of %1 of its %2 no inverse could be proved: that part is a scatter, correct, but it adds "
+                                         "in place. The others are "
+                                         "gathered, as proved.")
+                                          .arg(counted(without, tr("access"), tr("accesses")))
+                                          .arg(all)
+        : unproved ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
         : scatters
             ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
                  "a proof: correct, but it adds in place.")
@@ -448,8 +448,9 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   }
   placeBadges();
   // An answer for a text that is not the newest either is as old as what it replaces.
+  m_age.stop();
   setChecking(false);
-  if (m_known.revision < m_revision) setChecking(true);
+  setChecking(m_known.revision < m_revision);
 }
 
 void InspectorView::beginCheck() {

@@ -46,6 +46,7 @@ class InspectorView : public QWidget {
   // The newest text: what is known of a derivative of an older one is greyed, and its badges say `checking`, until it is answered.
   void setRevision(std::uint64_t revision);
   bool checking() const { return m_checking; }
+  bool awaitsAnswer() const { return m_checking || m_age.isActive(); }
   bool pinned() const;  // the selection moves on without it
   QScrollArea* scroll() const { return m_scroll; }
   TensorView* values() const { return m_values; }

@@ -46,7 +46,9 @@ class NotebookView : public QScrollArea {
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
   QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
-  QString lastCommand() const { return m_lastCommand; }  // what the last letter did to whole cells; empty: none since one was written in
+  QString lastCommand() const {
+    return m_lastCommand;
+  }                            // what the last letter did to whole cells; empty: none since one was written in
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);

@@ -129,13 +129,13 @@ void TrainStrip::showPeer() {
   // What is said agrees with the figure above it: both medians are of the last steps, of how many differs.
   const double ours = m_figureMs > 0 ? m_figureMs : against ? against->ms : 0;
   const bool since = against && against->from;
-  m_peer->setText(!against             ? tr("to compare with: %1").arg(other)
-                  : ours >= m_peerMs   ? (!m_running ? tr("not faster than %1: median %2 against %3")
-                                          : since    ? tr("not faster than %1 just now: median %2 against %3")
-                                                     : tr("not yet faster than %1: median %2 against %3"))
+  m_peer->setText(!against           ? tr("to compare with: %1").arg(other)
+                  : ours >= m_peerMs ? (!m_running ? tr("not faster than %1: median %2 against %3")
+                                        : since    ? tr("not faster than %1 just now: median %2 against %3")
+                                                   : tr("not yet faster than %1: median %2 against %3"))
                                            .arg(m_peerName, microsecondsText(ours * 1000), theirs)
-                  : since              ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
-                                       : tr("faster than %1 in its last steps").arg(other));
+                  : since ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
+                          : tr("faster than %1 in its last steps").arg(other));
   m_peer->setToolTip(tr("From the first step from which the running median, the line drawn, stays below the other's to the end"));
 }
 
@@ -373,9 +373,9 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   }
   if (done.checkpoints_failed > 0) {
     const QString first = m_checkpointTrouble->text();
-    setCheckpointFailed(tr("%1 could not be written while it ran.")
-                            .arg(counted(done.checkpoints_failed, tr("checkpoint"), tr("checkpoints"))) +
-                        (first.isEmpty() ? QString() : QLatin1Char('\n') + first));
+    setCheckpointFailed(
+        tr("%1 could not be written while it ran.").arg(counted(done.checkpoints_failed, tr("checkpoint"), tr("checkpoints"))) +
+        (first.isEmpty() ? QString() : QLatin1Char('\n') + first));
   }
   m_search = done.search;
   sayNoSwaps(true);

@@ -52,7 +52,7 @@ class TrainStrip : public QWidget {
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
   // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
   void setCheckpoint(bool there, const QString& why = {});  // why not, where it is not that there is none
-  bool cut() const { return m_end == End::Cut; }             // the last run can be gone on with, if it left a checkpoint
+  bool cut() const { return m_end == End::Cut; }            // the last run can be gone on with, if it left a checkpoint
   bool resumes() const { return m_checkpoint; }
   void setLost();  // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);
@@ -102,7 +102,7 @@ class TrainStrip : public QWidget {
   QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;
-  double m_peerMs = 0, m_figureMs = 0;  // m_figureMs: the median that stands above; 0: none
+  double m_peerMs = 0, m_figureMs = 0;                              // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
   bool m_wide = false;
   bool m_running = false, m_paused = false;

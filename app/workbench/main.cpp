@@ -143,8 +143,8 @@ int main(int argc, char** argv) {
     QObject::connect(&window.workspace(), &Workspace::fusionArrived, &window,
                      [&window, number = parser.value(decision).toInt()] { window.explain()->chooseDecision(number - 1); });
   const QString awaited = parser.value(after);
-  const QStringList ofRuns{QStringLiteral("cell"),  QStringLiteral("step"), QStringLiteral("kernel_swap"), QStringLiteral("trial"),
-                           QStringLiteral("eval"), QStringLiteral("done")};
+  const QStringList ofRuns{QStringLiteral("cell"),  QStringLiteral("step"), QStringLiteral("kernel_swap"),
+                           QStringLiteral("trial"), QStringLiteral("eval"), QStringLiteral("done")};
   if (parser.isSet(screenshot) && !parser.isSet(train) && !parser.isSet(run) && ofRuns.contains(awaited))
     return usage(QStringLiteral("--after %1 comes of a run: give --train, or --cell and --run").arg(awaited));
   if (parser.isSet(screenshot)) {

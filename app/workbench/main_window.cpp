@@ -455,10 +455,11 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   const auto& cells = tab->workspace->analysis().cells;
   if (index && *index < cells.size() && cells[*index].train) steps = cells[*index].train->steps;
   const bool past = steps > 0 && checkpoint.steps >= steps;
-  v->train()->setCheckpoint(checkpoint.there && !past,
-                            past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step")
-                                       .arg(grouped(checkpoint.steps), grouped(steps))
-                                 : QString());
+  v->train()->setCheckpoint(
+      checkpoint.there && !past,
+      past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step")
+                 .arg(grouped(checkpoint.steps), grouped(steps))
+           : QString());
 }
 
 void MainWindow::showKept(Tab* tab) {

@@ -270,8 +270,8 @@ void MainWindow::makeMenus() {
   view->addAction(action(QStringLiteral("view.reset")));
   menu(tr("&Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
                      "-", "cell.remove"});
-  menu(tr("&Run"),
-       {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-", "run.restart"});
+  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-",
+                    "run.restart"});
   menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"),
        {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});

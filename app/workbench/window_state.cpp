@@ -606,7 +606,8 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
 void MainWindow::refreshLeads() {
   if (const auto* t = m_tab->workspace->tensor(m_tab->inspected.toStdString())) {
     const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
-    m_inspector->setLeads(token ? leadsOf(m_selection.origins(), {t->name}, true) : leadsOf(t->origins, withParts({t->name}), false));
+    m_inspector->setLeads(token ? leadsOf(m_selection.origins(), {t->name}, true)
+                                : leadsOf(t->origins, withParts({t->name}), false));
   }
   const auto* decision = m_explain->chosenDecision();
   if (!decision) return;

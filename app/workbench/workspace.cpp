@@ -414,16 +414,17 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
 }
 
 void Workspace::wantExpression(const QString& tensor) {
-  ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false}, [this, tensor, live = m_live](const Envelope& envelope) {
-    if (const auto* e = std::get_if<Expression>(&envelope.message)) {
-      if (live && e->revision == m_document->revision()) m_afterKey = sinceKey();
-      Q_EMIT expressionArrived(*e);
-      Q_EMIT milestone(QStringLiteral("expression"));
-    } else if (const auto* error = std::get_if<Failed>(&envelope.message);
-               error && error->stage != "revision" && error->stage != "gone") {
-      Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
-    }
-  });
+  ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false},
+      [this, tensor, live = m_live](const Envelope& envelope) {
+        if (const auto* e = std::get_if<Expression>(&envelope.message)) {
+          if (live && e->revision == m_document->revision()) m_afterKey = sinceKey();
+          Q_EMIT expressionArrived(*e);
+          Q_EMIT milestone(QStringLiteral("expression"));
+        } else if (const auto* error = std::get_if<Failed>(&envelope.message);
+                   error && error->stage != "revision" && error->stage != "gone") {
+          Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
+        }
+      });
 }
 
 void Workspace::wantGraph(const QString& stage) {

@@ -65,7 +65,8 @@ class RecordDatabase {
   std::vector<FusionRecord> fusions(const std::string& fingerprint);
 
   std::optional<TuningRecord> best(const Hash& workload, const std::string& fingerprint);
-  std::vector<TuningRecord> all(const Hash& workload, const std::string& fingerprint);  // in order of their first trial, with lineage
+  std::vector<TuningRecord> all(const Hash& workload,
+                                const std::string& fingerprint);  // in order of their first trial, with lineage
   // The best schedules of other workloads of this kind and target, nearest sizes first.
   std::vector<TuningRecord> nearest(const Hash& workload, const std::string& fingerprint, const WorkloadTraits& traits,
                                     std::size_t atMost);

@@ -370,8 +370,13 @@ TEST_F(AuthorWidgets, WhatIsKnownOfAnOlderTextIsBeingChecked) {
   EXPECT_TRUE(view.checking()) << "an answer that was overtaken";
   view.setExpression(capsule::expression("d(L)/d(W)", 2));
   EXPECT_FALSE(view.checking());
-  EXPECT_TRUE(badgesIn(view).contains("proved"));
+  // Answered before it was drawn as old: so it stays.
   view.setRevision(3);
+  view.setExpression(capsule::expression("d(L)/d(W)", 3));
+  EXPECT_FALSE(view.awaitsAnswer());
+  EXPECT_TRUE(badgesIn(view).contains("proved"));
+  EXPECT_TRUE(badgesIn(view).contains("proved"));
+  view.setRevision(4);
   view.setExpressionFailed("d(L)/d(W)", "The notebook has no such tensor.");
   EXPECT_TRUE(badgesIn(view).isEmpty());
   EXPECT_TRUE(wordsIn(view).contains("no such tensor"));

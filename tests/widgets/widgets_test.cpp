@@ -159,7 +159,8 @@ TEST_F(Widgets, TheWheelOverABarAcrossScrollsThePage) {
   QScrollBar* bar = editor.horizontalScrollBar();
   ASSERT_TRUE(QTest::qWaitFor([&] { return bar->maximum() > 0; }));
   const auto turn = [&](QPoint by) {
-    QWheelEvent wheel(QPointF(5, 5), bar->mapToGlobal(QPointF(5, 5)), {}, by, Qt::NoButton, Qt::NoModifier, Qt::NoScrollPhase, false);
+    QWheelEvent wheel(QPointF(5, 5), bar->mapToGlobal(QPointF(5, 5)), {}, by, Qt::NoButton, Qt::NoModifier, Qt::NoScrollPhase,
+                      false);
     QApplication::sendEvent(bar, &wheel);
     return bar->value();
   };

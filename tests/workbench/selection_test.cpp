@@ -233,13 +233,15 @@ TEST_F(Selected, AGradientIsItsScatterToo) {
   EXPECT_TRUE(wait([&] { return leads("node:d(L)/d(T)#"); }));
   const auto scatter = [&]() -> const protocol::SubgraphInfo* {
     for (const auto& s : window->workspace().subgraphs().subgraphs)
-      if (std::any_of(s.operators.begin(), s.operators.end(), [](const auto& op) { return op.starts_with("d(L)/d(T)#"); })) return &s;
+      if (std::any_of(s.operators.begin(), s.operators.end(), [](const auto& op) { return op.starts_with("d(L)/d(T)#"); }))
+        return &s;
     return nullptr;
   };
   window->showPage(MainWindow::Page::Tune);
   ASSERT_TRUE(wait([&] { return scatter() != nullptr; }));
   window->tune()->chooseSubgraph(scatter()->id);
-  EXPECT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); })) << window->tune()->kernel()->text().toStdString();
+  EXPECT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); }))
+      << window->tune()->kernel()->text().toStdString();
   // The access leads to the tensor, to the operator that holds it, to what is derived from it, and to their kernels.
   window->showPage(MainWindow::Page::Author);
   window->notebook()->activate(cell(1)->id(), true);

@@ -417,7 +417,7 @@ TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
   TrainStrip* strip = cell(3)->train();
   ASSERT_TRUE(strip && strip->hasCurves());
   EXPECT_EQ(strip->resume()->text(), "Train again");
-  EXPECT_TRUE(strip->resume()->toolTip().contains("3 018 steps behind it, and training ends with step 500"))
+  EXPECT_TRUE(strip->resume()->toolTip().contains(grouped(3018) + " steps behind it, and training ends with step 500"))
       << strip->resume()->toolTip().toStdString();
   window->notebook()->activate(cell(3)->id(), true);
   cell(3)->editor()->moveCaretTo(cell(3)->editor()->bytes().find("500") + 3);
