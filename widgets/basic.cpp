@@ -9,9 +9,11 @@
 #include <QMouseEvent>
 #include <QPainter>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QStyle>
 #include <QStyleOptionToolButton>
 #include <QToolTip>
+#include <QWheelEvent>
 #include <algorithm>
 #include <cmath>
 
@@ -372,12 +374,13 @@ void Section::clear() {
 }
 
 Badge::Badge(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
-  setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);
+  setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed);
 }
 
 void Badge::show(const QString& icon, const QString& text, const QColor& color) {
   m_icon = icon, m_text = text, m_color = color;
   setAccessibleName(text);
+  setToolTip(text);
   // One that stands nowhere yet would come up as a window of its own.
   if (parentWidget() || text.isEmpty()) setVisible(!text.isEmpty());
   updateGeometry();
@@ -387,6 +390,8 @@ void Badge::show(const QString& icon, const QString& text, const QColor& color) 
 QSize Badge::sizeHint() const {
   return {QFontMetrics(m_theme->ui(12, QFont::Medium)).horizontalAdvance(m_text) + (m_icon.isEmpty() ? 16 : 34), 22};
 }
+
+QSize Badge::minimumSizeHint() const { return {std::min(sizeHint().width(), 96), 22}; }
 
 void Badge::paintEvent(QPaintEvent*) {
   QPainter p(this);
@@ -402,7 +407,8 @@ void Badge::paintEvent(QPaintEvent*) {
   }
   p.setPen(m_color);
   p.setFont(m_theme->ui(12, QFont::Medium));
-  p.drawText(QRect(x, 0, width() - x, height()), Qt::AlignVCenter, m_text);
+  p.drawText(QRect(x, 0, width() - x, height()), Qt::AlignVCenter,
+             p.fontMetrics().elidedText(m_text, Qt::ElideRight, width() - x - 7));
 }
 
 MessageBar::MessageBar(const Theme* theme, QWidget* parent)
@@ -466,6 +472,24 @@ void scrollAsWide(QScrollArea* area, QWidget* page) {
   page->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Ignored);
   area->setWidget(page);
 }
+
+namespace {
+
+class UprightWheel : public QObject {
+ public:
+  using QObject::QObject;
+  bool eventFilter(QObject*, QEvent* event) override {
+    if (event->type() != QEvent::Wheel) return false;
+    const QPoint turned = static_cast<QWheelEvent*>(event)->angleDelta();
+    if (std::abs(turned.x()) > std::abs(turned.y())) return false;
+    event->ignore();
+    return true;
+  }
+};
+
+}  // namespace
+
+void leaveWheelToPage(QScrollBar* bar) { bar->installEventFilter(new UprightWheel(bar)); }
 
 QString codeText(const QString& text) {
   const QStringList parts = text.toHtmlEscaped().replace(QLatin1Char('\n'), QStringLiteral("<br>")).split(QLatin1Char('`'));

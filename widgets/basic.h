@@ -15,6 +15,7 @@
 
 class QHBoxLayout;
 class QScrollArea;
+class QScrollBar;
 
 // The small parts that every panel is made of.
 namespace nf {
@@ -188,6 +189,7 @@ class Badge : public QWidget {
   explicit Badge(const Theme* theme, QWidget* parent = nullptr);
   void show(const QString& icon, const QString& text, const QColor& color);
   QSize sizeHint() const override;
+  QSize minimumSizeHint() const override;  // its words give way
 
  protected:
   void paintEvent(QPaintEvent*) override;
@@ -232,6 +234,9 @@ class MessageBar : public QWidget {
 
 // A page of lines that break, scrolled upright: as high as it is at the width that there is, not as at its narrowest.
 void scrollAsWide(QScrollArea* area, QWidget* page);
+
+// The wheel over a horizontal bar scrolls the page, not the bar.
+void leaveWheelToPage(QScrollBar* bar);
 
 // "`x` is not defined" for a label of rich text: what stands between backticks in bold.
 QString codeText(const QString& text);

@@ -34,12 +34,14 @@ using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
 constexpr int kLeastHeight = 48;  // px: the mark under the number
+constexpr int kSoonMs = 150;      // an answer within it replaces what is shown without a flicker
 
 QPlainTextEdit* sourceField(const QString& name) {
   auto* field = new QPlainTextEdit;
   field->setReadOnly(true);
   field->setFrameShape(QFrame::NoFrame);
   field->setLineWrapMode(QPlainTextEdit::NoWrap);
+  leaveWheelToPage(field->horizontalScrollBar());
   field->setAccessibleName(name);
   field->setStyleSheet(QStringLiteral("QPlainTextEdit { background: transparent; }"));
   return field;
@@ -118,6 +120,9 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
     if (m_kind == CellKind::Markdown) return writeMarkdown(QString::fromStdString(m_editor->bytes()));
     Q_EMIT bytesEdited(begin, end, text);
   });
+  m_age.setSingleShot(true);
+  m_age.setInterval(kSoonMs);
+  connect(&m_age, &QTimer::timeout, this, [this] { setChecking(awaitsAnswer()); });
   connect(selection, &Selection::changed, this, &CellView::showSelection);
   connect(theme, &Theme::changed, this, &CellView::dress);
   dress();
@@ -242,7 +247,8 @@ void CellView::paintEvent(QPaintEvent*) {
     case CellStatus::Queued: icon = QStringLiteral("stale"), color = c.muted; break;
     case CellStatus::Running: icon = QStringLiteral("running"), color = c.accent; break;
   }
-  if (m_outdated) color = mixed(c.page, color, 0.45);
+  if (m_checking && m_status == CellStatus::Ok) icon = QStringLiteral("running"), color = c.accent;
+  else if (m_outdated) color = mixed(c.page, color, 0.45);
   p.drawPixmap(26, 30, m_theme->pixmap(icon, color, devicePixelRatioF()));
   if (m_status == CellStatus::Stale) {
     QColor hatch = c.stale;
@@ -254,7 +260,40 @@ void CellView::setOutdated(bool outdated) {
   if (m_outdated == outdated) return;
   m_outdated = outdated;
   m_editor->setOutdated(outdated);
+  followAge();
   update();
+}
+
+bool CellView::awaitsAnswer() const {
+  if (m_shows.isEmpty() || m_mistaken || !m_waits.isEmpty()) return false;
+  if (m_outdated) return true;
+  return std::any_of(m_shows.begin(), m_shows.end(), [this](const QString& show) {
+    const auto failed = m_failures.find(show);
+    return !isAnswered(show) && (failed == m_failures.end() || failed->second.revision < m_revision);
+  });
+}
+
+bool CellView::isAnswered(const QString& show) const {
+  const auto known = m_expressions.find(show);
+  return known != m_expressions.end() && known->second.revision >= m_revision;
+}
+
+void CellView::followAge() {
+  if (!awaitsAnswer()) {
+    m_age.stop();
+    setChecking(false);
+  } else if (!m_checking && !m_age.isActive()) {
+    m_age.start();
+  }
+}
+
+void CellView::setChecking(bool checking) {
+  if (m_checking == checking) return;
+  m_checking = checking;
+  m_checked->setText(checking ? tr("checking") : tr("checked %1").arg(microsecondsText(m_analysisMs * 1000)));
+  greyResult();
+  update();
+  Q_EMIT checkingChanged();
 }
 
 void CellView::beginRun() {
@@ -289,6 +328,12 @@ bool CellView::hasRun() const { return m_hasRun || m_running || m_failed || m_in
 QString CellView::failure() const {
   if (m_running || !m_failed || m_runMeaning != m_meaning) return {};
   return m_train && m_ended.isEmpty() ? m_train->failure() : m_ended;
+}
+
+QString CellView::warning() const {
+  if (!m_train || m_runMeaning != m_meaning) return {};
+  const QStringList all = m_train->warnings();
+  return all.isEmpty() ? QString() : all.front();
 }
 
 QString CellView::note() const { return m_note->isHidden() && m_failure->isHidden() ? QString() : m_noteText; }
@@ -327,8 +372,10 @@ void CellView::greyResult() {
   if (!m_pages) return;
   const bool hidden = (m_mistaken || !m_waits.isEmpty()) && m_hidden;
   const bool old = m_status == CellStatus::Stale || (!m_resultMeaning.empty() && m_resultMeaning != m_meaning);
-  setGreyed(m_pages, hidden || (m_pages->currentIndex() == 3 && old));
-  setGreyed(m_definitions, hidden);
+  const bool failed = std::any_of(m_shows.begin(), m_shows.end(),
+                                  [this](const QString& show) { return !isAnswered(show) && m_failures.count(show) > 0; });
+  setGreyed(m_pages, m_checking || hidden || failed || (m_pages->currentIndex() == 3 && old));
+  setGreyed(m_definitions, m_checking || hidden || failed);
 }
 
 bool CellView::resultIsGreyed() const { return m_pages && isGreyed(m_pages); }
@@ -342,6 +389,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     m_status = m_running ? CellStatus::Running : CellStatus::Ok;
     m_summaryRow->hide();
     m_messages->hide();
+    setOutdated(false);
     update();
     return;
   }
@@ -371,8 +419,10 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   refreshStatus();
   m_summary->setText(QString::fromStdString(info->summary));
   m_summaryRow->setVisible(!info->summary.empty());
-  m_checked->setText(tr("checked %1").arg(microsecondsText(analysis.ms * 1000)));
+  m_analysisMs = analysis.ms;
+  if (!m_checking) m_checked->setText(tr("checked %1").arg(microsecondsText(analysis.ms * 1000)));
   rebuildMessages(analysis, *info);
+  m_revision = analysis.revision;
   setOutdated(false);
 
   QStringList shows;
@@ -400,6 +450,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
       if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
     }
   }
+  followAge();
   greyResult();
   refreshZeros();
   for (const auto& show : info->shows) Q_EMIT expressionWanted(QString::fromStdString(show));
@@ -574,13 +625,19 @@ void CellView::showResult(int tab) {
 
 void CellView::setExpression(const protocol::Expression& expression) {
   const QString name = QString::fromStdString(expression.tensor);
+  if (const auto known = m_expressions.find(name); known != m_expressions.end() && expression.revision < known->second.revision)
+    return;
   m_failures.erase(name);
   m_expressions[name] = expression;
+  followAge();
+  greyResult();
   refreshResult();
 }
 
 void CellView::setExpressionFailed(const QString& tensor, const QString& message) {
-  m_failures[tensor] = message;
+  m_failures[tensor] = {m_revision, message};
+  followAge();
+  greyResult();
   refreshResult();
 }
 
@@ -666,12 +723,10 @@ void CellView::refreshResult() {
   QStringList waiting;
   for (const QString& show : m_shows) {
     const auto found = m_expressions.find(show);
-    if (found == m_expressions.end()) {
-      const auto failed = m_failures.find(show);
-      waiting << (failed == m_failures.end() ? tr("%1 is being derived").arg(show)
-                                             : QStringLiteral("%1: %2").arg(show, failed->second));
-      continue;
-    }
+    const auto failed = m_failures.find(show);
+    if (failed != m_failures.end()) waiting << QStringLiteral("%1: %2").arg(show, failed->second.message);
+    else if (found == m_expressions.end()) waiting << tr("%1 is being derived").arg(show);
+    if (found == m_expressions.end()) continue;
     for (const auto& f : found->second.formulas) formulas.push_back(f);
     terms.insert(terms.end(), found->second.terms.begin(), found->second.terms.end());
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QTimer>
 #include <QWidget>
 #include <functional>
 #include <map>
@@ -59,6 +60,9 @@ class CellView : public QWidget {
   void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }
   void setOutdated(bool outdated);
   bool resultIsGreyed() const;  // what it shows is of an earlier text
+  // What it shows has not been answered for the newest text; checking: for so long that it is drawn as old.
+  bool awaitsAnswer() const;
+  bool checking() const { return m_checking; }
   void showSelection();
   // Places of a search, in the editor's bytes; `here`: the one that is looked at, -1: none of them.
   struct Found {
@@ -78,6 +82,7 @@ class CellView : public QWidget {
   bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
   QString note() const;
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened
+  QString warning() const;    // of the last run of this text, which went on; empty: none
   QString failure() const;    // what the last run of this text failed with; empty: it did not
   const QStringList& shows() const { return m_shows; }
   QStringList diagnosticTexts() const;
@@ -110,6 +115,7 @@ class CellView : public QWidget {
   void trainAgainRequested();
   void runRequested();
   void placeRequested(std::uint32_t byte);  // of the notebook
+  void checkingChanged();
 
  protected:
   void paintEvent(QPaintEvent*) override;
@@ -118,6 +124,9 @@ class CellView : public QWidget {
  private:
   void refreshStatus();
   void greyResult();
+  bool isAnswered(const QString& show) const;  // for the text that was analysed last
+  void followAge();
+  void setChecking(bool checking);
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();
@@ -137,6 +146,10 @@ class CellView : public QWidget {
   protocol::CellStatus m_status = protocol::CellStatus::Ok;
   bool m_known = false;  // the engine has said something about this text
   bool m_outdated = false;
+  bool m_checking = false;
+  std::uint64_t m_revision = 0;  // analysed last
+  double m_analysisMs = 0;
+  QTimer m_age;
   std::string m_meaning, m_runMeaning, m_resultMeaning;  // of the text now, of what runs, of what is shown; empty: nothing
   bool m_hasRun = false, m_running = false, m_failed = false, m_interrupted = false, m_mistaken = false;
   bool m_hidden = false;  // something it shows is not made
@@ -165,7 +178,11 @@ class CellView : public QWidget {
   std::function<QString(std::uint32_t)> m_placeName;
   QStringList m_shows, m_diagnosticTexts;
   std::map<QString, protocol::Expression> m_expressions;
-  std::map<QString, QString> m_failures;
+  struct Failure {
+    std::uint64_t revision;
+    QString message;
+  };
+  std::map<QString, Failure> m_failures;
   std::map<QString, std::vector<std::int64_t>> m_shapes;
   struct DiagnosticMark {
     std::size_t begin, end;

@@ -18,7 +18,27 @@ QString pretty(QString text) {
   return text.replace(QLatin1String("<="), QStringLiteral("≤")).replace(QLatin1String(">="), QStringLiteral("≥"));
 }
 
-QString unbroken(QString text) { return text.replace(QLatin1Char(' '), QChar(0xa0)); }
+// A short one stays on one line; a long one would be cut where there is no room for it.
+QString unbroken(QString text) {
+  constexpr qsizetype kShort = 18;
+  return text.size() > kShort ? text : text.replace(QLatin1Char(' '), QChar(0xa0));
+}
+
+// A long word without a blank breaks behind its signs.
+QString breakable(const QString& text) {
+  constexpr int kLong = 18;
+  const QString signs = QStringLiteral(",;)]*+");
+  QString out;
+  int word = 0;
+  for (const QChar c : text) {
+    out += c;
+    word = c == QLatin1Char(' ') ? 0 : word + 1;
+    if (word < kLong || !signs.contains(c)) continue;
+    out += QChar(0x200b);
+    word = 0;
+  }
+  return out;
+}
 
 struct Range {
   QString name;
@@ -216,7 +236,7 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
   m_steps = 0;
   int at = 0;
   const auto words = [&](const QString& text, bool note) {
-    auto* l = label(text, note ? "muted" : nullptr);
+    auto* l = label(breakable(text), note ? "muted" : nullptr);
     l->setFont(note ? m_theme->ui(12) : m_theme->mono(12));
     l->setWordWrap(true);
     l->setTextInteractionFlags(Qt::TextSelectableByMouse);

@@ -27,19 +27,23 @@ class DockPage : public QMainWindow {
 
  protected:
   void showEvent(QShowEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
+  void keepSizes();
   // Another number when panels come or go: an older layout is not restored.
   static constexpr int kLayoutVersion = 1;
   struct Panel {
     QDockWidget* dock;
     Qt::DockWidgetArea area;
     int size;
+    int wanted = 0;  // as a person has dragged it; 0: `size`
   };
   const Theme* m_theme;
   QString m_id;
   std::vector<Panel> m_panels;
-  bool m_placed = false;
+  bool m_placed = false, m_resizing = false;
 };
 
 }  // namespace nf

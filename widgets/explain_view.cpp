@@ -177,6 +177,11 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_nodes->setEditTriggers(QAbstractItemView::NoEditTriggers);
   m_nodes->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_nodes->setShowGrid(false);
+  m_nodes->setTabKeyNavigation(false);
+  m_nodes->horizontalHeader()->setHighlightSections(false);
+  m_nodes->horizontalHeader()->setFont(theme->ui(12, QFont::DemiBold));
+  m_nodes->horizontalHeader()->setDefaultAlignment(Qt::AlignLeft | Qt::AlignVCenter);
+  m_nodes->setFont(theme->mono(12));
   m_graphStack->addWidget(m_graph);
   m_graphStack->addWidget(m_nodes);
   topLayout->addWidget(m_graphStack, 1);
@@ -200,6 +205,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);
   m_table->setSelectionMode(QAbstractItemView::SingleSelection);
   m_table->setShowGrid(false);
+  m_table->setTabKeyNavigation(false);
   m_table->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
   m_table->verticalHeader()->hide();
   m_table->verticalHeader()->setDefaultSectionSize(25);
@@ -347,8 +353,7 @@ void ExplainView::markSelection() {
   QItemSelection rows;
   const auto& nodes = m_graph->graph().nodes;
   for (int i = 0; i < m_nodes->rowCount() && i < static_cast<int>(nodes.size()); ++i)
-    if (!m_selection->empty() && m_selection->relation({nodes[static_cast<std::size_t>(i)].id},
-                                                       nodes[static_cast<std::size_t>(i)].origins) == Selection::Relation::Exact)
+    if (m_selection->leadsTo(nodes[static_cast<std::size_t>(i)].id, nodes[static_cast<std::size_t>(i)].origins))
       rows.select(m_nodes->model()->index(i, 0), m_nodes->model()->index(i, m_nodes->columnCount() - 1));
   m_nodes->selectionModel()->select(rows, QItemSelectionModel::ClearAndSelect);
   m_marking = false;
@@ -392,6 +397,7 @@ void ExplainView::setFusion(const FusionReport& report) {
   // The decision is known by its ends: its number is another when the table is decided anew.
   const auto pair = m_pair;
   m_model->setReport(report);
+  greyDecisions();
   for (const auto& d : report.decisions)
     if (const auto* comparison = comparisonOf(d); comparison && !d.measuredSaving)
       m_model->setMeasured(d.producer, d.consumer, comparison->saving);
@@ -448,6 +454,7 @@ const FusionDecisionInfo* ExplainView::chosenDecision() const {
 void ExplainView::reset() {
   m_stage = QStringLiteral("fused");
   m_slider->setCurrent(m_stage);
+  m_slider->clear();
   m_nodes->setRowCount(0);
   m_graph->reset();
   m_graph->setDecision({}, {}, {});
@@ -460,7 +467,17 @@ void ExplainView::reset() {
   m_fusionHeader->setDetail({});
 }
 
-void ExplainView::setOutdated(bool outdated) { m_graph->setOutdated(outdated); }
+void ExplainView::setRevision(std::uint64_t revision) {
+  m_revision = revision;
+  m_graph->setRevision(revision);
+  greyDecisions();
+}
+
+void ExplainView::greyDecisions() {
+  const bool old = !m_model->report().decisions.empty() && m_model->report().revision < m_revision;
+  setGreyed(m_table, old);
+  setGreyed(m_card, old);
+}
 
 void ExplainView::setWaiting(bool waiting) {
   if (waiting == m_waitTimer.isActive()) return;

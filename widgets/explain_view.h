@@ -42,7 +42,7 @@ class ExplainView : public DockPage {
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   void setFusion(const protocol::FusionReport& report);
   void setComparison(const DecisionCard::Comparison& comparison);  // in the card, and in the row
-  void setOutdated(bool outdated);
+  void setRevision(std::uint64_t revision);                        // the newest text: what is of an older one is greyed
   void setWaiting(bool waiting);  // the graph and the decisions of what is written now are on their way
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
   QString stage() const { return m_stage; }
@@ -68,6 +68,8 @@ class ExplainView : public DockPage {
   void hintRequested(const QString& producer, const QString& consumer, Document::FusionHint hint);
 
  private:
+  void greyDecisions();
+  std::uint64_t m_revision = 0;
   const Theme* m_theme;
   Selection* m_selection;
   QString m_stage = QStringLiteral("fused");

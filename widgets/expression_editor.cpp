@@ -22,6 +22,7 @@
 #include <map>
 
 #include "core/document/document.h"
+#include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/completion_list.h"
 
@@ -128,6 +129,7 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
     if (value != 0) verticalScrollBar()->setValue(0);
   });
   connect(horizontalScrollBar(), &QScrollBar::rangeChanged, this, &ExpressionEditor::fit);
+  leaveWheelToPage(horizontalScrollBar());
   connect(document()->documentLayout(), &QAbstractTextDocumentLayout::documentSizeChanged, this, &ExpressionEditor::fit);
   const auto dress = [this] {
     const QFont font = m_theme->mono(13);

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <set>
 
+#include "widgets/basic.h"
+
 namespace nf {
 namespace {
 constexpr double kPx = 22;
@@ -24,6 +26,7 @@ FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* pare
   m_scroll->setSingleStep(24);
   m_scroll->hide();
   connect(m_scroll, &QScrollBar::valueChanged, this, qOverload<>(&QWidget::update));
+  leaveWheelToPage(m_scroll);
   connect(theme, &Theme::changed, this, [this] {
     layOut();
     Q_EMIT heightChanged();

@@ -3,6 +3,7 @@
 #include <QPainter>
 #include <QPainterPath>
 #include <QSvgGenerator>
+#include <algorithm>
 #include <cmath>
 
 #include "widgets/basic.h"
@@ -108,6 +109,21 @@ QString GraphView::factsOf(int index) const {
   return facts.join(QStringLiteral("  "));
 }
 
+// What the operators of a closed group compute, the one that works most first.
+QString GraphView::formulaOf(int group) const {
+  constexpr std::size_t kMost = 4;  // that a line has room for
+  std::vector<std::size_t> members;
+  for (std::size_t i = 0; i < m_layout.groupOf.size(); ++i)
+    if (m_layout.groupOf[i] == group && !m_layout.nodes[i].pill) members.push_back(i);
+  std::stable_sort(members.begin(), members.end(),
+                   [this](std::size_t a, std::size_t b) { return m_graph.nodes[a].flops > m_graph.nodes[b].flops; });
+  QStringList parts;
+  for (const std::size_t i : members)
+    if (const QString caption = captionOf(static_cast<int>(i)); parts.size() < static_cast<qsizetype>(kMost) && !caption.isEmpty())
+      parts << caption;
+  return parts.join(QStringLiteral(",  "));
+}
+
 void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
   const Palette& c = m_theme->colors();
   const auto& box = m_layout.groups[g];
@@ -159,7 +175,8 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     const QFont small = m_theme->ui(sized(11, scale));
     p.setFont(m_theme->ui(sized(12, scale), QFont::DemiBold));
     p.setPen(shade(c.text));
-    const bool both = p.fontMetrics().height() + QFontMetrics(small).height() <= inner.height() + 1;
+    const int rows = static_cast<int>((inner.height() + 1 - p.fontMetrics().height()) / QFontMetrics(small).height());
+    const bool both = rows > 0;
     const int place = (both ? Qt::AlignTop : Qt::AlignVCenter) | Qt::AlignLeft;
     const double tag = tagWidth(p.fontMetrics());
     p.drawText(inner.adjusted(tag, 0, 0, 0), place, elidedName(p.fontMetrics(), name, static_cast<int>(inner.width() - tag)));
@@ -170,6 +187,10 @@ void GraphView::paintGroup(QPainter& p, std::size_t g, double scale) {
     p.setPen(shade(c.muted));
     p.drawText(inner, Qt::AlignBottom | Qt::AlignLeft,
                p.fontMetrics().elidedText(facts, Qt::ElideRight, static_cast<int>(inner.width())));
+    if (rows < 2) return;
+    p.setPen(shade(mixed(c.muted, c.text, 0.5)));
+    p.drawText(inner.adjusted(0, 0, 0, -QFontMetrics(small).height()), Qt::AlignBottom | Qt::AlignLeft,
+               p.fontMetrics().elidedText(formulaOf(static_cast<int>(g)), Qt::ElideRight, static_cast<int>(inner.width())));
     return;
   }
   if (!detail) return;
@@ -234,6 +255,9 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
           m_graph.edges[e].keptForBackward || m_graph.edges[e].carried ||
           (pill && (std::abs(ra.center().y() - rb.center().y()) > 150 || std::abs(ra.center().x() - rb.center().x()) > 420));
       const bool touched = markOf(a) == Mark::Chosen || markOf(b) == Mark::Chosen;
+      // Every update waits for all gradients where they are clipped together: the net is read without them.
+      const bool update = to.phase == Phase::Optimizer && m_graph.edges.size() > 60;
+      if (update && !far && !touched && !on) color = mixed(c.page, color, 0.35);
       if (far && !touched) color = mixed(c.page, color, m_graph.edges.size() > 60 ? 0.14 : 0.3);
       else if (pill) color = mixed(c.page, color, 0.6);
       else if (!m_marks.empty() && !on) color = faded(color);

@@ -75,7 +75,6 @@ void GraphView::setPlan(GraphPage plan) {
 }
 
 void GraphView::setGraph(GraphPage graph) {
-  m_outdated = false;
   if (!m_plan || graph.stage == "fused") setPlan(graph);
   graph.groups = m_plan->groups;
   m_coming = std::move(graph);
@@ -108,6 +107,7 @@ void GraphView::place() {
 }
 
 void GraphView::adopt(GraphLayout layout) {
+  m_outdated = m_graph.revision < m_revision;
   m_layout = std::move(layout);
   m_captions = captionsOf(m_graph);
   m_in.assign(m_graph.nodes.size(), {});
@@ -192,8 +192,9 @@ void GraphView::setNothing(const QString& why) {
   update();
 }
 
-void GraphView::setOutdated(bool outdated) {
-  m_outdated = outdated;
+void GraphView::setRevision(std::uint64_t revision) {
+  m_revision = revision;
+  m_outdated = m_graph.revision < m_revision;
   update();
 }
 
@@ -233,12 +234,16 @@ void GraphView::relate() {
   };
   // A tensor without a node, as one that a pass has taken out, is still where it came from.
   const bool byName = std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), called);
+  // A token inside an operator: what was derived from it, the operators that hold it, and the tensor that it reads.
+  const auto placed = [&](const GraphNode& node) {
+    return m_selection->tensors().empty() ? m_selection->leadsTo(node.id, node.origins)
+                                          : m_selection->relation(node.origins) == Selection::Relation::Exact;
+  };
   for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if ((!m_selection->empty() && !decided &&
-         (byName ? called(m_graph.nodes[i]) : m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Exact)) ||
+    if ((!m_selection->empty() && !decided && (byName ? called(m_graph.nodes[i]) : placed(m_graph.nodes[i]))) ||
         (decided && isEndOfDecision(m_graph.nodes[i])) || QString::fromStdString(m_graph.nodes[i].id) == m_chosen)
       marks[i] = Mark::Chosen, chosen.push_back(static_cast<int>(i));
-  // A token inside an operator: the operator around it is what it led to.
+  // Of what has a name and no node, the operator around its place.
   if (chosen.empty())
     for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
       if (m_selection->relation(m_graph.nodes[i].origins) == Selection::Relation::Around)

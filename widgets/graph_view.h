@@ -30,11 +30,13 @@ class GraphView : public QWidget {
   // What stands in a node and in a group's title.
   QString captionOf(int node) const { return m_captions.value(node); }
   QString factsOf(int group) const;
-  QString tagOf(int group) const;  // "G3", drawn before its name
+  QString formulaOf(int group) const;  // of a closed one
+  QString tagOf(int group) const;      // "G3", drawn before its name
   // Kernels by their operators: groups show the time of a step and its share of all of them.
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   const GraphLayout& layoutOf() const { return m_layout; }
-  void setOutdated(bool outdated);
+  void setRevision(std::uint64_t revision);  // the newest text: a graph of an older one is faded
+  bool outdated() const { return m_outdated; }
   void setNothing(const QString& why);  // what stands there while no node does
   QString nothing() const { return m_nothing; }
   void setHighlightChanges(bool on);
@@ -114,7 +116,7 @@ class GraphView : public QWidget {
   enum class Mark : std::uint8_t { Plain, Path, Chosen };
   std::vector<Mark> m_marks;  // by node; empty: nothing is selected
   QString m_chosen, m_decisionFrom, m_decisionTo, m_decisionText;
-  std::uint64_t m_decisionChoice = 0, m_nodeChoice = 0;  // of the selection
+  std::uint64_t m_revision = 0, m_decisionChoice = 0, m_nodeChoice = 0;  // of the selection
   double m_scale = 1;
   QPointF m_offset, m_pressed, m_pressedOffset;
   bool m_choosing = false;

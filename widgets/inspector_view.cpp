@@ -176,12 +176,12 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   title->addWidget(m_pin, 0, Qt::AlignTop);
   head->addLayout(title);
   head->addWidget(m_facts);
-  auto* badges = new QHBoxLayout;
-  badges->setSpacing(8);
-  badges->addWidget(m_proved);
-  badges->addWidget(m_checked);
-  badges->addStretch(1);
-  head->addLayout(badges);
+  m_badges = new QHBoxLayout;
+  m_badges->setSpacing(8);
+  m_badges->addWidget(m_proved, 0, Qt::AlignLeft);
+  m_badges->addWidget(m_checked, 0, Qt::AlignLeft);
+  m_badges->addStretch(1);
+  head->addLayout(m_badges);
   content->addLayout(head);
   content->addWidget(line());
   for (Section* s : {m_certificate, m_derivation, m_check, m_valueSection, m_leads}) content->addWidget(s);
@@ -191,22 +191,81 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_valueSection->body()->addWidget(m_values);
   m_derivation->body()->addWidget(m_steps);
   m_scroll->setWidgetResizable(true);
-  m_scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   m_body->setProperty("role", QStringLiteral("page"));
   scrollAsWide(m_scroll, m_body);
   layout->addWidget(m_scroll, 1);
   connect(m_values, &TensorView::sliceWanted, this, &InspectorView::sliceWanted);
+  constexpr int kSoonMs = 150;  // an answer within it replaces what is shown without a flicker
+  m_age.setSingleShot(true);
+  m_age.setInterval(kSoonMs);
+  connect(&m_age, &QTimer::timeout, this, [this] { setChecking(true); });
   clear();
+}
+
+void InspectorView::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  placeBadges();
+}
+
+// Beside each other where there is room for their words, else one below the other.
+void InspectorView::placeBadges() {
+  constexpr int kAround = 16 + 16 + 8 + 12;  // px: margins, gap, scroll bar
+  const bool fits = m_proved->sizeHint().width() + m_checked->sizeHint().width() + kAround <= width();
+  m_badges->setDirection(fits ? QBoxLayout::LeftToRight : QBoxLayout::TopToBottom);
 }
 
 void InspectorView::setPinned(bool pinned) { m_pin->setChecked(pinned); }
 
-void InspectorView::setOutdated(bool outdated) { setGreyed(m_body, outdated); }
+void InspectorView::setOutdated(bool outdated) {
+  setGreyed(m_body, outdated);
+  followAge();
+}
+
+void InspectorView::setRevision(std::uint64_t revision) {
+  m_revision = revision;
+  followAge();
+}
+
+void InspectorView::followAge() {
+  const bool older =
+      !m_tensor.isEmpty() && !isGreyed(m_body) && m_known.tensor == m_tensor.toStdString() && m_known.revision < m_revision;
+  if (!older) {
+    m_age.stop();
+    setChecking(false);
+  } else if (!m_checking && !m_age.isActive()) {
+    m_age.start();
+  }
+}
+
+void InspectorView::setChecking(bool checking) {
+  if (m_checking == checking) return;
+  m_checking = checking;
+  for (Section* s : {m_certificate, m_derivation, m_check}) setGreyed(s, checking);
+  setGreyed(m_checked, checking);
+  if (checking && m_proved->isVisibleTo(this)) m_proved->show(QStringLiteral("running"), tr("checking"), m_theme->colors().accent);
+  Q_EMIT checkingChanged();
+}
+
+void InspectorView::setExpressionFailed(const QString& tensor, const QString& message) {
+  if (tensor != m_tensor || m_known.revision == m_revision) return;
+  m_known = {};
+  for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
+  m_compare = nullptr;
+  m_derivation->hide();
+  for (Badge* badge : {m_proved, m_checked}) badge->show({}, {}, {});
+  m_checkText.clear();
+  m_certificate->setDetail({});
+  m_certificate->body()->addWidget(paragraph(message));
+  m_certificate->show();
+  followAge();
+}
 
 bool InspectorView::pinned() const { return m_pin->isChecked(); }
 
 void InspectorView::clear() {
   m_tensor.clear();
+  m_known = {};
+  followAge();
   m_pin->setChecked(false);
   m_scroll->hide();
   m_empty->show();
@@ -236,6 +295,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
     for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
     m_derivation->hide();
     m_valueSection->setDetail({});
+    followAge();
   }
   m_values->setTensor(name, t.shape);
   m_valueSection->show();
@@ -243,6 +303,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
 
 void InspectorView::setExpression(const protocol::Expression& given) {
   if (QString::fromStdString(given.tensor) != m_tensor) return;
+  if (m_known.tensor == given.tensor && given.revision < m_known.revision) return;
   // A proof that ends later brings no check: the one of this revision stays.
   protocol::Expression e = given;
   if (!e.check && m_known.revision == e.revision && m_known.tensor == e.tensor) e.check = m_known.check;
@@ -255,6 +316,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_proved->show({}, {}, {});
   if (!e.terms.empty()) {
     const QString zero = zeroByRule(e.terms);
+    std::int64_t without = 0, all = 0;  // accesses without a proof
     bool scatters = false, unproved = false, checking = false, unread = false, cut = false;
     double ms = 0;
     for (const auto& t : e.terms) {
@@ -266,6 +328,8 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       scatters = scatters || t.form == protocol::GradientForm::Scatter;
       checking = checking || t.certificate == protocol::CertificateState::Checking;
       unproved = unproved || t.certificate == protocol::CertificateState::Uncertified;
+      without += t.certificate == protocol::CertificateState::Uncertified;
+      ++all;
     }
     scatters = scatters || unproved;
     const bool whollyZero = !zero.isEmpty();
@@ -280,7 +344,12 @@ void InspectorView::setExpression(const protocol::Expression& given) {
             ? tr("%1 is 0: no point reads the tensor, proved on integer sets.").arg(derivativeText(m_tensor))
         : whollyZero ? tr("%1 is 0 by rule. Nothing is gathered, so nothing was to be proved.").arg(derivativeText(m_tensor))
         : checking   ? tr("The proof that this gather is complete is under way. Nothing runs before it ends.")
-        : unproved   ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
+        : unproved && without < all ? tr("Of %1 of its %2 no inverse could be proved: that part is a scatter, correct, but it adds "
+                                         "in place. The others are "
+                                         "gathered, as proved.")
+                                          .arg(counted(without, tr("access"), tr("accesses")))
+                                          .arg(all)
+        : unproved ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
         : scatters
             ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
                  "a proof: correct, but it adds in place.")
@@ -377,6 +446,11 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     if (m_checkPending) beginCheck();
     if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));
   }
+  placeBadges();
+  // An answer for a text that is not the newest either is as old as what it replaces.
+  m_age.stop();
+  setChecking(false);
+  setChecking(m_known.revision < m_revision);
 }
 
 void InspectorView::beginCheck() {

@@ -2,6 +2,7 @@
 #pragma once
 #include <QPointer>
 #include <QPushButton>
+#include <QTimer>
 #include <QWidget>
 #include <optional>
 
@@ -10,6 +11,7 @@
 #include "widgets/selection.h"
 #include "widgets/theme.h"
 
+class QBoxLayout;
 class QLabel;
 class QScrollArea;
 
@@ -29,6 +31,7 @@ class InspectorView : public QWidget {
   void clear();
   void setTensor(const protocol::TensorInfo& tensor);
   void setExpression(const protocol::Expression& expression);
+  void setExpressionFailed(const QString& tensor, const QString& message);
   void beginCheck();  // as a click on compare() would, as soon as it is there
   void setCheckFailed(const QString& message);
   QString checked() const { return m_checkText; }     // the badge of the numeric check
@@ -40,21 +43,33 @@ class InspectorView : public QWidget {
   void setPinned(bool pinned);
   // A mistake hides the tensor: what is known of it stays, greyed.
   void setOutdated(bool outdated);
+  // The newest text: what is known of a derivative of an older one is greyed, and its badges say `checking`, until it is answered.
+  void setRevision(std::uint64_t revision);
+  bool checking() const { return m_checking; }
+  bool awaitsAnswer() const { return m_checking || m_age.isActive(); }
   bool pinned() const;  // the selection moves on without it
   QScrollArea* scroll() const { return m_scroll; }
   TensorView* values() const { return m_values; }
 
  Q_SIGNALS:
   void checkWanted(const QString& tensor);  // one round more
+  void checkingChanged();
   void sliceWanted();
   void leadChosen(const QString& target);
 
+ protected:
+  void resizeEvent(QResizeEvent*) override;
+
  private:
   class Check;
+  void placeBadges();
+  void followAge();
+  void setChecking(bool checking);
   const Theme* m_theme;
   QString m_tensor;
   QLabel *m_name, *m_facts, *m_empty;
   Badge *m_proved, *m_checked;
+  QBoxLayout* m_badges;
   QString m_checkText;
   struct Known {
     std::uint64_t revision = 0;
@@ -62,6 +77,9 @@ class InspectorView : public QWidget {
     std::optional<protocol::NumericCheck> check;
   };
   Known m_known;
+  std::uint64_t m_revision = 0;
+  bool m_checking = false;
+  QTimer m_age;
   QPointer<QPushButton> m_compare;
   bool m_checkPending = false, m_comparing = false;
   bool m_begunAgain = false;  // what was checked has changed

@@ -451,7 +451,7 @@ void KernelView::setInstances(std::vector<protocol::Origins> instances) {
 void KernelView::chooseLine(int number) {
   if (number < 0 || static_cast<std::size_t>(number) >= m_lines.size()) return;
   const auto& origins = m_lines[static_cast<std::size_t>(number)].origins;
-  if (!origins.empty()) m_selection->select(ownOf(origins));
+  if (!origins.empty()) m_selection->select(m_selection->innermost(ownOf(origins)));
 }
 
 // The place that the selection came from; the last one while it comes from none.

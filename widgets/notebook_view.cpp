@@ -91,6 +91,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v->editor(), &ExpressionEditor::undoWanted, this, &NotebookView::undoRequested);
   connect(v->editor(), &ExpressionEditor::redoWanted, this, &NotebookView::redoRequested);
   connect(v, &CellView::expressionWanted, this, &NotebookView::expressionWanted);
+  connect(v, &CellView::checkingChanged, this, &NotebookView::checkingChanged);
   connect(v, &CellView::sliceWanted, this, [this, v] {
     if (v->tensorView() && !v->tensorView()->tensor().isEmpty()) Q_EMIT tensorWanted(v->tensorView()->request());
   });
@@ -385,6 +386,10 @@ void NotebookView::setOutdated() {
   for (CellView* v : m_cells) v->setOutdated(true);
 }
 
+bool NotebookView::awaitsAnswers() const {
+  return std::any_of(m_cells.begin(), m_cells.end(), [](const CellView* v) { return v->awaitsAnswer(); });
+}
+
 CellView* NotebookView::view(CellId id) const {
   const auto found = std::find_if(m_cells.begin(), m_cells.end(), [&](CellView* v) { return v->id() == id; });
   return found == m_cells.end() ? nullptr : *found;
@@ -464,6 +469,7 @@ void NotebookView::activate(CellId id, bool edit) {
   CellView* v = view(id);
   if (!v) return;
   if (edit) {
+    m_lastCommand.clear();
     if (v->kind() == CellKind::Markdown) v->editMarkdown();
     if (!v->editor()->hasFocus()) v->editor()->setFocus();
   } else if (!hasFocus()) {
@@ -631,7 +637,46 @@ void NotebookView::joinActive() {
   Q_EMIT edited();
 }
 
+// Who types text here while whole cells are chosen sees what it did, and how it is undone.
+void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
+  const QString text = event->text();
+  if (text.isEmpty() || !text.front().isPrint() || text.front().isSpace()) return;
+  const auto tell = [this](const QString& words) {
+    m_lastCommand = words;
+    Q_EMIT commandTyped();
+  };
+  QString what;
+  switch (event->key()) {
+    case Qt::Key_A: what = tr("a cell above"); break;
+    case Qt::Key_B: what = tr("a cell below"); break;
+    case Qt::Key_X: what = tr("cell cut"); break;
+    case Qt::Key_V: what = tr("pasted below"); break;
+    case Qt::Key_M: what = tr("cell turned into text"); break;
+    case Qt::Key_Y: what = tr("cell turned into code"); break;
+    case Qt::Key_D:
+      if (m_lastKey == Qt::Key_D) return tell(tr("D again deletes the cell"));
+      what = tr("cell deleted");
+      break;
+    case Qt::Key_C:
+    case Qt::Key_J:
+    case Qt::Key_K:
+    case Qt::Key_Z: return tell({});
+    default: return tell(tr("%1 is no command for whole cells; Enter writes into one").arg(text.toUpper()));
+  }
+  tell(changed ? tr("%1: %2, Z undoes it").arg(text.toUpper(), what) : QString());
+}
+
 void NotebookView::keyPressEvent(QKeyEvent* event) {
+  if (!m_document || m_cells.empty() || m_editing || event->modifiers() & (Qt::ControlModifier | Qt::AltModifier))
+    return handleKey(event);
+  const std::uint64_t before = m_document->revision();
+  const Cell* cell = m_document->cell(m_active);
+  const bool redo = event->key() == Qt::Key_Y && cell && cell->kind == CellKind::Code;
+  handleKey(event);
+  if (!m_editing) tellCommand(event, m_document->revision() != before && !redo);
+}
+
+void NotebookView::handleKey(QKeyEvent* event) {
   if (!m_document || m_cells.empty() || m_editing) return QScrollArea::keyPressEvent(event);
   const int key = event->key();
   const int last = m_lastKey;

@@ -45,6 +45,11 @@ class NotebookView : public QScrollArea {
 
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
+  QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
+  QString lastCommand() const {
+    return m_lastCommand;
+  }                            // what the last letter did to whole cells; empty: none since one was written in
+  bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);
@@ -77,6 +82,8 @@ class NotebookView : public QScrollArea {
   void enterCommandMode();
 
  Q_SIGNALS:
+  void checkingChanged();
+  void commandTyped();  // lastCommand()
   void runRequested(CellId id);
   void edited();  // the document was changed through this view
   void undoRequested();
@@ -120,10 +127,12 @@ class NotebookView : public QScrollArea {
   CellId m_active = 0;
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
+  void handleKey(QKeyEvent* event);
+  void tellCommand(QKeyEvent* event, bool changed);
+  QString m_lastCommand;
   int m_lastKey = 0;  // D twice deletes
   void refind();
   void showFound(bool reveal);
-  QString placeName(std::uint32_t byte) const;                    // "cell 2, line 3"; empty: between cells
   std::pair<CellView*, std::size_t> placeFound(int index) const;  // cell and the place's number in it
   QString m_find;
   bool m_findExact = false;

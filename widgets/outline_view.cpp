@@ -50,8 +50,10 @@ class OutlineDelegate : public QStyledItemDelegate {
     // The name first: its shape stands in the inspector too.
     const QFont nameFont = index.data(kMonoRole).toBool() ? m_theme->mono(13) : m_theme->ui(13);
     const int name = QFontMetrics(nameFont).horizontalAdvance(index.data(Qt::DisplayRole).toString());
-    const int room = full.width() - x - 20, kept = std::min(name, room * 3 / 5);
-    const int width = std::clamp(p->fontMetrics().horizontalAdvance(detail) + 2, 0, std::max(0, room - kept));
+    constexpr int kLeastDetail = 28;  // px: less of it says nothing
+    const int room = full.width() - x - 28;
+    int width = std::clamp(p->fontMetrics().horizontalAdvance(detail) + 2, 0, std::max(0, room - name));
+    if (width < std::min(kLeastDetail, p->fontMetrics().horizontalAdvance(detail))) width = 0;
     p->setPen(special.isValid() && !section ? special : c.hint);
     const QRect right(full.right() - 12 - width, r.top(), width, r.height());
     p->drawText(right, Qt::AlignVCenter | Qt::AlignRight, p->fontMetrics().elidedText(detail, Qt::ElideMiddle, width));
@@ -59,7 +61,7 @@ class OutlineDelegate : public QStyledItemDelegate {
     p->setPen(section ? c.muted : index.data(kGoneRole).toBool() ? c.hint : c.text);
     const QRect left(x, r.top(), right.left() - x - 8, r.height());
     p->drawText(left, Qt::AlignVCenter | Qt::AlignLeft,
-                p->fontMetrics().elidedText(index.data(Qt::DisplayRole).toString(), Qt::ElideRight, left.width()));
+                p->fontMetrics().elidedText(index.data(Qt::DisplayRole).toString(), Qt::ElideMiddle, left.width()));
   }
 
  private:

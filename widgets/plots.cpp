@@ -372,6 +372,7 @@ void Plot::showTable(bool table) {
   if (table == showsTable()) return;
   if (table && !m_table) {
     m_table = new QTableView;
+    m_table->setTabKeyNavigation(false);
     m_table->setAccessibleName(tr("%1 as a table").arg(m_name));
     m_table->setModel(new QStandardItemModel(m_table));
     m_table->setFont(m_theme->mono(12));

@@ -188,6 +188,8 @@ class TrialsPlot : public Plot {
   void setTrials(const std::vector<protocol::TrialInfo>& trials);
   void setCurrent(std::optional<std::uint64_t> number);
   std::optional<std::uint64_t> current() const { return m_current; }
+  void setInUse(std::optional<std::uint64_t> number);  // whose kernel training runs
+  std::optional<std::uint64_t> inUse() const { return m_inUse; }
   int points() const { return static_cast<int>(m_trials.size()); }
   int failures() const;
   // The trial nearest to a place of the plot, within 12 px; a failure is found in its strip.
@@ -209,7 +211,7 @@ class TrialsPlot : public Plot {
   double yOf(const protocol::TrialInfo& trial) const;
   Axis m_axis = Axis::Trials;
   std::vector<protocol::TrialInfo> m_trials;
-  std::optional<std::uint64_t> m_current;
+  std::optional<std::uint64_t> m_current, m_inUse;
   QList<QPointF> m_best;
   double m_strip = 0;  // where failures stand
 };

@@ -185,6 +185,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   m_header->add(profile);
   layout->addWidget(m_header);
   layout->addWidget(line());
+  m_table->setTabKeyNavigation(false);
   m_table->setModel(m_model);
   m_table->setItemDelegate(new BarDelegate(theme, this));
   m_table->setAccessibleName(tr("Kernels of a step"));

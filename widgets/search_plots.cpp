@@ -92,6 +92,12 @@ void TrialsPlot::setCurrent(std::optional<std::uint64_t> number) {
   requestRedraw();
 }
 
+void TrialsPlot::setInUse(std::optional<std::uint64_t> number) {
+  if (m_inUse == number) return;
+  m_inUse = number;
+  requestRedraw();
+}
+
 int TrialsPlot::failures() const { return static_cast<int>(std::count_if(m_trials.begin(), m_trials.end(), failed)); }
 
 std::optional<double> TrialsPlot::xOf(const TrialInfo& trial) const {
@@ -323,6 +329,24 @@ void TrialsPlot::redraw() {
               true});
   for (const TrialInfo& t : m_trials) {
     const auto at = xOf(t);
+    if (t.number != m_inUse || !at || !t.us) continue;
+    auto* mark = m_plot->addGraph();
+    mark->setData({*at}, {*t.us});
+    mark->setLineStyle(QCPGraph::lsNone);
+    mark->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDiamond, QPen(c.text, 1.4), c.page, 9));
+    if (m_inUse == m_current) continue;
+    addLabel({tr("in use"),
+              *at,
+              *t.us,
+              {Side::BelowRight, Side::AboveRight, Side::BelowLeft, Side::AboveLeft},
+              QFont::Normal,
+              c.text,
+              7,
+              0,
+              true});
+  }
+  for (const TrialInfo& t : m_trials) {
+    const auto at = xOf(t);
     if (t.number != m_current || !at) continue;
     if (!square) {
       auto* head = new QCPItemStraightLine(m_plot);
@@ -335,7 +359,8 @@ void TrialsPlot::redraw() {
     ring->setLineStyle(QCPGraph::lsNone);
     ring->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(c.accent, 2), c.page, 9));
     const QString words = statusWords(t);
-    addLabel({nameOf(t) + QStringLiteral(", ") + (words.isEmpty() ? timeOf(t) : words),
+    addLabel({nameOf(t) + QStringLiteral(", ") + (words.isEmpty() ? timeOf(t) : words) +
+                  (m_inUse == m_current ? tr(", in use") : QString()),
               *at,
               yOf(t),
               {Side::BelowRight, Side::BelowLeft, Side::AboveRight, Side::AboveLeft},

@@ -25,6 +25,7 @@ void Selection::select(const protocol::Origins& origins, std::vector<std::string
   if (tensors == m_tensors && (!tensors.empty() || origins == m_selected)) return;
   m_selected = origins;
   m_tensors = std::move(tensors);
+  m_reads.clear();
   ++m_choices;
   relate();
   Q_EMIT changed();
@@ -41,6 +42,24 @@ void Selection::call(std::vector<std::string> tensors) {
   if (tensors == m_tensors) return;
   m_tensors = std::move(tensors);
   Q_EMIT changed();
+}
+
+void Selection::read(std::string tensor) {
+  if (tensor == m_reads) return;
+  m_reads = std::move(tensor);
+  Q_EMIT changed();
+}
+
+protocol::Origins Selection::innermost(const protocol::Origins& origins) const {
+  const auto holds = [this](std::uint32_t outer, std::uint32_t inner) {
+    if (outer >= m_spans.size() || inner >= m_spans.size()) return false;
+    const SourceSpan &a = m_spans[outer], &b = m_spans[inner];
+    return a.source == b.source && a.begin <= b.begin && a.end >= b.end && a.end - a.begin > b.end - b.begin;
+  };
+  protocol::Origins out;
+  for (const auto o : origins)
+    if (std::none_of(origins.begin(), origins.end(), [&](std::uint32_t k) { return holds(o, k); })) out.push_back(o);
+  return out;
 }
 
 bool Selection::isCalled(std::string_view tensor) const {
@@ -85,6 +104,11 @@ Selection::Relation Selection::relation(const protocol::Origins& origins) const 
   for (const auto id : origins)
     if (id < m_relation.size()) best = std::max(best, m_relation[id]);
   return best;
+}
+
+bool Selection::leadsTo(std::string_view tensor, const protocol::Origins& origins) const {
+  if (!m_tensors.empty()) return isCalled(tensor);
+  return !m_selected.empty() && ((!m_reads.empty() && tensor == m_reads) || relation(origins) != Relation::None);
 }
 
 std::vector<SourceSpan> Selection::selectedSpans() const {

@@ -31,7 +31,12 @@ class Selection : public QObject {
   void call(std::vector<std::string> tensors);
   // The smallest spans of the notebook that contain bytes [begin, end).
   void selectBytes(std::uint32_t begin, std::uint32_t end);
+  // The tensor that the chosen places, which have no name, read.
+  void read(std::string tensor);
+  const std::string& reads() const { return m_reads; }
   void clear() { select({}); }
+  // Of these, those that hold no other one of them: what is smallest is what was meant.
+  protocol::Origins innermost(const protocol::Origins& origins) const;
 
   const protocol::Origins& origins() const { return m_selected; }
   const std::vector<std::string>& tensors() const { return m_tensors; }
@@ -42,6 +47,9 @@ class Selection : public QObject {
   Relation relation(const protocol::Origins& origins) const;
   // Of what makes these tensors: by their names where the selection has names.
   Relation relation(const std::vector<std::string>& tensors, const protocol::Origins& origins) const;
+  // Whether this tensor is selected, by its name where the selection has names. Places inside operators lead to those that hold them,
+  // that were derived from them, and to the tensor that they read.
+  bool leadsTo(std::string_view tensor, const protocol::Origins& origins) const;
   // Selected spans of the notebook, for the editor's tint.
   std::vector<protocol::SourceSpan> selectedSpans() const;
 
@@ -53,6 +61,7 @@ class Selection : public QObject {
   std::vector<protocol::SourceSpan> m_spans;
   protocol::Origins m_selected;
   std::vector<std::string> m_tensors;
+  std::string m_reads;
   std::vector<Relation> m_relation;  // by span id
   std::uint64_t m_choices = 0;
 };

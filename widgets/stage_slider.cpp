@@ -14,8 +14,14 @@ StageSlider::StageSlider(const Theme* theme, QWidget* parent)
   setFixedHeight(58);
   setFocusPolicy(Qt::TabFocus);
   setAccessibleName(tr("Stage"));
-  for (const char* stage : {"source", "differentiated", "transformed", "partitioned", "fused"}) m_stages.push_back({stage, 0, {}});
+  clear();
   connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+}
+
+void StageSlider::clear() {
+  m_stages.clear();
+  for (const char* stage : {"source", "differentiated", "transformed", "partitioned", "fused"}) m_stages.push_back({stage, 0, {}});
+  update();
 }
 
 void StageSlider::setStages(const std::vector<StageSummary>& stages) {

@@ -12,6 +12,7 @@ class StageSlider : public QWidget {
   Q_OBJECT
  public:
   explicit StageSlider(const Theme* theme, QWidget* parent = nullptr);
+  void clear();  // nothing is known of any stage
   void setStages(const std::vector<protocol::StageSummary>& stages);
   void setCurrent(const QString& stage);
   QString current() const { return m_current; }

@@ -189,6 +189,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   row->addWidget(m_image, 1);
   row->addWidget(m_histogram, 1);
   m_stack->addWidget(pictures);
+  m_table->setTabKeyNavigation(false);
   m_table->setModel(m_model);
   m_table->setFont(theme->mono(12));
   m_table->horizontalHeader()->setDefaultSectionSize(82);

@@ -41,6 +41,7 @@ QToolButton[role="field"] { background: @raised; border-color: @separator; paddi
 QToolButton:hover { background: @hover; }
 QToolButton:pressed, QToolButton:checked { background: @accentSoft; }
 QToolButton:disabled { color: @hint; }
+QToolButton:focus { border-color: @accent; }
 QToolButton::menu-indicator { image: none; }
 QPushButton { color: @text; background: @raised; border: 1px solid @separator; border-radius: 4px; padding: 0 12px; min-height: 26px; }
 QPushButton:hover { background: @hover; }

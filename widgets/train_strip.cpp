@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QProgressBar>
+#include <QPushButton>
 #include <algorithm>
 
 #include "widgets/basic.h"
@@ -26,6 +27,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_detail(new ElidedLabel("muted")), m_right(new ElidedLabel("muted")), m_figure(label({})),
       m_figureName(label({}, "muted")), m_interval(label({}, "muted")), m_loss(label({})), m_eval(label({})),
       m_peer(label({}, "muted")), m_title(label(tr("Training"), "title")), m_message(new MessageStrip(theme, true)),
+      m_checkpointTrouble(new MessageStrip(theme, false)), m_goTo(new QPushButton), m_warnings(new QVBoxLayout),
       m_progress(new QProgressBar), m_pause(new IconButton(theme, QStringLiteral("pause"))),
       m_stop(new IconButton(theme, QStringLiteral("stop"), tr("Stop"))),
       m_resume(new IconButton(theme, QStringLiteral("run"), tr("Resume"))),
@@ -60,7 +62,14 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   layout->addLayout(below);
   m_right->hide();
   m_message->hide();
+  m_message->row()->addWidget(m_goTo);
+  m_goTo->setObjectName(QStringLiteral("place"));
+  m_goTo->hide();
   layout->addWidget(m_message);
+  m_warnings->setSpacing(1);
+  layout->addLayout(m_warnings);
+  m_checkpointTrouble->hide();
+  layout->addWidget(m_checkpointTrouble);
   auto* figures = new QVBoxLayout;
   figures->setSpacing(2);
   m_figure->setFont(theme->ui(20, QFont::DemiBold));
@@ -117,11 +126,16 @@ void TrainStrip::showPeer() {
   const QString theirs = microsecondsText(m_peerMs * 1000);
   const QString other = QStringLiteral("%1, %2").arg(m_peerName, theirs);
   const auto against = m_plot->againstPeer();
-  m_peer->setText(!against        ? tr("to compare with: %1").arg(other)
-                  : against->from ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
-                                  : (m_running ? tr("not yet faster than %1: median %2 against %3")
-                                               : tr("not faster than %1: median %2 against %3"))
-                                        .arg(m_peerName, microsecondsText(against->ms * 1000), theirs));
+  // What is said agrees with the figure above it: both medians are of the last steps, of how many differs.
+  const double ours = m_figureMs > 0 ? m_figureMs : against ? against->ms : 0;
+  const bool since = against && against->from;
+  m_peer->setText(!against           ? tr("to compare with: %1").arg(other)
+                  : ours >= m_peerMs ? (!m_running ? tr("not faster than %1: median %2 against %3")
+                                        : since    ? tr("not faster than %1 just now: median %2 against %3")
+                                                   : tr("not yet faster than %1: median %2 against %3"))
+                                           .arg(m_peerName, microsecondsText(ours * 1000), theirs)
+                  : since ? tr("faster than %1 from step %2 on").arg(other, grouped(*against->from))
+                          : tr("faster than %1 in its last steps").arg(other));
   m_peer->setToolTip(tr("From the first step from which the running median, the line drawn, stays below the other's to the end"));
 }
 
@@ -202,12 +216,47 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   for (const auto& eval : evals) addEval(eval);
 }
 
+void TrainStrip::clearWarnings() {
+  while (QLayoutItem* item = m_warnings->takeAt(0)) {
+    item->widget()->hide();
+    item->widget()->deleteLater();
+    delete item;
+  }
+  m_checkpointTrouble->setText({});
+  m_checkpointTrouble->hide();
+}
+
+void TrainStrip::addWarning(const QString& message, const Place& place) {
+  auto* strip = new MessageStrip(m_theme, false, message);
+  if (!place.name.isEmpty()) {
+    auto* button = new QPushButton(tr("Go to %1").arg(place.name));
+    button->setObjectName(QStringLiteral("place"));
+    connect(button, &QPushButton::clicked, this, place.go);
+    strip->row()->addWidget(button);
+  }
+  m_warnings->addWidget(strip);
+}
+
+void TrainStrip::setCheckpointFailed(const QString& message) {
+  m_checkpointTrouble->setText(message);
+  m_checkpointTrouble->setVisible(!message.isEmpty());
+}
+
+QStringList TrainStrip::warnings() const {
+  QStringList all;
+  for (int i = 0; i < m_warnings->count(); ++i) all << static_cast<const MessageStrip*>(m_warnings->itemAt(i)->widget())->text();
+  if (!m_checkpointTrouble->isHidden()) all << m_checkpointTrouble->text();
+  return all;
+}
+
 void TrainStrip::start(bool resumed) {
+  clearWarnings();
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
     m_swapList->clear();
     m_trials = m_swaps = m_deaths = 0;
+    m_figureMs = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
     m_right->hide();
   }
@@ -255,13 +304,14 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_swaps = std::max(m_swaps, s.swaps);
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
-  showPeer();
   if (s.stepMs) {
+    m_figureMs = *s.stepMs;
     m_figure->setText(microsecondsText(*s.stepMs * 1000));
     m_figureName->setText(tr("median step"));
     if (s.stepMsLow && s.stepMsHigh) m_interval->setText(sampleText(*s.stepMsLow, *s.stepMsHigh, *s.stepMs, s.samples));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
+  showPeer();
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
 }
 
@@ -310,6 +360,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
                         : tr("%1 steps in %2, after %3 of preparation")
                               .arg(grouped(done.steps), secondsText(done.seconds), secondsText(done.preparation_ms / 1000)));
   if (done.median_step_ms_last_tenth > 0) {
+    m_figureMs = done.median_step_ms_last_tenth;
     m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));
     m_figureName->setText(tr("median step, last tenth"));
     QStringList lines;
@@ -320,6 +371,12 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
     m_interval->setText(lines.join(QLatin1Char('\n')));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
   }
+  if (done.checkpoints_failed > 0) {
+    const QString first = m_checkpointTrouble->text();
+    setCheckpointFailed(
+        tr("%1 could not be written while it ran.").arg(counted(done.checkpoints_failed, tr("checkpoint"), tr("checkpoints"))) +
+        (first.isEmpty() ? QString() : QLatin1Char('\n') + first));
+  }
   m_search = done.search;
   sayNoSwaps(true);
   showPeer();
@@ -327,13 +384,17 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   if (done.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*done.accuracy * 100, 'f', 2)));
 }
 
-void TrainStrip::setError(const QString& message) {
+void TrainStrip::setError(const QString& message, const Place& place) {
   m_end = End::Whole;
   setRunning(false);
   m_title->setText(tr("Failed"));
   m_detail->clear();
   m_message->setText(message);
   m_message->show();
+  m_goTo->disconnect();
+  m_goTo->setText(tr("Go to %1").arg(place.name));
+  m_goTo->setVisible(!place.name.isEmpty());
+  if (!place.name.isEmpty()) connect(m_goTo, &QPushButton::clicked, this, place.go);
   if (m_plot->steps() > 0) sayNoSwaps(true);
 }
 
@@ -355,11 +416,12 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
   m_swapList->setNone({});
 }
 
-void TrainStrip::setCheckpoint(bool there) {
+void TrainStrip::setCheckpoint(bool there, const QString& why) {
   m_checkpoint = there;
   m_resume->setText(there ? tr("Resume") : tr("Train again"));
-  m_resume->setToolTip(there ? tr("Go on from the newest checkpoint")
-                             : tr("There is no checkpoint to go on from: from the first step"));
+  m_resume->setToolTip(there           ? tr("Go on from the newest checkpoint")
+                       : why.isEmpty() ? tr("There is no checkpoint to go on from: from the first step")
+                                       : why);
   m_resume->setAccessibleName(m_resume->text());
   offer();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <functional>
 
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
@@ -8,6 +9,8 @@
 class QGridLayout;
 class QLabel;
 class QProgressBar;
+class QPushButton;
+class QVBoxLayout;
 
 namespace nf {
 
@@ -33,13 +36,23 @@ class TrainStrip : public QWidget {
   void addEval(const protocol::EvalEvent& eval);
   void addTrial(const protocol::TrialEvent& trial);  // those that ended their worker are counted
   void setDone(const protocol::DoneEvent& done);
-  void setError(const QString& message);
+  // Where a message is about a place: its name, "cell 2, line 3", and what leads there.
+  struct Place {
+    QString name;
+    std::function<void()> go;
+  };
+  void setError(const QString& message, const Place& place = {});
+  // What was found doubtful while it is prepared or runs; the run goes on.
+  void addWarning(const QString& message, const Place& place = {});
+  void setCheckpointFailed(const QString& message);
+  QStringList warnings() const;
   // A run of an earlier window, which began at this time. `done` and `error`: how it ended; neither: nobody knows.
   void setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
   // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
-  void setCheckpoint(bool there);
+  void setCheckpoint(bool there, const QString& why = {});  // why not, where it is not that there is none
+  bool cut() const { return m_end == End::Cut; }            // the last run can be gone on with, if it left a checkpoint
   bool resumes() const { return m_checkpoint; }
   void setLost();  // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);
@@ -68,6 +81,7 @@ class TrainStrip : public QWidget {
 
  private:
   void setRunning(bool running);
+  void clearWarnings();
   void offer();
   void showPeer();
   void showCurves();
@@ -77,7 +91,9 @@ class TrainStrip : public QWidget {
   ElidedLabel *m_detail, *m_right;
   QLabel *m_figure, *m_figureName, *m_interval, *m_loss, *m_eval, *m_peer;
   QLabel* m_title;
-  MessageStrip* m_message;
+  MessageStrip *m_message, *m_checkpointTrouble;
+  QPushButton* m_goTo;
+  QVBoxLayout* m_warnings;
   QProgressBar* m_progress;
   IconButton *m_pause, *m_stop, *m_resume, *m_again;
   LatencyPlot* m_plot;
@@ -86,7 +102,7 @@ class TrainStrip : public QWidget {
   QWidget* m_column;
   SwapList* m_swapList;
   QString m_peerName;
-  double m_peerMs = 0;
+  double m_peerMs = 0, m_figureMs = 0;                              // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
   bool m_wide = false;
   bool m_running = false, m_paused = false;

@@ -112,6 +112,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   range.integers = axis == TrainingAxis::Steps;
   range.positive = false;
   range.room = 0;
+  range.labelsUpTo = range.high;  // right of it stand words
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
@@ -271,6 +272,7 @@ void LatencyPlot::redraw() {
 
   // Swaps: each has its tick; those at one place share a name, which stands at the drop where there is room.
   const double span = std::max(1e-9, m_plot->xAxis->range().size()), width = std::max(80, m_plot->width() - kLeftMargin - 16);
+  std::vector<std::pair<double, Label>> names;  // by what was won
   for (std::size_t i = 0; i < m_swaps.size();) {
     const double x = xOf(m_swaps[i]);
     std::size_t end = i + 1;
@@ -294,9 +296,14 @@ void LatencyPlot::redraw() {
     if (end - i > 1) text += tr(" and %1 more").arg(end - i - 1);
     const auto at = std::lower_bound(band.x.begin(), band.x.end(), x);
     const auto place = std::min<qsizetype>(at - band.x.begin(), band.x.size() - 1);
-    addLabel({text, x, band.high[place], {Side::AboveRight, Side::AboveLeft}, QFont::Normal, c.text, 4, m_compact ? 5 : 12, false});
+    names.emplace_back(
+        gain(chief),
+        Label{text, x, band.high[place], {Side::AboveRight, Side::AboveLeft}, QFont::Normal, c.text, 4, m_compact ? 5 : 12, false});
     i = end;
   }
+  // The largest drop has its name first: there may be no room for all.
+  std::stable_sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (auto& [gain, name] : names) addLabel(std::move(name));
 }
 
 QString Plot::shortMilliseconds(double ms) { return withoutZeros(microsecondsText(ms * 1000)); }

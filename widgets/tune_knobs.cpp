@@ -132,7 +132,7 @@ void TuneView::showMeasureState() {
   if (edited()) detail = tr("edited, not measured");
   else if (m_space.size > 0)
     detail = tr("of %1 schedules")
-                 .arg(m_space.size < 1e6 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
+                 .arg(m_space.size < 1e15 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
   m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
 }
 

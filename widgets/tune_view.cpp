@@ -393,8 +393,19 @@ const TrialInfo* TuneView::shownTrial() const {
   return best;
 }
 
+const TrialInfo* TuneView::trialInUse() const {
+  const SubgraphInfo* s = subgraph();
+  if (!s) return nullptr;
+  for (const TrialInfo& t : m_trialList)
+    if (t.schedule == s->inUse) return &t;
+  return nullptr;
+}
+
 void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
+  const SubgraphInfo* shown = subgraph();
+  const protocol::JsonText before = shown ? shown->inUse : protocol::JsonText();
   m_subgraphs = subgraphs;
+  if ((shown = subgraph()) && shown->inUse != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
   showTried(m_tried);
   const QSignalBlocker blocker(m_list);
   while (m_list->count() > static_cast<int>(subgraphs.size())) delete m_list->takeItem(m_list->count() - 1);
@@ -481,17 +492,20 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   m_generations->setTrials(trials);
   m_roofline->setTrials(trials);
   m_legend->setTrials(trials);
+  const TrialInfo* inUse = trialInUse();
+  m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
   std::vector<std::pair<std::uint64_t, QString>> candidates;
   const auto add = [&](std::uint64_t number, const QString& text) {
     if (std::none_of(candidates.begin(), candidates.end(), [&](const auto& c) { return c.first == number; }))
       candidates.emplace_back(number, text);
   };
   const auto text = [&](const TrialInfo& t) {
-    return QStringLiteral("g%1 c%2  %3").arg(t.generation).arg(t.number).arg(t.us ? microsecondsText(*t.us) : QString());
+    return QStringLiteral("g%1 c%2  %3").arg(t.generation).arg(t.number).arg(t.us ? microsecondsText(*t.us) : QString()) +
+           (&t == inUse ? tr("  in use") : QString());
   };
   for (const auto& g : m_generations->generations())
     if (const TrialInfo* t = trialNumbered(g.best)) add(g.best, text(*t));
-  for (const TrialInfo& t : trials)
+  for (const TrialInfo& t : m_trialList)
     if (t.us) add(t.number, text(t));
   m_kernel->setCandidates(std::move(candidates));
   showLineage();
@@ -538,6 +552,7 @@ void TuneView::showLineage() {
   const Palette& c = m_theme->colors();
   const QString mono = m_theme->mono(12).family();
   QString rows;
+  const TrialInfo* inUse = trialInUse();
   for (int depth = 0; at && depth < 4; ++depth) {
     rows += QStringLiteral(
                 "<tr><td style='padding-right:14px; white-space:nowrap; font-family:\"%1\"'>"
@@ -546,7 +561,8 @@ void TuneView::showLineage() {
                 .arg(at->number)
                 .arg((depth == 0 ? c.text : c.accent).name())
                 .arg(at->generation)
-                .arg(c.muted.name(), QString::fromStdString(at->how).left(64).toHtmlEscaped());
+                .arg(c.muted.name(), (at == inUse ? QStringLiteral("<b>%1</b>, ").arg(tr("in use")) : QString()) +
+                                         QString::fromStdString(at->how).left(64).toHtmlEscaped());
     at = at->parents.empty() || at->parents.front() >= at->number ? nullptr : trialNumbered(at->parents.front());
   }
   m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
@@ -645,6 +661,7 @@ void TuneView::addTrial(const TrialEvent& t) {
   m_now->setToolTip(shortName(name) + QStringLiteral("\n") + QString::fromStdString(t.how));
 }
 
+QString TuneView::lineage() const { return m_lineage->text(); }
 QString TuneView::now() const { return m_now->text(); }
 QString TuneView::spent() const { return m_spent->text(); }
 QString TuneView::reason() const { return m_reason->isHidden() ? QString() : m_reason->text(); }

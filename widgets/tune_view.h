@@ -88,6 +88,7 @@ class TuneView : public QWidget {
   QPushButton* pin() const { return m_pin; }
   QPushButton* replay() const { return m_replay; }
   QString measured() const;
+  QString lineage() const;  // as rich text
   QString now() const;
   QString spent() const;     // the budget in words
   QString reason() const;    // why the search does not use its share
@@ -123,6 +124,7 @@ class TuneView : public QWidget {
   const protocol::TrialInfo* trialNumbered(std::uint64_t number) const;
   // The playhead's trial, or the best one where none was chosen.
   const protocol::TrialInfo* shownTrial() const;
+  const protocol::TrialInfo* trialInUse() const;                     // null: nothing has run, or its kernel is no trial
   void follow();                                                     // the kernel and the knobs are the shown trial's
   void askKernel(std::optional<std::uint64_t> number, bool byHand);  // what a hand moves fast is asked for where it rests
   bool edited() const;

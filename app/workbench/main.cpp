@@ -142,7 +142,34 @@ int main(int argc, char** argv) {
   if (parser.isSet(decision))
     QObject::connect(&window.workspace(), &Workspace::fusionArrived, &window,
                      [&window, number = parser.value(decision).toInt()] { window.explain()->chooseDecision(number - 1); });
+  const QString awaited = parser.value(after);
+  const QStringList ofRuns{QStringLiteral("cell"),  QStringLiteral("step"), QStringLiteral("kernel_swap"),
+                           QStringLiteral("trial"), QStringLiteral("eval"), QStringLiteral("done")};
+  if (parser.isSet(screenshot) && !parser.isSet(train) && !parser.isSet(run) && ofRuns.contains(awaited))
+    return usage(QStringLiteral("--after %1 comes of a run: give --train, or --cell and --run").arg(awaited));
   if (parser.isSet(screenshot)) {
+    // What is waited for does not come any more.
+    const auto giveUp = [&application](const QString& why) {
+      std::fprintf(stderr, "neoflow-workbench: %s\n", qPrintable(why));
+      application.exit(1);
+    };
+    Workspace* w = &window.workspace();
+    QObject::connect(w, &Workspace::runFailed, &window, [giveUp, ofRuns, awaited](const QString& message) {
+      if (ofRuns.contains(awaited) || awaited == QLatin1String("profile")) giveUp(message);
+    });
+    QObject::connect(w, &Workspace::cellFinished, &window, [giveUp, awaited](const protocol::CellResult& result) {
+      if (result.status == protocol::CellStatus::Error && (awaited == QLatin1String("cell") || awaited == QLatin1String("tensor")))
+        giveUp(QString::fromStdString(result.message));
+    });
+    QObject::connect(w, &Workspace::failed, &window, [giveUp, awaited](const QString& what, const QString& message) {
+      if (what.compare(awaited, Qt::CaseInsensitive) == 0) giveUp(message);
+    });
+    if (parser.isSet(train))
+      QObject::connect(w, &Workspace::analysed, &window, [w, giveUp] {
+        const auto& cells = w->analysis().cells;
+        if (std::none_of(cells.begin(), cells.end(), [](const protocol::CellInfo& c) { return c.train.has_value(); }))
+          giveUp(QStringLiteral("%1 has no train cell").arg(w->name()));
+      });
     // The event, then what it made the views do: answers under way, layouts, thinned redraws.
     auto* settle = new QTimer(&window);
     settle->setSingleShot(true);

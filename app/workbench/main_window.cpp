@@ -318,6 +318,8 @@ void MainWindow::showTab(int index) {
   }
   m_notebooks->setCurrentWidget(m_tab->notebook);
   m_inspector->clear();
+  m_inspector->setRevision(m_tab->workspace->document().revision());
+  m_explain->setRevision(m_tab->workspace->document().revision());
   m_explain->reset();
   m_tune->reset();
   m_selection.clear();
@@ -444,6 +446,22 @@ void MainWindow::lookForKept(Tab* tab) {
 }
 
 // As the curves of a run, which is one of an earlier window.
+void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
+  const CellView* v = tab->notebook->viewThatRan(id);
+  if (!v || !v->train()) return;
+  const NewestCheckpoint checkpoint = newestCheckpoint(tab->workspace->path());
+  std::int64_t steps = 0;
+  const auto index = tab->notebook->analysisCell(id);
+  const auto& cells = tab->workspace->analysis().cells;
+  if (index && *index < cells.size() && cells[*index].train) steps = cells[*index].train->steps;
+  const bool past = steps > 0 && checkpoint.steps >= steps;
+  v->train()->setCheckpoint(
+      checkpoint.there && !past,
+      past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step")
+                 .arg(grouped(checkpoint.steps), grouped(steps))
+           : QString());
+}
+
 void MainWindow::showKept(Tab* tab) {
   if (!tab->kept || tab->training != 0) return;
   const auto& cells = tab->workspace->analysis().cells;
@@ -456,7 +474,7 @@ void MainWindow::showKept(Tab* tab) {
   tab->kept.reset();
   v->train()->show();
   v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
-  v->train()->setCheckpoint(newestRunResumes(tab->workspace->path()));
+  refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   refreshPeer();
   if (tab == m_tab) m_tune->setRun(tab->workspace->steps(), tab->workspace->swaps(), tab->workspace->evals());

@@ -2,6 +2,7 @@
 #pragma once
 #include <QElapsedTimer>
 #include <QMainWindow>
+#include <QPointer>
 #include <QTimer>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "widgets/theme.h"
 
 class QBoxLayout;
+class QDialog;
 class QLabel;
 class QProcess;
 class QStackedWidget;
@@ -140,7 +142,9 @@ class MainWindow : public QMainWindow {
   void refreshDevice();
   void refreshRunActions();
   void refreshLeads();
-  std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::string& tensor);
+  // `token`: the places are inside operators, which they lead to as well. The tensor that is looked for is the last.
+  std::vector<Lead> leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token);
+  std::vector<std::string> withParts(const std::vector<std::string>& tensors) const;
   void follow(const QString& target);
   void inspect(const QString& tensor);
   void checkGradient();
@@ -167,7 +171,7 @@ class MainWindow : public QMainWindow {
   void placeTabs();
   void showShortcuts();
   void editShortcuts();
-  void compare(const std::string& before, const std::string& after, const QString& title);
+  QDialog* compare(const std::string& before, const std::string& after, const QString& title);
   void answer(const QString& key, int index);
   void askOnce(const QString& key, const QString& text, const QStringList& answers);
   void refreshMessages();
@@ -177,12 +181,14 @@ class MainWindow : public QMainWindow {
   std::vector<Tab*> unsavedTabs() const;
   QStringList trainingNames() const;
   void lookForKept(Tab* tab);
+  void refreshCheckpoint(Tab* tab, CellId id);  // what a run of this cell can go on from
   void showKept(Tab* tab);
   void saveTo(const QString& path, bool overwrite);
   bool untouchedTab() const;
   void useSession(const Session& session);
   void compareWithDisk();
   void setStatus(const QString& icon, const QString& text);
+  static QString checkingText();
   void remember(const QString& path);
 
   Theme* m_theme;
@@ -205,6 +211,7 @@ class MainWindow : public QMainWindow {
   QBoxLayout* m_authorTabs = nullptr;
   FindBar* m_find;
   QProcess* m_export = nullptr;
+  QPointer<QDialog> m_comparison;  // of the file with what is here
   DockPage* m_author;
   OutlineView* m_outline;
   InspectorView* m_inspector;

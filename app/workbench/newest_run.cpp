@@ -5,22 +5,46 @@
 #include <QFile>
 #include <QJsonDocument>
 #include <QJsonObject>
+#include <QtEndian>
 
 namespace nf {
 
-bool newestRunResumes(const QString& notebook) {
+namespace {
+
+// Of the header of a safetensors file: eight bytes of its length, then JSON.
+std::int64_t stepsOf(const QString& checkpoint) {
+  constexpr quint64 kLongest = 1 << 26;
+  QFile file(checkpoint);
+  if (!file.open(QIODevice::ReadOnly)) return 0;
+  const QByteArray length = file.read(8);
+  if (length.size() < 8) return 0;
+  const auto bytes = qFromLittleEndian<quint64>(length.constData());
+  if (bytes > kLongest) return 0;
+  const QString own = QJsonDocument::fromJson(file.read(static_cast<qint64>(bytes)))
+                          .object()
+                          .value(QStringLiteral("__metadata__"))
+                          .toObject()
+                          .value(QStringLiteral("neoflow"))
+                          .toString();
+  return QJsonDocument::fromJson(own.toUtf8()).object().value(QStringLiteral("step")).toInteger();
+}
+
+}  // namespace
+
+NewestCheckpoint newestCheckpoint(const QString& notebook) {
   const QDir root(notebook + QStringLiteral(".out"));
   // Folders are named by the time they were made at.
   for (const QString& name : root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed)) {
     const QDir run(root.filePath(name));
     QFile settings(run.filePath(QStringLiteral("run.json")));
     if (!settings.open(QIODevice::ReadOnly)) continue;
-    if (run.exists(QStringLiteral("checkpoint.safetensors"))) return true;
+    const QString own = QStringLiteral("checkpoint.safetensors");
+    if (run.exists(own)) return {true, stepsOf(run.filePath(own))};
     const QJsonObject json = QJsonDocument::fromJson(settings.readAll()).object();
     const QString from = json.value(QStringLiteral("settings")).toObject().value(QStringLiteral("resume")).toString();
-    return !from.isEmpty() && QFile::exists(from);
+    return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from)};
   }
-  return true;
+  return {};
 }
 
 }  // namespace nf

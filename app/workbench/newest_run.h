@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QString>
+#include <cstdint>
 
 namespace nf {
 
-// Whether the newest run of this notebook left a checkpoint, of its own or the one it was resumed from. True too where no run is seen: an
-// engine on another machine knows better.
-bool newestRunResumes(const QString& notebook);
+// What the newest run of this notebook left to go on from: a checkpoint of its own or the one it was resumed from. Where no run is seen
+// one is taken to be there: an engine on another machine knows better.
+struct NewestCheckpoint {
+  bool there = true;
+  std::int64_t steps = 0;  // behind it; 0: not known
+};
+NewestCheckpoint newestCheckpoint(const QString& notebook);
 
 }  // namespace nf

@@ -5,6 +5,7 @@
 #include <QActionGroup>
 #include <QApplication>
 #include <QDialog>
+#include <QDialogButtonBox>
 #include <QDir>
 #include <QDockWidget>
 #include <QFileDialog>
@@ -141,6 +142,15 @@ void MainWindow::makeActions() {
       if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
     workspace().runAll();
   });
+  add("run.train", tr("Train"), {}, [this] {
+    for (const CellView* v : notebook()->cells())
+      if (v->train()) {
+        showPage(Page::Author);
+        showCell(v->id());
+        return runCell(v->id());
+      }
+    setStatus("warning", tr("%1 has no train cell").arg(workspace().name()));
+  });
   add(
       "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
       "pause");
@@ -159,6 +169,7 @@ void MainWindow::makeActions() {
     m_devices->setMeasuring(true);
     workspace().wantDevices(true);
   });
+  group = tr("View");
   add("view.author", tr("Author"), one("Ctrl+1"), [this] { showPage(Page::Author); });
   add("view.explain", tr("Explain"), one("Ctrl+2"), [this] { showPage(Page::Explain); });
   add("view.tune", tr("Tune"), one("Ctrl+3"), [this] { showPage(Page::Tune); });
@@ -259,8 +270,8 @@ void MainWindow::makeMenus() {
   view->addAction(action(QStringLiteral("view.reset")));
   menu(tr("&Cell"), {"cell.above", "cell.below", "cell.text", "-", "cell.up", "cell.down", "cell.split", "cell.join", "cell.kind",
                      "-", "cell.remove"});
-  menu(tr("&Run"),
-       {"run.cell", "run.stay", "run.insert", "run.all", "run.check", "-", "run.pause", "run.stop", "-", "run.restart"});
+  menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-",
+                    "run.restart"});
   menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"),
        {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});
@@ -376,8 +387,8 @@ void MainWindow::resume(Tab* tab, CellId id) {
   TrainStrip* strip = v ? v->train() : nullptr;
   if (!strip) return;
   const bool offered = strip->resumes();
-  strip->setCheckpoint(newestRunResumes(tab->workspace->path()));
-  if (offered && !strip->resumes()) return setStatus("stale", tr("The checkpoint is gone: train again"));
+  refreshCheckpoint(tab, id);
+  if (offered && !strip->resumes()) return setStatus("stale", strip->resume()->toolTip());
   runCell(id, offered);
 }
 
@@ -534,7 +545,7 @@ void MainWindow::answer(const QString& key, int index) {
 void MainWindow::compareWithDisk() {
   QFile file(m_tab->workspace->path());
   const std::string onDisk = file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
-  compare(onDisk, m_tab->workspace->document().text(), tr("What the file has (-) and this window has (+)"));
+  m_comparison = compare(onDisk, m_tab->workspace->document().text(), tr("What the file has (-) and this window has (+)"));
 }
 
 namespace {
@@ -564,7 +575,7 @@ std::vector<std::pair<qsizetype, qsizetype>> changedParts(const std::vector<Diff
 
 }  // namespace
 
-void MainWindow::compare(const std::string& before, const std::string& after, const QString& title) {
+QDialog* MainWindow::compare(const std::string& before, const std::string& after, const QString& title) {
   auto* dialog = new QDialog(this);
   dialog->setAttribute(Qt::WA_DeleteOnClose);
   dialog->setWindowTitle(title);
@@ -600,10 +611,14 @@ void MainWindow::compare(const std::string& before, const std::string& after, co
     cursor.insertText(words.mid(to), plain);
     cursor.insertBlock();
   }
+  auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
+  connect(buttons, &QDialogButtonBox::rejected, dialog, &QDialog::close);
+  layout->addWidget(buttons);
   dialog->show();
   cursor.setPosition(std::max(first, 0));
   text->setTextCursor(cursor);
   text->centerCursor();
+  return dialog;
 }
 
 void MainWindow::openPalette(bool everything) {

@@ -86,7 +86,7 @@ void MainWindow::refreshPage() {
     case Page::Explain:
       // What a notebook with errors has of a graph comes as well, if it has any.
       m_explain->setWaiting(
-          m_explain->graph()->graph().nodes.empty() && m_tab->workspace->analysisIsCurrent() &&
+          m_explain->graph()->graph().nodes.empty() && m_tab->workspace->engineState() != EngineLink::State::Dead &&
           std::none_of(m_tab->workspace->analysis().diagnostics.begin(), m_tab->workspace->analysis().diagnostics.end(),
                        [](const protocol::DiagnosticInfo& d) { return d.severity == protocol::Severity::Error; }));
       m_tab->workspace->wantGraph(m_explain->stage());
@@ -227,10 +227,13 @@ void MainWindow::refreshMessages() {
                                : QStringList());
 }
 
-// Where the cursor is; nothing while whole cells are chosen.
+// Where the cursor is; while whole cells are chosen that they are, and what the last letter did to them.
 void MainWindow::refreshPlace() {
   const NotebookView* n = m_tab->notebook;
-  if (!n->editing()) return m_place->clear();
+  if (!n->editing()) {
+    const QString last = n->lastCommand();
+    return m_place->setText(last.isEmpty() ? tr("Whole cells: Enter writes into one") : last);
+  }
   const std::string& text = m_tab->workspace->document().text();
   const std::string_view before = std::string_view(text).substr(0, std::min(n->caretByte(), text.size()));
   const std::size_t newline = before.rfind('\n');
@@ -326,6 +329,8 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
   m_status->setToolTip(text);
 }
 
+QString MainWindow::checkingText() { return tr("Checking the gradients"); }
+
 void MainWindow::refreshStatus() {
   using State = EngineLink::State;
   const auto& run = m_tab->workspace->runState();
@@ -341,7 +346,10 @@ void MainWindow::refreshStatus() {
         if (run.step > 0) text += tr(", step %1").arg(grouped(run.step));
         if (!run.detail.empty()) text += QStringLiteral(", ") + QString::fromStdString(run.detail);
         if (run.secondsLeft) text += tr(", %1 left").arg(secondsText(*run.secondsLeft));
-        setStatus("running", text);
+        const TrainStrip* training = strip(m_tab);
+        const QStringList warnings = training ? training->warnings() : QStringList();
+        if (!warnings.isEmpty()) text += QStringLiteral("  ·  ") + warnings.back().section(QLatin1Char('\n'), 0, 0);
+        setStatus(warnings.isEmpty() ? "running" : "warning", text);
       } else if (m_tab->workspace->runAsked()) {
         setStatus("running", tr("Preparing"));
       } else if (!m_tab->workspace->analysisIsCurrent()) {
@@ -349,14 +357,17 @@ void MainWindow::refreshStatus() {
       } else {
         int errors = 0;
         for (const auto& d : m_tab->workspace->analysis().diagnostics) errors += d.severity == protocol::Severity::Error;
-        QString failure, zero;
+        QString failure, zero, warning;
         for (const CellView* v : m_tab->notebook->cells()) {
           if (failure.isEmpty()) failure = v->failure();
           if (zero.isEmpty()) zero = v->zeros();
+          if (warning.isEmpty()) warning = v->warning();
         }
         if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
         else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
+        else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) setStatus("running", checkingText());
         else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
+        else if (!warning.isEmpty()) setStatus("warning", warning.section(QLatin1Char('\n'), 0, 0));
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));
@@ -404,9 +415,27 @@ void MainWindow::inspect(const QString& name) {
 }
 
 void MainWindow::chooseTensor(const QString& name) {
-  const std::string tensor = name.toStdString();
-  m_selection.select(placesOf({tensor}), {tensor});
+  const auto tensors = withParts({name.toStdString()});
+  m_selection.select(placesOf(tensors), tensors);
   inspect(name);
+}
+
+// A derivative is the partial sums that it is made of, "d(L)/d(T)#1", too; itself last.
+std::vector<std::string> MainWindow::withParts(const std::vector<std::string>& tensors) const {
+  if (tensors.empty()) return tensors;
+  const std::string& whole = tensors.back();
+  const std::string stem = whole + '#';
+  const auto* t = m_tab->workspace->tensor(whole);
+  if (!t || !t->derivative || std::any_of(tensors.begin(), tensors.end() - 1, [&](const auto& n) { return !n.starts_with(stem); }))
+    return tensors;
+  std::set<std::string> parts;
+  for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), m_explain->graph()->plan()})
+    if (graph && graph->revision == m_tab->workspace->analysis().revision)
+      for (const auto& node : graph->nodes)
+        if (node.id.starts_with(stem)) parts.insert(node.id);
+  std::vector<std::string> all(parts.begin(), parts.end());
+  all.push_back(whole);
+  return all;
 }
 
 // What makes these came from, for each of spans in one another the innermost: kernels and formulas know it by these. The name of a
@@ -485,6 +514,7 @@ void MainWindow::inspectSelection() {
     return;
   }
   if (!selection.tensors().empty()) {
+    if (auto all = withParts(selection.tensors()); all != selection.tensors()) return m_selection.call(std::move(all));
     if (const auto places = placesOf(selection.tensors()); !places.empty()) m_selection.place(places);
     revealSelection();
     // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
@@ -500,29 +530,45 @@ void MainWindow::inspectSelection() {
     if (selection.relation(token.origins) == Selection::Relation::Exact &&
         (!best || token.end - token.begin > best->end - best->begin))
       best = &token;
-  if (best && !best->tensor.empty()) return inspect(QString::fromStdString(best->tensor));
+  if (best && !best->tensor.empty()) {
+    if (selection.reads() != best->tensor) return m_selection.read(best->tensor);
+    return inspect(QString::fromStdString(best->tensor));
+  }
   for (const auto& t : m_tab->workspace->analysis().tensors)
     if (selection.relation(t.origins) == Selection::Relation::Exact) return inspect(QString::fromStdString(t.name));
 }
 
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
-std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::string& tensor) {
-  constexpr std::size_t kMostNodes = 4, kMostKernels = 2;
+std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token) {
+  constexpr std::size_t kMostNodes = 8, kMostKernels = 6, kMostWhole = 2;
+  const std::string& tensor = tensors.back();
   std::vector<Lead> leads;
   Selection probe;
   probe.setSpans(m_tab->workspace->analysis().spans);
   probe.select(origins);
   const auto& graph = m_explain->graph()->graph();
   constexpr auto phases = protocol::enumNames(protocol::Phase{});
+  const auto related = [&](const protocol::Origins& places) {
+    const Selection::Relation relation = probe.relation(places);
+    return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
+  };
   std::vector<std::string> ids;
+  std::set<std::string> gradients;
   for (const auto& node : graph.nodes) {
-    if (node.id != tensor && (node.origins.empty() || probe.relation(node.origins) != Selection::Relation::Exact)) continue;
-    if (ids.size() >= kMostNodes) break;
+    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins)) continue;
     ids.push_back(node.id);
+    if (const auto* t = m_tab->workspace->tensor(node.id.substr(0, node.id.find('#'))); token && t && t->derivative)
+      gradients.insert(t->name);
+    if (ids.size() > kMostNodes) continue;
     leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),
                      QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),
                      QStringLiteral("node:") + QString::fromStdString(node.id)});
   }
+  for (const std::string& name : gradients)
+    leads.push_back({QStringLiteral("sum"),
+                     tr("Gradient %1").arg(derivativeText(QString::fromStdString(name))),
+                     {},
+                     QStringLiteral("tensor:") + QString::fromStdString(name)});
   for (const auto& group : graph.groups)
     if (group.nodes.size() > 1 && std::any_of(group.nodes.begin(), group.nodes.end(), [&](const std::string& id) {
           return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -533,15 +579,19 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
     const bool own = std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
-      return op == tensor || std::find(ids.begin(), ids.end(), op) != ids.end();
+      return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
     });
-    if (!own && (s.origins.empty() || probe.relation(s.origins) != Selection::Relation::Exact)) continue;
+    if (!own && !related(s.origins)) continue;
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
                      s.us ? microsecondsText(*s.us) : tr("not built yet"), QStringLiteral("kernel:") + id});
+    if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
-    leads.push_back({QStringLiteral("code"), tr("Machine code"), {}, QStringLiteral("code:") + id});
+    const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;
+    const auto lines = shown ? static_cast<std::int64_t>(m_tune->kernel()->tintedLines().size()) : 0;
+    leads.push_back({QStringLiteral("code"), tr("Machine code"), lines > 0 ? counted(lines, tr("line"), tr("lines")) : QString(),
+                     QStringLiteral("code:") + id});
   }
   const auto made = std::find(ids.begin(), ids.end(), tensor);
   const auto& ops = graph.nodes;
@@ -554,7 +604,11 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
 }
 
 void MainWindow::refreshLeads() {
-  if (const auto* t = m_tab->workspace->tensor(m_tab->inspected.toStdString())) m_inspector->setLeads(leadsOf(t->origins, t->name));
+  if (const auto* t = m_tab->workspace->tensor(m_tab->inspected.toStdString())) {
+    const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
+    m_inspector->setLeads(token ? leadsOf(m_selection.origins(), {t->name}, true)
+                                : leadsOf(t->origins, withParts({t->name}), false));
+  }
   const auto* decision = m_explain->chosenDecision();
   if (!decision) return;
   std::vector<Lead> leads;
@@ -573,7 +627,7 @@ void MainWindow::refreshLeads() {
                        tr("Gradient %1").arg(shortName(name)),
                        {},
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
-  for (Lead& lead : leadsOf({}, decision->consumer)) leads.push_back(std::move(lead));
+  for (Lead& lead : leadsOf({}, {decision->consumer}, false)) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
 }
 

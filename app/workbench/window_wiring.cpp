@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Who hears whom. A notebook's views always follow it; the shared views follow the current one.
 #include <QApplication>
+#include <QDialog>
 #include <QLabel>
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -41,6 +43,8 @@ void MainWindow::connectTab(Tab* tab) {
     refreshTabs();
     if (tab != m_tab) return;
     m_inspector->clear();
+    m_inspector->setRevision(w->document().revision());
+    m_explain->setRevision(w->document().revision());
     m_explain->reset();
     m_tune->reset();
     refreshPeer();
@@ -55,7 +59,8 @@ void MainWindow::connectTab(Tab* tab) {
     refreshMessages();
     refreshTitle();
     m_tune->refreshPin();
-    m_explain->setOutdated(true);
+    m_inspector->setRevision(tab->workspace->document().revision());
+    m_explain->setRevision(tab->workspace->document().revision());
     refreshStatus();
   });
   connect(w, &Workspace::editRefused, this,
@@ -72,6 +77,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::diskChanged, this, [this, tab] {
     tab->diskHidden = false;
+    if (m_comparison && tab->workspace->onDisk() == Workspace::OnDisk::Same) m_comparison->close();
     if (tab == m_tab) refreshMessages();
   });
   connect(w, &Workspace::lockChanged, this, [this, tab, w] {
@@ -100,7 +106,7 @@ void MainWindow::connectTab(Tab* tab) {
     for (CellView* v : tab->notebook->cellsThatRan()) {
       if (v->train() && v->train()->running()) {
         tab->interrupted = v->id();
-        v->train()->setCheckpoint(newestRunResumes(w->path()));
+        refreshCheckpoint(tab, v->id());
         v->train()->setLost();
       }
       v->setInterrupted(tr("The engine ended before this was finished."));
@@ -141,6 +147,8 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::analysed, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
     showKept(tab);
+    for (const CellView* v : tab->notebook->cells())
+      if (v->train() && v->train()->cut()) refreshCheckpoint(tab, v->id());
     if (tab == m_tab) {
       m_outline->setNames(w->names(), w->missing());
       refreshOutline();
@@ -174,9 +182,12 @@ void MainWindow::connectTab(Tab* tab) {
     tab->notebook->setExpression(e);
     if (tab != m_tab) return;
     m_inspector->setExpression(e);
-    if (zeros() != before) refreshStatus();
+    if (zeros() != before || statusText() == checkingText()) refreshStatus();
   });
-  connect(w, &Workspace::expressionFailed, tab->notebook, &NotebookView::setExpressionFailed);
+  connect(w, &Workspace::expressionFailed, this, [this, tab](const QString& tensor, const QString& message) {
+    tab->notebook->setExpressionFailed(tensor, message);
+    if (tab == m_tab) m_inspector->setExpressionFailed(tensor, message);
+  });
   connect(w, &Workspace::graphPlanArrived, this, [this, tab](const protocol::GraphPage& plan) {
     if (tab != m_tab) return;
     m_explain->setPlan(plan);
@@ -188,6 +199,7 @@ void MainWindow::connectTab(Tab* tab) {
     m_explain->setGraph(graph);
     m_tune->showInstances();
     // The graph knows where a node comes from.
+    if (!m_selection.tensors().empty()) m_selection.call(withParts(m_selection.tensors()));
     if (const auto places = placesOf(m_selection.tensors()); !places.empty()) m_selection.place(places);
     refreshLeads();
   });
@@ -324,14 +336,43 @@ void MainWindow::connectRun(Tab* tab) {
   };
   connect(w, &Workspace::done, this, [this, tab, ended](const protocol::DoneEvent& e) {
     if (TrainStrip* s = strip(tab)) {
-      s->setCheckpoint(newestRunResumes(tab->workspace->path()));
+      refreshCheckpoint(tab, tab->training);
       s->setDone(e);
     }
     ended(CellStatus::Ok, {});
   });
-  connect(w, &Workspace::runFailed, this, [this, tab, ended](const QString& message) {
+  // A line of the notebook, as it was when it was sent.
+  const auto placeOf = [this, tab, w](const std::string& file, std::int64_t line, std::int64_t column) {
+    TrainStrip::Place place;
+    if (line < 1 || QString::fromStdString(file) != w->name()) return place;
+    const std::string& text = w->document().text();
+    std::size_t begin = 0;
+    for (std::int64_t i = 1; i < line; ++i) {
+      const std::size_t newline = text.find('\n', begin);
+      if (newline == std::string::npos) return place;
+      begin = newline + 1;
+    }
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::size_t byte = std::min(end, begin + static_cast<std::size_t>(std::max<std::int64_t>(0, column - 1)));
+    place.name = tab->notebook->placeName(static_cast<std::uint32_t>(byte));
+    place.go = [tab, w, byte] {
+      if (byte <= w->document().text().size()) tab->notebook->scrollToByte(byte, true);
+    };
+    return place;
+  };
+  connect(w, &Workspace::warned, this, [this, tab, placeOf](const protocol::WarningEvent& e) {
+    const QString message = QString::fromStdString(e.message);
+    if (TrainStrip* s = strip(tab)) s->addWarning(message, placeOf(e.file, e.line, e.column));
+    if (tab == m_tab) setStatus("warning", message);
+  });
+  connect(w, &Workspace::checkpointFailed, this, [this, tab](const protocol::CheckpointFailedEvent& e) {
+    const QString message = QString::fromStdString(e.message);
+    if (TrainStrip* s = strip(tab)) s->setCheckpointFailed(message);
+    if (tab == m_tab) setStatus("warning", message);
+  });
+  connect(w, &Workspace::runFailed, this, [this, tab, ended, placeOf](const QString& message, const protocol::ErrorEvent& at) {
     TrainStrip* s = strip(tab);
-    if (s) s->setError(message);
+    if (s) s->setError(message, placeOf(at.file, at.line, at.column));
     ended(CellStatus::Error, s ? QString() : message);  // the strip says it already
   });
 }
@@ -342,6 +383,12 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::edited, this, [this, tab, n] {
     n->followDocument();
     if (tab == m_tab) refreshOutline();
+  });
+  connect(n, &NotebookView::commandTyped, this, [this, tab] {
+    if (tab == m_tab) refreshPlace();
+  });
+  connect(n, &NotebookView::checkingChanged, this, [this, tab] {
+    if (tab == m_tab) refreshStatus();
   });
   connect(n, &NotebookView::undoRequested, this, [this] { undoOrRedo(true); });
   connect(n, &NotebookView::redoRequested, this, [this] { undoOrRedo(false); });
@@ -432,6 +479,7 @@ void MainWindow::connectViews() {
                       }
                     });
   });
+  connect(m_inspector, &InspectorView::checkingChanged, this, &MainWindow::refreshStatus);
   connect(m_inspector, &InspectorView::leadChosen, this, [this](const QString& target) {
     if (m_selection.empty()) chooseTensor(m_inspector->tensor());
     follow(target);

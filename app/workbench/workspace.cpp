@@ -338,6 +338,8 @@ void Workspace::recover(const LeftJournal& left) {
   Q_EMIT modifiedChanged();
 }
 
+double Workspace::sinceKey() const { return static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs); }
+
 void Workspace::startEngine() { m_engine->start(); }
 
 void Workspace::sendDocument() {
@@ -412,15 +414,17 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
 }
 
 void Workspace::wantExpression(const QString& tensor) {
-  ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false}, [this, tensor](const Envelope& envelope) {
-    if (const auto* e = std::get_if<Expression>(&envelope.message)) {
-      Q_EMIT expressionArrived(*e);
-      Q_EMIT milestone(QStringLiteral("expression"));
-    } else if (const auto* error = std::get_if<Failed>(&envelope.message);
-               error && error->stage != "revision" && error->stage != "gone") {
-      Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
-    }
-  });
+  ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false},
+      [this, tensor, live = m_live](const Envelope& envelope) {
+        if (const auto* e = std::get_if<Expression>(&envelope.message)) {
+          if (live && e->revision == m_document->revision()) m_afterKey = sinceKey();
+          Q_EMIT expressionArrived(*e);
+          Q_EMIT milestone(QStringLiteral("expression"));
+        } else if (const auto* error = std::get_if<Failed>(&envelope.message);
+                   error && error->stage != "revision" && error->stage != "gone") {
+          Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
+        }
+      });
 }
 
 void Workspace::wantGraph(const QString& stage) {
@@ -677,9 +681,11 @@ void Workspace::handle(const Envelope& envelope) {
     m_analysis = *a;
     keepNames();
     m_analysedHere = true;
-    m_afterKey = static_cast<double>(QDateTime::currentMSecsSinceEpoch() - m_lastKeyMs);
+    m_afterKey = sinceKey();
+    m_live = true;
     if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
+    m_live = false;
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;
   }
@@ -762,8 +768,16 @@ void Workspace::handle(const Envelope& envelope) {
   if (const auto* error = std::get_if<ErrorEvent>(&envelope.message)) {
     m_replies.erase(envelope.id);
     m_runAsked = false;
-    Q_EMIT runFailed(QString::fromStdString(error->message));
+    Q_EMIT runFailed(QString::fromStdString(error->message), *error);
     Q_EMIT milestone(QStringLiteral("error"));
+    return;
+  }
+  if (const auto* warning = std::get_if<WarningEvent>(&envelope.message)) {
+    Q_EMIT warned(*warning);
+    return;
+  }
+  if (const auto* trouble = std::get_if<CheckpointFailedEvent>(&envelope.message)) {
+    Q_EMIT checkpointFailed(*trouble);
     return;
   }
   if (const auto* failure = std::get_if<Failed>(&envelope.message); failure && failure->stage == "revision") sendDocument();

@@ -156,7 +156,9 @@ class Workspace : public QObject {
   void evalArrived(const nf::protocol::EvalEvent& eval);
   void cellFinished(const nf::protocol::CellResult& result);
   void done(const nf::protocol::DoneEvent& done);
-  void runFailed(const QString& message);
+  void runFailed(const QString& message, const nf::protocol::ErrorEvent& at = {});
+  void warned(const nf::protocol::WarningEvent& warning);
+  void checkpointFailed(const nf::protocol::CheckpointFailedEvent& event);
   void runEnded(const QString& message);  // of show cells: what has no result by now gets none
   void failed(const QString& what, const QString& message);
   void milestone(const QString& event);  // "analysis", "graph", "step" ...: what --after waits for
@@ -164,6 +166,7 @@ class Workspace : public QObject {
  private:
   void handle(const protocol::Envelope& envelope);
   void sendDocument();
+  double sinceKey() const;
   void askRun(const protocol::Message& request, Reply reply);
   void keepNames();
   void install(std::unique_ptr<Document> document, const QString& path);
@@ -202,6 +205,7 @@ class Workspace : public QObject {
   std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
   double m_afterKey = 0;
+  bool m_live = false;  // what is asked for now is what the newest analysis changes
   protocol::RunState m_runState;
   std::optional<protocol::Devices> m_devices;
   protocol::Subgraphs m_subgraphs;

@@ -452,7 +452,8 @@ struct KernelSwapEvent {
   std::optional<double> before_us, after_us;  // of one call; null: not measured
   std::int64_t generation = 0, step = 0;
   double seconds = 0;
-  NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds);
+  JsonText schedule;  // of the kernel that runs from here on
+  NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds, schedule);
 };
 // A fused kernel was slower than its parts beyond noise: from this step on it is split. FusionReport and Subgraphs have changed.
 struct FusionRevertedEvent {

@@ -392,8 +392,9 @@ struct SubgraphInfo {
   std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can
   std::int64_t flops = 0, bytes = 0;             // of one call; bytes: distinct tensors read and written
   Origins origins;
+  JsonText inUse;  // schedule of the kernel that the last training runs or ran with; empty: none has run it
   NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
-            flops, bytes, origins);
+            flops, bytes, origins, inUse);
 };
 
 struct TrialInfo {

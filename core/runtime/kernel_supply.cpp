@@ -290,7 +290,7 @@ Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& tra
         NF_TRY([[maybe_unused]] const Unit used, use(training, found->second, *kernel));
         if (before && before != *kernel)
           swaps.push_back({change.subgraph, training.plan().subgraphs[found->second].name, change.beforeMicroseconds,
-                           change.kernel.microseconds, change.kernel.generation});
+                           change.kernel.microseconds, change.kernel.generation, (*kernel)->schedule});
       }
     }
     takeCandidates(training);

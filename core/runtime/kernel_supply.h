@@ -49,6 +49,7 @@ class KernelSupply {
     std::string name;
     std::optional<double> beforeMicroseconds, afterMicroseconds;
     std::uint64_t generation = 0;
+    std::string schedule;
   };
   // In dynamic mode: what the cache has by now in place of what this executable, complete and no training one, began with.
   Result<Unit> takeBetter(Executable& executable);

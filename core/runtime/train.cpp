@@ -616,6 +616,7 @@ struct TrainJob::Impl {
       e.before_us = s.beforeMicroseconds;
       e.after_us = s.afterMicroseconds;
       e.generation = static_cast<std::int64_t>(s.generation);
+      e.schedule.text = s.schedule;
       e.step = step;
       e.seconds = secondsSince(begun);
       ++swapCount;

@@ -262,7 +262,14 @@ void Jobs::loadRecords(const std::string& subgraph) {
     info.number = trials.list.size();
     info.status = protocolStatus(*record.status);
     info.schedule.text = record.schedule.text();
-    info.how = "on record";
+    info.generation = record.round;
+    for (const std::string& parent : record.parents)
+      for (const protocol::TrialInfo& known : trials.list)
+        if (known.schedule.text == parent) {
+          info.parents.push_back(known.number);
+          break;
+        }
+    info.how = record.how.empty() ? "on record" : record.how + ", on record";
     if (record.timing.runs > 0) {
       info.us = record.timing.median;
       info.lowUs = record.timing.median - record.timing.spread;
@@ -311,7 +318,9 @@ void Jobs::note(const protocol::Message& message) {
       }
       protocol::TrialInfo& info = *place;
       info.number = static_cast<std::uint64_t>(place - trials.list.begin());
-      info.generation = t->generation;
+      // The first kernel of this run may have been bred in an earlier one.
+      const bool first = t->how == "first", known = first && info.number < trials.recorded && info.generation > 0;
+      if (!known) info.generation = t->generation;
       info.seconds = t->seconds;
       const std::optional<double> before = info.us;
       if (t->us || !info.us) {
@@ -319,16 +328,18 @@ void Jobs::note(const protocol::Message& message) {
         info.lowUs = t->low_us;
         info.highUs = t->high_us;
       }
+      if (!known) info.parents.clear();
       for (const protocol::JsonText& parent : t->parents)
-        for (const protocol::TrialInfo& known : trials.list)
-          if (&known != &info && known.schedule == parent) {
-            info.parents.push_back(known.number);
+        for (const protocol::TrialInfo& other : trials.list)
+          if (&other != &info && other.schedule == parent) {
+            info.parents.push_back(other.number);
             break;
           }
       if (t->predicted_us) info.predictedUs = t->predicted_us;
       info.status = t->status;
       info.schedule = t->schedule;
-      info.how = t->how;
+      if (!known) info.how = t->how;
+      if (m_train && first && t->status == protocol::TrialStatus::Ok && trials.inUse.empty()) trials.inUse = t->schedule.text;
       if (t->us && t->status == protocol::TrialStatus::Ok) {
         // One that is timed again has one figure everywhere.
         if (!trials.firstUs || trials.firstUs == before) trials.firstUs = *t->us;
@@ -339,6 +350,9 @@ void Jobs::note(const protocol::Message& message) {
       }
       protocol::TrialEvent numbered = *t;
       numbered.number = info.number;
+      numbered.generation = info.generation, numbered.how = info.how;
+      if (known)
+        for (const std::uint64_t parent : info.parents) numbered.parents.push_back(trials.list[parent].schedule);
       numbered.us = info.us, numbered.low_us = info.lowUs, numbered.high_us = info.highUs;
       m_outbox.send(numbered);
       return;
@@ -347,6 +361,7 @@ void Jobs::note(const protocol::Message& message) {
       trials.name = s->name;
       if (s->after_us) trials.us = *s->after_us;
       trials.generation = s->generation;
+      trials.inUse = s->schedule.text;
       if (!trials.firstUs && s->before_us) trials.firstUs = *s->before_us;
     }
   }

@@ -71,6 +71,7 @@ class Jobs {
     std::optional<double> us, firstUs;
     std::int64_t generation = 0;
     std::string schedule;      // of the newest kernel
+    std::string inUse;         // of the kernel that the last training runs with
     std::size_t recorded = 0;  // the first ones of the list, known from the record database
     bool loaded = false;       // these have been read
   };

@@ -117,6 +117,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         }
         info.trials = std::count_if(trials->second.list.begin(), trials->second.list.end(), isTrial);
         info.generation = trials->second.generation;
+        if (!trials->second.inUse.empty()) info.inUse.text = trials->second.inUse;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
       if (const Hint* pin = pinOf(program.hints, program, group.operators)) {

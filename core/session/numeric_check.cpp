@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <unordered_map>
 
 #include "core/device/reference.h"
 #include "core/ir/structural_hash.h"
@@ -204,8 +205,23 @@ struct NumericChecker::Impl {
   double largest = 1e-12, typical = 0;
   double forward = 0, spent = 0;
   std::mt19937_64 rng;
+  std::unordered_map<std::uint64_t, std::uint64_t> drawn;  // what stands at a place of the shuffled elements, where it was moved
   std::size_t firstUndefined = ~std::size_t{0};
   protocol::NumericCheck check;
+
+  // The elements in their order where all are checked; else without replacement: the first steps of a shuffle.
+  std::size_t nextElement() {
+    const auto at = static_cast<std::uint64_t>(check.samples), all = static_cast<std::uint64_t>(check.elements);
+    if (check.wanted == check.elements) return static_cast<std::size_t>(at);
+    const auto standing = [this](std::uint64_t place) {
+      const auto moved = drawn.find(place);
+      return moved == drawn.end() ? place : moved->second;
+    };
+    const std::uint64_t place = at + rng() % (all - at), element = standing(place);
+    drawn[place] = standing(at);
+    drawn[at] = element;  // a sample that is broken off is drawn from all that are left
+    return static_cast<std::size_t>(element);
+  }
 
   const std::vector<double>& point() const { return plain.inputs.at(wrt).values; }
 
@@ -340,9 +356,7 @@ Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop
   const double until = m.spent + operations;
   while (!done()) {
     if (stop.stop_requested()) return refused("It was stopped.");
-    const auto element =
-        static_cast<std::size_t>(check.wanted == check.elements ? static_cast<std::uint64_t>(check.samples)
-                                                                : m.rng() % static_cast<std::uint64_t>(check.elements));
+    const std::size_t element = m.nextElement();
     NF_TRY(const Slope slope, m.slopeAt(m.plain, element, stop));
     auto [sample, refuted] = m.compared(element, slope);
     if (refuted && std::isfinite(m.expected[element]))

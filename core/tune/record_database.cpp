@@ -36,6 +36,11 @@ CREATE TABLE IF NOT EXISTS trial (
   spread_us REAL NOT NULL DEFAULT 0,
   runs INTEGER NOT NULL DEFAULT 0,
   UNIQUE (workload, schedule));
+CREATE TABLE IF NOT EXISTS lineage (
+  trial INTEGER PRIMARY KEY REFERENCES trial (id),
+  round INTEGER NOT NULL,
+  parents TEXT NOT NULL,
+  how TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fusion (
   kernel TEXT NOT NULL,
   fingerprint TEXT NOT NULL,
@@ -263,6 +268,21 @@ Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fin
       .run("cannot record a trial");
 }
 
+Result<Unit> RecordDatabase::setLineage(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
+                                        std::int64_t round, const std::vector<std::string>& parents, const std::string& how) {
+  const std::lock_guard lock(m_impl->mutex);
+  Statement insert(m_impl->db.get(),
+                   "INSERT INTO lineage (trial, round, parents, how) SELECT trial.id, ?, ?, ? FROM workload JOIN trial ON "
+                   "trial.workload = workload.id WHERE schedule = ? AND hash = ? AND fingerprint = ? ON CONFLICT DO NOTHING");
+  return insert.bind(round)
+      .bind(nlohmann::json(parents).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+      .bind(how)
+      .bind(schedule.text())
+      .bind(workload.hex())
+      .bind(fingerprint)
+      .run("cannot record a lineage");
+}
+
 Result<Unit> RecordDatabase::withdraw(const Hash& workload, const std::string& fingerprint, const Schedule& schedule) {
   const std::lock_guard lock(m_impl->mutex);
   Statement remove(m_impl->db.get(),
@@ -322,12 +342,21 @@ std::optional<TuningRecord> RecordDatabase::best(const Hash& workload, const std
 std::vector<TuningRecord> RecordDatabase::all(const Hash& workload, const std::string& fingerprint) {
   const std::lock_guard lock(m_impl->mutex);
   Statement query(m_impl->db.get(),
-                  "SELECT hash, fingerprint, schedule, status, median_us, spread_us, runs FROM workload "
-                  "JOIN trial ON trial.workload = workload.id WHERE hash = ? AND fingerprint = ? ORDER BY trial.id");
+                  "SELECT hash, fingerprint, schedule, status, median_us, spread_us, runs, round, parents, how FROM workload "
+                  "JOIN trial ON trial.workload = workload.id LEFT JOIN lineage ON lineage.trial = trial.id "
+                  "WHERE hash = ? AND fingerprint = ? ORDER BY trial.id");
   query.bind(workload.hex()).bind(fingerprint);
   std::vector<TuningRecord> records;
   while (query.row())
-    if (auto record = recordFrom(query)) records.push_back(std::move(*record));
+    if (auto record = recordFrom(query)) {
+      record->round = query.integer(7);
+      const auto parents = nlohmann::json::parse(query.text(8), nullptr, false);
+      if (parents.is_array())
+        for (const auto& parent : parents)
+          if (parent.is_string()) record->parents.push_back(parent.get<std::string>());
+      record->how = query.text(9);
+      records.push_back(std::move(*record));
+    }
   return records;
 }
 

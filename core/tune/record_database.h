@@ -21,6 +21,10 @@ struct TuningRecord {
   Schedule schedule;
   std::optional<TrialStatus> status;  // nullopt: started and never finished, which counts as killed
   Timing timing;
+  // How it came to be proposed: the round of its search, 0 where none is known, the schedules that it was bred from, and in words.
+  std::int64_t round = 0;
+  std::vector<std::string> parents;
+  std::string how;
 };
 
 // What two workloads have in common, to seed one from the other: the schedule kind, and log2 sizes of what they compute.
@@ -43,6 +47,9 @@ class RecordDatabase {
   Result<Unit> begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, const WorkloadTraits& traits);
   Result<Unit> finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, TrialStatus status,
                       const Timing& timing);
+  // How a schedule that was begun came to be proposed; what was said of it first stays.
+  Result<Unit> setLineage(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, std::int64_t round,
+                          const std::vector<std::string>& parents, const std::string& how);
   // Takes back a begin() that has no finish(): the trial was cancelled and says nothing.
   Result<Unit> withdraw(const Hash& workload, const std::string& fingerprint, const Schedule& schedule);
   // The schedule that won the last comparison. begin() and finish() of it come first.
@@ -58,7 +65,8 @@ class RecordDatabase {
   std::vector<FusionRecord> fusions(const std::string& fingerprint);
 
   std::optional<TuningRecord> best(const Hash& workload, const std::string& fingerprint);
-  std::vector<TuningRecord> all(const Hash& workload, const std::string& fingerprint);  // in order of their first trial
+  std::vector<TuningRecord> all(const Hash& workload,
+                                const std::string& fingerprint);  // in order of their first trial, with lineage
   // The best schedules of other workloads of this kind and target, nearest sizes first.
   std::vector<TuningRecord> nearest(const Hash& workload, const std::string& fingerprint, const WorkloadTraits& traits,
                                     std::size_t atMost);

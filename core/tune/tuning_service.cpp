@@ -116,6 +116,9 @@ void TuningService::Impl::report(Subject& subject, const Schedule& schedule, Tri
     if (const auto found = subject.lineages.find(schedule.text()); found != subject.lineages.end()) event.lineage = found->second;
     else event.lineage.how = "first";
   }
+  if (records && (timed || status != TrialStatus::Ok)) [[maybe_unused]]
+    const auto done = records->setLineage(subject.task.hash, target->fingerprint, schedule, event.lineage.round,
+                                          event.lineage.parents, event.lineage.how);
   event.schedule = schedule;
   event.status = status;
   if (hasTime) event.microseconds = timing.median;

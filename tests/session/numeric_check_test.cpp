@@ -94,6 +94,16 @@ TEST(NumericCheck, TellsJumpsFromWrongGradients) {
   }
 }
 
+// 256 of 257 elements, 200 of them beside a jump: at most one of those is left out, and none counts twice.
+TEST(NumericCheck, SamplesEachElementOnce) {
+  const auto made = checked("input x[257] : f64 = 0\nL = sum[i] (x[i] * 2 + select(i < 200, select(x[i] > 0, 5, 0), 0))", "L", "x");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->check.samples, 256);
+  EXPECT_EQ(made->check.refuted, 0);
+  EXPECT_GE(made->check.jumps, 199);
+  EXPECT_LE(made->check.jumps, 200);
+}
+
 // At second order a comparison is come to on several ways, each with its conditions.
 TEST(NumericCheck, TellsJumpsOfSecondOrder) {
   const std::string text =

@@ -56,6 +56,25 @@ TEST_F(RecordDatabaseTest, WhatIsFinishedIsThereForTheNextProgram) {
   EXPECT_FALSE(records->best(kOther, kTarget));
 }
 
+TEST_F(RecordDatabaseTest, HowAScheduleCameAboutIsKnownToTheNextProgram) {
+  {
+    const auto records = open();
+    for (const int n : {1, 2}) {
+      ASSERT_TRUE(records->begin(kWork, kTarget, tile(n), kTraits));
+      ASSERT_TRUE(records->finish(kWork, kTarget, tile(n), TrialStatus::Ok, {12.5, 0.25, 7}));
+    }
+    ASSERT_TRUE(records->setLineage(kWork, kTarget, tile(2), 3, {tile(1).text()}, "tile: 1 to 2"));
+    ASSERT_TRUE(records->setLineage(kWork, kTarget, tile(2), 0, {}, "first")) << "it is tried again";
+  }
+  const auto all = open()->all(kWork, kTarget);
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].round, 0);
+  EXPECT_EQ(all[0].how, "");
+  EXPECT_EQ(all[1].round, 3);
+  EXPECT_EQ(all[1].parents, std::vector<std::string>{tile(1).text()});
+  EXPECT_EQ(all[1].how, "tile: 1 to 2");
+}
+
 TEST_F(RecordDatabaseTest, WhatFusionLostIsKnownToTheNextProgram) {
   const FusionMeasurement slower{12, 0.5, 9, 0.25, 9}, faster{3, 0.1, 4, 0.1, 7};
   {

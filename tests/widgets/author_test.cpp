@@ -9,6 +9,8 @@
 #include <QLineEdit>
 #include <QMainWindow>
 #include <QPainter>
+#include <QRegularExpression>
+#include <QScrollArea>
 #include <QScrollBar>
 #include <QSettings>
 #include <QSignalSpy>
@@ -316,6 +318,70 @@ TEST_F(AuthorWidgets, TheInspectorShowsTheDerivationAndIsPinned) {
   EXPECT_TRUE(view.pinned());
 }
 
+// In a narrow panel badges stand below each other and long lines break: a formula that is cut off reads as another one.
+TEST_F(AuthorWidgets, ANarrowInspectorCutsNothing) {
+  InspectorView view(&theme);
+  view.resize(280, 900);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(W)", tensor.dtype = "f32", tensor.shape = {32, 8, 3, 3, 4, 4};
+  view.setTensor(tensor);
+  Expression e = capsule::expression("d(L)/d(W)", 1);
+  e.terms[0].derivation = {{"Linear system", {"q0 = 4*t1 + (3*z0 + 3*t0 + 5*t1) // 4", "m1 = (p + (3*p + 3*r) // 4) % 11"}},
+                           {"Cost", {"f(alpha,beta,gamma,delta,epsilon,zeta,eta,theta,iota,kappa)"}}};
+  view.setExpression(e);
+  std::vector<QRect> badges;
+  for (const Badge* b : view.findChildren<Badge*>())
+    if (b->isVisible()) badges.emplace_back(b->mapTo(&view, QPoint()), b->size());
+  ASSERT_TRUE(QTest::qWaitFor([&] {
+    badges.clear();
+    for (const Badge* b : view.findChildren<Badge*>())
+      if (b->isVisible()) badges.emplace_back(b->mapTo(&view, QPoint()), b->size());
+    return badges.size() == 2 && badges[1].top() > badges[0].bottom();
+  }));
+  for (const QRect& b : badges) EXPECT_LE(b.right(), view.width());
+  for (const QLabel* l : view.derivation()->findChildren<QLabel*>())
+    for (const QString& word : l->text().split(QRegularExpression(QStringLiteral("[ \\x{200b}]"))))
+      EXPECT_LE(QFontMetrics(l->font()).horizontalAdvance(word), l->width()) << word.toStdString();
+  EXPECT_EQ(view.scroll()->horizontalScrollBar()->maximum(), 0);
+  view.resize(500, 900);
+  ASSERT_TRUE(QTest::qWaitFor([&] {
+    badges.clear();
+    for (const Badge* b : view.findChildren<Badge*>())
+      if (b->isVisible()) badges.emplace_back(b->mapTo(&view, QPoint()), b->size());
+    return badges[1].top() == badges[0].top();
+  }));
+}
+
+TEST_F(AuthorWidgets, WhatIsKnownOfAnOlderTextIsBeingChecked) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(W)", tensor.dtype = "f32", tensor.shape = {9216};
+  view.setTensor(tensor);
+  view.setRevision(1);
+  view.setExpression(capsule::expression("d(L)/d(W)", 1));
+  EXPECT_FALSE(view.checking());
+  view.setRevision(2);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return view.checking(); }));
+  EXPECT_TRUE(badgesIn(view).contains("checking"));
+  EXPECT_FALSE(badgesIn(view).contains("proved"));
+  view.setExpression(capsule::expression("d(L)/d(W)", 1));
+  EXPECT_TRUE(view.checking()) << "an answer that was overtaken";
+  view.setExpression(capsule::expression("d(L)/d(W)", 2));
+  EXPECT_FALSE(view.checking());
+  // Answered before it was drawn as old: so it stays.
+  view.setRevision(3);
+  view.setExpression(capsule::expression("d(L)/d(W)", 3));
+  EXPECT_FALSE(view.awaitsAnswer());
+  EXPECT_TRUE(badgesIn(view).contains("proved"));
+  EXPECT_TRUE(badgesIn(view).contains("proved"));
+  view.setRevision(4);
+  view.setExpressionFailed("d(L)/d(W)", "The notebook has no such tensor.");
+  EXPECT_TRUE(badgesIn(view).isEmpty());
+  EXPECT_TRUE(wordsIn(view).contains("no such tensor"));
+}
+
 TEST_F(AuthorWidgets, AProofUnderWayIsNotCalledProved) {
   InspectorView view(&theme);
   view.show();
@@ -381,6 +447,9 @@ TEST_F(AuthorWidgets, AScatterByItsCostIsNotForWantOfAProof) {
   e.terms[0].certificate = CertificateState::Uncertified;
   view.setExpression(e);
   EXPECT_TRUE(wordsIn(view).contains("No inverse of this access could be proved"));
+  e.terms.push_back(term());
+  view.setExpression(e);
+  EXPECT_TRUE(wordsIn(view).contains("Of 1 access of its 2 no inverse could be proved"));
 }
 
 TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGreen) {
@@ -623,6 +692,20 @@ TEST_F(AuthorWidgets, PanelsStayWhereTheyWerePut) {
   page->resetLayout();
   EXPECT_TRUE(page->panel("right")->isVisible());
   EXPECT_EQ(page->dockWidgetArea(page->panel("left")), Qt::LeftDockWidgetArea);
+}
+
+TEST_F(AuthorWidgets, PanelsGrowAgainWithTheWindow) {
+  DockPage page(&theme, QStringLiteral("page"));
+  page.setCentralWidget(new QWidget);
+  page.centralWidget()->setMinimumWidth(300);
+  page.addPanel(QStringLiteral("left"), new PanelHeader(&theme, "Left"), new QWidget, Qt::LeftDockWidgetArea, 200);
+  page.addPanel(QStringLiteral("right"), new PanelHeader(&theme, "Right"), new QWidget, Qt::RightDockWidgetArea, 300);
+  page.resize(560, 600);
+  page.show();
+  const auto widths = [&] { return std::pair(page.panel("left")->width(), page.panel("right")->width()); };
+  EXPECT_LT(widths().second, 300);
+  page.resize(1200, 600);
+  EXPECT_TRUE(QTest::qWaitFor([&] { return widths() == std::pair(200, 300); })) << widths().first << ' ' << widths().second;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include "core/protocol/message.h"
@@ -48,7 +49,11 @@ inline protocol::Analysis analysis(const std::string& text, std::uint64_t revisi
     }
     if (body.find("show Y") != std::string::npos) cell.shows = {"Y", "d(L)/d(W)"};
     if (body.find("loss L") != std::string::npos) cell.defines = {"L"};
-    if (body.find("train L") != std::string::npos) cell.train = TrainInfo{"L", "sgd(lr=0.1)", "dynamic", "auto", 0, 500, 0, 1};
+    if (body.find("train L") != std::string::npos) {
+      const auto steps = body.find("steps = ");
+      cell.train = TrainInfo{
+          "L", "sgd(lr=0.1)", "dynamic", "auto", 0, steps == std::string::npos ? 0 : std::atoll(body.c_str() + steps + 8), 0, 1};
+    }
     a.cells.push_back(cell);
   }
   if (y.end > 0)

@@ -191,6 +191,29 @@ TEST_F(Tuning, TickLabelsNeverRepeat) {
       }
 }
 
+TEST_F(Tuning, TheKernelInUseIsMarked) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  auto subgraphs = capsule::subgraphs();
+  auto trials = capsule::trials();
+  for (std::size_t i = 0; i < trials.size(); ++i) trials[i].schedule.text = "{\"tile\":" + std::to_string(i) + "}";
+  view.setSubgraphs(subgraphs);
+  view.chooseSubgraph("aa01");
+  view.setTrials("aa01", trials);
+  EXPECT_FALSE(view.trials()->inUse()) << "nothing has run";
+  subgraphs[0].inUse = trials[3].schedule;
+  ASSERT_EQ(subgraphs[0].id, "aa01");
+  view.setSubgraphs(subgraphs);
+  EXPECT_EQ(view.trials()->inUse(), trials[3].number);
+  view.chooseTrial(trials[3].number);
+  EXPECT_TRUE(view.lineage().contains("in use")) << view.lineage().toStdString();
+  subgraphs[0].inUse = trials[5].schedule;  // a swap
+  view.setSubgraphs(subgraphs);
+  EXPECT_EQ(view.trials()->inUse(), trials[5].number);
+  EXPECT_FALSE(view.lineage().contains("in use"));
+}
+
 TEST_F(Tuning, EveryPlotIsATableAndIsExportedFourWays) {
   TuneView view(&theme, &selection);
   view.resize(1600, 900);

@@ -8,11 +8,13 @@
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QScrollBar>
 #include <QTableView>
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QToolButton>
+#include <QWheelEvent>
 #include <random>
 
 #include "core/document/document.h"
@@ -146,6 +148,24 @@ TEST_F(Widgets, HighlightingKeepsPlacesInAnyBytes) {
     }
     EXPECT_LE(at, size);
   }
+}
+
+TEST_F(Widgets, TheWheelOverABarAcrossScrollsThePage) {
+  ExpressionEditor editor(&theme, true);
+  editor.resize(300, 80);
+  editor.setBytes(std::string(400, 'x'));
+  editor.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&editor));
+  QScrollBar* bar = editor.horizontalScrollBar();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return bar->maximum() > 0; }));
+  const auto turn = [&](QPoint by) {
+    QWheelEvent wheel(QPointF(5, 5), bar->mapToGlobal(QPointF(5, 5)), {}, by, Qt::NoButton, Qt::NoModifier, Qt::NoScrollPhase,
+                      false);
+    QApplication::sendEvent(bar, &wheel);
+    return bar->value();
+  };
+  EXPECT_EQ(turn({0, -120}), 0);
+  EXPECT_GT(turn({-120, 0}), 0);
 }
 
 TEST_F(Widgets, TypingInAnEditorIsToldInBytes) {
@@ -486,6 +506,16 @@ TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
   for (const QModelIndex& i : view.nodes()->selectionModel()->selectedRows()) rows << i.data().toString();
   rows.sort();
   EXPECT_EQ(rows.join(' '), "L dY");
+  // A token inside an operator: the one that holds it, what was derived from it or reads it, and the tensor that it reads.
+  selection.select({1});
+  selection.read("A");
+  rows.clear();
+  for (const QModelIndex& i : view.nodes()->selectionModel()->selectedRows()) rows << i.data().toString();
+  rows.sort();
+  EXPECT_EQ(rows.join(' '), "A Y dW");
+  const auto& nodes = view.graph()->graph().nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    EXPECT_EQ(view.graph()->isOutlined(i), nodes[i].id == "A" || nodes[i].id == "Y" || nodes[i].id == "d(L)/d(W)") << nodes[i].id;
   selection.select({2});
   EXPECT_TRUE(view.relatedDecisions().empty());
   selection.clear();
@@ -620,6 +650,14 @@ TEST_F(Widgets, KernelLinesFollowTheSelection) {
   EXPECT_EQ(view.tintedLines(), std::vector<int>{4});
   view.showLanguage("llvm");
   EXPECT_EQ(view.tintedLines(), std::vector<int>{2});
+  // Of a line's places the innermost is what it was made for, not the statement around it.
+  Kernel kernel = capsule::kernel("aa01", {});
+  for (auto& text : kernel.texts)
+    if (text.language == "llvm") text.lineOrigins.assign(4, Origins{0, 2});
+  view.setKernel(kernel);
+  view.showLanguage("llvm");
+  view.chooseLine(2);
+  EXPECT_EQ(selection.origins(), Origins{2});
   view.clear();
   EXPECT_TRUE(view.text().isEmpty());
 }

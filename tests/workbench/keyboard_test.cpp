@@ -328,6 +328,34 @@ TEST_F(Keyboard, KeysWorkAfterAClickBesideTheCells) {
   EXPECT_EQ(window->notebook()->cells().size(), cells + 1);
 }
 
+// Text that is typed where no cell is written in is commands: each says what it did, and Z takes it back.
+TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
+  openChecked();
+  QLabel* place = nullptr;
+  editing(1);
+  for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+    if (l->text().startsWith("Ln ")) place = l;
+  ASSERT_TRUE(place);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
+  const std::string before = document().text();
+  QTest::keyClick(window->notebook(), Qt::Key_A);
+  EXPECT_EQ(place->text(), "A: a cell above, Z undoes it");
+  QTest::keyClick(window->notebook(), Qt::Key_M);
+  EXPECT_EQ(place->text(), "M: cell turned into text, Z undoes it");
+  QTest::keyClick(window->notebook(), Qt::Key_S);
+  EXPECT_TRUE(place->text().startsWith("S is no command")) << place->text().toStdString();
+  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  QTest::keyClick(window->notebook(), Qt::Key_Z);
+  EXPECT_EQ(document().text(), before);
+  QTest::keyClick(window->notebook(), Qt::Key_D);
+  EXPECT_EQ(place->text(), "D again deletes the cell");
+  QTest::keyClick(window->notebook(), Qt::Key_D);
+  EXPECT_EQ(place->text(), "D: cell deleted, Z undoes it");
+  QTest::keyClick(window->notebook(), Qt::Key_Return);
+  EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+}
+
 TEST_F(Keyboard, AnEmptyLastCellIsTheOneToWriteOnIn) {
   openChecked();
   const auto cells = window->notebook()->cells().size();

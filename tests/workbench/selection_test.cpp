@@ -210,6 +210,47 @@ TEST_F(Selected, OfASumOfTermsTheOneThatWasChosenLightsUp) {
   }
 }
 
+// What is read by computed indices is scattered back, by an operator of its own: it is the gradient as much as what is gathered.
+TEST_F(Selected, AGradientIsItsScatterToo) {
+  const std::string text =
+      "# %%\nlet N = 12\nparam T[N] = normal(0, 1)\ninput Idx[N] : i32 = 3\n\n"
+      "# %%\nGat[i] = T[Idx[i]]^2\n\n# %%\nStr[p] = max[r: 3] T[p*3 + r]\n\n"
+      "# %%\nloss L = sum[i] Gat[i]^2 + mean[p] Str[p]^2\nshow d(L)/d(T)\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.001); steps = 3000 }\n";
+  openWith(text);
+  clickInOutline("dL/dT");
+  const auto tinted = [&] {
+    std::set<std::string> out;
+    for (const auto& s : selection().selectedSpans()) out.insert(text.substr(s.begin, s.end - s.begin));
+    return out;
+  };
+  ASSERT_TRUE(wait([&] { return tinted().contains("T[Idx[i]]") && tinted().contains("T[p*3 + r]"); }));
+  const auto leads = [&](const QString& target) {
+    for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (b->isVisible() && b->objectName().startsWith(target)) return true;
+    return false;
+  };
+  EXPECT_TRUE(wait([&] { return leads("node:d(L)/d(T)#"); }));
+  const auto scatter = [&]() -> const protocol::SubgraphInfo* {
+    for (const auto& s : window->workspace().subgraphs().subgraphs)
+      if (std::any_of(s.operators.begin(), s.operators.end(), [](const auto& op) { return op.starts_with("d(L)/d(T)#"); }))
+        return &s;
+    return nullptr;
+  };
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return scatter() != nullptr; }));
+  window->tune()->chooseSubgraph(scatter()->id);
+  EXPECT_TRUE(wait([&] { return !window->tune()->kernel()->tintedLines().empty(); }))
+      << window->tune()->kernel()->text().toStdString();
+  // The access leads to the tensor, to the operator that holds it, to what is derived from it, and to their kernels.
+  window->showPage(MainWindow::Page::Author);
+  window->notebook()->activate(cell(1)->id(), true);
+  cell(1)->editor()->moveCaretTo(cell(1)->editor()->bytes().find("T[Idx") + 1);
+  ASSERT_EQ(window->inspector()->tensor(), "T");
+  for (const char* target : {"node:T", "node:Gat", "node:d(L)/d(T)#", "tensor:d(L)/d(T)", "kernel:", "loops:", "code:"})
+    EXPECT_TRUE(wait([&] { return leads(target); })) << target;
+}
+
 // A product is its factors too, not its sign alone.
 TEST_F(Selected, AClickedTermLightsUpAllThatItIsMadeOf) {
   openWith(

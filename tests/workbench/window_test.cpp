@@ -72,6 +72,33 @@ TEST_F(Window, TypingIsCheckedAndShowsItsError) {
   EXPECT_NE(document().text().find(" + W"), std::string::npos);
 }
 
+// A derivation that takes long: what stands there meanwhile is of the text before, and looks so.
+TEST_F(Window, AnOldGradientNeverLooksCurrent) {
+  openChecked();
+  CellView* shows = cell(2);
+  InspectorView* inspector = window->inspector();
+  const auto settled = [&] { return window->statusText().contains("up to date"); };
+  ASSERT_TRUE(wait([&] { return shows->formulaView() && shows->formulaView()->formulas().size() == 2 && settled(); }));
+  ASSERT_EQ(inspector->tensor(), "d(L)/d(W)");
+  EXPECT_FALSE(shows->resultIsGreyed());
+  window->notebook()->activate(cell(1)->id(), true);
+  ExpressionEditor* editor = cell(1)->editor();
+  QTest::keyClick(editor, Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(editor, " # derives slowly");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && shows->checking() && inspector->checking(); }));
+  EXPECT_TRUE(shows->resultIsGreyed());
+  EXPECT_EQ(shows->formulaView()->formulas().size(), 2u) << "greyed, never blank";
+  EXPECT_TRUE(window->statusText().startsWith("Checking")) << window->statusText().toStdString();
+  // Typed on: still nothing is answered.
+  QTest::keyClicks(editor, "er");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_TRUE(shows->checking() && shows->resultIsGreyed() && inspector->checking());
+  EXPECT_FALSE(settled());
+  for (int i = 0; i < 8; ++i) QTest::keyClick(editor, Qt::Key_Backspace);
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && settled(); }));
+  EXPECT_FALSE(shows->checking() || shows->resultIsGreyed() || inspector->checking());
+}
+
 TEST_F(Window, UndoIsOneHistoryOverTextCellsAndHints) {
   openChecked();
   window->notebook()->activate(cell(1)->id(), true);
@@ -371,6 +398,34 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
   }
 }
 
+// A checkpoint that lies behind the end of the training is nothing to go on from, until the text asks for more.
+TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
+  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
+  ASSERT_TRUE(out.mkpath("."));
+  const auto put = [&](const char* name, const QByteArray& bytes) {
+    QFile file(out.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+  };
+  put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  put("events.jsonl", "{\"event\":\"step\",\"step\":3018,\"ms\":1,\"loss\":0.5}\n");
+  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":3018}"}})";
+  QByteArray length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  put("checkpoint.safetensors", length + header);
+  openChecked();
+  TrainStrip* strip = cell(3)->train();
+  ASSERT_TRUE(strip && strip->hasCurves());
+  EXPECT_EQ(strip->resume()->text(), "Train again");
+  EXPECT_TRUE(strip->resume()->toolTip().contains(grouped(3018) + " steps behind it, and training ends with step 500"))
+      << strip->resume()->toolTip().toStdString();
+  window->notebook()->activate(cell(3)->id(), true);
+  cell(3)->editor()->moveCaretTo(cell(3)->editor()->bytes().find("500") + 3);
+  QTest::keyClicks(cell(3)->editor(), "00");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  EXPECT_EQ(strip->resume()->text(), "Resume");
+}
+
 TEST_F(Window, AnEngineThatDoesNotAnswerIsSaidAndRestarted) {
   std::string text = capsule::kText;
   text.replace(text.find("steps = 500"), 11, "steps = 1000000");
@@ -477,6 +532,42 @@ TEST_F(Window, TrainingIsDrawnAndEnds) {
   EXPECT_EQ(cell(3)->train()->plot()->swaps(), 4);
   EXPECT_EQ(cell(3)->status(), protocol::CellStatus::Ok);
   EXPECT_EQ(window->tune()->latency()->steps(), 100);
+}
+
+// What is doubtful does not stop a run: it is said where the run stands, with the way to its place, and in the status bar.
+TEST_F(Window, AWarningOfARunIsSaidAndLeadsToItsPlace) {
+  std::string text = capsule::kText;
+  text.insert(text.find("input A"), "# labels stray\n");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
+  ASSERT_EQ(cell(3)->train()->warnings(), QStringList{"A holds labels up to 12, and Y has 10 classes."});
+  EXPECT_TRUE(wait([&] { return window->statusText() == "A holds labels up to 12, and Y has 10 classes."; }))
+      << window->statusText().toStdString();
+  QPushButton* shown = nullptr;
+  for (QPushButton* b : cell(3)->train()->findChildren<QPushButton*>("place"))
+    if (!b->isHidden()) shown = b;
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->text(), "Go to cell 1, line 3");
+  QTest::mouseClick(shown, Qt::LeftButton);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(1)->id());
+  EXPECT_EQ(window->notebook()->caretByte(), document().text().find("A[B, C"));
+  run(3);
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
+  EXPECT_EQ(cell(3)->train()->warnings().size(), 1) << "of the new run";
+}
+
+TEST_F(Window, ACheckpointThatCannotBeWrittenIsSaidAndTrainingGoesOn) {
+  write(capsule::kText + "\n# %%\n# disk full\n");
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return !cell(3)->train()->running() && cell(3)->train()->result().startsWith("Trained"); }));
+  ASSERT_EQ(cell(3)->train()->warnings().size(), 1);
+  EXPECT_TRUE(cell(3)->train()->warnings().front().startsWith("3 checkpoints could not be written while it ran."));
+  EXPECT_TRUE(cell(3)->train()->warnings().front().contains("no space left on device"));
+  EXPECT_TRUE(wait([&] { return window->statusText().startsWith("3 checkpoints could not be written"); }))
+      << window->statusText().toStdString();
 }
 
 TEST_F(Window, ASwapOfTheListLeadsToItsKernel) {
@@ -691,6 +782,18 @@ TEST_F(Window, ForcingAFusionWritesAHintAndDecidesAgain) {
   window->action("edit.undo")->trigger();
   EXPECT_EQ(document().text(), capsule::kText);
   ASSERT_TRUE(wait([&] { return window->explain()->fusion()->report().decisions[2].state == protocol::FusionState::Refused; }));
+}
+
+TEST_F(Window, DecisionsAndGraphOfAnOlderTextAreGreyed) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() == 4 && !explain->graph()->graph().nodes.empty(); }));
+  EXPECT_FALSE(isGreyed(explain->table()) || explain->graph()->outdated());
+  document().setFusionHint("Y", "L", Document::FusionHint::Split);
+  EXPECT_TRUE(isGreyed(explain->table()) && explain->graph()->outdated());
+  window->notebook()->followDocument();
+  ASSERT_TRUE(wait([&] { return !isGreyed(explain->table()) && !explain->graph()->outdated(); }));
 }
 
 TEST_F(Window, BothWaysOfADecisionAreMeasured) {
