@@ -107,6 +107,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(BackendRegistry& registry, const ExplainOptions& options);
 std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with
+std::string programNamed(const std::string& name);            // its path, of the search path; empty: there is none
 int runDoctor(const BackendRegistry& registry, bool json);
 
 // Reads the file and compiles it. On failure prints why and yields the exit code.

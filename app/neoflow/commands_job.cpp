@@ -388,7 +388,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
                   options.replaySwaps.empty() ? (std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
-  if (summary->unsaved) return json ? kExitMachineLacks : report(*summary->unsaved, false);
+  // What a full disk took is told of each file, and the last error's exit code stands.
+  if (summary->unsaved && !json) report(*summary->unsaved, false);
+  bool complete = !summary->unsaved;
   if (!summary->folder.empty()) {
     ReportOptions reportOptions;
     reportOptions.title = std::filesystem::path(options.file).filename().string();
@@ -396,11 +398,18 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       reportOptions.peerName = peer->name;
       reportOptions.peerStepMilliseconds = peer->stepMilliseconds;
     }
-    if (const auto html = htmlReport(summary->folder, reportOptions)) {
-      if (const auto written = writeFileAtomically(summary->folder + "/report.html", *html); !written)
-        return report(written.error(), json, kExitMachineLacks);
+    const std::string path = summary->folder + "/report.html";
+    const auto html = htmlReport(summary->folder, reportOptions);
+    const auto written = html ? writeFileAtomically(path, *html) : Result<Unit>(html.error());
+    if (!written) {
+      Error error = written.error();
+      error.message = "The report was not written: " + error.message + ".";
+      // One error event at most: scripts take the last line for the end.
+      if (!json || complete) report(error, json);
+      complete = false;
     }
   }
+  if (!complete) return kExitMachineLacks;
   return stoppedEarly ? kExitMachineLacks : kExitFine;
 }
 

@@ -18,6 +18,7 @@
 #include "app/neoflow/commands.h"
 #include "core/lang/spelling.h"
 #include "core/session/engine.h"
+#include "core/support/uncaught.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
 #ifdef NF_LINKED_CUDA
@@ -148,7 +149,13 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W");
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
+  // A reader that left and a file that may not grow are errors of the write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const bool json = std::any_of(argv, argv + argc, [](const char* a) {
+    return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
+  });
+  nf::tellUncaughtExceptions(json);
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -348,9 +355,6 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
-    const bool json = std::any_of(argv, argv + argc, [](const char* a) {
-      return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
-    });
     std::string message = error.what();
     if (dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
     else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) message = message.substr(0, message.find(':')) + " needs a value.";

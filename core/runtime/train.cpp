@@ -975,7 +975,10 @@ struct TrainJob::Impl {
     summary.swaps = supply->swaps();
     if (folder) {
       folder->flush();
-      if (!folder->failure().empty() && !summary.unsaved) summary.unsaved = Error{"save", folder->failure(), {}, {}};
+      if (const std::string failure = folder->failure(); !failure.empty()) {
+        if (summary.unsaved) summary.unsaved->message += " " + failure;
+        else summary.unsaved = Error{"save", failure, {}, {}};
+      }
       summary.folder = folder->path();
     }
     return summary;

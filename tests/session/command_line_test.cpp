@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -11,12 +12,17 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <new>
 #include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "core/fusion/site.h"
 #include "core/ir/serialize.h"
+#include "core/support/uncaught.h"
 #include "core/tune/device_lease.h"
 #include "tests/tune/fakes.h"
 
@@ -45,10 +51,10 @@ class CommandLine : public testing::Test {
     std::ofstream(m_folder.path(name)) << text;
     return m_folder.path(name);
   }
-  // Arguments as a shell takes them; `to`: where standard output goes instead.
-  Outcome run(const std::string& arguments, const std::string& to = {}) {
+  // Arguments as a shell takes them; `to`: where standard output goes instead; `before`: what the shell does first, "ulimit -f 1 &&".
+  Outcome run(const std::string& arguments, const std::string& to = {}, const std::string& before = {}) {
     const std::string out = to.empty() ? m_folder.path("out") : to, err = m_folder.path("err");
-    const std::string command = "cd '" + m_folder.path(".") + "' && HOME='" + m_folder.path("home") + "' NEOFLOW_RECORDS='" +
+    const std::string command = "cd '" + m_folder.path(".") + "' && " + before + " HOME='" + m_folder.path("home") + "' NEOFLOW_RECORDS='" +
                                 m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments + " >'" + out + "' 2>'" + err +
                                 "'";
     const int status = std::system(command.c_str());
@@ -741,7 +747,7 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   const auto limited = [&](const std::string& more) {
     // Files of 8 KiB at most: run.json fits, the weights do not.
     const std::string command = "cd '" + m_folder.path(".") +
-                                "' && trap '' XFSZ && ulimit -f 16 && '" NF_NEOFLOW
+                                "' && ulimit -f 16 && '" NF_NEOFLOW
                                 "' train wide.nf --device reference --no-records --checkpoint-seconds 0.0000001 -o out.d " +
                                 more + " >out 2>err";
     const int status = std::system(command.c_str());
@@ -758,6 +764,9 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   EXPECT_THAT(people.err, HasSubstr("was not written: "));
   EXPECT_THAT(people.err, HasSubstr("Training goes on and tries again."));
   EXPECT_THAT(people.err, HasSubstr("The training has ended, but its checkpoint was not written"));
+  EXPECT_THAT(people.err, HasSubstr("The report was not written: "));
+  for (const auto& item : std::filesystem::recursive_directory_iterator(m_folder.path("out.d")))
+    EXPECT_THAT(item.path().filename().string(), testing::Not(testing::AnyOf(HasSubstr("report"), HasSubstr("checkpoint"))));
   const Outcome one = limited("--json");
   EXPECT_EQ(one.code, 3);
   const auto object = nlohmann::json::parse(one.out);
@@ -770,6 +779,49 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   EXPECT_EQ(events["done"], 1);
   EXPECT_EQ(events["error"], 1);
 }
+
+TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {
+  file("net.nf", kNet);
+  for (const char* to : {"html", "json", "llvm"}) {
+    const Outcome o = run(std::string("export net.nf some.d --to ") + to, {}, "ulimit -f 1 &&");
+    EXPECT_EQ(o.code, 3) << to;
+    EXPECT_THAT(o.err, HasSubstr("some.d/")) << to;
+    EXPECT_THAT(o.err, HasSubstr("cannot be written")) << to;
+    for (const auto& item : std::filesystem::directory_iterator(m_folder.path("some.d")))
+      EXPECT_LE(item.file_size(), 512u) << item.path();
+  }
+  for (const auto& item : std::filesystem::directory_iterator(m_folder.path("some.d")))
+    EXPECT_THAT(item.path().filename().string(), Not(HasSubstr("net"))) << item.path();
+}
+
+// The whole process ends by it, so each stands in a process of its own.
+TEST(UncaughtDeathTest, WhatTheMachineLacksIsASentence) {
+  const auto ends = [](bool json, auto thrown) {
+    tellUncaughtExceptions(json);
+    if (json) dup2(STDERR_FILENO, STDOUT_FILENO);
+    std::thread([&] { throw thrown; }).join();
+  };
+  EXPECT_EXIT(ends(false, std::bad_alloc()), testing::ExitedWithCode(3), "^neoflow: There is not enough memory");
+  const auto again = std::make_error_code(std::errc::resource_unavailable_try_again);
+  EXPECT_EXIT(ends(false, std::system_error(again)), testing::ExitedWithCode(3), "^neoflow: No further thread can be had");
+  EXPECT_EXIT(ends(true, std::system_error(again)), testing::ExitedWithCode(3),
+              "^\\{\"event\":\"error\",\"stage\":\"system\",\"message\":\"No further thread");
+  EXPECT_EXIT(ends(true, std::runtime_error("a \"quoted\" word")), testing::ExitedWithCode(4), R"(Internal error: a \\"quoted\\" word)");
+}
+
+#if !defined(__SANITIZE_THREAD__)  // its runtime has places of its own in the address space
+TEST_F(CommandLine, NoFurtherThreadIsASentence) {
+  file("net.nf", kNet);
+  // Stacks that no address space has room for.
+  const std::string before = "ulimit -S -s 137438953472 &&";
+  const Outcome people = run("train net.nf --device reference -o out.d", {}, before);
+  EXPECT_EQ(people.code, 3);
+  EXPECT_THAT(people.err, testing::StartsWith("neoflow: No further thread can be had"));
+  const Outcome scripts = run("train net.nf --device reference -o out.d --json", {}, before);
+  EXPECT_EQ(scripts.code, 3);
+  EXPECT_EQ(nlohmann::json::parse(scripts.out)["event"], "error");
+}
+#endif
 
 TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
   file("whole.nf",
@@ -835,6 +887,9 @@ TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {
   EXPECT_EQ(json["tools"][0]["name"], "dot");
   const auto state = [&] { return nlohmann::json::parse(run("doctor --json").out)["files"][0]["state"].get<std::string>(); };
   EXPECT_EQ(state(), "made by the first run");
+  // The answer itself is smaller than what a run would write.
+  EXPECT_THAT(nlohmann::json::parse(run("doctor --json", {}, "ulimit -f 16 &&").out)["files"][0]["state"].get<std::string>(),
+              testing::AllOf(HasSubstr("can't be made in "), HasSubstr("runs go on without")));
   std::filesystem::create_directory(m_folder.path("records.sqlite"));
   EXPECT_THAT(state(), HasSubstr("is no file"));
   std::filesystem::remove(m_folder.path("records.sqlite"));
