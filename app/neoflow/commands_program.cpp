@@ -81,19 +81,21 @@ bool presentable(const Loaded& loaded, bool json) {
   return false;
 }
 
-// Pinned schedules are a device's: where none opens there is nothing to hold them against.
+// Pinned schedules are a device's: where none opens there is nothing to hold them against. What may be fused hangs on the program.
 Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devices) {
   const auto& hints = notebook.program.hints;
-  if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; })) return {};
+  if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind != Hint::Kind::Split; })) return {};
   DeviceContextOptions device;
   device.compileWorkers = 0;
   device.measures = false;
   const auto context = DeviceContext::open(devices(), device);
-  if (!context) return {};
   StageOptions passes;
+  if (!context) return checkFusions(notebook, passes);
   passes.device = deviceConstants(*(*context)->target());
   passes.fusion.reverted = revertedKernels(**context);
-  return checkSchedules(notebook, passes, *(*context)->target());
+  Diagnostics diagnostics = checkSchedules(notebook, passes, *(*context)->target());
+  for (Diagnostic& d : checkFusions(notebook, passes)) diagnostics.push_back(std::move(d));
+  return diagnostics;
 }
 
 }  // namespace

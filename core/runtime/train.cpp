@@ -338,6 +338,8 @@ struct TrainJob::Impl {
     StrayLabels strays = feed->strayLabels();
     auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place, &strays);
     if (initial)
+      for (protocol::WarningEvent& e : warningEvents(training.stages, notebook.sources)) emit(std::move(e));
+    if (initial)
       for (protocol::WarningEvent& e : warningEvents(strays, training.executable->program(), notebook.sources)) emit(std::move(e));
     if (initial) place = settings.span;
     return initial;

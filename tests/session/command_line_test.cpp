@@ -369,6 +369,23 @@ TEST_F(CommandLine, LabelsThatMatchNothingAreWarnedOf) {
 }
 
 // Stopped in the middle of its first step, which would take hours: no result, so no success.
+TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
+  file("hint.nf",
+       "input X[64, 8] = normal(0, 1)\nN[i] = sum[k] X[i, k]\nT = sum[i] N[i]\nU[i] = N[i] + T\nV[i] = 2 * U[i]\nhint fuse U, V\n"
+       "hint fuse T, U\nshow V\n");
+  const std::string place = "hint.nf:7:", words = "`hint fuse T, U` cannot be obeyed, they stay two kernels";
+  const Outcome check = run("check hint.nf");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: "),
+                                        Not(HasSubstr("hint fuse U, V` cannot"))));
+  const Outcome ran = run("run hint.nf --device cpu");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: ")));
+  EXPECT_THAT(run("explain hint.nf").out, HasSubstr("Asked for by hint, cannot: "));
+  for (const auto& d : nlohmann::json::parse(run("explain hint.nf --json").out)["decisions"])
+    EXPECT_EQ(d["asked_in_vain"].get<bool>(), d["producer"] == "T" && d["consumer"] == "U") << d;
+}
+
 TEST_F(CommandLine, AStopBeforeTheFirstStepIsNoSuccess) {
   file("long.nf",
        "param Y[4] = normal(0, 1)\nloss L = sum[i: 100000000000] Y[i % 4]\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\n");
