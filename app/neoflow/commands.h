@@ -128,6 +128,10 @@ struct PeerFigure {
 };
 std::optional<PeerFigure> peerBeside(const std::string& file);
 
+// Columns for the names of a table whose other cells take `others`: what the terminal leaves, else what 120 columns do; no more than the
+// longest name needs.
+std::size_t nameColumns(std::size_t others, std::size_t longest);
+
 // A failure of the world on stderr (or as JSON on stdout, an error event that has no place in a notebook: line and column 0), and its
 // exit code. file: that it is about, empty: none.
 int report(const Error& error, bool json, int exitCode = kExitMachineLacks, const std::string& file = {});

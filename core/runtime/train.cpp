@@ -1055,6 +1055,7 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
     e.high_us = *event.microseconds + event.spreadMicroseconds;
   }
   e.status = protocolStatus(event.status);
+  e.counted = event.counted;
   e.seconds = event.seconds;
   e.generation = event.lineage.round;
   if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;
