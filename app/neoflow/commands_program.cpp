@@ -486,7 +486,9 @@ int runGrad(const GradOptions& options) {
 
   InvertOptions invert;
   invert.explain = options.explain;
-  auto made = gradientText(loaded.notebook, *of, *wrt, invert);
+  CompileOptions compiled;
+  if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
+  auto made = gradientText(loaded.notebook, *of, *wrt, invert, compiled);
   if (!made) return report(made.error(), options.json, kExitInternal);
   const DifferentiateResult& d = made->differentiated;
   if (hasErrors(d.diagnostics)) {
@@ -533,7 +535,8 @@ int runGrad(const GradOptions& options) {
     printJson(json);
     return exitCode;
   }
-  std::cout << text;
+  std::cout << (made->whole ? "# stands alone, as a notebook of its own\n" : "# belongs behind the notebook, in a cell of its own\n")
+            << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
   // What is zero by rule is said, whether somebody asks how the others were made or not.
   for (const GradientTerm& term : d.terms)

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <new>
 #include <sstream>
@@ -190,6 +191,22 @@ TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
 }
 
 // Where the gradient or the differences are no number there is no error to tell, and no number is made up.
+TEST_F(CommandLine, AGradientSaysWhereItsTextBelongs) {
+  file("loop.nf",
+       "input X[5, 3] = normal(0, 1)\nparam U[3, 3] = normal(0, 0.5)\nh[i: 3] = 0.1\n"
+       "for t in 0..5 { h[i] = tanh(X[t, i] + sum[k] U[i, k] * h[k]) }\nL = sum[i] h[i]^2\n");
+  file("twice.nf", "param x[4] = uniform(-1, 1)\nS = sum[n] x[n]^3\ndu = d(S)/d(x)\nM = sum[n] du[n]^2\n");
+  const Outcome loop = run("grad loop.nf L U");
+  EXPECT_THAT(loop.out, testing::StartsWith("# belongs behind the notebook, in a cell of its own\n"));
+  std::ifstream notebook(m_folder.path("loop.nf"));
+  file("pasted.nf", std::string(std::istreambuf_iterator<char>(notebook), {}) + "# %%\n" + loop.out);
+  EXPECT_EQ(run("check pasted.nf").code, 0) << run("check pasted.nf").err;
+  const Outcome twice = run("grad twice.nf M x");
+  EXPECT_THAT(twice.out, testing::StartsWith("# stands alone, as a notebook of its own\n"));
+  file("alone.nf", twice.out);
+  EXPECT_EQ(run("check alone.nf").code, 0);
+}
+
 TEST_F(CommandLine, AnUndefinedGradientIsNoSmallError) {
   file("x.csv", "0,-1,2\n");
   file("undefined.nf", "input x[3] : f64 = csv(\"x.csv\")\nN = sqrt(sum[i] (x[i]*0)^2)\nR = sum[i] x[i]^2.5\n");
