@@ -281,6 +281,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
                           {}},
                          notebook.trains.back().span, loaded, json, kExitUsage);
   const Span statement = notebook.trains[options.which - 1].span;
+  if (options.epochs > 0 && notebook.program.data.empty())
+    return reportCommand({"usage", "--epochs needs a data set, the notebook has none: give --steps.", {}, {}}, statement, loaded, json,
+                         kExitUsage);
   const std::string& wished = notebook.trains[options.which - 1].device;
   if (!wished.empty() && wished != "auto" && wished != options.device.device) {
     if (options.device.device == "auto") {

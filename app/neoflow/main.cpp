@@ -211,8 +211,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
   CLI::Option* const steps = trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(wholeFrom(1))->excludes(steps);
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(secondsFrom(1e-3));
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs of the data set")->check(wholeFrom(1))->excludes(steps);
+  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds, or where --steps or --epochs end it sooner; alone it "
+                                                          "takes the place of the notebook's `steps` or `epochs`")
+      ->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand

@@ -207,6 +207,15 @@ TEST_F(CommandLine, AGradientSaysWhereItsTextBelongs) {
   EXPECT_EQ(run("check alone.nf").code, 0);
 }
 
+TEST_F(CommandLine, EpochsNeedADataSet) {
+  file("net.nf", kNet);
+  const Outcome o = run("train net.nf --device reference --epochs 3 -o out.d");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("--epochs needs a data set"));
+  EXPECT_FALSE(std::filesystem::exists(m_folder.path("out.d")));
+  EXPECT_THAT(run("train --help").out, HasSubstr("takes the place of the"));
+}
+
 TEST_F(CommandLine, AnUndefinedGradientIsNoSmallError) {
   file("x.csv", "0,-1,2\n");
   file("undefined.nf", "input x[3] : f64 = csv(\"x.csv\")\nN = sqrt(sum[i] (x[i]*0)^2)\nR = sum[i] x[i]^2.5\n");
