@@ -75,7 +75,11 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   const auto stage = stageNamed(options.stage);
   if (!stage || *stage > Stage::Fused)
     return report(
-        {"usage", "There is no stage \"" + options.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}},
+        {"usage",
+         "There is no stage \"" + options.stage +
+             "\" to export: source, differentiated, transformed, partitioned, fused. `neoflow show` has scheduled and lowered, too.",
+         {},
+         {}},
         false, kExitUsage);
   const Loaded loaded = loadNotebook(options);
   if (!loaded.ok()) {

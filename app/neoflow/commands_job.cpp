@@ -272,7 +272,10 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   }
   const CompiledNotebook& notebook = loaded.notebook;
   if (notebook.trains.empty())
-    return reportCommand({"train", "The notebook has no `train` statement.", {}, {}}, {}, loaded, json, kExitWrongInput);
+    return reportCommand({"train",
+                          "The notebook has no `train` statement: `train L { steps = 100; optimizer = adam(lr=1e-3) }` trains a loss L.",
+                          {},
+                          {}}, {}, loaded, json, kExitWrongInput);
   if (options.which == 0 || options.which > notebook.trains.size())
     return reportCommand({"train",
                           "The notebook has " + std::to_string(notebook.trains.size()) +
@@ -345,7 +348,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     } else if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
       if (m->seconds - shownAt >= (terminal ? 0.2 : 2.0)) {
         shownAt = m->seconds;
-        std::printf("%sstep %lld  %.1f s  loss %.5f  %.3f ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
+        std::printf("%sstep %lld  %.1f s  loss %.6g  %.4g ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
                     static_cast<long long>(m->step), m->seconds, m->loss.value_or(NAN), m->ms, static_cast<long long>(trials),
                     static_cast<long long>(swaps), lastEvaluation.c_str(), terminal ? "" : "\n");
         std::fflush(stdout);
@@ -358,7 +361,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
         lastEvaluation += line;
       }
       if (m->values.empty() && m->loss) {
-        std::snprintf(line, sizeof line, " loss %.5f", *m->loss);
+        std::snprintf(line, sizeof line, " loss %.6g", *m->loss);
         lastEvaluation += line;
       }
     } else if (const auto* m = std::get_if<protocol::ErrorEvent>(&message)) {
@@ -397,13 +400,13 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
     std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
-    if (d.loss) std::printf(", loss %.5f", *d.loss);
+    if (d.loss) std::printf(", loss %.6g", *d.loss);
     else std::printf(": stopped before the first one was made");
     if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)
-      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %s\n", d.median_step_ms,
+      std::printf("step: median %.4g ms, first tenth %.4g ms, last tenth %.4g ms; first after %.0f ms; %s\n", d.median_step_ms,
                   d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
                   options.replaySwaps.empty() ? (std::to_string(trials) + " trials, " + std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());

@@ -475,6 +475,14 @@ int runGrad(const GradOptions& options) {
   const auto find = [&](const std::string& name) -> Result<TensorId> {
     const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
+    for (const Symbol& s : loaded.notebook.symbols)
+      if (s.name == name && (s.kind == Symbol::Kind::Extent || s.kind == Symbol::Kind::Function || s.kind == Symbol::Kind::Data))
+        return Error{"grad",
+                     name + " is " +
+                         (s.kind == Symbol::Kind::Extent ? "a number" : s.kind == Symbol::Kind::Data ? "a data set" : "a function") +
+                         ", a gradient is of tensors.",
+                     {},
+                     {}};
     std::string known;
     for (const Tensor& t : program.tensors)
       if (known.size() < 400) known += (known.empty() ? "" : ", ") + t.name;

@@ -55,6 +55,8 @@ CLI::Validator wholeFrom(std::int64_t low, std::int64_t high = kMost) {
         std::int64_t value = 0;
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code == std::errc{} && end == text.data() + text.size() && value >= low && value <= high) return std::string();
+        const bool whole = text.find_first_not_of("0123456789") == std::string::npos && !text.empty();
+        if (whole && high == kMost && (value > high || code == std::errc::result_out_of_range)) return text + " is more than " + std::to_string(high);
         return text + " is no whole number from " + std::to_string(low) + (high == kMost ? " on" : " to " + std::to_string(high));
       },
       {});
@@ -316,7 +318,7 @@ int main(int argc, char** argv) {
   });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
-  for (CLI::App* child : {engineCommand, workerCommand}) child->group("Child processes");
+  for (CLI::App* child : {engineCommand, workerCommand}) child->group("Child processes")->footer("");
   workerCommand->prefix_command();
   workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), devices()); });
 

@@ -462,7 +462,10 @@ ExprRef ExpressionParser::parseCall(Expr e) {
       } else {
         const ExprRef argument = parseExpr();
         if (!e.binders.empty())
-          fail("positional-after-named", "a plain argument can't follow a named one", m_ast.exprs[argument].span);
+          if (Diagnostic* d =
+                  fail("positional-after-named", "a plain argument can't follow a named one", m_ast.exprs[argument].span))
+            d->notes.push_back({"`" + std::string(e.binders.back().name) + " = ...` names an argument: two values are compared with `==`",
+                                e.binders.back().span});
         e.args.push_back(argument);
       }
     } while (accept(TokenKind::Comma) || accept(TokenKind::Semicolon));

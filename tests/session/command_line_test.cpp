@@ -207,6 +207,27 @@ TEST_F(CommandLine, AGradientSaysWhereItsTextBelongs) {
   EXPECT_EQ(run("check alone.nf").code, 0);
 }
 
+TEST_F(CommandLine, MistakesOfTheCommandHaveARemedy) {
+  file("net.nf", kNet);
+  file("lets.nf", "let Alpha = 3\nlet n = 4\ninput X[Alpha] = 1\nshow X\n");
+  file("unnamed.nf", "data D = csv(\"\")\nlet B = 1\ninput X[B, 1] = batch D[:, 0..1]\nshow X\n");
+  file("untrained.nf", "input X[3] = 1\nshow X\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"check lets.nf --set Q=3", "those there are: Alpha n"},
+      {"check lets.nf --set Alpa=3", "is `Alpha` meant?"},
+      {"check unnamed.nf", "\"\": cannot be opened"},
+      {"train untrained.nf", "train L { steps = 100"},
+      {"train net.nf --seed 99999999999999999999", "99999999999999999999 is more than 1000000000000000"},
+      {"export net.nf d --to json --stage lowered", "`neoflow show` has scheduled and lowered"},
+      {"grad lets.nf X n", "n is a number, a gradient is of tensors"}};
+  for (const auto& [arguments, words] : cases) {
+    const Outcome o = run(arguments);
+    EXPECT_NE(o.code, 0) << arguments;
+    EXPECT_THAT(o.err, HasSubstr(words)) << arguments;
+  }
+  for (const char* child : {"engine --help", "worker --help"}) EXPECT_THAT(run(child).out, Not(HasSubstr("Examples:"))) << child;
+}
+
 TEST_F(CommandLine, EpochsNeedADataSet) {
   file("net.nf", kNet);
   const Outcome o = run("train net.nf --device reference --epochs 3 -o out.d");

@@ -1,0 +1,3 @@
+input X[3] = 1
+Y[i] = X[i].exp()
+Z = X.sum()
