@@ -468,6 +468,52 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
 
 }  // namespace
 
+namespace {
+
+// The accesses that no operator has, of what is computed from `wrt`: their condition leaves them no point. Of those that are written.
+std::vector<FoldedAccess> foldedBehind(const CompiledNotebook& notebook, TensorId wrt) {
+  const Program& p = notebook.program;
+  std::vector<bool> behind(p.tensors.size(), false);
+  behind[wrt.value] = true;
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    const auto reads = readsOf(p, OperatorId(o));
+    if (std::any_of(reads.begin(), reads.end(), [&](TensorId t) { return behind[t.value]; }))
+      for (const TensorId t : writesOf(p, OperatorId(o))) behind[t.value] = true;
+  }
+  std::vector<FoldedAccess> folded;
+  for (const FoldedAccess& f : notebook.folded)
+    if (f.tensor.value < behind.size() && behind[f.tensor.value]) folded.push_back(f);
+  return folded;
+}
+
+std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
+  return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
+}
+
+// With the keys of explanationJson().
+Json foldedJson(const CompiledNotebook& notebook, const FoldedAccess& f) {
+  const std::string text(notebook.sources.text(f.access));
+  Json json{{"tensor", notebook.program[f.tensor].name},
+            {"forward", f.reader},
+            {"access", text},
+            {"written", text},
+            {"result", ""},
+            {"form", "empty"},
+            {"why", whyFolded(f, notebook.sources)},
+            {"certificate", {{"state", "empty"}, {"ms", 0}}},
+            {"excluded_by", Json::array({notebook.sources.text(f.condition)})},
+            {"axes", Json::array()},
+            {"y", Json::object()},
+            {"guards", {{"z", Json::array()}, {"t", Json::array()}}},
+            {"cost", nullptr},
+            {"place", place(f.access, notebook.sources)}};
+  for (const char* list : {"linear_system", "solution", "free_axes", "dropped_guards", "existence", "derivation"})
+    json[list] = Json::array();
+  return json;
+}
+
+}  // namespace
+
 int runGrad(const GradOptions& options) {
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
@@ -528,6 +574,7 @@ int runGrad(const GradOptions& options) {
       terms.back()["place"] = placeOf(term.access.valid() ? forward[term.access].origin : forward[term.tensor].origin);
       if (term.cut.valid()) terms.back()["cut"] = placeOf(term.cut);
     }
+    for (const FoldedAccess& f : foldedBehind(loaded.notebook, *wrt)) terms.push_back(foldedJson(loaded.notebook, f));
     Json json{{"ok", passed},
               {"text", text},
               {"stands_alone", made->whole},
@@ -550,6 +597,10 @@ int runGrad(const GradOptions& options) {
   for (const GradientTerm& term : d.terms)
     if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
       std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term, loaded.notebook.sources);
+  if (options.explain)
+    for (const FoldedAccess& f : foldedBehind(loaded.notebook, *wrt))
+      std::cout << "\n# " << loaded.notebook.sources.text(f.access) << " in " << f.reader << ": empty, "
+                << whyFolded(f, loaded.notebook.sources) << "\n";
   if (check && *check) std::cout << "\n" << checkText(**check, held, loaded.notebook.sources);
   if (check && !*check)
     return report({"check", "Nothing was compared: " + check->error().message, {}, check->error().detail}, false, kExitUsage);

@@ -228,6 +228,25 @@ TEST_F(CommandLine, MistakesOfTheCommandHaveARemedy) {
   for (const char* child : {"engine --help", "worker --help"}) EXPECT_THAT(run(child).out, Not(HasSubstr("Examples:"))) << child;
 }
 
+TEST_F(CommandLine, AnAccessWithoutAPointIsExplained) {
+  file("folded.nf",
+       "input A[5] = 1\ninput W[5] = 2\ninput Z = 1\n"
+       "Y = sum[x: 5] (select(not ((3*x - x + 3)%2 < 5), (A[x + 0] else 0)*W[x], 0))\nL = Y + Z\n");
+  const Outcome o = run("grad folded.nf L A --explain");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.out, HasSubstr("# A[x + 0] in Y: empty, no point of Y reads it: `"));
+  EXPECT_THAT(o.out, Not(HasSubstr("# W[x]"))) << "not asked for";
+  int empty = 0;
+  for (const auto& term : nlohmann::json::parse(run("grad folded.nf L A --explain --json").out)["terms"])
+    if (term["form"] == "empty") {
+      ++empty;
+      EXPECT_EQ(term["tensor"], "A");
+      EXPECT_EQ(term["place"]["line"], 4);
+      EXPECT_EQ(term["certificate"]["state"], "empty");
+    }
+  EXPECT_EQ(empty, 1);
+}
+
 TEST_F(CommandLine, EpochsNeedADataSet) {
   file("net.nf", kNet);
   const Outcome o = run("train net.nf --device reference --epochs 3 -o out.d");
