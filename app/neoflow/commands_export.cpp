@@ -27,8 +27,10 @@ namespace fs = std::filesystem;
 // Graphviz draws; it is a tool of its own and never linked.
 Result<Unit> drawSvg(const fs::path& dot, const fs::path& svg) {
   if (programNamed("dot").empty())
-    return Error{"export", "Graphviz is needed to draw the graph: install the package graphviz. Its text is in " + dot.string() + ".",
-                 {}, {}};
+    return Error{"export",
+                 "Graphviz is needed to draw the graph: install the package graphviz. Its text is in " + dot.string() + ".",
+                 {},
+                 {}};
   const std::string fresh = svg.string() + ".new-" + std::to_string(::getpid());
   if (dot.string().find('\'') != std::string::npos)
     return Error{"export", "A folder with a quote in its name can't be handed to dot.", {}, {}};
@@ -74,13 +76,13 @@ Result<Target> targetOf(BackendRegistry& registry, const ExportOptions& options)
 int runExport(BackendRegistry& registry, const ExportOptions& options) {
   const auto stage = stageNamed(options.stage);
   if (!stage || *stage > Stage::Fused)
-    return report(
-        {"usage",
-         "There is no stage \"" + options.stage +
-             "\" to export: source, differentiated, transformed, partitioned, fused. `neoflow show` has scheduled and lowered, too.",
-         {},
-         {}},
-        false, kExitUsage);
+    return report({"usage",
+                   "There is no stage \"" + options.stage +
+                       "\" to export: source, differentiated, transformed, partitioned, fused. `neoflow show` has scheduled and "
+                       "lowered, too.",
+                   {},
+                   {}},
+                  false, kExitUsage);
   const Loaded loaded = loadNotebook(options);
   if (!loaded.ok()) {
     if (!loaded.notebook.diagnostics.empty() && options.file != "-") return runCheck(options);

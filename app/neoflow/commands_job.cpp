@@ -272,10 +272,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   }
   const CompiledNotebook& notebook = loaded.notebook;
   if (notebook.trains.empty())
-    return reportCommand({"train",
-                          "The notebook has no `train` statement: `train L { steps = 100; optimizer = adam(lr=1e-3) }` trains a loss L.",
-                          {},
-                          {}}, {}, loaded, json, kExitWrongInput);
+    return reportCommand(
+        {"train",
+         "The notebook has no `train` statement: `train L { steps = 100; optimizer = adam(lr=1e-3) }` trains a loss L.",
+         {},
+         {}},
+        {}, loaded, json, kExitWrongInput);
   if (options.which == 0 || options.which > notebook.trains.size())
     return reportCommand({"train",
                           "The notebook has " + std::to_string(notebook.trains.size()) +
@@ -285,8 +287,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
                          notebook.trains.back().span, loaded, json, kExitUsage);
   const Span statement = notebook.trains[options.which - 1].span;
   if (options.epochs > 0 && notebook.program.data.empty())
-    return reportCommand({"usage", "--epochs needs a data set, the notebook has none: give --steps.", {}, {}}, statement, loaded, json,
-                         kExitUsage);
+    return reportCommand({"usage", "--epochs needs a data set, the notebook has none: give --steps.", {}, {}}, statement, loaded,
+                         json, kExitUsage);
   const std::string& wished = notebook.trains[options.which - 1].device;
   if (!wished.empty() && wished != "auto" && wished != options.device.device) {
     if (options.device.device == "auto") {
@@ -408,7 +410,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     if (d.loss)
       std::printf("step: median %.4g ms, first tenth %.4g ms, last tenth %.4g ms; first after %.0f ms; %s\n", d.median_step_ms,
                   d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
-                  options.replaySwaps.empty() ? (std::to_string(trials) + " trials, " + std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
+                  options.replaySwaps.empty()
+                      ? (std::to_string(trials) + " trials, " + std::to_string(swaps) + " kernel swaps").c_str()
+                      : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
   // What a full disk took is told of each file, and the last error's exit code stands.
@@ -528,7 +532,8 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
     return kExitFine;
   }
   const auto [names, width] = tableNames(summary->subgraphs, 49, [](const auto& s) { return RowName{s.name, s.subgraph.hex()}; });
-  std::printf("\n%s %6s %10s %10s %10s %7s\n", padded("kernel", width).c_str(), "calls", "first us", "best us", "bound us", "trials");
+  std::printf("\n%s %6s %10s %10s %10s %7s\n", padded("kernel", width).c_str(), "calls", "first us", "best us", "bound us",
+              "trials");
   const auto cell = [](double microseconds) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, "%.2f", microseconds);

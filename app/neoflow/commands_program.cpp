@@ -525,7 +525,9 @@ int runGrad(const GradOptions& options) {
       if (s.name == name && (s.kind == Symbol::Kind::Extent || s.kind == Symbol::Kind::Function || s.kind == Symbol::Kind::Data))
         return Error{"grad",
                      name + " is " +
-                         (s.kind == Symbol::Kind::Extent ? "a number" : s.kind == Symbol::Kind::Data ? "a data set" : "a function") +
+                         (s.kind == Symbol::Kind::Extent ? "a number"
+                          : s.kind == Symbol::Kind::Data ? "a data set"
+                                                         : "a function") +
                          ", a gradient is of tensors.",
                      {},
                      {}};
@@ -590,7 +592,8 @@ int runGrad(const GradOptions& options) {
     printJson(json);
     return exitCode;
   }
-  std::cout << (made->whole ? "# stands alone, as a notebook of its own\n" : "# belongs behind the notebook, in a cell of its own\n")
+  std::cout << (made->whole ? "# stands alone, as a notebook of its own\n"
+                            : "# belongs behind the notebook, in a cell of its own\n")
             << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
   // What is zero by rule is said, whether somebody asks how the others were made or not.

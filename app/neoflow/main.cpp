@@ -56,7 +56,8 @@ CLI::Validator wholeFrom(std::int64_t low, std::int64_t high = kMost) {
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code == std::errc{} && end == text.data() + text.size() && value >= low && value <= high) return std::string();
         const bool whole = text.find_first_not_of("0123456789") == std::string::npos && !text.empty();
-        if (whole && high == kMost && (value > high || code == std::errc::result_out_of_range)) return text + " is more than " + std::to_string(high);
+        if (whole && high == kMost && (value > high || code == std::errc::result_out_of_range))
+          return text + " is more than " + std::to_string(high);
         return text + " is no whole number from " + std::to_string(low) + (high == kMost ? " on" : " to " + std::to_string(high));
       },
       {});
@@ -154,9 +155,8 @@ int main(int argc, char** argv) {
   // A reader that left and a file that may not grow are errors of the write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  const bool json = std::any_of(argv, argv + argc, [](const char* a) {
-    return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
-  });
+  const bool json = std::any_of(
+      argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
   nf::tellUncaughtExceptions(json);
   int exitCode = nf::kExitFine;
 
@@ -213,9 +213,13 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
   CLI::Option* const steps = trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs of the data set")->check(wholeFrom(1))->excludes(steps);
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds, or where --steps or --epochs end it sooner; alone it "
-                                                          "takes the place of the notebook's `steps` or `epochs`")
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs of the data set")
+      ->check(wholeFrom(1))
+      ->excludes(steps);
+  trainCommand
+      ->add_option("--seconds", train.seconds,
+                   "end after so many seconds, or where --steps or --epochs end it sooner; alone it "
+                   "takes the place of the notebook's `steps` or `epochs`")
       ->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");

@@ -162,9 +162,9 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
     const std::string of(call.text.substr(0, dot)), function(call.text.substr(dot + 1));
     const Entity* owner = lookup(of);
     if (owner && owner->kind == Entity::Kind::Tensor) {
-      d.notes.push_back({"tensors have no functions of their own: it is `" + function + "(" + of + ")`, or a reduction, `sum[i] " + of +
-                             "[i]`",
-                         {}});
+      d.notes.push_back(
+          {"tensors have no functions of their own: it is `" + function + "(" + of + ")`, or a reduction, `sum[i] " + of + "[i]`",
+           {}});
       return;
     }
   }
@@ -655,8 +655,7 @@ void Elaborator::run(const Ast& notebook) {
       for (const Symbol& s : m_out.symbols)
         if (s.kind == Symbol::Kind::Extent && s.definition.source == m_out.notebook) lets.push_back(s.name);
       for (const std::string& near : nearest(name, lets)) d.notes.push_back({"is `" + near + "` meant?", {}});
-      if (d.notes.empty())
-        d.notes.push_back({lets.empty() ? "it has none" : "those there are: " + listed(lets), {}});
+      if (d.notes.empty()) d.notes.push_back({lets.empty() ? "it has none" : "those there are: " + listed(lets), {}});
       m_out.diagnostics.push_back(std::move(d));
       ++m_errors;
     }

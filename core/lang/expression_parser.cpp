@@ -464,8 +464,9 @@ ExprRef ExpressionParser::parseCall(Expr e) {
         if (!e.binders.empty())
           if (Diagnostic* d =
                   fail("positional-after-named", "a plain argument can't follow a named one", m_ast.exprs[argument].span))
-            d->notes.push_back({"`" + std::string(e.binders.back().name) + " = ...` names an argument: two values are compared with `==`",
-                                e.binders.back().span});
+            d->notes.push_back(
+                {"`" + std::string(e.binders.back().name) + " = ...` names an argument: two values are compared with `==`",
+                 e.binders.back().span});
         e.args.push_back(argument);
       }
     } while (accept(TokenKind::Comma) || accept(TokenKind::Semicolon));

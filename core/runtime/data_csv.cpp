@@ -76,9 +76,9 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what) {
         values.push_back(*value);
         ++numbers;
       } else if (wrong.message.empty()) {
-        wrong = dataError(what, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " +
-                                    quoted(trimmed(field)) +
-                                    (fitsNoDouble(field) ? " is beyond the range of double precision" : " is no number"));
+        wrong =
+            dataError(what, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + quoted(trimmed(field)) +
+                                (fitsNoDouble(field) ? " is beyond the range of double precision" : " is no number"));
       }
       if (stop == std::string_view::npos) break;
       at = stop + 1;

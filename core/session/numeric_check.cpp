@@ -29,7 +29,7 @@ constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
 constexpr std::int64_t kSamples = 256;
-constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;  // values, of 8 bytes
+constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;   // values, of 8 bytes
 constexpr std::int64_t kBoundWork = std::int64_t{1} << 24;  // expression nodes, to bound the rounding of one element
 
 // Operations to compute `wanted` once.

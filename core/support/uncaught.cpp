@@ -41,11 +41,10 @@ Sentence sentenceOf(const std::exception_ptr& thrown) {
     say(kMachineLacks, "The file system refused something: ", e.what());
   } catch (const std::system_error& e) {
     if (e.code() == std::errc::resource_unavailable_try_again)
-      say(kMachineLacks, "No further thread can be had: a limit on memory (`ulimit -v`, `ulimit -s`) or processes (`ulimit -u`) is reached.", "");
+      say(kMachineLacks,
+          "No further thread can be had: a limit on memory (`ulimit -v`, `ulimit -s`) or processes (`ulimit -u`) is reached.", "");
     else say(kMachineLacks, "The system refused something: ", e.what());
-  } catch (const std::exception& e) {
-    say(kInternal, "Internal error: ", e.what());
-  } catch (...) {
+  } catch (const std::exception& e) { say(kInternal, "Internal error: ", e.what()); } catch (...) {
     say(kInternal, "Internal error: an exception of an unknown kind", "");
   }
   return s;
@@ -80,9 +79,10 @@ void writeAll(int descriptor, const char* text, std::size_t length) {
       if (*c == '"' || *c == '\\') quoted[at++] = '\\';
       quoted[at++] = static_cast<unsigned char>(*c) < ' ' ? ' ' : *c;
     }
-    std::snprintf(line.data(), line.size(),
-                  "{\"event\":\"error\",\"stage\":\"system\",\"message\":\"%s\",\"detail\":\"\",\"file\":\"\",\"line\":0,\"column\":0}\n",
-                  quoted.data());
+    std::snprintf(
+        line.data(), line.size(),
+        "{\"event\":\"error\",\"stage\":\"system\",\"message\":\"%s\",\"detail\":\"\",\"file\":\"\",\"line\":0,\"column\":0}\n",
+        quoted.data());
   } else {
     std::snprintf(line.data(), line.size(), "neoflow: %s\n", s.text.data());
   }

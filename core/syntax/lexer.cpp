@@ -348,8 +348,8 @@ class Lexer {
     const bool printable = codePoint > 0x20 && codePoint != 0x7f;
     std::optional<DiagnosticFix> fix;
     // X[i].exp()
-    const bool method = codePoint == '.' && begin > 0 && (m_text[begin - 1] == ']' || m_text[begin - 1] == ')') && m_at < m_text.size() &&
-                        std::isalpha(static_cast<unsigned char>(m_text[m_at]));
+    const bool method = codePoint == '.' && begin > 0 && (m_text[begin - 1] == ']' || m_text[begin - 1] == ')') &&
+                        m_at < m_text.size() && std::isalpha(static_cast<unsigned char>(m_text[m_at]));
     if (codePoint == '\\') fix = DiagnosticFix{"leave it out: a line that ends with an operator goes on", {}, ""};
     mistake("unexpected-character",
             printable ? "`" + std::string(m_text.substr(begin, length)) + "` means nothing here"

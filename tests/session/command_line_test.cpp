@@ -55,9 +55,9 @@ class CommandLine : public testing::Test {
   // Arguments as a shell takes them; `to`: where standard output goes instead; `before`: what the shell does first, "ulimit -f 1 &&".
   Outcome run(const std::string& arguments, const std::string& to = {}, const std::string& before = {}) {
     const std::string out = to.empty() ? m_folder.path("out") : to, err = m_folder.path("err");
-    const std::string command = "cd '" + m_folder.path(".") + "' && " + before + " HOME='" + m_folder.path("home") + "' NEOFLOW_RECORDS='" +
-                                m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments + " >'" + out + "' 2>'" + err +
-                                "'";
+    const std::string command = "cd '" + m_folder.path(".") + "' && " + before + " HOME='" + m_folder.path("home") +
+                                "' NEOFLOW_RECORDS='" + m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments +
+                                " >'" + out + "' 2>'" + err + "'";
     const int status = std::system(command.c_str());
     const auto text = [](const std::string& path) {
       std::stringstream s;
@@ -889,7 +889,8 @@ TEST(UncaughtDeathTest, WhatTheMachineLacksIsASentence) {
   EXPECT_EXIT(ends(false, std::system_error(again)), testing::ExitedWithCode(3), "^neoflow: No further thread can be had");
   EXPECT_EXIT(ends(true, std::system_error(again)), testing::ExitedWithCode(3),
               "^\\{\"event\":\"error\",\"stage\":\"system\",\"message\":\"No further thread");
-  EXPECT_EXIT(ends(true, std::runtime_error("a \"quoted\" word")), testing::ExitedWithCode(4), R"(Internal error: a \\"quoted\\" word)");
+  EXPECT_EXIT(ends(true, std::runtime_error("a \"quoted\" word")), testing::ExitedWithCode(4),
+              R"(Internal error: a \\"quoted\\" word)");
 }
 
 #if !defined(__SANITIZE_THREAD__)  // its runtime has places of its own in the address space

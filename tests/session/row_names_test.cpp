@@ -11,8 +11,9 @@ using Names = std::vector<std::string>;
 TEST(RowNames, NoTwoRowsReadAlike) {
   EXPECT_EQ(rowNames({{"Conv", "5e07aa"}, {"Y", "99"}}, 20), (Names{"Conv", "Y"}));
   // Cut to the same beginning, and of the same name.
-  EXPECT_EQ(rowNames({{"Space + Joined + d(L)/d(Joined) + d(L)/d(W)", "5e07aa"}, {"Space + Joined + d(L)/d(Joined) + L", "11aa00"}}, 24),
-            (Names{"Space + Joined +\u2026 #5e07", "Space + Joined +\u2026 #11aa"}));
+  EXPECT_EQ(
+      rowNames({{"Space + Joined + d(L)/d(Joined) + d(L)/d(W)", "5e07aa"}, {"Space + Joined + d(L)/d(Joined) + L", "11aa00"}}, 24),
+      (Names{"Space + Joined +\u2026 #5e07", "Space + Joined +\u2026 #11aa"}));
   EXPECT_EQ(rowNames({{"d(L)/d(c)", "5e07aa"}, {"d(L)/d(c)", "11aa00"}, {"c", "7"}}, 24),
             (Names{"d(L)/d(c) #5e07", "d(L)/d(c) #11aa", "c"}));
   // As much of the id as it takes.
@@ -20,10 +21,14 @@ TEST(RowNames, NoTwoRowsReadAlike) {
 }
 
 TEST(RowNames, ACharacterIsAColumn) {
-  EXPECT_EQ(rowNames({{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4", "12345678"}}, 16),
-            (Names{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4"}));
-  EXPECT_EQ(rowNames({{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4x", "12345678"}}, 16),
-            (Names{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u2026 #1234"}));
+  EXPECT_EQ(
+      rowNames({{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4", "12345678"}},
+               16),
+      (Names{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4"}));
+  EXPECT_EQ(
+      rowNames({{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4x", "12345678"}},
+               16),
+      (Names{"\u03b1\u03b2\u03b3\u03b4\u03b1\u03b2\u03b3\u03b4\u03b1\u2026 #1234"}));
   EXPECT_EQ(padded("\u03b1", 3), "\u03b1  ");
 }
 
