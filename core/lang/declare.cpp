@@ -366,7 +366,8 @@ void Elaborator::prepareBatch(const Ast& ast) {
     decided = ast[trainBatch[0].value].integer;
   if (!decided) {
     // Its own mistake is told where it stands; what it would have named is no second one.
-    if (!trainBatch.empty())
+    const Expr* batch = trainBatch.empty() ? nullptr : &ast[trainBatch[0].value];
+    if (batch && batch->kind == ExprKind::Number && batch->isInteger)
       for (const std::string& name : extents)
         if (!lets.contains(name)) m_global.names.emplace(name, Entity{});
     return;
