@@ -2,6 +2,7 @@
 #include "core/lang/elaborator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -162,9 +163,10 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
     const std::string of(call.text.substr(0, dot)), function(call.text.substr(dot + 1));
     const Entity* owner = lookup(of);
     if (owner && owner->kind == Entity::Kind::Tensor) {
-      d.notes.push_back(
-          {"tensors have no functions of their own: it is `" + function + "(" + of + ")`, or a reduction, `sum[i] " + of + "[i]`",
-           {}});
+      constexpr std::array<std::string_view, 7> kReductions{"argmax", "argmin", "max", "mean", "min", "prod", "sum"};
+      const bool reduces = std::find(kReductions.begin(), kReductions.end(), function) != kReductions.end();
+      const std::string meant = reduces ? function + "[i] " + of + "[i]" : function + "(" + of + ")";
+      d.notes.push_back({"tensors have no functions of their own: it is `" + meant + "`", {}});
       return;
     }
   }

@@ -358,14 +358,22 @@ void Statement::noteFolded(TermId branch, Span condition) {
   while (!stack.empty()) {
     const Term& t = m_terms[stack.back()];
     stack.pop_back();
+    if (t.kind == Term::Kind::Error) continue;
     for (const TermId operand : t.operands)
       if (operand != kNoTerm) stack.push_back(operand);
     if (t.otherwise != kNoTerm) stack.push_back(t.otherwise);
     if (t.kind != Term::Kind::Load || t.tensor.level != 0 || m_elab.m_defining.empty()) continue;
+    // Without the brackets and the `else` around it.
+    Span access = t.head;
+    if (!t.indices.empty() && t.indices.back().span.source == access.source) {
+      const std::string& text = m_elab.m_out.sources.at(access.source).text;
+      const std::size_t end = text.find(']', t.indices.back().span.end);
+      if (end < t.span.end) access.end = static_cast<std::uint32_t>(end + 1);
+    }
     const bool known = std::any_of(folded.begin(), folded.end(), [&](const FoldedAccess& f) {
-      return f.tensor == t.tensor.id && f.access == t.span && f.condition == condition;
+      return f.tensor == t.tensor.id && f.access == access && f.condition == condition;
     });
-    if (!known) folded.push_back({t.tensor.id, std::string(m_elab.m_defining.front()), t.span, condition});
+    if (!known) folded.push_back({t.tensor.id, std::string(m_elab.m_defining.front()), access, condition});
   }
 }
 

@@ -2,7 +2,10 @@
 #include "core/runtime/gradient_text.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -36,41 +39,70 @@ std::vector<bool> reached(const CompiledNotebook& notebook, const Program& p, st
   return reached;
 }
 
-// The operators that make `result` of what is there; nothing where something is neither there nor made.
-std::optional<std::vector<OperatorId>> leadingTo(const Program& p, TensorId result, const std::vector<bool>& there) {
+bool isOneNumber(const Tensor& t) {
+  return t.kind == TensorKind::Const &&
+         (t.init.kind == Initializer::Kind::Zeros || (t.init.kind == Initializer::Kind::Constant && t.init.numbers.size() == 1));
+}
+
+// Operators, and constants of one number that a loop has written over, which make a tensor.
+struct Steps {
+  std::vector<OperatorId> operators;
+  std::vector<TensorId> constants;
+};
+
+// What makes `result` of what is there; nothing where something is neither there nor made.
+std::optional<Steps> leadingTo(const Program& p, TensorId result, const std::vector<bool>& there) {
   const auto made = producers(p);
   std::vector<bool> needed(p.operators.size(), false);
+  std::set<TensorId> constants;
   std::vector<TensorId> stack{result};
   while (!stack.empty()) {
     const TensorId t = stack.back();
     stack.pop_back();
     if (there[t.value]) continue;
     const OperatorId o = made[t.value];
-    if (!o.valid()) return std::nullopt;
+    if (!o.valid()) {
+      if (!isOneNumber(p[t])) return std::nullopt;
+      constants.insert(t);
+      continue;
+    }
     if (needed[o.value]) continue;
     needed[o.value] = true;
     for (const TensorId read : readsOf(p, o)) stack.push_back(read);
   }
-  std::vector<OperatorId> operators;
+  Steps steps;
   for (std::size_t o = 0; o < p.operators.size(); ++o)
-    if (needed[o]) operators.emplace_back(o);
-  return operators;
+    if (needed[o]) steps.operators.emplace_back(o);
+  steps.constants.assign(constants.begin(), constants.end());
+  return steps;
+}
+
+// const h[2, 48] = 0.5
+std::string constantText(const Tensor& t) {
+  std::ostringstream text;
+  text << std::setprecision(17) << "const `" << t.name << "`";
+  for (std::size_t k = 0; k < t.shape.size(); ++k) text << (k ? ", " : "[") << t.shape[k];
+  text << (t.shape.empty() ? "" : "]");
+  if (t.type != DType::F32) text << " : " << name(t.type);
+  text << " = " << (t.init.kind == Initializer::Kind::Zeros ? 0.0 : t.init.numbers[0]) << "\n";
+  return text.str();
 }
 
 // What the notebook has made and the text makes again, the steps of a loop or what was written over, under names that nobody has.
-void nameAnew(Program& p, const std::vector<OperatorId>& operators, std::size_t forward, const CompiledNotebook& notebook) {
+void nameAnew(Program& p, const Steps& steps, std::size_t forward, const CompiledNotebook& notebook) {
   std::unordered_set<std::string> taken;
   for (const Symbol& s : notebook.symbols) taken.insert(s.name);
   for (const Tensor& t : p.tensors) taken.insert(t.name);
-  for (const OperatorId o : operators) {
-    if (isDerived(p, o.value, forward)) continue;
-    for (const TensorId t : writesOf(p, o)) {
-      const std::string wish = p[t].name + "_again";
-      std::string name = wish;
-      for (int n = 2; !taken.insert(name).second; ++n) name = wish + std::to_string(n);
-      p[t].name = name;
-    }
-  }
+  const auto anew = [&](TensorId t) {
+    const std::string wish = p[t].name + "_again";
+    std::string name = wish;
+    for (int n = 2; !taken.insert(name).second; ++n) name = wish + std::to_string(n);
+    p[t].name = name;
+  };
+  for (const TensorId t : steps.constants) anew(t);
+  for (const OperatorId o : steps.operators)
+    if (!isDerived(p, o.value, forward))
+      for (const TensorId t : writesOf(p, o)) anew(t);
 }
 
 }  // namespace
@@ -89,22 +121,24 @@ Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of,
   if (!only.ofDerivative) {
     std::vector<bool> there = reached(notebook, p, forward);
     if (made.seed.valid()) there[made.seed.value] = true;
-    if (const auto operators = leadingTo(p, made.result, there)) {
+    if (const auto steps = leadingTo(p, made.result, there)) {
       if (made.seed.valid()) {
         const Tensor& seed = p[made.seed];
         made.text += "input " + seed.name + "[";
         for (std::size_t k = 0; k < seed.shape.size(); ++k) made.text += (k ? ", " : "") + std::to_string(seed.shape[k]);
         made.text += "] = 1\n";
       }
-      const bool again =
-          std::any_of(operators->begin(), operators->end(), [&](OperatorId o) { return !isDerived(p, o.value, forward); });
+      const std::vector<OperatorId>& operators = steps->operators;
+      const bool again = !steps->constants.empty() || std::any_of(operators.begin(), operators.end(),
+                                                                  [&](OperatorId o) { return !isDerived(p, o.value, forward); });
       if (!again) {
-        if (!operators->empty()) made.text += toText(p, *operators) + "\n";
+        if (!operators.empty()) made.text += toText(p, operators) + "\n";
         return made;
       }
       Program renamed = p;
-      nameAnew(renamed, *operators, forward, notebook);
-      made.text += toText(renamed, *operators) + "\n";
+      nameAnew(renamed, *steps, forward, notebook);
+      for (const TensorId t : steps->constants) made.text += constantText(renamed[t]);
+      made.text += toText(renamed, operators) + "\n";
       Source both = notebook.sources.at(notebook.notebook);
       both.text += "\n# %%\n" + made.text;
       if (compileNotebook(std::move(both), compiled).ok()) return made;

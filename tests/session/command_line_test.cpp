@@ -237,7 +237,8 @@ TEST_F(CommandLine, AnAccessWithoutAPointIsExplained) {
   EXPECT_THAT(o.out, HasSubstr("# A[x + 0] in Y: empty, no point of Y reads it: `"));
   EXPECT_THAT(o.out, Not(HasSubstr("# W[x]"))) << "not asked for";
   int empty = 0;
-  for (const auto& term : nlohmann::json::parse(run("grad folded.nf L A --explain --json").out)["terms"])
+  const auto json = nlohmann::json::parse(run("grad folded.nf L A --explain --json").out);
+  for (const auto& term : json["terms"])
     if (term["form"] == "empty") {
       ++empty;
       EXPECT_EQ(term["tensor"], "A");
@@ -448,7 +449,8 @@ TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: ")));
   EXPECT_THAT(run("explain hint.nf").out, HasSubstr("Asked for by hint, cannot: "));
-  for (const auto& d : nlohmann::json::parse(run("explain hint.nf --json").out)["decisions"])
+  const auto explained = nlohmann::json::parse(run("explain hint.nf --json").out);
+  for (const auto& d : explained["decisions"])
     EXPECT_EQ(d["asked_in_vain"].get<bool>(), d["producer"] == "T" && d["consumer"] == "U") << d;
 }
 

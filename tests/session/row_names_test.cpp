@@ -13,7 +13,7 @@ TEST(RowNames, NoTwoRowsReadAlike) {
   // Cut to the same beginning, and of the same name.
   EXPECT_EQ(
       rowNames({{"Space + Joined + d(L)/d(Joined) + d(L)/d(W)", "5e07aa"}, {"Space + Joined + d(L)/d(Joined) + L", "11aa00"}}, 24),
-      (Names{"Space + Joined +\u2026 #5e07", "Space + Joined +\u2026 #11aa"}));
+      (Names{"Space + Joined + \u2026 #5e07", "Space + Joined + \u2026 #11aa"}));
   EXPECT_EQ(rowNames({{"d(L)/d(c)", "5e07aa"}, {"d(L)/d(c)", "11aa00"}, {"c", "7"}}, 24),
             (Names{"d(L)/d(c) #5e07", "d(L)/d(c) #11aa", "c"}));
   // As much of the id as it takes.
