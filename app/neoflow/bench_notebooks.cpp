@@ -11,6 +11,7 @@
 #include "app/neoflow/stop_on_signal.h"
 #include "core/runtime/run.h"
 #include "core/runtime/train.h"
+#include "core/support/row_names.h"
 
 namespace nf {
 namespace {
@@ -107,6 +108,8 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
   const Target& target = *(*context)->target();
   Json rows = Json::array();
   bool headed = options.json;
+  std::size_t width = 4;
+  for (const std::string& file : files) width = std::max(width, columnsOf(fs::path(file).stem().string()) + 24);
   for (const std::string& file : files) {
     FileOptions one = options;
     one.file = file;
@@ -129,10 +132,10 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
       continue;
     }
     if (!headed)
-      std::printf("%s\n%-46s %10s %10s %10s   %s\n", (*context)->device().description().c_str(), "case", "ms", "spread", "at first",
-                  "peer, its ms, ratio of speeds");
+      std::printf("%s\n%s %10s %10s %10s   %s\n", (*context)->device().description().c_str(), padded("case", width).c_str(), "ms",
+                  "spread", "at first", "peer, its ms, ratio of speeds");
     headed = true;
-    std::printf("%-46s %10.4f %10.4f ", name.substr(0, 46).c_str(), measured->milliseconds, measured->spread);
+    std::printf("%s %10.4f %10.4f ", padded(name, width).c_str(), measured->milliseconds, measured->spread);
     if (measured->atFirst) std::printf("%10.4f", *measured->atFirst);
     else std::printf("%10s", "-");
     if (peer)

@@ -107,6 +107,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options);
 int runGrad(const GradOptions& options);
 int runExplain(BackendRegistry& registry, const ExplainOptions& options);
 std::vector<std::pair<std::string, std::string>> versions();  // of the program, the system, what it is made with
+std::string programNamed(const std::string& name);            // its path, of the search path; empty: there is none
 int runDoctor(const BackendRegistry& registry, bool json);
 
 // Reads the file and compiles it. On failure prints why and yields the exit code.
@@ -126,6 +127,10 @@ struct PeerFigure {
   double stepMilliseconds = 0;
 };
 std::optional<PeerFigure> peerBeside(const std::string& file);
+
+// Columns for the names of a table whose other cells take `others`: what the terminal leaves, else what 120 columns do; no more than the
+// longest name needs.
+std::size_t nameColumns(std::size_t others, std::size_t longest);
 
 // A failure of the world on stderr (or as JSON on stdout, an error event that has no place in a notebook: line and column 0), and its
 // exit code. file: that it is about, empty: none.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // export: a notebook in another form.
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -13,6 +14,7 @@
 #include "core/ir/serialize.h"
 #include "core/ir/structural_hash.h"
 #include "core/lang/dot.h"
+#include "core/runtime/data_file.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
@@ -22,22 +24,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<Unit> writeFile(const fs::path& path, const std::string& text) {
-  std::FILE* f = std::fopen(path.c_str(), "wb");
-  if (!f) return Error{"export", "The file " + path.string() + " can't be written.", {}, {}};
-  const bool whole = std::fwrite(text.data(), 1, text.size(), f) == text.size();
-  if (std::fclose(f) != 0 || !whole) return Error{"export", "The file " + path.string() + " could not be written whole.", {}, {}};
-  return Unit{};
-}
-
 // Graphviz draws; it is a tool of its own and never linked.
 Result<Unit> drawSvg(const fs::path& dot, const fs::path& svg) {
-  const std::string quotedDot = "'" + dot.string() + "'", quotedSvg = "'" + svg.string() + "'";
+  if (programNamed("dot").empty())
+    return Error{"export",
+                 "Graphviz is needed to draw the graph: install the package graphviz. Its text is in " + dot.string() + ".",
+                 {},
+                 {}};
+  const std::string fresh = svg.string() + ".new-" + std::to_string(::getpid());
   if (dot.string().find('\'') != std::string::npos)
     return Error{"export", "A folder with a quote in its name can't be handed to dot.", {}, {}};
-  const int status = std::system(("dot -Tsvg " + quotedDot + " -o " + quotedSvg + " 2>/dev/null").c_str());
-  if (status != 0) return Error{"export", "Graphviz is needed to draw the graph: install the package graphviz.", {}, {}};
-  return Unit{};
+  const int status = std::system(("dot -Tsvg '" + dot.string() + "' -o '" + fresh + "' 2>/dev/null").c_str());
+  std::error_code error;
+  if (status == 0) fs::rename(fresh, svg, error);
+  if (status == 0 && !error) return Unit{};
+  fs::remove(fresh, error);
+  return Error{"export", "The file " + svg.string() + " was not written: dot ended with an error.", {}, {}};
 }
 
 std::string newestRun(const std::string& file) {
@@ -74,9 +76,13 @@ Result<Target> targetOf(BackendRegistry& registry, const ExportOptions& options)
 int runExport(BackendRegistry& registry, const ExportOptions& options) {
   const auto stage = stageNamed(options.stage);
   if (!stage || *stage > Stage::Fused)
-    return report(
-        {"usage", "There is no stage \"" + options.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}},
-        false, kExitUsage);
+    return report({"usage",
+                   "There is no stage \"" + options.stage +
+                       "\" to export: source, differentiated, transformed, partitioned, fused. `neoflow show` has scheduled and "
+                       "lowered, too.",
+                   {},
+                   {}},
+                  false, kExitUsage);
   const Loaded loaded = loadNotebook(options);
   if (!loaded.ok()) {
     if (!loaded.notebook.diagnostics.empty() && options.file != "-") return runCheck(options);
@@ -104,9 +110,11 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   const std::string stem = options.file == "-" ? "notebook" : fs::path(options.file).stem().string();
   const fs::path folder = options.folder;
   std::vector<std::string> written;
-  const auto write = [&](const fs::path& path, const std::string& text) {
+  const auto write = [&](const fs::path& path, const std::string& text) -> Result<Unit> {
+    auto whole = writeFileAtomically(path.string(), text);
+    if (!whole) return Error{"export", whole.error().message + ".", {}, {}};
     written.push_back(path.string());
-    return writeFile(path, text);
+    return whole;
   };
   Result<Unit> done = Unit{};
   if (options.to == "html") {
@@ -131,7 +139,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     done = write(dot, toDot(stages->last()));
     if (done && options.to == "svg") {
       done = drawSvg(dot, folder / (stem + ".svg"));
-      written.push_back((folder / (stem + ".svg")).string());
+      if (done) written.push_back((folder / (stem + ".svg")).string());
     }
   } else {
     // Code generation may end its process; it is asked for in a worker.

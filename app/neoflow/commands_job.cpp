@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/stop_on_signal.h"
@@ -18,6 +19,7 @@
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
 #include "core/runtime/train.h"
+#include "core/support/row_names.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -119,6 +121,21 @@ int reportMistakes(const FileOptions& options, bool progress, const Diagnostics&
 // A device that nothing is called by is a mistake of the command; one that is not here is the machine's.
 int reportDevice(const Error& error, bool json) {
   return report(error, json, error.stage == "device name" ? kExitUsage : kExitMachineLacks);
+}
+
+// The names of a table's rows and how wide their column is; the other columns take `others`.
+template <class Rows, class Name>
+std::pair<std::vector<std::string>, std::size_t> tableNames(const Rows& rows, std::size_t others, Name name) {
+  std::vector<RowName> all;
+  std::size_t longest = 0;
+  for (const auto& row : rows) {
+    all.push_back(name(row));
+    longest = std::max(longest, columnsOf(all.back().name) + 10);  // and what tells it from others
+  }
+  std::vector<std::string> names = rowNames(all, nameColumns(others, longest));
+  std::size_t width = std::string_view("kernel").size();
+  for (const std::string& n : names) width = std::max(width, columnsOf(n));
+  return {std::move(names), width};
 }
 
 std::string secondsText(double seconds) {
@@ -255,7 +272,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   }
   const CompiledNotebook& notebook = loaded.notebook;
   if (notebook.trains.empty())
-    return reportCommand({"train", "The notebook has no `train` statement.", {}, {}}, {}, loaded, json, kExitWrongInput);
+    return reportCommand(
+        {"train",
+         "The notebook has no `train` statement: `train L { steps = 100; optimizer = adam(lr=1e-3) }` trains a loss L.",
+         {},
+         {}},
+        {}, loaded, json, kExitWrongInput);
   if (options.which == 0 || options.which > notebook.trains.size())
     return reportCommand({"train",
                           "The notebook has " + std::to_string(notebook.trains.size()) +
@@ -264,6 +286,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
                           {}},
                          notebook.trains.back().span, loaded, json, kExitUsage);
   const Span statement = notebook.trains[options.which - 1].span;
+  if (options.epochs > 0 && notebook.program.data.empty())
+    return reportCommand({"usage", "--epochs needs a data set, the notebook has none: give --steps.", {}, {}}, statement, loaded,
+                         json, kExitUsage);
   const std::string& wished = notebook.trains[options.which - 1].device;
   if (!wished.empty() && wished != "auto" && wished != options.device.device) {
     if (options.device.device == "auto") {
@@ -325,7 +350,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     } else if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
       if (m->seconds - shownAt >= (terminal ? 0.2 : 2.0)) {
         shownAt = m->seconds;
-        std::printf("%sstep %lld  %.1f s  loss %.5f  %.3f ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
+        std::printf("%sstep %lld  %.1f s  loss %.6g  %.4g ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
                     static_cast<long long>(m->step), m->seconds, m->loss.value_or(NAN), m->ms, static_cast<long long>(trials),
                     static_cast<long long>(swaps), lastEvaluation.c_str(), terminal ? "" : "\n");
         std::fflush(stdout);
@@ -338,7 +363,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
         lastEvaluation += line;
       }
       if (m->values.empty() && m->loss) {
-        std::snprintf(line, sizeof line, " loss %.5f", *m->loss);
+        std::snprintf(line, sizeof line, " loss %.6g", *m->loss);
         lastEvaluation += line;
       }
     } else if (const auto* m = std::get_if<protocol::ErrorEvent>(&message)) {
@@ -353,8 +378,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       saidWait = m->detail;
       std::printf("%s%s%s", terminal ? "\r\033[K" : "", m->detail.c_str(), terminal ? "" : "\n");
       std::fflush(stdout);
-    } else if (std::get_if<protocol::TrialEvent>(&message)) {
-      ++trials;
+    } else if (const auto* m = std::get_if<protocol::TrialEvent>(&message)) {
+      trials += m->counted;
     } else if (std::get_if<protocol::KernelSwapEvent>(&message)) {
       ++swaps;
     } else if (const auto* m = std::get_if<protocol::FusionRevertedEvent>(&message)) {
@@ -377,18 +402,22 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
     std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
-    if (d.loss) std::printf(", loss %.5f", *d.loss);
+    if (d.loss) std::printf(", loss %.6g", *d.loss);
     else std::printf(": stopped before the first one was made");
     if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)
-      std::printf("step: median %.3f ms, first tenth %.3f ms, last tenth %.3f ms; first after %.0f ms; %s\n", d.median_step_ms,
+      std::printf("step: median %.4g ms, first tenth %.4g ms, last tenth %.4g ms; first after %.0f ms; %s\n", d.median_step_ms,
                   d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
-                  options.replaySwaps.empty() ? (std::to_string(swaps) + " kernel swaps").c_str() : "kernels as in the swap log");
+                  options.replaySwaps.empty()
+                      ? (std::to_string(trials) + " trials, " + std::to_string(swaps) + " kernel swaps").c_str()
+                      : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
-  if (summary->unsaved) return json ? kExitMachineLacks : report(*summary->unsaved, false);
+  // What a full disk took is told of each file, and the last error's exit code stands.
+  if (summary->unsaved && !json) report(*summary->unsaved, false);
+  bool complete = !summary->unsaved;
   if (!summary->folder.empty()) {
     ReportOptions reportOptions;
     reportOptions.title = std::filesystem::path(options.file).filename().string();
@@ -396,11 +425,18 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       reportOptions.peerName = peer->name;
       reportOptions.peerStepMilliseconds = peer->stepMilliseconds;
     }
-    if (const auto html = htmlReport(summary->folder, reportOptions)) {
-      if (const auto written = writeFileAtomically(summary->folder + "/report.html", *html); !written)
-        return report(written.error(), json, kExitMachineLacks);
+    const std::string path = summary->folder + "/report.html";
+    const auto html = htmlReport(summary->folder, reportOptions);
+    const auto written = html ? writeFileAtomically(path, *html) : Result<Unit>(html.error());
+    if (!written) {
+      Error error = written.error();
+      error.message = "The report was not written: " + error.message + ".";
+      // One error event at most: scripts take the last line for the end.
+      if (!json || complete) report(error, json);
+      complete = false;
     }
   }
+  if (!complete) return kExitMachineLacks;
   return stoppedEarly ? kExitMachineLacks : kExitFine;
 }
 
@@ -434,10 +470,11 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   std::int64_t count = 0;
   tune.onTrial = [&](const TrialEvent& e) {
-    ++count;
+    count += e.counted;
     if (options.progress) printLine(text(toJson(e)));
     else if (!options.json && e.improved)
-      std::printf("%6lld  %-32s %9.2f us  %s\n", static_cast<long long>(count), e.name.substr(0, 32).c_str(), e.bestMicroseconds,
+      std::printf("%6lld  %s %9.2f us  %s\n", static_cast<long long>(count),
+                  padded(rowNames({{e.name, e.subgraph.hex()}}, 40).front(), 40).c_str(), e.bestMicroseconds,
                   e.schedule.text().c_str());
     if (!json && terminal) std::fflush(stdout);
   };
@@ -494,16 +531,20 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
                     {"subgraphs", subgraphs}}));
     return kExitFine;
   }
-  std::printf("\n%-34s %6s %10s %10s %10s %7s\n", "kernel", "calls", "first us", "best us", "bound us", "trials");
+  const auto [names, width] = tableNames(summary->subgraphs, 49, [](const auto& s) { return RowName{s.name, s.subgraph.hex()}; });
+  std::printf("\n%s %6s %10s %10s %10s %7s\n", padded("kernel", width).c_str(), "calls", "first us", "best us", "bound us",
+              "trials");
   const auto cell = [](double microseconds) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, "%.2f", microseconds);
     return microseconds > 0 ? std::string(buffer) : std::string("-");
   };
-  for (const TuningService::State& s : summary->subgraphs)
-    std::printf("%-34s %6.0f %10s %10s %10.2f %7lld\n", s.name.substr(0, 34).c_str(), s.callsPerStep,
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const TuningService::State& s = summary->subgraphs[i];
+    std::printf("%s %6.0f %10s %10s %10.2f %7lld\n", padded(names[i], width).c_str(), s.callsPerStep,
                 cell(s.firstMicroseconds).c_str(), cell(s.bestMicroseconds).c_str(), s.rooflineMicroseconds,
                 static_cast<long long>(s.trials));
+  }
   std::printf("\n%lld trials in %.1f s; ", static_cast<long long>(summary->trials), summary->seconds);
   if (unmeasured > 0)
     std::printf("%lld of %zu kernels were not measured: more trials give a figure for the step\n",
@@ -574,11 +615,15 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
                     {"kernels", rows}}));
     return kExitFine;
   }
-  std::printf("%s\n\n%-40s %6s %10s %7s %9s %8s\n", program.c_str(), "kernel", "calls", "us a call", "share", "GFLOP/s", "GB/s");
-  for (const auto& k : times)
-    std::printf("%-40s %6.0f %10.2f %6.1f%% %9.2f %8.2f\n", k.name.substr(0, 40).c_str(), k.callsPerStep, k.microseconds,
+  const auto [names, width] = tableNames(times, 46, [](const auto& k) { return RowName{k.name, k.subgraph.hex()}; });
+  std::printf("%s\n\n%s %6s %10s %7s %9s %8s\n", program.c_str(), padded("kernel", width).c_str(), "calls", "us a call", "share",
+              "GFLOP/s", "GB/s");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& k = times[i];
+    std::printf("%s %6.0f %10.2f %6.1f%% %9.2f %8.2f\n", padded(names[i], width).c_str(), k.callsPerStep, k.microseconds,
                 100 * k.microseconds * k.callsPerStep / total, static_cast<double>(k.flops) / k.microseconds * 1e-3,
                 static_cast<double>(k.bytes) / k.microseconds * 1e-3);
+  }
   std::printf("\n%.1f us in kernels, %.1f us a run with their timing, median of %d runs on %s\n", total, wall, options.repeats,
               (*context)->device().description().c_str());
   return kExitFine;

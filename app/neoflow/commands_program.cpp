@@ -81,19 +81,21 @@ bool presentable(const Loaded& loaded, bool json) {
   return false;
 }
 
-// Pinned schedules are a device's: where none opens there is nothing to hold them against.
+// Pinned schedules are a device's: where none opens there is nothing to hold them against. What may be fused hangs on the program.
 Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devices) {
   const auto& hints = notebook.program.hints;
-  if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; })) return {};
+  if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind != Hint::Kind::Split; })) return {};
   DeviceContextOptions device;
   device.compileWorkers = 0;
   device.measures = false;
   const auto context = DeviceContext::open(devices(), device);
-  if (!context) return {};
   StageOptions passes;
+  if (!context) return checkFusions(notebook, passes);
   passes.device = deviceConstants(*(*context)->target());
   passes.fusion.reverted = revertedKernels(**context);
-  return checkSchedules(notebook, passes, *(*context)->target());
+  Diagnostics diagnostics = checkSchedules(notebook, passes, *(*context)->target());
+  for (Diagnostic& d : checkFusions(notebook, passes)) diagnostics.push_back(std::move(d));
+  return diagnostics;
 }
 
 }  // namespace
@@ -466,6 +468,52 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
 
 }  // namespace
 
+namespace {
+
+// The accesses that no operator has, of what is computed from `wrt`: their condition leaves them no point. Of those that are written.
+std::vector<FoldedAccess> foldedBehind(const CompiledNotebook& notebook, TensorId wrt) {
+  const Program& p = notebook.program;
+  std::vector<bool> behind(p.tensors.size(), false);
+  behind[wrt.value] = true;
+  for (std::size_t o = 0; o < p.operators.size(); ++o) {
+    const auto reads = readsOf(p, OperatorId(o));
+    if (std::any_of(reads.begin(), reads.end(), [&](TensorId t) { return behind[t.value]; }))
+      for (const TensorId t : writesOf(p, OperatorId(o))) behind[t.value] = true;
+  }
+  std::vector<FoldedAccess> folded;
+  for (const FoldedAccess& f : notebook.folded)
+    if (f.tensor.value < behind.size() && behind[f.tensor.value]) folded.push_back(f);
+  return folded;
+}
+
+std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
+  return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
+}
+
+// With the keys of explanationJson().
+Json foldedJson(const CompiledNotebook& notebook, const FoldedAccess& f) {
+  const std::string text(notebook.sources.text(f.access));
+  Json json{{"tensor", notebook.program[f.tensor].name},
+            {"forward", f.reader},
+            {"access", text},
+            {"written", text},
+            {"result", ""},
+            {"form", "empty"},
+            {"why", whyFolded(f, notebook.sources)},
+            {"certificate", {{"state", "empty"}, {"ms", 0}}},
+            {"excluded_by", Json::array({notebook.sources.text(f.condition)})},
+            {"axes", Json::array()},
+            {"y", Json::object()},
+            {"guards", {{"z", Json::array()}, {"t", Json::array()}}},
+            {"cost", nullptr},
+            {"place", place(f.access, notebook.sources)}};
+  for (const char* list : {"linear_system", "solution", "free_axes", "dropped_guards", "existence", "derivation"})
+    json[list] = Json::array();
+  return json;
+}
+
+}  // namespace
+
 int runGrad(const GradOptions& options) {
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
@@ -473,6 +521,16 @@ int runGrad(const GradOptions& options) {
   const auto find = [&](const std::string& name) -> Result<TensorId> {
     const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
+    for (const Symbol& s : loaded.notebook.symbols)
+      if (s.name == name && (s.kind == Symbol::Kind::Extent || s.kind == Symbol::Kind::Function || s.kind == Symbol::Kind::Data))
+        return Error{"grad",
+                     name + " is " +
+                         (s.kind == Symbol::Kind::Extent ? "a number"
+                          : s.kind == Symbol::Kind::Data ? "a data set"
+                                                         : "a function") +
+                         ", a gradient is of tensors.",
+                     {},
+                     {}};
     std::string known;
     for (const Tensor& t : program.tensors)
       if (known.size() < 400) known += (known.empty() ? "" : ", ") + t.name;
@@ -484,7 +542,9 @@ int runGrad(const GradOptions& options) {
 
   InvertOptions invert;
   invert.explain = options.explain;
-  auto made = gradientText(loaded.notebook, *of, *wrt, invert);
+  CompileOptions compiled;
+  if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
+  auto made = gradientText(loaded.notebook, *of, *wrt, invert, compiled);
   if (!made) return report(made.error(), options.json, kExitInternal);
   const DifferentiateResult& d = made->differentiated;
   if (hasErrors(d.diagnostics)) {
@@ -516,6 +576,7 @@ int runGrad(const GradOptions& options) {
       terms.back()["place"] = placeOf(term.access.valid() ? forward[term.access].origin : forward[term.tensor].origin);
       if (term.cut.valid()) terms.back()["cut"] = placeOf(term.cut);
     }
+    for (const FoldedAccess& f : foldedBehind(loaded.notebook, *wrt)) terms.push_back(foldedJson(loaded.notebook, f));
     Json json{{"ok", passed},
               {"text", text},
               {"stands_alone", made->whole},
@@ -531,12 +592,18 @@ int runGrad(const GradOptions& options) {
     printJson(json);
     return exitCode;
   }
-  std::cout << text;
+  std::cout << (made->whole ? "# stands alone, as a notebook of its own\n"
+                            : "# belongs behind the notebook, in a cell of its own\n")
+            << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
   // What is zero by rule is said, whether somebody asks how the others were made or not.
   for (const GradientTerm& term : d.terms)
     if (options.explain || (term.form == GradientTerm::Form::Zero && !term.why.empty()))
       std::cout << (options.explain ? "\n" : "") << explanationText(d.program, term, loaded.notebook.sources);
+  if (options.explain)
+    for (const FoldedAccess& f : foldedBehind(loaded.notebook, *wrt))
+      std::cout << "\n# " << loaded.notebook.sources.text(f.access) << " in " << f.reader << ": empty, "
+                << whyFolded(f, loaded.notebook.sources) << "\n";
   if (check && *check) std::cout << "\n" << checkText(**check, held, loaded.notebook.sources);
   if (check && !*check)
     return report({"check", "Nothing was compared: " + check->error().message, {}, check->error().detail}, false, kExitUsage);

@@ -6,9 +6,11 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -30,32 +32,6 @@ std::vector<std::pair<std::string, std::string>> versions() {
           {"sqlite", sqlite3_libversion()}, {"zlib", zlibVersion()}};
 }
 
-namespace {
-
-// What a run can do with the records; nothing is changed by asking.
-std::string stateOfRecords(const std::string& path) {
-  namespace fs = std::filesystem;
-  const std::string without = ": runs go on without, and what they measure is not kept";
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
-    fs::path folder = fs::absolute(path, ignored).parent_path();
-    while (!fs::exists(folder, ignored) && folder != folder.parent_path()) folder = folder.parent_path();
-    const bool free = fs::is_directory(folder, ignored) && access(folder.c_str(), W_OK | X_OK) == 0;
-    return free ? "made by the first run" : "can't be made in " + folder.string() + without;
-  }
-  if (!fs::is_regular_file(path, ignored)) return "is no file" + without;
-  if (access(path.c_str(), R_OK | W_OK) != 0) return "can't be read and written" + without;
-  sqlite3* database = nullptr;
-  int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE, nullptr);
-  if (code == SQLITE_OK) code = sqlite3_exec(database, "PRAGMA schema_version", nullptr, nullptr, nullptr);
-  const std::string message = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-  sqlite3_close(database);
-  if (code == SQLITE_OK || code == SQLITE_BUSY) return "can be read and written";
-  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return "is no database: the first run moves it aside and makes one";
-  return "can't be opened (" + message + ")" + without;
-}
-
-// A program of the search path; empty: there is none.
 std::string programNamed(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::string rest = path ? path : "";
@@ -66,6 +42,53 @@ std::string programNamed(const std::string& name) {
     rest.erase(0, end + 1);
   }
   return {};
+}
+
+namespace {
+
+// Whether a file in `folder` can grow: what access() allows, a full disk refuses. Empty: it can; else why not.
+std::string whyNothingFits(const std::filesystem::path& folder) {
+  std::string name = (folder / ".neoflow-probe-XXXXXX").string();
+  const int file = mkstemp(name.data());
+  if (file < 0) return std::strerror(errno);
+  unlink(name.c_str());
+  const std::vector<char> bytes(std::size_t{64} << 10, '\x5a');
+  std::string why;
+  for (std::size_t done = 0; done < bytes.size() && why.empty();) {
+    const ssize_t n = write(file, bytes.data() + done, bytes.size() - done);
+    if (n > 0) done += static_cast<std::size_t>(n);
+    else if (n == 0 || errno != EINTR) why = n == 0 ? "nothing was written" : std::strerror(errno);
+  }
+  if (why.empty() && fsync(file) != 0 && errno != EINVAL && errno != EROFS) why = std::strerror(errno);
+  close(file);
+  return why;
+}
+
+// What a run can do with the records: tried, with nothing left behind.
+std::string stateOfRecords(const std::string& path) {
+  namespace fs = std::filesystem;
+  const std::string without = ": runs go on without, and what they measure is not kept";
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    fs::path folder = fs::absolute(path, ignored).parent_path();
+    while (!fs::exists(folder, ignored) && folder != folder.parent_path()) folder = folder.parent_path();
+    if (!fs::is_directory(folder, ignored)) return "can't be made in " + folder.string() + without;
+    const std::string why = whyNothingFits(folder);
+    return why.empty() ? "made by the first run" : "can't be made in " + folder.string() + " (" + why + ")" + without;
+  }
+  if (!fs::is_regular_file(path, ignored)) return "is no file" + without;
+  if (access(path.c_str(), R_OK | W_OK) != 0) return "can't be read and written" + without;
+  sqlite3* database = nullptr;
+  int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE, nullptr);
+  if (code == SQLITE_OK) code = sqlite3_exec(database, "BEGIN IMMEDIATE; ROLLBACK", nullptr, nullptr, nullptr);
+  const std::string message = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+  sqlite3_close(database);
+  if (code == SQLITE_OK || code == SQLITE_BUSY) {
+    const std::string why = whyNothingFits(fs::absolute(path, ignored).parent_path());
+    return why.empty() ? "can be read and written" : "can't be written (" + why + ")" + without;
+  }
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) return "is no database: the first run moves it aside and makes one";
+  return "can't be opened (" + message + ")" + without;
 }
 
 // null: none is known.

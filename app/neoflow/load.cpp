@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +30,14 @@ int report(const Error& error, bool json, int exitCode, const std::string& file)
     if (!error.detail.empty()) std::cerr << error.detail << "\n";
   }
   return exitCode;
+}
+
+std::size_t nameColumns(std::size_t others, std::size_t longest) {
+  constexpr std::size_t kLeast = 32, kWithoutTerminal = 120;
+  winsize window{};
+  const bool terminal = isatty(STDOUT_FILENO) != 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+  const std::size_t columns = terminal ? window.ws_col : kWithoutTerminal;
+  return std::min(std::max(columns > others ? columns - others : 0, kLeast), std::max<std::size_t>(longest, 16));
 }
 
 Result<Source> readSource(const std::string& file) {

@@ -18,6 +18,7 @@
 #include "app/neoflow/commands.h"
 #include "core/lang/spelling.h"
 #include "core/session/engine.h"
+#include "core/support/uncaught.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
 #ifdef NF_LINKED_CUDA
@@ -54,6 +55,9 @@ CLI::Validator wholeFrom(std::int64_t low, std::int64_t high = kMost) {
         std::int64_t value = 0;
         const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (code == std::errc{} && end == text.data() + text.size() && value >= low && value <= high) return std::string();
+        const bool whole = text.find_first_not_of("0123456789") == std::string::npos && !text.empty();
+        if (whole && high == kMost && (value > high || code == std::errc::result_out_of_range))
+          return text + " is more than " + std::to_string(high);
         return text + " is no whole number from " + std::to_string(low) + (high == kMost ? " on" : " to " + std::to_string(high));
       },
       {});
@@ -148,7 +152,12 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W");
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that left is an error of the write, not the end of the process
+  // A reader that left and a file that may not grow are errors of the write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const bool json = std::any_of(
+      argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
+  nf::tellUncaughtExceptions(json);
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -204,8 +213,14 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
   CLI::Option* const steps = trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs")->check(wholeFrom(1))->excludes(steps);
-  trainCommand->add_option("--seconds", train.seconds, "end after so many seconds")->check(secondsFrom(1e-3));
+  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs of the data set")
+      ->check(wholeFrom(1))
+      ->excludes(steps);
+  trainCommand
+      ->add_option("--seconds", train.seconds,
+                   "end after so many seconds, or where --steps or --epochs end it sooner; alone it "
+                   "takes the place of the notebook's `steps` or `epochs`")
+      ->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
   trainCommand
@@ -307,7 +322,7 @@ int main(int argc, char** argv) {
   });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");
-  for (CLI::App* child : {engineCommand, workerCommand}) child->group("Child processes");
+  for (CLI::App* child : {engineCommand, workerCommand}) child->group("Child processes")->footer("");
   workerCommand->prefix_command();
   workerCommand->callback([&] { exitCode = nf::workerMain(workerCommand->remaining(), devices()); });
 
@@ -348,9 +363,6 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
-    const bool json = std::any_of(argv, argv + argc, [](const char* a) {
-      return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress";
-    });
     std::string message = error.what();
     if (dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
     else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) message = message.substr(0, message.find(':')) + " needs a value.";

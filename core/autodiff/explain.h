@@ -21,6 +21,7 @@ namespace nf {
 //    "cost": {"points", "forward_points", "ratio"},    after hoisting the guards of z
 //    "linear_system", "solution", "free_axes", "dropped_guards", "existence": [lines],
 //    "derivation": [{"title", "lines"}]}
+// An access that is in no operator, since its condition leaves it no point, has an entry of the same keys, form "empty", from `neoflow grad`.
 nlohmann::json explanationJson(const Program& program, const GradientTerm& term, const SourceMap& sources);
 
 // The same as comment lines of the language, each starting with "# ".

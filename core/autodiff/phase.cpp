@@ -35,6 +35,14 @@ std::vector<std::int64_t> phaseModuli(const Inverse& inverse, std::size_t zDimen
   return moduli;
 }
 
+void keepWithin(const PhaseOptions& options, std::vector<std::int64_t>& moduli) {
+  std::int64_t count = 1;
+  for (std::int64_t& h : moduli) {
+    if (h > options.mostPerDimension || count * h > options.mostPhases) h = 1;
+    count *= h;
+  }
+}
+
 namespace {
 
 // One class of one part.
@@ -95,11 +103,7 @@ std::vector<PhaseNest> splitPhases(const AccessProblem& problem, const Inverse& 
   if (inverse.state != Inverse::State::Gather) return {};
   const std::size_t m = problem.shape.size();
   std::vector<std::int64_t> modulus = phaseModuli(inverse, m);
-  std::int64_t count = 1;
-  for (std::int64_t& h : modulus) {
-    if (h > phases.mostPerDimension || count * h > phases.mostPhases) h = 1;
-    count *= h;
-  }
+  keepWithin(phases, modulus);
   const auto parts = partsOf(problem, inverse);
   if (!parts) return {};
   std::vector<std::vector<PartPhase>> choices;

@@ -19,6 +19,9 @@ struct PhaseOptions {
   std::int64_t mostPhases = 64;        // of all dimensions together: the later dimensions stay whole
 };
 
+// What is too large for the options becomes 1: a modulus by itself, or with those before it.
+void keepWithin(const PhaseOptions& options, std::vector<std::int64_t>& moduli);
+
 // One residue class of the gradient's elements: z_j = modulus_j * z'_j + phase_j, 0 <= z'_j < shape_j.
 //   before: r = z % 2 + 2*t, p = z // 2 - t, t < 2, guard r <= 2
 //   after : phase 0: r = 2*t, p = z' - t, t < 2      phase 1: r = 1, p = z', no axis

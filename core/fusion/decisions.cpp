@@ -73,6 +73,7 @@ Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants&
                     {"why", d.why},
                     {"flip", d.flips.empty() ? Json(nullptr) : toJson(d.flips.front())},
                     {"flips", flips},
+                    {"asked_in_vain", !d.askedInVain.first.empty()},
                     {"loop", d.loop}});
     if (d.measured)
       list.back()["measured"] = {{"fused_us", d.measured->fused},

@@ -82,6 +82,7 @@ class Fuser {
     for (const auto& [a, b] : force) forceFusion(a, b);
     greedy();
     findEdges();
+    forgetMet();
     recordTakenBack();
     recordRefused();
     recordOtherEdges();
@@ -319,11 +320,33 @@ class Fuser {
     c.R = reward(*c.forward, m_device);
     if (c.forward->obstacle || c.forward->forbidden) {
       record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
+      FusionDecision& decision = m_decisions.back();
+      if (reads(consumer, from)) decision.askedInVain = {first, second};
+      decision.why = "Asked for by hint, cannot: " + decision.why;
       m_takenBack.insert(from.value);
       m_decided.insert(from.value);
       return;
     }
     carryOut(from, std::move(c), FusionState::Forced);
+  }
+
+  // What a hint could not have at first, and greedy brought together after all.
+  void forgetMet() {
+    for (FusionDecision& d : m_decisions) {
+      if (d.askedInVain.first.empty()) continue;
+      const OperatorId a = m_graph.producerOf(m_byName.at(d.askedInVain.first)),
+                       b = m_graph.producerOf(m_byName.at(d.askedInVain.second));
+      if (!a.valid() || !b.valid() || m_graph.kernelOf(a) != m_graph.kernelOf(b)) continue;
+      d.askedInVain = {};
+      d.state = FusionState::Accepted;
+      d.why = "A `hint fuse` asks for it, and other decisions bring both into one kernel: nothing is left to count.";
+      d.dT = d.dC = d.R = 0;
+      d.dK = 0;
+      d.traffic.clear();
+      d.arithmetic.clear();
+      d.flips.clear();
+      d.recomputed.clear();
+    }
   }
 
   FusionState refusal(const Choice& c) const {

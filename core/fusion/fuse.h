@@ -72,6 +72,8 @@ struct FusionDecision {
   OriginId origin;                            // of the producer
   std::optional<FusionMeasurement> measured;  // of Reverted: what turned it
   std::string loop;                           // names of the Loops around, outermost first, "outer/inner"; empty: none
+  // The tensors of a `hint fuse`, as it names them, that asks for this and cannot be obeyed; empty: none does.
+  std::pair<std::string, std::string> askedInVain{};
 };
 
 struct FusionOptions {

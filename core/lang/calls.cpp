@@ -196,7 +196,8 @@ TermId Statement::selectCall(const Expr& e) {
   if (m_terms[c].kind == Term::Kind::Truth && !m_terms[c].literal) {
     const ExprRef taken = e.args[m_terms[c].truth ? 1 : 2], other = e.args[m_terms[c].truth ? 2 : 1];
     // What the other branch says of extents holds here, too: the same tensor has one shape in training and evaluation.
-    if (!makesTensors(other)) term(other);
+    const Span condition = m_terms[c].span;
+    if (!makesTensors(other)) noteFolded(term(other), condition);
     return term(taken);
   }
   const std::size_t tested = m_tested.size();

@@ -73,6 +73,13 @@ struct Unsound {
   std::string uses;  // that name; empty: the mistake is its own
 };
 
+// An access that stands in no operator: the condition around it leaves it no point.
+struct FoldedAccess {
+  TensorId tensor;
+  std::string reader;  // what the statement defines
+  Span access, condition;
+};
+
 struct CompiledNotebook {
   SourceMap sources;
   SourceId notebook;  // its id in `sources`
@@ -84,6 +91,7 @@ struct CompiledNotebook {
   std::vector<CellInfo> cells;
   std::vector<TrainSettings> trains;
   std::vector<Unsound> unsound;  // in order, each once
+  std::vector<FoldedAccess> folded;
   // By its name in the notebook, else by its full name, `Z.F`; invalid where there is none.
   TensorId tensorNamed(std::string_view name) const;
   bool ok() const { return !hasErrors(diagnostics); }

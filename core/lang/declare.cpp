@@ -364,7 +364,14 @@ void Elaborator::prepareBatch(const Ast& ast) {
   else if (!trainBatch.empty() && ast[trainBatch[0].value].kind == ExprKind::Number && ast[trainBatch[0].value].isInteger &&
            ast[trainBatch[0].value].integer > 0)
     decided = ast[trainBatch[0].value].integer;
-  if (!decided) return;
+  if (!decided) {
+    // Its own mistake is told where it stands; what it would have named is no second one.
+    const Expr* batch = trainBatch.empty() ? nullptr : &ast[trainBatch[0].value];
+    if (batch && batch->kind == ExprKind::Number && batch->isInteger)
+      for (const std::string& name : extents)
+        if (!lets.contains(name)) m_global.names.emplace(name, Entity{});
+    return;
+  }
   for (const std::string& name : extents) {
     if (m_options.batchOverride <= 0 && m_options.sets.contains(name)) continue;
     m_batchNames[name] = Number::of(*decided);

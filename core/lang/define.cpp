@@ -378,7 +378,10 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
       // An optimizer's tensor: an evaluation, or another job, has no such kernel.
       if (!m_options.training || m_elsewhere.contains(name)) return;
     }
+    const std::size_t told = m_out.diagnostics.size();
     const Entity* e = resolve(t.name, t.nameSpan);
+    if (!e && m_out.diagnostics.size() > told && m_out.diagnostics[told].fixes.empty() && m_out.diagnostics[told].notes.empty())
+      listTensors(m_out.diagnostics[told]);
     if (!e || e->kind == Entity::Kind::Poison) continue;
     if (e->kind != Entity::Kind::Tensor) {
       report("not-a-tensor", "a hint names tensors, `" + name + "` is none", t.nameSpan);

@@ -2,6 +2,7 @@
 #include "core/lang/elaborator.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -125,6 +126,14 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
   return best;
 }
 
+// "A B C", the first twenty of them.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 20;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i ? " " : "") + names[i];
+  return text + (names.size() > kMost ? " ..." : "");
+}
+
 }  // namespace
 
 std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
@@ -136,6 +145,11 @@ std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
 }
 
 void Elaborator::reportUndefinedFunction(const Expr& call) {
+  // One that was not understood has been told about.
+  if (const Entity* other = lookup(call.text); other && other->kind == Entity::Kind::Poison) {
+    if (m_poisonMet.empty()) m_poisonMet = call.text;
+    return;
+  }
   const std::vector<std::string> language = builtinFunctions();
   std::vector<std::string> library, all = language;
   for (const auto& [name, f] : m_functions) {
@@ -144,6 +158,18 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
   }
   std::sort(library.begin(), library.end());
   Diagnostic& d = report("undefined-function", "there is no function `" + std::string(call.text) + "`", call.head);
+  // X.sum() as other languages have it.
+  if (const std::size_t dot = call.text.rfind('.'); dot != std::string_view::npos) {
+    const std::string of(call.text.substr(0, dot)), function(call.text.substr(dot + 1));
+    const Entity* owner = lookup(of);
+    if (owner && owner->kind == Entity::Kind::Tensor) {
+      constexpr std::array<std::string_view, 7> kReductions{"argmax", "argmin", "max", "mean", "min", "prod", "sum"};
+      const bool reduces = std::find(kReductions.begin(), kReductions.end(), function) != kReductions.end();
+      const std::string meant = reduces ? function + "[i] " + of + "[i]" : function + "(" + of + ")";
+      d.notes.push_back({"tensors have no functions of their own: it is `" + meant + "`", {}});
+      return;
+    }
+  }
   for (const std::string& near : nearest(call.text, all)) d.fixes.push_back({"write `" + near + "`", call.head, near});
   if (!d.fixes.empty() || std::exchange(m_functionsListed, true)) return;
   const auto list = [](const std::vector<std::string>& names) {
@@ -199,6 +225,13 @@ void Elaborator::reportUndefined(std::string_view name, Span use) {
   if (turned && turned->kind == Entity::Kind::Tensor)
     d.notes.push_back({"a transpose is written with indices: `Y[i, j] = " + text.substr(0, text.size() - 2) + "[j, i]`", {}});
   for (const std::string& near : suggestions(name)) d.fixes.push_back({"write `" + near + "`", use, near});
+}
+
+void Elaborator::listTensors(Diagnostic& d) const {
+  std::vector<std::string> made;
+  for (const Tensor& t : m_out.program.tensors)
+    if (t.kind == TensorKind::Intermediate && t.name.find_first_of("./#") == std::string::npos) made.push_back(t.name);
+  if (!made.empty()) d.notes.push_back({"tensors that operators make: " + listed(made), {}});
 }
 
 void Elaborator::noteUse(Entity& entity, Span use) {
@@ -620,6 +653,11 @@ void Elaborator::run(const Ast& notebook) {
       Diagnostic d;
       d.code = "unknown-set";
       d.message = "--set " + name + ": the notebook has no `let " + name + "`";
+      std::vector<std::string> lets;
+      for (const Symbol& s : m_out.symbols)
+        if (s.kind == Symbol::Kind::Extent && s.definition.source == m_out.notebook) lets.push_back(s.name);
+      for (const std::string& near : nearest(name, lets)) d.notes.push_back({"is `" + near + "` meant?", {}});
+      if (d.notes.empty()) d.notes.push_back({lets.empty() ? "it has none" : "those there are: " + listed(lets), {}});
       m_out.diagnostics.push_back(std::move(d));
       ++m_errors;
     }

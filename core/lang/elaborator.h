@@ -180,6 +180,7 @@ class Elaborator {
   void poisonTargets(const ast::Stmt& s);
   bool dependsOn(const ast::Ast& ast, const ast::Stmt& s, const std::vector<std::string>& names, std::size_t budget) const;
   void reportUndefined(std::string_view name, Span use);
+  void listTensors(Diagnostic& d) const;  // as a note
   std::string detailOf(const Tensor& t) const;
 
   // ---- statements

@@ -332,6 +332,8 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
       if (scalar == ScalarOp::Select) {
         operands[0] = emitTerm(op, terms[0], DType::Bool);
         op.conditions[id] = operands[0];
+        if (const ScalarNode& known = m_elab.program()[operands[0]]; known.op == ScalarOp::Constant)
+          noteFolded(terms[known.value != 0 ? 2 : 1], m_terms[terms[0]].span);
         operands[1] = emitTerm(op, terms[1], inner);
         operands[2] = emitTerm(op, terms[2], inner);
         made = m_elab.program().select(operands[0], operands[1], operands[2], origin);
@@ -347,6 +349,32 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
   if (wide) fitsWide(op, made, t.span);
   if (once || wide) op.memo.emplace(key, made);
   return made;
+}
+
+// The loads below a branch that is never taken.
+void Statement::noteFolded(TermId branch, Span condition) {
+  std::vector<FoldedAccess>& folded = m_elab.m_out.folded;
+  std::vector<TermId> stack{branch};
+  while (!stack.empty()) {
+    const Term& t = m_terms[stack.back()];
+    stack.pop_back();
+    if (t.kind == Term::Kind::Error) continue;
+    for (const TermId operand : t.operands)
+      if (operand != kNoTerm) stack.push_back(operand);
+    if (t.otherwise != kNoTerm) stack.push_back(t.otherwise);
+    if (t.kind != Term::Kind::Load || t.tensor.level != 0 || m_elab.m_defining.empty()) continue;
+    // Without the brackets and the `else` around it.
+    Span access = t.head;
+    if (!t.indices.empty() && t.indices.back().span.source == access.source) {
+      const std::string& text = m_elab.m_out.sources.at(access.source).text;
+      const std::size_t end = text.find(']', t.indices.back().span.end);
+      if (end < t.span.end) access.end = static_cast<std::uint32_t>(end + 1);
+    }
+    const bool known = std::any_of(folded.begin(), folded.end(), [&](const FoldedAccess& f) {
+      return f.tensor == t.tensor.id && f.access == access && f.condition == condition;
+    });
+    if (!known) folded.push_back({t.tensor.id, std::string(m_elab.m_defining.front()), access, condition});
+  }
 }
 
 // ---------------------------------------------------------------- operators

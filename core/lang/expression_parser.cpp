@@ -461,8 +461,10 @@ ExprRef ExpressionParser::parseCall(Expr e) {
         e.binders.push_back(option);
       } else {
         const ExprRef argument = parseExpr();
-        if (!e.binders.empty())
-          fail("positional-after-named", "a plain argument can't follow a named one", m_ast.exprs[argument].span);
+        if (!e.binders.empty()) {
+          Diagnostic* d = fail("positional-after-named", "a plain argument can't follow a named one", m_ast.exprs[argument].span);
+          if (d && e.text == "select") d->notes.push_back({"two values are compared with `==`", e.binders.back().span});
+        }
         e.args.push_back(argument);
       }
     } while (accept(TokenKind::Comma) || accept(TokenKind::Semicolon));

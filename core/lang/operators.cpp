@@ -338,7 +338,7 @@ TermId Statement::reduction(const Expr& e) {
     const Entity* hidden = m_elab.lookup(b.name);
     if (hidden && (hidden->kind == Entity::Kind::Number || hidden->kind == Entity::Kind::Index)) {
       Diagnostic& d = report("shadowing", "index `" + std::string(b.name) + "` would hide the number of that name", b.span);
-      d.notes.push_back({"`" + std::string(b.name) + "` is named here", hidden->definition});
+      d.notes.push_back({"`" + std::string(b.name) + "` is named here: one of the two takes another name", hidden->definition});
       good = false;
       continue;
     }

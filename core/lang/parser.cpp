@@ -438,6 +438,11 @@ class Parser : ExpressionParser {
       parseWhere(s);
       return;
     }
+    if (!m_failed && !at(TokenKind::LeftBrace)) {
+      if (Diagnostic* d = expected("`{` and the body of the function"))
+        d->notes.push_back({"`def f(x) = x^2` is one expression, `def f(X[n]) -> Y { Y[i] = X[i]^2 }` a block", {}});
+      return;
+    }
     parseBlock(s, "the function");
   }
 
@@ -476,6 +481,11 @@ class Parser : ExpressionParser {
     s.kind = StmtKind::If;
     take();
     s.values.push_back(parseExpr());
+    if (!m_failed && at(TokenKind::Assign)) {
+      if (Diagnostic* d = fail("expected", "`=` gives a name to something: a condition compares with `==`", span(tok())))
+        d->fixes.push_back({"write `==`", span(tok()), "=="});
+      return;
+    }
     parseBlock(s.body, "`if`");
     const Token& next = tok();
     if (!m_failed && next.kind == TokenKind::Keyword && text(next) == "else") continueLine();  // also on the next line
@@ -704,6 +714,10 @@ class Parser : ExpressionParser {
       }
     if (!nearest.empty()) {
       d->fixes.push_back({"write `" + std::string(nearest) + "`", first.nameSpan, std::string(nearest)});
+      return;
+    }
+    if (lower == "return") {
+      d->notes.push_back({"a function gives what its head names: `def f(x) = x^2`, or `def f(X[n]) -> Y { Y[i] = X[i]^2 }`", {}});
       return;
     }
     std::string all;

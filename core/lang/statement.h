@@ -178,6 +178,7 @@ class Statement {
   // emit.cpp, nested_reductions.cpp
   struct Operation;  // operation.h
   ExprId emitTerm(Operation& op, TermId id, DType want);
+  void noteFolded(TermId branch, Span condition);
   ExprId emitLoad(Operation& op, const Term& t);
   ExprId emitNested(Operation& op, TermId id);
   ExprId emitCondition(Operation& op, const Term& t);

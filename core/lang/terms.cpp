@@ -114,7 +114,8 @@ bool Statement::outputs(const std::vector<TargetIndex>& indices) {
           report("shadowing",
                  "index `" + std::string(e.text) + "` would hide the " + (counter ? "counter of the loop" : "number of that name"),
                  e.span);
-      d.notes.push_back({"`" + std::string(e.text) + "` is named here", hidden->definition});
+      d.notes.push_back({"`" + std::string(e.text) + "` is named here" + (counter ? "" : ": one of the two takes another name"),
+                         hidden->definition});
       if (counter) d.notes.push_back({"an index runs by itself: what is computed for each element needs no `for`", {}});
       return false;
     }

@@ -229,6 +229,7 @@ const Function* Elaborator::optimizerNamed(const Expr* optimizer, const Stmt& s)
     d.notes.push_back({"as in `def " + name + "(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }`", {}});
     return nullptr;
   }
+  if (const Entity* other = lookup(name); other && other->kind == Entity::Kind::Poison) return nullptr;
   Diagnostic& d = report("undefined-function", "there is no optimizer `" + name + "`", site);
   std::vector<std::string> names;
   for (const auto& [other, g] : m_functions)

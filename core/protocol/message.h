@@ -486,8 +486,9 @@ struct TrialEvent {
   std::string name;               // of the subgraph
   std::vector<JsonText> parents;  // schedules it was bred from
   std::string how;
+  bool counted = true;  // RunState::trials has it; else a first kernel was only held right, and its time follows as a trial
   NF_FIELDS(TrialEvent, subgraph, schedule, us, status, number, generation, seconds, predicted_us, low_us, high_us, name, parents,
-            how);
+            how, counted);
 };
 // What the search for better kernels came to in a run.
 enum class SearchState : std::uint8_t {

@@ -12,7 +12,9 @@
 // What the readers of data files share.
 namespace nf {
 
-inline Error dataError(const std::string& what, const std::string& message) { return {"load data", what + ": " + message, {}, {}}; }
+inline Error dataError(const std::string& what, const std::string& message) {
+  return {"load data", (what.empty() ? std::string("\"\"") : what) + ": " + message, {}, {}};
+}
 
 // Element types as files store them.
 enum class FileType : std::uint8_t { F16, BF16, F32, F64, I8, U8, I16, U16, I32, U32, I64, U64, Bool };

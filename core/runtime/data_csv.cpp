@@ -24,6 +24,14 @@ std::optional<double> number(std::string_view field) {
   return value;
 }
 
+bool fitsNoDouble(std::string_view field) {
+  field = trimmed(field);
+  if (!field.empty() && field.front() == '+') field.remove_prefix(1);
+  double value = 0;
+  const auto [end, code] = std::from_chars(field.data(), field.data() + field.size(), value);
+  return code == std::errc::result_out_of_range && end == field.data() + field.size();
+}
+
 char separatorOf(std::string_view line) {
   for (const char c : {',', ';', '\t'})
     if (line.find(c) != std::string_view::npos) return c;
@@ -68,8 +76,9 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what) {
         values.push_back(*value);
         ++numbers;
       } else if (wrong.message.empty()) {
-        wrong = dataError(what, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " +
-                                    quoted(trimmed(field)) + " is no number");
+        wrong =
+            dataError(what, "line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + quoted(trimmed(field)) +
+                                (fitsNoDouble(field) ? " is beyond the range of double precision" : " is no number"));
       }
       if (stop == std::string_view::npos) break;
       at = stop + 1;

@@ -89,7 +89,8 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
       if (d.name == set.name) at(d.origin);
     if (set.rows - set.heldOut < feed.m_batch && set.heldOut < feed.m_batch)
       return feedError("The data set " + set.name + " has " + std::to_string(set.rows - set.heldOut) +
-                       " rows for training, fewer than the batch of " + std::to_string(feed.m_batch) + ".");
+                       (set.rows - set.heldOut == 1 ? " row" : " rows") + " for training, fewer than the batch of " +
+                       std::to_string(feed.m_batch) + ".");
   }
   at({});
   return feed;

@@ -2,8 +2,13 @@
 #include "core/runtime/gradient_text.h"
 
 #include <algorithm>
+#include <iomanip>
+#include <optional>
+#include <set>
+#include <sstream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/ir/structural_hash.h"
 #include "core/runtime/execution_plan.h"
@@ -15,49 +20,95 @@ bool isDerived(const Program& p, std::size_t o, std::size_t forward) {
   return o >= forward || p.operators[o].phase == Phase::Backward;
 }
 
-// The operators that `result` depends on.
-std::vector<bool> leadingTo(const Program& p, TensorId result) {
-  const auto made = producers(p);
-  std::vector<bool> needed(p.operators.size(), false);
-  std::vector<TensorId> stack{result};
-  while (!stack.empty()) {
-    const OperatorId o = made[stack.back().value];
-    stack.pop_back();
-    if (!o.valid() || needed[o.value]) continue;
-    needed[o.value] = true;
-    for (const TensorId t : readsOf(p, o)) stack.push_back(t);
-  }
-  return needed;
-}
-
-// Whether everything that the derived operators read has the same name at the end of the notebook.
-bool namesReach(const CompiledNotebook& notebook, const Program& p, std::size_t forward, TensorId seed) {
-  std::vector<bool> derived(p.tensors.size(), false);
-  for (std::size_t o = 0; o < p.operators.size(); ++o)
-    if (isDerived(p, o, forward))
-      for (const TensorId t : writesOf(p, OperatorId(o))) derived[t.value] = true;
-  std::vector<TensorId> read;
-  for (std::size_t o = 0; o < p.operators.size(); ++o) {
-    if (!isDerived(p, o, forward)) continue;
-    for (const TensorId t : readsOf(p, OperatorId(o)))
-      if (!derived[t.value] && t != seed) read.push_back(t);
-  }
-  if (read.empty()) return true;
+// Of each tensor: whether the notebook's end has it by its name. What is derived it has not.
+std::vector<bool> reached(const CompiledNotebook& notebook, const Program& p, std::size_t forward) {
   // By name at the end of the notebook: what a cell declares, else the first tensor that has it.
   std::unordered_map<std::string_view, TensorId> named;
   for (const Symbol& s : notebook.symbols)
     if (s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
       named.emplace(s.name, s.tensor);
   for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) named.emplace(notebook.program.tensors[t].name, TensorId(t));
-  return std::all_of(read.begin(), read.end(), [&](TensorId t) {
-    const auto found = named.find(p[t].name);
-    return found != named.end() && found->second == t;
-  });
+  std::vector<bool> reached(p.tensors.size(), false);
+  for (std::size_t t = 0; t < p.tensors.size(); ++t) {
+    const auto found = named.find(p.tensors[t].name);
+    reached[t] = found != named.end() && found->second == TensorId(t);
+  }
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    if (isDerived(p, o, forward))
+      for (const TensorId t : writesOf(p, OperatorId(o))) reached[t.value] = false;
+  return reached;
+}
+
+bool isOneNumber(const Tensor& t) {
+  return t.kind == TensorKind::Const &&
+         (t.init.kind == Initializer::Kind::Zeros || (t.init.kind == Initializer::Kind::Constant && t.init.numbers.size() == 1));
+}
+
+// Operators, and constants of one number that a loop has written over, which make a tensor.
+struct Steps {
+  std::vector<OperatorId> operators;
+  std::vector<TensorId> constants;
+};
+
+// What makes `result` of what is there; nothing where something is neither there nor made.
+std::optional<Steps> leadingTo(const Program& p, TensorId result, const std::vector<bool>& there) {
+  const auto made = producers(p);
+  std::vector<bool> needed(p.operators.size(), false);
+  std::set<TensorId> constants;
+  std::vector<TensorId> stack{result};
+  while (!stack.empty()) {
+    const TensorId t = stack.back();
+    stack.pop_back();
+    if (there[t.value]) continue;
+    const OperatorId o = made[t.value];
+    if (!o.valid()) {
+      if (!isOneNumber(p[t])) return std::nullopt;
+      constants.insert(t);
+      continue;
+    }
+    if (needed[o.value]) continue;
+    needed[o.value] = true;
+    for (const TensorId read : readsOf(p, o)) stack.push_back(read);
+  }
+  Steps steps;
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    if (needed[o]) steps.operators.emplace_back(o);
+  steps.constants.assign(constants.begin(), constants.end());
+  return steps;
+}
+
+// const h[2, 48] = 0.5
+std::string constantText(const Tensor& t) {
+  std::ostringstream text;
+  text << std::setprecision(17) << "const `" << t.name << "`";
+  for (std::size_t k = 0; k < t.shape.size(); ++k) text << (k ? ", " : "[") << t.shape[k];
+  text << (t.shape.empty() ? "" : "]");
+  if (t.type != DType::F32) text << " : " << name(t.type);
+  text << " = " << (t.init.kind == Initializer::Kind::Zeros ? 0.0 : t.init.numbers[0]) << "\n";
+  return text.str();
+}
+
+// What the notebook has made and the text makes again, the steps of a loop or what was written over, under names that nobody has.
+void nameAnew(Program& p, const Steps& steps, std::size_t forward, const CompiledNotebook& notebook) {
+  std::unordered_set<std::string> taken;
+  for (const Symbol& s : notebook.symbols) taken.insert(s.name);
+  for (const Tensor& t : p.tensors) taken.insert(t.name);
+  const auto anew = [&](TensorId t) {
+    const std::string wish = p[t].name + "_again";
+    std::string name = wish;
+    for (int n = 2; !taken.insert(name).second; ++n) name = wish + std::to_string(n);
+    p[t].name = name;
+  };
+  for (const TensorId t : steps.constants) anew(t);
+  for (const OperatorId o : steps.operators)
+    if (!isDerived(p, o.value, forward))
+      for (const TensorId t : writesOf(p, o)) anew(t);
 }
 
 }  // namespace
 
-Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options) {
+Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options,
+                                  const CompileOptions& compiled) {
   GradientText made;
   const DerivativeProgram only = onlyDerivative(notebook.program, of, wrt);
   made.result = only.result;
@@ -67,25 +118,38 @@ Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of,
   const Program& p = made.differentiated.program;
   if (hasErrors(made.differentiated.diagnostics)) return made;
 
-  made.whole = only.ofDerivative || !namesReach(notebook, p, forward, made.seed);
-  if (made.whole) {
-    Program alone = p;
-    alone.derivatives.clear();
-    alone.outputs = {{alone[made.result].name, made.result, OutputRole::Show}};
-    made.text = toText(restrictedTo(alone, {made.result}, false));
-    return made;
+  if (!only.ofDerivative) {
+    std::vector<bool> there = reached(notebook, p, forward);
+    if (made.seed.valid()) there[made.seed.value] = true;
+    if (const auto steps = leadingTo(p, made.result, there)) {
+      if (made.seed.valid()) {
+        const Tensor& seed = p[made.seed];
+        made.text += "input " + seed.name + "[";
+        for (std::size_t k = 0; k < seed.shape.size(); ++k) made.text += (k ? ", " : "") + std::to_string(seed.shape[k]);
+        made.text += "] = 1\n";
+      }
+      const std::vector<OperatorId>& operators = steps->operators;
+      const bool again = !steps->constants.empty() || std::any_of(operators.begin(), operators.end(),
+                                                                  [&](OperatorId o) { return !isDerived(p, o.value, forward); });
+      if (!again) {
+        if (!operators.empty()) made.text += toText(p, operators) + "\n";
+        return made;
+      }
+      Program renamed = p;
+      nameAnew(renamed, *steps, forward, notebook);
+      for (const TensorId t : steps->constants) made.text += constantText(renamed[t]);
+      made.text += toText(renamed, operators) + "\n";
+      Source both = notebook.sources.at(notebook.notebook);
+      both.text += "\n# %%\n" + made.text;
+      if (compileNotebook(std::move(both), compiled).ok()) return made;
+    }
   }
-  if (made.seed.valid()) {
-    const Tensor& seed = p[made.seed];
-    made.text += "input " + seed.name + "[";
-    for (std::size_t k = 0; k < seed.shape.size(); ++k) made.text += (k ? ", " : "") + std::to_string(seed.shape[k]);
-    made.text += "] = 1\n";
-  }
-  const std::vector<bool> needed = leadingTo(p, made.result);
-  std::vector<OperatorId> derived;
-  for (std::size_t o = 0; o < p.operators.size(); ++o)
-    if (needed[o] && isDerived(p, o, forward)) derived.emplace_back(o);
-  if (!derived.empty()) made.text += toText(p, derived) + "\n";
+  // What a name was given to that the text cannot make again.
+  made.whole = true;
+  Program alone = p;
+  alone.derivatives.clear();
+  alone.outputs = {{alone[made.result].name, made.result, OutputRole::Show}};
+  made.text = toText(restrictedTo(alone, {made.result}, false));
   return made;
 }
 

@@ -14,8 +14,11 @@ struct GradientText {
   bool whole = false;                  // the text stands alone; else it goes behind the notebook, in a cell of its own
 };
 
-// The derivative of `of` by `wrt`, tensors of the notebook's program. Its text can be run: what the notebook has no name for (the
-// steps of a loop, what was written over) makes it a program of its own.
-Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options = {});
+// The derivative of `of` by `wrt`, tensors of the notebook's program. Its text can be run, behind the notebook: what that has no name
+// for (the steps of a loop, what was written over) is made again, under new names. What can't be made again (the gradient of a gradient,
+// an input that was written over) makes it a program of its own.
+// `compiled`: how the notebook was.
+Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options = {},
+                                  const CompileOptions& compiled = {});
 
 }  // namespace nf

@@ -93,6 +93,26 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
   return s;
 }
 
+Diagnostics unobeyedHints(const Stages& stages) {
+  Diagnostics warnings;
+  for (const FusionDecision& d : stages.decisions) {
+    if (d.askedInVain.first.empty()) continue;
+    const auto& [a, b] = d.askedInVain;
+    Diagnostic w;
+    w.severity = Severity::Warning;
+    w.code = "hint";
+    w.message = "`hint fuse " + a + ", " + b + "` cannot be obeyed" + (d.loop.empty() ? "" : " in the loop " + d.loop) +
+                ", they stay two kernels";
+    w.notes.push_back({d.why, {}});
+    for (const Hint& hint : stages.source->hints)
+      for (std::size_t i = 0; i + 1 < hint.tensors.size() && !w.span.valid(); ++i)
+        if (hint.kind == Hint::Kind::Fuse && hint.tensors[i] == a && hint.tensors[i + 1] == b && hint.origin.valid())
+          w.span = (*stages.source)[hint.origin].span;
+    warnings.push_back(std::move(w));
+  }
+  return warnings;
+}
+
 Result<Stages> fusedAgain(const Stages& stages, const StageOptions& options) {
   NF_ASSERT(stages.partitioned);
   Stages again = stages;

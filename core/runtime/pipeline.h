@@ -39,6 +39,9 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
 // The same program with fusion decided anew.
 Result<Stages> fusedAgain(const Stages& stages, const StageOptions& options);
 
+// Every `hint fuse` that fusion could not obey, at its place with the reason.
+Diagnostics unobeyedHints(const Stages& stages);
+
 // P_d, P_c and L of Equation 4 as fusion counts them.
 DeviceConstants deviceConstants(const Target& target);
 

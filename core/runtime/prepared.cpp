@@ -128,4 +128,15 @@ std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, con
   return events;
 }
 
+std::vector<protocol::WarningEvent> warningEvents(const Stages& stages, const SourceMap& sources) {
+  std::vector<protocol::WarningEvent> events;
+  for (const Diagnostic& d : unobeyedHints(stages)) {
+    protocol::WarningEvent& event = events.emplace_back();
+    event.message = d.message;
+    for (const DiagnosticNote& note : d.notes) event.message += ". " + note.message;
+    put(event, sources, d.span);
+  }
+  return events;
+}
+
 }  // namespace nf

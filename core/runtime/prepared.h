@@ -55,6 +55,8 @@ Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);
 // Labels that nothing matches, as events with their places. Of `program`.
 std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, const Program& program, const SourceMap& sources);
+// Each `hint fuse` that cannot be obeyed, with the reason in its sentence.
+std::vector<protocol::WarningEvent> warningEvents(const Stages& stages, const SourceMap& sources);
 // The first error among the diagnostics, as a failure.
 Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place);
 

@@ -12,6 +12,7 @@
 #include "core/runtime/data_file.h"
 #include "core/runtime/report_chart.h"
 #include "core/runtime/run_folder.h"
+#include "core/support/row_names.h"
 
 namespace nf {
 namespace {
@@ -114,7 +115,8 @@ Result<Run> readRun(const std::string& folder) {
       const bool bad = status != "ok" && status != "slow";
       const double us = real(e, "us");
       // A first kernel is told when it was checked and again when it was timed: one trial.
-      if (us > 0 || bad) ++run.trials, ++k.trials;
+      const bool counted = e.contains("counted") && e["counted"].is_boolean() ? e["counted"].get<bool>() : us > 0 || bad;
+      run.trials += counted, k.trials += counted;
       run.failed += bad, k.failed += bad;
       if (status == "ok" && us > 0) {
         if (k.first == 0) k.first = us;
@@ -222,17 +224,21 @@ std::string learningOf(const Run& run) {
 
 std::string kernelsOf(const Run& run) {
   if (run.kernels.empty()) return {};
-  std::vector<const KernelRow*> rows;
-  for (const auto& [id, row] : run.kernels) rows.push_back(&row);
-  std::sort(rows.begin(), rows.end(), [](const KernelRow* a, const KernelRow* b) { return a->best > b->best; });
+  std::vector<std::pair<const KernelRow*, std::string>> rows;
+  for (const auto& [id, row] : run.kernels) rows.emplace_back(&row, id);
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first->best > b.first->best; });
+  std::vector<RowName> called;
+  for (const auto& [row, id] : rows) called.push_back({row->name, id});
+  const std::vector<std::string> names = rowNames(called, 48);
+  auto name = names.begin();
   std::string out =
       "<h2>Kernels</h2>\n<div class=\"wide\"><table><tr><th class=\"t\">kernel</th><th>first, \u00b5s</th><th>best, "
       "\u00b5s</th><th>gain</th><th "
       "class=\"t\"></th><th>trials</th><th>failed</th><th>swaps</th></tr>\n";
-  for (const KernelRow* k : rows) {
+  for (const auto& [k, id] : rows) {
     const double gain = k->best > 0 && k->first > 0 ? k->first / k->best : 0;
     const double saved = gain > 1 ? 1 - 1 / gain : 0;
-    out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(shortName(k->name, 40)) + "</td><td>" +
+    out += "<tr><td class=\"t m\" title=\"" + htmlEscaped(k->name) + "\">" + htmlEscaped(*name++) + "</td><td>" +
            (k->first > 0 ? number(k->first, 3) : "\u2013") + "</td><td>" + (k->best > 0 ? number(k->best, 3) : "\u2013") +
            "</td><td>" + (gain > 0 ? number(gain, 3) + "\u00d7" : "\u2013") +
            "</td><td class=\"t\"><i class=\"bar\"><i style=\"width:" + number(saved * 100, 3) + "%\"></i></i></td><td>" +

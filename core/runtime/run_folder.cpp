@@ -153,9 +153,15 @@ void RunFolder::flush() {
 }
 
 std::string RunFolder::failure() const {
-  for (const File* file : {&m_steps, &m_events, &m_swaps})
-    if (file->error != 0) return "The results in " + m_path + " are not complete: " + std::strerror(file->error) + ".";
-  return {};
+  std::string names;
+  int error = 0;
+  for (const auto& [file, name] : {std::pair(&m_steps, "steps.bin"), {&m_events, "events.jsonl"}, {&m_swaps, "swaps.jsonl"}})
+    if (file->error != 0 || file->lost) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+      error = file->error != 0 ? file->error : ENOSPC;
+    }
+  if (names.empty()) return {};
+  return "The results in " + m_path + " are not complete (" + names + "): " + std::strerror(error) + ".";
 }
 
 Result<std::string> newestCheckpoint(const std::string& root) {

@@ -42,7 +42,7 @@ class RunFolder {
   void addEvent(std::string_view jsonLine);
   void addSwaps(std::string_view jsonLines);  // written at once: a killed run is replayed by them
   void flush();
-  // Why results are not complete on disk (it is full) at this moment, or never will be; empty: they are, as of the last flush.
+  // Which results are not complete on disk (it is full) at this moment, or never will be, and why; empty: all are, as of the last flush.
   std::string failure() const;
 
  private:

@@ -9,4 +9,7 @@ namespace nf {
 // step, or of all that the notebook computes where it trains nothing. `options`: as it would be fused on the device.
 Diagnostics checkSchedules(const CompiledNotebook& notebook, const StageOptions& options, const Target& target);
 
+// Every `hint fuse` that cannot be obeyed, as warnings, of the same programs.
+Diagnostics checkFusions(const CompiledNotebook& notebook, const StageOptions& options);
+
 }  // namespace nf

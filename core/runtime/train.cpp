@@ -338,6 +338,8 @@ struct TrainJob::Impl {
     StrayLabels strays = feed->strayLabels();
     auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place, &strays);
     if (initial)
+      for (protocol::WarningEvent& e : warningEvents(training.stages, notebook.sources)) emit(std::move(e));
+    if (initial)
       for (protocol::WarningEvent& e : warningEvents(strays, training.executable->program(), notebook.sources)) emit(std::move(e));
     if (initial) place = settings.span;
     return initial;
@@ -976,7 +978,10 @@ struct TrainJob::Impl {
     summary.swaps = supply->swaps();
     if (folder) {
       folder->flush();
-      if (!folder->failure().empty() && !summary.unsaved) summary.unsaved = Error{"save", folder->failure(), {}, {}};
+      if (const std::string failure = folder->failure(); !failure.empty()) {
+        if (summary.unsaved) summary.unsaved->message += " " + failure;
+        else summary.unsaved = Error{"save", failure, {}, {}};
+      }
       summary.folder = folder->path();
     }
     return summary;
@@ -1051,6 +1056,7 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
     e.high_us = *event.microseconds + event.spreadMicroseconds;
   }
   e.status = protocolStatus(event.status);
+  e.counted = event.counted;
   e.seconds = event.seconds;
   e.generation = event.lineage.round;
   if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;

@@ -2,7 +2,7 @@
 #include "core/schedule/loop_ir.h"
 
 #include <algorithm>
-#include <set>
+#include <unordered_set>
 
 #include "core/support/assert.h"
 
@@ -214,10 +214,12 @@ std::int64_t Function::tasks(const Stage& stage) const {
 }
 
 std::vector<ValueId> valuesOf(const Function& function, const Statement& statement) {
-  std::set<ValueId> seen;
-  std::vector<ValueId> stack;
+  std::unordered_set<std::uint32_t> seen;
+  std::vector<ValueId> found, stack;
   const auto visit = [&](ValueId id) {
-    if (id.valid() && seen.insert(id).second) stack.push_back(id);
+    if (!id.valid() || !seen.insert(id.value).second) return;
+    found.push_back(id);
+    stack.push_back(id);
   };
   const auto visitPlace = [&](const Place& place) {
     for (const DataIndex& d : place.data) visit(d.value);
@@ -233,7 +235,8 @@ std::vector<ValueId> valuesOf(const Function& function, const Statement& stateme
     visit(v.guard);
     visitPlace(v.place);
   }
-  return {seen.begin(), seen.end()};
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 std::vector<OriginId> originsOf(const Function& function, const Statement& statement) {

@@ -68,13 +68,7 @@ Phases plan(const Program& p, const PhaseOptions& options) {
   for (std::size_t e = 0; e < p.accesses.size(); ++e)
     for (std::size_t k = 0; k < p.accesses[e].indices.size(); ++k)
       if (p.accesses[e].indices[k].isData()) phases[p.accesses[e].tensor.value][k] = 1;
-  for (std::vector<std::int64_t>& ofTensor : phases) {
-    std::int64_t count = 1;
-    for (std::int64_t& h : ofTensor) {
-      if (count * h > options.mostPhases) h = 1;
-      count *= h;
-    }
-  }
+  for (std::vector<std::int64_t>& ofTensor : phases) keepWithin(options, ofTensor);
   return phases;
 }
 

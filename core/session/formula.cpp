@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/session/formula.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 namespace nf {
 namespace {
@@ -34,6 +36,7 @@ class FormulaBuilder {
     }
     const std::uint32_t left = subscripted(m_program[m_op.output].name, leftIndices(), m_op.origin);
     std::uint32_t right = scalar(m_op.body, 0);
+    if (m_op.kind == OperatorKind::Scatter && !m_op.scatter.empty()) right = whereItArrives(right);
     if (m_op.axes.size() > m_op.outputRank) {
       const std::string_view reducer = m_op.kind == OperatorKind::Scatter ? "sum" : name(m_op.reducer);
       right = add(FormulaKind::Reduce, std::string(reducer), {right}, m_op.origin);
@@ -143,10 +146,39 @@ class FormulaBuilder {
     return made;
   }
 
+  // A scatter has no names for the element that it adds to: z, or z0, z1, ..; none that its axes have.
+  std::vector<std::string> elementNames() const {
+    const auto taken = [&](const std::string& name) {
+      return std::any_of(m_op.axes.begin(), m_op.axes.end(), [&](const Axis& axis) { return axis.name == name; });
+    };
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < m_op.scatter.size(); ++k) {
+      std::string name = m_op.scatter.size() == 1 ? "z" : "z" + std::to_string(k);
+      while (taken(name)) name += "'";
+      names.push_back(std::move(name));
+    }
+    return names;
+  }
+
+  // What a scatter adds, at the points whose indices are the element's: "body if 2*i + j = z0 and idx[i] = z1, else 0".
+  std::uint32_t whereItArrives(std::uint32_t body) {
+    const std::vector<std::string> names = elementNames();
+    std::optional<std::uint32_t> all;
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      const AccessIndex& i = m_op.scatter[k];
+      const std::uint32_t read = i.isData() ? scalar(i.data, 1) : index(i.affine, {});
+      const std::uint32_t element = add(FormulaKind::Name, names[k], {}, {});
+      const std::uint32_t equal = add(FormulaKind::Infix, "==", {read, element}, {});
+      all = all ? add(FormulaKind::Infix, "and", {*all, equal}, {}) : equal;
+    }
+    const std::uint32_t nothing = add(FormulaKind::Number, "0", {}, {});
+    return add(FormulaKind::Cases, {}, {*all, body, nothing}, {});
+  }
+
   std::vector<std::uint32_t> leftIndices() {
     std::vector<std::uint32_t> indices;
     if (m_op.kind == OperatorKind::Scatter) {
-      for (const AccessIndex& i : m_op.scatter) indices.push_back(i.isData() ? scalar(i.data, 1) : index(i.affine, {}));
+      for (const std::string& name : elementNames()) indices.push_back(add(FormulaKind::Name, name, {}, {}));
     } else {
       for (std::uint32_t k = 0; k < m_op.outputRank; ++k)
         indices.push_back(add(FormulaKind::Name, m_op.axes[k].name, {}, m_op.axes[k].origin));

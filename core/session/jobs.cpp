@@ -595,7 +595,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     options.stop = stop;
     options.onTrial = [&](const TrialEvent& e) {
       note(protocolEvent(e));
-      ++state.trials;
+      state.trials += e.counted;
       state.seconds = e.seconds;
       state.detail = "trial " + std::to_string(state.trials) + (options.trials > 0 ? " of " + std::to_string(options.trials) : "");
       if (options.seconds > 0) state.secondsLeft = std::max(0.0, options.seconds - e.seconds);

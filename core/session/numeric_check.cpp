@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <tuple>
 #include <unordered_map>
 
 #include "core/device/reference.h"
@@ -16,6 +17,7 @@
 #include "core/runtime/initialize.h"
 #include "core/session/held_values.h"
 #include "core/tune/index_ranges.h"
+#include "core/tune/point_evaluator.h"
 
 namespace nf {
 namespace {
@@ -28,7 +30,8 @@ constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
 constexpr std::int64_t kSamples = 256;
-constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;  // values, of 8 bytes
+constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;   // values, of 8 bytes
+constexpr std::int64_t kBoundWork = std::int64_t{1} << 24;  // expression nodes, to bound the rounding of one element
 
 // Operations to compute `wanted` once.
 double costOf(const Program& p, TensorId wanted) {
@@ -144,6 +147,47 @@ Result<Unit> addHeld(const HeldProgram& held, TensorValues& inputs) {
   return Unit{};
 }
 
+// As the interpreter computes: nothing is rounded to the types of tensors.
+Program inDoublePrecision(Program p) {
+  for (Tensor& t : p.tensors)
+    if (isFloating(t.type)) t.type = DType::F64;
+  for (ScalarNode& n : p.scalars)
+    if (isFloating(n.type)) n.type = DType::F64;
+  return p;
+}
+
+// How far rounding takes the derived gradient from what it would be, element by element.
+class DerivedRounding {
+ public:
+  // Nothing where points do not stand alone.
+  static std::optional<DerivedRounding> of(const Program& p, TensorId result, const TensorValues& inputs) {
+    Program wanted = p;
+    wanted.outputs = {{"result", result, OutputRole::Named}};
+    const Program q = inDoublePrecision(restrictedTo(wanted, {result}, false));
+    auto evaluator = PointEvaluator::prepare(q, true, true);
+    if (!evaluator) return std::nullopt;
+    DerivedRounding made{std::move(*evaluator), q.tensorNamed(p[result].name)};
+    made.m_evaluator.setRandom(1, 0);
+    for (const auto& [tensor, data] : inputs) {
+      if (tensor.value >= p.tensors.size()) continue;
+      const TensorId here = q.tensorNamed(p[tensor].name);
+      if (here.valid()) made.m_evaluator.bind(here, {DType::F64, data.values.data()});
+    }
+    return made;
+  }
+  // 0 where it is not known.
+  double at(std::size_t element) {
+    std::int64_t work = kBoundWork;
+    const auto error = m_evaluator.error(m_result, static_cast<std::int64_t>(element), work);
+    return error && std::isfinite(*error) ? *error : 0;
+  }
+
+ private:
+  DerivedRounding(PointEvaluator evaluator, TensorId result) : m_evaluator(std::move(evaluator)), m_result(result) {}
+  PointEvaluator m_evaluator;
+  TensorId m_result;
+};
+
 struct Value {
   double sum = 0, size = 0;  // of the terms, and of their sizes
 };
@@ -202,6 +246,10 @@ struct NumericChecker::Impl {
   bool triedWithoutJumps = false;
   std::vector<Span> held;
   std::vector<double> expected;
+  Program derived;  // makes `result`
+  TensorId result;
+  std::optional<DerivedRounding> rounding;  // made when a sample disagrees
+  bool triedRounding = false;
   double largest = 1e-12, typical = 0;
   double forward = 0, spent = 0;
   std::mt19937_64 rng;
@@ -224,6 +272,12 @@ struct NumericChecker::Impl {
   }
 
   const std::vector<double>& point() const { return plain.inputs.at(wrt).values; }
+
+  double roundingOf(std::size_t element) {
+    if (!triedRounding) rounding = DerivedRounding::of(derived, result, plain.inputs);
+    triedRounding = true;
+    return rounding ? rounding->at(element) : 0;
+  }
 
   // Null: they can't be told apart, or are too many.
   Moved* holdJumps() {
@@ -326,7 +380,9 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
                                           {},
                                           false,
                                           held->places,
-                                          std::move(all->at(result).values)});
+                                          std::move(all->at(result).values),
+                                          p,
+                                          result});
   impl->forward = forward;
   impl->rng = rng;
   for (const double g : impl->expected)
@@ -357,11 +413,18 @@ Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop
   while (!done()) {
     if (stop.stop_requested()) return refused("It was stopped.");
     const std::size_t element = m.nextElement();
-    NF_TRY(const Slope slope, m.slopeAt(m.plain, element, stop));
+    NF_TRY(Slope slope, m.slopeAt(m.plain, element, stop));
     auto [sample, refuted] = m.compared(element, slope);
+    // Where large terms cancel, the derived value is no better known than they are.
+    const double derivedRounding = refuted && std::isfinite(m.expected[element]) ? m.roundingOf(element) : 0;
+    if (derivedRounding > 0) {
+      slope.rounding += derivedRounding;
+      std::tie(sample, refuted) = m.compared(element, slope);
+    }
     if (refuted && std::isfinite(m.expected[element]))
       if (Impl::Moved* moved = m.holdJumps()) {
-        NF_TRY(const Slope beside, m.slopeAt(*moved, element, stop));
+        NF_TRY(Slope beside, m.slopeAt(*moved, element, stop));
+        beside.rounding += derivedRounding;
         auto [again, still] = m.compared(element, beside);
         if (!still) {
           sample = std::move(again);

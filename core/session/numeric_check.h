@@ -20,7 +20,8 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
 // sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself. Errors are relative to the largest
 // finite gradient element; where the gradient or the differences are no finite number there is none to compare: inf is worse than any
-// number and nan worse than that, and neither is in a bin.
+// number and nan worse than that, and neither is in a bin. What rounding explains refutes nothing: that of the differences, and where
+// points stand alone (no loop, no scatter) that of the derived value, by running error analysis.
 // What a gradient does not see is held as it is: what stop_gradient cuts always, and where a sample disagrees floors, comparisons and
 // indices of the best too; it is told apart (`jump`) where that explains it. A computed `wrt` is moved by itself. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by
 // `seed` where `of` is no scalar.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 
 namespace nf {
@@ -347,13 +348,23 @@ class Lexer {
     m_at += length;
     const bool printable = codePoint > 0x20 && codePoint != 0x7f;
     std::optional<DiagnosticFix> fix;
+    // X[i].exp()
+    const bool method = codePoint == '.' && begin > 0 && (m_text[begin - 1] == ']' || m_text[begin - 1] == ')') &&
+                        m_at < m_text.size() && std::isalpha(static_cast<unsigned char>(m_text[m_at]));
     if (codePoint == '\\') fix = DiagnosticFix{"leave it out: a line that ends with an operator goes on", {}, ""};
     mistake("unexpected-character",
             printable ? "`" + std::string(m_text.substr(begin, length)) + "` means nothing here"
                       : "a control character means nothing here",
             begin, m_at, std::move(fix));
-    if (codePoint == '?' && !m_result.diagnostics.empty() && m_result.diagnostics.back().span.begin == begin)
+    const bool told = !m_result.diagnostics.empty() && m_result.diagnostics.back().span.begin == begin;
+    if (codePoint == '?' && told)
       m_result.diagnostics.back().notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
+    if (method && told) {
+      std::size_t end = m_at;
+      while (end < m_text.size() && (std::isalnum(static_cast<unsigned char>(m_text[end])) || m_text[end] == '_')) ++end;
+      m_result.diagnostics.back().notes.push_back(
+          {"a function stands before what it takes: `" + std::string(m_text.substr(m_at, end - m_at)) + "(...)`", {}});
+    }
     // With its newline: what follows belongs to the statement that has the mistake.
     if (codePoint == '\\' && lineEnd(m_at) == m_at && m_at < m_text.size())
       m_at = std::min(m_text.find('\n', m_at) + 1, m_text.size());

@@ -60,7 +60,7 @@ struct Close {
 using Connection = std::unique_ptr<sqlite3, Close>;
 
 Error failed(const std::string& what, sqlite3* db) {
-  return {"tuning records", what, {}, db ? sqlite3_errmsg(db) : "out of memory"};
+  return {"tuning records", what + ": " + (db ? sqlite3_errmsg(db) : "out of memory"), {}, {}};
 }
 
 // One prepared statement, parameters in order.

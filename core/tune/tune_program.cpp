@@ -114,7 +114,7 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   std::string message;
   auto records = RecordDatabase::open(options.recordsPath.empty() ? RecordDatabase::defaultPath() : options.recordsPath, &message);
   if (!message.empty()) say(message);
-  if (!records) say("No tuning records: " + records.error().message + " " + records.error().detail);
+  if (!records) say("No tuning records: " + records.error().message);
 
   std::vector<HintProblem> problems;
   std::vector<TuningTask> tasks = tuningTasks(program, &target, &problems);

@@ -57,6 +57,7 @@ nlohmann::json toJson(const TrialEvent& event) {
                    {"status", name(event.status)},
                    {"best_us", event.bestMicroseconds},
                    {"improved", event.improved},
+                   {"counted", event.counted},
                    {"seconds", event.seconds}};
   if (!event.reason.empty()) j["reason"] = event.reason;
   return j;
@@ -99,6 +100,7 @@ void TuningService::Impl::report(Subject& subject, const Schedule& schedule, Tri
   if (records && (timed || status != TrialStatus::Ok)) [[maybe_unused]]
     const auto done = records->finish(subject.task.hash, target->fingerprint, schedule, status, timing);
   TrialEvent event;
+  event.counted = timed;
   {
     const std::lock_guard lock(mutex);
     trialCount += timed;

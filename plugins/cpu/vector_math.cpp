@@ -2,6 +2,8 @@
 #include "plugins/cpu/vector_math.h"
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
@@ -130,13 +132,32 @@ Value* VectorMath::libm(const char* name, Value* x, Value* y) {
     f->setDoesNotAccessMemory();
     f->setWillReturn();
   }
-  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
-  const auto one = [&](Value* a, Value* b) { return b ? m_b.CreateCall(callee, {a, b}) : m_b.CreateCall(callee, {a}); };
-  if (!vector) return one(x, y);
-  Value* result = llvm::PoisonValue::get(x->getType());
-  for (unsigned l = 0; l < vector->getNumElements(); ++l)
-    result = m_b.CreateInsertElement(result, one(m_b.CreateExtractElement(x, l), y ? m_b.CreateExtractElement(y, l) : nullptr), l);
-  return result;
+  if (auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType())) callee = laneByLane(callee, vector, y != nullptr);
+  return y ? m_b.CreateCall(callee, {x, y}) : m_b.CreateCall(callee, {x});
+}
+
+llvm::FunctionCallee VectorMath::laneByLane(llvm::FunctionCallee scalar, llvm::FixedVectorType* type, bool two) {
+  const unsigned lanes = type->getNumElements();
+  const std::string symbol = "nf." + scalar.getCallee()->getName().str() + "." + std::to_string(lanes);
+  if (llvm::Function* known = m_module.getFunction(symbol)) return known;
+  auto* f = llvm::Function::Create(llvm::FunctionType::get(type, std::vector<llvm::Type*>(two ? 2 : 1, type), false),
+                                   llvm::GlobalValue::InternalLinkage, symbol, m_module);
+  const llvm::Function* const around = m_b.GetInsertBlock()->getParent();
+  for (const char* attribute : {"target-features", "prefer-vector-width", "min-legal-vector-width", "no-trapping-math"})
+    if (around->hasFnAttribute(attribute)) f->addFnAttr(around->getFnAttribute(attribute));
+  f->addFnAttr(llvm::Attribute::NoInline);
+  f->setDoesNotThrow();
+  f->setDoesNotAccessMemory();
+  f->setWillReturn();
+  llvm::IRBuilder<> body(llvm::BasicBlock::Create(m_module.getContext(), "", f));
+  Value* result = llvm::PoisonValue::get(type);
+  for (unsigned l = 0; l < lanes; ++l) {
+    std::vector<Value*> arguments;
+    for (llvm::Argument& a : f->args()) arguments.push_back(body.CreateExtractElement(&a, l));
+    result = body.CreateInsertElement(result, body.CreateCall(scalar, arguments), l);
+  }
+  body.CreateRet(result);
+  return f;
 }
 
 Value* VectorMath::call(ScalarOp op, Value* x) {

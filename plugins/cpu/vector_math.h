@@ -23,6 +23,8 @@ class VectorMath {
   V* sigmoid(V* x);
   V* erf(V* x);
   V* libm(const char* name, V* x, V* y = nullptr);
+  // A function of its own: where a body has hundreds of them, what is live across each lane's call would be what compiling takes.
+  llvm::FunctionCallee laneByLane(llvm::FunctionCallee scalar, llvm::FixedVectorType* type, bool two);
   V* real(V* like, double value);
   V* polynomial(V* x, std::initializer_list<double> fromConstant);
   V* fma(V* a, V* b, V* c);

@@ -281,7 +281,9 @@ TEST(Fusion, ForcedButNotLowerableIsRefusedWithTheReason) {
   ASSERT_TRUE(result.ok());
   const FusionDecision& d = decisionOn(*result, "S");
   EXPECT_EQ(d.state, FusionState::NotLowerable);
-  EXPECT_FALSE(d.why.empty());
+  EXPECT_TRUE(d.why.starts_with("Asked for by hint, cannot: ")) << d.why;
+  EXPECT_EQ(d.askedInVain, std::pair(std::string("S"), std::string("M")));
+  EXPECT_TRUE(decisionOn(*result, "M").askedInVain.first.empty());
 }
 
 // B = 2*X[t], C = 2*B, carried along: fused in the body, and counted once a trip.

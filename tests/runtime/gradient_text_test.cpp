@@ -16,6 +16,7 @@ namespace {
 struct Case {
   std::string name, text, of;
   std::map<std::string, std::string> sets;
+  bool alone = false;
 };
 
 std::unique_ptr<DeviceContext> interpreter() {
@@ -59,8 +60,9 @@ TEST_P(GradientTextTest, IsRunAsPrinted) {
   for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) {
     if (notebook.program.tensors[t].kind != TensorKind::Param) continue;
     const std::string param = notebook.program.tensors[t].name;
-    const auto made = gradientText(notebook, of, TensorId(t));
+    const auto made = gradientText(notebook, of, TensorId(t), {}, compile);
     ASSERT_TRUE(made.ok());
+    EXPECT_EQ(made->whole, c.alone) << made->text;
     const std::string name = made->differentiated.program[made->result].name;
     const std::string printed = made->whole ? made->text : c.text + "\n# %%\n" + made->text;
     const auto again = valueOf(*context, printed, name, made->whole ? std::map<std::string, std::string>{} : c.sets);
@@ -140,7 +142,8 @@ du = d(S)/d(x)
 S2 = sum[n] du[n]^2
 )",
                  "S2",
-                 {}});
+                 {},
+                 true});
   return all;
 }
 

@@ -4,19 +4,26 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <new>
 #include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "core/fusion/site.h"
 #include "core/ir/serialize.h"
+#include "core/support/uncaught.h"
 #include "core/tune/device_lease.h"
 #include "tests/tune/fakes.h"
 
@@ -45,12 +52,12 @@ class CommandLine : public testing::Test {
     std::ofstream(m_folder.path(name)) << text;
     return m_folder.path(name);
   }
-  // Arguments as a shell takes them; `to`: where standard output goes instead.
-  Outcome run(const std::string& arguments, const std::string& to = {}) {
+  // Arguments as a shell takes them; `to`: where standard output goes instead; `before`: what the shell does first, "ulimit -f 1 &&".
+  Outcome run(const std::string& arguments, const std::string& to = {}, const std::string& before = {}) {
     const std::string out = to.empty() ? m_folder.path("out") : to, err = m_folder.path("err");
-    const std::string command = "cd '" + m_folder.path(".") + "' && HOME='" + m_folder.path("home") + "' NEOFLOW_RECORDS='" +
-                                m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments + " >'" + out + "' 2>'" + err +
-                                "'";
+    const std::string command = "cd '" + m_folder.path(".") + "' && " + before + " HOME='" + m_folder.path("home") +
+                                "' NEOFLOW_RECORDS='" + m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments +
+                                " >'" + out + "' 2>'" + err + "'";
     const int status = std::system(command.c_str());
     const auto text = [](const std::string& path) {
       std::stringstream s;
@@ -184,6 +191,72 @@ TEST_F(CommandLine, AGradientIsCheckedOnTheNotebooksValues) {
 }
 
 // Where the gradient or the differences are no number there is no error to tell, and no number is made up.
+TEST_F(CommandLine, AGradientSaysWhereItsTextBelongs) {
+  file("loop.nf",
+       "input X[5, 3] = normal(0, 1)\nparam U[3, 3] = normal(0, 0.5)\nh[i: 3] = 0.1\n"
+       "for t in 0..5 { h[i] = tanh(X[t, i] + sum[k] U[i, k] * h[k]) }\nL = sum[i] h[i]^2\n");
+  file("twice.nf", "param x[4] = uniform(-1, 1)\nS = sum[n] x[n]^3\ndu = d(S)/d(x)\nM = sum[n] du[n]^2\n");
+  const Outcome loop = run("grad loop.nf L U");
+  EXPECT_THAT(loop.out, testing::StartsWith("# belongs behind the notebook, in a cell of its own\n"));
+  std::ifstream notebook(m_folder.path("loop.nf"));
+  file("pasted.nf", std::string(std::istreambuf_iterator<char>(notebook), {}) + "# %%\n" + loop.out);
+  EXPECT_EQ(run("check pasted.nf").code, 0) << run("check pasted.nf").err;
+  const Outcome twice = run("grad twice.nf M x");
+  EXPECT_THAT(twice.out, testing::StartsWith("# stands alone, as a notebook of its own\n"));
+  file("alone.nf", twice.out);
+  EXPECT_EQ(run("check alone.nf").code, 0);
+}
+
+TEST_F(CommandLine, MistakesOfTheCommandHaveARemedy) {
+  file("net.nf", kNet);
+  file("lets.nf", "let Alpha = 3\nlet n = 4\ninput X[Alpha] = 1\nshow X\n");
+  file("unnamed.nf", "data D = csv(\"\")\nlet B = 1\ninput X[B, 1] = batch D[:, 0..1]\nshow X\n");
+  file("untrained.nf", "input X[3] = 1\nshow X\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"check lets.nf --set Q=3", "those there are: Alpha n"},
+      {"check lets.nf --set Alpa=3", "is `Alpha` meant?"},
+      {"check unnamed.nf", "\"\": cannot be opened"},
+      {"train untrained.nf", "train L { steps = 100"},
+      {"train net.nf --seed 99999999999999999999", "99999999999999999999 is more than 1000000000000000"},
+      {"export net.nf d --to json --stage lowered", "`neoflow show` has scheduled and lowered"},
+      {"grad lets.nf X n", "n is a number, a gradient is of tensors"}};
+  for (const auto& [arguments, words] : cases) {
+    const Outcome o = run(arguments);
+    EXPECT_NE(o.code, 0) << arguments;
+    EXPECT_THAT(o.err, HasSubstr(words)) << arguments;
+  }
+  for (const char* child : {"engine --help", "worker --help"}) EXPECT_THAT(run(child).out, Not(HasSubstr("Examples:"))) << child;
+}
+
+TEST_F(CommandLine, AnAccessWithoutAPointIsExplained) {
+  file("folded.nf",
+       "input A[5] = 1\ninput W[5] = 2\ninput Z = 1\n"
+       "Y = sum[x: 5] (select(not ((3*x - x + 3)%2 < 5), (A[x + 0] else 0)*W[x], 0))\nL = Y + Z\n");
+  const Outcome o = run("grad folded.nf L A --explain");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.out, HasSubstr("# A[x + 0] in Y: empty, no point of Y reads it: `"));
+  EXPECT_THAT(o.out, Not(HasSubstr("# W[x]"))) << "not asked for";
+  int empty = 0;
+  const auto json = nlohmann::json::parse(run("grad folded.nf L A --explain --json").out);
+  for (const auto& term : json["terms"])
+    if (term["form"] == "empty") {
+      ++empty;
+      EXPECT_EQ(term["tensor"], "A");
+      EXPECT_EQ(term["place"]["line"], 4);
+      EXPECT_EQ(term["certificate"]["state"], "empty");
+    }
+  EXPECT_EQ(empty, 1);
+}
+
+TEST_F(CommandLine, EpochsNeedADataSet) {
+  file("net.nf", kNet);
+  const Outcome o = run("train net.nf --device reference --epochs 3 -o out.d");
+  EXPECT_EQ(o.code, 2);
+  EXPECT_THAT(o.err, HasSubstr("--epochs needs a data set"));
+  EXPECT_FALSE(std::filesystem::exists(m_folder.path("out.d")));
+  EXPECT_THAT(run("train --help").out, HasSubstr("takes the place of the"));
+}
+
 TEST_F(CommandLine, AnUndefinedGradientIsNoSmallError) {
   file("x.csv", "0,-1,2\n");
   file("undefined.nf", "input x[3] : f64 = csv(\"x.csv\")\nN = sqrt(sum[i] (x[i]*0)^2)\nR = sum[i] x[i]^2.5\n");
@@ -363,6 +436,24 @@ TEST_F(CommandLine, LabelsThatMatchNothingAreWarnedOf) {
 }
 
 // Stopped in the middle of its first step, which would take hours: no result, so no success.
+TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
+  file("hint.nf",
+       "input X[64, 8] = normal(0, 1)\nN[i] = sum[k] X[i, k]\nT = sum[i] N[i]\nU[i] = N[i] + T\nV[i] = 2 * U[i]\nhint fuse U, V\n"
+       "hint fuse T, U\nshow V\n");
+  const std::string place = "hint.nf:7:", words = "`hint fuse T, U` cannot be obeyed, they stay two kernels";
+  const Outcome check = run("check hint.nf");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: "),
+                                        Not(HasSubstr("hint fuse U, V` cannot"))));
+  const Outcome ran = run("run hint.nf --device cpu");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: ")));
+  EXPECT_THAT(run("explain hint.nf").out, HasSubstr("Asked for by hint, cannot: "));
+  const auto explained = nlohmann::json::parse(run("explain hint.nf --json").out);
+  for (const auto& d : explained["decisions"])
+    EXPECT_EQ(d["asked_in_vain"].get<bool>(), d["producer"] == "T" && d["consumer"] == "U") << d;
+}
+
 TEST_F(CommandLine, AStopBeforeTheFirstStepIsNoSuccess) {
   file("long.nf",
        "param Y[4] = normal(0, 1)\nloss L = sum[i: 100000000000] Y[i % 4]\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\n");
@@ -741,7 +832,7 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   const auto limited = [&](const std::string& more) {
     // Files of 8 KiB at most: run.json fits, the weights do not.
     const std::string command = "cd '" + m_folder.path(".") +
-                                "' && trap '' XFSZ && ulimit -f 16 && '" NF_NEOFLOW
+                                "' && ulimit -f 16 && '" NF_NEOFLOW
                                 "' train wide.nf --device reference --no-records --checkpoint-seconds 0.0000001 -o out.d " +
                                 more + " >out 2>err";
     const int status = std::system(command.c_str());
@@ -758,6 +849,9 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   EXPECT_THAT(people.err, HasSubstr("was not written: "));
   EXPECT_THAT(people.err, HasSubstr("Training goes on and tries again."));
   EXPECT_THAT(people.err, HasSubstr("The training has ended, but its checkpoint was not written"));
+  EXPECT_THAT(people.err, HasSubstr("The report was not written: "));
+  for (const auto& item : std::filesystem::recursive_directory_iterator(m_folder.path("out.d")))
+    EXPECT_THAT(item.path().filename().string(), testing::Not(testing::AnyOf(HasSubstr("report"), HasSubstr("checkpoint"))));
   const Outcome one = limited("--json");
   EXPECT_EQ(one.code, 3);
   const auto object = nlohmann::json::parse(one.out);
@@ -770,6 +864,50 @@ TEST_F(CommandLine, AFullDiskEndsNoTraining) {
   EXPECT_EQ(events["done"], 1);
   EXPECT_EQ(events["error"], 1);
 }
+
+TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {
+  file("net.nf", kNet);
+  for (const char* to : {"html", "json", "llvm"}) {
+    const Outcome o = run(std::string("export net.nf some.d --to ") + to, {}, "ulimit -f 1 &&");
+    EXPECT_EQ(o.code, 3) << to;
+    EXPECT_THAT(o.err, HasSubstr("some.d/")) << to;
+    EXPECT_THAT(o.err, HasSubstr("cannot be written")) << to;
+    for (const auto& item : std::filesystem::directory_iterator(m_folder.path("some.d")))
+      EXPECT_LE(item.file_size(), 512u) << item.path();
+  }
+  for (const auto& item : std::filesystem::directory_iterator(m_folder.path("some.d")))
+    EXPECT_THAT(item.path().filename().string(), Not(HasSubstr("net"))) << item.path();
+}
+
+// The whole process ends by it, so each stands in a process of its own.
+TEST(UncaughtDeathTest, WhatTheMachineLacksIsASentence) {
+  const auto ends = [](bool json, auto thrown) {
+    tellUncaughtExceptions(json);
+    if (json) dup2(STDERR_FILENO, STDOUT_FILENO);
+    std::thread([&] { throw thrown; }).join();
+  };
+  EXPECT_EXIT(ends(false, std::bad_alloc()), testing::ExitedWithCode(3), "^neoflow: There is not enough memory");
+  const auto again = std::make_error_code(std::errc::resource_unavailable_try_again);
+  EXPECT_EXIT(ends(false, std::system_error(again)), testing::ExitedWithCode(3), "^neoflow: No further thread can be had");
+  EXPECT_EXIT(ends(true, std::system_error(again)), testing::ExitedWithCode(3),
+              "^\\{\"event\":\"error\",\"stage\":\"system\",\"message\":\"No further thread");
+  EXPECT_EXIT(ends(true, std::runtime_error("a \"quoted\" word")), testing::ExitedWithCode(4),
+              R"(Internal error: a \\"quoted\\" word)");
+}
+
+#if !defined(__SANITIZE_THREAD__)  // its runtime has places of its own in the address space
+TEST_F(CommandLine, NoFurtherThreadIsASentence) {
+  file("net.nf", kNet);
+  // Stacks that no address space has room for.
+  const std::string before = "ulimit -S -s 137438953472 &&";
+  const Outcome people = run("train net.nf --device reference -o out.d", {}, before);
+  EXPECT_EQ(people.code, 3);
+  EXPECT_THAT(people.err, testing::StartsWith("neoflow: No further thread can be had"));
+  const Outcome scripts = run("train net.nf --device reference -o out.d --json", {}, before);
+  EXPECT_EQ(scripts.code, 3);
+  EXPECT_EQ(nlohmann::json::parse(scripts.out)["event"], "error");
+}
+#endif
 
 TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
   file("whole.nf",
@@ -835,6 +973,9 @@ TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {
   EXPECT_EQ(json["tools"][0]["name"], "dot");
   const auto state = [&] { return nlohmann::json::parse(run("doctor --json").out)["files"][0]["state"].get<std::string>(); };
   EXPECT_EQ(state(), "made by the first run");
+  // The answer itself is smaller than what a run would write.
+  EXPECT_THAT(nlohmann::json::parse(run("doctor --json", {}, "ulimit -f 16 &&").out)["files"][0]["state"].get<std::string>(),
+              testing::AllOf(HasSubstr("can't be made in "), HasSubstr("runs go on without")));
   std::filesystem::create_directory(m_folder.path("records.sqlite"));
   EXPECT_THAT(state(), HasSubstr("is no file"));
   std::filesystem::remove(m_folder.path("records.sqlite"));

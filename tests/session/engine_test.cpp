@@ -152,6 +152,31 @@ TEST_F(EngineTest, IndicesAndDerivativesAreTrees) {
   EXPECT_EQ(w.nodes[partial->children[1]].kind, FormulaKind::Subscript);
 }
 
+// The formula of a scatter is an equation: its left side names an element, its right side sums over the points that reach it.
+TEST_F(EngineTest, AScatterIsAnEquation) {
+  await<Hello>();
+  document("input x[9] : i32 = 0\nparam E[7, 2] = normal(0, 1)\nloss L = sum[z0, d] E[x[z0], d]^2\nshow d(L)/d(E)\n");
+  await<Analysis>();
+  send(ExpressionRequest{1, "d(L)/d(E)", false}, 4);
+  const Formula f = await<Expression>(4).formulas.at(0);
+  const FormulaNode& equation = f.nodes.back();
+  ASSERT_EQ(equation.kind, FormulaKind::Equation);
+  std::set<std::string> left;
+  const std::function<void(std::uint32_t)> names = [&](std::uint32_t id) {
+    if (f.nodes[id].kind == FormulaKind::Name) left.insert(f.nodes[id].text);
+    for (const std::uint32_t child : f.nodes[id].children) names(child);
+  };
+  names(equation.children[0]);
+  EXPECT_EQ(left, (std::set<std::string>{"L", "E", "z0'", "z1"}));
+  const FormulaNode& sum = f.nodes[equation.children[1]];
+  ASSERT_EQ(sum.kind, FormulaKind::Reduce);
+  for (const FormulaAxis& axis : sum.axes) EXPECT_FALSE(left.contains(axis.name)) << axis.name;
+  const FormulaNode& cases = f.nodes[sum.children[0]];
+  ASSERT_EQ(cases.kind, FormulaKind::Cases);
+  EXPECT_EQ(f.nodes[cases.children[0]].text, "and");
+  EXPECT_TRUE(wellFormed(f));
+}
+
 // What a gradient refers to and the notebook does not make, a reversed loop among it, is told with it.
 TEST_F(EngineTest, EveryDerivedNameIsDefined) {
   await<Hello>();

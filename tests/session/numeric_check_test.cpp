@@ -118,6 +118,24 @@ TEST(NumericCheck, TellsJumpsOfSecondOrder) {
   EXPECT_EQ(wrong->check.refuted, 1);
 }
 
+// log 2 + log 0.5 is 0 but for rounding: neither the second derivative nor the differences know better.
+TEST(NumericCheck, RoundingOfTheDerivedValueRefutesNothing) {
+  const std::string text =
+      "x[i: 5] = select(i == 1, f64(-1), select(i == 2, f64(2), select(i == 4, f64(0.5), f64(0))))\n"
+      "L = sum[i] select(x[i] > 0, (sum[j: 5] select(x[j] > 0, log(x[j]), 0) * (sum[k: 2] log(x[i]) * k)), 0)\n"
+      "G = d(L)/d(x)\nM = sum[i] G[i]^2";
+  const auto made = checked(text, "M", "x");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(made->check.refuted, 0);
+  // With terms that do not cancel the same gradient is held to what is allowed.
+  std::string other = text;
+  other.replace(other.find("0.5"), 3, "0.7");
+  const auto right = checked(other, "M", "x"), wrong = checked(other, "M", "x", 1.0001);
+  ASSERT_TRUE(right.ok() && wrong.ok());
+  EXPECT_EQ(right->check.refuted, 0);
+  EXPECT_GT(wrong->check.refuted, 0);
+}
+
 // A tensor that is computed is moved by itself, whoever makes it.
 TEST(NumericCheck, MovesComputedTensorsByThemselves) {
   const std::string text = std::string(kInput) +

@@ -5,3 +5,4 @@ hint fuse Y, Q
 [undefined-name] hint_unknown.nf:3:14: error: `Q` is not defined
   hint fuse Y, Q
                ^
+note: tensors that operators make: Y
