@@ -119,6 +119,9 @@ Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
 Result<Source> readSource(const std::string& file);
 Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);
 
+// What training meets by default: the device, with what was measured on it before. Null: none opens.
+std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOptions& passes, bool measures);
+
 // NAME.peer.json beside NAME.nf: {"name": "PyTorch 1.13.1, one thread", "step_ms": 10.5}, another system's recorded step, which the
 // report draws as a line. Nothing where there is no such file or it holds something else.
 struct PeerFigure {

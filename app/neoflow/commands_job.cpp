@@ -17,6 +17,7 @@
 #include "core/runtime/prepared.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "core/tune/tune_program.h"
 
@@ -420,8 +421,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   if (!backend) return report({"tune", "There is no device to tune for: see `neoflow doctor`.", {}, {}}, json);
   const int threads = options.device.threads > 0 ? options.device.threads : 1;
   if (const auto target = backend->target("cpu", threads)) passes.device = deviceConstants(*target);
-  const Program program = loaded.notebook.trains.empty() ? loaded.notebook.program : trainingProgram(loaded.notebook, 0);
-  const auto stages = runStages(std::make_shared<const Program>(program), passes);
+  const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), passes);
   if (!stages) return report(stages.error(), json, kExitInternal);
   if (hasErrors(stages->diagnostics))
     return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);

@@ -10,6 +10,7 @@
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 
 namespace nf {

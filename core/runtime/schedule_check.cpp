@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/runtime/train.h"
+#include "core/runtime/step_program.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -13,8 +13,7 @@ Diagnostics checkSchedules(const CompiledNotebook& notebook, const StageOptions&
   const std::vector<Hint>& hints = notebook.program.hints;
   if (std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; })) return diagnostics;
   for (std::size_t train = 0; train < std::max<std::size_t>(notebook.trains.size(), 1); ++train) {
-    Program program = notebook.trains.empty() ? notebook.program : trainingProgram(notebook, train);
-    const auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
+    const auto stages = runStages(std::make_shared<const Program>(decidedProgram(notebook, train)), options);
     if (!stages || hasErrors(stages->diagnostics)) continue;  // somebody else says so
     std::vector<HintProblem> problems;
     tuningTasks(*stages->fused, &target, &problems);

@@ -18,6 +18,7 @@
 #include "core/runtime/initialize.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/time_left.h"
 
 namespace nf {
@@ -44,21 +45,6 @@ TensorId lossOf(const Program& program, const std::string& name) {
 }
 
 }  // namespace
-
-Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
-  const std::string loss = train < notebook.trains.size() ? notebook.trains[train].loss : std::string();
-  const TensorId tensor = lossOf(notebook.program, loss);
-  return restrictedTo(notebook.program, tensor.valid() ? std::vector{tensor} : std::vector<TensorId>{}, true);
-}
-
-Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {
-  std::vector<TensorId> wanted;
-  for (const Output& o : evaluation.program.outputs)
-    if (o.role == OutputRole::Eval || (o.role == OutputRole::Loss && o.name == loss)) wanted.push_back(o.tensor);
-  Program p = restrictedTo(evaluation.program, wanted, false);
-  std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
-  return p;
-}
 
 struct TrainJob::Impl {
   Impl(DeviceContext& c, TrainOptions o, Sink s) : context(c), options(std::move(o)), sink(std::move(s)) {}

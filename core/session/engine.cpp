@@ -157,9 +157,12 @@ void Engine::analyse(std::stop_token stop) {
       m_newest = revision;
     }
     m_changed.notify_all();
-    if (!overtaken)
-      m_outbox.send(
-          describeAnalysis(revision->notebook(), revision->sound(), revision->spans(), number, revision->analysisMilliseconds()));
+    if (overtaken) continue;
+    protocol::Analysis analysis =
+        describeAnalysis(revision->notebook(), revision->sound(), revision->spans(), number, revision->analysisMilliseconds());
+    for (const Diagnostic& d : revision->hintDiagnostics())
+      analysis.diagnostics.push_back(describe(d, revision->sound().sources, revision->spans()));
+    m_outbox.send(std::move(analysis));
   }
 }
 
@@ -190,20 +193,22 @@ void Engine::answerRequests(std::stop_token stop) {
 bool Engine::prepare(const Request& request) {
   using namespace protocol;
   const auto is = [&]<class... T>(std::type_identity<T>...) { return (std::holds_alternative<T>(request.message) || ...); };
-  const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>(),
-                        std::type_identity<FusionRequest>(), std::type_identity<CompareFusionRequest>());
+  const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>());
+  const bool decides = is(std::type_identity<GraphRequest>(), std::type_identity<FusionRequest>(),
+                          std::type_identity<CompareFusionRequest>());
   const bool runs = is(std::type_identity<SubgraphsRequest>(), std::type_identity<SpaceRequest>(),
                        std::type_identity<KernelRequest>(), std::type_identity<MeasureRequest>());
   const auto revision = newest();
-  if (!revision || (!shows && !runs)) return true;
+  if (!revision || (!shows && !decides && !runs)) return true;
   FusionInputs inputs = m_jobs.fusionInputs();
   inputs.outdated = [this, &request, number = revision->number()] {
     if (request.stop.stop_requested()) return true;
     const std::lock_guard lock(m_mutex);
     return m_documentRevision != number;
   };
-  const auto stages = shows ? revision->stages(inputs) : revision->runningStages(inputs);
-  return stages || !isOutdated(stages.error());
+  const auto made = [](const Result<std::shared_ptr<const Stages>>& stages) { return stages || !isOutdated(stages.error()); };
+  return (!shows || made(revision->stages(inputs))) && (!decides || made(revision->decidedStages(inputs))) &&
+         (!runs || made(revision->runningStages(inputs)));
 }
 
 // A view that was shown `checking` gets the same expression again, proved or as a scatter, without asking.
@@ -363,40 +368,45 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         id, {"graph", "There is no stage \"" + m.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}});
   const auto revision = newest();
   if (!revision) return fail(id, {"graph", "There is no notebook yet.", {}, {}});
-  const auto stages = revision->stages(m_jobs.fusionInputs());
-  if (!stages) return fail(id, stages.error());
+  const FusionInputs inputs = m_jobs.fusionInputs();
+  const auto whole = revision->stages(inputs), decided = revision->decidedStages(inputs);
+  if (!whole) return fail(id, whole.error());
+  if (!decided) return fail(id, decided.error());
   protocol::GraphPage page;
-  if (!*stages || *stage == Stage::Source) {
-    page = describeGraph(revision->sound().program, nullptr, revision->spans(), m.offset, m.limit);
+  if (!*whole || !*decided) {
+    page = describeGraph({&revision->sound().program, &revision->sound().program, {}}, {}, revision->spans(), m.offset, m.limit);
   } else {
-    const Program* program = (*stages)->at(*stage);
-    if (!program)
+    const auto at = [&](Stage s) { return programsAt(s, **decided, **whole); };
+    const StagePrograms programs = at(*stage);
+    if (!programs.decided || !programs.whole)
       return fail(id, {"graph",
                        "The notebook has a gradient that can't be made.",
                        {},
-                       render((*stages)->diagnostics, revision->sound().sources)});
-    page = describeGraph(*program, (*stages)->at(static_cast<Stage>(static_cast<int>(*stage) - 1)), revision->spans(), m.offset,
-                         m.limit);
+                       render((*whole)->diagnostics, revision->sound().sources)});
+    page = describeGraph(programs, *stage == Stage::Source ? StagePrograms{} : at(static_cast<Stage>(static_cast<int>(*stage) - 1)),
+                         revision->spans(), m.offset, m.limit);
+    if (m.offset == 0) {
+      std::int64_t before = 0;
+      for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {
+        const StagePrograms there = at(s);
+        if (!there.decided || !there.whole) break;
+        const auto inside = static_cast<std::int64_t>(there.decided->operators.size());
+        const auto outside = static_cast<std::int64_t>(there.outside.size());
+        const std::int64_t operators = inside + outside, difference = operators - before;
+        std::string note;
+        if (s >= Stage::Partitioned) {
+          note = std::to_string(inside) + " in " + std::to_string(there.decided->groups.size()) + " kernels";
+          if (outside > 0) note += ", " + std::to_string(outside) + " outside the step";
+        } else if (s != Stage::Source && difference != 0) {
+          note = (difference > 0 ? "added " : "removed ") + std::to_string(std::abs(difference));
+        }
+        page.stages.push_back({std::string(name(s)), operators, note});
+        before = operators;
+      }
+    }
   }
   page.revision = revision->number();
   page.stage = m.stage;
-  if (m.offset == 0 && *stages) {
-    const Program* before = nullptr;
-    for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {
-      const Program* p = (*stages)->at(s);
-      if (!p) break;
-      const auto operators = static_cast<std::int64_t>(p->operators.size());
-      std::string note;
-      if (before) {
-        const std::int64_t difference = operators - static_cast<std::int64_t>(before->operators.size());
-        if (difference > 0) note = "added " + std::to_string(difference);
-        else if (difference < 0) note = "removed " + std::to_string(-difference);
-      }
-      if (s >= Stage::Partitioned) note = std::to_string(operators) + " in " + std::to_string(p->groups.size()) + " kernels";
-      page.stages.push_back({std::string(name(s)), operators, note});
-      before = p;
-    }
-  }
   m_outbox.send(page, id);
 }
 
@@ -433,7 +443,7 @@ void Engine::answerFusion(protocol::RequestId id) {
   if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
   const FusionInputs inputs = m_jobs.fusionInputs();
   const DeviceConstants& device = inputs.device;
-  const auto stages = revision->stages(inputs);
+  const auto stages = revision->decidedStages(inputs);
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();

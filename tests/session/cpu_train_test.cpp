@@ -14,6 +14,7 @@
 #include "core/runtime/kernel_supply.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "plugins/cpu/plugin.h"
 #include "tests/tune/fakes.h"
