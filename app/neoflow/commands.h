@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "core/device/backend.h"
 #include "core/lang/compile.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/pipeline.h"
 
 // The command line's verbs. Each prints for people on stdout, or with --json one JSON object and nothing else there;
 // messages of failure go to stderr. Each returns the exit code.

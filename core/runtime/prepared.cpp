@@ -23,6 +23,7 @@ StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options)
   stage.device = options.device ? *options.device : deviceConstants(*context.target());
   stage.fuse = context.inProcess() == nullptr;
   stage.verify = options.verify;
+  stage.invert.stop = options.stop;
   stage.fusion.reverted = options.reverted ? *options.reverted : revertedKernels(context);
   return stage;
 }

@@ -25,6 +25,7 @@ struct PrepareOptions {
   bool verify = false;
   std::optional<MeasuredKernels> reverted;  // fusion goes without these; nullopt: without those that are recorded
   std::optional<DeviceConstants> device;    // fusion decides with these; nullopt: with what is known of the device
+  std::stop_token stop;                     // ends the passes with stopped()
   Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
 };

@@ -269,11 +269,12 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
-  Result<Unit> prepareTraining() {
+  Result<Unit> prepareTraining(std::stop_token stop) {
     store = std::make_shared<TensorStore>(context.device());
     prepareOptions.verify = options.verify;
     prepareOptions.reverted = firstReverted();
     prepareOptions.device = fusedFor();
+    prepareOptions.stop = stop;
     prepareOptions.failedAt = &place;
     NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
     prepareOptions.failedAt = nullptr;
@@ -830,7 +831,7 @@ struct TrainJob::Impl {
     emitState(protocol::RunPhase::Preparing, "compiling", true);
     NF_TRY([[maybe_unused]] const Unit compiled, compile());
     NF_TRY([[maybe_unused]] const Unit read, readEarlier());
-    NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining());
+    NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining(stop));
     if (checkpoint) {
       if (checkpoint->program != programHash()) return Error{"resume", options.resume + " belongs to another program.", {}, {}};
       if (!options.seed) seed = checkpoint->seed;
@@ -987,7 +988,7 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
   }
   if (job.training.executable)
     for (const auto& task : late) task(*job.training.executable);
-  if (!result) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
+  if (!result && !isStopped(result.error())) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
   else if (result->unsaved) job.emit(errorEvent(*result->unsaved, job.notebook.sources, {}));
   job.emitState(protocol::RunPhase::Idle, {}, true);
   if (job.folder) job.folder->flush();

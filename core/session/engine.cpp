@@ -46,6 +46,7 @@ Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
 }
 
 Engine::~Engine() {
+  m_jobs.stop();
   {
     const std::lock_guard lock(m_mutex);
     for (const auto& request : m_active) request->stop.request_stop();
@@ -97,6 +98,7 @@ void Engine::receive(protocol::Envelope envelope) {
 }
 
 void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::RequestId id) {
+  std::stop_source overtaken{std::nostopstate};
   {
     const std::lock_guard lock(m_mutex);
     if (m.revision <= m_documentRevision && m_documentRevision != 0) {
@@ -105,11 +107,13 @@ void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::Requ
     }
     m_document = {m.name, m.directory, m.text};
     m_documentRevision = m.revision;
+    overtaken = m_passes;
   }
-  m_changed.notify_all();
+  overtake(overtaken);
 }
 
 void Engine::editDocument(const protocol::DocumentEdited& m, protocol::RequestId id) {
+  std::stop_source overtaken{std::nostopstate};
   {
     const std::lock_guard lock(m_mutex);
     if (m.revision != m_documentRevision + 1 || m.begin > m.end || m.end > m_document.text.size()) {
@@ -118,8 +122,23 @@ void Engine::editDocument(const protocol::DocumentEdited& m, protocol::RequestId
     }
     m_document.text.replace(m.begin, m.end - m.begin, m.text);
     m_documentRevision = m.revision;
+    overtaken = m_passes;
   }
+  overtake(overtaken);
+}
+
+void Engine::overtake(std::stop_source passes) {
+  passes.request_stop();
+  m_inverses.forgetWaiting();
   m_changed.notify_all();
+}
+
+std::stop_source Engine::beginPasses(std::uint64_t revision) {
+  std::stop_source passes;
+  const std::lock_guard lock(m_mutex);
+  m_passes = passes;
+  if (m_documentRevision != revision) passes.request_stop();
+  return passes;
 }
 
 void Engine::cancel(protocol::RequestId id) {
@@ -177,8 +196,7 @@ void Engine::answerRequests(std::stop_token stop) {
       m_requests.pop_front();
       m_active.push_back(request);
     }
-    const bool prepared = prepare(*request);
-    if (prepared) answer(*request);
+    const bool prepared = prepare(*request) && answer(*request);
     const bool cancelled = !prepared && request->stop.stop_requested();
     {
       const std::lock_guard lock(m_mutex);
@@ -201,12 +219,17 @@ bool Engine::prepare(const Request& request) {
   const auto revision = newest();
   if (!revision || (!shows && !decides && !runs)) return true;
   FusionInputs inputs = m_jobs.fusionInputs();
+  std::stop_source passes = beginPasses(revision->number());
+  const std::stop_callback onCancel(request.stop.get_token(), [&passes] { passes.request_stop(); });
+  inputs.stop = passes.get_token();
   inputs.outdated = [this, &request, number = revision->number()] {
     if (request.stop.stop_requested()) return true;
     const std::lock_guard lock(m_mutex);
     return m_documentRevision != number;
   };
-  const auto made = [](const Result<std::shared_ptr<const Stages>>& stages) { return stages || !isOutdated(stages.error()); };
+  const auto made = [](const Result<std::shared_ptr<const Stages>>& stages) {
+    return stages || !(isOutdated(stages.error()) || isStopped(stages.error()));
+  };
   return (!shows || made(revision->stages(inputs))) && (!decides || made(revision->decidedStages(inputs))) &&
          (!runs || made(revision->runningStages(inputs)));
 }
@@ -245,15 +268,20 @@ void Engine::sendExpression(const protocol::Expression& expression, const protoc
   m_changed.notify_all();
 }
 
-void Engine::answer(const Request& request) {
+bool Engine::answer(const Request& request) {
   const std::stop_token stop = request.stop.get_token();
   if (request.again != 0)
-    if (const auto revision = newest(); !revision || revision->number() != request.again) return;
+    if (const auto revision = newest(); !revision || revision->number() != request.again) return true;
   if (const auto* m = std::get_if<protocol::ExpressionRequest>(&request.message)) return answerExpression(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
-  if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
-  if (std::get_if<protocol::FusionRequest>(&request.message)) return answerFusion(request.id);
-  if (const auto* m = std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(*m, request.id);
+  if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) answerGraph(*m, request.id);
+  else if (std::get_if<protocol::FusionRequest>(&request.message)) answerFusion(request.id);
+  else if (const auto* d = std::get_if<protocol::DevicesRequest>(&request.message)) answerDevices(*d, request.id);
+  else answerOfJobs(request, stop);
+  return true;
+}
+
+void Engine::answerOfJobs(const Request& request, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
   const auto queued = [&] {
@@ -282,31 +310,32 @@ namespace {
 const std::string& folderOf(const CompiledNotebook& notebook) { return notebook.sources.at(notebook.notebook).directory; }
 }  // namespace
 
-void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
+bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
-  if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
+  if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}}), true;
   const CompiledNotebook& notebook = revision->sound();
   const auto stages = revision->stages(m_jobs.fusionInputs());
-  if (!stages) return fail(id, stages.error());
+  if (!stages) return fail(id, stages.error()), true;
   const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
   const TensorId tensor = program->tensorNamed(m.tensor);
   if (!tensor.valid()) {
     if (const auto names = derivativeNames(m.tensor))
       return answerGradient({m.revision, names->first, names->second, m.numericCheck}, id, stop);
-    return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}});
+    return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}}), true;
   }
   static const std::vector<GradientTerm> kNoTerms;
   auto expression =
       describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans(), notebook.program);
-  if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}});
+  if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}}), true;
   expression->revision = revision->number();
   if (const auto names = derivativeNames(m.tensor)) {
     const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
     if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
       check(*expression, m.numericCheck, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
   }
-  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
+  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
   sendExpression(*expression, m, id);
+  return true;
 }
 
 void Engine::check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
@@ -333,32 +362,38 @@ void Engine::check(protocol::Expression& into, bool further, const Program& prog
   into.check = m_check->known;
 }
 
-void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
+bool Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
-  if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
+  if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}}), true;
   const Program& notebook = revision->sound().program;
   const TensorId of = notebook.tensorNamed(m.output), wrt = notebook.tensorNamed(m.input);
   if (!of.valid() || !wrt.valid())
-    return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}});
+    return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}}), true;
   const DerivativeProgram only = onlyDerivative(notebook, of, wrt);
   InvertOptions options;
   options.explain = true;
   options.cache = &m_inverses;
   options.putOffProofs = true;
+  std::stop_source passes = beginPasses(revision->number());
+  const std::stop_callback onCancel(stop, [&passes] { passes.request_stop(); });
+  options.stop = passes.get_token();
   const auto differentiated = differentiate(only.program, options);
-  if (!differentiated) return fail(id, differentiated.error());
+  if (!differentiated && isStopped(differentiated.error())) return false;
+  if (!differentiated) return fail(id, differentiated.error()), true;
   if (hasErrors(differentiated->diagnostics))
     return fail(id, {"gradient",
                      differentiated->diagnostics.front().message,
                      {},
-                     render(differentiated->diagnostics, revision->sound().sources)});
+                     render(differentiated->diagnostics, revision->sound().sources)}),
+           true;
   const Program& d = differentiated->program;
   auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans(), notebook);
-  if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
+  if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}}), true;
   expression->revision = revision->number();
   check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
-  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
+  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
   sendExpression(*expression, m, id);
+  return true;
 }
 
 void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id) {

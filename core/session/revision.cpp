@@ -48,6 +48,7 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   options.invert.explain = of == Of::Notebook;
   options.invert.putOffProofs = of != Of::Running && m_inverses;
   options.invert.cache = m_inverses;
+  options.invert.stop = inputs.stop;
   if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
   options.fusion.outdated = inputs.outdated;
   auto stages = [&]() -> Result<Stages> {
@@ -55,7 +56,7 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
     return runStages(std::make_shared<const Program>(of == Of::Notebook ? sound().program : decidedProgram(sound())), options,
                      fuses ? Stage::Fused : Stage::Partitioned);
   }();
-  if (!stages && isOutdated(stages.error())) return stages.error();
+  if (!stages && (isOutdated(stages.error()) || isStopped(stages.error()))) return stages.error();
   slot = Known{inputs.reverted, proofs,
                stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
                       : Result<std::shared_ptr<const Stages>>(stages.error())};

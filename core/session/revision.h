@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 
 #include "core/lang/compile.h"
 #include "core/runtime/pipeline.h"
@@ -16,6 +17,7 @@ struct FusionInputs {
   DeviceConstants device;
   std::shared_ptr<const MeasuredKernels> reverted;  // the device's; null: none
   std::function<bool()> outdated;                   // ends the passes with outdatedFusion(), which is not remembered; empty: never
+  std::stop_token stop;                             // the same with stopped(), also within a proof
 };
 
 // What is known of one revision. The passes run when somebody first asks, once; others wait for them. Fusion is decided anew when
