@@ -19,6 +19,7 @@
 #include "core/runtime/run.h"
 #include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
+#include "core/tune/trial.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -77,7 +78,8 @@ bool isInput(const Error& error) {
 
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
-  const bool lacks = error.stage == "allocate";
+  const bool lacks = error.stage == "allocate" || error.stage == kGateStage || isStopped(error);
+  if (isStopped(error)) place = {};  // of what it was at
   if (!json && place.valid()) {
     Diagnostic d;
     d.message = error.message;
@@ -366,6 +368,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   TrainJob job(**context, train, sink);
   const auto summary = job.run(signals.token());
   if (!lastLine.empty()) printLine(lastLine);
+  if (!summary && isStopped(summary.error())) return report(summary.error(), json);
   if (!summary) {
     if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/device/reference_backend.h"
+#include "core/runtime/kernel_failure.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -131,10 +132,8 @@ Result<bool> KernelSupply::collect(Executable& executable) {
       NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
       continue;
     }
-    if (auto failure = m_cache.failure(subgraphs[i].hash)) {
-      failure->message = "No kernel for " + subgraphs[i].name + ": " + failure->message;
-      return *failure;
-    }
+    if (const auto failure = m_cache.failure(subgraphs[i].hash))
+      return isStopped(*failure) ? *failure : missingKernel(executable.plan(), i, *failure, m_failedAt);
     complete = false;
   }
   return complete;

@@ -34,7 +34,7 @@ class KernelSupply {
   // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step. background: they are not
   // waited for, unless by await().
   Result<Unit> request(Executable& executable, double callsFactor = 1, bool background = false);
-  // The hint that request() failed on, in the source.
+  // What request(), collect() or await() failed on, in the source: a hint, an operator.
   Span failedAt() const { return m_failedAt; }
   // Gives it every kernel that is there. True: none is missing. An Error where one can't be made.
   Result<bool> collect(Executable& executable);

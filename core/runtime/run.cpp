@@ -151,7 +151,9 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     feed.training(0, i, rows.data());
     NF_TRY([[maybe_unused]] const Unit written, m_store->writeBytes(*entry, rows.data()));
   }
-  return m_supply->await(x, stop, waiting);
+  auto complete = m_supply->await(x, stop, waiting);
+  if (!complete) m_place = m_supply->failedAt();
+  return complete;
 }
 
 Result<Unit> RunJob::run(bool timed, std::stop_token stop) {

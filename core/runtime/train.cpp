@@ -821,6 +821,7 @@ struct TrainJob::Impl {
                                {"fingerprint", context.target()->fingerprint}}},
                              {"versions", {{"neoflow", options.version}}},
                              {"launches_per_step", training.plan->launchesPerStep},
+                             {"steps_per_epoch", feed->stepsPerEpoch()},
                              {"unique_kernels", training.plan->subgraphs.size()},
                              {"arena_bytes", training.plan->main.arenaBytes}};
     return writeFileAtomically(folder->file("run.json"), run.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -862,16 +863,20 @@ struct TrainJob::Impl {
       NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
     }
     stepMilliseconds.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(stepLimit - step, 1024, 1 << 22)));
-    NF_TRY(const bool complete, supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
+    const auto complete = supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
       attend(stop);
       const std::string trouble = supply->trouble();
       emitState(protocol::RunPhase::Preparing, "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels" +
                                                    (trouble.empty() ? "" : "; " + trouble));
-    }));
+    });
+    if (!complete) {
+      if (supply->failedAt().valid()) place = supply->failedAt();
+      return complete.error();
+    }
     begun = std::chrono::steady_clock::now();
     done.preparation_ms = secondsSince(options.processStart) * 1e3;
     thinned.steps = 0;
-    if (complete) {
+    if (*complete) {
       // A step that is stopped in its middle has changed no weight.
       if (auto stepped = steps(stop); !stepped && !isStopped(stepped.error())) return stepped.error();
     }
@@ -988,8 +993,11 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
   }
   if (job.training.executable)
     for (const auto& task : late) task(*job.training.executable);
-  if (!result && !isStopped(result.error())) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
-  else if (result->unsaved) job.emit(errorEvent(*result->unsaved, job.notebook.sources, {}));
+  if (!result) {
+    if (!isStopped(result.error())) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
+  } else if (result->unsaved) {
+    job.emit(errorEvent(*result->unsaved, job.notebook.sources, {}));
+  }
   job.emitState(protocol::RunPhase::Idle, {}, true);
   if (job.folder) job.folder->flush();
   return result;
