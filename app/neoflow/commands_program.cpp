@@ -283,11 +283,14 @@ Result<std::vector<ScheduledKernel>> scheduledKernels(const Program& fused, Devi
   return kernels;
 }
 
-int showKernels(const NotebookStages& stages, DeviceContext* context, const DeviceConstants& constants, Stage stage,
-                const ShowOptions& options) {
-  const Program& fused = *stages.decided->fused;
+int showKernels(const NotebookStages& stages, DeviceContext* context, const StageOptions& passes, Stage stage,
+                const SourceMap& sources, const ShowOptions& options) {
   if (!context || context->inProcess())
     return report({"show", "There is no device with schedules here: see `neoflow doctor`.", {}, {}}, options.json);
+  const PinFindings pins = checkPins(*stages.decided, passes, *context->target());
+  const auto without = withoutSetAside(stages.decided->fused, pins);
+  const Program& fused = *without;
+  if (!options.json) std::cerr << render(pins.diagnostics, sources);
   const auto kernels = scheduledKernels(fused, *context, stage == Stage::Lowered);
   if (!kernels) return report(kernels.error(), options.json, kExitWrongInput);
   if (options.json) {
@@ -302,13 +305,13 @@ int showKernels(const NotebookStages& stages, DeviceContext* context, const Devi
     }
     Json json = toJson(fused);
     json["stage"] = static_cast<int>(stage);
-    json["device"] = deviceJson(context, constants);
+    json["device"] = deviceJson(context, passes.device);
     json["kernels"] = std::move(list);
     json["outside"] = outsideJson(stages);
     printJson(json);
     return kExitFine;
   }
-  std::cout << "# " << deviceLine(context, constants) << "\n";
+  std::cout << "# " << deviceLine(context, passes.device) << "\n";
   if (stage == Stage::Scheduled) std::cout << toText(fused);
   for (const ScheduledKernel& k : *kernels) {
     std::cout << (stage == Stage::Lowered ? "\n" : "") << "# " << k.task.name << ", schedule of the " << k.from << ": "
@@ -344,7 +347,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options) {
   if (*stage >= Stage::Fused) {
     const auto fused = fusedStagesOf(loaded.notebook, options.evaluation, passes, options.json, exitCode);
     if (!fused) return exitCode;
-    if (*stage > Stage::Fused) return showKernels(*fused, context.get(), passes.device, *stage, options);
+    if (*stage > Stage::Fused) return showKernels(*fused, context.get(), passes, *stage, loaded.notebook.sources, options);
     const Program& program = *fused->decided->fused;
     if (options.json) {
       Json json = toJson(program);

@@ -6,6 +6,7 @@
 
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
+#include "core/runtime/schedule_check.h"
 
 namespace nf {
 
@@ -32,6 +33,12 @@ namespace {
 
 Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOptions& options) {
   Prepared prepared;
+  if (!context.inProcess() && stages.fused && context.target()) {
+    PinFindings pins = checkPins(stages, stageOptions(context, options), *context.target());
+    stages.fused = withoutSetAside(stages.fused, pins);
+    for (Diagnostic& d : pins.diagnostics)
+      if (d.severity == Severity::Warning) prepared.warnings.push_back(std::move(d));
+  }
   prepared.stages = std::move(stages);
   PlanOptions plan;
   plan.updates = options.updates;
@@ -125,6 +132,17 @@ std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, con
     protocol::WarningEvent& event = events.emplace_back();
     event.message = text;
     if (origin.valid()) put(event, sources, program[origin].span);
+  }
+  return events;
+}
+
+std::vector<protocol::WarningEvent> warningEvents(const Diagnostics& warnings, const SourceMap& sources) {
+  std::vector<protocol::WarningEvent> events;
+  for (const Diagnostic& d : warnings) {
+    protocol::WarningEvent& event = events.emplace_back();
+    event.message = d.message;
+    for (const DiagnosticNote& note : d.notes) event.message += "\n" + note.message;
+    put(event, sources, d.span);
   }
   return events;
 }

@@ -16,6 +16,7 @@ namespace nf {
 // A program taken through all passes and laid out on a device; its kernels come from a KernelSupply.
 struct Prepared {
   Stages stages;
+  Diagnostics warnings;  // of pinned schedules that were set aside
   std::shared_ptr<const ExecutionPlan> plan;
   std::unique_ptr<Executable> executable;  // null: only planned
 };
@@ -56,6 +57,7 @@ Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);
 // Labels that nothing matches, as events with their places. Of `program`.
 std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, const Program& program, const SourceMap& sources);
+std::vector<protocol::WarningEvent> warningEvents(const Diagnostics& warnings, const SourceMap& sources);
 // The first error among the diagnostics, as a failure.
 Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place);
 

@@ -141,7 +141,8 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
   m_place = {};
   strays.insert(strays.end(), feed.strayLabels().begin(), feed.strayLabels().end());
-  m_warnings = warningEvents(strays, x.program(), m_notebook.sources);
+  m_warnings = warningEvents(m_prepared.warnings, m_notebook.sources);
+  for (protocol::WarningEvent& e : warningEvents(strays, x.program(), m_notebook.sources)) m_warnings.push_back(std::move(e));
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];

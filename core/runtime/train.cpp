@@ -278,6 +278,7 @@ struct TrainJob::Impl {
     prepareOptions.failedAt = &place;
     NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
     prepareOptions.failedAt = nullptr;
+    for (protocol::WarningEvent& e : warningEvents(training.warnings, notebook.sources)) emit(std::move(e));
     place = settings.span;
     loss = lossOf(training.executable->program(), settings.loss);
     if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
