@@ -41,6 +41,8 @@ class KernelSupply {
   // Until none is missing; `waiting(done, all)` is called now and then. False: stop was requested.
   Result<bool> await(Executable& executable, std::stop_token stop,
                      const std::function<void(std::size_t, std::size_t)>& waiting = {});
+  // Gives it the interpreter's kernels, on the values of the device. False: those are not in the host's memory.
+  Result<bool> interpret(Executable& executable);
   // The search runs, in dynamic mode, as soon as a few steps have shown what is dear.
   void start() { m_startWanted = true; }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/ir/structural_hash.h"
+#include "core/ir/work.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/fusion_trials.h"
@@ -27,6 +28,7 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
 constexpr const char* kCheckpointFile = "checkpoint.safetensors";
+constexpr std::int64_t kInterpreted = 500'000'000;  // operations that the interpreter does in some seconds
 constexpr std::int64_t kResolution = 256;  // an event stands for at most this part of the steps so far
 
 double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
@@ -665,8 +667,25 @@ struct TrainJob::Impl {
     return {};
   }
 
+  // What fused kernels don't write has no value to look at, and theirs come in another order: where it takes seconds at most, the step
+  // is interpreted one operator at a time. Empty: it is not, or nothing was met.
+  Result<std::string> firstNaNByOperator() {
+    Stages single = training.stages;
+    if (context.inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return std::string();
+    single.fused = single.partitioned;
+    NF_TRY(Prepared each, prepare(std::move(single), context, store, prepareOptions));
+    NF_TRY(const bool interpreted, supply->interpret(*each.executable));
+    std::string first;
+    if (interpreted) {
+      each.executable->bind();
+      NF_TRY(first, each.executable->firstNaN(seed, static_cast<std::uint64_t>(step)));
+    }
+    return first;
+  }
+
   Error nanFound(Executable& x) {
-    auto first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
+    auto first = firstNaNByOperator();
+    if (!first || first->empty()) first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
     std::string message = "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1);
     if (first && !first->empty()) {
       const Program& p = x.program();

@@ -459,6 +459,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
       m_outbox.send(protocol::RunState{});
       return;
     }
+    for (const protocol::WarningEvent& w : job->warnings()) m_outbox.send(w);
     state.phase = protocol::RunPhase::Computing;
     state.detail.clear();
     m_outbox.send(state);
