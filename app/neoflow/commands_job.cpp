@@ -424,8 +424,10 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   if (!backend) return report({"tune", "There is no device to tune for: see `neoflow doctor`.", {}, {}}, json);
   const int threads = options.device.threads > 0 ? options.device.threads : 1;
   if (const auto target = backend->target("cpu", threads)) passes.device = deviceConstants(*target);
-  const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), passes);
-  if (!stages) return report(stages.error(), json, kExitInternal);
+  StageOptions first = passes;
+  first.invert.stop = signals.token();
+  const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
+  if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
   if (hasErrors(stages->diagnostics))
     return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);
   TuneProgramOptions tune;

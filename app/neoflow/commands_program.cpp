@@ -178,8 +178,8 @@ std::shared_ptr<const Stages> stagesOf(const CompiledNotebook& notebook, const S
 }
 
 // The same of what is fused; nothing where it can't go so far. `evaluates`: of the program that evaluates, not of the one that trains.
-std::optional<NotebookStages> fusedStagesOf(const CompiledNotebook& notebook, bool evaluates, const StageOptions& options, bool json,
-                                            int& exitCode) {
+std::optional<NotebookStages> fusedStagesOf(const CompiledNotebook& notebook, bool evaluates, const StageOptions& options,
+                                            bool json, int& exitCode) {
   const bool other = evaluates && !notebook.trains.empty();
   auto stages = notebookStages(
       notebook, other ? evaluationProgram(notebook, notebook.trains.front().loss) : decidedProgram(notebook), options);

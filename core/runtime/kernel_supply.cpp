@@ -222,10 +222,11 @@ Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
       const bool tellsDevice = std::any_of(log.begin(), log.end(), [](const KernelSwap& s) { return s.device.has_value(); });
       const std::string kernel = log[m_replayed].subgraph.hex();
       return Error{"replay",
-                   tellsDevice ? "The swap log belongs to another program: it has a kernel for " + kernel + "."
-                               : "The swap log has a kernel for " + kernel +
-                                     " and this program, as it is fused here, has none. The log is older than those that keep the "
-                                     "device's figures which fusion was decided with: they were others then, or it is another program.",
+                   tellsDevice
+                       ? "The swap log belongs to another program: it has a kernel for " + kernel + "."
+                       : "The swap log has a kernel for " + kernel +
+                             " and this program, as it is fused here, has none. The log is older than those that keep the "
+                             "device's figures which fusion was decided with: they were others then, or it is another program.",
                    {},
                    {}};
     }

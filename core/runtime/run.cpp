@@ -102,9 +102,9 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
   m_store = std::make_shared<TensorStore>(m_context.device());
-  auto made = nf::prepare(
-      program, m_context, m_store,
-      {.updates = m_options.trainStep.has_value(), .verify = m_options.verify, .stop = stop, .failedAt = &m_place});
+  auto made =
+      nf::prepare(program, m_context, m_store,
+                  {.updates = m_options.trainStep.has_value(), .verify = m_options.verify, .stop = stop, .failedAt = &m_place});
   if (!made && isStopped(made.error())) return false;
   NF_TRY(m_prepared, std::move(made));
   Executable& x = *m_prepared.executable;

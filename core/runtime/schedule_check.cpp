@@ -58,7 +58,8 @@ std::string hintsTowards(const Edges& here, const Edges& there) {
   const auto add = [&](const char* word, const Edges& from, const Edges& less) {
     for (const auto& [producer, consumer] : from)
       if (!less.contains({producer, consumer}))
-        text += std::string(text.empty() ? "`hint " : ", `hint ") + word + " " + quotedName(producer) + ", " + quotedName(consumer) + "`";
+        text += std::string(text.empty() ? "`hint " : ", `hint ") + word + " " + quotedName(producer) + ", " +
+                quotedName(consumer) + "`";
   };
   add("fuse", there, here);
   add("split", here, there);
@@ -66,8 +67,8 @@ std::string hintsTowards(const Edges& here, const Edges& there) {
 }
 
 // Another fusion of the program, as a device of other figures has it, whose kernel can have the schedule: its hints.
-std::optional<std::string> pinnedElsewhere(const Stages& stages, const StageOptions& options, const Target& target, const Hint& hint,
-                                           const PinnedGroup& here) {
+std::optional<std::string> pinnedElsewhere(const Stages& stages, const StageOptions& options, const Target& target,
+                                           const Hint& hint, const PinnedGroup& here) {
   // Nothing fused, then P_d as far away as machines are, the nearest first.
   for (const double factor : {0.0, 0.7, 1.4, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0, 0.0625, 16.0}) {
     StageOptions other = options;
@@ -100,8 +101,8 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
     if (!schedule.error().detail.empty()) d.notes.push_back({schedule.error().detail, {}});
     if (const auto hints = pinnedElsewhere(stages, options, target, hint, here)) {
       d.severity = Severity::Warning;
-      d.message = "the fusion decided here has no kernel with this schedule, which is set aside: " + here.group->name +
-                  " makes `" + hint.tensors.front() + "` here";
+      d.message = "the fusion decided here has no kernel with this schedule, which is set aside: " + here.group->name + " makes `" +
+                  hint.tensors.front() + "` here";
       d.notes.push_back({(hints->empty() ? "" : *hints + " keeps the kernel that it is for; ") + schedule.error().message, {}});
       findings.setAside.push_back(i);
     }

@@ -29,7 +29,7 @@ using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
 constexpr const char* kCheckpointFile = "checkpoint.safetensors";
 constexpr std::int64_t kInterpreted = 500'000'000;  // operations that the interpreter does in some seconds
-constexpr std::int64_t kResolution = 256;  // an event stands for at most this part of the steps so far
+constexpr std::int64_t kResolution = 256;           // an event stands for at most this part of the steps so far
 
 double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
@@ -280,6 +280,7 @@ struct TrainJob::Impl {
     prepareOptions.failedAt = &place;
     NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
     prepareOptions.failedAt = nullptr;
+    prepareOptions.stop = {};  // what is fused later is quick, and its stop is waited for
     for (protocol::WarningEvent& e : warningEvents(training.warnings, notebook.sources)) emit(std::move(e));
     place = settings.span;
     loss = lossOf(training.executable->program(), settings.loss);

@@ -212,8 +212,8 @@ bool Engine::prepare(const Request& request) {
   using namespace protocol;
   const auto is = [&]<class... T>(std::type_identity<T>...) { return (std::holds_alternative<T>(request.message) || ...); };
   const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>());
-  const bool decides = is(std::type_identity<GraphRequest>(), std::type_identity<FusionRequest>(),
-                          std::type_identity<CompareFusionRequest>());
+  const bool decides =
+      is(std::type_identity<GraphRequest>(), std::type_identity<FusionRequest>(), std::type_identity<CompareFusionRequest>());
   const bool runs = is(std::type_identity<SubgraphsRequest>(), std::type_identity<SpaceRequest>(),
                        std::type_identity<KernelRequest>(), std::type_identity<MeasureRequest>());
   const auto revision = newest();

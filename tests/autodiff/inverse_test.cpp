@@ -260,7 +260,9 @@ TEST(InverseCache, AStopEndsAProofThatIsUnderWay) {
   std::counting_semaphore<> begun(0);
   InverseCache cache(patient(begun));
   std::stop_source stop;
-  std::jthread proof([&] { EXPECT_NE(cache.invert(endlessProblem(), InverseCache::Proof::Now, stop.get_token())->state, Inverse::State::Gather); });
+  std::jthread proof([&] {
+    EXPECT_NE(cache.invert(endlessProblem(), InverseCache::Proof::Now, stop.get_token())->state, Inverse::State::Gather);
+  });
   begun.acquire();
   stop.request_stop();
   proof.join();

@@ -452,7 +452,8 @@ class Refusing final : public Evaluator {
   CompileOutcome compile(CompileJob job, std::stop_token stop) override { return m_inner.compile(std::move(job), stop); }
   MeasureOutcome measure(MeasureJob job, std::stop_token stop) override {
     const Program& p = *job.subgraph;
-    const bool wrong = std::any_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) { return p[o.tensor].name == m_tensor; });
+    const bool wrong =
+        std::any_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) { return p[o.tensor].name == m_tensor; });
     if (!wrong) return m_inner.measure(std::move(job), stop);
     MeasureOutcome outcome;
     outcome.status = TrialStatus::Wrong;
@@ -495,7 +496,8 @@ TEST(Train, AKernelThatTheGateRefusesIsToldAtItsOperator) {
   ASSERT_FALSE(prepared.ok());
   EXPECT_EQ(prepared.error().stage, kGateStage);
   EXPECT_THAT(prepared.error().message, testing::StartsWith("No kernel for "));
-  EXPECT_THAT(prepared.error().message, HasSubstr("z[1] is 2, expected 3. That is more than rounding explains; what helps is `hint split y, z`, "));
+  EXPECT_THAT(prepared.error().message,
+              HasSubstr("z[1] is 2, expected 3. That is more than rounding explains; what helps is `hint split y, z`, "));
   EXPECT_EQ(job.notebook().sources.lineColumn(job.place()).line, 4);
 
   TrainOptions o = optionsFor(text);

@@ -494,7 +494,8 @@ TEST_F(CommandLine, ExplainDecidesForTheStepThatTrains) {
 }
 
 TEST_F(CommandLine, AHintForAShowAloneIsTold) {
-  file("net.nf", std::string(kTwo) + "R[i, j] = U[i, j] * 2\nT[i, j] = R[i, j] + 1\nshow T\nhint fuse R, T\nhint fuse d(L)/d(U), d(L)/d(P)\n");
+  file("net.nf", std::string(kTwo) +
+                     "R[i, j] = U[i, j] * 2\nT[i, j] = R[i, j] + 1\nshow T\nhint fuse R, T\nhint fuse d(L)/d(U), d(L)/d(P)\n");
   const Outcome o = run("check net.nf");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("net.nf:12:1: warning: only a `show` needs `R`: no training step makes it"));
@@ -667,9 +668,11 @@ TEST_F(CommandLine, APinnedScheduleOfAnotherFusionIsSetAside) {
   file("pinned.nf", net + "hint fuse Y, Z\nhint schedule Z " + schedule + "\n");
   for (const char* command : {"check", "run", "train"}) {
     SCOPED_TRACE(command);
-    const Outcome o = run(std::string(command) + " pinned.nf" + (std::string(command) == "check" ? "" : " --device cpu -o " + std::string(command) + ".d"));
+    const Outcome o = run(std::string(command) + " pinned.nf" +
+                          (std::string(command) == "check" ? "" : " --device cpu -o " + std::string(command) + ".d"));
     EXPECT_EQ(o.code, 0) << o.err;
-    EXPECT_THAT(o.err, HasSubstr("pinned.nf:10:1: warning: the fusion decided here has no kernel with this schedule, which is set aside"));
+    EXPECT_THAT(o.err,
+                HasSubstr("pinned.nf:10:1: warning: the fusion decided here has no kernel with this schedule, which is set aside"));
     EXPECT_THAT(o.err, HasSubstr("`hint split Y, Z` keeps the kernel that it is for"));
   }
   EXPECT_EQ(run("show pinned.nf --stage scheduled").code, 0);
