@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/fusion/site.h"
+#include "core/ir/structural_hash.h"
 #include "core/runtime/step_program.h"
 #include "core/tune/tune_program.h"
 
