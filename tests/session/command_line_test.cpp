@@ -657,23 +657,27 @@ TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
 TEST_F(CommandLine, APinnedScheduleOfAnotherFusionIsSetAside) {
   const std::string net =
       "input X[64, 48] = normal(0, 1)\nparam W[32, 48] = normal(0, 0.1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\n"
-      "Z[b, n] = tanh(Y[b, n])\nloss L = mean[b, n] (Z[b, n] - 0.5)^2\nshow Z\n"
-      "train L { steps = 2; optimizer = sgd(lr=0.1); seed = 1; mode = static }\nhint split Z, L\n";
-  file("split.nf", net + "hint split Y, Z\n");
+      "Z[b, n] = tanh(Y[b, n])\nshow Z\n";
+  file("alone.nf", net + "hint split Y, Z\n");
   std::string schedule;
-  const auto kernels = nlohmann::json::parse(run("show split.nf --stage scheduled --json").out)["kernels"];
+  const auto kernels = nlohmann::json::parse(run("show alone.nf --stage scheduled --json").out)["kernels"];
   for (const auto& k : kernels)
     if (k["name"] == "Z") schedule = k["schedule"].dump();
   ASSERT_FALSE(schedule.empty()) << kernels.dump(1);
-  file("pinned.nf", net + "hint fuse Y, Z\nhint schedule Z " + schedule + "\n");
-  for (const char* command : {"check", "run", "train"}) {
+  file("pinned.nf", net +
+                        "loss L = mean[b, n] (Z[b, n] - 0.5)^2\n"
+                        "train L { steps = 2; optimizer = sgd(lr=0.1); seed = 1; mode = static }\nhint fuse Y, Z\n"
+                        "hint schedule Z " +
+                        schedule + "\n");
+  for (const char* command : {"check pinned.nf", "run pinned.nf --device cpu", "train pinned.nf --device cpu -o out.d"}) {
     SCOPED_TRACE(command);
-    const Outcome o = run(std::string(command) + " pinned.nf" +
-                          (std::string(command) == "check" ? "" : " --device cpu -o " + std::string(command) + ".d"));
+    const Outcome o = run(command);
     EXPECT_EQ(o.code, 0) << o.err;
-    EXPECT_THAT(o.err,
-                HasSubstr("pinned.nf:10:1: warning: the fusion decided here has no kernel with this schedule, which is set aside"));
-    EXPECT_THAT(o.err, HasSubstr("`hint split Y, Z` keeps the kernel that it is for"));
+    EXPECT_THAT(
+        o.err,
+        HasSubstr("pinned.nf:9:1: warning: the fusion decided here has no kernel with this schedule, which is set aside: "));
+    EXPECT_THAT(o.err, HasSubstr("`hint split Y, Z`"));
+    EXPECT_THAT(o.err, HasSubstr(" keeps the kernel that it is for"));
   }
   EXPECT_EQ(run("show pinned.nf --stage scheduled").code, 0);
 }
