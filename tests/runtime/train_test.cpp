@@ -504,13 +504,13 @@ TEST(Train, AKernelThatTheGateRefusesIsToldAtItsOperator) {
   o.verify = false;
   o.tuning.space = run.tuning.space;
   const auto other = DeviceContext::of(std::move(*referenceBackend(kPluginVersion)->open("reference", 1)), nullptr,
-                                       std::make_unique<Refusing>("d(L)/d(w)"));
+                                       std::make_unique<Refusing>("L"));
   std::vector<protocol::Message> messages;
   TrainJob training(*other, o, [&](const protocol::Message& m) { messages.push_back(m); });
   ASSERT_FALSE(training.run({}).ok());
   const auto errors = only<protocol::ErrorEvent>(messages);
   ASSERT_EQ(errors.size(), 1u);
-  EXPECT_EQ(errors[0].line, 3) << errors[0].message;
+  EXPECT_EQ(errors[0].line, 5) << errors[0].message;
   EXPECT_THAT(errors[0].message, HasSubstr("the device `reference`"));
 }
 
