@@ -94,8 +94,9 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   auto target = targetOf(registry, options);
   if (target) passes.device = deviceConstants(*target);
   // What is drawn is what trains.
-  if (!kernels)
+  if (!kernels) {
     if (const auto context = trainingDevice(registry, passes, false)) target = *context->target();
+  }
     else if (kernels) return report(target.error(), options.json, kExitMachineLacks);
   const auto both = notebookStages(loaded.notebook, decidedProgram(loaded.notebook), passes);
   if (!both) return report(both.error(), options.json, kExitInternal);
