@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "core/device/backend.h"
 #include "core/lang/compile.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/pipeline.h"
 
 // The command line's verbs. Each prints for people on stdout, or with --json one JSON object and nothing else there;
 // messages of failure go to stderr. Each returns the exit code.
@@ -119,6 +122,9 @@ struct Loaded {
 Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
 Result<Source> readSource(const std::string& file);
 Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);
+
+// What training meets by default: the device, with what was measured on it before. Null: none opens.
+std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOptions& passes, bool measures);
 
 // NAME.peer.json beside NAME.nf: {"name": "PyTorch 1.13.1, one thread", "step_ms": 10.5}, another system's recorded step, which the
 // report draws as a line. Nothing where there is no such file or it holds something else.

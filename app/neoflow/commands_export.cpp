@@ -97,16 +97,21 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   if (error) return report({"export", "The folder " + options.folder + " can't be made.", {}, error.message()}, options.json);
   StageOptions passes;
   const bool cuda = options.to == "cuda", kernels = cuda || options.to == "llvm";
-  const auto target = targetOf(registry, options);
+  auto target = targetOf(registry, options);
   if (target) passes.device = deviceConstants(*target);
-  else if (kernels) return report(target.error(), options.json, kExitMachineLacks);
-  const auto stages = runStages(std::make_shared<const Program>(loaded.notebook.program), passes,
-                                kernels || options.to == "html" ? Stage::Fused : *stage);
-  if (!stages) return report(stages.error(), options.json, kExitInternal);
-  if (hasErrors(stages->diagnostics)) {
-    std::cerr << render(stages->diagnostics, loaded.notebook.sources);
+  // What is drawn is what trains.
+  if (!kernels) {
+    if (const auto context = trainingDevice(registry, passes, false)) target = *context->target();
+  }
+    else if (kernels) return report(target.error(), options.json, kExitMachineLacks);
+  const auto both = notebookStages(loaded.notebook, decidedProgram(loaded.notebook), passes);
+  if (!both) return report(both.error(), options.json, kExitInternal);
+  if (hasErrors(both->whole->diagnostics)) {
+    std::cerr << render(both->whole->diagnostics, loaded.notebook.sources);
     return kExitWrongInput;
   }
+  const Stages* const stages = both->decided.get();
+  const auto drawn = [&]() -> const Program& { return *(*stage == Stage::Fused ? stages : both->whole.get())->at(*stage); };
   const std::string stem = options.file == "-" ? "notebook" : fs::path(options.file).stem().string();
   const fs::path folder = options.folder;
   std::vector<std::string> written;
@@ -130,13 +135,13 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       if (const auto html = htmlOfRun(run, report)) training = *html;
     }
     done = write(folder / (stem + ".html"),
-                 notebookHtml(loaded.notebook, *stages, passes.device,
+                 notebookHtml(loaded.notebook, *both, passes.device,
                               target ? intervalsText(measurementOf(registry, *target)) : std::string(), training));
   } else if (options.to == "json") {
-    done = write(folder / (stem + ".json"), toJson(stages->last()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+    done = write(folder / (stem + ".json"), toJson(drawn()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {
     const fs::path dot = folder / (stem + ".dot");
-    done = write(dot, toDot(stages->last()));
+    done = write(dot, toDot(drawn()));
     if (done && options.to == "svg") {
       done = drawSvg(dot, folder / (stem + ".svg"));
       if (done) written.push_back((folder / (stem + ".svg")).string());

@@ -18,8 +18,10 @@
 #include "core/runtime/prepared.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "core/support/row_names.h"
+#include "core/tune/trial.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -78,7 +80,8 @@ bool isInput(const Error& error) {
 
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
-  const bool lacks = error.stage == "allocate";
+  const bool lacks = error.stage == "allocate" || error.stage == kGateStage || isStopped(error);
+  if (isStopped(error)) place = {};  // of what it was at
   if (!json && place.valid()) {
     Diagnostic d;
     d.message = error.message;
@@ -390,6 +393,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   TrainJob job(**context, train, sink);
   const auto summary = job.run(signals.token());
   if (!lastLine.empty()) printLine(lastLine);
+  if (!summary && isStopped(summary.error())) return report(summary.error(), json);
   if (!summary) {
     if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
     std::fflush(stdout);
@@ -456,9 +460,10 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   if (!backend) return report({"tune", "There is no device to tune for: see `neoflow doctor`.", {}, {}}, json);
   const int threads = options.device.threads > 0 ? options.device.threads : 1;
   if (const auto target = backend->target("cpu", threads)) passes.device = deviceConstants(*target);
-  const Program program = loaded.notebook.trains.empty() ? loaded.notebook.program : trainingProgram(loaded.notebook, 0);
-  const auto stages = runStages(std::make_shared<const Program>(program), passes);
-  if (!stages) return report(stages.error(), json, kExitInternal);
+  StageOptions first = passes;
+  first.invert.stop = signals.token();
+  const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
+  if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
   if (hasErrors(stages->diagnostics))
     return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);
   TuneProgramOptions tune;

@@ -19,6 +19,7 @@
 #include "core/runtime/gradient_text.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/schedule_check.h"
+#include "core/runtime/step_program.h"
 #include "core/schedule/lower.h"
 #include "core/session/numeric_check.h"
 #include "core/tune/tune_program.h"
@@ -85,15 +86,10 @@ bool presentable(const Loaded& loaded, bool json) {
 Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devices) {
   const auto& hints = notebook.program.hints;
   if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind != Hint::Kind::Split; })) return {};
-  DeviceContextOptions device;
-  device.compileWorkers = 0;
-  device.measures = false;
-  const auto context = DeviceContext::open(devices(), device);
   StageOptions passes;
+  const auto context = trainingDevice(devices(), passes, false);
   if (!context) return checkFusions(notebook, passes);
-  passes.device = deviceConstants(*(*context)->target());
-  passes.fusion.reverted = revertedKernels(**context);
-  Diagnostics diagnostics = checkSchedules(notebook, passes, *(*context)->target());
+  Diagnostics diagnostics = checkSchedules(notebook, passes, *context->target());
   for (Diagnostic& d : checkFusions(notebook, passes)) diagnostics.push_back(std::move(d));
   return diagnostics;
 }
@@ -132,6 +128,8 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
+    const Diagnostics outside = hintsOutsideStep(notebook);
+    diagnostics.insert(diagnostics.end(), outside.begin(), outside.end());
     if (!hasErrors(differentiated->diagnostics)) {
       const Diagnostics pinned = checkHints(notebook, devices);
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
@@ -160,6 +158,12 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
 
 namespace {
 
+int reportGradients(const Diagnostics& diagnostics, const SourceMap& sources, bool json) {
+  if (json) printJson({{"ok", false}, {"diagnostics", toJson(diagnostics, sources)}});
+  else std::cerr << render(diagnostics, sources);
+  return kExitWrongInput;
+}
+
 // The chain of passes up to `stage`; prints what is wrong and yields null where it can't go so far.
 std::shared_ptr<const Stages> stagesOf(const CompiledNotebook& notebook, const StageOptions& options, Stage stage, bool json,
                                        int& exitCode) {
@@ -169,20 +173,55 @@ std::shared_ptr<const Stages> stagesOf(const CompiledNotebook& notebook, const S
     return nullptr;
   }
   if (hasErrors(stages->diagnostics)) {
-    if (json) printJson({{"ok", false}, {"diagnostics", toJson(stages->diagnostics, notebook.sources)}});
-    else std::cerr << render(stages->diagnostics, notebook.sources);
-    exitCode = kExitWrongInput;
+    exitCode = reportGradients(stages->diagnostics, notebook.sources, json);
     return nullptr;
   }
   return std::make_shared<const Stages>(std::move(*stages));
 }
 
+// The same of what is fused; nothing where it can't go so far. `evaluates`: of the program that evaluates, not of the one that trains.
+std::optional<NotebookStages> fusedStagesOf(const CompiledNotebook& notebook, bool evaluates, const StageOptions& options,
+                                            bool json, int& exitCode) {
+  const bool other = evaluates && !notebook.trains.empty();
+  auto stages = notebookStages(
+      notebook, other ? evaluationProgram(notebook, notebook.trains.front().loss) : decidedProgram(notebook), options);
+  if (!stages) {
+    exitCode = report(stages.error(), json, kExitInternal);
+    return std::nullopt;
+  }
+  for (const auto& s : {stages->whole, stages->decided})
+    if (hasErrors(s->diagnostics)) {
+      exitCode = reportGradients(s->diagnostics, notebook.sources, json);
+      return std::nullopt;
+    }
+  return std::move(*stages);
+}
+
+// What the notebook computes besides what is decided.
+Json outsideJson(const NotebookStages& stages) {
+  const StagePrograms p = programsAt(Stage::Fused, *stages.decided, *stages.whole);
+  Json list = Json::array();
+  for (const OperatorId op : p.outside) {
+    const auto written = writesOf(*p.whole, op);
+    list.push_back({{"name", written.empty() || !written[0].valid() ? std::string() : (*p.whole)[written[0]].name},
+                    {"statement", toText(*p.whole, op)}});
+  }
+  return list;
+}
+
+// As comments: the text that they stand behind is a program of its own.
+std::string outsideText(const NotebookStages& stages) {
+  const StagePrograms p = programsAt(Stage::Fused, *stages.decided, *stages.whole);
+  if (p.outside.empty()) return {};
+  std::string text = "\n# Outside the training step, for `show` and `eval`, no part of what is decided:\n";
+  std::istringstream lines(toText(*p.whole, p.outside));
+  for (std::string line; std::getline(lines, line);) text += line.empty() ? "" : "# " + line + "\n";
+  return text;
+}
+
 }  // namespace
 
-namespace {
-
-// As training meets it: the same device, and what was measured on it before. Null: none opens.
-std::unique_ptr<DeviceContext> deviceFor(BackendRegistry& registry, StageOptions& passes, bool measures) {
+std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOptions& passes, bool measures) {
   DeviceContextOptions device;
   device.compileWorkers = measures ? 2 : 0;
   device.measures = measures;
@@ -192,6 +231,8 @@ std::unique_ptr<DeviceContext> deviceFor(BackendRegistry& registry, StageOptions
   passes.fusion.reverted = revertedKernels(**context);
   return std::move(*context);
 }
+
+namespace {
 
 std::string deviceLine(const DeviceContext* context, const DeviceConstants& constants) {
   if (!context) return "no device; assumed " + toText(constants);
@@ -244,10 +285,14 @@ Result<std::vector<ScheduledKernel>> scheduledKernels(const Program& fused, Devi
   return kernels;
 }
 
-int showKernels(const Program& fused, DeviceContext* context, const DeviceConstants& constants, Stage stage,
-                const ShowOptions& options) {
+int showKernels(const NotebookStages& stages, DeviceContext* context, const StageOptions& passes, Stage stage,
+                const SourceMap& sources, const ShowOptions& options) {
   if (!context || context->inProcess())
     return report({"show", "There is no device with schedules here: see `neoflow doctor`.", {}, {}}, options.json);
+  const PinFindings pins = checkPins(*stages.decided, passes, *context->target());
+  const auto without = withoutSetAside(stages.decided->fused, pins);
+  const Program& fused = *without;
+  if (!options.json) std::cerr << render(pins.diagnostics, sources);
   const auto kernels = scheduledKernels(fused, *context, stage == Stage::Lowered);
   if (!kernels) return report(kernels.error(), options.json, kExitWrongInput);
   if (options.json) {
@@ -262,18 +307,20 @@ int showKernels(const Program& fused, DeviceContext* context, const DeviceConsta
     }
     Json json = toJson(fused);
     json["stage"] = static_cast<int>(stage);
-    json["device"] = deviceJson(context, constants);
+    json["device"] = deviceJson(context, passes.device);
     json["kernels"] = std::move(list);
+    json["outside"] = outsideJson(stages);
     printJson(json);
     return kExitFine;
   }
-  std::cout << "# " << deviceLine(context, constants) << "\n";
+  std::cout << "# " << deviceLine(context, passes.device) << "\n";
   if (stage == Stage::Scheduled) std::cout << toText(fused);
   for (const ScheduledKernel& k : *kernels) {
     std::cout << (stage == Stage::Lowered ? "\n" : "") << "# " << k.task.name << ", schedule of the " << k.from << ": "
               << k.schedule.text() << "\n"
               << k.loops;
   }
+  std::cout << outsideText(stages);
   return kExitFine;
 }
 
@@ -297,22 +344,30 @@ int runShow(const FindDevices& devices, const ShowOptions& options) {
   StageOptions passes;
   passes.verify = true;
   std::unique_ptr<DeviceContext> context;
-  if (*stage >= Stage::Fused) context = deviceFor(devices(), passes, false);
+  if (*stage >= Stage::Fused) context = trainingDevice(devices(), passes, false);
   int exitCode = kExitFine;
-  const auto stages = stagesOf(loaded.notebook, passes, std::min(*stage, Stage::Fused), options.json, exitCode);
-  if (!stages) return exitCode;
-  if (*stage > Stage::Fused) return showKernels(*stages->fused, context.get(), passes.device, *stage, options);
-  const Program& program = *stages->at(*stage);
-  if (options.json) {
-    Json json = toJson(program);
-    if (*stage == Stage::Fused) json["device"] = deviceJson(context.get(), passes.device);
-    printJson(json);
-  } else if (options.dot) {
-    std::cout << toDot(program);
-  } else {
-    if (*stage == Stage::Fused) std::cout << "# " << deviceLine(context.get(), passes.device) << "\n";
-    std::cout << toText(program);
+  if (*stage >= Stage::Fused) {
+    const auto fused = fusedStagesOf(loaded.notebook, options.evaluation, passes, options.json, exitCode);
+    if (!fused) return exitCode;
+    if (*stage > Stage::Fused) return showKernels(*fused, context.get(), passes, *stage, loaded.notebook.sources, options);
+    const Program& program = *fused->decided->fused;
+    if (options.json) {
+      Json json = toJson(program);
+      json["device"] = deviceJson(context.get(), passes.device);
+      json["outside"] = outsideJson(*fused);
+      printJson(json);
+    } else if (options.dot) {
+      std::cout << toDot(program);
+    } else {
+      std::cout << "# " << deviceLine(context.get(), passes.device) << "\n" << toText(program) << outsideText(*fused);
+    }
+    return kExitFine;
   }
+  const auto stages = stagesOf(loaded.notebook, passes, *stage, options.json, exitCode);
+  if (!stages) return exitCode;
+  const Program& program = *stages->at(*stage);
+  if (options.json) printJson(toJson(program));
+  else std::cout << (options.dot ? toDot(program) : toText(program));
   return kExitFine;
 }
 
@@ -366,12 +421,14 @@ int explainMeasured(DeviceContext& context, const Stages& stages, const StageOpt
 
 int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
   StageOptions passes;
-  const std::unique_ptr<DeviceContext> context = deviceFor(registry, passes, !options.measure.empty());
+  const std::unique_ptr<DeviceContext> context = trainingDevice(registry, passes, !options.measure.empty());
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
   int exitCode = kExitFine;
-  const auto stages = stagesOf(loaded.notebook, passes, Stage::Fused, options.json, exitCode);
-  if (!stages) return exitCode;
+  const auto both = fusedStagesOf(loaded.notebook, false, passes, options.json, exitCode);
+  if (!both) return exitCode;
+  const Stages* const stages = both->decided.get();
+  if (!options.json) std::cerr << render(hintsOutsideStep(loaded.notebook), loaded.notebook.sources);
   if (!options.measure.empty()) {
     if (!context) return report({"measure", "There is no device to measure on: see `neoflow doctor`.", {}, {}}, options.json);
     return explainMeasured(*context, *stages, passes, options);
@@ -379,6 +436,10 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
   if (options.json) {
     Json json = toJson(stages->decisions, passes.device);
     json["device"] = deviceJson(context.get(), passes.device);
+    json["kernels"] = Json::array();
+    for (const Group& group : stages->fused->groups) json["kernels"].push_back(group.name);
+    json["outside"] = outsideJson(*both);
+    json["diagnostics"] = toJson(hintsOutsideStep(loaded.notebook), loaded.notebook.sources);
     if (context) json["intervals"] = intervalsJson(measurementOf(registry, *context->target()));
     printJson(json);
   } else {
@@ -388,7 +449,8 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
         std::cout << intervals << "\n";
     std::cout << "\n"
               << toText(stages->decisions) << "\n"
-              << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n";
+              << stages->partitioned->operators.size() << " operators in " << stages->fused->groups.size() << " kernels\n"
+              << outsideText(*both);
   }
   return kExitFine;
 }

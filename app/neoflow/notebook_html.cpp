@@ -190,7 +190,7 @@ std::string gradientsOf(const Stages& stages) {
 
 }  // namespace
 
-std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages, const DeviceConstants& device,
+std::string notebookHtml(const CompiledNotebook& notebook, const NotebookStages& stages, const DeviceConstants& device,
                          const std::string& intervals, const std::string& training) {
   std::string out = htmlHead(notebook.sources.at(notebook.notebook).name);
   out +=
@@ -198,7 +198,7 @@ std::string notebookHtml(const CompiledNotebook& notebook, const Stages& stages,
       ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}</style>\n";
   out += "<section class=\"cells\">\n" + cellsOf(notebook) + "</section>\n";
   if (!training.empty()) out += "<h2>The newest run</h2>\n" + training;
-  return out + fusionOf(stages, device, intervals) + gradientsOf(stages) + htmlTail();
+  return out + fusionOf(*stages.decided, device, intervals) + gradientsOf(*stages.whole) + htmlTail();
 }
 
 }  // namespace nf

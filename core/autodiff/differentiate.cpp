@@ -199,6 +199,7 @@ Result<DifferentiateResult> differentiate(const Program& program, const InvertOp
   InverseCache& inverses = options.cache ? *options.cache : own.emplace(options);
   ReverseContext context{options, result.terms, inverses};
   Differentiation(result.program, context, result.diagnostics, {}).run();
+  if (options.stop.stop_requested()) return stopped();
   dropUnusedTensors(result.program, program.tensors.size());
   result.program.stage = Stage::Differentiated;
   return result;

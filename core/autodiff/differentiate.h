@@ -35,6 +35,7 @@ struct DifferentiateResult {
 // Replaces every pending Derivative by operators (reverse accumulation over the graph; section 5 of the design for bodies).
 //   before: L[] = sum[i] W[i]*X[i];  derivative d(L)/d(W)
 //   after : ... `d(L)/d(W)`[i] = X[i]
+// `options.stop` ends it with stopped().
 Result<DifferentiateResult> differentiate(const Program& program, const InvertOptions& options = {});
 
 // A program that asks for d(of)/d(wrt) and, of the derivatives it asked for before, for those that `of` itself depends on (a gradient of a

@@ -195,7 +195,7 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::o
       for (const std::size_t j : part.z) partNames.z.push_back(names.z[j]);
     }
     Nest nest;
-    switch (solvePart(part, options, {options.pruneQuota, until}, partNames, nest)) {
+    switch (solvePart(part, options, {options.pruneQuota, until, options.stop}, partNames, nest)) {
       case NestState::Ready: break;
       case NestState::Empty: return empty(false);
       case NestState::Overflow: {
@@ -248,7 +248,9 @@ void spareProof(const AccessProblem& problem, Inverse& inverse) {
 }  // namespace
 
 Inverse invert(const AccessProblem& problem, const InvertOptions& options) {
-  return solve(problem, options, {}, [&](Inverse& inverse) { conclude(problem, options.certificateQuota, inverse); });
+  return solve(problem, options, {}, [&](Inverse& inverse) {
+    conclude(problem, {options.certificateQuota, std::nullopt, options.stop}, inverse);
+  });
 }
 
 double visitsOf(const Inverse& inverse, const AccessProblem& problem) {
@@ -283,28 +285,44 @@ InverseCache::InverseCache(InvertOptions options) : m_options(std::move(options)
   m_options.explain = false;
   m_options.names.clear();
   m_options.cache = nullptr;
+  m_options.stop = {};
 }
 
-std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem, Proof proof) {
+void InverseCache::putOff(const Hash& key, const AccessProblem& problem) {
+  m_waiting.emplace(key, problem);
+  // What nobody waits for any more makes room.
+  if (m_settling && !m_waiting.contains(*m_settling)) m_settlingStop.request_stop();
+}
+
+void InverseCache::forgetWaiting() {
+  const std::lock_guard lock(m_mutex);
+  m_waiting.clear();
+}
+
+std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem, Proof proof, std::stop_token stop) {
   const Hash key = hashOf(problem);
   {
     const std::lock_guard lock(m_mutex);
     const auto found = m_inverses.find(key);
     if (found != m_inverses.end() && (proof != Proof::Now || found->second->state != Inverse::State::Checking)) {
       ++m_hits;
+      if (found->second->state == Inverse::State::Checking) putOff(key, problem);
       return found->second;
     }
   }
   const auto until = QuestionLimit::in(proof == Proof::Now ? m_options.proofMilliseconds : m_options.accessMilliseconds);
-  auto made = std::make_shared<const Inverse>(solve(problem, m_options, until, [&](Inverse& inverse) {
+  InvertOptions options = m_options;
+  options.stop = stop;
+  auto made = std::make_shared<const Inverse>(solve(problem, options, until, [&](Inverse& inverse) {
     const bool empty = inverse.state == Inverse::State::Empty;
     const bool now = proof == Proof::Now || problem.domain.empty();
-    const QuestionLimit limit(now ? m_options.certificateQuota : m_options.interactiveQuota, until);
+    const QuestionLimit limit(now ? m_options.certificateQuota : m_options.interactiveQuota, until, stop);
     // What was solved in haste may be dearer than it need be.
     if (!empty && !limit.isOver() && !cheap(inverse, problem)) return spareProof(problem, inverse);
     const bool putOff = proof == Proof::PutOff && !empty && !now;
     if (putOff || (!conclude(problem, limit, inverse) && !now)) putOffProof(inverse);
   }));
+  if (stop.stop_requested()) return made;
   const std::lock_guard lock(m_mutex);
   if (m_inverses.size() >= kMostCached) {
     m_inverses.clear();
@@ -313,14 +331,15 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
   auto& kept = m_inverses[key];
   // Another thread may have been here: its proof is as good, and better than none.
   if (!kept || kept->state == Inverse::State::Checking) kept = std::move(made);
-  if (kept->state == Inverse::State::Checking) m_waiting.emplace(key, problem);
+  if (kept->state == Inverse::State::Checking) putOff(key, problem);
   else m_waiting.erase(key);
   return kept;
 }
 
-Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof) {
-  const std::shared_ptr<const Inverse> known = invert(problem, proof);
+Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof, std::stop_token stop) {
+  const std::shared_ptr<const Inverse> known = invert(problem, proof, stop);
   InvertOptions options = m_options;
+  options.stop = std::move(stop);
   options.explain = true;
   options.names = std::move(names);
   const bool hasty = known->state == Inverse::State::Checking;
@@ -337,13 +356,22 @@ bool InverseCache::settle(std::stop_token stop) {
   bool any = false;
   while (!stop.stop_requested()) {
     std::optional<AccessProblem> problem;
+    std::stop_source under;
     {
       const std::lock_guard lock(m_mutex);
       if (m_waiting.empty()) return any;
+      m_settling = m_waiting.begin()->first;
       problem = m_waiting.begin()->second;
+      m_settlingStop = under;
     }
-    invert(*problem);
+    {
+      const std::stop_callback onStop(stop, [&] { under.request_stop(); });
+      invert(*problem, Proof::Now, under.get_token());
+    }
     const std::lock_guard lock(m_mutex);
+    const auto made = m_inverses.find(*m_settling);
+    m_settling.reset();
+    if (made == m_inverses.end() || made->second->state == Inverse::State::Checking) continue;  // it was given up
     ++m_settled;
     any = true;
   }

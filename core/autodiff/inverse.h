@@ -62,6 +62,7 @@ struct InvertOptions {
   bool explain = false;                      // fill `derivation`
   std::vector<std::string> names;            // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
   std::function<void(Inverse&)> sabotage;    // tests only: spoils the solution, to show that the certificate refuses it
+  std::stop_token stop;                      // gives up what is under way; what comes back then holds nothing
   InverseCache* cache = nullptr;             // of differentiate(): where inverses are kept from one program to the next
   // While somebody types: a proof that does not end within `interactiveQuota` a question and `accessMilliseconds` for solution and proof,
   // or that comes when the proofs of this program have taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
@@ -96,16 +97,20 @@ Hash hashOf(const AccessProblem& problem);
 // Safe to use from several threads; two that ask for the same new problem may both solve it.
 class InverseCache {
  public:
-  explicit InverseCache(InvertOptions options = {});  // `explain`, `names` and `cache` are not used
+  explicit InverseCache(InvertOptions options = {});  // `explain`, `names`, `stop` and `cache` are not used
   // Quick: a proof that does not end within `interactiveQuota` and `accessMilliseconds` is put off, PutOff: every new one is. The state
-  // is Checking then. None is asked for where the gather does not pay: the state is Unneeded.
+  // is Checking then. None is asked for where the gather does not pay: the state is Unneeded. What `stop` ended is not kept.
   enum class Proof { Now, Quick, PutOff };
-  std::shared_ptr<const Inverse> invert(const AccessProblem& problem, Proof proof = Proof::Now);
+  std::shared_ptr<const Inverse> invert(const AccessProblem& problem, Proof proof = Proof::Now, std::stop_token stop = {});
   // The same with its derivation; the proof is the cached one's.
-  Inverse explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof = Proof::Now);
+  Inverse explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof = Proof::Now,
+                    std::stop_token stop = {});
 
   // Makes the proofs that were put off, until there is none or stop is requested. True where one was made.
   bool settle(std::stop_token stop = {});
+  // The program has changed: of the proofs that wait only those are made that are put off again. One under way goes on until another
+  // one is put off in its place.
+  void forgetWaiting();
   std::size_t putOff() const;           // how many proofs wait
   std::uint64_t settledProofs() const;  // how many settle() made: what was derived with fewer may be derived anew
 
@@ -117,6 +122,10 @@ class InverseCache {
   mutable std::mutex m_mutex;
   std::unordered_map<Hash, std::shared_ptr<const Inverse>> m_inverses;
   std::unordered_map<Hash, AccessProblem> m_waiting;
+  void putOff(const Hash& key, const AccessProblem& problem);  // with m_mutex held
+
+  std::optional<Hash> m_settling;  // what settle() proves now
+  std::stop_source m_settlingStop;
   std::size_t m_hits = 0;
   std::uint64_t m_settled = 0;
 };

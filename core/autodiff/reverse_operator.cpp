@@ -237,10 +237,10 @@ std::shared_ptr<const Inverse> Reverse::inverseOf(const AccessProblem& problem, 
   Proof proof = Proof::Now;
   if (options.putOffProofs) proof = m_context.proofMilliseconds > options.interactiveMilliseconds ? Proof::PutOff : Proof::Quick;
   const auto begin = std::chrono::steady_clock::now();
-  std::shared_ptr<const Inverse> inverse = m_context.inverses.invert(problem, proof);
+  std::shared_ptr<const Inverse> inverse = m_context.inverses.invert(problem, proof, options.stop);
   m_context.proofMilliseconds += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   if (!options.explain) return inverse;
-  return std::make_shared<const Inverse>(m_context.inverses.explained(problem, names, Proof::PutOff));
+  return std::make_shared<const Inverse>(m_context.inverses.explained(problem, names, Proof::PutOff, options.stop));
 }
 
 RangeOf Reverse::rangesWithCounters(std::vector<std::int64_t> extents) const {

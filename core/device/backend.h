@@ -62,10 +62,6 @@ struct LaunchArgs {
   const std::atomic<bool>* stop = nullptr;
 };
 
-// How a launch ends that was asked to; isStopped() tells it from failures.
-Error stopped();
-bool isStopped(const Error& error);
-
 class Kernel {
  public:
   virtual ~Kernel() = default;

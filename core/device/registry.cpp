@@ -58,11 +58,4 @@ Backend* BackendRegistry::generator(std::string_view name) const {
   return nullptr;
 }
 
-namespace {
-constexpr const char* kStopStage = "stop";
-}
-
-Error stopped() { return {kStopStage, "Stopped before the result was there.", {}, {}}; }
-bool isStopped(const Error& error) { return error.stage == kStopStage; }
-
 }  // namespace nf

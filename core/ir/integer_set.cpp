@@ -13,6 +13,7 @@
 #include <isl/val.h>
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <stop_token>
@@ -76,6 +77,7 @@ struct IntegerContext::Impl {
   isl_ctx* ctx = nullptr;
   QuestionLimit limit;
   std::optional<Watch::Entry> watched;
+  std::optional<std::stop_callback<std::function<void()>>> onStop;
 
   // isl counts from the reset; a question that runs out yields null or isl_bool_error and leaves an error behind.
   void beginQuestion() {
@@ -95,10 +97,12 @@ IntegerContext::IntegerContext(QuestionLimit limit) : m_impl(std::make_unique<Im
   m_impl->ctx = isl_ctx_alloc();
   m_impl->limit = limit;
   isl_options_set_on_error(m_impl->ctx, ISL_ON_ERROR_CONTINUE);
+  if (limit.stop.stop_possible()) m_impl->onStop.emplace(limit.stop, [ctx = m_impl->ctx] { isl_ctx_abort(ctx); });
   if (limit.until) m_impl->watched = Watch::instance().add(*limit.until, m_impl->ctx);
 }
 
 IntegerContext::~IntegerContext() {
+  m_impl->onStop.reset();  // one that runs is waited for
   if (m_impl->watched) Watch::instance().remove(*m_impl->watched);
   isl_ctx_free(m_impl->ctx);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "core/ir/index_expr.h"
@@ -16,16 +17,18 @@ namespace nf {
 
 class IntegerContext;
 
-// Of operations, counted anew for each question, and of time: a question that is under way at `until` ends there, and later ones are
-// not begun. An operation is a pivot of a tableau, so its time grows with the question.
+// Of operations, counted anew for each question, and of time: a question that is under way at `until`, or when `stop` is requested, ends
+// there, and later ones are not begun. An operation is a pivot of a tableau, so its time grows with the question.
 struct QuestionLimit {
   using Clock = std::chrono::steady_clock;
   std::uint64_t operations = 1000000;
   std::optional<Clock::time_point> until = std::nullopt;
+  std::stop_token stop;
 
   QuestionLimit() = default;
-  QuestionLimit(std::uint64_t most, std::optional<Clock::time_point> end = std::nullopt) : operations(most), until(end) {}
-  bool isOver() const { return until && Clock::now() >= *until; }
+  QuestionLimit(std::uint64_t most, std::optional<Clock::time_point> end = std::nullopt, std::stop_token stopped = {})
+      : operations(most), until(end), stop(std::move(stopped)) {}
+  bool isOver() const { return stop.stop_requested() || (until && Clock::now() >= *until); }
   static Clock::time_point in(double milliseconds) {
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(milliseconds));
   }

@@ -39,6 +39,8 @@ bool isDerivativeName(std::string_view text, int depth = 0) {
   return part(rest) && rest.empty();
 }
 
+}  // namespace
+
 std::string quotedName(const std::string& name) {
   if (isPlainName(name) || isDerivativeName(name)) return name;
   std::string clean = name;
@@ -46,6 +48,8 @@ std::string quotedName(const std::string& name) {
     if (c == '`' || c == '\n' || c == '\r') c = '\'';
   return "`" + clean + "`";
 }
+
+namespace {
 
 std::string numberText(double value) {
   if (std::isnan(value)) return "nan";

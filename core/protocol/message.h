@@ -516,7 +516,7 @@ struct DoneEvent {
             seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
             preparation_ms, search);
 };
-// Of the data, before the first step: what can be computed and is hardly meant. `line` and `column` count from 1, 0 where there is no place.
+// Of the data and of pinned schedules, before the first step: what can be computed and is hardly meant. `line` and `column` count from 1, 0 where there is no place.
 struct WarningEvent {
   static constexpr const char* kEvent = "warning";
   std::string message, file;

@@ -246,8 +246,10 @@ struct GraphNode {
   std::int64_t bytes = 0, flops = 0;
   bool added = false;  // by the pass that led to this stage
   bool changed = false;
+  bool outsideStep = false;  // only a `show` or an `eval` needs it: no part of what trains, and of what is decided
   Origins origins;
-  NF_FIELDS(GraphNode, id, name, kind, phase, text, statement, category, dtype, shape, bytes, flops, added, changed, origins);
+  NF_FIELDS(GraphNode, id, name, kind, phase, text, statement, category, dtype, shape, bytes, flops, added, changed, outsideStep,
+            origins);
 };
 
 struct GraphEdge {

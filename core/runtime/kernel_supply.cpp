@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/device/reference_backend.h"
+#include "core/runtime/kernel_failure.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -83,6 +84,17 @@ Result<KernelObject> KernelSupply::interpreted(const Program& subgraph) const {
   return compiler->compile({subgraph, {kReferenceSchedule, std::make_shared<const nlohmann::json>(nlohmann::json::object())}, {}});
 }
 
+Result<bool> KernelSupply::interpret(Executable& executable) {
+  if (!m_interpreter) return false;
+  const auto& subgraphs = executable.plan().subgraphs;
+  for (std::uint32_t i = 0; i < subgraphs.size(); ++i) {
+    NF_TRY(KernelObject object, interpreted(*subgraphs[i].program));
+    NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(object)), 1));
+    NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
+  }
+  return true;
+}
+
 Result<std::shared_ptr<LinkedKernel>> KernelSupply::link(const std::shared_ptr<const KernelObject>& object,
                                                          std::uint64_t generation) {
   if (const auto known = m_links[object.get()].lock()) {
@@ -131,10 +143,8 @@ Result<bool> KernelSupply::collect(Executable& executable) {
       NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
       continue;
     }
-    if (auto failure = m_cache.failure(subgraphs[i].hash)) {
-      failure->message = "No kernel for " + subgraphs[i].name + ": " + failure->message;
-      return *failure;
-    }
+    if (const auto failure = m_cache.failure(subgraphs[i].hash))
+      return isStopped(*failure) ? *failure : missingKernel(executable.plan(), i, *failure, m_failedAt);
     complete = false;
   }
   return complete;
@@ -208,9 +218,18 @@ Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
     otherKernels = otherKernels || log[m_replayed].reverted;
     if (!log[m_replayed].ofKernel()) continue;
     const auto found = numbers(training).find(log[m_replayed].subgraph);
-    if (found == numbers(training).end())
-      return Error{
-          "replay", "The swap log belongs to another program: it has a kernel for " + log[m_replayed].subgraph.hex() + ".", {}, {}};
+    if (found == numbers(training).end()) {
+      const bool tellsDevice = std::any_of(log.begin(), log.end(), [](const KernelSwap& s) { return s.device.has_value(); });
+      const std::string kernel = log[m_replayed].subgraph.hex();
+      return Error{"replay",
+                   tellsDevice
+                       ? "The swap log belongs to another program: it has a kernel for " + kernel + "."
+                       : "The swap log has a kernel for " + kernel +
+                             " and this program, as it is fused here, has none. The log is older than those that keep the "
+                             "device's figures which fusion was decided with: they were others then, or it is another program.",
+                   {},
+                   {}};
+    }
     if (m_context.inProcess()) {  // it has one kernel a subgraph, without a schedule
       if (!log[m_replayed].schedule.empty())
         return Error{"replay", "The swap log is of compiled kernels: " + m_context.device().name() + " has none of them.", {}, {}};

@@ -34,13 +34,15 @@ class KernelSupply {
   // Asks for the kernels an executable lacks and returns at once. callsFactor: its runs for one training step. background: they are not
   // waited for, unless by await().
   Result<Unit> request(Executable& executable, double callsFactor = 1, bool background = false);
-  // The hint that request() failed on, in the source.
+  // What request(), collect() or await() failed on, in the source: a hint, an operator.
   Span failedAt() const { return m_failedAt; }
   // Gives it every kernel that is there. True: none is missing. An Error where one can't be made.
   Result<bool> collect(Executable& executable);
   // Until none is missing; `waiting(done, all)` is called now and then. False: stop was requested.
   Result<bool> await(Executable& executable, std::stop_token stop,
                      const std::function<void(std::size_t, std::size_t)>& waiting = {});
+  // Gives it the interpreter's kernels, on the values of the device. False: those are not in the host's memory.
+  Result<bool> interpret(Executable& executable);
   // The search runs, in dynamic mode, as soon as a few steps have shown what is dear.
   void start() { m_startWanted = true; }
 

@@ -22,6 +22,14 @@ Result<Program> transform(const Program& program) {
   return removeDeadOperators(merged);
 }
 
+Result<FusionResult> fusedUnlessStopped(const Program& partitioned, const StageOptions& options) {
+  FusionOptions fusion = options.fusion;
+  fusion.outdated = [&] { return options.invert.stop.stop_requested() || (options.fusion.outdated && options.fusion.outdated()); };
+  auto fused = fuse(partitioned, options.device, fusion);
+  if (!fused && isOutdated(fused.error()) && options.invert.stop.stop_requested()) return stopped();
+  return fused;
+}
+
 }  // namespace
 
 const Program* Stages::at(Stage stage) const {
@@ -67,6 +75,7 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
             "verify", "The program is not sound after the stage \"" + std::string(name(stage)) + "\".", {}, problems.front()};
     }
     begin = std::chrono::steady_clock::now();
+    if (options.invert.stop.stop_requested()) return stopped();
     if (options.fusion.outdated && options.fusion.outdated()) return outdatedFusion();
     return Unit{};
   };
@@ -87,7 +96,7 @@ Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptio
     NF_TRY([[maybe_unused]] Unit d, done(Stage::Fused, s.fused, *s.partitioned));
     return s;
   }
-  NF_TRY(FusionResult fused, fuse(*s.partitioned, options.device, options.fusion));
+  NF_TRY(FusionResult fused, fusedUnlessStopped(*s.partitioned, options));
   s.decisions = std::move(fused.decisions);
   NF_TRY([[maybe_unused]] Unit e, done(Stage::Fused, s.fused, std::move(fused.program)));
   return s;
@@ -116,7 +125,7 @@ Diagnostics unobeyedHints(const Stages& stages) {
 Result<Stages> fusedAgain(const Stages& stages, const StageOptions& options) {
   NF_ASSERT(stages.partitioned);
   Stages again = stages;
-  NF_TRY(FusionResult fused, fuse(*stages.partitioned, options.device, options.fusion));
+  NF_TRY(FusionResult fused, fusedUnlessStopped(*stages.partitioned, options));
   again.decisions = std::move(fused.decisions);
   again.fused = std::make_shared<const Program>(std::move(fused.program));
   return again;

@@ -34,6 +34,7 @@ struct Stages {
   const Program& last() const;
 };
 
+// `options.invert.stop` ends it with stopped().
 Result<Stages> runStages(std::shared_ptr<const Program> source, const StageOptions& options, Stage upTo = Stage::Fused);
 
 // The same program with fusion decided anew.

@@ -6,6 +6,7 @@
 
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
+#include "core/runtime/schedule_check.h"
 
 namespace nf {
 
@@ -23,6 +24,7 @@ StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options)
   stage.device = options.device ? *options.device : deviceConstants(*context.target());
   stage.fuse = context.inProcess() == nullptr;
   stage.verify = options.verify;
+  stage.invert.stop = options.stop;
   stage.fusion.reverted = options.reverted ? *options.reverted : revertedKernels(context);
   return stage;
 }
@@ -31,6 +33,13 @@ namespace {
 
 Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOptions& options) {
   Prepared prepared;
+  prepared.warnings = unobeyedHints(stages);
+  if (!context.inProcess() && stages.fused && context.target()) {
+    PinFindings pins = checkPins(stages, stageOptions(context, options), *context.target());
+    stages.fused = withoutSetAside(stages.fused, pins);
+    for (Diagnostic& d : pins.diagnostics)
+      if (d.severity == Severity::Warning) prepared.warnings.push_back(std::move(d));
+  }
   prepared.stages = std::move(stages);
   PlanOptions plan;
   plan.updates = options.updates;
@@ -128,12 +137,12 @@ std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, con
   return events;
 }
 
-std::vector<protocol::WarningEvent> warningEvents(const Stages& stages, const SourceMap& sources) {
+std::vector<protocol::WarningEvent> warningEvents(const Diagnostics& warnings, const SourceMap& sources) {
   std::vector<protocol::WarningEvent> events;
-  for (const Diagnostic& d : unobeyedHints(stages)) {
+  for (const Diagnostic& d : warnings) {
     protocol::WarningEvent& event = events.emplace_back();
     event.message = d.message;
-    for (const DiagnosticNote& note : d.notes) event.message += ". " + note.message;
+    for (const DiagnosticNote& note : d.notes) event.message += "\n" + note.message;
     put(event, sources, d.span);
   }
   return events;

@@ -16,6 +16,7 @@ namespace nf {
 // A program taken through all passes and laid out on a device; its kernels come from a KernelSupply.
 struct Prepared {
   Stages stages;
+  Diagnostics warnings;  // of hints that cannot be obeyed and pinned schedules that were set aside
   std::shared_ptr<const ExecutionPlan> plan;
   std::unique_ptr<Executable> executable;  // null: only planned
 };
@@ -25,6 +26,7 @@ struct PrepareOptions {
   bool verify = false;
   std::optional<MeasuredKernels> reverted;  // fusion goes without these; nullopt: without those that are recorded
   std::optional<DeviceConstants> device;    // fusion decides with these; nullopt: with what is known of the device
+  std::stop_token stop;                     // ends the passes with stopped()
   Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
 };
@@ -55,8 +57,7 @@ Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);
 // Labels that nothing matches, as events with their places. Of `program`.
 std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, const Program& program, const SourceMap& sources);
-// Each `hint fuse` that cannot be obeyed, with the reason in its sentence.
-std::vector<protocol::WarningEvent> warningEvents(const Stages& stages, const SourceMap& sources);
+std::vector<protocol::WarningEvent> warningEvents(const Diagnostics& warnings, const SourceMap& sources);
 // The first error among the diagnostics, as a failure.
 Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place);
 

@@ -10,6 +10,7 @@
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 
 namespace nf {
@@ -101,8 +102,11 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
   m_store = std::make_shared<TensorStore>(m_context.device());
-  NF_TRY(m_prepared, nf::prepare(program, m_context, m_store,
-                                 {.updates = m_options.trainStep.has_value(), .verify = m_options.verify, .failedAt = &m_place}));
+  auto made =
+      nf::prepare(program, m_context, m_store,
+                  {.updates = m_options.trainStep.has_value(), .verify = m_options.verify, .stop = stop, .failedAt = &m_place});
+  if (!made && isStopped(made.error())) return false;
+  NF_TRY(m_prepared, std::move(made));
   Executable& x = *m_prepared.executable;
   KernelSupplyOptions supply;
   supply.tuning = m_options.tuning;
@@ -137,7 +141,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
   m_place = {};
   strays.insert(strays.end(), feed.strayLabels().begin(), feed.strayLabels().end());
-  m_warnings = warningEvents(m_prepared.stages, m_notebook.sources);
+  m_warnings = warningEvents(m_prepared.warnings, m_notebook.sources);
   for (protocol::WarningEvent& e : warningEvents(strays, x.program(), m_notebook.sources)) m_warnings.push_back(std::move(e));
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
@@ -148,7 +152,9 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     feed.training(0, i, rows.data());
     NF_TRY([[maybe_unused]] const Unit written, m_store->writeBytes(*entry, rows.data()));
   }
-  return m_supply->await(x, stop, waiting);
+  auto complete = m_supply->await(x, stop, waiting);
+  if (!complete) m_place = m_supply->failedAt();
+  return complete;
 }
 
 Result<Unit> RunJob::run(bool timed, std::stop_token stop) {

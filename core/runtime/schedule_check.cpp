@@ -2,11 +2,123 @@
 #include "core/runtime/schedule_check.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
-#include "core/runtime/train.h"
+#include "core/fusion/site.h"
+#include "core/ir/structural_hash.h"
+#include "core/runtime/step_program.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
+namespace {
+
+// The group that writes what the hint names, and the program, a loop's body maybe, that it stands in.
+struct PinnedGroup {
+  const Program* program = nullptr;
+  const Group* group = nullptr;
+};
+
+PinnedGroup groupOf(const Program& program, const Hint& hint) {
+  for (const Group& group : program.groups) {
+    const Operator& first = program[group.operators.front()];
+    if (group.operators.size() == 1 && first.kind == OperatorKind::Loop && first.loop.valid()) {
+      const Loop& loop = program[first.loop];
+      if (loop.body && !loop.body->groups.empty())
+        if (const PinnedGroup inside = groupOf(*loop.body, hint); inside.program) return inside;
+      continue;
+    }
+    if (pinOf({hint}, program, group.operators)) return {&program, &group};
+  }
+  return {};
+}
+
+Result<Schedule> pinned(const PinnedGroup& at, const Hint& hint, const Target& target) {
+  return pinnedSchedule(hint, SubgraphExtractor(*at.program).extract(at.group->operators).program, &target);
+}
+
+// The tensors of a kernel that one of its operators writes and another one reads, each with that one's, as the program had them before
+// anything was computed again.
+using Edges = std::set<std::pair<std::string, std::string>>;
+Edges edgesOf(const PinnedGroup& at) {
+  const Program& p = *at.program;
+  const std::vector<OperatorId> made = producers(p);
+  Edges edges;
+  for (const OperatorId reader : at.group->operators)
+    for (const TensorId t : readsOf(p, reader)) {
+      const OperatorId from = made[t.value];
+      if (from.valid() && from != reader &&
+          std::find(at.group->operators.begin(), at.group->operators.end(), from) != at.group->operators.end())
+        edges.emplace(originalName(p[t].name), originalName(p[writesOf(p, reader).front()].name));
+    }
+  return edges;
+}
+
+std::string hintsTowards(const Edges& here, const Edges& there) {
+  std::string text;
+  const auto add = [&](const char* word, const Edges& from, const Edges& less) {
+    for (const auto& [producer, consumer] : from)
+      if (!less.contains({producer, consumer}))
+        text += std::string(text.empty() ? "`hint " : ", `hint ") + word + " " + quotedName(producer) + ", " +
+                quotedName(consumer) + "`";
+  };
+  add("fuse", there, here);
+  add("split", here, there);
+  return text;
+}
+
+// Another fusion of the program, as a device of other figures has it, whose kernel can have the schedule: its hints.
+std::optional<std::string> pinnedElsewhere(const Stages& stages, const StageOptions& options, const Target& target,
+                                           const Hint& hint, const PinnedGroup& here) {
+  // Nothing fused, then P_d as far away as machines are, the nearest first.
+  for (const double factor : {0.0, 0.7, 1.4, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0, 0.0625, 16.0}) {
+    StageOptions other = options;
+    other.device.bandwidth *= factor;
+    const auto fused = factor > 0 ? fusedAgain(stages, other) : Result<Stages>(stages);
+    if (!fused) return std::nullopt;
+    const PinnedGroup there = groupOf(factor > 0 ? *fused->fused : *stages.partitioned, hint);
+    if (there.program && pinned(there, hint, target)) return hintsTowards(edgesOf(here), edgesOf(there));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+PinFindings checkPins(const Stages& stages, const StageOptions& options, const Target& target) {
+  PinFindings findings;
+  if (!stages.fused) return findings;
+  const Program& program = *stages.fused;
+  for (std::size_t i = 0; i < program.hints.size(); ++i) {
+    const Hint& hint = program.hints[i];
+    if (hint.kind != Hint::Kind::Schedule) continue;
+    const PinnedGroup here = groupOf(program, hint);
+    if (!here.program) continue;
+    const auto schedule = pinned(here, hint, target);
+    if (schedule) continue;
+    Diagnostic d;
+    d.code = "schedule";
+    d.message = schedule.error().message;
+    if (hint.origin.valid()) d.span = program[hint.origin].span;
+    if (!schedule.error().detail.empty()) d.notes.push_back({schedule.error().detail, {}});
+    if (const auto hints = pinnedElsewhere(stages, options, target, hint, here)) {
+      d.severity = Severity::Warning;
+      d.message = "the fusion decided here has no kernel with this schedule, which is set aside: " + here.group->name + " makes `" +
+                  hint.tensors.front() + "` here";
+      d.notes.push_back({(hints->empty() ? "" : *hints + " keeps the kernel that it is for; ") + schedule.error().message, {}});
+      findings.setAside.push_back(i);
+    }
+    findings.diagnostics.push_back(std::move(d));
+  }
+  return findings;
+}
+
+std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fused, const PinFindings& pins) {
+  if (pins.setAside.empty()) return fused;
+  Program program = *fused;
+  for (std::size_t i = pins.setAside.size(); i-- > 0;)
+    program.hints.erase(program.hints.begin() + static_cast<std::ptrdiff_t>(pins.setAside[i]));
+  return std::make_shared<const Program>(std::move(program));
+}
 
 namespace {
 
@@ -18,8 +130,7 @@ Diagnostics ofFusedPrograms(const CompiledNotebook& notebook, const StageOptions
   const std::vector<Hint>& hints = notebook.program.hints;
   if (std::none_of(hints.begin(), hints.end(), [&](const Hint& h) { return h.kind == kind; })) return diagnostics;
   for (std::size_t train = 0; train < std::max<std::size_t>(notebook.trains.size(), 1); ++train) {
-    Program program = notebook.trains.empty() ? notebook.program : trainingProgram(notebook, train);
-    const auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
+    const auto stages = runStages(std::make_shared<const Program>(decidedProgram(notebook, train)), options);
     if (!stages || hasErrors(stages->diagnostics)) continue;  // somebody else says so
     for (Diagnostic& d : problems(*stages)) {
       const bool known = std::any_of(diagnostics.begin(), diagnostics.end(),
@@ -33,20 +144,8 @@ Diagnostics ofFusedPrograms(const CompiledNotebook& notebook, const StageOptions
 }  // namespace
 
 Diagnostics checkSchedules(const CompiledNotebook& notebook, const StageOptions& options, const Target& target) {
-  return ofFusedPrograms(notebook, options, Hint::Kind::Schedule, [&](const Stages& stages) {
-    std::vector<HintProblem> problems;
-    tuningTasks(*stages.fused, &target, &problems);
-    Diagnostics diagnostics;
-    for (const HintProblem& p : problems) {
-      Diagnostic d;
-      d.code = "schedule";
-      d.message = p.error.message;
-      if (p.origin.valid()) d.span = (*stages.fused)[p.origin].span;
-      if (!p.error.detail.empty()) d.notes.push_back({p.error.detail, {}});
-      diagnostics.push_back(std::move(d));
-    }
-    return diagnostics;
-  });
+  return ofFusedPrograms(notebook, options, Hint::Kind::Schedule,
+                         [&](const Stages& stages) { return checkPins(stages, options, target).diagnostics; });
 }
 
 Diagnostics checkFusions(const CompiledNotebook& notebook, const StageOptions& options) {

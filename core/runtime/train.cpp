@@ -12,12 +12,14 @@
 #include <thread>
 
 #include "core/ir/structural_hash.h"
+#include "core/ir/work.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/time_left.h"
 
 namespace nf {
@@ -26,7 +28,8 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::chrono::milliseconds kEventPeriod{50};
 constexpr const char* kCheckpointFile = "checkpoint.safetensors";
-constexpr std::int64_t kResolution = 256;  // an event stands for at most this part of the steps so far
+constexpr std::int64_t kInterpreted = 500'000'000;  // operations that the interpreter does in some seconds
+constexpr std::int64_t kResolution = 256;           // an event stands for at most this part of the steps so far
 
 double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
 
@@ -44,21 +47,6 @@ TensorId lossOf(const Program& program, const std::string& name) {
 }
 
 }  // namespace
-
-Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
-  const std::string loss = train < notebook.trains.size() ? notebook.trains[train].loss : std::string();
-  const TensorId tensor = lossOf(notebook.program, loss);
-  return restrictedTo(notebook.program, tensor.valid() ? std::vector{tensor} : std::vector<TensorId>{}, true);
-}
-
-Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {
-  std::vector<TensorId> wanted;
-  for (const Output& o : evaluation.program.outputs)
-    if (o.role == OutputRole::Eval || (o.role == OutputRole::Loss && o.name == loss)) wanted.push_back(o.tensor);
-  Program p = restrictedTo(evaluation.program, wanted, false);
-  std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
-  return p;
-}
 
 struct TrainJob::Impl {
   Impl(DeviceContext& c, TrainOptions o, Sink s) : context(c), options(std::move(o)), sink(std::move(s)) {}
@@ -283,14 +271,17 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
-  Result<Unit> prepareTraining() {
+  Result<Unit> prepareTraining(std::stop_token stop) {
     store = std::make_shared<TensorStore>(context.device());
     prepareOptions.verify = options.verify;
     prepareOptions.reverted = firstReverted();
     prepareOptions.device = fusedFor();
+    prepareOptions.stop = stop;
     prepareOptions.failedAt = &place;
     NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
     prepareOptions.failedAt = nullptr;
+    prepareOptions.stop = {};  // what is fused later is quick, and its stop is waited for
+    for (protocol::WarningEvent& e : warningEvents(training.warnings, notebook.sources)) emit(std::move(e));
     place = settings.span;
     loss = lossOf(training.executable->program(), settings.loss);
     if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
@@ -337,8 +328,6 @@ struct TrainJob::Impl {
     staging.resize(most);
     StrayLabels strays = feed->strayLabels();
     auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place, &strays);
-    if (initial)
-      for (protocol::WarningEvent& e : warningEvents(training.stages, notebook.sources)) emit(std::move(e));
     if (initial)
       for (protocol::WarningEvent& e : warningEvents(strays, training.executable->program(), notebook.sources)) emit(std::move(e));
     if (initial) place = settings.span;
@@ -680,8 +669,25 @@ struct TrainJob::Impl {
     return {};
   }
 
+  // What fused kernels don't write has no value to look at, and theirs come in another order: where it takes seconds at most, the step
+  // is interpreted one operator at a time. Empty: it is not, or nothing was met.
+  Result<std::string> firstNaNByOperator() {
+    Stages single = training.stages;
+    if (context.inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return std::string();
+    single.fused = single.partitioned;
+    NF_TRY(Prepared each, prepare(std::move(single), context, store, prepareOptions));
+    NF_TRY(const bool interpreted, supply->interpret(*each.executable));
+    std::string first;
+    if (interpreted) {
+      each.executable->bind();
+      NF_TRY(first, each.executable->firstNaN(seed, static_cast<std::uint64_t>(step)));
+    }
+    return first;
+  }
+
   Error nanFound(Executable& x) {
-    auto first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
+    auto first = firstNaNByOperator();
+    if (!first || first->empty()) first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
     std::string message = "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1);
     if (first && !first->empty()) {
       const Program& p = x.program();
@@ -837,6 +843,7 @@ struct TrainJob::Impl {
                                {"fingerprint", context.target()->fingerprint}}},
                              {"versions", {{"neoflow", options.version}}},
                              {"launches_per_step", training.plan->launchesPerStep},
+                             {"steps_per_epoch", feed->stepsPerEpoch()},
                              {"unique_kernels", training.plan->subgraphs.size()},
                              {"arena_bytes", training.plan->main.arenaBytes}};
     return writeFileAtomically(folder->file("run.json"), run.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -847,7 +854,7 @@ struct TrainJob::Impl {
     emitState(protocol::RunPhase::Preparing, "compiling", true);
     NF_TRY([[maybe_unused]] const Unit compiled, compile());
     NF_TRY([[maybe_unused]] const Unit read, readEarlier());
-    NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining());
+    NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining(stop));
     if (checkpoint) {
       if (checkpoint->program != programHash()) return Error{"resume", options.resume + " belongs to another program.", {}, {}};
       if (!options.seed) seed = checkpoint->seed;
@@ -878,16 +885,20 @@ struct TrainJob::Impl {
       NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
     }
     stepMilliseconds.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(stepLimit - step, 1024, 1 << 22)));
-    NF_TRY(const bool complete, supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
+    const auto complete = supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
       attend(stop);
       const std::string trouble = supply->trouble();
       emitState(protocol::RunPhase::Preparing, "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels" +
                                                    (trouble.empty() ? "" : "; " + trouble));
-    }));
+    });
+    if (!complete) {
+      if (supply->failedAt().valid()) place = supply->failedAt();
+      return complete.error();
+    }
     begun = std::chrono::steady_clock::now();
     done.preparation_ms = secondsSince(options.processStart) * 1e3;
     thinned.steps = 0;
-    if (complete) {
+    if (*complete) {
       // A step that is stopped in its middle has changed no weight.
       if (auto stepped = steps(stop); !stepped && !isStopped(stepped.error())) return stepped.error();
     }
@@ -1007,8 +1018,11 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
   }
   if (job.training.executable)
     for (const auto& task : late) task(*job.training.executable);
-  if (!result) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
-  else if (result->unsaved) job.emit(errorEvent(*result->unsaved, job.notebook.sources, {}));
+  if (!result) {
+    if (!isStopped(result.error())) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
+  } else if (result->unsaved) {
+    job.emit(errorEvent(*result->unsaved, job.notebook.sources, {}));
+  }
   job.emitState(protocol::RunPhase::Idle, {}, true);
   if (job.folder) job.folder->flush();
   return result;

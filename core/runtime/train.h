@@ -81,9 +81,4 @@ class TrainJob {
 protocol::TrialEvent protocolEvent(const TrialEvent& event);
 protocol::TrialStatus protocolStatus(TrialStatus status);
 
-// The program of one training step: what the loss and the updates need. `train` selects the statement's loss.
-Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
-// The loss and every `eval`, nothing else.
-Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
-
 }  // namespace nf

@@ -264,63 +264,64 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
   return a;
 }
 
-protocol::GraphPage describeGraph(const Program& p, const Program* before, const OriginSpans& spans, std::int64_t offset,
-                                  std::int64_t limit) {
-  protocol::GraphPage page;
-  page.stage = name(p.stage);
-  page.offset = offset;
-  const std::vector<OperatorId> made = producers(p);
-  // Node of each operator: named by the first tensor it writes; given tensors that something reads come before their first reader.
-  std::vector<std::string> operatorNode(p.operators.size());
-  std::vector<bool> readBackward(p.tensors.size(), false), readAtAll(p.tensors.size(), false);
-  for (std::size_t i = 0; i < p.operators.size(); ++i) {
-    const auto written = writesOf(p, OperatorId(i));
-    operatorNode[i] = written.empty() || !written[0].valid() ? "operator " + std::to_string(i) : p[written[0]].name;
-    for (const TensorId t : readsOf(p, OperatorId(i))) {
-      readAtAll[t.value] = true;
-      if (p.operators[i].phase == Phase::Backward) readBackward[t.value] = true;
+namespace {
+
+// One program's part of the graph: a node an operator and one a given tensor that something reads.
+class GraphPart {
+ public:
+  GraphPart(const Program& program, const OriginSpans& spans) : m_program(program), m_spans(spans), m_made(producers(program)) {
+    // Named by the first tensor it writes.
+    for (std::size_t i = 0; i < program.operators.size(); ++i) {
+      const auto written = writesOf(program, OperatorId(i));
+      m_names.push_back(written.empty() || !written[0].valid() ? "operator " + std::to_string(i) : program[written[0]].name);
     }
   }
-  std::unordered_set<std::string> known;
-  if (before)
-    for (const Tensor& t : before->tensors) known.insert(t.name);
-  struct Item {
-    bool isOperator;
-    std::uint32_t id;
-  };
-  std::vector<Item> items;
-  for (std::size_t t = 0; t < p.tensors.size(); ++t)
-    if (readAtAll[t] && !made[t].valid()) items.push_back({false, static_cast<std::uint32_t>(t)});
-  for (std::size_t i = 0; i < p.operators.size(); ++i) items.push_back({true, static_cast<std::uint32_t>(i)});
-  page.totalNodes = static_cast<std::int64_t>(items.size());
-  const std::size_t first = static_cast<std::size_t>(std::clamp<std::int64_t>(offset, 0, page.totalNodes));
-  const std::size_t end = std::min(items.size(), first + static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, 20000)));
-  for (std::size_t k = first; k < end; ++k) {
+
+  const std::string& nameOf(OperatorId op) const { return m_names[op.value]; }
+  // Of the node that a tensor comes from.
+  const std::string& nameOf(TensorId t) const {
+    return m_made[t.value].valid() ? m_names[m_made[t.value].value] : m_program[t].name;
+  }
+  bool isMade(TensorId t) const { return m_made[t.value].valid(); }
+  // Those that nobody makes among what these operators read.
+  std::vector<TensorId> givenTo(const std::vector<OperatorId>& operators) const {
+    std::vector<bool> read(m_program.tensors.size(), false);
+    for (const OperatorId op : operators)
+      for (const TensorId t : readsOf(m_program, op)) read[t.value] = true;
+    std::vector<TensorId> given;
+    for (std::size_t t = 0; t < read.size(); ++t)
+      if (read[t] && !m_made[t].valid()) given.push_back(TensorId(t));
+    return given;
+  }
+
+  protocol::GraphNode node(TensorId id) const {
+    const Program& p = m_program;
+    const Tensor& t = p[id];
     protocol::GraphNode node;
-    if (!items[k].isOperator) {
-      const Tensor& t = p.tensors[items[k].id];
-      node.id = node.name = t.name;
-      node.kind = nodeKind(t.kind);
-      node.dtype = name(t.type);
-      node.shape = t.shape;
-      node.bytes = t.bytes();
-      node.origins = spans.of(p, t.origin);
-      if (isDerivative(t.name)) {
-        // Read by an optimiser before it has been derived: it comes from what it is the derivative of, and with respect to.
-        node.phase = protocol::Phase::Backward;
-        node.text = kNotDerived;
-        const std::size_t middle = t.name.find(")/d(");
-        for (const std::string& part : {t.name.substr(2, middle - 2), t.name.substr(middle + 4, t.name.size() - middle - 5)})
-          if (const TensorId of = p.tensorNamed(part); of.valid())
-            for (const std::uint32_t o : spans.of(p, made[of.value].valid() ? p[made[of.value]].origin : p[of].origin))
-              if (std::find(node.origins.begin(), node.origins.end(), o) == node.origins.end()) node.origins.push_back(o);
-      }
-      page.nodes.push_back(std::move(node));
-      continue;
+    node.id = node.name = t.name;
+    node.kind = nodeKind(t.kind);
+    node.dtype = name(t.type);
+    node.shape = t.shape;
+    node.bytes = t.bytes();
+    node.origins = m_spans.of(p, t.origin);
+    if (isDerivative(t.name)) {
+      // Read by an optimiser before it has been derived: it comes from what it is the derivative of, and with respect to.
+      node.phase = protocol::Phase::Backward;
+      node.text = kNotDerived;
+      const std::size_t middle = t.name.find(")/d(");
+      for (const std::string& part : {t.name.substr(2, middle - 2), t.name.substr(middle + 4, t.name.size() - middle - 5)})
+        if (const TensorId of = p.tensorNamed(part); of.valid())
+          for (const std::uint32_t o : m_spans.of(p, isMade(of) ? p[m_made[of.value]].origin : p[of].origin))
+            if (std::find(node.origins.begin(), node.origins.end(), o) == node.origins.end()) node.origins.push_back(o);
     }
-    const OperatorId id(items[k].id);
+    return node;
+  }
+
+  protocol::GraphNode node(OperatorId id, const std::unordered_set<std::string_view>& before) const {
+    const Program& p = m_program;
     const Operator& op = p[id];
-    node.id = node.name = operatorNode[id.value];
+    protocol::GraphNode node;
+    node.id = node.name = nameOf(id);
     node.phase = phase(op.phase);
     node.text = captionOf(p, id);
     if (op.kind == OperatorKind::Loop) {
@@ -341,20 +342,73 @@ protocol::GraphPage describeGraph(const Program& p, const Program* before, const
       node.text = kNotDerived;
     }
     node.flops = flopsOf(p, id);
-    node.added = before && !known.contains(node.id);
-    node.origins = spans.of(p, op.origin);
-    page.nodes.push_back(node);
-    for (const TensorId t : readsOf(p, id))
-      page.edges.push_back({made[t.value].valid() ? operatorNode[made[t.value].value] : p[t].name, node.id, p[t].name, p[t].bytes(),
-                            made[t.value].valid() && p[made[t.value]].phase == Phase::Forward && op.phase == Phase::Backward,
-                            false});
+    node.added = !before.empty() && !before.contains(node.id);
+    node.origins = m_spans.of(p, op.origin);
+    return node;
   }
+
+  void addEdgesTo(protocol::GraphPage& page, OperatorId id) const {
+    const Program& p = m_program;
+    for (const TensorId t : readsOf(p, id))
+      page.edges.push_back({nameOf(t), nameOf(id), p[t].name, p[t].bytes(),
+                            isMade(t) && p[m_made[t.value]].phase == Phase::Forward && p[id].phase == Phase::Backward, false});
+  }
+
+ private:
+  const Program& m_program;
+  const OriginSpans& m_spans;
+  std::vector<OperatorId> m_made;
+  std::vector<std::string> m_names;
+};
+
+}  // namespace
+
+protocol::GraphPage describeGraph(const StagePrograms& programs, const StagePrograms& before, const OriginSpans& spans,
+                                  std::int64_t offset, std::int64_t limit) {
+  const Program& p = *programs.decided;
+  protocol::GraphPage page;
+  page.stage = name(p.stage);
+  page.offset = offset;
+  std::unordered_set<std::string_view> known;
+  for (const Program* program : {before.decided, before.whole})
+    if (program)
+      for (const Tensor& t : program->tensors) known.insert(t.name);
+  const GraphPart step(p, spans), all(*programs.whole, spans);
+  std::vector<OperatorId> inside;
+  for (std::size_t i = 0; i < p.operators.size(); ++i) inside.emplace_back(i);
+  struct Item {
+    const GraphPart* part;
+    TensorId given;
+    OperatorId op;
+  };
+  // Given tensors come before what reads them, what is outside the step comes behind it.
+  std::vector<Item> items;
+  std::unordered_set<std::string_view> nodes;
+  const auto add = [&](const GraphPart& part, const Program& program, const std::vector<OperatorId>& operators) {
+    for (const TensorId t : part.givenTo(operators))
+      if (nodes.insert(program[t].name).second) items.push_back({&part, t, {}});
+    for (const OperatorId op : operators)
+      if (nodes.insert(part.nameOf(op)).second) items.push_back({&part, {}, op});
+  };
+  add(step, p, inside);
+  const std::size_t insideCount = items.size();
+  add(all, *programs.whole, programs.outside);
+  page.totalNodes = static_cast<std::int64_t>(items.size());
+  const std::size_t first = static_cast<std::size_t>(std::clamp<std::int64_t>(offset, 0, page.totalNodes));
+  const std::size_t end = std::min(items.size(), first + static_cast<std::size_t>(std::clamp<std::int64_t>(limit, 0, 20000)));
+  for (std::size_t k = first; k < end; ++k) {
+    const Item& item = items[k];
+    page.nodes.push_back(item.op.valid() ? item.part->node(item.op, known) : item.part->node(item.given));
+    page.nodes.back().outsideStep = k >= insideCount;
+    if (item.op.valid()) item.part->addEdgesTo(page, item.op);
+  }
+  // What was computed where it is read has another name in the step.
+  std::erase_if(page.edges, [&](const protocol::GraphEdge& e) { return !nodes.contains(e.from); });
   if (end == items.size()) {
     // An update closes the circle: the value computed in this step is the parameter of the next.
     for (const Update& u : p.updates)
-      if (made[u.value.value].valid() && readAtAll[u.target.value])
-        page.edges.push_back(
-            {operatorNode[made[u.value.value].value], p[u.target].name, p[u.value].name, p[u.value].bytes(), false, true});
+      if (step.isMade(u.value) && nodes.contains(p[u.target].name))
+        page.edges.push_back({step.nameOf(u.value), p[u.target].name, p[u.value].name, p[u.value].bytes(), false, true});
     for (std::size_t g = 0; g < p.groups.size(); ++g) {
       const Group& group = p.groups[g];
       protocol::GraphGroup info;
@@ -362,7 +416,7 @@ protocol::GraphPage describeGraph(const Program& p, const Program* before, const
       info.name = group.name;
       info.subgraph = group.subgraph;
       for (const OperatorId id : group.operators) {
-        info.nodes.push_back(operatorNode[id.value]);
+        info.nodes.push_back(step.nameOf(id));
         for (const std::uint32_t o : spans.of(p, p[id].origin))
           if (std::find(info.origins.begin(), info.origins.end(), o) == info.origins.end()) info.origins.push_back(o);
       }

@@ -8,6 +8,7 @@
 #include "core/fusion/fuse.h"
 #include "core/lang/compile.h"
 #include "core/protocol/message.h"
+#include "core/runtime/step_program.h"
 #include "core/session/origin_spans.h"
 
 // From the compiler's results to what the views draw: pure functions, values in, values out.
@@ -16,10 +17,10 @@ namespace nf {
 protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const CompiledNotebook& sound, const OriginSpans& spans,
                                     std::uint64_t revision, double ms);
 
-// One node an operator and one a given tensor, in program order; edges to every reader. `before` is the program of the stage
-// before this one: nodes that it lacks are marked as added.
-protocol::GraphPage describeGraph(const Program& program, const Program* before, const OriginSpans& spans, std::int64_t offset,
-                                  std::int64_t limit);
+// One node an operator and one a given tensor, in program order, those outside the step behind the others; edges to every reader.
+// `before` has the programs of the stage before this one, or none: nodes that they lack are marked as added.
+protocol::GraphPage describeGraph(const StagePrograms& programs, const StagePrograms& before, const OriginSpans& spans,
+                                  std::int64_t offset, std::int64_t limit);
 
 // A tensor's operator. For a derivative: the operators that make it, the terms among `terms` that flow into it, and what of the operators
 // before it `source`, the notebook's program, does not have.

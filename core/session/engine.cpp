@@ -46,6 +46,7 @@ Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
 }
 
 Engine::~Engine() {
+  m_jobs.stop();
   {
     const std::lock_guard lock(m_mutex);
     for (const auto& request : m_active) request->stop.request_stop();
@@ -97,6 +98,7 @@ void Engine::receive(protocol::Envelope envelope) {
 }
 
 void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::RequestId id) {
+  std::stop_source overtaken{std::nostopstate};
   {
     const std::lock_guard lock(m_mutex);
     if (m.revision <= m_documentRevision && m_documentRevision != 0) {
@@ -105,11 +107,13 @@ void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::Requ
     }
     m_document = {m.name, m.directory, m.text};
     m_documentRevision = m.revision;
+    overtaken = m_passes;
   }
-  m_changed.notify_all();
+  overtake(overtaken);
 }
 
 void Engine::editDocument(const protocol::DocumentEdited& m, protocol::RequestId id) {
+  std::stop_source overtaken{std::nostopstate};
   {
     const std::lock_guard lock(m_mutex);
     if (m.revision != m_documentRevision + 1 || m.begin > m.end || m.end > m_document.text.size()) {
@@ -118,8 +122,23 @@ void Engine::editDocument(const protocol::DocumentEdited& m, protocol::RequestId
     }
     m_document.text.replace(m.begin, m.end - m.begin, m.text);
     m_documentRevision = m.revision;
+    overtaken = m_passes;
   }
+  overtake(overtaken);
+}
+
+void Engine::overtake(std::stop_source passes) {
+  passes.request_stop();
+  m_inverses.forgetWaiting();
   m_changed.notify_all();
+}
+
+std::stop_source Engine::beginPasses(std::uint64_t revision) {
+  std::stop_source passes;
+  const std::lock_guard lock(m_mutex);
+  m_passes = passes;
+  if (m_documentRevision != revision) passes.request_stop();
+  return passes;
 }
 
 void Engine::cancel(protocol::RequestId id) {
@@ -157,9 +176,12 @@ void Engine::analyse(std::stop_token stop) {
       m_newest = revision;
     }
     m_changed.notify_all();
-    if (!overtaken)
-      m_outbox.send(
-          describeAnalysis(revision->notebook(), revision->sound(), revision->spans(), number, revision->analysisMilliseconds()));
+    if (overtaken) continue;
+    protocol::Analysis analysis =
+        describeAnalysis(revision->notebook(), revision->sound(), revision->spans(), number, revision->analysisMilliseconds());
+    for (const Diagnostic& d : revision->hintDiagnostics())
+      analysis.diagnostics.push_back(describe(d, revision->sound().sources, revision->spans()));
+    m_outbox.send(std::move(analysis));
   }
 }
 
@@ -174,8 +196,7 @@ void Engine::answerRequests(std::stop_token stop) {
       m_requests.pop_front();
       m_active.push_back(request);
     }
-    const bool prepared = prepare(*request);
-    if (prepared) answer(*request);
+    const bool prepared = prepare(*request) && answer(*request);
     const bool cancelled = !prepared && request->stop.stop_requested();
     {
       const std::lock_guard lock(m_mutex);
@@ -190,20 +211,27 @@ void Engine::answerRequests(std::stop_token stop) {
 bool Engine::prepare(const Request& request) {
   using namespace protocol;
   const auto is = [&]<class... T>(std::type_identity<T>...) { return (std::holds_alternative<T>(request.message) || ...); };
-  const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>(),
-                        std::type_identity<FusionRequest>(), std::type_identity<CompareFusionRequest>());
+  const bool shows = is(std::type_identity<ExpressionRequest>(), std::type_identity<GraphRequest>());
+  const bool decides =
+      is(std::type_identity<GraphRequest>(), std::type_identity<FusionRequest>(), std::type_identity<CompareFusionRequest>());
   const bool runs = is(std::type_identity<SubgraphsRequest>(), std::type_identity<SpaceRequest>(),
                        std::type_identity<KernelRequest>(), std::type_identity<MeasureRequest>());
   const auto revision = newest();
-  if (!revision || (!shows && !runs)) return true;
+  if (!revision || (!shows && !decides && !runs)) return true;
   FusionInputs inputs = m_jobs.fusionInputs();
+  std::stop_source passes = beginPasses(revision->number());
+  const std::stop_callback onCancel(request.stop.get_token(), [&passes] { passes.request_stop(); });
+  inputs.stop = passes.get_token();
   inputs.outdated = [this, &request, number = revision->number()] {
     if (request.stop.stop_requested()) return true;
     const std::lock_guard lock(m_mutex);
     return m_documentRevision != number;
   };
-  const auto stages = shows ? revision->stages(inputs) : revision->runningStages(inputs);
-  return stages || !isOutdated(stages.error());
+  const auto made = [](const Result<std::shared_ptr<const Stages>>& stages) {
+    return stages || !(isOutdated(stages.error()) || isStopped(stages.error()));
+  };
+  return (!shows || made(revision->stages(inputs))) && (!decides || made(revision->decidedStages(inputs))) &&
+         (!runs || made(revision->runningStages(inputs)));
 }
 
 // A view that was shown `checking` gets the same expression again, proved or as a scatter, without asking.
@@ -240,15 +268,20 @@ void Engine::sendExpression(const protocol::Expression& expression, const protoc
   m_changed.notify_all();
 }
 
-void Engine::answer(const Request& request) {
+bool Engine::answer(const Request& request) {
   const std::stop_token stop = request.stop.get_token();
   if (request.again != 0)
-    if (const auto revision = newest(); !revision || revision->number() != request.again) return;
+    if (const auto revision = newest(); !revision || revision->number() != request.again) return true;
   if (const auto* m = std::get_if<protocol::ExpressionRequest>(&request.message)) return answerExpression(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
-  if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) return answerGraph(*m, request.id);
-  if (std::get_if<protocol::FusionRequest>(&request.message)) return answerFusion(request.id);
-  if (const auto* m = std::get_if<protocol::DevicesRequest>(&request.message)) return answerDevices(*m, request.id);
+  if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) answerGraph(*m, request.id);
+  else if (std::get_if<protocol::FusionRequest>(&request.message)) answerFusion(request.id);
+  else if (const auto* d = std::get_if<protocol::DevicesRequest>(&request.message)) answerDevices(*d, request.id);
+  else answerOfJobs(request, stop);
+  return true;
+}
+
+void Engine::answerOfJobs(const Request& request, std::stop_token stop) {
   const auto revision = newest();
   if (!revision) return fail(request.id, {"engine", "There is no notebook yet.", {}, {}});
   const auto queued = [&] {
@@ -277,31 +310,32 @@ namespace {
 const std::string& folderOf(const CompiledNotebook& notebook) { return notebook.sources.at(notebook.notebook).directory; }
 }  // namespace
 
-void Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
+bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
-  if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}});
+  if (!revision) return fail(id, {"expression", "There is no notebook yet.", {}, {}}), true;
   const CompiledNotebook& notebook = revision->sound();
   const auto stages = revision->stages(m_jobs.fusionInputs());
-  if (!stages) return fail(id, stages.error());
+  if (!stages) return fail(id, stages.error()), true;
   const Program* program = *stages && (*stages)->differentiated ? (*stages)->differentiated.get() : &notebook.program;
   const TensorId tensor = program->tensorNamed(m.tensor);
   if (!tensor.valid()) {
     if (const auto names = derivativeNames(m.tensor))
       return answerGradient({m.revision, names->first, names->second, m.numericCheck}, id, stop);
-    return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}});
+    return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}}), true;
   }
   static const std::vector<GradientTerm> kNoTerms;
   auto expression =
       describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans(), notebook.program);
-  if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}});
+  if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}}), true;
   expression->revision = revision->number();
   if (const auto names = derivativeNames(m.tensor)) {
     const TensorId of = program->tensorNamed(names->first), wrt = program->tensorNamed(names->second);
     if (of.valid() && wrt.valid() && (*program)[of].shape.empty())
       check(*expression, m.numericCheck, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
   }
-  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
+  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
   sendExpression(*expression, m, id);
+  return true;
 }
 
 void Engine::check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
@@ -328,32 +362,38 @@ void Engine::check(protocol::Expression& into, bool further, const Program& prog
   into.check = m_check->known;
 }
 
-void Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
+bool Engine::answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop) {
   const auto revision = newest();
-  if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}});
+  if (!revision || !revision->sound().ok()) return fail(id, {"gradient", "The notebook has errors.", {}, {}}), true;
   const Program& notebook = revision->sound().program;
   const TensorId of = notebook.tensorNamed(m.output), wrt = notebook.tensorNamed(m.input);
   if (!of.valid() || !wrt.valid())
-    return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}});
+    return fail(id, {"gradient", "There is no tensor " + (of.valid() ? m.input : m.output) + ".", {}, {}}), true;
   const DerivativeProgram only = onlyDerivative(notebook, of, wrt);
   InvertOptions options;
   options.explain = true;
   options.cache = &m_inverses;
   options.putOffProofs = true;
+  std::stop_source passes = beginPasses(revision->number());
+  const std::stop_callback onCancel(stop, [&passes] { passes.request_stop(); });
+  options.stop = passes.get_token();
   const auto differentiated = differentiate(only.program, options);
-  if (!differentiated) return fail(id, differentiated.error());
+  if (!differentiated && isStopped(differentiated.error())) return false;
+  if (!differentiated) return fail(id, differentiated.error()), true;
   if (hasErrors(differentiated->diagnostics))
     return fail(id, {"gradient",
                      differentiated->diagnostics.front().message,
                      {},
-                     render(differentiated->diagnostics, revision->sound().sources)});
+                     render(differentiated->diagnostics, revision->sound().sources)}),
+           true;
   const Program& d = differentiated->program;
   auto expression = describeExpression(d, only.result, differentiated->terms, revision->spans(), notebook);
-  if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}});
+  if (!expression) return fail(id, {"gradient", "The gradient has no operator.", {}, {}}), true;
   expression->revision = revision->number();
   check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
-  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id);
+  if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
   sendExpression(*expression, m, id);
+  return true;
 }
 
 void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id) {
@@ -363,40 +403,45 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         id, {"graph", "There is no stage \"" + m.stage + "\": source, differentiated, transformed, partitioned, fused.", {}, {}});
   const auto revision = newest();
   if (!revision) return fail(id, {"graph", "There is no notebook yet.", {}, {}});
-  const auto stages = revision->stages(m_jobs.fusionInputs());
-  if (!stages) return fail(id, stages.error());
+  const FusionInputs inputs = m_jobs.fusionInputs();
+  const auto whole = revision->stages(inputs), decided = revision->decidedStages(inputs);
+  if (!whole) return fail(id, whole.error());
+  if (!decided) return fail(id, decided.error());
   protocol::GraphPage page;
-  if (!*stages || *stage == Stage::Source) {
-    page = describeGraph(revision->sound().program, nullptr, revision->spans(), m.offset, m.limit);
+  if (!*whole || !*decided) {
+    page = describeGraph({&revision->sound().program, &revision->sound().program, {}}, {}, revision->spans(), m.offset, m.limit);
   } else {
-    const Program* program = (*stages)->at(*stage);
-    if (!program)
+    const auto at = [&](Stage s) { return programsAt(s, **decided, **whole); };
+    const StagePrograms programs = at(*stage);
+    if (!programs.decided || !programs.whole)
       return fail(id, {"graph",
                        "The notebook has a gradient that can't be made.",
                        {},
-                       render((*stages)->diagnostics, revision->sound().sources)});
-    page = describeGraph(*program, (*stages)->at(static_cast<Stage>(static_cast<int>(*stage) - 1)), revision->spans(), m.offset,
-                         m.limit);
+                       render((*whole)->diagnostics, revision->sound().sources)});
+    page = describeGraph(programs, *stage == Stage::Source ? StagePrograms{} : at(static_cast<Stage>(static_cast<int>(*stage) - 1)),
+                         revision->spans(), m.offset, m.limit);
+    if (m.offset == 0) {
+      std::int64_t before = 0;
+      for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {
+        const StagePrograms there = at(s);
+        if (!there.decided || !there.whole) break;
+        const auto inside = static_cast<std::int64_t>(there.decided->operators.size());
+        const auto outside = static_cast<std::int64_t>(there.outside.size());
+        const std::int64_t operators = inside + outside, difference = operators - before;
+        std::string note;
+        if (s >= Stage::Partitioned) {
+          note = std::to_string(inside) + " in " + std::to_string(there.decided->groups.size()) + " kernels";
+          if (outside > 0) note += ", " + std::to_string(outside) + " outside the step";
+        } else if (s != Stage::Source && difference != 0) {
+          note = (difference > 0 ? "added " : "removed ") + std::to_string(std::abs(difference));
+        }
+        page.stages.push_back({std::string(name(s)), operators, note});
+        before = operators;
+      }
+    }
   }
   page.revision = revision->number();
   page.stage = m.stage;
-  if (m.offset == 0 && *stages) {
-    const Program* before = nullptr;
-    for (const Stage s : {Stage::Source, Stage::Differentiated, Stage::Transformed, Stage::Partitioned, Stage::Fused}) {
-      const Program* p = (*stages)->at(s);
-      if (!p) break;
-      const auto operators = static_cast<std::int64_t>(p->operators.size());
-      std::string note;
-      if (before) {
-        const std::int64_t difference = operators - static_cast<std::int64_t>(before->operators.size());
-        if (difference > 0) note = "added " + std::to_string(difference);
-        else if (difference < 0) note = "removed " + std::to_string(-difference);
-      }
-      if (s >= Stage::Partitioned) note = std::to_string(operators) + " in " + std::to_string(p->groups.size()) + " kernels";
-      page.stages.push_back({std::string(name(s)), operators, note});
-      before = p;
-    }
-  }
   m_outbox.send(page, id);
 }
 
@@ -433,7 +478,7 @@ void Engine::answerFusion(protocol::RequestId id) {
   if (!revision) return fail(id, {"fusion", "There is no notebook yet.", {}, {}});
   const FusionInputs inputs = m_jobs.fusionInputs();
   const DeviceConstants& device = inputs.device;
-  const auto stages = revision->stages(inputs);
+  const auto stages = revision->decidedStages(inputs);
   if (!stages) return fail(id, stages.error());
   protocol::FusionReport report;
   report.revision = revision->number();

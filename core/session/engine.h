@@ -53,20 +53,25 @@ class Engine {
   void cancel(protocol::RequestId id);
   void analyse(std::stop_token stop);
   void answerRequests(std::stop_token stop);
-  void answer(const Request& request);
+  // False, as of prepare().
+  bool answer(const Request& request);
+  void answerOfJobs(const Request& request, std::stop_token stop);
   // Makes what the answer needs of the newest revision. False: an edit came meanwhile, or the request was cancelled.
   bool prepare(const Request& request);
+  // A newer text has come: what is derived of the older one ends, also in the middle of a proof.
+  void overtake(std::stop_source passes);
+  std::stop_source beginPasses(std::uint64_t revision);  // of the clerk's thread; requested at once where that is not the newest
   void settleProofs(std::stop_token stop);
   void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
 
-  void answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
+  bool answerExpression(const protocol::ExpressionRequest& m, protocol::RequestId id, std::stop_token stop);
   // Adds one round of the check of d(of)/d(wrt) = result, or why there is none.
   // `further`: by one round; else what is known by now, where it still holds.
   void check(protocol::Expression& into, bool further, const Program& program, TensorId of, TensorId wrt, TensorId result,
              TensorId seed, const std::string& directory, std::stop_token stop);
-  void answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
+  bool answerGradient(const protocol::GradientRequest& m, protocol::RequestId id, std::stop_token stop);
   void answerGraph(const protocol::GraphRequest& m, protocol::RequestId id);
   void answerFusion(protocol::RequestId id);
   void answerDevices(const protocol::DevicesRequest& m, protocol::RequestId id);
@@ -80,6 +85,7 @@ class Engine {
   Source m_document;
   std::uint64_t m_documentRevision = 0;
   std::uint64_t m_analysed = 0;
+  std::stop_source m_passes{std::nostopstate};  // of what is derived now
   std::shared_ptr<const Revision> m_newest;
   std::deque<std::shared_ptr<Request>> m_requests;
   std::vector<std::shared_ptr<Request>> m_active;

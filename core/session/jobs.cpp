@@ -474,6 +474,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
       m_outbox.send(protocol::RunState{});
       return;
     }
+    for (const protocol::WarningEvent& w : job->warnings()) m_outbox.send(w);
     state.phase = protocol::RunPhase::Computing;
     state.detail.clear();
     m_outbox.send(state);
@@ -556,7 +557,8 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       unread.swap(m_profile);
     }
     if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
-    if (!summary) fail(id, summary.error());
+    if (!summary && isStopped(summary.error())) m_outbox.send(protocol::Cancelled{}, id);
+    else if (!summary) fail(id, summary.error());
     else if (summary->unsaved) fail(id, *summary->unsaved);
     else finish(id);
     m_outbox.send(protocol::RunState{});
@@ -567,8 +569,10 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
   enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     DeviceContext* device = context("auto", id);
     if (!device) return;
-    const FusionInputs inputs = fusionInputs();
+    FusionInputs inputs = fusionInputs();
+    inputs.stop = stop;
     const auto stages = revision->runningStages(inputs);
+    if (!stages && isStopped(stages.error())) return m_outbox.send(protocol::Cancelled{}, id);
     if (!stages) return fail(id, stages.error());
     if (!*stages || !(*stages)->fused) return fail(id, {"tune", "The notebook has errors.", {}, {}});
     if (!device->target() || device->inProcess()) return fail(id, {"tune", "The interpreter has nothing to tune.", {}, {}});

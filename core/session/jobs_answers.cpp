@@ -426,7 +426,7 @@ std::optional<protocol::Measured> Jobs::measuredSaving(const FusionDecision& dec
 
 void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
                                protocol::RequestId id, std::stop_token stop) {
-  const auto stages = revision.stages(inputs);
+  const auto stages = revision.decidedStages(inputs);
   if (!stages) return fail(id, stages.error());
   if (!*stages || !(*stages)->fused) return fail(id, {"compare", "The notebook has errors.", {}, {}});
   std::shared_ptr<DeviceContext> context;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/runtime/train.h"
+#include "core/runtime/step_program.h"
 
 namespace nf {
 namespace {
@@ -25,6 +25,7 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
       m_sound(m_notebook.ok() ? std::nullopt : soundPart(m_notebook, options)),
+      m_hints(sound().ok() ? hintsOutsideStep(sound()) : Diagnostics{}),
       m_spans(sound().program, sound().sources, sound().notebook), m_inverses(inverses) {}
 
 namespace {
@@ -37,24 +38,26 @@ bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const {
+Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const {
   const std::lock_guard lock(m_mutex);
   const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
   if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
-  if (slot && slot->reverted == inputs.reverted) return slot->stages;
+  const bool fuses = of != Of::Notebook || sound().trains.empty();
+  if (slot && (!fuses || slot->reverted == inputs.reverted)) return slot->stages;
   StageOptions options;
   options.device = inputs.device;
-  options.invert.explain = !running;
-  options.invert.putOffProofs = !running && m_inverses;
+  options.invert.explain = of == Of::Notebook;
+  options.invert.putOffProofs = of != Of::Running && m_inverses;
   options.invert.cache = m_inverses;
+  options.invert.stop = inputs.stop;
   if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
   options.fusion.outdated = inputs.outdated;
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
-    const bool trains = running && !sound().trains.empty();
-    return runStages(std::make_shared<const Program>(trains ? trainingProgram(sound(), 0) : sound().program), options);
+    return runStages(std::make_shared<const Program>(of == Of::Notebook ? sound().program : decidedProgram(sound())), options,
+                     fuses ? Stage::Fused : Stage::Partitioned);
   }();
-  if (!stages && isOutdated(stages.error())) return stages.error();
+  if (!stages && (isOutdated(stages.error()) || isStopped(stages.error()))) return stages.error();
   slot = Known{inputs.reverted, proofs,
                stages ? Result<std::shared_ptr<const Stages>>(std::make_shared<const Stages>(std::move(*stages)))
                       : Result<std::shared_ptr<const Stages>>(stages.error())};
@@ -63,14 +66,19 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
 
 Result<std::shared_ptr<const Stages>> Revision::stages(const FusionInputs& inputs) const {
   if (!sound().ok()) return std::shared_ptr<const Stages>();
-  return known(m_stages, inputs, false);
+  return known(m_stages, inputs, Of::Notebook);
+}
+
+Result<std::shared_ptr<const Stages>> Revision::decidedStages(const FusionInputs& inputs) const {
+  if (sound().trains.empty()) return stages(inputs);
+  if (!sound().ok()) return std::shared_ptr<const Stages>();
+  return known(m_decided, inputs, Of::Decided);
 }
 
 Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {
   if (!sound().ok()) return std::shared_ptr<const Stages>();
-  if (sound().trains.empty())
-    if (auto shown = stages(inputs); !isChecking(shown)) return shown;
-  return known(m_running, inputs, true);
+  if (auto decided = decidedStages(inputs); !isChecking(decided)) return decided;
+  return known(m_running, inputs, Of::Running);
 }
 
 }  // namespace nf

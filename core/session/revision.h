@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 
 #include "core/lang/compile.h"
 #include "core/runtime/pipeline.h"
@@ -16,6 +17,7 @@ struct FusionInputs {
   DeviceConstants device;
   std::shared_ptr<const MeasuredKernels> reverted;  // the device's; null: none
   std::function<bool()> outdated;                   // ends the passes with outdatedFusion(), which is not remembered; empty: never
+  std::stop_token stop;                             // the same with stopped(), also within a proof
 };
 
 // What is known of one revision. The passes run when somebody first asks, once; others wait for them. Fusion is decided anew when
@@ -31,10 +33,13 @@ class Revision {
   const CompiledNotebook& sound() const { return m_sound ? *m_sound : m_notebook; }
   const OriginSpans& spans() const { return m_spans; }
   double analysisMilliseconds() const { return m_milliseconds; }
-  // Null where nothing of the notebook is sound; an Error where a pass failed. Proofs that take long are put off: made for views, not to run.
+  const Diagnostics& hintDiagnostics() const { return m_hints; }  // of hints that change nothing where the notebook trains
+  // All that the notebook computes. Null where nothing of it is sound; an Error where a pass failed. Proofs that take long are put off:
+  // made for views, not to run. Beside a `train` it ends partitioned: what is fused then is the step.
   Result<std::shared_ptr<const Stages>> stages(const FusionInputs& inputs) const;
-  // The same of what runs, every gradient proved or a scatter: the training step of the first `train`, else all that the notebook
-  // computes.
+  // The same, fused, of what fusion is decided for: decidedProgram().
+  Result<std::shared_ptr<const Stages>> decidedStages(const FusionInputs& inputs) const;
+  // The same to run: every gradient proved or a scatter.
   Result<std::shared_ptr<const Stages>> runningStages(const FusionInputs& inputs) const;
 
  private:
@@ -42,6 +47,7 @@ class Revision {
   double m_milliseconds = 0;  // before the notebook: compiling it sets this
   CompiledNotebook m_notebook;
   std::optional<CompiledNotebook> m_sound;
+  Diagnostics m_hints;
   OriginSpans m_spans;
   InverseCache* m_inverses;
   mutable std::mutex m_mutex;
@@ -50,8 +56,9 @@ class Revision {
     std::uint64_t proofs = 0;  // settled when these were made
     Result<std::shared_ptr<const Stages>> stages;
   };
-  Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, bool running) const;
-  mutable std::optional<Known> m_stages, m_running;
+  enum class Of { Notebook, Decided, Running };
+  Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const;
+  mutable std::optional<Known> m_stages, m_decided, m_running;
 };
 
 }  // namespace nf

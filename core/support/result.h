@@ -17,6 +17,10 @@ struct Error {
   std::string detail;   // the tool's own words, possibly many lines
 };
 
+// How work ends that was asked to; isStopped() tells it from failures.
+inline Error stopped() { return {"stop", "Stopped before the result was there.", {}, {}}; }
+inline bool isStopped(const Error& error) { return error.stage == "stop"; }
+
 struct Unit {};
 
 template <class T = Unit>

@@ -43,6 +43,9 @@ struct PairedPolicy {
 };
 PairedVerdict judge(const std::vector<TimedPair>& pairs, const PairedPolicy& policy = {});
 
+// The stage of the Error that a subgraph has in place of a kernel where the gate refused all of them; its message is the gate's sentence.
+inline constexpr const char* kGateStage = "gate";
+
 // The correctness gate's finding. Only a passed gate opens the function cache.
 struct GateReport {
   bool passed = false;

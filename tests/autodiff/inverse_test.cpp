@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <map>
+#include <semaphore>
+#include <stop_token>
 #include <thread>
 
 #include "core/autodiff/hermite.h"
@@ -217,15 +219,19 @@ TEST(InverseCache, AProofThatTakesTooLongIsPutOff) {
   EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Gather);
 }
 
+// A proof of it takes minutes.
+AccessProblem endlessProblem() {
+  const IndexExpr i = v(0), j = v(1);
+  return problemOf({300, 300},
+                   {floorMod(3 * (floorMod(floorDiv(i, 2), 3) + 2 * floorMod(floorDiv(i, 5), 7) + floorMod(floorDiv(i, 11), 13)) +
+                                 floorMod(floorDiv(j, 3), 5) + floorMod(floorDiv(j, 7), 11),
+                             97)},
+                   {97});
+}
+
 // A question whose operations nobody counts ends with its time.
 TEST(InverseCache, AProofThatTakesTooLongIsGivenUp) {
-  const IndexExpr i = v(0), j = v(1);
-  const AccessProblem problem =
-      problemOf({300, 300},
-                {floorMod(3 * (floorMod(floorDiv(i, 2), 3) + 2 * floorMod(floorDiv(i, 5), 7) + floorMod(floorDiv(i, 11), 13)) +
-                              floorMod(floorDiv(j, 3), 5) + floorMod(floorDiv(j, 7), 11),
-                          97)},
-                {97});
+  const AccessProblem problem = endlessProblem();
   InvertOptions options;
   options.certificateQuota = options.pruneQuota = 1;
   EXPECT_EQ(certify(problem, invert(problem, options), {~std::uint64_t{0}, QuestionLimit::in(5)}), std::nullopt);
@@ -235,6 +241,51 @@ TEST(InverseCache, AProofThatTakesTooLongIsGivenUp) {
   const std::shared_ptr<const Inverse> inverse = InverseCache(none).invert(namedAccesses()[4].problem);
   EXPECT_EQ(inverse->state, Inverse::State::Uncertified);
   EXPECT_EQ(inverse->why, "the proof did not end within its time");
+}
+
+// A cache that proves until it is told to stop, and says when a proof begins.
+InvertOptions patient(std::counting_semaphore<>& begun) {
+  InvertOptions options;
+  options.pruneQuota = 1;
+  options.certificateQuota = ~std::uint64_t{0};
+  options.proofMilliseconds = 1e9;
+  options.sabotage = [&begun](Inverse& inverse) {
+    inverse.tripsPerZ = 1;  // that it pays
+    begun.release();
+  };
+  return options;
+}
+
+TEST(InverseCache, AStopEndsAProofThatIsUnderWay) {
+  std::counting_semaphore<> begun(0);
+  InverseCache cache(patient(begun));
+  std::stop_source stop;
+  std::jthread proof([&] {
+    EXPECT_NE(cache.invert(endlessProblem(), InverseCache::Proof::Now, stop.get_token())->state, Inverse::State::Gather);
+  });
+  begun.acquire();
+  stop.request_stop();
+  proof.join();
+  EXPECT_EQ(cache.size(), 0u) << "what was stopped is not known";
+}
+
+// A newer program forgets the proofs of the older one: that under way ends when another one waits.
+TEST(InverseCache, AProofThatNobodyWaitsForMakesRoom) {
+  std::counting_semaphore<> begun(0);
+  InverseCache cache(patient(begun));
+  cache.invert(endlessProblem(), InverseCache::Proof::PutOff);
+  begun.acquire();
+  std::jthread settling([&] { EXPECT_TRUE(cache.settle()); });
+  begun.acquire();
+  cache.forgetWaiting();
+  EXPECT_EQ(cache.putOff(), 0u);
+  const AccessProblem other = problemOf({8}, {v(0)}, {8});
+  EXPECT_EQ(cache.invert(other, InverseCache::Proof::PutOff)->state, Inverse::State::Checking);
+  settling.join();
+  EXPECT_EQ(cache.settledProofs(), 1u);
+  EXPECT_EQ(cache.invert(other, InverseCache::Proof::Quick)->state, Inverse::State::Gather);
+  EXPECT_EQ(cache.invert(endlessProblem(), InverseCache::Proof::PutOff)->state, Inverse::State::Checking);
+  EXPECT_EQ(cache.putOff(), 1u) << "asked for again, it waits again";
 }
 
 // What costs decide is not proved, and says so.

@@ -445,6 +445,27 @@ std::unique_ptr<DeviceContext> tunedInProcess() {
                            std::make_unique<InProcess>());
 }
 
+// Whose gate lets no kernel pass that writes this tensor.
+class Refusing final : public Evaluator {
+ public:
+  explicit Refusing(std::string tensor) : m_tensor(std::move(tensor)) {}
+  CompileOutcome compile(CompileJob job, std::stop_token stop) override { return m_inner.compile(std::move(job), stop); }
+  MeasureOutcome measure(MeasureJob job, std::stop_token stop) override {
+    const Program& p = *job.subgraph;
+    const bool wrong =
+        std::any_of(p.outputs.begin(), p.outputs.end(), [&](const Output& o) { return p[o.tensor].name == m_tensor; });
+    if (!wrong) return m_inner.measure(std::move(job), stop);
+    MeasureOutcome outcome;
+    outcome.status = TrialStatus::Wrong;
+    outcome.reason = outcome.gate.failure = m_tensor + "[1] is 2, expected 3";
+    return outcome;
+  }
+
+ private:
+  InProcess m_inner;
+  std::string m_tensor;
+};
+
 TrainOptions dynamicOptions(bool lastWordInSteps) {
   TrainOptions o = optionsFor(kDigits);
   o.mode = "dynamic";
@@ -456,6 +477,41 @@ TrainOptions dynamicOptions(bool lastWordInSteps) {
     return std::unique_ptr<ScheduleSpace>(std::make_unique<fakes::Space>());
   };
   return o;
+}
+
+// The place of the operator, and something that helps.
+TEST(Train, AKernelThatTheGateRefusesIsToldAtItsOperator) {
+  const std::string text =
+      "input x[64] = normal(0, 1)\nparam w[64] = normal(0, 1)\ny[i] = x[i] * w[i]\nz[i] = tanh(y[i])\n"
+      "loss L = mean[i] (z[i] - 1)^2\nshow z, y\nhint fuse y, z\n"
+      "train L { steps = 2; optimizer = sgd(lr=0.1); mode = static; seed = 1 }\n";
+  const auto context = DeviceContext::of(std::move(*referenceBackend(kPluginVersion)->open("reference", 1)), nullptr,
+                                         std::make_unique<Refusing>("z"));
+  RunOptions run;
+  run.source = {"test.nf", "", text};
+  run.tensors = {"z", "y"};
+  run.tuning.space = dynamicOptions(false).tuning.space;
+  RunJob job(*context, run);
+  const auto prepared = job.prepare({});
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.error().stage, kGateStage);
+  EXPECT_THAT(prepared.error().message, testing::StartsWith("No kernel for "));
+  EXPECT_THAT(prepared.error().message,
+              HasSubstr("z[1] is 2, expected 3. That is more than rounding explains; what helps is `hint split y, z`, "));
+  EXPECT_EQ(job.notebook().sources.lineColumn(job.place()).line, 4);
+
+  TrainOptions o = optionsFor(text);
+  o.verify = false;
+  o.tuning.space = run.tuning.space;
+  const auto other = DeviceContext::of(std::move(*referenceBackend(kPluginVersion)->open("reference", 1)), nullptr,
+                                       std::make_unique<Refusing>("L"));
+  std::vector<protocol::Message> messages;
+  TrainJob training(*other, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  ASSERT_FALSE(training.run({}).ok());
+  const auto errors = only<protocol::ErrorEvent>(messages);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].line, 5) << errors[0].message;
+  EXPECT_THAT(errors[0].message, HasSubstr("the device `reference`"));
 }
 
 TEST(Train, DynamicModeSwapsKernelsAndItsLogReplaysBitIdentically) {

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <new>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -537,6 +538,62 @@ TEST_F(CommandLine, ShowAndExplainAreOfOneFusion) {
   EXPECT_EQ(run("show net.nf --stage lowered --dot").code, 2);
 }
 
+// What only a `show` needs has no say in what is fused.
+constexpr const char* kTwo = R"(input A[64, 48] = normal(0, 1)
+param P[48, 32] = normal(0, 0.1)
+param Q[48, 32] = normal(0, 0.1)
+U[i, j] = sum[k] A[i, k] * P[k, j]
+V[i, j] = sum[k] A[i, k] * Q[k, j]
+loss L = mean[i, j] (U[i, j] * V[i, j] - 1)^2
+show L, d(L)/d(A)
+train L { steps = 3; optimizer = sgd(lr=0.1); seed = 1; mode = static }
+)";
+
+TEST_F(CommandLine, ExplainDecidesForTheStepThatTrains) {
+  std::filesystem::copy_file(std::string(NF_EXAMPLES) + "/welcome.nf", m_folder.path("welcome.nf"));
+  file("two.nf", kTwo);
+  std::string without = kTwo;
+  without.replace(without.find(", d(L)/d(A)"), 11, "");
+  file("without.nf", without);
+  for (const std::string notebook : {"welcome", "two"}) {
+    SCOPED_TRACE(notebook);
+    const auto scheduled = nlohmann::json::parse(run("show " + notebook + ".nf --stage scheduled --json").out);
+    const auto explain = nlohmann::json::parse(run("explain " + notebook + ".nf --json").out);
+    std::set<std::string> shown, ran;
+    for (const auto& k : scheduled["kernels"]) shown.insert(k["subgraph"]);
+    EXPECT_LE(shown.size(), explain["kernels"].size());
+    ASSERT_EQ(run("train " + notebook + ".nf --mode static --steps 1 --device cpu -o " + notebook + ".d").code, 0);
+    for (const auto& entry : std::filesystem::directory_iterator(m_folder.path(notebook + ".d"))) {
+      std::ifstream log(entry.path() / "swaps.jsonl");
+      for (std::string line; std::getline(log, line);)
+        if (const auto swap = nlohmann::json::parse(line); swap.contains("subgraph")) ran.insert(swap["subgraph"]);
+    }
+    EXPECT_EQ(shown, ran);
+    EXPECT_THAT(explain["outside"].dump(), HasSubstr("d(L)/d(A)"));
+    EXPECT_EQ(scheduled["outside"], explain["outside"]);
+    for (const auto& d : explain["decisions"]) EXPECT_NE(d["consumer"], "d(L)/d(A)");
+    const Outcome text = run("show " + notebook + ".nf --stage fused");
+    EXPECT_THAT(text.out, HasSubstr("\n# Outside the training step, for `show` and `eval`, no part of what is decided:\n# "));
+    file("again.nf", text.out);
+    EXPECT_EQ(run("check again.nf").code, 0);
+  }
+  const auto two = nlohmann::json::parse(run("explain two.nf --json").out);
+  auto same = nlohmann::json::parse(run("explain without.nf --json").out);
+  EXPECT_TRUE(same["outside"].empty());
+  EXPECT_EQ(two["decisions"], same["decisions"]);
+  EXPECT_EQ(two["kernels"], same["kernels"]);
+}
+
+TEST_F(CommandLine, AHintForAShowAloneIsTold) {
+  file("net.nf", std::string(kTwo) +
+                     "R[i, j] = U[i, j] * 2\nT[i, j] = R[i, j] + 1\nshow T\nhint fuse R, T\nhint fuse d(L)/d(U), d(L)/d(P)\n");
+  const Outcome o = run("check net.nf");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("net.nf:12:1: warning: only a `show` needs `R`: no training step makes it"));
+  EXPECT_THAT(o.err, Not(HasSubstr("d(L)/d(U)")));
+  EXPECT_THAT(run("explain net.nf").err, HasSubstr("only a `show` needs `R`"));
+}
+
 TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   file("eval.nf",
        "let B = 64\ndata D = digits { split = last 128 }\ninput X[B, 64] = batch D[:, 0..64] / 16\nparam w[64] = normal(0, 0.1)\n"
@@ -685,6 +742,35 @@ TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
     EXPECT_THAT(o.err, HasSubstr("pinned.nf:7:1")) << command;
     EXPECT_THAT(o.err, HasSubstr("knob")) << command;
   }
+}
+
+// Fusion follows the machine's figures, and with it which kernels there are: a schedule of one that is not here stops nothing.
+TEST_F(CommandLine, APinnedScheduleOfAnotherFusionIsSetAside) {
+  const std::string net =
+      "input X[64, 48] = normal(0, 1)\nparam W[32, 48] = normal(0, 0.1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\n"
+      "Z[b, n] = tanh(Y[b, n])\nshow Z\n";
+  file("alone.nf", net + "hint split Y, Z\n");
+  std::string schedule;
+  const auto kernels = nlohmann::json::parse(run("show alone.nf --stage scheduled --json").out)["kernels"];
+  for (const auto& k : kernels)
+    if (k["name"] == "Z") schedule = k["schedule"].dump();
+  ASSERT_FALSE(schedule.empty()) << kernels.dump(1);
+  file("pinned.nf", net +
+                        "loss L = mean[b, n] (Z[b, n] - 0.5)^2\n"
+                        "train L { steps = 2; optimizer = sgd(lr=0.1); seed = 1; mode = static }\nhint fuse Y, Z\n"
+                        "hint schedule Z " +
+                        schedule + "\n");
+  for (const char* command : {"check pinned.nf", "run pinned.nf --device cpu", "train pinned.nf --device cpu -o out.d"}) {
+    SCOPED_TRACE(command);
+    const Outcome o = run(command);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_THAT(
+        o.err,
+        HasSubstr("pinned.nf:9:1: warning: the fusion decided here has no kernel with this schedule, which is set aside: "));
+    EXPECT_THAT(o.err, HasSubstr("`hint split Y, Z`"));
+    EXPECT_THAT(o.err, HasSubstr(" keeps the kernel that it is for"));
+  }
+  EXPECT_EQ(run("show pinned.nf --stage scheduled").code, 0);
 }
 
 TEST_F(CommandLine, AProfileIsOfATrainingStep) {

@@ -14,6 +14,7 @@
 #include "core/runtime/kernel_supply.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run.h"
+#include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "plugins/cpu/plugin.h"
 #include "tests/tune/fakes.h"
@@ -184,6 +185,31 @@ TEST_F(CpuTrain, BetterKernelsReachWhatNoStepRuns) {
 }
 
 // A loop of centuries answers a stop, and a step that was cut off has changed nothing.
+// Fused kernels come in an order of their own and write less: the operator that is named is that of the interpreter.
+TEST_F(CpuTrain, ANaNNamesTheOperatorThatTheReferenceNames) {
+  BackendRegistry none;
+  const auto reference = DeviceContext::open(none, {.device = "reference"});
+  ASSERT_TRUE(reference.ok());
+  const auto context = open("none");
+  TrainOptions o;
+  o.source = {"test.nf", "",
+              "input x[8] = normal(1, 0)\nparam w[8] = normal(1, 0)\ny[i] = exp(1000 * w[i] * x[i]^2)\nz[i] = y[i] - y[i]\n"
+              "loss L = sum[i] z[i]\ntrain L { steps = 3; optimizer = sgd(lr=0.1); mode = static; seed = 1 }\n"};
+  std::vector<std::string> messages;
+  std::vector<std::int64_t> lines;
+  for (DeviceContext* device : {reference->get(), context.get()}) {
+    TrainJob job(*device, o, [&](const protocol::Message& m) {
+      if (const auto* e = std::get_if<protocol::ErrorEvent>(&m)) lines.push_back(e->line);
+    });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    messages.push_back(summary.error().message);
+  }
+  EXPECT_NE(messages[0].find("the first one came from z"), std::string::npos) << messages[0];
+  EXPECT_EQ(messages[1], messages[0]);
+  EXPECT_EQ(lines, (std::vector<std::int64_t>{4, 4}));
+}
+
 TEST_F(CpuTrain, ALongLoopStops) {
   const auto context = open("none");
   RunOptions o;

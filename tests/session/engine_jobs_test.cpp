@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
+#include <sstream>
 
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/run_folder.h"
@@ -548,6 +549,45 @@ TEST_F(EngineJobs, ForcedAndForbiddenFusionsComputeTheSame) {
   EXPECT_EQ(results[0].size(), 24u);
   EXPECT_EQ(results[1], results[0]);
   EXPECT_EQ(results[2], results[0]);
+}
+
+// A `show` beside a `train` changes neither the plan nor a decision: what Explain draws is what Tune has and what trains.
+TEST_F(EngineJobs, TheGraphAndTheDecisionsAreOfTheStepThatTrains) {
+  std::stringstream welcome;
+  welcome << std::ifstream(std::string(NF_EXAMPLES) + "/welcome.nf").rdbuf();
+  const std::string two =
+      "input A[64, 48] = normal(0, 1)\nparam P[48, 32] = normal(0, 0.1)\nparam Q[48, 32] = normal(0, 0.1)\n"
+      "U[i, j] = sum[k] A[i, k] * P[k, j]\nV[i, j] = sum[k] A[i, k] * Q[k, j]\nloss L = mean[i, j] (U[i, j] * V[i, j] - 1)^2\n"
+      "show L, d(L)/d(A)\ntrain L { steps = 3; optimizer = sgd(lr=0.1); seed = 1; mode = static }\n";
+  EngineProcess engine(m_folder.path(""));
+  std::uint64_t revision = 0;
+  for (const std::string& text : {welcome.str(), two}) {
+    engine.document(text, ++revision);
+    const auto graph = engine.ask<GraphPage>(GraphRequest{revision, "fused", 0, 20000});
+    std::map<std::uint32_t, std::set<std::string>> drawn;
+    for (const GraphGroup& g : graph.groups) drawn[g.subgraph].insert(g.nodes.begin(), g.nodes.end());
+    std::set<std::set<std::string>> plan, tuned;
+    for (auto& [subgraph, nodes] : drawn) plan.insert(nodes);
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
+      tuned.emplace(s.operators.begin(), s.operators.end());
+    EXPECT_EQ(plan, tuned);
+    std::set<std::string> inside, outside;
+    for (const GraphNode& n : graph.nodes)
+      if (n.kind == NodeKind::Operator) (n.outsideStep ? outside : inside).insert(n.id);
+    EXPECT_TRUE(outside.contains("d(L)/d(A)"));
+    EXPECT_FALSE(inside.contains("d(L)/d(A)"));
+    for (const auto& group : plan)
+      for (const std::string& node : group) EXPECT_TRUE(inside.contains(node)) << node;
+    for (const GraphEdge& e : graph.edges)
+      for (const std::string& end : {e.from, e.to})
+        EXPECT_TRUE(std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& n) { return n.id == end; })) << end;
+    EXPECT_NE(graph.stages.back().note.find(std::to_string(outside.size()) + " outside the step"), std::string::npos)
+        << graph.stages.back().note;
+    for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{revision}).decisions)
+      EXPECT_FALSE(outside.contains(d.producer) || outside.contains(d.consumer)) << d.producer << " -> " << d.consumer;
+    // Its expression is there as before.
+    EXPECT_FALSE(engine.ask<Expression>(ExpressionRequest{revision, "d(L)/d(A)", false}).terms.empty());
+  }
 }
 
 // Which branch is faster is the machine's business; that the answer is whole, and stays with the decision, is ours.

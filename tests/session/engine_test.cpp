@@ -10,6 +10,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <semaphore>
 #include <set>
 
 namespace nf {
@@ -528,6 +529,52 @@ TEST_F(EngineTest, AnEditWhileAnAnswerIsMadeIsAnsweredOnceAndOfTheNewText) {
   EXPECT_EQ(second.revision, 2u);
   EXPECT_EQ(
       std::count_if(second.nodes.begin(), second.nodes.end(), [](const GraphNode& n) { return n.kind == NodeKind::Operator; }), 3);
+}
+
+// A proof that takes minutes: a newer text ends it, and so does the end of the engine.
+TEST(EngineStopTest, AProofIsEndedByANewerTextAndByTheEnd) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Envelope> received;
+  FrameReader reader;
+  Outbox outbox([&](std::string_view bytes) {
+    std::vector<Error> errors;
+    const std::lock_guard lock(mutex);
+    for (Envelope& e : reader.feed(bytes, errors)) received.push_back(std::move(e));
+    changed.notify_all();
+    return true;
+  });
+  std::counting_semaphore<> begun(0);
+  Engine::Options options;
+  options.invert.pruneQuota = 1;
+  options.invert.interactiveQuota = options.invert.certificateQuota = ~std::uint64_t{0};
+  options.invert.accessMilliseconds = options.invert.proofMilliseconds = 1e9;
+  options.invert.sabotage = [&](Inverse& inverse) {
+    inverse.tripsPerZ = 1;  // that it pays
+    begun.release();
+  };
+  const std::string slow =
+      "input A[97] = normal(0, 1)\n"
+      "loss L = sum[i: 300, j: 300] A[((i//2%3 + i//5%7*2 + i//11%13)*3 + (j//3%5 + j//7%11))%97]\nshow d(L)/d(A)\n";
+  BackendRegistry registry;
+  Engine engine(registry, outbox, options);
+  engine.receive({0, DocumentReplaced{1, "test.nf", "", slow}, {}});
+  engine.receive({5, ExpressionRequest{1, "d(L)/d(A)", false}, {}});
+  begun.acquire();
+  engine.receive({0, DocumentReplaced{2, "test.nf", "", "input A[9] = normal(0, 1)\nloss L = sum[i] A[i]\nshow d(L)/d(A)\n"}, {}});
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return std::any_of(received.begin(), received.end(), [](const Envelope& e) { return e.id == 5; }); });
+    for (const Envelope& e : received)
+      if (e.id == 5) {
+        ASSERT_TRUE(std::holds_alternative<Expression>(e.message)) << encode(e.message);
+        EXPECT_EQ(std::get<Expression>(e.message).revision, 2u);
+      }
+  }
+  while (begun.try_acquire()) {}
+  engine.receive({0, DocumentReplaced{3, "test.nf", "", slow}, {}});
+  engine.receive({6, SubgraphsRequest{3}, {}});
+  begun.acquire();  // the end of the engine, now, must not wait for it
 }
 
 TEST_F(EngineTest, HostileInputIsAnsweredNotDiedOf) {

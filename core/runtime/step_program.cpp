@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/step_program.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "core/runtime/execution_plan.h"
+
+namespace nf {
+namespace {
+
+TensorId lossOf(const CompiledNotebook& notebook, std::size_t train) {
+  const std::string loss = train < notebook.trains.size() ? notebook.trains[train].loss : std::string();
+  for (const Output& o : notebook.program.outputs)
+    if (o.role == OutputRole::Loss && (loss.empty() || o.name == loss)) return o.tensor;
+  return notebook.program.tensorNamed(loss);
+}
+
+// Does the program make the tensor, or will it where it is derived? Of names that a derivation gives: d(L)/d(Y), d(L)/d(Y)#1.
+class Makes {
+ public:
+  explicit Makes(const Program& program) : m_program(program), m_producers(producers(program)) {}
+
+  bool operator()(const std::string& name) const {
+    const std::string whole = name.substr(0, name.find('#'));
+    if (const TensorId t = m_program.tensorNamed(whole); t.valid())
+      if (m_producers[t.value].valid() || isResult(t)) return true;
+    const std::size_t middle = whole.find(")/d(");
+    if (!whole.starts_with("d(") || middle == std::string::npos || !whole.ends_with(')')) return false;
+    const TensorId of = m_program.tensorNamed(whole.substr(2, middle - 2));
+    const TensorId wrt = m_program.tensorNamed(whole.substr(middle + 4, whole.size() - middle - 5));
+    return of.valid() && wrt.valid() && passesThrough(of, wrt);
+  }
+
+ private:
+  bool isResult(TensorId t) const {
+    return std::any_of(m_program.derivatives.begin(), m_program.derivatives.end(),
+                       [t](const Derivative& d) { return d.result == t; });
+  }
+  // A gradient of `of` is asked for that goes back through `through`.
+  bool passesThrough(TensorId of, TensorId through) const {
+    std::vector<bool> reached(m_program.tensors.size(), false);
+    for (const Derivative& d : m_program.derivatives)
+      if (d.of == of) reached[d.wrt.value] = true;
+    for (std::size_t o = 0; o < m_program.operators.size(); ++o) {
+      const auto reads = readsOf(m_program, OperatorId(o));
+      if (std::none_of(reads.begin(), reads.end(), [&](TensorId t) { return reached[t.value]; })) continue;
+      for (const TensorId t : writesOf(m_program, OperatorId(o)))
+        if (t.valid()) reached[t.value] = true;
+    }
+    return reached[through.value];
+  }
+
+  const Program& m_program;
+  std::vector<OperatorId> m_producers;
+};
+
+}  // namespace
+
+Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
+  const TensorId loss = lossOf(notebook, train);
+  return restrictedTo(notebook.program, loss.valid() ? std::vector{loss} : std::vector<TensorId>{}, true);
+}
+
+Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {
+  std::vector<TensorId> wanted;
+  for (const Output& o : evaluation.program.outputs)
+    if (o.role == OutputRole::Eval || (o.role == OutputRole::Loss && o.name == loss)) wanted.push_back(o.tensor);
+  Program p = restrictedTo(evaluation.program, wanted, false);
+  std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
+  return p;
+}
+
+Program decidedProgram(const CompiledNotebook& notebook, std::size_t train) {
+  return notebook.trains.empty() ? notebook.program : trainingProgram(notebook, train);
+}
+
+StagePrograms programsAt(Stage stage, const Stages& decided, const Stages& whole) {
+  // Fusion may compute an operator where it is read, under another name: what is outside was so before.
+  const Stage compared = std::min(stage, Stage::Partitioned);
+  StagePrograms programs{decided.at(stage), whole.at(compared), {}};
+  const Program* step = decided.at(compared);
+  if (!step || !programs.whole || step == programs.whole) return programs;
+  std::unordered_set<std::string_view> made;
+  for (std::size_t i = 0; i < step->operators.size(); ++i)
+    for (const TensorId t : writesOf(*step, OperatorId(i)))
+      if (t.valid()) made.insert((*step)[t].name);
+  for (std::size_t i = 0; i < programs.whole->operators.size(); ++i) {
+    const auto written = writesOf(*programs.whole, OperatorId(i));
+    if (std::none_of(written.begin(), written.end(),
+                     [&](TensorId t) { return t.valid() && made.contains((*programs.whole)[t].name); }))
+      programs.outside.push_back(OperatorId(i));
+  }
+  return programs;
+}
+
+Result<NotebookStages> notebookStages(const CompiledNotebook& notebook, const Program& decided, const StageOptions& options) {
+  NotebookStages stages;
+  NF_TRY(Stages fused, runStages(std::make_shared<const Program>(decided), options));
+  stages.decided = stages.whole = std::make_shared<const Stages>(std::move(fused));
+  if (notebook.trains.empty()) return stages;
+  NF_TRY(Stages whole, runStages(std::make_shared<const Program>(notebook.program), options, Stage::Partitioned));
+  stages.whole = std::make_shared<const Stages>(std::move(whole));
+  return stages;
+}
+
+Diagnostics hintsOutsideStep(const CompiledNotebook& notebook) {
+  Diagnostics diagnostics;
+  const Program& whole = notebook.program;
+  if (notebook.trains.empty() || whole.hints.empty()) return diagnostics;
+  // A step and its evaluations: hints hold for both.
+  std::vector<Program> programs;
+  for (std::size_t train = 0; train < notebook.trains.size(); ++train) {
+    std::vector<TensorId> wanted;
+    if (const TensorId loss = lossOf(notebook, train); loss.valid()) wanted.push_back(loss);
+    for (const Output& o : whole.outputs)
+      if (o.role == OutputRole::Eval) wanted.push_back(o.tensor);
+    programs.push_back(restrictedTo(whole, wanted, true));
+  }
+  std::vector<Makes> steps;
+  for (const Program& p : programs) steps.emplace_back(p);
+  const Makes makes(whole);
+  for (const Hint& hint : whole.hints)
+    for (const std::string& name : hint.tensors) {
+      if (!makes(name) || std::any_of(steps.begin(), steps.end(), [&](const Makes& step) { return step(name); })) continue;
+      Diagnostic d;
+      d.severity = Severity::Warning;
+      d.code = "hint-outside-step";
+      d.message = "only a `show` needs `" + name + "`: no training step makes it, and the hint changes nothing there";
+      if (hint.origin.valid()) d.span = whole[hint.origin].span;
+      diagnostics.push_back(std::move(d));
+      break;
+    }
+  return diagnostics;
+}
+
+}  // namespace nf
