@@ -255,8 +255,11 @@ void InspectorView::setExpressionFailed(const QString& tensor, const QString& me
   for (Badge* badge : {m_proved, m_checked}) badge->show({}, {}, {});
   m_checkText.clear();
   m_certificate->setDetail({});
-  m_certificate->body()->addWidget(paragraph(message));
-  m_certificate->show();
+  // What is given and not derived has no certificate to speak of.
+  if (tensor.startsWith(QLatin1String("d("))) {
+    m_certificate->body()->addWidget(paragraph(message));
+    m_certificate->show();
+  }
   followAge();
 }
 
