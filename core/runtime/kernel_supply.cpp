@@ -219,7 +219,10 @@ Result<Unit> KernelSupply::replayStep(Executable& training, std::int64_t step) {
     if (!log[m_replayed].ofKernel()) continue;
     const auto found = numbers(training).find(log[m_replayed].subgraph);
     if (found == numbers(training).end()) {
-      const bool tellsDevice = std::any_of(log.begin(), log.end(), [](const KernelSwap& s) { return s.device.has_value(); });
+      // The interpreter fuses nothing: its log has no figures and no schedules.
+      const bool fused = std::any_of(log.begin(), log.end(), [](const KernelSwap& s) { return !s.schedule.empty(); });
+      const bool tellsDevice =
+          !fused || std::any_of(log.begin(), log.end(), [](const KernelSwap& s) { return s.device.has_value(); });
       const std::string kernel = log[m_replayed].subgraph.hex();
       return Error{"replay",
                    tellsDevice

@@ -765,8 +765,7 @@ TEST_F(CommandLine, APinnedScheduleOfAnotherFusionIsSetAside) {
     const Outcome o = run(command);
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_THAT(
-        o.err,
-        HasSubstr("pinned.nf:9:1: warning: the fusion decided here has no kernel with this schedule, which is set aside: "));
+        o.err, HasSubstr("pinned.nf:9:1: warning: the fusion decided here has no kernel with this schedule, which is set aside: "));
     EXPECT_THAT(o.err, HasSubstr("`hint split Y, Z`"));
     EXPECT_THAT(o.err, HasSubstr(" keeps the kernel that it is for"));
   }
