@@ -168,7 +168,7 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_nodes->setAccessibleName(tr("Nodes of the graph"));
   m_nodes->setColumnCount(7);
   m_nodes->setHorizontalHeaderLabels({tr("Node"), tr("Phase"), tr("Expression"), tr("Shape"), tr("Size"), tr("Work"), tr("Class")});
-  const int nodeWidths[] = {190, 96, 0, 150, 92, 104, 120};
+  const int nodeWidths[] = {190, 116, 0, 150, 92, 104, 120};
   for (int i = 0; i < 7; ++i) m_nodes->setColumnWidth(i, nodeWidths[i]);
   m_nodes->horizontalHeader()->setSectionResizeMode(2, QHeaderView::Stretch);
   m_nodes->setWordWrap(false);
@@ -379,8 +379,9 @@ void ExplainView::setGraph(const GraphPage& graph) {
   for (int i = 0; i < rows; ++i) {
     const auto& n = graph.nodes[static_cast<std::size_t>(i)];
     const QString cells[] = {shortName(n.id),
-                             n.kind == NodeKind::Operator ? QLatin1String(phases[static_cast<std::size_t>(n.phase)])
-                                                          : QLatin1String(kinds[static_cast<std::size_t>(n.kind)]),
+                             n.outsideStep                  ? tr("outside the step")
+                             : n.kind == NodeKind::Operator ? QString(QLatin1String(phases[static_cast<std::size_t>(n.phase)]))
+                                                            : QString(QLatin1String(kinds[static_cast<std::size_t>(n.kind)])),
                              n.statement.empty() ? captions[i] : shortName(n.statement),
                              shapeText(n.shape),
                              bytesText(static_cast<double>(n.bytes)),

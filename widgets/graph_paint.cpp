@@ -41,6 +41,7 @@ int sized(int px, double scale) { return std::max(px, static_cast<int>(std::ceil
 
 QColor GraphView::phaseColor(const GraphNode& node) const {
   const Palette& c = m_theme->colors();
+  if (node.outsideStep) return c.muted;
   switch (node.phase) {
     case Phase::Forward: return c.forward;
     case Phase::Backward: return c.backward;
@@ -297,7 +298,8 @@ void GraphView::paintWorld(QPainter& p, const QRectF& visible, double scale) {
                      QRectF(0, 0, 32, 32));
       continue;
     }
-    p.setPen(QPen(chosen ? c.text : mixed(c.page, phase, dim ? 0.4 : 0.75), chosen ? 2.2 : 1));
+    p.setPen(QPen(chosen ? c.text : mixed(c.page, phase, dim ? 0.4 : 0.75), chosen ? 2.2 : 1,
+                  node.outsideStep ? Qt::DashLine : Qt::SolidLine));
     p.setBrush(mixed(c.page, phase, (c.dark ? 0.16 : 0.09) * (dim ? 0.4 : 1)));
     p.drawRoundedRect(box.rect, 4, 4);
     p.setPen(Qt::NoPen);
@@ -454,11 +456,13 @@ void GraphView::paintLegend(QPainter& p) const {
     QColor color;
     Qt::PenStyle style;  // NoPen: the sign of what is carried
   };
-  const Entry entries[] = {{tr("forward"), c.forward, Qt::SolidLine},
-                           {tr("backward"), c.backward, Qt::SolidLine},
-                           {tr("optimiser"), c.optimizer, Qt::SolidLine},
-                           {tr("kept for backward"), c.muted, Qt::DotLine},
-                           {tr("carried between steps"), c.muted, Qt::NoPen}};
+  std::vector<Entry> entries = {{tr("forward"), c.forward, Qt::SolidLine},
+                                {tr("backward"), c.backward, Qt::SolidLine},
+                                {tr("optimiser"), c.optimizer, Qt::SolidLine},
+                                {tr("kept for backward"), c.muted, Qt::DotLine},
+                                {tr("carried between steps"), c.muted, Qt::NoPen}};
+  if (std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), [](const GraphNode& n) { return n.outsideStep; }))
+    entries.push_back({tr("outside the step"), c.muted, Qt::DashLine});
   std::vector<std::vector<const Entry*>> rows(1);
   double x = 16;
   for (const Entry& e : entries) {

@@ -500,10 +500,11 @@ bool GraphView::event(QEvent* event) {
       const GraphNode& n = m_graph.nodes[static_cast<std::size_t>(i)];
       QToolTip::showText(
           help->globalPos(),
-          QStringLiteral("%1  %2 [%3]\n%4\n%5%6")
+          QStringLiteral("%1  %2 [%3]\n%4\n%5%6%7")
               .arg(nodeName(m_graph, n), QString::fromStdString(n.dtype), shapeText(n.shape),
                    QString::fromStdString(n.statement.empty() ? n.text : n.statement), bytesText(static_cast<double>(n.bytes)),
-                   n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString()));
+                   n.flops > 0 ? QStringLiteral(" · ") + flopsText(static_cast<double>(n.flops)) : QString(),
+                   n.outsideStep ? tr("\nOutside the step: only a show or an eval needs it.") : QString()));
     }
     return true;
   }

@@ -572,6 +572,23 @@ TEST_F(Widgets, ADecisionIsOutlinedWhereverItIsComputed) {
       << "beside the kernel that it is about";
 }
 
+TEST_F(Widgets, WhatTheStepDoesWithoutIsMarkedInGraphAndTable) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  GraphPage page = capsule::graph(1, "fused");
+  view.setGraph(page);
+  const QImage inside = view.graph()->grab().toImage();
+  const auto outside = std::find_if(page.nodes.begin(), page.nodes.end(), [](const GraphNode& n) { return n.id == "d(L)/d(W)"; });
+  ASSERT_NE(outside, page.nodes.end());
+  outside->outsideStep = true;
+  view.setGraph(page);
+  EXPECT_NE(view.graph()->grab().toImage(), inside);
+  const auto row = static_cast<int>(outside - page.nodes.begin());
+  EXPECT_EQ(view.nodes()->model()->index(row, 1).data().toString(), "outside the step");
+  EXPECT_NE(view.nodes()->model()->index(row == 0 ? 1 : 0, 1).data().toString(), "outside the step");
+}
+
 TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
   ExplainView view(&theme, &selection);
   view.resize(1600, 900);
