@@ -318,7 +318,7 @@ int main(int argc, char** argv) {
   CLI::App* engineCommand =
       app.add_subcommand("engine", "The child process of the workbench: the protocol on standard input and output");
   engineCommand->callback([&] {
-    exitCode = nf::runEngine(devices(), STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, nf::versions()});
+    exitCode = nf::runEngine(devices(), STDIN_FILENO, STDOUT_FILENO, {"neoflow " NF_VERSION, NF_VERSION, nf::versions(), {}});
   });
 
   CLI::App* workerCommand = app.add_subcommand("worker", "The child process that generates code or measures it");

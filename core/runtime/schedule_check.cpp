@@ -104,7 +104,11 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
       d.severity = Severity::Warning;
       d.message = "the fusion decided here has no kernel with this schedule, which is set aside: " + here.group->name + " makes `" +
                   hint.tensors.front() + "` here";
-      d.notes.push_back({(hints->empty() ? "" : *hints + " keeps the kernel that it is for; ") + schedule.error().message, {}});
+      d.notes.push_back({(hints->empty() ? ""
+                                         : *hints + (hints->find(", `") == std::string::npos ? " keeps" : " keep") +
+                                               " the kernel that it is for; ") +
+                             schedule.error().message,
+                         {}});
       findings.setAside.push_back(i);
     }
     findings.diagnostics.push_back(std::move(d));

@@ -35,8 +35,9 @@ std::optional<std::pair<std::string, std::string>> derivativeNames(const std::st
 }  // namespace
 
 Engine::Engine(BackendRegistry& registry, Outbox& outbox, Options options)
-    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_inverses(m_options.invert), m_jobs(registry, outbox),
-      m_analysis([this](std::stop_token stop) { analyse(stop); }), m_clerk([this](std::stop_token stop) { answerRequests(stop); }),
+    : m_registry(registry), m_outbox(outbox), m_options(std::move(options)), m_inverses(m_options.invert),
+      m_jobs(registry, outbox, m_options.version), m_analysis([this](std::stop_token stop) { analyse(stop); }),
+      m_clerk([this](std::stop_token stop) { answerRequests(stop); }),
       m_prover([this](std::stop_token stop) { settleProofs(stop); }) {
   protocol::Hello hello;
   hello.program = m_options.program;

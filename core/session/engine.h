@@ -31,6 +31,7 @@ class Engine {
  public:
   struct Options {
     std::string program = "neoflow";                            // with its version, as Hello says it
+    std::string version;                                        // alone, for the records of runs
     std::vector<std::pair<std::string, std::string>> versions;  // of what it is made with, for the devices view
     InvertOptions invert;                                       // of the inverses that the engine keeps
   };

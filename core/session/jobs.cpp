@@ -76,8 +76,9 @@ std::string whyNot(const CompiledNotebook& notebook, std::uint32_t cell) {
 
 }  // namespace
 
-Jobs::Jobs(BackendRegistry& registry, Outbox& outbox)
-    : m_registry(registry), m_outbox(outbox), m_worker([this](std::stop_token stop) { work(stop); }) {
+Jobs::Jobs(BackendRegistry& registry, Outbox& outbox, std::string version)
+    : m_registry(registry), m_outbox(outbox), m_version(std::move(version)),
+      m_worker([this](std::stop_token stop) { work(stop); }) {
   // The device first, so that workers are up before somebody presses a key.
   enqueue(
       0,
@@ -517,6 +518,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       if (!checkpoint) return fail(id, checkpoint.error());
       options.resume = *checkpoint;
     }
+    options.version = m_version;
     options.processStart = std::chrono::steady_clock::now();
     {
       const std::lock_guard lock(m_mutex);

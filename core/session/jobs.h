@@ -27,7 +27,8 @@ namespace nf {
 // afterwards: series, trials, kernels, values. Opens the device, and with it the workers, when the engine starts.
 class Jobs {
  public:
-  Jobs(BackendRegistry& registry, Outbox& outbox);
+  // `version`: of the program, for the records of runs.
+  Jobs(BackendRegistry& registry, Outbox& outbox, std::string version);
   ~Jobs();  // stops the job, which ends within two seconds
 
   // Queued behind the job that runs.
@@ -109,6 +110,7 @@ class Jobs {
 
   BackendRegistry& m_registry;
   Outbox& m_outbox;
+  const std::string m_version;
 
   mutable std::mutex m_mutex;
   std::condition_variable_any m_changed;

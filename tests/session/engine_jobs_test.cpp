@@ -243,8 +243,11 @@ TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
   EXPECT_FALSE(told_trials.empty());
   for (const auto& [subgraph, numbers] : told_trials)
     EXPECT_EQ(engine.ask<Trials>(TrialsRequest{subgraph, 0, 5000}).total, numbers.size());
-  const std::string checkpoint = *newestCheckpoint(m_folder.path("test.nf.out"));
-  const auto run = readSteps(checkpoint.substr(0, checkpoint.rfind('/')) + "/steps.bin");
+  const std::string checkpoint = *newestCheckpoint(m_folder.path("test.nf.out")),
+                    folder = checkpoint.substr(0, checkpoint.rfind('/'));
+  std::ifstream record(folder + "/run.json");
+  EXPECT_FALSE(nlohmann::json::parse(record)["versions"]["neoflow"].get<std::string>().empty());
+  const auto run = readSteps(folder + "/steps.bin");
   ASSERT_TRUE(run.ok());
   EXPECT_EQ(run->size(), static_cast<std::size_t>(steps));
 }

@@ -24,7 +24,9 @@ class EngineTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_EQ(pipe(m_in), 0);
     ASSERT_EQ(pipe(m_out), 0);
-    m_engine = std::async(std::launch::async, [this] { return runEngine(m_registry, m_in[0], m_out[1], {"neoflow test", {}}); });
+    m_engine = std::async(std::launch::async, [this] {
+      return runEngine(m_registry, m_in[0], m_out[1], {"neoflow test", "test", {}, {}});
+    });
   }
   void TearDown() override {
     close(m_in[1]);
