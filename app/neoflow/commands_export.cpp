@@ -102,7 +102,9 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   // What is drawn is what trains.
   if (!kernels) {
     if (const auto context = trainingDevice(registry, passes, false)) target = *context->target();
-  } else if (kernels) return report(target.error(), options.json, kExitMachineLacks);
+  } else if (!target) {
+    return report(target.error(), options.json, kExitMachineLacks);
+  }
   const auto both = notebookStages(loaded.notebook, decidedProgram(loaded.notebook), passes);
   if (!both) return report(both.error(), options.json, kExitInternal);
   if (hasErrors(both->whole->diagnostics)) {
