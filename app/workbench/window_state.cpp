@@ -66,6 +66,7 @@ void MainWindow::showPage(Page page) {
     m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
     revealSelection();
   }
+  refreshPlace();
 }
 
 // Which notebook a page shows is in sight on each that shows one; Author has the tabs over its cells.
@@ -230,6 +231,7 @@ void MainWindow::refreshMessages() {
 // Where the cursor is; while whole cells are chosen that they are, and what the last letter did to them.
 void MainWindow::refreshPlace() {
   const NotebookView* n = m_tab->notebook;
+  if (page() != Page::Author) return m_place->clear();
   if (!n->editing()) {
     const QString last = n->lastCommand();
     return m_place->setText(last.isEmpty() ? tr("Whole cells: Enter writes into one") : last);

@@ -432,7 +432,7 @@ void Engine::answerGraph(const protocol::GraphRequest& m, protocol::RequestId id
         std::string note;
         if (s >= Stage::Partitioned) {
           note = std::to_string(inside) + " in " + std::to_string(there.decided->groups.size()) + " kernels";
-          if (outside > 0) note += ", " + std::to_string(outside) + " outside the step";
+          if (outside > 0 && s == Stage::Fused) note += ", " + std::to_string(outside) + " outside the step";
         } else if (s != Stage::Source && difference != 0) {
           note = (difference > 0 ? "added " : "removed ") + std::to_string(std::abs(difference));
         }

@@ -338,6 +338,10 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   ASSERT_TRUE(place);
   QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
   EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
+  window->showPage(Page::Explain);
+  EXPECT_EQ(place->text(), "") << "there are no cells";
+  window->showPage(Page::Author);
+  EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
   const std::string before = document().text();
   QTest::keyClick(window->notebook(), Qt::Key_A);
   EXPECT_EQ(place->text(), "A: a cell above, Z undoes it");
