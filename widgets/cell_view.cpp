@@ -336,6 +336,11 @@ QString CellView::warning() const {
   return all.isEmpty() ? QString() : all.front();
 }
 
+void CellView::setResultMeaning(std::string meaning) {
+  m_resultMeaning = std::move(meaning);
+  refreshStatus();
+}
+
 QString CellView::note() const { return m_note->isHidden() && m_failure->isHidden() ? QString() : m_noteText; }
 
 // What stands in the gutter and under the cell: what runs, else its mistakes, else what it waits for, else how old its result is.

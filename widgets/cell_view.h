@@ -79,6 +79,7 @@ class CellView : public QWidget {
   // something else.
   void beginRun();
   void setInterrupted(const QString& message);  // what ran has ended without a result
+  void setResultMeaning(std::string meaning);   // of a run before this window's; empty: not known
   bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
   QString note() const;
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened

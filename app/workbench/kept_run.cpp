@@ -18,7 +18,9 @@ std::optional<KeptRun> readRun(const QDir& folder) {
   const QString stamp = QStringLiteral("yyyy-MM-dd-HHmmss");
   const QDateTime began = QDateTime::fromString(folder.dirName().left(stamp.size()), stamp);
   run.began = began.isValid() ? QLocale::c().toString(began, QStringLiteral("d MMM yyyy, HH:mm")) : folder.dirName();
-  run.loss = QJsonDocument::fromJson(settings.readAll()).object().value(QStringLiteral("train")).toString().toStdString();
+  const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
+  run.loss = record.value(QStringLiteral("train")).toString().toStdString();
+  run.meaning = record.value(QStringLiteral("meaning")).toString().toStdString();
   while (!events.atEnd()) {
     const QByteArray line = events.readLine().trimmed();
     if (line.startsWith("{\"event\":\"trial\"")) continue;  // long, and the engine has them on record

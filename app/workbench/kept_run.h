@@ -11,8 +11,9 @@ namespace nf {
 
 // What a training run has left beside its notebook, in NAME.nf.out.
 struct KeptRun {
-  QString began;     // in words
-  std::string loss;  // whose `train` statement it ran
+  QString began;        // in words
+  std::string loss;     // whose `train` statement it ran
+  std::string meaning;  // CellInfo's of its cell, as it was; empty: not known
   std::vector<protocol::StepEvent> steps;
   std::vector<protocol::KernelSwapEvent> swaps;
   std::vector<protocol::EvalEvent> evals;

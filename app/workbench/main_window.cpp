@@ -473,6 +473,7 @@ void MainWindow::showKept(Tab* tab) {
   KeptRun run = std::move(*tab->kept);
   tab->kept.reset();
   v->train()->show();
+  v->setResultMeaning(run.meaning);
   v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));

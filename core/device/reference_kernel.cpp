@@ -725,6 +725,9 @@ class Execution {
         case ScalarOp::Add: return zip([](double x, double y) { return wrappedI32(x + y); });
         case ScalarOp::Sub: return zip([](double x, double y) { return wrappedI32(x - y); });
         case ScalarOp::Mul: return zip(wrappedProduct);
+        // By zero as on i64 and on every device: a // 0 is 0, a % 0 is a.
+        case ScalarOp::FloorDiv: return zip([](double x, double y) { return y == 0 ? 0.0 : wrappedI32(std::floor(x / y)); });
+        case ScalarOp::Mod: return zip([](double x, double y) { return y == 0 ? x : x - y * std::floor(x / y); });
         default: break;
       }
     switch (i.op) {

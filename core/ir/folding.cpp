@@ -26,6 +26,7 @@ std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b
       case ScalarOp::Add: return wrappedI32(a + b);
       case ScalarOp::Sub: return wrappedI32(a - b);
       case ScalarOp::Mul: return wrappedProduct(a, b);
+      case ScalarOp::FloorDiv: return b == 0 ? std::nullopt : std::optional(wrappedI32(std::floor(a / b)));
       default: break;
     }
   switch (op) {

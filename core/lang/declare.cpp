@@ -232,6 +232,8 @@ void Elaborator::declaration(const Ast& ast, const Stmt& s) {
         continue;
       }
       for (const std::int64_t n : shapeOf(rest->view)) wish.shape.push_back(n);
+      // What an optimizer keeps of a parameter is held as exactly.
+      if (!target.type && tensorOf(rest->view.tensor).type == DType::F64) wish.type = DType::F64;
       continue;
     }
     if (index.extent != kNone || e.kind == ExprKind::Hole) {

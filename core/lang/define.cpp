@@ -184,8 +184,10 @@ void Elaborator::update(const Ast& ast, const Stmt& s) {
   if (!target.hasIndices && (e.kind == ExprKind::Name || e.kind == ExprKind::Derivative)) {
     const auto view = wholeTensor(ast, s.values[0], name + ".next");
     if (!view) return;
-    value = materialise(*view, name + ".next", s.span).tensor;
-  } else {
+    // One of another type or shape is what the operator below converts, or refuses.
+    if (tensorOf(view->tensor).type == type) value = materialise(*view, name + ".next", s.span).tensor;
+  }
+  if (!value.valid()) {
     Statement right(*this, ast);
     right.where(s.binders, 0);
     if (target.hasIndices) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/runtime/tensor_store.h"
 #include "core/support/hash.h"
 
 namespace nf {
@@ -77,6 +78,38 @@ Result<NamedTensors> readWeights(const std::string& path) {
   if (!safetensorsMetadata(bytes).contains("neoflow")) return parseSafetensors(bytes, path);
   NF_TRY(Checkpoint checkpoint, readCheckpoint(path));
   return std::move(checkpoint.tensors);
+}
+
+Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTensors& tensors, const std::string& from) {
+  std::vector<std::string> written;
+  for (const auto& [name, value] : tensors) {
+    TensorStore::Entry* entry = store.find(name);
+    if (!entry) continue;
+    if (entry->shape != value.shape)
+      return Error{
+          "load weights",
+          from + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " + shapeText(entry->shape) + ".",
+          {},
+          {}};
+    NF_TRY([[maybe_unused]] const Unit there, store.write(*entry, value));
+    written.push_back(name);
+  }
+  constexpr std::size_t kMost = 8;  // names that a message has room for
+  std::vector<std::string> here, given;
+  for (const auto& [name, entry] : store.entries())
+    if (entry->kind == TensorKind::Param || entry->kind == TensorKind::State) here.push_back(name);
+  for (const auto& t : tensors) given.push_back(t.first);
+  const auto list = [&](const std::vector<std::string>& names) {
+    std::string text;
+    for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + names[i];
+    return names.empty() ? std::string("nothing") : text + (names.size() > kMost ? ", ..." : "");
+  };
+  if (written.empty() && !here.empty())
+    return Error{"load weights",
+                 from + " holds " + list(given) + ": no parameter here has such a name, they are " + list(here) + ".",
+                 {},
+                 {}};
+  return written;
 }
 
 }  // namespace nf

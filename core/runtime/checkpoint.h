@@ -10,6 +10,8 @@
 
 namespace nf {
 
+class TensorStore;
+
 // All that a training run goes on from: weights, optimiser and state tensors; the step, which is data cursor and random counter too;
 // the kernels in use and how they came to be. One safetensors file, whose metadata hold the rest as JSON, so that other programs
 // read the weights as they are.
@@ -31,5 +33,8 @@ Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& checkpoi
 Result<Checkpoint> readCheckpoint(const std::string& path);
 // By name, of a safetensors or npz file; a checkpoint's are checked as readCheckpoint() does.
 Result<NamedTensors> readWeights(const std::string& path);
+// Into the tensors of these names; others are left out. `from`: for errors. An error: another shape, or not one of the parameters and
+// states that are there. Returns the names that were written.
+Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTensors& tensors, const std::string& from);
 
 }  // namespace nf

@@ -119,17 +119,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   }
   if (!m_options.weights.empty()) {
     NF_TRY(const NamedTensors weights, readWeights(m_options.weights));
-    for (const auto& [name, value] : weights) {
-      TensorStore::Entry* entry = m_store->find(name);
-      if (!entry) continue;
-      if (entry->shape != value.shape)
-        return Error{"load weights",
-                     m_options.weights + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " +
-                         shapeText(entry->shape) + ".",
-                     {},
-                     {}};
-      NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
-    }
+    NF_TRY([[maybe_unused]] const auto written, writeWeights(*m_store, weights, m_options.weights));
   }
   for (const auto& [name, value] : m_options.values) {
     TensorStore::Entry* entry = m_store->find(name);

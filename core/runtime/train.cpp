@@ -17,6 +17,7 @@
 #include "core/runtime/data_feed.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
+#include "core/runtime/meaning.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run_folder.h"
 #include "core/runtime/step_program.h"
@@ -335,18 +336,8 @@ struct TrainJob::Impl {
   }
 
   Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all) {
-    for (const auto& [name, value] : tensors) {
-      TensorStore::Entry* entry = store->find(name);
-      if (!entry) continue;
-      if (entry->shape != value.shape)
-        return Error{
-            "load weights",
-            from + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " + shapeText(entry->shape) + ".",
-            {},
-            {}};
-      NF_TRY([[maybe_unused]] const Unit written, store->write(*entry, value));
-      givenBy[name] = from;
-    }
+    NF_TRY(const std::vector<std::string> written, writeWeights(*store, tensors, from));
+    for (const std::string& name : written) givenBy[name] = from;
     if (!all) return Unit{};
     for (const auto& [name, entry] : store->entries()) {
       if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
@@ -818,6 +809,15 @@ struct TrainJob::Impl {
     return Unit{};
   }
 
+  // Of the cell that trains: a notebook in which it is another one has moved on since.
+  std::string meaning() const {
+    const std::vector<Hash> cells = cellMeanings(notebook);
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      if (settings.span.begin >= notebook.cells[i].span.begin && settings.span.begin < notebook.cells[i].span.end)
+        return cells[i].hex();
+    return {};
+  }
+
   Result<Unit> writeRunFile() {
     struct utsname machine {};
     ::uname(&machine);
@@ -835,6 +835,7 @@ struct TrainJob::Impl {
                                {"device_share", options.tuning.deviceShare}}},
                              {"seed", seed},
                              {"program", programHash()},
+                             {"meaning", meaning()},
                              {"machine",
                               {{"device", context.device().name()},
                                {"description", context.device().description()},

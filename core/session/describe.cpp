@@ -7,9 +7,9 @@
 #include <unordered_set>
 
 #include "core/autodiff/explain.h"
+#include "core/runtime/meaning.h"
 #include "core/session/caption.h"
 #include "core/session/formula.h"
-#include "core/session/meaning.h"
 #include "core/support/scaled_text.h"
 
 namespace nf {

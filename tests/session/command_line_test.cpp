@@ -1010,6 +1010,49 @@ TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
   }
 }
 
+TEST_F(CommandLine, IntegersAreDividedAlikeOnEveryDevice) {
+  file("divided.nf",
+       "input k[3] : i32 = 7\ninput z[3] : i32 = 0\ninput s[3] : i32 = -1\nY[i] = k[i] // z[i]\nM[i] = k[i] % z[i]\n"
+       "O[i] = (0 - 2147483647 - 1) // s[i]\nR[i] = (0 - 2147483647 - 1) % s[i]\nshow Y, M, O, R\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run divided.nf --device ") + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+    EXPECT_THAT(o.out, testing::ContainsRegex("Y[^\n]*\n    0 0 0\n")) << device;
+    EXPECT_THAT(o.out, testing::ContainsRegex("M[^\n]*\n    7 7 7\n")) << device;
+    EXPECT_THAT(o.out, testing::ContainsRegex("O[^\n]*\n    -2147483648 -2147483648 -2147483648\n")) << device;
+    EXPECT_THAT(o.out, testing::ContainsRegex("R[^\n]*\n    0 0 0\n")) << device;
+  }
+}
+
+TEST_F(CommandLine, WeightsOfAnotherNetAreRefused) {
+  const std::string train = "\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n";
+  file("one.nf", "param W[2] = 1\nloss L = sum[i] W[i]^2" + train);
+  file("two.nf", "param V[2] = 1\nloss L = sum[i] V[i]^2\nshow L" + train);
+  ASSERT_EQ(run("train one.nf --device reference -o one.d").code, 0);
+  for (const char* command : {"run two.nf", "train two.nf -o two.d"}) {
+    const Outcome o = run(std::string(command) + " --device reference --weights one.d/*/checkpoint.safetensors");
+    EXPECT_NE(o.code, 0) << command;
+    EXPECT_THAT(o.err,
+                testing::AllOf(HasSubstr(" holds "), HasSubstr("W"), HasSubstr("no parameter here has such a name, they are V.")))
+        << command;
+  }
+}
+
+// What an optimizer keeps of a parameter in double precision is in double precision, and a whole state takes a value of another type.
+TEST_F(CommandLine, ParametersInDoublePrecisionTrainWithEveryOptimizer) {
+  for (const char* optimizer : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9)", "momentum(lr=0.1)", "adam(lr=0.1)"})
+    for (const char* device : {"reference", "cpu"}) {
+      file("double.nf",
+           std::string(
+               "param W[4] : f64 = normal(0, 1)\nstate s[4] = 0\nS[i] = f64(2) * W[i]\ns <- S\nloss L = sum[i] (W[i] - 1)^2\n"
+               "train L { steps = 3; optimizer = ") +
+               optimizer + " }\n");
+      const Outcome o = run(std::string("train double.nf --mode static -o out.d --device ") + device);
+      EXPECT_EQ(o.code, 0) << optimizer << " " << device << o.err;
+    }
+  EXPECT_THAT(run("show double.nf").out, HasSubstr("state W.adam.m[4] : f64"));
+}
+
 TEST_F(CommandLine, IndexArithmeticIsDoneIn64Bits) {
   file("far.nf",
        "input t[3] : i32 = 2147483647\nA[i: 5] = f32(i) + 1\nY[i] = A[t[i]*2 + 2] else 7\nZ[i] = A[t[i]*t[i] - 1] else 8\n"

@@ -338,9 +338,9 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   ASSERT_TRUE(place);
   QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
   EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
-  window->showPage(Page::Explain);
+  window->showPage(MainWindow::Page::Explain);
   EXPECT_EQ(place->text(), "") << "there are no cells";
-  window->showPage(Page::Author);
+  window->showPage(MainWindow::Page::Author);
   EXPECT_EQ(place->text(), "Whole cells: Enter writes into one");
   const std::string before = document().text();
   QTest::keyClick(window->notebook(), Qt::Key_A);

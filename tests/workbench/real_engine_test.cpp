@@ -227,6 +227,7 @@ TEST_F(RealEngine, ANotebookThatIsOpenedAgainGoesOnWithItsRun) {
   ASSERT_TRUE(wait([&] { return (strip = cell(5)->train()) && strip->isVisible() && strip->plot()->steps() > 0; }));
   EXPECT_TRUE(strip->result().startsWith("Stopped ")) << strip->result().toStdString();
   EXPECT_TRUE(strip->result().contains("; run of ")) << strip->result().toStdString();
+  EXPECT_NE(cell(5)->status(), protocol::CellStatus::Stale);
   const auto again = computed(true);
   ASSERT_EQ(again.size(), learnt.size());
   for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], learnt[i], 1e-5) << "another device";
@@ -256,6 +257,7 @@ TEST_F(RealEngine, ANotebookThatIsOpenedAgainGoesOnWithItsRun) {
   replace("normal(0, 1)", "normal(0, 2)");
   compute(2);
   EXPECT_TRUE(cell(2)->note().contains("`W` has its initial value")) << cell(2)->note().toStdString();
+  EXPECT_EQ(cell(5)->status(), protocol::CellStatus::Stale) << "its run was of another text";
 }
 
 // The only cell, deleted and brought back, has its panel and its text to the last line.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/session/meaning.h"
+#include "core/runtime/meaning.h"
 
+#include <filesystem>
 #include <optional>
 
 #include "core/ir/structural_hash.h"
@@ -46,7 +47,11 @@ class Meanings {
     for (const DataSet& data : m_program.data)
       if (data.name == t.init.data) {
         add(hasher, data.source);
-        hasher.add(data.directory).add(static_cast<std::uint64_t>(data.heldOutLast));
+        // However the notebook was named.
+        const std::filesystem::path folder = data.directory.empty() ? "." : data.directory;
+        std::error_code none;
+        const std::filesystem::path whole = std::filesystem::absolute(folder, none);
+        hasher.add((none ? folder : whole / "").lexically_normal().string()).add(static_cast<std::uint64_t>(data.heldOutLast));
       }
     return hasher.finish();
   }
