@@ -279,6 +279,8 @@ class Verifier {
         problem("tensor " + m_program[u.target].name + " is updated but is neither param nor state");
       if (m_program[u.target].shape != m_program[u.value].shape)
         problem("the update of " + m_program[u.target].name + " has another shape");
+      if (m_program[u.target].type != m_program[u.value].type)
+        problem("the update of " + m_program[u.target].name + " has another type");
     }
     for (const Output& o : m_program.outputs)
       if (!in(o.tensor, count)) problem("output " + o.name + " names no tensor");

@@ -36,7 +36,7 @@ class Generator {
     for (const TensorId t : all) {
       if (p[t].kind == TensorKind::State || p[t].kind == TensorKind::Param)
         for (const TensorId v : all)
-          if (v != t && p[v].shape == p[t].shape && chance(40)) {
+          if (v != t && p[v].shape == p[t].shape && p[v].type == p[t].type && chance(40)) {
             p.updates.push_back({t, v, {}});
             break;
           }
