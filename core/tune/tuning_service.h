@@ -92,6 +92,9 @@ struct TuningOptions {
   std::function<void(const TrialEvent&)> onTrial;  // called on the generate thread, no lock held
 };
 
+// First kernels made at once: two compile workers and the measuring worker are busy.
+inline constexpr int kFirstKernelThreads = 3;
+
 class TuningService {
  public:
   // All references outlive the service. `records` may be null.

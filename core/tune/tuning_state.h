@@ -15,7 +15,6 @@
 // What the threads of a TuningService share: its first kernels (first_kernels.cpp) and its loops (tuning_loops.cpp).
 namespace nf {
 
-inline constexpr int kFirstKernelThreads = 3;  // two compile workers and the measuring worker are busy at once
 inline constexpr std::chrono::seconds kRetryFirst{1}, kRetryMost{60};  // of a first kernel that took its workers down
 // Between two turns of other work that the budget pays, while kernels are searched.
 inline constexpr std::int64_t kTrialsATurn = 16;

@@ -323,7 +323,8 @@ TEST_F(TuningServiceTest, FirstKernelsInTheBackgroundAreHurriedOnDemand) {
   int before = 0;
   {
     std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return seen[CompilePriority::Background] >= 2; });
+    // All that are under way have told their priority, so that hurry() finds the others waiting.
+    changed.wait(lock, [&] { return seen[CompilePriority::Background] == kFirstKernelThreads; });
   }
   s->hurry(wanted);
   {
