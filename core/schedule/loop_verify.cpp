@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/bounds.h"
+#include "core/schedule/fragment.h"
 #include "core/schedule/loop_ir.h"
 
 namespace nf::loop {
@@ -38,6 +39,8 @@ class Verifier {
   void buffer(std::size_t b) {
     const Buffer& x = m_f.buffers[b];
     if (x.elements < 1) problem("buffer " + x.name + " is empty");
+    if (x.scope == Scope::Fragment && x.type != DType::F16 && x.type != DType::BF16 && x.type != DType::F32)
+      problem("fragment " + x.name + " is of another type than f16, bf16 and f32");
     if (b < m_f.operands && (x.scope != Scope::Global || x.direction == Direction::None))
       problem("operand " + x.name + " is not @in, @out or @inout");
     if (b >= m_f.operands && x.direction != Direction::None) problem("buffer " + x.name + " has a direction and is no operand");
@@ -120,7 +123,9 @@ class Verifier {
     for (const ValueId v : valuesOf(m_f, s)) {
       const Value& read = m_f[v];
       variables(read.index);
-      if (read.kind == Value::Kind::Load) place(read.place, read.guard.valid() || around.divergent);
+      if (read.kind != Value::Kind::Load) continue;
+      place(read.place, read.guard.valid() || around.divergent);
+      if (read.place.buffer.valid() && m_f[read.place.buffer].scope == Scope::Fragment) problem("a fragment is read as numbers");
     }
     switch (s.kind) {
       case Statement::Kind::For: {
@@ -148,6 +153,8 @@ class Verifier {
       }
       case Statement::Kind::Store:
         place(s.target, around.divergent);
+        if (s.target.buffer.valid() && m_f[s.target.buffer].scope == Scope::Fragment && m_f[s.target.buffer].type != DType::F32)
+          problem("a part of a register of fragment " + m_f[s.target.buffer].name + " is stored");
         if (!s.value.valid()) return problem("a store has no value");
         if (s.target.buffer.valid() && m_f[s.target.buffer].direction == Direction::In)
           problem(m_f[s.target.buffer].name + " is @in and written");
@@ -171,13 +178,30 @@ class Verifier {
         for (const Place* p : {&s.target, &s.left})
           if (p->buffer.valid() && m_f[p->buffer].scope != Scope::Local) problem("an exchange is not between local buffers");
         return;
-      case Statement::Kind::MatrixTile:
+      case Statement::Kind::MatrixLoad:
+        if (around.divergent) problem("a matrix is loaded under a condition");
+        place(s.target, around.divergent);
+        place(s.left, around.divergent);
+        if (s.elements != 1 && s.elements != 2 && s.elements != 4) problem("a load is not of 1, 2 or 4 matrices");
+        if (!s.target.buffer.valid() || !s.left.buffer.valid()) return;
+        if (m_f[s.target.buffer].scope != Scope::Fragment || m_f[s.left.buffer].scope != Scope::Shared)
+          problem("a matrix is not loaded from a shared buffer into a fragment");
+        if (m_f[s.target.buffer].type != m_f[s.left.buffer].type) problem("a matrix and its fragment have different types");
+        if (s.transposed && bytesOf(m_f[s.left.buffer].type) != 2) problem("a matrix of other than 2-byte numbers is transposed");
+        return;
+      case Statement::Kind::MatrixTile: {
+        if (around.divergent) problem("a matrix tile stands under a condition");
         place(s.target, around.divergent);
         place(s.left, around.divergent);
         place(s.right, around.divergent);
-        for (const std::int64_t n : s.tile)
-          if (n < 1) problem("a matrix tile is empty");
+        if (!s.target.buffer.valid() || !s.left.buffer.valid() || !s.right.buffer.valid()) return;
+        const Buffer &c = m_f[s.target.buffer], &a = m_f[s.left.buffer], &b = m_f[s.right.buffer];
+        if (c.scope != Scope::Local || c.type != DType::F32) problem("a matrix tile is not added to a local f32 buffer");
+        if (a.scope != Scope::Fragment || b.scope != Scope::Fragment || a.type != b.type)
+          problem("a matrix tile is not the product of fragments of one type");
+        if (!isMatrixTile(a.type, s.tile)) problem("no matrix unit has tiles of this shape");
         return;
+      }
     }
   }
 
