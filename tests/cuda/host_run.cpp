@@ -241,7 +241,7 @@ std::string sourceOf(const std::vector<HostCall>& calls) {
       const std::size_t begin = text.find(s.symbol + "("), end = text.find("\n}\n", begin);
       const std::string own = text.substr(begin, end - begin);
       const bool meet = own.find("__syncthreads") != std::string::npos || own.find("__shfl") != std::string::npos ||
-                        own.find("nf_m") != std::string::npos;
+                        own.find("nf_mma") != std::string::npos;
       out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meet ? "true" : "false") << ", [&] { k" << c << "::" << s.symbol
           << "(";
       std::size_t t = 0;
