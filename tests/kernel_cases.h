@@ -32,7 +32,7 @@ Program gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType left = DType:
 std::vector<Case> contractions();  // in every shape the examples use
 // The same with inputs in these types, in turns.
 std::vector<Case> contractions(const std::vector<DType>& types);
-std::vector<Case> nests();         // reductions, elementwise operators, chains of both that share rows, a scatter
+std::vector<Case> nests();  // reductions, elementwise operators, chains of both that share rows, a scatter
 
 // NF_SEED=n replays a printed one.
 std::uint64_t freshSeed();

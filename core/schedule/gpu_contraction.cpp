@@ -186,9 +186,8 @@ void GpuContraction::together() {
   assign(merged, m_right.axes, number[2]);
   const Place sum{acc, IndexExpr(0), {}};
   const ValueId more = m_f.load({m_parts, points() * at(part) + point, {}});
-  Body body{
-      m_f.store(sum, m_f.constant(0, DType::F32), origin()),
-      loop(part, {m_f.store(sum, m_f.apply(ScalarOp::Add, DType::F32, {m_f.load(sum), more, {}}), origin())})};
+  Body body{m_f.store(sum, m_f.constant(0, DType::F32), origin()),
+            loop(part, {m_f.store(sum, m_f.apply(ScalarOp::Add, DType::F32, {m_f.load(sum), more, {}}), origin())})};
   append(body, results(merged, sum));
   body = under(below(point, points(), points() % kThreads == 0), std::move(body));
   m_f.stages.push_back({m_p[m_view.op].name + " of its parts", {loop(block, {loop(thread, std::move(body))})}});

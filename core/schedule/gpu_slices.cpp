@@ -6,7 +6,7 @@
 namespace nf::loop {
 namespace {
 
-constexpr std::int64_t kPad = 4;       // elements: threads that write a column of a slice meet in fewer banks
+constexpr std::int64_t kPad = 4;        // elements: threads that write a column of a slice meet in fewer banks
 constexpr std::int64_t kMostCopy = 16;  // bytes that a thread copies at once
 constexpr std::int64_t kLeastAsync = 4;
 constexpr std::int64_t kBankRow = 8;  // 16-byte parts of a row of all 32 banks
@@ -23,8 +23,7 @@ void GpuContraction::open(Side& side, AxisClass c) {
   side.axes = axesOf(c, side.points);
   side.factors = side.isLeft ? &m_view.left : &m_view.right;
   side.read = side.isLeft ? m_view.leftRead : m_view.rightRead;
-  side.plain = (side.isLeft ? m_view.leftStored : m_view.rightStored) &&
-               m_p[m_p[m_p[side.read].access].tensor].type == m_step.type;
+  side.plain = (side.isLeft ? m_view.leftStored : m_view.rightStored) && m_p[m_p[m_p[side.read].access].tensor].type == m_step.type;
   side.block = side.isLeft ? m_knobs.blockM : m_knobs.blockN;
   const auto& strides = side.isLeft ? m_view.leftStride : m_view.rightStride;
   side.innerFast = contiguous(strides, m_inner) && !contiguous(strides, side.axes);
@@ -120,8 +119,8 @@ std::optional<GpuContraction::Body> GpuContraction::bringElements(const Side& si
 }
 
 // The next points lie side by side in memory, from a multiple of `width` on.
-bool GpuContraction::neighbours(const IndexExpr& offset, const std::vector<IndexExpr>& merged, const Side& side, const IndexExpr& step,
-                                const IndexExpr& point, std::int64_t width) {
+bool GpuContraction::neighbours(const IndexExpr& offset, const std::vector<IndexExpr>& merged, const Side& side,
+                                const IndexExpr& step, const IndexExpr& point, std::int64_t width) {
   if (offset.constant() % width != 0) return false;
   for (const IndexTerm& t : offset.terms())
     if (t.coefficient % width != 0) return false;

@@ -70,8 +70,7 @@ GpuContraction::Body GpuContraction::multiplyNumbers(const IndexExpr& buffer) {
   Body body{take(m_left, m_knobs.threadM), take(m_right, m_knobs.threadN)};
   const VarId i = m_f.addVar("i", m_knobs.threadM, LoopKind::Unrolled), j = m_f.addVar("j", m_knobs.threadN, LoopKind::Unrolled);
   const Place acc{m_acc, m_knobs.threadN * at(i) + at(j), {}};
-  const ValueId sum =
-      m_f.fma(m_f.load({m_left.part, at(i), {}}), m_f.load({m_right.part, at(j), {}}), m_f.load(acc), origin());
+  const ValueId sum = m_f.fma(m_f.load({m_left.part, at(i), {}}), m_f.load({m_right.part, at(j), {}}), m_f.load(acc), origin());
   body.push_back(loop(i, {loop(j, {m_f.store(acc, sum, origin())})}));
   return {loop(outer, {loop(inner, std::move(body))})};
 }
@@ -84,8 +83,9 @@ GpuContraction::Body GpuContraction::multiplyMatrices(const IndexExpr& buffer) {
   append(body, loadMatrices(m_right, buffer, step));
   const std::int64_t rows = warpPoints(m_left) / 16, columns = warpPoints(m_right) / 8;
   const VarId i = m_f.addVar("i", rows, LoopKind::Unrolled), j = m_f.addVar("j", columns, LoopKind::Unrolled);
-  body.push_back(loop(i, {loop(j, {m_f.matrixTile({m_acc, 4 * columns * at(i) + 4 * at(j), {}}, {m_left.part, partElements() * at(i), {}},
-                                                  {m_right.part, partElements() / 2 * at(j), {}}, {16, 8, m_step.points}, origin())})}));
+  body.push_back(
+      loop(i, {loop(j, {m_f.matrixTile({m_acc, 4 * columns * at(i) + 4 * at(j), {}}, {m_left.part, partElements() * at(i), {}},
+                                       {m_right.part, partElements() / 2 * at(j), {}}, {16, 8, m_step.points}, origin())})}));
   return {loop(k, std::move(body))};
 }
 
@@ -112,8 +112,8 @@ GpuContraction::Body GpuContraction::loadMatrices(const Side& side, const IndexE
   const IndexExpr ownHalf = halves == 1 || side.isLeft ? first : second;
   const IndexExpr stepHalf = halves == 1 ? IndexExpr(0) : side.isLeft ? second : first;
   const bool transposed = !side.innerRows;
-  const auto [to, from] = load(IndexExpr(0), half * stepHalf + (transposed ? row : IndexExpr(0)),
-                               8 * ownHalf + (transposed ? IndexExpr(0) : row));
+  const auto [to, from] =
+      load(IndexExpr(0), half * stepHalf + (transposed ? row : IndexExpr(0)), 8 * ownHalf + (transposed ? IndexExpr(0) : row));
   return {loop(f, {m_f.matrixLoad(to, from, matrices, transposed, origin())})};
 }
 

@@ -79,8 +79,8 @@ class Interpreter {
     char& known = m_barriers[id.value];
     if (known != 0) return known == 2;
     const Statement& s = m_f[id];
-    bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange ||
-               s.kind == Statement::Kind::MatrixLoad || s.kind == Statement::Kind::MatrixTile;
+    bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange || s.kind == Statement::Kind::MatrixLoad ||
+               s.kind == Statement::Kind::MatrixTile;
     for (const StmtId inner : s.body) has = hasBarrier(inner) || has;
     for (const StmtId inner : s.otherwise) has = hasBarrier(inner) || has;
     m_barriers[id.value] = has ? 2 : 1;
@@ -258,7 +258,8 @@ class Interpreter {
         enter(first + lane);
         for (std::int64_t e = 0; e < s.elements * each; ++e) {
           const MatrixElement at = elementLoaded(type, static_cast<std::int64_t>(lane), e % each, s.transposed);
-          write(s.target.buffer, *to + e, values[static_cast<std::size_t>((e / each * kMatrixRows + at.row) * columns + at.column)]);
+          write(s.target.buffer, *to + e,
+                values[static_cast<std::size_t>((e / each * kMatrixRows + at.row) * columns + at.column)]);
         }
       }
     });

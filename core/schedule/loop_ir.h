@@ -79,27 +79,17 @@ struct Statement {
   // MatrixLoad, MatrixTile: the threads of a warp come together. MatrixLoad reads matrices of 8 rows of 16 bytes from shared memory into
   // fragments; thread 8*j + r names where row r of matrix j begins. MatrixTile: C += A * B of tile m x n x k, the products exact, added
   // to C in any order with at least single precision and rounded to F32; the interpreter adds them up in order of k, in double.
-  enum class Kind : std::uint8_t {
-    For,
-    If,
-    Store,
-    Barrier,
-    AsyncCopy,
-    AsyncCommit,
-    AsyncWait,
-    Exchange,
-    MatrixLoad,
-    MatrixTile
-  };
+  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncCommit, AsyncWait, Exchange, MatrixLoad, MatrixTile };
   Kind kind = Kind::Store;
   OriginId origin;
-  VarId var;                           // For
-  std::vector<StmtId> body;            // For, If
-  std::vector<StmtId> otherwise;       // If
-  ValueId value;                       // Store; If: the condition
-  Place target;                        // Store; AsyncCopy, Exchange, MatrixLoad: where to; MatrixTile: the accumulator C
-  Place left, right;                   // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile: C += left * right
-  std::int64_t elements = 0;           // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
+  VarId var;                      // For
+  std::vector<StmtId> body;       // For, If
+  std::vector<StmtId> otherwise;  // If
+  ValueId value;                  // Store; If: the condition
+  Place target;                   // Store; AsyncCopy, Exchange, MatrixLoad: where to; MatrixTile: the accumulator C
+  Place left, right;              // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile: C += left * right
+  std::int64_t elements =
+      0;  // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
   bool transposed = false;             // MatrixLoad: a thread takes neighbours of a column, not of a row
   std::array<std::int64_t, 3> tile{};  // MatrixTile: m, n, k
 };

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kPad = 4;                 // elements a row of a slice may be longer
 constexpr std::int64_t kSharedBytes = 48 << 10;  // what every device gives a block without being asked
 constexpr double kMostParts = 64.0 * (1 << 20);  // bytes of a workspace that holds the parts of split results
-constexpr double kMemoryCycles = 600, kSharedCycles = 30, kBarrierCycles = 30;
+constexpr double kMemoryCycles = 600, kSharedCycles = 30, kBarrierCycles = 30, kAdditionCycles = 4, kMatrixCycles = 33;
 
 // 75 of "sm_75", 90 of "sm_90a"; 0: not known.
 int capabilityOf(const Target& target) {
@@ -112,62 +112,86 @@ std::string refuseGpuContraction(const ContractionView& view, const GpuContracti
   return {};
 }
 
-// Waves of blocks. A slice takes what its multiprocessor's busiest unit needs for all blocks that are there together, or the time one warp
-// needs alone: its arithmetic in order, the latency of shared memory before it, and that of memory as far as stages do not hide it.
+namespace {
+
+// Of times that overlap: the largest, and more where another is near it.
+template <class... Times>
+double overlapped(Times... times) {
+  const auto fourth = [](double t) { return t * t * t * t; };
+  return std::sqrt(std::sqrt((fourth(times) + ...)));
+}
+
+// Cycles of a block's slice on its multiprocessor.
+struct SliceCost {
+  double busy = 0;       // of the busiest unit
+  double alone = 0;      // of one warp that waits for nobody
+  double registers = 0;  // of a thread
+};
+SliceCost sliceCost(const ContractionView& view, const GpuContractionKnobs& k, const Processor& processor) {
+  const MatrixStep step = stepOf(k.matrix, view);
+  const auto bytes = static_cast<double>(bytesOf(step.type));
+  const double warps = static_cast<double>(k.threads()) / kWarp, steps = static_cast<double>(k.blockK) / step.points;
+  const double products = static_cast<double>(k.blockM) * k.blockN * k.blockK;
+  const auto copied = [&](bool plain, double block) { return block * k.blockK / kWarp * (plain ? bytes / 4 : 3); };
+  const bool numbers = k.matrix == MatrixUnit::Fma;
+  const double copies = copied(numbers ? view.leftPlain : view.leftStored && step.type == view.leftType, k.blockM) +
+                        copied(numbers ? view.rightPlain : view.rightStored && step.type == view.rightType, k.blockN);
+  SliceCost cost;
+  double arithmetic, reads, instructions;
+  if (numbers) {
+    // A load of 16 bytes a thread takes two cycles; four steps are unrolled.
+    const auto cycles = [](double mine) { return mine < 4 ? 1.0 : mine / 2; };
+    const auto loads = [](double mine) { return mine < 4 ? 1.0 : mine / 4; };
+    arithmetic = products / processor.f32;
+    reads = warps * steps * (cycles(k.threadM) + cycles(k.threadN));
+    instructions = products / kWarp + warps * steps * (loads(k.threadM) + loads(k.threadN) + 1.5);
+    const double each = std::max(4.0 * kWarp / processor.f32 * k.threadM * k.threadN, kAdditionCycles);
+    cost.alone = steps * each + steps / 4 * kSharedCycles;
+    cost.registers = k.threadM * k.threadN + 2.0 * (k.threadM + k.threadN) + 40;
+  } else {
+    const double rate = step.type == DType::F32 ? processor.f16 / 2 : processor.f16;
+    const double fragments = k.threadM / 2.0 + k.threadN / 4.0, tiles = k.threadM / 2.0 * (k.threadN / 4.0);  // of 16, of 16 x 16
+    arithmetic = products / rate;
+    reads = warps * steps * fragments * 16 * step.points * bytes / 128;
+    instructions = warps * steps * (2 * tiles + 5 * fragments);
+    cost.alone = steps * (std::max(4 * 16 * 16 * step.points * tiles / rate, kMatrixCycles) + 8) + kSharedCycles;
+    cost.registers = k.threadM * k.threadN + fragments * 16 * step.points * bytes / 4 / kWarp + 40;
+  }
+  cost.busy = overlapped(arithmetic, reads + copies, (instructions + 2 * copies) / 4) + kBarrierCycles / 2;
+  cost.alone += copies / warps * 4 + kBarrierCycles;
+  return cost;
+}
+
+}  // namespace
+
+// Waves of blocks. Of a multiprocessor's blocks that are there together each slice takes what its busiest unit needs for all of them, or
+// what one block needs by itself: its own work, and the latency of memory as far as stages do not hide it.
 double estimateGpuContraction(const ContractionView& view, const GpuContractionKnobs& k, const Target& target) {
   const ContractionExtents e = extentsOf(view);
   const Processor processor = processorOf(target);
-  const MatrixStep step = stepOf(k.matrix, view);
-  const auto bytes = static_cast<double>(bytesOf(step.type));
+  const auto bytes = static_cast<double>(bytesOf(stepOf(k.matrix, view).type));
   const double processors = static_cast<double>(std::max<std::int64_t>(target.threads, 1));
   const double flops = target.peakFlops > 0 ? target.peakFlops : 2e11;
   const double bandwidth = target.peakBandwidth > 0 ? target.peakBandwidth : 1e12;
   const double clock = flops / (2 * processor.f32);
   const double blocks = e.batch * std::ceil(e.left / k.blockM) * std::ceil(e.right / k.blockN) * k.split;
-  const double threads = k.threads(), warps = threads / kWarp;
+  const double threads = k.threads();
   const double slices = std::ceil(std::ceil(e.inner / k.blockK) / k.split);
-  const double steps = static_cast<double>(k.blockK) / step.points;
-  const double products = static_cast<double>(k.blockM) * k.blockN * k.blockK;
-  // Cycles of a block's slice: the arithmetic units, reads of shared memory, and what a warp alone waits for arithmetic and reads.
-  double arithmetic, reads, alone, registers = static_cast<double>(k.threadM) * k.threadN + 40;
-  if (k.matrix == MatrixUnit::Fma) {
-    const auto loads = [](double mine) { return mine < 4 ? 1.0 : mine / 2; };  // 16 bytes a thread take two
-    const double issue = 4 * kWarp / processor.f32, latency = 4;
-    arithmetic = products / processor.f32;
-    reads = warps * steps * (loads(k.threadM) + loads(k.threadN));
-    alone = steps * std::max(issue * k.threadM * k.threadN, latency) + steps / 4 * kSharedCycles;
-    registers += 2.0 * (k.threadM + k.threadN);
-  } else {
-    const double rate = step.type == DType::F32 ? processor.f16 / 2 : processor.f16, latency = 33;
-    const double rows = k.threadM / 2.0, columns = k.threadN / 4.0;  // fragments of 16 points
-    const double loaded = 16 * step.points * bytes / 128;
-    arithmetic = products / rate;
-    reads = warps * steps * loaded * (rows + columns);
-    alone = steps * (std::max(4.0 * 16 * 16 * step.points * rows * columns / rate, latency) + kSharedCycles);
-    registers += (rows + columns) * 16 * step.points * bytes / 4 / kWarp;
-  }
-  const auto copying = [&](bool plain, double block) {
-    const double each = block * k.blockK / kWarp;
-    return plain ? each * bytes / 4 : 3 * each;
-  };
-  const bool wide = k.matrix == MatrixUnit::Fma;
-  const double copies =
-      copying(wide ? view.leftPlain : view.leftStored && step.type == view.leftType, k.blockM) +
-      copying(wide ? view.rightPlain : view.rightStored && step.type == view.rightType, k.blockN);
-  const double shared = static_cast<double>(k.stages) * k.blockK * (k.blockM + k.blockN) * bytes;
-  const double resident = std::max(
-      1.0, std::floor(std::min({65536 / (registers * threads), processor.sharedBytes / shared, processor.threads / threads, 16.0})));
+  const SliceCost slice = sliceCost(view, k, processor);
+  const double elements = static_cast<double>(k.blockM + k.blockN) * k.blockK;
+  const double resident =
+      std::max(1.0, std::floor(std::min({65536 / (slice.registers * threads), processor.sharedBytes / (k.stages * elements * bytes),
+                                         processor.threads / threads, 16.0})));
   const double together = std::min(resident, std::max(1.0, std::ceil(blocks / processors)));
-  alone += copies / warps * 4 + kBarrierCycles;
-  const double latency = k.stages == 1 ? alone + kMemoryCycles : std::max(alone, kMemoryCycles / (k.stages - 1));
-  const double busy = together * (std::max(arithmetic, reads + copies) + kBarrierCycles / 2);
+  const double own = overlapped(slice.busy, slice.alone);
+  const double exposed = k.stages == 1 ? kMemoryCycles : std::max(0.0, kMemoryCycles / (k.stages - 1) - own);
   const double results = static_cast<double>(k.blockM) * k.blockN / kWarp * 2;
-  const double cycles = slices * std::max(busy, latency) + kMemoryCycles + together * results / 4 + results / warps;
+  const double cycles = slices * overlapped(together * slice.busy, own + exposed) + kMemoryCycles + together * results / 4 +
+                        results * kWarp / threads;
   const double waves = std::ceil(blocks / (processors * together));
-  const double traffic = blocks * slices * (k.blockM + k.blockN) * k.blockK * bytes;  // mostly from the second-level cache
-  double seconds =
-      std::max({waves * cycles / clock, traffic / (4 * bandwidth), view.nest.bytes / bandwidth}) + target.launchSeconds;
-  if (registers > 255) seconds *= 4;
+  const double traffic = blocks * slices * elements * bytes / (2.5 * bandwidth);  // mostly from the second-level cache
+  double seconds = overlapped(waves * cycles / clock, traffic, view.nest.bytes / bandwidth) + target.launchSeconds;
+  if (slice.registers > 255) seconds *= 4;
   if (k.split > 1) seconds += target.launchSeconds + kMemoryCycles / clock + k.split * e.batch * e.left * e.right * 8 / bandwidth;
   return seconds;
 }
@@ -301,7 +325,8 @@ class GpuContractionSpace final : public KnobSpace {
 
   GpuContractionKnobs knobsOf(const Point& point) const {
     const auto knob = [&](std::size_t k) { return value(point, k).get<int>(); };
-    return {knob(kBlockM), knob(kBlockN), knob(kBlockK), knob(kThreadM), knob(kThreadN), knob(kStages), knob(kSplit), m_units[point[kMatrix]]};
+    return {knob(kBlockM),  knob(kBlockN), knob(kBlockK), knob(kThreadM),
+            knob(kThreadN), knob(kStages), knob(kSplit),  m_units[point[kMatrix]]};
   }
 
   static constexpr double kFewRows = 8;

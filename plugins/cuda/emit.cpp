@@ -326,8 +326,8 @@ class Emitter {
         return;
       case Statement::Kind::MatrixLoad: matrixLoad(s); return;
       case Statement::Kind::MatrixTile:
-        line("nf_mma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[2]) + ">(&" + place(s.target) + ", &" +
-                 registers(s.left) + ", &" + registers(s.right) + ");",
+        line("nf_mma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[2]) + ">(&" + place(s.target) +
+                 ", &" + registers(s.left) + ", &" + registers(s.right) + ");",
              {s.origin});
         return;
     }

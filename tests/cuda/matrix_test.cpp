@@ -40,9 +40,9 @@ TEST_P(CudaMatrix, CompilesToTheInstructions) {
   const Target target = *cuda::nominalTarget(GetParam());
   auto compiler = neoflowCudaPlugin(kPluginVersion)->compiler(target);
   ASSERT_TRUE(compiler.ok()) << compiler.error().message;
-  const std::map<std::string, std::string> instructions{
-      {"mma16816", "mma.sync.aligned.m16n8k16.row.col.f32."}, {"mma1688", "mma.sync.aligned.m16n8k8.row.col.f32.f16"},
-      {"tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32"}};
+  const std::map<std::string, std::string> instructions{{"mma16816", "mma.sync.aligned.m16n8k16.row.col.f32."},
+                                                        {"mma1688", "mma.sync.aligned.m16n8k8.row.col.f32.f16"},
+                                                        {"tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32"}};
   std::map<std::string, int> units;
   for (const auto& types : kTypes) {
     std::vector<Case> cases{{"gemm", gemm(256, 512, 128, types.front(), types.back())}};

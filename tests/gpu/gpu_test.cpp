@@ -90,8 +90,8 @@ TEST(Gpu, RandomProgramsEqualTheReference) {
 TEST(Gpu, EveryBarrierAndWaitOfAPipelineIsNeeded) {
   const Program p = gemm(32, 32, 64);
   for (const int stages : {1, 2, 3})
-    everyBarrierIsNeeded(p, R"({"block_m":32,"block_n":32,"block_k":8,"thread_m":4,"thread_n":4,"stages":)" +
-                                std::to_string(stages) + "}");
+    everyBarrierIsNeeded(
+        p, R"({"block_m":32,"block_n":32,"block_k":8,"thread_m":4,"thread_n":4,"stages":)" + std::to_string(stages) + "}");
 }
 
 TEST(Gpu, BlocksThatMeetAreARace) {
