@@ -89,6 +89,12 @@ class Verifier {
     if (!proved(p.offset, m_f[p.buffer].elements)) problem("an offset of " + m_f[p.buffer].name + " may leave it");
   }
 
+  // A place and the elements behind it.
+  void places(const Place& p, std::int64_t elements, bool guarded) {
+    place(p, guarded);
+    if (elements > 1) place({p.buffer, p.offset + IndexExpr(elements - 1), p.data}, guarded);
+  }
+
   // Intervals do not see that x//16 and x%16 are of one x; isl does.
   bool proved(const IndexExpr& offset, std::int64_t elements) const {
     std::vector<IndexVar> used;
@@ -163,8 +169,8 @@ class Verifier {
         if (around.divergent) problem("a barrier stands under a condition");
         return;
       case Statement::Kind::AsyncCopy:
-        place(s.target, around.divergent);
-        place(s.left, around.divergent);
+        places(s.target, s.elements, around.divergent);
+        places(s.left, s.elements, around.divergent);
         if (s.elements < 1) problem("an asynchronous copy moves nothing");
         if (m_f[s.target.buffer].scope != Scope::Shared) problem("an asynchronous copy does not go to a shared buffer");
         return;
@@ -180,10 +186,10 @@ class Verifier {
         return;
       case Statement::Kind::MatrixLoad:
         if (around.divergent) problem("a matrix is loaded under a condition");
-        place(s.target, around.divergent);
-        place(s.left, around.divergent);
         if (s.elements != 1 && s.elements != 2 && s.elements != 4) problem("a load is not of 1, 2 or 4 matrices");
-        if (!s.target.buffer.valid() || !s.left.buffer.valid()) return;
+        if (!s.target.buffer.valid() || !s.left.buffer.valid()) return problem("a matrix names no buffer");
+        places(s.target, s.elements * perRegister(m_f[s.target.buffer].type), around.divergent);
+        places(s.left, matrixColumns(m_f[s.left.buffer].type), around.divergent);
         if (m_f[s.target.buffer].scope != Scope::Fragment || m_f[s.left.buffer].scope != Scope::Shared)
           problem("a matrix is not loaded from a shared buffer into a fragment");
         if (m_f[s.target.buffer].type != m_f[s.left.buffer].type) problem("a matrix and its fragment have different types");
@@ -191,15 +197,17 @@ class Verifier {
         return;
       case Statement::Kind::MatrixTile: {
         if (around.divergent) problem("a matrix tile stands under a condition");
-        place(s.target, around.divergent);
-        place(s.left, around.divergent);
-        place(s.right, around.divergent);
-        if (!s.target.buffer.valid() || !s.left.buffer.valid() || !s.right.buffer.valid()) return;
+        if (!s.target.buffer.valid() || !s.left.buffer.valid() || !s.right.buffer.valid())
+          return problem("a matrix tile names no buffer");
         const Buffer &c = m_f[s.target.buffer], &a = m_f[s.left.buffer], &b = m_f[s.right.buffer];
         if (c.scope != Scope::Local || c.type != DType::F32) problem("a matrix tile is not added to a local f32 buffer");
         if (a.scope != Scope::Fragment || b.scope != Scope::Fragment || a.type != b.type)
           problem("a matrix tile is not the product of fragments of one type");
-        if (!isMatrixTile(a.type, s.tile)) problem("no matrix unit has tiles of this shape");
+        if (!isMatrixTile(a.type, s.tile)) return problem("no matrix unit has tiles of this shape");
+        const auto [m, n, k] = s.tile;
+        places(s.target, m * n / 32, around.divergent);
+        places(s.left, m * k / 32, around.divergent);
+        places(s.right, k * n / 32, around.divergent);
         return;
       }
     }

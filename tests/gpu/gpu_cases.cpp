@@ -17,9 +17,10 @@ Target gpuTarget(const std::string& architecture) {
   t.features = {architecture};
   t.vectorBytes = 16;
   t.vectorRegisters = 255;
-  t.threads = 108;
-  t.peakFlops = 1.8e11;
-  t.peakBandwidth = 1.5e12;
+  const bool turing = architecture == "sm_75", hopper = architecture == "sm_90";
+  t.threads = turing ? 40 : hopper ? 132 : 108;
+  t.peakFlops = turing ? 2.0e11 : hopper ? 4.6e11 : 1.8e11;
+  t.peakBandwidth = turing ? 3.2e11 : hopper ? 3.3e12 : 1.5e12;
   t.launchSeconds = 3e-6;
   return t;
 }

@@ -336,12 +336,12 @@ TEST(GpuContraction, FirstSchedulesHaveTiles) {
     const auto small = knobs(gemm(64, 64, 64), architecture);
     EXPECT_GE(small["thread_m"].get<int>() * small["thread_n"].get<int>(), 2) << architecture << small;
     const auto large = knobs(gemm(2048, 2048, 2048), architecture);
-    EXPECT_GE(large["thread_m"].get<int>() * large["thread_n"].get<int>(), 32) << architecture << large;
-    EXPECT_GE(large["block_m"].get<int>() * large["block_n"].get<int>(), 64 * 128) << architecture << large;
+    EXPECT_GE(large["thread_m"].get<int>() * large["thread_n"].get<int>(), 16) << architecture << large;
+    EXPECT_GE(large["block_m"].get<int>() * large["block_n"].get<int>(), 64 * 64) << architecture << large;
     EXPECT_EQ(large.value("split_k", 1), 1) << architecture << large;
   }
   const auto half = knobs(gemm(2048, 2048, 2048, DType::F16, DType::F16));
-  EXPECT_GE(half["block_m"].get<int>() * half["block_n"].get<int>(), 128 * 128) << half;
+  EXPECT_GE(half["block_m"].get<int>() * half["block_n"].get<int>(), 64 * 128) << half;
   EXPECT_GE(half["stages"].get<int>(), 2) << half;
   // Few results and many reduced points: parts.
   EXPECT_GT(knobs(gemm(64, 64, 16384)).value("split_k", 1), 1);
