@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "core/schedule/fragment.h"
 #include "core/support/assert.h"
 #include "plugins/cuda/kernel_call.h"
 
@@ -245,6 +246,8 @@ class Emitter {
       for (const BufferId b : mine)
         if (m_f[b].scope == Scope::Local)
           line(valueType(m_f[b].type) + " " + m_buffers[b.value] + "[" + std::to_string(m_f[b].elements) + "];");
+        else if (m_f[b].scope == Scope::Fragment)
+          line("unsigned " + m_buffers[b.value] + "[" + std::to_string(m_f[b].elements / perRegister(m_f[b].type)) + "];");
       body(*nests[n].second);
       if (nests.size() > 1) {
         --m_depth;
@@ -321,7 +324,12 @@ class Emitter {
         line(place(s.target) + " = __shfl_xor_sync(0xffffffffu, " + place(s.left) + ", " + std::to_string(s.elements) + ");",
              {s.origin});
         return;
-      case Statement::Kind::MatrixTile: fail("it has matrix tiles"); return;
+      case Statement::Kind::MatrixLoad: matrixLoad(s); return;
+      case Statement::Kind::MatrixTile:
+        line("nf_mma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[2]) + ">(&" + place(s.target) +
+                 ", &" + registers(s.left) + ", &" + registers(s.right) + ");",
+             {s.origin});
+        return;
     }
   }
 
@@ -369,13 +377,31 @@ class Emitter {
     }
   }
 
+  // ------------------------------------------------------------ matrices of a warp
+  const char* fragmentType(BufferId id) const {
+    const DType type = m_f[id].type;
+    return type == DType::F16 ? "f16" : type == DType::BF16 ? "bf16" : "tf32";
+  }
+
+  // Fragments are arrays of 32-bit registers.
+  std::string registers(const Place& p) const {
+    return m_buffers[p.buffer.value] + "[" + index(floorDiv(p.offset, perRegister(m_f[p.buffer].type))) + "]";
+  }
+
+  void matrixLoad(const Statement& s) {
+    const std::string places = "(&" + registers(s.target) + ", &" + place(s.left) + ");", count = std::to_string(s.elements);
+    const bool rounded = m_f[s.target.buffer].type == DType::F32;
+    if (rounded) line("nf_matrix_load_tf32<" + count + ">" + places, {s.origin});
+    else line("nf_matrix_load<" + count + (s.transposed ? ", true>" : ", false>") + places, {s.origin});
+  }
+
   // ------------------------------------------------------------ lanes
   // Elements side by side from an aligned one on can be moved at once. An operand may be a slice of a larger tensor, at a multiple of
   // its own size.
   bool wide(BufferId id, const IndexExpr& unbound, std::int64_t elements) const {
     const Buffer& buffer = m_f[id];
     const std::int64_t bytes = elements * bytesOf(buffer.type);
-    if (buffer.scope == Scope::Local || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+    if (buffer.scope == Scope::Local || buffer.scope == Scope::Fragment || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
     if (id.value < m_f.operands && buffer.elements * bytesOf(buffer.type) % bytes != 0) return false;
     const IndexExpr offset = bind(unbound);
     if (offset.constant() % elements != 0) return false;
@@ -618,6 +644,7 @@ class Emitter {
   std::string stored(BufferId buffer, const std::string& value, DType from) const {
     const DType type = m_f[buffer].type;
     const std::string text = bare(converted(value, from, arithmeticType(type)));
+    if (m_f[buffer].scope == Scope::Fragment) return "nf_tf32(" + text + ")";
     if (m_f[buffer].scope == Scope::Local) return text;
     switch (type) {
       case DType::F16: return "nf_to_half(" + text + ")";
