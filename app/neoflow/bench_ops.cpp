@@ -83,6 +83,7 @@ struct BenchCase {
   Program program;
   double flops = 0;
   double bytes = 0;  // of distinct tensors: memory-bound cases are held against the machine's bandwidth
+  nlohmann::json shape;  // of a product or convolution: what another program needs to make the same call
   // Peers by name: makes the call on our operands, in binding order.
   std::vector<std::pair<std::string, std::function<peers::Case*(const std::vector<float*>&)>>> peers;
 };
@@ -125,7 +126,7 @@ BenchCase gemm(const Peers& peers, DType type, const std::string& name, std::int
   g.output(g.op("C", {m, n}, {k}, Reducer::Sum, [&](const Indices& v) {
     return g.mul(g.at(a, {v[0], v[2]}), g.at(b, {v[2], v[1]}));
   }));
-  BenchCase c{"gemm:" + name, std::move(g.p), 2.0 * static_cast<double>(m * n * k), 0, {}};
+  BenchCase c{"gemm:" + name, std::move(g.p), 2.0 * static_cast<double>(m * n * k), 0, {{"m", m}, {"n", n}, {"k", k}}, {}};
   for (const char* library : {"oneDNN", "OpenBLAS"})
     c.peers.emplace_back(library, [peers, library, m, n, k](const std::vector<float*>& t) {
       return peers.gemm(library, m, n, k, t[0], t[1], t[2]);
@@ -153,8 +154,20 @@ BenchCase convolution(const Peers& peers, DType type, const std::string& name, c
     }
     return g.mul(pixel, g.at(w, {v[1], v[4], v[5], v[6]}));
   }));
-  BenchCase c{
-      "conv:" + name, std::move(g.p), 2.0 * static_cast<double>(s.batch * s.outChannels * o * o * in * s.window * s.window), 0, {}};
+  BenchCase c{"conv:" + name,
+              std::move(g.p),
+              2.0 * static_cast<double>(s.batch * s.outChannels * o * o * in * s.window * s.window),
+              0,
+              {{"batch", s.batch},
+               {"channels", s.channels},
+               {"height", s.height},
+               {"out_channels", s.outChannels},
+               {"window", s.window},
+               {"stride", s.stride},
+               {"pad", s.pad},
+               {"dilation", s.dilation},
+               {"groups", s.groups}},
+              {}};
   for (const bool blocked : {false, true})
     c.peers.emplace_back(blocked ? "oneDNN, own layouts" : "oneDNN", [peers, blocked, s](const std::vector<float*>& t) {
       return peers.convolution(blocked, s, t[0], t[1], t[2]);
@@ -182,7 +195,7 @@ BenchCase softmax(const Peers& peers, const std::string& name, std::int64_t rows
   const TensorId s = g.op("S", {rows}, {n}, Reducer::Sum, [&](const Indices& v) { return g.at(e, v); });
   g.output(g.op("Y", {rows, n}, {}, Reducer::None,
                 [&](const Indices& v) { return g.p.binary(ScalarOp::Div, g.at(e, v), g.at(s, {v[0]})); }));
-  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}};
+  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}, {}};
   c.bytes = bytesOfAll(c.program);
   c.peers.emplace_back("oneDNN", [peers, rows, n](const std::vector<float*>& t) { return peers.softmax(rows, n, t[0], t[1]); });
   return c;
@@ -202,7 +215,7 @@ BenchCase layerNorm(const std::string& name, std::int64_t rows, std::int64_t n) 
     const ExprId r = g.p.unary(ScalarOp::Rsqrt, g.add(g.at(var, {v[0]}), g.real(1e-5)));
     return g.add(g.mul(g.mul(d, r), g.at(scale, {v[1]})), g.at(shift, {v[1]}));
   }));
-  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}};
+  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}, {}};
   c.bytes = bytesOfAll(c.program);
   return c;
 }
@@ -213,7 +226,7 @@ BenchCase elementwise(const std::string& name, std::vector<std::int64_t> shape, 
   std::vector<TensorId> in;
   for (int i = 0; i < inputs; ++i) in.push_back(g.input("X" + std::to_string(i), shape));
   build(g, in, shape);
-  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}};
+  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}, {}};
   c.bytes = bytesOfAll(c.program);
   return c;
 }
@@ -475,7 +488,7 @@ class ReadyCase {
 };
 
 // Answers lines {"case": .., "type": "f16", "seconds": 0.2} with one line each, until there are no more: somebody else times another
-// program's calls between them. The last case stays prepared.
+// program's calls between them. The last case stays prepared. {"list": true}: what cases there are.
 int serveTurns(const Stopwatch& watch, Compiler& compiler, const BenchOpsOptions& options) {
   using Json = nlohmann::json;
   std::unique_ptr<ReadyCase> prepared;
@@ -488,6 +501,13 @@ int serveTurns(const Stopwatch& watch, Compiler& compiler, const BenchOpsOptions
     const std::string name = text("case", ""), type = text("type", "f32");
     const double seconds =
         asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number() ? asked["seconds"].get<double>() : options.seconds;
+    if (asked.is_object() && asked.contains("list")) {
+      Json names = Json::array();
+      for (const BenchCase& c : allCases({}, DType::F32)) names.push_back(c.name);
+      std::cout << Json{{"cases", names}, {"device", watch.device.name()}, {"description", watch.device.description()}}.dump()
+                << std::endl;
+      continue;
+    }
     Json answer{{"case", name}, {"type", type}};
     const auto measure = [&]() -> Result<Unit> {
       const std::string key = type + " " + name;
@@ -507,6 +527,7 @@ int serveTurns(const Stopwatch& watch, Compiler& compiler, const BenchOpsOptions
       const double mine = median(times[0]);
       answer["ms"] = mine * 1e3;
       answer["spread"] = spread(times[0]);
+      answer["shape"] = prepared->benchCase().shape;
       answer["flops"] = prepared->benchCase().flops;
       answer["bytes"] = prepared->benchCase().bytes;
       answer["compile_ms"] = prepared->ours().compileSeconds() * 1e3;
