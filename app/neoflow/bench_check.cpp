@@ -58,6 +58,8 @@ class Checker {
       rows.push_back({name, schedule, {}, 0, words(error), 0});
       return rows;
     };
+    if (program.outputs.empty())
+      return failed({"bench", "There is nothing to compare: nothing is shown and nothing trains.", {}, {}});
     auto store = std::make_shared<TensorStore>(m_context.device());
     PrepareOptions prepared;
     prepared.updates = false;
@@ -236,7 +238,6 @@ class Checker {
       }
       if (row.tensor.empty() || worst > row.worst) row.worst = worst, row.tensor = o.name;
     }
-    if (row.tensor.empty()) return Error{"bench", "There is nothing to compare: nothing is shown and nothing trains.", {}, {}};
     return row;
   }
 
@@ -255,9 +256,8 @@ std::vector<std::string> setsOf(const FileOptions& file, const std::vector<std::
   const CompiledNotebook notebook = compileNotebook(*source);
   std::vector<std::string> used;
   for (const std::string& set : sets)
-    if (std::any_of(notebook.symbols.begin(), notebook.symbols.end(), [&](const Symbol& s) {
-          return s.kind == Symbol::Kind::Extent && s.name == set.substr(0, set.find('='));
-        }))
+    if (std::any_of(notebook.symbols.begin(), notebook.symbols.end(),
+                    [&](const Symbol& s) { return s.kind == Symbol::Kind::Extent && s.name == set.substr(0, set.find('=')); }))
       used.push_back(set);
   return used;
 }
@@ -303,8 +303,9 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
                         {"error", r.error.empty() ? Json(nullptr) : Json(r.error)},
                         {"seconds", r.seconds}});
       else
-        std::printf("%s %s %-9s %s\n", r.ok() ? "equal  " : "DIFFERS", padded(r.name, 40).c_str(), r.schedule.c_str(),
-                    r.error.empty() ? (r.tensor + ", " + std::to_string(r.worst) + " of what is allowed").c_str() : r.error.c_str());
+        std::printf(
+            "%s %s %-9s %s\n", r.ok() ? "equal  " : "DIFFERS", padded(r.name, 40).c_str(), r.schedule.c_str(),
+            r.error.empty() ? (r.tensor + ", " + std::to_string(r.worst) + " of what is allowed").c_str() : r.error.c_str());
     }
     std::fflush(stdout);
   };
@@ -326,8 +327,7 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
       take(checker.check(c, options.seed), "kernel", true);
       if (signals.token().stop_requested()) return report(stopped(), options.json);
     }
-    if (!any)
-      return report({"bench", "No kernel has \"" + options.filter + "\" in its name.", {}, {}}, options.json, kExitUsage);
+    if (!any) return report({"bench", "No kernel has \"" + options.filter + "\" in its name.", {}, {}}, options.json, kExitUsage);
   }
   for (std::int64_t n = 0; n < options.programs; ++n) {
     const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(n);

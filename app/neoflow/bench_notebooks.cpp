@@ -115,12 +115,14 @@ int serveTurns(DeviceContext& context, const CompiledNotebook& notebook, const B
   };
   for (int n = 0; n < 2; ++n)  // they touch memory for the first time
     if (const auto first = steps(1); !first) return report(first.error(), true);
-  std::cout << Json{{"ready", true}, {"prepare_ms", since(began) * 1e3}, {"kernels", job.executable().plan().subgraphs.size()}}.dump()
-            << std::endl;
+  std::cout
+      << Json{{"ready", true}, {"prepare_ms", since(began) * 1e3}, {"kernels", job.executable().plan().subgraphs.size()}}.dump()
+      << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     const Json asked = Json::parse(line, nullptr, false);
-    const double seconds =
-        asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number() ? asked["seconds"].get<double>() : options.seconds;
+    const double seconds = asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number()
+                               ? asked["seconds"].get<double>()
+                               : options.seconds;
     const auto once = steps(1);
     if (!once) return report(once.error(), true);
     // Of short steps many a sample, so that waiting for the device costs nothing.
@@ -133,8 +135,9 @@ int serveTurns(DeviceContext& context, const CompiledNotebook& notebook, const B
       times.push_back(*taken * 1e3);
     }
     const auto [median, spread] = medianAndSpread(times);
-    std::cout << Json{{"ms", median}, {"spread", spread / median}, {"steps", static_cast<std::int64_t>(times.size()) * count}}.dump()
-              << std::endl;
+    std::cout
+        << Json{{"ms", median}, {"spread", spread / median}, {"steps", static_cast<std::int64_t>(times.size()) * count}}.dump()
+        << std::endl;
   }
   return kExitFine;
 }

@@ -82,7 +82,7 @@ struct BenchCase {
   std::string name;
   Program program;
   double flops = 0;
-  double bytes = 0;  // of distinct tensors: memory-bound cases are held against the machine's bandwidth
+  double bytes = 0;      // of distinct tensors: memory-bound cases are held against the machine's bandwidth
   nlohmann::json shape;  // of a product or convolution: what another program needs to make the same call
   // Peers by name: makes the call on our operands, in binding order.
   std::vector<std::pair<std::string, std::function<peers::Case*(const std::vector<float*>&)>>> peers;
@@ -418,7 +418,8 @@ struct Stopwatch {
 };
 
 // Times several calls in turn until the seconds are over.
-std::vector<std::vector<double>> interleaved(const Stopwatch& watch, const std::vector<std::function<void()>>& calls, double seconds) {
+std::vector<std::vector<double>> interleaved(const Stopwatch& watch, const std::vector<std::function<void()>>& calls,
+                                             double seconds) {
   const auto timed = [&](const std::function<void()>& call, int repeats) {
     const double start = now(watch.alone);
     for (int r = 0; r < repeats; ++r) call();
@@ -442,7 +443,7 @@ std::vector<std::vector<double>> interleaved(const Stopwatch& watch, const std::
 class ReadyCase {
  public:
   static Result<std::unique_ptr<ReadyCase>> make(const Stopwatch& watch, Compiler& compiler, BenchCase c, int trials,
-                                                std::mt19937_64& rng) {
+                                                 std::mt19937_64& rng) {
     auto self = std::unique_ptr<ReadyCase>(new ReadyCase(watch, std::move(c)));
     Device& device = watch.device;
     NF_TRY(const auto space, scheduleSpace(self->m_case.program, device.target()));
@@ -499,8 +500,9 @@ int serveTurns(const Stopwatch& watch, Compiler& compiler, const BenchOpsOptions
       return asked.is_object() && asked.contains(key) && asked[key].is_string() ? asked[key].get<std::string>() : otherwise;
     };
     const std::string name = text("case", ""), type = text("type", "f32");
-    const double seconds =
-        asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number() ? asked["seconds"].get<double>() : options.seconds;
+    const double seconds = asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number()
+                               ? asked["seconds"].get<double>()
+                               : options.seconds;
     if (asked.is_object() && asked.contains("list")) {
       Json names = Json::array();
       for (const BenchCase& c : allCases({}, DType::F32)) names.push_back(c.name);
@@ -556,7 +558,8 @@ int runBenchOps(BackendRegistry& registry, const BenchOpsOptions& options) {
   const Target& target = device.target();
   Backend* backend = registry.find(target.backend);
   if (!backend)
-    return report({"bench", "The interpreter is not timed: operators are measured on cpu or cuda.", {}, {}}, options.json, kExitUsage);
+    return report({"bench", "The interpreter is not timed: operators are measured on cpu or cuda.", {}, {}}, options.json,
+                  kExitUsage);
   auto compiler = backend->compiler(target);
   if (!compiler) return report(compiler.error(), options.json);
   const bool host = target.backend == "cpu";

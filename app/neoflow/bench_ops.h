@@ -16,7 +16,7 @@ struct BenchOpsOptions {
   int trials = 0;        // schedules tried beside the first one; the best is reported
   double seconds = 0.4;  // of measurement a case
   std::uint64_t seed = 1;
-  bool texts = false;   // print the schedule
+  bool texts = false;  // print the schedule
   std::string device = "cpu";
   std::string type = "f32";  // of products and convolutions: f16 and bf16 are stored so and added up in f32
   bool turns = false;        // measure what each line on standard input asks for, one JSON line an answer
