@@ -92,6 +92,56 @@ Result<Measured> measureShown(DeviceContext& context, const CompiledNotebook& no
   return Measured{"what cells show", median, spread, {}};
 }
 
+// A notebook's training step with the kernels that are recorded for it, nothing searched. Answers every line {"seconds": 0.5} on standard
+// input with one line, until there are no more: somebody else times another program between them.
+int serveTurns(DeviceContext& context, const CompiledNotebook& notebook, const BenchOptions& options,
+               const std::map<std::string, std::string>& sets, std::stop_token stop) {
+  RunOptions run;
+  run.source = notebook.sources.at(notebook.notebook);
+  run.sets = sets;
+  run.trainStep = 0;
+  RunJob job(context, run);
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const auto began = Clock::now();
+  const auto prepared = job.prepare(stop);
+  if (!prepared) return report(prepared.error(), true);
+  if (!*prepared) return report(stopped(), true);
+  const auto steps = [&](std::int64_t count) -> Result<double> {
+    const auto start = Clock::now();
+    for (std::int64_t n = 0; n < count; ++n) { NF_TRY([[maybe_unused]] const Unit ran, job.run(false, stop)); }
+    NF_TRY([[maybe_unused]] const Unit ended, context.device().synchronize());
+    return since(start) / static_cast<double>(count);
+  };
+  for (int n = 0; n < 2; ++n)  // they touch memory for the first time
+    if (const auto first = steps(1); !first) return report(first.error(), true);
+  std::cout
+      << Json{{"ready", true}, {"prepare_ms", since(began) * 1e3}, {"kernels", job.executable().plan().subgraphs.size()}}.dump()
+      << std::endl;
+  for (std::string line; std::getline(std::cin, line);) {
+    const Json asked = Json::parse(line, nullptr, false);
+    const double seconds = asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number()
+                               ? asked["seconds"].get<double>()
+                               : options.seconds;
+    const auto once = steps(1);
+    if (!once) return report(once.error(), true);
+    // Of short steps many a sample, so that waiting for the device costs nothing.
+    const std::int64_t count = std::clamp<std::int64_t>(static_cast<std::int64_t>(2e-3 / std::max(*once, 1e-7)), 1, 200);
+    std::vector<double> times;
+    const auto start = Clock::now();
+    while (times.size() < 3 || since(start) < seconds) {
+      const auto taken = steps(count);
+      if (!taken) return report(taken.error(), true);
+      times.push_back(*taken * 1e3);
+    }
+    const auto [median, spread] = medianAndSpread(times);
+    std::cout
+        << Json{{"ms", median}, {"spread", spread / median}, {"steps", static_cast<std::int64_t>(times.size()) * count}}.dump()
+        << std::endl;
+  }
+  return kExitFine;
+}
+
 }  // namespace
 
 int runBench(BackendRegistry& registry, const BenchOptions& options) {
@@ -115,6 +165,11 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
     one.file = file;
     const Loaded loaded = loadNotebook(one);
     if (!loaded.ok()) return loaded.notebook.diagnostics.empty() ? loaded.exitCode : runCheck(one);
+    if (options.turns) {
+      if (loaded.notebook.trains.empty())
+        return report({"bench", "--turns measures training steps, and this notebook trains nothing.", {}, {}}, true, kExitUsage);
+      return serveTurns(**context, loaded.notebook, options, *sets, signals.token());
+    }
     const auto measured = loaded.notebook.trains.empty()
                               ? measureShown(**context, loaded.notebook, options, *sets, signals.token())
                               : measureTraining(**context, loaded.notebook, options, *sets, signals.token());

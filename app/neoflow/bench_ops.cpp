@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iostream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -21,8 +23,9 @@
 #include "app/neoflow/commands.h"
 #include "app/neoflow/peers/peers.h"
 #include "core/device/backend.h"
+#include "core/runtime/device_context.h"
+#include "core/runtime/host_tensor.h"
 #include "core/schedule/schedule.h"
-#include "plugins/cpu/plugin.h"
 
 namespace nf {
 namespace {
@@ -32,11 +35,13 @@ using Indices = std::vector<IndexExpr>;
 // A subgraph written by hand.
 struct Graph {
   Program p;
+  DType type = DType::F32;  // of every tensor
 
   TensorId input(const std::string& name, std::vector<std::int64_t> shape) {
     Tensor t;
     t.name = name;
     t.kind = TensorKind::Input;
+    t.type = type;
     t.shape = std::move(shape);
     return p.addTensor(std::move(t));
   }
@@ -56,6 +61,7 @@ struct Graph {
     o.body = body(v);
     Tensor t;
     t.name = name;
+    t.type = type;
     t.shape = std::move(shape);
     o.output = p.addTensor(std::move(t));
     p.addOperator(o);
@@ -76,7 +82,8 @@ struct BenchCase {
   std::string name;
   Program program;
   double flops = 0;
-  double bytes = 0;  // of distinct tensors: memory-bound cases are held against the machine's bandwidth
+  double bytes = 0;      // of distinct tensors: memory-bound cases are held against the machine's bandwidth
+  nlohmann::json shape;  // of a product or convolution: what another program needs to make the same call
   // Peers by name: makes the call on our operands, in binding order.
   std::vector<std::pair<std::string, std::function<peers::Case*(const std::vector<float*>&)>>> peers;
 };
@@ -112,13 +119,14 @@ Peers openPeers(int threads) {
   return result;
 }
 
-BenchCase gemm(const Peers& peers, const std::string& name, std::int64_t m, std::int64_t n, std::int64_t k) {
+BenchCase gemm(const Peers& peers, DType type, const std::string& name, std::int64_t m, std::int64_t n, std::int64_t k) {
   Graph g;
+  g.type = type;
   const TensorId a = g.input("A", {m, k}), b = g.input("B", {k, n});
   g.output(g.op("C", {m, n}, {k}, Reducer::Sum, [&](const Indices& v) {
     return g.mul(g.at(a, {v[0], v[2]}), g.at(b, {v[2], v[1]}));
   }));
-  BenchCase c{"gemm:" + name, std::move(g.p), 2.0 * static_cast<double>(m * n * k), 0, {}};
+  BenchCase c{"gemm:" + name, std::move(g.p), 2.0 * static_cast<double>(m * n * k), 0, {{"m", m}, {"n", n}, {"k", k}}, {}};
   for (const char* library : {"oneDNN", "OpenBLAS"})
     c.peers.emplace_back(library, [peers, library, m, n, k](const std::vector<float*>& t) {
       return peers.gemm(library, m, n, k, t[0], t[1], t[2]);
@@ -126,8 +134,9 @@ BenchCase gemm(const Peers& peers, const std::string& name, std::int64_t m, std:
   return c;
 }
 
-BenchCase convolution(const Peers& peers, const std::string& name, const peers::Convolution& s) {
+BenchCase convolution(const Peers& peers, DType type, const std::string& name, const peers::Convolution& s) {
   Graph g;
+  g.type = type;
   const std::int64_t o = (s.height + 2 * s.pad - s.dilation * (s.window - 1) - 1) / s.stride + 1;
   const std::int64_t in = s.channels / s.groups, out = s.outChannels / s.groups;
   const TensorId x = g.input("X", {s.batch, s.channels, s.height, s.height}),
@@ -145,8 +154,20 @@ BenchCase convolution(const Peers& peers, const std::string& name, const peers::
     }
     return g.mul(pixel, g.at(w, {v[1], v[4], v[5], v[6]}));
   }));
-  BenchCase c{
-      "conv:" + name, std::move(g.p), 2.0 * static_cast<double>(s.batch * s.outChannels * o * o * in * s.window * s.window), 0, {}};
+  BenchCase c{"conv:" + name,
+              std::move(g.p),
+              2.0 * static_cast<double>(s.batch * s.outChannels * o * o * in * s.window * s.window),
+              0,
+              {{"batch", s.batch},
+               {"channels", s.channels},
+               {"height", s.height},
+               {"out_channels", s.outChannels},
+               {"window", s.window},
+               {"stride", s.stride},
+               {"pad", s.pad},
+               {"dilation", s.dilation},
+               {"groups", s.groups}},
+              {}};
   for (const bool blocked : {false, true})
     c.peers.emplace_back(blocked ? "oneDNN, own layouts" : "oneDNN", [peers, blocked, s](const std::vector<float*>& t) {
       return peers.convolution(blocked, s, t[0], t[1], t[2]);
@@ -174,7 +195,7 @@ BenchCase softmax(const Peers& peers, const std::string& name, std::int64_t rows
   const TensorId s = g.op("S", {rows}, {n}, Reducer::Sum, [&](const Indices& v) { return g.at(e, v); });
   g.output(g.op("Y", {rows, n}, {}, Reducer::None,
                 [&](const Indices& v) { return g.p.binary(ScalarOp::Div, g.at(e, v), g.at(s, {v[0]})); }));
-  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}};
+  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}, {}};
   c.bytes = bytesOfAll(c.program);
   c.peers.emplace_back("oneDNN", [peers, rows, n](const std::vector<float*>& t) { return peers.softmax(rows, n, t[0], t[1]); });
   return c;
@@ -194,7 +215,7 @@ BenchCase layerNorm(const std::string& name, std::int64_t rows, std::int64_t n) 
     const ExprId r = g.p.unary(ScalarOp::Rsqrt, g.add(g.at(var, {v[0]}), g.real(1e-5)));
     return g.add(g.mul(g.mul(d, r), g.at(scale, {v[1]})), g.at(shift, {v[1]}));
   }));
-  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}};
+  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}, {}};
   c.bytes = bytesOfAll(c.program);
   return c;
 }
@@ -205,15 +226,16 @@ BenchCase elementwise(const std::string& name, std::vector<std::int64_t> shape, 
   std::vector<TensorId> in;
   for (int i = 0; i < inputs; ++i) in.push_back(g.input("X" + std::to_string(i), shape));
   build(g, in, shape);
-  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}};
+  BenchCase c{"memory:" + name, std::move(g.p), 0, 0, {}, {}};
   c.bytes = bytesOfAll(c.program);
   return c;
 }
 
-std::vector<BenchCase> allCases(const Peers& peers) {
+// Products and convolutions in `type`, what is bound by memory in single precision.
+std::vector<BenchCase> allCases(const Peers& peers, DType type) {
   std::vector<BenchCase> cases;
   const auto g = [&](const char* name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    cases.push_back(gemm(peers, name, m, n, k));
+    cases.push_back(gemm(peers, type, name, m, n, k));
   };
   g("sq512", 512, 512, 512);
   g("sq1024", 1024, 1024, 1024);
@@ -231,7 +253,7 @@ std::vector<BenchCase> allCases(const Peers& peers) {
   g("attn_128x128x64", 128, 128, 64);
   g("tall_4096x64x64", 4096, 64, 64);
   g("deep_64x64x4096", 64, 64, 4096);
-  const auto c = [&](const char* name, peers::Convolution s) { cases.push_back(convolution(peers, name, s)); };
+  const auto c = [&](const char* name, peers::Convolution s) { cases.push_back(convolution(peers, type, name, s)); };
   c("digits_c1", {64, 1, 8, 64, 3, 1, 0, 1, 1});
   c("digits_c2", {64, 64, 6, 64, 3, 2, 0, 1, 1});
   c("pw_1024_14", {1, 1024, 14, 1024, 1, 1, 0, 1, 1});
@@ -312,12 +334,14 @@ double spread(std::vector<double> v) {
 // Operands of one kernel, released with it.
 class Operands {
  public:
-  Operands(Device& device, const Program& p) : m_device(device) {
+  static Result<std::unique_ptr<Operands>> make(Device& device, const Program& p) {
+    auto self = std::unique_ptr<Operands>(new Operands(device));
     const auto made = producers(p);
     std::mt19937 rng(7);
     for (std::size_t t = 0; t < p.tensors.size(); ++t)
-      if (!made[t].valid()) add(p.tensors[t].elements(), rng);
-    for (const Output& o : p.outputs) add(p[o.tensor].elements(), rng);
+      if (!made[t].valid()) { NF_TRY([[maybe_unused]] const Unit added, self->add(p.tensors[t], rng)); }
+    for (const Output& o : p.outputs) { NF_TRY([[maybe_unused]] const Unit added, self->add(p[o.tensor], rng)); }
+    return self;
   }
   ~Operands() {
     for (void* t : m_pointers) m_device.release(t);
@@ -332,12 +356,13 @@ class Operands {
   }
 
  private:
-  void add(std::int64_t n, std::mt19937& rng) {
-    auto memory = m_device.allocate(n * 4);
-    if (!memory) std::abort();
-    auto* f = static_cast<float*>(*memory);
-    for (std::int64_t i = 0; i < n; ++i) f[i] = static_cast<float>(rng() % 200) / 100.f - 1.f;
-    m_pointers.push_back(f);
+  explicit Operands(Device& device) : m_device(device) {}
+  Result<Unit> add(const Tensor& tensor, std::mt19937& rng) {
+    NF_TRY(void* const memory, m_device.allocate(tensor.bytes()));
+    m_pointers.push_back(memory);
+    HostTensor values = HostTensor::make(tensor.type, tensor.shape);
+    for (std::int64_t i = 0; i < values.elements(); ++i) values.set(i, static_cast<double>(rng() % 200) / 100 - 1);
+    return m_device.copyIn(memory, values.bytes.data(), tensor.bytes());
   }
   Device& m_device;
   std::vector<void*> m_pointers;
@@ -349,9 +374,9 @@ class Candidate {
   static Result<std::unique_ptr<Candidate>> make(Device& device, Compiler& compiler, const Program& p, const Schedule& schedule,
                                                  std::span<void* const> tensors) {
     auto c = std::unique_ptr<Candidate>(new Candidate(device));
-    const double start = now(true);
+    const double start = wall();
     NF_TRY(const KernelObject object, compiler.compile({p, schedule, {}}));
-    c->m_compileSeconds = now(true) - start;
+    c->m_compileSeconds = wall() - start;
     NF_TRY(c->m_kernel, device.link(object));
     c->m_codeBytes = object.code.size();
     NF_TRY(c->m_workspace, device.allocate(object.workspaceBytes));
@@ -364,9 +389,12 @@ class Candidate {
   }
   Candidate(const Candidate&) = delete;
   Candidate& operator=(const Candidate&) = delete;
+  // The first failure stays.
   void run() {
-    if (!m_kernel->launch(m_args)) std::abort();
+    auto ran = m_kernel->launch(m_args);
+    if (!ran && !m_failure) m_failure = ran.error();
   }
+  const std::optional<Error>& failure() const { return m_failure; }
   double compileSeconds() const { return m_compileSeconds; }
   std::size_t codeBytes() const { return m_codeBytes; }
 
@@ -376,48 +404,173 @@ class Candidate {
   std::unique_ptr<Kernel> m_kernel;
   void* m_workspace = nullptr;
   LaunchArgs m_args;
+  std::optional<Error> m_failure;
   double m_compileSeconds = 0;
   std::size_t m_codeBytes = 0;
 };
 
-// Times several calls in turn until the seconds are over; short ones are repeated inside one sample.
-std::vector<std::vector<double>> interleaved(const std::vector<std::function<void()>>& calls, double seconds, bool alone) {
+// How calls on a device are timed: on one CPU thread by processor time, which other jobs do not move, else by wall time. `sample`: seconds
+// that one sample takes at least, of short calls many; the device is waited for at its end.
+struct Stopwatch {
+  Device& device;
+  bool alone = false;
+  double sample = 50e-6;
+};
+
+// Times several calls in turn until the seconds are over.
+std::vector<std::vector<double>> interleaved(const Stopwatch& watch, const std::vector<std::function<void()>>& calls,
+                                             double seconds) {
+  const auto timed = [&](const std::function<void()>& call, int repeats) {
+    const double start = now(watch.alone);
+    for (int r = 0; r < repeats; ++r) call();
+    if (!watch.device.synchronize()) return 0.0;  // the device is lost: the candidate's next launch says so
+    return (now(watch.alone) - start) / repeats;
+  };
   std::vector<int> repeats;
   for (const auto& call : calls) {
-    call();
-    const double start = now(alone);
-    call();
-    const double once = std::max(now(alone) - start, 1e-7);
-    repeats.push_back(static_cast<int>(std::clamp(50e-6 / once, 1.0, 500.0)));
+    timed(call, 1);
+    const double once = std::max(timed(call, 1), 1e-7);
+    repeats.push_back(static_cast<int>(std::clamp(watch.sample / once, 1.0, 500.0)));
   }
   std::vector<std::vector<double>> times(calls.size());
   const double start = wall();
   while (times[0].size() < 7 || (wall() - start < seconds && times[0].size() < 5000))
-    for (std::size_t c = 0; c < calls.size(); ++c) {
-      const double begin = now(alone);
-      for (int r = 0; r < repeats[c]; ++r) calls[c]();
-      times[c].push_back((now(alone) - begin) / repeats[c]);
-    }
+    for (std::size_t c = 0; c < calls.size(); ++c) times[c].push_back(timed(calls[c], repeats[c]));
   return times;
+}
+
+// One case on a device, ready to be timed.
+class ReadyCase {
+ public:
+  static Result<std::unique_ptr<ReadyCase>> make(const Stopwatch& watch, Compiler& compiler, BenchCase c, int trials,
+                                                 std::mt19937_64& rng) {
+    auto self = std::unique_ptr<ReadyCase>(new ReadyCase(watch, std::move(c)));
+    Device& device = watch.device;
+    NF_TRY(const auto space, scheduleSpace(self->m_case.program, device.target()));
+    NF_TRY(self->m_operands, Operands::make(device, self->m_case.program));
+    self->m_schedule = space->first();
+    const auto candidate = [&](const Schedule& s) {
+      return Candidate::make(device, compiler, self->m_case.program, s, self->m_operands->pointers());
+    };
+    NF_TRY(self->m_ours, candidate(self->m_schedule));
+    for (int t = 0; t < trials; ++t) {
+      const Schedule s = t % 4 == 0 ? space->random(rng) : space->mutate(self->m_schedule, rng);
+      if (space->estimateSeconds(s) > 4 * space->estimateSeconds(space->first())) continue;
+      auto other = candidate(s);
+      if (!other) continue;
+      const auto times = interleaved(watch, {[&] { self->m_ours->run(); }, [&] { (*other)->run(); }}, 0.02);
+      if (!(*other)->failure() && median(times[1]) < 0.98 * median(times[0])) {
+        self->m_ours = std::move(*other);
+        self->m_schedule = s;
+      }
+    }
+    return self;
+  }
+  const BenchCase& benchCase() const { return m_case; }
+  const Schedule& schedule() const { return m_schedule; }
+  const Operands& operands() const { return *m_operands; }
+  const Candidate& ours() const { return *m_ours; }
+
+  // Ours, then the others', in turn.
+  Result<std::vector<std::vector<double>>> time(std::vector<std::function<void()>> others, double seconds) {
+    others.insert(others.begin(), [this] { m_ours->run(); });
+    auto times = interleaved(m_watch, others, seconds);
+    if (m_ours->failure()) return *m_ours->failure();
+    return times;
+  }
+
+ private:
+  ReadyCase(const Stopwatch& watch, BenchCase c) : m_watch(watch), m_case(std::move(c)) {}
+  Stopwatch m_watch;
+  BenchCase m_case;
+  std::unique_ptr<Operands> m_operands;
+  std::unique_ptr<Candidate> m_ours;  // after what it runs on
+  Schedule m_schedule;
+};
+
+// Answers lines {"case": .., "type": "f16", "seconds": 0.2} with one line each, until there are no more: somebody else times another
+// program's calls between them. The last case stays prepared. {"list": true}: what cases there are.
+int serveTurns(const Stopwatch& watch, Compiler& compiler, const BenchOpsOptions& options) {
+  using Json = nlohmann::json;
+  std::unique_ptr<ReadyCase> prepared;
+  std::string held;
+  for (std::string line; std::getline(std::cin, line);) {
+    const Json asked = Json::parse(line, nullptr, false);
+    const auto text = [&](const char* key, const char* otherwise) {
+      return asked.is_object() && asked.contains(key) && asked[key].is_string() ? asked[key].get<std::string>() : otherwise;
+    };
+    const std::string name = text("case", ""), type = text("type", "f32");
+    const double seconds = asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number()
+                               ? asked["seconds"].get<double>()
+                               : options.seconds;
+    if (asked.is_object() && asked.contains("list")) {
+      Json names = Json::array();
+      for (const BenchCase& c : allCases({}, DType::F32)) names.push_back(c.name);
+      std::cout << Json{{"cases", names}, {"device", watch.device.name()}, {"description", watch.device.description()}}.dump()
+                << std::endl;
+      continue;
+    }
+    Json answer{{"case", name}, {"type", type}};
+    const auto measure = [&]() -> Result<Unit> {
+      const std::string key = type + " " + name;
+      if (held != key) {
+        prepared.reset();
+        held.clear();
+        const auto dtype = dtypeNamed(type);
+        if (!dtype || !isFloating(*dtype)) return Error{"bench", "There is no type " + type + " to compute in.", {}, {}};
+        std::vector<BenchCase> cases = allCases({}, *dtype);
+        const auto found = std::find_if(cases.begin(), cases.end(), [&](const BenchCase& c) { return c.name == name; });
+        if (found == cases.end()) return Error{"bench", "There is no case " + name + ".", {}, {}};
+        std::mt19937_64 rng(options.seed);
+        NF_TRY(prepared, ReadyCase::make(watch, compiler, std::move(*found), options.trials, rng));
+        held = key;
+      }
+      NF_TRY(const auto times, prepared->time({}, seconds));
+      const double mine = median(times[0]);
+      answer["ms"] = mine * 1e3;
+      answer["spread"] = spread(times[0]);
+      answer["shape"] = prepared->benchCase().shape;
+      answer["flops"] = prepared->benchCase().flops;
+      answer["bytes"] = prepared->benchCase().bytes;
+      answer["compile_ms"] = prepared->ours().compileSeconds() * 1e3;
+      answer["schedule"] = Json::parse(prepared->schedule().text());
+      return Unit{};
+    };
+    if (const auto measured = measure(); !measured)
+      answer["error"] = measured.error().message + (measured.error().detail.empty() ? "" : " " + measured.error().detail);
+    std::cout << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  }
+  return kExitFine;
 }
 
 }  // namespace
 
-int runBenchOps(const BenchOpsOptions& options) {
-  Backend* backend = neoflowPlugin(kPluginVersion);
-  auto device = backend->open("cpu", options.threads);
-  if (!device) {
-    std::fprintf(stderr, "neoflow: %s\n", device.error().message.c_str());
-    return 3;
-  }
-  const Target& target = (*device)->target();
+int runBenchOps(BackendRegistry& registry, const BenchOpsOptions& options) {
+  DeviceContextOptions chosen;
+  chosen.device = options.device;
+  chosen.threads = options.threads;
+  chosen.compileWorkers = 0;
+  chosen.measures = false;
+  chosen.records = "none";
+  auto context = DeviceContext::open(registry, chosen);
+  if (!context) return report(context.error(), options.json);
+  Device& device = (*context)->device();
+  const Target& target = device.target();
+  Backend* backend = registry.find(target.backend);
+  if (!backend)
+    return report({"bench", "The interpreter is not timed: operators are measured on cpu or cuda.", {}, {}}, options.json,
+                  kExitUsage);
   auto compiler = backend->compiler(target);
-  if (!compiler) {
-    std::fprintf(stderr, "neoflow: %s\n", compiler.error().message.c_str());
-    return 3;
-  }
-  const Peers peers = openPeers(options.threads);
-  const std::vector<BenchCase> cases = allCases(peers);
+  if (!compiler) return report(compiler.error(), options.json);
+  const bool host = target.backend == "cpu";
+  const Stopwatch watch{device, host && options.threads == 1, host ? 50e-6 : 200e-6};
+  if (options.turns) return serveTurns(watch, **compiler, options);
+  const auto dtype = dtypeNamed(options.type);
+  if (!dtype || !isFloating(*dtype))
+    return report({"bench", "There is no type " + options.type + " to compute in.", {}, {}}, options.json, kExitUsage);
+  // They compute in host memory and single precision.
+  const Peers peers = host && *dtype == DType::F32 ? openPeers(options.threads) : Peers{};
+  const std::vector<BenchCase> cases = allCases(peers, *dtype);
   if (std::none_of(cases.begin(), cases.end(),
                    [&](const BenchCase& c) { return c.name.find(options.filter) != std::string::npos; })) {
     std::string names;
@@ -425,54 +578,34 @@ int runBenchOps(const BenchOpsOptions& options) {
     return report({"bench", "No case has \"" + options.filter + "\" in its name.", {}, "There are " + names + "."}, options.json,
                   kExitUsage);
   }
-  const bool alone = options.threads == 1;
   nlohmann::json rows = nlohmann::json::array();
   if (!options.json) {
-    std::printf("%s; %.0f GFLOP/s a thread, %.1f GB/s, launch %.2f us; %s\n", (*device)->description().c_str(),
-                target.peakFlops / 1e9, target.peakBandwidth / 1e9, target.launchSeconds * 1e6,
+    std::printf("%s; %.0f GFLOP/s a thread, %.1f GB/s, launch %.2f us; %s\n", device.description().c_str(), target.peakFlops / 1e9,
+                target.peakBandwidth / 1e9, target.launchSeconds * 1e6,
                 peers.gemm ? "ratios are speeds, the peer's = 1" : "no peer is installed");
     std::printf("%-34s %10s %9s %8s %8s   %s\n", "case", "ours ms", "GFLOP/s", "compile", "code", "peers: ms, ratio");
   }
   std::mt19937_64 rng(options.seed);
   for (const BenchCase& c : cases) {
     if (c.name.find(options.filter) == std::string::npos) continue;
-    auto space = scheduleSpace(c.program, target);
-    if (!space) {
-      std::fprintf(stderr, "neoflow: %s: %s\n", c.name.c_str(), space.error().message.c_str());
-      return 4;
-    }
-    Operands operands(**device, c.program);
-    Schedule best = (*space)->first();
-    auto ours = Candidate::make(**device, **compiler, c.program, best, operands.pointers());
-    if (!ours) {
-      std::fprintf(stderr, "neoflow: %s: %s %s\n", c.name.c_str(), ours.error().message.c_str(), ours.error().detail.c_str());
-      return 4;
-    }
-    for (int t = 0; t < options.trials; ++t) {
-      const Schedule s = t % 4 == 0 ? (*space)->random(rng) : (*space)->mutate(best, rng);
-      if ((*space)->estimateSeconds(s) > 4 * (*space)->estimateSeconds((*space)->first())) continue;
-      auto other = Candidate::make(**device, **compiler, c.program, s, operands.pointers());
-      if (!other) continue;
-      const auto times = interleaved({[&] { (*ours)->run(); }, [&] { (*other)->run(); }}, 0.02, alone);
-      if (median(times[1]) < 0.98 * median(times[0])) {
-        ours = std::move(other);
-        best = s;
-      }
-    }
-    std::vector<std::function<void()>> calls{[&] { (*ours)->run(); }};
+    auto ready = ReadyCase::make(watch, **compiler, c, options.trials, rng);
+    if (!ready) return report(ready.error(), options.json, kExitInternal, c.name);
+    std::vector<std::function<void()>> calls;
     std::vector<std::pair<std::string, peers::Case*>> prepared;
     for (const auto& [name, make] : c.peers) {
-      peers::Case* peer = peers.gemm ? make(operands.floats()) : nullptr;
+      peers::Case* peer = peers.gemm ? make((*ready)->operands().floats()) : nullptr;
       if (!peer) continue;
       prepared.emplace_back(name, peer);
       calls.emplace_back([&peers, peer] { peers.run(peer); });
     }
-    const auto times = interleaved(calls, options.seconds, alone);
+    const auto measured = (*ready)->time(std::move(calls), options.seconds);
+    if (!measured) return report(measured.error(), options.json, kExitInternal, c.name);
+    const std::vector<std::vector<double>>& times = *measured;
     const double mine = median(times[0]);
     if (!options.json) {
       std::printf("%-34s %10.4f %9.1f %6.1fms %6.1fKB  ", c.name.c_str(), mine * 1e3,
-                  (c.flops > 0 ? c.flops : c.bytes) / mine / 1e9, (*ours)->compileSeconds() * 1e3,
-                  static_cast<double>((*ours)->codeBytes()) / 1024);
+                  (c.flops > 0 ? c.flops : c.bytes) / mine / 1e9, (*ready)->ours().compileSeconds() * 1e3,
+                  static_cast<double>((*ready)->ours().codeBytes()) / 1024);
     }
     const auto row = [&](const std::string& peer, double seconds, double peerSpread) {
       if (options.json)
@@ -483,19 +616,19 @@ int runBenchOps(const BenchOpsOptions& options) {
                         {"peer_ms", seconds * 1e3},
                         {"ratio", seconds / mine},
                         {"spread", std::max(spread(times[0]), peerSpread)},
-                        {"schedule", nlohmann::json::parse(best.text())}});
+                        {"schedule", nlohmann::json::parse((*ready)->schedule().text())}});
       else std::printf(" %s %.4f, %.2f;", peer.c_str(), seconds * 1e3, seconds / mine);
     };
     for (std::size_t k = 0; k < prepared.size(); ++k) row(prepared[k].first, median(times[k + 1]), spread(times[k + 1]));
     if (c.bytes > 0) row("bandwidth", c.bytes / target.peakBandwidth, 0);
     if (!options.json) std::printf("\n");
-    if (options.texts) std::printf("    %s\n", best.text().c_str());
+    if (options.texts) std::printf("    %s\n", (*ready)->schedule().text().c_str());
     std::fflush(stdout);
     for (const auto& [name, peer] : prepared) peers.release(peer);
   }
   if (options.json) {
     const nlohmann::json result{{"machine",
-                                 {{"description", (*device)->description()},
+                                 {{"description", device.description()},
                                   {"P_c", target.peakFlops},
                                   {"P_d", target.peakBandwidth},
                                   {"L", target.launchSeconds},

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/device/backend.h"
+
 namespace nf {
 
 // `neoflow bench ops`: single operators against oneDNN and OpenBLAS where installed, ours and theirs in turn in one run.
@@ -15,8 +17,11 @@ struct BenchOpsOptions {
   double seconds = 0.4;  // of measurement a case
   std::uint64_t seed = 1;
   bool texts = false;  // print the schedule
+  std::string device = "cpu";
+  std::string type = "f32";  // of products and convolutions: f16 and bf16 are stored so and added up in f32
+  bool turns = false;        // measure what each line on standard input asks for, one JSON line an answer
 };
 
-int runBenchOps(const BenchOpsOptions& options);
+int runBenchOps(BackendRegistry& registry, const BenchOpsOptions& options);
 
 }  // namespace nf

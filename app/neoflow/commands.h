@@ -90,6 +90,7 @@ struct ProfileOptions : FileOptions {
 struct BenchOptions : FileOptions {
   DeviceChoice device;
   double seconds = 5;  // a notebook
+  bool turns = false;  // measure once for each line on standard input
 };
 
 struct ExportOptions : FileOptions {

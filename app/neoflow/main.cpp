@@ -14,6 +14,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "app/neoflow/bench_check.h"
 #include "app/neoflow/bench_ops.h"
 #include "app/neoflow/commands.h"
 #include "core/lang/spelling.h"
@@ -266,6 +267,8 @@ int main(int argc, char** argv) {
   benchCommand->add_option("--seconds", bench.seconds, "of measurement a notebook")
       ->check(secondsFrom(1e-3))
       ->capture_default_str();
+  benchCommand->add_flag("--turns", bench.turns,
+                         "of one notebook's training step: answer each line {\"seconds\"} on standard input with one JSON line");
   benchCommand->callback([&] {
     if (!benchCommand->get_subcommands().empty()) return;
     if (benchFile->empty()) throw CLI::RequiredError("FILE, all or ops");
@@ -283,7 +286,33 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   benchOpsCommand->add_flag("--schedules", benchOps.texts, "print the schedule of each case");
   benchOpsCommand->add_flag("--json", benchOps.json, "one JSON object on stdout, nothing else there");
-  benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(benchOps); });
+  benchOpsCommand->add_option("--device", benchOps.device, "cpu, cuda, cuda:1")->capture_default_str();
+  benchOpsCommand->add_option("--type", benchOps.type, "of products and convolutions: f32, f16, bf16, f64")->capture_default_str();
+  benchOpsCommand->add_flag("--turns", benchOps.turns,
+                            "answer each line {\"case\", \"type\", \"seconds\"} on standard input with one JSON line");
+  benchOpsCommand->callback([&] { exitCode = nf::runBenchOps(devices(), benchOps); });
+
+  nf::BenchCheckOptions benchCheck;
+  CLI::App* benchCheckCommand = benchCommand->add_subcommand(
+      "check", "Kernels of a device against the interpreter in double precision: notebooks, random programs, the tests' kernels");
+  benchCheckCommand->add_option("FILE", benchCheck.files, "notebooks (.nf)");
+  benchCheckCommand->add_option("--set", benchCheck.sets, "NAME=VALUE, of the notebooks that have this `let` (may be repeated)")
+      ->allow_extra_args(false)
+      ->take_all();
+  addDevice(benchCheckCommand, benchCheck.device);
+  benchCheckCommand->add_option("--programs", benchCheck.programs, "random programs, of --seed and those that follow it")
+      ->check(wholeFrom(0));
+  benchCheckCommand->add_flag("--kernels", benchCheck.kernels, "the kernels that the tests compile");
+  benchCheckCommand->add_option("--filter", benchCheck.filter, "of those only what has this in its name");
+  benchCheckCommand->add_option("--seed", benchCheck.seed, "of programs, inputs and schedules")->capture_default_str();
+  benchCheckCommand->add_option("--schedules", benchCheck.schedules, "random schedules of each, beside the first")
+      ->check(wholeFrom(0, 1000));
+  benchCheckCommand->add_flag("--json", benchCheck.json, "one JSON object on stdout, nothing else there");
+  benchCheckCommand->callback([&] {
+    if (benchCheck.files.empty() && benchCheck.programs == 0 && !benchCheck.kernels)
+      throw CLI::RequiredError("FILE, --programs or --kernels");
+    exitCode = nf::runBenchCheck(devices(), benchCheck);
+  });
 
   nf::ProfileOptions profile;
   CLI::App* profileCommand =

@@ -104,6 +104,65 @@ TEST_F(CommandLine, BenchOfANotebookMeasuresTheKernelsOfTheDevice) {
   }
 }
 
+TEST_F(CommandLine, BenchCheckHoldsKernelsAgainstTheInterpreter) {
+  file("net.nf", kNet);
+  file("quiet.nf", "input X[4, 3] = normal(0, 1)\nY[b, k] = 2*X[b, k]\n");
+  const Outcome o = run("bench check net.nf --set B=3 --programs 3 --seed 5 --schedules 1 --device cpu --json");
+  ASSERT_EQ(o.code, 0) << o.out << o.err;
+  const auto json = nlohmann::json::parse(o.out);
+  EXPECT_EQ(json["compared"], 8);
+  EXPECT_EQ(json["failed"], 0);
+  EXPECT_EQ(json["seed"], 5);
+  EXPECT_EQ(json["device"], "cpu");
+  EXPECT_GT(json["worst"].get<double>(), 0) << "nothing was rounded: was anything compared?";
+  ASSERT_EQ(json["rows"].size(), 2u) << "of random programs those that differ";
+  EXPECT_EQ(json["rows"][1]["schedule"], "random 1");
+  const Outcome one = run("bench check --programs 1 --seed 6 --device cpu");
+  EXPECT_EQ(one.code, 0) << one.out;
+  EXPECT_THAT(one.out, HasSubstr("seed 6"));
+  const Outcome kernels = run("bench check --kernels --filter scatter --device cpu");
+  EXPECT_EQ(kernels.code, 0) << kernels.out;
+  EXPECT_THAT(kernels.out, HasSubstr("1 compared on cpu, 0 differ"));
+  const Outcome quiet = run("bench check quiet.nf --device cpu");
+  EXPECT_EQ(quiet.code, 1);
+  EXPECT_THAT(quiet.out, HasSubstr("nothing to compare"));
+  EXPECT_EQ(run("bench check --kernels --filter nosuch --device cpu").code, 2);
+  EXPECT_EQ(run("bench check").code, 2);
+}
+
+TEST_F(CommandLine, BenchInTurnsAnswersEachLine) {
+  const auto lines = [](const std::string& text) {
+    std::vector<nlohmann::json> found;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) found.push_back(nlohmann::json::parse(line));
+    return found;
+  };
+  file("net.nf", kNet);
+  file("steps", "{\"seconds\": 0.001}\n{\"seconds\": 0.001}\n");
+  const Outcome o = run("bench net.nf --turns --device cpu <steps");
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto steps = lines(o.out);
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(steps[0]["ready"], true);
+  for (std::size_t k : {1, 2}) {
+    EXPECT_GT(steps[k]["ms"].get<double>(), 0);
+    EXPECT_GE(steps[k]["steps"].get<int>(), 3);
+  }
+  file("cases",
+       "{\"list\": true}\n{\"case\": \"gemm:rnn28_b64\", \"type\": \"f16\", \"seconds\": 0.001}\n"
+       "{\"case\": \"conv:digits_c1\", \"seconds\": 0.001}\n{\"case\": \"nosuch\"}\nno JSON\n");
+  const Outcome operators = run("bench ops --turns --device cpu <cases");
+  ASSERT_EQ(operators.code, 0) << operators.err;
+  const auto answers = lines(operators.out);
+  ASSERT_EQ(answers.size(), 5u);
+  EXPECT_THAT(answers[0]["cases"].get<std::vector<std::string>>(), testing::Contains("gemm:rnn28_b64"));
+  for (std::size_t k : {1, 2}) EXPECT_GT(answers[k]["ms"].get<double>(), 0) << answers[k];
+  EXPECT_EQ(answers[1]["shape"]["n"], 512);
+  EXPECT_EQ(answers[2]["shape"]["out_channels"], 64);
+  EXPECT_EQ(answers[3]["error"], "There is no case nosuch.");
+  EXPECT_TRUE(answers[4].contains("error"));
+}
+
 TEST_F(CommandLine, MistakesOfDataStandInTheNotebook) {
   file("bytes.npy", "root:x:0:0:root:/root:/bin/bash\n");
   file("missing.nf", "data D = csv(\"nowhere.csv\")\nlet B = 2\ninput X[B, 3] = batch D[:, 0..3]\nloss L = mean[b, k] X[b, k]^2\n");

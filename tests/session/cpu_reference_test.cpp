@@ -108,8 +108,10 @@ void expectOnCpu(Program source, const std::map<std::string, const test::Referen
   }
 }
 
-Program compiled(const std::string& file) {
-  const CompiledNotebook notebook = compileNotebook({file, {}, test::readText(file)});
+Program compiled(const std::string& file, std::map<std::string, std::string> sets = {}) {
+  CompileOptions options;
+  options.sets = std::move(sets);
+  const CompiledNotebook notebook = compileNotebook({file, {}, test::readText(file)}, options);
   EXPECT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
   return notebook.program;
 }
@@ -134,13 +136,11 @@ TEST_P(CpuOperator, OutputAndGradients) {
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, CpuOperator, testing::ValuesIn(test::filesIn("ops")), [](const auto& i) { return i.param; });
 
-class CpuModel : public testing::TestWithParam<std::string> {};
-
-TEST_P(CpuModel, LossAndEveryGradient) {
+// `p` holds the net `model` of models.ref under the same names.
+void expectLossAndEveryGradient(Program p, const std::string& model) {
   static const auto references = test::readReferences("models.ref");
-  const std::string prefix = GetParam() + "/";
-  const Tolerance& tolerance = kModels.at(GetParam());
-  Program p = compiled("models/" + GetParam() + ".nf");
+  const std::string prefix = model + "/";
+  const Tolerance& tolerance = kModels.at(model);
   const TensorId L = p.tensorNamed("L");
   std::map<std::string, const test::Reference*> values;
   std::vector<Wanted> wanted;
@@ -156,8 +156,10 @@ TEST_P(CpuModel, LossAndEveryGradient) {
       Tensor result = p[p.tensorNamed(wrt)];
       result.name = "d(L)/" + local;
       result.kind = TensorKind::Intermediate;
-      const TensorId gradient = p.addTensor(result);
-      p.derivatives.push_back({L, p.tensorNamed(wrt), gradient, {}, {}});
+      if (!p.tensorNamed(result.name).valid()) {  // a `train` has asked for it
+        const TensorId gradient = p.addTensor(result);
+        p.derivatives.push_back({L, p.tensorNamed(wrt), gradient, {}, {}});
+      }
       if (wrt == "in0") wanted.push_back({result.name, &reference, tolerance.input});
       else wanted.push_back({result.name, &reference, tolerance.gradient, Kind::Gradient});
     } else {
@@ -168,7 +170,32 @@ TEST_P(CpuModel, LossAndEveryGradient) {
   expectOnCpu(std::move(p), values, wanted);
 }
 
+class CpuModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(CpuModel, LossAndEveryGradient) { expectLossAndEveryGradient(compiled("models/" + GetParam() + ".nf"), GetParam()); }
+
 INSTANTIATE_TEST_SUITE_P(PyTorch, CpuModel, testing::ValuesIn(test::filesIn("models")), [](const auto& i) { return i.param; });
+
+// The benchmark's notebooks at the references' sizes: what is timed computes these numbers.
+using Sets = std::map<std::string, std::string>;
+const std::map<std::string, Sets> kBenchModels = {
+    {"milstm", {{"B", "3"}, {"T", "4"}, {"X", "5"}, {"H", "6"}, {"N", "3"}}},
+    {"sublstm", {{"B", "3"}, {"T", "4"}, {"X", "5"}, {"H", "6"}, {"N", "3"}}},
+    {"lltm", {{"B", "3"}, {"T", "4"}, {"X", "5"}, {"H", "6"}, {"N", "3"}}},
+    {"scrnn", {{"B", "3"}, {"T", "4"}, {"X", "5"}, {"H", "6"}, {"S", "3"}, {"N", "3"}}},
+    {"capconv_vec", {{"B", "3"}, {"C", "3"}, {"H", "7"}, {"W", "6"}, {"K", "5"}, {"M", "4"}}},
+    {"capconv_mat", {{"B", "3"}, {"C", "3"}, {"H", "7"}, {"W", "6"}, {"K", "4"}, {"I", "2"}, {"M", "3"}, {"J", "4"}}},
+    {"capsnet", {{"B", "3"}, {"H", "12"}, {"K", "4"}, {"R", "5"}, {"Q", "3"}, {"A", "2"}, {"D", "4"}, {"N", "3"}, {"E", "5"}}}};
+
+class BenchModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(BenchModel, LossAndEveryGradient) {
+  ASSERT_TRUE(kBenchModels.contains(GetParam())) << "no sizes for it here";
+  expectLossAndEveryGradient(compiled("../bench/models/" + GetParam() + ".nf", kBenchModels.at(GetParam())), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, BenchModel, testing::ValuesIn(test::filesIn("../bench/models")),
+                         [](const auto& i) { return i.param; });
 
 }  // namespace
 }  // namespace nf
