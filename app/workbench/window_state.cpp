@@ -20,6 +20,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/markdown_view.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
@@ -587,7 +588,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
-                     s.us ? microsecondsText(*s.us) : tr("not built yet"), QStringLiteral("kernel:") + id});
+                     s.us ? microsecondsText(*s.us) : tr("not measured"), QStringLiteral("kernel:") + id});
     if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;

@@ -19,6 +19,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
@@ -430,6 +431,9 @@ void MainWindow::connectNotebook(Tab* tab) {
 
 void MainWindow::connectViews() {
   connect(m_messages, &MessageBar::answered, this, &MainWindow::answer);
+  connect(m_messages, &MessageBar::focusLeft, this, [this] {
+    if (page() == Page::Author) notebook()->activate(notebook()->activeCell(), notebook()->editing());
+  });
   connect(&m_selection, &Selection::changed, this, [this] {
     if (m_tab) inspectSelection();
   });

@@ -29,6 +29,7 @@
 #include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
@@ -740,6 +741,39 @@ TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {
   view.setSlice(slice, {});
 }
 
+// What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.
+TEST_F(Widgets, MessagesStandUnderOneAnother) {
+  MessageBar bar(&theme);
+  bar.resize(600, 400);
+  EXPECT_TRUE(bar.isHidden());
+  bar.ask("left", "A session ended.", {"Open it"});
+  bar.ask("open", "pic.png is no notebook.", {});
+  bar.show();
+  EXPECT_EQ(bar.shown(), QStringList({"open", "left"}));
+  QStringList read;
+  for (const QLabel* l : bar.findChildren<QLabel*>())
+    if (l->isVisible()) read << l->text();
+  EXPECT_TRUE(read.contains("A session ended.") && read.contains("pic.png is no notebook.")) << read.join('|').toStdString();
+  QString key;
+  int index = -2;
+  QObject::connect(&bar, &MessageBar::answered, [&](const QString& k, int i) { key = k, index = i; });
+  QPushButton* open = nullptr;
+  for (QPushButton* b : bar.findChildren<QPushButton*>())
+    if (b->text() == "Open it") open = b;
+  ASSERT_TRUE(open && open->isVisible()) << "one that waits is answered, too";
+  QTest::mouseClick(open, Qt::LeftButton);
+  EXPECT_EQ(key, "left");
+  EXPECT_EQ(index, 0);
+  EXPECT_EQ(bar.shown(), QStringList({"open"}));
+  for (const char* more : {"a", "b", "c"}) bar.ask(more, more, {});
+  EXPECT_EQ(bar.shown(), QStringList({"c", "b", "a"}));
+  bool counted = false;
+  for (const QLabel* l : bar.findChildren<QLabel*>()) counted = counted || (l->isVisible() && l->text().startsWith("1 message waits"));
+  EXPECT_TRUE(counted);
+  for (const char* gone : {"c", "b", "a", "open"}) bar.dismiss(gone);
+  EXPECT_TRUE(bar.isHidden());
+}
+
 struct Notebook : Widgets {
   Document document{capsule::kText};
   NotebookView view{&theme, &selection};
@@ -793,6 +827,26 @@ TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
   analyse("4 epochs");
   EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
   EXPECT_EQ(cell(3)->failure(), QString());
+}
+
+// A training that failed leaves its words and curve under the cell: of another text, they are marked as any result is.
+TEST_F(Notebook, AFailedTrainingIsStaleOnceItsTextChanges) {
+  const auto analyse = [&](const char* meaning) {
+    auto a = capsule::analysis(document.text(), document.revision());
+    a.cells[3].meaning = meaning;
+    view.setAnalysis(a);
+  };
+  using protocol::CellStatus;
+  analyse("lr=inf");
+  cell(3)->beginRun();
+  cell(3)->setStatus(CellStatus::Error, "The loss L is not a number in step 3.");
+  ASSERT_EQ(cell(3)->status(), CellStatus::Error);
+  analyse("lr=0.1");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  EXPECT_TRUE(cell(3)->note().startsWith("Stale: ")) << cell(3)->note().toStdString();
+  EXPECT_EQ(cell(3)->failure(), QString());
+  analyse("lr=inf");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Error);
 }
 
 TEST_F(Notebook, BlankLinesTypedAtTheEndStay) {

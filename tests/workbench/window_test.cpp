@@ -28,6 +28,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
