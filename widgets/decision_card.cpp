@@ -488,8 +488,13 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     m_waterfall->body()->addWidget(box);
   }
   m_flip->clear();
-  m_flip->setVisible(!d.flips.empty());
-  if (!d.flips.empty()) {
+  m_flip->setDetail({});
+  if (const QString never = neverFlips(d); !never.isEmpty()) {
+    auto* words = label(never, "muted");
+    words->setObjectName(QStringLiteral("neverFlips"));
+    words->setWordWrap(true);
+    m_flip->body()->addWidget(words);
+  } else {
     const FusionFlip& first = d.flips.front();
     const double change = first.now != 0 ? (first.threshold / first.now - 1) * 100 : 0;
     m_flip->setDetail(tr("%1, by %2 %").arg(shortName(first.quantity)).arg(std::abs(change), 0, 'f', 0));

@@ -409,6 +409,27 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
 }
 
+// What flips a decision stands on its card, or why nothing does.
+TEST_F(Widgets, EveryDecisionSaysWhatFlipsItOrWhyNothingDoes) {
+  protocol::FusionDecisionInfo d = capsule::fusion(1).decisions[0];
+  EXPECT_EQ(neverFlips(d), QString());
+  d.flips.clear();
+  d.curve.reset();
+  EXPECT_TRUE(neverFlips(d).startsWith("None: it saves traffic and launches and costs nothing")) << neverFlips(d).toStdString();
+  DecisionCard card(&theme);
+  card.setDecision(1, d, capsule::fusion(1).device, Document::FusionHint::None);
+  const auto* words = card.findChild<QLabel*>("neverFlips");
+  ASSERT_TRUE(words);
+  EXPECT_EQ(words->text(), neverFlips(d));
+  EXPECT_TRUE(words->isVisibleTo(&card));
+  d.state = protocol::FusionState::NotLowerable;
+  EXPECT_TRUE(neverFlips(d).endsWith("What keeps the two apart is no number."));
+  d.dT = -d.dT, d.dK = 0;
+  EXPECT_TRUE(neverFlips(d).startsWith("None: it costs traffic and saves nothing"));
+  d.dT = 0;
+  EXPECT_TRUE(neverFlips(d).startsWith("Nothing is left to count"));
+}
+
 TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
   FusionReport report = capsule::fusion(1);
   FusionDecisionInfo d = report.decisions[2];
