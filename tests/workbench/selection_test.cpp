@@ -284,6 +284,35 @@ TEST_F(Selected, AClickedTermLightsUpAllThatItIsMadeOf) {
   EXPECT_TRUE(selection().tensors().empty());
 }
 
+// A derivative in a formula is the tensor of its name: what it came from lights up, not the statement that it is the derivative by.
+TEST_F(Selected, ADerivativeInAFormulaIsItsOwnTensor) {
+  openWith(
+      "# %%\nlet N = 8\nparam W[N] = normal(0, 1)\ninput A[2*N] = normal(0, 1)\n\n"
+      "# %%\nY[p: N] = sum[r: N] A[p + r] * W[r]\n\n"
+      "# %%\nloss L = sum[p] Y[p]^2\nshow d(L)/d(A)\n");
+  FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] { return (view = cell(2)->formulaView()) && !view->formulas().empty(); }));
+  using protocol::FormulaKind;
+  const std::size_t last = view->formulas().size() - 1;
+  const auto& nodes = view->formulas().back().nodes;
+  std::optional<std::pair<QPoint, std::uint32_t>> read;  // the one that the right side has
+  for (int x = 0; x < view->width(); x += 2)
+    for (int y = 0; y < view->height(); y += 2) {
+      const auto part = view->partAt(QPointF(x, y));
+      if (part && part->first == last && nodes[part->second].kind == FormulaKind::Partial &&
+          part->second != nodes.back().children.front())
+        read = {QPoint(x, y), part->second};
+    }
+  ASSERT_TRUE(read);
+  QTest::mouseClick(view, Qt::LeftButton, {}, read->first);
+  EXPECT_EQ(selection().tensors(), std::vector<std::string>{"d(L)/d(Y)"});
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(Y)");
+  EXPECT_TRUE(view->tinted(last, read->second));
+  EXPECT_FALSE(view->tinted(last, nodes.back().children.front()));
+  for (const auto& s : selection().selectedSpans())
+    EXPECT_LT(document().text().find("loss L"), s.begin + 1) << document().text().substr(s.begin, s.end - s.begin);
+}
+
 // What no operator makes is where it is read.
 TEST_F(Selected, AParameterIsEverythingThatReadsIt) {
   const std::string text =
