@@ -64,7 +64,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     p->setFont(m_theme->mono(13));
     p->setPen(c.text);
     p->drawText(inner.adjusted(0, 0, -w - 8, 0), Qt::AlignVCenter,
-                p->fontMetrics().elidedText(shortName(s.name), Qt::ElideRight, inner.width() - w - 8));
+                elidedName(p->fontMetrics(), shortName(s.name), inner.width() - w - 8));
     p->setFont(m_theme->ui(12));
     p->setPen(c.muted);
     const QRect second = inner.translated(0, 18);

@@ -33,6 +33,7 @@
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
+#include "widgets/stage_slider.h"
 #include "widgets/tensor_view.h"
 #include "widgets/tune_view.h"
 
@@ -662,10 +663,33 @@ TEST_F(Widgets, ACountIsNeverCutOutOfAName) {
   EXPECT_EQ(elidedName(metrics, name, metrics.horizontalAdvance(name)), name);
   for (int width = metrics.horizontalAdvance(name) - 1; width > metrics.horizontalAdvance("V… +12"); --width) {
     const QString text = elidedName(metrics, name, width);
-    EXPECT_TRUE(text.endsWith(" and 12 more") || text.endsWith(" +12")) << text.toStdString();
+    EXPECT_TRUE(text.endsWith(" +12")) << text.toStdString();
     EXPECT_LE(metrics.horizontalAdvance(text), width) << text.toStdString();
   }
   EXPECT_EQ(elidedName(metrics, name, 8), "+12");
+  EXPECT_EQ(kernelName("V.Vote.0 and 12 more", 14), "V.Vote.0 +12");
+  EXPECT_EQ(kernelName("V.Vote.0 and 12 more", 30), "V.Vote.0 and 12 more");
+}
+
+// Narrow as it may be, what a stage did runs into no other stage.
+TEST_F(Widgets, LabelsOfStagesNeverMeet) {
+  StageSlider slider(&theme);
+  slider.setStages({{"source", 51, "51 operators"},
+                    {"differentiated", 84, "added 33"},
+                    {"transformed", 84, "84 operators"},
+                    {"partitioned", 82, "82 in 82 kernels, 2 outside the step"},
+                    {"fused", 99, "99 in 16 kernels, 2 outside the step"}});
+  slider.show();
+  for (int width = 700; width < 1900; width += 37) {
+    slider.resize(width, slider.height());
+    const auto labels = slider.labels();
+    ASSERT_EQ(labels.size(), 5u);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      EXPECT_TRUE(QRectF(slider.rect()).contains(labels[i])) << width << ", " << i;
+      if (i == 0) continue;
+      EXPECT_LT(labels[i - 1].right() + 6, labels[i].left()) << width << ", " << i;
+    }
+  }
 }
 
 TEST_F(Widgets, AChosenDecisionComesIntoSight) {
