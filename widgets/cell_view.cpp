@@ -273,6 +273,13 @@ bool CellView::awaitsAnswer() const {
   });
 }
 
+bool CellView::proves() const {
+  return std::any_of(m_shows.begin(), m_shows.end(), [this](const QString& show) {
+    const auto known = m_expressions.find(show);
+    return known != m_expressions.end() && isProving(known->second.terms);
+  });
+}
+
 bool CellView::isAnswered(const QString& show) const {
   const auto known = m_expressions.find(show);
   return known != m_expressions.end() && known->second.revision >= m_revision;

@@ -333,6 +333,7 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
 }
 
 QString MainWindow::checkingText() { return tr("Checking the gradients"); }
+QString MainWindow::provingText() { return tr("Parse and shapes up to date; the proof of a gradient is under way"); }
 
 void MainWindow::refreshStatus() {
   using State = EngineLink::State;
@@ -371,6 +372,7 @@ void MainWindow::refreshStatus() {
         else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) setStatus("running", checkingText());
         else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
         else if (!warning.isEmpty()) setStatus("warning", warning.section(QLatin1Char('\n'), 0, 0));
+        else if (m_tab->notebook->proves() || m_inspector->proves()) setStatus("running", provingText());
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));

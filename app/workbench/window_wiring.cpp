@@ -183,7 +183,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->notebook->setExpression(e);
     if (tab != m_tab) return;
     m_inspector->setExpression(e);
-    if (zeros() != before || statusText() == checkingText()) refreshStatus();
+    if (zeros() != before || statusText() == checkingText() || statusText() == provingText()) refreshStatus();
   });
   connect(w, &Workspace::expressionFailed, this, [this, tab](const QString& tensor, const QString& message) {
     tab->notebook->setExpressionFailed(tensor, message);

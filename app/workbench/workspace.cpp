@@ -415,13 +415,15 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
 
 void Workspace::wantExpression(const QString& tensor) {
   ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false},
-      [this, tensor, live = m_live](const Envelope& envelope) {
+      [this, tensor, live = m_live, asked = m_document->revision()](const Envelope& envelope) {
         if (const auto* e = std::get_if<Expression>(&envelope.message)) {
           if (live && e->revision == m_document->revision()) m_afterKey = sinceKey();
           Q_EMIT expressionArrived(*e);
           Q_EMIT milestone(QStringLiteral("expression"));
         } else if (const auto* error = std::get_if<Failed>(&envelope.message);
                    error && error->stage != "revision" && error->stage != "gone") {
+          // Overtaken, or hidden by a mistake that is told at its place: what was shown stays.
+          if (asked != m_document->revision() || !analysisIsCurrent() || m_missing.contains(tensor.toStdString())) return;
           Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
         }
       });
