@@ -345,6 +345,10 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   inset->setSpacing(8);
   inset->addLayout(buttons);
   inset->addWidget(m_release, 0, Qt::AlignLeft);
+  // The buttons above it stand where they stood when it comes.
+  QSizePolicy kept = m_release->sizePolicy();
+  kept.setRetainSizeWhenHidden(true);
+  m_release->setSizePolicy(kept);
   foot->addLayout(inset);
   layout->addWidget(m_foot);
   connect(m_force, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Fuse); });

@@ -7,6 +7,7 @@
 #include <QListWidget>
 #include <QPainter>
 #include <QPushButton>
+#include <QRegularExpression>
 #include <QScrollArea>
 #include <QSplitter>
 #include <QStyledItemDelegate>
@@ -543,6 +544,19 @@ void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   askKernel(shown ? std::optional(shown->number) : number, true);
 }
 
+namespace {
+// How a candidate was made, as far as whole changes have room: "crossed, order: rows to columns and 2 more".
+QString changesText(const std::string& how) {
+  constexpr qsizetype kRoom = 72;
+  static const QRegularExpression between(QStringLiteral(R"(, (?![^\[]*\]))"));
+  const QStringList all = QString::fromStdString(how).remove(QLatin1Char('"')).split(between);
+  QString text = all.front();
+  qsizetype shown = 1;
+  while (shown < all.size() && text.size() + 2 + all[shown].size() <= kRoom) text += QStringLiteral(", ") + all[shown++];
+  return shown < all.size() ? text + QObject::tr(" and %1 more").arg(all.size() - shown) : text;
+}
+}  // namespace
+
 void TuneView::showLineage() {
   const TrialInfo* at = shownTrial();
   m_lineageHeader->setVisible(at != nullptr);
@@ -552,6 +566,7 @@ void TuneView::showLineage() {
   const Palette& c = m_theme->colors();
   const QString mono = m_theme->mono(12).family();
   QString rows;
+  QStringList whole;
   const TrialInfo* inUse = trialInUse();
   for (int depth = 0; at && depth < 4; ++depth) {
     rows += QStringLiteral(
@@ -562,9 +577,11 @@ void TuneView::showLineage() {
                 .arg((depth == 0 ? c.text : c.accent).name())
                 .arg(at->generation)
                 .arg(c.muted.name(), (at == inUse ? QStringLiteral("<b>%1</b>, ").arg(tr("in use")) : QString()) +
-                                         QString::fromStdString(at->how).left(64).toHtmlEscaped());
+                                         changesText(at->how).toHtmlEscaped());
+    whole << QStringLiteral("g%1 c%2: %3").arg(at->generation).arg(at->number).arg(QString::fromStdString(at->how));
     at = at->parents.empty() || at->parents.front() >= at->number ? nullptr : trialNumbered(at->parents.front());
   }
+  m_lineage->setToolTip(whole.join(QLatin1Char('\n')));
   m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
 }
 

@@ -539,8 +539,14 @@ void MainWindow::inspectSelection() {
     if (selection.reads() != best->tensor) return m_selection.read(best->tensor);
     return inspect(QString::fromStdString(best->tensor));
   }
+  // What several tensors come from is none of them: `epochs` of a training.
+  const protocol::TensorInfo* only = nullptr;
   for (const auto& t : m_tab->workspace->analysis().tensors)
-    if (selection.relation(t.origins) == Selection::Relation::Exact) return inspect(QString::fromStdString(t.name));
+    if (selection.relation(t.origins) == Selection::Relation::Exact) {
+      if (only) return;
+      only = &t;
+    }
+  if (only) inspect(QString::fromStdString(only->name));
 }
 
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.

@@ -558,7 +558,7 @@ Workspace::Peer Workspace::peer() const {
 
 void Workspace::wantSlice(const TensorRequest& request) {
   if (request.tensor.empty()) return;
-  ask(request, [this, asked = request, tensor = QString::fromStdString(request.tensor)](const Envelope& envelope) {
+  ask(request, [this, asked = request, tensor = QString::fromStdString(request.tensor), turn = ++m_asked](const Envelope& envelope) {
     m_slices.remove(tensor);
     if (const auto* error = std::get_if<Failed>(&envelope.message)) {
       if (error->stage == "revision" || error->stage == "gone") return;
@@ -571,9 +571,10 @@ void Workspace::wantSlice(const TensorRequest& request) {
       return;
     }
     if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
+      if (const auto last = m_values.find(slice->tensor); last != m_values.end() && last->second.asked > turn) return;
       constexpr std::size_t kMostKept = 64;  // slices of 256 by 256
       if (m_values.size() >= kMostKept && !m_values.contains(slice->tensor)) m_values.erase(m_values.begin());
-      Values& kept = m_values[slice->tensor] = {*slice, unpackValues(envelope.binary)};
+      Values& kept = m_values[slice->tensor] = {*slice, unpackValues(envelope.binary), turn};
       Q_EMIT sliceArrived(kept.slice, kept.values);
       Q_EMIT milestone(QStringLiteral("tensor"));
     }
