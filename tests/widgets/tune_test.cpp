@@ -745,6 +745,32 @@ TEST_F(Tuning, AKnobIsSetByHandAndItsResultStandsInPlace) {
   EXPECT_TRUE(view.measured().contains("output 3 differs"));
 }
 
+// With the knobs of a trial that was measured, it is measured again: no trial of its own, and nothing that is faster than itself.
+TEST_F(Tuning, UntouchedKnobsAreAReplay) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.setTrials("aa01", capsule::trials());
+  view.setSpace(capsule::space("aa01"));
+  std::uint64_t best = 0;
+  double least = HUGE_VAL;
+  for (const auto& t : capsule::trials())
+    if (t.us && t.status == TrialStatus::Ok && *t.us < least) least = *t.us, best = t.number;
+  view.chooseTrial(best);
+  int measured = 0;
+  std::optional<std::uint64_t> replayed;
+  QObject::connect(&view, &TuneView::measureRequested, &view, [&] { ++measured; });
+  QObject::connect(&view, &TuneView::replayRequested, &view, [&](const std::string&, std::uint64_t n) { replayed = n; });
+  QTest::mouseClick(view.measure(), Qt::LeftButton);
+  EXPECT_EQ(measured, 0);
+  EXPECT_EQ(replayed, best);
+  TrialInfo again;
+  again.number = best, again.us = least * 0.95, again.lowUs = least * 0.9, again.highUs = least * 1.2;
+  view.setReplayed(best, again);
+  EXPECT_TRUE(view.measured().contains("within the noise")) << view.measured().toStdString();
+}
+
 TEST_F(Tuning, TheBudgetIsDraggedAndItsSolidPartIsWhatWasSpent) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);
