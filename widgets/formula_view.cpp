@@ -48,7 +48,8 @@ std::string derivativeAt(const protocol::Formula& formula, std::uint32_t node) {
     const std::string of = nameOf(part.children[0]), by = nameOf(part.children[1]);
     return of.empty() || by.empty() ? std::string() : "d(" + of + ")/d(" + by + ")";
   }
-  if (part.kind != FormulaKind::Power || part.children.size() != 2 || nodes[part.children[0]].kind != FormulaKind::Partial) return {};
+  if (part.kind != FormulaKind::Power || part.children.size() != 2 || nodes[part.children[0]].kind != FormulaKind::Partial)
+    return {};
   const std::string& number = nodes[part.children[1]].text;
   if (nodes[part.children[1]].kind != FormulaKind::Name || number.size() < 3 || number.front() != '(') return {};
   const std::string whole = derivativeAt(formula, part.children[0]);
@@ -199,7 +200,8 @@ protocol::Origins FormulaView::originsWithin(std::size_t formula, std::uint32_t 
     const auto& part = nodes[open.back()];
     open.pop_back();
     // It stands for the whole statement that it is the derivative by: what stands beside it says more.
-    if (!derivativeAt(m_formulas[formula], static_cast<std::uint32_t>(&part - nodes.data())).empty() && &part != &nodes[node]) continue;
+    if (!derivativeAt(m_formulas[formula], static_cast<std::uint32_t>(&part - nodes.data())).empty() && &part != &nodes[node])
+      continue;
     for (const std::uint32_t o : part.origins)
       if (known.insert(o).second) all.push_back(o);
     open.insert(open.end(), part.children.rbegin(), part.children.rend());

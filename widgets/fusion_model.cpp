@@ -61,11 +61,14 @@ QString neverFlips(const FusionDecisionInfo& d) {
       saved.isEmpty() && spent.isEmpty()
           ? QObject::tr("Nothing is left to count between the two: R is 0 at every size and on every device.")
       : spent.isEmpty()
-          ? QObject::tr("None: it saves %1 and costs nothing, so R stays above 0 at every size and for every P_d, P_c and L.").arg(saved)
+          ? QObject::tr("None: it saves %1 and costs nothing, so R stays above 0 at every size and for every P_d, P_c and L.")
+                .arg(saved)
       : saved.isEmpty()
-          ? QObject::tr("None: it costs %1 and saves nothing, so R stays below 0 at every size and for every P_d, P_c and L.").arg(spent)
+          ? QObject::tr("None: it costs %1 and saves nothing, so R stays below 0 at every size and for every P_d, P_c and L.")
+                .arg(spent)
           : QObject::tr("None: no one size, nor P_d, P_c or L, turns the sign of R alone.");
-  return d.state == FusionState::NotLowerable ? why + QLatin1Char(' ') + QObject::tr("What keeps the two apart is no number.") : why;
+  return d.state == FusionState::NotLowerable ? why + QLatin1Char(' ') + QObject::tr("What keeps the two apart is no number.")
+                                              : why;
 }
 
 namespace {

@@ -273,7 +273,8 @@ void GraphView::fit() {
   constexpr double kBeside = 20, kAbove = 14;
   const QRectF& all = m_layout.bounds;
   const QRectF room(kBeside, kAbove, std::max(10.0, width() - 2 * kBeside), std::max(10.0, height() - 2 * kAbove - legendHeight()));
-  m_scale = std::clamp(std::min(room.width() / std::max(1.0, all.width()), room.height() / std::max(1.0, all.height())), 0.02, kLargest);
+  m_scale =
+      std::clamp(std::min(room.width() / std::max(1.0, all.width()), room.height() / std::max(1.0, all.height())), 0.02, kLargest);
   m_offset = room.center() - all.center() * m_scale;
   m_fitted = true;
   Q_EMIT zoomChanged(m_scale);

@@ -37,7 +37,7 @@ QString kernelName(const std::string& name, int most) {
   if (text.size() <= most) return text;
   const auto counted = countedForm().match(text);
   const QStringList parts = counted.hasMatch() ? QStringList() : text.split(QStringLiteral(" + "));
-  const QString count = counted.hasMatch()  ? QStringLiteral(" +") + counted.captured(3)
+  const QString count = counted.hasMatch() ? QStringLiteral(" +") + counted.captured(3)
                         : parts.size() > 1 ? QStringLiteral(" +%1").arg(parts.size() - 1)
                                            : QString();
   QString out = counted.hasMatch() ? counted.captured(1) : parts.front();

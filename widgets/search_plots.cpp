@@ -854,9 +854,8 @@ void RooflinePlot::arrange() {
     const auto free = [&](const QPolygonF& name) {
       return area.contains(name.boundingRect()) &&
              std::none_of(names.begin(), names.end(), [&](const QPolygonF& other) { return other.intersects(name); }) &&
-             std::none_of(labels.begin(), labels.end(), [&](const auto& label) {
-               return QPolygonF(label.second.adjusted(-3, -1, 3, 1)).intersects(name);
-             });
+             std::none_of(labels.begin(), labels.end(),
+                          [&](const auto& label) { return QPolygonF(label.second.adjusted(-3, -1, 3, 1)).intersects(name); });
     };
     // There where it is wanted, else beside it along its line, a little further each time.
     constexpr int kPlaces = 60;

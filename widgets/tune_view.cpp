@@ -91,7 +91,8 @@ class SubgraphDelegate : public QStyledItemDelegate {
 };
 
 // The trial of this schedule that has a figure, the shown one before others.
-std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trials, const TrialInfo* shown, const JsonText& schedule) {
+std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trials, const TrialInfo* shown,
+                                             const JsonText& schedule) {
   const auto read = [](const JsonText& text) { return QJsonDocument::fromJson(QByteArray::fromStdString(text.text)); };
   const QJsonDocument wanted = read(schedule);
   const auto same = [&](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok && read(t.schedule) == wanted; };

@@ -219,7 +219,7 @@ class Workspace : public QObject {
     std::vector<double> values;
     std::uint64_t asked = 0;
   };
-  std::uint64_t m_asked = 0;  // slices so far: what an earlier question brings late is older
+  std::uint64_t m_asked = 0;               // slices so far: what an earlier question brings late is older
   std::map<std::string, Values> m_values;  // the last of each tensor: an engine that ends takes none with it
   bool m_profiling = false;                // a profile is asked for
   bool m_runAsked = false;

@@ -53,9 +53,8 @@ bool isSchedule(const Json& json) {
   if (!json.is_object() || !json.contains("kind") || !json["kind"].is_string() || !json.contains("knobs") ||
       !json["knobs"].is_object() || (json.contains("version") && json["version"] != 1))
     return false;
-  return std::all_of(json.items().begin(), json.items().end(), [](const auto& item) {
-    return item.key() == "kind" || item.key() == "knobs" || item.key() == "version";
-  });
+  return std::all_of(json.items().begin(), json.items().end(),
+                     [](const auto& item) { return item.key() == "kind" || item.key() == "knobs" || item.key() == "version"; });
 }
 
 // "kind = contraction", "unroll = 4", ...; nothing where it has no such form.

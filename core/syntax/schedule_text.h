@@ -17,8 +17,8 @@ std::string scheduleText(std::string_view json);
 std::string scheduleText(std::string_view json, std::size_t before, std::size_t columns);
 
 struct ScheduleReading {
-  std::string json;               // canonical where it is a schedule; JSON of anything else as it was written
-  std::string mistake;            // empty: none
+  std::string json;                // canonical where it is a schedule; JSON of anything else as it was written
+  std::string mistake;             // empty: none
   std::size_t begin = 0, end = 0;  // of the mistake, bytes of the text
 };
 

@@ -328,8 +328,9 @@ TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
   // In words where they can say it, over several lines where they are many; the next hint joins them.
   Document words(kNotebook);
   words.setScheduleHint("Y", R"({"kind":"nest","knobs":{"tile":[8,8]},"version":1})");
-  words.setScheduleHint("Z", R"({"kind":"contraction","knobs":{"axes":"merged","epilogue":"apart","order":"columns","rows":"0:k*2 2:j*4",)"
-                             R"("unroll":8,"vectors":1},"version":1})");
+  words.setScheduleHint(
+      "Z", R"({"kind":"contraction","knobs":{"axes":"merged","epilogue":"apart","order":"columns","rows":"0:k*2 2:j*4",)"
+           R"("unroll":8,"vectors":1},"version":1})");
   words.setScheduleHint("V", R"({"kind":"nest","knobs":{},"version":1})");
   EXPECT_EQ(words.text(), std::string(kNotebook) +
                               "\n# %%\nhint schedule Y { kind = nest; tile = [8, 8] }\nhint schedule Z {\n"

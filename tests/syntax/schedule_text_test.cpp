@@ -14,7 +14,8 @@ namespace {
 using Json = nlohmann::json;
 
 TEST(ScheduleText, IsWhatAPersonReads) {
-  const std::string json = R"({"kind":"contraction","knobs":{"order":"rows","rows":"0:k*2 2:j*4","tile":[8,[2,-1]],"unroll":4},"version":1})";
+  const std::string json =
+      R"({"kind":"contraction","knobs":{"order":"rows","rows":"0:k*2 2:j*4","tile":[8,[2,-1]],"unroll":4},"version":1})";
   const std::string text = "{ kind = contraction; order = rows; rows = \"0:k*2 2:j*4\"; tile = [8, [2, -1]]; unroll = 4 }";
   EXPECT_EQ(scheduleText(json), text);
   EXPECT_EQ(readSchedule(text).json, json);
@@ -53,7 +54,8 @@ TEST(ScheduleText, AMistakeHasItsPlace) {
 
 TEST(ScheduleText, AnyScheduleComesBack) {
   std::mt19937 random(11);
-  const std::vector<std::string> words{"rows", "sum", "in", "inf", "nan", "true", "a.b", "8", "", "_", "0:k*2", "a b", "λ", "\"", "{", "x\ny"};
+  const std::vector<std::string> words{"rows", "sum", "in",    "inf", "nan", "true", "a.b", "8",
+                                       "",     "_",   "0:k*2", "a b", "λ",   "\"",   "{",   "x\ny"};
   const auto pick = [&](std::size_t n) { return random() % n; };
   const std::function<Json(int)> value = [&](int depth) -> Json {
     switch (pick(depth < 3 ? 6 : 4)) {

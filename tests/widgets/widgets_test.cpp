@@ -813,7 +813,8 @@ TEST_F(Widgets, MessagesStandUnderOneAnother) {
   for (const char* more : {"a", "b", "c"}) bar.ask(more, more, {});
   EXPECT_EQ(bar.shown(), QStringList({"c", "b", "a"}));
   bool counted = false;
-  for (const QLabel* l : bar.findChildren<QLabel*>()) counted = counted || (l->isVisible() && l->text().startsWith("1 message waits"));
+  for (const QLabel* l : bar.findChildren<QLabel*>())
+    counted = counted || (l->isVisible() && l->text().startsWith("1 message waits"));
   EXPECT_TRUE(counted);
   for (const char* gone : {"c", "b", "a", "open"}) bar.dismiss(gone);
   EXPECT_TRUE(bar.isHidden());
