@@ -539,6 +539,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   if (!possible && hint == Document::FusionHint::None)
     m_noise->setText(tr("No kernel can be made of the two; the reason stands above."));
   m_release->setVisible(hint != Document::FusionHint::None);
+  m_foot->setVisible(possible || hint != Document::FusionHint::None);
   if (comparing()) setComparing();
 }
 

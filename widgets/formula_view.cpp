@@ -214,7 +214,7 @@ void FormulaView::mousePressEvent(QMouseEvent* event) {
   if (!part) return m_selection->clear();
   const std::string derivative = derivativeAt(m_formulas[part->first], part->second);
   if (derivative.empty()) m_selection->select(originsWithin(part->first, part->second));
-  else m_selection->select(originsWithin(part->first, part->second), {derivative});
+  else m_selection->select({}, {derivative});
 }
 
 void FormulaView::mouseMoveEvent(QMouseEvent* event) {

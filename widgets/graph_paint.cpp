@@ -391,7 +391,7 @@ QRectF GraphView::freePlace(QPointF wanted, QSizeF size) const {
 // A small picture of the whole, where it does not fit, with what is in sight.
 QRectF GraphView::overview() const {
   const QRectF all = m_layout.bounds;
-  if (all.isNull() || m_graph.nodes.size() < 2 || width() < 500 || height() < 240) return {};
+  if (all.isNull() || m_graph.nodes.size() < 2 || width() < 500 || height() < 320) return {};
   const QRectF shown(toWidget(all.topLeft()), toWidget(all.bottomRight()));
   if (QRectF(rect()).adjusted(-4, -4, 4, 4).contains(shown)) return {};
   const double scale = std::min(160 / all.width(), 80 / all.height());

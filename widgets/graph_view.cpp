@@ -48,7 +48,7 @@ bool sameBoxes(const GraphPage& a, const GraphPage& b) {
 }
 constexpr std::size_t kManyOperators = 40;
 constexpr double kReadable = 0.78;    // below this zoom a node has no room for its expression
-constexpr double kFitted = 0.55;      // a graph is shown as a whole down to this one
+constexpr double kFitted = 0.48;      // a graph is shown as a whole down to this one
 constexpr double kLargest = 1.4;      // a small graph is not blown up further
 constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
 }  // namespace
