@@ -211,7 +211,6 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   m_plot->clear();
   m_lossPlot->clear();
   m_swapList->clear();
-  m_swaps = 0;
   for (const auto& step : steps) addStep(step);
   for (const auto& swap : swaps) addSwap(swap);
   for (const auto& eval : evals) addEval(eval);
@@ -257,12 +256,10 @@ void TrainStrip::start(bool resumed) {
     m_lossPlot->clear();
     m_swapList->clear();
     m_trials = m_swaps = m_deaths = 0;
-    m_trialsBefore = 0;
     m_figureMs = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
     m_right->hide();
   }
-  m_trialsBefore = m_trials;
   m_title->setText(tr("Preparing"));
   m_search = protocol::SearchState::Unknown;
   showPeer();
@@ -303,7 +300,8 @@ void TrainStrip::setState(const protocol::RunState& s) {
   if (s.steps > 0)
     m_progress->setValue(
         static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
-  m_trials = m_trialsBefore + s.trials;
+  m_trials = s.trials;
+  m_swaps = std::max(m_swaps, s.swaps);
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   if (s.stepMs) {

@@ -19,12 +19,9 @@ struct KeptRun {
   std::vector<protocol::EvalEvent> evals;
   std::optional<protocol::DoneEvent> done;  // none: it did not come to its end
   std::optional<protocol::ErrorEvent> error;
-  std::int64_t resumedAfter = 0;  // the step whose checkpoint it went on from; 0: it began anew
-  bool whole = true;              // the steps, swaps and evaluations before that are here, too
 };
 
-// The newest run of this notebook that made a step, with those that it was resumed from, each as far as the next one went on from it;
-// nothing where there is none or it cannot be read.
+// The newest run of this notebook that made a step; nothing where there is none or it cannot be read.
 std::optional<KeptRun> newestKeptRun(const QString& notebook);
 
 }  // namespace nf

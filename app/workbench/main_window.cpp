@@ -475,10 +475,7 @@ void MainWindow::showKept(Tab* tab) {
   tab->kept.reset();
   v->train()->show();
   v->setResultMeaning(run.meaning);
-  QString began = run.began;
-  if (run.resumedAfter > 0) began += tr(", resumed after step %1").arg(grouped(run.resumedAfter));
-  if (!run.whole) began += tr("; the steps before that were not found");
-  v->train()->setKept(began, run.steps, run.swaps, run.evals, run.done, run.error);
+  v->train()->setKept(run.began, run.steps, run.swaps, run.evals, run.done, run.error);
   refreshCheckpoint(tab, v->id());
   tab->workspace->setRun(std::move(run.steps), std::move(run.swaps), std::move(run.evals));
   refreshPeer();

@@ -1233,28 +1233,6 @@ TEST_F(Tuning, ATrainPanelSaysWhatHappened) {
   EXPECT_EQ(strip.failure(), QString());
 }
 
-// Gone on with, a run has as many swaps as are listed, and the trials of both legs.
-TEST_F(Tuning, AResumedRunCountsWhatItShows) {
-  TrainStrip strip(&theme);
-  strip.show();
-  RunState state;
-  state.phase = RunPhase::Training, state.step = 10, state.steps = 100, state.trials = 15, state.swaps = 2;
-  KernelSwapEvent kept, lost;
-  kept.subgraph = lost.subgraph = "aa01", kept.step = 3, lost.step = 9;
-  strip.start();
-  for (const auto& swap : {kept, lost}) strip.addSwap(swap);
-  strip.setState(state);
-  EXPECT_EQ(strip.tuner(), "tuner: 15 trials, 2 swaps");
-  strip.start(true);
-  strip.setSteps({}, {kept}, {});  // the checkpoint was before the other one
-  state.trials = 4, state.swaps = 1;
-  lost.step = 8;
-  strip.addSwap(lost);
-  strip.setState(state);
-  EXPECT_EQ(strip.tuner(), "tuner: 19 trials, 2 swaps");
-  EXPECT_EQ(strip.plot()->swaps(), 2);
-}
-
 TEST_F(Tuning, TheGenerationsHaveArrowsWhereNotAllFit) {
   TuneView view(&theme, &selection);
   view.resize(1200, 1000);

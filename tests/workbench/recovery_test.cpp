@@ -204,48 +204,6 @@ TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
   EXPECT_FALSE(cell(3)->neverTrained());
 }
 
-// A run that was resumed twice is one curve, each leg as far as the next one went on from it; also where it was moved since.
-TEST_F(Recovery, AResumedRunIsShownFromItsFirstStep) {
-  const auto leg = [&](const QString& name, const QString& from, int first, int last, int swapped) {
-    const QDir run(folder.filePath("capsule.nf.out/" + name));
-    ASSERT_TRUE(run.mkpath("."));
-    const auto put = [&](const char* file, const std::string& text) {
-      QFile out(run.filePath(file));
-      ASSERT_TRUE(out.open(QIODevice::WriteOnly));
-      out.write(text.data(), static_cast<qint64>(text.size()));
-    };
-    const QString checkpoint = from.isEmpty() ? QString() : "/elsewhere/capsule.nf.out/" + from + "/checkpoint.safetensors";
-    put("run.json", R"({"train":"L","settings":{"resume":")" + checkpoint.toStdString() + "\"}}");
-    std::string events;
-    for (int i = first; i <= last; ++i) {
-      protocol::StepEvent e;
-      e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = (i - first + 1) * 0.002;
-      events += protocol::encode(e) + "\n";
-    }
-    protocol::KernelSwapEvent swap;
-    swap.subgraph = "aa01", swap.name = "Y", swap.before_us = 900, swap.after_us = 400, swap.step = swapped;
-    put("events.jsonl", events + protocol::encode(swap) + "\n");
-  };
-  leg("2026-11-21-100000", "", 1, 60, 20);
-  leg("2026-11-21-100500", "2026-11-21-100000", 41, 90, 85);  // the first one had gone on behind its checkpoint
-  leg("2026-11-21-101000", "2026-11-21-100500", 81, 100, 95);
-  open();
-  TrainStrip* strip = nullptr;
-  ASSERT_TRUE(wait([&] { return (strip = cell(3)->train()) && strip->plot()->steps() == 100; }));
-  EXPECT_TRUE(strip->result().endsWith("run of 21 Nov 2026, 10:10, resumed after step 80")) << strip->result().toStdString();
-  EXPECT_EQ(strip->plot()->swaps(), 2) << "at step 85 the second leg was not gone on from";
-  const auto& steps = window->workspace().steps();
-  for (std::size_t i = 1; i < steps.size(); ++i) {
-    EXPECT_EQ(steps[i].step, steps[i - 1].step + 1);
-    EXPECT_GT(steps[i].seconds, steps[i - 1].seconds);
-  }
-  window.reset();
-  ASSERT_TRUE(QDir(folder.filePath("capsule.nf.out/2026-11-21-100000")).removeRecursively());
-  open();
-  ASSERT_TRUE(wait([&] { return (strip = cell(3)->train()) && strip->plot()->steps() == 60; }));
-  EXPECT_TRUE(strip->result().endsWith("the steps before that were not found")) << strip->result().toStdString();
-}
-
 TEST_F(Recovery, AWindowThatWasClosedLeavesNothing) {
   startBare();
   QTest::keyClicks(cell(0)->editor(), "let a = 1");
