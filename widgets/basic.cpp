@@ -411,63 +411,6 @@ void Badge::paintEvent(QPaintEvent*) {
              p.fontMetrics().elidedText(m_text, Qt::ElideRight, width() - x - 7));
 }
 
-MessageBar::MessageBar(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_text(label({})), m_row(new QHBoxLayout(this)) {
-  m_row->setContentsMargins(16, 4, 8, 4);
-  m_row->setSpacing(8);
-  m_text->setWordWrap(true);
-  m_row->addWidget(m_text, 1);
-  auto* close = new IconButton(theme, QStringLiteral("close"));
-  close->setAccessibleName(tr("Dismiss"));
-  m_row->addWidget(close);
-  connect(close, &QToolButton::clicked, this, [this] {
-    const QString key = m_key;
-    dismiss(key);
-    Q_EMIT answered(key, -1);
-  });
-  hide();
-}
-
-void MessageBar::ask(const QString& key, const QString& text, const QStringList& answers) {
-  m_questions.removeIf([&](const Question& q) { return q.key == key; });
-  m_questions.append({key, text, answers});
-  showTop();
-}
-
-void MessageBar::dismiss(const QString& key) {
-  m_questions.removeIf([&](const Question& q) { return q.key == key; });
-  showTop();
-}
-
-void MessageBar::showTop() {
-  for (QPushButton* b : m_buttons) m_row->removeWidget(b), b->hide(), b->deleteLater();
-  m_buttons.clear();
-  setVisible(!m_questions.isEmpty());
-  m_key.clear();
-  if (m_questions.isEmpty()) return;
-  const Question q = m_questions.back();
-  m_key = q.key;
-  m_text->setText(q.text);
-  for (int i = 0; i < q.answers.size(); ++i) {
-    auto* button = new QPushButton(q.answers[i]);
-    if (i == 0) button->setProperty("primary", true);
-    connect(button, &QPushButton::clicked, this, [this, key = q.key, i] {
-      dismiss(key);
-      Q_EMIT answered(key, i);
-    });
-    m_row->insertWidget(1 + i, button);
-    m_buttons << button;
-  }
-}
-
-void MessageBar::paintEvent(QPaintEvent*) {
-  QPainter p(this);
-  const Palette& c = m_theme->colors();
-  p.fillRect(rect(), mixed(c.page, c.stale, 0.12));
-  p.fillRect(0, 0, 3, height(), c.stale);
-  p.fillRect(0, height() - 1, width(), 1, c.separator);
-}
-
 void scrollAsWide(QScrollArea* area, QWidget* page) {
   page->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Ignored);
   area->setWidget(page);

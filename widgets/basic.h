@@ -200,38 +200,6 @@ class Badge : public QWidget {
   QColor m_color;
 };
 
-// A bar across the window that says what happened and offers what can be done; never a modal box.
-class MessageBar : public QWidget {
-  Q_OBJECT
- public:
-  explicit MessageBar(const Theme* theme, QWidget* parent = nullptr);
-  // The buttons' texts in order; `answered` tells which was pressed. -1 is the closing cross.
-  void ask(const QString& key, const QString& text, const QStringList& answers);
-  void dismiss(const QString& key);
-  QString key() const { return m_key; }
-  QString text() const { return m_text->text(); }
-  QList<QPushButton*> buttons() const { return m_buttons; }
-
- Q_SIGNALS:
-  void answered(const QString& key, int index);
-
- protected:
-  void paintEvent(QPaintEvent*) override;
-
- private:
-  struct Question {
-    QString key, text;
-    QStringList answers;
-  };
-  void showTop();
-  const Theme* m_theme;
-  QLabel* m_text;
-  QHBoxLayout* m_row;
-  QList<QPushButton*> m_buttons;
-  QList<Question> m_questions;
-  QString m_key;
-};
-
 // A page of lines that break, scrolled upright: as high as it is at the width that there is, not as at its narrowest.
 void scrollAsWide(QScrollArea* area, QWidget* page);
 

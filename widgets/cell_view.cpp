@@ -273,6 +273,13 @@ bool CellView::awaitsAnswer() const {
   });
 }
 
+bool CellView::proves() const {
+  return std::any_of(m_shows.begin(), m_shows.end(), [this](const QString& show) {
+    const auto known = m_expressions.find(show);
+    return known != m_expressions.end() && isProving(known->second.terms);
+  });
+}
+
 bool CellView::isAnswered(const QString& show) const {
   const auto known = m_expressions.find(show);
   return known != m_expressions.end() && known->second.revision >= m_revision;
@@ -359,6 +366,10 @@ void CellView::refreshStatus() {
   } else if (!m_resultMeaning.empty() && m_resultMeaning != m_meaning && !(said && (m_failed || m_interrupted))) {
     m_status = CellStatus::Stale;
     text = tr("Stale: what this depends on has changed since it ran. Shift+Enter runs it again.");
+  } else if (!said && m_train && (m_failed || m_interrupted)) {
+    // How it ended stands there still.
+    m_status = CellStatus::Stale;
+    text = tr("Stale: what this depends on has changed since its run ended without a result. Shift+Enter runs it again.");
   }
   m_noteText = text;
   // What a run failed with looks as a mistake in the text does.

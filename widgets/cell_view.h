@@ -63,6 +63,7 @@ class CellView : public QWidget {
   // What it shows has not been answered for the newest text; checking: for so long that it is drawn as old.
   bool awaitsAnswer() const;
   bool checking() const { return m_checking; }
+  bool proves() const;  // the proof of what it shows is under way
   void showSelection();
   // Places of a search, in the editor's bytes; `here`: the one that is looked at, -1: none of them.
   struct Found {

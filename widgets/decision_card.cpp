@@ -345,6 +345,10 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   inset->setSpacing(8);
   inset->addLayout(buttons);
   inset->addWidget(m_release, 0, Qt::AlignLeft);
+  // The buttons above it stand where they stood when it comes.
+  QSizePolicy kept = m_release->sizePolicy();
+  kept.setRetainSizeWhenHidden(true);
+  m_release->setSizePolicy(kept);
   foot->addLayout(inset);
   layout->addWidget(m_foot);
   connect(m_force, &QPushButton::clicked, this, [this] { Q_EMIT hintRequested(Document::FusionHint::Fuse); });
@@ -488,8 +492,13 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     m_waterfall->body()->addWidget(box);
   }
   m_flip->clear();
-  m_flip->setVisible(!d.flips.empty());
-  if (!d.flips.empty()) {
+  m_flip->setDetail({});
+  if (const QString never = neverFlips(d); !never.isEmpty()) {
+    auto* words = label(never, "muted");
+    words->setObjectName(QStringLiteral("neverFlips"));
+    words->setWordWrap(true);
+    m_flip->body()->addWidget(words);
+  } else {
     const FusionFlip& first = d.flips.front();
     const double change = first.now != 0 ? (first.threshold / first.now - 1) * 100 : 0;
     m_flip->setDetail(tr("%1, by %2 %").arg(shortName(first.quantity)).arg(std::abs(change), 0, 'f', 0));
@@ -530,6 +539,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   if (!possible && hint == Document::FusionHint::None)
     m_noise->setText(tr("No kernel can be made of the two; the reason stands above."));
   m_release->setVisible(hint != Document::FusionHint::None);
+  m_foot->setVisible(possible || hint != Document::FusionHint::None);
   if (comparing()) setComparing();
 }
 

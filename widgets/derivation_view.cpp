@@ -178,6 +178,12 @@ QString zeroByRule(const std::vector<protocol::GradientTermInfo>& terms) {
   return why;
 }
 
+bool isProving(const std::vector<protocol::GradientTermInfo>& terms) {
+  return std::any_of(terms.begin(), terms.end(), [](const protocol::GradientTermInfo& t) {
+    return !addsNothing(t.form) && t.certificate == protocol::CertificateState::Checking;
+  });
+}
+
 std::vector<DerivationRow> derivationRows(const protocol::GradientTermInfo& term) {
   std::vector<DerivationRow> rows;
   std::set<QString> known;
@@ -274,6 +280,8 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
       auto* title = label(row.title, "muted");
       title->setFont(m_theme->ui(12));
       title->setWordWrap(true);
+      // What a step is called breaks: the room is for what it says.
+      title->setFixedWidth(static_cast<int>(QFontMetricsF(title->font()).horizontalAdvance(QStringLiteral("Certificate"))) + 6);
       m_text << row.title;
       m_grid->addWidget(index, at, 0, Qt::AlignTop);
       m_grid->addWidget(title, at, 1, Qt::AlignTop);

@@ -20,11 +20,13 @@ struct DerivationRow {
   std::vector<Line> lines;
 };
 
-// The steps of an inversion as a person reads them: the access as one equation, ranges gathered (0 ≤ p, q < 14), what repeats left
-// out, dropped guards beside their reason. Text that is not understood stays as it is.
 // Why the whole derivative is 0 by the rules; empty: it is not.
 QString zeroByRule(const std::vector<protocol::GradientTermInfo>& terms);
+// The proof of one of them has not ended.
+bool isProving(const std::vector<protocol::GradientTermInfo>& terms);
 
+// The steps of an inversion as a person reads them: the access as one equation, ranges gathered (0 ≤ p, q < 14), what repeats left
+// out, dropped guards beside their reason. Text that is not understood stays as it is.
 std::vector<DerivationRow> derivationRows(const protocol::GradientTermInfo& term);
 
 // Numbered rows: title, formulas in a column.

@@ -34,6 +34,29 @@ FormulaView::FormulaView(const Theme* theme, Selection* selection, QWidget* pare
   connect(selection, &Selection::changed, this, &FormulaView::findTinted);
 }
 
+namespace {
+// The tensor that a partial derivative stands for, "d(L)/d(Y)", or "d(L)/d(Y)#2" with its number above; empty: the part is none.
+std::string derivativeAt(const protocol::Formula& formula, std::uint32_t node) {
+  using protocol::FormulaKind;
+  const auto& nodes = formula.nodes;
+  const protocol::FormulaNode& part = nodes[node];
+  const auto nameOf = [&](std::uint32_t i) {
+    while (nodes[i].kind == FormulaKind::Subscript && !nodes[i].children.empty()) i = nodes[i].children.front();
+    return nodes[i].kind == FormulaKind::Name ? nodes[i].text : std::string();
+  };
+  if (part.kind == FormulaKind::Partial && part.children.size() == 2) {
+    const std::string of = nameOf(part.children[0]), by = nameOf(part.children[1]);
+    return of.empty() || by.empty() ? std::string() : "d(" + of + ")/d(" + by + ")";
+  }
+  if (part.kind != FormulaKind::Power || part.children.size() != 2 || nodes[part.children[0]].kind != FormulaKind::Partial)
+    return {};
+  const std::string& number = nodes[part.children[1]].text;
+  if (nodes[part.children[1]].kind != FormulaKind::Name || number.size() < 3 || number.front() != '(') return {};
+  const std::string whole = derivativeAt(formula, part.children[0]);
+  return whole.empty() ? whole : whole + "#" + number.substr(1, number.size() - 2);
+}
+}  // namespace
+
 // What came from the selection: the terms, and the whole line only where all of it did. A sum of terms of several places is not one
 // place's. Where no part says more than the line, the line is tinted.
 void FormulaView::findTinted() {
@@ -63,6 +86,10 @@ void FormulaView::findTinted() {
       any = any || own[i];
     }
     m_tinted.push_back(any ? std::move(own) : std::move(exact));
+    // A derivative has a name of its own, whatever its places are.
+    for (std::uint32_t i = 0; i < n && !m_selection->tensors().empty(); ++i)
+      if (const std::string name = derivativeAt(formula, i); !name.empty())
+        m_tinted.back()[i] = m_tinted.back()[i] || m_selection->isCalled(name);
   }
   update();
 }
@@ -172,6 +199,9 @@ protocol::Origins FormulaView::originsWithin(std::size_t formula, std::uint32_t 
   while (!open.empty()) {
     const auto& part = nodes[open.back()];
     open.pop_back();
+    // It stands for the whole statement that it is the derivative by: what stands beside it says more.
+    if (!derivativeAt(m_formulas[formula], static_cast<std::uint32_t>(&part - nodes.data())).empty() && &part != &nodes[node])
+      continue;
     for (const std::uint32_t o : part.origins)
       if (known.insert(o).second) all.push_back(o);
     open.insert(open.end(), part.children.rbegin(), part.children.rend());
@@ -180,8 +210,11 @@ protocol::Origins FormulaView::originsWithin(std::size_t formula, std::uint32_t 
 }
 
 void FormulaView::mousePressEvent(QMouseEvent* event) {
-  if (const auto part = partAt(event->position())) m_selection->select(originsWithin(part->first, part->second));
-  else m_selection->clear();
+  const auto part = partAt(event->position());
+  if (!part) return m_selection->clear();
+  const std::string derivative = derivativeAt(m_formulas[part->first], part->second);
+  if (derivative.empty()) m_selection->select(originsWithin(part->first, part->second));
+  else m_selection->select({}, {derivative});
 }
 
 void FormulaView::mouseMoveEvent(QMouseEvent* event) {

@@ -47,6 +47,30 @@ QColor stateColor(FusionState state, const Palette& c) {
   return c.muted;
 }
 
+QString neverFlips(const FusionDecisionInfo& d) {
+  if (!d.flips.empty()) return {};
+  const auto named = [&](auto&& counts) {
+    QStringList names;
+    if (counts(d.dT)) names << QObject::tr("traffic");
+    if (counts(d.dC)) names << QObject::tr("arithmetic");
+    if (counts(d.dK)) names << QObject::tr("launches");
+    return names.join(QObject::tr(" and "));
+  };
+  const QString saved = named([](double v) { return v > 0; }), spent = named([](double v) { return v < 0; });
+  const QString why =
+      saved.isEmpty() && spent.isEmpty()
+          ? QObject::tr("Nothing is left to count between the two: R is 0 at every size and on every device.")
+      : spent.isEmpty()
+          ? QObject::tr("None: it saves %1 and costs nothing, so R stays above 0 at every size and for every P_d, P_c and L.")
+                .arg(saved)
+      : saved.isEmpty()
+          ? QObject::tr("None: it costs %1 and saves nothing, so R stays below 0 at every size and for every P_d, P_c and L.")
+                .arg(spent)
+          : QObject::tr("None: no one size, nor P_d, P_c or L, turns the sign of R alone.");
+  return d.state == FusionState::NotLowerable ? why + QLatin1Char(' ') + QObject::tr("What keeps the two apart is no number.")
+                                              : why;
+}
+
 namespace {
 QString signedText(double value, int decimals) {
   if (value == 0) return QStringLiteral("0");
@@ -154,7 +178,7 @@ QVariant FusionModel::headerData(int section, Qt::Orientation orientation, int r
 }
 
 QString FusionModel::csv() const {
-  QString out = QStringLiteral("producer,consumer,category,dT_bytes,dC_flops,dK,R_seconds,state,why\n");
+  QString out = QStringLiteral("producer,consumer,category,dT_bytes,dC_flops,dK,R_seconds,flips,flips_at,state,why\n");
   const auto quoted = [](const std::string& text) {
     return QLatin1Char('"') + QString::fromStdString(text).replace(QLatin1Char('"'), QStringLiteral("\"\"")) + QLatin1Char('"');
   };
@@ -167,6 +191,8 @@ QString FusionModel::csv() const {
                        QString::number(d.dC, 'g', 17),
                        QString::number(d.dK),
                        QString::number(d.R, 'g', 17),
+                       d.flips.empty() ? QString() : quoted(d.flips.front().quantity),
+                       d.flips.empty() ? QString() : QString::number(d.flips.front().threshold, 'g', 17),
                        QLatin1String(names[static_cast<std::size_t>(d.state)]),
                        quoted(d.why)}
                .join(QLatin1Char(',')) +

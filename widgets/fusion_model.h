@@ -10,6 +10,8 @@ namespace nf {
 QString stateWord(protocol::FusionState state);
 QString stateIcon(protocol::FusionState state);
 QColor stateColor(protocol::FusionState state, const Palette& colors);
+// Why no change of one size or constant turns the sign of R; empty: one does.
+QString neverFlips(const protocol::FusionDecisionInfo& decision);
 
 // Every decision with its numbers: MB, MFLOP and microseconds saved.
 class FusionModel : public QAbstractTableModel {

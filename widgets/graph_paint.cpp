@@ -369,8 +369,7 @@ QRectF GraphView::freePlace(QPointF wanted, QSizeF size) const {
   constexpr double kStep = 6, kFarthest = 240;
   const auto around = [&](QPointF at) { return QRectF(at - QPointF(size.width() / 2, size.height() / 2), size); };
   // Where the legend stands, on the sheet; what is wanted below it is out of sight anyway.
-  constexpr double kLegend = 34;
-  const double legend = (height() - kLegend - m_offset.y()) / m_scale;
+  const double legend = (height() - legendHeight() - 6 - m_offset.y()) / m_scale;
   const auto free = [&](const QRectF& place) {
     const QRectF wide = place.adjusted(-3, -3, 3, 3);
     if (wanted.y() < legend && wide.bottom() > legend) return false;
@@ -397,7 +396,7 @@ QRectF GraphView::overview() const {
   if (QRectF(rect()).adjusted(-4, -4, 4, 4).contains(shown)) return {};
   const double scale = std::min(160 / all.width(), 80 / all.height());
   const QSizeF size = all.size() * scale;
-  return {width() - size.width() - 12, height() - size.height() - 12, size.width(), size.height()};
+  return {width() - size.width() - 12, height() - legendHeight() - size.height() - 8, size.width(), size.height()};
 }
 
 void GraphView::paintOverview(QPainter& p) {
@@ -446,52 +445,60 @@ void GraphView::paintEvent(QPaintEvent*) {
   }
 }
 
+namespace {
+constexpr double kLegendLine = 26, kLegendBeside = 8, kLegendApart = 24, kLegendRow = 20, kLegendLeft = 16;
+}
+
+std::vector<std::vector<GraphView::LegendEntry>> GraphView::legend() const {
+  const Palette& c = m_theme->colors();
+  std::vector<LegendEntry> entries = {{tr("forward"), c.forward, Qt::SolidLine, 0},
+                                      {tr("backward"), c.backward, Qt::SolidLine, 0},
+                                      {tr("optimiser"), c.optimizer, Qt::SolidLine, 0},
+                                      {tr("kept for backward"), c.muted, Qt::DotLine, 0},
+                                      {tr("carried between steps"), c.muted, Qt::NoPen, 0}};
+  if (std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), [](const GraphNode& n) { return n.outsideStep; }))
+    entries.push_back({tr("outside the step"), c.muted, Qt::DashLine, 0});
+  const QFontMetricsF metrics(m_theme->ui(12));
+  std::vector<std::vector<LegendEntry>> rows(1);
+  double x = kLegendLeft;
+  for (LegendEntry& e : entries) {
+    e.width = kLegendLine + kLegendBeside + metrics.horizontalAdvance(e.word);
+    if (x + e.width > width() && !rows.back().empty()) rows.emplace_back(), x = kLegendLeft;
+    x += e.width + kLegendApart;
+    rows.back().push_back(std::move(e));
+  }
+  return rows;
+}
+
+double GraphView::legendHeight() const { return kLegendRow * static_cast<double>(legend().size()) + 8; }
+
+// On a ground of its own: what is drawn below it ends there.
 void GraphView::paintLegend(QPainter& p) const {
-  constexpr double kLine = 26, kBeside = 8, kApart = 24, kRow = 20;
   const Palette& c = m_theme->colors();
   p.setRenderHint(QPainter::Antialiasing);
   p.setFont(m_theme->ui(12));
-  struct Entry {
-    QString word;
-    QColor color;
-    Qt::PenStyle style;  // NoPen: the sign of what is carried
-  };
-  std::vector<Entry> entries = {{tr("forward"), c.forward, Qt::SolidLine},
-                                {tr("backward"), c.backward, Qt::SolidLine},
-                                {tr("optimiser"), c.optimizer, Qt::SolidLine},
-                                {tr("kept for backward"), c.muted, Qt::DotLine},
-                                {tr("carried between steps"), c.muted, Qt::NoPen}};
-  if (std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), [](const GraphNode& n) { return n.outsideStep; }))
-    entries.push_back({tr("outside the step"), c.muted, Qt::DashLine});
-  std::vector<std::vector<const Entry*>> rows(1);
-  double x = 16;
-  for (const Entry& e : entries) {
-    const double w = kLine + kBeside + p.fontMetrics().horizontalAdvance(e.word) + kApart;
-    if (x + w > width() && !rows.back().empty()) rows.emplace_back(), x = 16;
-    rows.back().push_back(&e);
-    x += w;
-  }
-  double y = height() - 16 - kRow * static_cast<double>(rows.size() - 1);
-  for (const auto& row : rows) {
-    x = 16;
-    for (const Entry* e : row) {
-      const double w = p.fontMetrics().horizontalAdvance(e->word);
-      p.fillRect(QRectF(x - 6, y - kRow / 2, kLine + kBeside + w + 12, kRow), c.page);
-      if (e->style == Qt::NoPen) {
-        p.drawPixmap(QRectF(x + kLine - 18, y - 7, 14, 14), m_theme->pixmap(QStringLiteral("loop"), e->color, 2),
+  double y = height() - legendHeight();
+  p.fillRect(QRectF(0, y, width(), height() - y), c.page);
+  y += 2 + kLegendRow / 2;
+  for (const auto& row : legend()) {
+    double x = kLegendLeft;
+    for (const LegendEntry& e : row) {
+      if (e.style == Qt::NoPen) {
+        p.drawPixmap(QRectF(x + kLegendLine - 18, y - 7, 14, 14), m_theme->pixmap(QStringLiteral("loop"), e.color, 2),
                      QRectF(0, 0, 32, 32));
       } else {
-        p.setPen(QPen(e->color, 1.8, e->style));
-        p.drawLine(QPointF(x, y), QPointF(x + kLine, y));
+        const double end = x + kLegendLine;
+        p.setPen(QPen(e.color, 1.8, e.style));
+        p.drawLine(QPointF(x, y), QPointF(end, y));
         p.setPen(Qt::NoPen);
-        p.setBrush(e->color);
-        if (e->style == Qt::SolidLine) p.drawPolygon(QPolygonF{{x + kLine, y}, {x + kLine - 7, y - 3.2}, {x + kLine - 7, y + 3.2}});
+        p.setBrush(e.color);
+        if (e.style == Qt::SolidLine) p.drawPolygon(QPolygonF{{end, y}, {end - 7, y - 3.2}, {end - 7, y + 3.2}});
       }
       p.setPen(c.muted);
-      p.drawText(QRectF(x + kLine + kBeside, y - kRow / 2, w + 4, kRow), Qt::AlignVCenter, e->word);
-      x += kLine + kBeside + w + kApart;
+      p.drawText(QRectF(x + kLegendLine + kLegendBeside, y - kLegendRow / 2, e.width, kLegendRow), Qt::AlignVCenter, e.word);
+      x += e.width + kLegendApart;
     }
-    y += kRow;
+    y += kLegendRow;
   }
 }
 

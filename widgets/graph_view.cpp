@@ -48,7 +48,7 @@ bool sameBoxes(const GraphPage& a, const GraphPage& b) {
 }
 constexpr std::size_t kManyOperators = 40;
 constexpr double kReadable = 0.78;    // below this zoom a node has no room for its expression
-constexpr double kFitted = 0.55;      // a graph is shown as a whole down to this one
+constexpr double kFitted = 0.48;      // a graph is shown as a whole down to this one
 constexpr double kLargest = 1.4;      // a small graph is not blown up further
 constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
 }  // namespace
@@ -270,9 +270,12 @@ void GraphView::relate() {
 
 void GraphView::fit() {
   if (m_layout.bounds.isNull() || width() < 10) return;
-  const QRectF room = m_layout.bounds.adjusted(-24, -20, 24, 40);
-  m_scale = std::clamp(std::min(width() / room.width(), height() / room.height()), 0.02, kLargest);
-  m_offset = QPointF(width() / 2.0, height() / 2.0) - room.center() * m_scale;
+  constexpr double kBeside = 20, kAbove = 14;
+  const QRectF& all = m_layout.bounds;
+  const QRectF room(kBeside, kAbove, std::max(10.0, width() - 2 * kBeside), std::max(10.0, height() - 2 * kAbove - legendHeight()));
+  m_scale =
+      std::clamp(std::min(room.width() / std::max(1.0, all.width()), room.height() / std::max(1.0, all.height())), 0.02, kLargest);
+  m_offset = room.center() - all.center() * m_scale;
   m_fitted = true;
   Q_EMIT zoomChanged(m_scale);
   update();
@@ -285,7 +288,8 @@ void GraphView::showFirst() {
   m_scale = kReadable;
   const QSizeF room = m_layout.bounds.size() * m_scale;
   const double x = room.width() + 48 < width() ? (width() - room.width()) / 2 : 24;
-  const double y = room.height() + 60 < height() ? (height() - room.height()) / 2 : 20;
+  const double high = height() - legendHeight();
+  const double y = room.height() + 28 < high ? (high - room.height()) / 2 : 20;
   m_offset = QPointF(x, y) - m_layout.bounds.topLeft() * m_scale;
   Q_EMIT zoomChanged(m_scale);
 }

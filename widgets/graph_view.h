@@ -86,6 +86,14 @@ class GraphView : public QWidget {
   int groupAt(QPointF world, bool titleOnly) const;
   QRectF overview() const;
   void paintOverview(QPainter& p);
+  struct LegendEntry {
+    QString word;
+    QColor color;
+    Qt::PenStyle style;  // NoPen: the sign of what is carried
+    double width;
+  };
+  std::vector<std::vector<LegendEntry>> legend() const;  // by row
+  double legendHeight() const;                           // at the foot of the view
   void paintLegend(QPainter& p) const;
   QRectF freePlace(QPointF wanted, QSizeF size) const;
   void paintGroup(QPainter& p, std::size_t group, double scale);

@@ -267,6 +267,7 @@ bool InspectorView::pinned() const { return m_pin->isChecked(); }
 
 void InspectorView::clear() {
   m_tensor.clear();
+  m_proves = false;
   m_known = {};
   followAge();
   m_pin->setChecked(false);
@@ -290,6 +291,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
                             counted(static_cast<std::int64_t>(std::min(values, 9e15)), tr("value"), tr("values")),
                             bytesText(static_cast<double>(t.bytes))));
   if (!same) {
+    m_proves = false;
     m_checkPending = m_comparing = m_begunAgain = false;
     m_compare = nullptr;
     m_proved->show({}, {}, {});
@@ -317,6 +319,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_compare = nullptr;
   m_derivation->hide();
   m_proved->show({}, {}, {});
+  m_proves = isProving(e.terms);
   if (!e.terms.empty()) {
     const QString zero = zeroByRule(e.terms);
     std::int64_t without = 0, all = 0;  // accesses without a proof

@@ -46,6 +46,7 @@ class InspectorView : public QWidget {
   // The newest text: what is known of a derivative of an older one is greyed, and its badges say `checking`, until it is answered.
   void setRevision(std::uint64_t revision);
   bool checking() const { return m_checking; }
+  bool proves() const { return m_proves; }  // the proof of what it shows is under way
   bool awaitsAnswer() const { return m_checking || m_age.isActive(); }
   bool pinned() const;  // the selection moves on without it
   QScrollArea* scroll() const { return m_scroll; }
@@ -78,7 +79,7 @@ class InspectorView : public QWidget {
   };
   Known m_known;
   std::uint64_t m_revision = 0;
-  bool m_checking = false;
+  bool m_checking = false, m_proves = false;
   QTimer m_age;
   QPointer<QPushButton> m_compare;
   bool m_checkPending = false, m_comparing = false;

@@ -10,6 +10,11 @@ const QRegularExpression& derivative() {
   static const QRegularExpression form(QStringLiteral(R"(d\(([^()]+)\)/d\(([^()]+)\))"));
   return form;
 }
+// "Y and 3 more"
+const QRegularExpression& countedForm() {
+  static const QRegularExpression form(QStringLiteral(R"(^(.*?)( and (\d+) more)$)"));
+  return form;
+}
 }  // namespace
 
 QString derivativeText(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\1/d\\2")); }
@@ -17,24 +22,27 @@ QString derivativeText(const QString& name) { return QString(name).replace(deriv
 QString shortName(const QString& name) { return QString(name).replace(derivative(), QStringLiteral("d\\2")); }
 
 QString elidedName(const QFontMetrics& metrics, const QString& name, int width) {
-  static const QRegularExpression form(QStringLiteral(R"(^(.*?)( and (\d+) more)$)"));
-  const auto counted = form.match(name);
+  const auto counted = countedForm().match(name);
   if (!counted.hasMatch() || metrics.horizontalAdvance(name) <= width) return metrics.elidedText(name, Qt::ElideMiddle, width);
   const QString first = counted.captured(1);
-  for (const QString& count : {counted.captured(2), QStringLiteral(" +") + counted.captured(3)})
-    if (const int room = width - metrics.horizontalAdvance(count); room >= metrics.horizontalAdvance(first.left(1) + QChar(0x2026)))
-      return metrics.elidedText(first, Qt::ElideRight, room) + count;
-  return QStringLiteral("+") + counted.captured(3);
+  const QString count = QStringLiteral("+") + counted.captured(3);
+  if (const int room = width - metrics.horizontalAdvance(QLatin1Char(' ') + count);
+      room >= metrics.horizontalAdvance(first.left(1) + QChar(0x2026)))
+    return metrics.elidedText(first, Qt::ElideRight, room) + QLatin1Char(' ') + count;
+  return count;
 }
 
 QString kernelName(const std::string& name, int most) {
   const QString text = shortName(name);
   if (text.size() <= most) return text;
-  const QStringList parts = text.split(QStringLiteral(" + "));
-  QString out = parts.front();
+  const auto counted = countedForm().match(text);
+  const QStringList parts = counted.hasMatch() ? QStringList() : text.split(QStringLiteral(" + "));
+  const QString count = counted.hasMatch() ? QStringLiteral(" +") + counted.captured(3)
+                        : parts.size() > 1 ? QStringLiteral(" +%1").arg(parts.size() - 1)
+                                           : QString();
+  QString out = counted.hasMatch() ? counted.captured(1) : parts.front();
   if (out.size() > most - 3) out = out.left(most - 4) + QChar(0x2026);
-  if (parts.size() > 1) out += QStringLiteral(" +%1").arg(parts.size() - 1);
-  return out;
+  return out + count;
 }
 
 QStringList kernelNames(const std::vector<std::string>& names, int most) {

@@ -386,6 +386,10 @@ void NotebookView::setOutdated() {
   for (CellView* v : m_cells) v->setOutdated(true);
 }
 
+bool NotebookView::proves() const {
+  return std::any_of(m_cells.begin(), m_cells.end(), [](const CellView* v) { return v->proves(); });
+}
+
 bool NotebookView::awaitsAnswers() const {
   return std::any_of(m_cells.begin(), m_cells.end(), [](const CellView* v) { return v->awaitsAnswer(); });
 }

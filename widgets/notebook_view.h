@@ -50,6 +50,7 @@ class NotebookView : public QScrollArea {
     return m_lastCommand;
   }                            // what the last letter did to whole cells; empty: none since one was written in
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
+  bool proves() const;         // the proof of some of what it shows is under way
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   void setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values);

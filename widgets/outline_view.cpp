@@ -47,12 +47,13 @@ class OutlineDelegate : public QStyledItemDelegate {
     }
     const QString detail = index.data(kDetailRole).toString();
     p->setFont(index.data(kMonoRole).toBool() ? m_theme->mono(11) : m_theme->ui(12));
-    // The name first: its shape stands in the inspector too.
+    // The name first: its shape stands in the inspector too. A cell's state is told nowhere else in sight, its title is.
     const QFont nameFont = index.data(kMonoRole).toBool() ? m_theme->mono(13) : m_theme->ui(13);
     const int name = QFontMetrics(nameFont).horizontalAdvance(index.data(Qt::DisplayRole).toString());
     constexpr int kLeastDetail = 28;  // px: less of it says nothing
     const int room = full.width() - x - 28;
-    int width = std::clamp(p->fontMetrics().horizontalAdvance(detail) + 2, 0, std::max(0, room - name));
+    const bool state = index.data(kKindRole).toInt() == kCell;
+    int width = std::clamp(p->fontMetrics().horizontalAdvance(detail) + 2, 0, std::max(0, state ? room / 2 : room - name));
     if (width < std::min(kLeastDetail, p->fontMetrics().horizontalAdvance(detail))) width = 0;
     p->setPen(special.isValid() && !section ? special : c.hint);
     const QRect right(full.right() - 12 - width, r.top(), width, r.height());

@@ -310,6 +310,10 @@ void Plot::arrange() {
 
 std::vector<std::pair<QString, QRectF>> Plot::shownLabels() {
   drawNow();
+  return labelPlaces();
+}
+
+std::vector<std::pair<QString, QRectF>> Plot::labelPlaces() const {
   std::vector<std::pair<QString, QRectF>> out;
   for (const Label& label : m_labels)
     if (label.item->visible()) {

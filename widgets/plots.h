@@ -86,6 +86,7 @@ class Plot : public QWidget {
   void resizeEvent(QResizeEvent*) override;
   bool eventFilter(QObject* watched, QEvent* event) override;
   void drawNow();
+  std::vector<std::pair<QString, QRectF>> labelPlaces() const;  // since the last arrange()
   static QString shortMilliseconds(double ms);
   const Theme* m_theme;
   QCustomPlot* m_plot;
@@ -293,6 +294,7 @@ class RooflinePlot : public Plot {
   // The trial of the playhead; none: the newest.
   void setCurrent(std::optional<std::uint64_t> number);
   PlotTable table() const override;
+  std::vector<QPolygonF> slopeNames();  // where the names along the ceilings stand, in pixels of the plot
 
  Q_SIGNALS:
   void subgraphChosen(const std::string& id);
@@ -310,9 +312,11 @@ class RooflinePlot : public Plot {
   std::optional<std::uint64_t> m_trial;
   struct Slope {
     QCPItemText* item;
-    double x, y;
+    double x, y;      // where its name is wanted
+    double from, to;  // of its line, along x
   };
   std::vector<Slope> m_slopes;  // names that run along a bandwidth ceiling
+  std::vector<QPolygonF> m_slopeNames;
 };
 
 }  // namespace nf

@@ -6,8 +6,10 @@
 #include <QPainter>
 #include <QToolButton>
 #include <QToolTip>
+#include <QTransform>
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
@@ -724,7 +726,7 @@ void RooflinePlot::redraw() {
       if (nearest > room * 1.2) room = nearest, x = at;
     }
     text->position->setCoords(x, x * bandwidth);
-    m_slopes.push_back({text, x, x * bandwidth});
+    m_slopes.push_back({text, x, x * bandwidth, low, knee});
     // The name runs along the line: others keep away from it.
     for (const double along : {0.6, 0.72, 0.85, 1.0, 1.18, 1.4, 1.65}) avoid(x * along, x * along * bandwidth, 13);
   };
@@ -834,15 +836,46 @@ void RooflinePlot::redraw() {
 void RooflinePlot::arrange() {
   Plot::arrange();
   const QRectF area = m_plot->axisRect()->rect();
+  const auto labels = labelPlaces();
+  std::vector<QPolygonF> names;
   for (const Slope& s : m_slopes) {
     // Both axes are logarithmic: a bandwidth is a line of one slope, that of a decade by a decade.
     const double dx = m_plot->xAxis->coordToPixel(s.x * 2) - m_plot->xAxis->coordToPixel(s.x),
                  dy = m_plot->yAxis->coordToPixel(s.y * 2) - m_plot->yAxis->coordToPixel(s.y);
-    s.item->setRotation(std::atan2(dy, dx) * 180 / M_PI);
+    const double degrees = std::atan2(dy, dx) * 180 / M_PI;
+    s.item->setRotation(degrees);
     s.item->setPadding(QMargins(0, 0, 0, 3));
-    const QPointF at(m_plot->xAxis->coordToPixel(s.x), m_plot->yAxis->coordToPixel(s.y));
-    s.item->setVisible(area.adjusted(20, 8, -20, -8).contains(at));
+    const QFontMetricsF metrics(s.item->font());
+    const double wide = metrics.horizontalAdvance(s.item->text()), high = metrics.height() + 3;
+    const auto nameAt = [&](double x) {
+      const QPointF at(m_plot->xAxis->coordToPixel(x), m_plot->yAxis->coordToPixel(x * s.y / s.x));
+      return QTransform().translate(at.x(), at.y()).rotate(degrees).map(QPolygonF(QRectF(-wide / 2, -high, wide, high)));
+    };
+    const auto free = [&](const QPolygonF& name) {
+      return area.contains(name.boundingRect()) &&
+             std::none_of(names.begin(), names.end(), [&](const QPolygonF& other) { return other.intersects(name); }) &&
+             std::none_of(labels.begin(), labels.end(),
+                          [&](const auto& label) { return QPolygonF(label.second.adjusted(-3, -1, 3, 1)).intersects(name); });
+    };
+    // There where it is wanted, else beside it along its line, a little further each time.
+    constexpr int kPlaces = 60;
+    const double step = std::log(s.to / s.from) / kPlaces;
+    std::optional<double> place;
+    for (int k = 0; k <= 2 * kPlaces && !place; ++k) {
+      const double x = s.x * std::exp(step * ((k + 1) / 2) * (k % 2 ? 1 : -1));
+      if (x >= s.from && x <= s.to && free(nameAt(x))) place = x;
+    }
+    s.item->setVisible(place.has_value());
+    if (!place) continue;
+    s.item->position->setCoords(*place, *place * s.y / s.x);
+    names.push_back(nameAt(*place));
   }
+  m_slopeNames = std::move(names);
+}
+
+std::vector<QPolygonF> RooflinePlot::slopeNames() {
+  drawNow();
+  return m_slopeNames;
 }
 
 bool RooflinePlot::eventFilter(QObject* watched, QEvent* event) {

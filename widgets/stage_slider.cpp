@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/stage_slider.h"
 
+#include <QHelpEvent>
 #include <QKeyEvent>
 #include <QMouseEvent>
 #include <QPainter>
+#include <QToolTip>
+#include <algorithm>
 
 namespace nf {
 
 using namespace protocol;
 
+namespace {
+constexpr int kBeside = 58, kBelow = 72;  // heights
+}
+
 StageSlider::StageSlider(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_current(QStringLiteral("fused")) {
-  setFixedHeight(58);
+  setFixedHeight(kBeside);
   setFocusPolicy(Qt::TabFocus);
   setAccessibleName(tr("Stage"));
   clear();
@@ -26,16 +33,80 @@ void StageSlider::clear() {
 
 void StageSlider::setStages(const std::vector<StageSummary>& stages) {
   if (!stages.empty()) m_stages = stages;
+  fit();
   update();
 }
 
 void StageSlider::setCurrent(const QString& stage) {
   m_current = stage;
+  fit();
   update();
 }
 
 int StageSlider::count() const { return static_cast<int>(m_stages.size()); }
 double StageSlider::xOf(int i) const { return 84 + (width() - 176.0) * i / std::max(1, count() - 1); }
+
+// Each stage has the room around its stop, up to halfway to the next one; the outer two reach to the edges.
+std::vector<StageSlider::Words> StageSlider::words() const {
+  constexpr double kMargin = 8, kGap = 8, kApart = 14, kLine = 18, kTop = 30;
+  std::vector<Words> all;
+  const QFontMetricsF small(m_theme->ui(12));
+  for (int i = 0; i < count(); ++i) {
+    const auto& s = m_stages[static_cast<std::size_t>(i)];
+    const double left = i == 0 ? kMargin : (xOf(i - 1) + xOf(i)) / 2 + kApart / 2,
+                 right = i + 1 == count() ? width() - kMargin : (xOf(i) + xOf(i + 1)) / 2 - kApart / 2;
+    Words w;
+    w.word = QString::fromStdString(s.stage);
+    w.whole =
+        s.operators > 0 ? QString::fromStdString(s.note.empty() ? std::to_string(s.operators) + " operators" : s.note) : QString();
+    const bool current = w.word == m_current;
+    const double word = QFontMetricsF(m_theme->ui(12, current ? QFont::DemiBold : QFont::Normal)).horizontalAdvance(w.word) + 2;
+    const double room = std::max(0.0, right - left - (m_below ? 0 : word + kGap));
+    w.note = small.horizontalAdvance(w.whole) <= room ? w.whole : small.elidedText(w.whole, Qt::ElideRight, room);
+    const double note = w.note.isEmpty() ? 0 : small.horizontalAdvance(w.note) + 2;
+    const auto from = [&](double wide) { return std::clamp(xOf(i) - wide / 2, left, std::max(left, right - wide)); };
+    if (m_below) {
+      w.wordAt = QRectF(from(word), kTop, word, kLine);
+      w.noteAt = QRectF(from(note), kTop + kLine, note, kLine);
+    } else {
+      w.wordAt = QRectF(from(word + (note > 0 ? kGap + note : 0)), kTop + 2, word, kLine);
+      w.noteAt = QRectF(w.wordAt.right() + kGap, kTop + 2, note, kLine);
+    }
+    all.push_back(std::move(w));
+  }
+  return all;
+}
+
+void StageSlider::fit() {
+  m_below = false;
+  const auto beside = words();
+  m_below = std::any_of(beside.begin(), beside.end(), [](const Words& w) { return w.note != w.whole; });
+  setFixedHeight(m_below ? kBelow : kBeside);
+}
+
+void StageSlider::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  if (event->oldSize().width() != event->size().width()) fit();
+}
+
+std::vector<QRectF> StageSlider::labels() const {
+  std::vector<QRectF> all;
+  for (const Words& w : words()) all.push_back(w.note.isEmpty() ? w.wordAt : w.wordAt.united(w.noteAt));
+  return all;
+}
+
+// What has no room is said where one points.
+bool StageSlider::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
+  auto* help = static_cast<QHelpEvent*>(event);
+  for (const Words& w : words())
+    if (w.note != w.whole && w.wordAt.united(w.noteAt).contains(help->pos())) {
+      QToolTip::showText(help->globalPos(), w.word + QStringLiteral(": ") + w.whole, this);
+      return true;
+    }
+  QToolTip::hideText();
+  return true;
+}
 
 void StageSlider::paintEvent(QPaintEvent*) {
   QPainter p(this);
@@ -50,27 +121,18 @@ void StageSlider::paintEvent(QPaintEvent*) {
   p.drawLine(QPointF(xOf(0), y), QPointF(xOf(count() - 1), y));
   p.setPen(QPen(c.accent, 2));
   p.drawLine(QPointF(xOf(0), y), QPointF(xOf(current), y));
+  const auto all = words();
   for (int i = 0; i < count(); ++i) {
-    const auto& s = m_stages[static_cast<std::size_t>(i)];
+    const Words& w = all[static_cast<std::size_t>(i)];
     p.setPen(QPen(i <= current ? c.accent : c.hint, 2));
     p.setBrush(i == current ? c.accent : c.page);
     p.drawEllipse(QPointF(xOf(i), y), i == current ? 6.5 : 4.5, i == current ? 6.5 : 4.5);
-    const QString word = QString::fromStdString(s.stage);
-    const QString note =
-        s.operators > 0 ? QString::fromStdString(s.note.empty() ? std::to_string(s.operators) + " operators" : s.note) : QString();
     p.setFont(m_theme->ui(12, i == current ? QFont::DemiBold : QFont::Normal));
-    const double w = p.fontMetrics().horizontalAdvance(word);
-    QFont small = m_theme->ui(12);
-    const QFontMetrics metrics(small);
-    const double room = (width() - 176.0) / std::max(1, count() - 1) - w - 18;
-    const QString shortNote = metrics.elidedText(note, Qt::ElideRight, static_cast<int>(room));
-    const double total = w + (shortNote.isEmpty() ? 0 : 8 + metrics.horizontalAdvance(shortNote));
-    const double x = std::clamp(xOf(i) - total / 2, 8.0, std::max(8.0, width() - total - 8));
     p.setPen(i == current ? c.text : c.muted);
-    p.drawText(QRectF(x, 32, w + 4, 18), Qt::AlignVCenter, word);
-    p.setFont(small);
+    p.drawText(w.wordAt, Qt::AlignVCenter, w.word);
+    p.setFont(m_theme->ui(12));
     p.setPen(c.hint);
-    p.drawText(QRectF(x + w + 8, 32, total, 18), Qt::AlignVCenter, shortNote);
+    p.drawText(w.noteAt, Qt::AlignVCenter, w.note);
   }
   if (hasFocus()) {
     p.setPen(QPen(c.accent, 1));

@@ -16,11 +16,15 @@ class StageSlider : public QWidget {
   void setStages(const std::vector<protocol::StageSummary>& stages);
   void setCurrent(const QString& stage);
   QString current() const { return m_current; }
+  // Of every stage, in pixels: its name with what it did, which never meets that of another.
+  std::vector<QRectF> labels() const;
 
  Q_SIGNALS:
   void chosen(const QString& stage);
 
  protected:
+  bool event(QEvent*) override;
+  void resizeEvent(QResizeEvent*) override;
   void paintEvent(QPaintEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
@@ -28,9 +32,16 @@ class StageSlider : public QWidget {
  private:
   int count() const;
   double xOf(int i) const;
+  struct Words {
+    QString word, note, whole;  // `note` as far as there is room for it
+    QRectF wordAt, noteAt;
+  };
+  std::vector<Words> words() const;
+  void fit();
   const Theme* m_theme;
   std::vector<protocol::StageSummary> m_stages;
   QString m_current;
+  bool m_below = false;  // what a stage did stands below its name: side by side they would be cut
 };
 
 }  // namespace nf

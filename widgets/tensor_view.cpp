@@ -242,6 +242,7 @@ void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
 
 void TensorView::setOld(bool old) {
   m_image->old = m_histogram->old = old;
+  setGreyed(m_table, old);
   m_image->update();
   m_histogram->update();
 }

@@ -3,10 +3,12 @@
 
 #include <QComboBox>
 #include <QGridLayout>
+#include <QJsonDocument>
 #include <QLabel>
 #include <QListWidget>
 #include <QPainter>
 #include <QPushButton>
+#include <QRegularExpression>
 #include <QScrollArea>
 #include <QSplitter>
 #include <QStyledItemDelegate>
@@ -64,7 +66,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     p->setFont(m_theme->mono(13));
     p->setPen(c.text);
     p->drawText(inner.adjusted(0, 0, -w - 8, 0), Qt::AlignVCenter,
-                p->fontMetrics().elidedText(shortName(s.name), Qt::ElideRight, inner.width() - w - 8));
+                elidedName(p->fontMetrics(), shortName(s.name), inner.width() - w - 8));
     p->setFont(m_theme->ui(12));
     p->setPen(c.muted);
     const QRect second = inner.translated(0, 18);
@@ -87,6 +89,18 @@ class SubgraphDelegate : public QStyledItemDelegate {
   const Theme* m_theme;
   const std::vector<SubgraphInfo>* m_subgraphs;
 };
+
+// The trial of this schedule that has a figure, the shown one before others.
+std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trials, const TrialInfo* shown,
+                                             const JsonText& schedule) {
+  const auto read = [](const JsonText& text) { return QJsonDocument::fromJson(QByteArray::fromStdString(text.text)); };
+  const QJsonDocument wanted = read(schedule);
+  const auto same = [&](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok && read(t.schedule) == wanted; };
+  if (wanted.isNull()) return std::nullopt;
+  if (shown && same(*shown)) return shown->number;
+  const auto found = std::find_if(trials.begin(), trials.end(), same);
+  return found == trials.end() ? std::nullopt : std::optional(found->number);
+}
 
 }  // namespace
 
@@ -153,8 +167,15 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
     if (!m_shareTimer->isActive()) m_shareTimer->start();
   });
   connect(m_measure, &QPushButton::clicked, this, [this] {
+    const JsonText wanted = chosenSchedule();
+    // A schedule that has a figure is measured again beside it: two runs of one kernel make none of them faster.
+    if (const auto known = measuredAlready(m_trialList, shownTrial(), wanted)) {
+      if (*known != m_trial) chooseTrial(*known);
+      setReplaying(*known);
+      return Q_EMIT replayRequested(m_current, *known, wanted);
+    }
     setMeasuring();
-    Q_EMIT measureRequested(m_current, chosenSchedule());
+    Q_EMIT measureRequested(m_current, wanted);
   });
   connect(m_tune, &QPushButton::clicked, this, &TuneView::tuneRequested);
   connect(m_replay, &QPushButton::clicked, this, [this] {
@@ -543,6 +564,19 @@ void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   askKernel(shown ? std::optional(shown->number) : number, true);
 }
 
+namespace {
+// How a candidate was made, as far as whole changes have room: "crossed, order: rows to columns and 2 more".
+QString changesText(const std::string& how) {
+  constexpr qsizetype kRoom = 72;
+  static const QRegularExpression between(QStringLiteral(R"(, (?![^\[]*\]))"));
+  const QStringList all = QString::fromStdString(how).remove(QLatin1Char('"')).split(between);
+  QString text = all.front();
+  qsizetype shown = 1;
+  while (shown < all.size() && text.size() + 2 + all[shown].size() <= kRoom) text += QStringLiteral(", ") + all[shown++];
+  return shown < all.size() ? text + QObject::tr(" and %1 more").arg(all.size() - shown) : text;
+}
+}  // namespace
+
 void TuneView::showLineage() {
   const TrialInfo* at = shownTrial();
   m_lineageHeader->setVisible(at != nullptr);
@@ -552,6 +586,7 @@ void TuneView::showLineage() {
   const Palette& c = m_theme->colors();
   const QString mono = m_theme->mono(12).family();
   QString rows;
+  QStringList whole;
   const TrialInfo* inUse = trialInUse();
   for (int depth = 0; at && depth < 4; ++depth) {
     rows += QStringLiteral(
@@ -562,9 +597,11 @@ void TuneView::showLineage() {
                 .arg((depth == 0 ? c.text : c.accent).name())
                 .arg(at->generation)
                 .arg(c.muted.name(), (at == inUse ? QStringLiteral("<b>%1</b>, ").arg(tr("in use")) : QString()) +
-                                         QString::fromStdString(at->how).left(64).toHtmlEscaped());
+                                         changesText(at->how).toHtmlEscaped());
+    whole << QStringLiteral("g%1 c%2: %3").arg(at->generation).arg(at->number).arg(QString::fromStdString(at->how));
     at = at->parents.empty() || at->parents.front() >= at->number ? nullptr : trialNumbered(at->parents.front());
   }
+  m_lineage->setToolTip(whole.join(QLatin1Char('\n')));
   m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
 }
 

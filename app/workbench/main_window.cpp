@@ -37,6 +37,7 @@
 #include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
 #include "widgets/train_strip.h"

@@ -189,6 +189,7 @@ class MainWindow : public QMainWindow {
   void compareWithDisk();
   void setStatus(const QString& icon, const QString& text);
   static QString checkingText();
+  static QString provingText();
   void remember(const QString& path);
 
   Theme* m_theme;

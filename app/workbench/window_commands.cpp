@@ -37,6 +37,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/markdown_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"

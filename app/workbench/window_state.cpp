@@ -21,6 +21,7 @@
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
 #include "widgets/markdown_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
@@ -332,6 +333,7 @@ void MainWindow::setStatus(const QString& icon, const QString& text) {
 }
 
 QString MainWindow::checkingText() { return tr("Checking the gradients"); }
+QString MainWindow::provingText() { return tr("Parse and shapes up to date; the proof of a gradient is under way"); }
 
 void MainWindow::refreshStatus() {
   using State = EngineLink::State;
@@ -370,6 +372,7 @@ void MainWindow::refreshStatus() {
         else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) setStatus("running", checkingText());
         else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));
         else if (!warning.isEmpty()) setStatus("warning", warning.section(QLatin1Char('\n'), 0, 0));
+        else if (m_tab->notebook->proves() || m_inspector->proves()) setStatus("running", provingText());
         else
           setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
                                   .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));
@@ -536,8 +539,14 @@ void MainWindow::inspectSelection() {
     if (selection.reads() != best->tensor) return m_selection.read(best->tensor);
     return inspect(QString::fromStdString(best->tensor));
   }
+  // What several tensors come from is none of them: `epochs` of a training.
+  const protocol::TensorInfo* only = nullptr;
   for (const auto& t : m_tab->workspace->analysis().tensors)
-    if (selection.relation(t.origins) == Selection::Relation::Exact) return inspect(QString::fromStdString(t.name));
+    if (selection.relation(t.origins) == Selection::Relation::Exact) {
+      if (only) return;
+      only = &t;
+    }
+  if (only) inspect(QString::fromStdString(only->name));
 }
 
 // Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
@@ -587,7 +596,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);
     leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
-                     s.us ? microsecondsText(*s.us) : tr("not built yet"), QStringLiteral("kernel:") + id});
+                     s.us ? microsecondsText(*s.us) : tr("not measured"), QStringLiteral("kernel:") + id});
     if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;

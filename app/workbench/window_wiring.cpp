@@ -19,6 +19,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
@@ -182,7 +183,7 @@ void MainWindow::connectTab(Tab* tab) {
     tab->notebook->setExpression(e);
     if (tab != m_tab) return;
     m_inspector->setExpression(e);
-    if (zeros() != before || statusText() == checkingText()) refreshStatus();
+    if (zeros() != before || statusText() == checkingText() || statusText() == provingText()) refreshStatus();
   });
   connect(w, &Workspace::expressionFailed, this, [this, tab](const QString& tensor, const QString& message) {
     tab->notebook->setExpressionFailed(tensor, message);
@@ -430,6 +431,9 @@ void MainWindow::connectNotebook(Tab* tab) {
 
 void MainWindow::connectViews() {
   connect(m_messages, &MessageBar::answered, this, &MainWindow::answer);
+  connect(m_messages, &MessageBar::focusLeft, this, [this] {
+    if (page() == Page::Author) notebook()->activate(notebook()->activeCell(), notebook()->editing());
+  });
   connect(&m_selection, &Selection::changed, this, [this] {
     if (m_tab) inspectSelection();
   });

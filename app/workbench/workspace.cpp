@@ -415,13 +415,15 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
 
 void Workspace::wantExpression(const QString& tensor) {
   ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false},
-      [this, tensor, live = m_live](const Envelope& envelope) {
+      [this, tensor, live = m_live, asked = m_document->revision()](const Envelope& envelope) {
         if (const auto* e = std::get_if<Expression>(&envelope.message)) {
           if (live && e->revision == m_document->revision()) m_afterKey = sinceKey();
           Q_EMIT expressionArrived(*e);
           Q_EMIT milestone(QStringLiteral("expression"));
         } else if (const auto* error = std::get_if<Failed>(&envelope.message);
                    error && error->stage != "revision" && error->stage != "gone") {
+          // Overtaken, or hidden by a mistake that is told at its place: what was shown stays.
+          if (asked != m_document->revision() || !analysisIsCurrent() || m_missing.contains(tensor.toStdString())) return;
           Q_EMIT expressionFailed(tensor, QString::fromStdString(error->message));
         }
       });
@@ -556,26 +558,28 @@ Workspace::Peer Workspace::peer() const {
 
 void Workspace::wantSlice(const TensorRequest& request) {
   if (request.tensor.empty()) return;
-  ask(request, [this, asked = request, tensor = QString::fromStdString(request.tensor)](const Envelope& envelope) {
-    m_slices.remove(tensor);
-    if (const auto* error = std::get_if<Failed>(&envelope.message)) {
-      if (error->stage == "revision" || error->stage == "gone") return;
-      // The last ones stand in for those that cannot be had; what the engine says now marks them as old.
-      const auto last = m_values.find(asked.tensor);
-      const TensorInfo* now = this->tensor(asked.tensor);
-      if (last != m_values.end() && now && last->second.slice.shape == now->shape && last->second.slice.begin == asked.begin)
-        Q_EMIT sliceArrived(last->second.slice, last->second.values);
-      Q_EMIT sliceFailed(tensor, QString::fromStdString(error->message));
-      return;
-    }
-    if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
-      constexpr std::size_t kMostKept = 64;  // slices of 256 by 256
-      if (m_values.size() >= kMostKept && !m_values.contains(slice->tensor)) m_values.erase(m_values.begin());
-      Values& kept = m_values[slice->tensor] = {*slice, unpackValues(envelope.binary)};
-      Q_EMIT sliceArrived(kept.slice, kept.values);
-      Q_EMIT milestone(QStringLiteral("tensor"));
-    }
-  });
+  ask(request,
+      [this, asked = request, tensor = QString::fromStdString(request.tensor), turn = ++m_asked](const Envelope& envelope) {
+        m_slices.remove(tensor);
+        if (const auto* error = std::get_if<Failed>(&envelope.message)) {
+          if (error->stage == "revision" || error->stage == "gone") return;
+          // The last ones stand in for those that cannot be had; what the engine says now marks them as old.
+          const auto last = m_values.find(asked.tensor);
+          const TensorInfo* now = this->tensor(asked.tensor);
+          if (last != m_values.end() && now && last->second.slice.shape == now->shape && last->second.slice.begin == asked.begin)
+            Q_EMIT sliceArrived(last->second.slice, last->second.values);
+          Q_EMIT sliceFailed(tensor, QString::fromStdString(error->message));
+          return;
+        }
+        if (const auto* slice = std::get_if<TensorSlice>(&envelope.message)) {
+          if (const auto last = m_values.find(slice->tensor); last != m_values.end() && last->second.asked > turn) return;
+          constexpr std::size_t kMostKept = 64;  // slices of 256 by 256
+          if (m_values.size() >= kMostKept && !m_values.contains(slice->tensor)) m_values.erase(m_values.begin());
+          Values& kept = m_values[slice->tensor] = {*slice, unpackValues(envelope.binary), turn};
+          Q_EMIT sliceArrived(kept.slice, kept.values);
+          Q_EMIT milestone(QStringLiteral("tensor"));
+        }
+      });
 }
 
 void Workspace::refreshSlice(const TensorRequest& request) {

@@ -217,7 +217,9 @@ class Workspace : public QObject {
   struct Values {
     protocol::TensorSlice slice;
     std::vector<double> values;
+    std::uint64_t asked = 0;
   };
+  std::uint64_t m_asked = 0;               // slices so far: what an earlier question brings late is older
   std::map<std::string, Values> m_values;  // the last of each tensor: an engine that ends takes none with it
   bool m_profiling = false;                // a profile is asked for
   bool m_runAsked = false;

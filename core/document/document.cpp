@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/support/assert.h"
+#include "core/syntax/schedule_text.h"
 
 namespace nf {
 namespace {
@@ -470,15 +471,23 @@ std::optional<std::string> Document::scheduleHint(std::string_view tensor) const
 }
 
 void Document::setScheduleHint(std::string_view tensor, std::optional<std::string_view> json) {
+  constexpr std::size_t kColumns = 88;
   const auto found = findScheduleHint(tensor);
-  if (found && json) {
-    const bool same = std::string_view(m_text).substr(found->jsonBegin, found->jsonEnd - found->jsonBegin) == *json;
-    if (!same) replace(found->jsonBegin, found->jsonEnd, std::string(*json), "Pin schedule");
-  } else if (found) {
-    removeHint(found->begin, found->end, "Unpin schedule");
-  } else if (json) {
-    std::string line = "hint schedule ";
-    addHint(line.append(tensor).append(" ").append(*json).append(newline()), "Pin schedule");
+  if (!json) {
+    if (found) removeHint(found->begin, found->end, "Unpin schedule");
+    return;
+  }
+  std::string line = "hint schedule ";
+  line.append(tensor).append(" ");
+  std::string written;
+  for (const char c : scheduleText(*json, line.size(), kColumns)) {
+    if (c == '\n') written += newline();
+    else written += c;
+  }
+  if (!found) {
+    addHint(line + written + std::string(newline()), "Pin schedule");
+  } else if (std::string_view(m_text).substr(found->jsonBegin, found->jsonEnd - found->jsonBegin) != written) {
+    replace(found->jsonBegin, found->jsonEnd, written, "Pin schedule");
   }
 }
 
@@ -486,12 +495,14 @@ void Document::addHint(const std::string& line, const std::string& label) {
   // A last cell of nothing but hints takes the new one; else a cell of its own, after every name it may use.
   const Cell& last = m_cells.back();
   bool onlyHints = last.kind == CellKind::Code && last.bodyEnd > last.bodyBegin;
+  std::ptrdiff_t open = 0;  // braces of a schedule
   for (std::size_t at = last.bodyBegin; onlyHints && at < last.bodyEnd;) {
     const std::size_t newlineAt = m_text.find('\n', at);
     const std::size_t next = newlineAt == std::string::npos ? m_text.size() : newlineAt + 1;
     const std::string_view text = std::string_view(m_text).substr(at, next - at);
     const std::size_t first = text.find_first_not_of(" \t\r\n");
-    onlyHints = first == std::string_view::npos || text.substr(first).starts_with("hint ") || text[first] == '#';
+    onlyHints = open > 0 || first == std::string_view::npos || text.substr(first).starts_with("hint ") || text[first] == '#';
+    open += std::count(text.begin(), text.end(), '{') - std::count(text.begin(), text.end(), '}');
     at = next;
   }
   std::string text;

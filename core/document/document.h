@@ -97,9 +97,10 @@ class Document {
   enum class FusionHint : std::uint8_t { None, Fuse, Split };
   void setFusionHint(std::string_view producer, std::string_view consumer, FusionHint hint);
   FusionHint fusionHint(std::string_view producer, std::string_view consumer) const;
-  // A kernel's schedule kept by hand, as a `hint schedule A {..}` line: written, changed, or, without `json`, taken out.
+  // A kernel's schedule kept by hand, as a `hint schedule A {..}`, in words where they can say it: written, changed, or, without `json`,
+  // taken out.
   void setScheduleHint(std::string_view tensor, std::optional<std::string_view> json);
-  std::optional<std::string> scheduleHint(std::string_view tensor) const;  // its JSON, as written
+  std::optional<std::string> scheduleHint(std::string_view tensor) const;  // braces inclusive, as written
 
   bool canUndo() const { return m_history.done > 0 && !m_readOnly; }
   bool canRedo() const { return m_history.done < m_history.steps.size() && !m_readOnly; }

@@ -229,10 +229,31 @@ class Fuser {
     return result;
   }
 
+  // What stands in the way may be neither of the two, but what shares a kernel with them by then.
+  std::string alsoInside(const FusionDecision& d, const Move& move) const {
+    constexpr std::size_t kMost = 3;
+    if (move.kind != Move::Kind::Merge) return {};
+    std::vector<std::string> names;
+    for (const KernelGraph::KernelId k : {move.producer, move.consumer})
+      for (const OperatorId op : m_graph.operatorsOf(k)) {
+        const std::string& name = m_graph.program()[op].name;
+        if (name != d.producer && name != d.consumer) names.push_back(name);
+      }
+    if (names.empty()) return {};
+    const std::size_t shown = std::min(names.size(), kMost);
+    std::string text = " Their kernels hold ";
+    for (std::size_t i = 0; i < shown; ++i) {
+      const bool last = i + 1 == names.size();
+      text += (i == 0 ? "" : last ? " and " : ", ") + names[i];
+    }
+    if (names.size() > shown) text += " and " + std::to_string(names.size() - shown) + " more";
+    return text + ", too.";
+  }
+
   std::string sentence(const FusionDecision& d, const Choice& c) const {
     const Move& move = c.forward ? *c.forward : *c.gradient;
     switch (d.state) {
-      case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.");
+      case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.") + alsoInside(d, move);
       case FusionState::Forbidden: return "A `hint split` keeps them apart.";
       case FusionState::Reverted: {
         if (!d.measured) break;

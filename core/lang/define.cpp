@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/lang/statement.h"
+#include "core/syntax/schedule_text.h"
 
 namespace nf::lang {
 
@@ -406,15 +407,22 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
     return;
   }
   if (h.kind == Hint::Kind::Schedule) {
-    h.attributes = std::string(m_out.sources.text(s.raw));
+    ScheduleReading read = readSchedule(m_out.sources.text(s.raw));
+    const auto written = [](Diagnostic& d) {
+      d.notes.push_back({"as the tuner writes it: `hint schedule Y { kind = contraction; tile = [8, 8] }`", {}});
+    };
+    if (!read.mistake.empty()) {
+      const auto place = [&](std::size_t at) { return s.raw.begin + static_cast<std::uint32_t>(at); };
+      written(report("bad-attribute", read.mistake, {s.raw.source, place(read.begin), place(read.end)}));
+      return;
+    }
+    h.attributes = std::move(read.json);
     if (!isJsonObject(h.attributes)) {
       report("bad-attribute", "a schedule is a JSON object", s.raw);
       return;
     }
     if (!isSchedule(h.attributes)) {
-      report("bad-attribute", "a schedule has a kind and knobs", s.raw)
-          .notes.push_back(
-              {"as the tuner writes it: `hint schedule Y {\"kind\": \"contraction\", \"knobs\": {\"tile\": [8, 8]}}`", {}});
+      written(report("bad-attribute", "a schedule has a kind and knobs", s.raw));
       return;
     }
   } else {

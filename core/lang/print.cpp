@@ -7,6 +7,7 @@
 
 #include "core/lang/compile.h"
 #include "core/lang/elaborator.h"
+#include "core/syntax/schedule_text.h"
 #include "core/syntax/token.h"
 
 namespace nf {
@@ -233,7 +234,7 @@ class Printer {
       const TensorId named = m_program.tensorNamed(h.tensors[i]);  // what a loop carries goes by another name here
       text += (i ? ", " : "") + (named.valid() ? nameOf(named) : quotedName(h.tensors[i]));
     }
-    return h.kind == Hint::Kind::Schedule ? text + " " + h.attributes : text;
+    return h.kind == Hint::Kind::Schedule ? text + " " + scheduleText(h.attributes) : text;
   }
 
   // ------------------------------------------------------------ derivatives

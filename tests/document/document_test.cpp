@@ -309,7 +309,7 @@ TEST(FusionHints, NamesThatAreNoneOfTheLanguageStandInBackquotes) {
 
 TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
   Document d(kNotebook);
-  const std::string one = R"({"kind":"nest","knobs":{"tile":[8,{"a":1}]}})", two = R"({"kind":"nest","knobs":{}})";
+  const std::string one = R"({"kind":"nest","knobs":{"tile":[8,{"a":1}]}})", two = R"({"kind":"nest","knobs":{"tile":[true]}})";
   EXPECT_FALSE(d.scheduleHint("Y"));
   d.setScheduleHint("Y", one);
   EXPECT_EQ(d.text(), std::string(kNotebook) + "\n# %%\nhint schedule Y " + one + "\n");
@@ -324,6 +324,23 @@ TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
   d.setScheduleHint("Y", std::nullopt);
   for (int i = 0; i < 4; ++i) d.undo();
   EXPECT_EQ(d.text(), kNotebook);
+
+  // In words where they can say it, over several lines where they are many; the next hint joins them.
+  Document words(kNotebook);
+  words.setScheduleHint("Y", R"({"kind":"nest","knobs":{"tile":[8,8]},"version":1})");
+  words.setScheduleHint(
+      "Z", R"({"kind":"contraction","knobs":{"axes":"merged","epilogue":"apart","order":"columns","rows":"0:k*2 2:j*4",)"
+           R"("unroll":8,"vectors":1},"version":1})");
+  words.setScheduleHint("V", R"({"kind":"nest","knobs":{},"version":1})");
+  EXPECT_EQ(words.text(), std::string(kNotebook) +
+                              "\n# %%\nhint schedule Y { kind = nest; tile = [8, 8] }\nhint schedule Z {\n"
+                              "  kind = contraction; axes = merged; epilogue = apart; order = columns\n"
+                              "  rows = \"0:k*2 2:j*4\"; unroll = 8; vectors = 1\n}\nhint schedule V { kind = nest }\n")
+      << words.text();
+  words.setScheduleHint("Z", R"({"kind":"nest","knobs":{},"version":1})");
+  EXPECT_EQ(words.scheduleHint("Z"), "{ kind = nest }");
+  for (const char* name : {"Y", "Z", "V"}) words.setScheduleHint(name, std::nullopt);
+  EXPECT_EQ(words.text(), std::string(kNotebook) + "\n");
 
   // As a person may write it.
   Document by("# %%\nhint schedule   Y\t{\n  \"kind\": \"nest\",\n  \"knobs\": {}\n}  # mine\nhint schedule Z {\n");

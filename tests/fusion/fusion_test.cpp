@@ -284,6 +284,7 @@ TEST(Fusion, ForcedButNotLowerableIsRefusedWithTheReason) {
   EXPECT_TRUE(d.why.starts_with("Asked for by hint, cannot: ")) << d.why;
   EXPECT_EQ(d.askedInVain, std::pair(std::string("S"), std::string("M")));
   EXPECT_TRUE(decisionOn(*result, "M").askedInVain.first.empty());
+  EXPECT_TRUE(d.why.ends_with(" Their kernels hold T, too.")) << d.why;
 }
 
 // B = 2*X[t], C = 2*B, carried along: fused in the body, and counted once a trip.

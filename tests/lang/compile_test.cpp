@@ -135,6 +135,26 @@ show d(M)/d(W)
   EXPECT_TRUE(clean(hinted, options).program.hints.empty());
 }
 
+// In words or as JSON a schedule is the same, and it is printed in words.
+TEST(Compile, AScheduleIsReadInWordsAndAsJson) {
+  const std::string text = "input X[3]\nY[i] = X[i] * 2\nshow Y\n";
+  const auto words = clean(text + "hint schedule Y {\n  kind = nest; order = rows  # of tiles\n  tile = [8, 8]\n}\n");
+  const auto json = clean(text + R"(hint schedule Y {"knobs": {"tile": [8, 8], "order": "rows"}, "kind": "nest"})" + "\n");
+  ASSERT_EQ(words.program.hints.size(), 1u);
+  ASSERT_EQ(json.program.hints.size(), 1u);
+  EXPECT_EQ(words.program.hints[0].attributes, R"({"kind":"nest","knobs":{"order":"rows","tile":[8,8]},"version":1})");
+  EXPECT_EQ(words.program.hints[0].attributes, json.program.hints[0].attributes);
+  EXPECT_NE(toText(json.program).find("hint schedule Y { kind = nest; order = rows; tile = [8, 8] }\n"), std::string::npos)
+      << toText(json.program);
+  const auto wrong = compiled(text + "hint schedule Y { kind = nest; tile 8 }\n");
+  ASSERT_EQ(wrong.diagnostics.size(), 1u);
+  EXPECT_EQ(wrong.diagnostics[0].message, "expected `=` and the value of `tile`");
+  EXPECT_EQ(wrong.sources.text(wrong.diagnostics[0].span), "8");
+  const auto less = compiled(text + "hint schedule Y { tile = 8 }\n");
+  ASSERT_EQ(less.diagnostics.size(), 1u);
+  EXPECT_EQ(less.diagnostics[0].message, "a schedule has a kind and knobs");
+}
+
 TEST(Compile, MistakesOfEveryTrainStatementAreTold) {
   const auto c = compiled(
       "param W[3] = zeros()\nloss L = sum[i] W[i]^2\ntrain L { steps = 1 }\ntrain L { steps = 1; optimizer = sgd(rate=1) }\n"

@@ -51,7 +51,8 @@ class Generator {
       if (t.kind == TensorKind::Intermediate) made.push_back(t.name);
     if (made.size() > 1 && chance(30)) p.hints.push_back({Hint::Kind::Fuse, {made[0], made[1]}, {}, {}});
     if (chance(30))
-      p.hints.push_back({Hint::Kind::Schedule, {p.tensors.back().name}, R"({"kind": "fake", "knobs": {"tile": [4, 8]}})", {}});
+      p.hints.push_back(
+          {Hint::Kind::Schedule, {p.tensors.back().name}, R"({"kind":"fake","knobs":{"tile":[4,8]},"version":1})", {}});
     return p;
   }
 

@@ -394,9 +394,11 @@ TEST_F(AuthorWidgets, AProofUnderWayIsNotCalledProved) {
   e.terms[0].certificate = CertificateState::Checking;
   view.setExpression(e);
   EXPECT_EQ(badgesIn(view), QStringList{"checking"});
+  EXPECT_TRUE(view.proves());
   e.terms[0].certificate = CertificateState::Proved;
   view.setExpression(e);
   EXPECT_EQ(badgesIn(view), QStringList{"proved"});
+  EXPECT_FALSE(view.proves());
 }
 
 TEST_F(AuthorWidgets, ALeadWithALongNameKeepsItsBeginning) {

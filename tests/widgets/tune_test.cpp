@@ -535,6 +535,37 @@ TEST_F(Tuning, TheRooflineHasTheCeilingOfTheCache) {
   EXPECT_EQ(texts.filter("50 % of its ceiling").size(), 1) << texts.join('|').toStdString();
 }
 
+// Small as it may be, no name stands on another one, those along the ceilings included.
+TEST_F(Tuning, NoNameOfTheRooflineStandsOnAnother) {
+  RooflinePlot plot(&theme);
+  DeviceConstants device;
+  device.bandwidth = 25.2e9, device.l2Bandwidth = 110e9, device.flopRate = 118e9, device.launchSeconds = 2e-7;
+  plot.setDevice(device);
+  std::size_t slopes = 0;
+  for (const QSize size : {QSize(490, 190), QSize(640, 250), QSize(360, 200)}) {
+    plot.resize(size);
+    plot.show();
+    for (const double share : {0.02, 0.1, 0.3, 0.6, 0.95})
+      for (const std::int64_t flops : {60, 300, 1200, 2100, 8000}) {
+        SubgraphInfo s, other;
+        s.id = "aa", s.name = "Length.Q and 20 more", s.bytes = 1000, s.flops = flops;
+        const double roof = std::min(device.flopRate, device.bandwidth * static_cast<double>(flops) / 1000);
+        s.us = static_cast<double>(flops) / (roof * share) * 1e6;
+        other = s, other.id = "bb", other.name = "A.sum + A", other.bytes = 700, other.us = *s.us * 1.3;
+        plot.setSubgraphs({s, other}, "aa");
+        const auto labels = plot.shownLabels();
+        const auto names = plot.slopeNames();
+        slopes += names.size();
+        for (std::size_t i = 0; i < names.size(); ++i) {
+          for (const auto& [text, rect] : labels)
+            EXPECT_FALSE(QPolygonF(rect).intersects(names[i])) << text.toStdString() << " at " << size.width() << ", " << share;
+          for (std::size_t k = 0; k < i; ++k) EXPECT_FALSE(names[k].intersects(names[i]));
+        }
+      }
+  }
+  EXPECT_GT(slopes, 2u * 60) << "both of nearly every picture are named";
+}
+
 TEST_F(Tuning, ADeviceIsInUseWhileSomethingRunsOnIt) {
   DevicesView view(&theme);
   view.resize(900, 700);
@@ -712,6 +743,32 @@ TEST_F(Tuning, AKnobIsSetByHandAndItsResultStandsInPlace) {
   t.us.reset(), t.status = TrialStatus::Wrong, t.how = "by hand: output 3 differs";
   view.setMeasured(t);
   EXPECT_TRUE(view.measured().contains("output 3 differs"));
+}
+
+// With the knobs of a trial that was measured, it is measured again: no trial of its own, and nothing that is faster than itself.
+TEST_F(Tuning, UntouchedKnobsAreAReplay) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.setTrials("aa01", capsule::trials());
+  view.setSpace(capsule::space("aa01"));
+  std::uint64_t best = 0;
+  double least = HUGE_VAL;
+  for (const auto& t : capsule::trials())
+    if (t.us && t.status == TrialStatus::Ok && *t.us < least) least = *t.us, best = t.number;
+  view.chooseTrial(best);
+  int measured = 0;
+  std::optional<std::uint64_t> replayed;
+  QObject::connect(&view, &TuneView::measureRequested, &view, [&] { ++measured; });
+  QObject::connect(&view, &TuneView::replayRequested, &view, [&](const std::string&, std::uint64_t n) { replayed = n; });
+  QTest::mouseClick(view.measure(), Qt::LeftButton);
+  EXPECT_EQ(measured, 0);
+  EXPECT_EQ(replayed, best);
+  TrialInfo again;
+  again.number = best, again.us = least * 0.95, again.lowUs = least * 0.9, again.highUs = least * 1.2;
+  view.setReplayed(best, again);
+  EXPECT_TRUE(view.measured().contains("within the noise")) << view.measured().toStdString();
 }
 
 TEST_F(Tuning, TheBudgetIsDraggedAndItsSolidPartIsWhatWasSpent) {

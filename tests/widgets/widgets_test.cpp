@@ -29,9 +29,11 @@
 #include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
+#include "widgets/stage_slider.h"
 #include "widgets/tensor_view.h"
 #include "widgets/tune_view.h"
 
@@ -408,6 +410,27 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
 }
 
+// What flips a decision stands on its card, or why nothing does.
+TEST_F(Widgets, EveryDecisionSaysWhatFlipsItOrWhyNothingDoes) {
+  protocol::FusionDecisionInfo d = capsule::fusion(1).decisions[0];
+  EXPECT_EQ(neverFlips(d), QString());
+  d.flips.clear();
+  d.curve.reset();
+  EXPECT_TRUE(neverFlips(d).startsWith("None: it saves traffic and launches and costs nothing")) << neverFlips(d).toStdString();
+  DecisionCard card(&theme);
+  card.setDecision(1, d, capsule::fusion(1).device, Document::FusionHint::None);
+  const auto* words = card.findChild<QLabel*>("neverFlips");
+  ASSERT_TRUE(words);
+  EXPECT_EQ(words->text(), neverFlips(d));
+  EXPECT_TRUE(words->isVisibleTo(&card));
+  d.state = protocol::FusionState::NotLowerable;
+  EXPECT_TRUE(neverFlips(d).endsWith("What keeps the two apart is no number."));
+  d.dT = -d.dT, d.dK = 0;
+  EXPECT_TRUE(neverFlips(d).startsWith("None: it costs traffic and saves nothing"));
+  d.dT = 0;
+  EXPECT_TRUE(neverFlips(d).startsWith("Nothing is left to count"));
+}
+
 TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
   FusionReport report = capsule::fusion(1);
   FusionDecisionInfo d = report.decisions[2];
@@ -640,10 +663,33 @@ TEST_F(Widgets, ACountIsNeverCutOutOfAName) {
   EXPECT_EQ(elidedName(metrics, name, metrics.horizontalAdvance(name)), name);
   for (int width = metrics.horizontalAdvance(name) - 1; width > metrics.horizontalAdvance("V… +12"); --width) {
     const QString text = elidedName(metrics, name, width);
-    EXPECT_TRUE(text.endsWith(" and 12 more") || text.endsWith(" +12")) << text.toStdString();
+    EXPECT_TRUE(text.endsWith(" +12")) << text.toStdString();
     EXPECT_LE(metrics.horizontalAdvance(text), width) << text.toStdString();
   }
   EXPECT_EQ(elidedName(metrics, name, 8), "+12");
+  EXPECT_EQ(kernelName("V.Vote.0 and 12 more", 14), "V.Vote.0 +12");
+  EXPECT_EQ(kernelName("V.Vote.0 and 12 more", 30), "V.Vote.0 and 12 more");
+}
+
+// Narrow as it may be, what a stage did runs into no other stage.
+TEST_F(Widgets, LabelsOfStagesNeverMeet) {
+  StageSlider slider(&theme);
+  slider.setStages({{"source", 51, "51 operators"},
+                    {"differentiated", 84, "added 33"},
+                    {"transformed", 84, "84 operators"},
+                    {"partitioned", 82, "82 in 82 kernels, 2 outside the step"},
+                    {"fused", 99, "99 in 16 kernels, 2 outside the step"}});
+  slider.show();
+  for (int width = 700; width < 1900; width += 37) {
+    slider.resize(width, slider.height());
+    const auto labels = slider.labels();
+    ASSERT_EQ(labels.size(), 5u);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      EXPECT_TRUE(QRectF(slider.rect()).contains(labels[i])) << width << ", " << i;
+      if (i == 0) continue;
+      EXPECT_LT(labels[i - 1].right() + 6, labels[i].left()) << width << ", " << i;
+    }
+  }
 }
 
 TEST_F(Widgets, AChosenDecisionComesIntoSight) {
@@ -740,6 +786,40 @@ TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {
   view.setSlice(slice, {});
 }
 
+// What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.
+TEST_F(Widgets, MessagesStandUnderOneAnother) {
+  MessageBar bar(&theme);
+  bar.resize(600, 400);
+  EXPECT_TRUE(bar.isHidden());
+  bar.ask("left", "A session ended.", {"Open it"});
+  bar.ask("open", "pic.png is no notebook.", {});
+  bar.show();
+  EXPECT_EQ(bar.shown(), QStringList({"open", "left"}));
+  QStringList read;
+  for (const QLabel* l : bar.findChildren<QLabel*>())
+    if (l->isVisible()) read << l->text();
+  EXPECT_TRUE(read.contains("A session ended.") && read.contains("pic.png is no notebook.")) << read.join('|').toStdString();
+  QString key;
+  int index = -2;
+  QObject::connect(&bar, &MessageBar::answered, [&](const QString& k, int i) { key = k, index = i; });
+  QPushButton* open = nullptr;
+  for (QPushButton* b : bar.findChildren<QPushButton*>())
+    if (b->text() == "Open it") open = b;
+  ASSERT_TRUE(open && open->isVisible()) << "one that waits is answered, too";
+  QTest::mouseClick(open, Qt::LeftButton);
+  EXPECT_EQ(key, "left");
+  EXPECT_EQ(index, 0);
+  EXPECT_EQ(bar.shown(), QStringList({"open"}));
+  for (const char* more : {"a", "b", "c"}) bar.ask(more, more, {});
+  EXPECT_EQ(bar.shown(), QStringList({"c", "b", "a"}));
+  bool counted = false;
+  for (const QLabel* l : bar.findChildren<QLabel*>())
+    counted = counted || (l->isVisible() && l->text().startsWith("1 message waits"));
+  EXPECT_TRUE(counted);
+  for (const char* gone : {"c", "b", "a", "open"}) bar.dismiss(gone);
+  EXPECT_TRUE(bar.isHidden());
+}
+
 struct Notebook : Widgets {
   Document document{capsule::kText};
   NotebookView view{&theme, &selection};
@@ -793,6 +873,26 @@ TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
   analyse("4 epochs");
   EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
   EXPECT_EQ(cell(3)->failure(), QString());
+}
+
+// A training that failed leaves its words and curve under the cell: of another text, they are marked as any result is.
+TEST_F(Notebook, AFailedTrainingIsStaleOnceItsTextChanges) {
+  const auto analyse = [&](const char* meaning) {
+    auto a = capsule::analysis(document.text(), document.revision());
+    a.cells[3].meaning = meaning;
+    view.setAnalysis(a);
+  };
+  using protocol::CellStatus;
+  analyse("lr=inf");
+  cell(3)->beginRun();
+  cell(3)->setStatus(CellStatus::Error, "The loss L is not a number in step 3.");
+  ASSERT_EQ(cell(3)->status(), CellStatus::Error);
+  analyse("lr=0.1");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  EXPECT_TRUE(cell(3)->note().startsWith("Stale: ")) << cell(3)->note().toStdString();
+  EXPECT_EQ(cell(3)->failure(), QString());
+  analyse("lr=inf");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Error);
 }
 
 TEST_F(Notebook, BlankLinesTypedAtTheEndStay) {

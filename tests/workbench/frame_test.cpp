@@ -24,6 +24,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"

@@ -27,6 +27,7 @@
 #include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
@@ -190,11 +191,11 @@ TEST_F(Keyboard, ACellIsRunAsSoonAsTheEngineIsThere) {
 TEST_F(Keyboard, WithoutAnEngineARunOffersToStartIt) {
   open(QStringLiteral("/bin/false"));
   ASSERT_TRUE(wait([&] { return window->workspace().engineState() == EngineLink::State::Dead; }));
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
   QToolButton* cross = nullptr;
   for (QToolButton* b : window->messages()->findChildren<QToolButton*>())
     if (b->accessibleName() == "Dismiss") cross = b;
   ASSERT_TRUE(cross);
-  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
   QTest::mouseClick(cross, Qt::LeftButton);
   EXPECT_TRUE(window->messages()->key().isEmpty());
   QTest::keyClick(editing(3), Qt::Key_Return, Qt::ControlModifier);

@@ -15,6 +15,7 @@
 #include "widgets/formula_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/markdown_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 
 namespace nf {

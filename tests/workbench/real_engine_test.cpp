@@ -6,6 +6,7 @@
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
+#include <QSignalSpy>
 #include <QStandardPaths>
 
 #include "tests/workbench/window.h"
@@ -15,6 +16,7 @@
 #include "widgets/formula_view.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
@@ -258,6 +260,32 @@ TEST_F(RealEngine, ANotebookThatIsOpenedAgainGoesOnWithItsRun) {
   compute(2);
   EXPECT_TRUE(cell(2)->note().contains("`W` has its initial value")) << cell(2)->note().toStdString();
   EXPECT_EQ(cell(5)->status(), protocol::CellStatus::Stale) << "its run was of another text";
+}
+
+// While a line is not finished yet, a pinned inspector keeps what it showed: the mistake is told where it is.
+TEST_F(RealEngine, APinnedInspectorStaysWhileSomebodyTypes) {
+  openChecked();
+  window->pinInspector("d(L)/d(W)");
+  const auto shows = [&](const QString& text) {
+    for (const QLabel* l : window->inspector()->findChildren<QLabel*>())
+      if (l->isVisible() && l->text().contains(text)) return true;
+    return false;
+  };
+  ASSERT_TRUE(wait([&] { return shows("gathers its terms"); }));
+  QSignalSpy failed(&window->workspace(), &Workspace::expressionFailed);
+  replace("- 3)^2", "- 3)^2 * (");
+  ASSERT_GT(cell(4)->diagnosticTexts().size(), 0);
+  // What was asked about the broken text is answered before what is asked now.
+  int arrived = 0;
+  QObject::connect(&window->workspace(), &Workspace::expressionArrived, window.get(),
+                   [&](const protocol::Expression& e) { arrived += e.tensor == "C"; });
+  window->workspace().wantExpression("C");
+  ASSERT_TRUE(wait([&] { return arrived > 0; }));
+  EXPECT_EQ(failed.count(), 0) << failed.value(0).value(1).toString().toStdString();
+  EXPECT_TRUE(shows("gathers its terms"));
+  EXPECT_FALSE(shows("There is no tensor"));
+  replace("- 3)^2 * (", "- 3)^2");
+  EXPECT_TRUE(shows("gathers its terms"));
 }
 
 // The only cell, deleted and brought back, has its panel and its text to the last line.

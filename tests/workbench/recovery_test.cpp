@@ -21,6 +21,7 @@
 #include "widgets/basic.h"
 #include "widgets/dock_page.h"
 #include "widgets/expression_editor.h"
+#include "widgets/message_bar.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -355,6 +356,33 @@ TEST_F(Recovery, AFileChangedOutsideIsReadAgainOrAskedAbout) {
   press(1);
   EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
   EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+// Answered by the mouse or by keys, a question leaves the cursor in its cell.
+TEST_F(Recovery, TheKeysAreTheCellsAgainOnceAQuestionIsAnswered) {
+  open();
+  window->notebook()->activate(cell(1)->id(), true);
+  ExpressionEditor* editor = cell(1)->editor();
+  editor->moveCaretTo(0);
+  const auto disturb = [&](const char* mine, const char* theirs) {
+    QTest::keyClicks(editor, mine);
+    write(theirs);
+    ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  };
+  disturb("#mine ", "# %%\nlet b = 2\n");  // a comment: no list of names opens
+  press(0);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_EQ(QApplication::focusWidget(), editor);
+  disturb("2", "# %%\nlet b = 3\n");
+  QPushButton* keep = window->messages()->buttons().at(0);
+  keep->setFocus(Qt::TabFocusReason);
+  ASSERT_EQ(QApplication::focusWidget(), keep);
+  QTest::keyClick(keep, Qt::Key_Space);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  ASSERT_EQ(QApplication::focusWidget(), editor);
+  const std::string text = document().text();
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Space);
+  EXPECT_EQ(document().text().size(), text.size() + 1) << "typed, nothing undone";
 }
 
 TEST_F(Recovery, TheQuestionEndsWithWhatItAsks) {

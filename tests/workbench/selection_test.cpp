@@ -284,6 +284,39 @@ TEST_F(Selected, AClickedTermLightsUpAllThatItIsMadeOf) {
   EXPECT_TRUE(selection().tensors().empty());
 }
 
+// A derivative in a formula is the tensor of its name: what it came from lights up, not the statement that it is the derivative by.
+TEST_F(Selected, ADerivativeInAFormulaIsItsOwnTensor) {
+  openWith(
+      "# %%\nlet N = 8\nparam W[N] = normal(0, 1)\ninput A[2*N] = normal(0, 1)\n\n"
+      "# %%\nY[p: N] = sum[r: N] A[p + r] * W[r]\n\n"
+      "# %%\nloss L = sum[p] Y[p]^2\nshow d(L)/d(A)\n");
+  FormulaView* view = nullptr;
+  ASSERT_TRUE(wait([&] { return (view = cell(2)->formulaView()) && !view->formulas().empty(); }));
+  using protocol::FormulaKind;
+  const std::size_t last = view->formulas().size() - 1;
+  const auto& nodes = view->formulas().back().nodes;
+  std::optional<std::pair<QPoint, std::uint32_t>> read;  // the one that the right side has
+  for (int x = 0; x < view->width(); x += 2)
+    for (int y = 0; y < view->height(); y += 2) {
+      const auto part = view->partAt(QPointF(x, y));
+      if (part && part->first == last && nodes[part->second].kind == FormulaKind::Partial &&
+          part->second != nodes.back().children.front())
+        read = {QPoint(x, y), part->second};
+    }
+  ASSERT_TRUE(read);
+  QTest::mouseClick(view, Qt::LeftButton, {}, read->first);
+  EXPECT_EQ(selection().tensors(), std::vector<std::string>{"d(L)/d(Y)"});
+  EXPECT_TRUE(view->tinted(last, read->second));
+  EXPECT_FALSE(view->tinted(last, nodes.back().children.front()));
+  const std::size_t loss = document().text().find("loss L");
+  const auto chosen = [&](bool inLoss) {
+    const auto spans = selection().selectedSpans();
+    return std::count_if(spans.begin(), spans.end(), [&](const auto& s) { return (s.begin >= loss) == inLoss; });
+  };
+  EXPECT_TRUE(wait([&] { return chosen(true) > 0; }));
+  EXPECT_EQ(chosen(false), 0) << "not the statement of Y";
+}
+
 // What no operator makes is where it is read.
 TEST_F(Selected, AParameterIsEverythingThatReadsIt) {
   const std::string text =

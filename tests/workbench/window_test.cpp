@@ -16,6 +16,7 @@
 #include <QToolButton>
 
 #include "app/workbench/answer_watch.h"
+#include "core/syntax/schedule_text.h"
 #include "tests/workbench/killed_window.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -28,6 +29,7 @@
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
+#include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
@@ -675,7 +677,7 @@ TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {
   tune->chooseTrial(7);
   ASSERT_EQ(tune->pin()->text(), "Pin");
   QTest::mouseClick(tune->pin(), Qt::LeftButton);
-  const std::string line = "hint schedule Y " + capsule::trials()[7].schedule.text;
+  const std::string line = "hint schedule Y " + scheduleText(capsule::trials()[7].schedule.text, 16, 88);
   EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
   EXPECT_EQ(tune->pin()->text(), "Unpin");
   EXPECT_EQ(cell(4)->editor()->bytes(), line);  // the hint's cell is in the notebook's view, too

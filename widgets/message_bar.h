@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+#include <QPointer>
+#include <QStringList>
+#include <QWidget>
+
+class QLabel;
+class QPushButton;
+class QVBoxLayout;
+
+namespace nf {
+
+class Theme;
+
+// Bars across the window that say what happened and offer what can be done; never a modal box. The newest stands first, under it those
+// that still wait; the focus is where it was once one is answered.
+class MessageBar : public QWidget {
+  Q_OBJECT
+ public:
+  static constexpr int kMostShown = 3;  // of the others is told how many there are
+
+  explicit MessageBar(const Theme* theme, QWidget* parent = nullptr);
+  // The buttons' texts in order; `answered` tells which was pressed. -1 is the closing cross.
+  void ask(const QString& key, const QString& text, const QStringList& answers);
+  void dismiss(const QString& key);
+  // Of the newest one.
+  QString key() const;
+  QString text() const;
+  QList<QPushButton*> buttons() const;
+  QStringList shown() const;  // the keys of those that can be read, the newest first
+
+ Q_SIGNALS:
+  void answered(const QString& key, int index);
+  void focusLeft();  // one that had the focus is gone, and so is what had it before
+
+ private:
+  class Row;
+  void remove(const QString& key);
+  void arrange();
+  const Theme* m_theme;
+  QVBoxLayout* m_layout;
+  QLabel* m_more;
+  QList<Row*> m_rows;  // the newest first
+  QPointer<QWidget> m_before;
+};
+
+}  // namespace nf
