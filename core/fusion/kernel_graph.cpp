@@ -411,9 +411,8 @@ KernelGraph::Pair& KernelGraph::pairOf(KernelId a, KernelId b) const {
   // Read once instead of twice; handed over within the kernel, it is written only where somebody else needs it.
   const auto handedOver = [&](TensorId t) {
     const auto& readers = readersOf(t);
-    const bool leaves = m_kept[t.value] || std::any_of(readers.begin(), readers.end(), [&](OperatorId r) {
-                          return kernelOf(r) != a && kernelOf(r) != b;
-                        });
+    const bool leaves = m_kept[t.value] || std::any_of(readers.begin(), readers.end(),
+                                                       [&](OperatorId r) { return kernelOf(r) != a && kernelOf(r) != b; });
     save(t, leaves ? 1 : 2);
   };
   eachCommon(first.in, second.in, [&](TensorId t) { save(t, 1); });

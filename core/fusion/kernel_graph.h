@@ -124,7 +124,9 @@ class KernelGraph {
     Move move;
   };
   const Boundary& boundaryOf(KernelId k) const;
-  bool reads(OperatorId op, TensorId t) const { return std::binary_search(m_sortedReads[op.value].begin(), m_sortedReads[op.value].end(), t); }
+  bool reads(OperatorId op, TensorId t) const {
+    return std::binary_search(m_sortedReads[op.value].begin(), m_sortedReads[op.value].end(), t);
+  }
   void addTraffic(Traffic& into, const std::vector<OperatorId>& ops, TensorId vanished, double sign,
                   const std::vector<OperatorId>& gone = {}) const;
   Pair& pairOf(KernelId a, KernelId b) const;
@@ -165,7 +167,7 @@ class KernelGraph {
   std::vector<Hash> m_hashes;  // of operators, where kernels are barred
   std::vector<KernelId> m_kernelOf;
   mutable Marks m_marks;
-  mutable Traffic m_traffic;               // scratch
+  mutable Traffic m_traffic;                 // scratch
   mutable std::vector<Boundary> m_boundary;  // of kernels
   mutable std::uint64_t m_work = 0;
   mutable std::unordered_map<std::uint64_t, Pair> m_pairs;
