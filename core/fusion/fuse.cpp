@@ -87,7 +87,8 @@ class Fuser {
     recordRefused();
     recordOtherEdges();
     if (outdated()) return outdatedFusion();
-    FusionResult result{std::move(m_graph).take(), std::move(m_decisions)};
+    const std::uint64_t work = m_graph.work();
+    FusionResult result{std::move(m_graph).take(), std::move(m_decisions), work};
     return result;
   }
 
@@ -148,7 +149,7 @@ class Fuser {
     d.consumer = p[consumer].name;
     d.producerClass = m_graph.classOf(producer);
     d.consumerClass = m_graph.classOf(consumer);
-    const auto many = [&](OperatorId op) { return readsOf(p, op).size() > 1 ? "Many" : "One"; };
+    const auto many = [&](OperatorId op) { return m_graph.readsOf(op).size() > 1 ? "Many" : "One"; };
     d.category = std::string(many(producer)) + "+" + many(consumer);
     d.loop = m_loop;
     d.state = state;
@@ -425,10 +426,9 @@ class Fuser {
 
   // Of each edge one place where it stands; where its ends were computed again, one that a kernel has whole.
   void findEdges() {
-    const Program& p = m_graph.program();
     for (std::size_t k = 0; k < m_graph.kernelCount() && !outdated(); ++k)
       for (const OperatorId reader : m_graph.operatorsOf(static_cast<KernelGraph::KernelId>(k)))
-        for (const TensorId t : readsOf(p, reader)) {
+        for (const TensorId t : m_graph.readsOf(reader)) {
           const OperatorId producer = m_graph.producerOf(t);
           if (!producer.valid() || producer == reader) continue;
           const bool apart = m_graph.kernelOf(producer) != k;
@@ -515,6 +515,7 @@ Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& devic
                               around.loop.empty() ? op.name : around.loop + "/" + op.name, around.depth + 1};
     NF_TRY(FusionResult body, fuseAt(*loop.body, device, options, inside));
     loop.body = std::make_shared<const Program>(std::move(body.program));
+    result.work += body.work;
     result.decisions.insert(result.decisions.end(), std::make_move_iterator(body.decisions.begin()),
                             std::make_move_iterator(body.decisions.end()));
   }

@@ -87,6 +87,7 @@ struct FusionOptions {
 struct FusionResult {
   Program program;                        // stage Fused; recomputed operators are copies named `B#2`
   std::vector<FusionDecision> decisions;  // in the order they were taken, then the refused ones
+  std::uint64_t work = 0;                 // tensors and operators looked at to score moves: what deciding costs, on any machine
 };
 
 // How fuse() ends that nobody waits for any more; isOutdated() tells it from failures.

@@ -69,6 +69,7 @@ KernelGraph::KernelGraph(Program program)
     m_kernels.push_back(group.operators);
   }
   m_versions.resize(m_kernels.size(), 0);
+  m_boundary.resize(m_kernels.size());
   m_marks.kernels.resize(m_kernels.size(), 0);
   const auto keep = [&](TensorId t) {
     if (t.valid()) m_kept[t.value] = true;
@@ -84,12 +85,15 @@ KernelGraph::KernelGraph(Program program)
 void KernelGraph::know(OperatorId op) {
   if (m_reads.size() <= op.value) {
     m_reads.resize(op.value + 1);
+    m_sortedReads.resize(op.value + 1);
     m_writes.resize(op.value + 1);
     m_facts.resize(op.value + 1);
     m_flops.resize(op.value + 1, 0);
     m_marks.operators.resize(op.value + 1, 0);
   }
   m_reads[op.value] = nf::readsOf(m_program, op);
+  m_sortedReads[op.value] = m_reads[op.value];
+  std::sort(m_sortedReads[op.value].begin(), m_sortedReads[op.value].end());
   m_writes[op.value] = nf::writesOf(m_program, op);
   m_facts[op.value] = factsOf(m_program, op);
   m_flops[op.value] = static_cast<double>(flopsOf(m_program, op));
@@ -140,6 +144,7 @@ void KernelGraph::unlink(OperatorId op) {
 void KernelGraph::forget() {
   m_pairs.clear();
   m_inlinings.clear();
+  m_boundary.assign(m_kernels.size(), {});
 }
 
 KernelGraph::TrafficTerms KernelGraph::Traffic::take() {
@@ -180,7 +185,10 @@ std::vector<TensorId> KernelGraph::tensorsAround(KernelId k) const {
 void KernelGraph::addTraffic(Traffic& into, const std::vector<OperatorId>& ops, TensorId vanished, double sign,
                              const std::vector<OperatorId>& gone) const {
   const std::uint32_t epoch = ++m_marks.epoch;
-  for (const OperatorId op : ops) m_marks.operators[op.value] = epoch;
+  for (const OperatorId op : ops) {
+    m_marks.operators[op.value] = epoch;
+    m_work += 1 + m_reads[op.value].size();
+  }
   const auto inside = [&](OperatorId op) { return m_marks.operators[op.value] == epoch; };
   const auto count = [&](TensorId t) {
     if (std::exchange(m_marks.tensors[t.value], epoch) == epoch) return;
@@ -199,6 +207,31 @@ void KernelGraph::addTraffic(Traffic& into, const std::vector<OperatorId>& ops, 
       if (leaves) count(t);
     }
   }
+}
+
+const KernelGraph::Boundary& KernelGraph::boundaryOf(KernelId k) const {
+  Boundary& boundary = m_boundary[k];
+  if (boundary.version == m_versions[k]) return boundary;
+  boundary.version = m_versions[k];
+  boundary.in.clear();
+  boundary.out.clear();
+  for (const OperatorId op : m_kernels[k]) {
+    m_work += 1 + m_reads[op.value].size();
+    for (const TensorId t : m_reads[op.value]) {
+      const OperatorId from = producerOf(t);
+      if (!from.valid() || kernelOf(from) != k) boundary.in.push_back(t);
+    }
+    for (const TensorId t : m_writes[op.value]) {
+      const auto& readers = readersOf(t);
+      if (m_kept[t.value] || std::any_of(readers.begin(), readers.end(), [&](OperatorId r) { return kernelOf(r) != k; }))
+        boundary.out.push_back(t);
+    }
+  }
+  for (auto* tensors : {&boundary.in, &boundary.out}) {
+    std::sort(tensors->begin(), tensors->end());
+    tensors->erase(std::unique(tensors->begin(), tensors->end()), tensors->end());
+  }
+  return boundary;
 }
 
 std::vector<OperatorId> KernelGraph::sliceFor(TensorId t) const {
@@ -305,8 +338,8 @@ double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorI
   bool atPoint = false;
   for (const OperatorId reader : readers) {
     const Operator& op = m_program[reader];
-    const auto& reads = m_reads[reader.value];
-    if (std::find(reads.begin(), reads.end(), t) == reads.end()) continue;
+    ++m_work;
+    if (!reads(reader, t)) continue;
     if (op.kind != OperatorKind::Gather || classOf(reader) == FusionClass::OutputFusable) {
       atPoint = true;
       continue;
@@ -314,9 +347,9 @@ double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorI
     double points = 1;
     for (const Axis& axis : op.axes) points *= static_cast<double>(axis.extent);
     std::vector<const Access*> places;
-    for (const AccessId load : m_facts[reader.value].loads) {
-      const Access& access = m_program[load];
-      if (access.tensor != t) continue;
+    for (const std::uint32_t position : loadsOf(m_program, m_facts[reader.value], t)) {
+      ++m_work;
+      const Access& access = m_program[m_facts[reader.value].loads[position]];
       bool hoisted = true;
       for (std::size_t k = 0; k < access.indices.size(); ++k)
         hoisted &= !access.indices[k].isData() &&
@@ -354,18 +387,37 @@ std::vector<OperatorId> KernelGraph::unite(const std::vector<OperatorId>& a, con
   return all;
 }
 
+// Only what both touch can change: a kernel that reads thousands of tensors is met by a small one at the small one's cost.
 KernelGraph::Pair& KernelGraph::pairOf(KernelId a, KernelId b) const {
   Pair& pair = m_pairs[std::uint64_t{a} << 32 | b];
-  if (!pair.merged.empty() && pair.versions[0] == m_versions[a] && pair.versions[1] == m_versions[b]) return pair;
+  if (pair.known && pair.versions[0] == m_versions[a] && pair.versions[1] == m_versions[b]) return pair;
   pair = Pair();
+  pair.known = true;
   pair.versions[0] = m_versions[a];
   pair.versions[1] = m_versions[b];
-  pair.merged = unite(m_kernels[a], m_kernels[b]);
-  addTraffic(m_traffic, m_kernels[a], {}, 1);
-  addTraffic(m_traffic, m_kernels[b], {}, 1);
-  addTraffic(m_traffic, pair.merged, {}, -1);
-  TrafficTerms terms = m_traffic.take();
-  for (const auto& [tensor, bytes] : terms) pair.bytes += bytes;
+  const Boundary &first = boundaryOf(a), &second = boundaryOf(b);
+  TrafficTerms terms;
+  const auto save = [&](TensorId t, int times) {
+    const double bytes = times * static_cast<double>(m_program[t].bytes());
+    if (bytes != 0) terms.emplace_back(t, bytes);
+    pair.bytes += bytes;
+  };
+  const auto eachCommon = [&](const std::vector<TensorId>& x, const std::vector<TensorId>& y, const auto& visit) {
+    const auto &few = x.size() < y.size() ? x : y, &many = x.size() < y.size() ? y : x;
+    m_work += 1 + few.size();
+    for (const TensorId t : few)
+      if (std::binary_search(many.begin(), many.end(), t)) visit(t);
+  };
+  // Read once instead of twice; handed over within the kernel, it is written only where somebody else needs it.
+  const auto handedOver = [&](TensorId t) {
+    const auto& readers = readersOf(t);
+    const bool leaves = m_kept[t.value] || std::any_of(readers.begin(), readers.end(),
+                                                       [&](OperatorId r) { return kernelOf(r) != a && kernelOf(r) != b; });
+    save(t, leaves ? 1 : 2);
+  };
+  eachCommon(first.in, second.in, [&](TensorId t) { save(t, 1); });
+  eachCommon(first.out, second.in, handedOver);
+  eachCommon(first.in, second.out, handedOver);
   pair.traffic = std::make_shared<const TrafficTerms>(std::move(terms));
   return pair;
 }
@@ -394,12 +446,14 @@ void KernelGraph::judge(Move& merge, const FusionLimits& limits) const {
   Pair& pair = pairOf(a, b);
   if (!pair.judged) {
     pair.judged = true;
-    pair.forbidden = violates(pair.merged);
-    pair.reverted = barred(pair.merged);
+    const std::vector<OperatorId> merged = unite(m_kernels[a], m_kernels[b]);
+    m_work += merged.size();
+    pair.forbidden = violates(merged);
+    pair.reverted = barred(merged);
     // A training step runs without what only an evaluation asks for.
     const auto evaluates = [&](KernelId k) { return m_program[m_kernels[k].front()].phase == Phase::Evaluation; };
     if (evaluates(a) != evaluates(b)) pair.obstacle = "One belongs to the evaluation, the other to the step.";
-    else pair.obstacle = whyNotLowerable(m_program, pair.merged, limits, m_facts);
+    else pair.obstacle = whyNotLowerable(m_program, merged, limits, m_facts);
   }
   merge.forbidden = pair.forbidden;
   merge.reverted = pair.reverted;
@@ -445,23 +499,20 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
   for (const OperatorId op : slice) sliceOperations += m_flops[op.value];
   for (const OperatorId op : dead) deadOperations += m_flops[op.value];
   move.operations = deadOperations;
-  const auto inSlice = [&](OperatorId op) { return std::find(slice.begin(), slice.end(), op) != slice.end(); };
+  // What the slice reads, each of the consumers reads from now on, instead of `t`.
+  std::vector<TensorId> needs;
+  for (const OperatorId op : slice)
+    for (const TensorId read : m_reads[op.value])
+      if (const OperatorId from = producerOf(read); !from.valid() || kernelOf(from) != own) needs.push_back(read);
+  std::sort(needs.begin(), needs.end());
+  needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
   for (const KernelId k : consumers) {
-    addTraffic(m_traffic, m_kernels[k], {}, 1);
-    // The consumer with the slice inside: the slice's own tensors stay in it.
-    addTraffic(m_after, unite(slice, m_kernels[k]), t, -1);
-    for (const OperatorId op : slice)
-      for (const TensorId w : m_writes[op.value]) m_after.drop(w);
-    for (const auto& [tensor, bytes] : m_after.take()) m_traffic.add(tensor, bytes);
-    // What it read of the slice besides `t` it goes on reading from the old kernel.
-    std::vector<TensorId> counted{t};
-    for (const OperatorId r : m_kernels[k])
-      for (const TensorId read : m_reads[r.value]) {
-        const OperatorId from = producerOf(read);
-        if (!from.valid() || !inSlice(from) || std::find(counted.begin(), counted.end(), read) != counted.end()) continue;
-        counted.push_back(read);
+    const Boundary& boundary = boundaryOf(k);
+    m_work += 1 + needs.size();
+    m_traffic.add(t, static_cast<double>(m_program[t].bytes()));
+    for (const TensorId read : needs)
+      if (!std::binary_search(boundary.in.begin(), boundary.in.end(), read))
         m_traffic.add(read, -static_cast<double>(m_program[read].bytes()));
-      }
     move.operations -= sliceOperations * reevaluation(m_kernels[k], t);
   }
   TrafficTerms terms = m_traffic.take();
@@ -631,8 +682,7 @@ std::vector<KernelGraph::KernelId> KernelGraph::apply(const Move& move) {
     }
     if (renamed.contains(move.tensor))
       for (const OperatorId reader : m_kernels[k]) {
-        const auto& reads = m_reads[reader.value];
-        if (std::find(reads.begin(), reads.end(), move.tensor) == reads.end()) continue;
+        if (!reads(reader, move.tensor)) continue;
         unlink(reader);
         rename(reader, {{move.tensor, renamed.at(move.tensor)}});
         know(reader);

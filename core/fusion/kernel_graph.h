@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -43,6 +44,7 @@ class KernelGraph {
   };
 
   const Program& program() const { return m_program; }
+  const std::vector<TensorId>& readsOf(OperatorId op) const { return m_reads[op.value]; }
   OperatorId producerOf(TensorId t) const { return m_producer[t.value]; }
   const std::vector<OperatorId>& readersOf(TensorId t) const { return m_readers[t.value]; }
   KernelId kernelOf(OperatorId op) const { return m_kernelOf[op.value]; }
@@ -59,6 +61,8 @@ class KernelGraph {
   void bar(const MeasuredKernels& kernels);
   // No kernel makes both, nor computes them again.
   void forbid(TensorId a, TensorId b) { m_forbidden.emplace_back(a, b); }
+  // Tensors and operators looked at so far to score moves: what a fusion costs, on any machine.
+  std::uint64_t work() const { return m_work; }
   bool forbidsAny() const { return !m_forbidden.empty(); }
   // All ways of fusing the producer of `t` with its readers. `limits` are the same in every call.
   std::vector<Move> movesFor(TensorId t, const FusionLimits& limits) const;
@@ -93,15 +97,17 @@ class KernelGraph {
       }
       sum += amount;
     }
-    void drop(TensorId t) {
-      if (t.value < bytes.size() && !std::isnan(bytes[t.value])) bytes[t.value] = 0;
-    }
     TrafficTerms take();  // and empties it
+  };
+  // What a kernel moves: distinct tensors, ascending, as of its version.
+  struct Boundary {
+    std::uint64_t version = UINT64_MAX;
+    std::vector<TensorId> in, out;  // read from outside; written and needed outside
   };
   // Of two kernels, while neither has changed since.
   struct Pair {
+    bool known = false;
     std::uint64_t versions[2] = {0, 0};
-    std::vector<OperatorId> merged;
     std::shared_ptr<const TrafficTerms> traffic;
     double bytes = 0;
     bool judged = false, forbidden = false, cycle = false;
@@ -117,6 +123,10 @@ class KernelGraph {
     bool judged = false;
     Move move;
   };
+  const Boundary& boundaryOf(KernelId k) const;
+  bool reads(OperatorId op, TensorId t) const {
+    return std::binary_search(m_sortedReads[op.value].begin(), m_sortedReads[op.value].end(), t);
+  }
   void addTraffic(Traffic& into, const std::vector<OperatorId>& ops, TensorId vanished, double sign,
                   const std::vector<OperatorId>& gone = {}) const;
   Pair& pairOf(KernelId a, KernelId b) const;
@@ -150,14 +160,16 @@ class KernelGraph {
   std::vector<bool> m_kept;
   std::vector<TensorId> m_original;  // of tensors: what it repeats, itself where it repeats nothing
   // Read off once an operator, and again when it is renamed: every score asks for them.
-  std::vector<std::vector<TensorId>> m_reads, m_writes;
+  std::vector<std::vector<TensorId>> m_reads, m_sortedReads, m_writes;
   std::vector<OperatorFacts> m_facts;
   std::vector<double> m_flops;
   const MeasuredKernels* m_barred = nullptr;
   std::vector<Hash> m_hashes;  // of operators, where kernels are barred
   std::vector<KernelId> m_kernelOf;
   mutable Marks m_marks;
-  mutable Traffic m_traffic, m_after;  // scratch
+  mutable Traffic m_traffic;                 // scratch
+  mutable std::vector<Boundary> m_boundary;  // of kernels
+  mutable std::uint64_t m_work = 0;
   mutable std::unordered_map<std::uint64_t, Pair> m_pairs;
   mutable std::unordered_map<std::uint32_t, Inlining> m_inlinings;
   std::vector<std::uint64_t> m_versions;  // of kernels: their operators, what those read, and who reads what they write

@@ -2,7 +2,7 @@
 #include "core/fusion/lowerable.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <numeric>
 #include <unordered_set>
 
 #include "core/support/checked.h"
@@ -74,11 +74,25 @@ FusionClass fusionClass(const Program& program, OperatorId id) {
 }
 
 OperatorFacts factsOf(const Program& program, OperatorId op) {
-  OperatorFacts facts{fusionClass(program, op), {}};
+  OperatorFacts facts{fusionClass(program, op), {}, {}};
   if (facts.fusionClass == FusionClass::Opaque) return facts;
   for (const ExprId e : nodesOf(program, program[op].body))
     if (program[e].op == ScalarOp::Load) facts.loads.push_back(program[e].access);
+  facts.byTensor.resize(facts.loads.size());
+  std::iota(facts.byTensor.begin(), facts.byTensor.end(), 0u);
+  std::stable_sort(facts.byTensor.begin(), facts.byTensor.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return program[facts.loads[a]].tensor < program[facts.loads[b]].tensor;
+  });
   return facts;
+}
+
+std::span<const std::uint32_t> loadsOf(const Program& program, const OperatorFacts& facts, TensorId t) {
+  const auto tensorAt = [&](std::uint32_t position) { return program[facts.loads[position]].tensor; };
+  const auto first = std::lower_bound(facts.byTensor.begin(), facts.byTensor.end(), t,
+                                      [&](std::uint32_t position, TensorId wanted) { return tensorAt(position) < wanted; });
+  auto last = first;
+  while (last != facts.byTensor.end() && tensorAt(*last) == t) ++last;
+  return {first, last};
 }
 
 namespace {
@@ -94,16 +108,16 @@ class GroupCheck {
   GroupCheck(const Program& program, const std::vector<OperatorId>& group, const FusionLimits& limits,
              std::span<const OperatorFacts> facts)
       : m_program(program), m_group(group), m_limits(limits) {
-    for (std::size_t i = 0; i < group.size(); ++i) m_writer[program[group[i]].output.value] = i;
     for (std::size_t i = 0; i < group.size(); ++i) {
       const OperatorFacts own = facts.empty() ? factsOf(program, group[i]) : OperatorFacts();
       const OperatorFacts& known = facts.empty() ? own : facts[group[i].value];
       m_classes.push_back(known.fusionClass);
-      for (const AccessId load : known.loads) {
-        const Access& access = program[load];
-        const auto writer = m_writer.find(access.tensor.value);
-        if (writer != m_writer.end()) m_reads.push_back({i, writer->second, &access});
-      }
+      // In the order of the loads, though only those of the group's own tensors are looked up: one may have thousands.
+      std::vector<std::pair<std::uint32_t, std::size_t>> inner;
+      for (std::size_t w = 0; w < group.size(); ++w)
+        for (const std::uint32_t position : loadsOf(program, known, program[group[w]].output)) inner.emplace_back(position, w);
+      std::sort(inner.begin(), inner.end());
+      for (const auto& [position, w] : inner) m_reads.push_back({i, w, &program[known.loads[position]]});
     }
   }
 
@@ -196,7 +210,6 @@ class GroupCheck {
   const Program& m_program;
   const std::vector<OperatorId>& m_group;
   const FusionLimits& m_limits;
-  std::unordered_map<std::uint32_t, std::size_t> m_writer;
   std::vector<FusionClass> m_classes;
   std::vector<InnerRead> m_reads;
 };

@@ -22,9 +22,11 @@ bool isContraction(const Program& program, OperatorId op);
 // What is asked of an operator again and again while kernels are merged.
 struct OperatorFacts {
   FusionClass fusionClass = FusionClass::Opaque;
-  std::vector<AccessId> loads;  // of its body, as nodesOf meets them
+  std::vector<AccessId> loads;          // of its body, as nodesOf meets them
+  std::vector<std::uint32_t> byTensor;  // positions in `loads`, ordered by the tensor, then by themselves
 };
 OperatorFacts factsOf(const Program& program, OperatorId op);
+std::span<const std::uint32_t> loadsOf(const Program& program, const OperatorFacts& facts, TensorId t);  // a part of byTensor
 
 struct FusionLimits {
   std::int64_t rowBytes = 32 << 10;  // of all intermediates of one row: they stay in the first-level cache

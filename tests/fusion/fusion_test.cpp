@@ -630,6 +630,38 @@ TEST(FusionProperty, ScoresThatAreKeptEqualScoresFromScratch) {
   }
 }
 
+// T0 = X * X, Tk = T(k-1) * X, and backwards; d(L)/d(X) is one operator that reads them all.
+std::uint64_t workOnChain(int length) {
+  Build b;
+  const TensorId x = b.given("X", 16);
+  std::vector<TensorId> forward{b.product("T0", {x, x}, 16)};
+  const auto name = [](int k) { return "T" + std::to_string(k); };
+  const auto gradient = [](const std::string& of) { return "d(L)/d(" + of + ")"; };
+  for (int k = 1; k < length; ++k) forward.push_back(b.product(name(k), {forward.back(), x}, 16));
+  TensorId back = b.product(gradient(name(length - 1)), {forward.back()}, 16, Phase::Backward);
+  const TensorId dX = b.made(gradient("X"), {16});
+  ExprId sum = b.p.binary(ScalarOp::Mul, b.at(back), b.at(x));
+  for (int k = length - 2; k >= 0; --k) {
+    back = b.product(gradient(name(k)), {back, x}, 16, Phase::Backward);
+    sum = b.p.binary(ScalarOp::Add, sum, b.p.binary(ScalarOp::Mul, b.at(back), b.at(forward[static_cast<std::size_t>(k)])));
+  }
+  b.define(dX, sum, Phase::Backward);
+  b.p.outputs.push_back({gradient("X"), dX, OutputRole::Show});
+  const auto partitioned = partition(b.p);
+  EXPECT_TRUE(partitioned.ok());
+  const auto fused = fuse(*partitioned, kSlowMemory);
+  EXPECT_TRUE(fused.ok());
+  EXPECT_EQ(verify(fused->program, Stage::Fused), std::vector<std::string>{});
+  return fused->work;
+}
+
+// An operator that reads as many tensors as there are others is met by each of them at the other's cost, not at its own.
+TEST(Fusion, ALongChainWithItsGradientCostsTheSameAnOperator) {
+  const std::uint64_t few = workOnChain(100), many = workOnChain(800);
+  EXPECT_GT(few, 100u);
+  EXPECT_LT(many, 8 * few * 3 / 2);
+}
+
 // Whenever it is told that nobody waits any more: it ends, and what it is asked of next is what it would have been.
 TEST(FusionProperty, AnOutdatedFusionEndsAndLeavesNothingBehind) {
   std::mt19937_64 rng(7);
