@@ -5,9 +5,12 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NEOFLOW = sys.argv[1]
@@ -95,6 +98,27 @@ def a_failed_step_does_not_end_the_others(folder):
     assert again.returncode == 1 and "profile: milstm_seq28" not in loaded(out)["summary"]["failed"]
 
 
+def what_was_started_ends_with_it(folder):
+    hanging, pid = os.path.join(folder, "hanging"), os.path.join(folder, "pid")
+    with open(hanging, "w") as f:
+        f.write(f'#!/bin/sh\necho $$ >"{pid}.new"; mv "{pid}.new" "{pid}"; exec sleep 1000\n')
+    os.chmod(hanging, 0o755)
+    process = subprocess.Popen([sys.executable, os.path.join(HERE, "bench"), "--device", "cpu", "--neoflow", hanging, "--without", "torch,jax",
+                                "--out", os.path.join(folder, "ended")])
+    while not os.path.exists(pid):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait() == 128 + signal.SIGTERM
+    with open(pid) as f:
+        child = int(f.read())
+    try:
+        os.kill(child, 0)
+    except ProcessLookupError:
+        return
+    raise AssertionError(f"{child} goes on")
+
+
 def programs_that_hang_or_break_off():
     loader = importlib.machinery.SourceFileLoader("bench", os.path.join(HERE, "bench"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench", loader))
@@ -115,6 +139,22 @@ def programs_that_hang_or_break_off():
     assert fails(lambda: turns.ask({}, 1000, hello=False)).startswith("ended")
     assert turns.ask({}, 1000, hello=False) == {"ms": 1}, "it is started anew"
     turns.stop()
+    with tempfile.TemporaryDirectory() as folder:
+        now = module.time.monotonic()
+        run = types.SimpleNamespace(out=folder, deadline=now + 500, o=types.SimpleNamespace(again=False, verbose=False))
+
+        def cut(left):
+            run.deadline = now  # the time is over
+            raise module.Failed("took longer than its rest")
+
+        def refused(left):
+            raise module.Failed("no such case")
+
+        assert not module.take(run, "s", 1000, {"good": lambda left: {}, "refused": refused, "cut": cut, "later": refused})
+        assert module.loaded(os.path.join(folder, "s.json"))["items"] == {"good": {}, "refused": {"failed": "no such case"}}
+        run.deadline = now + 500
+        assert module.take(run, "s", 1000, {"good": refused, "refused": cut, "cut": lambda left: {"ms": 1}, "later": refused})
+        assert module.loaded(os.path.join(folder, "s.json"))["items"]["cut"] == {"ms": 1}
     assert module.geometric([1.0, 4.0]) == 2.0
     falling = [(s / 10, 10.0 - s) for s in range(9)] + [(1 + s / 10, 1.0) for s in range(9)]
     assert module.Bench.crossing(falling, 0.5, 1.0) == 1.0, "five of nine reports"
@@ -125,6 +165,7 @@ def programs_that_hang_or_break_off():
 with tempfile.TemporaryDirectory() as folder:
     programs_that_hang_or_break_off()
     out = few_items_of_every_step(folder)
+    what_was_started_ends_with_it(folder)
     the_same_command_goes_on(folder, out)
     a_failed_step_does_not_end_the_others(folder)
 print("fine")
