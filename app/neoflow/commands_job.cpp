@@ -13,7 +13,9 @@
 #include "app/neoflow/commands.h"
 #include "app/neoflow/stop_on_signal.h"
 #include "core/runtime/data_file.h"
+#include "core/runtime/execution_plan.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/runtime/memory_need.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/report.h"
@@ -466,6 +468,15 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
   if (hasErrors(stages->diagnostics))
     return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);
+  // Kernels whose operands no memory holds are measured by no trial.
+  if (const auto plan = planExecution(stages->last())) {
+    const Program& program = *(*plan)->main.program;
+    const MemoryNeed need = memoryNeed(**plan);
+    if (const auto error = tooLarge(need, program, machineMemory())) {
+      const OriginId origin = need.largest.valid() ? program[need.largest].origin : OriginId();
+      return reportJob(*error, origin.valid() ? program[origin].span : Span{}, loaded.notebook.sources, json);
+    }
+  }
   TuneProgramOptions tune;
   tune.threads = threads;
   tune.trials = options.trials;

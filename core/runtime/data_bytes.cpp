@@ -25,7 +25,7 @@ struct Inflater {
 
 // Inflates everything, members after one another when `concatenated`.
 Result<std::string> inflateAll(std::string_view bytes, int windowBits, bool concatenated, std::size_t largest,
-                               const std::string& what) {
+                               const std::string& what, const std::stop_token& stop) {
   Inflater inflater(windowBits);
   if (!inflater.open) return dataError(what, "the decompressor could not start");
   z_stream& z = inflater.stream;
@@ -33,6 +33,7 @@ Result<std::string> inflateAll(std::string_view bytes, int windowBits, bool conc
   std::vector<char> chunk(std::size_t{1} << 18);
   std::size_t at = 0;
   while (true) {
+    if (stop.stop_requested()) return stopped();
     if (z.avail_in == 0 && at < bytes.size()) {
       const std::size_t count = std::min<std::size_t>(bytes.size() - at, std::size_t{1} << 30);
       z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + at));
@@ -126,14 +127,15 @@ void appendLittleEndian(std::string& to, std::uint64_t value, int count) {
 }
 
 Result<HostTensor> decode(FileType type, bool big, bool columnMajor, const std::vector<std::int64_t>& shape, std::string_view data,
-                          const std::string& what) {
+                          const std::string& what, std::stop_token stop) {
   const std::int64_t size = bytesOf(type);
-  HostTensor tensor = HostTensor::make(storedAs(type), shape);
+  NF_TRY(HostTensor tensor, HostTensor::zeros(storedAs(type), shape, stop));
   const std::int64_t count = tensor.elements();
   std::vector<std::int64_t> strides(shape.size(), 1);  // of the file, in elements
   for (std::size_t i = 1; i < shape.size(); ++i) strides[i] = strides[i - 1] * shape[i - 1];
   std::vector<std::int64_t> point(shape.size(), 0);
   for (std::int64_t i = 0; i < count; ++i) {
+    if (i % kElementsBetweenStops == 0 && stop.stop_requested()) return stopped();
     std::int64_t from = i;
     if (columnMajor) {
       from = 0;
@@ -178,13 +180,13 @@ Result<HostTensor> decode(FileType type, bool big, bool columnMajor, const std::
   return tensor;
 }
 
-Result<std::string> gunzip(std::string_view bytes, const std::string& what) {
-  return inflateAll(bytes, 15 + 16, true, kLargestInflated, what);
+Result<std::string> gunzip(std::string_view bytes, const std::string& what, std::stop_token stop) {
+  return inflateAll(bytes, 15 + 16, true, kLargestInflated, what, stop);
 }
 
-Result<std::string> inflateRaw(std::string_view bytes, std::size_t size, const std::string& what) {
+Result<std::string> inflateRaw(std::string_view bytes, std::size_t size, const std::string& what, std::stop_token stop) {
   if (size > kLargestInflated) return dataError(what, "is larger than 8 GiB");
-  NF_TRY(std::string out, inflateAll(bytes, -15, false, size, what));
+  NF_TRY(std::string out, inflateAll(bytes, -15, false, size, what, stop));
   if (out.size() != size) return dataError(what, "unpacks to another size than its directory says");
   return out;
 }

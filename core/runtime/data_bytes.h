@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,11 +27,11 @@ std::optional<std::int64_t> elementsOf(const std::vector<std::int64_t>& shape, s
 
 // `data` holds exactly the elements of `shape`. Integers that do not fit i32 are an error.
 Result<HostTensor> decode(FileType type, bool bigEndian, bool columnMajor, const std::vector<std::int64_t>& shape,
-                          std::string_view data, const std::string& what);
+                          std::string_view data, const std::string& what, std::stop_token stop = {});
 
 // Inflates gzip (several members too), or a raw deflate stream of known size.
-Result<std::string> gunzip(std::string_view bytes, const std::string& what);
-Result<std::string> inflateRaw(std::string_view bytes, std::size_t size, const std::string& what);
+Result<std::string> gunzip(std::string_view bytes, const std::string& what, std::stop_token stop = {});
+Result<std::string> inflateRaw(std::string_view bytes, std::size_t size, const std::string& what, std::stop_token stop = {});
 inline bool isGzip(std::string_view bytes) { return bytes.size() > 2 && bytes[0] == '\x1f' && bytes[1] == '\x8b'; }
 
 std::uint64_t littleEndian(std::string_view bytes, std::size_t at, int count);

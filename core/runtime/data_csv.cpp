@@ -47,10 +47,10 @@ std::string quoted(std::string_view field) {
 
 }  // namespace
 
-Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what) {
+Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what, std::stop_token stopping) {
   std::string unpacked;
   if (isGzip(bytes)) {
-    NF_TRY(unpacked, gunzip(bytes, what));
+    NF_TRY(unpacked, gunzip(bytes, what, stopping));
     bytes = unpacked;
   }
   if (bytes.substr(0, 3) == "\xef\xbb\xbf") bytes.remove_prefix(3);
@@ -61,7 +61,7 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what) {
     const std::size_t end = bytes.find('\n');
     const std::string_view text = bytes.substr(0, end);
     bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
-    ++line;
+    if (line++ % 1024 == 0 && stopping.stop_requested()) return stopped();
     if (trimmed(text).empty()) continue;
     if (separator == 0) separator = separatorOf(text);
     const bool first = rows == 0 && columns == 0;
@@ -102,9 +102,9 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what) {
   return tensor;
 }
 
-Result<HostTensor> readCsv(const std::string& path) {
-  NF_TRY(const std::string bytes, readFile(path));
-  return parseCsv(bytes, path);
+Result<HostTensor> readCsv(const std::string& path, std::stop_token stop) {
+  NF_TRY(const std::string bytes, readFile(path, kLargestFile, stop));
+  return parseCsv(bytes, path, stop);
 }
 
 }  // namespace nf

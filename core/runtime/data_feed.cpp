@@ -16,7 +16,8 @@ namespace {
 Error feedError(const std::string& message) { return {"load data", message, {}, {}}; }
 
 // Columns [begin, end) of every row, scaled, in the input's type.
-Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& input, std::int64_t rowElements) {
+Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& input, std::int64_t rowElements,
+                                         const std::stop_token& stop) {
   const Initializer& init = input.init;
   const std::int64_t rows = table.shape.front(), columns = table.elements() / rows;
   if (init.columnBegin < 0 || init.columnEnd > columns || init.columnEnd - init.columnBegin != rowElements)
@@ -24,7 +25,8 @@ Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& 
                      std::to_string(init.columnEnd) + " of " + init.data + ", which has " + std::to_string(columns) +
                      " columns; a row of the input has " + std::to_string(rowElements) + " elements.");
   std::vector<std::byte> values(static_cast<std::size_t>(rows * rowElements * bytesOf(input.type)));
-  for (std::int64_t r = 0; r < rows; ++r)
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (r % 1024 == 0 && stop.stop_requested()) return stopped();
     for (std::int64_t c = 0; c < rowElements; ++c) {
       const double value = table.at(r * columns + init.columnBegin + c) * init.scale + init.shift;
       if (input.type == DType::I32 && !(value == std::floor(value) && std::fabs(value) <= 2147483647.0))
@@ -32,12 +34,14 @@ Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& 
                          init.data + " is " + std::to_string(value) + ", input " + input.name + " takes integers.");
       storeValue(input.type, values.data(), r * rowElements + c, value);
     }
+  }
   return values;
 }
 
 }  // namespace
 
-Result<DataFeed> DataFeed::open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place) {
+Result<DataFeed> DataFeed::open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place,
+                                std::stop_token stop) {
   const auto at = [&](OriginId origin) {
     if (place) *place = origin.valid() ? program[origin].span : Span{};
   };
@@ -55,7 +59,7 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
         if (d.name == tensor.init.data) source = &d;
       if (!source) return feedError("There is no data set " + tensor.init.data + ".");
       at(source->source.origin.valid() ? source->source.origin : source->origin);
-      NF_TRY(HostTensor table, readData(source->source, source->directory.empty() ? directory : source->directory));
+      NF_TRY(HostTensor table, readData(source->source, source->directory.empty() ? directory : source->directory, stop));
       if (table.shape.empty() || table.elements() == 0) return feedError("The data set " + source->name + " holds no rows.");
       at(source->origin);
       const std::int64_t rows = table.shape.front();
@@ -73,13 +77,13 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
                        feed.m_inputs.front().name + " of " + std::to_string(feed.m_batch) + ".");
     feed.m_batch = batch;
     at(tensor.valuesOrigin());
-    NF_TRY(std::vector<std::byte> values, columnsOf(found->second.second, tensor, rowElements));
+    NF_TRY(std::vector<std::byte> values, columnsOf(found->second.second, tensor, rowElements, stop));
     at(tensor.origin);
     HostTensor all;
     all.type = tensor.type;
     all.shape = {found->second.second.shape.front(), rowElements};
     all.bytes = std::move(values);
-    NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(program, TensorId(t), all));
+    NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(program, TensorId(t), all, stop));
     if (auto stray = strayLabel(program, TensorId(t), all)) feed.m_strayLabels.emplace_back(std::move(*stray), tensor.origin);
     feed.m_inputs.push_back({tensor.name, tensor.type, rowElements, found->second.first});
     feed.m_values.push_back(std::move(all.bytes));

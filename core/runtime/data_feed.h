@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,9 @@ namespace nf {
 class DataFeed {
  public:
   // Relative paths: to DataSet::directory, else to `directory`. `place`: where what could not be loaded stands in the source.
-  static Result<DataFeed> open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place = nullptr);
+  // A stop ends it with stopped().
+  static Result<DataFeed> open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place = nullptr,
+                               std::stop_token stop = {});
 
   struct Input {
     std::string name;

@@ -52,7 +52,7 @@ const char* safetensorsName(DType type) {
 
 }  // namespace
 
-Result<std::string> readFile(const std::string& path, std::size_t largest) {
+Result<std::string> readFile(const std::string& path, std::size_t largest, std::stop_token stop) {
   struct stat status {};
   if (::stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) return dataError(path, "is a socket, a file was expected");
   // Not blocking: opening a pipe would wait for who writes it.
@@ -66,6 +66,7 @@ Result<std::string> readFile(const std::string& path, std::size_t largest) {
     bytes.reserve(static_cast<std::size_t>(status.st_size));
   std::vector<char> chunk(std::size_t{1} << 18);
   while (true) {
+    if (stop.stop_requested()) return stopped();
     const ssize_t count = ::read(file.fd, chunk.data(), chunk.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return dataError(path, std::string("cannot be read (") + std::strerror(errno) + ")");
@@ -104,10 +105,10 @@ Result<Unit> writeFileAtomically(const std::string& path, std::string_view conte
   return Unit{};
 }
 
-Result<HostTensor> parseIdx(std::string_view bytes, const std::string& what) {
+Result<HostTensor> parseIdx(std::string_view bytes, const std::string& what, std::stop_token stop) {
   std::string unpacked;
   if (isGzip(bytes)) {
-    NF_TRY(unpacked, gunzip(bytes, what));
+    NF_TRY(unpacked, gunzip(bytes, what, stop));
     bytes = unpacked;
   }
   if (bytes.size() < 4 || bytes[0] != 0 || bytes[1] != 0) return dataError(what, "is no IDX file");
@@ -129,15 +130,16 @@ Result<HostTensor> parseIdx(std::string_view bytes, const std::string& what) {
   if (!elements) return dataError(what, "the size of shape " + shapeText(shape) + " overflows");
   if (static_cast<std::uint64_t>(*elements * bytesOf(type)) > bytes.size() - start)
     return dataError(what, "holds fewer values than its shape " + shapeText(shape) + " says");
-  return decode(type, true, false, shape, bytes.substr(start), what);
+  return decode(type, true, false, shape, bytes.substr(start), what, stop);
 }
 
-Result<HostTensor> readIdx(const std::string& path) {
-  NF_TRY(const std::string bytes, readFile(path));
-  return parseIdx(bytes, path);
+Result<HostTensor> readIdx(const std::string& path, std::stop_token stop) {
+  NF_TRY(const std::string bytes, readFile(path, kLargestFile, stop));
+  return parseIdx(bytes, path, stop);
 }
 
-Result<NamedTensors> parseSafetensors(std::string_view bytes, const std::string& what, const std::string* wanted) {
+Result<NamedTensors> parseSafetensors(std::string_view bytes, const std::string& what, const std::string* wanted,
+                                      std::stop_token stop) {
   if (bytes.size() < 8) return dataError(what, "is no safetensors file");
   const std::uint64_t length = littleEndian(bytes, 0, 8);
   if (length > bytes.size() - 8 || length > (100u << 20)) return dataError(what, "is no safetensors file, or a damaged one");
@@ -176,7 +178,7 @@ Result<NamedTensors> parseSafetensors(std::string_view bytes, const std::string&
     const auto elements = elementsOf(shape, bytesOf(*type));
     if (!elements || begin > end || end > data.size() || static_cast<std::uint64_t>(*elements * bytesOf(*type)) != end - begin)
       return dataError(label, "its shape " + shapeText(shape) + " does not fit its data");
-    NF_TRY(HostTensor tensor, decode(*type, false, false, shape, data.substr(begin, end - begin), label));
+    NF_TRY(HostTensor tensor, decode(*type, false, false, shape, data.substr(begin, end - begin), label, stop));
     tensors.emplace_back(name, std::move(tensor));
   }
   if (wanted && tensors.empty())
@@ -184,9 +186,9 @@ Result<NamedTensors> parseSafetensors(std::string_view bytes, const std::string&
   return tensors;
 }
 
-Result<HostTensor> readSafetensors(const std::string& path, const std::string& name) {
-  NF_TRY(const std::string bytes, readFile(path));
-  NF_TRY(NamedTensors tensors, parseSafetensors(bytes, path, &name));
+Result<HostTensor> readSafetensors(const std::string& path, const std::string& name, std::stop_token stop) {
+  NF_TRY(const std::string bytes, readFile(path, kLargestFile, stop));
+  NF_TRY(NamedTensors tensors, parseSafetensors(bytes, path, &name, stop));
   return std::move(tensors.front().second);
 }
 

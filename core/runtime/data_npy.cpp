@@ -184,7 +184,7 @@ std::uint32_t crcOf(std::string_view bytes) {
 
 }  // namespace
 
-Result<HostTensor> parseNpy(std::string_view bytes, const std::string& what) {
+Result<HostTensor> parseNpy(std::string_view bytes, const std::string& what, std::stop_token stop) {
   if (bytes.size() < 10 || bytes.substr(0, 6) != "\x93NUMPY") return dataError(what, "is no .npy file");
   const int major = static_cast<unsigned char>(bytes[6]);
   const std::size_t lengthBytes = major == 1 ? 2 : 4;
@@ -198,10 +198,10 @@ Result<HostTensor> parseNpy(std::string_view bytes, const std::string& what) {
   if (!elements) return dataError(what, "the size of shape " + shapeText(header.shape) + " overflows");
   if (static_cast<std::uint64_t>(*elements * bytesOf(header.type)) > data.size())
     return dataError(what, "holds fewer values than its shape " + shapeText(header.shape) + " says");
-  return decode(header.type, header.bigEndian, header.columnMajor, header.shape, data, what);
+  return decode(header.type, header.bigEndian, header.columnMajor, header.shape, data, what, stop);
 }
 
-Result<NamedTensors> parseNpz(std::string_view bytes, const std::string& what, const std::string* wanted) {
+Result<NamedTensors> parseNpz(std::string_view bytes, const std::string& what, const std::string* wanted, std::stop_token stop) {
   NF_TRY(const auto members, zipMembers(bytes, what));
   NamedTensors tensors;
   std::string names;
@@ -215,11 +215,11 @@ Result<NamedTensors> parseNpz(std::string_view bytes, const std::string& what, c
     std::string unpacked;
     std::string_view data = member.data;
     if (member.deflated) {
-      NF_TRY(unpacked, inflateRaw(member.data, member.size, label));
+      NF_TRY(unpacked, inflateRaw(member.data, member.size, label, stop));
       data = unpacked;
     }
     if (crcOf(data) != member.crc) return dataError(label, "the checksum does not match");
-    NF_TRY(HostTensor tensor, parseNpy(data, label));
+    NF_TRY(HostTensor tensor, parseNpy(data, label, stop));
     tensors.emplace_back(std::move(name), std::move(tensor));
     if (wanted) return tensors;
   }
@@ -254,14 +254,14 @@ std::string npyBytes(const HostTensor& tensor) {
   return out;
 }
 
-Result<HostTensor> readNpy(const std::string& path) {
-  NF_TRY(const std::string bytes, readFile(path));
-  return parseNpy(bytes, path);
+Result<HostTensor> readNpy(const std::string& path, std::stop_token stop) {
+  NF_TRY(const std::string bytes, readFile(path, kLargestFile, stop));
+  return parseNpy(bytes, path, stop);
 }
 
-Result<HostTensor> readNpz(const std::string& path, const std::string& member) {
-  NF_TRY(const std::string bytes, readFile(path));
-  NF_TRY(NamedTensors tensors, parseNpz(bytes, path, &member));
+Result<HostTensor> readNpz(const std::string& path, const std::string& member, std::stop_token stop) {
+  NF_TRY(const std::string bytes, readFile(path, kLargestFile, stop));
+  NF_TRY(NamedTensors tensors, parseNpz(bytes, path, &member, stop));
   return std::move(tensors.front().second);
 }
 

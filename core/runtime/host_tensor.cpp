@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/host_tensor.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -97,6 +98,20 @@ HostTensor HostTensor::make(DType type, std::vector<std::int64_t> shape) {
   tensor.type = type;
   tensor.shape = std::move(shape);
   tensor.bytes.resize(static_cast<std::size_t>(tensor.elements() * bytesOf(type)));
+  return tensor;
+}
+
+Result<HostTensor> HostTensor::zeros(DType type, std::vector<std::int64_t> shape, const std::stop_token& stop) {
+  constexpr std::size_t kPart = std::size_t{64} << 20;
+  HostTensor tensor;
+  tensor.type = type;
+  tensor.shape = std::move(shape);
+  const auto bytes = static_cast<std::size_t>(tensor.elements() * bytesOf(type));
+  tensor.bytes.reserve(bytes);
+  while (tensor.bytes.size() < bytes) {
+    if (stop.stop_requested()) return stopped();
+    tensor.bytes.resize(std::min(bytes, tensor.bytes.size() + kPart));
+  }
   return tensor;
 }
 

@@ -2,12 +2,17 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "core/ir/dtype.h"
+#include "core/support/result.h"
 
 namespace nf {
+
+// What reads or fills a large tensor looks at its stop this often: some milliseconds.
+constexpr std::int64_t kElementsBetweenStops = 1 << 16;
 
 // Values in host memory, row-major, in their storage type.
 struct HostTensor {
@@ -16,6 +21,8 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 
   static HostTensor make(DType type, std::vector<std::int64_t> shape);  // zeros; the shape's size fits: the caller has checked it
+  static Result<HostTensor> zeros(DType type, std::vector<std::int64_t> shape,
+                                  const std::stop_token& stop);  // the same, or stopped()
   std::int64_t elements() const;
   double at(std::int64_t element) const;
   void set(std::int64_t element, double value);  // rounds to the nearest (ties to even); i32 saturates

@@ -9,6 +9,7 @@
 
 #include "core/runtime/data_bytes.h"
 #include "core/runtime/data_file.h"
+#include "core/support/assert.h"
 #include "core/support/counter_random.h"
 #include "core/support/hash.h"
 
@@ -24,24 +25,60 @@ std::uint64_t keyOf(std::uint64_t seed, const std::string& name) {
   return mixBits(seed + Hasher().add(std::string_view(name)).finish().low);
 }
 
-void fillUniform(HostTensor& tensor, std::uint64_t key, double low, double high) {
-  for (std::int64_t i = 0, n = tensor.elements(); i < n; ++i) tensor.set(i, low + (high - low) * randomUniform(key, i));
+// What element `i` of the tensor begins with.
+using Value = std::function<double(std::int64_t)>;
+
+Value uniform(std::uint64_t key, double low, double high) {
+  return [=](std::int64_t i) { return low + (high - low) * randomUniform(key, i); };
 }
 
 // Box and Muller, two uniforms an element.
-void fillNormal(HostTensor& tensor, std::uint64_t key, double mean, double deviation) {
-  for (std::int64_t i = 0, n = tensor.elements(); i < n; ++i) {
+Value normal(std::uint64_t key, double mean, double deviation) {
+  return [=](std::int64_t i) {
     const double radius = std::sqrt(-2.0 * std::log(1.0 - randomUniform(key, 2 * i)));
-    tensor.set(i, mean + deviation * radius * std::cos(2.0 * std::numbers::pi * randomUniform(key, 2 * i + 1)));
-  }
+    return mean + deviation * radius * std::cos(2.0 * std::numbers::pi * randomUniform(key, 2 * i + 1));
+  };
 }
 
 double numberOr(const Initializer& init, std::size_t at, double otherwise) {
   return at < init.numbers.size() ? init.numbers[at] : otherwise;
 }
 
-Result<HostTensor> fromFile(const Tensor& tensor, const std::string& directory) {
-  NF_TRY(HostTensor value, readData(tensor.init, directory));
+// Null: zeros.
+Value valueOf(const Tensor& tensor, std::uint64_t seed) {
+  const Initializer& init = tensor.init;
+  const std::uint64_t key = keyOf(seed, tensor.name);
+  const double fanIn = std::max(1.0, numberOr(init, 0, 1)), fanOut = std::max(0.0, numberOr(init, 1, 1));
+  const double bound = std::sqrt(6.0 / (fanIn + fanOut));
+  switch (init.kind) {
+    case Initializer::Kind::Constant: return [value = numberOr(init, 0, 0)](std::int64_t) { return value; };
+    case Initializer::Kind::Normal: return normal(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
+    case Initializer::Kind::Uniform: return uniform(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
+    case Initializer::Kind::Kaiming: return normal(key, 0, std::sqrt(2.0 / fanIn));
+    case Initializer::Kind::Xavier: return uniform(key, -bound, bound);
+    case Initializer::Kind::None:
+    case Initializer::Kind::Zeros:
+    case Initializer::Kind::Batch:
+    case Initializer::Kind::Csv:
+    case Initializer::Kind::Npy:
+    case Initializer::Kind::Npz:
+    case Initializer::Kind::Idx:
+    case Initializer::Kind::Safetensors: break;
+  }
+  return nullptr;
+}
+
+// Elements [first, first + values.elements()) of the tensor. False: a stop.
+bool fill(HostTensor& values, std::int64_t first, const Value& value, const std::stop_token& stop) {
+  for (std::int64_t i = 0, n = values.elements(); i < n; ++i) {
+    if (i % kElementsBetweenStops == 0 && stop.stop_requested()) return false;
+    values.set(i, value(first + i));
+  }
+  return true;
+}
+
+Result<HostTensor> fromFile(const Tensor& tensor, const std::string& directory, const std::stop_token& stop) {
+  NF_TRY(HostTensor value, readData(tensor.init, directory, stop));
   const bool sameCount = value.elements() == tensor.elements();
   // A table has rank 2 whatever it stands for; other files know their shape.
   if (value.shape != tensor.shape && !(tensor.init.kind == Initializer::Kind::Csv && sameCount))
@@ -75,17 +112,17 @@ std::optional<std::string_view> bundledData(std::string_view name) {
   return std::nullopt;
 }
 
-Result<HostTensor> readData(const Initializer& source, const std::string& directory) {
+Result<HostTensor> readData(const Initializer& source, const std::string& directory, std::stop_token stop) {
   const auto string = [&](std::size_t at) { return at < source.strings.size() ? source.strings[at] : std::string(); };
   const std::string path = resolvePath(directory, string(0));
   switch (source.kind) {
     case Initializer::Kind::Csv:
-      if (const auto bundled = bundledData(string(0))) return parseCsv(*bundled, string(0));
-      return readCsv(path);
-    case Initializer::Kind::Npy: return readNpy(path);
-    case Initializer::Kind::Npz: return readNpz(path, string(1));
-    case Initializer::Kind::Idx: return readIdx(path);
-    case Initializer::Kind::Safetensors: return readSafetensors(path, string(1));
+      if (const auto bundled = bundledData(string(0))) return parseCsv(*bundled, string(0), stop);
+      return readCsv(path, stop);
+    case Initializer::Kind::Npy: return readNpy(path, stop);
+    case Initializer::Kind::Npz: return readNpz(path, string(1), stop);
+    case Initializer::Kind::Idx: return readIdx(path, stop);
+    case Initializer::Kind::Safetensors: return readSafetensors(path, string(1), stop);
     case Initializer::Kind::None:
     case Initializer::Kind::Zeros:
     case Initializer::Kind::Constant:
@@ -94,7 +131,7 @@ Result<HostTensor> readData(const Initializer& source, const std::string& direct
     case Initializer::Kind::Kaiming:
     case Initializer::Kind::Xavier:
     case Initializer::Kind::Batch:
-      if (const auto bundled = bundledData(string(0))) return parseCsv(*bundled, string(0));
+      if (const auto bundled = bundledData(string(0))) return parseCsv(*bundled, string(0), stop);
       return Error{
           "load data",
           "This is no data file: " + (string(0).empty() ? "a data set needs csv, npy, npz, idx or safetensors" : string(0)) + ".",
@@ -104,46 +141,60 @@ Result<HostTensor> readData(const Initializer& source, const std::string& direct
   return Error{"load data", "This is no data file.", {}, {}};
 }
 
-Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory) {
-  const Initializer& init = tensor.init;
-  const std::uint64_t key = keyOf(seed, tensor.name);
-  switch (init.kind) {
-    case Initializer::Kind::None:
-      if (tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Const || tensor.kind == TensorKind::Param)
-        return Error{"load data", "Tensor " + tensor.name + " has no values: give it an initial value or data.", {}, {}};
-      return HostTensor::make(tensor.type, tensor.shape);
-    case Initializer::Kind::Zeros: return HostTensor::make(tensor.type, tensor.shape);
-    case Initializer::Kind::Batch: return Error{"load data", "Tensor " + tensor.name + " takes its values from batches.", {}, {}};
-    case Initializer::Kind::Npy:
-    case Initializer::Kind::Npz:
-    case Initializer::Kind::Idx:
-    case Initializer::Kind::Csv:
-    case Initializer::Kind::Safetensors: return fromFile(tensor, directory);
+bool isGenerated(Initializer::Kind kind) {
+  switch (kind) {
+    case Initializer::Kind::Zeros:
     case Initializer::Kind::Constant:
     case Initializer::Kind::Normal:
     case Initializer::Kind::Uniform:
     case Initializer::Kind::Kaiming:
-    case Initializer::Kind::Xavier: break;
+    case Initializer::Kind::Xavier: return true;
+    case Initializer::Kind::None:
+    case Initializer::Kind::Batch:
+    case Initializer::Kind::Csv:
+    case Initializer::Kind::Npy:
+    case Initializer::Kind::Npz:
+    case Initializer::Kind::Idx:
+    case Initializer::Kind::Safetensors: break;
   }
-  HostTensor value = HostTensor::make(tensor.type, tensor.shape);
-  if (init.kind == Initializer::Kind::Constant)
-    for (std::int64_t i = 0, n = value.elements(); i < n; ++i) value.set(i, numberOr(init, 0, 0));
-  if (init.kind == Initializer::Kind::Normal) fillNormal(value, key, numberOr(init, 0, 0), numberOr(init, 1, 1));
-  if (init.kind == Initializer::Kind::Uniform) fillUniform(value, key, numberOr(init, 0, 0), numberOr(init, 1, 1));
-  const double fanIn = std::max(1.0, numberOr(init, 0, 1)), fanOut = std::max(0.0, numberOr(init, 1, 1));
-  if (init.kind == Initializer::Kind::Kaiming) fillNormal(value, key, 0, std::sqrt(2.0 / fanIn));
-  if (init.kind == Initializer::Kind::Xavier) {
-    const double bound = std::sqrt(6.0 / (fanIn + fanOut));
-    fillUniform(value, key, -bound, bound);
-  }
-  return value;
+  return false;
 }
 
-Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const HostTensor& value) {
+Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory, std::stop_token stop) {
+  const Initializer& init = tensor.init;
+  if (init.kind == Initializer::Kind::Batch)
+    return Error{"load data", "Tensor " + tensor.name + " takes its values from batches.", {}, {}};
+  if (init.kind == Initializer::Kind::None &&
+      (tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Const || tensor.kind == TensorKind::Param))
+    return Error{"load data", "Tensor " + tensor.name + " has no values: give it an initial value or data.", {}, {}};
+  if (init.kind != Initializer::Kind::None && !isGenerated(init.kind)) return fromFile(tensor, directory, stop);
+  NF_TRY(HostTensor values, HostTensor::zeros(tensor.type, tensor.shape, stop));
+  if (const Value value = valueOf(tensor, seed); value && !fill(values, 0, value, stop)) return stopped();
+  return values;
+}
+
+Result<Unit> initialParts(const Tensor& tensor, std::uint64_t seed, std::stop_token stop,
+                          const std::function<Result<Unit>(std::int64_t first, const HostTensor& part)>& take) {
+  NF_ASSERT(isGenerated(tensor.init.kind));
+  constexpr std::int64_t kPart = 1 << 20;  // elements
+  const Value value = valueOf(tensor, seed);
+  const std::int64_t elements = tensor.elements();
+  HostTensor part = HostTensor::make(tensor.type, {std::min(kPart, elements)});
+  for (std::int64_t first = 0; first < elements; first += kPart) {
+    if (stop.stop_requested()) return stopped();
+    if (elements - first < kPart) part = HostTensor::make(tensor.type, {elements - first});
+    if (value && !fill(part, first, value, stop)) return stopped();
+    NF_TRY([[maybe_unused]] const Unit taken, take(first, part));
+  }
+  return Unit{};
+}
+
+Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const HostTensor& value, std::stop_token stop) {
   if (program[tensor].type != DType::I32) return Unit{};
   double lowest = 0, highest = 0;
   std::int64_t lowestAt = 0, highestAt = 0;
   for (std::int64_t i = 0, n = value.elements(); i < n; ++i) {
+    if (i % kElementsBetweenStops == 0 && stop.stop_requested()) return stopped();
     const double v = value.at(i);
     if (i == 0 || v < lowest) lowest = v, lowestAt = i;
     if (i == 0 || v > highest) highest = v, highestAt = i;
@@ -181,7 +232,10 @@ Result<Unit> checkIndexValues(const Program& program, TensorId tensor, const Hos
   return Unit{};
 }
 
-std::optional<std::string> strayLabel(const Program& program, TensorId tensor, const HostTensor& value) {
+namespace {
+
+// What a tensor of labels, one that is only compared, is compared with; nullopt: it is none.
+std::optional<Range> comparedWith(const Program& program, TensorId tensor) {
   const auto isLabel = [&](ExprId id) {
     const ScalarNode* node = &program[id];
     while (node->op == ScalarOp::Cast) node = &program[node->operands[0]];
@@ -216,6 +270,15 @@ std::optional<std::string> strayLabel(const Program& program, TensorId tensor, c
       }
     }
   }
+  return compared;
+}
+
+}  // namespace
+
+bool isLabels(const Program& program, TensorId tensor) { return comparedWith(program, tensor).has_value(); }
+
+std::optional<std::string> strayLabel(const Program& program, TensorId tensor, const HostTensor& value) {
+  const std::optional<Range> compared = comparedWith(program, tensor);
   if (!compared) return std::nullopt;
   for (std::int64_t i = 0, n = value.elements(); i < n; ++i) {
     const double v = value.at(i);

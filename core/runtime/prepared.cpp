@@ -6,6 +6,7 @@
 
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
+#include "core/runtime/memory_need.h"
 #include "core/runtime/schedule_check.h"
 
 namespace nf {
@@ -52,6 +53,10 @@ Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOpt
       if (const auto found = named.find(name); found != named.end()) plan.keep.push_back(found->second);
   }
   NF_TRY(prepared.plan, planExecution(prepared.stages.last(), plan));
+  // Other devices have a memory of their own.
+  if (context.device().target().backend != "cuda")
+    if (auto much = muchMemory(memoryNeed(*prepared.plan, plan.doubles), *prepared.plan->main.program, machineMemory()))
+      prepared.warnings.push_back(std::move(*much));
   return prepared;
 }
 
@@ -67,6 +72,15 @@ Result<Prepared> planned(const Program& program, DeviceContext& context, const P
 }
 
 Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store, Span* failedAt) {
+  const MemoryNeed need = memoryNeed(*prepared.plan, context.device().storesDoubles());
+  const Program& program = *prepared.plan->main.program;
+  // One tensor that is too large alone is what its allocation says.
+  if (const auto error = tooLarge(need, program, machineMemory());
+      error && need.largestBytes <= machineMemory() && context.device().target().backend != "cuda") {
+    if (failedAt && need.largest.valid() && program[need.largest].origin.valid())
+      *failedAt = program[program[need.largest].origin].span;
+    return *error;
+  }
   NF_TRY(prepared.executable, Executable::create(prepared.plan, context.device(), store, failedAt));
   return Unit{};
 }
@@ -86,7 +100,7 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
 }
 
 Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place,
-                               StrayLabels* strayLabels) {
+                               StrayLabels* strayLabels, std::stop_token stop) {
   const Program& p = executable.program();
   for (std::size_t t = 0; t < p.tensors.size(); ++t) {
     TensorStore::Entry* entry = executable.entry(TensorId(t));
@@ -95,9 +109,18 @@ Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const
       if (place) *place = origin.valid() ? p[origin].span : Span{};
     };
     at(p.tensors[t].valuesOrigin());
-    NF_TRY(const HostTensor value, initialValue(p.tensors[t], seed, directory));
+    const bool checked = p.tensors[t].type == DType::I32 || isLabels(p, TensorId(t));
+    if (isGenerated(p.tensors[t].init.kind) && !checked) {
+      NF_TRY([[maybe_unused]] const Unit filled,
+             initialParts(p.tensors[t], seed, stop, [&](std::int64_t first, const HostTensor& part) {
+               return executable.store().writePart(*entry, first, part);
+             }));
+      entry->written = true;
+      continue;
+    }
+    NF_TRY(const HostTensor value, initialValue(p.tensors[t], seed, directory, stop));
     at(p.tensors[t].origin);
-    NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(p, TensorId(t), value));
+    NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(p, TensorId(t), value, stop));
     if (auto stray = strayLabels ? strayLabel(p, TensorId(t), value) : std::nullopt)
       strayLabels->emplace_back(std::move(*stray), p.tensors[t].origin);
     NF_TRY([[maybe_unused]] const Unit written, executable.store().write(*entry, value));

@@ -50,8 +50,9 @@ Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::share
 // Initial values for what the executable reads and nobody has given a value; integers that index others are range-checked. `place`:
 // where the tensor that has none stands in the source.
 // `strayLabels`: takes what DataFeed::strayLabels() has of batches, of the others.
+// A stop ends it with stopped() some milliseconds later, the tensor it was at without a value.
 Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const std::string& directory, Span* place = nullptr,
-                               StrayLabels* strayLabels = nullptr);
+                               StrayLabels* strayLabels = nullptr, std::stop_token stop = {});
 
 // A failure as the event that scripts read, with its place in the source where one is known.
 protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Span place);

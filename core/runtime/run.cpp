@@ -127,8 +127,13 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     NF_TRY([[maybe_unused]] const Unit written, m_store->write(*entry, value));
   }
   StrayLabels strays;
-  NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(x, m_seed, m_options.source.directory, &m_place, &strays));
-  NF_TRY(DataFeed feed, DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place));
+  if (auto initial = initializeTensors(x, m_seed, m_options.source.directory, &m_place, &strays, stop); !initial) {
+    if (isStopped(initial.error())) return false;
+    return initial.error();
+  }
+  auto opened = DataFeed::open(x.program(), m_options.source.directory, m_seed, &m_place, stop);
+  if (!opened && isStopped(opened.error())) return false;
+  NF_TRY(DataFeed feed, std::move(opened));
   m_place = {};
   strays.insert(strays.end(), feed.strayLabels().begin(), feed.strayLabels().end());
   m_warnings = warningEvents(m_prepared.warnings, m_notebook.sources);

@@ -164,7 +164,7 @@ std::string RunFolder::failure() const {
   return "The results in " + m_path + " are not complete (" + names + "): " + std::strerror(error) + ".";
 }
 
-Result<std::string> newestCheckpoint(const std::string& root) {
+Result<std::string> newestRun(const std::string& root) {
   namespace fs = std::filesystem;
   std::error_code code;
   fs::path newest;  // folders are named by the time they were made at
@@ -173,6 +173,13 @@ Result<std::string> newestCheckpoint(const std::string& root) {
     if (fs::exists(run.path() / "run.json", none)) newest = std::max(newest, run.path());
   }
   if (newest.empty()) return Error{"resume", "This notebook has not been trained yet.", {}, {}};
+  return newest.string();
+}
+
+Result<std::string> newestCheckpoint(const std::string& root) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  NF_TRY(const fs::path newest, newestRun(root));
   const std::string checkpoint = (newest / "checkpoint.safetensors").string();
   if (fs::exists(checkpoint, code)) return checkpoint;
   // One that was itself resumed and had no time for a checkpoint goes on from where it began.

@@ -62,6 +62,9 @@ class RunFolder {
   std::vector<StepRow> m_rows;
 };
 
+// The newest run under `root`, a notebook's; an Error where there is none.
+Result<std::string> newestRun(const std::string& root);
+
 // The checkpoint of the newest run under `root`, or the one that run was resumed from while it has none of its own; an Error where there
 // is neither. Never another run's.
 Result<std::string> newestCheckpoint(const std::string& root);

@@ -73,6 +73,16 @@ Result<Unit> TensorStore::write(Entry& entry, const HostTensor& value) {
   return writeBytes(entry, own.bytes.data());
 }
 
+Result<Unit> TensorStore::writePart(Entry& entry, std::int64_t first, const HostTensor& part) {
+  NF_ASSERT(part.type == entry.type);
+  const std::int64_t elementBytes = m_device.storesDoubles() ? 8 : bytesOf(entry.type);
+  std::byte* const to = static_cast<std::byte*>(entry.value()) + first * elementBytes;
+  if (!m_device.storesDoubles()) return m_device.copyIn(to, part.bytes.data(), static_cast<std::int64_t>(part.bytes.size()));
+  m_staging.resize(static_cast<std::size_t>(part.elements()));
+  for (std::size_t i = 0; i < m_staging.size(); ++i) m_staging[i] = part.at(static_cast<std::int64_t>(i));
+  return m_device.copyIn(to, m_staging.data(), part.elements() * 8);
+}
+
 Result<Unit> TensorStore::writeBytes(Entry& entry, const std::byte* values) {
   entry.written = true;
   if (!m_device.storesDoubles()) return m_device.copyIn(entry.value(), values, entry.bytes);

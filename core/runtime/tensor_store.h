@@ -38,6 +38,8 @@ class TensorStore {
   Result<Unit> makeSecondBuffer(Entry& entry);
 
   Result<Unit> write(Entry& entry, const HostTensor& value);
+  // Elements [first, first + part.elements()), in the tensor's type. Whoever has written all of them sets `written`.
+  Result<Unit> writePart(Entry& entry, std::int64_t first, const HostTensor& part);
   Result<Unit> writeBytes(Entry& entry, const std::byte* values);  // in the tensor's own type
   Result<HostTensor> read(const Entry& entry) const;
   // In order of name.

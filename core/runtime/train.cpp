@@ -319,8 +319,9 @@ struct TrainJob::Impl {
     return requested;
   }
 
-  Result<Unit> loadData() {
-    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place));
+  Result<Unit> loadData(std::stop_token stop) {
+    emitState(protocol::RunPhase::Preparing, "filling the tensors", true);
+    NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place, stop));
     NF_TRY([[maybe_unused]] const Unit trains, feed->trains(training.executable->program(), &place));
     std::size_t most = 0;
     trainingInputs = inputsOf(*training.executable);
@@ -328,7 +329,7 @@ struct TrainJob::Impl {
       most = std::max(most, static_cast<std::size_t>(feed->batch() * in.rowElements * bytesOf(in.type)));
     staging.resize(most);
     StrayLabels strays = feed->strayLabels();
-    auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place, &strays);
+    auto initial = initializeTensors(*training.executable, seed, options.source.directory, &place, &strays, stop);
     if (initial)
       for (protocol::WarningEvent& e : warningEvents(strays, training.executable->program(), notebook.sources)) emit(std::move(e));
     if (initial) place = settings.span;
@@ -401,7 +402,8 @@ struct TrainJob::Impl {
     }
     for (Evaluation& e : plans->evaluations) {
       NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, context, store));
-      NF_TRY([[maybe_unused]] const Unit initial, initializeTensors(*e.prepared.executable, seed, options.source.directory));
+      NF_TRY([[maybe_unused]] const Unit initial,
+             initializeTensors(*e.prepared.executable, seed, options.source.directory, nullptr, nullptr, stop));
       const double runs = static_cast<double>(feed->heldOutRows() / e.rows) / static_cast<double>(feed->stepsPerEpoch());
       NF_TRY([[maybe_unused]] const Unit requested,
              supply->request(*e.prepared.executable,
@@ -862,7 +864,7 @@ struct TrainJob::Impl {
       firstStep = step = checkpoint->step;
     }
     NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
-    NF_TRY([[maybe_unused]] const Unit loaded, loadData());
+    NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
     if (!options.initialWeights.empty()) {
       NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
       NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
@@ -957,7 +959,8 @@ struct TrainJob::Impl {
     if (supply->tuning()) supply->tuning()->pause();
     fusionThread = {};  // asked to stop, and waited for
     if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
-    if (folder) {
+    // Without a step there is nothing to save, and a large one would keep whoever stopped it waiting.
+    if (folder && step > 0) {
       NF_TRY(const Result<Unit> written, saveCheckpoint());
       if (written) summary.checkpoint = folder->file(kCheckpointFile);
       else

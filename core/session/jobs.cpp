@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/runtime/checkpoint.h"
+#include "core/runtime/data_file.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
@@ -259,6 +260,11 @@ void Jobs::loadRecords(const std::string& subgraph) {
   for (const TuningRecord& record : records) {
     // One that was started and never ended may be running now.
     if (!record.status) continue;
+    // What the restored run tried comes from its own events; its first kernel may have been bred before it.
+    if (const auto run = m_restoredTrials.find(subgraph); run != m_restoredTrials.end())
+      if (const auto own = run->second.find(record.schedule.text());
+          own != run->second.end() && !(own->second && record.how != "first"))
+        continue;
     protocol::TrialInfo info;
     info.number = trials.list.size();
     info.status = protocolStatus(*record.status);
@@ -306,67 +312,114 @@ void Jobs::note(const protocol::Message& message) {
     } else if (const auto* e = std::get_if<protocol::EvalEvent>(&message)) {
       for (const auto& [name, value] : e->values) add(name.c_str(), {static_cast<double>(e->step), value, value, value, 1});
     } else if (const auto* t = std::get_if<protocol::TrialEvent>(&message)) {
-      Trials& trials = m_trials[t->subgraph];
-      // The first kernel is told when it has passed its gate and again when it has been timed: one trial. So is one on record that is
-      // tried again.
-      const auto recorded = trials.list.begin() + static_cast<std::ptrdiff_t>(trials.recorded);
-      auto place = std::find_if(trials.list.begin(), recorded,
-                                [&](const protocol::TrialInfo& known) { return known.schedule == t->schedule; });
-      if (place == recorded) {
-        const bool timed = recorded != trials.list.end() && !trials.list.back().us && trials.list.back().schedule == t->schedule;
-        if (!timed) trials.list.emplace_back();
-        place = std::prev(trials.list.end());
-      }
-      protocol::TrialInfo& info = *place;
-      info.number = static_cast<std::uint64_t>(place - trials.list.begin());
-      // The first kernel of this run may have been bred in an earlier one.
-      const bool first = t->how == "first", known = first && info.number < trials.recorded && info.generation > 0;
-      if (!known) info.generation = t->generation;
-      info.seconds = t->seconds;
-      const std::optional<double> before = info.us;
-      if (t->us || !info.us) {
-        info.us = t->us;
-        info.lowUs = t->low_us;
-        info.highUs = t->high_us;
-      }
-      if (!known) info.parents.clear();
-      for (const protocol::JsonText& parent : t->parents)
-        for (const protocol::TrialInfo& other : trials.list)
-          if (&other != &info && other.schedule == parent) {
-            info.parents.push_back(other.number);
-            break;
-          }
-      if (t->predicted_us) info.predictedUs = t->predicted_us;
-      info.status = t->status;
-      info.schedule = t->schedule;
-      if (!known) info.how = t->how;
-      if (m_train && first && t->status == protocol::TrialStatus::Ok && trials.inUse.empty()) trials.inUse = t->schedule.text;
-      if (t->us && t->status == protocol::TrialStatus::Ok) {
-        // One that is timed again has one figure everywhere.
-        if (!trials.firstUs || trials.firstUs == before) trials.firstUs = *t->us;
-        if (!trials.us || *t->us < *trials.us || trials.us == before) {
-          trials.us = *t->us;
-          trials.schedule = t->schedule.text;
-        }
-      }
-      protocol::TrialEvent numbered = *t;
-      numbered.number = info.number;
-      numbered.generation = info.generation, numbered.how = info.how;
-      if (known)
-        for (const std::uint64_t parent : info.parents) numbered.parents.push_back(trials.list[parent].schedule);
-      numbered.us = info.us, numbered.low_us = info.lowUs, numbered.high_us = info.highUs;
-      m_outbox.send(numbered);
+      m_outbox.send(noteTrial(*t, m_train != nullptr));
       return;
     } else if (const auto* s = std::get_if<protocol::KernelSwapEvent>(&message)) {
-      Trials& trials = m_trials[s->subgraph];
-      trials.name = s->name;
-      if (s->after_us) trials.us = *s->after_us;
-      trials.generation = s->generation;
-      trials.inUse = s->schedule.text;
-      if (!trials.firstUs && s->before_us) trials.firstUs = *s->before_us;
+      noteSwap(*s);
     }
   }
   m_outbox.send(message);
+}
+
+protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool training) {
+  Trials& trials = m_trials[event.subgraph];
+  // The first kernel is told when it has passed its gate and again when it has been timed: one trial. So is one on record that is
+  // tried again.
+  const auto recorded = trials.list.begin() + static_cast<std::ptrdiff_t>(trials.recorded);
+  auto place = std::find_if(trials.list.begin(), recorded,
+                            [&](const protocol::TrialInfo& known) { return known.schedule == event.schedule; });
+  if (place == recorded) {
+    const bool timed = recorded != trials.list.end() && !trials.list.back().us && trials.list.back().schedule == event.schedule;
+    if (!timed) trials.list.emplace_back();
+    place = std::prev(trials.list.end());
+  }
+  protocol::TrialInfo& info = *place;
+  info.number = static_cast<std::uint64_t>(place - trials.list.begin());
+  // The first kernel of this run may have been bred in an earlier one.
+  const bool first = event.how == "first", known = first && info.number < trials.recorded && info.generation > 0;
+  if (!known) info.generation = event.generation;
+  info.seconds = event.seconds;
+  const std::optional<double> before = info.us;
+  if (event.us || !info.us) {
+    info.us = event.us;
+    info.lowUs = event.low_us;
+    info.highUs = event.high_us;
+  }
+  if (!known) info.parents.clear();
+  for (const protocol::JsonText& parent : event.parents)
+    for (const protocol::TrialInfo& other : trials.list)
+      if (&other != &info && other.schedule == parent) {
+        info.parents.push_back(other.number);
+        break;
+      }
+  if (event.predicted_us) info.predictedUs = event.predicted_us;
+  info.status = event.status;
+  info.schedule = event.schedule;
+  if (!known) info.how = event.how;
+  if (training && first && event.status == protocol::TrialStatus::Ok && trials.inUse.empty()) trials.inUse = event.schedule.text;
+  if (event.us && event.status == protocol::TrialStatus::Ok) {
+    // One that is timed again has one figure everywhere.
+    if (!trials.firstUs || trials.firstUs == before) trials.firstUs = *event.us;
+    if (!trials.us || *event.us < *trials.us || trials.us == before) {
+      trials.us = *event.us;
+      trials.schedule = event.schedule.text;
+    }
+  }
+  protocol::TrialEvent numbered = event;
+  numbered.number = info.number;
+  numbered.generation = info.generation, numbered.how = info.how;
+  if (known)
+    for (const std::uint64_t parent : info.parents) numbered.parents.push_back(trials.list[parent].schedule);
+  numbered.us = info.us, numbered.low_us = info.lowUs, numbered.high_us = info.highUs;
+  return numbered;
+}
+
+void Jobs::noteSwap(const protocol::KernelSwapEvent& event) {
+  Trials& trials = m_trials[event.subgraph];
+  trials.name = event.name;
+  if (event.after_us) trials.us = *event.after_us;
+  trials.generation = event.generation;
+  trials.inUse = event.schedule.text;
+  if (!trials.firstUs && event.before_us) trials.firstUs = *event.before_us;
+}
+
+void Jobs::restoreRun(const Source& notebook) {
+  {
+    const std::lock_guard lock(m_mutex);
+    if (std::exchange(m_restored, true)) return;
+  }
+  std::error_code code;
+  if (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)) return;
+  const auto run = newestRun(outputRootOf(notebook));
+  if (!run) return;
+  const auto text = readFile(*run + "/events.jsonl");
+  if (!text) return;
+  std::vector<protocol::Message> events;
+  std::map<std::string, std::map<std::string, bool>> tried;
+  for (std::string_view rest = *text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    auto event = protocol::decode(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (!event) continue;  // the last line of a run that was killed
+    if (const auto* t = std::get_if<protocol::TrialEvent>(&*event)) tried[t->subgraph][t->schedule.text] |= t->how == "first";
+    else if (!std::holds_alternative<protocol::KernelSwapEvent>(*event)) continue;
+    events.push_back(std::move(*event));
+  }
+  {
+    const std::lock_guard lock(m_mutex);
+    m_restoredTrials = std::move(tried);
+    for (const auto& [subgraph, schedules] : m_restoredTrials) m_trials.erase(subgraph);
+  }
+  for (const protocol::Message& event : events) {
+    if (const auto* t = std::get_if<protocol::TrialEvent>(&event)) {
+      loadRecords(t->subgraph);
+      const std::lock_guard lock(m_mutex);
+      noteTrial(*t, true);
+    } else {
+      const std::lock_guard lock(m_mutex);
+      noteSwap(std::get<protocol::KernelSwapEvent>(event));
+    }
+  }
 }
 
 std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
@@ -538,6 +591,8 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     {
       const std::lock_guard lock(m_mutex);
       m_trials.clear();
+      m_restoredTrials.clear();
+      m_restored = true;
       m_series.clear();
       m_step = -1;
       m_run.reset();
@@ -571,6 +626,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
   enqueue(id, [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
     DeviceContext* device = context("auto", id);
     if (!device) return;
+    restoreRun(revision->notebook().sources.at(revision->notebook().notebook));
     FusionInputs inputs = fusionInputs();
     inputs.stop = stop;
     const auto stages = revision->runningStages(inputs);

@@ -100,6 +100,12 @@ class Jobs {
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
+  // With m_mutex held. `training`: the event is of a training's. Yields it with the number it has here.
+  protocol::TrialEvent noteTrial(const protocol::TrialEvent& event, bool training);
+  void noteSwap(const protocol::KernelSwapEvent& event);
+  // The trials and kernels of the newest run in the notebook's folder, once, unless this engine has trained itself: those of an engine
+  // that died are as they were. Without m_mutex.
+  void restoreRun(const Source& notebook);
   void readReverted();
   // Trials of earlier runs come first in its list. Without m_mutex.
   void loadRecords(const std::string& subgraph);
@@ -145,6 +151,9 @@ class Jobs {
   Kept m_kept;            // as read last
   bool m_tuning = false;  // a search without training runs
   std::map<std::string, Trials> m_trials;
+  bool m_restored = false;  // or there is a training of this engine's
+  // Of the run that was restored, by subgraph: its schedules, and whether one was the run's first kernel.
+  std::map<std::string, std::map<std::string, bool>> m_restoredTrials;
   std::map<std::string, std::vector<Point>> m_series;
   std::int64_t m_step = -1;
   std::optional<double> m_share;  // of device time for tuning, as last asked for

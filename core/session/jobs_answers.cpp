@@ -87,6 +87,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   if (!*stages || !(*stages)->fused) return m_outbox.send(answer, id);
   const Program& program = *(*stages)->fused;
   const auto device = target();
+  restoreRun(revision.notebook().sources.at(revision.notebook().notebook));
   const SubgraphExtractor extractor(program);
   std::map<std::string, std::size_t> places;
   for (const Group& group : program.groups) {

@@ -85,35 +85,31 @@ LV* Emitter::convert(LV* v, DType from, DType to) {
   return v;
 }
 
-bool Emitter::reads(ValueId id, BufferId buffer) {
-  auto& known = m_reads[id];
-  if (known.empty()) {
-    known.push_back(BufferId{});  // visited
-    Statement probe;
-    probe.value = id;
-    for (const ValueId v : valuesOf(m_f, probe))
-      if (m_f[v].kind == Value::Kind::Load) known.push_back(m_f[v].place.buffer);
+// Operands have smaller ids: one pass, however deep the expression is.
+template <class Is>
+std::vector<bool> Emitter::dependents(Is&& is) const {
+  std::vector<bool> found(m_f.values.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const Value& v = m_f.values[i];
+    const auto on = [&](ValueId id) { return id.valid() && found[id.value]; };
+    found[i] = is(v) || on(v.guard) || std::any_of(v.operands.begin(), v.operands.end(), on) ||
+               std::any_of(v.place.data.begin(), v.place.data.end(), [&](const auto& d) { return on(d.value); });
   }
-  return std::find(known.begin() + 1, known.end(), buffer) != known.end();
-}
-
-bool Emitter::usesVariable(ValueId id, VarId v) {
-  const auto found = m_uses.find({id, v});
-  if (found != m_uses.end()) return found->second;
-  Statement probe;
-  probe.value = id;
-  bool uses = false;
-  for (const ValueId o : valuesOf(m_f, probe)) uses = uses || m_f[o].index.uses(v.value) || m_f[o].place.offset.uses(v.value);
-  m_uses.emplace(std::pair{id, v}, uses);
-  return uses;
+  return found;
 }
 
 void Emitter::forgetUsers(VarId v) {
-  std::erase_if(m_scopes.back().values, [&](const auto& entry) { return usesVariable(entry.first, v); });
+  auto& users = m_users[v];
+  if (users.empty())
+    users = dependents([&](const Value& value) { return value.index.uses(v.value) || value.place.offset.uses(v.value); });
+  std::erase_if(m_scopes.back().values, [&](const auto& entry) { return users[entry.first.value]; });
 }
 
 void Emitter::forgetReaders(BufferId buffer) {
-  for (Scope_& scope : m_scopes) std::erase_if(scope.values, [&](const auto& entry) { return reads(entry.first, buffer); });
+  auto& readers = m_readers[buffer];
+  if (readers.empty())
+    readers = dependents([&](const Value& value) { return value.kind == Value::Kind::Load && value.place.buffer == buffer; });
+  for (Scope_& scope : m_scopes) std::erase_if(scope.values, [&](const auto& entry) { return readers[entry.first.value]; });
 }
 
 LV* Emitter::value(ValueId root) {

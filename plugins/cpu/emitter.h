@@ -210,8 +210,9 @@ class Emitter {
   void storeLanes(BufferId buffer, const LaneOffsets& o, LV* v, LV* mask);
 
   // ------------------------------------------------------------ values
-  bool reads(ValueId id, BufferId buffer);
-  bool usesVariable(ValueId id, VarId v);
+  // By value: whether it, or one that it is computed from, is such a one.
+  template <class Is>
+  std::vector<bool> dependents(Is&& is) const;
   void forgetUsers(VarId v);
   void forgetReaders(BufferId buffer);
   LV* value(ValueId root);
@@ -264,8 +265,8 @@ class Emitter {
   VarId m_lane;
   unsigned m_lanes = 1;
   LV* m_mask = nullptr;
-  std::map<ValueId, std::vector<BufferId>> m_reads;
-  std::map<std::pair<ValueId, VarId>, bool> m_uses;
+  std::map<BufferId, std::vector<bool>> m_readers;
+  std::map<VarId, std::vector<bool>> m_users;
 };
 
 }  // namespace nf::cpu

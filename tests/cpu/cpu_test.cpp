@@ -33,6 +33,21 @@ TEST(Elementwise, AddsWithATail) {
   }
 }
 
+// One expression of thousands of nodes: emitted in one pass over them.
+TEST(Elementwise, ALongSumIsOneKernel) {
+  constexpr int kTerms = 10'000;
+  std::mt19937_64 rng(3);
+  Builder b;
+  const TensorId x = b.input("X", {40});
+  b.output(b.op("Y", {40}, {}, Reducer::None, [&](const auto& v) {
+    ExprId sum = b.at(x, v);
+    for (int k = 1; k < kTerms; ++k)
+      sum = b.p.binary(ScalarOp::Add, sum, b.p.binary(ScalarOp::Mul, b.at(x, v), b.p.constant(k % 2 == 0 ? 0.5 : -0.25)));
+    return sum;
+  }));
+  EXPECT_EQ(compareFirst(b.p, rng), "");
+}
+
 TEST(Generic, NaiveMatmul) {
   std::mt19937_64 rng(2);
   Builder b;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/runtime/data_feed.h"
+#include "core/runtime/data_file.h"
 #include "core/runtime/initialize.h"
 
 namespace nf {
@@ -76,6 +77,51 @@ TEST(Initialize, KaimingAndXavierTakeTheirFans) {
   for (int i = 0; i < 10000; ++i) highest = std::max(highest, std::fabs(x->at(i)));
   EXPECT_NEAR(highest, 0.5, 0.01);
   EXPECT_LE(highest, 0.5);
+}
+
+TEST(Initialize, PartsAreTheWholeAndAStopEndsThem) {
+  for (const auto kind :
+       {Initializer::Kind::Zeros, Initializer::Kind::Constant, Initializer::Kind::Normal, Initializer::Kind::Xavier}) {
+    const Tensor t = tensorOf("W", kind, {3, 4}, {1100, 1000});  // more than one part
+    const auto whole = initialValue(t, 5, "");
+    std::vector<std::byte> bytes;
+    std::size_t parts = 0;
+    const auto taken = initialParts(t, 5, {}, [&](std::int64_t first, const HostTensor& part) -> Result<Unit> {
+      EXPECT_EQ(static_cast<std::size_t>(first) * 4, bytes.size());
+      bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+      ++parts;
+      return Unit{};
+    });
+    ASSERT_TRUE(taken.ok());
+    EXPECT_GT(parts, 1u);
+    EXPECT_EQ(bytes, whole->bytes);
+    std::stop_source stop;
+    parts = 0;
+    const auto stoppedThen = initialParts(t, 5, stop.get_token(), [&](std::int64_t, const HostTensor&) -> Result<Unit> {
+      ++parts;
+      stop.request_stop();
+      return Unit{};
+    });
+    ASSERT_FALSE(stoppedThen.ok());
+    EXPECT_TRUE(isStopped(stoppedThen.error()));
+    EXPECT_EQ(parts, 1u);
+    const auto wholeThen = initialValue(t, 5, "", stop.get_token());
+    ASSERT_FALSE(wholeThen.ok());
+    EXPECT_TRUE(isStopped(wholeThen.error()));
+  }
+}
+
+TEST(Initialize, AStopEndsTheReadingOfFiles) {
+  std::stop_source stop;
+  stop.request_stop();
+  const auto ended = [](const auto& result) { return !result.ok() && isStopped(result.error()); };
+  EXPECT_TRUE(ended(parseCsv("1,2\n3,4\n", "x.csv", stop.get_token())));
+  EXPECT_TRUE(parseCsv("1,2\n3,4\n", "x.csv").ok());
+  const std::string npy = npyBytes(HostTensor::make(DType::F32, {4, 4}));
+  EXPECT_TRUE(ended(parseNpy(npy, "x.npy", stop.get_token())));
+  EXPECT_TRUE(parseNpy(npy, "x.npy").ok());
+  EXPECT_TRUE(
+      ended(parseSafetensors(safetensorsBytes({{"A", HostTensor::make(DType::F32, {4})}}), "x", nullptr, stop.get_token())));
 }
 
 TEST(Initialize, AnInputWithoutValuesIsNamed) {

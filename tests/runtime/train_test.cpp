@@ -392,6 +392,32 @@ train L { epochs = 4; optimizer = sgd(lr=0.01); mode = static }
   EXPECT_EQ(errors[0].column, 7);
 }
 
+// Before the first step nothing was learnt: a checkpoint of it would be large and hold nothing.
+TEST(Train, AStopWhileTensorsAreFilledEndsItWithoutACheckpoint) {
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(R"(
+param W[3000, 1000] = normal(0, 1)
+loss L = mean[i, j] W[i, j]^2
+train L { steps = 10; optimizer = sgd(lr=0.1); mode = static }
+)");
+  o.outputRoot = std::filesystem::path(testing::TempDir()) / "stop_while_filling.out";
+  std::filesystem::remove_all(o.outputRoot);
+  std::stop_source stop;
+  std::vector<std::string> details;
+  TrainJob job(*context, o, [&](const protocol::Message& m) {
+    if (const auto* s = std::get_if<protocol::RunState>(&m)) {
+      details.push_back(s->detail);
+      if (s->detail == "filling the tensors") stop.request_stop();
+    }
+    EXPECT_FALSE(std::holds_alternative<protocol::ErrorEvent>(m));
+  });
+  const auto summary = job.run(stop.get_token());
+  ASSERT_FALSE(summary.ok());
+  EXPECT_TRUE(isStopped(summary.error()));
+  EXPECT_THAT(details, testing::Contains("filling the tensors"));
+  EXPECT_FALSE(newestCheckpoint(o.outputRoot).ok());
+}
+
 TEST(Train, StopEndsBetweenStepsAndTasksSeeTheWeights) {
   const auto context = interpreter();
   TrainOptions o = optionsFor(kDigits);

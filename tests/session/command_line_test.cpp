@@ -669,8 +669,9 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   file("big.nf",
        "let N = 1500000000\ninput X[4] = 1\ninput A[N, N] = 1\nY[i] = A[i, i] * X[0]\nloss L = sum[i] Y[i]\nshow Y\nparam w = 1.0\n"
        "loss M = L * w\ntrain M { steps = 1; optimizer = sgd(lr=0.1) }\n");
-  for (const char* command : {"run big.nf -o out.d", "train big.nf -o out.d", "profile big.nf"}) {
-    const Outcome o = run(std::string(command) + " --device cpu");
+  for (const char* command : {"run big.nf -o out.d --device cpu", "train big.nf -o out.d --device cpu",
+                              "profile big.nf --device cpu", "tune big.nf --trials 1"}) {
+    const Outcome o = run(command);
     EXPECT_EQ(o.code, 3) << command;
     EXPECT_THAT(o.err, HasSubstr("big.nf:3:7")) << command;
     EXPECT_THAT(o.err, HasSubstr("There is no memory for A: it takes 7.81 EiB, and this machine has ")) << command;

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/run_folder.h"
@@ -310,6 +311,63 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   EXPECT_EQ(byHand.number, total);
   for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
     if (s.id == chosen->first) { EXPECT_EQ(static_cast<std::uint64_t>(s.trials), total + 1); }
+}
+
+// Of a notebook with a file: its trials, what it ran with and how its time was shared, although the engine that knew them is gone.
+TEST_F(EngineJobs, TheTrialsOfARunOutliveTheirEngine) {
+  std::ofstream(m_folder.path("test.nf")) << kDigits;
+  struct Shown {
+    std::map<std::string, std::tuple<std::optional<double>, TrialStatus, std::int64_t, std::string>> trials;
+    std::string inUse;
+    std::optional<double> us, firstUs;
+    bool operator==(const Shown&) const = default;
+  };
+  double share = 0;
+  const auto shown = [&](EngineProcess& engine) {
+    std::map<std::string, Shown> all;
+    share = 0;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+      Shown& one = all[s.id];
+      one.inUse = s.inUse.text;
+      one.us = s.us;
+      one.firstUs = s.firstUs;
+      share += s.budgetShare;
+      for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{s.id, 0, 5000}).trials)
+        one.trials[t.schedule.text] = {t.us, t.status, t.generation, t.how};
+    }
+    return all;
+  };
+  std::map<std::string, Shown> before;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const RequestId id = engine.newId();
+    engine.send(train(1'000'000'000), id);
+    int timed = 0;
+    engine.awaitThat([&](const Envelope& e) {
+      const auto* trial = std::get_if<TrialEvent>(&e.message);
+      return trial && trial->us && ++timed >= 6;
+    });
+    engine.send(StopRequest{});
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+    before = shown(engine);
+    engine.kill();
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto after = shown(engine);
+  EXPECT_GT(share, 0) << "of the trials that the run made";
+  ASSERT_EQ(after.size(), before.size());
+  bool used = false;
+  for (const auto& [subgraph, was] : before) {
+    SCOPED_TRACE(subgraph);
+    EXPECT_TRUE(after.at(subgraph) == was);
+    EXPECT_EQ(after.at(subgraph).trials, was.trials);
+    EXPECT_EQ(after.at(subgraph).inUse, was.inUse);
+    used = used || !was.inUse.empty();
+  }
+  EXPECT_TRUE(used);
 }
 
 TEST_F(EngineJobs, ANotebookThatComputesNothingSaysWhatAProfileNeeds) {
