@@ -403,8 +403,7 @@ struct NewNotebook : RealEngine {
     dialog->setDirectory(folder.path());
     auto* field = dialog->findChild<QLineEdit*>("fileNameEdit");
     ASSERT_TRUE(field);
-    field->selectAll();
-    QTest::keyClicks(field, folder.filePath(name));
+    field->setText(folder.filePath(name));
     QTest::keyClick(field, Qt::Key_Return);
     ASSERT_TRUE(wait([&] { return window->workspace().path() == folder.filePath(name); }));
     ASSERT_TRUE(wait([&] { return !window->findChild<QFileDialog*>(); }));
@@ -425,7 +424,7 @@ TEST_F(NewNotebook, ItsRunsGoWithItsTextWhenItIsSaved) {
   EXPECT_FALSE(QFile::exists(before + ".out"));
   checked();
   // A copy has them too, and the original keeps its own; what is trained now goes to the copy.
-  saveAs("copy.nf");
+  ASSERT_TRUE(window->workspace().save(folder.filePath("copy.nf")));
   EXPECT_EQ(runs(folder.filePath("mine.nf")).size(), 1);
   EXPECT_EQ(runs(folder.filePath("copy.nf")), runs(folder.filePath("mine.nf")));
   checked();
