@@ -7,6 +7,8 @@
 namespace nf {
 
 QString writeWhole(const QString& path, std::string_view bytes) {
+  const bool there = QFileInfo::exists(path);
+  const QFile::Permissions before = QFile::permissions(path);
   QSaveFile file(path);
   // Where the folder takes no new file there is no other way.
   file.setDirectWriteFallback(!QFileInfo(QFileInfo(path).absolutePath()).isWritable());
@@ -19,7 +21,9 @@ QString writeWhole(const QString& path, std::string_view bytes) {
     file.cancelWriting();
     return error;
   }
-  return file.commit() ? QString() : file.errorString();
+  if (!file.commit()) return file.errorString();
+  if (there && QFile::permissions(path) != before) QFile::setPermissions(path, before);
+  return {};
 }
 
 }  // namespace nf

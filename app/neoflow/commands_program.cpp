@@ -167,7 +167,8 @@ int reportGradients(const Diagnostics& diagnostics, const SourceMap& sources, bo
 // The chain of passes up to `stage`; prints what is wrong and yields null where it can't go so far.
 std::shared_ptr<const Stages> stagesOf(const CompiledNotebook& notebook, const StageOptions& options, Stage stage, bool json,
                                        int& exitCode) {
-  auto stages = runStages(std::make_shared<const Program>(notebook.program), options, stage);
+  auto stages = runStages(std::make_shared<const Program>(stage == Stage::Source ? notebook.program : notebookProgram(notebook)),
+                          options, stage);
   if (!stages) {
     exitCode = report(stages.error(), json, kExitInternal);
     return nullptr;

@@ -44,11 +44,38 @@
 #include "widgets/tune_view.h"
 
 namespace nf {
+namespace {
+
+// Says when its tabs may have come to need another room than it has.
+class TabBar : public QTabBar {
+ public:
+  std::function<void()> changed;
+
+ protected:
+  void tabLayoutChange() override {
+    QTabBar::tabLayoutChange();
+    tell();
+  }
+  void resizeEvent(QResizeEvent* event) override {
+    QTabBar::resizeEvent(event);
+    tell();
+  }
+
+ private:
+  // Later: its tabs are being laid out.
+  void tell() {
+    QTimer::singleShot(0, this, [this] {
+      if (changed) changed();
+    });
+  }
+};
+
+}  // namespace
 
 MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
     : QMainWindow(parent), m_theme(theme), m_text(*theme), m_engineCommand(std::move(engineCommand)),
       m_actions(new ActionRegistry(theme, this)), m_messages(new MessageBar(theme)), m_pages(new QStackedWidget),
-      m_notebooks(new QStackedWidget), m_tabBar(new QTabBar), m_tabRow(new QWidget), m_find(new FindBar(theme)),
+      m_notebooks(new QStackedWidget), m_tabBar(new TabBar), m_tabRow(new QWidget), m_find(new FindBar(theme)),
       m_author(new DockPage(theme, QStringLiteral("author"))) {
   resize(1600, 1000);
   setAcceptDrops(true);
@@ -246,6 +273,36 @@ void MainWindow::makeAuthor() {
     menu.exec(m_tabBar->mapToGlobal(at));
   });
   buttons->addWidget(m_tabBar, 1);
+  auto* all = new IconButton(m_theme, QStringLiteral("more"));
+  all->setObjectName(QStringLiteral("allTabs"));
+  all->setAccessibleName(tr("All notebooks"));
+  all->setToolTip(tr("All open notebooks"));
+  all->setPopupMode(QToolButton::InstantPopup);
+  auto* names = new QMenu(all);
+  connect(names, &QMenu::aboutToShow, this, [this, names] {
+    names->clear();
+    for (int i = 0; i < m_tabBar->count(); ++i) {
+      QAction* one = names->addAction(m_tabBar->tabText(i), this, [this, i] { showTab(i); });
+      one->setCheckable(true);
+      one->setChecked(i == m_tabBar->currentIndex());
+    }
+  });
+  all->setMenu(names);
+  all->hide();
+  buttons->addWidget(all);
+  static_cast<TabBar*>(m_tabBar)->changed = [this, all] {
+    const int last = m_tabBar->count() - 1;
+    all->setVisible(last > 0 && m_tabBar->tabRect(last).right() - m_tabBar->tabRect(0).left() >= m_tabBar->width());
+  };
+  const auto arrows = [this] {
+    for (const auto& [name, icon] : {std::pair("ScrollLeftButton", "left"), std::pair("ScrollRightButton", "right")})
+      if (auto* button = m_tabBar->findChild<QToolButton*>(QLatin1String(name))) {
+        button->setArrowType(Qt::NoArrow);
+        button->setIcon(m_theme->icon(QLatin1String(icon)));
+      }
+  };
+  arrows();
+  connect(m_theme, &Theme::changed, this, arrows);
   m_authorTabs = buttons;
   auto* text = new IconButton(m_theme, QStringLiteral("text"), tr("Text"));
   auto* cell = new IconButton(m_theme, QStringLiteral("plus"), tr("Cell"));
@@ -404,7 +461,7 @@ void MainWindow::closeTab(int index) {
   if (m_tabs.size() == 1) newTab();
   if (tab == m_tab) showTab(index + 1 < static_cast<int>(m_tabs.size()) ? index + 1 : index - 1);
   tab->workspace->disconnect(this);
-  tab->workspace->removeJournal();
+  tab->workspace->forget();
   for (LeftJournal& left : tab->left) m_waiting.push_back(std::move(left));
   tab->notebook->setDocument(nullptr);
   m_notebooks->removeWidget(tab->notebook);
@@ -430,12 +487,13 @@ void MainWindow::closeEnded(Tab* tab) {
 void MainWindow::lookForKept(Tab* tab) {
   Workspace* workspace = tab->workspace.get();
   tab->kept.reset();
-  if (workspace->path().isEmpty() || !workspace->holder().isEmpty() || tab->training != 0 || !workspace->steps().empty()) return;
-  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->path()] {
+  if (!workspace->holder().isEmpty() || tab->training != 0 || !workspace->steps().empty()) return;
+  QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->place()] {
+    if (path.isEmpty()) return;
     auto run = std::make_shared<std::optional<KeptRun>>(newestKeptRun(path));
     if (!*run) return;
     const auto show = [this, w, path, run] {
-      if (!w || w->path() != path || !w->holder().isEmpty()) return;
+      if (!w || w->place() != path || !w->holder().isEmpty()) return;
       for (const auto& tab : m_tabs) {
         if (tab->workspace.get() != w || tab->training != 0 || !w->steps().empty()) continue;
         tab->kept = std::move(*run);
@@ -450,7 +508,7 @@ void MainWindow::lookForKept(Tab* tab) {
 void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   const CellView* v = tab->notebook->viewThatRan(id);
   if (!v || !v->train()) return;
-  const NewestCheckpoint checkpoint = newestCheckpoint(tab->workspace->path());
+  const NewestCheckpoint checkpoint = newestCheckpoint(tab->workspace->place());
   std::int64_t steps = 0;
   const auto index = tab->notebook->analysisCell(id);
   const auto& cells = tab->workspace->analysis().cells;
@@ -651,7 +709,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     return m_messages->ask("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
   }
   if (!m_store) return QMainWindow::closeEvent(event);
-  for (const auto& tab : m_tabs) tab->workspace->removeJournal();
+  for (const auto& tab : m_tabs) tab->workspace->forget();
   m_sessionTimer.stop();
   saveLayout();
   QSettings settings;

@@ -3,6 +3,7 @@
 
 #include <QDir>
 #include <QFile>
+#include <QFileInfo>
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QtEndian>
@@ -41,7 +42,10 @@ NewestCheckpoint newestCheckpoint(const QString& notebook) {
     const QString own = QStringLiteral("checkpoint.safetensors");
     if (run.exists(own)) return {true, stepsOf(run.filePath(own))};
     const QJsonObject json = QJsonDocument::fromJson(settings.readAll()).object();
-    const QString from = json.value(QStringLiteral("settings")).toObject().value(QStringLiteral("resume")).toString();
+    QString from = json.value(QStringLiteral("settings")).toObject().value(QStringLiteral("resume")).toString();
+    // The runs of a notebook move with it.
+    if (const QFileInfo was(from); !from.isEmpty() && !was.exists())
+      from = root.filePath(was.dir().dirName() + QLatin1Char('/') + was.fileName());
     return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from)};
   }
   return {};

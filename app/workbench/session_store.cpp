@@ -59,6 +59,11 @@ std::optional<Journal> readJournal(const QString& file) {
   return journalFrom(in.readAll().toStdString());
 }
 
+QString folderOfJournal(const QString& file) {
+  const QFileInfo info(file);
+  return info.dir().filePath(info.completeBaseName());
+}
+
 QString SessionStore::defaultRoot() {
   return QDir(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation)).filePath(QStringLiteral("windows"));
 }
@@ -130,8 +135,10 @@ SessionStore::Left SessionStore::takeAll() {
         const QString mine = newJournal();
         if (const QString damaged = tab.journal + QStringLiteral(".damaged"); !journal && QFile::rename(tab.journal, damaged))
           left.unreadable << damaged;
-        if (journal && QFile::rename(tab.journal, mine)) {
+        if (const QString before = tab.journal; journal && QFile::rename(before, mine)) {
           tab.journal = mine;
+          if (const QString runs = folderOfJournal(before); journal->path.empty() && QFileInfo::exists(runs))
+            QFile::rename(runs, folderOfJournal(mine));
           tab.path = QString::fromStdString(journal->path);
         } else {
           tab.journal.clear();

@@ -65,5 +65,7 @@ class SessionStore {
 };
 
 std::optional<Journal> readJournal(const QString& file);
+// Where the runs of a notebook are that has a journal and no file.
+QString folderOfJournal(const QString& file);
 
 }  // namespace nf

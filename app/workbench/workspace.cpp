@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "app/workbench/carry_runs.h"
 #include "widgets/write_file.h"
 
 namespace nf {
@@ -25,6 +26,11 @@ namespace {
 constexpr std::size_t kHistoryBytes = 1 << 20;  // of a journal
 
 std::string_view viewOf(const QByteArray& bytes) { return {bytes.constData(), static_cast<std::size_t>(bytes.size())}; }
+
+// Nobody may write it: a privileged user could, and a new file can take the place of any.
+bool isProtected(const QString& path) {
+  return QFileInfo::exists(path) && !(QFile::permissions(path) & (QFile::WriteOwner | QFile::WriteGroup | QFile::WriteOther));
+}
 
 // One file has one lock, however it is reached.
 QString lockPath(const QString& path) {
@@ -73,6 +79,7 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
     if (QFileInfo::exists(m_path)) return checkDisk();
     m_document->markUnsaved();
     m_wasModified = true;
+    writeJournal();
     setOnDisk(OnDisk::Deleted);
     Q_EMIT modifiedChanged();
   });
@@ -82,10 +89,24 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
   };
   connect(&m_watcher, &QFileSystemWatcher::fileChanged, this, changed);
   connect(&m_watcher, &QFileSystemWatcher::directoryChanged, this, changed);
+  connect(this, &Workspace::runStateChanged, this, &Workspace::settleRuns);
   attachDocument();
 }
 
-Workspace::~Workspace() = default;
+Workspace::~Workspace() {
+  blockSignals(true);
+  disconnect(m_engine.get(), nullptr, this, nullptr);
+  m_engine.reset();
+  m_runState = {};
+  m_runAsked = false;
+  settleRuns();
+}
+
+QString Workspace::place() {
+  if (!m_path.isEmpty()) return m_path;
+  if (m_journalFile.isEmpty()) m_journalFile = m_newJournal();
+  return m_journalFile.isEmpty() ? QString() : QDir(folderOfJournal(m_journalFile)).filePath(name());
+}
 
 QString Workspace::name() const {
   if (!m_path.isEmpty()) return QFileInfo(m_path).fileName();
@@ -149,7 +170,7 @@ Result<Unit> Workspace::open(const QString& path) {
 
 void Workspace::lookWhetherWritable() {
   const QFileInfo file(m_path);
-  m_writable = m_path.isEmpty() || !file.exists() || file.isWritable();
+  m_writable = m_path.isEmpty() || !file.exists() || (file.isWritable() && !isProtected(m_path));
 }
 
 void Workspace::watch() {
@@ -218,6 +239,7 @@ void Workspace::checkDisk() {
     const bool news = hash != m_onDisk || m_diskState != OnDisk::Same;
     m_onDisk = hash;
     if (news) m_document->markSaved();
+    if (!m_document->modified()) removeJournal();
     setOnDisk(OnDisk::Same);
     if (m_wasModified != m_document->modified()) {
       m_wasModified = m_document->modified();
@@ -236,14 +258,18 @@ void Workspace::keepMine() {
   if (file.open(QIODevice::ReadOnly)) m_onDisk = hashOf(viewOf(file.readAll()));
   m_document->markUnsaved();
   m_wasModified = true;
+  writeJournal();
   setOnDisk(OnDisk::Same);
   Q_EMIT modifiedChanged();
 }
 
 Result<Unit> Workspace::save(const QString& path, bool overwrite) {
   const QString target = QFileInfo(path).absoluteFilePath();
-  const bool moved = m_path != target;
+  const bool moved = m_path != target, first = m_path.isEmpty();
+  const QString before = moved ? place() : QString();
   const auto failed = [&](const char* stage, const QString& message) { return Error{stage, message.toStdString(), {}, {}}; };
+  if (isProtected(target))
+    return failed("save", tr("%1 is write-protected: nothing was written.").arg(QFileInfo(target).fileName()));
   std::unique_ptr<QLockFile> other;
   if (moved) {
     other = std::make_unique<QLockFile>(lockPath(target));
@@ -260,9 +286,9 @@ Result<Unit> Workspace::save(const QString& path, bool overwrite) {
     }
   }
   const std::string& text = m_document->text();
-  const Hash before = std::exchange(m_onDisk, hashOf(text));  // the watcher may hear of it before this ends
+  const Hash hadOnDisk = std::exchange(m_onDisk, hashOf(text));  // the watcher may hear of it before this ends
   if (const QString error = writeWhole(target, text); !error.isEmpty()) {
-    m_onDisk = before;
+    m_onDisk = hadOnDisk;
     return failed("save", tr("%1 cannot be written: %2").arg(target, error));
   }
   m_path = target;
@@ -279,7 +305,10 @@ Result<Unit> Workspace::save(const QString& path, bool overwrite) {
   m_wasModified = false;
   watch();
   setOnDisk(OnDisk::Same);
-  if (moved) sendDocument();  // data files are found beside the notebook
+  if (moved) {
+    sendDocument();  // data files are found beside the notebook
+    carryRuns(before + kRuns, first);
+  }
   Q_EMIT modifiedChanged();
   return Unit{};
 }
@@ -319,6 +348,25 @@ void Workspace::removeJournal() {
   if (known) Q_EMIT journalChanged();
 }
 
+void Workspace::forget() {
+  removeJournal();
+  if (m_path.isEmpty() && !m_journalFile.isEmpty()) QDir(folderOfJournal(m_journalFile)).removeRecursively();
+}
+
+// A run that is under way writes on where it began; until it has ended its folder is seen under the new name.
+void Workspace::carryRuns(const QString& from, bool move) {
+  m_carries.push_back({from, m_path + kRuns, move});
+  if (running() || runAsked()) showRunsAt(from, m_path + kRuns);
+  else settleRuns();
+}
+
+void Workspace::settleRuns() {
+  if (running() || runAsked()) return;
+  for (const Carry& carry : std::exchange(m_carries, {}))
+    if (const QString error = carry.move ? moveRuns(carry.from, carry.to) : copyRuns(carry.from, carry.to); !error.isEmpty())
+      Q_EMIT failed(tr("Results"), tr("The runs in %1 did not follow the notebook: %2").arg(carry.from, error));
+}
+
 void Workspace::openJournal(const LeftJournal& left) {
   removeJournal();
   m_journalFile = left.file;
@@ -326,6 +374,10 @@ void Workspace::openJournal(const LeftJournal& left) {
   const QString path = QString::fromStdString(left.journal.path);
   if (!path.isEmpty()) lock(path);
   m_onDisk = left.journal.onDisk;
+  // Its number may be another one now.
+  if (path.isEmpty())
+    for (QDir runs(folderOfJournal(left.file)); const QString& old : runs.entryList({QLatin1Char('*') + kRuns}, QDir::Dirs))
+      runs.rename(old, name() + kRuns);
   install(std::make_unique<Document>(left.journal.text, left.journal.history, m_document->revision() + 1), path);
   checkDisk();
 }
@@ -346,7 +398,8 @@ void Workspace::sendDocument() {
   if (m_engine->state() != EngineLink::State::Ready) return;
   m_replicaKnown = true;
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
-  tell(DocumentReplaced{m_document->revision(), name().toStdString(),
+  const QString runs = m_path.isEmpty() ? place() : QString();
+  tell(DocumentReplaced{m_document->revision(), (runs.isEmpty() ? name() : runs).toStdString(),
                         m_path.isEmpty() ? QDir::currentPath().toStdString() : QFileInfo(m_path).absolutePath().toStdString(),
                         asUtf8(m_document->text())});
 }

@@ -32,6 +32,8 @@ class Workspace : public QObject {
   Document& document() { return *m_document; }
   QString path() const { return m_path; }
   QString name() const;
+  // Its runs are in place() + ".out": its path, or, while it has none, one in the window's folder of journals; empty: nowhere.
+  QString place();
   int untitled() const { return m_untitled; }
   void setUntitled(int number) { m_untitled = number; }
   Result<Unit> open(const QString& path);
@@ -56,6 +58,7 @@ class Workspace : public QObject {
   QString journalError() const { return m_journalError; }
   void writeJournal();
   void removeJournal();
+  void forget();  // closed without being saved: its journal goes, and the runs of what never had a file
   // The text of a session that was killed, with its history; its file is this notebook's journal from now on.
   void openJournal(const LeftJournal& left);
   void recover(const LeftJournal& left);  // into the notebook that is open
@@ -175,6 +178,8 @@ class Workspace : public QObject {
   void lookWhetherWritable();
   void setOnDisk(OnDisk state);
   bool lock(const QString& path);
+  void carryRuns(const QString& from, bool move);
+  void settleRuns();
   template <class T, class F>
   void askFor(const protocol::Message& request, const QString& what, F&& use);
   // All pages of a stage; `otherwise` where there is none.
@@ -190,6 +195,11 @@ class Workspace : public QObject {
   std::function<QString()> m_newJournal;
   QString m_journalFile, m_journalError;
   bool m_hasJournal = false;
+  struct Carry {
+    QString from, to;
+    bool move = false;
+  };
+  std::vector<Carry> m_carries;  // folders of runs that follow when the run that is under way has ended
   std::uint64_t m_journalled = 0;
   QTimer m_journalTimer, m_goneTimer;
   QFileSystemWatcher m_watcher;

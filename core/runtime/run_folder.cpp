@@ -188,6 +188,9 @@ Result<std::string> newestCheckpoint(const std::string& root) {
     const auto at = nlohmann::json::json_pointer("/settings/resume");
     const std::string from = json.contains(at) && json[at].is_string() ? json[at].get<std::string>() : std::string();
     if (!from.empty() && fs::exists(from, code)) return from;
+    // The runs of a notebook move with it.
+    const fs::path beside = fs::path(root) / fs::path(from).parent_path().filename() / fs::path(from).filename();
+    if (!from.empty() && fs::exists(beside, code)) return beside.string();
   }
   return Error{"resume", "The newest run, " + newest.filename().string() + ", left no checkpoint: train again.", {}, {}};
 }

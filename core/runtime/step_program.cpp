@@ -71,8 +71,20 @@ Program evaluationProgram(const CompiledNotebook& evaluation, const std::string&
   return p;
 }
 
+Program notebookProgram(const CompiledNotebook& notebook) {
+  Program p = notebook.program;
+  if (!p.outputs.empty()) return p;
+  std::unordered_set<TensorId> read;
+  for (std::size_t i = 0; i < p.operators.size(); ++i)
+    for (const TensorId t : readsOf(p, OperatorId(i))) read.insert(t);
+  for (std::size_t i = 0; i < p.operators.size(); ++i)
+    for (const TensorId t : writesOf(p, OperatorId(i)))
+      if (t.valid() && read.insert(t).second) p.outputs.push_back({p[t].name, t, OutputRole::Show});
+  return p;
+}
+
 Program decidedProgram(const CompiledNotebook& notebook, std::size_t train) {
-  return notebook.trains.empty() ? notebook.program : trainingProgram(notebook, train);
+  return notebook.trains.empty() ? notebookProgram(notebook) : trainingProgram(notebook, train);
 }
 
 StagePrograms programsAt(Stage stage, const Stages& decided, const Stages& whole) {

@@ -14,6 +14,8 @@ namespace nf {
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
 // The loss and every `eval`, nothing else.
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
+// All that it computes: what is shown or asked for, or, where nothing is, what no other operator reads.
+Program notebookProgram(const CompiledNotebook& notebook);
 // The program whose fusion is decided, shown, tuned and exported: the training step where the notebook trains, which is what runs over
 // and over; else all that it computes. A `show` beside a `train` changes no decision.
 Program decidedProgram(const CompiledNotebook& notebook, std::size_t train = 0);

@@ -99,17 +99,24 @@ void Engine::receive(protocol::Envelope envelope) {
 }
 
 void Engine::replaceDocument(const protocol::DocumentReplaced& m, protocol::RequestId id) {
+  // What has no file yet is named by where its results lie.
+  const bool placed = m.name.starts_with('/');
+  const std::string name = placed ? m.name.substr(m.name.rfind('/') + 1) : m.name, results = placed ? m.name + ".out" : "";
   std::stop_source overtaken{std::nostopstate};
   {
     const std::lock_guard lock(m_mutex);
-    if (m.revision <= m_documentRevision && m_documentRevision != 0) {
+    const bool moved = m_document.name != name || m_document.directory != m.directory || m_results != results;
+    if (m_documentRevision != 0 && (m.revision < m_documentRevision || (m.revision == m_documentRevision && !moved))) {
       fail(id, {"revision", "Revision " + std::to_string(m.revision) + " is older than what the engine holds.", {}, {}});
       return;
     }
-    m_document = {m.name, m.directory, m.text};
+    m_document = {name, m.directory, m.text};
     m_documentRevision = m.revision;
+    m_results = results;
+    m_analysed = 0;
     overtaken = m_passes;
   }
+  m_jobs.setResults(results);
   overtake(overtaken);
 }
 
@@ -161,19 +168,21 @@ void Engine::cancel(protocol::RequestId id) {
 void Engine::analyse(std::stop_token stop) {
   for (;;) {
     Source document;
+    std::string place;
     std::uint64_t number;
     {
       std::unique_lock lock(m_mutex);
       if (!m_changed.wait(lock, stop, [this] { return m_documentRevision != m_analysed; })) return;
       document = m_document;
       number = m_documentRevision;
+      place = m_document.directory + '\n' + m_document.name;
     }
     auto revision = std::make_shared<const Revision>(number, std::move(document), CompileOptions{}, &m_inverses);
     bool overtaken;
     {
       const std::lock_guard lock(m_mutex);
-      m_analysed = number;
-      overtaken = m_documentRevision != number;
+      overtaken = m_documentRevision != number || m_document.directory + '\n' + m_document.name != place;
+      m_analysed = overtaken ? 0 : number;
       m_newest = revision;
     }
     m_changed.notify_all();

@@ -24,6 +24,7 @@
 // The engine's side of the protocol: holds a numbered replica of the notebook, keeps its meaning up to date as edits come,
 // answers what the views ask, and runs jobs. Four threads besides the reader: analysis of the newest revision, answers, proofs that
 // were put off, the job.
+// A document whose name is an absolute path has no file yet: its runs go to that path with ".out", and the last part is its name.
 // (design: architecture, "Three kinds of process"; workbench)
 namespace nf {
 
@@ -86,6 +87,7 @@ class Engine {
   Source m_document;
   std::uint64_t m_documentRevision = 0;
   std::uint64_t m_analysed = 0;
+  std::string m_results;
   std::stop_source m_passes{std::nostopstate};  // of what is derived now
   std::shared_ptr<const Revision> m_newest;
   std::deque<std::shared_ptr<Request>> m_requests;

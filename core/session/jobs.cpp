@@ -390,7 +390,7 @@ void Jobs::restoreRun(const Source& notebook) {
   }
   std::error_code code;
   if (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)) return;
-  const auto run = newestRun(outputRootOf(notebook));
+  const auto run = newestRun(resultsOf(notebook));
   if (!run) return;
   const auto text = readFile(*run + "/events.jsonl");
   if (!text) return;
@@ -422,18 +422,30 @@ void Jobs::restoreRun(const Source& notebook) {
   }
 }
 
+void Jobs::setResults(const std::string& folder) {
+  const std::lock_guard lock(m_mutex);
+  m_results = folder;
+}
+
+std::string Jobs::resultsOf(const Source& notebook) const {
+  const std::lock_guard lock(m_mutex);
+  return m_results.empty() ? outputRootOf(notebook) : m_results;
+}
+
 std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
   Kept kept;
+  bool own;
   {
     const std::lock_guard lock(m_mutex);
     if (m_trained) return m_trained;
     kept = m_kept;
+    own = !m_results.empty();
   }
   // Without a file the name is nobody's: another notebook may have trained under it.
   std::error_code code;
-  if (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code))
+  if (!own && (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)))
     return nullptr;
-  const auto checkpoint = newestCheckpoint(outputRootOf(notebook));
+  const auto checkpoint = newestCheckpoint(resultsOf(notebook));
   if (!checkpoint) return nullptr;
   const auto time = std::filesystem::last_write_time(*checkpoint, code);
   if (kept.trained && kept.checkpoint == *checkpoint && kept.time == time) return kept.trained;
@@ -564,7 +576,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     options.mode = request.mode;
     options.steps = request.steps;
     options.seconds = request.seconds;
-    options.outputRoot = outputRootOf(options.source);
+    options.outputRoot = resultsOf(options.source);
     options.resume = request.resume;
     if (request.resume == "newest") {
       const auto checkpoint = newestCheckpoint(options.outputRoot);

@@ -40,6 +40,8 @@ class Jobs {
   void stop();  // what runs ends by itself; what waits answers Cancelled
   // Of a job by its request: answered by Cancelled once it has ended. False: there is none.
   bool cancel(protocol::RequestId id);
+  // Where the runs of the notebook go; empty: beside it, in NAME.nf.out.
+  void setResults(const std::string& folder);
   void setBudget(const protocol::BudgetRequest& request);
 
   // Answers. They may take as long as one kernel takes to compile or measure.
@@ -123,6 +125,7 @@ class Jobs {
   std::deque<std::shared_ptr<Task>> m_tasks;
   std::shared_ptr<Task> m_task;  // that runs
   bool m_opened = false;
+  std::string m_results;
   std::shared_ptr<DeviceContext> m_context;  // an answer may still use the one before
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
@@ -134,6 +137,7 @@ class Jobs {
     std::int64_t step = -1;
     std::string missing;  // why the values are not here; empty: they are
   };
+  std::string resultsOf(const Source& notebook) const;
   // Of this engine's last training, else of the newest run in the notebook's folder; null: there is none.
   std::shared_ptr<const Trained> lastTrained(const Source& notebook);
   // What of it a cell that runs next goes on from: what `program` declares as the training did.

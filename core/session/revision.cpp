@@ -54,8 +54,8 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   options.fusion.outdated = inputs.outdated;
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
-    return runStages(std::make_shared<const Program>(of == Of::Notebook ? sound().program : decidedProgram(sound())), options,
-                     fuses ? Stage::Fused : Stage::Partitioned);
+    return runStages(std::make_shared<const Program>(of == Of::Notebook ? notebookProgram(sound()) : decidedProgram(sound())),
+                     options, fuses ? Stage::Fused : Stage::Partitioned);
   }();
   if (!stages && (isOutdated(stages.error()) || isStopped(stages.error()))) return stages.error();
   slot = Known{inputs.reverted, proofs,

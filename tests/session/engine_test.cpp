@@ -291,6 +291,27 @@ TEST_F(EngineTest, AMistakeCostsOnlyWhatUsesIt) {
   EXPECT_GT(await<GraphPage>(8).totalNodes, 3);
 }
 
+// Nothing asks for a result: what no other operator reads is one.
+TEST_F(EngineTest, OperatorsWithoutALossGoThroughEveryStage) {
+  document(
+      "# %%\nlet N = 8\nparam A[N, N] = normal(0, 1)\nB[i, j] = A[j, i] * 2\n\n# %%\nC[i] = sum[j] B[i, j]\n\n# %%\nE[i] = A[i, i] "
+      "+ 1\n");
+  for (const char* stage : {"source", "differentiated", "transformed", "partitioned", "fused"}) {
+    send(GraphRequest{1, stage, 0, 1000}, 8);
+    const GraphPage page = await<GraphPage>(8);
+    std::set<std::string> computed;
+    for (const GraphNode& node : page.nodes) computed.insert(node.id);
+    EXPECT_TRUE(computed.contains("C") && computed.contains("E")) << stage;
+    ASSERT_EQ(page.stages.size(), 5u) << stage;
+    for (const StageSummary& s : page.stages) EXPECT_GE(s.operators, 2) << s.stage;
+    EXPECT_EQ(page.stages.front().operators, 3);
+  }
+  send(FusionRequest{1}, 9);
+  const FusionReport report = await<FusionReport>(9);
+  ASSERT_EQ(report.decisions.size(), 1u);
+  EXPECT_EQ(report.decisions.front().producer, "B");
+}
+
 TEST_F(EngineTest, TheMeaningOfACellFollowsWhatItDependsOn) {
   const std::string cells =
       "# %%\nlet N = 4\nparam W[N] = normal(0, 1)\n# %%\nA[i] = W[i] + 1\nshow A\n# %%\nB[i] = W[i] * 2\nshow B\n";

@@ -159,6 +159,23 @@ TEST_F(Frame, TrainingFromTheStartShowsTheTrainCell) {
   EXPECT_TRUE(seen(train->train()->plot()->canvas()));
 }
 
+// Tabs that do not fit are in a list.
+TEST_F(Frame, EveryNotebookIsReachedWhereTheTabsDoNotFit) {
+  openChecked();
+  auto* all = window->findChild<QToolButton*>("allTabs");
+  ASSERT_TRUE(all);
+  EXPECT_FALSE(all->isVisible());
+  for (int i = 0; i < 24; ++i) window->action("file.new")->trigger();
+  ASSERT_TRUE(wait([&] { return all->isVisible(); }));
+  Q_EMIT all->menu()->aboutToShow();
+  ASSERT_EQ(all->menu()->actions().size(), 25);
+  EXPECT_TRUE(all->menu()->actions().back()->isChecked());
+  all->menu()->actions().front()->trigger();
+  EXPECT_EQ(window->workspace().path(), path());
+  while (window->tabs()->count() > 2) window->action("file.close")->trigger();
+  ASSERT_TRUE(wait([&] { return !all->isVisible(); }));
+}
+
 TEST_F(Frame, TheLayoutIsKeptAndReset) {
   open();
   window->action("view.inspector")->trigger();

@@ -429,6 +429,22 @@ TEST_F(Recovery, ADeletedFileIsSaidAndSavedAgain) {
   EXPECT_FALSE(document().modified());
 }
 
+TEST_F(Recovery, TheTextOfADeletedFileComesBackAfterAKill) {
+  open();
+  ASSERT_TRUE(QFile::remove(path()));
+  ASSERT_TRUE(wait([&] { return journals().size() == 1; })) << "nobody has typed, and the text is nowhere else";
+  window->writeSession();
+  window.reset();  // as a kill leaves it
+  startBare();
+  ASSERT_EQ(window->workspace().path(), path());
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_TRUE(document().modified());
+  ASSERT_TRUE(wait([&] { return window->workspace().onDisk() == Workspace::OnDisk::Deleted; }));
+  QTest::keyClick(window.get(), Qt::Key_S, Qt::ControlModifier);
+  EXPECT_EQ(onDisk(), capsule::kText);
+  EXPECT_TRUE(journals().isEmpty());
+}
+
 TEST_F(Recovery, AReplacedFileIsNotADeletedOne) {
   open();
   bool deleted = false;
@@ -461,6 +477,28 @@ TEST_F(Recovery, AnUntitledNotebookIsAskedForAName) {
   ASSERT_TRUE(saved.open(QIODevice::ReadOnly));
   EXPECT_EQ(saved.readAll(), "let a = 1");
   EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Recovery, AFileKeepsItsModeAndAProtectedOneItsText) {
+  const QFile::Permissions mine = QFile::ReadOwner | QFile::WriteOwner | QFile::ReadGroup | QFile::WriteGroup;
+  const QFile::Permissions user = QFile::ReadUser | QFile::WriteUser;
+  ASSERT_TRUE(QFile::setPermissions(path(), mine));
+  open();
+  QTest::keyClicks(cell(1)->editor(), "# one ");
+  QTest::keyClick(window.get(), Qt::Key_S, Qt::ControlModifier);
+  EXPECT_EQ(onDisk(), document().text());
+  EXPECT_EQ(QFile::permissions(path()) & ~user, mine);
+  const QFile::Permissions locked = QFile::ReadOwner | QFile::ReadGroup | QFile::ReadOther;
+  ASSERT_TRUE(QFile::setPermissions(path(), locked));
+  const std::string before = onDisk();
+  QTest::keyClicks(cell(1)->editor(), "# two ");
+  QTest::keyClick(window.get(), Qt::Key_S, Qt::ControlModifier);
+  EXPECT_EQ(onDisk(), before);
+  EXPECT_EQ(window->messages()->key(), "save");
+  EXPECT_TRUE(document().modified());
+  ASSERT_TRUE(QFile::setPermissions(path(), mine));
+  press(0);
+  EXPECT_EQ(onDisk(), document().text());
 }
 
 TEST_F(Recovery, ASaveThatFailsKeepsTheText) {
