@@ -210,7 +210,7 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::o
     if (!trips) return refused("its numbers do not fit 64 bits");
     inverse.tripsPerZ = *trips;
   }
-  inverse.phaseModulus = phaseModuli(inverse, problem.shape.size());
+  inverse.phaseModulus = phaseModuli(nestOf(problem.shape, inverse));
 
   if (options.sabotage) options.sabotage(inverse);
   prove(inverse);

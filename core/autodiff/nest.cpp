@@ -313,6 +313,13 @@ bool Nest::usesAxis(const IndexCond& c) const {
   return !used.empty() && used.back() >= shape.size();
 }
 
+Nest nestOf(const std::vector<std::int64_t>& shape, const Inverse& inverse) {
+  Nest nest{shape, inverse.axes, inverse.y, inverse.tOfY, {}};
+  for (const auto* guards : {&inverse.zGuards, &inverse.tGuards})
+    for (const IndexCond& g : *guards) nest.guards.push_back({g, {}});
+  return nest;
+}
+
 NestState prune(Nest& nest, const QuestionLimit& limit, const PartNames& names) {
   for (;;) {
     if (const NestState state = tidy(nest, names); state != NestState::Ready) return state;
