@@ -32,6 +32,7 @@ struct Nest {
 
 // The nest of the operator that a gather is: of every element of the tensor the points that read it.
 Nest nestOf(const std::vector<std::int64_t>& shape, const Inverse& inverse);
+Inverse inverseOf(const Nest& nest);  // and back; not certified
 
 enum class NestState : std::uint8_t { Ready, Empty, Overflow };
 

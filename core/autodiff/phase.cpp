@@ -37,11 +37,10 @@ std::vector<std::int64_t> phaseModuli(const Nest& nest) {
   return moduli;
 }
 
-void keepWithin(const PhaseOptions& options, const std::vector<std::int64_t>& shape, std::vector<std::int64_t>& moduli) {
+void keepWithin(const PhaseOptions& options, std::vector<std::int64_t>& moduli) {
   std::int64_t count = 1;
-  for (std::size_t j = 0; j < moduli.size(); ++j) {
-    std::int64_t& h = moduli[j];
-    if (h >= shape[j] || h > options.mostPerDimension || count * h > options.mostPhases) h = 1;
+  for (std::int64_t& h : moduli) {
+    if (h > options.mostPerDimension || count * h > options.mostPhases) h = 1;
     count *= h;
   }
 }
@@ -107,7 +106,8 @@ PeeledGuards peelGuards(const std::vector<IndexCond>& guards, const std::functio
     }
     result.peeled.push_back(g);
     IndexCond c = IndexCond::ge0(std::move(least));
-    if (std::find(result.interior.begin(), result.interior.end(), c) == result.interior.end()) result.interior.push_back(std::move(c));
+    if (std::find(result.interior.begin(), result.interior.end(), c) == result.interior.end())
+      result.interior.push_back(std::move(c));
   }
   return result;
 }

@@ -18,8 +18,8 @@ struct PhaseOptions {
   std::int64_t mostPhases = 64;        // of all dimensions together: the later dimensions stay whole
 };
 
-// What is too large for the options becomes 1: a modulus by itself, or with those before it. So does one that leaves each class one point.
-void keepWithin(const PhaseOptions& options, const std::vector<std::int64_t>& shape, std::vector<std::int64_t>& moduli);
+// What is too large for the options becomes 1: a modulus by itself, or with those before it.
+void keepWithin(const PhaseOptions& options, std::vector<std::int64_t>& moduli);
 
 // One residue class of a nest: z_j = modulus_j * z'_j + phase_j with a constant phase. Its axes are narrowed to what its guards leave, and
 // guards that the others imply are gone.

@@ -31,10 +31,10 @@ struct NestView {
   std::vector<std::size_t> classAxes;  // the axes that count classes
   // What the passes make of each class, of all terms where there is but one; empty: they were not asked, or it would be too much code.
   std::vector<StageClass> classes;
-  ExprId term;           // of a stage that is one sum: what it adds, without the guards above
-  double visited = 1;    // share of all terms that the classes' axes leave
-  double guards = 0;     // tests that are left of a term
-  double interior = 0;   // share of the results at which guards can be peeled off
+  ExprId term;                      // of a stage that is one sum: what it adds, without the guards above
+  double visited = 1;               // share of all terms that the classes' axes leave
+  double guards = 0;                // tests that are left of a term
+  double interior = 0;              // share of the results at which guards can be peeled off
   std::vector<double> accessCost;   // by axis: cycles of memory accesses a 16-lane vector, were it the lanes
   std::vector<bool> lanesAllowed;   // by axis
   std::vector<double> foldedStore;  // by output axis: cycles of storing the results of 16 neighbours along it

@@ -141,8 +141,9 @@ std::vector<std::int64_t> phasesOf(const Probe& probe, const Operator& op, std::
   for (std::size_t k = 0; k < op.outputRank; ++k) nest.shape.push_back(op.axes[k].extent);
   nest.y = probe.expressions;
   std::vector<std::int64_t> found = phaseModuli(nest);
-  std::fill_n(found.begin(), rowAxes, 1);
-  keepWithin({}, nest.shape, found);
+  for (std::size_t k = 0; k < found.size(); ++k)
+    if (k < rowAxes || found[k] >= nest.shape[k]) found[k] = 1;  // one point a class is no loop
+  keepWithin({}, found);
   std::copy(found.begin(), found.end(), moduli.begin());
   return moduli;
 }

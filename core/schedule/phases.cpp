@@ -71,7 +71,7 @@ Phases plan(const Program& p, const PhaseOptions& options) {
   for (std::size_t e = 0; e < p.accesses.size(); ++e)
     for (std::size_t k = 0; k < p.accesses[e].indices.size(); ++k)
       if (p.accesses[e].indices[k].isData()) phases[p.accesses[e].tensor.value][k] = 1;
-  for (std::size_t t = 0; t < phases.size(); ++t) keepWithin(options, p.tensors[t].shape, phases[t]);
+  for (std::vector<std::int64_t>& ofTensor : phases) keepWithin(options, ofTensor);
   return phases;
 }
 
@@ -161,7 +161,8 @@ double interiorOf(const Operator& op, const StageClass& one, const std::vector<s
     if (v < one.left.size()) return one.left[v];
     return std::nullopt;
   };
-  const PeeledGuards peeled = peelGuards(one.guards, [&](IndexVar v) { return v >= op.outputRank && v < op.axes.size(); }, ranges);
+  const PeeledGuards peeled = peelGuards(
+      one.guards, [&](IndexVar v) { return v >= op.outputRank && v < op.axes.size(); }, ranges);
   if (peeled.peeled.empty()) return 0;
   // Counted over the quotients, as many as the class has.
   std::vector<std::int64_t> shape;
@@ -171,9 +172,8 @@ double interiorOf(const Operator& op, const StageClass& one, const std::vector<s
     std::vector<IndexVar> variables;
     collectVariables(c, variables);
     if (!variables.empty() && variables.back() >= op.outputRank) return 0;  // a counter of a loop around: nobody knows
-    interior.push_back(substitute(c, [&](IndexVar v) {
-      return std::optional(moduli[v] * IndexExpr::variable(v) + IndexExpr(one.phase[v]));
-    }));
+    interior.push_back(
+        substitute(c, [&](IndexVar v) { return std::optional(moduli[v] * IndexExpr::variable(v) + IndexExpr(one.phase[v])); }));
   }
   return shareOfGuarded(shape, interior);
 }

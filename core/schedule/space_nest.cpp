@@ -54,7 +54,8 @@ class NestSpace final : public KnobSpace {
     for (const auto& views : m_views) m_peels.push_back(peels(views));
     if (std::any_of(m_peels.begin(), m_peels.end(), [](bool any) { return any; })) {
       m_guardsKnob = m_knobs.size();
-      m_knobs.push_back({"guards", "tested at each term, or peeled: once around the loops where all hold", {"tested", "peeled"}, true});
+      m_knobs.push_back(
+          {"guards", "tested at each term, or peeled: once around the loops where all hold", {"tested", "peeled"}, true});
     }
     m_firstStageKnob = m_knobs.size();
     const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
@@ -205,18 +206,19 @@ class NestSpace final : public KnobSpace {
       reduced += view.axes[axis].reduced ? 1 : 0;
     }
     const auto log = [](double x) { return std::log2(1 + x); };
-    return {static_cast<double>(m_stages.size()),
-            static_cast<double>(rowsOf(point)) + (isSorted(point) ? 1 : 0) + (isSplit(point) ? 0.5 : 0) + (isPeeled(point) ? 0.25 : 0),
-            log(points),
-            log(bytes),
-            log(work),
-            log(calls),
-            log(cost),
-            lanes,
-            tiles,
-            waste,
-            reduced,
-            std::log2(std::max(estimate(point), 1e-9))};
+    return {
+        static_cast<double>(m_stages.size()),
+        static_cast<double>(rowsOf(point)) + (isSorted(point) ? 1 : 0) + (isSplit(point) ? 0.5 : 0) + (isPeeled(point) ? 0.25 : 0),
+        log(points),
+        log(bytes),
+        log(work),
+        log(calls),
+        log(cost),
+        lanes,
+        tiles,
+        waste,
+        reduced,
+        std::log2(std::max(estimate(point), 1e-9))};
   }
 
   Function lowerPoint(const Point& point) const override {
