@@ -100,6 +100,8 @@ class NestBuilder {
                                            : std::vector{m_f.when(isThis, std::move(body), std::move(all), first.origin)};
     }
     m_class = nullptr;
+    m_merged = outside;
+    setAxes();
     close(std::move(all), first);
   }
 
