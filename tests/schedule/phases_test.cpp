@@ -321,7 +321,7 @@ TEST(Phases, SplitNestsOfRandomOperatorsAreTheWholeOnes) {
   const std::uint64_t seed = test::freshSeed();
   std::mt19937_64 rng(seed);
   std::map<std::string, std::size_t> seen;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < 200; ++i) {
     const Program p = randomOperator(rng);
     const TensorValues inputs = test::randomInputs(p, rng);
     const auto prepared = ReferenceProgram::prepare(p, {p.outputs[0].tensor});
@@ -346,7 +346,7 @@ TEST(Phases, SplitNestsOfRandomOperatorsAreTheWholeOnes) {
       }
     for (int k = 0; k < 4; ++k) check(space->random(rng));
   }
-  for (const char* what : {"own", "phases", "tested", "peeled"}) EXPECT_GT(seen[what], 30u) << what << ", seed " << seed;
+  for (const char* what : {"own", "phases", "tested", "peeled"}) EXPECT_GT(seen[what], 5u) << what << ", seed " << seed;
 }
 
 // An operator that is no gradient: its guard is a congruence, so one class adds everything and the others nothing.
