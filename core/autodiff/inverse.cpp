@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::size_t kDeepestCondition = 64;
 constexpr std::size_t kMostCached = 100000;
+constexpr std::int64_t kMostClassesShown = 16;
+constexpr std::uint64_t kShownClassQuota = 20000;  // isl operations a question
 
 std::string nameOfY(const std::vector<std::string>& names, std::size_t i) {
   return i < names.size() && !names[i].empty() ? names[i] : "y" + std::to_string(i);
@@ -102,6 +104,26 @@ void describe(const AccessProblem& problem, const PartNames& names, std::vector<
   steps.push_back(std::move(step));
 }
 
+// What a scheduler may make of it (phase.h), a line a class.
+std::vector<std::string> residueClasses(const AccessProblem& problem, const PartNames& names, const Inverse& inverse) {
+  std::vector<std::int64_t> moduli = inverse.phaseModulus;
+  keepWithin({}, moduli);
+  std::int64_t count = 1;
+  for (const std::int64_t h : moduli) count *= h;
+  if (count == 1 || count > kMostClassesShown) return {};
+  std::vector<std::string> lines;
+  for (const NestClass& one : splitPhases(nestOf(problem.shape, inverse), moduli, kShownClassQuota)) {
+    std::string line;
+    for (std::size_t j = 0; j < moduli.size(); ++j) {
+      if (moduli[j] == 1) continue;
+      const IndexExpr z = moduli[j] * IndexExpr::variable(static_cast<IndexVar>(j)) + IndexExpr(one.phase[j]);
+      line += (line.empty() ? "at " : ", ") + names.textZ(z);
+    }
+    lines.push_back(line + ": " + toText(inverseOf(one.nest), names.y));
+  }
+  return lines;
+}
+
 void finish(const AccessProblem& problem, const PartNames& names, Explanation& lines, Inverse& inverse) {
   const auto add = [&](const char* title, std::vector<std::string>& text) {
     if (!text.empty()) inverse.derivation.push_back({title, std::move(text)});
@@ -124,7 +146,13 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
   add("Guards dropped", lines.dropped);
   add("Where a fibre is not empty", lines.existence);
   const bool solved = inverse.y.size() == problem.domain.size();
-  if (solved) inverse.derivation.push_back({"Inverse", {toText(inverse, names.y)}});
+  if (solved) {
+    inverse.derivation.push_back({"Inverse", {toText(inverse, names.y)}});
+    if (inverse.state == Inverse::State::Gather) {
+      std::vector<std::string> classes = residueClasses(problem, names, inverse);
+      add("Residue classes", classes);
+    }
+  }
   if (inverse.state == Inverse::State::Checking) {
     inverse.derivation.push_back({"Certificate", {"checking: the proof is under way"}});
   } else if (inverse.state == Inverse::State::Unneeded) {
@@ -210,7 +238,7 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::o
     if (!trips) return refused("its numbers do not fit 64 bits");
     inverse.tripsPerZ = *trips;
   }
-  inverse.phaseModulus = phaseModuli(inverse, problem.shape.size());
+  inverse.phaseModulus = phaseModuli(nestOf(problem.shape, inverse));
 
   if (options.sabotage) options.sabotage(inverse);
   prove(inverse);

@@ -313,6 +313,25 @@ bool Nest::usesAxis(const IndexCond& c) const {
   return !used.empty() && used.back() >= shape.size();
 }
 
+Nest nestOf(const std::vector<std::int64_t>& shape, const Inverse& inverse) {
+  Nest nest{shape, inverse.axes, inverse.y, inverse.tOfY, {}};
+  for (const auto* guards : {&inverse.zGuards, &inverse.tGuards})
+    for (const IndexCond& g : *guards) nest.guards.push_back({g, {}});
+  return nest;
+}
+
+Inverse inverseOf(const Nest& nest) {
+  Inverse inverse;
+  inverse.axes = nest.axes;
+  inverse.y = nest.y;
+  inverse.tOfY = nest.tOfY;
+  for (const Guard& g : nest.guards) (nest.usesAxis(g.condition) ? inverse.tGuards : inverse.zGuards).push_back(g.condition);
+  for (const std::int64_t extent : nest.axes) inverse.tripsPerZ *= extent;
+  inverse.zShare = shareOfGuarded(nest.shape, inverse.zGuards);
+  inverse.phaseModulus.assign(nest.shape.size(), 1);
+  return inverse;
+}
+
 NestState prune(Nest& nest, const QuestionLimit& limit, const PartNames& names) {
   for (;;) {
     if (const NestState state = tidy(nest, names); state != NestState::Ready) return state;

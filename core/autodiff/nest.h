@@ -30,6 +30,10 @@ struct Nest {
   bool usesAxis(const IndexCond& c) const;
 };
 
+// The nest of the operator that a gather is: of every element of the tensor the points that read it.
+Nest nestOf(const std::vector<std::int64_t>& shape, const Inverse& inverse);
+Inverse inverseOf(const Nest& nest);  // and back; not certified
+
 enum class NestState : std::uint8_t { Ready, Empty, Overflow };
 
 // Step 6: drops guards that the others imply, dearest first; a guard of z alone only because of other guards of z alone, so that what

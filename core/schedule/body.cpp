@@ -83,8 +83,8 @@ bool BodyLowering::readsGuarded(OperatorId op, ExprId id) {
   return m_readsGuarded.at({op, id});
 }
 
-ValueId BodyLowering::lower(OperatorId op, ExprId root, const std::vector<IndexExpr>& axes) {
-  return run({contextOf({op, axes, {}}), root, {}});
+ValueId BodyLowering::lower(OperatorId op, ExprId root, const std::vector<IndexExpr>& axes, ValueId guard) {
+  return run({contextOf({op, axes, {}}), root, guard.valid() && readsGuarded(op, root) ? guard : ValueId{}});
 }
 
 ValueId BodyLowering::both(ValueId a, ValueId b) {
@@ -118,6 +118,16 @@ ValueId BodyLowering::run(Key root) {
   return m_done.at(root);
 }
 
+// What the ranges decide is no test: of a residue class often all.
+ValueId BodyLowering::indexTest(ScalarOp op, IndexExpr e, OriginId origin) {
+  const bool atLeast = op == ScalarOp::IndexGe0;
+  if (const auto range = bounds(e, m_function.ranges())) {
+    if (atLeast ? range->lo >= 0 : *range == Range{0, 0}) return m_function.constant(1, DType::Bool, origin);
+    if (range->hi < 0 || (!atLeast && range->lo > 0)) return m_function.constant(0, DType::Bool, origin);
+  }
+  return atLeast ? m_function.ge0(std::move(e), origin) : m_function.eq0(std::move(e), origin);
+}
+
 std::optional<ValueId> BodyLowering::build(const Key& key, std::vector<Key>& missing) {
   const auto [contextId, id, guard] = key;
   const Context context = m_contexts[contextId];
@@ -133,8 +143,8 @@ std::optional<ValueId> BodyLowering::build(const Key& key, std::vector<Key>& mis
     case ScalarOp::Constant: return m_function.constant(node.value, node.type, node.origin);
     case ScalarOp::Training: return m_function.constant(1, node.type, node.origin);
     case ScalarOp::Index: return m_function.indexValue(at(m_program[node.index], context.axes), node.type, node.origin);
-    case ScalarOp::IndexGe0: return m_function.ge0(at(m_program[node.index], context.axes), node.origin);
-    case ScalarOp::IndexEq0: return m_function.eq0(at(m_program[node.index], context.axes), node.origin);
+    case ScalarOp::IndexGe0:
+    case ScalarOp::IndexEq0: return indexTest(node.op, at(m_program[node.index], context.axes), node.origin);
     case ScalarOp::Random: return m_function.random(node.value, at(m_program[node.index], context.axes), node.origin);
     case ScalarOp::Load: return buildLoad(key, missing);
     case ScalarOp::StopGradient: return operand(node.operands[0], guard);

@@ -26,7 +26,8 @@ class BodyLowering {
   std::function<std::optional<ValueId>(TensorId, const std::vector<IndexExpr>&)> special;
 
   // The value of `root`, an expression of `op`, where axis v of `op` has the value axes[v].
-  ValueId lower(OperatorId op, ExprId root, const std::vector<IndexExpr>& axes);
+  // guard: of the reads that are legal only where it holds.
+  ValueId lower(OperatorId op, ExprId root, const std::vector<IndexExpr>& axes, ValueId guard = {});
   // The offset of an access' affine part and its data-dependent components.
   Place place(OperatorId op, TensorId tensor, BufferId buffer, const std::vector<AccessIndex>& indices,
               const std::vector<IndexExpr>& axes);
@@ -50,6 +51,7 @@ class BodyLowering {
   ValueId run(Key root);
   std::optional<ValueId> build(const Key& key, std::vector<Key>& missing);
   std::optional<ValueId> buildLoad(const Key& key, std::vector<Key>& missing);
+  ValueId indexTest(ScalarOp op, IndexExpr e, OriginId origin);
   ValueId both(ValueId a, ValueId b);
 
   const Program& m_program;

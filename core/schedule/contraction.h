@@ -51,13 +51,6 @@ std::set<std::size_t> axesOf(const GroupView& group, ExprId root);
 // `e` with variable k as by[k], where there is one, simplified.
 IndexExpr replaced(const IndexExpr& e, const std::vector<IndexExpr>& by, const RangeOf& ranges);
 
-// A factor without the selects against zero at its root, and the conjuncts of their conditions; those on data stay.
-struct Peeled {
-  std::vector<ExprId> conditions;
-  ExprId value;
-};
-Peeled peel(const Program& program, ExprId factor);
-
 // sum of select(c, a*b, 0) with conditions on indices becomes a product of guarded factors, so that the rest can be classed.
 struct GuardedFactors {
   Program program;

@@ -66,35 +66,6 @@ void factorsOf(const Program& p, ExprId root, std::vector<ExprId>& factors) {
   }
 }
 
-void conjunctsOf(const Program& p, ExprId condition, std::vector<ExprId>& into) {
-  if (p[condition].op == ScalarOp::And) {
-    conjunctsOf(p, p[condition].operands[0], into);
-    conjunctsOf(p, p[condition].operands[1], into);
-  } else {
-    into.push_back(condition);
-  }
-}
-
-bool depthIsSmall(const Program& p, ExprId root) { return nodesOf(p, root).size() < 4000; }
-
-bool isZero(const Program& p, ExprId e) { return p[e].op == ScalarOp::Constant && p[e].value == 0; }
-
-}  // namespace
-
-Peeled peel(const Program& p, ExprId root) {
-  Peeled result{{}, root};
-  for (;;) {
-    const ScalarNode& node = p[result.value];
-    if (node.op != ScalarOp::Select || !isFloating(node.type) || !isZero(p, node.operands[2]) ||
-        !depthIsSmall(p, node.operands[0]) || !asIndexCond(p, node.operands[0]))
-      return result;
-    conjunctsOf(p, node.operands[0], result.conditions);
-    result.value = node.operands[1];
-  }
-}
-
-namespace {
-
 constexpr std::uint64_t kInsideQuota = 100000;  // isl operations a question
 
 // Does every read of the expression stay inside its tensor where the conditions hold?

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/ir/paths.h"
 #include "core/support/checked.h"
 
 namespace nf::loop {
@@ -198,6 +199,35 @@ std::vector<StagePlan> planStages(const GroupView& group) {
     stages.push_back({id});
   }
   return stages;
+}
+
+namespace {
+
+void conjunctsOf(const Program& p, ExprId condition, std::vector<ExprId>& into) {
+  if (p[condition].op == ScalarOp::And) {
+    conjunctsOf(p, p[condition].operands[0], into);
+    conjunctsOf(p, p[condition].operands[1], into);
+  } else {
+    into.push_back(condition);
+  }
+}
+
+bool depthIsSmall(const Program& p, ExprId root) { return nodesOf(p, root).size() < 4000; }
+
+bool isZero(const Program& p, ExprId e) { return p[e].op == ScalarOp::Constant && p[e].value == 0; }
+
+}  // namespace
+
+Peeled peel(const Program& p, ExprId root) {
+  Peeled result{{}, root};
+  for (;;) {
+    const ScalarNode& node = p[result.value];
+    if (node.op != ScalarOp::Select || !isFloating(node.type) || !isZero(p, node.operands[2]) ||
+        !depthIsSmall(p, node.operands[0]) || !asIndexCond(p, node.operands[0]))
+      return result;
+    conjunctsOf(p, node.operands[0], result.conditions);
+    result.value = node.operands[1];
+  }
 }
 
 }  // namespace nf::loop

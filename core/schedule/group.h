@@ -38,6 +38,13 @@ bool isCall(ScalarOp op);
 void declareOperands(const GroupView& group, Function& function, std::vector<BufferId>& buffers);
 void declareWorkspace(const GroupView& group, Function& function, std::vector<BufferId>& buffers, TensorId tensor);
 
+// An expression without the selects against zero at its root, and the conjuncts of their conditions; those on data stay.
+struct Peeled {
+  std::vector<ExprId> conditions;
+  ExprId value;
+};
+Peeled peel(const Program& program, ExprId root);
+
 // Operators that one loop nest computes: equal output extents and, for reductions, equal reduced extents.
 using StagePlan = std::vector<OperatorId>;
 std::vector<StagePlan> planStages(const GroupView& group);

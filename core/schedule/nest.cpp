@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/schedule/nest.h"
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <map>
@@ -78,8 +79,137 @@ class NestBuilder {
  private:
   void gather(const Operator& first) {
     openLoops(first.origin);
-    std::vector<StmtId> inner = first.reducer == Reducer::None ? elementwise() : reduction();
-    close(std::move(inner), first);
+    const auto inner = [&] { return first.reducer == Reducer::None ? elementwise() : reduction(); };
+    if (!byClasses()) {
+      openReduced();
+      return close(inner(), first);
+    }
+    const std::vector<IndexExpr> outside = m_merged;
+    std::vector<StmtId> all;
+    for (auto one = m_view.classes.rbegin(); one != m_view.classes.rend(); ++one) {  // the last is what else there is
+      m_merged = outside;
+      ValueId isThis;
+      for (const std::size_t a : m_view.classAxes) {
+        const std::int64_t phase = one->phase[m_view.members[a].back()];
+        isThis = m_f.both(isThis, m_f.eq0(m_merged[a] - IndexExpr(phase)));
+        m_merged[a] = IndexExpr(phase);
+      }
+      openClass(*one);
+      std::vector<StmtId> body = peeled(inner, first.origin);
+      all = one == m_view.classes.rbegin() ? std::move(body)
+                                           : std::vector{m_f.when(isThis, std::move(body), std::move(all), first.origin)};
+    }
+    m_class = nullptr;
+    m_merged = outside;
+    setAxes();
+    close(std::move(all), first);
+  }
+
+  // Loops of their own by class: where each is a constant of its loops, no lane and no part of a tile.
+  bool byClasses() const {
+    if (m_view.classes.empty() || (m_view.classAxes.empty() && !m_knobs.peeled)) return false;
+    return std::none_of(m_view.classAxes.begin(), m_view.classAxes.end(), [&](std::size_t a) { return isVector(a) || isTiled(a); });
+  }
+
+  // The reduced axes as long as the class needs them; those on the lanes and merged ones stay, and keep guards for it.
+  void openClass(const StageClass& one) {
+    m_class = &one;
+    std::vector<IndexCond> guards = one.guards;
+    m_reduced.clear();
+    for (std::size_t a = 0; a < m_view.axes.size(); ++a) {
+      if (!axis(a).reduced) continue;
+      const std::vector<std::size_t>& members = m_view.members[a];
+      if (members.size() == 1 && !isVector(a)) {
+        const Range& left = one.left[members[0]];
+        m_merged[a] = IndexExpr(left.lo) + reducedCounter(axis(a).name, left.extent());
+        continue;
+      }
+      if (!isVector(a)) m_merged[a] = reducedCounter(axis(a).name, axis(a).extent);
+      for (const std::size_t k : members) {
+        const IndexExpr t = IndexExpr::variable(static_cast<IndexVar>(k));
+        guards.push_back(IndexCond::ge0(t - IndexExpr(one.left[k].lo)));
+        guards.push_back(IndexCond::ge0(IndexExpr(one.left[k].hi) - t));
+      }
+    }
+    setAxes();
+    m_guards.clear();
+    for (const IndexCond& g : guards) {
+      const IndexCond here = simplify(substitute(g,
+                                                 [&](IndexVar v) -> std::optional<IndexExpr> {
+                                                   if (v < m_axes.size()) return m_axes[v];
+                                                   return std::nullopt;
+                                                 }),
+                                      m_f.ranges());
+      if (!here.isAlways()) m_guards.push_back(here);
+    }
+  }
+
+  // The loops once without the guards that hold everywhere inside, and once with them for the border.
+  std::vector<StmtId> peeled(const std::function<std::vector<StmtId>()>& inner, OriginId origin) {
+    if (!m_knobs.peeled) return inner();
+    const auto isInside = [&](IndexVar v) {
+      const bool lane = (m_lane.valid() && v == m_lane.value) || (m_tile.valid() && v == m_tile.value);
+      const bool block = m_block.valid() && v == m_block.value && axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
+      return lane || block || std::find(m_reduced.begin(), m_reduced.end(), VarId(v)) != m_reduced.end();
+    };
+    PeeledGuards split = peelGuards(m_guards, isInside, m_f.ranges());
+    if (split.peeled.empty()) return inner();
+    ValueId inside;
+    for (const IndexCond& c : split.interior) inside = m_f.both(inside, m_f.ge0(c.expr));
+    std::vector<IndexCond> all = std::move(m_guards);
+    m_guards = std::move(split.kept);
+    std::vector<StmtId> interior = inner();
+    m_guards = std::move(all);
+    std::vector<StmtId> border = inner();
+    return {m_f.when(inside, std::move(interior), std::move(border), origin)};
+  }
+
+  ValueId test(const IndexCond& c) {
+    switch (c.kind) {
+      case IndexCond::Kind::GreaterEqualZero: return m_f.ge0(c.expr);
+      case IndexCond::Kind::EqualZero: return m_f.eq0(c.expr);
+      case IndexCond::Kind::Not: return m_f.apply(ScalarOp::Not, DType::Bool, {test(c.operands[0]), {}, {}});
+      case IndexCond::Kind::And:
+      case IndexCond::Kind::Or: break;
+    }
+    const bool every = c.kind == IndexCond::Kind::And;
+    if (c.operands.empty()) return m_f.constant(every ? 1 : 0, DType::Bool);
+    ValueId result = test(c.operands[0]);
+    for (std::size_t k = 1; k < c.operands.size(); ++k)
+      result = m_f.apply(every ? ScalarOp::And : ScalarOp::Or, DType::Bool, {result, test(c.operands[k]), {}});
+    return result;
+  }
+
+  // Of the class's guards those that are the same for all lanes and neighbours of a tile, or the others. Invalid: there are none.
+  ValueId testsOf(bool uniform) {
+    ValueId all;
+    for (const IndexCond& g : m_guards) {
+      std::vector<IndexVar> used;
+      collectVariables(g, used);
+      const bool same = std::none_of(used.begin(), used.end(), [&](IndexVar v) {
+        return (m_lane.valid() && v == m_lane.value) || (m_tile.valid() && v == m_tile.value);
+      });
+      if (same == uniform) all = m_f.both(all, test(g));
+    }
+    return all;
+  }
+
+  // What a point of the operator is worth to the reduction.
+  ValueId termOf(OperatorId id) {
+    const ExprId body = m_p[id].body;
+    if (!m_class || !m_view.term.valid()) return m_body.lower(id, body, m_axes);
+    const ValueId guard = testsOf(false);
+    const ValueId value = m_body.convert(m_body.lower(id, m_view.term, m_axes, guard), m_p[body].type);
+    if (!guard.valid()) return value;
+    return m_f.apply(ScalarOp::Select, m_p[body].type, {guard, value, m_f.constant(0, m_p[body].type)}, m_p[body].origin);
+  }
+
+  // Terms that a test for all lanes shuts out are not there.
+  std::vector<StmtId> whereTermsAre(std::vector<StmtId> step, OriginId origin) {
+    if (!m_class || !m_view.term.valid()) return step;
+    const ValueId guard = testsOf(true);
+    if (!guard.valid()) return step;
+    return {m_f.when(guard, std::move(step), {}, origin)};
   }
 
   void close(std::vector<StmtId> inner, const Operator& op) {
@@ -114,15 +244,7 @@ class NestBuilder {
         m_laneExtent = axis(a).extent;
         continue;
       }
-      if (axis(a).reduced && !isTiled(a)) {
-        if (const std::int64_t inner = partOf(axis(a).extent); inner > 1) {
-          const VarId outside = m_f.addVar(axis(a).name + "o", axis(a).extent / inner, LoopKind::Serial);
-          const VarId inside = m_f.addVar(axis(a).name, inner, LoopKind::Serial);
-          merged[a] = inner * at(outside) + at(inside);
-          m_reduced.insert(m_reduced.end(), {outside, inside});
-          continue;
-        }
-      }
+      if (axis(a).reduced) continue;
       const VarId v = m_f.addVar(axis(a).name + (isTiled(a) ? "o" : ""), ceilDiv(axis(a).extent, isTiled(a) ? m_knobs.tile : 1),
                                  LoopKind::Serial);
       merged[a] = at(v);
@@ -131,8 +253,7 @@ class NestBuilder {
         m_tileBase = m_knobs.tile * at(v);
         merged[a] = m_tileBase + at(m_tile);
       }
-      if (axis(a).reduced) m_reduced.push_back(v);
-      else outer.push_back(v.value);
+      outer.push_back(v.value);
     }
     if (m_block.valid() && !axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced) outer.push_back(m_block.value);
     for (const std::size_t v : outer) {
@@ -143,7 +264,30 @@ class NestBuilder {
     }
     for (const VarId row : m_rows) merged.push_back(at(row));
     m_merged = std::move(merged);
+  }
+
+  // Loops of the reduced axes, as far as they are not on the lanes.
+  void openReduced() {
+    for (std::size_t a = 0; a < m_view.axes.size(); ++a)
+      if (axis(a).reduced && !isVector(a)) m_merged[a] = reducedCounter(axis(a).name, axis(a).extent);
+    setAxes();
+  }
+
+  IndexExpr reducedCounter(const std::string& name, std::int64_t extent) {
+    if (m_class && extent == 1) return {};
+    if (const std::int64_t inner = partOf(extent); inner > 1) {
+      const VarId outside = m_f.addVar(name + "o", extent / inner, LoopKind::Serial);
+      const VarId inside = m_f.addVar(name, inner, LoopKind::Serial);
+      m_reduced.insert(m_reduced.end(), {outside, inside});
+      return inner * at(outside) + at(inside);
+    }
+    m_reduced.push_back(m_f.addVar(name, extent, LoopKind::Serial));
+    return at(m_reduced.back());
+  }
+
+  void setAxes() {
     m_axes = originals(m_merged);
+    m_ragged.clear();
     for (const std::size_t k : m_view.ragged)
       m_ragged.push_back(simplify(IndexExpr(m_p[m_plan.front()].axes[k].extent - 1) - m_axes[k], m_f.ranges()));
   }
@@ -335,7 +479,7 @@ class NestBuilder {
     m_partEnd.clear();
     for (const OperatorId id : m_plan) {
       const Operator& op = m_p[id];
-      const ValueId value = m_body.lower(id, op.body, m_axes);
+      const ValueId value = termOf(id);
       DType type = m_f[value].type;
       if (type == DType::Bool) type = DType::F32;
       Accumulator acc;
@@ -384,7 +528,7 @@ class NestBuilder {
     }
     if (rows) {
       std::vector<StmtId> all = lanes(std::move(start), false, origin);
-      std::vector<StmtId> inner = overLanes(std::move(step), origin);
+      std::vector<StmtId> inner = whereTermsAre(overLanes(std::move(step), origin), origin);
       if (m_block.valid()) inner = {m_f.forEach(m_block, std::move(inner), origin)};
       append(all, reducedLoops(std::move(inner), origin));
       if (fold) {
@@ -400,7 +544,7 @@ class NestBuilder {
     }
     const auto column = [&](bool masked) {
       std::vector<StmtId> all = lanes(start, false, origin);
-      append(all, reducedLoops(lanes(step, masked, origin), origin));
+      append(all, reducedLoops(whereTermsAre(lanes(step, masked, origin), origin), origin));
       append(all, lanes(result, masked, origin));
       return all;
     };
@@ -418,6 +562,7 @@ class NestBuilder {
   }
 
   std::vector<StmtId> reducedLoops(std::vector<StmtId> inner, OriginId origin) {
+    if (m_class && m_class->empty) return {};
     double trips = 1;
     for (auto it = m_reduced.rbegin(); it != m_reduced.rend(); ++it) {
       Var& v = m_f.vars[it->value];
@@ -498,6 +643,7 @@ class NestBuilder {
     const BufferId target = m_targets[op.output.value];
     zero(op, target);
     openLoops(op.origin);
+    openReduced();
     // Points may meet in one element. Loops whose iterations never do go outside and run in parallel; the others keep their order, so
     // each element sums in the same order whatever the number of threads.
     const auto free = std::stable_partition(m_open.begin(), m_open.end(),
@@ -583,6 +729,7 @@ class NestBuilder {
     });
 
     openLoops(op.origin);
+    openReduced();
     for (const VarId v : m_open) m_f.vars[v.value].kind = LoopKind::Parallel;  // every point has a rank of its own
     IndexExpr number, column;
     for (std::size_t a = 0; a < op.axes.size(); ++a) {
@@ -688,6 +835,8 @@ class NestBuilder {
   std::vector<StmtId> m_made;  // of a row
   std::vector<BufferId> m_targets;
   std::vector<VarId> m_open, m_reduced;
+  const StageClass* m_class = nullptr;  // the class whose loops are made; null: all points alike
+  std::vector<IndexCond> m_guards;      // of its terms, over the loops' variables
   std::vector<IndexExpr> m_axes, m_merged;
   std::size_t m_partLoops = 0;                 // reduced loops outside a part of the sums; 0: no parts
   std::vector<StmtId> m_partStart, m_partEnd;  // around one

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/schedule/group.h"
+#include "core/schedule/phases.h"
 #include "core/schedule/schedule.h"
 
 namespace nf::loop {
@@ -25,7 +26,15 @@ struct NestView {
   std::vector<std::vector<std::size_t>> members;  // by axis: the operators' axes it merges, outermost first
   // Axis of the operators -> expression over the axes above (variable = position); leading axes of a row stand behind them, in order.
   std::vector<IndexExpr> original;
-  std::vector<std::size_t> ragged;  // operators' axes whose quotient and class may go past their extent
+  std::vector<std::size_t> ragged;     // operators' axes whose quotient and class may go past their extent
+  std::vector<std::int64_t> moduli;    // by operators' axis: of how many residue classes it is made; 1: it is whole
+  std::vector<std::size_t> classAxes;  // the axes that count classes
+  // What the passes make of each class, of all terms where there is but one; empty: they were not asked, or it would be too much code.
+  std::vector<StageClass> classes;
+  ExprId term;                      // of a stage that is one sum: what it adds, without the guards above
+  double visited = 1;               // share of all terms that the classes' axes leave
+  double guards = 0;                // tests that are left of a term
+  double interior = 0;              // share of the results at which guards can be peeled off
   std::vector<double> accessCost;   // by axis: cycles of memory accesses a 16-lane vector, were it the lanes
   std::vector<bool> lanesAllowed;   // by axis
   std::vector<double> foldedStore;  // by output axis: cycles of storing the results of 16 neighbours along it
@@ -46,6 +55,7 @@ struct NestView {
 // floors fold; where the divisor does not divide the extent, points past it are left out.
 //   before: dX[z: 7] = sum[t: 2] select(z//2 >= t, dY[z//2 - t]*W[z%2 + 2*t], 0)
 //   after : z = 2*z' + phi, z' in 4, phi in 2 where 2*z' + phi < 7:  sum[t: 2] select(z' >= t, dY[z' - t]*W[phi + 2*t], 0)
+// With phi constant in loops of their own (NestView::classes), axes are as long as the class needs: of W[3] the second class has W[1] alone.
 NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0, const std::set<std::size_t>& joined = {},
                   bool phases = false);
 // Is a read at this offset far apart along `lane` and contiguous along `other`? Blocks of it can be transposed in registers.
@@ -64,6 +74,7 @@ struct NestKnobs {
   int tile = 1;
   bool sorted = false;
   bool phases = false;  // as viewNest takes it
+  bool peeled = false;  // guards that hold for all terms of a result, or of a block of them, are tested once and not inside
   friend bool operator==(const NestKnobs&, const NestKnobs&) = default;
 };
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <set>
 
-#include "core/autodiff/phase.h"
 #include "core/schedule/nest.h"
 #include "core/schedule/scatter.h"
 #include "core/support/checked.h"
@@ -115,6 +114,8 @@ std::int64_t strideAlong(const IndexExpr& e, IndexVar v) {
 }
 
 constexpr double kTransposedCycles = 6;  // of a vector: a load, four shuffles
+constexpr double kTestCycles = 0.5;      // of a vector: one comparison, and its part of a mask
+constexpr double kMostPeeled = 0.3;      // of the cycles of a term
 
 }  // namespace
 
@@ -134,18 +135,50 @@ namespace {
 
 // By axis of the stage's operators: of how many residue classes it is made; 1: it stays.
 std::vector<std::int64_t> phasesOf(const Probe& probe, const Operator& op, std::size_t rowAxes) {
-  const PhaseOptions most;
   std::vector<std::int64_t> moduli(op.axes.size(), 1);
   if (op.kind != OperatorKind::Gather) return moduli;
-  for (const IndexExpr& e : probe.expressions) collectPhaseModuli(e, moduli);
-  std::int64_t count = 1;
-  for (std::size_t k = 0; k < moduli.size(); ++k) {
-    const bool split = k >= rowAxes && k < op.outputRank && moduli[k] < op.axes[k].extent && moduli[k] <= most.mostPerDimension &&
-                       count * moduli[k] <= most.mostPhases;
-    if (!split) moduli[k] = 1;
-    count *= moduli[k];
-  }
+  Nest nest;
+  for (std::size_t k = 0; k < op.outputRank; ++k) nest.shape.push_back(op.axes[k].extent);
+  nest.y = probe.expressions;
+  std::vector<std::int64_t> found = phaseModuli(nest);
+  for (std::size_t k = 0; k < found.size(); ++k)
+    if (k < rowAxes || found[k] >= nest.shape[k]) found[k] = 1;  // one point a class is no loop
+  keepWithin({}, found);
+  std::copy(found.begin(), found.end(), moduli.begin());
   return moduli;
+}
+
+}  // namespace
+
+namespace {
+
+// More code than this in loops of their own, by classes and values of a term, costs more than constant phases save.
+constexpr std::size_t kMostCode = 4096;
+
+void addClasses(const Program& p, const StagePlan& stage, std::size_t values, NestView& view) {
+  const Operator& op = p[stage.front()];
+  Peeled term;
+  if (op.kind != OperatorKind::Gather) return;
+  // Terms that are zero may be left out of a sum; what other reducers take must be there.
+  if (stage.size() == 1 && op.reducer == Reducer::Sum) term = peel(p, op.body);
+  std::size_t count = 1;
+  for (const std::int64_t h : view.moduli) count *= static_cast<std::size_t>(h);
+  if ((term.conditions.empty() && view.classAxes.empty()) || count * values > kMostCode) return;
+  view.term = term.value;
+  view.classes = classesOf(p, op, term.conditions, view.moduli);
+  double all = 0, left = 0;
+  for (const StageClass& one : view.classes) {
+    double whole = 1, terms = one.empty ? 0 : 1;
+    for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) {
+      whole *= static_cast<double>(op.axes[k].extent);
+      terms *= static_cast<double>(one.left[k].extent());
+    }
+    all += whole;
+    left += terms;
+    view.guards += static_cast<double>(one.guards.size()) / static_cast<double>(count);
+    view.interior += interiorOf(op, one, view.moduli) / static_cast<double>(count);
+  }
+  if (!view.classAxes.empty()) view.visited = left / all;
 }
 
 }  // namespace
@@ -256,6 +289,7 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     if (g.last < rowAxes) continue;
     position[g.last] = static_cast<std::uint32_t>(view.axes.size());
     const bool quotient = g.last < rank && moduli[g.last] > 1;
+    if (g.last >= rank) view.classAxes.push_back(view.axes.size());
     view.axes.push_back({g.name, g.extent, g.reduced, quotient ? first.axes[g.last].extent / moduli[g.last] : g.extent});
     view.members.push_back(g.members);
   }
@@ -351,6 +385,8 @@ NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t ro
     for (const TensorId t : readsOf(p, id)) tensors.insert(t);
   }
   for (const TensorId t : tensors) view.bytes += static_cast<double>(p[t].bytes());
+  view.moduli = std::move(moduli);
+  addClasses(p, stage, probe.function.values.size(), view);
   return view;
 }
 
@@ -388,14 +424,15 @@ double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& 
   const double native = static_cast<double>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
   const double hertz = target.peakFlops > 0 ? target.peakFlops / (4 * native) : 2.5e9;
   double cycles;
+  const double points = view.points * view.visited;
   if (knobs.vectorAxis < 0) {
-    cycles = view.points * (view.work + static_cast<double>(view.accesses) + 14 * view.calls + 2);
+    cycles = points * (view.work + static_cast<double>(view.accesses) + 14 * view.calls + 2);
   } else {
     const auto axis = static_cast<std::size_t>(knobs.vectorAxis);
     const double extent = static_cast<double>(view.axes[axis].extent);
     const double lanes = knobs.lanes;
     const double blocks = std::ceil(extent / lanes);
-    const double outer = view.points / extent;
+    const double outer = points / extent;
     const bool transposed = knobs.tile > 1 && !view.transposedCost.empty();
     double access = view.accessCost[axis];
     if (transposed) {
@@ -403,7 +440,9 @@ double estimateNest(const NestView& view, const NestKnobs& knobs, const Target& 
       const double whole = std::ceil(static_cast<double>(view.axes[other].extent) / knobs.tile) * knobs.tile;
       access = view.transposedCost[axis][other] * whole / static_cast<double>(view.axes[other].extent);
     }
-    const double perBlock = (lanes / native) * (view.work * 0.5 + access * native / 16 + 6 * view.calls);
+    double perBlock = (lanes / native) * (view.work * 0.5 + access * native / 16 + 6 * view.calls);
+    // Where guards are peeled off, a term costs no tests and no masks.
+    if (knobs.peeled) perBlock -= view.interior * std::min(kMostPeeled * perBlock, kTestCycles * view.guards * lanes / native);
     cycles = outer * blocks * (perBlock + 3.0 / knobs.tile);
     if (std::fmod(extent, lanes) != 0) cycles += outer * 4;
     double inner = 1;

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/ir/paths.h"
 #include "core/ir/rewrite.h"
+#include "core/support/checked.h"
 
 namespace nf::loop {
 namespace {
@@ -15,14 +17,15 @@ using Phases = std::vector<std::vector<std::int64_t>>;
 bool canSplit(const Program& p, const Operator& op) { return op.kind == OperatorKind::Gather && p[op.output].layout.order.empty(); }
 
 std::vector<std::int64_t> moduliOf(const Program& p, const Operator& op) {
-  std::vector<std::int64_t> moduli(op.outputRank, 1);
+  Nest nest;
+  nest.shape.assign(op.outputRank, 1);
   for (const ExprId e : nodesOf(p, op.body)) {
-    if (p[e].index.valid()) collectPhaseModuli(p[p[e].index], moduli);
+    if (p[e].index.valid()) nest.y.push_back(p[p[e].index]);
     if (!p[e].access.valid()) continue;
     for (const AccessIndex& index : p[p[e].access].indices)
-      if (!index.isData()) collectPhaseModuli(index.affine, moduli);
+      if (!index.isData()) nest.y.push_back(index.affine);
   }
-  return moduli;
+  return phaseModuli(nest);
 }
 
 // Gives `phases` the factor too, where that divides the extent.
@@ -78,7 +81,102 @@ std::string nameOfPhase(const Operator& op, std::string name) {
   return name;
 }
 
+constexpr std::uint64_t kPruneQuota = 100000;  // isl operations a question
+
 }  // namespace
+
+std::vector<StageClass> classesOf(const Program& p, const Operator& op, const std::vector<ExprId>& conditions,
+                                  const std::vector<std::int64_t>& moduli) {
+  // A nest of the axes that have a part in it; counters of loops around have no range here, so their guards stay.
+  std::vector<IndexCond> guards, others;
+  std::vector<bool> used(op.axes.size(), false);
+  for (std::size_t k = 0; k < used.size(); ++k) used[k] = moduli[k] > 1;
+  for (const ExprId c : conditions) {
+    IndexCond guard = *asIndexCond(p, c);
+    std::vector<IndexVar> variables;
+    collectVariables(guard, variables);
+    if (!variables.empty() && variables.back() >= op.axes.size()) {
+      others.push_back(std::move(guard));
+      continue;
+    }
+    for (const IndexVar v : variables) used[v] = true;
+    guards.push_back(std::move(guard));
+  }
+  Nest nest;
+  std::vector<std::size_t> z, t;
+  std::vector<std::int64_t> modulus;
+  std::vector<IndexVar> variableOf(op.axes.size(), 0);
+  for (std::size_t k = 0; k < op.axes.size(); ++k) {
+    if (!used[k]) continue;
+    variableOf[k] = static_cast<IndexVar>(z.size() + t.size());
+    (k < op.outputRank ? z : t).push_back(k);
+    (k < op.outputRank ? nest.shape : nest.axes).push_back(op.axes[k].extent);
+    if (k < op.outputRank) modulus.push_back(moduli[k]);
+  }
+  for (std::size_t k = 0; k < t.size(); ++k) {
+    nest.y.push_back(IndexExpr::variable(static_cast<IndexVar>(z.size() + k)));
+    nest.tOfY.push_back(IndexExpr::variable(static_cast<IndexVar>(k)));
+  }
+  for (const IndexCond& g : guards)
+    nest.guards.push_back({substitute(g, [&](IndexVar v) { return std::optional(IndexExpr::variable(variableOf[v])); }), {}});
+  std::vector<NestClass> live = splitPhases(nest, modulus, kPruneQuota);
+
+  std::vector<StageClass> classes;
+  StageClass one;
+  one.phase.assign(op.axes.size(), 0);
+  for (auto next = live.begin();;) {
+    one.left.clear();
+    for (const Axis& axis : op.axes) one.left.push_back({0, axis.extent - 1});
+    one.guards = others;
+    one.empty = next == live.end() || !std::equal(z.begin(), z.end(), next->phase.begin(),
+                                                  [&](std::size_t k, std::int64_t phase) { return one.phase[k] == phase; });
+    if (!one.empty) {
+      const Nest& made = next->nest;
+      const std::vector<Range> box = made.ranges();
+      const RangeOf ranges = [&](IndexVar v) -> std::optional<Range> {
+        if (v < box.size()) return box[v];
+        return std::nullopt;
+      };
+      for (std::size_t k = 0; k < t.size(); ++k) one.left[t[k]] = bounds(made.y[k], ranges).value_or(one.left[t[k]]);
+      const auto axes = [&](IndexVar v) -> std::optional<IndexExpr> {
+        if (v < z.size()) return floorDiv(IndexExpr::variable(static_cast<IndexVar>(z[v])), modulus[v]);
+        return substitute(made.tOfY[v - z.size()],
+                          [&](IndexVar y) { return std::optional(IndexExpr::variable(static_cast<IndexVar>(t[y]))); });
+      };
+      for (const Guard& g : made.guards) one.guards.push_back(substitute(g.condition, axes));
+      ++next;
+    }
+    classes.push_back(one);
+    bool more = false;
+    for (std::size_t j = z.size(); j-- > 0 && !more;) {
+      more = ++one.phase[z[j]] < modulus[j];
+      if (!more) one.phase[z[j]] = 0;
+    }
+    if (!more) return classes;
+  }
+}
+
+double interiorOf(const Operator& op, const StageClass& one, const std::vector<std::int64_t>& moduli) {
+  const RangeOf ranges = [&](IndexVar v) -> std::optional<Range> {
+    if (v < one.left.size()) return one.left[v];
+    return std::nullopt;
+  };
+  const PeeledGuards peeled = peelGuards(
+      one.guards, [&](IndexVar v) { return v >= op.outputRank && v < op.axes.size(); }, ranges);
+  if (peeled.peeled.empty()) return 0;
+  // Counted over the quotients, as many as the class has.
+  std::vector<std::int64_t> shape;
+  for (std::size_t k = 0; k < op.outputRank; ++k) shape.push_back(floorDiv(op.axes[k].extent - 1 - one.phase[k], moduli[k]) + 1);
+  std::vector<IndexCond> interior;
+  for (const IndexCond& c : peeled.interior) {
+    std::vector<IndexVar> variables;
+    collectVariables(c, variables);
+    if (!variables.empty() && variables.back() >= op.outputRank) return 0;  // a counter of a loop around: nobody knows
+    interior.push_back(
+        substitute(c, [&](IndexVar v) { return std::optional(moduli[v] * IndexExpr::variable(v) + IndexExpr(one.phase[v])); }));
+  }
+  return shareOfGuarded(shape, interior);
+}
 
 std::optional<Program> withPhases(const Program& program, const PhaseOptions& options) {
   const Phases phases = plan(program, options);

@@ -9,6 +9,8 @@
 namespace nf::loop {
 namespace {
 
+constexpr double kWorthPeeling = 0.97;
+
 std::size_t pick(std::mt19937_64& rng, std::size_t count) { return count <= 1 ? 0 : static_cast<std::size_t>(rng() % count); }
 
 // Every stage a nest of its own, one after the other over all points or for one row after the other: for any group at all.
@@ -46,6 +48,15 @@ class NestSpace final : public KnobSpace {
       m_axesKnob = m_knobs.size();
       m_knobs.push_back({"axes", "as the accesses have them or split into residue classes", {"own", "phases"}, true});
     }
+    const auto peels = [](const std::vector<NestView>& views) {
+      return std::any_of(views.begin(), views.end(), [](const NestView& view) { return view.interior > 0; });
+    };
+    for (const auto& views : m_views) m_peels.push_back(peels(views));
+    if (std::any_of(m_peels.begin(), m_peels.end(), [](bool any) { return any; })) {
+      m_guardsKnob = m_knobs.size();
+      m_knobs.push_back(
+          {"guards", "tested at each term, or peeled: once around the loops where all hold", {"tested", "peeled"}, true});
+    }
     m_firstStageKnob = m_knobs.size();
     const auto native = static_cast<int>(std::max<std::int64_t>(target.vectorBytes / 4, 4));
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
@@ -78,7 +89,7 @@ class NestSpace final : public KnobSpace {
   Schedule random(std::mt19937_64& rng) const override {
     Point point(m_knobs.size(), 0);
     for (std::size_t k = 0; k < m_firstStageKnob; ++k) point[k] = pick(rng, m_knobs[k].values.size());
-    keepWhatSplits(point);
+    keepWhatIs(point);
     for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, draw(point, s, rng));
     return scheduleOf(point);
   }
@@ -91,7 +102,7 @@ class NestSpace final : public KnobSpace {
       const std::size_t k = m_firstStageKnob > 0 ? pick(rng, m_firstStageKnob) : 0;
       if (m_firstStageKnob > 0 && pick(rng, 8) == 0) {
         point[k] = pick(rng, m_knobs[k].values.size());
-        keepWhatSplits(point);
+        keepWhatIs(point);
         prepare();
         for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[formOf(point)][s]);
       } else {
@@ -124,7 +135,17 @@ class NestSpace final : public KnobSpace {
       if (m_rows) point[0] = r % m_rowChoices;
       if (m_axesKnob) point[*m_axesKnob] = r / m_rowChoices;
       for (std::size_t s = 0; s < m_stages.size(); ++s) set(point, s, m_first[r][s]);
-      const double seconds = estimate(point);
+      double seconds = estimate(point);
+      if (m_peels[r]) {
+        // Twice the code.
+        Point peeled = point;
+        peeled[*m_guardsKnob] = 1;
+        const double without = estimate(peeled);
+        if (without < kWorthPeeling * seconds) {
+          point = std::move(peeled);
+          seconds = without;
+        }
+      }
       if (!best.empty() && seconds >= bestSeconds) continue;
       best = std::move(point);
       bestSeconds = seconds;
@@ -134,6 +155,7 @@ class NestSpace final : public KnobSpace {
 
   std::string illegal(const Point& point) const override {
     if (isSplit(point) && !m_splits[rowsOf(point)]) return "knob axes splits nothing: the axes under divisions are rows";
+    if (isPeeled(point) && !m_peels[formOf(point)]) return "knob guards peels nothing: no guard is the same for all terms inside";
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       const NestView& view = m_views[formOf(point)][s];
       const std::string axis = text(point, s, 0), tile = text(point, s, 2);
@@ -184,18 +206,19 @@ class NestSpace final : public KnobSpace {
       reduced += view.axes[axis].reduced ? 1 : 0;
     }
     const auto log = [](double x) { return std::log2(1 + x); };
-    return {static_cast<double>(m_stages.size()),
-            static_cast<double>(rowsOf(point)) + (isSorted(point) ? 1 : 0) + (isSplit(point) ? 0.5 : 0),
-            log(points),
-            log(bytes),
-            log(work),
-            log(calls),
-            log(cost),
-            lanes,
-            tiles,
-            waste,
-            reduced,
-            std::log2(std::max(estimate(point), 1e-9))};
+    return {
+        static_cast<double>(m_stages.size()),
+        static_cast<double>(rowsOf(point)) + (isSorted(point) ? 1 : 0) + (isSplit(point) ? 0.5 : 0) + (isPeeled(point) ? 0.25 : 0),
+        log(points),
+        log(bytes),
+        log(work),
+        log(calls),
+        log(cost),
+        lanes,
+        tiles,
+        waste,
+        reduced,
+        std::log2(std::max(estimate(point), 1e-9))};
   }
 
   Function lowerPoint(const Point& point) const override {
@@ -227,10 +250,12 @@ class NestSpace final : public KnobSpace {
 
   std::size_t rowsOf(const Point& point) const { return m_rows ? point[0] : 0; }
   bool isSplit(const Point& point) const { return m_axesKnob && point[*m_axesKnob] == 1; }
+  bool isPeeled(const Point& point) const { return m_guardsKnob && point[*m_guardsKnob] == 1; }
   bool isSorted(const Point& point) const { return m_pointsKnob && point[*m_pointsKnob] == 1; }
   std::size_t formOf(const Point& point) const { return (isSplit(point) ? m_rowChoices : 0) + rowsOf(point); }
-  void keepWhatSplits(Point& point) const {
+  void keepWhatIs(Point& point) const {
     if (isSplit(point) && !m_splits[rowsOf(point)]) point[*m_axesKnob] = 0;
+    if (isPeeled(point) && !m_peels[formOf(point)]) point[*m_guardsKnob] = 0;
   }
   std::size_t at(std::size_t stage, std::size_t which) const { return m_firstStageKnob + 3 * stage + which; }
   const Knob& knob(std::size_t stage, std::size_t which) const { return m_knobs[at(stage, which)]; }
@@ -243,6 +268,7 @@ class NestSpace final : public KnobSpace {
     NestKnobs knobs;
     knobs.sorted = isSorted(point) && sortsPoints(m_program, m_program[m_stages[stage].front()]);
     knobs.phases = isSplit(point);
+    knobs.peeled = isPeeled(point) && view.interior > 0;
     knobs.vectorAxis = axisNamed(view, text(point, stage, 0));
     knobs.lanes = value(point, at(stage, 1)).get<int>();
     const std::string tile = text(point, stage, 2);
@@ -291,9 +317,10 @@ class NestSpace final : public KnobSpace {
   std::vector<std::vector<NestView>> m_views;  // by number of row axes, those with phases behind the others; by stage
   // Knobs of the whole group, before those of the stages: rows is the first.
   bool m_rows = false;
-  std::optional<std::size_t> m_pointsKnob, m_axesKnob;
+  std::optional<std::size_t> m_pointsKnob, m_axesKnob, m_guardsKnob;
   std::size_t m_rowChoices = 1, m_firstStageKnob = 0;
   std::vector<bool> m_splits;  // by number of row axes: residue classes are left to split
+  std::vector<bool> m_peels;   // as m_views: a stage has guards to peel off
   mutable std::vector<std::vector<NestKnobs>> m_first;
 };
 

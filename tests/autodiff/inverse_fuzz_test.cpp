@@ -15,8 +15,13 @@ bool fails(const AccessProblem& problem) {
   return inverse.state == Inverse::State::Uncertified || !compareExactly(problem, inverse).right;
 }
 
-// Oracles A (exact integers) and B (isl's certificate) over `count` accesses of all classes, and D (the gradient differentiated
-// again) on one in eight.
+bool splitsWrong(const AccessProblem& problem) {
+  const Inverse inverse = invert(problem);
+  return inverse.state == Inverse::State::Gather && !wrongPhases(problem, inverse).empty();
+}
+
+// Oracles A (exact integers) and B (isl's certificate) over `count` accesses of all classes, both of each residue class on one in four, and
+// D (the gradient differentiated again) on one in eight.
 void check(std::uint64_t seed, std::size_t count) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 seeds(seed);
@@ -33,6 +38,11 @@ void check(std::uint64_t seed, std::size_t count) {
     ASSERT_NE(inverse.state, Inverse::State::Uncertified)
         << name(c) << ", case " << i << ": " << inverse.why << "\n"
         << describe(*problem) << "\nminimal: " << describe(shrink(*problem, fails));
+    if (i % 4 == 0 && inverse.state == Inverse::State::Gather) {
+      ASSERT_EQ(wrongPhases(*problem, inverse), "")
+          << name(c) << ", case " << i << "\n"
+          << describe(*problem) << "\nminimal: " << describe(shrink(*problem, splitsWrong));
+    }
     if (i % 8 != 0 || c == AccessClass::Wide || inverse.state != Inverse::State::Gather) continue;
     const AccessProblem again = secondOrder(*problem, inverse, static_cast<std::uint32_t>(choices.word()));
     const Inverse inner = invert(again);

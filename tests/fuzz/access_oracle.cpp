@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/autodiff/phase.h"
 #include "core/autodiff/points.h"
 
 namespace nf::testing {
@@ -105,6 +106,43 @@ OracleResult compareExactly(const AccessProblem& problem, const Inverse& inverse
     }
   result.right = true;
   return result;
+}
+
+std::vector<AccessPhase> phasesOf(const AccessProblem& problem, const Inverse& inverse) {
+  const Nest whole = nestOf(problem.shape, inverse);
+  std::vector<std::int64_t> moduli = phaseModuli(whole);
+  keepWithin({}, moduli);
+  std::vector<AccessPhase> phases;
+  const InvertOptions quotas;
+  for (const NestClass& one : splitPhases(whole, moduli, quotas.pruneQuota)) {
+    AccessPhase phase{one.modulus, one.phase, problem, inverseOf(one.nest)};
+    phase.problem.shape = one.nest.shape;
+    for (std::size_t j = 0; j < one.modulus.size(); ++j) {
+      if (one.modulus[j] == 1) continue;
+      const IndexExpr offset = problem.access[j] - IndexExpr(one.phase[j]);
+      phase.problem.access[j] = floorDiv(offset, one.modulus[j]);
+      phase.problem.guards.push_back(IndexCond::eq0(floorMod(offset, one.modulus[j])));
+    }
+    const bool proved = certify(phase.problem, phase.inverse, quotas.certificateQuota).value_or(false);
+    phase.inverse.state = proved ? Inverse::State::Gather : Inverse::State::Uncertified;
+    phases.push_back(std::move(phase));
+  }
+  return phases;
+}
+
+std::string wrongPhases(const AccessProblem& problem, const Inverse& inverse) {
+  std::int64_t contributions = 0;
+  for (const AccessPhase& phase : phasesOf(problem, inverse)) {
+    std::string where = "class";
+    for (const std::int64_t p : phase.phase) where += " " + std::to_string(p);
+    const OracleResult exact = compareExactly(phase.problem, phase.inverse);
+    if (!exact.right) return where + ": " + exact.wrong;
+    if (phase.inverse.state != Inverse::State::Gather) return where + " is not proved";
+    contributions += exact.contributions;
+  }
+  const std::int64_t all = compareExactly(problem, inverse).contributions;
+  if (contributions == all) return {};
+  return "the classes have " + std::to_string(contributions) + " of " + std::to_string(all) + " contributions";
 }
 
 std::string describe(const AccessProblem& problem) {

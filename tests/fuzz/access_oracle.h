@@ -25,6 +25,17 @@ OracleResult compareExactly(const AccessProblem& problem, const Inverse& inverse
 
 std::string describe(const AccessProblem& problem);
 
+// What splitPhases makes of the gather: of each class the points that reach its elements, and the inverse that its nest is.
+struct AccessPhase {
+  std::vector<std::int64_t> modulus, phase;
+  AccessProblem problem;  // y as before; component j is (f_j - phase_j) / modulus_j, where that divides
+  Inverse inverse;        // proved by itself, or Uncertified
+};
+std::vector<AccessPhase> phasesOf(const AccessProblem& problem, const Inverse& inverse);
+
+// Oracles A and B of every class, and that together they have all contributions. Empty: right and proved.
+std::string wrongPhases(const AccessProblem& problem, const Inverse& inverse);
+
 // Makes the problem smaller as long as `fails` says it still fails: fewer components, guards and variables, smaller extents and
 // coefficients.
 AccessProblem shrink(AccessProblem problem, const std::function<bool(const AccessProblem&)>& fails);

@@ -80,6 +80,8 @@ void append(Row& to, const Row& from) {
 
 // Oracle C: one in kBodyEvery accesses within random operators.
 constexpr std::size_t kBodyEvery = 8;
+// One in kPhasesEvery gathers split into residue classes, each exact and proved by itself.
+constexpr std::size_t kPhasesEvery = 4;
 struct Bodies {
   std::size_t operators = 0, elements = 0, kinks = 0, wrong = 0;
 };
@@ -97,13 +99,17 @@ void checkBody(const AccessProblem& problem, std::uint64_t caseSeed, Choices& ch
 }
 
 bool isWrong(const AccessProblem& problem) { return !compareExactly(problem, invert(problem)).right; }
+bool splitsWrong(const AccessProblem& problem) {
+  const Inverse inverse = invert(problem);
+  return inverse.state == Inverse::State::Gather && !wrongPhases(problem, inverse).empty();
+}
 bool isUncertified(const AccessProblem& problem) { return invert(problem).state == Inverse::State::Uncertified; }
 
 int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOrderToo) {
   std::map<AccessClass, Row> rows;
   Row second;
   Bodies bodies;
-  std::size_t done = 0, wrong = 0, uncertified = 0;
+  std::size_t done = 0, wrong = 0, uncertified = 0, split = 0;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   const auto begin = Clock::now();
   const auto check = [&](const AccessProblem& problem, Row& row, std::uint64_t caseSeed, const char* what) {
@@ -134,6 +140,15 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
     if (inverse.state == Inverse::State::Empty) {
       ++row.empty;
       return inverse;
+    }
+    if (done % kPhasesEvery == 0 && inverse.state == Inverse::State::Gather) {
+      ++split;
+      const std::string problems = wrongPhases(problem, inverse);
+      if (!problems.empty() && ++wrong <= 3) {
+        std::printf("WRONG PHASES (case seed %llu, %s): %s\n  %s\n", static_cast<unsigned long long>(caseSeed), what,
+                    problems.c_str(), describe(problem).c_str());
+        std::printf("  minimal: %s\n", describe(shrink(problem, splitsWrong)).c_str());
+      }
     }
     if (done % 4 == 0) {  // proving twice is the price of timing it apart
       const double begun = processorMilliseconds();
@@ -185,6 +200,7 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
       100.0 * static_cast<double>(all.putOff + all.slow) / static_cast<double>(std::max<std::size_t>(1, all.cases)), all.cases);
   std::printf("within random operators (differences, ties, zeros): %zu, %zu gradient elements, %zu of them at kinks: %zu wrong\n",
               bodies.operators, bodies.elements, bodies.kinks, bodies.wrong);
+  std::printf("split into residue classes, each exact and proved: %zu\n", split);
   std::printf("%zu accesses in %.0f s: %zu wrong, %zu uncertified\n", done, millisecondsSince(begin) / 1000, wrong, uncertified);
   return wrong == 0 && uncertified == 0 && bodies.wrong == 0 ? 0 : 1;
 }
