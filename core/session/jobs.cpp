@@ -384,12 +384,15 @@ void Jobs::noteSwap(const protocol::KernelSwapEvent& event) {
 }
 
 void Jobs::restoreRun(const Source& notebook) {
+  bool own;
   {
     const std::lock_guard lock(m_mutex);
     if (std::exchange(m_restored, true)) return;
+    own = !m_results.empty();
   }
   std::error_code code;
-  if (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)) return;
+  if (!own && (notebook.name.empty() || !std::filesystem::exists(std::filesystem::path(notebook.directory) / notebook.name, code)))
+    return;
   const auto run = newestRun(resultsOf(notebook));
   if (!run) return;
   const auto text = readFile(*run + "/events.jsonl");
