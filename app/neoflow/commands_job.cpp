@@ -12,6 +12,7 @@
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/stop_on_signal.h"
+#include "app/neoflow/working_line.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/pipeline.h"
@@ -166,6 +167,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     return loaded.exitCode;
   }
   const StopOnSignal signals;
+  WorkingLine working("deriving gradients and preparing kernels", json);
   auto context = openDevice(registry, options.device);
   if (!context) return reportDevice(context.error(), json);
   auto source = readSource(options.file);
@@ -185,7 +187,9 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     else printWarning(w);
   }
   const auto begin = std::chrono::steady_clock::now();
+  working.now("computing");
   const auto done = job.run(false, signals.token());
+  working.end();
   if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.dump.empty() || !options.output.empty()) {
