@@ -153,6 +153,19 @@ TEST_F(CommandLine, AnIndexOutOfRangeHasItsPlaceAndValueOnEveryDevice) {
   }
 }
 
+// Terms that single precision can't hold cancel on every device.
+TEST_F(CommandLine, AMeanOfWholeNumbersIsAddedUpInDoublePrecision) {
+  file("mean.nf",
+       "k[i: 4] : i32 = select(i == 0, 2147483647, select(i == 1, 0 - 2147483647, select(i == 2, 3, 1)))\nm = mean[i] k[i]\n"
+       "n = 1 + mean[i] k[i]\nshow m, n\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run mean.nf --device ") + device);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_THAT(o.out, HasSubstr("m = 1\n"));
+    EXPECT_THAT(o.out, HasSubstr("n = 2\n"));
+  }
+}
+
 // Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.
 // What a gradient does not see is no disagreement: 0 where the rest agrees, 1 where it does not, 2 where nothing could be compared.
 TEST_F(CommandLine, NumericChecksSayWhatTheyHoldAndWhenTheyCannot) {

@@ -1,0 +1,3 @@
+input X[4]
+for t in 0..4 { h = h + X[t] }
+# ---- diagnostics
