@@ -112,13 +112,16 @@ int reportCommand(const Error& error, Span place, const Loaded& loaded, bool jso
   return exitCode;
 }
 
-// The first mistake of a notebook that a job can't be made of.
-int reportMistakes(const FileOptions& options, bool progress, const Diagnostics& diagnostics, const SourceMap& sources) {
-  if (!progress) return runCheck(options);
+// Of a notebook that a job can't be made of: one event, of the first mistake, with all of them as `check --json` has them.
+int reportMistakes(const FileOptions& options, bool json, const Diagnostics& diagnostics, const SourceMap& sources) {
+  if (!json) return runCheck(options);
   const auto first =
       std::find_if(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) { return d.severity == Severity::Error; });
   NF_ASSERT(first != diagnostics.end());
-  printLine(protocol::encode(errorEvent({"check", first->message, {}, {}}, sources, first->span)));
+  Json event = Json::parse(protocol::encode(errorEvent({"check", first->message, {}, {}}, sources, first->span)));
+  event["ok"] = false;
+  event["diagnostics"] = toJson(diagnostics, sources);
+  printLine(text(event));
   return kExitWrongInput;
 }
 
@@ -161,9 +164,8 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   file.json = json;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    file.json = options.json;
     if (!loaded.notebook.diagnostics.empty())
-      return reportMistakes(file, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
+      return reportMistakes(file, json, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
@@ -272,9 +274,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   file.json = json;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    file.json = options.json;
     if (!loaded.notebook.diagnostics.empty())
-      return reportMistakes(file, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
+      return reportMistakes(file, json, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const CompiledNotebook& notebook = loaded.notebook;
@@ -455,7 +456,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
     if (!loaded.notebook.diagnostics.empty())
-      return reportMistakes(options, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
+      return reportMistakes(options, json, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
@@ -469,7 +470,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
   if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
   if (hasErrors(stages->diagnostics))
-    return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);
+    return reportMistakes(options, json, stages->diagnostics, loaded.notebook.sources);
   TuneProgramOptions tune;
   tune.threads = threads;
   tune.trials = options.trials;

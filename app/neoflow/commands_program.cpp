@@ -68,11 +68,15 @@ Json toJson(const Diagnostic& d, const SourceMap& sources) {
   return json;
 }
 
+}  // namespace
+
 Json toJson(const Diagnostics& diagnostics, const SourceMap& sources) {
   Json list = Json::array();
   for (const Diagnostic& d : diagnostics) list.push_back(toJson(d, sources));
   return list;
 }
+
+namespace {
 
 // Prints what is wrong; true when nothing is.
 bool presentable(const Loaded& loaded, bool json) {

@@ -222,7 +222,7 @@ int main(int argc, char** argv) {
                    "takes the place of the notebook's `steps` or `epochs`")
       ->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
-  trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
+  trainCommand->add_option("--resume", train.resume, "go on from a checkpoint, a run's folder, or the newest run of NAME.nf.out");
   trainCommand
       ->add_option("--checkpoint-seconds", train.checkpointSeconds,
                    "seconds between checkpoints, which come sooner at the beginning; 0: only at the end; default 10")

@@ -268,7 +268,10 @@ struct TrainJob::Impl {
       NF_TRY(replay, swapsFromJsonLines(text));
       if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
     }
-    if (!options.resume.empty()) { NF_TRY(checkpoint, readCheckpoint(options.resume)); }
+    if (!options.resume.empty()) {
+      NF_TRY(options.resume, checkpointAt(options.resume));
+      NF_TRY(checkpoint, readCheckpoint(options.resume));
+    }
     return Unit{};
   }
 

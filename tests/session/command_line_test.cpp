@@ -472,12 +472,15 @@ TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
   const std::string place = "hint.nf:7:", words = "`hint fuse T, U` cannot be obeyed, they stay two kernels";
   const Outcome check = run("check hint.nf");
   EXPECT_EQ(check.code, 0);
-  EXPECT_THAT(check.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: "),
+  EXPECT_THAT(check.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("note: The operators agree on no leading axis"),
                                         Not(HasSubstr("hint fuse U, V` cannot"))));
   const Outcome ran = run("run hint.nf --device cpu");
   EXPECT_EQ(ran.code, 0);
-  EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("Asked for by hint, cannot: ")));
-  EXPECT_THAT(run("explain hint.nf").out, HasSubstr("Asked for by hint, cannot: "));
+  EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("note: The operators agree on no leading axis")));
+  EXPECT_THAT(run("explain hint.nf").out, HasSubstr("A `hint fuse` asks for it, in vain. "));
+  const Outcome measured = run("explain hint.nf --measure T,U");
+  EXPECT_EQ(measured.code, 1) << measured.out << measured.err;
+  EXPECT_THAT(measured.err, testing::AllOf(HasSubstr("They cannot be fused: "), Not(HasSubstr("hint"))));
   const auto explained = nlohmann::json::parse(run("explain hint.nf --json").out);
   for (const auto& d : explained["decisions"])
     EXPECT_EQ(d["asked_in_vain"].get<bool>(), d["producer"] == "T" && d["consumer"] == "U") << d;
