@@ -429,7 +429,12 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
   findPaths(op, {body});
   ExprId value = emitTerm(op, body, type);
   if (m_failed) return {};
-  if (m_elab.program()[value].type == DType::Bool) value = asNumber(op, value, origin);
+  if (m_elab.program()[value].type == DType::Bool) {
+    Program& p = m_elab.program();
+    const bool whole = wish.typed && wish.tensor.type == DType::I32 && !t.mean;
+    value = whole ? p.select(value, p.constant(1, DType::I32, origin), p.constant(0, DType::I32, origin), origin)
+                  : asNumber(op, value, origin);
+  }
   if (t.kind == Term::Kind::Reduce && t.mean) {
     const DType real = m_elab.program()[value].type == DType::F64 ? DType::F64 : DType::F32;
     value = m_elab.program().binary(ScalarOp::Mul, value, m_elab.program().constant(1.0 / static_cast<double>(count), real, origin),

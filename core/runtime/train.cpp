@@ -824,7 +824,7 @@ struct TrainJob::Impl {
   Result<Unit> writeRunFile() {
     struct utsname machine {};
     ::uname(&machine);
-    const nlohmann::json run{{"notebook", options.source.name},
+    nlohmann::json run{{"notebook", options.source.name},
                              {"train", settings.loss},
                              {"settings",
                               {{"optimizer", settings.optimizer},
@@ -850,6 +850,7 @@ struct TrainJob::Impl {
                              {"steps_per_epoch", feed->stepsPerEpoch()},
                              {"unique_kernels", training.plan->subgraphs.size()},
                              {"arena_bytes", training.plan->main.arenaBytes}};
+    if (checkpoint) run["settings"]["resumed_at"] = firstStep;
     return writeFileAtomically(folder->file("run.json"), run.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
 

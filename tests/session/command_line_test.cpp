@@ -683,6 +683,8 @@ TEST_F(CommandLine, AMisspeltOptionNamesTheOneThatIsMeant) {
       {"train net.nf --stepz 3", "neoflow train has no option --stepz: is --steps meant?"},
       {"run net.nf --dumb=Y", "neoflow run has no option --dumb: is --dump meant?"},
       {"bench ops --filtr gemm", "neoflow bench ops has no option --filtr: is --filter meant?"},
+      {"--frob", "neoflow has no option --frob."},
+      {"--versoin", "neoflow has no option --versoin: is --version meant?"},
       {"check net.nf --qwertyuiop", "neoflow check has no option --qwertyuiop."},
       {"show net.nf --stage fusd", "There is no stage \"fusd\""},
       {"check net.nf more.nf", "neoflow check takes no further argument \"more.nf\"."},
