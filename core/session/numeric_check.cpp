@@ -224,6 +224,7 @@ struct Moved {
       for (auto& [tensor, data] : values) inputs[tensor] = std::move(data);
     }
     program.operators.assign(std::make_move_iterator(moving.rbegin()), std::make_move_iterator(moving.rend()));
+    program.derivatives.clear();
     NF_TRY(ReferenceProgram value, ReferenceProgram::prepare(program, {of}));
     return Moved{std::move(value), std::move(inputs), costOf(program, of)};
   }
@@ -326,7 +327,7 @@ struct NumericChecker::Impl {
   const std::vector<double>& point() const { return plain.inputs.at(wrt).values; }
 
   double roundingOf(std::size_t element) {
-    if (!triedRounding) rounding = DerivedRounding::of(derived, result, plain.inputs);
+    if (!triedRounding) rounding = DerivedRounding::of(derived, result, inputs);
     triedRounding = true;
     return rounding ? rounding->at(element) : 0;
   }
