@@ -346,7 +346,8 @@ void Reverse::addGather(const Operator& op, OperatorId forward, const AccessProb
       const std::int64_t extent = m_program[read.tensor].shape[i];
       std::optional<IndexExpr> z;
       for (std::size_t k = 0; k < rank && !read.indices[i].isData() && !z; ++k)
-        if (read.indices[i].affine == own.indices[k].affine && !own.indices[k].affine.isConstant() && shape[k] <= extent)
+        if (read.indices[i].affine == own.indices[k].affine && !own.indices[k].affine.isConstant() && shape[k] > 1 &&
+            shape[k] <= extent)
           z = IndexExpr::variable(static_cast<IndexVar>(k));
       any = any || z;
       at.push_back(z ? AccessIndex{*z, {}} : rewriter.rewrite(read.indices[i]));

@@ -506,9 +506,13 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
   NF_TRY(std::unique_ptr<Impl> impl, Impl::at(p, of, wrt, result, seed, directory, false));
   Program wanted = p;
   wanted.outputs = {{"of", of, OutputRole::Named}, {"result", result, OutputRole::Named}};
+  const Program needed = restrictedTo(wanted, {of, result}, false);
+  std::vector<bool> read(needed.tensors.size(), false);
+  for (std::size_t o = 0; o < needed.operators.size(); ++o)
+    for (const TensorId t : readsOf(needed, OperatorId(o))) read[t.value] = true;
   protocol::MovedCheck moved;
-  for (const Tensor& t : restrictedTo(wanted, {of, result}, false).tensors)
-    if (startsEqual(t)) moved.tensors.push_back(t.name);
+  for (std::size_t t = 0; t < read.size(); ++t)
+    if (read[t] && startsEqual(needed.tensors[t])) moved.tensors.push_back(needed.tensors[t].name);
   if (!moved.tensors.empty()) {
     moved.wanted = std::min(kMovedSamples, impl->check.elements);
     impl->check.moved = std::move(moved);
