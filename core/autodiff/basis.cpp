@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "core/autodiff/hermite.h"
@@ -159,6 +160,7 @@ class Solver {
     std::vector<std::size_t> drivers;  // also those of one step, which make no axis
     std::vector<std::string> axisTexts;
     std::vector<std::pair<std::size_t, std::string>> axisOf;
+    std::vector<std::size_t> ragged;  // drivers whose last step has a guard
     std::vector<Guard> guards;
     std::vector<IndexExpr> solution;
     std::size_t floors = 0;
@@ -249,6 +251,7 @@ class Solver {
     m_nest.tOfY.insert(m_nest.tOfY.end(), best->tOfY.begin(), best->tOfY.end());
     m_drivers.insert(m_drivers.end(), best->drivers.begin(), best->drivers.end());
     m_axisTexts.insert(m_axisTexts.end(), best->axisTexts.begin(), best->axisTexts.end());
+    m_ragged.insert(best->ragged.begin(), best->ragged.end());
     m_axisOf.insert(best->axisOf.begin(), best->axisOf.end());
     for (Guard& g : best->guards) m_nest.guards.push_back(std::move(g));
     for (std::size_t i = 0; i < component.unknowns.size(); ++i) m_solution[component.unknowns[i]] = std::move(best->solution[i]);
@@ -282,9 +285,11 @@ class Solver {
       const RangeOf ranges = rangesWith(built.axes);
       e = simplify(e, ranges);
       tau.push_back(t - simplify(floorDiv(e, step), ranges));
-      if (step > 1 && width % step != 0)
+      if (step > 1 && width % step != 0) {
+        built.ragged.push_back(component.unknowns[basis.rows[a]]);
         built.guards.push_back({IndexCond::ge0(simplify(IndexExpr(width - 1) - floorMod(e, step) - step * t, ranges)),
                                 m_names ? "the last step of " + driver.name : std::string()});
+      }
     }
     const RangeOf ranges = rangesWith(built.axes);
     std::vector<IndexExpr> free0;
@@ -330,7 +335,7 @@ class Solver {
     const Unknown& unknown = m_system.unknowns[u];
     std::string range;
     if (unknown.low) range = unknown.name + " >= " + std::to_string(*unknown.low);
-    if (unknown.high) range += (range.empty() ? "" : ", ") + unknown.name + " <= " + std::to_string(*unknown.high);
+    if (unknown.high && !m_ragged.contains(u)) range += (range.empty() ? "" : ", ") + unknown.name + " <= " + std::to_string(*unknown.high);
     if (range.empty()) return;
     const auto axis = m_axisOf.find(u);
     m_names.lines->dropped.push_back(range + ": " +
@@ -352,6 +357,7 @@ class Solver {
   std::vector<bool> m_driving;
   std::vector<std::size_t> m_drivers;
   std::vector<std::string> m_axisTexts;
+  std::set<std::size_t> m_ragged;
   std::map<std::size_t, std::string> m_axisOf;  // of unknowns that one runs over
 };
 

@@ -308,7 +308,8 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   EXPECT_NE(trials.trials[chosen->second.number].how.find("; replayed: "), std::string::npos);
   // So is one by hand that turns no knob, however its schedule is written.
   const auto untouched =
-      engine.ask<TrialMeasured>(MeasureRequest{chosen->first, {nlohmann::json::parse(chosen->second.schedule.text).dump(1)}, {}}).trial;
+      engine.ask<TrialMeasured>(MeasureRequest{chosen->first, {nlohmann::json::parse(chosen->second.schedule.text).dump(1)}, {}})
+          .trial;
   EXPECT_EQ(untouched.number, chosen->second.number);
   EXPECT_TRUE(untouched.how.starts_with("replay of c")) << untouched.how;
   EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000}).total, total);

@@ -103,9 +103,12 @@ TEST(NumericCheck, TellsTiesAndKinksFromWrongGradients) {
     std::int64_t ties;
   };
   for (const auto& [text, what, kind, ties] :
-       {Case{"L = max[i] (x[i] + 1)", "max", Kind::First, 3}, {"L = min[i] (2*x[i] + 1)", "min", Kind::First, 3},
-        {"L = max[i; ties=even] (x[i] + 1)", "max", Kind::Even, 3}, {"L = sum[i] (relu(x[i]) + 2*x[i])", "relu", Kind::Kink, 3},
-        {"L = sum[i] (relu(x[i] + abs(x[i])) + 2*x[i])", "relu", Kind::Kink, 3}, {"L = sum[i] max(x[i], 3*x[i])", "max", Kind::Kink, 3},
+       {Case{"L = max[i] (x[i] + 1)", "max", Kind::First, 3},
+        {"L = min[i] (2*x[i] + 1)", "min", Kind::First, 3},
+        {"L = max[i; ties=even] (x[i] + 1)", "max", Kind::Even, 3},
+        {"L = sum[i] (relu(x[i]) + 2*x[i])", "relu", Kind::Kink, 3},
+        {"L = sum[i] (relu(x[i] + abs(x[i])) + 2*x[i])", "relu", Kind::Kink, 3},
+        {"L = sum[i] max(x[i], 3*x[i])", "max", Kind::Kink, 3},
         {"L = sum[i] min(exp(x[i]), 1 + relu(x[i]) + 2*x[i])", "min", Kind::Kink, 3},
         {"h[i] = x[i] + 1\nfor t in 0..3 {\n  m = max[i] h[i]\n  h[i] = h[i] * 0.5 + m + t * x[i]\n}\nL = sum[i] h[i]", "max",
          Kind::First, 3},
