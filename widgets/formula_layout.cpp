@@ -292,8 +292,8 @@ class Setter {
     } else {
       into.push_back({{}, node.children[0], leftBinding(node.text), within});
     }
-    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1],
-                    rightBinding(node.text), std::move(within)});
+    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1], rightBinding(node.text),
+                    std::move(within)});
   }
 
   // Pieces on lines that they fill; a line after the first begins with its sign, indented.

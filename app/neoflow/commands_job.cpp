@@ -469,8 +469,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   first.invert.stop = signals.token();
   const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
   if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
-  if (hasErrors(stages->diagnostics))
-    return reportMistakes(options, json, stages->diagnostics, loaded.notebook.sources);
+  if (hasErrors(stages->diagnostics)) return reportMistakes(options, json, stages->diagnostics, loaded.notebook.sources);
   TuneProgramOptions tune;
   tune.threads = threads;
   tune.trials = options.trials;

@@ -169,7 +169,8 @@ int main(int argc, char** argv) {
   CLI::App* showCommand = app.add_subcommand("show", "Print the program after a stage, as language text that can be run again");
   addFile(showCommand, show);
   showCommand
-      ->add_option("--stage", show.stage, "source, differentiated, transformed, partitioned, fused, scheduled or lowered: the kernels' loops")
+      ->add_option("--stage", show.stage,
+                   "source, differentiated, transformed, partitioned, fused, scheduled or lowered: the kernels' loops")
       ->capture_default_str();
   showCommand->add_flag("--dot", show.dot, "the graph, for Graphviz")->excludes("--json");
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
@@ -307,7 +308,8 @@ int main(int argc, char** argv) {
                    "(cuda also without a GPU: --device cuda:sm_90)")
       ->required()
       ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm", "cuda"}));
-  exportCommand->add_option("--stage", exported.stage, "of dot, svg and json: source, differentiated, transformed, partitioned or fused")
+  exportCommand
+      ->add_option("--stage", exported.stage, "of dot, svg and json: source, differentiated, transformed, partitioned or fused")
       ->capture_default_str();
   exportCommand->callback([&] { exitCode = nf::runExport(devices(), exported); });
 

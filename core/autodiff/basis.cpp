@@ -335,13 +335,15 @@ class Solver {
     const Unknown& unknown = m_system.unknowns[u];
     std::string range;
     if (unknown.low) range = unknown.name + " >= " + std::to_string(*unknown.low);
-    if (unknown.high && !m_ragged.contains(u)) range += (range.empty() ? "" : ", ") + unknown.name + " <= " + std::to_string(*unknown.high);
+    if (unknown.high && !m_ragged.contains(u))
+      range += (range.empty() ? "" : ", ") + unknown.name + " <= " + std::to_string(*unknown.high);
     if (range.empty()) return;
     const auto axis = m_axisOf.find(u);
     m_names.lines->dropped.push_back(range + ": " +
-                                     (!m_driving[u]             ? "its remainder's range implies it"
-                                      : axis == m_axisOf.end() ? unknown.name + " = " + m_names.textZ(m_solution[u]) + " enforces it"
-                                                               : axis->second + " runs over it"));
+                                     (!m_driving[u] ? "its remainder's range implies it"
+                                      : axis == m_axisOf.end()
+                                          ? unknown.name + " = " + m_names.textZ(m_solution[u]) + " enforces it"
+                                          : axis->second + " runs over it"));
   }
 
   void explainSolution() {

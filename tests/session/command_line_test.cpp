@@ -491,12 +491,12 @@ TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
   const Outcome check = run("check hint.nf");
   EXPECT_EQ(check.code, 0);
   EXPECT_THAT(check.err,
-              testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words),
-                             HasSubstr("note: The operators agree on no leading axis"), Not(HasSubstr("hint fuse U, V` cannot"))));
+              testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("The operators agree on no leading axis"),
+                             Not(HasSubstr("hint fuse U, V` cannot"))));
   const Outcome ran = run("run hint.nf --device cpu");
   EXPECT_EQ(ran.code, 0);
   EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words),
-                                      HasSubstr("note: The operators agree on no leading axis")));
+                                      HasSubstr("The operators agree on no leading axis")));
   EXPECT_THAT(run("explain hint.nf").out, HasSubstr("A `hint fuse` asks for it, in vain. "));
   const Outcome measured = run("explain hint.nf --measure T,U");
   EXPECT_EQ(measured.code, 1) << measured.out << measured.err;

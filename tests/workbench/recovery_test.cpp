@@ -180,7 +180,8 @@ TEST_F(Recovery, ARunThatWasResumedIsShownWhole) {
       e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = i * 0.002;
       events += protocol::encode(e) + "\n";
     }
-    for (const auto& [file, text] : {std::pair("run.json", R"({"train":"L","settings":)" + settings + "}"), {"events.jsonl", events}}) {
+    for (const auto& [file, text] :
+         {std::pair("run.json", R"({"train":"L","settings":)" + settings + "}"), {"events.jsonl", events}}) {
       QFile out(run.filePath(file));
       ASSERT_TRUE(out.open(QIODevice::WriteOnly));
       out.write(text.data(), static_cast<qint64>(text.size()));
