@@ -554,7 +554,8 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
   const auto samples = [&](const std::vector<protocol::NumericSample>& list) {
     std::string text;
     for (const protocol::NumericSample& sample : list) {
-      text += "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
+      text +=
+          "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
       text += std::isfinite(sample.error) ? ", error " + brief(sample.error) : ", undefined";
       text += sample.jump ? ", beside a jump\n" : sample.tie ? ", at a tie or kink\n" : "\n";
     }
@@ -574,7 +575,9 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
     const std::string where = at(choices[k]), name = "`" + c.what + "` in " + c.reader + (where.empty() ? "" : " (" + where + ")");
     text += "#   " + std::to_string(c.samples) + (c.samples == 1 ? " sample lies" : " samples lie");
     switch (c.kind) {
-      case Kind::Jump: text += " beside a jump of " + (c.what == "comparison" ? "a comparison" + name.substr(c.what.size() + 2) : name) + "\n"; break;
+      case Kind::Jump:
+        text += " beside a jump of " + (c.what == "comparison" ? "a comparison" + name.substr(c.what.size() + 2) : name) + "\n";
+        break;
       case Kind::First: text += " at a tie of " + name + ": the first of equals has the gradient, as in PyTorch\n"; break;
       case Kind::Even: text += " at a tie of " + name + ": equals share the gradient, as in PyTorch's amax\n"; break;
       case Kind::Kink:
@@ -587,9 +590,9 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
   if (check.moved) {
     std::string names;
     for (const std::string& name : check.moved->tensors) names += (names.empty() ? "" : ", ") + name;
-    text += "# check: also with " + names + " moved by about 1 %, as values that are all equal test little: " +
-            std::to_string(check.moved->samples) + " of " + std::to_string(check.elements) + " elements" +
-            verdict(*check.moved, check.moved->refuted, "");
+    text += "# check: also with " + names +
+            " moved by about 1 %, as values that are all equal test little: " + std::to_string(check.moved->samples) + " of " +
+            std::to_string(check.elements) + " elements" + verdict(*check.moved, check.moved->refuted, "");
     if (check.moved->refuted > 0) text += samples(check.moved->worstSamples);
   }
   return text;

@@ -116,9 +116,8 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
   for (const std::string& other : others) {
     if (other.size() > name.size() + allowed || other.size() + allowed < name.size()) continue;
     const std::size_t d = editDistance(name, other);
-    const bool sameLetters = std::equal(name.begin(), name.end(), other.begin(), other.end(), [](unsigned char a, unsigned char b) {
-      return std::tolower(a) == std::tolower(b);
-    });
+    const bool sameLetters = std::equal(name.begin(), name.end(), other.begin(), other.end(),
+                                        [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
     if (sameLetters || d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
   }
   std::sort(near.begin(), near.end());
@@ -151,8 +150,8 @@ bool Elaborator::noteUncarried(std::string_view name, Diagnostic& d) const {
   for (const Scope* s = m_scope; s; s = s->parent) {
     if (std::find(s->assigned.begin(), s->assigned.end(), name) == s->assigned.end()) continue;
     const std::string text(name);
-    d.notes.push_back({"what a step hands on to the next has a value before the first: give `" + text + "` one before the loop, as in `" +
-                           text + " = 0`",
+    d.notes.push_back({"what a step hands on to the next has a value before the first: give `" + text +
+                           "` one before the loop, as in `" + text + " = 0`",
                        {}});
     return true;
   }

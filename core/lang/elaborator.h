@@ -279,7 +279,7 @@ class Elaborator {
     Span end;  // where it is written how far it runs
   };
   std::vector<Counter> m_counters;  // theirs
-  std::deque<Scope> m_scopes;         // all that are open; the last is the current one
+  std::deque<Scope> m_scopes;       // all that are open; the last is the current one
   Scope* m_scope = nullptr;
   Scope m_global;  // the notebook's
 

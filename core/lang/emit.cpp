@@ -616,8 +616,8 @@ void Statement::reportBounds(const Operation& op, const Operator& made, ExprId l
     if (v < kLoopVariable) return std::nullopt;
     return IndexExpr::variable(v) - IndexExpr(counters[v - kLoopVariable].from);
   });
-  const std::string text = toText(
-      written, [&](IndexVar v) { return v < kLoopVariable ? made.axes[v].name : counters[v - kLoopVariable].name; });
+  const std::string text =
+      toText(written, [&](IndexVar v) { return v < kLoopVariable ? made.axes[v].name : counters[v - kLoopVariable].name; });
   if (!range) {
     report("bounds-undecided",
            "index `" + text + "` of `" + tensor.name + "`, axis " + std::to_string(axis) + ", could not be proved to stay in 0.." +

@@ -216,8 +216,8 @@ struct NumericSample {
 struct NumericChoice {
   enum class Kind : std::uint8_t { Jump, Kink, First, Even };
   friend constexpr auto enumNames(Kind) { return std::array{"jump", "kink", "first", "even"}; }
-  std::string what;    // "max", "relu", "comparison"
-  std::string reader;  // the tensor whose operator it stands in
+  std::string what;        // "max", "relu", "comparison"
+  std::string reader;      // the tensor whose operator it stands in
   Kind kind = Kind::Jump;  // first, even: which of equals has the gradient
   std::int64_t samples = 0;
   NF_FIELDS(NumericChoice, what, reader, kind, samples);

@@ -190,14 +190,14 @@ class Holder {
     ExprId weight;
     if (op.tiesEven) {
       const TensorId best = addComputed(c, op, op.outputRank, op.reducer, op.body, type);
-      const TensorId isBest = addComputed(
-          c, op, op.axes.size(), Reducer::None,
-          c.select(c.binary(ScalarOp::Eq, op.body, heldAt(c, best, 0, op.outputRank)), one(), zero()), type);
+      const TensorId isBest =
+          addComputed(c, op, op.axes.size(), Reducer::None,
+                      c.select(c.binary(ScalarOp::Eq, op.body, heldAt(c, best, 0, op.outputRank)), one(), zero()), type);
       const TensorId equals = addComputed(c, op, op.outputRank, Reducer::Sum, heldAt(c, isBest, 0, op.axes.size()), type);
       weight = c.binary(ScalarOp::Div, heldAt(c, isBest, 0, op.axes.size()), heldAt(c, equals, 0, op.outputRank));
     } else {
-      const TensorId best = addComputed(c, op, op.outputRank, op.reducer == Reducer::Max ? Reducer::ArgMax : Reducer::ArgMin,
-                                        op.body, DType::I32);
+      const TensorId best =
+          addComputed(c, op, op.outputRank, op.reducer == Reducer::Max ? Reducer::ArgMax : Reducer::ArgMin, op.body, DType::I32);
       IndexExpr place;
       for (std::size_t k = op.outputRank; k < op.axes.size(); ++k)
         place = op.axes[k].extent * place + IndexExpr::variable(static_cast<IndexVar>(k));
@@ -291,7 +291,8 @@ class Holder {
     const TensorId held = addHeld(level.holds, type, joined(trips, shape));
     using Kind = HeldProgram::Site::Kind;
     const Kind kind = p[node].op == ScalarOp::StopGradient ? Kind::Stop : isKink(p, node, m_hold) ? Kind::Kink : Kind::Jump;
-    level.values.push_back({computed, held, told(p, op, p[node].origin, isCondition(p, node) ? "comparison" : info(p[node].op).spelling, kind)});
+    level.values.push_back(
+        {computed, held, told(p, op, p[node].origin, isCondition(p, node) ? "comparison" : info(p[node].op).spelling, kind)});
     const ExprId read = heldAt(level.holds, held, trips.size(), shape.size());
     return isCondition(p, node) ? level.holds.binary(ScalarOp::Ne, read, level.holds.constant(0, type)) : read;
   }
@@ -387,8 +388,9 @@ std::optional<HeldProgram> holdValues(const Program& program, TensorId of, Tenso
   std::vector<std::int64_t> trips;
   Level level = holder.run(program, depends, trips, wanted);
   if (holder.failed()) return std::nullopt;
-  return HeldProgram{std::move(level.computes),     std::move(level.holds), std::move(holder.sites),
-                     std::move(level.values), holder.uses,            std::move(holder.places)};
+  return HeldProgram{
+      std::move(level.computes), std::move(level.holds), std::move(holder.sites), std::move(level.values), holder.uses,
+      std::move(holder.places)};
 }
 
 }  // namespace nf

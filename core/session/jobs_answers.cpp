@@ -67,7 +67,8 @@ namespace {
 // By value: a schedule that was written by hand may say a number otherwise.
 bool isSchedule(const protocol::JsonText& text, const Schedule& schedule) {
   const auto read = Schedule::parse(text.text);
-  return read && read->kind == schedule.kind && (read->knobs == schedule.knobs || (read->knobs && schedule.knobs && *read->knobs == *schedule.knobs));
+  return read && read->kind == schedule.kind &&
+         (read->knobs == schedule.knobs || (read->knobs && schedule.knobs && *read->knobs == *schedule.knobs));
 }
 
 // A first kernel that was only checked is none yet.

@@ -31,7 +31,7 @@ constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
 constexpr std::int64_t kSamples = 256, kMovedSamples = 64;
-constexpr double kLeastScale = 1e-12;  // of a gradient, where all that is compared is smaller
+constexpr double kLeastScale = 1e-12;                       // of a gradient, where all that is compared is smaller
 constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;   // values, of 8 bytes
 constexpr std::int64_t kBoundWork = std::int64_t{1} << 24;  // expression nodes, to bound the rounding of one element
 
@@ -568,9 +568,7 @@ Result<Unit> NumericChecker::Impl::sampleOne(const std::stop_token& stop) {
 Result<Unit> NumericChecker::Impl::sampleMoved(const std::stop_token& stop) {
   protocol::MovedCheck& into = *check.moved;
   while (into.samples * check.wanted < check.samples * into.wanted) {
-    if (!second) {
-      NF_TRY(second, at(derived, of, wrt, result, seed, directory, true));
-    }
+    if (!second) { NF_TRY(second, at(derived, of, wrt, result, seed, directory, true)); }
     const double before = second->spent;
     NF_TRY([[maybe_unused]] const Unit sampled, second->sampleOne(stop));
     spent += second->spent - before;
@@ -587,9 +585,7 @@ Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop
   while (!done()) {
     if (stop.stop_requested()) return refused("It was stopped.");
     NF_TRY([[maybe_unused]] const Unit sampled, m.sampleOne(stop));
-    if (m.check.moved) {
-      NF_TRY([[maybe_unused]] const Unit moved, m.sampleMoved(stop));
-    }
+    if (m.check.moved) { NF_TRY([[maybe_unused]] const Unit moved, m.sampleMoved(stop)); }
     if (m.spent >= until) break;
   }
   return m.check;
