@@ -18,15 +18,24 @@ constexpr double kIndex = 0.68;
 constexpr double kIndexBelow = 18;  // letters smaller than this are indices
 
 // How tightly a node binds: a looser one inside a tighter place gets parentheses.
-enum Binding { kOr = -2, kAnd = -1, kCompare = 0, kSum = 1, kProduct = 2, kPrefix = 3, kPower = 4, kAtom = 5 };
+// `mod` is a word between two products: beside a factor `a mod b` would take it along.
+enum Binding { kOr = -2, kAnd = -1, kCompare = 0, kSum = 1, kModulo = 2, kProduct = 3, kPrefix = 4, kPower = 5, kAtom = 6 };
 
 Binding infixBinding(const std::string& op) {
   if (op == "+" || op == "-") return kSum;
-  if (op == "*" || op == "%") return kProduct;
+  if (op == "*") return kProduct;
+  if (op == "%") return kModulo;
   if (op == "/" || op == "//") return kAtom;  // drawn as fraction and floor
   if (op == "or") return kOr;
   if (op == "and") return kAnd;
   return kCompare;
+}
+
+// What operands of an infix need to stand without brackets.
+Binding leftBinding(const std::string& op) { return op == "%" ? kProduct : infixBinding(op); }
+Binding rightBinding(const std::string& op) {
+  const Binding own = infixBinding(op);
+  return op == "-" || op == "%" ? static_cast<Binding>(own + 1) : own;
 }
 
 Binding bindingOf(const FormulaNode& node) {
@@ -276,16 +285,15 @@ class Setter {
   void chain(std::uint32_t id, Binding own, std::vector<std::uint32_t> within, std::vector<Piece>& into) const {
     const FormulaNode& node = m_nodes[id];
     const FormulaNode& left = m_nodes[node.children[0]];
-    if (left.kind == FormulaKind::Infix && infixBinding(left.text) == own && own != kCompare) {
+    if (left.kind == FormulaKind::Infix && infixBinding(left.text) == own && own != kCompare && own != kModulo) {
       auto deeper = within;
       deeper.push_back(node.children[0]);
       chain(node.children[0], own, std::move(deeper), into);
     } else {
-      into.push_back({{}, node.children[0], own, within});
+      into.push_back({{}, node.children[0], leftBinding(node.text), within});
     }
-    const bool strict = node.text == "-" || node.text == "%";
-    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1],
-                    strict ? static_cast<Binding>(own + 1) : own, std::move(within)});
+    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1], rightBinding(node.text),
+                    std::move(within)});
   }
 
   // Pieces on lines that they fill; a line after the first begins with its sign, indented.
@@ -452,8 +460,8 @@ class Setter {
           return bracketed(box, px, 'f');
         }
         const Binding own = infixBinding(node.text);
-        const Binding right = node.text == "-" || node.text == "%" ? static_cast<Binding>(own + 1) : own;
-        FormulaBox left = operand(child[0], px, own);
+        const Binding right = rightBinding(node.text);
+        FormulaBox left = operand(child[0], px, leftBinding(node.text));
         if (node.text == "*" && m_nodes[child[0]].kind == FormulaKind::Reduce) left = bracketed(left, px, '(');
         append(box, left);
         if (node.text == "*") {
@@ -551,9 +559,8 @@ class Latex {
       case FormulaKind::Infix: {
         if (n.text == "/") return QStringLiteral("\\frac{%1}{%2}").arg(text(c[0]), text(c[1]));
         if (n.text == "//") return QStringLiteral("\\left\\lfloor\\frac{%1}{%2}\\right\\rfloor").arg(text(c[0]), text(c[1]));
-        const Binding own = infixBinding(n.text);
-        const Binding right = n.text == "-" || n.text == "%" ? static_cast<Binding>(own + 1) : own;
-        QString left = inside(c[0], own);
+        const Binding right = rightBinding(n.text);
+        QString left = inside(c[0], leftBinding(n.text));
         if (n.text == "*" && m_nodes[c[0]].kind == FormulaKind::Reduce) left = QStringLiteral("\\left(%1\\right)").arg(left);
         const bool tight = m_nodes[c[0]].kind == FormulaKind::Number && m_nodes[c[1]].kind == FormulaKind::Name;
         const QString sign = n.text == "*"     ? m_nodes[c[1]].kind == FormulaKind::Number ? QStringLiteral(" \\cdot ")

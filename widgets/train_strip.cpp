@@ -142,7 +142,7 @@ void TrainStrip::showPeer() {
 // No swap is an answer too.
 void TrainStrip::sayNoSwaps(bool ended) {
   const QString tried = counted(m_trials, tr("candidate"), tr("candidates"));
-  if (m_swaps > 0) return m_swapList->setNone({});
+  if (m_swapList->count() > 0) return m_swapList->setNone({});
   if (!ended)
     return m_swapList->setNone(m_trials > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
                                             : tr("No kernel swapped yet: the search has tried nothing so far."));
@@ -214,6 +214,7 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   for (const auto& step : steps) addStep(step);
   for (const auto& swap : swaps) addSwap(swap);
   for (const auto& eval : evals) addEval(eval);
+  if (!m_right->isHidden()) showTuner();
 }
 
 void TrainStrip::clearWarnings() {
@@ -255,7 +256,7 @@ void TrainStrip::start(bool resumed) {
     m_plot->clear();
     m_lossPlot->clear();
     m_swapList->clear();
-    m_trials = m_swaps = m_deaths = 0;
+    m_trials = m_deaths = 0;
     m_figureMs = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
     m_right->hide();
@@ -301,7 +302,6 @@ void TrainStrip::setState(const protocol::RunState& s) {
     m_progress->setValue(
         static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
   m_trials = s.trials;
-  m_swaps = std::max(m_swaps, s.swaps);
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   if (s.stepMs) {
@@ -330,8 +330,9 @@ void TrainStrip::addTrial(const protocol::TrialEvent& trial) {
 QString TrainStrip::tuner() const { return m_right->text(); }
 
 void TrainStrip::showTuner() {
-  if (m_trials + m_swaps + m_deaths == 0) return;
-  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swaps, tr("swap"), tr("swaps"))};
+  const std::int64_t swaps = m_swapList->count();  // of the steps that are shown, those of runs it was resumed from included
+  if (m_trials + swaps + m_deaths == 0) return;
+  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(swaps, tr("swap"), tr("swaps"))};
   if (m_deaths > 0) parts << tr("%1 ended by a candidate").arg(counted(m_deaths, tr("worker"), tr("workers")));
   m_right->setText(tr("tuner: %1").arg(parts.join(QStringLiteral(", "))));
   m_right->show();
@@ -340,9 +341,9 @@ void TrainStrip::showTuner() {
 }
 
 void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
-  ++m_swaps;
   m_plot->addSwap(swap);
   m_swapList->add(swap);
+  if (!m_right->isHidden()) showTuner();
 }
 
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {

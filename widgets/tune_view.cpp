@@ -674,7 +674,7 @@ void TuneView::setRunState(const RunState& s) {
   m_spent->setText(tr("%1 used, %2 %: %3 trials, %4")
                        .arg(secondsText(s.budgetSpentSeconds))
                        .arg(std::lround(share * 100))
-                       .arg(grouped(s.trials), counted(s.swaps, tr("swap"), tr("swaps"))));
+                       .arg(grouped(s.trials), counted(m_latency->swaps(), tr("swap"), tr("swaps"))));
 }
 
 // The ring is that of the one kernel that is tried now.

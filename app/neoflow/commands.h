@@ -120,6 +120,7 @@ struct Loaded {
   int exitCode = kExitFine;
   bool ok() const { return exitCode == kExitFine; }
 };
+nlohmann::json toJson(const Diagnostics& diagnostics, const SourceMap& sources);  // as `check --json` has them
 Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
 Result<Source> readSource(const std::string& file);
 Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);

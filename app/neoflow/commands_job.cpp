@@ -12,6 +12,7 @@
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/stop_on_signal.h"
+#include "app/neoflow/working_line.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/fusion_trials.h"
@@ -113,13 +114,16 @@ int reportCommand(const Error& error, Span place, const Loaded& loaded, bool jso
   return exitCode;
 }
 
-// The first mistake of a notebook that a job can't be made of.
-int reportMistakes(const FileOptions& options, bool progress, const Diagnostics& diagnostics, const SourceMap& sources) {
-  if (!progress) return runCheck(options);
+// Of a notebook that a job can't be made of: one event, of the first mistake, with all of them as `check --json` has them.
+int reportMistakes(const FileOptions& options, bool json, const Diagnostics& diagnostics, const SourceMap& sources) {
+  if (!json) return runCheck(options);
   const auto first =
       std::find_if(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) { return d.severity == Severity::Error; });
   NF_ASSERT(first != diagnostics.end());
-  printLine(protocol::encode(errorEvent({"check", first->message, {}, {}}, sources, first->span)));
+  Json event = Json::parse(protocol::encode(errorEvent({"check", first->message, {}, {}}, sources, first->span)));
+  event["ok"] = false;
+  event["diagnostics"] = toJson(diagnostics, sources);
+  printLine(text(event));
   return kExitWrongInput;
 }
 
@@ -162,12 +166,12 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   file.json = json;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    file.json = options.json;
     if (!loaded.notebook.diagnostics.empty())
-      return reportMistakes(file, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
+      return reportMistakes(file, json, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
+  WorkingLine working("deriving gradients and preparing kernels", json);
   auto context = openDevice(registry, options.device);
   if (!context) return reportDevice(context.error(), json);
   auto source = readSource(options.file);
@@ -187,7 +191,9 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     else printWarning(w);
   }
   const auto begin = std::chrono::steady_clock::now();
+  working.now("computing");
   const auto done = job.run(false, signals.token());
+  working.end();
   if (!done) return reportJob(done.error(), job.place(), job.notebook().sources, json);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!options.dump.empty() || !options.output.empty()) {
@@ -270,9 +276,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   file.json = json;
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
-    file.json = options.json;
     if (!loaded.notebook.diagnostics.empty())
-      return reportMistakes(file, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
+      return reportMistakes(file, json, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const CompiledNotebook& notebook = loaded.notebook;
@@ -453,7 +458,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const Loaded loaded = loadNotebook(file);
   if (!loaded.ok()) {
     if (!loaded.notebook.diagnostics.empty())
-      return reportMistakes(options, options.progress, loaded.notebook.diagnostics, loaded.notebook.sources);
+      return reportMistakes(options, json, loaded.notebook.diagnostics, loaded.notebook.sources);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
@@ -466,8 +471,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   first.invert.stop = signals.token();
   const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
   if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
-  if (hasErrors(stages->diagnostics))
-    return reportMistakes(options, options.progress, stages->diagnostics, loaded.notebook.sources);
+  if (hasErrors(stages->diagnostics)) return reportMistakes(options, json, stages->diagnostics, loaded.notebook.sources);
   // Kernels whose operands no memory holds are measured by no trial.
   if (const auto plan = planExecution(stages->last())) {
     const Program& program = *(*plan)->main.program;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "app/neoflow/commands.h"
+#include "app/neoflow/working_line.h"
 #include "core/autodiff/differentiate.h"
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
@@ -67,11 +68,15 @@ Json toJson(const Diagnostic& d, const SourceMap& sources) {
   return json;
 }
 
+}  // namespace
+
 Json toJson(const Diagnostics& diagnostics, const SourceMap& sources) {
   Json list = Json::array();
   for (const Diagnostic& d : diagnostics) list.push_back(toJson(d, sources));
   return list;
 }
+
+namespace {
 
 // Prints what is wrong; true when nothing is.
 bool presentable(const Loaded& loaded, bool json) {
@@ -97,6 +102,7 @@ Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devi
 }  // namespace
 
 int runCheck(const FileOptions& options, const FindDevices& devices) {
+  WorkingLine working("deriving gradients", options.json);
   if (options.json && options.file != "-")
     if (const auto source = readSource(options.file); !source) {
       const Json unread{{"severity", "error"},
@@ -135,6 +141,7 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
     }
   }
+  working.end();
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
     printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
@@ -458,21 +465,46 @@ int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
 
 namespace {
 
-constexpr double kCheckOperations = 2e10;  // of the reference interpreter: some seconds
+// Of the reference interpreter: what one sample may take, what all may, and what is done between two words about it.
+constexpr double kSampleOperations = 2e10, kCheckOperations = 3e9, kRoundOperations = 2e8;
 
-Json checkJson(const protocol::NumericCheck& check) {
-  Json samples = Json::array();
-  for (const protocol::NumericSample& s : check.worstSamples)
-    samples.push_back({{"element", s.element},
-                       {"derived", s.derived},
-                       {"differences", s.differences},
-                       {"error", s.error},
-                       {"rounding", s.rounding},
-                       {"jump", s.jump}});
+Json samplesJson(const std::vector<protocol::NumericSample>& samples) {
+  Json json = Json::array();
+  for (const protocol::NumericSample& s : samples)
+    json.push_back({{"element", s.element},
+                    {"derived", s.derived},
+                    {"differences", s.differences},
+                    {"error", s.error},
+                    {"rounding", s.rounding},
+                    {"jump", s.jump},
+                    {"tie", s.tie}});
+  return json;
+}
+
+// places: of `choices`.
+Json checkJson(const protocol::NumericCheck& check, const std::vector<Span>& places, const SourceMap& sources) {
+  Json choices = Json::array();
+  for (std::size_t k = 0; k < check.choices.size(); ++k) {
+    const protocol::NumericChoice& c = check.choices[k];
+    choices.push_back({{"what", c.what},
+                       {"in", c.reader},
+                       {"kind", enumNames(c.kind)[static_cast<std::size_t>(c.kind)]},
+                       {"samples", c.samples},
+                       {"place", place(places[k], sources)}});
+  }
   Json json{{"samples", check.samples}, {"wanted", check.wanted},       {"elements", check.elements},
             {"refuted", check.refuted}, {"undefined", check.undefined}, {"epsilon", check.epsilon},
-            {"worst", check.worst},     {"allowed", check.allowed},     {"worst_samples", std::move(samples)},
-            {"held", check.held},       {"jumps", check.jumps}};
+            {"worst", check.worst},     {"allowed", check.allowed},     {"worst_samples", samplesJson(check.worstSamples)},
+            {"held", check.held},       {"jumps", check.jumps},         {"ties", check.ties},
+            {"choices", choices}};
+  if (check.moved)
+    json["moved"] = {{"tensors", check.moved->tensors},
+                     {"samples", check.moved->samples},
+                     {"wanted", check.moved->wanted},
+                     {"refuted", check.moved->refuted},
+                     {"undefined", check.moved->undefined},
+                     {"worst", check.moved->worst},
+                     {"worst_samples", samplesJson(check.moved->worstSamples)}};
   if (check.undefined > 0) json["first_undefined"] = check.firstUndefined;
   return json;
 }
@@ -480,8 +512,11 @@ Json checkJson(const protocol::NumericCheck& check) {
 // # check: 24 of 24 elements by central differences, worst error 3.1e-10 of 1e-05 allowed
 // #   [0, 2]: derived 0.25, differences 0.250000001, error 3.1e-10
 // # check: 3 of 3 elements by central differences, undefined at 1 element, the first [0], worst error elsewhere 2e-12 of 1e-05 allowed
+// #   5 samples lie at a tie of `max` in L (net.nf:3:10): the first of equals has the gradient, as in PyTorch
 // # stop_gradient at net.nf:3:12: its value is held while the differences are taken
-std::string checkText(const protocol::NumericCheck& check, const std::vector<Span>& held, const SourceMap& sources) {
+// # check: also with W moved by about 1 %, as all its values are equal: 24 of 24 elements, worst error 2e-11 of 1e-05 allowed
+std::string checkText(const protocol::NumericCheck& check, const std::vector<Span>& held, const std::vector<Span>& choices,
+                      const SourceMap& sources) {
   const auto number = [](double value) {
     if (std::isnan(value)) return std::string("nan");
     std::ostringstream text;
@@ -498,33 +533,68 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
     for (std::size_t k = 0; k < element.size(); ++k) text += (k ? ", " : "") + std::to_string(element[k]);
     return text + "]";
   };
-  std::string text =
-      "# check: " + std::to_string(check.samples) + " of " + std::to_string(check.elements) + " elements by central differences";
-  std::optional<double> worst;  // of what can be compared, the worst first
-  for (const protocol::NumericSample& sample : check.worstSamples)
-    if (!worst && std::isfinite(sample.error)) worst = sample.error;
-  if (check.undefined > 0)
-    text += ", undefined at " + std::to_string(check.undefined) + (check.undefined == 1 ? " element" : " elements") +
-            ", the first " + place(check.firstUndefined);
-  if (worst)
-    text += std::string(", worst error ") + (check.undefined > 0 ? "elsewhere " : "") + brief(*worst) +
-            (*worst <= check.allowed ? " of " : ", more than the ") + brief(check.allowed) + " allowed";
-  if (check.refuted > check.undefined)
-    text += ", " + std::to_string(check.refuted - check.undefined) + " beyond what rounding explains";
-  else if (worst && *worst > check.allowed) text += ", but not beyond what rounding does to the differences";
-  text += "\n";
-  for (const protocol::NumericSample& sample : check.worstSamples) {
-    text += "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
-    text += std::isfinite(sample.error) ? ", error " + brief(sample.error) : ", undefined";
-    text += sample.jump ? ", beside a jump\n" : "\n";
-  }
+  const auto at = [&](Span span) {
+    if (!span.valid()) return std::string();
+    const LineColumn where = sources.lineColumn(span);
+    return sources.at(span.source).name + ":" + std::to_string(where.line) + ":" + std::to_string(where.column);
+  };
+  const auto verdict = [&](const auto& c, std::int64_t refuted, const std::string& undefined) {
+    std::string text;
+    std::optional<double> worst;  // of what can be compared, the worst first
+    for (const protocol::NumericSample& sample : c.worstSamples)
+      if (!worst && std::isfinite(sample.error)) worst = sample.error;
+    if (c.undefined > 0)
+      text += ", undefined at " + std::to_string(c.undefined) + (c.undefined == 1 ? " element" : " elements") + undefined;
+    if (worst)
+      text += std::string(", worst error ") + (c.undefined > 0 ? "elsewhere " : "") + brief(*worst) +
+              (*worst <= check.allowed ? " of " : ", more than the ") + brief(check.allowed) + " allowed";
+    if (refuted > c.undefined) text += ", " + std::to_string(refuted - c.undefined) + " beyond what rounding explains";
+    else if (worst && *worst > check.allowed) text += ", but not beyond what rounding does to the differences";
+    return text + "\n";
+  };
+  const auto samples = [&](const std::vector<protocol::NumericSample>& list) {
+    std::string text;
+    for (const protocol::NumericSample& sample : list) {
+      text +=
+          "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
+      text += std::isfinite(sample.error) ? ", error " + brief(sample.error) : ", undefined";
+      text += sample.jump ? ", beside a jump\n" : sample.tie ? ", at a tie or kink\n" : "\n";
+    }
+    return text;
+  };
+  std::string text = "# check: " + std::to_string(check.samples) + " of " + std::to_string(check.elements) +
+                     " elements by central differences" +
+                     verdict(check, check.refuted - (check.moved ? check.moved->refuted : 0),
+                             check.undefined > 0 ? ", the first " + place(check.firstUndefined) : std::string()) +
+                     samples(check.worstSamples);
   if (check.jumps > 0)
     text += "#   at " + std::to_string(check.jumps) + (check.jumps == 1 ? " element" : " elements") +
             " a floor, a comparison or an index of the best jumps: the differences hold it as it is there\n";
-  for (const Span span : held) {
-    const LineColumn at = sources.lineColumn(span);
-    text += "#   stop_gradient at " + sources.at(span.source).name + ":" + std::to_string(at.line) + ":" +
-            std::to_string(at.column) + ": the differences hold its value\n";
+  for (std::size_t k = 0; k < check.choices.size(); ++k) {
+    const protocol::NumericChoice& c = check.choices[k];
+    using Kind = protocol::NumericChoice::Kind;
+    const std::string where = at(choices[k]), name = "`" + c.what + "` in " + c.reader + (where.empty() ? "" : " (" + where + ")");
+    text += "#   " + std::to_string(c.samples) + (c.samples == 1 ? " sample lies" : " samples lie");
+    switch (c.kind) {
+      case Kind::Jump:
+        text += " beside a jump of " + (c.what == "comparison" ? "a comparison" + name.substr(c.what.size() + 2) : name) + "\n";
+        break;
+      case Kind::First: text += " at a tie of " + name + ": the first of equals has the gradient, as in PyTorch\n"; break;
+      case Kind::Even: text += " at a tie of " + name + ": equals share the gradient, as in PyTorch's amax\n"; break;
+      case Kind::Kink:
+        text += " at a kink of " + name +
+                (c.what == "max" || c.what == "min" ? ": the second of equals has the gradient\n"
+                                                    : ": the slope there is 0, as in PyTorch\n");
+    }
+  }
+  for (const Span span : held) text += "#   stop_gradient at " + at(span) + ": the differences hold its value\n";
+  if (check.moved) {
+    std::string names;
+    for (const std::string& name : check.moved->tensors) names += (names.empty() ? "" : ", ") + name;
+    text += "# check: also with " + names +
+            " moved by about 1 %, as values that are all equal test little: " + std::to_string(check.moved->samples) + " of " +
+            std::to_string(check.elements) + " elements" + verdict(*check.moved, check.moved->refuted, "");
+    if (check.moved->refuted > 0) text += samples(check.moved->worstSamples);
   }
   return text;
 }
@@ -578,6 +648,7 @@ Json foldedJson(const CompiledNotebook& notebook, const FoldedAccess& f) {
 }  // namespace
 
 int runGrad(const GradOptions& options) {
+  WorkingLine working("deriving gradients", options.json);
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
   const Program& program = loaded.notebook.program;
@@ -618,13 +689,23 @@ int runGrad(const GradOptions& options) {
 
   const std::string& text = made->text;
   std::optional<Result<protocol::NumericCheck>> check;
-  std::vector<Span> held;
+  std::vector<Span> held, choices;
   if (options.check) {
-    auto checker = NumericChecker::prepare(d.program, *of, *wrt, made->result, made->seed, kCheckOperations,
+    working.now("checking the gradient by central differences");
+    auto checker = NumericChecker::prepare(d.program, *of, *wrt, made->result, made->seed, kSampleOperations,
                                            loaded.notebook.sources.at(loaded.notebook.notebook).directory);
-    if (checker) held = checker->held();
-    check = checker ? checker->goOn(kCheckOperations, {}) : Result<protocol::NumericCheck>(checker.error());
+    check = checker ? checker->goOn(kRoundOperations, {}) : Result<protocol::NumericCheck>(checker.error());
+    if (checker) {
+      for (double spent = kRoundOperations; *check && !checker->done() && spent < kCheckOperations; spent += kRoundOperations) {
+        working.now("checking the gradient by central differences, " + std::to_string((*check)->samples) + " of " +
+                    std::to_string((*check)->wanted) + " samples");
+        check = checker->goOn(kRoundOperations, {});
+      }
+      held = checker->held();
+      choices = checker->choices();
+    }
   }
+  working.end();
   const bool passed = !check || (*check && (*check)->refuted == 0);
   // A gradient that nothing was compared with is not wrong.
   const int exitCode = passed ? kExitFine : *check ? kExitWrongInput : kExitUsage;
@@ -647,7 +728,7 @@ int runGrad(const GradOptions& options) {
               {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}};
     if (check) {
       if (*check) {
-        json["check"] = checkJson(**check);
+        json["check"] = checkJson(**check, choices, loaded.notebook.sources);
         json["check"]["held_at"] = Json::array();
         for (const Span span : held) json["check"]["held_at"].push_back(place(span, loaded.notebook.sources));
       } else json["check"] = {{"unavailable", check->error().message}};
@@ -667,7 +748,7 @@ int runGrad(const GradOptions& options) {
     for (const FoldedAccess& f : foldedBehind(loaded.notebook, *wrt))
       std::cout << "\n# " << loaded.notebook.sources.text(f.access) << " in " << f.reader << ": empty, "
                 << whyFolded(f, loaded.notebook.sources) << "\n";
-  if (check && *check) std::cout << "\n" << checkText(**check, held, loaded.notebook.sources);
+  if (check && *check) std::cout << "\n" << checkText(**check, held, choices, loaded.notebook.sources);
   if (check && !*check)
     return report({"check", "Nothing was compared: " + check->error().message, {}, check->error().detail}, false, kExitUsage);
   return exitCode;

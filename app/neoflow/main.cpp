@@ -170,7 +170,8 @@ int main(int argc, char** argv) {
   CLI::App* showCommand = app.add_subcommand("show", "Print the program after a stage, as language text that can be run again");
   addFile(showCommand, show);
   showCommand
-      ->add_option("--stage", show.stage, "source, differentiated, transformed, partitioned, fused, scheduled or lowered (loops)")
+      ->add_option("--stage", show.stage,
+                   "source, differentiated, transformed, partitioned, fused, scheduled or lowered: the kernels' loops")
       ->capture_default_str();
   showCommand->add_flag("--dot", show.dot, "the graph, for Graphviz")->excludes("--json");
   showCommand->add_flag("--evaluation", show.evaluation, "the program that evaluates instead of the one that trains");
@@ -223,7 +224,7 @@ int main(int argc, char** argv) {
                    "takes the place of the notebook's `steps` or `epochs`")
       ->check(secondsFrom(1e-3));
   trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
-  trainCommand->add_option("--resume", train.resume, "go on from a checkpoint");
+  trainCommand->add_option("--resume", train.resume, "go on from a checkpoint, a run's folder, or the newest run of NAME.nf.out");
   trainCommand
       ->add_option("--checkpoint-seconds", train.checkpointSeconds,
                    "seconds between checkpoints, which come sooner at the beginning; 0: only at the end; default 10")
@@ -336,7 +337,9 @@ int main(int argc, char** argv) {
                    "(cuda also without a GPU: --device cuda:sm_90)")
       ->required()
       ->check(CLI::IsMember({"html", "dot", "svg", "json", "llvm", "cuda"}));
-  exportCommand->add_option("--stage", exported.stage, "of dot, svg and json")->capture_default_str();
+  exportCommand
+      ->add_option("--stage", exported.stage, "of dot, svg and json: source, differentiated, transformed, partitioned or fused")
+      ->capture_default_str();
   exportCommand->callback([&] { exitCode = nf::runExport(devices(), exported); });
 
   bool doctorJson = false;
@@ -387,6 +390,15 @@ int main(int argc, char** argv) {
       for (const CLI::App* a : app.get_subcommands([](const CLI::App*) { return true; })) commands.push_back(a->get_name());
       const std::string near = nearest(first, commands);
       throw CLI::ParseError("There is no command \"" + first + "\"" + (near.empty() ? "." : ": is " + near + " meant?"),
+                            CLI::ExitCodes::ExtrasError);
+    }
+    const std::string option = first.substr(0, first.find('='));
+    if (option.size() > 1 && option[0] == '-' && !app.get_option_no_throw(option)) {
+      std::vector<std::string> options;
+      for (const CLI::Option* o : app.get_options())
+        for (const std::string& l : o->get_lnames()) options.push_back("--" + l);
+      const std::string near = nearest(option, options);
+      throw CLI::ParseError("neoflow has no option " + option + (near.empty() ? "." : ": is " + near + " meant?"),
                             CLI::ExitCodes::ExtrasError);
     }
     app.parse(argc, argv);

@@ -163,7 +163,7 @@ std::string fusionOf(const Stages& stages, const DeviceConstants& device, const 
     out += "<tr><td class=\"t m\">" + htmlEscaped(d.producer) + " \u2192 " + htmlEscaped(d.consumer) + "</td><td class=\"t\">" +
            d.category + "</td><td class=\"t " + tone + "\">" + mark + state + "</td><td>" + bytesText(d.dT) + "</td><td>" +
            flopsText(d.dC) + "</td><td>" + std::to_string(d.dK) + "</td><td>" + number(d.R * 1e6) + "</td><td class=\"t w\">" +
-           htmlEscaped(d.why) + "</td></tr>\n";
+           htmlEscaped(reasonOf(d)) + "</td></tr>\n";
   }
   return out + "</table></div>\n";
 }

@@ -4,14 +4,26 @@
 #include <QDateTime>
 #include <QDir>
 #include <QFile>
+#include <QFileInfo>
 #include <QJsonDocument>
 #include <QJsonObject>
 #include <QLocale>
+#include <algorithm>
+#include <iterator>
+#include <type_traits>
 
 namespace nf {
 namespace {
 
-std::optional<KeptRun> readRun(const QDir& folder) {
+constexpr int kMostResumed = 100;  // runs one behind the other
+
+// What it was resumed from, and behind which step; of one that began by itself nothing.
+struct Before {
+  QString checkpoint;
+  std::int64_t step = 0;
+};
+
+std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
   QFile settings(folder.filePath(QStringLiteral("run.json"))), events(folder.filePath(QStringLiteral("events.jsonl")));
   if (!settings.open(QIODevice::ReadOnly) || !events.open(QIODevice::ReadOnly)) return std::nullopt;
   KeptRun run;
@@ -20,6 +32,8 @@ std::optional<KeptRun> readRun(const QDir& folder) {
   run.began = began.isValid() ? QLocale::c().toString(began, QStringLiteral("d MMM yyyy, HH:mm")) : folder.dirName();
   const QJsonObject record = QJsonDocument::fromJson(settings.readAll()).object();
   run.loss = record.value(QStringLiteral("train")).toString().toStdString();
+  const QJsonObject set = record.value(QStringLiteral("settings")).toObject();
+  before = {set.value(QStringLiteral("resume")).toString(), set.value(QStringLiteral("resumed_at")).toInteger(-1)};
   run.meaning = record.value(QStringLiteral("meaning")).toString().toStdString();
   while (!events.atEnd()) {
     const QByteArray line = events.readLine().trimmed();
@@ -32,7 +46,31 @@ std::optional<KeptRun> readRun(const QDir& folder) {
     else if (const auto* done = std::get_if<protocol::DoneEvent>(&*message)) run.done = *done;
     else if (const auto* error = std::get_if<protocol::ErrorEvent>(&*message)) run.error = *error;
   }
-  return run.steps.empty() ? std::nullopt : std::optional(std::move(run));
+  if (run.steps.empty()) return std::nullopt;
+  if (before.step < 0) before.step = run.steps.front().step - run.steps.front().steps;
+  return run;
+}
+
+// Puts what the runs did that it goes on from before what it did itself, up to the step where each was left.
+void addEarlier(KeptRun& run, const QDir& root, Before before) {
+  for (int n = 0; n < kMostResumed && !before.checkpoint.isEmpty(); ++n) {
+    // Beside it where the folder was moved since.
+    const QDir named = QFileInfo(before.checkpoint).dir();
+    const QDir beside(root.filePath(named.dirName()));
+    const std::int64_t until = before.step;
+    const auto earlier = readRun(beside.exists() ? beside : named, before);
+    if (!earlier) return;
+    const auto put = [](auto& into, const auto& from, auto kept) {
+      std::remove_cvref_t<decltype(into)> all;
+      std::copy_if(from.begin(), from.end(), std::back_inserter(all), kept);
+      all.insert(all.end(), into.begin(), into.end());
+      into = std::move(all);
+    };
+    const auto done = [until](const auto& event) { return event.step <= until; };
+    put(run.steps, earlier->steps, done);
+    put(run.evals, earlier->evals, done);
+    put(run.swaps, earlier->swaps, [until](const auto& swap) { return swap.step < until; });  // before the next step
+  }
 }
 
 }  // namespace
@@ -41,8 +79,13 @@ std::optional<KeptRun> newestKeptRun(const QString& notebook) {
   const QDir root(notebook + QStringLiteral(".out"));
   // Folders are named by the time they were made at.
   QStringList runs = root.entryList(QDir::Dirs | QDir::NoDotAndDotDot, QDir::Name | QDir::Reversed);
-  for (const QString& name : runs)
-    if (auto run = readRun(QDir(root.filePath(name)))) return run;
+  for (const QString& name : runs) {
+    Before before;
+    auto run = readRun(QDir(root.filePath(name)), before);
+    if (!run) continue;
+    addEarlier(*run, root, before);
+    return run;
+  }
   return std::nullopt;
 }
 

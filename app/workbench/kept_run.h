@@ -9,7 +9,8 @@
 
 namespace nf {
 
-// What a training run has left beside its notebook, in NAME.nf.out.
+// What a training run has left beside its notebook, in NAME.nf.out. Of one that was resumed the steps, swaps and evaluations of the runs
+// before it, too.
 struct KeptRun {
   QString began;        // in words
   std::string loss;     // whose `train` statement it ran

@@ -534,7 +534,15 @@ void MainWindow::connectViews() {
     setStatus("running", tr("Measuring by hand"));
     workspace().ask(protocol::MeasureRequest{id, schedule, std::nullopt}, [this, id](const protocol::Envelope& envelope) {
       if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
+        const auto& known = workspace().trials(id);
+        const std::uint64_t number = measured->trial.number;
+        const bool repeats = std::any_of(known.begin(), known.end(), [number](const auto& t) { return t.number == number; });
         workspace().wantTrials(id);
+        if (m_tune->current() == id && repeats) {
+          // No knob was turned: it is that trial again.
+          m_tune->setReplayed(number, measured->trial);
+          return refreshStatus();
+        }
         if (m_tune->current() == id) {
           m_tune->chooseTrial(measured->trial.number);
           m_tune->setMeasured(measured->trial);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <set>
 #include <tuple>
 
 #include "core/autodiff/hermite.h"
@@ -143,7 +145,7 @@ class Solver {
     while (y < m_system.unknowns.size() && m_system.unknowns[y].kind == Unknown::Kind::Variable) ++y;
     m_nest.y.assign(m_solution.begin(), m_solution.begin() + static_cast<std::ptrdiff_t>(y));
     for (const IndexCond& c : m_system.residual)
-      addGuard(substitute(c, [&](IndexVar v) { return std::optional(m_solution[v]); }), "on the path");
+      addGuard(substitute(c, [&](IndexVar v) { return std::optional(m_solution[v]); }), m_names ? m_names.textY(c) : "");
     if (m_names) explainSolution();
     for (const IndexExpr& e : m_nest.y)
       if (e.overflowed()) return false;
@@ -157,6 +159,8 @@ class Solver {
     std::vector<IndexExpr> tOfY;
     std::vector<std::size_t> drivers;  // also those of one step, which make no axis
     std::vector<std::string> axisTexts;
+    std::vector<std::pair<std::size_t, std::string>> axisOf;
+    std::vector<std::size_t> ragged;  // drivers whose last step has a guard
     std::vector<Guard> guards;
     std::vector<IndexExpr> solution;
     std::size_t floors = 0;
@@ -247,6 +251,8 @@ class Solver {
     m_nest.tOfY.insert(m_nest.tOfY.end(), best->tOfY.begin(), best->tOfY.end());
     m_drivers.insert(m_drivers.end(), best->drivers.begin(), best->drivers.end());
     m_axisTexts.insert(m_axisTexts.end(), best->axisTexts.begin(), best->axisTexts.end());
+    m_ragged.insert(best->ragged.begin(), best->ragged.end());
+    m_axisOf.insert(best->axisOf.begin(), best->axisOf.end());
     for (Guard& g : best->guards) m_nest.guards.push_back(std::move(g));
     for (std::size_t i = 0; i < component.unknowns.size(); ++i) m_solution[component.unknowns[i]] = std::move(best->solution[i]);
     return true;
@@ -271,6 +277,7 @@ class Solver {
           built.axisTexts.push_back(m_names.textZ(t) + ": " + std::to_string(extent) + " runs over " + driver.name +
                                     (step > 1 ? " in steps of " + std::to_string(step) : std::string()) + ", " +
                                     std::to_string(low) + " <= " + driver.name + " <= " + std::to_string(low + width - 1));
+        if (m_names) built.axisOf.emplace_back(component.unknowns[basis.rows[a]], m_names.textZ(t));
         built.axes.push_back(extent);
         built.tOfY.push_back(floorDiv(driver.definition - IndexExpr(low), step));
       }
@@ -278,9 +285,11 @@ class Solver {
       const RangeOf ranges = rangesWith(built.axes);
       e = simplify(e, ranges);
       tau.push_back(t - simplify(floorDiv(e, step), ranges));
-      if (step > 1 && width % step != 0)
+      if (step > 1 && width % step != 0) {
+        built.ragged.push_back(component.unknowns[basis.rows[a]]);
         built.guards.push_back({IndexCond::ge0(simplify(IndexExpr(width - 1) - floorMod(e, step) - step * t, ranges)),
                                 m_names ? "the last step of " + driver.name : std::string()});
+      }
     }
     const RangeOf ranges = rangesWith(built.axes);
     std::vector<IndexExpr> free0;
@@ -308,7 +317,10 @@ class Solver {
     for (const std::size_t u : m_drivers) m_driving[u] = true;
     for (std::size_t u = 0; u < m_system.unknowns.size(); ++u) {
       const Unknown& unknown = m_system.unknowns[u];
-      if (m_driving[u] || unknown.kind == Unknown::Kind::Quotient) continue;
+      if (m_driving[u] || unknown.kind == Unknown::Kind::Quotient) {
+        if (m_names) explainEnforced(u);
+        continue;
+      }
       if (unknown.low)
         addGuard(IndexCond::ge0(m_solution[u] - IndexExpr(*unknown.low)),
                  m_names ? unknown.name + " >= " + std::to_string(*unknown.low) : "");
@@ -316,6 +328,22 @@ class Solver {
         addGuard(IndexCond::ge0(IndexExpr(*unknown.high) - m_solution[u]),
                  m_names ? unknown.name + " <= " + std::to_string(*unknown.high) : "");
     }
+  }
+
+  // A range that needs no guard, and what enforces it.
+  void explainEnforced(std::size_t u) {
+    const Unknown& unknown = m_system.unknowns[u];
+    std::string range;
+    if (unknown.low) range = unknown.name + " >= " + std::to_string(*unknown.low);
+    if (unknown.high && !m_ragged.contains(u))
+      range += (range.empty() ? "" : ", ") + unknown.name + " <= " + std::to_string(*unknown.high);
+    if (range.empty()) return;
+    const auto axis = m_axisOf.find(u);
+    m_names.lines->dropped.push_back(range + ": " +
+                                     (!m_driving[u] ? "its remainder's range implies it"
+                                      : axis == m_axisOf.end()
+                                          ? unknown.name + " = " + m_names.textZ(m_solution[u]) + " enforces it"
+                                          : axis->second + " runs over it"));
   }
 
   void explainSolution() {
@@ -331,6 +359,8 @@ class Solver {
   std::vector<bool> m_driving;
   std::vector<std::size_t> m_drivers;
   std::vector<std::string> m_axisTexts;
+  std::set<std::size_t> m_ragged;
+  std::map<std::size_t, std::string> m_axisOf;  // of unknowns that one runs over
 };
 
 }  // namespace

@@ -267,7 +267,11 @@ SystemState makeLinearSystem(const AccessProblem& problem, const QuestionLimit& 
   std::vector<IndexCond> guards;
   std::set<IndexAtom> floors;
   for (const IndexExpr& f : problem.access) access.push_back(simplify(f, ranges));
-  for (const IndexCond& g : problem.guards) flatten(simplify(g, ranges), guards);
+  for (const IndexCond& g : problem.guards) {
+    flatten(simplify(g, ranges), guards);
+    if (names && simplify(g, ranges).isAlways() && !folded(g).isAlways())
+      names.lines->dropped.push_back(names.textY(g) + ": the ranges of what it compares imply it");
+  }
   for (const IndexExpr& f : access) collectFloors(f, floors);
   for (const IndexCond& g : guards) collectFloors(g, floors);
   Lineariser lineariser(system, hull, floors, names ? names.lines->quotients : 0);

@@ -133,6 +133,8 @@ class Oracle {
 void dropped(const PartNames& names, const Guard& guard, const char* reason) {
   if (!names) return;
   const IndexCond c = folded(guard.condition);
+  const bool range = guard.condition.kind == IndexCond::Kind::GreaterEqualZero;
+  if (c.isAlways() && range) names.lines->dropped.push_back(guard.why + ": " + reason);
   if (!c.isAlways()) names.lines->dropped.push_back(names.textZ(c) + "   (" + guard.why + "): " + reason);
 }
 

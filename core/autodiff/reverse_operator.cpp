@@ -334,6 +334,31 @@ void Reverse::addGather(const Operator& op, OperatorId forward, const AccessProb
     if (v >= kLoopVariable) return std::nullopt;
     return y[v];
   };
+  // Where the body is read f(g(z, t)) = z holds: that is what was proved. So what the access itself reads is at z, and what is read
+  // beside it there too, where z can't leave that tensor.
+  const Access own = m_program[m_program[load].access];
+  rewriter.node = [&](ExprId, const ScalarNode& n) -> std::optional<ExprId> {
+    if (n.op != ScalarOp::Load) return std::nullopt;
+    const Access read = m_program[n.access];
+    std::vector<AccessIndex> at;
+    bool any = false;
+    for (std::size_t i = 0; i < read.indices.size(); ++i) {
+      const std::int64_t extent = m_program[read.tensor].shape[i];
+      std::optional<IndexExpr> z;
+      for (std::size_t k = 0; k < rank && !read.indices[i].isData() && !z; ++k)
+        if (read.indices[i].affine == own.indices[k].affine && !own.indices[k].affine.isConstant() && shape[k] > 1 &&
+            shape[k] <= extent)
+          z = IndexExpr::variable(static_cast<IndexVar>(k));
+      any = any || z;
+      at.push_back(z ? AccessIndex{*z, {}} : rewriter.rewrite(read.indices[i]));
+    }
+    if (!any) return std::nullopt;
+    ScalarNode copy = n;
+    m_program.accesses.push_back({read.tensor, std::move(at)});
+    copy.access = AccessId(m_program.accesses.size() - 1);
+    m_program.scalars.push_back(copy);
+    return ExprId(m_program.scalars.size() - 1);
+  };
   rewriter.ranges = ranges;
   partial.body = rewriter.rewrite(weight);
   std::vector<PathCondition> guards;

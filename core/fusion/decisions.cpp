@@ -85,6 +85,10 @@ Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants&
   return {{"device", toJson(device)}, {"decisions", list}};
 }
 
+std::string reasonOf(const FusionDecision& decision) {
+  return (decision.askedInVain.first.empty() ? "" : "A `hint fuse` asks for it, in vain. ") + decision.why;
+}
+
 std::string toText(const std::vector<FusionDecision>& decisions) {
   std::string out;
   std::size_t wide = 20;
@@ -103,7 +107,7 @@ std::string toText(const std::vector<FusionDecision>& decisions) {
            "  ";
     if (!d.flips.empty())
       out += d.flips.front().quantity + " = " + shortNumber(d.flips.front().threshold, d.flips.front().unit.c_str());
-    out += "\n    " + d.why + (d.loop.empty() ? "" : " In the loop " + d.loop + ".") + "\n";
+    out += "\n    " + reasonOf(d) + (d.loop.empty() ? "" : " In the loop " + d.loop + ".") + "\n";
   }
   return out;
 }

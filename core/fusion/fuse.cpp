@@ -344,7 +344,6 @@ class Fuser {
       record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
       FusionDecision& decision = m_decisions.back();
       if (reads(consumer, from)) decision.askedInVain = {first, second};
-      decision.why = "Asked for by hint, cannot: " + decision.why;
       m_takenBack.insert(from.value);
       m_decided.insert(from.value);
       return;

@@ -101,6 +101,8 @@ bool isOutdated(const Error& error);
 Result<FusionResult> fuse(const Program& partitioned, const DeviceConstants& device, const FusionOptions& options = {});
 
 // {"device":{"P_d","P_c","L"},"decisions":[{"producer","consumer","category","dT","dC","dK","R","accepted","why","flip",..}]}
+// Its reason, and before it that a hint asks for it in vain.
+std::string reasonOf(const FusionDecision& decision);
 nlohmann::json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants& device);
 std::string toText(const std::vector<FusionDecision>& decisions);
 nlohmann::json toJson(const DeviceConstants& device);  // {"P_d","P_c","L"}

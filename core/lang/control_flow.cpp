@@ -62,6 +62,7 @@ void Elaborator::repeat(const Ast& ast, const Stmt& s) {
     scope.kind = Scope::Kind::Repeat;
     scope.parent = m_scope;
     scope.suffix = "." + std::to_string(i);
+    scope.assigned = assigned;
     for (const std::string& name : assigned) {
       const Entity* e = lookup(name);
       if (e && (e->kind == Entity::Kind::Tensor || e->kind == Entity::Kind::LastOf)) scope.rebinds.insert(name);
@@ -227,6 +228,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   Scope scope;
   scope.kind = Scope::Kind::Loop;
   scope.parent = m_scope;
+  scope.assigned = assigned;
   for (std::size_t i = 0; i < carried.size(); ++i) {
     const Tensor& outer = program()[initial[i].id];
     Tensor t;
@@ -257,6 +259,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   const std::size_t errors = m_errors;
   m_contexts.push_back(std::move(context));
   m_trips.push_back(loop.trips);
+  m_counters.push_back({loop.counter, *from, ast[s.values[1]].span});
   open(std::move(scope));
   for (const Binder& b : s.binders) {
     Entity* e = resolve(b.name, b.span);
@@ -302,6 +305,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   close();
   m_scope = outer;
   m_trips.pop_back();
+  m_counters.pop_back();
   m_contexts.pop_back();
   if (failedSince(errors)) {
     for (const Collected& c : inside->collected) poison(c.name, c.span);

@@ -116,7 +116,9 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
   for (const std::string& other : others) {
     if (other.size() > name.size() + allowed || other.size() + allowed < name.size()) continue;
     const std::size_t d = editDistance(name, other);
-    if (d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
+    const bool sameLetters = std::equal(name.begin(), name.end(), other.begin(), other.end(),
+                                        [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
+    if (sameLetters || d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
   }
   std::sort(near.begin(), near.end());
   near.erase(std::unique(near.begin(), near.end()), near.end());
@@ -142,6 +144,18 @@ std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
     for (const auto& [other, entity] : s->names) others.push_back(other);
   for (const auto& [other, f] : m_functions) others.push_back(other);
   return nearest(name, others);
+}
+
+bool Elaborator::noteUncarried(std::string_view name, Diagnostic& d) const {
+  for (const Scope* s = m_scope; s; s = s->parent) {
+    if (std::find(s->assigned.begin(), s->assigned.end(), name) == s->assigned.end()) continue;
+    const std::string text(name);
+    d.notes.push_back({"what a step hands on to the next has a value before the first: give `" + text +
+                           "` one before the loop, as in `" + text + " = 0`",
+                       {}});
+    return true;
+  }
+  return false;
 }
 
 void Elaborator::reportUndefinedFunction(const Expr& call) {
@@ -224,6 +238,7 @@ void Elaborator::reportUndefined(std::string_view name, Span use) {
   const Entity* turned = text.ends_with(".T") ? lookup(text.substr(0, text.size() - 2)) : nullptr;
   if (turned && turned->kind == Entity::Kind::Tensor)
     d.notes.push_back({"a transpose is written with indices: `Y[i, j] = " + text.substr(0, text.size() - 2) + "[j, i]`", {}});
+  if (noteUncarried(name, d)) return;
   for (const std::string& near : suggestions(name)) d.fixes.push_back({"write `" + near + "`", use, near});
 }
 

@@ -87,6 +87,7 @@ struct Scope {
   std::string suffix;                                    // Repeat: ".2"
   std::unordered_map<std::string, std::string> results;  // Function: local name -> full name
   std::unordered_set<std::string> rebinds;               // Loop, Repeat: names from outside that the body assigns
+  std::vector<std::string> assigned;                     // Loop, Repeat: all names that the body assigns
 };
 
 // What a loop stacks or accumulates: it becomes a tensor of the program around once the loop is done.
@@ -158,6 +159,8 @@ class Elaborator {
   void noteMeaning(const Entity& entity);
   void nameLast(const std::string& name);  // what a repetition made last, as the name outside
   std::vector<std::string> suggestions(std::string_view name) const;
+  // Where a loop around assigns the name and nothing does before it: says so. False: none does.
+  bool noteUncarried(std::string_view name, Diagnostic& d) const;
   void reportUndefinedFunction(const ast::Expr& call);
   bool inNotebook(Span span) const { return span.source == m_out.notebook; }
 
@@ -270,7 +273,13 @@ class Elaborator {
   CompileOptions m_options;
   std::vector<std::unique_ptr<Context>> m_contexts;
   std::vector<std::int64_t> m_trips;  // of the loops around the current program
-  std::deque<Scope> m_scopes;         // all that are open; the last is the current one
+  struct Counter {
+    std::string name;
+    std::int64_t from = 0;
+    Span end;  // where it is written how far it runs
+  };
+  std::vector<Counter> m_counters;  // theirs
+  std::deque<Scope> m_scopes;       // all that are open; the last is the current one
   Scope* m_scope = nullptr;
   Scope m_global;  // the notebook's
 

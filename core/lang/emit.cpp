@@ -424,11 +424,17 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
   const OriginId origin = m_elab.originIn(m_elab.context(), t.head, t.frame);
   DType type = valueType(body);
   if (wish.typed && m_terms[body].soft) type = arithmeticType(wish.tensor.type);
-  if (t.kind == Term::Kind::Reduce && t.mean && type == DType::I32) type = DType::F32;
+  const bool wholeMean = t.kind == Term::Kind::Reduce && t.mean && type == DType::I32;
+  if (wholeMean) type = DType::F64;  // in single precision the terms would not even be what they are
   findPaths(op, {body});
   ExprId value = emitTerm(op, body, type);
   if (m_failed) return {};
-  if (m_elab.program()[value].type == DType::Bool) value = asNumber(op, value, origin);
+  if (m_elab.program()[value].type == DType::Bool) {
+    Program& p = m_elab.program();
+    const bool whole = wish.typed && wish.tensor.type == DType::I32 && !t.mean;
+    value = whole ? p.select(value, p.constant(1, DType::I32, origin), p.constant(0, DType::I32, origin), origin)
+                  : asNumber(op, value, origin);
+  }
   if (t.kind == Term::Kind::Reduce && t.mean) {
     const DType real = m_elab.program()[value].type == DType::F64 ? DType::F64 : DType::F32;
     value = m_elab.program().binary(ScalarOp::Mul, value, m_elab.program().constant(1.0 / static_cast<double>(count), real, origin),
@@ -441,7 +447,7 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
     report("type-mismatch", "an i64 can't be stored: `i32(...)` or `f32(...)` makes a value of it", t.span);
     return {};
   }
-  if (!wish.typed) wish.tensor.type = arg ? DType::I32 : arithmeticType(computed);
+  if (!wish.typed) wish.tensor.type = arg ? DType::I32 : wholeMean ? DType::F32 : arithmeticType(computed);
   if (arg && wish.tensor.type != DType::I32) {
     report("type-mismatch", "`" + std::string(name(made.reducer)) + "` gives positions: the result is i32", wish.tensor.span);
     return {};
@@ -604,9 +610,14 @@ void Statement::reportBounds(const Operation& op, const Operator& made, ExprId l
   const std::int64_t size = tensor.shape[axis];
   const Term* term = at == op.loads.end() ? nullptr : &m_terms[at->second];
   const Span span = term ? term->indices[axis].span : Span{};
-  const std::string text = toText(access.indices[axis].affine, [&](IndexVar v) {
-    return v < made.axes.size() ? made.axes[v].name : "t" + std::to_string(v - kLoopVariable);
+  // A counter is told as it is written: the loop variable counts from 0.
+  const auto& counters = m_elab.m_counters;
+  const IndexExpr written = substitute(access.indices[axis].affine, [&](IndexVar v) -> std::optional<IndexExpr> {
+    if (v < kLoopVariable) return std::nullopt;
+    return IndexExpr::variable(v) - IndexExpr(counters[v - kLoopVariable].from);
   });
+  const std::string text =
+      toText(written, [&](IndexVar v) { return v < kLoopVariable ? made.axes[v].name : counters[v - kLoopVariable].name; });
   if (!range) {
     report("bounds-undecided",
            "index `" + text + "` of `" + tensor.name + "`, axis " + std::to_string(axis) + ", could not be proved to stay in 0.." +
@@ -627,13 +638,24 @@ void Statement::reportBounds(const Operation& op, const Operator& made, ExprId l
   std::vector<IndexVar> variables;
   access.indices[axis].affine.collectVariables(variables);
   std::string where;
-  for (const IndexVar v : variables)
-    if (v < made.axes.size())
-      where += (where.empty() ? "`" : ", `") + made.axes[v].name + "` over 0.." + std::to_string(made.axes[v].extent - 1);
+  for (const IndexVar v : variables) {
+    const bool counts = v >= kLoopVariable;
+    const std::int64_t from = counts ? counters[v - kLoopVariable].from : 0;
+    const std::int64_t extent = counts ? m_elab.m_trips[v - kLoopVariable] : made.axes[v].extent;
+    where += (where.empty() ? "`" : ", `") + (counts ? counters[v - kLoopVariable].name : made.axes[v].name) +
+             (counts ? "` in " : "` over ") + std::to_string(from) + ".." + std::to_string(from + extent - (counts ? 0 : 1));
+  }
   if (!where.empty()) d.notes.push_back({"with " + where, {}});
   if (!term) return;
   // A written extent that is too large: the one that fits. Else a zero outside.
   for (const IndexVar v : variables) {
+    if (v >= kLoopVariable) {
+      const auto& counter = counters[v - kLoopVariable];
+      const auto fits = largestExtent(term->indices[axis].affine, size, v);
+      if (!fits || *fits <= 0) continue;
+      const std::string end = std::to_string(counter.from + *fits);
+      d.fixes.push_back({"run `" + counter.name + "` over " + std::to_string(counter.from) + ".." + end, counter.end, end});
+    }
     if (v >= op.axes.size()) continue;
     const Variable& variable = m_variables[op.axes[v]];
     if (!variable.given) continue;

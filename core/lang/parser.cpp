@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <utility>
 
 #include "core/lang/expression_parser.h"
@@ -80,6 +81,25 @@ class Parser : ExpressionParser {
     return add(std::move(s));
   }
 
+  // `summ[k] X[k]`: the access that the statement ends with, where its tensor is nearly the name of a reduction.
+  std::optional<std::pair<Span, std::string_view>> misspeltReduction(const Stmt& s) const {
+    if (s.values.empty()) return std::nullopt;
+    const Expr* e = &m_ast[s.values.back()];
+    while (e->kind == ExprKind::Infix || e->kind == ExprKind::Prefix) e = &m_ast[e->args.back()];
+    if (e->kind != ExprKind::Index) return std::nullopt;
+    const Expr& tensor = m_ast[e->args[0]];
+    if (tensor.kind != ExprKind::Name) return std::nullopt;
+    std::string_view nearest;
+    std::size_t least = tensor.text.size() < 4 ? 1 : 2;
+    for (const std::string_view reducer : {"sum", "prod", "max", "min", "mean", "argmax", "argmin"})
+      if (const std::size_t distance = lang::editDistance(tensor.text, reducer); distance <= least) {
+        nearest = reducer;
+        least = distance == 0 ? 0 : distance - 1;
+      }
+    if (nearest.empty()) return std::nullopt;
+    return std::pair(tensor.span, nearest);
+  }
+
   // A statement is complete and something stands behind it.
   void leftover(const Stmt& s) {
     const Token& t = tok();
@@ -91,6 +111,8 @@ class Parser : ExpressionParser {
     if (!d) return;
     if ((t.kind == TokenKind::Assign || t.kind == TokenKind::Becomes) && s.kind == StmtKind::Assign)
       d->notes.push_back({"a line that ends with an operator goes on in the next one", {}});
+    else if (const auto meant = misspeltReduction(s))
+      d->fixes.push_back({"write `" + std::string(meant->second) + "`", meant->first, std::string(meant->second)});
     else if (t.kind == TokenKind::Name || t.kind == TokenKind::Number || t.kind == TokenKind::LeftParen)
       d->notes.push_back({"a product is written with `*`", {}});
     else if (t.kind == TokenKind::At)

@@ -293,6 +293,7 @@ TermId Statement::nameTerm(const Expr& e) {
         report("undefined-name", "`" + name + "` is not defined: it is no tensor, number or index of this statement", e.span);
     const auto ended =
         std::find_if(m_variables.begin(), m_variables.end(), [&](const Variable& v) { return v.reduced && v.name == e.text; });
+    if (m_elab.noteUncarried(e.text, d)) return error(e.span);
     if (ended != m_variables.end())
       d.notes.push_back(
           {"the reduction over `" + name + "` ends before this: parentheses take in all of a sum, `sum[" + name + "] (... + ...)`",

@@ -203,17 +203,40 @@ struct GradientTermInfo {
 // One element of a numeric check.
 struct NumericSample {
   std::vector<std::int64_t> element;
-  // Relative to the largest gradient element: how far apart they are, and how much of it rounding in the differences can do.
+  // Relative to the largest gradient element, or to the larger of the two where that is more: how far apart they are, and how much of
+  // it rounding can do.
   double derived = 0, differences = 0, error = 0, rounding = 0;
-  bool jump =
-      false;  // a floor, comparison or index of the best changes next to the element: the differences hold it as it is there
-  NF_FIELDS(NumericSample, element, derived, differences, error, rounding, jump);
+  // What a gradient does not see lies next to the element, and the differences hold it as it is there. jump: a floor, comparison or
+  // index of the best changes. tie: equals in a `max` or `min`, or a kink (`relu`, `abs`, `max` and `min` of two).
+  bool jump = false, tie = false;
+  NF_FIELDS(NumericSample, element, derived, differences, error, rounding, jump, tie);
 };
 
-// Central differences in double precision against the derived gradient, as far as it has come.
+// What is held next to a sample, by where it is written.
+struct NumericChoice {
+  enum class Kind : std::uint8_t { Jump, Kink, First, Even };
+  friend constexpr auto enumNames(Kind) { return std::array{"jump", "kink", "first", "even"}; }
+  std::string what;        // "max", "relu", "comparison"
+  std::string reader;      // the tensor whose operator it stands in
+  Kind kind = Kind::Jump;  // first, even: which of equals has the gradient
+  std::int64_t samples = 0;
+  NF_FIELDS(NumericChoice, what, reader, kind, samples);
+};
+
+// The same at a second point, where parameters that start as one number are moved by about 1 %.
+struct MovedCheck {
+  std::vector<std::string> tensors;  // that are moved
+  std::int64_t samples = 0, wanted = 0, refuted = 0, undefined = 0;
+  double worst = 0;
+  std::vector<NumericSample> worstSamples;
+  NF_FIELDS(MovedCheck, tensors, samples, wanted, refuted, undefined, worst, worstSamples);
+};
+
+// Central differences in double precision against the derived gradient, as far as it has come, at the notebook's own point.
 struct NumericCheck {
   std::int64_t samples = 0, wanted = 0, elements = 0;  // checked; to be checked; the gradient has
-  std::int64_t refuted = 0;                  // samples apart by more than `allowed` and what rounding does, undefined ones included
+  // Samples of both points, apart by more than `allowed` and what rounding does, undefined ones included.
+  std::int64_t refuted = 0;
   std::int64_t undefined = 0;                // samples where the gradient or the differences are no finite number
   std::vector<std::int64_t> firstUndefined;  // the first element of those
   double epsilon = 0;
@@ -222,9 +245,11 @@ struct NumericCheck {
   double histogramFirst = 0, histogramLast = 0;
   std::vector<NumericSample> worstSamples;  // at most 8, worst first
   std::int64_t held = 0;                    // uses of stop_gradient on the way: the differences hold their values
-  std::int64_t jumps = 0;                   // samples with `jump`
+  std::int64_t jumps = 0, ties = 0;         // samples with `jump`, with `tie`
+  std::vector<NumericChoice> choices;       // what those lie next to
+  std::optional<MovedCheck> moved;
   NF_FIELDS(NumericCheck, samples, wanted, elements, refuted, undefined, firstUndefined, epsilon, worst, allowed, histogram,
-            histogramFirst, histogramLast, worstSamples, held, jumps);
+            histogramFirst, histogramLast, worstSamples, held, jumps, ties, choices, moved);
 };
 
 // ---------------------------------------------------------------- graphs

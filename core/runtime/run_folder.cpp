@@ -195,6 +195,17 @@ Result<std::string> newestCheckpoint(const std::string& root) {
   return Error{"resume", "The newest run, " + newest.filename().string() + ", left no checkpoint: train again.", {}, {}};
 }
 
+Result<std::string> checkpointAt(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  if (!fs::is_directory(path, code)) return path;
+  const std::string own = (fs::path(path) / "checkpoint.safetensors").string();
+  if (fs::exists(own, code)) return own;
+  if (fs::exists(fs::path(path) / "run.json", code)) return Error{"resume", "The run " + path + " left no checkpoint.", {}, {}};
+  if (const auto newest = newestCheckpoint(path)) return *newest;
+  return Error{"resume", "There is no checkpoint.safetensors in the folder " + path + ".", {}, {}};
+}
+
 Result<std::vector<StepRow>> readSteps(const std::string& path) {
   NF_TRY(const std::string bytes, readFile(path));
   const Error damaged{"read", path + " is no file of steps, or a damaged one.", {}, {}};

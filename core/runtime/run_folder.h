@@ -69,6 +69,10 @@ Result<std::string> newestRun(const std::string& root);
 // is neither. Never another run's.
 Result<std::string> newestCheckpoint(const std::string& root);
 
+// The checkpoint that `path` stands for: a file is one, a run's folder has one, of a folder of runs it is newestCheckpoint(). An Error
+// where the folder has none.
+Result<std::string> checkpointAt(const std::string& path);
+
 Result<std::vector<StepRow>> readSteps(const std::string& path);
 
 }  // namespace nf

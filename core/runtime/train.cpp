@@ -268,7 +268,10 @@ struct TrainJob::Impl {
       NF_TRY(replay, swapsFromJsonLines(text));
       if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
     }
-    if (!options.resume.empty()) { NF_TRY(checkpoint, readCheckpoint(options.resume)); }
+    if (!options.resume.empty()) {
+      NF_TRY(options.resume, checkpointAt(options.resume));
+      NF_TRY(checkpoint, readCheckpoint(options.resume));
+    }
     return Unit{};
   }
 
@@ -823,32 +826,33 @@ struct TrainJob::Impl {
   Result<Unit> writeRunFile() {
     struct utsname machine {};
     ::uname(&machine);
-    const nlohmann::json run{{"notebook", options.source.name},
-                             {"train", settings.loss},
-                             {"settings",
-                              {{"optimizer", settings.optimizer},
-                               {"mode", dynamic ? "dynamic" : "static"},
-                               {"batch", settings.batch},
-                               {"steps", stepLimit},
-                               {"seconds", options.seconds},
-                               {"sets", options.sets},
-                               {"resume", options.resume},
-                               {"replay", options.replaySwaps},
-                               {"device_share", options.tuning.deviceShare}}},
-                             {"seed", seed},
-                             {"program", programHash()},
-                             {"meaning", meaning()},
-                             {"machine",
-                              {{"device", context.device().name()},
-                               {"description", context.device().description()},
-                               {"threads", context.target()->threads},
-                               {"system", std::string(machine.sysname) + " " + machine.release},
-                               {"fingerprint", context.target()->fingerprint}}},
-                             {"versions", {{"neoflow", options.version}}},
-                             {"launches_per_step", training.plan->launchesPerStep},
-                             {"steps_per_epoch", feed->stepsPerEpoch()},
-                             {"unique_kernels", training.plan->subgraphs.size()},
-                             {"arena_bytes", training.plan->main.arenaBytes}};
+    nlohmann::json run{{"notebook", options.source.name},
+                       {"train", settings.loss},
+                       {"settings",
+                        {{"optimizer", settings.optimizer},
+                         {"mode", dynamic ? "dynamic" : "static"},
+                         {"batch", settings.batch},
+                         {"steps", stepLimit},
+                         {"seconds", options.seconds},
+                         {"sets", options.sets},
+                         {"resume", options.resume},
+                         {"replay", options.replaySwaps},
+                         {"device_share", options.tuning.deviceShare}}},
+                       {"seed", seed},
+                       {"program", programHash()},
+                       {"meaning", meaning()},
+                       {"machine",
+                        {{"device", context.device().name()},
+                         {"description", context.device().description()},
+                         {"threads", context.target()->threads},
+                         {"system", std::string(machine.sysname) + " " + machine.release},
+                         {"fingerprint", context.target()->fingerprint}}},
+                       {"versions", {{"neoflow", options.version}}},
+                       {"launches_per_step", training.plan->launchesPerStep},
+                       {"steps_per_epoch", feed->stepsPerEpoch()},
+                       {"unique_kernels", training.plan->subgraphs.size()},
+                       {"arena_bytes", training.plan->main.arenaBytes}};
+    if (checkpoint) run["settings"]["resumed_at"] = firstStep;
     return writeFileAtomically(folder->file("run.json"), run.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   }
 

@@ -148,7 +148,7 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     case FusionState::Forbidden: info.state = protocol::FusionState::Forbidden; break;
     case FusionState::Reverted: info.state = protocol::FusionState::Reverted; break;
   }
-  info.why = d.why;
+  info.why = reasonOf(d);
   for (const FusionFlip& f : d.flips) info.flips.push_back({f.quantity, f.now, f.threshold, f.threshold > f.now, f.unit});
   if (!d.flips.empty()) {
     // R over the quantity that flips it soonest, from a quarter of the smaller to four times the larger of now and threshold.

@@ -297,7 +297,8 @@ void Engine::answerOfJobs(const Request& request, std::stop_token stop) {
   const auto queued = [&] {
     if (stop.stop_requested()) m_jobs.cancel(request.id);
   };
-  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message)) return m_jobs.answerTensor(*revision, *m, request.id);
+  if (const auto* m = std::get_if<protocol::TensorRequest>(&request.message))
+    return m_jobs.answerTensor(revision, *m, request.id), queued();
   if (const auto* m = std::get_if<protocol::RunRequest>(&request.message)) return m_jobs.run(revision, *m, request.id), queued();
   if (const auto* m = std::get_if<protocol::TrainRequest>(&request.message))
     return m_jobs.train(revision, *m, request.id), queued();

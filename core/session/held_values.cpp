@@ -31,6 +31,15 @@ bool isHeld(const Program& p, ExprId id, Hold hold) {
   return n.op == ScalarOp::Cast && !isFloating(n.type) && isFloating(p[n.operands[0]].type);
 }
 
+bool isKink(const Program& p, ExprId id, Hold hold) {
+  if (hold == Hold::Stops || !isFloating(p[id].type)) return false;
+  const ScalarOp op = p[id].op;
+  return op == ScalarOp::Abs || op == ScalarOp::Relu || op == ScalarOp::Max || op == ScalarOp::Min;
+}
+
+bool isBestOfMany(const Operator& op) { return op.reducer == Reducer::Max || op.reducer == Reducer::Min; }
+bool isIndexOfBest(const Operator& op) { return op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin; }
+
 // Operands, and expressions in the indices of a load.
 std::vector<ExprId> below(const Program& p, ExprId id) {
   const ScalarNode& n = p[id];
@@ -59,14 +68,16 @@ class Holder {
       const auto reads = readsOf(p, OperatorId(o));
       if (std::none_of(reads.begin(), reads.end(), [&](TensorId t) { return moved[t.value]; })) continue;
       if (op.kind == OperatorKind::Loop) loop(p, op.loop, moved, trips, level);
-      else if (m_hold == Hold::Jumps && (op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin))
-        best(p, OperatorId(o), trips, level);
+      else if (m_hold == Hold::Choices && isIndexOfBest(op)) best(p, OperatorId(o), trips, level);
       else nodes(p, OperatorId(o), moved, trips, level);
+      if (m_hold == Hold::Choices && !m_failed && isBestOfMany(op) && isFloating(p[op.body].type))
+        shares(p, OperatorId(o), trips, level);
     }
     return level;
   }
 
   bool failed() const { return m_failed; }
+  std::vector<HeldProgram::Site> sites;
   std::int64_t uses = 0;
   std::vector<Span> places;
 
@@ -103,10 +114,31 @@ class Holder {
     return first;
   }
 
-  void told(const Program& p, OriginId origin) {
+  std::size_t told(const Program& p, const Operator& op, OriginId origin, std::string_view what, HeldProgram::Site::Kind kind) {
     ++uses;
     const Span span = origin.valid() ? p[origin].span : Span{};
     if (span.valid() && std::find(places.begin(), places.end(), span) == places.end()) places.push_back(span);
+    sites.push_back({std::string(what), op.name, span, kind});
+    return sites.size() - 1;
+  }
+
+  // An operator over the axes of `op`, the first `rank` of them the output's. Its output.
+  TensorId addComputed(Program& computes, const Operator& op, std::size_t rank, Reducer reducer, ExprId body, DType type) {
+    Tensor t;
+    t.name = computes.freshName("held");
+    t.type = type;
+    for (std::size_t k = 0; k < rank; ++k) t.shape.push_back(op.axes[k].extent);
+    Operator made;
+    made.name = t.name;
+    made.axes = op.axes;
+    made.outputRank = static_cast<std::uint32_t>(rank);
+    made.reducer = reducer;
+    made.body = body;
+    made.origin = op.origin;
+    made.output = computes.addTensor(std::move(t));
+    const TensorId output = made.output;
+    computes.addOperator(std::move(made));
+    return output;
   }
 
   void loop(const Program& p, LoopId id, const std::vector<bool>& moved, std::vector<std::int64_t>& trips, Level& level) {
@@ -126,7 +158,7 @@ class Holder {
       level.computes[id].stacked.push_back({v.computed, stacked});
       const TensorId all = addHeld(level.holds, inner.holds[v.held].type, inner.holds[v.held].shape);
       level.holds[id].invariants.push_back({all, v.held});
-      level.values.push_back({stacked, all});
+      level.values.push_back({stacked, all, v.site});
     }
     level.computes[id].body = std::make_shared<const Program>(std::move(inner.computes));
     level.holds[id].body = std::make_shared<const Program>(std::move(inner.holds));
@@ -141,8 +173,57 @@ class Holder {
     op.axes.resize(op.outputRank);
     op.reducer = Reducer::None;
     op.body = heldAt(level.holds, held, trips.size(), op.outputRank);
-    level.values.push_back({p[id].output, held});
-    told(p, p[id].origin);
+    level.values.push_back(
+        {p[id].output, held, told(p, p[id], p[id].origin, spelling(p[id].reducer), HeldProgram::Site::Kind::Jump)});
+  }
+
+  // The best of many is a sum of them all, weighted by who has the gradient: 1 for the first of equals, or their share each.
+  void shares(const Program& p, OperatorId id, const std::vector<std::int64_t>& trips, Level& level) {
+    const Operator& op = p[id];
+    std::vector<std::int64_t> shape;
+    for (const Axis& axis : op.axes) shape.push_back(axis.extent);
+    if (!takes(trips, shape)) return;
+    Program& c = level.computes;
+    const DType type = p[op.body].type;
+    const auto one = [&] { return c.constant(1, type); };
+    const auto zero = [&] { return c.constant(0, type); };
+    ExprId weight;
+    if (op.tiesEven) {
+      const TensorId best = addComputed(c, op, op.outputRank, op.reducer, op.body, type);
+      const TensorId isBest =
+          addComputed(c, op, op.axes.size(), Reducer::None,
+                      c.select(c.binary(ScalarOp::Eq, op.body, heldAt(c, best, 0, op.outputRank)), one(), zero()), type);
+      const TensorId equals = addComputed(c, op, op.outputRank, Reducer::Sum, heldAt(c, isBest, 0, op.axes.size()), type);
+      weight = c.binary(ScalarOp::Div, heldAt(c, isBest, 0, op.axes.size()), heldAt(c, equals, 0, op.outputRank));
+    } else {
+      const TensorId best =
+          addComputed(c, op, op.outputRank, op.reducer == Reducer::Max ? Reducer::ArgMax : Reducer::ArgMin, op.body, DType::I32);
+      IndexExpr place;
+      for (std::size_t k = op.outputRank; k < op.axes.size(); ++k)
+        place = op.axes[k].extent * place + IndexExpr::variable(static_cast<IndexVar>(k));
+      weight = c.select(c.binary(ScalarOp::Eq, c.indexValue(place, DType::I32), heldAt(c, best, 0, op.outputRank)), one(), zero());
+    }
+    const TensorId computed = addComputed(c, op, op.axes.size(), Reducer::None, weight, type);
+    const TensorId held = addHeld(level.holds, type, joined(trips, shape));
+    level.values.push_back({computed, held,
+                            told(p, op, op.origin, spelling(op.reducer),
+                                 op.tiesEven ? HeldProgram::Site::Kind::Even : HeldProgram::Site::Kind::First)});
+    Program& h = level.holds;
+    const ExprId share = heldAt(h, held, trips.size(), shape.size());
+    const ExprId body = h.select(h.binary(ScalarOp::Ne, share, h.constant(0, type)), h.binary(ScalarOp::Mul, share, h[id].body),
+                                 h.constant(0, type));
+    h[id].body = body;
+    h[id].reducer = Reducer::Sum;
+    h[id].tiesEven = false;
+  }
+
+  static std::string_view spelling(Reducer reducer) {
+    switch (reducer) {
+      case Reducer::Max: return "max";
+      case Reducer::Min: return "min";
+      case Reducer::ArgMax: return "argmax";
+      default: return "argmin";
+    }
   }
 
   void nodes(const Program& p, OperatorId id, const std::vector<bool>& moved, const std::vector<std::int64_t>& trips,
@@ -151,7 +232,7 @@ class Holder {
     std::vector<ExprId> roots{op.body};
     for (const AccessIndex& index : op.scatter)
       if (index.isData()) roots.push_back(index.data);
-    std::unordered_map<std::uint32_t, ExprId> replacement;
+    std::unordered_map<std::uint32_t, ExprId> replacement, sides;  // sides: of kinks, what is held of them
     for (const ExprId root : roots) {
       const std::vector<ExprId> order = nodesOf(p, root);
       std::unordered_map<std::uint32_t, bool> depends, used;
@@ -168,14 +249,24 @@ class Holder {
           if (m_failed) return;
           continue;
         }
+        if (isKink(p, *it, m_hold) && depends[it->value] && !sides.contains(it->value)) {
+          sides[it->value] = hold(p, op, root, order, *it, trips, level);
+          if (m_failed) return;
+        }
         for (const ExprId operand : below(p, *it)) used[operand.value] = true;
       }
     }
-    if (replacement.empty()) return;
+    if (replacement.empty() && sides.empty()) return;
     ExprRewriter rewriter(p, level.holds);
-    rewriter.node = [&](ExprId node, const ScalarNode&) -> std::optional<ExprId> {
-      const auto found = replacement.find(node.value);
-      return found == replacement.end() ? std::nullopt : std::optional(found->second);
+    rewriter.node = [&](ExprId node, const ScalarNode& n) -> std::optional<ExprId> {
+      if (const auto found = replacement.find(node.value); found != replacement.end()) return found->second;
+      const auto side = sides.find(node.value);
+      if (side == sides.end()) return std::nullopt;
+      Program& h = level.holds;
+      const ExprId a = rewriter.rewrite(n.operands[0]);
+      if (n.op == ScalarOp::Abs) return h.binary(ScalarOp::Mul, side->second, a);
+      const ExprId b = n.op == ScalarOp::Relu ? h.constant(0, n.type) : rewriter.rewrite(n.operands[1]);
+      return h.select(h.binary(ScalarOp::Ne, side->second, h.constant(0, n.type)), a, b);
     };
     const ExprId body = rewriter.rewrite(op.body);
     std::vector<AccessIndex> scatter = op.scatter;
@@ -196,24 +287,23 @@ class Holder {
       return {};
     }
     const DType type = level.computes[*value].type;
-    Tensor t;
-    t.name = level.computes.freshName("held");
-    t.type = type;
-    t.shape = shape;
-    Operator made;
-    made.name = t.name;
-    made.axes = op.axes;
-    made.outputRank = static_cast<std::uint32_t>(op.axes.size());
-    made.body = *value;
-    made.origin = op.origin;
-    made.output = level.computes.addTensor(std::move(t));
-    const TensorId computed = made.output;
-    level.computes.addOperator(std::move(made));
+    const TensorId computed = addComputed(level.computes, op, op.axes.size(), Reducer::None, *value, type);
     const TensorId held = addHeld(level.holds, type, joined(trips, shape));
-    level.values.push_back({computed, held});
-    told(p, p[node].origin);
+    using Kind = HeldProgram::Site::Kind;
+    const Kind kind = p[node].op == ScalarOp::StopGradient ? Kind::Stop : isKink(p, node, m_hold) ? Kind::Kink : Kind::Jump;
+    level.values.push_back(
+        {computed, held, told(p, op, p[node].origin, isCondition(p, node) ? "comparison" : info(p[node].op).spelling, kind)});
     const ExprId read = heldAt(level.holds, held, trips.size(), shape.size());
     return isCondition(p, node) ? level.holds.binary(ScalarOp::Ne, read, level.holds.constant(0, type)) : read;
+  }
+
+  // The slope of `abs`; 1 where `relu` passes, and where the first of two is better, else 0. On the kink as the gradient has it.
+  static ExprId sideOf(const ScalarNode& n, Program& to) {
+    const auto number = [&](double v) { return to.constant(v, n.type); };
+    const ExprId a = n.operands[0], b = n.op == ScalarOp::Max || n.op == ScalarOp::Min ? n.operands[1] : number(0);
+    const auto less = [&](ExprId x, ExprId y) { return to.binary(ScalarOp::Lt, x, y); };
+    if (n.op == ScalarOp::Abs) return to.select(less(a, b), number(-1), to.select(less(b, a), number(1), number(0)));
+    return to.select(n.op == ScalarOp::Min ? less(a, b) : less(b, a), number(1), number(0));
   }
 
   // The node's value where the evaluation of `root` comes to it, on whatever way, else 0. nullopt: too many nodes to visit.
@@ -224,6 +314,7 @@ class Holder {
     std::unordered_map<std::uint32_t, bool> always;
     const auto zeroLike = [&](ExprId e) { return to.constant(0, to[e].type); };
     if (isCondition(p, node)) value[node.value] = to.select(node, to.constant(1), to.constant(0));
+    else if (isKink(p, node, m_hold)) value[node.value] = sideOf(p[node], to);
     else value[node.value] = p[node].op == ScalarOp::StopGradient ? p[node].operands[0] : node;
     always[node.value] = true;
     for (const ExprId user : order) {
@@ -297,8 +388,9 @@ std::optional<HeldProgram> holdValues(const Program& program, TensorId of, Tenso
   std::vector<std::int64_t> trips;
   Level level = holder.run(program, depends, trips, wanted);
   if (holder.failed()) return std::nullopt;
-  return HeldProgram{std::move(level.computes), std::move(level.holds), std::move(level.values), holder.uses,
-                     std::move(holder.places)};
+  return HeldProgram{
+      std::move(level.computes), std::move(level.holds), std::move(holder.sites), std::move(level.values), holder.uses,
+      std::move(holder.places)};
 }
 
 }  // namespace nf

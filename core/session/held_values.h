@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/ir/program.h"
 
 namespace nf {
 
-// What central differences would see and a gradient does not: values behind stop_gradient, and steps.
+// What central differences would see and a gradient does not: values behind stop_gradient, steps, and the other side of a kink.
 enum class Hold {
-  Stops,  // stop_gradient
-  Jumps,  // that, and floor, comparisons, casts to whole numbers, the index of the best
+  Stops,    // stop_gradient
+  Choices,  // that; floor, comparisons, casts to whole numbers, the index of the best; which side of a kink (`relu`, `abs`, `max` and
+            // `min` of two) and which of equals (`max` and `min` of many) has the gradient
 };
 
 // A program and the same with some of its values read from tensors instead of computed.
@@ -20,8 +22,17 @@ enum class Hold {
 struct HeldProgram {
   struct Value {
     TensorId computed, held;  // in `computes` and in `holds`, of one shape
+    std::size_t site = 0;
+  };
+  struct Site {
+    enum class Kind { Stop, Jump, Kink, First, Even };
+    std::string what;    // as it is written: "floor", "<", "max"
+    std::string reader;  // the operator it stands in
+    Span place;
+    Kind kind = Kind::Stop;
   };
   Program computes, holds;
+  std::vector<Site> sites;
   std::vector<Value> values;
   std::int64_t uses = 0;     // nodes that are held
   std::vector<Span> places;  // where they are written, each once; in order

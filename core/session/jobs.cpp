@@ -103,13 +103,15 @@ void Jobs::fail(protocol::RequestId id, const Error& error) {
   m_outbox.send(protocol::Failed{error.stage, error.message, error.device, error.detail}, id);
 }
 
-void Jobs::enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours) {
+void Jobs::enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours, bool yields) {
   auto task = std::make_shared<Task>();
+  task->yields = yields;
   task->id = id;
   task->ours = ours;
   task->work = std::move(work);
   {
     const std::lock_guard lock(m_mutex);
+    if (!yields && m_task && m_task->yields) m_task->stop.request_stop();
     m_tasks.push_back(std::move(task));
   }
   m_changed.notify_all();

@@ -56,7 +56,8 @@ class Jobs {
   // Of the steps that train, read once enough of them have run; else of a step that is prepared for it.
   void profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id);
   void answerSeries(const protocol::SeriesRequest& request, protocol::RequestId id);
-  void answerTensor(const Revision& revision, const protocol::TensorRequest& request, protocol::RequestId id);
+  // Computes it where a training left what it is computed from.
+  void answerTensor(std::shared_ptr<const Revision> revision, const protocol::TensorRequest& request, protocol::RequestId id);
 
   void answerCompareFusion(const Revision& revision, const FusionInputs& inputs, const protocol::CompareFusionRequest& request,
                            protocol::RequestId id, std::stop_token stop);
@@ -88,9 +89,11 @@ class Jobs {
     std::function<void(std::stop_token)> work;
     std::stop_source stop;
     bool cancelled = false;
-    bool ours = false;  // nobody's request: stop() leaves it
+    bool ours = false;    // nobody's request: stop() leaves it
+    bool yields = false;  // to any other that comes
   };
-  void enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours = false);
+  void enqueue(protocol::RequestId id, std::function<void(std::stop_token)> work, bool ours = false, bool yields = false);
+  void evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRequest request, protocol::RequestId id);
   void finish(protocol::RequestId id);  // of the job that runs: Finished or Cancelled
   void work(std::stop_token stop);
   struct PendingProfile {

@@ -64,6 +64,13 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
 }
 
 namespace {
+// By value: a schedule that was written by hand may say a number otherwise.
+bool isSchedule(const protocol::JsonText& text, const Schedule& schedule) {
+  const auto read = Schedule::parse(text.text);
+  return read && read->kind == schedule.kind &&
+         (read->knobs == schedule.knobs || (read->knobs && schedule.knobs && *read->knobs == *schedule.knobs));
+}
+
 // A first kernel that was only checked is none yet.
 bool isTrial(const protocol::TrialInfo& t) { return t.us || t.status != protocol::TrialStatus::Ok; }
 
@@ -129,7 +136,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
           info.us.reset();
           if (trials != m_trials.end())
             for (const protocol::TrialInfo& t : trials->second.list)
-              if (t.us && t.schedule.text == schedule->text()) info.us = t.us;
+              if (t.us && isSchedule(t.schedule, *schedule)) info.us = t.us;
         }
       }
       for (const OperatorId op : group.operators)
@@ -324,9 +331,14 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   if (!legal) return fail(id, legal.error());
   loadRecords(request.subgraph);
   std::shared_ptr<DeviceContext> context;
+  std::optional<std::uint64_t> replays = request.replays;
   {
     const std::lock_guard lock(m_mutex);
     context = m_context;
+    // A schedule that was tried already is measured again, not found anew.
+    if (const auto trials = m_trials.find(request.subgraph); !replays && trials != m_trials.end())
+      for (const protocol::TrialInfo& t : trials->second.list)
+        if (t.us && isSchedule(t.schedule, *schedule)) replays = t.number;
   }
   CompileService* const compile = context ? context->compileService() : nullptr;
   MeasureService* const measure = context ? context->measureService() : nullptr;
@@ -345,7 +357,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   protocol::TrialMeasured answer;
   answer.subgraph = request.subgraph;
   answer.trial.schedule = request.schedule;
-  answer.trial.how = request.replays ? "replay of c" + std::to_string(*request.replays) : "by hand";
+  answer.trial.how = replays ? "replay of c" + std::to_string(*replays) : "by hand";
   const std::string asked = answer.trial.how;
   answer.trial.predictedUs = found->space->estimateSeconds(*schedule) * 1e6;
   if (!compiled.kernel) {
@@ -371,9 +383,9 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
   {
     const std::lock_guard lock(m_mutex);
     Trials& trials = m_trials[request.subgraph];
-    if (request.replays && *request.replays < trials.list.size()) {
+    if (replays && *replays < trials.list.size()) {
       // No trial of its own: it belongs to the one it repeats, whose figure stays.
-      protocol::TrialInfo& repeated = trials.list[*request.replays];
+      protocol::TrialInfo& repeated = trials.list[*replays];
       answer.trial.number = repeated.number;
       answer.trial.generation = repeated.generation;
       answer.trial.parents = repeated.parents;
@@ -581,7 +593,50 @@ void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& r
   m_outbox.send(envelope);
 }
 
-void Jobs::answerTensor(const Revision& revision, const protocol::TensorRequest& request, protocol::RequestId id) {
+// At the values that a training left: what its steps do not keep is computed when somebody asks for it.
+void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRequest request, protocol::RequestId id) {
+  enqueue(
+      id,
+      [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
+        const auto answered = [&] {
+          const std::lock_guard lock(m_mutex);
+          const auto value = m_run ? m_run->tensor(request.tensor) : Result<HostTensor>(Error{});
+          if (value) sendTensor(*value, request, m_step, id);
+          return value.ok();
+        };
+        if (answered()) return;  // one that was asked for before it had all of them computed
+        const CompiledNotebook& notebook = revision->sound();
+        DeviceContext* device = context("auto", id);
+        if (!device) return;
+        RunOptions options;
+        options.source = notebook.sources.at(notebook.notebook);
+        options.tensors = {"all"};
+        const auto trained = lastTrained(options.source);
+        for (const std::string& name : goingOn(trained.get(), notebook.program).same)
+          options.values.emplace(name, trained->values.at(name));
+        auto job = std::make_unique<RunJob>(*device, options);
+        const auto stopped = [&] {
+          {
+            const std::lock_guard lock(m_mutex);
+            if (m_task && m_task->cancelled) return m_outbox.send(protocol::Cancelled{}, id);
+          }
+          fail(id, {"tensor", request.tensor + " was not computed: something else was to run first.", {}, {}});
+        };
+        const auto prepared = job->prepare(stop);
+        if (!prepared) return fail(id, prepared.error());
+        if (!*prepared) return stopped();
+        if (const auto done = job->run(false, stop); !done) return isStopped(done.error()) ? stopped() : fail(id, done.error());
+        {
+          const std::lock_guard lock(m_mutex);
+          m_run = std::move(job);
+          m_step = trained ? trained->step : -1;
+        }
+        if (!answered()) fail(id, {"tensor", request.tensor + " is worked out in training steps alone.", {}, {}});
+      },
+      true, true);
+}
+
+void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol::TensorRequest& request, protocol::RequestId id) {
   std::shared_ptr<TrainJob> training;
   {
     const std::lock_guard lock(m_mutex);
@@ -593,11 +648,13 @@ void Jobs::answerTensor(const Revision& revision, const protocol::TensorRequest&
     }
   }
   if (!training) {
-    const CompiledNotebook& notebook = revision.sound();
+    const CompiledNotebook& notebook = revision->sound();
     if (notebook.ok())
       if (const auto trained = lastTrained(notebook.sources.at(notebook.notebook))) {
-        if (goingOn(trained.get(), notebook.program).same.contains(request.tensor))
-          return sendTensor(trained->values.at(request.tensor), request, trained->step, id);
+        const GoingOn from = goingOn(trained.get(), notebook.program);
+        if (from.same.contains(request.tensor)) return sendTensor(trained->values.at(request.tensor), request, trained->step, id);
+        if (!from.same.empty() && from.others.empty() && notebook.tensorNamed(request.tensor).valid())
+          return evaluate(std::move(revision), request, id);
       }
     return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
   }

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "core/autodiff/reverse.h"
 #include "core/device/reference.h"
 #include "core/ir/structural_hash.h"
 #include "core/runtime/data_feed.h"
@@ -29,7 +30,8 @@ constexpr double kRounding = 8 * 2.3e-16;  // of a sum of terms, relative to the
 constexpr double kFirstBin = -13, kLastBin = -3;
 constexpr int kBins = 20;
 constexpr std::size_t kWorstSamples = 8;
-constexpr std::int64_t kSamples = 256;
+constexpr std::int64_t kSamples = 256, kMovedSamples = 64;
+constexpr double kLeastScale = 1e-12;                       // of a gradient, where all that is compared is smaller
 constexpr std::int64_t kMostHeld = std::int64_t{1} << 24;   // values, of 8 bytes
 constexpr std::int64_t kBoundWork = std::int64_t{1} << 24;  // expression nodes, to bound the rounding of one element
 
@@ -77,9 +79,14 @@ void addWorst(std::vector<protocol::NumericSample>& worst, protocol::NumericSamp
   if (worst.size() > kWorstSamples) worst.pop_back();
 }
 
-// What the notebook gives its inputs; where it gives nothing, random values that are legal. Parameters that start as one number
-// are moved a little: where all are equal, kinks lie exactly where they are.
-Result<TensorValues> inputsOf(const Program& p, const std::string& directory, std::mt19937_64& rng) {
+bool startsEqual(const Tensor& t) {
+  const bool equal = t.init.kind == Initializer::Kind::Zeros || t.init.kind == Initializer::Kind::Constant;
+  return equal && t.kind == TensorKind::Param && isFloating(t.type);
+}
+
+// What the notebook gives its inputs; where it gives nothing, random values that are legal. moved: parameters that start as one number
+// are moved a little, as a gradient where all are equal says little of one where they are not.
+Result<TensorValues> inputsOf(const Program& p, const std::string& directory, bool moved, std::mt19937_64& rng) {
   std::normal_distribution<double> normal;
   const auto ranges = IndexRanges(p).choose(false).ranges;
   NF_TRY(DataFeed feed, DataFeed::open(p, directory, 1));
@@ -109,8 +116,7 @@ Result<TensorValues> inputsOf(const Program& p, const std::string& directory, st
     } else {
       NF_TRY(const HostTensor value, initialValue(t, 1, directory));
       for (std::size_t e = 0; e < data.values.size(); ++e) data.values[e] = value.at(static_cast<std::int64_t>(e));
-      const bool equal = t.init.kind == Initializer::Kind::Zeros || t.init.kind == Initializer::Kind::Constant;
-      if (equal && t.kind == TensorKind::Param && isFloating(t.type))
+      if (moved && startsEqual(t))
         for (double& v : data.values) v += 0.01 * normal(rng) * (v != 0 ? std::fabs(v) : 1);
     }
     inputs.emplace(TensorId(i), std::move(data));
@@ -188,6 +194,42 @@ class DerivedRounding {
   TensorId m_result;
 };
 
+// A program that is evaluated while a tensor moves. What does not depend on that is computed once.
+struct Moved {
+  ReferenceProgram value;
+  TensorValues inputs;
+  double cost = 0;
+
+  static Result<Moved> prepare(Program program, TensorId of, TensorId wrt, TensorValues inputs) {
+    std::vector<bool> depends(program.tensors.size(), false), needed(program.tensors.size(), false);
+    depends[wrt.value] = true;
+    markDependents(program, depends, Through::Any);
+    needed[of.value] = true;
+    std::vector<TensorId> fixed;
+    std::vector<Operator> moving;
+    for (std::size_t o = program.operators.size(); o-- > 0;) {
+      const auto writes = writesOf(program, OperatorId(o));
+      if (std::none_of(writes.begin(), writes.end(), [&](TensorId t) { return needed[t.value]; })) continue;
+      if (std::any_of(writes.begin(), writes.end(), [&](TensorId t) { return depends[t.value]; })) {
+        for (const TensorId t : readsOf(program, OperatorId(o))) needed[t.value] = true;
+        moving.push_back(program.operators[o]);
+        continue;
+      }
+      for (const TensorId t : writes)
+        if (needed[t.value]) fixed.push_back(t);
+    }
+    if (!fixed.empty()) {
+      NF_TRY(const ReferenceProgram once, ReferenceProgram::prepare(program, fixed));
+      NF_TRY(TensorValues values, once.run(inputs));
+      for (auto& [tensor, data] : values) inputs[tensor] = std::move(data);
+    }
+    program.operators.assign(std::make_move_iterator(moving.rbegin()), std::make_move_iterator(moving.rend()));
+    program.derivatives.clear();
+    NF_TRY(ReferenceProgram value, ReferenceProgram::prepare(program, {of}));
+    return Moved{std::move(value), std::move(inputs), costOf(program, of)};
+  }
+};
+
 struct Value {
   double sum = 0, size = 0;  // of the terms, and of their sizes
 };
@@ -234,28 +276,39 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
 }
 
 struct NumericChecker::Impl {
-  struct Moved {
-    ReferenceProgram value;
-    TensorValues inputs;
-  };
   std::vector<std::int64_t> shape;  // of wrt
   TensorId of, wrt, seed;
-  Program program;                    // with wrt given
-  Moved plain;                        // what stop_gradient cuts is held
-  std::optional<Moved> withoutJumps;  // jumps too; made when a sample disagrees
-  bool triedWithoutJumps = false;
+  Program program;      // with wrt given
+  TensorValues inputs;  // of that
+  Moved plain;          // what stop_gradient cuts is held
   std::vector<Span> held;
   std::vector<double> expected;
   Program derived;  // makes `result`
   TensorId result;
+  std::string directory;
+  struct Choices {
+    Moved moved;
+    std::optional<ReferenceProgram> computes;  // what is held
+    HeldProgram held;
+    TensorValues inputs;  // of `computes`
+  };
+  std::optional<Choices> choices;  // they are held too; made when a sample disagrees
+  bool triedChoices = false;
   std::optional<DerivedRounding> rounding;  // made when a sample disagrees
   bool triedRounding = false;
-  double largest = 1e-12, typical = 0;
-  double forward = 0, spent = 0;
+  double largest = 0, typical = 0, spent = 0;
   std::mt19937_64 rng;
   std::unordered_map<std::uint64_t, std::uint64_t> drawn;  // what stands at a place of the shuffled elements, where it was moved
   std::size_t firstUndefined = ~std::size_t{0};
+  std::map<std::size_t, std::size_t> known;  // by site of `choices`, the place in `check.choices`
+  std::unique_ptr<Impl> second;              // at the moved point
+  std::vector<Span> choicePlaces;            // of `check.choices`
   protocol::NumericCheck check;
+
+  static Result<std::unique_ptr<Impl>> at(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+                                          const std::string& directory, bool moved);
+  Result<Unit> sampleOne(const std::stop_token& stop);
+  Result<Unit> sampleMoved(const std::stop_token& stop);
 
   // The elements in their order where all are checked; else without replacement: the first steps of a shuffle.
   std::size_t nextElement() {
@@ -274,22 +327,76 @@ struct NumericChecker::Impl {
   const std::vector<double>& point() const { return plain.inputs.at(wrt).values; }
 
   double roundingOf(std::size_t element) {
-    if (!triedRounding) rounding = DerivedRounding::of(derived, result, plain.inputs);
+    if (!triedRounding) rounding = DerivedRounding::of(derived, result, inputs);
     triedRounding = true;
     return rounding ? rounding->at(element) : 0;
   }
 
   // Null: they can't be told apart, or are too many.
-  Moved* holdJumps() {
-    if (triedWithoutJumps) return withoutJumps ? &*withoutJumps : nullptr;
-    triedWithoutJumps = true;
-    const auto fixed = holdValues(program, of, wrt, Hold::Jumps, kMostHeld);
+  Choices* holdChoices() {
+    if (triedChoices) return choices ? &*choices : nullptr;
+    triedChoices = true;
+    auto fixed = holdValues(program, of, wrt, Hold::Choices, kMostHeld);
     if (!fixed) return nullptr;
-    TensorValues inputs = plain.inputs;
-    if (!addHeld(*fixed, inputs)) return nullptr;
-    if (auto value = ReferenceProgram::prepare(fixed->holds, {of}))
-      withoutJumps.emplace(Moved{std::move(*value), std::move(inputs)});
-    return withoutJumps ? &*withoutJumps : nullptr;
+    TensorValues given = inputs;
+    if (!addHeld(*fixed, given)) return nullptr;
+    auto moved = Moved::prepare(fixed->holds, of, wrt, std::move(given));
+    if (moved) choices.emplace(Choices{std::move(*moved), {}, std::move(*fixed), inputs});
+    return choices ? &*choices : nullptr;
+  }
+
+  // The sites of what is chosen otherwise a step beside the point.
+  Result<std::vector<std::size_t>> changingAt(Choices& c, std::size_t element) {
+    if (!c.computes) {
+      std::vector<TensorId> computed;
+      for (const HeldProgram::Value& v : c.held.values) computed.push_back(v.computed);
+      NF_TRY(ReferenceProgram prepared, ReferenceProgram::prepare(c.held.computes, computed));
+      c.computes = std::move(prepared);
+    }
+    std::vector<std::size_t> sites;
+    double& cell = c.inputs.at(wrt).values[element];
+    const double before = cell, step = kSteps[0] * sizeAt(element);
+    for (const double shift : {step, -step}) {
+      cell = before + shift;
+      auto values = c.computes->run(c.inputs);
+      cell = before;
+      spent += c.moved.cost;
+      if (!values) return values.error();
+      for (const HeldProgram::Value& v : c.held.values)
+        if (c.held.sites[v.site].kind != HeldProgram::Site::Kind::Stop &&
+            values->at(v.computed).values != c.moved.inputs.at(v.held).values)
+          sites.push_back(v.site);
+    }
+    std::sort(sites.begin(), sites.end());
+    sites.erase(std::unique(sites.begin(), sites.end()), sites.end());
+    return sites;
+  }
+
+  // Marks the sample with what it lies next to.
+  void tell(protocol::NumericSample& sample, const std::vector<std::size_t>& sites) {
+    using Kind = protocol::NumericChoice::Kind;
+    for (const std::size_t s : sites) {
+      const HeldProgram::Site& site = choices->held.sites[s];
+      const Kind kind = site.kind == HeldProgram::Site::Kind::Kink    ? Kind::Kink
+                        : site.kind == HeldProgram::Site::Kind::First ? Kind::First
+                        : site.kind == HeldProgram::Site::Kind::Even  ? Kind::Even
+                                                                      : Kind::Jump;
+      const auto [place, fresh] = known.emplace(s, check.choices.size());
+      if (fresh) {
+        check.choices.push_back({site.what, site.reader, kind, 0});
+        choicePlaces.push_back(site.place);
+      }
+      ++check.choices[place->second].samples;
+      (kind == Kind::Jump ? sample.jump : sample.tie) = true;
+    }
+    if (!sample.tie) sample.jump = true;
+    check.jumps += sample.jump ? 1 : 0;
+    check.ties += sample.tie ? 1 : 0;
+  }
+
+  double sizeAt(std::size_t element) const {
+    const double size = std::max(std::fabs(point()[element]), typical);
+    return size > 0 ? size : 1;
   }
 
   Result<Value> evaluateAt(Moved& moved, std::size_t element, double shift) {
@@ -298,7 +405,7 @@ struct NumericChecker::Impl {
     cell = before + shift;
     const auto out = moved.value.run(moved.inputs);
     cell = before;
-    spent += forward;
+    spent += moved.cost;
     if (!out) return out.error();
     const std::vector<double>& y = out->at(of).values;
     Value total;
@@ -318,27 +425,29 @@ struct NumericChecker::Impl {
 
   // Two steps, one half of the other, extrapolated; of several lengths the one that agrees best with itself.
   Result<Slope> slopeAt(Moved& moved, std::size_t element, const std::stop_token& stop) {
-    const double here = std::fabs(point()[element]), size = std::max(here, typical);
     std::optional<Slope> best;
     for (const double relative : kSteps) {
       if (stop.stop_requested()) return refused("It was stopped.");
-      const double step = relative * (size > 0 ? size : 1);
+      const double step = relative * sizeAt(element);
       NF_TRY(const Slope whole, difference(moved, element, step));
       NF_TRY(const Slope half, difference(moved, element, step / 2));
       Slope made{(4 * half.value - whole.value) / 3, (4 * half.rounding + whole.rounding) / 3, 0};
       made.error = std::fabs(made.value - half.value) + made.rounding;
       if (!best || worse(best->error, made.error)) best = made;
-      if (best->error <= kAllowed / 100 * largest) break;
+      if (best->error <= kAllowed / 100 * std::max(largest, std::fabs(best->value))) break;
     }
     return *best;
   }
 
   // The sample, and whether it refutes.
   std::pair<protocol::NumericSample, bool> compared(std::size_t element, const Slope& slope) const {
-    const double apart = std::fabs(slope.value - expected[element]) / largest;
+    double scale = std::max(largest, kLeastScale);
+    for (const double v : {slope.value, expected[element]})
+      if (std::isfinite(v)) scale = std::max(scale, std::fabs(v));
+    const double apart = std::fabs(slope.value - expected[element]) / scale;
     // A finite value whose own error is not known proves nothing.
     const double error = std::isfinite(apart) && !std::isfinite(slope.error) ? INFINITY : apart;
-    const double rounding = slope.rounding / largest;
+    const double rounding = slope.rounding / scale;
     return {{coordinates(element, shape), expected[element], slope.value, error, rounding},
             !std::isfinite(error) || error > kAllowed + rounding};
   }
@@ -349,11 +458,8 @@ NumericChecker::NumericChecker(NumericChecker&&) noexcept = default;
 NumericChecker& NumericChecker::operator=(NumericChecker&&) noexcept = default;
 NumericChecker::~NumericChecker() = default;
 
-Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
-                                               double operations, const std::string& directory) {
-  if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
-  const double forward = costOf(p, of), gradient = costOf(p, result);
-  if (gradient + 4 * forward > operations) return refused("The program is too large to interpret.");
+Result<std::unique_ptr<NumericChecker::Impl>> NumericChecker::Impl::at(const Program& p, TensorId of, TensorId wrt, TensorId result,
+                                                                       TensorId seed, const std::string& directory, bool moved) {
   Program program = withGiven(p, wrt);
   const auto held = holdValues(program, of, wrt, Hold::Stops, kMostHeld);
   if (!held)
@@ -361,29 +467,19 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
         "Differences see through stop_gradient, and what it cuts can't be held here: its values are too many, or conditions "
         "around it too tangled.");
   std::mt19937_64 rng(1);
-  NF_TRY(TensorValues inputs, inputsOf(p, directory, rng));
+  NF_TRY(TensorValues inputs, inputsOf(p, directory, moved, rng));
   const bool computed = producers(p)[wrt.value].valid();
   const auto derived = ReferenceProgram::prepare(p, computed ? std::vector{result, wrt} : std::vector{result});
   if (!derived) return derived.error();
   auto all = derived->run(inputs);
   if (!all) return all.error();
   if (computed) inputs[wrt] = all->at(wrt);
-  if (const auto added = addHeld(*held, inputs); !added) return added.error();
-  auto value = ReferenceProgram::prepare(held->holds, {of});
-  if (!value) return value.error();
-  auto impl = std::make_unique<Impl>(Impl{p[wrt].shape,
-                                          of,
-                                          wrt,
-                                          seed,
-                                          std::move(program),
-                                          {std::move(*value), std::move(inputs)},
-                                          {},
-                                          false,
-                                          held->places,
-                                          std::move(all->at(result).values),
-                                          p,
-                                          result});
-  impl->forward = forward;
+  TensorValues given = inputs;
+  if (const auto added = addHeld(*held, given); !added) return added.error();
+  auto plain = Moved::prepare(held->holds, of, wrt, std::move(given));
+  if (!plain) return plain.error();
+  auto impl = std::make_unique<Impl>(Impl{p[wrt].shape, of, wrt, seed, std::move(program), std::move(inputs), std::move(*plain),
+                                          held->places, std::move(all->at(result).values), p, result, directory});
   impl->rng = rng;
   for (const double g : impl->expected)
     if (std::isfinite(g)) impl->largest = std::max(impl->largest, std::abs(g));
@@ -393,64 +489,106 @@ Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, Te
   impl->typical = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(here.size(), 1)));
   protocol::NumericCheck& check = impl->check;
   check.elements = static_cast<std::int64_t>(impl->expected.size());
-  check.wanted = std::min(kSamples, check.elements);
+  check.wanted = std::min(moved ? kMovedSamples : kSamples, check.elements);
   check.epsilon = kSteps[0];
   check.allowed = kAllowed;
   check.histogram.assign(kBins, 0);
   check.histogramFirst = kFirstBin;
   check.histogramLast = kLastBin;
   check.held = held->uses;
+  return impl;
+}
+
+Result<NumericChecker> NumericChecker::prepare(const Program& p, TensorId of, TensorId wrt, TensorId result, TensorId seed,
+                                               double operations, const std::string& directory) {
+  if (!isFloating(p[wrt].type)) return refused(p[wrt].name + " holds whole numbers.");
+  if (costOf(p, result) + 4 * costOf(p, of) > operations) return refused("The program is too large to interpret.");
+  NF_TRY(std::unique_ptr<Impl> impl, Impl::at(p, of, wrt, result, seed, directory, false));
+  Program wanted = p;
+  wanted.outputs = {{"of", of, OutputRole::Named}, {"result", result, OutputRole::Named}};
+  const Program needed = restrictedTo(wanted, {of, result}, false);
+  std::vector<bool> read(needed.tensors.size(), false);
+  for (std::size_t o = 0; o < needed.operators.size(); ++o)
+    for (const TensorId t : readsOf(needed, OperatorId(o))) read[t.value] = true;
+  protocol::MovedCheck moved;
+  for (std::size_t t = 0; t < read.size(); ++t)
+    if (read[t] && startsEqual(needed.tensors[t])) moved.tensors.push_back(needed.tensors[t].name);
+  if (!moved.tensors.empty()) {
+    moved.wanted = std::min(kMovedSamples, impl->check.elements);
+    impl->check.moved = std::move(moved);
+  }
   return NumericChecker(std::move(impl));
 }
 
 bool NumericChecker::done() const { return m_impl->check.samples == m_impl->check.wanted; }
 const std::vector<Span>& NumericChecker::held() const { return m_impl->held; }
+const std::vector<Span>& NumericChecker::choices() const { return m_impl->choicePlaces; }
+
+Result<Unit> NumericChecker::Impl::sampleOne(const std::stop_token& stop) {
+  const std::size_t element = nextElement();
+  NF_TRY(Slope slope, slopeAt(plain, element, stop));
+  auto [sample, refutes] = compared(element, slope);
+  // Where large terms cancel, the derived value is no better known than they are.
+  const double derivedRounding = refutes && std::isfinite(expected[element]) ? roundingOf(element) : 0;
+  if (derivedRounding > 0) {
+    slope.rounding += derivedRounding;
+    std::tie(sample, refutes) = compared(element, slope);
+  }
+  if (refutes && std::isfinite(expected[element]))
+    if (Choices* held = holdChoices()) {
+      NF_TRY(Slope beside, slopeAt(held->moved, element, stop));
+      beside.rounding += derivedRounding;
+      auto [again, still] = compared(element, beside);
+      if (!still) {
+        NF_TRY(const std::vector<std::size_t> sites, changingAt(*held, element));
+        sample = std::move(again);
+        tell(sample, sites);
+        refutes = false;
+      }
+    }
+  const bool defined = std::isfinite(sample.differences) && std::isfinite(sample.derived);
+  if (!defined) {
+    ++check.undefined;
+    firstUndefined = std::min(firstUndefined, element);
+    check.firstUndefined = coordinates(firstUndefined, shape);
+  }
+  const double error = sample.error;
+  if (refutes) ++check.refuted;
+  if (worse(error, check.worst)) check.worst = error;
+  addWorst(check.worstSamples, std::move(sample));
+  if (std::isfinite(error)) {
+    const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
+    ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
+  }
+  ++check.samples;
+  return Unit{};
+}
+
+// Keeps the second point's share of samples up with those of the own one, so that both end together.
+Result<Unit> NumericChecker::Impl::sampleMoved(const std::stop_token& stop) {
+  protocol::MovedCheck& into = *check.moved;
+  while (into.samples * check.wanted < check.samples * into.wanted) {
+    if (!second) { NF_TRY(second, at(derived, of, wrt, result, seed, directory, true)); }
+    const double before = second->spent;
+    NF_TRY([[maybe_unused]] const Unit sampled, second->sampleOne(stop));
+    spent += second->spent - before;
+    const protocol::NumericCheck& c = second->check;
+    check.refuted += c.refuted - into.refuted;
+    into = {std::move(into.tensors), c.samples, into.wanted, c.refuted, c.undefined, c.worst, c.worstSamples};
+  }
+  return Unit{};
+}
 
 Result<protocol::NumericCheck> NumericChecker::goOn(double operations, std::stop_token stop) {
   Impl& m = *m_impl;
-  protocol::NumericCheck& check = m.check;
   const double until = m.spent + operations;
   while (!done()) {
     if (stop.stop_requested()) return refused("It was stopped.");
-    const std::size_t element = m.nextElement();
-    NF_TRY(Slope slope, m.slopeAt(m.plain, element, stop));
-    auto [sample, refuted] = m.compared(element, slope);
-    // Where large terms cancel, the derived value is no better known than they are.
-    const double derivedRounding = refuted && std::isfinite(m.expected[element]) ? m.roundingOf(element) : 0;
-    if (derivedRounding > 0) {
-      slope.rounding += derivedRounding;
-      std::tie(sample, refuted) = m.compared(element, slope);
-    }
-    if (refuted && std::isfinite(m.expected[element]))
-      if (Impl::Moved* moved = m.holdJumps()) {
-        NF_TRY(Slope beside, m.slopeAt(*moved, element, stop));
-        beside.rounding += derivedRounding;
-        auto [again, still] = m.compared(element, beside);
-        if (!still) {
-          sample = std::move(again);
-          sample.jump = true;
-          refuted = false;
-          ++check.jumps;
-        }
-      }
-    const bool defined = std::isfinite(sample.differences) && std::isfinite(sample.derived);
-    if (!defined) {
-      ++check.undefined;
-      m.firstUndefined = std::min(m.firstUndefined, element);
-      check.firstUndefined = coordinates(m.firstUndefined, m.shape);
-    }
-    const double error = sample.error;
-    if (refuted) ++check.refuted;
-    if (worse(error, check.worst)) check.worst = error;
-    addWorst(check.worstSamples, std::move(sample));
-    if (std::isfinite(error)) {
-      const double place = (std::log10(std::max(error, 1e-300)) - kFirstBin) / (kLastBin - kFirstBin) * kBins;
-      ++check.histogram[static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0))];
-    }
-    ++check.samples;
+    NF_TRY([[maybe_unused]] const Unit sampled, m.sampleOne(stop));
+    if (m.check.moved) { NF_TRY([[maybe_unused]] const Unit moved, m.sampleMoved(stop)); }
     if (m.spent >= until) break;
   }
-  return check;
+  return m.check;
 }
 
 }  // namespace nf

@@ -19,12 +19,14 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
 // Holds a derived gradient against central differences of the reference interpreter, in double precision on the notebook's own
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
 // sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself. Errors are relative to the largest
-// finite gradient element; where the gradient or the differences are no finite number there is none to compare: inf is worse than any
-// number and nan worse than that, and neither is in a bin. What rounding explains refutes nothing: that of the differences, and where
-// points stand alone (no loop, no scatter) that of the derived value, by running error analysis.
-// What a gradient does not see is held as it is: what stop_gradient cuts always, and where a sample disagrees floors, comparisons and
-// indices of the best too; it is told apart (`jump`) where that explains it. A computed `wrt` is moved by itself. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by
-// `seed` where `of` is no scalar.
+// finite gradient element, or to the larger of the two values where that is more; where the gradient or the differences are no finite
+// number there is none to compare: inf is worse than any number and nan worse than that, and neither is in a bin. What rounding
+// explains refutes nothing: that of the differences, and where points stand alone (no loop, no scatter) that of the derived value, by
+// running error analysis. What a gradient does not see is held as it is: what stop_gradient cuts always, and where a sample disagrees
+// jumps (floors, comparisons, indices of the best), kinks and ties too; it is told apart (`jump`, `tie`) where that explains it, and
+// what changes a step beside it is named (`choices`). Parameters that start as one number are moved by about 1 % for a second, smaller
+// check (`moved`). A computed `wrt` is moved by itself. `program` is differentiated, `result` holds d(of)/d(wrt), weighted by `seed`
+// where `of` is no scalar.
 class NumericChecker {
  public:
   // Computes the gradient once. Error: one sample is more than `operations`, it can't be interpreted, what stop_gradient cuts can't be
@@ -37,6 +39,8 @@ class NumericChecker {
   bool done() const;
   // Where the uses of stop_gradient that are held are written.
   const std::vector<Span>& held() const;
+  // Where those of `choices` are written, one each; invalid where they are not.
+  const std::vector<Span>& choices() const;
 
   NumericChecker(NumericChecker&&) noexcept;
   NumericChecker& operator=(NumericChecker&&) noexcept;

@@ -281,7 +281,7 @@ TEST(Fusion, ForcedButNotLowerableIsRefusedWithTheReason) {
   ASSERT_TRUE(result.ok());
   const FusionDecision& d = decisionOn(*result, "S");
   EXPECT_EQ(d.state, FusionState::NotLowerable);
-  EXPECT_TRUE(d.why.starts_with("Asked for by hint, cannot: ")) << d.why;
+  EXPECT_EQ(reasonOf(d), "A `hint fuse` asks for it, in vain. " + d.why);
   EXPECT_EQ(d.askedInVain, std::pair(std::string("S"), std::string("M")));
   EXPECT_TRUE(decisionOn(*result, "M").askedInVain.first.empty());
   EXPECT_TRUE(d.why.ends_with(" Their kernels hold T, too.")) << d.why;

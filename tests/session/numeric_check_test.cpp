@@ -94,6 +94,73 @@ TEST(NumericCheck, TellsJumpsFromWrongGradients) {
   }
 }
 
+// Where equals tie and on a kink the gradient is a choice; the differences hold it, and a wrong gradient is wrong there too.
+TEST(NumericCheck, TellsTiesAndKinksFromWrongGradients) {
+  using Kind = protocol::NumericChoice::Kind;
+  struct Case {
+    const char *text, *what;
+    Kind kind;
+    std::int64_t ties;
+  };
+  for (const auto& [text, what, kind, ties] :
+       {Case{"L = max[i] (x[i] + 1)", "max", Kind::First, 3},
+        {"L = min[i] (2*x[i] + 1)", "min", Kind::First, 3},
+        {"L = max[i; ties=even] (x[i] + 1)", "max", Kind::Even, 3},
+        {"L = sum[i] (relu(x[i]) + 2*x[i])", "relu", Kind::Kink, 3},
+        {"L = sum[i] (relu(x[i] + abs(x[i])) + 2*x[i])", "relu", Kind::Kink, 3},
+        {"L = sum[i] max(x[i], 3*x[i])", "max", Kind::Kink, 3},
+        {"L = sum[i] min(exp(x[i]), 1 + relu(x[i]) + 2*x[i])", "min", Kind::Kink, 3},
+        {"h[i] = x[i] + 1\nfor t in 0..3 {\n  m = max[i] h[i]\n  h[i] = h[i] * 0.5 + m + t * x[i]\n}\nL = sum[i] h[i]", "max",
+         Kind::First, 3},
+        {"L = sum[i, j: 3] select(x[i] + j < 1.5, relu(x[i] + j) + x[i], 0)", "relu", Kind::Kink, 3}}) {
+    SCOPED_TRACE(text);
+    const std::string input = "input x[3] : f64 = 0\n";
+    const auto made = checked(input + text, "L", "x");
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->check.refuted, 0);
+    EXPECT_EQ(made->check.ties, ties);
+    ASSERT_FALSE(made->check.choices.empty());
+    EXPECT_EQ(made->check.choices[0].what, what);
+    EXPECT_EQ(made->check.choices[0].kind, kind);
+    const auto wrong = checked(input + text, "L", "x", 1.01);
+    ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+    EXPECT_GT(wrong->check.refuted, 0);
+    for (const protocol::NumericSample& s : wrong->check.worstSamples) EXPECT_LE(s.error, 1);
+  }
+}
+
+// A gradient that should not be 0 is wrong by all there is, not by a quotient of nothing.
+TEST(NumericCheck, ErrorsAreRelativeToTheLargerOfBoth) {
+  const auto wrong = checked("input x[3] : f64 = 2\nL = sum[i] x[i]^2", "L", "x", 1e-30);
+  ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+  EXPECT_EQ(wrong->check.refuted, 3);
+  EXPECT_DOUBLE_EQ(wrong->check.worst, 1);
+}
+
+// Parameters stay where the notebook has them; a second point, where those that are all equal are moved, is told apart.
+TEST(NumericCheck, ChecksTheNotebooksOwnPointFirst) {
+  const std::string text = "input x[4] : f64 = 2\nparam W[4] : f64 = 0.5\nL = sum[i] W[i] * W[i] * x[i]";
+  const auto made = checked(text, "L", "W");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  for (const protocol::NumericSample& s : made->check.worstSamples) EXPECT_EQ(s.derived, 2);
+  ASSERT_TRUE(made->check.moved);
+  EXPECT_EQ(made->check.moved->tensors, std::vector<std::string>{"W"});
+  EXPECT_EQ(made->check.moved->samples, 4);
+  EXPECT_EQ(made->check.moved->wanted, 4);
+  EXPECT_EQ(made->check.moved->refuted, 0);
+  for (const protocol::NumericSample& s : made->check.moved->worstSamples) {
+    EXPECT_NE(s.derived, 2);
+    EXPECT_NEAR(s.derived, 2, 0.3);
+  }
+  const auto wrong = checked(text, "L", "W", 1.01);
+  ASSERT_TRUE(wrong.ok()) << wrong.error().message;
+  EXPECT_EQ(wrong->check.refuted, 8);
+  EXPECT_EQ(wrong->check.moved->refuted, 4);
+  const auto given = checked(text + "\nM = sum[i] x[i]^2", "M", "x");
+  ASSERT_TRUE(given.ok()) << given.error().message;
+  EXPECT_FALSE(given->check.moved);
+}
+
 // 256 of 257 elements, 200 of them beside a jump: at most one of those is left out, and none counts twice.
 TEST(NumericCheck, SamplesEachElementOnce) {
   const auto made = checked("input x[257] : f64 = 0\nL = sum[i] (x[i] * 2 + select(i < 200, select(x[i] > 0, 5, 0), 0))", "L", "x");

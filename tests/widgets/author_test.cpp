@@ -100,6 +100,18 @@ TEST_F(AuthorWidgets, IndicesAreSetOneWay) {
   EXPECT_EQ(textsOf(box), (QStringList{"A", "b", ",", "2", "p", "+", "r"}));
 }
 
+// Beside a factor a remainder stands in brackets: `a mod 2 b` would be the remainder by 2b.
+TEST_F(AuthorWidgets, ARemainderTakesNoFactorAlong) {
+  capsule::FormulaMaker m;
+  const auto remainder = m.add(Kind::Infix, "%", {m.add(Kind::Name, "a"), m.add(Kind::Number, "2")});
+  m.add(Kind::Infix, "*", {remainder, m.add(Kind::Name, "b")});
+  EXPECT_EQ(toLatex(m.formula), "\\left(a \\bmod 2\\right) \\, b");
+  capsule::FormulaMaker sum;
+  const auto plain = sum.add(Kind::Infix, "%", {sum.add(Kind::Name, "a"), sum.add(Kind::Number, "2")});
+  sum.add(Kind::Infix, "+", {plain, sum.add(Kind::Name, "b")});
+  EXPECT_EQ(toLatex(sum.formula), "a \\bmod 2 + b");
+}
+
 TEST_F(AuthorWidgets, ALetterAndItsNumberAreOneName) {
   capsule::FormulaMaker m;
   m.add(Kind::Name, "z12");

@@ -23,6 +23,7 @@
 #include "widgets/expression_editor.h"
 #include "widgets/message_bar.h"
 #include "widgets/plots.h"
+#include "widgets/swap_list.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
@@ -161,6 +162,41 @@ TEST_F(Recovery, AKilledWindowComesBackWithEveryTab) {
   ASSERT_EQ(window->tabs()->count(), 4);
   EXPECT_EQ(textOf(0), "let first = 1");
   EXPECT_EQ(textOf(3), "let u = 7");
+}
+
+// A run that was resumed is shown whole: what ran before, up to where it was left, and what came then.
+TEST_F(Recovery, ARunThatWasResumedIsShownWhole) {
+  kill({"open", path(), "type", "# mine "});
+  const auto leg = [&](const QString& name, const std::string& settings, int first, int last, std::vector<int> swaps) {
+    const QDir run(folder.filePath("capsule.nf.out/" + name));
+    ASSERT_TRUE(run.mkpath("."));
+    std::string events;
+    for (const int at : swaps) {
+      protocol::KernelSwapEvent swap;
+      swap.subgraph = "aa01", swap.name = "Y", swap.before_us = 900, swap.after_us = 400, swap.step = at;
+      events += protocol::encode(swap) + "\n";
+    }
+    for (int i = first; i <= last; ++i) {
+      protocol::StepEvent e;
+      e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = i * 0.002;
+      events += protocol::encode(e) + "\n";
+    }
+    for (const auto& [file, text] :
+         {std::pair("run.json", R"({"train":"L","settings":)" + settings + "}"), {"events.jsonl", events}}) {
+      QFile out(run.filePath(file));
+      ASSERT_TRUE(out.open(QIODevice::WriteOnly));
+      out.write(text.data(), static_cast<qint64>(text.size()));
+    }
+  };
+  leg("2026-11-21-235430", "{}", 1, 40, {20, 35});
+  leg("2026-11-21-235530", R"({"resume":"/elsewhere/2026-11-21-235430/checkpoint.safetensors","resumed_at":30})", 31, 50, {45});
+  leg("2026-11-21-235630", R"({"resume":"/elsewhere/2026-11-21-235530/checkpoint.safetensors","resumed_at":48})", 49, 60, {});
+  startBare();
+  window->workspace().startEngine();
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 60; }));
+  EXPECT_EQ(cell(3)->train()->result(), "Interrupted at step 60; run of 21 Nov 2026, 23:56");
+  EXPECT_EQ(cell(3)->train()->swaps()->count(), 2) << "the one of step 35 was not gone on from";
+  EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 60);
 }
 
 // What the run of a killed window left beside the notebook is shown again, as what it is.
