@@ -22,10 +22,13 @@
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/peers/peers.h"
+#include "core/autodiff/differentiate.h"
 #include "core/device/backend.h"
 #include "core/runtime/device_context.h"
 #include "core/runtime/host_tensor.h"
 #include "core/schedule/schedule.h"
+#include "core/support/assert.h"
+#include "core/transform/remove_dead_operators.h"
 
 namespace nf {
 namespace {
@@ -175,6 +178,19 @@ BenchCase convolution(const Peers& peers, DType type, const std::string& name, c
   return c;
 }
 
+// What the picture's gradient takes, given that of the result.
+BenchCase dataGradient(DType type, const std::string& name, const peers::Convolution& s) {
+  const BenchCase forward = convolution({}, type, name, s);
+  const Program& p = forward.program;
+  DerivativeProgram asked = onlyDerivative(p, p.outputs[0].tensor, p.tensorNamed("X"));
+  asked.program.outputs = {{"dX", asked.result, OutputRole::Named}};
+  const auto gradient = differentiate(asked.program);
+  NF_ASSERT(gradient.ok());
+  auto alone = removeDeadOperators(gradient->program);
+  NF_ASSERT(alone.ok());
+  return {"grad:" + name, std::move(*alone), forward.flops, 0, {}, {}};
+}
+
 double bytesOfAll(const Program& p) {
   double bytes = 0;
   const auto made = producers(p);
@@ -273,6 +289,13 @@ std::vector<BenchCase> allCases(const Peers& peers, DType type) {
   c("dil_64_256_56", {1, 64, 56, 256, 3, 2, 2, 2, 1});
   c("cap_vec_conv1", {1, 64, 28, 2048, 3, 2, 1, 1, 1});
   c("cap_vec_1of8", {1, 64, 28, 256, 3, 2, 1, 1, 1});
+  const auto d = [&](const char* name, peers::Convolution s) { cases.push_back(dataGradient(type, name, s)); };
+  d("digits_c2", {64, 64, 6, 64, 3, 2, 0, 1, 1});
+  d("r_256_512_s2", {1, 256, 14, 512, 3, 2, 1, 1, 1});
+  d("dw_128_56_s2", {1, 128, 56, 128, 3, 2, 1, 1, 128});
+  d("dw_32_112_s2", {1, 32, 112, 32, 3, 2, 1, 1, 32});
+  d("dw_64_57_s2", {4, 64, 57, 64, 3, 2, 0, 1, 64});
+  d("dw_32_50_s3", {8, 32, 50, 32, 5, 3, 0, 1, 32});
   cases.push_back(softmax(peers, "softmax_4096x1024", 4096, 1024));
   cases.push_back(softmax(peers, "softmax_1536x128", 1536, 128));
   cases.push_back(layerNorm("layernorm_2048x768", 2048, 768));
