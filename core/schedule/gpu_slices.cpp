@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t kPad = 4;        // elements: threads that write a column of a slice meet in fewer banks
 constexpr std::int64_t kMostCopy = 16;  // bytes that a thread copies at once
 constexpr std::int64_t kLeastAsync = 4;
-constexpr std::int64_t kBankRow = 8;  // 16-byte parts of a row of all 32 banks
+constexpr std::int64_t kMostComputed = 16;  // numbers that a thread computes in unrolled loops
+constexpr std::int64_t kBankRow = 8;        // 16-byte parts of a row of all 32 banks
 
 // 1 where the side's first load moves by one element along the fastest of the axes.
 bool contiguous(const std::vector<double>& strides, const std::vector<std::size_t>& axes) {
@@ -85,7 +86,9 @@ std::optional<GpuContraction::Body> GpuContraction::bringElements(const Side& si
   IndexExpr number = m_thread;
   VarId round;
   if (rounds > 1) {
-    round = m_f.addVar("e", rounds, LoopKind::Unrolled);
+    // What is computed may be long.
+    const bool unrolled = copied || rounds * width <= kMostComputed;
+    round = m_f.addVar("e", rounds, unrolled ? LoopKind::Unrolled : LoopKind::Serial);
     number = m_threads * at(round) + number;
   }
   const IndexExpr along = simple(width * floorMod(number, columns)), across = simple(floorDiv(number, columns));
