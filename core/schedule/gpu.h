@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -69,8 +70,6 @@ struct GpuContractionKnobs {
   int threads() const { return (blockM / threadM) * (blockN / threadN); }
 };
 
-std::string refuseGpuContraction(const ContractionView& view, const GpuContractionKnobs& knobs, const Target& target);
-double estimateGpuContraction(const ContractionView& view, const GpuContractionKnobs& knobs, const Target& target);
 Function lowerGpuContraction(const GroupView& group, const ContractionView& view, const GpuContractionKnobs& knobs,
                              const Target& target);
 
@@ -79,6 +78,42 @@ struct ContractionExtents {
   double batch = 1, left = 1, right = 1, inner = 1;
 };
 ContractionExtents extentsOf(const ContractionView& view);
+
+// Of one multiprocessor: fused multiplications a cycle, of f32 and of f16 with f32 sums (tf32 takes twice as long).
+struct GpuProcessor {
+  double f32 = 128, f16 = 1024;
+  double sharedBytes = 98304, threads = 2048;
+};
+
+// The analytic model of contractions of one form on one device.
+class GpuContractionModel {
+ public:
+  GpuContractionModel(const ContractionView& view, const Target& target);
+  std::string refuse(const GpuContractionKnobs& knobs) const;  // empty: it is legal
+  double seconds(const GpuContractionKnobs& knobs) const;
+  const ContractionExtents& extents() const { return m_extents; }
+  const std::vector<MatrixUnit>& units() const { return m_units; }
+
+ private:
+  // Cycles of a block's slice on its multiprocessor.
+  struct SliceCost {
+    double busy = 0;       // of the busiest unit
+    double alone = 0;      // of one warp that waits for nobody
+    double registers = 0;  // of a thread
+  };
+  struct Use {
+    MatrixStep step;
+    bool leftPlain = false, rightPlain = false;  // copied as they are
+  };
+  const Use& useOf(const GpuContractionKnobs& k) const { return m_uses[static_cast<std::size_t>(k.matrix)]; }
+  SliceCost slice(const GpuContractionKnobs& knobs) const;
+
+  ContractionExtents m_extents;
+  std::vector<MatrixUnit> m_units;
+  std::array<Use, 4> m_uses;
+  GpuProcessor m_processor;
+  double m_bytes, m_bandwidth, m_clock, m_launch, m_processors;
+};
 
 std::unique_ptr<KnobSpace> gpuContractionSpace(const Program& program, const GroupView& group, const Target& target);
 std::unique_ptr<KnobSpace> gpuNestSpace(const Program& program, const GroupView& group, const Target& target);

@@ -63,9 +63,8 @@ class GpuContraction {
   IndexExpr place(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const;
   Body bring(const IndexExpr& slice, const IndexExpr& buffer, ValueId there);
   Body bringSide(const Side& side, const IndexExpr& slice, const IndexExpr& buffer);
-  std::optional<Body> bringElements(const Side& side, const IndexExpr& slice, const IndexExpr& buffer, std::int64_t width);
-  bool neighbours(const IndexExpr& offset, const std::vector<IndexExpr>& merged, const Side& side, const IndexExpr& step,
-                  const IndexExpr& point, std::int64_t width);
+  std::optional<Body> bringElements(const Side& side, const IndexExpr& slice, const IndexExpr& buffer, std::int64_t width,
+                                    bool copied);
 
   // ------------------------------------------------------------ tiles
   // Statements for a result of the thread: its row and column among all results, its place in the tile.

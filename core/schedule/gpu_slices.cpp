@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "core/schedule/fragment.h"
 #include "core/schedule/gpu_contraction.h"
 #include "core/support/checked.h"
@@ -9,11 +11,17 @@ namespace {
 constexpr std::int64_t kPad = 4;        // elements: threads that write a column of a slice meet in fewer banks
 constexpr std::int64_t kMostCopy = 16;  // bytes that a thread copies at once
 constexpr std::int64_t kLeastAsync = 4;
-constexpr std::int64_t kBankRow = 8;  // 16-byte parts of a row of all 32 banks
+constexpr std::int64_t kMostComputed = 16;  // numbers that a thread computes in unrolled loops
+constexpr std::int64_t kBankRow = 8;        // 16-byte parts of a row of all 32 banks
 
 // 1 where the side's first load moves by one element along the fastest of the axes.
 bool contiguous(const std::vector<double>& strides, const std::vector<std::size_t>& axes) {
   return !axes.empty() && strides[axes.back()] == 1;
+}
+
+bool multiple(const IndexExpr& e, std::int64_t of) {
+  return e.constant() % of == 0 &&
+         std::all_of(e.terms().begin(), e.terms().end(), [&](const IndexTerm& t) { return t.coefficient % of == 0; });
 }
 
 }  // namespace
@@ -57,56 +65,74 @@ GpuContraction::Body GpuContraction::bring(const IndexExpr& slice, const IndexEx
 GpuContraction::Body GpuContraction::bringSide(const Side& side, const IndexExpr& slice, const IndexExpr& buffer) {
   const std::int64_t bytes = bytesOf(m_step.type);
   const std::int64_t block = side.innerFast ? m_knobs.blockK : side.block, points = side.innerFast ? m_steps : side.points;
-  if (side.plain && side.innerFast == side.innerRows)
-    for (std::int64_t width = kMostCopy / bytes; width > 1 && width * bytes >= kLeastAsync; width /= 2)
+  // A single number is copied where it is large enough, else it goes through a register; then so may neighbours, each by itself.
+  const auto widest = [&](bool copied) -> std::optional<Body> {
+    const std::int64_t least = copied ? std::max<std::int64_t>(1, kLeastAsync / bytes) : 1;
+    for (std::int64_t width = side.innerFast == side.innerRows ? kMostCopy / bytes : 1; width >= least; width /= 2)
       if (block % width == 0 && points % width == 0)
-        if (auto wide = bringElements(side, slice, buffer, width)) return std::move(*wide);
-  return *bringElements(side, slice, buffer, 1);
+        if (auto body = bringElements(side, slice, buffer, width, copied)) return body;
+    return std::nullopt;
+  };
+  if (side.plain)
+    if (auto body = widest(true)) return std::move(*body);
+  return *widest(false);
 }
 
-// `width` neighbours in a row a copy. nullopt: they are not neighbours in memory.
+// `width` neighbours in a row at once. nullopt: they are not neighbours in memory.
 std::optional<GpuContraction::Body> GpuContraction::bringElements(const Side& side, const IndexExpr& slice, const IndexExpr& buffer,
-                                                                  std::int64_t width) {
+                                                                  std::int64_t width, bool copied) {
   const std::int64_t columns = (side.innerFast ? m_knobs.blockK : side.block) / width;
   const std::int64_t total = side.block * m_knobs.blockK / width, rounds = ceilDiv(total, m_threads);
   IndexExpr number = m_thread;
   VarId round;
   if (rounds > 1) {
-    round = m_f.addVar("e", rounds, LoopKind::Unrolled);
+    // What is computed may be long.
+    const bool unrolled = copied || rounds * width <= kMostComputed;
+    round = m_f.addVar("e", rounds, unrolled ? LoopKind::Unrolled : LoopKind::Serial);
     number = m_threads * at(round) + number;
   }
   const IndexExpr along = simple(width * floorMod(number, columns)), across = simple(floorDiv(number, columns));
   const IndexExpr &inSlice = side.innerFast ? along : across, &own = side.innerFast ? across : along;
+  const IndexExpr step = m_knobs.blockK * (m_each * m_partIndex + slice) + inSlice, point = begin(side) + own;
+  const auto axesAt = [&](const IndexExpr& atStep, const IndexExpr& atPoint) {
+    std::vector<IndexExpr> merged = m_merged;
+    assign(merged, m_inner, atStep);
+    assign(merged, side.axes, atPoint);
+    return originals(merged);
+  };
   const Place to{side.shared, place(side, buffer, inSlice, own), {}};
-  const IndexExpr step = m_knobs.blockK * (m_each * m_partIndex + slice) + inSlice;
-  const IndexExpr point = begin(side) + own;
-  std::vector<IndexExpr> merged = m_merged;
-  assign(merged, m_inner, step);
-  assign(merged, side.axes, point);
-  const std::vector<IndexExpr> axes = originals(merged);
   ValueId inside = below(step, m_steps, m_each * m_knobs.blockK * m_knobs.split == m_steps);
   inside = m_f.both(inside, below(point, side.points, side.points % side.block == 0));
 
   Body body;
-  ValueId value;
-  if (side.plain) {
+  if (copied) {
+    const std::vector<IndexExpr> axes = axesAt(step, point);
     const auto conditions = peel(m_p, side.factors->front()).conditions;
     for (const ExprId c : conditions) inside = m_f.both(inside, m_body->lower(m_view.op, c, axes));
-    value = m_body->lower(m_view.op, side.read, axes);
-    const Place from = m_f[value].place;
+    const Place from = m_f[m_body->lower(m_view.op, side.read, axes)].place;
     // Another point than the first may be under another condition or elsewhere.
-    if (width > 1 && (!conditions.empty() || !neighbours(from.offset, merged, side, step, point, width))) return std::nullopt;
-    if (width * bytesOf(m_step.type) >= kLeastAsync) {
-      body.push_back(m_f.asyncCopy(to, from, width, origin()));
-      value = {};
+    if (width > 1 && !conditions.empty()) return std::nullopt;
+    for (std::int64_t w = 0; w < width && width > 1; ++w) {
+      const IndexExpr next(w);
+      const ValueId read =
+          m_body->lower(m_view.op, side.read, side.innerFast ? axesAt(step + next, point) : axesAt(step, point + next));
+      if (!(m_f[read].place.offset == from.offset + next) || !multiple(from.offset, width)) return std::nullopt;
     }
+    body.push_back(m_f.asyncCopy(to, from, width, origin()));
   } else {
+    const VarId v = m_f.addVar("v", width, LoopKind::Vector);
+    const IndexExpr lane = width > 1 ? at(v) : IndexExpr(0);
+    const IndexExpr ownStep = side.innerFast ? lane : IndexExpr(0), ownPoint = side.innerFast ? IndexExpr(0) : lane;
+    const std::vector<IndexExpr> axes = axesAt(step + ownStep, point + ownPoint);
+    ValueId value;
     for (const ExprId f : *side.factors) {
       const ValueId one = m_body->convert(m_body->lower(m_view.op, f, axes), DType::F32);
       value = value.valid() ? m_f.apply(ScalarOp::Mul, DType::F32, {value, one, {}}) : one;
     }
+    const Place mine{side.shared, place(side, buffer, simple(inSlice + ownStep), simple(own + ownPoint)), {}};
+    body.push_back(m_f.store(mine, value, origin()));
+    if (width > 1) body = {loop(v, std::move(body))};
   }
-  if (value.valid()) body.push_back(m_f.store(to, value, origin()));
   Body otherwise;
   if (inside.valid())
     for (std::int64_t w = 0; w < width; ++w)
@@ -116,22 +142,6 @@ std::optional<GpuContraction::Body> GpuContraction::bringElements(const Side& si
   if (round.valid()) body = {loop(round, std::move(body))};
   m_body->forget();
   return body;
-}
-
-// The next points lie side by side in memory, from a multiple of `width` on.
-bool GpuContraction::neighbours(const IndexExpr& offset, const std::vector<IndexExpr>& merged, const Side& side,
-                                const IndexExpr& step, const IndexExpr& point, std::int64_t width) {
-  if (offset.constant() % width != 0) return false;
-  for (const IndexTerm& t : offset.terms())
-    if (t.coefficient % width != 0) return false;
-  std::vector<IndexExpr> next = merged;
-  for (std::int64_t w = 1; w < width; ++w) {
-    if (side.innerFast) assign(next, m_inner, step + IndexExpr(w));
-    else assign(next, side.axes, point + IndexExpr(w));
-    const ValueId value = m_body->lower(m_view.op, side.read, originals(next));
-    if (!(m_f[value].place.offset == offset + IndexExpr(w))) return false;
-  }
-  return true;
 }
 
 }  // namespace nf::loop

@@ -99,9 +99,9 @@ TEST(GpuMatrix, RandomContractionsEqualTheReference) {
 
 // Factors that are computed: what is a cast to f16 is multiplied as f16, a product of two is not.
 TEST(GpuMatrix, OperandsMustBeHeldAsTheyAre) {
-  const auto units = [](const std::function<ExprId(Builder&, ExprId)>& factor) {
+  const auto units = [](const std::function<ExprId(Builder&, ExprId)>& factor, DType type = DType::F16) {
     Builder b;
-    const TensorId x = b.input("A", {32, 64}, DType::F16), y = b.input("B", {64, 32}, DType::F16);
+    const TensorId x = b.input("A", {32, 64}, type), y = b.input("B", {64, 32}, DType::F16);
     b.output(b.op("C", {32, 32}, {64}, Reducer::Sum, [&](const auto& v) {
       return b.p.binary(ScalarOp::Mul, factor(b, b.at(x, {v[0], v[2]})), b.at(y, {v[2], v[1]}));
     }));
@@ -113,6 +113,8 @@ TEST(GpuMatrix, OperandsMustBeHeldAsTheyAre) {
   };
   EXPECT_EQ(units([](Builder&, ExprId e) { return e; }), "mma16816");
   EXPECT_EQ(units([](Builder& b, ExprId e) { return b.p.unary(ScalarOp::Tanh, e); }), "fma");
+  EXPECT_EQ(units([](Builder&, ExprId e) { return e; }, DType::F32), "fma");
+  EXPECT_EQ(units([](Builder& b, ExprId e) { return b.p.cast(DType::F16, e); }, DType::F32), "mma16816");
   EXPECT_EQ(units([](Builder& b, ExprId e) { return b.p.cast(DType::F16, b.p.unary(ScalarOp::Relu, e)); }), "mma16816");
   EXPECT_EQ(units([](Builder& b, ExprId e) { return b.p.cast(DType::BF16, b.p.unary(ScalarOp::Relu, e)); }), "tf32");
 }
