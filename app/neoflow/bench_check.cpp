@@ -352,8 +352,7 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
                       {"rows", rows}}
                      .dump(-1, ' ', false, Json::error_handler_t::replace)
               << "\n";
-  else if (!lost.empty())
-    std::printf("After %zu comparisons the device is lost: %s\n", compared, lost.c_str());
+  else if (!lost.empty()) std::printf("After %zu comparisons the device is lost: %s\n", compared, lost.c_str());
   else
     std::printf("%zu compared on %s, %zu differ; the worst is %.3f of what is allowed; seed %llu\n", compared,
                 (*context)->device().name().c_str(), failed, worst, static_cast<unsigned long long>(options.seed));
