@@ -286,6 +286,11 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
   std::size_t compared = 0, failed = 0;
   double worst = 0;
   Json rows = Json::array();
+  std::string lost;  // why nothing more can be run in this process
+  const auto over = [&] {
+    if (const auto ready = (*context)->device().synchronize(); !ready) lost = words(ready.error());
+    return !lost.empty() || signals.token().stop_requested();
+  };
   // Of random programs only those that differ are worth a line.
   const auto take = [&](const std::vector<Row>& checked, const char* kind, bool all) {
     for (const Row& r : checked) {
@@ -317,38 +322,41 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
     const Loaded loaded = loadNotebook(one);
     if (!loaded.ok()) return loaded.notebook.diagnostics.empty() ? loaded.exitCode : runCheck(one);
     take(checker.check(loaded.notebook, file, loaded.notebook.sources.at(loaded.notebook.notebook).directory), "notebook", true);
-    if (signals.token().stop_requested()) return report(stopped(), options.json);
+    if (over()) break;
   }
-  if (options.kernels) {
+  if (options.kernels && !over()) {
     bool any = false;
     for (const CheckProgram& c : kernelCheckPrograms(options.seed)) {
       if (c.name.find(options.filter) == std::string::npos) continue;
       any = true;
       take(checker.check(c, options.seed), "kernel", true);
-      if (signals.token().stop_requested()) return report(stopped(), options.json);
+      if (over()) break;
     }
     if (!any) return report({"bench", "No kernel has \"" + options.filter + "\" in its name.", {}, {}}, options.json, kExitUsage);
   }
-  for (std::int64_t n = 0; n < options.programs; ++n) {
-    const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(n);
+  std::int64_t programs = 0;
+  while (programs < options.programs && !over()) {
+    const std::uint64_t seed = options.seed + static_cast<std::uint64_t>(programs++);
     take(checker.check(randomCheckProgram(seed), seed), "program", options.programs == 1);
-    if (signals.token().stop_requested()) return report(stopped(), options.json);
   }
+  if (signals.token().stop_requested()) return report(stopped(), options.json);
   if (options.json)
     std::cout << Json{{"device", (*context)->device().name()},
                       {"description", (*context)->device().description()},
                       {"seed", options.seed},
-                      {"programs", options.programs},
+                      {"programs", programs},
+                      {"lost", lost.empty() ? Json(nullptr) : Json(lost)},
                       {"compared", compared},
                       {"failed", failed},
                       {"worst", worst},
                       {"rows", rows}}
                      .dump(-1, ' ', false, Json::error_handler_t::replace)
               << "\n";
+  else if (!lost.empty()) std::printf("After %zu comparisons the device is lost: %s\n", compared, lost.c_str());
   else
     std::printf("%zu compared on %s, %zu differ; the worst is %.3f of what is allowed; seed %llu\n", compared,
                 (*context)->device().name().c_str(), failed, worst, static_cast<unsigned long long>(options.seed));
-  return failed == 0 ? kExitFine : kExitWrongInput;
+  return failed == 0 && lost.empty() ? kExitFine : kExitWrongInput;
 }
 
 }  // namespace nf

@@ -98,6 +98,19 @@ def a_failed_step_does_not_end_the_others(folder):
     assert again.returncode == 1 and "profile: milstm_seq28" not in loaded(out)["summary"]["failed"]
 
 
+def a_lost_device_ends_its_process_alone(folder):
+    """The first program of a run loses the device where its seed is 2."""
+    losing = os.path.join(folder, "losing")
+    with open(losing, "w") as f:
+        f.write(f'#!/bin/sh\ncase "$*" in\n*"--seed 2 "*) n=1; lost=\'"gone"\' ;;\n*"--programs 4"*) n=2; lost=\'"gone"\' ;;\n*) n=1; lost=null ;;\nesac\n'
+                'echo "{\\"compared\\": $n, \\"failed\\": 0, \\"worst\\": 0.5, \\"seed\\": 1, \\"programs\\": $n, \\"lost\\": $lost, \\"rows\\": []}"\n')
+    os.chmod(losing, 0o755)
+    out = os.path.join(folder, "lost")
+    assert bench(out, "--only", "check", "--items", "programs", "--programs", "4", neoflow=losing).returncode == 1
+    row = loaded(out)["steps"]["check"]["items"]["programs 1..4"]
+    assert row["compared"] == 4 and row["ok"] is False and row["lost"] == ["gone"], row
+
+
 def what_was_started_ends_with_it(folder):
     hanging, pid = os.path.join(folder, "hanging"), os.path.join(folder, "pid")
     with open(hanging, "w") as f:
@@ -165,6 +178,7 @@ def programs_that_hang_or_break_off():
 with tempfile.TemporaryDirectory() as folder:
     programs_that_hang_or_break_off()
     out = few_items_of_every_step(folder)
+    a_lost_device_ends_its_process_alone(folder)
     what_was_started_ends_with_it(folder)
     the_same_command_goes_on(folder, out)
     a_failed_step_does_not_end_the_others(folder)
