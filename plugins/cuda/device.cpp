@@ -11,6 +11,7 @@
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/driver.h"
 #include "plugins/cuda/kernel_call.h"
+#include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
 
 namespace nf::cuda {
@@ -373,7 +374,7 @@ Result<Target> targetOf(int number) {
   t.launchSeconds = kLaunchSeconds;
   const auto nvrtc = Nvrtc::get();
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
-                  " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
+                  " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") + ", LLVM " + llvmVersion() +
                   ", code generator " + std::to_string(kCodeGeneratorVersion);
   return t;
 }
