@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -16,11 +17,14 @@
 #include "core/lang/compile.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/pipeline.h"
+#include "core/schedule/generator.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/plugin.h"
 #include "tests/cuda/host_run.h"
+#include "tests/cuda/module_run.h"
 #include "tests/kernel_cases.h"
+#include "tests/random_program.h"
 
 namespace nf::test {
 namespace {
@@ -46,9 +50,12 @@ std::string cubinProblem(const KernelObject& object) {
   return {};
 }
 
-std::string compiled(Compiler& compiler, const Program& p, const Schedule& schedule, std::vector<std::string> texts = {}) {
-  const auto object = compiler.compile({p, schedule, std::move(texts)});
+// By the generator that the schedule has.
+std::string compiled(Compiler& compiler, const Program& p, const Schedule& schedule) {
+  const std::string own = generatorOf(schedule) == "llvm" ? "llvm" : "cuda";
+  const auto object = compiler.compile({p, schedule, {own}});
   if (!object) return object.error().message + "\n" + object.error().detail + "\n" + schedule.text();
+  if (!object->texts.contains(own)) return "another generator made it";
   return cubinProblem(*object);
 }
 
@@ -85,7 +92,12 @@ TEST_P(Architecture, EveryKernelOfEveryExampleCompiles) {
   for (const auto& [hash, kernel] : kernels) {
     const auto space = scheduleSpace(*kernel.program, target);
     ASSERT_TRUE(space.ok()) << kernel.name << ": " << space.error().message;
-    EXPECT_EQ(compiled(*compiler, *kernel.program, (*space)->first()), "") << kernel.name;
+    for (const char* generator : {"llvm", "nvrtc"}) {
+      const Schedule schedule = withGenerator((*space)->first(), generator);
+      if ((*space)->check(schedule)) {
+        EXPECT_EQ(compiled(*compiler, *kernel.program, schedule), "") << kernel.name << " by " << generator;
+      }
+    }
   }
 }
 
@@ -105,6 +117,15 @@ std::string difference(const Tensor& tensor, const std::vector<double>& want, co
     if (!same)
       return tensor.name + "[" + std::to_string(i) + "] is " + std::to_string(got[i]) + ", expected " + std::to_string(want[i]);
   }
+  return {};
+}
+
+// NaNs are one value.
+std::string bitsThatDiffer(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return "the sizes";
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::bit_cast<std::uint64_t>(a[i]) != std::bit_cast<std::uint64_t>(b[i]) && !(std::isnan(a[i]) && std::isnan(b[i])))
+      return "element " + std::to_string(i) + ": " + std::to_string(a[i]) + " in CUDA C, " + std::to_string(b[i]) + " by LLVM";
   return {};
 }
 
@@ -133,15 +154,26 @@ class HostRuns {
     call.counters = std::move(counters);
     for (const auto& [id, data] : inputs) call.inputs.push_back(data);
     for (const Output& o : p.outputs) call.outputs.push_back({p[o.tensor].type, p[o.tensor].shape, {}});
+    // The same through the other generator. It has no matrix units.
+    auto object = moduleForHost(*function, "sm_80", "k" + std::to_string(m_calls.size()) + "_");
+    HostCall twin = call;
+    if (object) twin.object = std::move(*object);
+    else ASSERT_NE(object.error().message.find("matrix tiles"), std::string::npos)
+        << name << ": " << object.error().message << "\n" << object.error().detail << schedule.text();
+    m_twins.push_back(std::move(twin));
     m_calls.push_back(std::move(call));
   }
 
   void compare() {
+    const auto twins = runOnHost(m_twins);
+    ASSERT_TRUE(twins.ok()) << twins.error().message << "\n" << twins.error().detail;
     const auto ran = runOnHost(m_calls);
     ASSERT_TRUE(ran.ok()) << ran.error().message << "\n" << ran.error().detail;
     for (std::size_t c = 0; c < m_calls.size(); ++c) {
       const HostCall& call = m_calls[c];
       ASSERT_EQ(call.status[0] == 0, m_want[c].ok()) << m_names[c];
+      ASSERT_EQ(call.status[0], m_twins[c].status[0]) << m_names[c];
+      ASSERT_EQ(call.status[1], m_twins[c].status[1]) << m_names[c];
       if (!m_want[c].ok()) {
         EXPECT_EQ(call.status[0] >> 32, 1u);
         EXPECT_LE(call.status[0] & 0xffffffffu, m_checks[c].size());
@@ -149,6 +181,9 @@ class HostRuns {
       }
       for (std::size_t o = 0; o < call.outputs.size(); ++o) {
         const TensorId t = m_programs[c].outputs[o].tensor;
+        EXPECT_EQ(bitsThatDiffer(call.outputs[o].values, m_twins[c].outputs[o].values), "")
+            << m_programs[c][t].name << " of " << m_names[c] << "\n"
+            << call.emitted.source.text;
         EXPECT_EQ(difference(m_programs[c][t], m_want[c]->at(t).values, call.outputs[o].values), "") << m_names[c] << "\n"
                                                                                                      << call.emitted.source.text;
       }
@@ -161,7 +196,7 @@ class HostRuns {
   std::vector<Program> m_programs;
   std::vector<std::vector<std::string>> m_checks;
   std::vector<Result<TensorValues>> m_want;
-  std::vector<HostCall> m_calls;
+  std::vector<HostCall> m_calls, m_twins;  // CUDA C, and LLVM's module
 };
 
 TEST(CudaText, SchedulesEqualTheReference) {
@@ -174,6 +209,29 @@ TEST(CudaText, SchedulesEqualTheReference) {
       runs.add(c.name + ", seed " + std::to_string(seed), c.program, (*space)->first());
       if (runs.rng()() % 2 == 0) runs.add(c.name + ", seed " + std::to_string(seed), c.program, (*space)->random(runs.rng()));
     }
+  runs.compare();
+}
+
+// Every kernel of random programs, through the whole chain of passes.
+TEST(CudaText, RandomProgramsEqualTheReference) {
+  const std::uint64_t seed = freshSeed();
+  HostRuns runs(seed);
+  const Target target = *cuda::nominalTarget("sm_80");
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    RandomProgram random(seed + n);
+    const Build b = random.make();
+    StageOptions options;
+    options.device = deviceConstants(target);
+    const auto stages = runStages(std::make_shared<const Program>(b.p), options);
+    ASSERT_TRUE(stages.ok()) << stages.error().message;
+    const auto plan = planExecution(*stages->fused);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    for (const PlannedSubgraph& s : (*plan)->subgraphs) {
+      const auto space = scheduleSpace(*s.program, target);
+      ASSERT_TRUE(space.ok()) << space.error().message;
+      runs.add(s.name + ", seed " + std::to_string(seed + n), *s.program, (*space)->random(runs.rng()), {1, 0}, 3);
+    }
+  }
   runs.compare();
 }
 
@@ -268,15 +326,20 @@ TEST(CudaText, OriginsReachTheLinesOfCudaAndPtx) {
     return b.p.unary(ScalarOp::Tanh, b.p.load(x, {{v[0], {}}}, origin), origin);
   }));
   const auto compiler = compilerFor("sm_80");
-  const auto object =
-      compiler->compile({b.p, (*scheduleSpace(b.p, *cuda::nominalTarget("sm_80")))->first(), {"loops", "cuda", "ptx"}});
-  ASSERT_TRUE(object.ok()) << object.error().detail;
-  for (const char* kind : {"loops", "cuda", "ptx"}) {
-    const KernelText& text = object->texts.at(kind);
-    EXPECT_EQ(static_cast<std::size_t>(std::count(text.text.begin(), text.text.end(), '\n')), text.lineOrigins.size()) << kind;
-    const auto known =
-        std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(), [&](const auto& o) { return o == std::vector{origin}; });
-    EXPECT_GE(known, kind == std::string("ptx") ? 8 : 1) << kind << "\n" << text.text;
+  const Schedule first = (*scheduleSpace(b.p, *cuda::nominalTarget("sm_80")))->first();
+  for (const std::string generator : {"nvrtc", "llvm"}) {
+    const std::string source = generator == "llvm" ? "llvm" : "cuda";
+    const auto object = compiler->compile({b.p, withGenerator(first, generator), {"loops", "cuda", "llvm", "ptx"}});
+    ASSERT_TRUE(object.ok()) << object.error().detail;
+    EXPECT_EQ(object->texts.size(), 3u);
+    for (const std::string& kind : {std::string("loops"), source, std::string("ptx")}) {
+      ASSERT_TRUE(object->texts.contains(kind)) << generator << ", " << kind;
+      const KernelText& text = object->texts.at(kind);
+      EXPECT_EQ(static_cast<std::size_t>(std::count(text.text.begin(), text.text.end(), '\n')), text.lineOrigins.size()) << kind;
+      const auto known = std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(),
+                                       [&](const auto& o) { return o == std::vector{origin}; });
+      EXPECT_GE(known, kind == "ptx" || kind == "llvm" ? 8 : 1) << generator << ", " << kind << "\n" << text.text;
+    }
   }
 }
 
@@ -286,11 +349,13 @@ TEST(CudaText, NeighboursMoveAtOnce) {
   b.output(
       b.op("Z", {256, 256}, {}, Reducer::None, [&](const auto& v) { return b.p.binary(ScalarOp::Add, b.at(x, v), b.at(y, v)); }));
   const auto schedule = Schedule::parse(R"({"kind":"elementwise","knobs":{"threads":256,"vector":4}})");
-  const auto object = compilerFor("sm_80")->compile({b.p, *schedule, {"ptx"}});
-  ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
-  const std::string& ptx = object->texts.at("ptx").text;
-  EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos) << ptx;
-  EXPECT_NE(ptx.find("st.global.v4"), std::string::npos) << ptx;
+  for (const char* generator : {"llvm", "nvrtc"}) {
+    const auto object = compilerFor("sm_80")->compile({b.p, withGenerator(*schedule, generator), {"ptx"}});
+    ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
+    const std::string& ptx = object->texts.at("ptx").text;
+    EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos) << ptx;
+    EXPECT_NE(ptx.find("st.global.v4"), std::string::npos) << ptx;
+  }
 }
 
 TEST(CudaPlugin, SaysInOneSentenceWhatIsMissing) {
@@ -323,7 +388,8 @@ TEST(CudaPlugin, ExportsKernelsWithoutADevice) {
   std::map<std::string, int> kinds;
   for (const auto& entry : fs::directory_iterator(folder)) ++kinds[entry.path().extension().string()];
   EXPECT_GE(kinds[".cu"], 1);
-  EXPECT_EQ(kinds[".cu"], kinds[".ptx"]);
+  EXPECT_EQ(kinds[".cu"], kinds[".ll"]);
+  EXPECT_EQ(kinds[".ptx"], 2 * kinds[".cu"]);  // of both generators
   EXPECT_EQ(kinds[".cu"], kinds[".loops"]);
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".ptx") {

@@ -8,6 +8,10 @@
 #include "core/schedule/loop_ir.h"
 #include "core/support/result.h"
 
+namespace llvm {
+class Module;
+}
+
 namespace nf::cuda {
 
 struct NvptxOutput {
@@ -21,6 +25,9 @@ struct NvptxOutput {
 // an instruction comes from. LLVM's fatal errors end the process: only workers call it.
 Result<NvptxOutput> generateNvptx(const loop::Function& function, const std::string& architecture, const std::string& libdevice,
                                   const loop::LoopText* lines);
+
+// The passes over an emitted module, whose target triple and data layout they set; part of generateNvptx.
+Result<Unit> optimizeNvptx(llvm::Module& module, const std::string& architecture);
 
 // What LLVM generates code as: the architecture, or the latest before it that this LLVM knows, whose PTX later devices run. LLVM itself
 // would silently take the oldest. Fails below sm_75.
