@@ -157,7 +157,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     struct Asked {
       std::string name;
       std::map<std::string, std::string> extensions;  // by text
-      std::string own;  // the text that the kernel has where the generator that was asked for made it
+      std::string own;                                // the text that the kernel has where the generator that was asked for made it
       std::future<CompileOutcome> outcome;
     };
     std::vector<Asked> jobs;

@@ -374,8 +374,8 @@ Result<Target> targetOf(int number) {
   t.launchSeconds = kLaunchSeconds;
   const auto nvrtc = Nvrtc::get();
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
-                  " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") + ", LLVM " + llvmVersion() +
-                  ", code generator " + std::to_string(kCodeGeneratorVersion);
+                  " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
+                  ", LLVM " + llvmVersion() + ", code generator " + std::to_string(kCodeGeneratorVersion);
   return t;
 }
 

@@ -659,7 +659,7 @@ class Emitter : private Frame {
 
   std::set<std::string> m_used;
   std::vector<std::string> m_buffers, m_vars;
-  std::map<std::uint64_t, std::string> m_keys;        // of random streams
+  std::map<std::uint64_t, std::string> m_keys;  // of random streams
   KernelText m_text;
   std::size_t m_depth = 0;
   int m_next = 0;

@@ -158,8 +158,9 @@ class HostRuns {
     auto object = moduleForHost(*function, "sm_80", "k" + std::to_string(m_calls.size()) + "_");
     HostCall twin = call;
     if (object) twin.object = std::move(*object);
-    else ASSERT_NE(object.error().message.find("matrix tiles"), std::string::npos)
-        << name << ": " << object.error().message << "\n" << object.error().detail << schedule.text();
+    else
+      ASSERT_NE(object.error().message.find("matrix tiles"), std::string::npos) << name << ": " << object.error().message << "\n"
+                                                                                << object.error().detail << schedule.text();
     m_twins.push_back(std::move(twin));
     m_calls.push_back(std::move(call));
   }
@@ -336,8 +337,8 @@ TEST(CudaText, OriginsReachTheLinesOfCudaAndPtx) {
       ASSERT_TRUE(object->texts.contains(kind)) << generator << ", " << kind;
       const KernelText& text = object->texts.at(kind);
       EXPECT_EQ(static_cast<std::size_t>(std::count(text.text.begin(), text.text.end(), '\n')), text.lineOrigins.size()) << kind;
-      const auto known = std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(),
-                                       [&](const auto& o) { return o == std::vector{origin}; });
+      const auto known =
+          std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(), [&](const auto& o) { return o == std::vector{origin}; });
       EXPECT_GE(known, kind == "ptx" || kind == "llvm" ? 8 : 1) << generator << ", " << kind << "\n" << text.text;
     }
   }

@@ -154,15 +154,17 @@ const char* kHost = R"cpp(
 
 // What object files call.
 const char* kForObjects = R"cpp(
-extern "C" {
-unsigned nf_host_thread() { return threadIdx.x; }
-unsigned nf_host_block() { return blockIdx.x; }
-void nf_host_barrier() { __syncthreads(); }
-unsigned nf_host_exchange(unsigned mask, unsigned value, unsigned bits, unsigned) { return __shfl_xor_sync(mask, value, (int)bits); }
-void nf_host_copy4(void* to, const void* from) { nf_async<4>(to, from); }
-void nf_host_copy8(void* to, const void* from) { nf_async<8>(to, from); }
-void nf_host_copy16(void* to, const void* from) { nf_async<16>(to, from); }
-}
+  extern "C" {
+  unsigned nf_host_thread() { return threadIdx.x; }
+  unsigned nf_host_block() { return blockIdx.x; }
+  void nf_host_barrier() { __syncthreads(); }
+  unsigned nf_host_exchange(unsigned mask, unsigned value, unsigned bits, unsigned) {
+    return __shfl_xor_sync(mask, value, (int)bits);
+  }
+  void nf_host_copy4(void* to, const void* from) { nf_async<4>(to, from); }
+  void nf_host_copy8(void* to, const void* from) { nf_async<8>(to, from); }
+  void nf_host_copy16(void* to, const void* from) { nf_async<16>(to, from); }
+  }
 )cpp";
 
 std::string storage(DType type) {

@@ -93,7 +93,8 @@ Result<HostObject> moduleForHost(const loop::Function& function, const std::stri
   if (!target) return failure("LLVM has no code generator for " + triple, words);
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  const std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(triple, "generic", "", options, llvm::Reloc::PIC_));
+  const std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(triple, "generic", "", options, llvm::Reloc::PIC_));
   module.setTargetTriple(triple);
   module.setDataLayout(machine->createDataLayout());
   if (llvm::verifyModule(module, &out)) return failure("the module for this machine is invalid", words);

@@ -17,7 +17,8 @@ Target target() { return *cuda::nominalTarget("sm_80"); }
 Program unary(ScalarOp op, DType type = DType::F32) {
   Builder b;
   const TensorId x = b.input("X", {64}, type);
-  b.output(b.op("Y", {64}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(op, b.at(x, v)); }, type));
+  b.output(b.op(
+      "Y", {64}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(op, b.at(x, v)); }, type));
   return b.p;
 }
 
@@ -66,15 +67,14 @@ TEST(Nvptx, LaterArchitecturesAreAssembledForThemselves) {
 
 TEST(Nvptx, TakesOfLibdeviceWhatItCalls) {
   for (const DType type : {DType::F32, DType::F64})
-    for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf, ScalarOp::Sin, ScalarOp::Cos}) {
+    for (const ScalarOp op :
+         {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf, ScalarOp::Sin, ScalarOp::Cos}) {
       const std::string ptx = ptxOf(unary(op, type));
       EXPECT_EQ(ptx.find(".extern"), std::string::npos) << ptx;
       EXPECT_EQ(ptx.find("__nv"), std::string::npos) << ptx;
       // Denormal numbers are numbers, as in CUDA C without fast math; the approximations inside say so themselves.
       EXPECT_EQ(ptx.find("fma.rn.ftz"), std::string::npos) << ptx;
-      if (!cuda::ptxasPath().empty()) {
-        EXPECT_TRUE(cuda::assemble(cuda::ptxasPath(), ptx, "sm_80").ok()) << ptx;
-      }
+      if (!cuda::ptxasPath().empty()) { EXPECT_TRUE(cuda::assemble(cuda::ptxasPath(), ptx, "sm_80").ok()) << ptx; }
     }
 }
 
@@ -120,8 +120,9 @@ TEST(Nvptx, TheKnobChoosesTheGenerator) {
   EXPECT_EQ(madeBy(plain, elementwise), "llvm");
   EXPECT_EQ(madeBy(plain, withGenerator(elementwise, "nvrtc")), "cuda");
   EXPECT_EQ(withGenerator(withGenerator(elementwise, "nvrtc"), "llvm"), elementwise);
-  EXPECT_EQ((*plainSpace)->check(*Schedule::parse(R"({"kind":"elementwise","knobs":{"threads":64,"generator":"gcc"}})")).error().message,
-            R"(knob generator cannot be "gcc" here)");
+  EXPECT_EQ(
+      (*plainSpace)->check(*Schedule::parse(R"({"kind":"elementwise","knobs":{"threads":64,"generator":"gcc"}})")).error().message,
+      R"(knob generator cannot be "gcc" here)");
   EXPECT_EQ((*plainSpace)->knobs().back().values, (std::vector<std::string>{"\"llvm\"", "\"nvrtc\""}));
 }
 

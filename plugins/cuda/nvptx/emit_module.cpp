@@ -14,7 +14,8 @@ using namespace loop;
 Result<EmittedModule> ModuleEmitter::run() {
   const auto refused = [](const std::string& why) { return Error{"compile", why, "cuda", {}}; };
   if (m_f.operands > kMostOperands)
-    return refused("the subgraph has " + std::to_string(m_f.operands) + " operands, a kernel takes " + std::to_string(kMostOperands));
+    return refused("the subgraph has " + std::to_string(m_f.operands) + " operands, a kernel takes " +
+                   std::to_string(kMostOperands));
   if (m_lines) openDebug();
   EmittedModule result;
   for (std::size_t s = 0; s < m_f.stages.size() && m_error.empty(); ++s) result.stages.push_back(stage(s));
@@ -187,7 +188,8 @@ void ModuleEmitter::forLoop(const Statement& s) {
 
 void ModuleEmitter::branch(const Statement& s) {
   LV* condition = valuesFor(s, {}).at(s.value);
-  if (const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(condition)) return statements(constant->isOne() ? s.body : s.otherwise);
+  if (const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(condition))
+    return statements(constant->isOne() ? s.body : s.otherwise);
   llvm::BasicBlock *then = block(), *after = block();
   llvm::BasicBlock* otherwise = s.otherwise.empty() ? after : block();
   m_b.CreateCondBr(condition, then, otherwise);
@@ -221,9 +223,7 @@ void ModuleEmitter::lanes(StmtId id, VarId lane, std::int64_t count) {
   };
   if (s.kind != Statement::Kind::Store) return each([&](std::int64_t) { statement(id); });
   if (m_debug) m_b.SetCurrentDebugLocation(llvm::DILocation::get(m_context, m_lines->lines[id.value], 0, m_subprogram));
-  const auto vectorOf = [&](BufferId b) {
-    return llvm::FixedVectorType::get(elementType(b), static_cast<unsigned>(count));
-  };
+  const auto vectorOf = [&](BufferId b) { return llvm::FixedVectorType::get(elementType(b), static_cast<unsigned>(count)); };
   // Reads that come in as one, by value.
   Values read;
   m_constants[lane.value] = 0;
@@ -255,8 +255,9 @@ void ModuleEmitter::exchange(const Statement& s) {
   llvm::Type *type = elementType(s.left.buffer), *word = m_b.getInt32Ty();
   LV* own = m_b.CreateAlignedLoad(type, at(s.left), alignment(s.left.buffer));
   const auto other = [&](LV* bits) {
-    return m_b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-                               {m_b.getInt32(0xffffffffu), bits, m_b.getInt32(static_cast<std::uint32_t>(s.elements)), m_b.getInt32(31)});
+    return m_b.CreateIntrinsic(
+        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+        {m_b.getInt32(0xffffffffu), bits, m_b.getInt32(static_cast<std::uint32_t>(s.elements)), m_b.getInt32(31)});
   };
   const auto size = static_cast<unsigned>(type->getPrimitiveSizeInBits());
   LV* bits = m_b.CreateBitCast(own, m_b.getIntNTy(size));

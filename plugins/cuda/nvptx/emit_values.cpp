@@ -63,10 +63,9 @@ LV* ModuleEmitter::pointer(BufferId id) {
   switch (buffer.scope) {
     case Scope::Local: known = entry.CreateAlloca(array, nullptr, buffer.name); break;
     case Scope::Shared: {
-      auto* shared = new llvm::GlobalVariable(*m_module, array, false, llvm::GlobalValue::InternalLinkage,
-                                              llvm::UndefValue::get(array),
-                                              m_function->getName() + "_shared" + std::to_string(id.value), nullptr,
-                                              llvm::GlobalValue::NotThreadLocal, kShared);
+      auto* shared = new llvm::GlobalVariable(
+          *m_module, array, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(array),
+          m_function->getName() + "_shared" + std::to_string(id.value), nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
       shared->setAlignment(llvm::Align(16));
       known = shared;
       break;
@@ -106,9 +105,8 @@ LV* ModuleEmitter::inside(LV* index, const DataIndex& d, LV* asked) {
     LV* code = m_b.CreateOr(m_b.CreateShl(m_b.CreateZExt(m_kernel, m_b.getInt64Ty()), 32), m_b.getInt64(d.check + 1u));
     const auto relaxed = llvm::AtomicOrdering::Monotonic;
     LV* swapped = m_b.CreateAtomicCmpXchg(m_status, m_b.getInt64(0), code, llvm::Align(8), relaxed, relaxed);
-    guarded(m_b.CreateExtractValue(swapped, 1), [&] {
-      m_b.CreateAlignedStore(index, m_b.CreateConstInBoundsGEP1_64(m_b.getInt64Ty(), m_status, 1), llvm::Align(8));
-    });
+    guarded(m_b.CreateExtractValue(swapped, 1),
+            [&] { m_b.CreateAlignedStore(index, m_b.CreateConstInBoundsGEP1_64(m_b.getInt64Ty(), m_status, 1), llvm::Align(8)); });
   });
   return asked ? m_b.CreateAnd(asked, within) : within;
 }
@@ -189,7 +187,7 @@ LV* ModuleEmitter::libdevice(const char* name, std::vector<LV*> arguments) {
   llvm::Type* type = arguments.front()->getType();
   const std::vector<llvm::Type*> parameters(arguments.size(), type);
   auto callee = m_module->getOrInsertFunction(std::string("__nv_") + name + (type->isFloatTy() ? "f" : ""),
-                                                    llvm::FunctionType::get(type, parameters, false));
+                                              llvm::FunctionType::get(type, parameters, false));
   auto* fn = llvm::cast<llvm::Function>(callee.getCallee());
   fn->setDoesNotThrow();
   fn->setDoesNotAccessMemory();

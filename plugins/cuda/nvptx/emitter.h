@@ -70,7 +70,7 @@ class ModuleEmitter final : private Frame, private codegen::Arithmetic {
   LV* pointer(loop::BufferId id);
   LV* address(loop::BufferId id, LV* offset);
   llvm::Align alignment(loop::BufferId id, std::int64_t elements = 1);
-  LV* loaded(loop::BufferId id, LV* element);              // as a value
+  LV* loaded(loop::BufferId id, LV* element);            // as a value
   LV* stored(loop::BufferId id, LV* value, DType from);  // as an element
   struct Access {
     LV* offset = nullptr;

@@ -49,8 +49,8 @@ Result<std::unique_ptr<llvm::TargetMachine>> machineFor(const std::string& archi
   llvm::TargetOptions options;
   // Fused multiplications stand in the loops where they are meant.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
-  std::unique_ptr<llvm::TargetMachine> machine(nvptx()->createTargetMachine(
-      kTriple, architecture, kPtx, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(nvptx()->createTargetMachine(kTriple, architecture, kPtx, options, llvm::Reloc::PIC_,
+                                                                            std::nullopt, llvm::CodeGenOptLevel::Default));
   if (!machine) return failure("LLVM cannot generate code for " + architecture + ".");
   return machine;
 }
@@ -109,8 +109,7 @@ std::string llvmVersion() { return LLVM_VERSION_STRING; }
 
 int capabilityOf(const std::string& architecture) {
   int number = 0;
-  if (architecture.starts_with("sm_"))
-    std::from_chars(architecture.data() + 3, architecture.data() + architecture.size(), number);
+  if (architecture.starts_with("sm_")) std::from_chars(architecture.data() + 3, architecture.data() + architecture.size(), number);
   return number;
 }
 
