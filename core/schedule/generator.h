@@ -6,8 +6,8 @@
 
 #include "core/schedule/schedule.h"
 
-// The back end `cuda` has two code generators over one loop IR: "llvm" (LLVM's NVPTX back end, some 20 ms a kernel) and "nvrtc" (CUDA C
-// through NVIDIA's compiler, 100 ms and more). A kernel has the same results bit by bit with either, so which one makes it is a knob,
+// The back end `cuda` has two code generators over one loop IR: "llvm" (LLVM's NVPTX back end) and "nvrtc" (CUDA C through NVIDIA's
+// compiler, which takes twice as long and more). A kernel has the same results bit by bit with either, so which one makes it is a knob,
 // `generator`, beside those of every template for a GPU.
 namespace nf {
 

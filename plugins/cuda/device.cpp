@@ -13,6 +13,7 @@
 #include "plugins/cuda/kernel_call.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
 namespace {
@@ -375,7 +376,8 @@ Result<Target> targetOf(int number) {
   const auto nvrtc = Nvrtc::get();
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
                   " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
-                  ", LLVM " + llvmVersion() + ", code generator " + std::to_string(kCodeGeneratorVersion);
+                  ", LLVM " + llvmVersion() + (findLibdevice(toolkitFolders("nvvm/libdevice")) ? "" : " without libdevice") +
+                  ", code generator " + std::to_string(kCodeGeneratorVersion);
   return t;
 }
 

@@ -2,6 +2,9 @@
 // The code generator that rests on LLVM: its targets, libdevice, the knob that chooses it.
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <set>
+
 #include "core/schedule/generator.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
@@ -75,6 +78,35 @@ TEST(Nvptx, TakesOfLibdeviceWhatItCalls) {
       // Denormal numbers are numbers, as in CUDA C without fast math; the approximations inside say so themselves.
       EXPECT_EQ(ptx.find("fma.rn.ftz"), std::string::npos) << ptx;
       if (!cuda::ptxasPath().empty()) { EXPECT_TRUE(cuda::assemble(cuda::ptxasPath(), ptx, "sm_80").ok()) << ptx; }
+    }
+}
+
+// The numbers in a text of PTX, signs apart: 0f3F800000, 0d3FF0000000000000.
+std::set<std::string> numbersIn(const std::string& ptx) {
+  static const std::regex pattern("0(f|d)([0-9A-Fa-f]{16}|[0-9A-Fa-f]{8})");
+  std::set<std::string> numbers;
+  for (auto it = std::sregex_iterator(ptx.begin(), ptx.end(), pattern); it != std::sregex_iterator(); ++it) {
+    const std::uint64_t bits = std::stoull((*it)[2], nullptr, 16), sign = (*it)[1] == "f" ? 1ull << 31 : 1ull << 63;
+    if ((bits & ~sign) != 0) numbers.insert((*it)[1].str() + std::to_string(bits & ~sign));
+  }
+  return numbers;
+}
+
+// Functions are equal where the coefficients are: neither compiler may change what is done with them.
+TEST(Nvptx, HasTheFunctionsOfNvrtc) {
+  const auto compiler = cuda::makeCompiler(target());
+  ASSERT_TRUE(compiler.ok()) << compiler.error().message;
+  for (const DType type : {DType::F32, DType::F64})
+    for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf, ScalarOp::Sin,
+                              ScalarOp::Cos, ScalarOp::Sqrt, ScalarOp::Rsqrt}) {
+      const Program p = unary(op, type);
+      const Schedule first = (*scheduleSpace(p, target()))->first();
+      const auto llvm = (*compiler)->compile({p, withGenerator(first, "llvm"), {"ptx"}});
+      const auto nvrtc = (*compiler)->compile({p, withGenerator(first, "nvrtc"), {"ptx"}});
+      ASSERT_TRUE(llvm.ok() && nvrtc.ok());
+      EXPECT_EQ(numbersIn(llvm->texts.at("ptx").text), numbersIn(nvrtc->texts.at("ptx").text))
+          << info(op).name << " of " << name(type) << "\n"
+          << llvm->texts.at("ptx").text << nvrtc->texts.at("ptx").text;
     }
 }
 
