@@ -101,6 +101,15 @@ IndexCond inside(const IndexExpr& e, std::int64_t extent) {
 
 }  // namespace
 
+Program gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType left, DType right) {
+  Builder b;
+  const TensorId x = b.input("A", {m, k}, left), y = b.input("B", {k, n}, right);
+  b.output(b.op("C", {m, n}, {k}, Reducer::Sum, [&](const auto& v) {
+    return b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(y, {v[2], v[1]}));
+  }));
+  return b.p;
+}
+
 std::vector<Case> contractions() {
   std::vector<Case> cases;
   const auto add = [&](const std::string& name, Builder b) { cases.push_back({name, std::move(b.p)}); };
@@ -248,6 +257,19 @@ std::vector<Case> contractions() {
       return b.p.binary(ScalarOp::Mul, b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(y, {v[2], v[1]})), b.at(s, {v[0]}));
     }));
     add("three factors", std::move(b));
+  }
+  return cases;
+}
+
+std::vector<Case> contractions(const std::vector<DType>& types) {
+  std::vector<Case> cases = contractions();
+  for (Case& c : cases) {
+    std::size_t inputs = 0;
+    for (Tensor& t : c.program.tensors) {
+      if (t.kind != TensorKind::Input || t.type == DType::I32) continue;
+      t.type = types[inputs++ % types.size()];
+      c.name += " " + std::string(name(t.type));
+    }
   }
   return cases;
 }

@@ -28,8 +28,11 @@ struct Case {
   std::string name;
   Program program;
 };
+Program gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType left = DType::F32, DType right = DType::F32);
 std::vector<Case> contractions();  // in every shape the examples use
-std::vector<Case> nests();         // reductions, elementwise operators, chains of both that share rows, a scatter
+// The same with inputs in these types, in turns.
+std::vector<Case> contractions(const std::vector<DType>& types);
+std::vector<Case> nests();  // reductions, elementwise operators, chains of both that share rows, a scatter
 
 // NF_SEED=n replays a printed one.
 std::uint64_t freshSeed();

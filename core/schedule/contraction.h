@@ -28,11 +28,13 @@ struct ContractionView {
   std::vector<OperatorId> before;    // stored injective operators that need nothing of it: loops of their own
   std::vector<OperatorId> epilogue;  // stored injective operators over the same points, in order; may be empty
   std::vector<ContractionGuard> guards;
-  std::vector<ExprId> left, right;             // factors of its body; left: A
-  NestView nest;                               // its axes, merged
-  std::vector<AxisClass> classes;              // by merged axis
-  std::vector<double> outStride;               // of the output by merged axis
-  bool leftPlain = false, rightPlain = false;  // a side is a read of memory as it is
+  std::vector<ExprId> left, right;                      // factors of its body; left: A
+  NestView nest;                                        // its axes, merged
+  std::vector<AxisClass> classes;                       // by merged axis
+  std::vector<double> outStride;                        // of the output by merged axis
+  bool leftPlain = false, rightPlain = false;           // a side is a read of memory as it is, in f32
+  bool leftStored = false, rightStored = false;         // the same of any type
+  DType leftType = DType::F32, rightType = DType::F32;  // f16 or bf16 where that holds every value of the side as it is
   // By merged axis: elements between neighbours in the side's first load, -1 through a floor division, 0 unused.
   std::vector<double> leftStride, rightStride;
   double leftElements = 1, rightElements = 1;  // of a copy of the side, tile by tile

@@ -316,6 +316,29 @@ ExprId readOf(const GroupView& group, const NestView& nest, const std::vector<Ex
   return read;
 }
 
+// F16 or BF16 where every value of the product of the factors is one as it stands; else F32.
+DType narrowType(const GroupView& group, const std::vector<ExprId>& factors) {
+  const Program& p = *group.program;
+  std::vector<ExprId> rest = factors;
+  while (rest.size() == 1) {
+    const ExprId value = peel(p, rest[0]).value;
+    const ScalarNode& node = p[value];
+    DType type = node.type;
+    if (node.op == ScalarOp::Load) {
+      const TensorId t = p[node.access].tensor;
+      if (group.producers[t.value].valid() && !group.stored[t.value]) {  // computed here, and not rounded to its storage
+        rest = {group.producerOf(t).body};
+        continue;
+      }
+      type = p[t].type;
+    } else if (node.op != ScalarOp::Cast) {
+      return DType::F32;
+    }
+    return type == DType::F16 || type == DType::BF16 ? type : DType::F32;
+  }
+  return DType::F32;
+}
+
 }  // namespace
 
 std::set<std::size_t> neighbours(const ContractionView& view) {
@@ -421,13 +444,17 @@ std::optional<ContractionView> viewContraction(const GroupView& group, const std
   view.guards = guardsOf(group, view, skips);
   view.leftRead = readOf(group, view.nest, view.left, view.leftMovable);
   view.rightRead = readOf(group, view.nest, view.right, view.rightMovable);
-  const auto plain = [&](ExprId read) {
+  const auto stored = [&](ExprId read) {
     if (!read.valid()) return false;
     const TensorId t = p[p[read].access].tensor;
-    return (!group.producers[t.value].valid() || group.stored[t.value]) && p[t].type == DType::F32;
+    return !group.producers[t.value].valid() || group.stored[t.value];
   };
-  view.leftPlain = plain(view.leftRead);
-  view.rightPlain = plain(view.rightRead);
+  view.leftStored = stored(view.leftRead);
+  view.rightStored = stored(view.rightRead);
+  view.leftPlain = view.leftStored && p[p[p[view.leftRead].access].tensor].type == DType::F32;
+  view.rightPlain = view.rightStored && p[p[p[view.rightRead].access].tensor].type == DType::F32;
+  view.leftType = narrowType(group, view.left);
+  view.rightType = narrowType(group, view.right);
   const auto loads = [&](const std::vector<ExprId>& factors) {
     double count = 0;
     std::vector<ExprId> roots = factors;

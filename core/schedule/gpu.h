@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/schedule/contraction.h"
@@ -43,13 +44,28 @@ double estimateGpuStage(const NestView& view, bool scatter, const GpuStageKnobs&
 // A number in mixed radix: the digit of each extent, the last one fastest. The first digit is not reduced.
 std::vector<IndexExpr> digits(const IndexExpr& number, const std::vector<std::int64_t>& extents, const RangeOf& ranges);
 
+// What multiplies: additions and multiplications of single threads, or the matrix units of a warp: mma.sync on f16 or bf16 with 16
+// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8. Sums are f32 in each.
+enum class MatrixUnit : std::uint8_t { Fma, Mma16816, Mma1688, Tf32 };
+std::string_view name(MatrixUnit unit);  // "fma", the value of knob matrix
+// Reduced points of one instruction, and the type of its operands. Fma: 1, F32.
+struct MatrixStep {
+  DType type = DType::F32;
+  int points = 1;
+};
+MatrixStep stepOf(MatrixUnit unit, const ContractionView& view);
+// Those the target has that hold every value of both operands as it is, Fma first: f16 and bf16 are read from storage and multiplied
+// exactly, one of each in tf32. Operands in f32 take Fma.
+std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& target);
+
 // A contraction in tiles of shared memory: blockM x blockN results a block, threadM x threadN of them a thread, the reduced points in
-// slices of blockK of which `stages` are under way.
+// slices of blockK of which `stages` are under way. With a matrix unit a warp has 8 threadM x 4 threadN neighbours.
 struct GpuContractionKnobs {
   int blockM = 64, blockN = 64, blockK = 16;
   int threadM = 4, threadN = 4;
   int stages = 2;
   int split = 1;  // parts of the reduced points, put together by a second kernel
+  MatrixUnit matrix = MatrixUnit::Fma;
   int threads() const { return (blockM / threadM) * (blockN / threadN); }
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/ir/folding.h"
+#include "core/schedule/fragment.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
 
@@ -18,6 +19,10 @@ namespace {
 struct Who {
   std::int64_t thread = 0, block = 0, interval = -1;
 };
+
+constexpr std::int64_t kWarpThreads = 32;
+
+bool ofThread(const Buffer& buffer) { return buffer.scope == Scope::Local || buffer.scope == Scope::Fragment; }
 
 // The last write and the reads of a stage. Of readers it is enough to know two that differ.
 struct Touch {
@@ -44,7 +49,7 @@ class Interpreter {
         m_memory.emplace_back(n, 0.0);
         m_known.emplace_back(n, 0);
       }
-      m_touched.emplace_back(buffer.scope == Scope::Local ? 0 : n);
+      m_touched.emplace_back(ofThread(buffer) ? 0 : n);
     }
     for (const Stage& stage : m_f.stages) {
       ++m_interval;
@@ -74,7 +79,8 @@ class Interpreter {
     char& known = m_barriers[id.value];
     if (known != 0) return known == 2;
     const Statement& s = m_f[id];
-    bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange;
+    bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange || s.kind == Statement::Kind::MatrixLoad ||
+               s.kind == Statement::Kind::MatrixTile;
     for (const StmtId inner : s.body) has = hasBarrier(inner) || has;
     for (const StmtId inner : s.otherwise) has = hasBarrier(inner) || has;
     m_barriers[id.value] = has ? 2 : 1;
@@ -140,21 +146,9 @@ class Interpreter {
         return;
       }
       case Statement::Kind::Exchange: return fail("threads exchange values outside a block");
-      case Statement::Kind::MatrixTile: matrix(s); return;
+      case Statement::Kind::MatrixLoad:
+      case Statement::Kind::MatrixTile: return fail("a matrix of a warp outside a block");
     }
-  }
-
-  void matrix(const Statement& s) {
-    const auto c = offset(s.target), a = offset(s.left), b = offset(s.right);
-    if (!c || !a || !b) return;
-    for (std::int64_t i = 0; i < s.tile[0]; ++i)
-      for (std::int64_t j = 0; j < s.tile[1]; ++j) {
-        const std::int64_t at = *c + i * s.leading[0] + j;
-        double sum = read(s.target.buffer, at);
-        for (std::int64_t k = 0; k < s.tile[2]; ++k)
-          sum += read(s.left.buffer, *a + i * s.leading[1] + k) * read(s.right.buffer, *b + k * s.leading[2] + j);
-        write(s.target.buffer, at, sum);
-      }
   }
 
   struct Landing {
@@ -194,7 +188,7 @@ class Interpreter {
       }
     }
     for (std::size_t b = 0; b < m_f.buffers.size(); ++b) {
-      if (m_f.buffers[b].scope != Scope::Local) continue;
+      if (!ofThread(m_f.buffers[b])) continue;
       const std::size_t n = count * static_cast<std::size_t>(m_f.buffers[b].elements);
       m_memory[b].resize(std::max(n, m_memory[b].size()));
       m_known[b].assign(std::max(n, m_known[b].size()), 0);
@@ -225,6 +219,93 @@ class Interpreter {
     }
   }
 
+  // Calls `warp` with the first thread of each.
+  template <class Call>
+  void eachWarp(std::size_t count, Call&& warp) {
+    if (count % kWarpThreads != 0) return fail("a matrix is of a warp that has not all its threads");
+    for (std::size_t t = 0; t < count && m_error.empty(); t += kWarpThreads) warp(t);
+  }
+
+  // What the place is for all threads of a warp, which must agree.
+  std::optional<std::int64_t> shared(const Place& place, std::size_t first) {
+    std::optional<std::int64_t> at;
+    for (std::size_t lane = 0; lane < kWarpThreads; ++lane) {
+      enter(first + lane);
+      const auto own = offset(place);
+      if (!own) return std::nullopt;
+      if (at && *at != *own) fail("the threads of a warp name different parts of " + m_f[place.buffer].name);
+      at = own;
+    }
+    return at;
+  }
+
+  void matrixLoad(const Statement& s, std::size_t count) {
+    const DType type = m_f[s.target.buffer].type;
+    const std::int64_t columns = matrixColumns(type), each = perRegister(type);
+    std::vector<double> values(static_cast<std::size_t>(s.elements * kMatrixRows * columns));
+    eachWarp(count, [&](std::size_t first) {
+      const auto to = shared(s.target, first);
+      if (!to) return;
+      for (std::int64_t row = 0; row < s.elements * kMatrixRows && m_error.empty(); ++row) {
+        enter(first + static_cast<std::size_t>(row));
+        const auto from = offset(s.left);
+        if (!from) return;
+        if (*from % columns != 0) return fail("a row of a matrix does not begin at 16 bytes of " + m_f[s.left.buffer].name);
+        for (std::int64_t c = 0; c < columns; ++c)
+          values[static_cast<std::size_t>(row * columns + c)] = read(s.left.buffer, *from + c);
+      }
+      for (std::size_t lane = 0; lane < kWarpThreads && m_error.empty(); ++lane) {
+        enter(first + lane);
+        for (std::int64_t e = 0; e < s.elements * each; ++e) {
+          const MatrixElement at = elementLoaded(type, static_cast<std::int64_t>(lane), e % each, s.transposed);
+          write(s.target.buffer, *to + e,
+                values[static_cast<std::size_t>((e / each * kMatrixRows + at.row) * columns + at.column)]);
+        }
+      }
+    });
+  }
+
+  void matrixTile(const Statement& s, std::size_t count) {
+    const DType type = m_f[s.left.buffer].type;
+    const auto [m, n, k] = s.tile;
+    const auto cell = [](std::int64_t row, std::int64_t columns, std::int64_t column) {
+      return static_cast<std::size_t>(row * columns + column);
+    };
+    std::vector<double> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n)), c(static_cast<std::size_t>(m * n));
+    eachWarp(count, [&](std::size_t first) {
+      const auto atA = shared(s.left, first), atB = shared(s.right, first), atC = shared(s.target, first);
+      if (!atA || !atB || !atC) return;
+      for (std::int64_t lane = 0; lane < kWarpThreads && m_error.empty(); ++lane) {
+        enter(first + static_cast<std::size_t>(lane));
+        for (std::int64_t e = 0; e < m * k / kWarpThreads; ++e) {
+          const MatrixElement at = elementOfA(type, lane, e);
+          a[cell(at.row, k, at.column)] = read(s.left.buffer, *atA + e);
+        }
+        for (std::int64_t e = 0; e < k * n / kWarpThreads; ++e) {
+          const MatrixElement at = elementOfB(type, lane, e);
+          b[cell(at.row, n, at.column)] = read(s.right.buffer, *atB + e);
+        }
+        for (std::int64_t e = 0; e < m * n / kWarpThreads; ++e) {
+          const MatrixElement at = elementOfC(lane, e);
+          c[cell(at.row, n, at.column)] = read(s.target.buffer, *atC + e);
+        }
+      }
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double& sum = c[cell(i, n, j)];
+          for (std::int64_t p = 0; p < k; ++p) sum += a[cell(i, k, p)] * b[cell(p, n, j)];
+          sum = static_cast<float>(sum);
+        }
+      for (std::int64_t lane = 0; lane < kWarpThreads && m_error.empty(); ++lane) {
+        enter(first + static_cast<std::size_t>(lane));
+        for (std::int64_t e = 0; e < m * n / kWarpThreads; ++e) {
+          const MatrixElement at = elementOfC(lane, e);
+          write(s.target.buffer, *atC + e, c[cell(at.row, n, at.column)]);
+        }
+      }
+    });
+  }
+
   // Statement by statement where a barrier stands inside, else each thread runs through.
   void lockstep(const std::vector<StmtId>& statements, std::size_t count) {
     for (const StmtId id : statements) {
@@ -234,6 +315,10 @@ class Interpreter {
         ++m_interval;
       } else if (s.kind == Statement::Kind::Exchange) {
         exchange(s, count);
+      } else if (s.kind == Statement::Kind::MatrixLoad) {
+        matrixLoad(s, count);
+      } else if (s.kind == Statement::Kind::MatrixTile) {
+        matrixTile(s, count);
       } else if (!hasBarrier(id)) {
         for (std::size_t t = 0; t < count; ++t) {
           enter(t);
@@ -272,7 +357,7 @@ class Interpreter {
 
   std::size_t cell(BufferId buffer, std::int64_t at) const {
     const Buffer& b = m_f[buffer];
-    return static_cast<std::size_t>(b.scope == Scope::Local ? static_cast<std::int64_t>(m_thread) * b.elements + at : at);
+    return static_cast<std::size_t>(ofThread(b) ? static_cast<std::int64_t>(m_thread) * b.elements + at : at);
   }
 
   double read(BufferId buffer, std::int64_t at) {
@@ -280,7 +365,7 @@ class Interpreter {
     const std::size_t i = cell(buffer, at);
     if (!m_known[buffer.value][i])
       fail("element " + std::to_string(at) + " of " + m_f[buffer].name + " is read before it is written");
-    if (m_f[buffer].scope != Scope::Local) {
+    if (!ofThread(m_f[buffer])) {
       Touch& t = m_touched[buffer.value][i];
       if (meets(t.writer)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
       if (t.reader.interval >= m_stageBegan) {
@@ -298,14 +383,14 @@ class Interpreter {
     if (!inside(buffer, at)) return;
     const std::size_t i = cell(buffer, at);
     if (m_f[buffer].direction == Direction::In) fail(m_f[buffer].name + " is @in and written");
-    if (m_f[buffer].scope != Scope::Local) {
+    if (!ofThread(m_f[buffer])) {
       Touch& t = m_touched[buffer.value][i];
       const bool others =
           (t.reader.interval >= m_stageBegan && t.readByBlocks) || (t.reader.interval == m_interval && t.readByThreads);
       if (others || meets(t.writer) || meets(t.reader)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
       t.writer = {m_who, m_block, m_interval};
     }
-    m_memory[buffer.value][i] = v;
+    m_memory[buffer.value][i] = m_f[buffer].scope == Scope::Fragment ? roundedToFragment(m_f[buffer].type, v) : v;
     m_known[buffer.value][i] = 1;
   }
 

@@ -31,6 +31,11 @@ BufferId Function::addShared(std::string name, DType type, std::int64_t elements
   return BufferId(buffers.size() - 1);
 }
 
+BufferId Function::addFragment(std::string name, DType type, std::int64_t elements) {
+  buffers.push_back({std::move(name), type, elements, Scope::Fragment, Direction::None, 0});
+  return BufferId(buffers.size() - 1);
+}
+
 BufferId Function::addWorkspace(std::string name, DType type, std::int64_t elements) {
   buffers.push_back({std::move(name), type, elements, Scope::Global, Direction::None, workspaceBytes});
   workspaceBytes += (elements * bytesOf(type) + 63) / 64 * 64;
@@ -163,6 +168,28 @@ StmtId Function::exchange(Place target, Place source, std::int64_t bits, OriginI
   s.target = std::move(target);
   s.left = std::move(source);
   s.elements = bits;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::matrixLoad(Place target, Place source, std::int64_t matrices, bool transposed, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::MatrixLoad;
+  s.target = std::move(target);
+  s.left = std::move(source);
+  s.elements = matrices;
+  s.transposed = transposed;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::matrixTile(Place c, Place a, Place b, std::array<std::int64_t, 3> tile, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::MatrixTile;
+  s.target = std::move(c);
+  s.left = std::move(a);
+  s.right = std::move(b);
+  s.tile = tile;
   s.origin = origin;
   return add(std::move(s));
 }

@@ -21,8 +21,10 @@ using StmtId = Id<struct LoopStmtTag>;
 // Serial: a loop. Parallel: independent tasks of a stage (only outermost). Unrolled: expanded by the back end. Vector: lanes of
 // one vector. Block, Thread: of a GPU's grid.
 enum class LoopKind : std::uint8_t { Serial, Parallel, Unrolled, Vector, Block, Thread };
-// Global: operands and the workspace. Shared: one a block. Local: one a task or thread, small ones live in registers.
-enum class Scope : std::uint8_t { Global, Shared, Local };
+// Global: operands and the workspace. Shared: one a block. Local: one a task or thread, small ones live in registers. Fragment: a
+// thread's part of matrices that are spread over the 32 threads of its warp (fragment.h), of type F16, BF16 or F32; numbers in
+// fragments of F32 are rounded to tf32 as they come in.
+enum class Scope : std::uint8_t { Global, Shared, Local, Fragment };
 enum class Direction : std::uint8_t { None, In, Out, InOut };
 
 // Runs over [0, extent). IndexVar v of every IndexExpr here is VarId v; counters of enclosing Loops keep their numbers.
@@ -74,18 +76,22 @@ struct Value {
 struct Statement {
   // AsyncCopy starts a copy into a shared buffer; AsyncCommit closes a thread's group of copies; AsyncWait lets all but so many of its
   // groups land. Exchange: target = left as the thread of the warp has it whose number differs in some bits.
-  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncCommit, AsyncWait, Exchange, MatrixTile };
+  // MatrixLoad, MatrixTile: the threads of a warp come together. MatrixLoad reads matrices of 8 rows of 16 bytes from shared memory into
+  // fragments; thread 8*j + r names where row r of matrix j begins. MatrixTile: C += A * B of tile m x n x k, the products exact, added
+  // to C in any order with at least single precision and rounded to F32; the interpreter adds them up in order of k, in double.
+  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncCommit, AsyncWait, Exchange, MatrixLoad, MatrixTile };
   Kind kind = Kind::Store;
   OriginId origin;
-  VarId var;                              // For
-  std::vector<StmtId> body;               // For, If
-  std::vector<StmtId> otherwise;          // If
-  ValueId value;                          // Store; If: the condition
-  Place target;                           // Store; AsyncCopy, Exchange: where to; MatrixTile: the accumulator C
-  Place left, right;                      // AsyncCopy, Exchange: left is where from; MatrixTile: C += left * right
-  std::int64_t elements = 0;              // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32
-  std::array<std::int64_t, 3> tile{};     // MatrixTile: m, n, k
-  std::array<std::int64_t, 3> leading{};  // MatrixTile: elements between rows of C, left, right
+  VarId var;                      // For
+  std::vector<StmtId> body;       // For, If
+  std::vector<StmtId> otherwise;  // If
+  ValueId value;                  // Store; If: the condition
+  Place target;                   // Store; AsyncCopy, Exchange, MatrixLoad: where to; MatrixTile: the accumulator C
+  Place left, right;              // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile: C += left * right
+  std::int64_t elements =
+      0;  // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
+  bool transposed = false;             // MatrixLoad: a thread takes neighbours of a column, not of a row
+  std::array<std::int64_t, 3> tile{};  // MatrixTile: m, n, k
 };
 
 // Stages run one after the other; the tasks of a stage (product of its outermost Parallel or Block loops) in any order. Inside
@@ -116,6 +122,7 @@ struct Function {
   VarId addVar(std::string name, std::int64_t extent, LoopKind kind);
   BufferId addLocal(std::string name, DType type, std::int64_t elements);
   BufferId addShared(std::string name, DType type, std::int64_t elements);
+  BufferId addFragment(std::string name, DType type, std::int64_t elements);
   BufferId addWorkspace(std::string name, DType type, std::int64_t elements);  // 64-byte aligned
   ValueId constant(double value, DType type, OriginId origin = {});
   ValueId indexValue(IndexExpr index, DType type, OriginId origin = {});
@@ -131,6 +138,8 @@ struct Function {
   StmtId store(Place place, ValueId value, OriginId origin = {});
   StmtId barrier(OriginId origin = {});
   StmtId exchange(Place target, Place source, std::int64_t bits, OriginId origin = {});
+  StmtId matrixLoad(Place target, Place source, std::int64_t matrices, bool transposed, OriginId origin = {});
+  StmtId matrixTile(Place c, Place a, Place b, std::array<std::int64_t, 3> tile, OriginId origin = {});
   StmtId asyncCopy(Place target, Place source, std::int64_t elements, OriginId origin = {});
   StmtId asyncCommit(OriginId origin = {});
   StmtId asyncWait(std::int64_t inFlight, OriginId origin = {});
@@ -157,7 +166,7 @@ struct LoopText {
 LoopText toText(const Function& function);
 
 // What holds of every function: ids in range, operands first, @in never written, @out never read before it is written, Parallel
-// loops outermost, offsets inside their buffers, barriers and exchanges not under conditions. Empty: it holds.
+// loops outermost, offsets inside their buffers, barriers, exchanges and matrices not under conditions. Empty: it holds.
 std::vector<std::string> verify(const Function& function);
 
 }  // namespace nf::loop

@@ -56,9 +56,10 @@ class Printer {
     line(0, head + ")");
     for (std::size_t b = m_f.operands; b < m_f.buffers.size(); ++b) {
       const Buffer& buffer = m_f.buffers[b];
-      const std::string_view scope = buffer.scope == Scope::Shared  ? "shared"
-                                     : buffer.scope == Scope::Local ? "local"
-                                                                    : "workspace";
+      const std::string_view scope = buffer.scope == Scope::Shared     ? "shared"
+                                     : buffer.scope == Scope::Local    ? "local"
+                                     : buffer.scope == Scope::Fragment ? "fragment"
+                                                                       : "workspace";
       line(1, std::string(scope) + " " + declaration(b));
     }
     for (const Stage& stage : m_f.stages) {
@@ -205,6 +206,11 @@ class Printer {
       case Statement::Kind::AsyncWait: open(id, depth, "async wait " + std::to_string(s.elements)); return;
       case Statement::Kind::Exchange:
         open(id, depth, place(s.target, depth) + " = " + place(s.left, depth) + " of thread ^ " + std::to_string(s.elements));
+        return;
+      case Statement::Kind::MatrixLoad:
+        open(id, depth,
+             "matrix " + place(s.target, depth) + " = " + place(s.left, depth) + ", " + std::to_string(s.elements) + " of 8 rows" +
+                 (s.transposed ? ", transposed" : ""));
         return;
       case Statement::Kind::MatrixTile: {
         std::string shape;

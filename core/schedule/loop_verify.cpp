@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/bounds.h"
+#include "core/schedule/fragment.h"
 #include "core/schedule/loop_ir.h"
 
 namespace nf::loop {
@@ -38,6 +39,8 @@ class Verifier {
   void buffer(std::size_t b) {
     const Buffer& x = m_f.buffers[b];
     if (x.elements < 1) problem("buffer " + x.name + " is empty");
+    if (x.scope == Scope::Fragment && x.type != DType::F16 && x.type != DType::BF16 && x.type != DType::F32)
+      problem("fragment " + x.name + " is of another type than f16, bf16 and f32");
     if (b < m_f.operands && (x.scope != Scope::Global || x.direction == Direction::None))
       problem("operand " + x.name + " is not @in, @out or @inout");
     if (b >= m_f.operands && x.direction != Direction::None) problem("buffer " + x.name + " has a direction and is no operand");
@@ -86,6 +89,12 @@ class Verifier {
     if (!proved(p.offset, m_f[p.buffer].elements)) problem("an offset of " + m_f[p.buffer].name + " may leave it");
   }
 
+  // A place and the elements behind it.
+  void places(const Place& p, std::int64_t elements, bool guarded) {
+    place(p, guarded);
+    if (elements > 1) place({p.buffer, p.offset + IndexExpr(elements - 1), p.data}, guarded);
+  }
+
   // Intervals do not see that x//16 and x%16 are of one x; isl does.
   bool proved(const IndexExpr& offset, std::int64_t elements) const {
     std::vector<IndexVar> used;
@@ -120,7 +129,9 @@ class Verifier {
     for (const ValueId v : valuesOf(m_f, s)) {
       const Value& read = m_f[v];
       variables(read.index);
-      if (read.kind == Value::Kind::Load) place(read.place, read.guard.valid() || around.divergent);
+      if (read.kind != Value::Kind::Load) continue;
+      place(read.place, read.guard.valid() || around.divergent);
+      if (read.place.buffer.valid() && m_f[read.place.buffer].scope == Scope::Fragment) problem("a fragment is read as numbers");
     }
     switch (s.kind) {
       case Statement::Kind::For: {
@@ -148,6 +159,8 @@ class Verifier {
       }
       case Statement::Kind::Store:
         place(s.target, around.divergent);
+        if (s.target.buffer.valid() && m_f[s.target.buffer].scope == Scope::Fragment && m_f[s.target.buffer].type != DType::F32)
+          problem("a part of a register of fragment " + m_f[s.target.buffer].name + " is stored");
         if (!s.value.valid()) return problem("a store has no value");
         if (s.target.buffer.valid() && m_f[s.target.buffer].direction == Direction::In)
           problem(m_f[s.target.buffer].name + " is @in and written");
@@ -156,8 +169,8 @@ class Verifier {
         if (around.divergent) problem("a barrier stands under a condition");
         return;
       case Statement::Kind::AsyncCopy:
-        place(s.target, around.divergent);
-        place(s.left, around.divergent);
+        places(s.target, s.elements, around.divergent);
+        places(s.left, s.elements, around.divergent);
         if (s.elements < 1) problem("an asynchronous copy moves nothing");
         if (m_f[s.target.buffer].scope != Scope::Shared) problem("an asynchronous copy does not go to a shared buffer");
         return;
@@ -171,13 +184,32 @@ class Verifier {
         for (const Place* p : {&s.target, &s.left})
           if (p->buffer.valid() && m_f[p->buffer].scope != Scope::Local) problem("an exchange is not between local buffers");
         return;
-      case Statement::Kind::MatrixTile:
-        place(s.target, around.divergent);
-        place(s.left, around.divergent);
-        place(s.right, around.divergent);
-        for (const std::int64_t n : s.tile)
-          if (n < 1) problem("a matrix tile is empty");
+      case Statement::Kind::MatrixLoad:
+        if (around.divergent) problem("a matrix is loaded under a condition");
+        if (s.elements != 1 && s.elements != 2 && s.elements != 4) problem("a load is not of 1, 2 or 4 matrices");
+        if (!s.target.buffer.valid() || !s.left.buffer.valid()) return problem("a matrix names no buffer");
+        places(s.target, s.elements * perRegister(m_f[s.target.buffer].type), around.divergent);
+        places(s.left, matrixColumns(m_f[s.left.buffer].type), around.divergent);
+        if (m_f[s.target.buffer].scope != Scope::Fragment || m_f[s.left.buffer].scope != Scope::Shared)
+          problem("a matrix is not loaded from a shared buffer into a fragment");
+        if (m_f[s.target.buffer].type != m_f[s.left.buffer].type) problem("a matrix and its fragment have different types");
+        if (s.transposed && bytesOf(m_f[s.left.buffer].type) != 2) problem("a matrix of other than 2-byte numbers is transposed");
         return;
+      case Statement::Kind::MatrixTile: {
+        if (around.divergent) problem("a matrix tile stands under a condition");
+        if (!s.target.buffer.valid() || !s.left.buffer.valid() || !s.right.buffer.valid())
+          return problem("a matrix tile names no buffer");
+        const Buffer &c = m_f[s.target.buffer], &a = m_f[s.left.buffer], &b = m_f[s.right.buffer];
+        if (c.scope != Scope::Local || c.type != DType::F32) problem("a matrix tile is not added to a local f32 buffer");
+        if (a.scope != Scope::Fragment || b.scope != Scope::Fragment || a.type != b.type)
+          problem("a matrix tile is not the product of fragments of one type");
+        if (!isMatrixTile(a.type, s.tile)) return problem("no matrix unit has tiles of this shape");
+        const auto [m, n, k] = s.tile;
+        places(s.target, m * n / 32, around.divergent);
+        places(s.left, m * k / 32, around.divergent);
+        places(s.right, k * n / 32, around.divergent);
+        return;
+      }
     }
   }
 

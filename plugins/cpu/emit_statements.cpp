@@ -30,6 +30,7 @@ void Emitter::statement(StmtId id) {
     case Statement::Kind::AsyncWait:
     case Statement::Kind::Exchange:
     case Statement::Kind::Barrier:
+    case Statement::Kind::MatrixLoad:
     case Statement::Kind::MatrixTile: break;  // a GPU's; templates for a CPU make none
   }
   NF_ASSERT(false);

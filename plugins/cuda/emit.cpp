@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "core/schedule/fragment.h"
 #include "core/support/assert.h"
 #include "plugins/cuda/frame.h"
 #include "plugins/cuda/kernel_call.h"
@@ -189,6 +190,8 @@ class Emitter : private Frame {
       for (const BufferId b : mine.buffers)
         if (m_f[b].scope == Scope::Local)
           line(valueType(m_f[b].type) + " " + m_buffers[b.value] + "[" + std::to_string(m_f[b].elements) + "];");
+        else if (m_f[b].scope == Scope::Fragment)
+          line("unsigned " + m_buffers[b.value] + "[" + std::to_string(m_f[b].elements / perRegister(m_f[b].type)) + "];");
       body(*nests[n].body);
       if (nests.size() > 1) {
         --m_depth;
@@ -266,7 +269,12 @@ class Emitter : private Frame {
         line(place(s.target) + " = __shfl_xor_sync(0xffffffffu, " + place(s.left) + ", " + std::to_string(s.elements) + ");",
              {s.origin});
         return;
-      case Statement::Kind::MatrixTile: fail("it has matrix tiles"); return;
+      case Statement::Kind::MatrixLoad: matrixLoad(s); return;
+      case Statement::Kind::MatrixTile:
+        line("nf_mma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[2]) + ">(&" + place(s.target) +
+                 ", &" + registers(s.left) + ", &" + registers(s.right) + ");",
+             {s.origin});
+        return;
     }
   }
 
@@ -312,6 +320,24 @@ class Emitter : private Frame {
       const std::string from = "&" + m_buffers[s.left.buffer.value] + "[" + index(s.left.offset + IndexExpr(e)) + "]";
       line("nf_async<" + std::to_string(each * bytes) + ">(" + to + ", " + from + ");", {s.origin});
     }
+  }
+
+  // ------------------------------------------------------------ matrices of a warp
+  const char* fragmentType(BufferId id) const {
+    const DType type = m_f[id].type;
+    return type == DType::F16 ? "f16" : type == DType::BF16 ? "bf16" : "tf32";
+  }
+
+  // Fragments are arrays of 32-bit registers.
+  std::string registers(const Place& p) const {
+    return m_buffers[p.buffer.value] + "[" + index(floorDiv(p.offset, perRegister(m_f[p.buffer].type))) + "]";
+  }
+
+  void matrixLoad(const Statement& s) {
+    const std::string places = "(&" + registers(s.target) + ", &" + place(s.left) + ");", count = std::to_string(s.elements);
+    const bool rounded = m_f[s.target.buffer].type == DType::F32;
+    if (rounded) line("nf_matrix_load_tf32<" + count + ">" + places, {s.origin});
+    else line("nf_matrix_load<" + count + (s.transposed ? ", true>" : ", false>") + places, {s.origin});
   }
 
   // ------------------------------------------------------------ lanes
@@ -486,6 +512,7 @@ class Emitter : private Frame {
   std::string stored(BufferId buffer, const std::string& value, DType from) const {
     const DType type = m_f[buffer].type;
     const std::string text = bare(converted(value, from, arithmeticType(type)));
+    if (m_f[buffer].scope == Scope::Fragment) return "nf_tf32(" + text + ")";
     if (m_f[buffer].scope == Scope::Local) return text;
     switch (type) {
       case DType::F16: return "nf_to_half(" + text + ")";

@@ -124,7 +124,7 @@ bool Frame::nonNegativeFloors(const IndexExpr& e) const {
 bool Frame::wide(BufferId id, const IndexExpr& unbound, std::int64_t elements) const {
   const Buffer& buffer = m_f[id];
   const std::int64_t bytes = elements * bytesOf(buffer.type);
-  if (buffer.scope == Scope::Local || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+  if (buffer.scope == Scope::Local || buffer.scope == Scope::Fragment || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
   if (id.value < m_f.operands && buffer.elements * bytesOf(buffer.type) % bytes != 0) return false;
   const IndexExpr offset = bind(unbound);
   if (offset.constant() % elements != 0) return false;

@@ -132,6 +132,62 @@ __device__ __forceinline__ void nf_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
 #endif
 }
+
+// ---------------------------------------------------------------- matrices of a warp
+template <class T>
+__device__ __forceinline__ unsigned nf_tf32(T f) {
+  unsigned rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(f));
+  return rounded;
+}
+// `Count` matrices of 8 rows of 16 bytes; thread 8*j + r has the address of row r of matrix j. Turned: each transposed, of 2-byte numbers.
+template <int Count, bool Turned>
+__device__ __forceinline__ void nf_matrix_load(unsigned* to, const void* row) {
+  const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+  if constexpr (Count == 4 && Turned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else if constexpr (Count == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
+  else if constexpr (Count == 2 && Turned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+  else if constexpr (Count == 2)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(at) : "memory");
+  else if constexpr (Turned)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(to[0]) : "r"(at) : "memory");
+}
+template <int Count>
+__device__ __forceinline__ void nf_matrix_load_tf32(unsigned* to, const void* row) {
+  nf_matrix_load<Count, false>(to, row);
+#pragma unroll
+  for (int w = 0; w < Count; ++w) to[w] = nf_tf32(__uint_as_float(to[w]));
+}
+// c += a * b of 16 x 8 x K.
+template <int K>
+__device__ __forceinline__ void nf_mma_f16(float* c, const unsigned* a, const unsigned* b) {
+  if constexpr (K == 16)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  else
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+}
+template <int K>
+__device__ __forceinline__ void nf_mma_bf16(float* c, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+template <int K>
+__device__ __forceinline__ void nf_mma_tf32(float* c, const unsigned* a, const unsigned* b) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 )cuda";
 
 }  // namespace

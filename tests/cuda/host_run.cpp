@@ -110,6 +110,66 @@ const char* kHost = R"cpp(
     change();
     return result;
   }
+  // The matrices of a warp, as NVIDIA's PTX manual lays them out.
+  static const char* rows[kMostThreads];
+  static unsigned nf_tf32(float f) {
+    if (f - f != 0.0f) return __float_as_uint(f);
+    return (__float_as_uint(f) + 0x1000u) & ~0x1fffu;
+  }
+  template <int Count, bool Turned>
+  static void nf_matrix_load(unsigned* to, const void* row) {
+    const unsigned me = threadIdx.x, lane = me % 32, warp = me - lane;
+    if (lane < 8 * Count && (unsigned long)row % 16) __builtin_trap();
+    rows[me] = (const char*)row;
+    change();
+    for (int j = 0; j < Count; ++j)
+      for (unsigned e = 0; e < 2; ++e) {
+        const unsigned along = 2 * (lane % 4) + e, across = lane / 4;
+        memcpy((char*)&to[j] + 2 * e, rows[warp + 8 * j + (Turned ? along : across)] + 2 * (Turned ? across : along), 2);
+      }
+    change();
+  }
+  template <int Count>
+  static void nf_matrix_load_tf32(unsigned* to, const void* row) {
+    nf_matrix_load<Count, false>(to, row);
+    for (int w = 0; w < Count; ++w) to[w] = nf_tf32(__uint_as_float(to[w]));
+  }
+  struct Operands {
+    unsigned a[4], b[2];
+  };
+  static Operands offered[kMostThreads];
+  // `pick` gives a number out of a register: a half of it, or all.
+  template <int K, int Each, class Pick>
+  static void multiplied(float* c, const unsigned* a, const unsigned* b, Pick pick) {
+    const unsigned me = threadIdx.x, lane = me % 32, warp = me - lane;
+    constexpr int kHalf = 4 * Each;
+    memcpy(offered[me].a, a, 4 * 2 * (K / kHalf));
+    memcpy(offered[me].b, b, 4 * (K / kHalf));
+    change();
+    for (unsigned e = 0; e < 4; ++e) {
+      const unsigned row = lane / 4 + 8 * (e / 2), column = 2 * (lane % 4) + e % 2;
+      double sum = c[e];
+      for (unsigned k = 0; k < K; ++k) {
+        const unsigned at = k % kHalf, from = at / Each;
+        sum += (double)pick(offered[warp + 4 * (row % 8) + from].a[row / 8 + 2 * (k / kHalf)], at % Each) *
+               (double)pick(offered[warp + 4 * column + from].b[k / kHalf], at % Each);
+      }
+      c[e] = (float)sum;
+    }
+    change();
+  }
+  template <int K>
+  static void nf_mma_f16(float* c, const unsigned* a, const unsigned* b) {
+    multiplied<K, 2>(c, a, b, [](unsigned r, unsigned half) { return nf_from_half((unsigned short)(r >> 16 * half)); });
+  }
+  template <int K>
+  static void nf_mma_bf16(float* c, const unsigned* a, const unsigned* b) {
+    multiplied<K, 2>(c, a, b, [](unsigned r, unsigned half) { return __uint_as_float(r >> 16 * half << 16); });
+  }
+  template <int K>
+  static void nf_mma_tf32(float* c, const unsigned* a, const unsigned* b) {
+    multiplied<K, 1>(c, a, b, [](unsigned r, unsigned) { return __uint_as_float(r); });
+  }
   static void fibre() {
     for (;;) {
       (*work)();
@@ -220,7 +280,8 @@ std::string sourceOf(const std::vector<HostCall>& calls) {
     for (const KernelStage& s : call.emitted.stages) {
       const std::size_t begin = text.find(s.symbol + "("), end = text.find("\n}\n", begin);
       const std::string own = text.substr(begin, end - begin);
-      const bool meet = own.find("__syncthreads") != std::string::npos || own.find("__shfl") != std::string::npos;
+      const bool meet = own.find("__syncthreads") != std::string::npos || own.find("__shfl") != std::string::npos ||
+                        own.find("nf_mma") != std::string::npos;
       out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meet ? "true" : "false") << ", [&] { k" << c << "::" << s.symbol
           << "(";
       std::size_t t = 0;

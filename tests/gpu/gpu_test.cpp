@@ -9,25 +9,12 @@
 #include "core/runtime/pipeline.h"
 #include "core/schedule/loop_interpreter.h"
 #include "core/schedule/lower.h"
+#include "tests/gpu/gpu_cases.h"
 #include "tests/kernel_cases.h"
 #include "tests/random_program.h"
 
 namespace nf::test {
 namespace {
-
-Target gpuTarget() {
-  Target t;
-  t.backend = "cuda";
-  t.fingerprint = "a device for tests";
-  t.features = {"sm_80"};
-  t.vectorBytes = 16;
-  t.vectorRegisters = 255;
-  t.threads = 108;
-  t.peakFlops = 1.8e11;
-  t.peakBandwidth = 1.5e12;
-  t.launchSeconds = 3e-6;
-  return t;
-}
 
 std::string compareGpu(const Program& p, const Schedule& schedule, std::mt19937_64& rng, std::vector<std::int64_t> counters = {},
                        int integerLimit = 4) {
@@ -100,53 +87,11 @@ TEST(Gpu, RandomProgramsEqualTheReference) {
 
 // ---------------------------------------------------------------- what the interpreter must not let pass
 
-Program gemm(std::int64_t m, std::int64_t n, std::int64_t k) {
-  Builder b;
-  const TensorId x = b.input("A", {m, k}), y = b.input("B", {k, n});
-  b.output(b.op("C", {m, n}, {k}, Reducer::Sum, [&](const auto& v) {
-    return b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(y, {v[2], v[1]}));
-  }));
-  return b.p;
-}
-
-Schedule scheduled(const std::string& knobs, const std::string& kind = "contraction") {
-  return *Schedule::parse(R"({"version":1,"kind":")" + kind + R"(","knobs":)" + knobs + "}");
-}
-
-std::string interpreted(const loop::Function& f, const Program& p) {
-  std::mt19937_64 rng(1);
-  std::vector<std::vector<double>> operands;
-  for (const auto& [id, data] : randomInputs(p, rng)) operands.push_back(data.values);
-  for (const Output& o : p.outputs) operands.emplace_back(static_cast<std::size_t>(p[o.tensor].elements()), 0.0);
-  const auto ran = loop::interpret(f, {&operands, {}, 1, 0});
-  return ran.ok() ? "" : ran.error().message;
-}
-
-// Takes each statement of a kind out of a correct pipeline, one at a time: the interpreter notices every one.
 TEST(Gpu, EveryBarrierAndWaitOfAPipelineIsNeeded) {
   const Program p = gemm(32, 32, 64);
-  for (const int stages : {1, 2, 3}) {
-    const auto lowered = lower(
-        p,
-        scheduled(R"({"block_m":32,"block_n":32,"block_k":8,"thread_m":4,"thread_n":4,"stages":)" + std::to_string(stages) + "}"),
-        gpuTarget());
-    ASSERT_TRUE(lowered.ok()) << lowered.error().message;
-    EXPECT_EQ(interpreted(*lowered, p), "");
-    using Kind = loop::Statement::Kind;
-    // Behind the last slice nothing is under way.
-    std::size_t last = lowered->statements.size();
-    while (stages > 1 && lowered->statements[--last].kind != Kind::AsyncWait) {}
-    int removed = 0;
-    for (std::size_t s = 0; s < last; ++s) {
-      const Kind kind = lowered->statements[s].kind;
-      if (kind != Kind::Barrier && kind != Kind::AsyncWait) continue;
-      loop::Function broken = *lowered;
-      for (loop::Statement& around : broken.statements) std::erase(around.body, loop::StmtId(s));
-      EXPECT_NE(interpreted(broken, p), "") << stages << " stages, without statement " << s;
-      ++removed;
-    }
-    EXPECT_GE(removed, 2);
-  }
+  for (const int stages : {1, 2, 3})
+    everyBarrierIsNeeded(
+        p, R"({"block_m":32,"block_n":32,"block_k":8,"thread_m":4,"thread_n":4,"stages":)" + std::to_string(stages) + "}");
 }
 
 TEST(Gpu, BlocksThatMeetAreARace) {

@@ -89,6 +89,8 @@ KernelStage ModuleEmitter::stage(std::size_t index) {
   m_b.SetInsertPoint(block());
   Touched used;
   collect(m_f.stages[index].body, used);
+  for (const BufferId b : used.buffers)
+    if (m_f[b].scope == Scope::Fragment) return fail("it has matrix tiles, which LLVM does not generate"), KernelStage{};
   if (!used.streams.empty()) {
     llvm::Type* i64 = m_b.getInt64Ty();
     LV* seed = m_b.CreateLoad(i64, m_random);
@@ -148,7 +150,8 @@ void ModuleEmitter::statement(StmtId id) {
       if (m_capability >= 80)
         m_b.CreateIntrinsic(llvm::Intrinsic::nvvm_cp_async_wait_group, {}, {m_b.getInt32(static_cast<std::uint32_t>(s.elements))});
       return;
-    default: fail("it has matrix tiles, which LLVM does not generate"); return;
+    case Statement::Kind::MatrixLoad:
+    case Statement::Kind::MatrixTile: return;  // refused before
   }
 }
 

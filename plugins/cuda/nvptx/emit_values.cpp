@@ -61,6 +61,7 @@ LV* ModuleEmitter::pointer(BufferId id) {
   auto* array = llvm::ArrayType::get(elementType(id), static_cast<std::uint64_t>(buffer.elements));
   llvm::IRBuilder<> entry(&m_function->getEntryBlock(), m_function->getEntryBlock().begin());
   switch (buffer.scope) {
+    case Scope::Fragment: NF_ASSERT(false); break;  // refused before
     case Scope::Local: known = entry.CreateAlloca(array, nullptr, buffer.name); break;
     case Scope::Shared: {
       auto* shared = new llvm::GlobalVariable(

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "core/ir/dtype.h"
+
+// How the numbers of a small matrix lie in the 32 threads of a warp: the layouts of mma.sync and ldmatrix (NVIDIA, Parallel Thread
+// Execution ISA, "Matrix multiply-accumulate operation using mma instruction"). A thread has whole 32-bit registers: two neighbours of
+// F16 and BF16, one number of F32 (tf32).
+namespace nf::loop {
+
+struct MatrixElement {
+  std::int64_t row = 0, column = 0;
+};
+
+inline constexpr std::int64_t kMatrixRows = 8;       // of what one load reads
+inline constexpr std::int64_t kMatrixRowBytes = 16;  // of shared memory
+inline std::int64_t matrixColumns(DType type) { return kMatrixRowBytes / bytesOf(type); }
+inline std::int64_t perRegister(DType type) { return 4 / bytesOf(type); }
+
+// The tiles that there are: 16 x 8 results, and 16 or 32 bytes of both operands along the reduced points.
+inline bool isMatrixTile(DType type, const std::array<std::int64_t, 3>& tile) {
+  if (tile[0] != 16 || tile[1] != 8) return false;
+  if (type == DType::F32) return tile[2] == 8;
+  return tile[2] == 16 || (tile[2] == 8 && type == DType::F16);
+}
+
+// Element e of a thread's part of: an 8 x 16-byte matrix as it is loaded; A, m x k; B, k x n; C, m x n.
+inline MatrixElement elementLoaded(DType type, std::int64_t lane, std::int64_t e, bool transposed) {
+  const std::int64_t along = perRegister(type) * (lane % 4) + e;
+  return transposed ? MatrixElement{along, lane / 4} : MatrixElement{lane / 4, along};
+}
+inline MatrixElement elementOfA(DType type, std::int64_t lane, std::int64_t e) {
+  const std::int64_t each = perRegister(type), word = e / each;
+  return {lane / 4 + 8 * (word % 2), matrixColumns(type) * (word / 2) + each * (lane % 4) + e % each};
+}
+inline MatrixElement elementOfB(DType type, std::int64_t lane, std::int64_t e) {
+  const std::int64_t each = perRegister(type), word = e / each;
+  return {matrixColumns(type) * word + each * (lane % 4) + e % each, lane / 4};
+}
+inline MatrixElement elementOfC(std::int64_t lane, std::int64_t e) { return {lane / 4 + 8 * (e / 2), 2 * (lane % 4) + e % 2}; }
+
+// A number rounded to what a fragment of the type holds. That of F32 is tf32, 10 bits behind the point, ties away from zero
+// (cvt.rna.tf32.f32); the others round to even.
+double roundedToFragment(DType type, double value);
+
+}  // namespace nf::loop

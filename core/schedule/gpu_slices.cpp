@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/fragment.h"
+#include "core/schedule/gpu_contraction.h"
+#include "core/support/checked.h"
+
+namespace nf::loop {
+namespace {
+
+constexpr std::int64_t kPad = 4;        // elements: threads that write a column of a slice meet in fewer banks
+constexpr std::int64_t kMostCopy = 16;  // bytes that a thread copies at once
+constexpr std::int64_t kLeastAsync = 4;
+constexpr std::int64_t kBankRow = 8;  // 16-byte parts of a row of all 32 banks
+
+// 1 where the side's first load moves by one element along the fastest of the axes.
+bool contiguous(const std::vector<double>& strides, const std::vector<std::size_t>& axes) {
+  return !axes.empty() && strides[axes.back()] == 1;
+}
+
+}  // namespace
+
+void GpuContraction::open(Side& side, AxisClass c) {
+  side.isLeft = c == AxisClass::Left;
+  side.axes = axesOf(c, side.points);
+  side.factors = side.isLeft ? &m_view.left : &m_view.right;
+  side.read = side.isLeft ? m_view.leftRead : m_view.rightRead;
+  side.plain = (side.isLeft ? m_view.leftStored : m_view.rightStored) && m_p[m_p[m_p[side.read].access].tensor].type == m_step.type;
+  side.block = side.isLeft ? m_knobs.blockM : m_knobs.blockN;
+  const auto& strides = side.isLeft ? m_view.leftStride : m_view.rightStride;
+  side.innerFast = contiguous(strides, m_inner) && !contiguous(strides, side.axes);
+  side.innerRows = matrices() && side.innerFast;
+  side.row = side.innerRows ? m_knobs.blockK : side.block + (side.innerFast ? kPad : 0);
+  const std::int64_t rows = side.innerRows ? side.block : m_knobs.blockK;
+  side.shared = m_f.addShared(side.isLeft ? "left" : "right", m_step.type, m_knobs.stages * rows * side.row);
+}
+
+// For matrices the 16-byte parts of a row are turned, so that the same part of eight neighbouring rows lies in all banks: by one a row
+// where a row is as long as the banks or longer, else by one every so many rows as the banks hold. Threads that take single numbers of
+// four rows, two parts of each, want it turned by two.
+IndexExpr GpuContraction::place(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const {
+  const IndexExpr &row = side.innerRows ? own : inSlice, &column = side.innerRows ? inSlice : own;
+  const std::int64_t size = (side.innerRows ? side.block : m_knobs.blockK) * side.row;
+  if (!matrices()) return simple(size * buffer + side.row * row + column);
+  const std::int64_t each = matrixColumns(m_step.type), parts = side.row / each;
+  const std::int64_t turns = m_step.type == DType::F32 && !side.innerRows ? 2 : 1;
+  const IndexExpr turn = turns * (parts < kBankRow ? floorDiv(row, kBankRow / parts) : row);
+  const IndexExpr part = simple(floorMod(floorDiv(column, each) + turn, parts));
+  return simple(size * buffer + side.row * row + each * part + floorMod(column, each));
+}
+
+// Starts the copies of one slice into one of the buffers.
+GpuContraction::Body GpuContraction::bring(const IndexExpr& slice, const IndexExpr& buffer, ValueId there) {
+  Body all;
+  for (const Side* side : {&m_left, &m_right}) append(all, bringSide(*side, slice, buffer));
+  return under(there, std::move(all));
+}
+
+GpuContraction::Body GpuContraction::bringSide(const Side& side, const IndexExpr& slice, const IndexExpr& buffer) {
+  const std::int64_t bytes = bytesOf(m_step.type);
+  const std::int64_t block = side.innerFast ? m_knobs.blockK : side.block, points = side.innerFast ? m_steps : side.points;
+  if (side.plain && side.innerFast == side.innerRows)
+    for (std::int64_t width = kMostCopy / bytes; width > 1 && width * bytes >= kLeastAsync; width /= 2)
+      if (block % width == 0 && points % width == 0)
+        if (auto wide = bringElements(side, slice, buffer, width)) return std::move(*wide);
+  return *bringElements(side, slice, buffer, 1);
+}
+
+// `width` neighbours in a row a copy. nullopt: they are not neighbours in memory.
+std::optional<GpuContraction::Body> GpuContraction::bringElements(const Side& side, const IndexExpr& slice, const IndexExpr& buffer,
+                                                                  std::int64_t width) {
+  const std::int64_t columns = (side.innerFast ? m_knobs.blockK : side.block) / width;
+  const std::int64_t total = side.block * m_knobs.blockK / width, rounds = ceilDiv(total, m_threads);
+  IndexExpr number = m_thread;
+  VarId round;
+  if (rounds > 1) {
+    round = m_f.addVar("e", rounds, LoopKind::Unrolled);
+    number = m_threads * at(round) + number;
+  }
+  const IndexExpr along = simple(width * floorMod(number, columns)), across = simple(floorDiv(number, columns));
+  const IndexExpr &inSlice = side.innerFast ? along : across, &own = side.innerFast ? across : along;
+  const Place to{side.shared, place(side, buffer, inSlice, own), {}};
+  const IndexExpr step = m_knobs.blockK * (m_each * m_partIndex + slice) + inSlice;
+  const IndexExpr point = begin(side) + own;
+  std::vector<IndexExpr> merged = m_merged;
+  assign(merged, m_inner, step);
+  assign(merged, side.axes, point);
+  const std::vector<IndexExpr> axes = originals(merged);
+  ValueId inside = below(step, m_steps, m_each * m_knobs.blockK * m_knobs.split == m_steps);
+  inside = m_f.both(inside, below(point, side.points, side.points % side.block == 0));
+
+  Body body;
+  ValueId value;
+  if (side.plain) {
+    const auto conditions = peel(m_p, side.factors->front()).conditions;
+    for (const ExprId c : conditions) inside = m_f.both(inside, m_body->lower(m_view.op, c, axes));
+    value = m_body->lower(m_view.op, side.read, axes);
+    const Place from = m_f[value].place;
+    // Another point than the first may be under another condition or elsewhere.
+    if (width > 1 && (!conditions.empty() || !neighbours(from.offset, merged, side, step, point, width))) return std::nullopt;
+    if (width * bytesOf(m_step.type) >= kLeastAsync) {
+      body.push_back(m_f.asyncCopy(to, from, width, origin()));
+      value = {};
+    }
+  } else {
+    for (const ExprId f : *side.factors) {
+      const ValueId one = m_body->convert(m_body->lower(m_view.op, f, axes), DType::F32);
+      value = value.valid() ? m_f.apply(ScalarOp::Mul, DType::F32, {value, one, {}}) : one;
+    }
+  }
+  if (value.valid()) body.push_back(m_f.store(to, value, origin()));
+  Body otherwise;
+  if (inside.valid())
+    for (std::int64_t w = 0; w < width; ++w)
+      otherwise.push_back(m_f.store({side.shared, to.offset + IndexExpr(w), {}}, m_f.constant(0, DType::F32), origin()));
+  body = under(inside, std::move(body), std::move(otherwise));
+  if (total % m_threads != 0) body = under(m_f.ge0(IndexExpr(total - 1) - number), std::move(body));
+  if (round.valid()) body = {loop(round, std::move(body))};
+  m_body->forget();
+  return body;
+}
+
+// The next points lie side by side in memory, from a multiple of `width` on.
+bool GpuContraction::neighbours(const IndexExpr& offset, const std::vector<IndexExpr>& merged, const Side& side,
+                                const IndexExpr& step, const IndexExpr& point, std::int64_t width) {
+  if (offset.constant() % width != 0) return false;
+  for (const IndexTerm& t : offset.terms())
+    if (t.coefficient % width != 0) return false;
+  std::vector<IndexExpr> next = merged;
+  for (std::int64_t w = 1; w < width; ++w) {
+    if (side.innerFast) assign(next, m_inner, step + IndexExpr(w));
+    else assign(next, side.axes, point + IndexExpr(w));
+    const ValueId value = m_body->lower(m_view.op, side.read, originals(next));
+    if (!(m_f[value].place.offset == offset + IndexExpr(w))) return false;
+  }
+  return true;
+}
+
+}  // namespace nf::loop

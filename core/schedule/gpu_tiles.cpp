@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/schedule/fragment.h"
+#include "core/schedule/gpu_contraction.h"
+#include "core/support/checked.h"
+
+namespace nf::loop {
+namespace {
+
+constexpr std::int64_t kFragment = 16;  // points of a side that are loaded together
+
+// Of a thread's results along one side: `width` neighbours, then the next ones as far away as all threads' together.
+std::int64_t widthOf(std::int64_t mine) { return std::min<std::int64_t>(mine, 4); }
+
+}  // namespace
+
+// Threads along both sides, or warps along both sides and the threads of one.
+std::vector<VarId> GpuContraction::declareThreads() {
+  m_threads = m_knobs.threads();
+  m_acc = m_f.addLocal("acc", DType::F32, m_knobs.threadM * m_knobs.threadN);
+  if (!matrices()) {
+    const std::int64_t across = m_knobs.blockN / m_knobs.threadN;
+    const VarId tm = m_f.addVar("tm", m_threads / across, LoopKind::Thread), tn = m_f.addVar("tn", across, LoopKind::Thread);
+    m_left.mine = at(tm);
+    m_right.mine = at(tn);
+    m_thread = across * m_left.mine + m_right.mine;
+    m_left.part = m_f.addLocal("a", DType::F32, m_knobs.threadM);
+    m_right.part = m_f.addLocal("b", DType::F32, m_knobs.threadN);
+    return {tm, tn};
+  }
+  const std::int64_t down = m_knobs.blockM / warpPoints(m_left), across = m_knobs.blockN / warpPoints(m_right);
+  const VarId wm = m_f.addVar("wm", down, LoopKind::Thread), wn = m_f.addVar("wn", across, LoopKind::Thread);
+  const VarId lane = m_f.addVar("lane", kWarp, LoopKind::Thread);
+  m_left.mine = down > 1 ? at(wm) : IndexExpr(0);
+  m_right.mine = across > 1 ? at(wn) : IndexExpr(0);
+  m_lane = at(lane);
+  m_thread = kWarp * (across * m_left.mine + m_right.mine) + m_lane;
+  m_left.part = m_f.addFragment("a", m_step.type, warpPoints(m_left) / kFragment * partElements());
+  m_right.part = m_f.addFragment("b", m_step.type, warpPoints(m_right) / kFragment * partElements());
+  return {wm, wn, lane};
+}
+
+std::int64_t GpuContraction::partElements() const { return kFragment * m_step.points / kWarp; }
+
+IndexExpr GpuContraction::begin(const Side& side) const {
+  return side.points > side.block ? side.block * at(side.tile) : IndexExpr(0);
+}
+
+GpuContraction::Body GpuContraction::zero() {
+  const VarId i = m_f.addVar("i", m_knobs.threadM * m_knobs.threadN, LoopKind::Unrolled);
+  return {loop(i, {m_f.store({m_acc, at(i), {}}, m_f.constant(0, DType::F32), origin())})};
+}
+
+GpuContraction::Body GpuContraction::multiply(const IndexExpr& buffer) {
+  return matrices() ? multiplyMatrices(buffer) : multiplyNumbers(buffer);
+}
+
+GpuContraction::Body GpuContraction::multiplyNumbers(const IndexExpr& buffer) {
+  const std::int64_t unrolled = std::min<std::int64_t>(4, m_knobs.blockK);
+  const VarId outer = m_f.addVar("k", m_knobs.blockK / unrolled, LoopKind::Serial);
+  const VarId inner = m_f.addVar("ku", unrolled, LoopKind::Unrolled);
+  const IndexExpr step = simple(unrolled * at(outer) + at(inner));
+  const auto take = [&](const Side& side, std::int64_t mine) {
+    const std::int64_t width = widthOf(mine), apart = side.block / mine * width;
+    const VarId c = m_f.addVar("c", mine / width, LoopKind::Unrolled), v = m_f.addVar("v", width, LoopKind::Vector);
+    const IndexExpr own = apart * at(c) + width * side.mine + at(v);
+    const IndexExpr from = m_knobs.blockK * side.row * buffer + side.row * step + own;
+    const StmtId store = m_f.store({side.part, width * at(c) + at(v), {}}, m_f.load({side.shared, from, {}}), origin());
+    return loop(c, {loop(v, {store})});
+  };
+  Body body{take(m_left, m_knobs.threadM), take(m_right, m_knobs.threadN)};
+  const VarId i = m_f.addVar("i", m_knobs.threadM, LoopKind::Unrolled), j = m_f.addVar("j", m_knobs.threadN, LoopKind::Unrolled);
+  const Place acc{m_acc, m_knobs.threadN * at(i) + at(j), {}};
+  const ValueId sum = m_f.fma(m_f.load({m_left.part, at(i), {}}), m_f.load({m_right.part, at(j), {}}), m_f.load(acc), origin());
+  body.push_back(loop(i, {loop(j, {m_f.store(acc, sum, origin())})}));
+  return {loop(outer, {loop(inner, std::move(body))})};
+}
+
+// The accumulators of a warp's 16 x 8 tiles one after the other, row by row, four numbers a thread.
+GpuContraction::Body GpuContraction::multiplyMatrices(const IndexExpr& buffer) {
+  const VarId k = m_f.addVar("k", m_knobs.blockK / m_step.points, LoopKind::Unrolled);
+  const IndexExpr step = m_knobs.blockK > m_step.points ? m_step.points * at(k) : IndexExpr(0);
+  Body body = loadMatrices(m_left, buffer, step);
+  append(body, loadMatrices(m_right, buffer, step));
+  const std::int64_t rows = warpPoints(m_left) / 16, columns = warpPoints(m_right) / 8;
+  const VarId i = m_f.addVar("i", rows, LoopKind::Unrolled), j = m_f.addVar("j", columns, LoopKind::Unrolled);
+  body.push_back(
+      loop(i, {loop(j, {m_f.matrixTile({m_acc, 4 * columns * at(i) + 4 * at(j), {}}, {m_left.part, partElements() * at(i), {}},
+                                       {m_right.part, partElements() / 2 * at(j), {}}, {16, 8, m_step.points}, origin())})}));
+  return {loop(k, std::move(body))};
+}
+
+// The fragments of the warp's points, 16 at a time: of the left side one of A, of the right side two of B, side by side. A has its
+// registers in order of the points' halves first, B in that of the reduced points'.
+GpuContraction::Body GpuContraction::loadMatrices(const Side& side, const IndexExpr& buffer, const IndexExpr& step) {
+  const std::int64_t half = matrixColumns(m_step.type);  // reduced points of one matrix
+  const std::int64_t halves = m_step.points / half, matrices = 2 * halves;
+  const VarId f = m_f.addVar("f", warpPoints(side) / kFragment, LoopKind::Unrolled);
+  const IndexExpr base = warpPoints(side) * side.mine + kFragment * at(f);
+  const auto load = [&](const IndexExpr& target, const IndexExpr& inSlice, const IndexExpr& own) {
+    return std::pair{Place{side.part, partElements() * at(f) + target, {}},
+                     Place{side.shared, place(side, buffer, simple(step + inSlice), simple(base + own)), {}}};
+  };
+  if (m_step.type == DType::F32 && !side.innerRows) {
+    // Loads of matrices transpose pairs of 2 bytes alone.
+    const VarId h = m_f.addVar("h", 2, LoopKind::Unrolled), g = m_f.addVar("g", 2, LoopKind::Unrolled);
+    const IndexExpr target = side.isLeft ? at(h) + 2 * at(g) : 2 * at(h) + at(g);
+    const auto [to, from] = load(target, half * at(g) + floorMod(m_lane, 4), 8 * at(h) + floorDiv(m_lane, 4));
+    return {loop(f, {loop(h, {loop(g, {m_f.store(to, m_f.load(from), origin())})})})};
+  }
+  // Thread 8*j + r names row r of matrix j.
+  const IndexExpr row = floorMod(m_lane, 8), first = floorMod(floorDiv(m_lane, 8), 2), second = floorDiv(m_lane, 16);
+  const IndexExpr ownHalf = halves == 1 || side.isLeft ? first : second;
+  const IndexExpr stepHalf = halves == 1 ? IndexExpr(0) : side.isLeft ? second : first;
+  const bool transposed = !side.innerRows;
+  const auto [to, from] =
+      load(IndexExpr(0), half * stepHalf + (transposed ? row : IndexExpr(0)), 8 * ownHalf + (transposed ? IndexExpr(0) : row));
+  return {loop(f, {m_f.matrixLoad(to, from, matrices, transposed, origin())})};
+}
+
+GpuContraction::Body GpuContraction::overTile(const Make& make) {
+  // A thread's results: blocks of rows, rows of them, blocks of neighbours.
+  std::int64_t rowBlocks, rowsEach, columnBlocks, width;
+  IndexExpr row, first, place;
+  const auto declare = [&] {
+    return std::array{m_f.addVar("ci", rowBlocks, LoopKind::Unrolled), m_f.addVar("vi", rowsEach, LoopKind::Unrolled),
+                      m_f.addVar("cj", columnBlocks, LoopKind::Unrolled)};
+  };
+  std::array<VarId, 3> loops;
+  if (matrices()) {
+    width = 2;
+    rowBlocks = warpPoints(m_left) / 16;
+    rowsEach = 2;
+    columnBlocks = warpPoints(m_right) / 8;
+    loops = declare();
+    row = begin(m_left) + warpPoints(m_left) * m_left.mine + 16 * at(loops[0]) + 8 * at(loops[1]) + floorDiv(m_lane, 4);
+    first = begin(m_right) + warpPoints(m_right) * m_right.mine + 8 * at(loops[2]) + 2 * floorMod(m_lane, 4);
+    place = 4 * columnBlocks * at(loops[0]) + 4 * at(loops[2]) + 2 * at(loops[1]);
+  } else {
+    width = widthOf(m_knobs.threadN);
+    rowsEach = widthOf(m_knobs.threadM);
+    rowBlocks = m_knobs.threadM / rowsEach;
+    columnBlocks = m_knobs.threadN / width;
+    loops = declare();
+    row = begin(m_left) + m_knobs.blockM / m_knobs.threadM * rowsEach * at(loops[0]) + rowsEach * m_left.mine + at(loops[1]);
+    first = begin(m_right) + m_knobs.blockN / m_knobs.threadN * width * at(loops[2]) + width * m_right.mine;
+    place = m_knobs.threadN * (rowsEach * at(loops[0]) + at(loops[1])) + width * at(loops[2]);
+  }
+  const bool whole = m_right.points % width == 0;  // a thread's neighbours are inside or outside together
+  const VarId v = m_f.addVar("vj", width, whole ? LoopKind::Vector : LoopKind::Unrolled);
+  const IndexExpr column = first + at(v);
+  Body body = make(row, column, place + at(v));
+  const ValueId rowInside = below(row, m_left.points, m_left.points % m_left.block == 0);
+  const ValueId columnInside = below(whole ? first : column, m_right.points, m_right.points % m_right.block == 0);
+  if (whole) body = under(columnInside, {loop(v, std::move(body))});
+  else body = {loop(v, under(columnInside, std::move(body)))};
+  return {loop(loops[0], {loop(loops[1], under(rowInside, {loop(loops[2], std::move(body))}))})};
+}
+
+}  // namespace nf::loop
