@@ -2,6 +2,7 @@
 // The code generator that rests on LLVM: its targets, libdevice, the knob that chooses it.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 
@@ -22,15 +23,6 @@ Program unary(ScalarOp op, DType type = DType::F32) {
   const TensorId x = b.input("X", {64}, type);
   b.output(b.op(
       "Y", {64}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(op, b.at(x, v)); }, type));
-  return b.p;
-}
-
-Program gemm(std::int64_t n) {
-  Builder b;
-  const TensorId x = b.input("A", {n, n}), y = b.input("B", {n, n});
-  b.output(b.op("C", {n, n}, {n}, Reducer::Sum, [&](const auto& v) {
-    return b.p.binary(ScalarOp::Mul, b.at(x, {v[0], v[2]}), b.at(y, {v[2], v[1]}));
-  }));
   return b.p;
 }
 
@@ -142,7 +134,7 @@ TEST(Nvptx, TheKnobChoosesTheGenerator) {
     EXPECT_TRUE(object.ok()) << object.error().message;
     return object && object->texts.size() == 1 ? object->texts.begin()->first : std::string("none");
   };
-  const Program wide = gemm(64), plain = unary(ScalarOp::Relu);
+  const Program wide = gemm(64, 64, 64), plain = unary(ScalarOp::Relu);
   const auto wideSpace = scheduleSpace(wide, target()), plainSpace = scheduleSpace(plain, target());
   const Schedule contraction = (*wideSpace)->first(), elementwise = (*plainSpace)->first();
   ASSERT_EQ(contraction.kind, "contraction");
@@ -156,6 +148,32 @@ TEST(Nvptx, TheKnobChoosesTheGenerator) {
       (*plainSpace)->check(*Schedule::parse(R"({"kind":"elementwise","knobs":{"threads":64,"generator":"gcc"}})")).error().message,
       R"(knob generator cannot be "gcc" here)");
   EXPECT_EQ((*plainSpace)->knobs().back().values, (std::vector<std::string>{"\"llvm\"", "\"nvrtc\""}));
+}
+
+TEST(Nvptx, MatrixUnitsAreNvrtcs) {
+  const Program p = gemm(256, 512, 128, DType::F16, DType::F16);
+  const auto space = scheduleSpace(p, target());
+  std::mt19937_64 rng(1);
+  Schedule s = (*space)->first();
+  for (int i = 0; i < 500 && s.knobs->value("matrix", "fma") == "fma"; ++i) s = (*space)->random(rng);
+  ASSERT_EQ(s.knobs->value("matrix", "fma"), "mma16816") << s.text();
+  EXPECT_EQ((*space)->check(withGenerator(s, "llvm")).error().message, "knob generator cannot be llvm where matrix units multiply");
+  const auto refused = cuda::generateNvptx(*lower(p, s, target()), "sm_80", libdevice(), nullptr);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("it has matrix tiles, which LLVM does not generate"), std::string::npos);
+  const auto compiler = cuda::makeCompiler(target());
+  for (const Schedule& asked : {s, withGenerator(s, "llvm")})
+    for (const CompileEffort effort : {CompileEffort::Quick, CompileEffort::Full}) {
+      const auto object = (*compiler)->compile({p, asked, {"llvm", "cuda"}, effort});
+      ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
+      EXPECT_TRUE(object->texts.contains("cuda"));
+    }
+  // Descendants keep to what is legal.
+  const Schedule plain = withGenerator((*space)->first(), "llvm");
+  for (int i = 0; i < 300; ++i) {
+    for (const Schedule& child : {(*space)->mutate(s, rng), (*space)->cross(s, plain, rng), (*space)->random(rng)})
+      ASSERT_TRUE((*space)->check(child).ok()) << child.text();
+  }
 }
 
 TEST(Nvptx, TheKnobIsSearchedAndChangesNoLoop) {
