@@ -157,7 +157,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     struct Asked {
       std::string name;
       std::map<std::string, std::string> extensions;  // by text
-      std::string own;                                // the text that the kernel has where the generator that was asked for made it
+      std::string generator;                          // that was asked for; empty: the back end has one
       std::future<CompileOutcome> outcome;
     };
     std::vector<Asked> jobs;
@@ -175,17 +175,17 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       job.target = std::make_shared<const Target>(*target);
       const Schedule first = (*space)->first();
       const std::string name = std::to_string(group.subgraph) + "-" + safeFileName(group.name);
-      const auto ask = [&](const Schedule& schedule, const std::string& own, std::map<std::string, std::string> extensions) {
+      const auto ask = [&](const Schedule& schedule, const std::string& generator, std::map<std::string, std::string> extensions) {
         job.schedules = {schedule};
         job.texts.clear();
         for (const auto& [language, extension] : extensions) job.texts.push_back(language);
-        jobs.push_back({name, std::move(extensions), own, service.compile(job)});
+        jobs.push_back({name, std::move(extensions), generator, service.compile(job)});
       };
       if (cuda) {
-        ask(withGenerator(first, "nvrtc"), "cuda", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
+        ask(withGenerator(first, "nvrtc"), "nvrtc", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
         ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
       } else {
-        ask(first, "llvm", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
+        ask(first, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
       }
     }
     std::set<std::string> made;
@@ -193,7 +193,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       const CompileOutcome outcome = job.outcome.get();
       if (!outcome.kernel) return report(outcome.kernel.error(), options.json);
       // What one generator cannot serve the other did, and does again under its own name.
-      if (!outcome.kernel->texts.contains(job.own)) continue;
+      if (outcome.kernel->generator != job.generator) continue;
       for (const auto& [language, text] : outcome.kernel->texts) {
         const std::string file = job.name + job.extensions.at(language);
         if (!made.insert(file).second) continue;

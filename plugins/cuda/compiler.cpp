@@ -87,6 +87,7 @@ class CudaCompiler final : public Compiler {
     Result<Unit> made = llvm || !m_nvrtc ? byLlvm(function, request, object) : byNvrtc(function, request, object);
     if (!made && llvm && m_nvrtc) made = byNvrtc(function, request, object);
     if (!made) return made.error();
+    addOtherSource(function, request, object);
     return object;
   }
 
@@ -106,30 +107,43 @@ class CudaCompiler final : public Compiler {
     }
     if (wanted(request, "ptx")) object.texts["ptx"] = ptxText(std::move(output.ptx), emitted.source);
     if (wanted(request, "cuda")) object.texts["cuda"] = std::move(emitted.source);
+    object.generator = "nvrtc";
     return Unit{};
   }
 
+  static std::string libdevice() {
+    const auto found = findLibdevice(toolkitFolders("nvvm/libdevice"));
+    return found ? *found : std::string();
+  }
+
+  // What the other generator would make of the same loops, for those who read.
+  void addOtherSource(const loop::Function& function, const CompileRequest& request, KernelObject& object) const {
+    if (wanted(request, "cuda") && !object.texts.contains("cuda")) {
+      if (auto emitted = emit(function)) object.texts["cuda"] = std::move(emitted->source);
+    }
+    if (wanted(request, "llvm") && !object.texts.contains("llvm")) {
+      const loop::LoopText loops = loop::toText(function);
+      if (auto output = generateNvptx(function, m_architecture, libdevice(), &loops))
+        object.texts["llvm"] = std::move(output->texts.at("llvm"));
+    }
+  }
+
   Result<Unit> byLlvm(const loop::Function& function, const CompileRequest& request, KernelObject& object) const {
-    const auto libdevice = findLibdevice(toolkitFolders("nvvm/libdevice"));
     std::optional<loop::LoopText> loops;
     if (!request.texts.empty()) loops = loop::toText(function);
-    auto output = generateNvptx(function, m_architecture, libdevice ? *libdevice : std::string(), loops ? &*loops : nullptr);
-    if (!output) {
-      Error error = output.error();
-      if (!libdevice) error.message = libdevice.error().message;
-      return error;
-    }
+    NF_TRY(NvptxOutput output, generateNvptx(function, m_architecture, libdevice(), loops ? &*loops : nullptr));
     if (const std::string ptxas = ptxasPath(); !ptxas.empty()) {
-      NF_TRY(object.code, assemble(ptxas, output->ptx, m_architecture));
+      NF_TRY(object.code, assemble(ptxas, output.ptx, m_architecture));
     } else {
       // The driver assembles it; it wants the zero at the end.
-      object.code.resize(output->ptx.size() + 1);
-      std::memcpy(object.code.data(), output->ptx.c_str(), object.code.size());
+      object.code.resize(output.ptx.size() + 1);
+      std::memcpy(object.code.data(), output.ptx.c_str(), object.code.size());
     }
-    object.stages = std::move(output->stages);
-    for (auto& [language, text] : output->texts)
+    object.stages = std::move(output.stages);
+    for (auto& [language, text] : output.texts)
       if (wanted(request, language.c_str())) object.texts[language] = std::move(text);
     if (wanted(request, "loops")) object.texts["loops"] = {std::move(loops->text), std::move(loops->lineOrigins)};
+    object.generator = "llvm";
     return Unit{};
   }
 

@@ -61,7 +61,7 @@ Result<Unit> linkLibdevice(llvm::Module& module, const std::string& path) {
   for (const llvm::Function& f : module)
     if (f.isDeclaration() && f.getName().starts_with("__nv_")) wanted.insert(f.getName().str());
   if (wanted.empty()) return Unit{};
-  if (path.empty()) return failure("The kernel calls " + *wanted.begin() + ", and there is no libdevice to take it from.");
+  if (path.empty()) return failure("The kernel calls " + *wanted.begin() + ", and there is no libdevice.10.bc to take it from.");
   llvm::SMDiagnostic problem;
   std::unique_ptr<llvm::Module> library = llvm::getLazyIRFileModule(path, problem, module.getContext());
   if (!library) return failure("The file libdevice.10.bc can't be read.", path + ": " + problem.getMessage().str());
