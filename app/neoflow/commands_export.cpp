@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "app/neoflow/commands.h"
@@ -18,6 +19,7 @@
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
+#include "core/schedule/generator.h"
 
 namespace nf {
 namespace {
@@ -152,7 +154,13 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     CompileService service({});
     const SubgraphExtractor extractor(*stages->fused);
     std::vector<bool> seen;
-    std::vector<std::pair<std::string, std::future<CompileOutcome>>> jobs;
+    struct Asked {
+      std::string name;
+      std::map<std::string, std::string> extensions;  // by text
+      std::string generator;                          // that was asked for; empty: the back end has one
+      std::future<CompileOutcome> outcome;
+    };
+    std::vector<Asked> jobs;
     for (const Group& group : stages->fused->groups) {
       if (group.subgraph < seen.size() && seen[group.subgraph]) continue;
       if (group.subgraph >= seen.size()) seen.resize(group.subgraph + 1, false);
@@ -165,18 +173,31 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       job.hash = subgraph.hash;
       job.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
       job.target = std::make_shared<const Target>(*target);
-      job.schedules = {(*space)->first()};
-      if (cuda) job.texts = {"loops", "cuda", "ptx"};
-      else job.texts = {"loops", "llvm", "asm"};
-      jobs.emplace_back(std::to_string(group.subgraph) + "-" + safeFileName(group.name), service.compile(std::move(job)));
+      const Schedule first = (*space)->first();
+      const std::string name = std::to_string(group.subgraph) + "-" + safeFileName(group.name);
+      const auto ask = [&](const Schedule& schedule, const std::string& generator, std::map<std::string, std::string> extensions) {
+        job.schedules = {schedule};
+        job.texts.clear();
+        for (const auto& [language, extension] : extensions) job.texts.push_back(language);
+        jobs.push_back({name, std::move(extensions), generator, service.compile(job)});
+      };
+      if (cuda) {
+        ask(withGenerator(first, "nvrtc"), "nvrtc", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
+        ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
+      } else {
+        ask(first, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
+      }
     }
-    for (auto& [name, future] : jobs) {
-      const CompileOutcome outcome = future.get();
+    std::set<std::string> made;
+    for (Asked& job : jobs) {
+      const CompileOutcome outcome = job.outcome.get();
       if (!outcome.kernel) return report(outcome.kernel.error(), options.json);
+      // What one generator cannot serve the other did, and does again under its own name.
+      if (outcome.kernel->generator != job.generator) continue;
       for (const auto& [language, text] : outcome.kernel->texts) {
-        static const std::map<std::string, std::string> extensions = {{"llvm", ".ll"}, {"asm", ".s"}, {"cuda", ".cu"}};
-        const auto extension = extensions.find(language);
-        done = write(folder / (name + (extension == extensions.end() ? "." + language : extension->second)), text.text);
+        const std::string file = job.name + job.extensions.at(language);
+        if (!made.insert(file).second) continue;
+        done = write(folder / file, text.text);
         if (!done) break;
       }
       if (!done) break;

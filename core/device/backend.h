@@ -34,10 +34,11 @@ enum class CompileEffort : std::uint8_t { Full, Quick };
 
 struct KernelObject {
   std::string backend;
+  std::string generator;  // that made it, where the back end has several: "llvm", "nvrtc"
   Hash subgraph;
   Schedule schedule;
   CompileEffort effort = CompileEffort::Full;
-  std::vector<std::byte> code;  // CPU: relocatable object; CUDA: cubin
+  std::vector<std::byte> code;  // CPU: relocatable object; CUDA: cubin, or PTX and a zero
   std::vector<KernelStage> stages;
   std::int64_t workspaceBytes = 0;
   std::int64_t flops = 0;

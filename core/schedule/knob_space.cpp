@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "core/schedule/generator.h"
 #include "core/schedule/gpu.h"
 #include "core/schedule/lower.h"
 
@@ -144,17 +145,20 @@ std::span<const Maker> templatesFor(const Target& target) {
 Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, const Target& target) {
   NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
   for (const Maker make : templatesFor(target))
-    if (auto space = make(subgraph, group, target)) return std::unique_ptr<ScheduleSpace>(std::move(space));
+    if (std::unique_ptr<ScheduleSpace> space = make(subgraph, group, target))
+      return target.backend == "cuda" ? generatorSpace(std::move(space)) : std::move(space);
   return Error{"schedule", "no template takes this subgraph", {}, {}};
 }
 
 Result<loop::Function> lower(const Program& subgraph, const Schedule& schedule, const Target& target) {
   NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
   std::string why = "no template takes this subgraph";
+  // Loops are the same with every generator.
+  const Schedule loops = target.backend == "cuda" ? withGenerator(schedule, generatorsOf(schedule.kind).front()) : schedule;
   for (const Maker make : templatesFor(target)) {
     const auto space = make(subgraph, group, target);
     if (!space) continue;
-    auto lowered = space->lower(schedule);
+    auto lowered = space->lower(loops);
     if (lowered) return lowered;
     if (space->kind() == schedule.kind || make == templatesFor(target)[0]) why = lowered.error().message;
   }

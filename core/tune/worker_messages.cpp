@@ -84,6 +84,7 @@ json kernelToJson(const KernelObject& k) {
     texts[key] = {{"text", text.text}, {"origins", std::move(lines)}};
   }
   return {{"backend", k.backend},
+          {"generator", k.generator},
           {"subgraph", k.subgraph.hex()},
           {"schedule", k.schedule.text()},
           {"stages", stages},
@@ -99,6 +100,7 @@ Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) 
   try {
     KernelObject k;
     j.at("backend").get_to(k.backend);
+    j.at("generator").get_to(k.generator);
     NF_TRY(k.subgraph, hashFromHex(j.at("subgraph").get<std::string>()));
     NF_TRY(k.schedule, Schedule::parse(j.at("schedule").get<std::string>()));
     for (const json& s : j.at("stages"))

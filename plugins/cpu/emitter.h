@@ -12,11 +12,12 @@
 #include "core/support/assert.h"
 #include "plugins/cpu/emit.h"
 #include "plugins/cpu/vector_math.h"
+#include "plugins/llvm/arithmetic.h"
 
 namespace nf::cpu {
 
 using namespace loop;
-using LV = llvm::Value;
+using codegen::LV;
 
 // Offsets of the lanes of one access: base + fixed[l], or a vector that only the run knows.
 struct LaneOffsets {
@@ -35,11 +36,11 @@ struct LaneOffsets {
 };
 
 // The walk from loops to LLVM IR behind emit(): emit.cpp holds the frame of a kernel, emit_statements loops and branches, emit_index index
-// arithmetic, emit_memory places, loads and stores, emit_values types and scalar operations.
-class Emitter {
+// arithmetic, emit_memory places, loads and stores, emit_values what a statement reads.
+class Emitter final : private codegen::Arithmetic {
  public:
   Emitter(const Function& f, llvm::LLVMContext& context, const std::string& features, const LoopText* lines)
-      : m_f(f), m_context(context), m_b(context), m_module(std::make_unique<llvm::Module>(f.name, context)), m_features(features),
+      : Arithmetic(context), m_f(f), m_module(std::make_unique<llvm::Module>(f.name, context)), m_features(features),
         m_lines(lines), m_math(m_b, *m_module) {}
 
   Emitted run();
@@ -130,15 +131,7 @@ class Emitter {
   void branch(LV* condition, const Statement& s);
 
   // ------------------------------------------------------------ types
-  llvm::Type* valueType(DType type);
-  llvm::Type* storageType(DType type);
-  llvm::Type* lanesOf(llvm::Type* scalar, unsigned lanes);
-  static unsigned width(LV* v);
   LV* spread(LV* v) { return m_lanes > 1 && width(v) == 1 ? m_b.CreateVectorSplat(m_lanes, v) : v; }
-
-  LV* fromStorage(LV* v, DType type);
-  LV* toStorage(LV* v, DType type);
-  LV* convert(LV* v, DType from, DType to);
 
   // ------------------------------------------------------------ index arithmetic
   // Variables that have a constant replaced by it.
@@ -217,31 +210,14 @@ class Emitter {
   void forgetReaders(BufferId buffer);
   LV* value(ValueId root);
   LV* indexAs(const IndexExpr& unbound, DType type);
-  LV* convertIndex(LV* v, DType type);
   LV* condition(const Value& v);
-  LV* mix(LV* x);
   LV* randomValue(const Value& v);
   LV* one(const Value& v);
 
-  LV* operand(const Value& v, unsigned k, DType as) { return convert(value(v.operands[k]), m_f[v.operands[k]].type, as); }
-  DType typeOf(const Value& v, unsigned k) const { return m_f[v.operands[k]].type; }
-
-  void level(LV*& a, LV*& b);
-
-  // The type comparisons are done in.
-  static DType common(DType a, DType b);
-  LV* apply(const Value& v);
-  LV* condition2(const Value& v);
-  LV* unary(const Value& v, LV* x);
-  LV* realOp(ScalarOp op, LV* a, LV* b);
-  LV* integerOp(ScalarOp op, DType type, LV* a, LV* b);
-
-  // Rounds to minus infinity. The divisors that would trap, 0 and -1, are set aside: x/0 is 0 here.
-  LV* floorQuotient(LV* a, LV* b);
+  LV* function(ScalarOp op, LV* x) override { return m_math.call(op, x); }
+  LV* power(LV* x, LV* y) override { return m_math.power(x, y); }
 
   const Function& m_f;
-  llvm::LLVMContext& m_context;
-  llvm::IRBuilder<> m_b;
   std::unique_ptr<llvm::Module> m_module;
   std::string m_features;
   const LoopText* m_lines;

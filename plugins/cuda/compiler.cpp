@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <optional>
 
+#include "core/schedule/generator.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/emit.h"
+#include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
 namespace {
@@ -71,55 +75,101 @@ class CudaCompiler final : public Compiler {
 
   Result<KernelObject> compile(const CompileRequest& request) override {
     NF_TRY(const loop::Function function, lower(request.subgraph, request.schedule, m_target));
-    NF_TRY(EmittedSource emitted, emit(function));
-    const auto wanted = [&](const char* text) {
-      return std::find(request.texts.begin(), request.texts.end(), text) != request.texts.end();
-    };
-    NF_TRY(Nvrtc::Output output, m_nvrtc->compile(emitted.source.text, m_architecture, wanted("ptx")));
     KernelObject object;
     object.backend = "cuda";
     object.schedule = request.schedule;
-    object.code = std::move(output.cubin);
-    object.stages = std::move(emitted.stages);
+    object.effort = request.effort;
     object.workspaceBytes = function.workspaceBytes;
     object.flops = function.flops;
     object.checks = function.checks;
-    if (wanted("loops")) {
-      loop::LoopText loops = loop::toText(function);
-      object.texts["loops"] = {std::move(loops.text), std::move(loops.lineOrigins)};
-    }
-    if (wanted("ptx")) object.texts["ptx"] = ptxText(std::move(output.ptx), emitted.source);
-    if (wanted("cuda")) object.texts["cuda"] = std::move(emitted.source);
+    // What comes soonest is LLVM's.
+    const bool llvm = request.effort == CompileEffort::Quick || generatorOf(request.schedule) == "llvm";
+    Result<Unit> made = llvm || !m_nvrtc ? byLlvm(function, request, object) : byNvrtc(function, request, object);
+    if (!made && llvm && m_nvrtc) made = byNvrtc(function, request, object);
+    if (!made) return made.error();
+    addOtherSource(function, request, object);
     return object;
   }
 
  private:
+  static bool wanted(const CompileRequest& request, const char* text) {
+    return std::find(request.texts.begin(), request.texts.end(), text) != request.texts.end();
+  }
+
+  Result<Unit> byNvrtc(const loop::Function& function, const CompileRequest& request, KernelObject& object) const {
+    NF_TRY(EmittedSource emitted, emit(function));
+    NF_TRY(Nvrtc::Output output, m_nvrtc->compile(emitted.source.text, m_architecture, wanted(request, "ptx")));
+    object.code = std::move(output.cubin);
+    object.stages = std::move(emitted.stages);
+    if (wanted(request, "loops")) {
+      loop::LoopText loops = loop::toText(function);
+      object.texts["loops"] = {std::move(loops.text), std::move(loops.lineOrigins)};
+    }
+    if (wanted(request, "ptx")) object.texts["ptx"] = ptxText(std::move(output.ptx), emitted.source);
+    if (wanted(request, "cuda")) object.texts["cuda"] = std::move(emitted.source);
+    object.generator = "nvrtc";
+    return Unit{};
+  }
+
+  static std::string libdevice() {
+    const auto found = findLibdevice(toolkitFolders("nvvm/libdevice"));
+    return found ? *found : std::string();
+  }
+
+  // What the other generator would make of the same loops, for those who read.
+  void addOtherSource(const loop::Function& function, const CompileRequest& request, KernelObject& object) const {
+    if (wanted(request, "cuda") && !object.texts.contains("cuda")) {
+      if (auto emitted = emit(function)) object.texts["cuda"] = std::move(emitted->source);
+    }
+    if (wanted(request, "llvm") && !object.texts.contains("llvm")) {
+      const loop::LoopText loops = loop::toText(function);
+      if (auto output = generateNvptx(function, m_architecture, libdevice(), &loops))
+        object.texts["llvm"] = std::move(output->texts.at("llvm"));
+    }
+  }
+
+  Result<Unit> byLlvm(const loop::Function& function, const CompileRequest& request, KernelObject& object) const {
+    std::optional<loop::LoopText> loops;
+    if (!request.texts.empty()) loops = loop::toText(function);
+    NF_TRY(NvptxOutput output, generateNvptx(function, m_architecture, libdevice(), loops ? &*loops : nullptr));
+    if (const std::string ptxas = ptxasPath(); !ptxas.empty()) {
+      NF_TRY(object.code, assemble(ptxas, output.ptx, m_architecture));
+    } else {
+      // The driver assembles it; it wants the zero at the end.
+      object.code.resize(output.ptx.size() + 1);
+      std::memcpy(object.code.data(), output.ptx.c_str(), object.code.size());
+    }
+    object.stages = std::move(output.stages);
+    for (auto& [language, text] : output.texts)
+      if (wanted(request, language.c_str())) object.texts[language] = std::move(text);
+    if (wanted(request, "loops")) object.texts["loops"] = {std::move(loops->text), std::move(loops->lineOrigins)};
+    object.generator = "llvm";
+    return Unit{};
+  }
+
   Target m_target;
   std::string m_architecture;
-  const Nvrtc* m_nvrtc;
+  const Nvrtc* m_nvrtc;  // null: it is not there, and LLVM generates all
 };
-
-std::optional<int> numberOf(const std::string& architecture) {
-  if (!architecture.starts_with("sm_")) return std::nullopt;
-  const auto number = static_cast<int>(numberAt(std::string_view(architecture).substr(3)));
-  return number > 0 ? std::optional(number) : std::nullopt;
-}
 
 }  // namespace
 
 Result<std::unique_ptr<Compiler>> makeCompiler(const Target& target) {
   if (target.backend != "cuda" || target.features.empty()) return failure("the target is no CUDA device");
-  NF_TRY(const Nvrtc* const nvrtc, Nvrtc::get());
   const std::string& architecture = target.features.front();
-  const auto& known = nvrtc->architectures();
-  if (!known.empty() && std::find(known.begin(), known.end(), architecture) == known.end())
-    return failure("NVRTC " + nvrtc->version() + " generates no code for " + architecture + ".");
-  return std::unique_ptr<Compiler>(std::make_unique<CudaCompiler>(target, architecture, nvrtc));
+  NF_TRY([[maybe_unused]] const std::string known, nvptxTarget(architecture));
+  const auto nvrtc = Nvrtc::get();
+  if (nvrtc) {
+    const auto& served = (*nvrtc)->architectures();
+    if (!served.empty() && std::find(served.begin(), served.end(), architecture) == served.end())
+      return failure("NVRTC " + (*nvrtc)->version() + " generates no code for " + architecture + ".");
+  }
+  return std::unique_ptr<Compiler>(std::make_unique<CudaCompiler>(target, architecture, nvrtc ? *nvrtc : nullptr));
 }
 
 Result<Target> nominalTarget(const std::string& architecture) {
-  const auto number = numberOf(architecture);
-  if (!number || *number < 75) return failure("Architecture " + architecture + " is not one of sm_75 and later.");
+  const int number = capabilityOf(architecture);
+  if (number < 75) return failure("Architecture " + architecture + " is not one of sm_75 and later.");
   Target t;
   t.backend = "cuda";
   t.fingerprint = "nominal " + architecture;
@@ -127,10 +177,10 @@ Result<Target> nominalTarget(const std::string& architecture) {
   t.vectorBytes = 16;
   t.vectorRegisters = 255;
   t.l1Bytes = 48 << 10;
-  t.l2Bytes = *number >= 80 ? 40 << 20 : 4 << 20;
-  t.threads = *number >= 90 ? 132 : *number >= 80 ? 108 : 40;
-  t.peakFlops = *number >= 90 ? 4.6e11 : *number >= 80 ? 1.8e11 : 2.0e11;
-  t.peakBandwidth = *number >= 90 ? 3.3e12 : *number >= 80 ? 1.5e12 : 3.2e11;
+  t.l2Bytes = number >= 80 ? 40 << 20 : 4 << 20;
+  t.threads = number >= 90 ? 132 : number >= 80 ? 108 : 40;
+  t.peakFlops = number >= 90 ? 4.6e11 : number >= 80 ? 1.8e11 : 2.0e11;
+  t.peakBandwidth = number >= 90 ? 3.3e12 : number >= 80 ? 1.5e12 : 3.2e11;
   t.launchSeconds = 3e-6;
   return t;
 }

@@ -7,10 +7,12 @@
 namespace nf::cuda {
 
 // Schedules, loops and their text change meaning with it: part of the fingerprint of tuning records.
-inline constexpr int kCodeGeneratorVersion = 1;
+inline constexpr int kCodeGeneratorVersion = 2;
 
-// Subgraph and schedule to a cubin for the architecture of the target (its first feature, "sm_90"). NVRTC may end the process: only
-// workers call it. Texts: "loops", "cuda", "ptx".
+// Subgraph and schedule to a cubin for the architecture of the target (its first feature, "sm_90"), or to PTX for the driver where LLVM
+// generated it and there is no ptxas. The schedule says which generator (core/schedule/generator.h); what compiles quickly is LLVM's, and
+// where one cannot serve the other does. Both may end the process: only workers call it. Texts: "loops", "cuda" and "llvm", and "ptx"
+// of the generator.
 Result<std::unique_ptr<Compiler>> makeCompiler(const Target& target);
 
 // A target for generating code where no such device is: the figures are those of a common device of the architecture's kind and steer

@@ -11,7 +11,9 @@
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/driver.h"
 #include "plugins/cuda/kernel_call.h"
+#include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
 namespace {
@@ -374,6 +376,7 @@ Result<Target> targetOf(int number) {
   const auto nvrtc = Nvrtc::get();
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
                   " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
+                  ", LLVM " + llvmVersion() + (findLibdevice(toolkitFolders("nvvm/libdevice")) ? "" : " without libdevice") +
                   ", code generator " + std::to_string(kCodeGeneratorVersion);
   return t;
 }

@@ -10,6 +10,7 @@
 
 #include "core/schedule/fragment.h"
 #include "core/support/assert.h"
+#include "plugins/cuda/frame.h"
 #include "plugins/cuda/kernel_call.h"
 
 namespace nf::cuda {
@@ -97,9 +98,9 @@ std::string literal(double value, DType type) {
 
 constexpr std::size_t kLongest = 90;  // of an expression that gets no name
 
-class Emitter {
+class Emitter : private Frame {
  public:
-  explicit Emitter(const Function& f) : m_f(f) {
+  explicit Emitter(const Function& f) : Frame(f) {
     for (const Buffer& b : f.buffers) m_buffers.push_back(unique(b.name));
     for (const Var& v : f.vars) m_vars.push_back(unique(v.name));
   }
@@ -144,70 +145,14 @@ class Emitter {
     m_text.lineOrigins.push_back(std::move(origins));
   }
 
-  void fail(const std::string& what) {
-    if (m_error.empty()) m_error = "the loops of stage " + m_stage + " are no GPU's: " + what;
-  }
-
   // ------------------------------------------------------------ frame
-  void collect(const std::vector<StmtId>& body, std::set<BufferId>& buffers, std::set<std::uint64_t>& streams) const {
-    const auto place = [&](const Place& p) {
-      if (p.buffer.valid()) buffers.insert(p.buffer);
-    };
-    for (const StmtId id : body) {
-      const Statement& s = m_f[id];
-      place(s.target);
-      place(s.left);
-      place(s.right);
-      for (const ValueId v : valuesOf(m_f, s)) {
-        place(m_f[v].place);
-        if (m_f[v].kind == Value::Kind::Random) streams.insert(static_cast<std::uint64_t>(m_f[v].constant));
-      }
-      collect(s.body, buffers, streams);
-      collect(s.otherwise, buffers, streams);
-    }
-  }
-
-  // The variables of a chain of loops of one kind, and what stands inside.
-  std::vector<VarId> chain(LoopKind kind, const std::vector<StmtId>*& body) const {
-    std::vector<VarId> loops;
-    while (body->size() == 1 && m_f[body->front()].kind == Statement::Kind::For && m_f[m_f[body->front()].var].kind == kind) {
-      loops.push_back(m_f[body->front()].var);
-      body = &m_f[body->front()].body;
-    }
-    return loops;
-  }
-
-  std::int64_t product(const std::vector<VarId>& loops) const {
-    std::int64_t n = 1;
-    for (const VarId v : loops) n *= m_f[v].extent;
-    return n;
-  }
-
   KernelStage stage(std::size_t index) {
     const loop::Stage& stage = m_f.stages[index];
-    m_stage = stage.name;
-    KernelStage result{"nf_stage" + std::to_string(index), 1, 1};
-    const std::vector<StmtId>* inside = &stage.body;
-    const std::vector<VarId> blocks = chain(LoopKind::Block, inside);
-    result.tasks = product(blocks);
-    std::vector<std::pair<std::vector<VarId>, const std::vector<StmtId>*>> nests;
-    for (const StmtId id : *inside) {
-      const std::vector<StmtId> one{id};
-      const std::vector<StmtId>* body = &one;
-      auto threads = chain(LoopKind::Thread, body);
-      if (threads.empty()) return fail("something stands outside its threads"), result;
-      nests.emplace_back(std::move(threads), body);
-    }
-    if (nests.empty()) return fail("it has no threads"), result;
-    result.threads = product(nests.front().first);
-    for (const auto& nest : nests)
-      if (product(nest.first) != result.threads) return fail("its nests have different numbers of threads"), result;
-    if (result.threads > 1024) return fail("a block has more than 1024 threads"), result;
-    if (result.tasks > INT32_MAX) return fail("the grid has more blocks than 31 bits count"), result;
-
-    std::set<BufferId> used;
-    std::set<std::uint64_t> streams;
-    collect(stage.body, used, streams);
+    const std::optional<Grid> found = grid(index);
+    if (!found) return {};
+    const auto& [result, blocks, nests] = *found;
+    Touched used;
+    collect(stage.body, used);
     line("// " + printable(stage.name));
     line("extern \"C\" __global__ void __launch_bounds__(" + std::to_string(result.threads) + ")");
     std::string head = result.symbol + "(";
@@ -219,7 +164,7 @@ class Emitter {
     line(head + "char* workspace,");
     line("    const NfCounters counters, const nf_bits* random, nf_bits* status, unsigned kernel) {");
     ++m_depth;
-    for (const BufferId b : used) {
+    for (const BufferId b : used.buffers) {
       const Buffer& buffer = m_f[b];
       const std::string type = storageType(buffer.type), &name = m_buffers[b.value];
       if (buffer.scope == Scope::Shared)
@@ -228,7 +173,7 @@ class Emitter {
         line(type + "* const " + name + " = (" + type + "*)(workspace + " + std::to_string(buffer.workspaceOffset) + ");");
     }
     m_keys.clear();
-    for (const std::uint64_t s : streams) {
+    for (const std::uint64_t s : used.streams) {
       m_keys[s] = fresh("key");
       line("const nf_bits " + m_keys[s] + " = nf_key(random, " + std::to_string(s) + "ull);");
     }
@@ -239,16 +184,15 @@ class Emitter {
         line("{");
         ++m_depth;
       }
-      numbers(nests[n].first, "threadIdx.x");
-      std::set<BufferId> mine;
-      std::set<std::uint64_t> ignored;
-      collect(*nests[n].second, mine, ignored);
-      for (const BufferId b : mine)
+      numbers(nests[n].threads, "threadIdx.x");
+      Touched mine;
+      collect(*nests[n].body, mine);
+      for (const BufferId b : mine.buffers)
         if (m_f[b].scope == Scope::Local)
           line(valueType(m_f[b].type) + " " + m_buffers[b.value] + "[" + std::to_string(m_f[b].elements) + "];");
         else if (m_f[b].scope == Scope::Fragment)
           line("unsigned " + m_buffers[b.value] + "[" + std::to_string(m_f[b].elements / perRegister(m_f[b].type)) + "];");
-      body(*nests[n].second);
+      body(*nests[n].body);
       if (nests.size() > 1) {
         --m_depth;
         line("}");
@@ -268,7 +212,8 @@ class Emitter {
 
   // The loop variables from the number of a block or thread, the innermost fastest.
   void numbers(const std::vector<VarId>& loops, const std::string& from) {
-    std::int64_t inner = product(loops);
+    std::int64_t inner = 1;
+    for (const VarId v : loops) inner *= m_f[v].extent;
     bool first = true;
     for (const VarId v : loops) {
       const std::int64_t extent = m_f[v].extent;
@@ -396,44 +341,6 @@ class Emitter {
   }
 
   // ------------------------------------------------------------ lanes
-  // Elements side by side from an aligned one on can be moved at once. An operand may be a slice of a larger tensor, at a multiple of
-  // its own size.
-  bool wide(BufferId id, const IndexExpr& unbound, std::int64_t elements) const {
-    const Buffer& buffer = m_f[id];
-    const std::int64_t bytes = elements * bytesOf(buffer.type);
-    if (buffer.scope == Scope::Local || buffer.scope == Scope::Fragment || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
-    if (id.value < m_f.operands && buffer.elements * bytesOf(buffer.type) % bytes != 0) return false;
-    const IndexExpr offset = bind(unbound);
-    if (offset.constant() % elements != 0) return false;
-    return std::all_of(offset.terms().begin(), offset.terms().end(),
-                       [&](const IndexTerm& t) { return t.coefficient % elements == 0; });
-  }
-
-  IndexExpr atLane(const IndexExpr& e, VarId lane, std::int64_t l) const {
-    return simplify(substitute(e,
-                               [&](IndexVar v) -> std::optional<IndexExpr> {
-                                 if (v == lane.value) return IndexExpr(l);
-                                 return std::nullopt;
-                               }),
-                    m_f.ranges());
-  }
-
-  bool together(const Place& p, VarId lane, std::int64_t count) const {
-    if (!p.data.empty()) return false;
-    const IndexExpr first = atLane(p.offset, lane, 0);
-    for (std::int64_t l = 1; l < count; ++l)
-      if (!(atLane(p.offset, lane, l) == first + IndexExpr(l))) return false;
-    return wide(p.buffer, first, count);
-  }
-
-  bool uses(ValueId id, VarId lane) const {
-    Statement probe;
-    probe.value = id;
-    for (const ValueId v : valuesOf(m_f, probe))
-      if (m_f[v].index.uses(lane.value) || m_f[v].place.offset.uses(lane.value)) return true;
-    return false;
-  }
-
   void lanes(StmtId id, VarId lane, std::int64_t count) {
     const Statement& s = m_f[id];
     if (s.kind != Statement::Kind::Store) {
@@ -481,44 +388,6 @@ class Emitter {
   }
 
   // ------------------------------------------------------------ index arithmetic
-  IndexExpr bind(const IndexExpr& e) const {
-    if (m_constants.empty()) return e;
-    return simplify(substitute(e,
-                               [&](IndexVar v) -> std::optional<IndexExpr> {
-                                 const auto found = m_constants.find(v);
-                                 if (found != m_constants.end()) return IndexExpr(found->second);
-                                 return std::nullopt;
-                               }),
-                    m_f.ranges());
-  }
-
-  // The largest magnitude on the way to the value; nullopt: not known.
-  std::optional<double> magnitude(const IndexExpr& e) const {
-    double sum = std::fabs(static_cast<double>(e.constant()));
-    for (const IndexTerm& t : e.terms()) {
-      double most = 0;
-      if (t.atom.isFloorDiv()) {
-        const auto inner = magnitude(*t.atom.numerator);
-        if (!inner || *inner > INT32_MAX || t.atom.divisor > INT32_MAX) return std::nullopt;
-        most = std::ceil(*inner / static_cast<double>(t.atom.divisor)) + 1;
-      } else {
-        if (t.atom.variable >= m_f.vars.size()) return std::nullopt;
-        most = static_cast<double>(m_f.vars[t.atom.variable].extent - 1);
-      }
-      sum += std::fabs(static_cast<double>(t.coefficient)) * most;
-    }
-    return sum;
-  }
-
-  bool nonNegativeFloors(const IndexExpr& e) const {
-    for (const IndexTerm& t : e.terms()) {
-      if (!t.atom.isFloorDiv()) continue;
-      const auto range = bounds(*t.atom.numerator, m_f.ranges());
-      if (!range || range->lo < 0 || !nonNegativeFloors(*t.atom.numerator)) return false;
-    }
-    return true;
-  }
-
   std::string variable(IndexVar v, bool narrow) const {
     if (v >= kLoopVariable) return "counters.of[" + std::to_string(v - kLoopVariable) + "]";
     return narrow ? m_vars[v] : "(nf_long)" + m_vars[v];
@@ -526,8 +395,7 @@ class Emitter {
 
   std::string index(const IndexExpr& unbound) const {
     const IndexExpr e = bind(unbound);
-    const auto most = magnitude(e);
-    return index(e, most && *most <= INT32_MAX);
+    return index(e, fitsInt(e));
   }
 
   std::string index(const IndexExpr& e, bool narrow) const {
@@ -664,9 +532,9 @@ class Emitter {
     const DType held = from == DType::F16 || from == DType::BF16 ? DType::F32 : from;
     if (held == to) return text;
     if (to == DType::Bool) return "(" + text + " != 0)";
-    // Beyond the range the nearest end, and 0 of a NaN: as the hardware rounds to an integer.
-    if (to == DType::I32 && held == DType::F32) return "__float2int_rz(" + text + ")";
-    if (to == DType::I32 && held == DType::F64) return "__double2int_rz(" + text + ")";
+    // Beyond the range the nearest end, and 0 of a NaN.
+    if (to == DType::I32 && isFloating(held)) return "nf_to_int(" + text + ")";
+    if (to == DType::I64 && isFloating(held)) return "nf_to_long(" + text + ")";
     return "(" + valueType(to) + ")" + (text.front() == '(' ? text : "(" + text + ")");
   }
 
@@ -816,15 +684,12 @@ class Emitter {
     return {};
   }
 
-  const Function& m_f;
   std::set<std::string> m_used;
   std::vector<std::string> m_buffers, m_vars;
-  std::map<std::uint32_t, std::int64_t> m_constants;  // variables with a constant value: lanes, loops of one point
-  std::map<std::uint64_t, std::string> m_keys;        // of random streams
+  std::map<std::uint64_t, std::string> m_keys;  // of random streams
   KernelText m_text;
   std::size_t m_depth = 0;
   int m_next = 0;
-  std::string m_stage, m_error;
 };
 
 }  // namespace

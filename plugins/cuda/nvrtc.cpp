@@ -4,9 +4,8 @@
 #include <dlfcn.h>
 #include <nvrtc.h>
 
-#include <cstdlib>
-
 #include "plugins/cuda/emit.h"
+#include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
 namespace {
@@ -15,19 +14,9 @@ Error failure(const std::string& message, const std::string& detail = {}) { retu
 
 // Beside this program's own libraries, where the loader looks, and where toolkits are installed.
 void* openLibrary(std::string& tried) {
-  std::vector<std::string> folders{""};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = std::getenv(variable)) folders.push_back(std::string(home) + "/lib64/");
-  folders.push_back("$ORIGIN/");
-  folders.push_back("/usr/local/cuda/lib64/");
-  Dl_info self{};
-  std::string own;
-  if (dladdr(reinterpret_cast<void*>(&preludeText), &self) != 0 && self.dli_fname) {
-    own = self.dli_fname;
-    own = own.substr(0, own.rfind('/') + 1);
-  }
-  for (std::string folder : folders) {
-    if (folder == "$ORIGIN/") folder = own;
+  std::vector<std::string> folders = toolkitFolders("lib64");
+  folders.insert(folders.begin(), std::string());
+  for (const std::string& folder : folders) {
     for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
       if (void* library = dlopen((folder + name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     }

@@ -6,7 +6,9 @@
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/device.h"
 #include "plugins/cuda/driver.h"
+#include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
 namespace {
@@ -39,7 +41,7 @@ class CudaBackend final : public Backend {
     }
     if (!serves) return why;
     const auto nvrtc = Nvrtc::get();
-    return nvrtc ? std::string() : nvrtc.error().message;
+    return nvrtc || findLibdevice(toolkitFolders("nvvm/libdevice")) ? std::string() : nvrtc.error().message;
   }
 
   std::vector<std::string> deviceNames() override {
@@ -69,6 +71,10 @@ class CudaBackend final : public Backend {
     if (number) about.description = describe(*number);
     if (const auto driver = Driver::get()) about.versions.emplace_back("NVIDIA driver, CUDA", versionText((*driver)->version));
     if (const auto nvrtc = Nvrtc::get()) about.versions.emplace_back("NVRTC", (*nvrtc)->version());
+    const auto libdevice = findLibdevice(toolkitFolders("nvvm/libdevice"));
+    about.versions.emplace_back("LLVM NVPTX", llvmVersion() + ", " + (libdevice ? *libdevice : libdevice.error().message));
+    const std::string ptxas = ptxasPath();
+    about.versions.emplace_back("ptxas", ptxas.empty() ? "none, the driver assembles" : ptxas);
     about.versions.emplace_back("code generator", std::to_string(kCodeGeneratorVersion));
     return about;
   }

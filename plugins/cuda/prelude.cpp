@@ -50,6 +50,15 @@ __device__ __forceinline__ nf_long nf_remainder(nf_long a, nf_long b) {
   return (nf_long)((nf_bits)a - (nf_bits)nf_quotient(a, b) * (nf_bits)b);
 }
 __device__ __forceinline__ int nf_remainder(int a, int b) { return (int)((unsigned)a - (unsigned)nf_quotient(a, b) * (unsigned)b); }
+// The hardware makes the smallest integer of a NaN where a type of 64 bits is concerned.
+__device__ __forceinline__ int nf_to_int(float x) { return __float2int_rz(x); }
+__device__ __forceinline__ int nf_to_int(double x) { return x != x ? 0 : __double2int_rz(x); }
+template <class T>
+__device__ __forceinline__ nf_long nf_to_long(T x) {
+  if (x != x) return 0;
+  if (x >= (T)0x1p63) return 0x7fffffffffffffffll;
+  return x <= (T)-0x1p63 ? -0x7fffffffffffffffll - 1 : (nf_long)x;
+}
 template <class T>
 __device__ __forceinline__ T nf_max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T>
@@ -85,9 +94,9 @@ __device__ __forceinline__ bool nf_inside(nf_long index, nf_long extent, bool as
 
 const char kHardware[] = R"cuda(
 #define NF_INFINITY __int_as_float(0x7f800000)
-#define NF_NAN __int_as_float(0x7fffffff)
+#define NF_NAN __int_as_float(0x7fc00000)
 #define NF_INFINITY_D __longlong_as_double(0x7ff0000000000000ll)
-#define NF_NAN_D __longlong_as_double(0x7fffffffffffffffll)
+#define NF_NAN_D __longlong_as_double(0x7ff8000000000000ll)
 __device__ __forceinline__ float nf_from_half(unsigned short h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -16,11 +17,14 @@
 #include "core/lang/compile.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/pipeline.h"
+#include "core/schedule/generator.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/plugin.h"
 #include "tests/cuda/host_run.h"
+#include "tests/cuda/module_run.h"
 #include "tests/kernel_cases.h"
+#include "tests/random_program.h"
 
 namespace nf::test {
 namespace {
@@ -46,9 +50,11 @@ std::string cubinProblem(const KernelObject& object) {
   return {};
 }
 
-std::string compiled(Compiler& compiler, const Program& p, const Schedule& schedule, std::vector<std::string> texts = {}) {
-  const auto object = compiler.compile({p, schedule, std::move(texts)});
+// By the generator that the schedule has.
+std::string compiled(Compiler& compiler, const Program& p, const Schedule& schedule) {
+  const auto object = compiler.compile({p, schedule, {}});
   if (!object) return object.error().message + "\n" + object.error().detail + "\n" + schedule.text();
+  if (object->generator != generatorOf(schedule)) return "generator " + object->generator + " made it";
   return cubinProblem(*object);
 }
 
@@ -85,7 +91,12 @@ TEST_P(Architecture, EveryKernelOfEveryExampleCompiles) {
   for (const auto& [hash, kernel] : kernels) {
     const auto space = scheduleSpace(*kernel.program, target);
     ASSERT_TRUE(space.ok()) << kernel.name << ": " << space.error().message;
-    EXPECT_EQ(compiled(*compiler, *kernel.program, (*space)->first()), "") << kernel.name;
+    for (const char* generator : {"llvm", "nvrtc"}) {
+      const Schedule schedule = withGenerator((*space)->first(), generator);
+      if ((*space)->check(schedule)) {
+        EXPECT_EQ(compiled(*compiler, *kernel.program, schedule), "") << kernel.name << " by " << generator;
+      }
+    }
   }
 }
 
@@ -108,14 +119,25 @@ std::string difference(const Tensor& tensor, const std::vector<double>& want, co
   return {};
 }
 
+// NaNs are one value.
+std::string bitsThatDiffer(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return "the sizes";
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (std::bit_cast<std::uint64_t>(a[i]) != std::bit_cast<std::uint64_t>(b[i]) && !(std::isnan(a[i]) && std::isnan(b[i])))
+      return "element " + std::to_string(i) + ": " + std::to_string(a[i]) + " in CUDA C, " + std::to_string(b[i]) + " by LLVM";
+  return {};
+}
+
 // Calls of generated kernels beside the reference's answers.
 class HostRuns {
  public:
   explicit HostRuns(std::uint64_t seed) : m_rng(seed) {}
   std::mt19937_64& rng() { return m_rng; }
 
+  // referenceHolds: whether the reference, which keeps doubles alone, has the same values.
   void add(const std::string& name, const Program& p, const Schedule& schedule, std::vector<std::int64_t> counters = {},
-           int integerLimit = 4) {
+           int integerLimit = 4, bool referenceHolds = true) {
+    m_referenceHolds.push_back(referenceHolds);
     const auto function = lower(p, schedule, *cuda::nominalTarget("sm_80"));
     ASSERT_TRUE(function.ok()) << name << ": " << function.error().message << "\n" << schedule.text();
     auto emitted = cuda::emit(*function);
@@ -133,15 +155,27 @@ class HostRuns {
     call.counters = std::move(counters);
     for (const auto& [id, data] : inputs) call.inputs.push_back(data);
     for (const Output& o : p.outputs) call.outputs.push_back({p[o.tensor].type, p[o.tensor].shape, {}});
+    // The same through the other generator. It has no matrix units.
+    auto object = moduleForHost(*function, "sm_80", "k" + std::to_string(m_calls.size()) + "_");
+    HostCall twin = call;
+    if (object) twin.object = std::move(*object);
+    else
+      ASSERT_NE(object.error().message.find("matrix tiles"), std::string::npos) << name << ": " << object.error().message << "\n"
+                                                                                << object.error().detail << schedule.text();
+    m_twins.push_back(std::move(twin));
     m_calls.push_back(std::move(call));
   }
 
   void compare() {
+    const auto twins = runOnHost(m_twins);
+    ASSERT_TRUE(twins.ok()) << twins.error().message << "\n" << twins.error().detail;
     const auto ran = runOnHost(m_calls);
     ASSERT_TRUE(ran.ok()) << ran.error().message << "\n" << ran.error().detail;
     for (std::size_t c = 0; c < m_calls.size(); ++c) {
       const HostCall& call = m_calls[c];
       ASSERT_EQ(call.status[0] == 0, m_want[c].ok()) << m_names[c];
+      ASSERT_EQ(call.status[0], m_twins[c].status[0]) << m_names[c];
+      ASSERT_EQ(call.status[1], m_twins[c].status[1]) << m_names[c];
       if (!m_want[c].ok()) {
         EXPECT_EQ(call.status[0] >> 32, 1u);
         EXPECT_LE(call.status[0] & 0xffffffffu, m_checks[c].size());
@@ -149,6 +183,10 @@ class HostRuns {
       }
       for (std::size_t o = 0; o < call.outputs.size(); ++o) {
         const TensorId t = m_programs[c].outputs[o].tensor;
+        EXPECT_EQ(bitsThatDiffer(call.outputs[o].values, m_twins[c].outputs[o].values), "")
+            << m_programs[c][t].name << " of " << m_names[c] << "\n"
+            << call.emitted.source.text;
+        if (!m_referenceHolds[c]) continue;
         EXPECT_EQ(difference(m_programs[c][t], m_want[c]->at(t).values, call.outputs[o].values), "") << m_names[c] << "\n"
                                                                                                      << call.emitted.source.text;
       }
@@ -159,9 +197,10 @@ class HostRuns {
   std::mt19937_64 m_rng;
   std::vector<std::string> m_names;
   std::vector<Program> m_programs;
+  std::vector<bool> m_referenceHolds;
   std::vector<std::vector<std::string>> m_checks;
   std::vector<Result<TensorValues>> m_want;
-  std::vector<HostCall> m_calls;
+  std::vector<HostCall> m_calls, m_twins;  // CUDA C, and LLVM's module
 };
 
 TEST(CudaText, SchedulesEqualTheReference) {
@@ -174,6 +213,29 @@ TEST(CudaText, SchedulesEqualTheReference) {
       runs.add(c.name + ", seed " + std::to_string(seed), c.program, (*space)->first());
       if (runs.rng()() % 2 == 0) runs.add(c.name + ", seed " + std::to_string(seed), c.program, (*space)->random(runs.rng()));
     }
+  runs.compare();
+}
+
+// Every kernel of random programs, through the whole chain of passes.
+TEST(CudaText, RandomProgramsEqualTheReference) {
+  const std::uint64_t seed = freshSeed();
+  HostRuns runs(seed);
+  const Target target = *cuda::nominalTarget("sm_80");
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    RandomProgram random(seed + n);
+    const Build b = random.make();
+    StageOptions options;
+    options.device = deviceConstants(target);
+    const auto stages = runStages(std::make_shared<const Program>(b.p), options);
+    ASSERT_TRUE(stages.ok()) << stages.error().message;
+    const auto plan = planExecution(*stages->fused);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    for (const PlannedSubgraph& s : (*plan)->subgraphs) {
+      const auto space = scheduleSpace(*s.program, target);
+      ASSERT_TRUE(space.ok()) << space.error().message;
+      runs.add(s.name + ", seed " + std::to_string(seed + n), *s.program, (*space)->random(runs.rng()), {1, 0}, 3);
+    }
+  }
   runs.compare();
 }
 
@@ -234,6 +296,24 @@ TEST(CudaText, EveryOperationEqualsTheReference) {
           "to_" + std::string(name(to)), {44}, {}, Reducer::None, [&](const auto& v) { return b.p.cast(to, b.at(x, v)); }, to));
     add("conversions of " + std::string(name(from)), b);
   }
+  for (const DType from : {DType::F32, DType::F64}) {
+    Builder b;  // to integers, beyond their range and of what is no number, too
+    const TensorId x = b.input("X", {44}, from), y = b.input("Y", {44}, from);
+    const auto quotient = [&](const auto& v) {
+      const ExprId whole = b.p.unary(ScalarOp::Floor, b.p.binary(ScalarOp::Mul, b.at(y, v), b.p.constant(3, from)));
+      return b.p.binary(ScalarOp::Div, b.p.unary(ScalarOp::Floor, b.p.binary(ScalarOp::Mul, b.at(x, v), b.p.constant(1e10, from))),
+                        whole);
+    };
+    const auto noNumber = [&](const auto& v) {
+      const ExprId zero = b.p.binary(ScalarOp::Sub, b.at(y, v), b.at(y, v));
+      return b.p.binary(ScalarOp::Div, zero, zero);
+    };
+    b.output(b.op(
+        "to_i32", {44}, {}, Reducer::None, [&](const auto& v) { return b.p.cast(DType::I32, quotient(v)); }, DType::I32));
+    b.output(b.op(
+        "nan_to_i32", {44}, {}, Reducer::None, [&](const auto& v) { return b.p.cast(DType::I32, noNumber(v)); }, DType::I32));
+    runs.add("to integers of " + std::string(name(from)), b.p, (*scheduleSpace(b.p, target))->first(), {}, 40, false);
+  }
   {
     Builder b;  // names that CUDA C means something by, random numbers, counters, powers, padding, conditions
     const TensorId x = b.input("float", {4, 12, 32}), y = b.input("threadIdx", {32});
@@ -268,15 +348,19 @@ TEST(CudaText, OriginsReachTheLinesOfCudaAndPtx) {
     return b.p.unary(ScalarOp::Tanh, b.p.load(x, {{v[0], {}}}, origin), origin);
   }));
   const auto compiler = compilerFor("sm_80");
-  const auto object =
-      compiler->compile({b.p, (*scheduleSpace(b.p, *cuda::nominalTarget("sm_80")))->first(), {"loops", "cuda", "ptx"}});
-  ASSERT_TRUE(object.ok()) << object.error().detail;
-  for (const char* kind : {"loops", "cuda", "ptx"}) {
-    const KernelText& text = object->texts.at(kind);
-    EXPECT_EQ(static_cast<std::size_t>(std::count(text.text.begin(), text.text.end(), '\n')), text.lineOrigins.size()) << kind;
-    const auto known =
-        std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(), [&](const auto& o) { return o == std::vector{origin}; });
-    EXPECT_GE(known, kind == std::string("ptx") ? 8 : 1) << kind << "\n" << text.text;
+  const Schedule first = (*scheduleSpace(b.p, *cuda::nominalTarget("sm_80")))->first();
+  for (const std::string generator : {"nvrtc", "llvm"}) {
+    const auto object = compiler->compile({b.p, withGenerator(first, generator), {"loops", "cuda", "llvm", "ptx"}});
+    ASSERT_TRUE(object.ok()) << object.error().detail;
+    EXPECT_EQ(object->generator, generator);
+    for (const std::string kind : {"loops", "cuda", "llvm", "ptx"}) {
+      ASSERT_TRUE(object->texts.contains(kind)) << generator << ", " << kind;
+      const KernelText& text = object->texts.at(kind);
+      EXPECT_EQ(static_cast<std::size_t>(std::count(text.text.begin(), text.text.end(), '\n')), text.lineOrigins.size()) << kind;
+      const auto known =
+          std::count_if(text.lineOrigins.begin(), text.lineOrigins.end(), [&](const auto& o) { return o == std::vector{origin}; });
+      EXPECT_GE(known, kind == "ptx" || kind == "llvm" ? 8 : 1) << generator << ", " << kind << "\n" << text.text;
+    }
   }
 }
 
@@ -286,11 +370,13 @@ TEST(CudaText, NeighboursMoveAtOnce) {
   b.output(
       b.op("Z", {256, 256}, {}, Reducer::None, [&](const auto& v) { return b.p.binary(ScalarOp::Add, b.at(x, v), b.at(y, v)); }));
   const auto schedule = Schedule::parse(R"({"kind":"elementwise","knobs":{"threads":256,"vector":4}})");
-  const auto object = compilerFor("sm_80")->compile({b.p, *schedule, {"ptx"}});
-  ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
-  const std::string& ptx = object->texts.at("ptx").text;
-  EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos) << ptx;
-  EXPECT_NE(ptx.find("st.global.v4"), std::string::npos) << ptx;
+  for (const char* generator : {"llvm", "nvrtc"}) {
+    const auto object = compilerFor("sm_80")->compile({b.p, withGenerator(*schedule, generator), {"ptx"}});
+    ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
+    const std::string& ptx = object->texts.at("ptx").text;
+    EXPECT_NE(ptx.find("ld.global.nc.v4"), std::string::npos) << ptx;
+    EXPECT_NE(ptx.find("st.global.v4"), std::string::npos) << ptx;
+  }
 }
 
 TEST(CudaPlugin, SaysInOneSentenceWhatIsMissing) {
@@ -323,7 +409,8 @@ TEST(CudaPlugin, ExportsKernelsWithoutADevice) {
   std::map<std::string, int> kinds;
   for (const auto& entry : fs::directory_iterator(folder)) ++kinds[entry.path().extension().string()];
   EXPECT_GE(kinds[".cu"], 1);
-  EXPECT_EQ(kinds[".cu"], kinds[".ptx"]);
+  EXPECT_EQ(kinds[".cu"], kinds[".ll"]);
+  EXPECT_EQ(kinds[".ptx"], 2 * kinds[".cu"]);  // of both generators
   EXPECT_EQ(kinds[".cu"], kinds[".loops"]);
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".ptx") {

@@ -212,6 +212,21 @@ const char* kHost = R"cpp(
   }
 )cpp";
 
+// What object files call.
+const char* kForObjects = R"cpp(
+  extern "C" {
+  unsigned nf_host_thread() { return threadIdx.x; }
+  unsigned nf_host_block() { return blockIdx.x; }
+  void nf_host_barrier() { __syncthreads(); }
+  unsigned nf_host_exchange(unsigned mask, unsigned value, unsigned bits, unsigned) {
+    return __shfl_xor_sync(mask, value, (int)bits);
+  }
+  void nf_host_copy4(void* to, const void* from) { nf_async<4>(to, from); }
+  void nf_host_copy8(void* to, const void* from) { nf_async<8>(to, from); }
+  void nf_host_copy16(void* to, const void* from) { nf_async<16>(to, from); }
+  }
+)cpp";
+
 std::string storage(DType type) {
   switch (type) {
     case DType::F32: return "float";
@@ -225,11 +240,36 @@ std::string storage(DType type) {
   return {};
 }
 
+std::string callOf(const HostCall& call, std::size_t number) {
+  std::string pointers, passed, text;
+  for (std::size_t t = 0; t < call.inputs.size() + call.outputs.size(); ++t) {
+    pointers += "void*, ";
+    passed += "tensors[" + std::to_string(t) + "], ";
+  }
+  for (const KernelStage& s : call.object.stages)
+    text += "extern \"C\" void " + call.object.prefix + s.symbol + "(" + pointers +
+            "char*, NfCounters, const nf_bits*, nf_bits*, unsigned);\n";
+  text += "extern \"C\" void run" + std::to_string(number) +
+          "(void** tensors, char* workspace, const nf_long* of, const nf_bits* random, nf_bits* status) {\n"
+          "  NfCounters counters;\n  memcpy(counters.of, of, sizeof counters.of);\n";
+  for (std::size_t s = 0; s < call.object.stages.size(); ++s) {
+    const KernelStage& stage = call.object.stages[s];
+    text += "  grid(" + std::to_string(stage.tasks) + ", " + std::to_string(stage.threads) + ", " +
+            (call.object.meets[s] ? "true" : "false") + ", [&] { " + call.object.prefix + stage.symbol + "(" + passed +
+            "workspace, counters, random, status, 1u); });\n";
+  }
+  return text + "}\n";
+}
+
 std::string sourceOf(const std::vector<HostCall>& calls) {
   std::ostringstream out;
-  out << kHost << cuda::portablePrelude();
+  out << kHost << cuda::portablePrelude() << kForObjects;
   for (std::size_t c = 0; c < calls.size(); ++c) {
     const HostCall& call = calls[c];
+    if (!call.object.code.empty()) {
+      out << callOf(call, c);
+      continue;
+    }
     std::string text = call.emitted.source.text;
     text.erase(0, text.find('\n') + 1);  // the prelude's include
     out << "namespace k" << c << " {\n";
@@ -270,8 +310,15 @@ Result<Unit> runOnHost(std::vector<HostCall>& calls) {
   fs::create_directories(folder);
   const fs::path source = folder / "kernels.cpp", object = folder / "kernels.so", log = folder / "log";
   std::ofstream(source) << sourceOf(calls);
+  std::string objects;
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    if (calls[c].object.code.empty()) continue;
+    const fs::path file = folder / ("kernel" + std::to_string(c) + ".o");
+    std::ofstream(file, std::ios::binary) << calls[c].object.code;
+    objects += " " + file.string();
+  }
   const std::string command = std::string(NF_CXX) + " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -o " +
-                              object.string() + " " + source.string() + " 2> " + log.string();
+                              object.string() + " " + source.string() + objects + " 2> " + log.string();
   const int status = std::system(command.c_str());
   const auto words = [&] {
     std::ifstream in(log);

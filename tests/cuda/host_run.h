@@ -10,9 +10,17 @@
 
 namespace nf::test {
 
-// One call of generated CUDA C. Operands in binding order.
+// Stages as machine code of this machine, each a function `prefix` + symbol.
+struct HostObject {
+  std::string code, prefix;  // of an object file; empty: none
+  std::vector<KernelStage> stages;
+  std::vector<bool> meets;  // by stage: threads of a block wait for each other
+};
+
+// One call of generated CUDA C, or of what `object` holds instead. Operands in binding order.
 struct HostCall {
   cuda::EmittedSource emitted;
+  HostObject object;
   std::vector<TensorData> inputs;
   std::vector<TensorData> outputs;  // types and shapes; values are filled in
   std::int64_t workspaceBytes = 0;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/cuda/frame.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace nf::cuda {
+
+using namespace loop;
+
+void Frame::collect(const std::vector<StmtId>& body, Touched& into) const {
+  const auto place = [&](const Place& p) {
+    if (p.buffer.valid()) into.buffers.insert(p.buffer);
+  };
+  for (const StmtId id : body) {
+    const Statement& s = m_f[id];
+    place(s.target);
+    place(s.left);
+    place(s.right);
+    for (const ValueId v : valuesOf(m_f, s)) {
+      place(m_f[v].place);
+      if (m_f[v].kind == Value::Kind::Random) into.streams.insert(static_cast<std::uint64_t>(m_f[v].constant));
+    }
+    collect(s.body, into);
+    collect(s.otherwise, into);
+  }
+}
+
+// The variables of a chain of loops of one kind, and what stands inside.
+std::vector<VarId> Frame::chain(LoopKind kind, const std::vector<StmtId>*& body) const {
+  std::vector<VarId> loops;
+  while (body->size() == 1 && m_f[body->front()].kind == Statement::Kind::For && m_f[m_f[body->front()].var].kind == kind) {
+    loops.push_back(m_f[body->front()].var);
+    body = &m_f[body->front()].body;
+  }
+  return loops;
+}
+
+std::int64_t Frame::product(const std::vector<VarId>& loops) const {
+  std::int64_t n = 1;
+  for (const VarId v : loops) n *= m_f[v].extent;
+  return n;
+}
+
+std::optional<Grid> Frame::grid(std::size_t index) {
+  const loop::Stage& stage = m_f.stages[index];
+  m_stage = stage.name;
+  Grid result;
+  result.stage.symbol = "nf_stage" + std::to_string(index);
+  const auto refuse = [&](const std::string& what) {
+    fail(what);
+    return std::nullopt;
+  };
+  const std::vector<StmtId>* inside = &stage.body;
+  result.blocks = chain(LoopKind::Block, inside);
+  result.stage.tasks = product(result.blocks);
+  for (const StmtId id : *inside) {
+    const std::vector<StmtId> one{id};
+    const std::vector<StmtId>* body = &one;
+    auto threads = chain(LoopKind::Thread, body);
+    if (threads.empty()) return refuse("something stands outside its threads");
+    result.nests.push_back({std::move(threads), body});
+  }
+  if (result.nests.empty()) return refuse("it has no threads");
+  result.stage.threads = product(result.nests.front().threads);
+  for (const ThreadNest& nest : result.nests)
+    if (product(nest.threads) != result.stage.threads) return refuse("its nests have different numbers of threads");
+  if (result.stage.threads > 1024) return refuse("a block has more than 1024 threads");
+  if (result.stage.tasks > INT32_MAX) return refuse("the grid has more blocks than 31 bits count");
+  return result;
+}
+
+IndexExpr Frame::bind(const IndexExpr& e) const {
+  if (m_constants.empty()) return e;
+  return simplify(substitute(e,
+                             [&](IndexVar v) -> std::optional<IndexExpr> {
+                               const auto found = m_constants.find(v);
+                               if (found != m_constants.end()) return IndexExpr(found->second);
+                               return std::nullopt;
+                             }),
+                  m_f.ranges());
+}
+
+IndexExpr Frame::atLane(const IndexExpr& e, VarId lane, std::int64_t l) const {
+  return simplify(substitute(e,
+                             [&](IndexVar v) -> std::optional<IndexExpr> {
+                               if (v == lane.value) return IndexExpr(l);
+                               return std::nullopt;
+                             }),
+                  m_f.ranges());
+}
+
+std::optional<double> Frame::magnitude(const IndexExpr& e) const {
+  double sum = std::fabs(static_cast<double>(e.constant()));
+  for (const IndexTerm& t : e.terms()) {
+    double most = 0;
+    if (t.atom.isFloorDiv()) {
+      const auto inner = magnitude(*t.atom.numerator);
+      if (!inner || *inner > INT32_MAX || t.atom.divisor > INT32_MAX) return std::nullopt;
+      most = std::ceil(*inner / static_cast<double>(t.atom.divisor)) + 1;
+    } else {
+      if (t.atom.variable >= m_f.vars.size()) return std::nullopt;
+      most = static_cast<double>(m_f.vars[t.atom.variable].extent - 1);
+    }
+    sum += std::fabs(static_cast<double>(t.coefficient)) * most;
+  }
+  return sum;
+}
+
+bool Frame::fitsInt(const IndexExpr& e) const {
+  const auto most = magnitude(e);
+  return most && *most <= INT32_MAX;
+}
+
+bool Frame::nonNegativeFloors(const IndexExpr& e) const {
+  for (const IndexTerm& t : e.terms()) {
+    if (!t.atom.isFloorDiv()) continue;
+    const auto range = bounds(*t.atom.numerator, m_f.ranges());
+    if (!range || range->lo < 0 || !nonNegativeFloors(*t.atom.numerator)) return false;
+  }
+  return true;
+}
+
+bool Frame::wide(BufferId id, const IndexExpr& unbound, std::int64_t elements) const {
+  const Buffer& buffer = m_f[id];
+  const std::int64_t bytes = elements * bytesOf(buffer.type);
+  if (buffer.scope == Scope::Local || buffer.scope == Scope::Fragment || (bytes != 4 && bytes != 8 && bytes != 16)) return false;
+  if (id.value < m_f.operands && buffer.elements * bytesOf(buffer.type) % bytes != 0) return false;
+  const IndexExpr offset = bind(unbound);
+  if (offset.constant() % elements != 0) return false;
+  return std::all_of(offset.terms().begin(), offset.terms().end(),
+                     [&](const IndexTerm& t) { return t.coefficient % elements == 0; });
+}
+
+bool Frame::together(const Place& p, VarId lane, std::int64_t count) const {
+  if (!p.data.empty()) return false;
+  const IndexExpr first = atLane(p.offset, lane, 0);
+  for (std::int64_t l = 1; l < count; ++l)
+    if (!(atLane(p.offset, lane, l) == first + IndexExpr(l))) return false;
+  return wide(p.buffer, first, count);
+}
+
+}  // namespace nf::cuda

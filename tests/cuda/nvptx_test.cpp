@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The code generator that rests on LLVM: its targets, libdevice, the knob that chooses it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+
+#include "core/schedule/generator.h"
+#include "core/schedule/lower.h"
+#include "plugins/cuda/compiler.h"
+#include "plugins/cuda/nvptx/generate.h"
+#include "plugins/cuda/toolkit.h"
+#include "tests/kernel_cases.h"
+
+namespace nf::test {
+namespace {
+
+Target target() { return *cuda::nominalTarget("sm_80"); }
+
+Program unary(ScalarOp op, DType type = DType::F32) {
+  Builder b;
+  const TensorId x = b.input("X", {64}, type);
+  b.output(b.op(
+      "Y", {64}, {}, Reducer::None, [&](const auto& v) { return b.p.unary(op, b.at(x, v)); }, type));
+  return b.p;
+}
+
+loop::Function loopsOf(const Program& p) { return *lower(p, (*scheduleSpace(p, target()))->first(), target()); }
+
+std::string libdevice() {
+  const auto found = cuda::findLibdevice(cuda::toolkitFolders("nvvm/libdevice"));
+  EXPECT_TRUE(found.ok()) << found.error().message;
+  return found ? *found : std::string();
+}
+
+std::string ptxOf(const Program& p, const std::string& architecture = "sm_80") {
+  const auto output = cuda::generateNvptx(loopsOf(p), architecture, libdevice(), nullptr);
+  EXPECT_TRUE(output.ok()) << output.error().message << output.error().detail;
+  return output ? output->ptx : std::string();
+}
+
+TEST(Nvptx, KnowsItsTargetsByName) {
+  for (const char* known : {"sm_75", "sm_80", "sm_89", "sm_90", "sm_90a"}) {
+    EXPECT_EQ(*cuda::nvptxTarget(known), known);
+    EXPECT_NE(ptxOf(unary(ScalarOp::Neg), known).find(std::string(".target ") + known), std::string::npos);
+  }
+  // Later than LLVM 19: the latest that it knows, whose PTX they run.
+  EXPECT_EQ(*cuda::nvptxTarget("sm_100"), "sm_90");
+  EXPECT_EQ(*cuda::nvptxTarget("sm_120a"), "sm_90");
+  for (const char* none : {"sm_70", "sm_", "avx512", ""}) EXPECT_FALSE(cuda::nvptxTarget(none).ok()) << none;
+}
+
+TEST(Nvptx, LaterArchitecturesAreAssembledForThemselves) {
+  ASSERT_FALSE(cuda::ptxasPath().empty());
+  EXPECT_TRUE(cuda::assemble(cuda::ptxasPath(), ptxOf(unary(ScalarOp::Exp), "sm_100"), "sm_100").ok());
+  const auto refused = cuda::assemble(cuda::ptxasPath(), "no PTX", "sm_80");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "ptxas refuses the kernel.");
+  EXPECT_FALSE(refused.error().detail.empty());
+}
+
+TEST(Nvptx, TakesOfLibdeviceWhatItCalls) {
+  for (const DType type : {DType::F32, DType::F64})
+    for (const ScalarOp op :
+         {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf, ScalarOp::Sin, ScalarOp::Cos}) {
+      const std::string ptx = ptxOf(unary(op, type));
+      EXPECT_EQ(ptx.find(".extern"), std::string::npos) << ptx;
+      EXPECT_EQ(ptx.find("__nv"), std::string::npos) << ptx;
+      // Denormal numbers are numbers, as in CUDA C without fast math; the approximations inside say so themselves.
+      EXPECT_EQ(ptx.find("fma.rn.ftz"), std::string::npos) << ptx;
+      if (!cuda::ptxasPath().empty()) { EXPECT_TRUE(cuda::assemble(cuda::ptxasPath(), ptx, "sm_80").ok()) << ptx; }
+    }
+}
+
+// The numbers in a text of PTX, signs apart: 0f3F800000, 0d3FF0000000000000.
+std::set<std::string> numbersIn(const std::string& ptx) {
+  static const std::regex pattern("0(f|d)([0-9A-Fa-f]{16}|[0-9A-Fa-f]{8})");
+  std::set<std::string> numbers;
+  for (auto it = std::sregex_iterator(ptx.begin(), ptx.end(), pattern); it != std::sregex_iterator(); ++it) {
+    const std::uint64_t bits = std::stoull((*it)[2], nullptr, 16), sign = (*it)[1] == "f" ? 1ull << 31 : 1ull << 63;
+    if ((bits & ~sign) != 0) numbers.insert((*it)[1].str() + std::to_string(bits & ~sign));
+  }
+  return numbers;
+}
+
+// Functions are equal where the coefficients are: neither compiler may change what is done with them.
+TEST(Nvptx, HasTheFunctionsOfNvrtc) {
+  const auto compiler = cuda::makeCompiler(target());
+  ASSERT_TRUE(compiler.ok()) << compiler.error().message;
+  for (const DType type : {DType::F32, DType::F64})
+    for (const ScalarOp op : {ScalarOp::Exp, ScalarOp::Log, ScalarOp::Tanh, ScalarOp::Sigmoid, ScalarOp::Erf, ScalarOp::Sin,
+                              ScalarOp::Cos, ScalarOp::Sqrt, ScalarOp::Rsqrt}) {
+      const Program p = unary(op, type);
+      const Schedule first = (*scheduleSpace(p, target()))->first();
+      const auto llvm = (*compiler)->compile({p, withGenerator(first, "llvm"), {"ptx"}});
+      const auto nvrtc = (*compiler)->compile({p, withGenerator(first, "nvrtc"), {"ptx"}});
+      ASSERT_TRUE(llvm.ok() && nvrtc.ok());
+      EXPECT_EQ(numbersIn(llvm->texts.at("ptx").text), numbersIn(nvrtc->texts.at("ptx").text))
+          << info(op).name << " of " << name(type) << "\n"
+          << llvm->texts.at("ptx").text << nvrtc->texts.at("ptx").text;
+    }
+}
+
+TEST(Nvptx, SaysThatLibdeviceIsMissing) {
+  const auto none = cuda::findLibdevice({"/nowhere/"});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().message,
+            "libdevice.10.bc, the CUDA toolkit's functions for LLVM, is not in /nowhere/: kernels with functions such as exp are "
+            "generated by NVRTC.");
+  EXPECT_FALSE(cuda::generateNvptx(loopsOf(unary(ScalarOp::Tanh)), "sm_80", "", nullptr).ok());
+  EXPECT_TRUE(cuda::generateNvptx(loopsOf(unary(ScalarOp::Sqrt)), "sm_80", "", nullptr).ok());
+}
+
+TEST(Nvptx, RoundsEveryOperation) {
+  Builder b;
+  const TensorId x = b.input("X", {64}), y = b.input("Y", {64});
+  b.output(b.op("Z", {64}, {}, Reducer::None, [&](const auto& v) {
+    const ExprId product = b.p.binary(ScalarOp::Mul, b.at(x, v), b.at(y, v));
+    const ExprId sum = b.p.binary(ScalarOp::Add, product, b.at(x, v));
+    return b.p.binary(ScalarOp::Div, b.p.unary(ScalarOp::Sqrt, sum), b.at(y, v));
+  }));
+  const std::string ptx = ptxOf(b.p);
+  for (const char* rounded : {"mul.rn.f32", "add.rn.f32", "sqrt.rn.f32", "div.rn.f32"})
+    EXPECT_NE(ptx.find(rounded), std::string::npos) << rounded << "\n" << ptx;
+  EXPECT_EQ(ptx.find("fma."), std::string::npos) << ptx;
+}
+
+TEST(Nvptx, TheKnobChoosesTheGenerator) {
+  const auto compiler = cuda::makeCompiler(target());
+  ASSERT_TRUE(compiler.ok()) << compiler.error().message;
+  const auto madeBy = [&](const Program& p, const Schedule& schedule, CompileEffort effort = CompileEffort::Full) {
+    const auto object = (*compiler)->compile({p, schedule, {}, effort});
+    EXPECT_TRUE(object.ok()) << object.error().message;
+    return object ? object->generator : std::string();
+  };
+  const Program wide = gemm(64, 64, 64), plain = unary(ScalarOp::Relu);
+  const auto wideSpace = scheduleSpace(wide, target()), plainSpace = scheduleSpace(plain, target());
+  const Schedule contraction = (*wideSpace)->first(), elementwise = (*plainSpace)->first();
+  ASSERT_EQ(contraction.kind, "contraction");
+  EXPECT_EQ(madeBy(wide, contraction), "nvrtc");
+  EXPECT_EQ(madeBy(wide, contraction, CompileEffort::Quick), "llvm");
+  EXPECT_EQ(madeBy(wide, withGenerator(contraction, "llvm")), "llvm");
+  EXPECT_EQ(madeBy(plain, elementwise), "llvm");
+  EXPECT_EQ(madeBy(plain, withGenerator(elementwise, "nvrtc")), "nvrtc");
+  EXPECT_EQ(withGenerator(withGenerator(elementwise, "nvrtc"), "llvm"), elementwise);
+  EXPECT_EQ(
+      (*plainSpace)->check(*Schedule::parse(R"({"kind":"elementwise","knobs":{"threads":64,"generator":"gcc"}})")).error().message,
+      R"(knob generator cannot be "gcc" here)");
+  EXPECT_EQ((*plainSpace)->knobs().back().values, (std::vector<std::string>{"\"llvm\"", "\"nvrtc\""}));
+}
+
+TEST(Nvptx, MatrixUnitsAreNvrtcs) {
+  const Program p = gemm(256, 512, 128, DType::F16, DType::F16);
+  const auto space = scheduleSpace(p, target());
+  std::mt19937_64 rng(1);
+  Schedule s = (*space)->first();
+  for (int i = 0; i < 500 && s.knobs->value("matrix", "fma") == "fma"; ++i) s = (*space)->random(rng);
+  ASSERT_EQ(s.knobs->value("matrix", "fma"), "mma16816") << s.text();
+  EXPECT_EQ((*space)->check(withGenerator(s, "llvm")).error().message, "knob generator cannot be llvm where matrix units multiply");
+  const auto refused = cuda::generateNvptx(*lower(p, s, target()), "sm_80", libdevice(), nullptr);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("it has matrix tiles, which LLVM does not generate"), std::string::npos);
+  const auto compiler = cuda::makeCompiler(target());
+  for (const Schedule& asked : {s, withGenerator(s, "llvm")})
+    for (const CompileEffort effort : {CompileEffort::Quick, CompileEffort::Full}) {
+      const auto object = (*compiler)->compile({p, asked, {}, effort});
+      ASSERT_TRUE(object.ok()) << object.error().message << object.error().detail;
+      EXPECT_EQ(object->generator, "nvrtc");
+    }
+  // Descendants keep to what is legal.
+  const Schedule plain = withGenerator((*space)->first(), "llvm");
+  for (int i = 0; i < 300; ++i) {
+    for (const Schedule& child : {(*space)->mutate(s, rng), (*space)->cross(s, plain, rng), (*space)->random(rng)})
+      ASSERT_TRUE((*space)->check(child).ok()) << child.text();
+  }
+}
+
+TEST(Nvptx, TheKnobIsSearchedAndChangesNoLoop) {
+  const std::uint64_t seed = freshSeed();
+  std::mt19937_64 rng(seed);
+  const Program p = unary(ScalarOp::Exp);
+  const auto space = scheduleSpace(p, target());
+  Schedule last = (*space)->first();
+  int other = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Schedule s = i % 3 == 0   ? (*space)->random(rng)
+                       : i % 3 == 1 ? (*space)->mutate(last, rng)
+                                    : (*space)->cross(last, (*space)->random(rng), rng);
+    ASSERT_TRUE((*space)->check(s).ok()) << s.text() << ", seed " << seed;
+    EXPECT_EQ(loop::toText(*lower(p, s, target())).text, loop::toText(*lower(p, withGenerator(s, "llvm"), target())).text);
+    other += generatorOf(s) == "nvrtc";
+    last = s;
+  }
+  EXPECT_GE(other, 20) << "seed " << seed;
+  EXPECT_LE(other, 180) << "seed " << seed;
+}
+
+}  // namespace
+}  // namespace nf::test
