@@ -42,15 +42,7 @@ void GpuContraction::assign(std::vector<IndexExpr>& merged, const std::vector<st
 }
 
 std::vector<IndexExpr> GpuContraction::originals(const std::vector<IndexExpr>& merged) const {
-  std::vector<IndexExpr> axes;
-  for (const IndexExpr& e : m_view.nest.original)
-    axes.push_back(simplify(substitute(e,
-                                       [&](IndexVar v) -> std::optional<IndexExpr> {
-                                         if (v < merged.size()) return merged[v];
-                                         return std::nullopt;
-                                       }),
-                            m_f.ranges()));
-  return axes;
+  return originalAxes(m_view.nest, merged, m_f.ranges());
 }
 
 GpuContraction::Body GpuContraction::under(ValueId condition, Body body, Body otherwise) {
