@@ -42,13 +42,14 @@ void printLine(const std::string& line) {
 
 std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true) {
+Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true,
+                                                  bool tells = true) {
   DeviceContextOptions options;
   options.device = choice.device;
   options.threads = choice.threads;
   if (!records) options.records = "none";
   auto context = DeviceContext::open(registry, options);
-  if (context && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
+  if (context && tells && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
   return context;
 }
 
@@ -269,8 +270,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const auto sets = parseSets(options.sets);
   if (!sets) return report(sets.error(), json, kExitUsage);
   const StopOnSignal signals;
-  // Workers start while the notebook is read.
-  auto context = openDevice(registry, options.device, !options.noRecords);
+  // Workers start while the notebook is read. What there is to say about records is an event of the training.
+  auto context = openDevice(registry, options.device, !options.noRecords, false);
   if (!context) return reportDevice(context.error(), json);
   FileOptions file = options;
   file.json = json;
@@ -305,7 +306,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       DeviceChoice choice = options.device;
       choice.device = wished;
       context->reset();
-      context = openDevice(registry, choice, !options.noRecords);
+      context = openDevice(registry, choice, !options.noRecords, false);
       if (!context) return reportCommand(context.error(), statement, loaded, json, kExitMachineLacks);
     } else {
       std::cerr << "The `train` statement asks for the device " << wished << "; --device " << options.device.device

@@ -15,6 +15,7 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/protocol/check_text.h"
 #include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
@@ -558,7 +559,8 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
       text +=
           "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
       text += std::isfinite(sample.error) ? ", error " + brief(sample.error) : ", undefined";
-      text += sample.jump ? ", beside a jump\n" : sample.tie ? ", at a tie or kink\n" : "\n";
+      const std::string beside = besideText(sample);
+      text += (beside.empty() ? "" : ", " + beside) + "\n";
     }
     return text;
   };
@@ -570,29 +572,10 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
   if (check.jumps > 0)
     text += "#   at " + std::to_string(check.jumps) + (check.jumps == 1 ? " element" : " elements") +
             " a floor, a comparison or an index of the best jumps: the differences hold it as it is there\n";
-  for (std::size_t k = 0; k < check.choices.size(); ++k) {
-    const protocol::NumericChoice& c = check.choices[k];
-    using Kind = protocol::NumericChoice::Kind;
-    const std::string where = at(choices[k]), name = "`" + c.what + "` in " + c.reader + (where.empty() ? "" : " (" + where + ")");
-    text += "#   " + std::to_string(c.samples) + (c.samples == 1 ? " sample lies" : " samples lie");
-    switch (c.kind) {
-      case Kind::Jump:
-        text += " beside a jump of " + (c.what == "comparison" ? "a comparison" + name.substr(c.what.size() + 2) : name) + "\n";
-        break;
-      case Kind::First: text += " at a tie of " + name + ": the first of equals has the gradient, as in PyTorch\n"; break;
-      case Kind::Even: text += " at a tie of " + name + ": equals share the gradient, as in PyTorch's amax\n"; break;
-      case Kind::Kink:
-        text += " at a kink of " + name +
-                (c.what == "max" || c.what == "min" ? ": the second of equals has the gradient\n"
-                                                    : ": the slope there is 0, as in PyTorch\n");
-    }
-  }
+  for (std::size_t k = 0; k < check.choices.size(); ++k) text += "#   " + choiceText(check.choices[k], at(choices[k])) + "\n";
   for (const Span span : held) text += "#   stop_gradient at " + at(span) + ": the differences hold its value\n";
   if (check.moved) {
-    std::string names;
-    for (const std::string& name : check.moved->tensors) names += (names.empty() ? "" : ", ") + name;
-    text += "# check: also with " + names +
-            " moved by about 1 %, as values that are all equal test little: " + std::to_string(check.moved->samples) + " of " +
+    text += "# check: also with " + movedText(*check.moved) + ": " + std::to_string(check.moved->samples) + " of " +
             std::to_string(check.elements) + " elements" + verdict(*check.moved, check.moved->refuted, "");
     if (check.moved->refuted > 0) text += samples(check.moved->worstSamples);
   }

@@ -58,7 +58,9 @@ void DeviceContext::openRecords(const DeviceContextOptions& options) {
   if (options.records == "none") return;
   auto records = RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &m_recordsMessage);
   if (records) m_records = std::move(*records);
-  else m_recordsMessage = records.error().message + (records.error().detail.empty() ? "" : ": " + records.error().detail);
+  else
+    m_recordsMessage = "No tuning records are read or kept: " + records.error().message +
+                       (records.error().detail.empty() ? "" : ": " + records.error().detail) + ".";
 }
 
 Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& registry, const DeviceContextOptions& options) {

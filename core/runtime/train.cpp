@@ -124,6 +124,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     share.reset();
   }
   for (const auto& event : events) emit(event);
+  tellOfRecords();
   if (training.executable)
     for (const auto& task : todo) task(*training.executable);
   bool wait;
@@ -148,6 +149,15 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   lock.unlock();
   if (begun != Time{}) pausedSeconds += secondsSince(pauseBegan);
   if (supply && supply->tuning()) supply->tuning()->resume();
+}
+
+void TrainJob::Impl::tellOfRecords() {
+  if (recordsTold || !context.records()) return;
+  protocol::WarningEvent warning;
+  warning.message = context.records()->trouble();
+  if (warning.message.empty()) return;
+  recordsTold = true;
+  emit(warning);
 }
 
 Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {

@@ -117,6 +117,7 @@ struct TrainJob::Impl {
   double waited = 0;
   double lastStepSeconds = 0;  // without the wait for the lease
   bool leaseStuck = false;
+  bool recordsTold = false;
 
   std::jthread fusionThread, evaluationThread;  // last: they use all of the above
 
@@ -125,6 +126,7 @@ struct TrainJob::Impl {
   Result<Unit> steps(std::stop_token stop);
   // What other threads have left: trials, tasks, a new share, a pause.
   void attend(std::stop_token stop);
+  void tellOfRecords();  // once, that another program keeps them from being written
   Result<TrainSummary> finish(std::stop_token stop);
 
   // ---- train_setup.cpp

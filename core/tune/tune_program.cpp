@@ -2,6 +2,7 @@
 #include "core/tune/tune_program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
@@ -114,7 +115,7 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   std::string message;
   auto records = RecordDatabase::open(options.recordsPath.empty() ? RecordDatabase::defaultPath() : options.recordsPath, &message);
   if (!message.empty()) say(message);
-  if (!records) say("No tuning records: " + records.error().message);
+  if (!records) say("No tuning records are read or kept: " + records.error().message + ".");
 
   std::vector<HintProblem> problems;
   std::vector<TuningTask> tasks = tuningTasks(program, &target, &problems);
@@ -135,7 +136,12 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   tuning.roundSize = 8;
   tuning.lastWordInSteps = false;
   tuning.searchAfterHit = true;
-  tuning.onTrial = options.onTrial;
+  std::atomic<bool> told = false;
+  tuning.onTrial = [&](const TrialEvent& event) {
+    if (const std::string trouble = records ? (*records)->trouble() : std::string(); !trouble.empty() && !told.exchange(true))
+      say(trouble);
+    if (options.onTrial) options.onTrial(event);
+  };
   FunctionCache cache;
   SteadyClock clock;
   const auto evaluator = workerEvaluator(compile, measure);
