@@ -69,12 +69,34 @@ Json toJson(const Diagnostic& d, const SourceMap& sources) {
   return json;
 }
 
+// A file that is no notebook has hundreds of mistakes, and the first ones say it all. How many of them are errors.
+std::size_t tellDiagnostics(const Diagnostics& diagnostics, const SourceMap& sources) {
+  constexpr std::size_t kMostShown = 25;
+  const Diagnostics shown(diagnostics.begin(),
+                          diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(diagnostics.size(), kMostShown)));
+  std::cerr << render(shown, sources);
+  if (shown.size() < diagnostics.size())
+    std::cerr << diagnostics.size() - shown.size() << " more are left out; --json has them all\n";
+  return static_cast<std::size_t>(
+      std::count_if(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) { return d.severity == Severity::Error; }));
+}
+
 }  // namespace
 
 Json toJson(const Diagnostics& diagnostics, const SourceMap& sources) {
   Json list = Json::array();
   for (const Diagnostic& d : diagnostics) list.push_back(toJson(d, sources));
   return list;
+}
+
+int tellMistakes(const Diagnostics& diagnostics, const SourceMap& sources, const std::string& file, bool json) {
+  if (json) {
+    printJson({{"ok", false}, {"diagnostics", toJson(diagnostics, sources)}, {"counts", Json::object()}});
+    return kExitWrongInput;
+  }
+  const std::size_t errors = tellDiagnostics(diagnostics, sources);
+  std::cout << file << ": " << errors << (errors == 1 ? " error\n" : " errors\n");
+  return kExitWrongInput;
 }
 
 namespace {
@@ -146,22 +168,13 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
     printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
-  } else {
-    // A file that is no notebook has hundreds, and the first ones say it all.
-    constexpr std::size_t kMostShown = 25;
-    std::size_t errors = 0;
-    for (const Diagnostic& d : diagnostics) errors += d.severity == Severity::Error;
-    const Diagnostics shown(diagnostics.begin(),
-                            diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(diagnostics.size(), kMostShown)));
-    std::cerr << render(shown, notebook.sources);
-    if (shown.size() < diagnostics.size())
-      std::cerr << diagnostics.size() - shown.size() << " more are left out; --json has them all\n";
-    if (ok)
-      std::cout << options.file << ": fine, " << notebook.program.operators.size()
-                << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");
-    else std::cout << options.file << ": " << errors << (errors == 1 ? " error\n" : " errors\n");
+    return ok ? kExitFine : kExitWrongInput;
   }
-  return ok ? kExitFine : kExitWrongInput;
+  if (!ok) return tellMistakes(diagnostics, notebook.sources, options.file, false);
+  tellDiagnostics(diagnostics, notebook.sources);
+  std::cout << options.file << ": fine, " << notebook.program.operators.size()
+            << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");
+  return kExitFine;
 }
 
 namespace {
@@ -346,6 +359,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options) {
                   options.json, kExitUsage);
   if (options.dot && *stage > Stage::Fused)
     return report({"usage", "--dot draws a program up to the stage fused.", {}, {}}, options.json, kExitUsage);
+  WorkingLine working("deriving gradients", options.json);
   CompileOptions compile;
   compile.training = !options.evaluation;
   const Loaded loaded = loadNotebook(options, compile);
@@ -429,6 +443,7 @@ int explainMeasured(DeviceContext& context, const Stages& stages, const StageOpt
 }  // namespace
 
 int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
+  WorkingLine working("deriving gradients and deciding on fusion", options.json);
   StageOptions passes;
   const std::unique_ptr<DeviceContext> context = trainingDevice(registry, passes, !options.measure.empty());
   const Loaded loaded = loadNotebook(options);

@@ -14,7 +14,8 @@
 // The reference interpreter: whole Programs in double precision, the oracle every other back end is held against.
 // It follows the definitions of the IR literally (lazy select, first best on ties, sums in row-major order). With Storage::Exact it
 // rounds nothing, which is what differences and tolerances are held against; with Storage::Rounded it keeps in f16 and bf16 tensors
-// what they hold, and casts to them round, as every device does. Every data-dependent index, and every affine one that interval arithmetic does not prove, is checked as it is read.
+// what they hold, and casts to them round, as every device does. Every data-dependent index, and every affine one that interval
+// arithmetic does not prove, is checked as it is read.
 namespace nf {
 
 struct InterpretOptions {
