@@ -101,4 +101,9 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& regi
   return self;
 }
 
+Result<std::unique_ptr<DeviceContext>> openHostDevice(BackendRegistry& registry, DeviceContextOptions options) {
+  options.device = registry.find("cpu") ? "cpu" : "reference";
+  return DeviceContext::open(registry, options);
+}
+
 }  // namespace nf
