@@ -186,7 +186,7 @@ class Context {
       m_recorded->push_back(GraphNode::launch(function, shape, parameters));
       return Unit{};
     }
-    const CUresult code = shape.cooperative ? driver.launchCooperative(function, shape.blocks, 1, 1, shape.threads, 1, 1,
+    const CUresult code = shape.cooperative ? driver.launchTogether(function, shape.blocks, 1, 1, shape.threads, 1, 1,
                                                                        shape.sharedBytes, stream, parameters.data())
                                             : driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.sharedBytes,
                                                             stream, parameters.data(), nullptr);
