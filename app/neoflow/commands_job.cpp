@@ -318,6 +318,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   train.tuning.deviceShare = options.share;
   train.tuning.useRecords = !options.noRecords;
   train.version = NF_VERSION;
+  train.standIn = [&] {
+    DeviceContextOptions host;
+    host.threads = options.device.threads;
+    if (options.noRecords) host.records = "none";
+    return openHostDevice(registry, host);
+  };
   train.processStart = kProcessStart;
 
   const bool terminal = isatty(STDERR_FILENO) != 0;

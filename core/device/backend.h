@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/device/launch_graph.h"
 #include "core/ir/program.h"
 #include "core/schedule/schedule.h"
 #include "core/support/result.h"
@@ -89,6 +91,12 @@ class Device {
   virtual bool storesDoubles() const { return false; }
   virtual Result<std::unique_ptr<Kernel>> link(const KernelObject& object) = 0;
   virtual Result<Unit> synchronize() = 0;
+  // Null: it has none, and every step is launched kernel by kernel.
+  virtual LaunchRecorder* recorder() { return nullptr; }
+  // Whether it can be lost while this process lives, and all that stands in its memory with it.
+  virtual bool mayBeLost() const { return false; }
+  // Why no call on it can succeed any more, in this process; nullopt: it is well.
+  virtual std::optional<Error> lost() const { return std::nullopt; }
 };
 
 class Compiler {
@@ -103,7 +111,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual std::string unavailable() const { return {}; }  // empty: it can serve
-  virtual std::vector<std::string> deviceNames() = 0;
+  virtual std::vector<std::string> deviceNames() = 0;     // of those that are there; target() says of each whether it can be used
   virtual Result<std::unique_ptr<Device>> open(const std::string& device, int threads) = 0;
   // Cheap: reads the measured constants' cache. A back end may know targets that are no device here: "cuda:sm_90".
   virtual Result<Target> target(const std::string& device, int threads) = 0;

@@ -12,6 +12,7 @@
 #include "core/device/backend.h"
 #include "core/ir/tensor_data.h"
 #include "core/runtime/execution_plan.h"
+#include "core/runtime/step_graphs.h"
 #include "core/runtime/tensor_store.h"
 
 namespace nf {
@@ -24,7 +25,8 @@ struct LinkedKernel {
   std::uint64_t generation = 1;
 };
 
-// A planned program on one device: runs its launches in order, one thread. Nothing is allocated while a step runs.
+// A planned program on one device: runs its launches in order, one thread. Nothing is allocated while a step runs. Where the device
+// records, steps are replayed as one graph from the second one on, apart from those that are timed kernel by kernel.
 class Executable {
  public:
   // Takes its persistent tensors from `store` where name, shape and type agree; those of another shape (batches) are its own.
@@ -91,6 +93,8 @@ class Executable {
   Result<Unit> launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check);
   Result<TensorValues> inputsOf(const PlannedSequence& s, const PlannedLaunch& l) const;
   Result<Unit> launchKernel(std::uint32_t subgraph, std::size_t tensors);
+  Result<Unit> runOnce();
+  LaunchGraph* graph();
   Result<bool> hasNaN(const void* from, const Tensor& tensor) const;
   std::int64_t bytesOfTensor(const Tensor& t) const { return m_device.storesDoubles() ? t.elements() * 8 : t.bytes(); }
   void*& slot(const PlannedSequence& s, TensorId t) { return m_slots[s.firstSlot + t.value]; }
@@ -111,6 +115,8 @@ class Executable {
   std::int64_t m_workspaceBytes = 0;
   std::uint64_t m_seed = 0, m_step = 0;
   const std::atomic<bool>* m_stop = nullptr;  // of the run in progress
+  std::vector<void*> m_bound;                 // where persistent and directly updated tensors stand, for the graphs
+  StepGraphs m_graphs;
   bool m_applied = false;
   Span m_failedAt;
 };

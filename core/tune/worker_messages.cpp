@@ -147,6 +147,7 @@ json outcomeToJson(const MeasureOutcome& o) {
           {"timing", timingToJson(o.timing)},
           {"incumbent", timingToJson(o.incumbent)},
           {"pairs", std::move(pairs)},
+          {"lostDevice", o.lostDevice},
           {"deviceSeconds", real(o.deviceSeconds)}};
 }
 
@@ -163,6 +164,7 @@ Result<MeasureOutcome> outcomeFromJson(const json& j) {
     for (const json& p : j.at("pairs"))
       if (p.at(0).is_number() && p.at(1).is_number()) o.pairs.push_back({p.at(0).get<double>(), p.at(1).get<double>()});
     o.deviceSeconds = realFrom(j, "deviceSeconds");
+    j.at("lostDevice").get_to(o.lostDevice);
     return o;
   } catch (const json::exception& e) { return malformed(e.what()); }
 }
