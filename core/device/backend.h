@@ -63,6 +63,8 @@ struct LaunchArgs {
   const std::atomic<bool>* stop = nullptr;
 };
 
+class Profiler;
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -89,6 +91,8 @@ class Device {
   virtual bool storesDoubles() const { return false; }
   virtual Result<std::unique_ptr<Kernel>> link(const KernelObject& object) = 0;
   virtual Result<Unit> synchronize() = 0;
+  // Null: it keeps no account of its own, and a launch has ended when it returns or after synchronize().
+  virtual Profiler* profiler() { return nullptr; }
 };
 
 class Compiler {
@@ -126,7 +130,7 @@ class Backend {
   virtual About about(const std::string&, int) { return {}; }
 };
 
-inline constexpr std::uint32_t kPluginVersion = 1;
+inline constexpr std::uint32_t kPluginVersion = 2;
 // A plugin's one entry point:  extern "C" nf::Backend* neoflowPlugin(uint32_t version)  (null: another version).
 using PluginEntry = Backend* (*)(std::uint32_t);
 
