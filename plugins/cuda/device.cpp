@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "plugins/cuda/compiler.h"
@@ -13,6 +14,7 @@
 #include "plugins/cuda/kernel_call.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/profiler.h"
 #include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
@@ -93,6 +95,9 @@ class Context {
   }
 
   std::string name() const { return "cuda:" + std::to_string(m_number); }
+  CUcontext handle() const { return m_context; }
+  int number() const { return m_number; }
+  std::span<const std::byte> launched;  // the cubin of the kernel that was launched last; empty: the driver made it of PTX
 
   // ------------------------------------------------------------ memory
   Result<void*> allocate(std::int64_t bytes) {
@@ -245,6 +250,7 @@ class CudaKernel final : public Kernel {
         m_number(object.checks.empty() ? 0 : m_context->addChecks(object.checks)) {}
 
   ~CudaKernel() override {
+    if (m_context->launched.data() == m_cubin.data()) m_context->launched = {};
     if (m_module && m_context->bind()) {
       // Launches of it may still be queued.
       m_context->driver.streamSynchronize(m_context->stream);
@@ -255,6 +261,7 @@ class CudaKernel final : public Kernel {
   Result<Unit> load(const std::vector<std::byte>& code) {
     NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
     const Driver& d = m_context->driver;
+    if (code.size() > 4 && std::memcmp(code.data(), "\177ELF", 4) == 0) m_cubin = code;
     NF_TRY([[maybe_unused]] const Unit loaded,
            m_context->check("link", "the driver does not load a kernel", d.moduleLoad(&m_module, code.data())));
     for (const KernelStage& s : m_stages) {
@@ -271,6 +278,7 @@ class CudaKernel final : public Kernel {
     if (args.counters.size() > kMostCounters)
       return Error{"run", "Loops are nested deeper than " + std::to_string(kMostCounters) + ".", m_context->name(), {}};
     NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(args.seed, args.step));
+    m_context->launched = m_cubin;
     Counters counters;
     std::copy(args.counters.begin(), args.counters.end(), counters.of);
     CUdeviceptr random = m_context->random(), status = m_context->status();
@@ -294,6 +302,7 @@ class CudaKernel final : public Kernel {
   std::shared_ptr<Context> m_context;
   std::vector<KernelStage> m_stages;
   std::uint32_t m_number;
+  std::vector<std::byte> m_cubin;
   CUmodule m_module = nullptr;
   std::vector<CUfunction> m_functions;
   std::vector<void*> m_parameters;
@@ -302,7 +311,9 @@ class CudaKernel final : public Kernel {
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<Context> context, Target target, std::string description)
-      : m_context(std::move(context)), m_target(std::move(target)), m_description(std::move(description)) {}
+      : m_context(std::move(context)), m_target(std::move(target)), m_description(std::move(description)),
+        m_profiler(makeProfiler({m_context->handle(), m_context->number(), [c = m_context.get()] { return c->synchronize(); },
+                                 [c = m_context.get()] { return c->launched; }})) {}
 
   std::string name() const override { return m_context->name(); }
   std::string description() const override { return m_description; }
@@ -313,6 +324,7 @@ class CudaDevice final : public Device {
   Result<Unit> copyOut(void* to, const void* from, std::int64_t bytes) override { return m_context->copyOut(to, from, bytes); }
   Result<Unit> copy(void* to, const void* from, std::int64_t bytes) override { return m_context->copy(to, from, bytes); }
   Result<Unit> synchronize() override { return m_context->synchronize(); }
+  Profiler* profiler() override { return m_profiler.get(); }
 
   Result<std::unique_ptr<Kernel>> link(const KernelObject& object) override {
     if (object.backend != "cuda") return Error{"link", "the kernel was compiled for " + object.backend, name(), {}};
@@ -325,6 +337,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<Context> m_context;
   Target m_target;
   std::string m_description;
+  std::unique_ptr<Profiler> m_profiler;
 };
 
 int attribute(const Driver& d, CUdevice device, CUdevice_attribute which) {
