@@ -94,6 +94,7 @@ struct ProfileOptions : FileOptions {
   DeviceChoice device;
   int repeats = 20;
   std::size_t which = 1;
+  std::string trace;  // file; empty: none
 };
 
 struct BenchOptions : FileOptions {

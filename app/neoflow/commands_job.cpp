@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "app/neoflow/commands.h"
+#include "app/neoflow/profile_text.h"
 #include "app/neoflow/stop_on_signal.h"
 #include "app/neoflow/working_line.h"
 #include "core/runtime/data_file.h"
@@ -602,6 +603,7 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   if (!prepared) return reportJob(prepared.error(), job.place(), job.notebook().sources, options.json);
   if (!*prepared) return report(stopped(), options.json);
   std::vector<double> walls;
+  if (!options.trace.empty()) job.setRecording(kTracedActivities);
   for (int i = 0; i < 2 + options.repeats; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     const auto done = job.run(i >= 2, signals.token());
@@ -610,12 +612,20 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   }
   std::nth_element(walls.begin(), walls.begin() + options.repeats / 2, walls.end());
   const double wall = walls[static_cast<std::size_t>(options.repeats / 2)];
+  const ActivityRecord activities = job.endTiming();
+  if (!options.trace.empty()) {
+    const std::string title = loaded.notebook.sources.at(loaded.notebook.notebook).name + ": " + program;
+    const auto written = writeFileAtomically(options.trace, chromeTrace(activities, job.notebook().sources, title));
+    if (!written) return report(written.error(), options.json, kExitMachineLacks);
+  }
+  auto counted = countersOf(job, (*context)->device(), signals.token());
+  if (!counted) return reportJob(counted.error(), job.place(), job.notebook().sources, options.json);
   double total = 0;
   const auto times = job.kernelTimes();
   for (const auto& k : times) total += k.microseconds * k.callsPerStep;
   if (options.json) {
     Json rows = Json::array();
-    for (const auto& k : times)
+    for (const auto& k : times) {
       rows.push_back({{"subgraph", k.subgraph.hex()},
                       {"kernel", k.name},
                       {"calls", k.callsPerStep},
@@ -623,12 +633,20 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
                       {"share", total > 0 ? k.microseconds * k.callsPerStep / total : 0.0},
                       {"flops", k.flops},
                       {"bytes", k.bytes}});
-    printLine(text({{"device", (*context)->device().name()},
-                    {"program", program},
-                    {"repeats", options.repeats},
-                    {"step_us", total},
-                    {"wall_us", wall},
-                    {"kernels", rows}}));
+      if (const auto c = counted->kernels.find(k.subgraph); c != counted->kernels.end())
+        rows.back()["counters"] = toJson(c->second);
+    }
+    Json answer{{"device", (*context)->device().name()},
+                {"program", program},
+                {"repeats", options.repeats},
+                {"step_us", total},
+                {"wall_us", wall},
+                {"clock", {{"of", activities.ofDevice ? "device" : "host"}, {"why", activities.why}}},
+                {"counters_missing", counted->missing},
+                {"kernels", rows}};
+    if (!options.trace.empty())
+      answer["trace"] = {{"file", options.trace}, {"steps", activities.runs}, {"steps_left_out", activities.leftOut}};
+    printLine(text(answer));
     return kExitFine;
   }
   const auto [names, width] = tableNames(times, 46, [](const auto& k) { return RowName{k.name, k.subgraph.hex()}; });
@@ -642,6 +660,11 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   }
   std::printf("\n%.1f us in kernels, %.1f us a run with their timing, median of %d runs on %s\n", total, wall, options.repeats,
               (*context)->device().description().c_str());
+  printCounters(names, width, times, *counted);
+  if (!activities.why.empty()) std::printf("Times are those of the host's clock: %s\n", activities.why.c_str());
+  if (!options.trace.empty())
+    std::printf("%s: %lld of %d runs, launch by launch, for chrome://tracing or https://ui.perfetto.dev\n", options.trace.c_str(),
+                static_cast<long long>(activities.runs), options.repeats);
   return kExitFine;
 }
 

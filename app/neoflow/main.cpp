@@ -325,6 +325,8 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(wholeFrom(1));
   profileCommand->add_option("--repeats", profile.repeats, "timed runs")->capture_default_str()->check(wholeFrom(1, 100000));
+  profileCommand->add_option("--trace", profile.trace,
+                             "writes every launch of the timed runs to this file, for chrome://tracing and Perfetto");
   profileCommand->callback([&] { exitCode = nf::runProfile(devices(), profile); });
 
   nf::ExportOptions exported;
@@ -377,7 +379,11 @@ int main(int argc, char** argv) {
        "done {steps, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes, checkpoints_failed};\n"
        "error {stage, message, file, line, column}"},
       {"tune", "JSON, one object a line: trial as of train; done {trials, seconds, first_step_us, best_step_us, subgraphs}"},
-      {"profile", "JSON: device, program, repeats, step_us, wall_us, kernels [subgraph, kernel, calls, us, share, flops, bytes]"},
+      {"profile",
+       "JSON: device, program, repeats, step_us, wall_us, clock {of, why}, kernels [subgraph, kernel, calls, us, share, flops, "
+       "bytes,\n"
+       "counters {us, flops, dram_bytes, l2_bytes, occupancy, stalls, lines}], counters_missing, trace {file, steps, "
+       "steps_left_out}"},
       {"bench", "JSON: machine, rows [case, ours_ms, spread, peer, peer_ms, ratio]"},
       {"export", "JSON: ok, files"},
       {"doctor", "JSON: plugins [name, loaded, reason], devices, versions, tools [name, path], files [name, path, state]"}};

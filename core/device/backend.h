@@ -65,6 +65,8 @@ struct LaunchArgs {
   const std::atomic<bool>* stop = nullptr;
 };
 
+class Profiler;
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -97,6 +99,8 @@ class Device {
   virtual bool mayBeLost() const { return false; }
   // Why no call on it can succeed any more, in this process; nullopt: it is well.
   virtual std::optional<Error> lost() const { return std::nullopt; }
+  // Null: it keeps no account of its own, and a launch has ended when it returns or after synchronize().
+  virtual Profiler* profiler() { return nullptr; }
 };
 
 class Compiler {
@@ -134,7 +138,7 @@ class Backend {
   virtual About about(const std::string&, int) { return {}; }
 };
 
-inline constexpr std::uint32_t kPluginVersion = 1;
+inline constexpr std::uint32_t kPluginVersion = 2;
 // A plugin's one entry point:  extern "C" nf::Backend* neoflowPlugin(uint32_t version)  (null: another version).
 using PluginEntry = Backend* (*)(std::uint32_t);
 

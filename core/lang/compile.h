@@ -110,9 +110,8 @@ std::string toText(const Program& program);
 std::string quotedName(const std::string& name);
 std::string toText(const Program& program, OperatorId op);
 // Some of its operators in this order, without a line end behind the last. What a loop carries keeps its name behind the loop, as long
-// as both stand in one text.
-std::string toText(const Program& program, const std::vector<OperatorId>& operators);
-// `counters`: of the loops around the program, outermost first.
+// as both stand in one text. `counters`: of the loops around the program, outermost first.
+std::string toText(const Program& program, const std::vector<OperatorId>& operators, std::vector<std::string> counters = {});
 std::string toText(const Program& program, const Operator& op, ExprId expression, std::vector<std::string> counters = {});
 
 }  // namespace nf

@@ -87,7 +87,8 @@ class Printer {
     return std::move(m_out);
   }
 
-  std::string some(const std::vector<OperatorId>& operators) {
+  std::string some(const std::vector<OperatorId>& operators, std::vector<std::string> counters) {
+    m_counters = std::move(counters);
     for (const OperatorId id : operators) printOperator(id);
     if (!m_out.empty() && m_out.back() == '\n') m_out.pop_back();
     return std::move(m_out);
@@ -704,7 +705,9 @@ class Printer {
 
 std::string toText(const Program& program) { return Printer(program).run(); }
 std::string toText(const Program& program, OperatorId op) { return toText(program, std::vector<OperatorId>{op}); }
-std::string toText(const Program& program, const std::vector<OperatorId>& operators) { return Printer(program).some(operators); }
+std::string toText(const Program& program, const std::vector<OperatorId>& operators, std::vector<std::string> counters) {
+  return Printer(program).some(operators, std::move(counters));
+}
 std::string toText(const Program& program, const Operator& op, ExprId expression, std::vector<std::string> counters) {
   return Printer(program).expression(op, expression, std::move(counters));
 }

@@ -2,7 +2,6 @@
 #include "core/runtime/executable.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -224,7 +223,9 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
     m_applied = false;
   }
   LaunchGraph* const whole = graph();
+  if (m_profiling && m_recorder) m_recorder->beginRun();
   auto done = whole ? whole->replay(seed, step) : runOnce();
+  if (m_profiling && m_recorder) m_recorder->endRun();
   m_stop = nullptr;
   return done;
 }
@@ -236,7 +237,7 @@ Result<Unit> Executable::runOnce() {
 
 // Null: launch by launch.
 LaunchGraph* Executable::graph() {
-  if (!m_device.recorder() || m_profiling) return nullptr;
+  if (!m_device.recorder() || m_profiling || m_counting) return nullptr;
   if (std::any_of(m_watches.begin(), m_watches.end(), [](const Watch& w) { return w.on; })) return nullptr;
   m_bound.clear();
   for (std::size_t t = 0; t < m_entries.size(); ++t)
@@ -275,13 +276,8 @@ double Executable::Watch::median() const {
   return *middle;
 }
 
-void Executable::setProfiling(bool on) {
-  if (on && !m_profiling) std::fill(m_profile.begin(), m_profile.end(), Watch{});
-  m_profiling = on;
-}
-
-Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensors) {
-  LinkedKernel& linked = *m_kernels[subgraph];
+Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensors, const PlannedSequence& s,
+                                      const PlannedLaunch* launch) {
   LaunchArgs args;
   args.tensors = {m_arguments.data(), tensors};
   args.workspace = m_workspace;
@@ -289,17 +285,8 @@ Result<Unit> Executable::launchKernel(std::uint32_t subgraph, std::size_t tensor
   args.seed = m_seed;
   args.step = m_step;
   args.stop = m_stop;
-  Watch& watch = m_watches[subgraph];
-  if (!watch.on && !m_profiling) return linked.kernel->launch(args);
-  const bool host = m_device.target().backend != "cuda";
-  if (!host) { NF_TRY([[maybe_unused]] const Unit waited, m_device.synchronize()); }
-  const auto start = std::chrono::steady_clock::now();
-  auto done = linked.kernel->launch(args);
-  if (!host && done) done = m_device.synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (watch.on) watch.add(seconds);
-  if (m_profiling) m_profile[subgraph].add(seconds);
-  return done;
+  if (m_watches[subgraph].on || m_profiling || m_counting) return launchTimed(subgraph, args, s, launch);
+  return m_kernels[subgraph]->kernel->launch(args);
 }
 
 Result<TensorValues> Executable::inputsOf(const PlannedSequence& s, const PlannedLaunch& l) const {
@@ -317,7 +304,7 @@ Result<TensorValues> Executable::inputsOf(const PlannedSequence& s, const Planne
 Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check) {
   void** const slots = m_slots.data() + s.firstSlot;
   for (std::size_t i = 0; i < l.tensors.size(); ++i) m_arguments[i] = slots[l.tensors[i].value];
-  auto done = launchKernel(l.subgraph, l.tensors.size());
+  auto done = launchKernel(l.subgraph, l.tensors.size(), s, &l);
   if (!done) {
     Error error = done.error();
     if (isStopped(error)) return error;
@@ -370,6 +357,8 @@ Result<Unit> Executable::runLoop(const PlannedSequence& s, const PlannedLoop& l,
       slot(body, home.inner) = home.kind == PlannedHome::Kind::PingPong
                                    ? buffer(l.carried[home.index][static_cast<std::size_t>(n & 1)])
                                    : static_cast<std::byte*>(slot(s, loop.stacked[home.index].outer)) + t * bytes(home.inner);
+    const bool recorded = m_profiling && m_recorder;
+    if (recorded) m_recorder->openTrip(loop.counter, t);
     auto done = runSequence(body, check);
     if (!done || (check && !check->found.empty())) {
       m_counters.pop_back();
@@ -378,8 +367,8 @@ Result<Unit> Executable::runLoop(const PlannedSequence& s, const PlannedLoop& l,
     for (std::size_t k = 0; k < loop.stacked.size(); ++k) {
       if (l.stackedHome[k]) continue;
       const std::int64_t size = bytes(loop.stacked[k].inner);
-      NF_TRY([[maybe_unused]] const Unit copied, m_device.copy(static_cast<std::byte*>(slot(s, loop.stacked[k].outer)) + t * size,
-                                                               slot(body, loop.stacked[k].inner), size));
+      NF_TRY([[maybe_unused]] const Unit copied, copyWithin(static_cast<std::byte*>(slot(s, loop.stacked[k].outer)) + t * size,
+                                                            slot(body, loop.stacked[k].inner), size));
     }
     for (std::size_t k = 0; k < loop.accumulated.size(); ++k) {
       const auto& a = loop.accumulated[k];
@@ -387,30 +376,31 @@ Result<Unit> Executable::runLoop(const PlannedSequence& s, const PlannedLoop& l,
       const bool outer = (loop.trips - 1 - n) % 2 == 0;
       void* const into = outer ? slot(s, a.outer) : buffer(l.accumulated[k]);
       if (n == 0) {
-        NF_TRY([[maybe_unused]] const Unit copied, m_device.copy(into, slot(body, a.inner), bytes(a.inner)));
+        NF_TRY([[maybe_unused]] const Unit copied, copyWithin(into, slot(body, a.inner), bytes(a.inner)));
         continue;
       }
       m_arguments[0] = outer ? buffer(l.accumulated[k]) : slot(s, a.outer);
       m_arguments[1] = slot(body, a.inner);
       m_arguments[2] = into;
-      NF_TRY([[maybe_unused]] const Unit added, launchKernel(l.accumulate[k], 3));
+      NF_TRY([[maybe_unused]] const Unit added, launchKernel(l.accumulate[k], 3, s, nullptr));
     }
     for (std::size_t k = 0; k < loop.carried.size(); ++k) {
       const auto& c = loop.carried[k];
       if (l.carriedHome[k] || c.innerOut == c.innerIn) continue;
       NF_TRY([[maybe_unused]] const Unit copied,
-             m_device.copy(buffer(l.carried[k][static_cast<std::size_t>(n & 1)]), slot(body, c.innerOut), bytes(c.innerOut)));
+             copyWithin(buffer(l.carried[k][static_cast<std::size_t>(n & 1)]), slot(body, c.innerOut), bytes(c.innerOut)));
     }
     for (std::size_t k = 0; k < loop.carried.size(); ++k) {
       const auto& c = loop.carried[k];
       if (c.innerOut == c.innerIn) continue;
       slot(body, c.innerIn) = l.carriedHome[k] ? slot(body, c.innerOut) : buffer(l.carried[k][static_cast<std::size_t>(n & 1)]);
     }
+    if (recorded) m_recorder->closeTrip();
   }
   m_counters.pop_back();
   for (const auto& c : loop.carried)
     if (c.last.valid()) {
-      NF_TRY([[maybe_unused]] const Unit copied, m_device.copy(slot(s, c.last), slot(body, c.innerIn), bytes(c.innerIn)));
+      NF_TRY([[maybe_unused]] const Unit copied, copyWithin(slot(s, c.last), slot(body, c.innerIn), bytes(c.innerIn)));
     }
   return Unit{};
 }
@@ -419,11 +409,11 @@ Result<Unit> Executable::applyUpdates() {
   for (const PlannedUpdate& u : m_plan->updates) {
     if (u.direct) continue;
     const TensorStore::Entry& entry = *m_entries[u.target.value];
-    NF_TRY([[maybe_unused]] const Unit copied,
-           m_device.copy(entry.buffers[entry.current ^ 1u], m_slots[u.value.value], entry.bytes));
+    NF_TRY([[maybe_unused]] const Unit copied, copyWithin(entry.buffers[entry.current ^ 1u], m_slots[u.value.value], entry.bytes));
   }
   for (const PlannedUpdate& u : m_plan->updates) m_entries[u.target.value]->current ^= 1u;
   m_applied = true;
+  if (m_profiling && m_recorder) m_recorder->extendRun();
   return Unit{};
 }
 
@@ -464,7 +454,11 @@ Result<std::string> Executable::firstNaN(std::uint64_t seed, std::uint64_t step)
   }
   Check check;
   m_counters.clear();
-  NF_TRY([[maybe_unused]] const Unit ran, runSequence(m_plan->main, &check));
+  // What is looked at again is no part of a step.
+  const bool profiling = std::exchange(m_profiling, false);
+  const auto ran = runSequence(m_plan->main, &check);
+  m_profiling = profiling;
+  if (!ran) return ran.error();
   return check.found;
 }
 

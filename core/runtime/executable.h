@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "core/device/backend.h"
+#include "core/device/profiler.h"
 #include "core/ir/tensor_data.h"
+#include "core/runtime/activity_recorder.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/step_graphs.h"
 #include "core/runtime/tensor_store.h"
@@ -74,9 +76,18 @@ class Executable {
     double median() const;  // of the newest calls; 0 where there were none
   };
   std::vector<Watch>& watches() { return m_watches; }
-  // The same for every subgraph at once, apart from the watches: from zero when it is switched on.
+  // The same for every subgraph at once, apart from the watches: from zero when it is switched on. Where the device gives its own account
+  // of what it does, those are its times, there once profiling is switched off, and no launch waits for the one before.
   void setProfiling(bool on);
   const std::vector<Watch>& profile() const { return m_profile; }
+  // What is done in runs that are profiled from the next time it is switched on: at most so many activities, 0: none.
+  void setRecording(std::int64_t most) { m_recorded = most; }
+  // Of the last profiling, once it is switched off.
+  ActivityRecord takeActivities();
+  // One step whose kernels run under the device's counters, each where the step first comes to it, as often as that takes. By subgraph;
+  // nothing: the step does not come to it. Fails in one sentence where there are no counters, or where they may not be read.
+  Result<std::vector<std::optional<KernelCounters>>> countStep(std::uint64_t seed, std::uint64_t step,
+                                                               const std::atomic<bool>* stop = nullptr);
 
   // Runs the step again from the same inputs, states and weights, launch by launch, and names the operator whose output is the first
   // to hold a NaN. Between run() and applyUpdates(). Empty: none was met.
@@ -92,7 +103,11 @@ class Executable {
   Result<Unit> runLoop(const PlannedSequence& s, const PlannedLoop& l, Check* check);
   Result<Unit> launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check);
   Result<TensorValues> inputsOf(const PlannedSequence& s, const PlannedLaunch& l) const;
-  Result<Unit> launchKernel(std::uint32_t subgraph, std::size_t tensors);
+  // launch: null where the kernel adds up the steps of a loop.
+  Result<Unit> launchKernel(std::uint32_t subgraph, std::size_t tensors, const PlannedSequence& s, const PlannedLaunch* launch);
+  Result<Unit> launchTimed(std::uint32_t subgraph, const LaunchArgs& args, const PlannedSequence& s, const PlannedLaunch* launch);
+  Result<Unit> copyWithin(void* to, const void* from, std::int64_t bytes);
+  void readProfiler();
   Result<Unit> runOnce();
   LaunchGraph* graph();
   Result<bool> hasNaN(const void* from, const Tensor& tensor) const;
@@ -110,6 +125,10 @@ class Executable {
   std::vector<std::int64_t> m_counters;
   std::vector<Watch> m_watches, m_profile;
   bool m_profiling = false;
+  std::int64_t m_recorded = 0;
+  std::unique_ptr<ActivityRecorder> m_recorder;  // while something is recorded, and until it is taken
+  Profiler* m_profiler = nullptr;                // of the device, while it records
+  std::vector<std::optional<KernelCounters>>* m_counting = nullptr;
   void* m_arena = nullptr;
   void* m_workspace = nullptr;
   std::int64_t m_workspaceBytes = 0;

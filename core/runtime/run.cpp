@@ -162,6 +162,24 @@ Result<Unit> RunJob::run(bool timed, std::stop_token stop) {
   return ran && m_options.trainStep ? x.applyUpdates() : ran;
 }
 
+void RunJob::setRecording(std::int64_t most) { m_prepared.executable->setRecording(most); }
+
+ActivityRecord RunJob::endTiming() {
+  m_prepared.executable->setProfiling(false);
+  return m_prepared.executable->takeActivities();
+}
+
+Result<std::map<Hash, KernelCounters>> RunJob::count(std::stop_token stop) {
+  Executable& x = *m_prepared.executable;
+  std::atomic<bool> stops{false};
+  const std::stop_callback onStop(stop, [&] { stops = true; });
+  NF_TRY(const auto counted, x.countStep(m_seed, 0, &stops));
+  std::map<Hash, KernelCounters> counters;
+  for (std::size_t i = 0; i < counted.size(); ++i)
+    if (counted[i]) counters.emplace(x.plan().subgraphs[i].hash, *counted[i]);
+  return counters;
+}
+
 Result<HostTensor> RunJob::tensor(const std::string& name) const {
   const Executable& x = *m_prepared.executable;
   for (const Output& o : x.program().outputs)

@@ -52,8 +52,15 @@ class RunJob {
 
   // Everything up to complete kernels. `waiting(done, all)` is called now and then. False: stopped.
   Result<bool> prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting = {});
-  // Computes the tensors. May be called again; `timed` gathers wall time a kernel. A stop ends it with stopped().
+  // Computes the tensors. May be called again; `timed` gathers the time of every kernel, and what is done, as setRecording() says. A stop
+  // ends it with stopped().
   Result<Unit> run(bool timed = false, std::stop_token stop = {});
+  // Before the first timed run: as Executable's.
+  void setRecording(std::int64_t most);
+  // After the last timed run: what kernelTimes() knows is complete.
+  ActivityRecord endTiming();
+  // One run more, under the device's counters: of kernels by their subgraph.
+  Result<std::map<Hash, KernelCounters>> count(std::stop_token stop = {});
   // After run(): the names that can be read, in the order asked for.
   const std::vector<std::string>& names() const { return m_names; }
   Result<HostTensor> tensor(const std::string& name) const;

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "plugins/cuda/compiler.h"
@@ -16,6 +17,7 @@
 #include "plugins/cuda/loss.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/profiler.h"
 #include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
@@ -96,6 +98,9 @@ class Context {
   std::optional<Error> lost() const { return m_lost.message.empty() ? std::nullopt : std::optional(m_lost); }
 
   std::string name() const { return "cuda:" + std::to_string(m_number); }
+  CUcontext handle() const { return m_context; }
+  int number() const { return m_number; }
+  std::span<const std::byte> launched;  // the cubin of the kernel that was launched last; empty: the driver made it of PTX
 
   // ------------------------------------------------------------ memory
   Result<void*> allocate(std::int64_t bytes) {
@@ -292,6 +297,7 @@ class CudaKernel final : public Kernel {
         m_number(object.checks.empty() ? 0 : m_context->addChecks(object.checks)) {}
 
   ~CudaKernel() override {
+    if (m_context->launched.data() == m_cubin.data()) m_context->launched = {};
     if (m_module && m_context->bind()) {
       // Launches of it may still be queued.
       m_context->driver.streamSynchronize(m_context->stream);
@@ -302,6 +308,7 @@ class CudaKernel final : public Kernel {
   Result<Unit> load(const std::vector<std::byte>& code) {
     NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
     const Driver& d = m_context->driver;
+    if (code.size() > 4 && std::memcmp(code.data(), "\177ELF", 4) == 0) m_cubin = code;
     NF_TRY([[maybe_unused]] const Unit loaded,
            m_context->check("link", "the driver does not load a kernel", d.moduleLoad(&m_module, code.data())));
     for (const KernelStage& s : m_stages) {
@@ -318,6 +325,7 @@ class CudaKernel final : public Kernel {
     if (args.counters.size() > kMostCounters)
       return Error{"run", "Loops are nested deeper than " + std::to_string(kMostCounters) + ".", m_context->name(), {}};
     NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(args.seed, args.step));
+    m_context->launched = m_cubin;
     Counters counters;
     std::copy(args.counters.begin(), args.counters.end(), counters.of);
     CUdeviceptr random = m_context->random(), status = m_context->status();
@@ -342,6 +350,7 @@ class CudaKernel final : public Kernel {
   std::shared_ptr<Context> m_context;
   std::vector<KernelStage> m_stages;
   std::uint32_t m_number;
+  std::vector<std::byte> m_cubin;
   CUmodule m_module = nullptr;
   std::vector<CUfunction> m_functions;
   LaunchParameters m_parameters;
@@ -398,7 +407,9 @@ class CudaRecorder final : public LaunchRecorder {
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<Context> context, Target target, std::string description)
-      : m_context(std::move(context)), m_target(std::move(target)), m_description(std::move(description)), m_recorder(m_context) {}
+      : m_context(std::move(context)), m_target(std::move(target)), m_description(std::move(description)), m_recorder(m_context),
+        m_profiler(makeProfiler({m_context->handle(), m_context->number(), [c = m_context.get()] { return c->synchronize(); },
+                                 [c = m_context.get()] { return c->launched; }})) {}
 
   std::string name() const override { return m_context->name(); }
   std::string description() const override { return m_description; }
@@ -412,6 +423,7 @@ class CudaDevice final : public Device {
   LaunchRecorder* recorder() override { return &m_recorder; }
   bool mayBeLost() const override { return true; }
   std::optional<Error> lost() const override { return m_context->lost(); }
+  Profiler* profiler() override { return m_profiler.get(); }
 
   Result<std::unique_ptr<Kernel>> link(const KernelObject& object) override {
     if (object.backend != "cuda") return Error{"link", "the kernel was compiled for " + object.backend, name(), {}};
@@ -425,6 +437,7 @@ class CudaDevice final : public Device {
   Target m_target;
   std::string m_description;
   CudaRecorder m_recorder;
+  std::unique_ptr<Profiler> m_profiler;
 };
 
 int attribute(const Driver& d, CUdevice device, CUdevice_attribute which) {

@@ -104,8 +104,8 @@ Result<Nvrtc::Output> Nvrtc::compile(const std::string& source, const std::strin
   if (code != NVRTC_SUCCESS) return refused(code, {});
   const std::string arch = "--gpu-architecture=" + architecture;
   // Fused multiplications stand in the loops where they are meant: the same results on every back end.
-  std::vector<const char*> options{arch.c_str(), "--std=c++17", "--fmad=false"};
-  if (ptx) options.push_back("--generate-line-info");
+  // Lines change no instruction: samples of the program counter and compute-sanitizer name them.
+  std::vector<const char*> options{arch.c_str(), "--std=c++17", "--fmad=false", "--generate-line-info"};
   code = t.compile(program, static_cast<int>(options.size()), options.data());
   Output output;
   if (code != NVRTC_SUCCESS) {

@@ -8,6 +8,7 @@
 #include "plugins/cuda/driver.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
+#include "plugins/cuda/profiler.h"
 #include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
@@ -75,6 +76,7 @@ class CudaBackend final : public Backend {
     about.versions.emplace_back("LLVM NVPTX", llvmVersion() + ", " + (libdevice ? *libdevice : libdevice.error().message));
     const std::string ptxas = ptxasPath();
     about.versions.emplace_back("ptxas", ptxas.empty() ? "none, the driver assembles" : ptxas);
+    about.versions.emplace_back("CUPTI", profilerVersion());
     about.versions.emplace_back("code generator", std::to_string(kCodeGeneratorVersion));
     return about;
   }

@@ -95,7 +95,8 @@ Result<std::vector<std::byte>> assemble(const std::string& ptxas, const std::str
   if (!out) return failure("The file for ptxas can't be written.", source);
   const std::string arch = "-arch=" + architecture;
   // No fused multiplications but those that the loops have.
-  const char* arguments[] = {ptxas.c_str(), arch.c_str(), "--fmad=false", "-o", cubin.c_str(), source.c_str(), nullptr};
+  const char* arguments[] = {ptxas.c_str(), arch.c_str(),  "--fmad=false", "--generate-line-info",
+                             "-o",          cubin.c_str(), source.c_str(), nullptr};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
