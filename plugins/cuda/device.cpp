@@ -261,6 +261,12 @@ class CudaKernel final : public Kernel {
       CUfunction function = nullptr;
       NF_TRY([[maybe_unused]] const Unit found,
              m_context->check("link", "a kernel lacks one of its stages", d.moduleFunction(&function, m_module, s.symbol.c_str())));
+      if (s.sharedBytes > 0) {
+        NF_TRY([[maybe_unused]] const Unit given,
+               m_context->check(
+                   "link", "a block cannot have the shared memory that a kernel needs",
+                   d.functionSet(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(s.sharedBytes))));
+      }
       m_functions.push_back(function);
     }
     return Unit{};
@@ -284,7 +290,8 @@ class CudaKernel final : public Kernel {
       const auto blocks = static_cast<unsigned>(m_stages[s].tasks), threads = static_cast<unsigned>(m_stages[s].threads);
       NF_TRY([[maybe_unused]] const Unit launched,
              m_context->check("run", "a kernel can't be launched",
-                              m_context->driver.launch(m_functions[s], blocks, 1, 1, threads, 1, 1, 0, m_context->stream,
+                              m_context->driver.launch(m_functions[s], blocks, 1, 1, threads, 1, 1,
+                                                       static_cast<unsigned>(m_stages[s].sharedBytes), m_context->stream,
                                                        m_parameters.data(), nullptr)));
     }
     return Unit{};

@@ -40,6 +40,7 @@ namespace nf::cuda {
   X(moduleLoad, cuModuleLoadData, "cuModuleLoadData")                          \
   X(moduleUnload, cuModuleUnload, "cuModuleUnload")                            \
   X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                \
+  X(functionSet, cuFuncSetAttribute, "cuFuncSetAttribute")                     \
   X(launch, cuLaunchKernel, "cuLaunchKernel")
 
 struct Driver {
