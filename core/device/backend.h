@@ -22,8 +22,9 @@ namespace nf {
 // A stage is a set of independent tasks; stages of a kernel run one after the other.
 struct KernelStage {
   std::string symbol;
-  std::int64_t tasks = 1;    // a GPU's: blocks of the grid
-  std::int64_t threads = 1;  // of a block
+  std::int64_t tasks = 1;        // a GPU's: blocks of the grid
+  std::int64_t threads = 1;      // of a block
+  std::int64_t sharedBytes = 0;  // of a block, which the launch gives it; what the code itself declares is not among them
 };
 
 struct KernelText {

@@ -20,7 +20,7 @@ std::size_t pick(std::mt19937_64& rng, std::size_t count) { return count <= 1 ? 
 
 double KnobSpace::size() const {
   double size = 1;
-  for (const Knob& k : m_knobs) size *= static_cast<double>(k.values.size());
+  for (const Knob& k : m_knobs) size *= static_cast<double>(k.searched());
   return size;
 }
 
@@ -62,7 +62,8 @@ Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
 Schedule KnobSpace::random(std::mt19937_64& rng) const {
   for (int attempt = 0; attempt < 64; ++attempt) {
     Point point;
-    for (const Knob& k : m_knobs) point.push_back(pick(rng, k.values.size()));
+    for (const Knob& k : m_knobs) point.push_back(pick(rng, k.searched()));
+    settle(point);
     if (illegal(point).empty()) return scheduleOf(point);
   }
   return first();
@@ -76,8 +77,9 @@ Schedule KnobSpace::mutate(const Schedule& s, std::mt19937_64& rng) const {
     const std::size_t changes = 1 + pick(rng, 2);
     for (std::size_t c = 0; c < changes; ++c) {
       const std::size_t k = pick(rng, m_knobs.size());
-      point[k] = pick(rng, m_knobs[k].values.size());
+      point[k] = pick(rng, m_knobs[k].searched());
     }
+    settle(point);
     if (point != *from && illegal(point).empty()) return scheduleOf(point);
   }
   return s;
@@ -89,6 +91,7 @@ Schedule KnobSpace::cross(const Schedule& a, const Schedule& b, std::mt19937_64&
   for (int attempt = 0; attempt < 16; ++attempt) {
     Point point;
     for (std::size_t k = 0; k < m_knobs.size(); ++k) point.push_back(pick(rng, 2) == 0 ? (*left)[k] : (*right)[k]);
+    settle(point);
     if (illegal(point).empty()) return scheduleOf(point);
   }
   return a;

@@ -25,8 +25,9 @@ constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is inter
 constexpr std::int64_t kFullFlops = 2'000'000;
 constexpr std::int64_t kRefusalFlops = 100'000'000;  // interpreted once where no legal inputs are known
 constexpr std::size_t kPoints = 256;
-constexpr double kBeyondKnown = 4;  // of the largest bound of an output that is known, where the work for more is used up
-constexpr std::byte kPoison{0xff};  // a NaN in every floating type, -1 in i32
+constexpr double kHalfTolerance = 4e-3;  // of 11 significant bits, which f16 and tf32 have
+constexpr double kBeyondKnown = 4;       // of the largest bound of an output that is known, where the work for more is used up
+constexpr std::byte kPoison{0xff};       // a NaN in every floating type, -1 in i32
 constexpr std::uint64_t kSeed = 1, kStep = 0;
 
 enum class Pattern : std::uint8_t { Integers, Reals, PositiveReals };
@@ -43,7 +44,8 @@ struct Expectation {
   std::vector<ExpectedPoint> points;
   std::vector<double> scale;  // root mean square of each output's finite points
   double finiteShare = 1;
-  std::vector<std::vector<std::byte>> accepted;  // outputs of the first kernel that passed; empty: none yet
+  // Outputs of the first kernel that passed, of those that keep f32 and of those that round it to tf32; empty: none yet.
+  std::array<std::vector<std::vector<std::byte>>, 2> accepted;
 };
 
 // Upper bounds of |value|, with integer inputs: where every one fits the mantissa, results are exact in any order of summation.
@@ -68,7 +70,10 @@ class MagnitudeBound {
       double result = nodes[op.body.value];
       double count = 1;
       for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) count *= static_cast<double>(op.axes[k].extent);
-      if (op.reducer == Reducer::Sum) result *= count;
+      if (op.reducer == Reducer::Sum) {
+        m_factors = std::max(m_factors, most);
+        result *= count;
+      }
       if (op.reducer == Reducer::Prod) result = std::pow(std::max(result, 1.0), count);
       if (op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin) result = count;
       m_tensors[op.output.value] = result;
@@ -76,6 +81,9 @@ class MagnitudeBound {
     }
     return true;
   }
+
+  // Of what sums add up, and of all it is made of, once exact() has been asked.
+  double factors() const { return m_factors; }
 
  private:
   static double mantissa(DType type) {
@@ -143,6 +151,7 @@ class MagnitudeBound {
 
   const Program& m_program;
   std::vector<double> m_tensors;
+  double m_factors = 0;
 };
 
 // Positions worth looking at: corners, both sides of likely tile seams, then random ones.
@@ -232,7 +241,8 @@ struct Gate::Impl {
   std::map<Pattern, Expectation> expectations;
   std::optional<Pattern> current;  // whose values the device's inputs hold
   std::int64_t flops = 0, totalBytes = 0;
-  bool exact = false;
+  bool exact = false, exactRounded = false;
+  bool rounded = false;  // the kernel at hand rounds operands to tf32
   double tolerance = 1e-5;
 
   ~Impl() {
@@ -264,7 +274,7 @@ struct Gate::Impl {
       bhalf = bhalf || t.type == DType::BF16;
     }
     tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)), 5e-4);
-    if (half) tolerance = std::max(tolerance, 4e-3);
+    if (half) tolerance = std::max(tolerance, kHalfTolerance);
     if (bhalf) tolerance = std::max(tolerance, 3e-2);
     indices.emplace(*program);
     use(indices->choose(false));
@@ -284,7 +294,9 @@ struct Gate::Impl {
 
   void use(IndexRanges::Choice next) {
     choice = std::move(next);
-    exact = MagnitudeBound(*program, choice.ranges).exact();
+    MagnitudeBound magnitudes(*program, choice.ranges);
+    exact = magnitudes.exact();
+    exactRounded = exact && magnitudes.factors() <= 1 << 11;
     expectations.clear();
     current.reset();
   }
@@ -480,9 +492,12 @@ struct Gate::Impl {
     return {};
   }
 
+  // Results on integers are those of any order of summation.
+  bool isExact() const { return rounded ? exactRounded : exact; }
+
   double allowed(const Expectation& e, Pattern pattern, std::size_t output, double expected) const {
-    if ((pattern == Pattern::Integers && exact) || tensor(inputs.size() + output).type == DType::I32) return 0;
-    return tolerance * (std::fabs(expected) + e.scale[output]);
+    if ((pattern == Pattern::Integers && isExact()) || tensor(inputs.size() + output).type == DType::I32) return 0;
+    return (rounded ? std::max(tolerance, kHalfTolerance) : tolerance) * (std::fabs(expected) + e.scale[output]);
   }
 
   // What cancels, or goes one way or another by a hair, differs by more than a share of its size. Few points ask; what is wrong is found
@@ -490,7 +505,7 @@ struct Gate::Impl {
   double roundingBound(std::size_t output, std::int64_t element) {
     if (!evaluator) return 0;
     if (!bounds) {
-      auto made = PointEvaluator::prepare(*program, true, true);
+      auto made = PointEvaluator::prepare(*program, true, true, rounded ? PointEvaluator::kTf32Unit : 0);
       if (!made) return 0;
       bounds.emplace(std::move(*made));
       boundsWork = kFullWork;
@@ -516,7 +531,7 @@ struct Gate::Impl {
     if (!std::isfinite(expected)) return true;
     const double error = std::fabs(got - expected);
     double limit = allowed(e, pattern, output, expected);
-    if (!(error <= limit) && !(pattern == Pattern::Integers && exact)) {
+    if (!(error <= limit) && !(pattern == Pattern::Integers && isExact())) {
       // The bound is that of one kernel; where two are compared both have theirs.
       limit = std::max(limit, 2 * roundingBound(output, element));
       if (limit == INFINITY) return true;
@@ -534,14 +549,15 @@ struct Gate::Impl {
 
   // Every output element against the first kernel that passed.
   bool compareAccepted(GateReport& report, const Expectation& e, Pattern pattern) {
+    const auto& accepted = e.accepted[rounded];
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const std::size_t b = inputs.size() + o;
-      if (e.accepted[o] == host[b]) {
+      if (accepted[o] == host[b]) {
         report.comparedOutputs += tensor(b).elements();
         continue;
       }
       for (std::int64_t i = 0; i < tensor(b).elements(); ++i) {
-        const double before = readElement({tensor(b).type, e.accepted[o].data()}, i);
+        const double before = readElement({tensor(b).type, accepted[o].data()}, i);
         // Both carry a rounding error of their own.
         if (std::fabs(before - readElement({tensor(b).type, host[b].data()}, i)) <= allowed(e, pattern, o, before)) {
           ++report.comparedOutputs;
@@ -562,7 +578,7 @@ struct Gate::Impl {
     if (!report.failure.empty()) return false;
     for (const ExpectedPoint& p : e.points)
       if (!compare(report, e, pattern, p.output, p.element, p.value, "expected")) return false;
-    if (!e.accepted.empty()) return !full || compareAccepted(report, e, pattern);
+    if (!e.accepted[rounded].empty()) return !full || compareAccepted(report, e, pattern);
     return true;
   }
 
@@ -570,7 +586,7 @@ struct Gate::Impl {
   Result<bool> checkPatterns(GateReport& report, Kernel& kernel, const KernelObject& object, bool full) {
     double finite = 0;
     for (const Pattern pattern : kPatterns) {
-      if (pattern == Pattern::Integers && !exact) continue;
+      if (pattern == Pattern::Integers && !isExact()) continue;
       if (pattern == Pattern::PositiveReals && finite > 0.75) continue;
       NF_TRY(const bool right, checkPattern(report, pattern, kernel, object, full));
       if (!right) return false;
@@ -594,9 +610,10 @@ struct Gate::Impl {
   // What later kernels are compared with; only once a kernel has passed every pattern.
   void remember(Kernel& kernel, const KernelObject& object) {
     for (auto& [pattern, e] : expectations) {
-      if (!e.accepted.empty() || e.points.empty()) continue;
+      auto& accepted = e.accepted[rounded];
+      if (!accepted.empty() || e.points.empty()) continue;
       if (!fill(pattern) || !runOnce(kernel, object)) return;
-      for (std::size_t o = 0; o < outputs.size(); ++o) e.accepted.push_back(host[inputs.size() + o]);
+      for (std::size_t o = 0; o < outputs.size(); ++o) accepted.push_back(host[inputs.size() + o]);
     }
   }
 };
@@ -615,6 +632,10 @@ Result<std::unique_ptr<Gate>> Gate::prepare(Device& device, std::shared_ptr<cons
 
 GateReport Gate::check(Kernel& kernel, const KernelObject& object, GateLevel level) {
   const bool full = level == GateLevel::Full;
+  if (const bool rounds = roundsToTf32(object.schedule); rounds != m_impl->rounded) {
+    m_impl->rounded = rounds;
+    m_impl->bounds.reset();
+  }
   GateReport report;
   Result<bool> right = m_impl->checkPatterns(report, kernel, object, full);
   while (!right && !m_impl->nothingLegal && m_impl->nextInputs()) {

@@ -315,6 +315,12 @@ class CudaKernel final : public Kernel {
       CUfunction function = nullptr;
       NF_TRY([[maybe_unused]] const Unit found,
              m_context->check("link", "a kernel lacks one of its stages", d.moduleFunction(&function, m_module, s.symbol.c_str())));
+      if (s.sharedBytes > 0) {
+        NF_TRY([[maybe_unused]] const Unit given,
+               m_context->check(
+                   "link", "a block cannot have the shared memory that a kernel needs",
+                   d.functionSet(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(s.sharedBytes))));
+      }
       m_functions.push_back(function);
     }
     return Unit{};
@@ -341,6 +347,7 @@ class CudaKernel final : public Kernel {
       LaunchShape shape;
       shape.blocks = static_cast<unsigned>(m_stages[s].tasks);
       shape.threads = static_cast<unsigned>(m_stages[s].threads);
+      shape.sharedBytes = static_cast<unsigned>(m_stages[s].sharedBytes);
       NF_TRY([[maybe_unused]] const Unit launched, m_context->launch(m_functions[s], shape, m_parameters));
     }
     return Unit{};

@@ -40,6 +40,7 @@ namespace nf::cuda {
   X(moduleLoad, cuModuleLoadData, "cuModuleLoadData")                          \
   X(moduleUnload, cuModuleUnload, "cuModuleUnload")                            \
   X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                \
+  X(functionSet, cuFuncSetAttribute, "cuFuncSetAttribute")                     \
   X(launch, cuLaunchKernel, "cuLaunchKernel")
 
 // Of graphs and of launches whose blocks wait for each other.

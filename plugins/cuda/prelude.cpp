@@ -97,6 +97,7 @@ const char kHardware[] = R"cuda(
 #define NF_NAN __int_as_float(0x7fc00000)
 #define NF_INFINITY_D __longlong_as_double(0x7ff0000000000000ll)
 #define NF_NAN_D __longlong_as_double(0x7ff8000000000000ll)
+#define NF_SHARED_OF_LAUNCH extern __shared__ __align__(1024) char nf_shared[];
 __device__ __forceinline__ float nf_from_half(unsigned short h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));

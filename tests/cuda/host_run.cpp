@@ -32,6 +32,9 @@ const char* kHost = R"cpp(
 #define __launch_bounds__(n)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
+#define NF_SHARED_OF_LAUNCH
+  extern "C" __align__(1024) char nf_shared[227 << 10];
+  char nf_shared[227 << 10];
 #define NF_INFINITY __builtin_inff()
 #define NF_NAN __builtin_nanf("")
 #define NF_INFINITY_D __builtin_inf()

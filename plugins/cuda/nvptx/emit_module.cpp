@@ -78,6 +78,7 @@ KernelStage ModuleEmitter::stage(std::size_t index) {
   m_variables.clear();
   m_constants.clear();
   m_keys.clear();
+  m_shared = found->shared;
   m_b.SetCurrentDebugLocation({});
   m_function = declare(*found);
   if (m_debug) {
