@@ -22,6 +22,7 @@ struct KernelStage {
   std::string symbol;
   std::int64_t tasks = 1;    // a GPU's: blocks of the grid
   std::int64_t threads = 1;  // of a block
+  bool cooperative = false;  // its blocks wait for each other: all of them must be resident at once
 };
 
 struct KernelText {

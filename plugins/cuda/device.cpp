@@ -84,7 +84,8 @@ class Context {
     Error error = driver.failure(stage, std::string(what) + " on " + name() + ".", code, name());
     // What leaves memory or the program in an unknown state makes every later call fail the same way.
     const bool sticky = code != CUDA_ERROR_OUT_OF_MEMORY && code != CUDA_ERROR_INVALID_VALUE && code != CUDA_ERROR_NOT_FOUND &&
-                        code != CUDA_ERROR_INVALID_IMAGE && code != CUDA_ERROR_NO_BINARY_FOR_GPU;
+                        code != CUDA_ERROR_INVALID_IMAGE && code != CUDA_ERROR_NO_BINARY_FOR_GPU &&
+                        code != CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     if (sticky && m_lost.message.empty()) {
       m_lost = error;
       m_lost.message = "The device " + name() + " is lost: " + error.message;
@@ -282,10 +283,13 @@ class CudaKernel final : public Kernel {
       m_parameters.push_back(p);
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       const auto blocks = static_cast<unsigned>(m_stages[s].tasks), threads = static_cast<unsigned>(m_stages[s].threads);
-      NF_TRY([[maybe_unused]] const Unit launched,
-             m_context->check("run", "a kernel can't be launched",
-                              m_context->driver.launch(m_functions[s], blocks, 1, 1, threads, 1, 1, 0, m_context->stream,
-                                                       m_parameters.data(), nullptr)));
+      const Driver& d = m_context->driver;
+      // The driver refuses a grid of which not every block can be resident.
+      const CUresult code =
+          m_stages[s].cooperative
+              ? d.launchTogether(m_functions[s], blocks, 1, 1, threads, 1, 1, 0, m_context->stream, m_parameters.data())
+              : d.launch(m_functions[s], blocks, 1, 1, threads, 1, 1, 0, m_context->stream, m_parameters.data(), nullptr);
+      NF_TRY([[maybe_unused]] const Unit launched, m_context->check("run", "a kernel can't be launched", code));
     }
     return Unit{};
   }

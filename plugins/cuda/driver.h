@@ -40,7 +40,8 @@ namespace nf::cuda {
   X(moduleLoad, cuModuleLoadData, "cuModuleLoadData")                          \
   X(moduleUnload, cuModuleUnload, "cuModuleUnload")                            \
   X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                \
-  X(launch, cuLaunchKernel, "cuLaunchKernel")
+  X(launch, cuLaunchKernel, "cuLaunchKernel")                                  \
+  X(launchTogether, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")
 
 struct Driver {
 #define NF_SLOT(slot, function, name) decltype(&::function) slot = nullptr;
