@@ -19,6 +19,7 @@ struct StageOptions {
   DeviceConstants device;
   FusionOptions fusion;
   bool fuse = true;     // false: one kernel an operator
+  std::shared_ptr<const Target> target;  // where it runs: loops may be one kernel each there; null: no loop is
   bool verify = false;  // check every stage; a problem is our bug and comes back as an Error of stage "verify"
 };
 
