@@ -104,7 +104,10 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   WorkingLine working("deriving gradients and deciding on fusion", options.json);
   StageOptions passes;
   auto target = targetOf(registry, options);
-  if (target) passes.device = deviceConstants(*target);
+  if (target) {
+    passes.device = deviceConstants(*target);
+    passes.target = std::make_shared<const Target>(*target);
+  }
   // What is drawn is what trains.
   if (!kernels) {
     if (const auto context = trainingDevice(registry, passes, false)) target = *context->target();
@@ -167,7 +170,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       if (group.subgraph < seen.size() && seen[group.subgraph]) continue;
       if (group.subgraph >= seen.size()) seen.resize(group.subgraph + 1, false);
       seen[group.subgraph] = true;
-      if ((*stages->fused)[group.operators[0]].kind == OperatorKind::Loop) continue;
+      if (isStepped(*stages->fused, group)) continue;
       auto subgraph = extractor.extract(group.operators);
       auto space = scheduleSpace(subgraph.program, *target);
       if (!space) return report(space.error(), options.json);
@@ -185,7 +188,8 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       };
       if (cuda) {
         ask(withGenerator(first, "nvrtc"), "nvrtc", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
-        ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
+        if (generatorsOf(first.kind).size() > 1)
+          ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
       } else {
         ask(first, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
       }

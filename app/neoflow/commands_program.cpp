@@ -250,6 +250,7 @@ std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOp
   auto context = DeviceContext::open(registry, device);
   if (!context) return nullptr;
   passes.device = deviceConstants(*(*context)->target());
+  passes.target = (*context)->target();
   passes.fusion.reverted = revertedKernels(**context);
   return std::move(*context);
 }

@@ -25,6 +25,7 @@ struct KernelStage {
   std::int64_t tasks = 1;        // a GPU's: blocks of the grid
   std::int64_t threads = 1;      // of a block
   std::int64_t sharedBytes = 0;  // of a block, which the launch gives it; what the code itself declares is not among them
+  bool cooperative = false;      // its blocks wait for each other: all of them must be resident at once
 };
 
 struct KernelText {

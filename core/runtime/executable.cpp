@@ -34,7 +34,8 @@ std::size_t deepest(const PlannedSequence& s) {
 
 std::string nameOf(const Program& program, const PlannedLaunch& launch) {
   std::string name;
-  for (const OperatorId o : launch.operators) name += (name.empty() ? "" : ", ") + program[program[o].output].name;
+  for (const OperatorId o : launch.operators)
+    for (const TensorId t : writesOf(program, o)) name += (name.empty() ? "" : ", ") + program[t].name;
   return name;
 }
 
@@ -318,7 +319,7 @@ Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l
       NF_TRY(TensorValues values, inputsOf(s, l));
       if (auto found = refusal(*s.program, l, std::move(values), m_seed, m_step, m_counters)) {
         failed = found->op;
-        name = (*s.program)[(*s.program)[failed].output].name;
+        name = (*s.program)[failed].name;
         error = {"data", found->message, {}, {}};
       }
     }

@@ -24,6 +24,7 @@ StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options)
   StageOptions stage;
   stage.device = options.device ? *options.device : deviceConstants(*context.target());
   stage.fuse = context.inProcess() == nullptr;
+  if (stage.fuse) stage.target = context.target();
   stage.verify = options.verify;
   stage.invert.stop = options.stop;
   stage.fusion.reverted = options.reverted ? *options.reverted : revertedKernels(context);

@@ -34,6 +34,7 @@ IndexExpr BodyLowering::at(const IndexExpr& e, const std::vector<IndexExpr>& axe
   return simplify(substitute(e,
                              [&](IndexVar v) -> std::optional<IndexExpr> {
                                if (v < axes.size()) return axes[v];
+                               if (counter && v == counter->first) return counter->second;
                                return std::nullopt;
                              }),
                   m_function.ranges());
@@ -239,6 +240,7 @@ std::optional<ValueId> BodyLowering::buildLoad(const Key& key, std::vector<Key>&
 
   Place place;
   place.buffer = buffer;
+  if (!begins.empty()) place.offset = begins[access.tensor.value];
   const auto strides = stridesOf(m_program[access.tensor]);
   for (std::size_t k = 0; k < access.indices.size(); ++k) {
     if (!access.indices[k].isData()) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/ir/program.h"
@@ -21,7 +22,9 @@ class BodyLowering {
  public:
   BodyLowering(const Program& program, Function& function);
 
-  std::vector<BufferId> buffers;  // by tensor; invalid: the producer is inlined
+  std::vector<BufferId> buffers;                          // by tensor; invalid: the producer is inlined
+  std::vector<IndexExpr> begins;                          // by tensor: where it begins in its buffer; empty: each at 0
+  std::optional<std::pair<IndexVar, IndexExpr>> counter;  // of a Loop around the operators: what it is here
   // A value that stands for tensor[indices]; nullopt: none.
   std::function<std::optional<ValueId>(TensorId, const std::vector<IndexExpr>&)> special;
 

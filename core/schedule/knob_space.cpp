@@ -7,6 +7,7 @@
 #include "core/schedule/generator.h"
 #include "core/schedule/gpu.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/recurrence.h"
 
 namespace nf::loop {
 namespace {
@@ -138,6 +139,10 @@ using Maker = std::unique_ptr<loop::KnobSpace> (*)(const Program&, const loop::G
 constexpr Maker kTemplates[] = {loop::contractionSpace, loop::nestSpace};
 constexpr Maker kGpuTemplates[] = {loop::gpuContractionSpace, loop::gpuNestSpace};
 
+bool isLoop(const Program& subgraph) {
+  return subgraph.operators.size() == 1 && subgraph.operators.front().kind == OperatorKind::Loop;
+}
+
 std::span<const Maker> templatesFor(const Target& target) {
   if (target.backend == "cuda") return kGpuTemplates;
   return kTemplates;
@@ -146,6 +151,10 @@ std::span<const Maker> templatesFor(const Target& target) {
 }  // namespace
 
 Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, const Target& target) {
+  if (isLoop(subgraph)) {
+    NF_TRY(std::unique_ptr<ScheduleSpace> space, loop::recurrenceSpace(subgraph, target));
+    return generatorSpace(std::move(space));
+  }
   NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
   for (const Maker make : templatesFor(target))
     if (std::unique_ptr<ScheduleSpace> space = make(subgraph, group, target))
@@ -154,10 +163,14 @@ Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, co
 }
 
 Result<loop::Function> lower(const Program& subgraph, const Schedule& schedule, const Target& target) {
-  NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
-  std::string why = "no template takes this subgraph";
   // Loops are the same with every generator.
   const Schedule loops = target.backend == "cuda" ? withGenerator(schedule, generatorsOf(schedule.kind).front()) : schedule;
+  if (isLoop(subgraph)) {
+    NF_TRY(const std::unique_ptr<loop::KnobSpace> space, loop::recurrenceSpace(subgraph, target));
+    return space->lower(loops);
+  }
+  NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
+  std::string why = "no template takes this subgraph";
   for (const Maker make : templatesFor(target)) {
     const auto space = make(subgraph, group, target);
     if (!space) continue;

@@ -226,7 +226,10 @@ void Jobs::readReverted() {
 
 FusionInputs Jobs::fusionInputs() {
   FusionInputs inputs;
-  if (const auto device = target()) inputs.device = deviceConstants(*device);
+  if (const auto device = target()) {
+    inputs.device = deviceConstants(*device);
+    inputs.target = std::make_shared<const Target>(*device);
+  }
   const std::lock_guard lock(m_mutex);
   inputs.reverted = m_reverted;
   return inputs;
@@ -686,6 +689,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     // Which kernels there are comes before what they are made by, unless somebody has chosen some.
     StageOptions passes;
     passes.device = inputs.device;
+    passes.target = inputs.target;
     if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
     auto settled = Result<Stages>(**stages);
     if (request.subgraphs.empty()) {

@@ -23,6 +23,7 @@ constexpr std::int64_t kQuickWork = 250'000;   // expression nodes: about 10 ms
 constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once: about 150 ms
 constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
 constexpr std::int64_t kFullFlops = 2'000'000;
+constexpr std::int64_t kStepFlops = 20'000'000;      // of the first steps of a loop, but two at least
 constexpr std::int64_t kRefusalFlops = 100'000'000;  // interpreted once where no legal inputs are known
 constexpr std::size_t kPoints = 256;
 constexpr double kHalfTolerance = 4e-3;  // of 11 significant bits, which f16 and tf32 have
@@ -244,6 +245,8 @@ struct Gate::Impl {
   bool exact = false, exactRounded = false;
   bool rounded = false;  // the kernel at hand rounds operands to tf32
   double tolerance = 1e-5;
+  const Loop* loop = nullptr;  // the subgraph is that; its steps are compared from the first on
+  double inputScale = 1;       // of reals: so that what a step makes of small differences does not grow from step to step
 
   ~Impl() {
     for (void* m : memory)
@@ -269,16 +272,30 @@ struct Gate::Impl {
       longest = std::max(longest, reduced);
     }
     nodes = static_cast<double>(program->scalars.size());
-    for (const Tensor& t : program->tensors) {
-      half = half || t.type == DType::F16;
-      bhalf = bhalf || t.type == DType::BF16;
+    const auto look = [&](const Program& p) {
+      for (const Tensor& t : p.tensors) {
+        half = half || t.type == DType::F16;
+        bhalf = bhalf || t.type == DType::BF16;
+      }
+    };
+    look(*program);
+    double steps = 1;
+    if (program->operators.size() == 1 && program->operators.front().kind == OperatorKind::Loop) {
+      loop = &(*program)[program->operators.front().loop];
+      look(*loop->body);
+      nodes = static_cast<double>(loop->body->scalars.size());
+      for (const Operator& op : loop->body->operators)
+        for (std::size_t k = op.outputRank; k < op.axes.size(); ++k)
+          longest = std::max(longest, static_cast<double>(op.axes[k].extent));
+      steps = static_cast<double>(loop->trips);
+      inputScale = 1 / std::sqrt(longest);
     }
-    tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)), 5e-4);
+    tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)) * std::sqrt(steps), loop ? 2e-3 : 5e-4);
     if (half) tolerance = std::max(tolerance, kHalfTolerance);
     if (bhalf) tolerance = std::max(tolerance, 3e-2);
     indices.emplace(*program);
     use(indices->choose(false));
-    std::size_t depth = 0;
+    std::size_t depth = loop ? loop->depth : 0;
     for (const IndexExpr& e : program->indices) countCounters(e, depth);
     for (const Access& a : program->accesses)
       for (const AccessIndex& i : a.indices) countCounters(i.affine, depth);
@@ -352,8 +369,8 @@ struct Gate::Impl {
       else if (const auto& range = choice.ranges[inputs[i].value]) value = drawn(*range, bits >> 8, t.type, pattern);
       else if (t.type == DType::I32) value = static_cast<double>((bits >> 8) % 4);
       else if (pattern == Pattern::Integers) value = bits & 1 ? 0 : static_cast<double>((bits >> 1) % 5) - 2;
-      else if (pattern == Pattern::Reals) value = 2 * uniform - 1;
-      else value = 0.5 + uniform;
+      else if (pattern == Pattern::Reals) value = inputScale * (2 * uniform - 1);
+      else value = inputScale * (0.5 + uniform);
       writeElement(t.type, to, e, value);
     }
     const std::int64_t width = bytesOf(t.type);
@@ -375,13 +392,8 @@ struct Gate::Impl {
     return Unit{};
   }
 
-  // Everything the reference interpreter says. The inputs of `current` are in `host`.
-  Result<Unit> interpretAll(Expectation& expectation) {
-    if (!reference) {
-      auto prepared = ReferenceProgram::prepare(*program, outputs);
-      if (!prepared) return prepared.error();
-      reference.emplace(std::move(*prepared));
-    }
+  // The inputs of `current`, which are in `host`.
+  TensorValues inputValues() const {
     TensorValues values;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = tensor(i);
@@ -390,6 +402,52 @@ struct Gate::Impl {
         data.values[static_cast<std::size_t>(e)] = readElement({t.type, host[i].data()}, e);
       values.emplace(inputs[i], std::move(data));
     }
+    return values;
+  }
+
+  // The first steps of the loop, as many as kStepFlops allow: what is stacked of them.
+  Result<Unit> interpretSteps(Expectation& expectation) {
+    const Program& body = *loop->body;
+    std::vector<TensorId> wanted;
+    for (const auto& c : loop->carried) wanted.push_back(c.innerOut);
+    for (const auto& s : loop->stacked) wanted.push_back(s.inner);
+    NF_TRY(const ReferenceProgram one, ReferenceProgram::prepare(body, wanted));
+    const TensorValues outer = inputValues();
+    TensorValues inner;
+    for (const auto& i : loop->invariants) inner[i.inner] = outer.at(i.outer);
+    for (const auto& c : loop->carried) inner[c.innerIn] = outer.at(c.initial);
+    const std::int64_t steps =
+        std::clamp<std::int64_t>(kStepFlops / std::max<std::int64_t>(flops / loop->trips, 1), 2, loop->trips);
+    std::vector<std::int64_t> counters = zeroCounters;
+    counters.push_back(0);
+    expectation.points.clear();
+    for (std::int64_t n = 0; n < steps; ++n) {
+      counters.back() = loop->reversed ? loop->trips - 1 - n : n;
+      NF_TRY(const TensorValues made, one.run(inner, kSeed, kStep, counters));
+      const auto value = [&](TensorId t) -> const TensorData& { return made.contains(t) ? made.at(t) : inner.at(t); };
+      for (const auto& s : loop->stacked) {
+        const auto o = static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), s.outer) - outputs.begin());
+        const auto& all = value(s.inner).values;
+        for (std::size_t e = 0; o < outputs.size() && e < all.size(); ++e)
+          expectation.points.push_back(
+              {o, counters.back() * static_cast<std::int64_t>(all.size()) + static_cast<std::int64_t>(e), all[e]});
+      }
+      TensorValues next;
+      for (const auto& c : loop->carried) next[c.innerIn] = value(c.innerOut);
+      for (auto& [t, data] : next) inner[t] = std::move(data);
+    }
+    expectation.full = true;
+    return Unit{};
+  }
+
+  // Everything the reference interpreter says.
+  Result<Unit> interpretAll(Expectation& expectation) {
+    if (!reference) {
+      auto prepared = ReferenceProgram::prepare(*program, outputs);
+      if (!prepared) return prepared.error();
+      reference.emplace(std::move(*prepared));
+    }
+    const TensorValues values = inputValues();
     NF_TRY(const TensorValues results, reference->run(values, kSeed, kStep, zeroCounters));
     expectation.points.clear();
     for (std::size_t o = 0; o < outputs.size(); ++o) {
@@ -433,7 +491,9 @@ struct Gate::Impl {
   Result<Unit> expect(Pattern pattern, bool full) {
     Expectation& e = expectations[pattern];
     if (!e.points.empty() && (e.full || !full)) return Unit{};
-    if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
+    if (loop && !loop->stacked.empty() && flops > kStepFlops && loop->trips > 2) {
+      NF_TRY([[maybe_unused]] const Unit done, interpretSteps(e));
+    } else if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
       NF_TRY([[maybe_unused]] const Unit done, interpretAll(e));
     } else {
       sample(e, full);
@@ -613,7 +673,15 @@ struct Gate::Impl {
       auto& accepted = e.accepted[rounded];
       if (!accepted.empty() || e.points.empty()) continue;
       if (!fill(pattern) || !runOnce(kernel, object)) return;
-      for (std::size_t o = 0; o < outputs.size(); ++o) accepted.push_back(host[inputs.size() + o]);
+      for (std::size_t o = 0; o < outputs.size(); ++o) {
+        accepted.push_back(host[inputs.size() + o]);
+        if (e.scale[o] > 0) continue;  // of an output without points, what the first kernel made
+        const Tensor& t = tensor(inputs.size() + o);
+        double square = 0;
+        for (std::int64_t i = 0; i < t.elements(); ++i)
+          if (const double v = readElement({t.type, accepted[o].data()}, i); std::isfinite(v)) square += v * v;
+        e.scale[o] = std::sqrt(square / static_cast<double>(std::max<std::int64_t>(t.elements(), 1)));
+      }
     }
   }
 };

@@ -20,7 +20,7 @@ class TaskCollector {
     const SubgraphExtractor extractor(program);
     for (const Group& group : program.groups) {
       const Operator& first = program[group.operators.front()];
-      if (group.operators.size() == 1 && first.kind == OperatorKind::Loop && first.loop.valid()) {
+      if (isStepped(program, group)) {
         const Loop& loop = program[first.loop];
         if (loop.body && !loop.body->groups.empty()) {
           collect(*loop.body, calls * static_cast<double>(loop.trips));
@@ -70,7 +70,15 @@ class TaskCollector {
 
 }  // namespace
 
+bool pinsLoop(const Hint& hint) {
+  if (hint.kind != Hint::Kind::Schedule) return false;
+  const auto json = nlohmann::json::parse(hint.attributes, nullptr, false);
+  return json.is_object() && json.contains("kind") && json["kind"] == "recurrence";
+}
+
 const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const std::vector<OperatorId>& operators) {
+  // A loop may hand on a tensor under the name that it has in its body.
+  const bool loop = !operators.empty() && program[operators.front()].kind == OperatorKind::Loop;
   const auto writes = [&](const std::string& name) {
     return std::any_of(operators.begin(), operators.end(), [&](OperatorId op) {
       const std::vector<TensorId> written = writesOf(program, op);
@@ -78,7 +86,9 @@ const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const 
     });
   };
   for (const Hint& hint : hints)
-    if (hint.kind == Hint::Kind::Schedule && std::any_of(hint.tensors.begin(), hint.tensors.end(), writes)) return &hint;
+    if (hint.kind == Hint::Kind::Schedule && pinsLoop(hint) == loop &&
+        std::any_of(hint.tensors.begin(), hint.tensors.end(), writes))
+      return &hint;
   return nullptr;
 }
 

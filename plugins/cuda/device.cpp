@@ -192,7 +192,7 @@ class Context {
       return Unit{};
     }
     const CUresult code = shape.cooperative ? driver.launchTogether(function, shape.blocks, 1, 1, shape.threads, 1, 1,
-                                                                       shape.sharedBytes, stream, parameters.data())
+                                                                    shape.sharedBytes, stream, parameters.data())
                                             : driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.sharedBytes,
                                                             stream, parameters.data(), nullptr);
     return check("run", "a kernel can't be launched", code);
@@ -348,6 +348,8 @@ class CudaKernel final : public Kernel {
       shape.blocks = static_cast<unsigned>(m_stages[s].tasks);
       shape.threads = static_cast<unsigned>(m_stages[s].threads);
       shape.sharedBytes = static_cast<unsigned>(m_stages[s].sharedBytes);
+      // The driver refuses a grid of which not every block can be resident.
+      shape.cooperative = m_stages[s].cooperative;
       NF_TRY([[maybe_unused]] const Unit launched, m_context->launch(m_functions[s], shape, m_parameters));
     }
     return Unit{};
@@ -497,6 +499,7 @@ Result<Target> targetOf(int number) {
   t.peakBandwidth = 2.0 * get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 1e3 * get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   t.launchSeconds = kLaunchSeconds;
   const auto nvrtc = Nvrtc::get();
+  if (!nvrtc) t.features.emplace_back("no nvrtc");
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
                   " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
                   ", LLVM " + llvmVersion() + (findLibdevice(toolkitFolders("nvvm/libdevice")) ? "" : " without libdevice") +

@@ -264,7 +264,9 @@ class Emitter : private Frame {
         line(to.guard.empty() ? assigned : "if (" + to.guard + ") " + assigned, originsOf(s));
         return;
       }
-      case Statement::Kind::Barrier: line("__syncthreads();", {s.origin}); return;
+      case Statement::Kind::Barrier:
+        line(s.barrier == BarrierScope::Grid ? "nf_grid_barrier(status + 2);" : "__syncthreads();", {s.origin});
+        return;
       case Statement::Kind::AsyncCopy: asyncCopy(s); return;
       case Statement::Kind::AsyncCommit: line("nf_async_commit();", {s.origin}); return;
       case Statement::Kind::AsyncWait: line("nf_async_wait<" + std::to_string(s.elements) + ">();", {s.origin}); return;

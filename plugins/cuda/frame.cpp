@@ -74,6 +74,8 @@ std::optional<Grid> Frame::grid(std::size_t index) {
   result.stage.threads = product(result.nests.front().threads);
   for (const ThreadNest& nest : result.nests)
     if (product(nest.threads) != result.stage.threads) return refuse("its nests have different numbers of threads");
+  result.stage.cooperative = hasGridBarrier(m_f, stage.body);
+  if (result.stage.cooperative && result.nests.size() > 1) return refuse("its blocks wait for each other in one of several nests");
   if (result.stage.threads > 1024) return refuse("a block has more than 1024 threads");
   if (result.stage.tasks > INT32_MAX) return refuse("the grid has more blocks than 31 bits count");
   layShared(stage.body, result);

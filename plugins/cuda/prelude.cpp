@@ -109,6 +109,22 @@ __device__ __forceinline__ unsigned short nf_to_half(float f) {
   return h;
 }
 
+// ---------------------------------------------------------------- blocks that meet
+// All blocks of the grid, which are resident together. The shares of a meeting add up to the highest bit of the word, which turns when
+// the last block comes: so the word needs no reset, between meetings or launches.
+__device__ __forceinline__ void nf_grid_barrier(unsigned long long* status) {
+  unsigned* const word = (unsigned*)status;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const unsigned share = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1u) : 1u;
+    unsigned before, now;
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(share) : "memory");
+    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    while (((before ^ now) & 0x80000000u) == 0u);
+  }
+  __syncthreads();
+}
+
 // ---------------------------------------------------------------- copies under way
 template <int Bytes>
 __device__ __forceinline__ void nf_async(void* to, const void* from) {

@@ -29,8 +29,7 @@ Program small() {
   const TensorId n = testing_programs::tensor(p, "n", TensorKind::State, {}, Initializer::Kind::Constant, {0});
   const ExprId noise = p.random(5, IndexExpr::variable(IndexVar(0)));
   const ExprId half = p.binary(ScalarOp::Mul, read(p, w), p.constant(0.5));
-  const TensorId next =
-      elementwise(p, "w.next", w, p.binary(ScalarOp::Add, p.binary(ScalarOp::Add, half, read(p, x)), noise));
+  const TensorId next = elementwise(p, "w.next", w, p.binary(ScalarOp::Add, p.binary(ScalarOp::Add, half, read(p, x)), noise));
   const TensorId counted = elementwise(p, "n.next", n, p.binary(ScalarOp::Add, read(p, n), p.constant(1)));
   const ExprId off = p.binary(ScalarOp::Sub, read(p, w), read(p, x));
   const TensorId loss = meanOf(p, "loss", w, p.binary(ScalarOp::Mul, off, off));
@@ -59,7 +58,8 @@ struct Run {
   double step(std::uint64_t number) {
     const TensorId x = executable->program().tensorNamed("x");
     HostTensor batch = HostTensor::make(DType::F32, executable->program()[x].shape);
-    for (std::int64_t i = 0; i < batch.elements(); ++i) batch.set(i, std::sin(static_cast<double>(number * 100) + static_cast<double>(i)));
+    for (std::int64_t i = 0; i < batch.elements(); ++i)
+      batch.set(i, std::sin(static_cast<double>(number * 100) + static_cast<double>(i)));
     EXPECT_TRUE(store->write(*executable->entry(x), batch).ok());
     const auto ran = executable->run(9, number);
     EXPECT_TRUE(ran.ok()) << (ran.ok() ? "" : ran.error().message + ran.error().detail);

@@ -30,8 +30,9 @@ class ExitCodes : public testing::Test {
   ExitCodes() {
     write("net.nf", kNet);
     write("wrong.nf", std::string(kNet) + "Z[i] = nowhere[i]\n");
-    write("data.nf", "input X[4, 3] = npy(\"missing.npy\")\nparam W[3] = normal(0, 1)\nloss L = sum[b, k] (X[b, k] * W[k])^2\n"
-                     "show L\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");
+    write("data.nf",
+          "input X[4, 3] = npy(\"missing.npy\")\nparam W[3] = normal(0, 1)\nloss L = sum[b, k] (X[b, k] * W[k])^2\n"
+          "show L\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");
   }
   void write(const std::string& name, const std::string& text) const { std::ofstream(m_folder.path(name)) << text; }
   int run(const std::string& arguments) {
