@@ -165,9 +165,9 @@ void TrainJob::Impl::attend(std::stop_token stop) {
 }
 
 void TrainJob::Impl::tellOfRecords() {
-  if (recordsTold || !context.records()) return;
+  if (recordsTold || !context->records()) return;
   protocol::WarningEvent warning;
-  warning.message = context.records()->trouble();
+  warning.message = context->records()->trouble();
   if (warning.message.empty()) return;
   recordsTold = true;
   emit(warning);

@@ -56,11 +56,12 @@ Result<Checkpoint> TrainJob::Impl::readState() {
 
 Result<Result<Unit>> TrainJob::Impl::saveCheckpoint() {
   NF_TRY(Checkpoint c, readState());
-  Result<Unit> written = Unit{};
-  if (folder) {
+  const auto write = [&]() -> Result<Unit> {
+    if (!folder) return Unit{};
     folder->flush();
-    written = writeCheckpoint(folder->file(kCheckpointFile), c);
-  }
+    return writeCheckpoint(folder->file(kCheckpointFile), c);
+  };
+  Result<Result<Unit>> written = write();
   if (context->device().mayBeLost()) kept = std::move(c);
   return written;
 }

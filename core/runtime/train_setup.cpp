@@ -50,8 +50,8 @@ Result<Unit> TrainJob::Impl::prepareTraining(std::stop_token stop) {
   prepareOptions.failedAt = nullptr;
   prepareOptions.stop = {};  // what is fused later is quick, and its stop is waited for
   for (protocol::WarningEvent& e : warningEvents(training.warnings, notebook.sources)) emit(std::move(e));
-  if (protocol::WarningEvent e; !context.recordsMessage().empty()) {
-    e.message = context.recordsMessage();
+  if (protocol::WarningEvent e; !context->recordsMessage().empty()) {
+    e.message = context->recordsMessage();
     emit(e);
   }
   place = settings.span;
