@@ -11,6 +11,8 @@
 #include <array>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "tests/tune/fakes.h"
 
@@ -45,8 +47,9 @@ struct Command {
 TEST(WorkingLine, IsWrittenToATerminalOnly) {
   const std::string notebook = "param W[2] = normal(0, 1)\nloss L = sum[i] W[i]^2\n";
   const fakes::Folder folder;
-  for (const std::vector<const char*>& arguments :
-       {std::vector<const char*>{"neoflow", "grad", "-", "L", "W", nullptr}, {"neoflow", "show", "-", nullptr}}) {
+  const std::vector<std::vector<const char*>> commands{{"neoflow", "grad", "-", "L", "W", nullptr},
+                                                       {"neoflow", "show", "-", nullptr}};
+  for (const std::vector<const char*>& arguments : commands) {
     const int out = open("/dev/null", O_WRONLY | O_CLOEXEC);
     const std::string path = folder.path("err");
     const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
