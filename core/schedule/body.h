@@ -35,6 +35,7 @@ class BodyLowering {
   Place place(OperatorId op, TensorId tensor, BufferId buffer, const std::vector<AccessIndex>& indices,
               const std::vector<IndexExpr>& axes);
   ValueId convert(ValueId value, DType type, OriginId origin = {});
+  ValueId asStored(TensorId tensor, ValueId value, OriginId origin);
   ValueId readAs(const ScalarNode& load, ValueId value);
   IndexExpr at(const IndexExpr& e, const std::vector<IndexExpr>& axes) const;
   void forget();  // values made so far are not shared with what follows

@@ -124,8 +124,8 @@ class MagnitudeBound {
       case ScalarOp::Abs:
       case ScalarOp::Floor:
       case ScalarOp::Relu:
-      case ScalarOp::Cast:
       case ScalarOp::StopGradient: return of(0);
+      case ScalarOp::Cast: return of(0) <= mantissa(n.type) ? of(0) : kNever;
       case ScalarOp::Add:
       case ScalarOp::Sub: return of(0) + of(1);
       case ScalarOp::Mul: return of(0) * of(1);

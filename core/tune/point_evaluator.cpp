@@ -370,7 +370,7 @@ struct PointEvaluator::Impl {
       case ScalarOp::Not: return flips(a, ea);
       case ScalarOp::Cast:
         if (n.type == DType::Bool) return flips(a, ea);
-        if (!whole) return ea + own;
+        if (!whole) return held(ea + storageUnitOf(n.type) * size, value, n.type);
         // Beyond the type the conversion is the machine's.
         return std::fabs(a) + ea < 0x1p31 || (n.type == DType::I64 && std::fabs(a) + ea < 0x1p62)
                    ? std::trunc(a + ea) - std::trunc(a - ea)

@@ -39,6 +39,31 @@ TEST_F(CommandLine, AMeanOfWholeNumbersIsAddedUpInDoublePrecision) {
   }
 }
 
+// What f16 and bf16 hold does not hang on whether it is kept: an operator that is computed where it is read rounds as well.
+TEST_F(CommandLine, HalfPrecisionRoundsWhetherItIsStoredOrNot) {
+  const std::string head =
+      "input X[8, 16] = normal(0, 1)\nparam W[16, 4] = normal(0, 1)\nH[i, k] : bf16 = X[i, k] * 3\n"
+      "G[i, k] : f16 = X[i, k] + 1\nY[i, j] = sum[k] H[i, k] * W[k, j]\nZ[i, k] = G[i, k] * 2 + f16(X[i, k])\n";
+  file("apart.nf", head + "show Y, Z\nhint split H, Y\nhint split G, Z\n");
+  file("within.nf", head + "show Y, Z\n");
+  file("casts.nf",
+       "input X[8, 16] = normal(0, 1)\nparam W[16, 4] = normal(0, 1)\n"
+       "Y[i, j] = sum[k] bf16(X[i, k] * 3) * W[k, j]\nZ[i, k] = f16(X[i, k] + 1) * 2 + f16(X[i, k])\nshow Y, Z\n");
+  const Outcome wanted = run("run apart.nf --device reference");
+  EXPECT_EQ(wanted.code, 0) << wanted.err;
+  for (const char* notebook : {"apart", "within", "casts"}) {
+    const Outcome o = run(std::string("run ") + notebook + ".nf --device cpu --dump Z");
+    EXPECT_EQ(o.code, 0) << notebook << o.err;
+    const auto lineOf = [](const std::string& text, const char* name) {
+      const auto at = text.find(std::string(name) + "  f32");
+      return at == std::string::npos ? std::string() : text.substr(at, text.find('\n', text.find('\n', at) + 1) - at);
+    };
+    EXPECT_NE(lineOf(o.out, "Z"), "") << o.out;
+    EXPECT_EQ(lineOf(o.out, "Z"), lineOf(wanted.out, "Z")) << notebook;
+    EXPECT_EQ(lineOf(o.out, "Y").substr(0, 40), lineOf(wanted.out, "Y").substr(0, 40)) << notebook;
+  }
+}
+
 // Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.
 // What a gradient does not see is no disagreement: 0 where the rest agrees, 1 where it does not, 2 where nothing could be compared.
 TEST_F(CommandLine, NumericChecksSayWhatTheyHoldAndWhenTheyCannot) {
