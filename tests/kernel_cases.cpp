@@ -337,6 +337,18 @@ std::vector<Case> nests() {
     add("softmax of " + std::to_string(n), std::move(b));
   }
   {
+    Builder b;  // one row, read at 0 in place of the axis
+    const TensorId x = b.input("X", {1, 40});
+    const TensorId s = b.op("S", {1}, {40}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); });
+    const TensorId y =
+        b.op("Y", {1, 40}, {}, Reducer::None, [&](const auto& v) { return sub(b, b.at(x, v), b.at(s, {IndexExpr(0)})); });
+    b.output(b.op("Z", {1}, {40}, Reducer::Sum, [&](const auto& v) {
+      const ExprId e = b.at(y, {IndexExpr(0), v[1]});
+      return mul(b, e, e);
+    }));
+    add("one row", std::move(b));
+  }
+  {
     Builder b;  // votes that agree are routed together: all stages of one row share its votes
     const TensorId votes = b.input("Votes", {5, 32, 10, 16});
     const TensorId s = b.op("S", {5, 10, 16}, {32}, Reducer::Sum, [&](const auto& v) {

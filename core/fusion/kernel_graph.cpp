@@ -351,9 +351,7 @@ double KernelGraph::reevaluation(const std::vector<OperatorId>& readers, TensorI
       ++m_work;
       const Access& access = m_program[m_facts[reader.value].loads[position]];
       bool hoisted = true;
-      for (std::size_t k = 0; k < access.indices.size(); ++k)
-        hoisted &= !access.indices[k].isData() &&
-                   access.indices[k].affine.asVariable() == std::optional<IndexVar>(static_cast<IndexVar>(k));
+      for (std::size_t k = 0; k < access.indices.size(); ++k) hoisted &= readsOwnPlace(op, access, k);
       const auto same = [&](const Access* p) {
         return std::equal(p->indices.begin(), p->indices.end(), access.indices.begin(), access.indices.end(),
                           [](const AccessIndex& a, const AccessIndex& b) { return a.data == b.data && a.affine == b.affine; });
@@ -669,7 +667,8 @@ std::vector<KernelGraph::KernelId> KernelGraph::apply(const Move& move) {
       const TensorId made = copyTensor(output);
       renamed[output] = made;
       copy.output = made;
-      copy.phase = phase;
+      // Of the phase that computes it again; what an optimiser computes is its own in a gradient's kernel, too.
+      copy.phase = std::max(copy.phase, phase);
       copy.origin = m_program.derivedOrigin("fuse", {copy.origin});
       const OperatorId id = m_program.addOperator(std::move(copy));
       m_order.push_back(m_order[op.value]);

@@ -147,7 +147,7 @@ class GroupCheck {
   bool atOwnPoint(const InnerRead& r) const {
     if (!samePoints(r.reader, r.writer)) return false;
     for (std::size_t k = 0; k < r.access->indices.size(); ++k)
-      if (r.access->indices[k].affine.asVariable() != std::optional<IndexVar>(static_cast<IndexVar>(k))) return false;
+      if (!readsOwnPlace(op(r.reader), *r.access, k)) return false;
     return true;
   }
   bool readInside(std::size_t writer) const {
@@ -191,7 +191,7 @@ class GroupCheck {
         if (op(i).axes[k].extent != op(0).axes[k].extent) common = k;
     for (const InnerRead& r : m_reads)
       for (std::size_t k = 0; k < common; ++k)
-        if (r.access->indices[k].affine.asVariable() != std::optional<IndexVar>(static_cast<IndexVar>(k))) common = k;
+        if (!readsOwnPlace(op(r.reader), *r.access, k)) common = k;
     // A whole tensor as one row is one only while it is small.
     std::int64_t bytes = 0, rowCount = 1;
     for (std::size_t k = 0; k < common; ++k) rowCount *= op(0).axes[k].extent;

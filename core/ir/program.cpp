@@ -328,6 +328,13 @@ std::vector<ExprId> nodesOf(const Program& program, ExprId root) {
   return order;
 }
 
+bool readsOwnPlace(const Operator& op, const Access& access, std::size_t axis) {
+  const AccessIndex& index = access.indices[axis];
+  if (index.isData() || axis >= op.axes.size()) return false;
+  return index.affine.asVariable() == std::optional<IndexVar>(static_cast<IndexVar>(axis)) ||
+         (op.axes[axis].extent == 1 && index.affine == IndexExpr(0));
+}
+
 std::vector<TensorId> readsOf(const Program& program, OperatorId id) {
   const Operator& op = program[id];
   std::vector<TensorId> reads;

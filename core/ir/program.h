@@ -329,6 +329,9 @@ RangeOf rangesOf(const Operator& op, std::vector<std::int64_t> counters = {});
 std::vector<OperatorId> producers(const Program& program);
 // Tensors an operator reads, in order of first occurrence, without repeats (Loop: initials and invariants).
 std::vector<TensorId> readsOf(const Program& program, OperatorId op);
+// Whether component `axis` of an access is the operator's own place along its axis of that number. Along an extent of 1 the constant 0
+// is that place too: simplification writes it for the axis.
+bool readsOwnPlace(const Operator& op, const Access& access, std::size_t axis);
 // Tensors an operator writes (Loop: last, stacked and accumulated ones).
 std::vector<TensorId> writesOf(const Program& program, OperatorId op);
 // Every node of an expression, operands before users, without repeats.

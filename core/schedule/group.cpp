@@ -113,11 +113,8 @@ Result<GroupView> viewGroup(const Program& program) {
 
 bool readsOwnPoint(const Operator& op, const Access& access) {
   if (access.indices.size() != op.outputRank) return false;
-  for (std::size_t k = 0; k < access.indices.size(); ++k) {
-    const IndexExpr& e = access.indices[k].affine;
-    const bool own = e.asVariable() == static_cast<IndexVar>(k) || (op.axes[k].extent == 1 && e == IndexExpr(0));
-    if (access.indices[k].isData() || !own) return false;
-  }
+  for (std::size_t k = 0; k < access.indices.size(); ++k)
+    if (!readsOwnPlace(op, access, k)) return false;
   return true;
 }
 

@@ -864,9 +864,7 @@ std::size_t sharedRows(const GroupView& group, const std::vector<StagePlan>& sta
       const Access& access = p[p[e].access];
       if (!group.producers[access.tensor.value].valid()) continue;
       for (std::size_t k = 0; k < shared; ++k)
-        if (k >= access.indices.size() || access.indices[k].isData() ||
-            access.indices[k].affine.asVariable() != std::optional<IndexVar>(static_cast<IndexVar>(k)))
-          shared = k;
+        if (k >= access.indices.size() || !readsOwnPlace(op, access, k)) shared = k;
     }
   }
   return stages.size() < 2 ? 0 : shared;

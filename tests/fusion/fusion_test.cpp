@@ -237,6 +237,62 @@ TEST(Fusion, EveryPlaceThatIsReadIsComputedAgain) {
   EXPECT_EQ(d.recomputed, "B");
 }
 
+// Along an extent of 1 the place 0 is the reader's own, however the access writes it.
+TEST(Fusion, AnAxisOfExtentOneIsTheSamePlaceAsZero) {
+  for (const bool asZero : {false, true}) {
+    SCOPED_TRACE(asZero);
+    const IndexExpr first = asZero ? IndexExpr(0) : IndexExpr::variable(0);
+    Build b;
+    const TensorId x = b.given("X", 1);
+    b.p[x].shape = {1, kN, 8};
+    const TensorId Y = b.made("Y", {1, kN}), dY = b.made("dY", {1, kN});
+    b.define(Y, b.at(x, {0, 1, 2}), Phase::Forward, Reducer::Sum, {8});
+    b.define(dY, b.p.binary(ScalarOp::Mul, b.p.load(Y, {{first, {}}, {IndexExpr::variable(1), {}}}), b.p.constant(2)));
+    b.keep(dY);
+    const auto result = fuse(b.partitioned(), kSlowMemory);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(decisionOn(*result, "Y").state, FusionState::Accepted) << decisionOn(*result, "Y").why;
+    EXPECT_EQ(result->program.groups.size(), 1u);
+  }
+  // Any other place is another point, and 0 is one of several along a longer axis.
+  Build b;
+  const TensorId x = b.given("X", 1);
+  b.p[x].shape = {2, kN, 8};
+  const TensorId Y = b.made("Y", {2, kN}), dY = b.made("dY", {2, kN});
+  b.define(Y, b.at(x, {0, 1, 2}), Phase::Forward, Reducer::Sum, {8});
+  b.define(dY, b.p.load(Y, {{IndexExpr(0), {}}, {IndexExpr::variable(1), {}}}));
+  b.keep(dY);
+  FusionOptions options;
+  options.limits.rowBytes = 16;
+  const auto apart = fuse(b.partitioned(), kSlowMemory, options);
+  ASSERT_TRUE(apart.ok());
+  EXPECT_EQ(decisionOn(*apart, "Y").state, FusionState::NotLowerable);
+}
+
+// What an optimiser computes stays the optimiser's where a gradient's kernel computes it again.
+TEST(Fusion, ACopyOfAnOptimiserStaysTheOptimisers) {
+  Build b;
+  const TensorId a = b.given("A", kN), D = b.given("D", kN);
+  const TensorId c = b.product("c", {a}, kN, Phase::Optimizer), w = b.product("w", {c, D}, kN, Phase::Optimizer);
+  const TensorId g = b.product("g", {D, D}, kN, Phase::Backward), u = b.product("u", {g, c}, kN, Phase::Optimizer);
+  for (const TensorId t : {w, u}) b.keep(t);
+  KernelGraph graph(b.partitioned());
+  for (const auto& [tensor, kind] : {std::pair(g, KernelGraph::Move::Kind::Merge), {c, KernelGraph::Move::Kind::Inline}}) {
+    const auto moves = graph.movesFor(tensor, {});
+    const auto move = std::find_if(moves.begin(), moves.end(), [&](const KernelGraph::Move& m) { return m.kind == kind; });
+    ASSERT_NE(move, moves.end());
+    graph.apply(*move);
+  }
+  const Program fused = std::move(graph).take();
+  int copies = 0;
+  for (const Operator& op : fused.operators)
+    if (fused[op.output].name != originalName(fused[op.output].name)) {
+      ++copies;
+      EXPECT_EQ(op.phase, Phase::Optimizer) << fused[op.output].name;
+    }
+  EXPECT_EQ(copies, 1);
+}
+
 TEST(Fusion, ForceAndForbidWin) {
   const auto program = [] {
     Build b;
