@@ -443,19 +443,37 @@ QString codeText(const QString& text) {
   return out;
 }
 
-QString intervalText(double lowUs, double highUs, double aroundUs) {
-  const QString unit = microsecondsText(aroundUs).section(QLatin1Char(' '), 1);
-  const double scale = unit == QLatin1String("ns")   ? 1e3
-                       : unit == QLatin1String("ms") ? 1e-3
-                       : unit == QLatin1String("s")  ? 1e-6
-                                                     : 1;
-  return QStringLiteral("[%1, %2] %3").arg(significant(lowUs * scale), significant(highUs * scale), unit);
+namespace {
+
+struct TimeUnit {
+  QString name;
+  double scale;  // of microseconds
+};
+
+TimeUnit unitOf(double us) {
+  const QString name = microsecondsText(us).section(QLatin1Char(' '), 1);
+  return {name, name == QLatin1String("ns") ? 1e3 : name == QLatin1String("ms") ? 1e-3 : name == QLatin1String("s") ? 1e-6 : 1};
+}
+
+QString bracketed(double lowUs, double highUs, double scale) {
+  return QStringLiteral("[%1, %2]").arg(significant(lowUs * scale), significant(highUs * scale));
+}
+
+}  // namespace
+
+QString microsecondsText(double us, double highUs) {
+  const TimeUnit unit = unitOf(std::max(us, highUs));
+  return significant(us * unit.scale) + QLatin1Char(' ') + unit.name;
+}
+
+QString intervalText(double lowUs, double highUs, double us) {
+  const TimeUnit unit = unitOf(std::max(us, highUs));
+  return bracketed(lowUs, highUs, unit.scale) + QLatin1Char(' ') + unit.name;
 }
 
 QString measuredText(double us, std::optional<double> lowUs, std::optional<double> highUs) {
-  QString text = microsecondsText(us);
-  if (lowUs && highUs) text += QLatin1Char(' ') + intervalText(*lowUs, *highUs, us).section(QLatin1Char(' '), 0, 1);
-  return text;
+  if (!lowUs || !highUs) return microsecondsText(us);
+  return microsecondsText(us, *highUs) + QLatin1Char(' ') + bracketed(*lowUs, *highUs, unitOf(std::max(us, *highUs)).scale);
 }
 
 void setGreyed(QWidget* widget, bool greyed) {

@@ -209,9 +209,11 @@ void leaveWheelToPage(QScrollBar* bar);
 
 // "`x` is not defined" for a label of rich text: what stands between backticks in bold.
 QString codeText(const QString& text);
-// Of half the values, in the unit of the figure that it stands around: "[402, 522] µs", "[0.402, 1.22] ms".
-QString intervalText(double lowUs, double highUs, double aroundUs);
-// "41.8 µs [41.4, 42.3]": one unit for all.
+// Beside an interval up to `highUs`: in the unit of the larger of the two.
+QString microsecondsText(double us, double highUs);
+// Of half the values, around `us`, in the unit of the largest of the three: "[402, 522] µs", "[0.845, 77.6] ms".
+QString intervalText(double lowUs, double highUs, double us);
+// "41.8 µs [41.4, 42.3]", "0.934 ms [0.845, 77.6]": one unit for all, that of the largest.
 QString measuredText(double us, std::optional<double> lowUs, std::optional<double> highUs);
 
 // Drawn faint: what it shows is of an earlier text.

@@ -283,17 +283,34 @@ void Plot::arrange() {
     const auto meets = [](const std::vector<QRectF>& others, const QRectF& r) {
       return std::any_of(others.begin(), others.end(), [&](const QRectF& t) { return t.intersects(r); });
     };
-    const auto search = [&](int rows, bool free) -> std::optional<QRectF> {
+    const auto search = [&](int rows) -> std::optional<QRectF> {
       for (int row = 0; row <= rows; ++row)
         for (const QPointF& at : points)
           for (const Side side : label.sides)
-            if (const QRectF r = place(at, side, row); area.contains(r) && !meets(words, r) && !(free && meets(taken, r))) return r;
+            if (const QRectF r = place(at, side, row); area.contains(r) && !meets(words, r) && !meets(taken, r)) return r;
       return std::nullopt;
     };
-    std::optional<QRectF> found = search(label.rows, true);
-    if (!found && label.must) found = search(label.rows + 4, true);
-    // What must be said may cover a line, never another word.
-    if (!found && label.must) found = search(label.rows + 20, false);
+    const auto leastCovering = [&](int rows) {
+      std::optional<QRectF> best;
+      double least = HUGE_VAL;
+      for (int row = 0; row <= rows; ++row)
+        for (const QPointF& at : points)
+          for (const Side side : label.sides) {
+            const QRectF r = place(at, side, row);
+            if (!area.contains(r) || meets(words, r)) continue;
+            double covered = 0;
+            for (const QRectF& t : taken) {
+              const QRectF common = t.intersected(r);
+              covered += common.width() * common.height();
+            }
+            if (covered < least) least = covered, best = r;
+          }
+      return best;
+    };
+    std::optional<QRectF> found = search(label.rows);
+    if (!found && label.must) found = search(label.rows + 4);
+    // What must be said may cover a line, as little of it as can be, and never another word.
+    if (!found && label.must) found = leastCovering(label.rows + 20);
     if (!found && label.must && !label.sides.empty()) {
       QRectF r = place(points.front(), label.sides.front(), 0);
       r.moveLeft(std::clamp(r.left(), area.left(), std::max(area.left(), area.right() - r.width())));

@@ -794,9 +794,12 @@ void RooflinePlot::redraw() {
     if (roof) {
       const double memory = std::min(m_device->flopRate, x * m_device->bandwidth),
                    cache = std::min(m_device->flopRate, x * m_device->l2Bandwidth);
-      text += now <= memory ? tr(", %1 % of its ceiling").arg(std::lround(100 * now / memory))
-              : cache > 0   ? tr(", %1 % of what L2 gives").arg(std::lround(100 * now / cache))
-                            : tr(", served by a cache");
+      const bool byCache = now > memory;
+      const double bound = byCache ? cache : memory;
+      if (!(bound > 0)) text += tr(", served by a cache");
+      else if (bound >= m_device->flopRate) text += tr(", %1 % of P_c").arg(std::lround(100 * now / bound));
+      else if (byCache) text += tr(", %1 % of what L2 gives").arg(std::lround(100 * now / bound));
+      else text += tr(", %1 % of what P_d gives").arg(std::lround(100 * now / bound));
     }
     addLabel({text,
               x,

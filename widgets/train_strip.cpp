@@ -306,7 +306,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   if (s.stepMs) {
     m_figureMs = *s.stepMs;
-    m_figure->setText(microsecondsText(*s.stepMs * 1000));
+    m_figure->setText(microsecondsText(*s.stepMs * 1000, s.stepMsHigh && s.samples > 1 ? *s.stepMsHigh * 1000 : 0));
     m_figureName->setText(tr("median step"));
     if (s.stepMsLow && s.stepMsHigh) m_interval->setText(sampleText(*s.stepMsLow, *s.stepMsHigh, *s.stepMs, s.samples));
     m_interval->setToolTip(tr("Half of these steps lie in the interval"));
@@ -364,7 +364,8 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   m_detail->setText(detail);
   if (done.median_step_ms_last_tenth > 0) {
     m_figureMs = done.median_step_ms_last_tenth;
-    m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));
+    m_figure->setText(
+        microsecondsText(done.median_step_ms_last_tenth * 1000, done.last_tenth_steps > 1 ? done.last_tenth_high_ms * 1000 : 0));
     m_figureName->setText(tr("median step, last tenth"));
     QStringList lines;
     if (done.last_tenth_high_ms > 0)

@@ -73,7 +73,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     const QString gain = !s.us || !s.firstUs || !(*s.us > 0) ? QString()
                          : *s.us < *s.firstUs                ? QObject::tr("%1× first").arg(significant(*s.firstUs / *s.us))
                          // Its trials cannot be told apart, alternating steps could.
-                         : s.generation > 1 ? QObject::tr("faster in steps")
+                         : s.generation > 0 ? QObject::tr("faster in steps")
                                             : QObject::tr("= first");
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);

@@ -427,6 +427,7 @@ int explainMeasured(DeviceContext& context, const Stages& stages, const StageOpt
                {"gain_of_split", c.comparison.verdict.medianGain},
                {"error_of_gain", c.comparison.verdict.spread},
                {"separates", c.comparison.separates},
+               {"schedules", c.recorded() ? "recorded" : "first"},
                {"verdict", c.verdict()}});
     return kExitFine;
   }

@@ -369,7 +369,7 @@ int main(int argc, char** argv) {
        "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "
        "dK,\n"
        "R in s, accepted, why, flip]; with --measure: fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
-       "verdict"},
+       "schedules, verdict"},
       {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
       {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
       {"train",

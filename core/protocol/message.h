@@ -450,7 +450,8 @@ struct KernelSwapEvent {
   static constexpr const char* kEvent = "kernel_swap";
   std::string subgraph, name;                 // id and name of SubgraphInfo
   std::optional<double> before_us, after_us;  // of one call; null: not measured
-  std::int64_t generation = 0, step = 0;
+  std::int64_t generation = 0;                // of the trial with this schedule; 0: a first kernel
+  std::int64_t step = 0;
   double seconds = 0;
   JsonText schedule;  // of the kernel that runs from here on
   NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds, schedule);

@@ -84,16 +84,32 @@ Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, Devi
 
 std::string BranchComparison::verdict() const {
   char text[160];
+  const std::string schedules = recorded()   ? "Both sides ran by the best schedules on record."
+                                : fusedTuned ? "Both sides ran by first schedules: only the fused side is tuned."
+                                : splitTuned ? "Both sides ran by first schedules: only the split side is tuned."
+                                             : "Both sides ran by first schedules: neither is tuned.";
   const auto pairs = comparison.pairs.size();
   const double gain = comparison.verdict.medianGain;
   if (!comparison.separates) std::snprintf(text, sizeof text, "The two cannot be told apart in %zu pairs.", pairs);
   else
     std::snprintf(text, sizeof text, "%s is %.1f %% faster (%zu pairs).", gain > 0 ? "Split" : "Fused",
                   100 * (gain > 0 ? gain : -gain / (1 - gain)), pairs);
-  return text;
+  return text + (" " + schedules);
 }
 
 namespace {
+
+// A search that found nothing better than the first schedule records none as the best: its trials tell.
+bool tuned(const std::vector<SiteKernel>& kernels, const DeviceContext& context) {
+  RecordDatabase* const records = context.records();
+  return std::all_of(kernels.begin(), kernels.end(), [&](const SiteKernel& k) {
+    if (!records) return false;
+    const std::string& device = context.target()->fingerprint;
+    if (records->best(k.hash, device)) return true;
+    const auto trials = records->all(k.hash, device);
+    return std::any_of(trials.begin(), trials.end(), [](const TuningRecord& r) { return r.round > 0; });
+  });
+}
 
 // Whether one kernel makes both, or computes them again.
 bool together(const Program& fused, const std::string& a, const std::string& b) {
@@ -158,7 +174,10 @@ Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, De
   CompareOptions compare;
   compare.whole = true;
   compare.exclusive = context.lease() != nullptr;
-  compare.schedule = recordedSchedules(context);
+  // A side that the search has been over against one that it has not would show what the search is worth.
+  result.fusedTuned = tuned(result.site.first, context);
+  result.splitTuned = tuned(result.site.second, context);
+  if (result.recorded()) compare.schedule = recordedSchedules(context);
   NF_TRY(auto compared, compareSite(result.site, context, compare, stop));
   if (!compared) return std::optional<BranchComparison>();
   result.comparison = std::move(*compared);

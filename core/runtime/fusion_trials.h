@@ -46,9 +46,12 @@ Result<FusionSite> branchSite(const Stages& stages, const StageOptions& options,
 struct BranchComparison {
   FusionSite site;  // first: fused
   FusionComparison comparison;
-  std::string verdict() const;  // one sentence
+  bool fusedTuned = false, splitTuned = false;  // schedules of every kernel of the side have been searched on this device
+  bool recorded() const { return fusedTuned && splitTuned; }  // else both sides ran by first schedules
+  std::string verdict() const;                                // what was found, and by which schedules
 };
-// All pairs, whichever is slower. Errors of branchSite, and where a kernel can't be made.
+// All pairs, whichever is slower, like with like: each kernel by its best schedule on record where both sides have been tuned, else each
+// by its first. Errors of branchSite, and where a kernel can't be made.
 Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, DeviceContext& context, const StageOptions& options,
                                                         const std::string& producer, const std::string& consumer,
                                                         std::stop_token stop);

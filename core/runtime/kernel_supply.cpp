@@ -312,7 +312,8 @@ Result<std::vector<KernelSupply::Swap>> KernelSupply::beforeStep(Executable& tra
         NF_TRY([[maybe_unused]] const Unit used, use(training, found->second, *kernel));
         if (before && before != *kernel)
           swaps.push_back({change.subgraph, training.plan().subgraphs[found->second].name, change.beforeMicroseconds,
-                           change.kernel.microseconds, change.kernel.generation, (*kernel)->schedule});
+                           change.kernel.microseconds, m_tuning->roundOf(change.subgraph, change.kernel.object->schedule),
+                           (*kernel)->schedule});
       }
     }
     takeCandidates(training);

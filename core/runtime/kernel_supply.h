@@ -50,7 +50,7 @@ class KernelSupply {
     Hash subgraph;
     std::string name;
     std::optional<double> beforeMicroseconds, afterMicroseconds;
-    std::uint64_t generation = 0;
+    std::int64_t generation = 0;  // the round of the search, as trials count it
     std::string schedule;
   };
   // In dynamic mode: what the cache has by now in place of what this executable, complete and no training one, began with.

@@ -98,8 +98,9 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
   e.schedule.text = event.schedule.text();
   e.us = event.microseconds;
   if (event.microseconds) {
-    e.low_us = *event.microseconds - event.spreadMicroseconds;
-    e.high_us = *event.microseconds + event.spreadMicroseconds;
+    const TimeInterval quartiles = quartilesOf({*event.microseconds, event.spreadMicroseconds, 1});
+    e.low_us = quartiles.low;
+    e.high_us = quartiles.high;
   }
   e.status = protocolStatus(event.status);
   e.counted = event.counted;

@@ -22,7 +22,7 @@ Result<Unit> TrainJob::Impl::oneStep() {
     e.name = s.name;
     e.before_us = s.beforeMicroseconds;
     e.after_us = s.afterMicroseconds;
-    e.generation = static_cast<std::int64_t>(s.generation);
+    e.generation = s.generation;
     e.schedule.text = s.schedule;
     e.step = step;
     e.seconds = secondsSince(begun);

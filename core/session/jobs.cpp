@@ -286,8 +286,9 @@ void Jobs::loadRecords(const std::string& subgraph) {
     info.how = record.how.empty() ? "on record" : record.how + ", on record";
     if (record.timing.runs > 0) {
       info.us = record.timing.median;
-      info.lowUs = record.timing.median - record.timing.spread;
-      info.highUs = record.timing.median + record.timing.spread;
+      const TimeInterval quartiles = quartilesOf(record.timing);
+      info.lowUs = quartiles.low;
+      info.highUs = quartiles.high;
     }
     if (info.us && info.status == protocol::TrialStatus::Ok && !trials.firstUs) trials.firstUs = info.us;
     trials.list.push_back(std::move(info));
@@ -322,7 +323,8 @@ void Jobs::note(const protocol::Message& message) {
       m_outbox.send(noteTrial(*t, m_train != nullptr));
       return;
     } else if (const auto* s = std::get_if<protocol::KernelSwapEvent>(&message)) {
-      noteSwap(*s);
+      m_outbox.send(noteSwap(*s));
+      return;
     }
   }
   m_outbox.send(message);
@@ -381,13 +383,18 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool tra
   return numbered;
 }
 
-void Jobs::noteSwap(const protocol::KernelSwapEvent& event) {
+protocol::KernelSwapEvent Jobs::noteSwap(const protocol::KernelSwapEvent& event) {
   Trials& trials = m_trials[event.subgraph];
   trials.name = event.name;
   if (event.after_us) trials.us = *event.after_us;
-  trials.generation = event.generation;
+  // A first kernel of this run has the generation that an earlier run bred it in.
+  protocol::KernelSwapEvent numbered = event;
+  for (const protocol::TrialInfo& known : trials.list)
+    if (known.schedule == event.schedule) numbered.generation = known.generation;
+  trials.generation = numbered.generation;
   trials.inUse = event.schedule.text;
   if (!trials.firstUs && event.before_us) trials.firstUs = *event.before_us;
+  return numbered;
 }
 
 void Jobs::restoreRun(const Source& notebook) {

@@ -107,7 +107,7 @@ class Jobs {
   void note(const protocol::Message& message);
   // With m_mutex held. `training`: the event is of a training's. Yields it with the number it has here.
   protocol::TrialEvent noteTrial(const protocol::TrialEvent& event, bool training);
-  void noteSwap(const protocol::KernelSwapEvent& event);
+  protocol::KernelSwapEvent noteSwap(const protocol::KernelSwapEvent& event);
   // The trials and kernels of the newest run in the notebook's folder, once, unless this engine has trained itself: those of an engine
   // that died are as they were. Without m_mutex.
   void restoreRun(const Source& notebook);

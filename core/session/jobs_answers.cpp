@@ -374,8 +374,9 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
     answer.trial.status = protocolStatus(outcome.status);
     if (outcome.timing.runs > 0) {
       answer.trial.us = outcome.timing.median;
-      answer.trial.lowUs = outcome.timing.median - outcome.timing.spread;
-      answer.trial.highUs = outcome.timing.median + outcome.timing.spread;
+      const TimeInterval quartiles = quartilesOf(outcome.timing);
+      answer.trial.lowUs = quartiles.low;
+      answer.trial.highUs = quartiles.high;
     }
     if (!outcome.reason.empty()) answer.trial.how = asked + ": " + outcome.reason;
   }
@@ -410,15 +411,13 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
 
 namespace {
 
-// The median's interval that holds the true one with 95 %, by its standard error.
 protocol::Measured measuredOf(std::vector<double> samples) {
   protocol::Measured m;
   m.samples = samples;
-  const Timing timing = timingOf(std::move(samples));
-  const double error = 1.96 * 1.2533 * 1.4826 * timing.spread / std::sqrt(static_cast<double>(std::max(1, timing.runs)));
-  m.median = timing.median;
-  m.low = m.median - error;
-  m.high = m.median + error;
+  const TimeInterval interval = medianInterval(samples);
+  m.median = timingOf(std::move(samples)).median;
+  m.low = interval.low;
+  m.high = interval.high;
   return m;
 }
 

@@ -41,6 +41,20 @@ Timing timingOf(std::vector<double> microseconds) {
           static_cast<int>(microseconds.size())};
 }
 
+TimeInterval quartilesOf(const Timing& timing) {
+  if (!(timing.median > 0)) return {timing.median, timing.median + timing.spread};
+  return {timing.median * timing.median / (timing.median + timing.spread), timing.median + timing.spread};
+}
+
+TimeInterval medianInterval(std::vector<double> samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const double count = static_cast<double>(samples.size());
+  const double rank = std::floor(count / 2 - 1.96 / 2 * std::sqrt(count));  // from 1, counted from either end
+  const std::size_t at = rank > 1 ? static_cast<std::size_t>(rank) - 1 : 0;
+  return {samples[at], samples[samples.size() - 1 - at]};
+}
+
 PairedVerdict judge(const std::vector<TimedPair>& pairs, const PairedPolicy& policy) {
   PairedVerdict verdict;
   std::vector<double> gains;

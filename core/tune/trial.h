@@ -28,6 +28,15 @@ struct Timing {
 };
 Timing timingOf(std::vector<double> microseconds);
 
+struct TimeInterval {
+  double low = 0, high = 0;
+};
+// About the quartiles, of a time that varies by factors: median / r to median * r with r = 1 + spread / median, so never below zero.
+TimeInterval quartilesOf(const Timing& timing);
+// Order statistics that hold the true median of what was sampled with 95 % (sign test, normal approximation); of ten samples and
+// fewer the smallest and the largest. Zeroes where there are none.
+TimeInterval medianInterval(std::vector<double> samples);
+
 // What a set of pairs says (design: codegen, "Search"): accepted when the median of the paired gains, 1 - candidate/incumbent,
 // exceeds `minimumGain` and twice its spread; undecided while there are fewer than `minimumPairs`.
 struct PairedVerdict {

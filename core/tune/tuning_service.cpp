@@ -256,6 +256,14 @@ std::optional<Schedule> TuningService::bestSchedule(const Hash& subgraph) const 
   return std::nullopt;
 }
 
+std::int64_t TuningService::roundOf(const Hash& subgraph, const Schedule& schedule) const {
+  const std::lock_guard lock(m_impl->mutex);
+  const auto subject = m_impl->byHash.find(subgraph);
+  if (subject == m_impl->byHash.end()) return 0;
+  const auto found = subject->second->lineages.find(schedule.text());
+  return found == subject->second->lineages.end() ? 0 : found->second.round;
+}
+
 void TuningService::stepDone(double seconds) {
   const std::lock_guard lock(m_impl->mutex);
   double& smooth = m_impl->stepSeconds;

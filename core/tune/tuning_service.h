@@ -126,6 +126,8 @@ class TuningService {
   void charge(double deviceSeconds);
   // The schedule that a kernel of this subgraph is made by best, as far as is known: of the cache, else recorded.
   std::optional<Schedule> bestSchedule(const Hash& subgraph) const;
+  // The round of the search that proposed it, as its TrialEvent has it; 0: a first kernel, or none of this search.
+  std::int64_t roundOf(const Hash& subgraph, const Schedule& schedule) const;
 
   // ---- the executor's side, between steps; these never wait for work
   void stepDone(double seconds);  // duration of a step: the scale of expected gains

@@ -85,5 +85,19 @@ TEST(FusionBranches, RecomputationIsMeasuredAsDrawn) {
   }
 }
 
+// A side that the search has been over is not held against one that it has not, and the sentence says which is which.
+TEST(FusionBranches, TheVerdictNamesTheSideThatIsTuned) {
+  BranchComparison both{{}, {}, true, true}, fused{{}, {}, true, false}, split{{}, {}, false, true}, neither;
+  EXPECT_TRUE(both.recorded());
+  EXPECT_TRUE(both.verdict().ends_with(" Both sides ran by the best schedules on record.")) << both.verdict();
+  for (const auto& [comparison, words] : {std::pair(fused, "only the fused side is tuned."),
+                                          {split, "only the split side is tuned."},
+                                          {neither, "neither is tuned."}}) {
+    EXPECT_FALSE(comparison.recorded());
+    EXPECT_TRUE(comparison.verdict().ends_with(std::string(" Both sides ran by first schedules: ") + words))
+        << comparison.verdict();
+  }
+}
+
 }  // namespace
 }  // namespace nf

@@ -208,6 +208,21 @@ TEST_F(CommandLine, ExplainDecidesForTheStepThatTrains) {
   EXPECT_EQ(two["kernels"], same["kernels"]);
 }
 
+// Nothing is on record: both sides are measured by first schedules, and it is said.
+TEST_F(CommandLine, ABranchIsMeasuredLikeWithLike) {
+  file("two.nf", kTwo);
+  std::string pair;
+  for (const auto& d : nlohmann::json::parse(run("explain two.nf --json").out)["decisions"])
+    if (d["accepted"].get<bool>() && pair.empty())
+      pair = "'" + d["producer"].get<std::string>() + "," + d["consumer"].get<std::string>() + "'";
+  ASSERT_FALSE(pair.empty());
+  const Outcome o = run("explain two.nf --json --measure " + pair);
+  ASSERT_EQ(o.code, 0) << o.err;
+  const auto measured = nlohmann::json::parse(o.out);
+  EXPECT_EQ(measured["schedules"], "first");
+  EXPECT_THAT(measured["verdict"].get<std::string>(), HasSubstr("Both sides ran by first schedules: neither is tuned."));
+}
+
 TEST_F(CommandLine, AHintForAShowAloneIsTold) {
   file("net.nf", std::string(kTwo) +
                      "R[i, j] = U[i, j] * 2\nT[i, j] = R[i, j] + 1\nshow T\nhint fuse R, T\nhint fuse d(L)/d(U), d(L)/d(P)\n");

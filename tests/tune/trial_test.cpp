@@ -25,6 +25,31 @@ TEST(Trial, TimingIsMedianAndHalfTheQuartileDistance) {
   EXPECT_EQ(timingOf({}).runs, 0);
 }
 
+// However widely a time varies, it is above zero.
+TEST(Trial, IntervalsOfTimesStayAboveZero) {
+  const Timing wide = timingOf({1, 2, 2.14, 9, 16});
+  ASSERT_GT(wide.spread, wide.median);
+  const TimeInterval quartiles = quartilesOf(wide);
+  EXPECT_GT(quartiles.low, 0);
+  EXPECT_LT(quartiles.low, wide.median);
+  EXPECT_DOUBLE_EQ(quartiles.high, wide.median + wide.spread);
+  EXPECT_DOUBLE_EQ(quartiles.low * quartiles.high, wide.median * wide.median);
+  const TimeInterval narrow = quartilesOf({100, 1, 9});
+  EXPECT_NEAR(narrow.low, 99, 0.01);
+  EXPECT_EQ(narrow.high, 101);
+}
+
+TEST(Trial, TheMediansIntervalIsOfOrderStatistics) {
+  std::vector<double> samples;
+  for (int i = 21; i > 0; --i) samples.push_back(i);
+  // Ranks 6 and 16 of 21: Conover, Practical Nonparametric Statistics, confidence intervals of quantiles.
+  EXPECT_EQ(medianInterval(samples).low, 6);
+  EXPECT_EQ(medianInterval(samples).high, 16);
+  EXPECT_EQ(medianInterval({3, 1, 2}).low, 1);
+  EXPECT_EQ(medianInterval({3, 1, 2}).high, 3);
+  EXPECT_EQ(medianInterval({}).high, 0);
+}
+
 std::vector<TimedPair> pairs(int count, double gain, double noise, std::uint64_t seed) {
   std::mt19937_64 rng(seed);
   std::normal_distribution<double> jitter(0, noise);

@@ -433,6 +433,14 @@ TEST_F(TuningServiceTest, TheExecutorHasTheLastWord) {
   const auto now = m_cache.find(task(8).hash);
   EXPECT_EQ(now->generation, 2u);
   EXPECT_EQ(now->object, offered->candidate);
+  // It has the number of the round that its trial has.
+  const auto every = events();
+  const auto trial =
+      std::find_if(every.begin(), every.end(), [&](const TrialEvent& e) { return e.schedule == offered->candidate->schedule; });
+  ASSERT_NE(trial, every.end());
+  EXPECT_GT(trial->lineage.round, 0);
+  EXPECT_EQ(s->roundOf(task(8).hash, now->object->schedule), trial->lineage.round);
+  EXPECT_EQ(s->roundOf(task(8).hash, Space().first()), 0);
   EXPECT_DOUBLE_EQ(*now->microseconds, 80);
   EXPECT_EQ(s->reportPairs(offered->ticket, one).decision, PairedVerdict::Decision::Reject);
 }

@@ -95,10 +95,11 @@ TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
   strip.setDone(done);
   EXPECT_TRUE(strip.figures().contains("1.49 ms\nmedian step, last tenth\n[1.42, 1.60] ms  n = 88"))
       << strip.figures().toStdString();
-  // The interval is in the figure's unit, below a microsecond and about one, too.
+  // Figure and interval are in one unit, that of the largest.
   done.median_step_ms_last_tenth = 0.000381, done.last_tenth_low_ms = 0.00038, done.last_tenth_high_ms = 0.00139;
   strip.setDone(done);
-  EXPECT_TRUE(strip.figures().contains("381 ns\nmedian step, last tenth\n[380, 1390] ns  n = 88")) << strip.figures().toStdString();
+  EXPECT_TRUE(strip.figures().contains("0.381 µs\nmedian step, last tenth\n[0.380, 1.39] µs  n = 88"))
+      << strip.figures().toStdString();
 }
 
 TEST_F(Tuning, TimesBelowAMicrosecondAreNanoseconds) {
@@ -107,6 +108,8 @@ TEST_F(Tuning, TimesBelowAMicrosecondAreNanoseconds) {
   EXPECT_EQ(microsecondsText(1.0), "1.00 µs");
   EXPECT_EQ(measuredText(0.203, 0.202, 0.204), "203 ns [202, 204]");
   EXPECT_EQ(measuredText(1500, 980, 1600), "1.50 ms [0.980, 1.60]");
+  EXPECT_EQ(measuredText(934, 845, 77557), "0.934 ms [0.845, 77.6]");
+  EXPECT_EQ(measuredText(934, {}, {}), "934 µs");
 }
 
 // What failed looks as mistakes do, workers that candidates ended are counted, and the step is readable in a narrow panel.

@@ -295,7 +295,15 @@ TEST_F(Tuning, TheRooflineHasTheCeilingOfTheCache) {
   plot.setSubgraphs({s}, "aa");
   texts.clear();
   for (const auto& [text, rect] : plot.shownLabels()) texts << text;
-  EXPECT_EQ(texts.filter("50 % of its ceiling").size(), 1) << texts.join('|').toStdString();
+  EXPECT_EQ(texts.filter("50 % of what P_d gives").size(), 1) << texts.join('|').toStdString();
+  // 4 FLOP/byte: L2 would give 160 GFLOP/s, but the arithmetic ends at 100; at 40 the memory would give more than that, too.
+  for (const std::int64_t bytes : {250, 25}) {
+    s.bytes = bytes, s.us = 0.0125;
+    plot.setSubgraphs({s}, "aa");
+    texts.clear();
+    for (const auto& [text, rect] : plot.shownLabels()) texts << text;
+    EXPECT_EQ(texts.filter("80 % of P_c").size(), 1) << texts.join('|').toStdString();
+  }
 }
 
 // Small as it may be, no name stands on another one, those along the ceilings included.
@@ -436,6 +444,26 @@ TEST_F(Tuning, TheNameOfAReferenceKeepsOffTheCurve) {
   ASSERT_FALSE(label.isNull());
   const double curve = plot.plot()->xAxis->coordToPixel(199);
   EXPECT_LT(label.right(), curve);
+}
+
+// Steps that vary widely leave no room beside the line: its name stands where it hides none of them.
+TEST_F(Tuning, ThePeersNameDoesNotHideTheSteps) {
+  LatencyPlot plot(&theme, false);
+  plot.resize(900, 600);
+  plot.show();
+  std::vector<StepEvent> steps;
+  for (int i = 1; i <= 300; ++i) {
+    StepEvent e;
+    e.step = i, e.ms = 1, e.ms_min = 0.9, e.ms_max = i == 1 ? 10 : 3, e.seconds = i * 0.01;
+    steps.push_back(e);
+  }
+  plot.setSteps(steps, {});
+  plot.setPeer("PyTorch 1.13.1, one thread", 1);
+  QRectF label;
+  for (const auto& [text, rect] : plot.shownLabels())
+    if (text.startsWith("PyTorch")) label = rect;
+  ASSERT_FALSE(label.isNull());
+  EXPECT_LE(label.bottom(), plot.plot()->yAxis->coordToPixel(3));
 }
 
 TEST_F(Tuning, AHeldOutLossIsNamedAndTheAccuracyHasBothEnds) {
