@@ -2,6 +2,7 @@
 // What measuring a decision both ways runs: the plan as it stands, and its neighbour.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -66,18 +67,31 @@ TEST(FusionBranches, OneIsThePlanThatIsDrawn) {
   }
 }
 
+// With B = 1 simplification writes 0 for the batch's index: Y's gradient is its epilogue all the same, as with every other B.
+TEST(FusionBranches, AnEpilogueIsOneForABatchOfOne) {
+  StageOptions options;
+  options.device = kDevice;
+  const Stages plan = planOf(example("welcome.nf", "\n# %%\nhint split `d(L)/d(Y)`, `d(L)/d(W)`\n"), options);
+  const auto found = std::find_if(plan.decisions.begin(), plan.decisions.end(),
+                                  [](const FusionDecision& d) { return d.producer == "Y" && d.consumer == "d(L)/d(Y)"; });
+  ASSERT_NE(found, plan.decisions.end());
+  EXPECT_EQ(found->state, FusionState::Accepted) << found->why;
+}
+
 // Y's gradient is computed again in both of its readers: that is the branch that is measured, however the notebook came to it.
 TEST(FusionBranches, RecomputationIsMeasuredAsDrawn) {
   StageOptions options;
   options.device = kDevice;
   const std::string a = "d(L)/d(Y)", b = "d(L)/d(W)";
-  const Stages plan = planOf(example("welcome.nf", ""), options);
+  // With Y the gradient would be its epilogue, and computed once.
+  const std::string apart = "\n# %%\nhint split Y, `d(L)/d(Y)`\n";
+  const Stages plan = planOf(example("welcome.nf", apart), options);
   const auto site = branchSite(plan, options, a, b);
   ASSERT_TRUE(site.ok()) << site.error().message;
   EXPECT_EQ(namesOf(site->first), (std::vector<std::string>{"d(L)/d(Y) + d(L)/d(W) + W.sgd.M + W.next", "d(L)/d(Y) + d(L)/d(A)"}));
   EXPECT_EQ(namesOf(site->second), (std::vector<std::string>{"d(L)/d(Y) + d(L)/d(A)", "d(L)/d(W) + W.sgd.M + W.next"}));
   for (const char* hint : {"hint fuse", "hint split"}) {
-    const Stages hinted = planOf(example("welcome.nf", std::string("\n# %%\n") + hint + " `d(L)/d(Y)`, `d(L)/d(W)`\n"), options);
+    const Stages hinted = planOf(example("welcome.nf", apart + hint + " `d(L)/d(Y)`, `d(L)/d(W)`\n"), options);
     const auto same = branchSite(hinted, options, a, b);
     ASSERT_TRUE(same.ok()) << same.error().message;
     EXPECT_EQ(namesOf(same->first), namesOf(site->first)) << hint;
