@@ -337,16 +337,20 @@ std::vector<Case> nests() {
     add("softmax of " + std::to_string(n), std::move(b));
   }
   {
-    Builder b;  // one row, read at 0 in place of the axis
-    const TensorId x = b.input("X", {1, 40});
-    const TensorId s = b.op("S", {1}, {40}, Reducer::Sum, [&](const auto& v) { return b.at(x, v); });
-    const TensorId y =
-        b.op("Y", {1, 40}, {}, Reducer::None, [&](const auto& v) { return sub(b, b.at(x, v), b.at(s, {IndexExpr(0)})); });
-    b.output(b.op("Z", {1}, {40}, Reducer::Sum, [&](const auto& v) {
-      const ExprId e = b.at(y, {IndexExpr(0), v[1]});
-      return mul(b, e, e);
-    }));
-    add("one row", std::move(b));
+    Builder b;  // the only picture of a batch is read at 0 in place of the axis: its rows are shared all the same
+    const TensorId x = b.input("X", {1, 48, 16});
+    const IndexExpr zero(0);
+    const TensorId m = b.op("M", {1, 48}, {16}, Reducer::Max, [&](const auto& v) { return b.at(x, v); });
+    const TensorId e = b.op("E", {1, 48, 16}, {}, Reducer::None, [&](const auto& v) {
+      return b.p.unary(ScalarOp::Exp, sub(b, b.at(x, v), b.at(m, {zero, v[1]})));
+    });
+    const TensorId s = b.op("S", {1, 48}, {16}, Reducer::Sum, [&](const auto& v) { return b.at(e, {zero, v[1], v[2]}); });
+    const TensorId y = b.op("Y", {1, 48, 16}, {}, Reducer::None, [&](const auto& v) {
+      return div(b, b.at(e, {zero, v[1], v[2]}), b.at(s, {zero, v[1]}));
+    });
+    b.output(s);
+    b.output(y);
+    add("softmax of one picture", std::move(b));
   }
   {
     Builder b;  // votes that agree are routed together: all stages of one row share its votes
