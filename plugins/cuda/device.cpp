@@ -187,7 +187,7 @@ class Context {
       return Unit{};
     }
     const CUresult code = shape.cooperative ? driver.launchTogether(function, shape.blocks, 1, 1, shape.threads, 1, 1,
-                                                                       shape.sharedBytes, stream, parameters.data())
+                                                                    shape.sharedBytes, stream, parameters.data())
                                             : driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.sharedBytes,
                                                             stream, parameters.data(), nullptr);
     return check("run", "a kernel can't be launched", code);

@@ -44,7 +44,7 @@ namespace nf::cuda {
 
 // Of graphs and of launches whose blocks wait for each other.
 #define NF_CUDA_GRAPHS(X)                                                                 \
-  X(launchTogether, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")            \
+  X(launchTogether, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")               \
   X(graphCreate, cuGraphCreate, "cuGraphCreate")                                          \
   X(graphDestroy, cuGraphDestroy, "cuGraphDestroy")                                       \
   X(graphAddKernel, cuGraphAddKernelNode, "cuGraphAddKernelNode_v2")                      \

@@ -287,7 +287,8 @@ std::string sourceOf(const std::vector<HostCall>& calls) {
       continue;
     }
     const std::string text = kernelsOf(call.emitted);
-    out << "namespace k" << c << " {\n" << text << "}\nextern \"C\" void run" << c
+    out << "namespace k" << c << " {\n"
+        << text << "}\nextern \"C\" void run" << c
         << "(void** tensors, char* workspace, const nf_long* of, const nf_bits* random, nf_bits* status) {\n"
            "  NfCounters counters;\n  memcpy(counters.of, of, sizeof counters.of);\n";
     for (const KernelStage& s : call.emitted.stages) {
@@ -314,7 +315,9 @@ struct Memory {
 
 // A folder of this process for one compilation, gone with this object.
 struct Workshop {
-  Workshop() : folder(fs::temp_directory_path() / ("neoflow-kernels-" + std::to_string(getpid()))) { fs::create_directories(folder); }
+  Workshop() : folder(fs::temp_directory_path() / ("neoflow-kernels-" + std::to_string(getpid()))) {
+    fs::create_directories(folder);
+  }
   ~Workshop() {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
@@ -324,9 +327,9 @@ struct Workshop {
   // Makes kernels.so of the text and the object files; false: log() says why not.
   bool make(const std::string& text, const std::string& objects = {}) const {
     std::ofstream(folder / "kernels.cpp") << text;
-    const std::string command = std::string(NF_CXX) + " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -o " +
-                                made().string() + " " + (folder / "kernels.cpp").string() + objects + " 2> " +
-                                (folder / "log").string();
+    const std::string command = std::string(NF_CXX) +
+                                " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -o " + made().string() +
+                                " " + (folder / "kernels.cpp").string() + objects + " 2> " + (folder / "log").string();
     return std::system(command.c_str()) == 0;
   }
   fs::path made() const { return folder / "kernels.so"; }
@@ -353,14 +356,16 @@ Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, co
   std::ostringstream out;
   out << kHost << cuda::portablePrelude() << "namespace k {\n" << text << "}\n";
   for (const KernelStage& s : emitted.stages) {
-    out << "extern \"C\" {\nextern const unsigned long " << s.symbol << "_bytes[];\nconst unsigned long " << s.symbol << "_bytes[] = {";
+    out << "extern \"C\" {\nextern const unsigned long " << s.symbol << "_bytes[];\nconst unsigned long " << s.symbol
+        << "_bytes[] = {";
     for (std::size_t t = 0; t < operands.size(); ++t) out << "8, ";
-    out << "8, sizeof(NfCounters), 8, 8, 4, 0};\nint " << s.symbol << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, "
-        << (meets(text, s) ? "true" : "false") << ", [&] { k::" << s.symbol << "(";
+    out << "8, sizeof(NfCounters), 8, 8, 4, 0};\nint " << s.symbol
+        << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, " << (meets(text, s) ? "true" : "false")
+        << ", [&] { k::" << s.symbol << "(";
     std::size_t p = 0;
     for (const DType type : operands) out << "*(" << storage(type) << "**)p[" << p++ << "], ";
-    out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p[" << p + 3
-        << "], *(unsigned*)p[" << p + 4 << "]); });\n  return 0;\n}\n}\n";
+    out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p["
+        << p + 3 << "], *(unsigned*)p[" << p + 4 << "]); });\n  return 0;\n}\n}\n";
   }
   return hostModuleOf(out.str());
 }

@@ -57,7 +57,8 @@ Result<KernelObject> failingKernel(const Program& program, int code) {
   NF_TRY(Emitted made, emitted({program, {"reference", nullptr}, {}}));
   std::string text;
   for (const KernelStage& s : made.object.stages) {
-    text += "extern \"C\" {\nextern const unsigned long " + s.symbol + "_bytes[];\nconst unsigned long " + s.symbol + "_bytes[] = {";
+    text +=
+        "extern \"C\" {\nextern const unsigned long " + s.symbol + "_bytes[];\nconst unsigned long " + s.symbol + "_bytes[] = {";
     for (std::size_t t = 0; t < operandsOf(program).size(); ++t) text += "8, ";
     text += "8, 64, 8, 8, 4, 0};\nint " + s.symbol + "(void**, unsigned, unsigned) { return " + std::to_string(code) + "; }\n}\n";
   }

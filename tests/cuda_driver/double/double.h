@@ -25,12 +25,12 @@ void refuseChanges(bool refuse);
 void refuseGraphs(bool refuse);
 
 struct Counts {
-  std::int64_t kernels = 0;          // that ran, in graphs too
-  std::int64_t streamLaunches = 0;   // of kernels, by calls of their own
-  std::int64_t graphLaunches = 0;    // of graphs
-  std::int64_t together = 0;         // kernels that ran as cooperative ones
-  std::int64_t graphs = 0;           // instantiated
-  std::int64_t changes = 0;          // of nodes in executable graphs
+  std::int64_t kernels = 0;            // that ran, in graphs too
+  std::int64_t streamLaunches = 0;     // of kernels, by calls of their own
+  std::int64_t graphLaunches = 0;      // of graphs
+  std::int64_t together = 0;           // kernels that ran as cooperative ones
+  std::int64_t graphs = 0;             // instantiated
+  std::int64_t changes = 0;            // of nodes in executable graphs
   std::int64_t copies = 0, fills = 0;  // within a device
 };
 Counts counts();
