@@ -549,6 +549,16 @@ void Workspace::wantDevices(bool measure) {
   });
 }
 
+void Workspace::useDevice(const QString& name) {
+  askFor<Devices>(DevicesRequest{false, name.toStdString()}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
+    m_devices = devices;
+    Q_EMIT devicesArrived();
+    // Decisions and kernels are those of the device.
+    wantFusion();
+    wantSubgraphs();
+  });
+}
+
 void Workspace::wantSubgraphs() {
   askFor<Subgraphs>(SubgraphsRequest{m_document->revision()}, tr("Subgraphs"), [this](const Subgraphs& s, const Envelope&) {
     m_subgraphs = s;
