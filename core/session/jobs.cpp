@@ -311,6 +311,8 @@ void Jobs::note(const protocol::Message& message) {
     const std::lock_guard lock(m_mutex);
     const auto add = [this](const char* series, Point point) {
       auto& points = m_series[series];
+      // Steps that a lost device took along are made again.
+      while (!points.empty() && points.back().x > point.x) points.pop_back();
       if (points.size() < kMostPoints) points.push_back(point);
     };
     if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
