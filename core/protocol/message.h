@@ -361,7 +361,8 @@ struct Profile {
   std::int64_t runs = 0;
   double stepUs = 0;                    // in kernels, a step
   std::vector<KernelTimeInfo> kernels;  // the most expensive first
-  NF_FIELDS(Profile, revision, device, training, runs, stepUs, kernels);
+  Timeline timeline;                    // of the step that took the median of their times
+  NF_FIELDS(Profile, revision, device, training, runs, stepUs, kernels, timeline);
 };
 
 struct Series {

@@ -614,6 +614,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       m_step = -1;
       m_run.reset();
       m_train = job;
+      m_trainRevision = revision;
     }
     const auto summary = job->run(stop);
     auto trained = std::make_shared<Trained>();
