@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/train_job.h"
+
+#include <algorithm>
+
+namespace nf {
+
+Result<Unit> TrainJob::Impl::readEarlier() {
+  if (!options.replaySwaps.empty()) {
+    NF_TRY(const std::string text, readFile(options.replaySwaps));
+    NF_TRY(replay, swapsFromJsonLines(text));
+    if (replay->empty()) return Error{"replay", "The swap log " + options.replaySwaps + " is empty.", {}, {}};
+  }
+  if (!options.resume.empty()) {
+    NF_TRY(options.resume, checkpointAt(options.resume));
+    NF_TRY(checkpoint, readCheckpoint(options.resume));
+  }
+  return Unit{};
+}
+
+Result<Unit> TrainJob::Impl::loadWeights(const NamedTensors& tensors, const std::string& from, bool all) {
+  NF_TRY(const std::vector<std::string> written, writeWeights(*store, tensors, from));
+  for (const std::string& name : written) givenBy[name] = from;
+  if (!all) return Unit{};
+  for (const auto& [name, entry] : store->entries()) {
+    if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
+    if (std::none_of(tensors.begin(), tensors.end(), [&](const auto& t) { return t.first == name; }))
+      return Error{"resume", from + " has no tensor " + name + ".", {}, {}};
+  }
+  return Unit{};
+}
+
+double TrainJob::Impl::estimatedCheckpointSeconds() const {
+  constexpr double kSlowBytesPerSecond = 100e6;
+  double bytes = 0;
+  for (const auto& [name, entry] : store->entries())
+    if (entry->kind == TensorKind::Param || entry->kind == TensorKind::State) bytes += static_cast<double>(entry->bytes);
+  return bytes / kSlowBytesPerSecond;
+}
+
+Result<Result<Unit>> TrainJob::Impl::saveCheckpoint() {
+  Checkpoint c;
+  c.step = step;
+  c.seed = seed;
+  c.program = programHash();
+  for (const auto& [name, entry] : store->entries()) {
+    if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
+    NF_TRY(HostTensor value, store->read(*entry));
+    c.tensors.emplace_back(name, std::move(value));
+    const Program& source = *training.stages.source;
+    if (const TensorId t = source.tensorNamed(name); t.valid()) c.declared.emplace(name, declarationOf(source[t]));
+  }
+  c.swaps = supply->swaps();
+  folder->flush();
+  return writeCheckpoint(folder->file(kCheckpointFile), c);
+}
+
+Result<Unit> TrainJob::Impl::tryCheckpoint() {
+  if (!folder) return Unit{};
+  NF_TRY(const Result<Unit> written, saveCheckpoint());
+  if (written) {
+    checkpointTrouble.clear();
+    return Unit{};
+  }
+  ++done.checkpoints_failed;
+  const bool said = !checkpointTrouble.empty();
+  checkpointTrouble = "the checkpoint of step " + std::to_string(step) + " could not be written";
+  if (said) return Unit{};
+  protocol::CheckpointFailedEvent e;
+  e.message = "The checkpoint of step " + std::to_string(step) + " was not written: " + written.error().message +
+              ". Training goes on and tries again.";
+  e.step = step;
+  e.seconds = secondsSince(begun);
+  emit(e);
+  emitState(protocol::RunPhase::Training, activity(), true);
+  return Unit{};
+}
+
+void TrainJob::Impl::logSwaps() {
+  const std::vector<KernelSwap>& all = supply->swaps();
+  if (folder && all.size() > swapsLogged) folder->addSwaps(toJsonLines(std::span(all).subspan(swapsLogged)));
+  swapsLogged = all.size();
+}
+
+}  // namespace nf

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/train_job.h"
+
+#include <algorithm>
+
+#include "core/runtime/initialize.h"
+#include "core/runtime/step_program.h"
+
+namespace nf {
+
+void TrainJob::Impl::planEvaluations() {
+  evaluates = options.evaluate && feed->heldOutRows() > 0;
+  if (!evaluates) return;
+  PrepareOptions prepare{
+      .updates = false, .verify = options.verify, .reverted = prepareOptions.reverted, .device = prepareOptions.device};
+  evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all = feed->heldOutRows()] {
+    PlannedEvaluations plans;
+    for (const std::int64_t rows : {batch, all % batch}) {
+      if (rows == 0 || rows > all || plans.error) continue;
+      CompileOptions compile;
+      compile.sets = options.sets;
+      compile.training = false;
+      compile.batchOverride = rows;
+      const CompiledNotebook compiled = compileNotebook(options.source, compile);
+      if (!compiled.ok()) {
+        plans.error = firstError(compiled.diagnostics, "check", plans.place);
+        continue;
+      }
+      auto plan = planned(evaluationProgram(compiled, settings.loss), context, prepare);
+      if (!plan) plans.error = plan.error();
+      else plans.evaluations.push_back({std::move(*plan), rows, {}, false});
+    }
+    {
+      const std::lock_guard lock(mutex);
+      plannedEvaluations = std::move(plans);
+    }
+    changed.notify_all();
+  });
+}
+
+Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
+  if (!evaluates || evaluationsTaken) return true;
+  std::optional<PlannedEvaluations> plans;
+  for (;;) {
+    {
+      std::unique_lock lock(mutex);
+      if (wait) changed.wait_for(lock, stop, kEventPeriod, [&] { return plannedEvaluations.has_value(); });
+      plans.swap(plannedEvaluations);
+    }
+    if (plans) break;
+    if (!wait || stop.stop_requested()) return false;
+    attend(stop);
+  }
+  evaluationsTaken = true;
+  if (plans->error) {
+    if (plans->place.valid()) place = plans->place;
+    return *plans->error;
+  }
+  for (Evaluation& e : plans->evaluations) {
+    NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, context, store));
+    NF_TRY([[maybe_unused]] const Unit initial,
+           initializeTensors(*e.prepared.executable, seed, options.source.directory, nullptr, nullptr, stop));
+    const double runs = static_cast<double>(feed->heldOutRows() / e.rows) / static_cast<double>(feed->stepsPerEpoch());
+    NF_TRY([[maybe_unused]] const Unit requested,
+           supply->request(*e.prepared.executable,
+                           e.rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / e.rows), true));
+    e.inputs = inputsOf(*e.prepared.executable);
+    evaluations.push_back(std::move(e));
+  }
+  return true;
+}
+
+Result<bool> TrainJob::Impl::mayEvaluate(std::stop_token stop) {
+  if (!dynamic) return true;
+  NF_TRY(bool all, takeEvaluations(stop, false));
+  for (Evaluation& e : evaluations) {
+    if (!e.ready) { NF_TRY(e.ready, supply->collect(*e.prepared.executable)); }
+    all = all && e.ready;
+  }
+  return all;
+}
+
+Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
+  NF_TRY(const bool taken, takeEvaluations(stop, true));
+  if (!taken || evaluations.empty()) return Unit{};
+  std::map<std::string, double> sums;
+  std::optional<double> lossSum;
+  std::int64_t row = 0;
+  for (Evaluation& e : evaluations) {
+    if (!e.ready) {
+      NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop, [&](std::size_t have, std::size_t all) {
+        attend(stop);
+        emitState(protocol::RunPhase::Training,
+                  "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels of the evaluation");
+      }));
+      if (!complete) return Unit{};
+      e.ready = true;
+    }
+    Executable& x = *e.prepared.executable;
+    NF_TRY([[maybe_unused]] const Unit better, supply->takeBetter(x));
+    x.bind();
+    while (row + e.rows <= feed->heldOutRows() && (e.rows == feed->batch() || row + e.rows == feed->heldOutRows())) {
+      for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
+        TensorStore::Entry* entry = e.inputs[i];
+        if (!entry) continue;
+        staging.resize(std::max(
+            staging.size(), static_cast<std::size_t>(e.rows * feed->inputs()[i].rowElements * bytesOf(feed->inputs()[i].type))));
+        feed->heldOut(row, e.rows, i, staging.data());
+        NF_TRY([[maybe_unused]] const Unit written, x.store().writeBytes(*entry, staging.data()));
+      }
+      if (auto ran = x.run(seed, static_cast<std::uint64_t>(step), &interrupted); !ran) {
+        if (isStopped(ran.error())) return Unit{};
+        return ran;
+      }
+      for (const Output& o : x.program().outputs) {
+        if (x.program()[o.tensor].elements() != 1) continue;
+        NF_TRY(const double value, x.scalar(o.tensor));
+        if (o.role == OutputRole::Loss) lossSum = lossSum.value_or(0) + value * static_cast<double>(e.rows);
+        else sums[o.name] += value * static_cast<double>(e.rows);
+      }
+      row += e.rows;
+    }
+  }
+  protocol::EvalEvent event;
+  event.step = step;
+  const auto rows = static_cast<double>(feed->heldOutRows());
+  for (auto& [name, sum] : sums) event.values[name] = sum / rows;
+  if (lossSum) event.loss = *lossSum / rows;
+  if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;
+  done.accuracy = event.accuracy;
+  // The training executable's inputs have been overwritten where shapes agree: the next step writes them anew.
+  emit(event);
+  return Unit{};
+}
+
+}  // namespace nf

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/runtime/train_job.h"
+
+#include <algorithm>
+
+namespace nf {
+
+double medianOf(std::vector<float> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+void TrainJob::Impl::emit(const protocol::Message& message, bool intoFolder) {
+  if (folder && intoFolder) folder->addEvent(protocol::encode(message));
+  if (sink) sink(message);
+}
+
+void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& detail, bool atOnce) {
+  const Time now = std::chrono::steady_clock::now();
+  if (!atOnce && now - lastState < kEventPeriod) return;
+  lastState = now;
+  lastPhase = phase;
+  protocol::RunState s;
+  s.phase = phase;
+  s.device = context.device().name();
+  s.detail = detail;
+  s.step = step;
+  s.steps = stepLimit;
+  const std::int64_t perEpoch = feed ? feed->stepsPerEpoch() : 1;
+  s.epoch = step / perEpoch;
+  s.epochs = stepLimit / perEpoch;
+  s.seconds = begun == Time{} ? 0 : secondsSince(begun);
+  s.loss = lastLoss;
+  const std::size_t count = std::min<std::size_t>(stepMilliseconds.size(), 100);
+  if (count > 0) {
+    std::vector<float> last(stepMilliseconds.end() - static_cast<std::ptrdiff_t>(count), stepMilliseconds.end());
+    std::sort(last.begin(), last.end());
+    s.stepMs = last[count / 2];
+    s.stepMsLow = last[count / 4];
+    s.stepMsHigh = last[count * 3 / 4];
+    s.samples = static_cast<std::int64_t>(count);
+    timeLeft.add(s.seconds - pausedSeconds, step - firstStep);
+    if (stepLimit > step && options.seconds == 0) s.secondsLeft = timeLeft.forSteps(stepLimit - step);
+    if (options.seconds > 0) s.secondsLeft = std::max(0.0, options.seconds - s.seconds);
+  }
+  if (supply && supply->tuning()) {
+    s.trials = supply->tuning()->trials();
+    s.budgetShare = options.tuning.deviceShare;
+    s.budgetSpentSeconds = supply->tuning()->deviceSecondsSpent();
+  }
+  s.swaps = swapCount;
+  emit(s, false);
+}
+
+void TrainJob::Impl::flushStepEvent(Time now) {
+  if (thinned.steps == 0) return;
+  // Not the newest step's: an event is due the sooner the longer its last step took.
+  thinned.ms = medianOf({stepMilliseconds.end() - static_cast<std::ptrdiff_t>(thinned.steps), stepMilliseconds.end()});
+  thinned.seconds = secondsSince(begun);
+  emit(thinned);
+  thinned = {};
+  thinned.steps = 0;
+  lastStepEvent = now;
+}
+
+std::string TrainJob::Impl::activity() const {
+  const std::string kernels = supply->activity();
+  return checkpointTrouble + (checkpointTrouble.empty() || kernels.empty() ? "" : "; ") + kernels;
+}
+
+protocol::SearchState TrainJob::Impl::searchState() const {
+  using protocol::SearchState;
+  if (replay) return SearchState::Replayed;
+  if (!dynamic || !supply->tuning()) return SearchState::Static;
+  if (supply->tuning()->trials() > 0) return SearchState::Searched;
+  const auto states = supply->tuning()->states();
+  const bool all = std::all_of(states.begin(), states.end(), [](const auto& s) { return s.exhausted; });
+  return all ? SearchState::Finished : SearchState::Unbegun;
+}
+
+protocol::TrialStatus protocolStatus(TrialStatus status) {
+  switch (status) {
+    case TrialStatus::Ok: return protocol::TrialStatus::Ok;
+    case TrialStatus::Wrong: return protocol::TrialStatus::Wrong;
+    case TrialStatus::Killed: return protocol::TrialStatus::Killed;
+    case TrialStatus::Crashed: return protocol::TrialStatus::Crashed;
+    case TrialStatus::Slow: return protocol::TrialStatus::Slow;
+  }
+  return protocol::TrialStatus::Failed;
+}
+
+protocol::TrialEvent protocolEvent(const TrialEvent& event) {
+  protocol::TrialEvent e;
+  e.subgraph = event.subgraph.hex();
+  e.name = event.name;
+  e.schedule.text = event.schedule.text();
+  e.us = event.microseconds;
+  if (event.microseconds) {
+    e.low_us = *event.microseconds - event.spreadMicroseconds;
+    e.high_us = *event.microseconds + event.spreadMicroseconds;
+  }
+  e.status = protocolStatus(event.status);
+  e.counted = event.counted;
+  e.seconds = event.seconds;
+  e.generation = event.lineage.round;
+  if (event.lineage.predictedSeconds > 0) e.predicted_us = event.lineage.predictedSeconds * 1e6;
+  for (const std::string& parent : event.lineage.parents) e.parents.push_back({parent});
+  e.how = event.reason.empty() ? event.lineage.how : event.reason;
+  return e;
+}
+
+}  // namespace nf

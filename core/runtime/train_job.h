@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/data_feed.h"
+#include "core/runtime/fusion_trials.h"
+#include "core/runtime/prepared.h"
+#include "core/runtime/run_folder.h"
+#include "core/runtime/time_left.h"
+#include "core/runtime/train.h"
+
+// One training run. Private to core/runtime.
+//
+//   train.cpp             the run from its beginning to its end, and what other threads ask of it between two steps
+//   train_setup.cpp       what is ready before the first step: the program, its kernels and data, the file that describes the run
+//   train_step.cpp        one step
+//   train_nan.cpp         where a loss that is not a number came from
+//   train_evaluation.cpp  evaluation on the rows held out
+//   train_fusion.cpp      fusion undone by measurement
+//   train_checkpoint.cpp  what is kept for a later run, and what an earlier one kept
+//   train_events.cpp      what the run says: events and its state
+namespace nf {
+
+using Time = std::chrono::steady_clock::time_point;
+constexpr std::chrono::milliseconds kEventPeriod{50};
+constexpr const char* kCheckpointFile = "checkpoint.safetensors";
+
+inline double secondsSince(Time start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+double medianOf(std::vector<float> values);  // 0: there are none
+TensorId lossOf(const Program& program, const std::string& name);
+
+struct TrainJob::Impl {
+  Impl(DeviceContext& c, TrainOptions o, Sink s) : context(c), options(std::move(o)), sink(std::move(s)) {}
+
+  DeviceContext& context;
+  TrainOptions options;
+  Sink sink;
+
+  struct Evaluation {
+    Prepared prepared;
+    std::int64_t rows = 0;
+    std::vector<TensorStore::Entry*> inputs;  // as the feed has them
+    bool ready = false;
+  };
+  struct PlannedEvaluations {
+    std::vector<Evaluation> evaluations;  // without executables
+    std::optional<Error> error;
+    Span place;
+  };
+
+  // ---- shared with other threads
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  bool paused = false, running = false;
+  std::optional<double> share;
+  std::deque<std::function<void(Executable&)>> tasks;
+  std::vector<protocol::TrialEvent> trialEvents;
+  std::deque<RevertedFusion> revertedFusions;  // found, not yet in use
+  std::optional<PlannedEvaluations> plannedEvaluations;
+  std::atomic<bool> attention{false};    // something above wants the stepping thread
+  std::atomic<bool> interrupted{false};  // the stop, for kernels that run long
+
+  // ---- of the thread that runs
+  CompiledNotebook notebook;
+  TrainSettings settings;
+  std::shared_ptr<TensorStore> store;
+  std::unique_ptr<KernelSupply> supply;
+  Prepared training;
+  PrepareOptions prepareOptions;  // of training; `reverted` grows
+  std::optional<Checkpoint> checkpoint;
+  std::optional<std::vector<KernelSwap>> replay;
+  std::unique_ptr<FusionTrials> fusionTrials;
+  struct Replanned {
+    RevertedFusion reverted;
+    Prepared prepared;
+    bool requested = false;
+  };
+  std::optional<Replanned> replanned;   // waits for its kernels
+  std::vector<Evaluation> evaluations;  // of full batches, of the remainder
+  bool evaluates = false, evaluationsTaken = false;
+  std::optional<DataFeed> feed;
+  std::vector<std::byte> staging;
+  std::vector<TensorStore::Entry*> trainingInputs;
+  std::unique_ptr<RunFolder> folder;
+  std::map<std::string, std::string> givenBy;  // files, by the tensor whose first value they hold
+  TensorId loss;
+  Span place;  // of the failure
+  std::uint64_t seed = 1;
+  std::int64_t firstStep = 0, step = 0, stepLimit = 0;
+  Time begun;
+  std::vector<float> stepMilliseconds;
+  protocol::DoneEvent done;
+  protocol::StepEvent thinned;
+  Time lastStepEvent{}, lastState{};
+  protocol::RunPhase lastPhase = protocol::RunPhase::Idle;
+  TimeLeft timeLeft;
+  double pausedSeconds = 0;
+  std::int64_t swapCount = 0;
+  std::size_t swapsLogged = 0;    // of supply->swaps(), in the folder
+  std::string checkpointTrouble;  // why the newest checkpoint is missing; empty: it was written
+  std::optional<double> lastLoss;
+  bool dynamic = false;
+  double waited = 0;
+  double lastStepSeconds = 0;  // without the wait for the lease
+  bool leaseStuck = false;
+
+  std::jthread fusionThread, evaluationThread;  // last: they use all of the above
+
+  // ---- train.cpp
+  Result<TrainSummary> train(std::stop_token stop);
+  Result<Unit> steps(std::stop_token stop);
+  // What other threads have left: trials, tasks, a new share, a pause.
+  void attend(std::stop_token stop);
+  Result<TrainSummary> finish(std::stop_token stop);
+
+  // ---- train_setup.cpp
+  Result<Unit> compile();
+  Result<Unit> prepareTraining(std::stop_token stop);
+  // What fusion decides with: what the log or the checkpoint says where bits must agree, else what the machine has been measured to be.
+  DeviceConstants fusedFor() const;
+  // What fusion goes without at first: what the log or the checkpoint says where bits must agree, else what is recorded.
+  MeasuredKernels firstReverted() const;
+  Result<Unit> makeSupply();
+  Result<Unit> loadData(std::stop_token stop);
+  std::vector<TensorStore::Entry*> inputsOf(const Executable& executable) const;
+  // Where the steps are counted in epochs: what they are.
+  std::string epochsText() const;
+  std::string programHash() const;
+  // Of the cell that trains: a notebook in which it is another one has moved on since.
+  std::string meaning() const;
+  Result<Unit> writeRunFile();
+
+  // ---- train_step.cpp
+  Result<Unit> oneStep();
+  // A holder that neither runs nor dies (a stopped worker, until its parent's deadline) keeps steps waiting once, not each time: until
+  // the lease is free again they go on without it.
+  DeviceLease::Hold takeLease();
+  Result<Unit> feedBatch();
+  void record(double milliseconds, double value);
+
+  // ---- train_nan.cpp
+  Error nanFound(Executable& x);
+  // What fused kernels don't write has no value to look at, and theirs come in another order: where it takes seconds at most, the step
+  // is interpreted one operator at a time. Empty: it is not, or nothing was met.
+  Result<std::string> firstNaNByOperator();
+  // The first input whose batch of this step holds one; empty: none.
+  std::string infiniteInput(std::int64_t at);
+
+  // ---- train_evaluation.cpp
+  // On a thread of its own: steps go on while the evaluating programs are compiled, fused and planned.
+  void planEvaluations();
+  // Asks for the kernels of what has been planned. False: it is not there yet, or a stop was requested while it was waited for.
+  Result<bool> takeEvaluations(std::stop_token stop, bool wait);
+  // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.
+  Result<bool> mayEvaluate(std::stop_token stop);
+  Result<Unit> evaluate(std::stop_token stop);
+
+  // ---- train_fusion.cpp
+  void startFusionTrials();
+  // Between two steps; training goes on with what it has until the other partition's kernels are all there.
+  Result<Unit> replan();
+  Result<Unit> replanAsLogged();
+  Result<Unit> trainWith(Prepared next);
+
+  // ---- train_checkpoint.cpp
+  Result<Unit> readEarlier();
+  Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all);
+  // Before one was written: what a slow disk would take.
+  double estimatedCheckpointSeconds() const;
+  // Outer: what the device says; inner: whether the file could be written.
+  Result<Result<Unit>> saveCheckpoint();
+  // On the way: a full disk costs the checkpoint, not the training.
+  Result<Unit> tryCheckpoint();
+  // A killed run is replayed by what stands there: written when a step has been made, so that none holds what was abandoned.
+  void logSwaps();
+
+  // ---- train_events.cpp
+  void emit(const protocol::Message& message, bool intoFolder = true);
+  void emitState(protocol::RunPhase phase, const std::string& detail, bool atOnce = false);
+  void flushStepEvent(Time now);
+  std::string activity() const;
+  protocol::SearchState searchState() const;
+};
+
+}  // namespace nf
