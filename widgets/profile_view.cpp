@@ -15,6 +15,7 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/counters_view.h"
 #include "widgets/names.h"
 #include "widgets/timeline_view.h"
 #include "widgets/write_file.h"
@@ -177,8 +178,9 @@ QVariant ProfileModel::headerData(int section, Qt::Orientation orientation, int 
 ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Profile"))), m_model(new ProfileModel(this)),
       m_table(new QTableView), m_launches(new TimelineModel(this)), m_timeline(new TimelineView(theme, m_launches)),
-      m_launchTable(makeLaunchTable()), m_pages(new TabRow(theme, {tr("Kernels"), tr("Timeline"), tr("Launches")})),
-      m_stack(new QStackedWidget), m_bolt(new QLabel), m_sentence(label({})), m_tick(new QTimer(this)) {
+      m_launchTable(makeLaunchTable()), m_counters(new CountersView(theme)),
+      m_pages(new TabRow(theme, {tr("Kernels"), tr("Timeline"), tr("Launches"), tr("Counters")})), m_stack(new QStackedWidget),
+      m_bolt(new QLabel), m_sentence(label({})), m_tick(new QTimer(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
@@ -213,6 +215,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   m_stack->addWidget(m_table);
   m_stack->addWidget(m_timeline);
   m_stack->addWidget(m_launchTable);
+  m_stack->addWidget(m_counters);
   layout->addWidget(m_stack, 1);
   connect(m_pages, &TabRow::chosen, this, [this](int page) { showPage(static_cast<Page>(page)); });
   connect(m_timeline, &TimelineView::chosenByHand, this, [this](int row) { chooseLaunch(row, false); });
@@ -235,6 +238,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     showSentence();
     if (k.subgraph == m_chosen) return;
     m_chosen = k.subgraph;
+    m_counters->choose(m_chosen);
     Q_EMIT kernelChosen(k.subgraph);
   });
   connect(theme, &Theme::changed, this, [this] { showSentence(); });
@@ -286,6 +290,7 @@ void ProfileView::chooseLaunch(int row, bool inTable) {
   if (const auto* site = m_launches->siteOf(row)) {
     const protocol::TimelineSite chosen = *site;
     m_chosen = chosen.subgraph;
+    m_counters->choose(m_chosen);
     Q_EMIT launchChosen(chosen);
   }
 }
@@ -299,6 +304,8 @@ void ProfileView::showPage(Page page) {
 void ProfileView::setSelected(std::function<bool(const protocol::TimelineSite&)> selected) {
   m_timeline->setSelected(std::move(selected));
 }
+
+void ProfileView::addCounters(const protocol::KernelCountersEvent& counters) { m_counters->add(counters); }
 
 void ProfileView::refreshSelected() { m_timeline->update(); }
 
@@ -316,6 +323,7 @@ void ProfileView::clear() {
   m_age.invalidate();
   m_model->setProfile({});
   m_launches->setTimeline({});
+  m_counters->clear();
   showAge();
   showSentence();
 }
@@ -325,6 +333,7 @@ void ProfileView::setProfile(const protocol::Profile& profile) {
   m_tick->start();
   m_model->setProfile(profile);
   m_launches->setTimeline(profile.timeline);
+  m_counters->setProfile(profile);
   choose(m_chosen);
   showAge();
   showSentence();
@@ -342,6 +351,7 @@ void ProfileView::choose(const std::string& subgraph) {
   const int row = m_model->rowOf(subgraph);
   if (row >= 0 && row != m_table->currentIndex().row()) m_table->setCurrentIndex(m_model->index(row, 0));
   if (row < 0) m_table->clearSelection();
+  m_counters->choose(subgraph);
   showSentence();
 }
 
@@ -373,7 +383,8 @@ void ProfileView::showSentence() {
 QString ProfileView::sentence() const { return m_sentence->text(); }
 
 QString ProfileView::save(const QString& path) const {
-  const PlotTable table = m_stack->currentIndex() == kKernels ? m_model->table() : m_launches->table();
+  const int page = m_stack->currentIndex();
+  const PlotTable table = page == kKernels ? m_model->table() : page == kCounters ? m_counters->table() : m_launches->table();
   const QByteArray bytes = path.endsWith(QLatin1String(".json")) ? jsonOf(table) : csvOf(table).toUtf8();
   return writeWhole(path, {bytes.constData(), static_cast<std::size_t>(bytes.size())});
 }

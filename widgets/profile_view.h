@@ -18,6 +18,7 @@ class QTimer;
 namespace nf {
 
 class PanelHeader;
+class CountersView;
 class TabRow;
 class TimelineModel;
 class TimelineView;
@@ -62,7 +63,7 @@ class ProfileView : public QWidget {
   void clear();
   const ProfileModel* model() const { return m_model; }
   QTableView* table() const { return m_table; }
-  enum Page { kKernels, kTimeline, kLaunches };
+  enum Page { kKernels, kTimeline, kLaunches, kCounters };
   void showPage(Page page);
   TabRow* pages() const { return m_pages; }
   TimelineView* timeline() const { return m_timeline; }
@@ -71,6 +72,9 @@ class ProfileView : public QWidget {
   // Which launches are selected, by what they came from.
   void setSelected(std::function<bool(const protocol::TimelineSite&)> selected);
   void refreshSelected();
+  // Of two kernels of a subgraph: the newest of each is shown.
+  void addCounters(const protocol::KernelCountersEvent& counters);
+  CountersView* counters() const { return m_counters; }
   QString sentence() const;
   QString save(const QString& path) const;  // csv or json; what went wrong, empty: written
 
@@ -94,6 +98,7 @@ class ProfileView : public QWidget {
   TimelineModel* m_launches;
   TimelineView* m_timeline;
   QTableView* m_launchTable;
+  CountersView* m_counters;
   TabRow* m_pages;
   QStackedWidget* m_stack;
   QLabel *m_bolt, *m_sentence;

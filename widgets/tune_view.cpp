@@ -706,6 +706,8 @@ void TuneView::addTrial(const TrialEvent& t) {
   m_now->setToolTip(shortName(name) + QStringLiteral("\n") + QString::fromStdString(t.how));
 }
 
+void TuneView::addCounters(const KernelCountersEvent& counters) { m_profile->addCounters(counters); }
+
 QString TuneView::lineage() const { return m_lineage->text(); }
 QString TuneView::now() const { return m_now->text(); }
 QString TuneView::spent() const { return m_spent->text(); }

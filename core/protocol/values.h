@@ -450,13 +450,6 @@ struct KernelTextInfo {
 };
 
 // Wall time of one kernel: the mean over the timed calls.
-struct KernelTimeInfo {
-  std::string subgraph, name;
-  double calls = 0, us = 0;           // calls a step; of one call
-  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
-  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes);
-};
-
 // What counters said of one launch of a kernel, all its stages together.
 struct StallInfo {
   std::string reason;  // "long_scoreboard"
@@ -476,6 +469,21 @@ struct CounterInfo {
   std::vector<SampledLine> lines;  // the most sampled first
   std::string withoutLines;        // why there are none
   NF_FIELDS(CounterInfo, us, flops, dramBytes, l2Bytes, occupancy, stalls, lines, withoutLines);
+};
+
+struct KernelTimeInfo {
+  std::string subgraph, name;
+  double calls = 0, us = 0;             // calls a step; of one call
+  std::int64_t flops = 0, bytes = 0;    // of one call; bytes: distinct tensors read and written
+  std::optional<CounterInfo> counters;  // where the device has some and nothing trained
+  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes, counters);
+};
+
+// Counters of two kernels of a subgraph, each made by a schedule.
+struct CountedKernel {
+  JsonText schedule;
+  std::optional<CounterInfo> counters;
+  NF_FIELDS(CountedKernel, schedule, counters);
 };
 
 // ---------------------------------------------------------------- timelines

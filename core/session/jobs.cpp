@@ -673,6 +673,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     if (request.trials > 0) options.trials = request.trials;
     options.seconds = request.seconds;
     options.stop = stop;
+    options.onCounters = [this](const CountersEvent& e) { note(protocolEvent(e)); };
     options.onTrial = [&](const TrialEvent& e) {
       note(protocolEvent(e));
       state.trials += e.counted;

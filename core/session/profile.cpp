@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/session/jobs.h"
+#include "core/tune/worker_messages.h"
 
 namespace nf {
 namespace {
@@ -90,7 +91,19 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     if (!prepared) fail(id, prepared.error());
     else if (!done && !isStopped(done.error())) fail(id, done.error());
     else if (!*prepared || stop.stop_requested()) m_outbox.send(protocol::Cancelled{}, id);
-    else m_outbox.send(profileOf(job.executable(), revision.get(), revision->number(), steps, false), id);
+    else {
+      protocol::Profile answer = profileOf(job.executable(), revision.get(), revision->number(), steps, false);
+      if (device->device().profiler()) {
+        state.detail = "counting";
+        m_outbox.send(state);
+        const auto counted = job.count(stop);
+        if (!counted) answer.countersMissing = counted.error().message;
+        for (protocol::KernelTimeInfo& k : answer.kernels)
+          if (const auto hash = hashFromHex(k.subgraph); counted && hash)
+            if (const auto found = counted->find(*hash); found != counted->end()) k.counters = describeCounters(found->second);
+      }
+      m_outbox.send(answer, id);
+    }
     m_outbox.send(protocol::RunState{});
   });
 }

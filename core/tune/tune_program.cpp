@@ -136,6 +136,7 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   tuning.lastWordInSteps = false;
   tuning.searchAfterHit = true;
   tuning.onTrial = options.onTrial;
+  tuning.onCounters = options.onCounters;
   FunctionCache cache;
   SteadyClock clock;
   const auto evaluator = workerEvaluator(compile, measure);
