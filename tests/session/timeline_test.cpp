@@ -27,7 +27,7 @@ void checkTimeline(const Profile& profile, const Analysis& analysis, const std::
   EXPECT_FALSE(t.ofDevice);
   std::set<std::string> known, seen;
   for (const KernelTimeInfo& k : profile.kernels) known.insert(k.subgraph);
-  std::set<Phase> phases;
+  std::set<protocol::Phase> phases;
   bool placed = false;
   for (const TimelineActivity& a : t.activities) {
     EXPECT_LE(a.end, t.activities.front().end);
