@@ -2,6 +2,7 @@
 #include "widgets/profile_view.h"
 
 #include <QAction>
+#include <QComboBox>
 #include <QFileDialog>
 #include <QHBoxLayout>
 #include <QHeaderView>
@@ -178,8 +179,7 @@ QVariant ProfileModel::headerData(int section, Qt::Orientation orientation, int 
 ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Profile"))), m_model(new ProfileModel(this)),
       m_table(new QTableView), m_launches(new TimelineModel(this)), m_timeline(new TimelineView(theme, m_launches)),
-      m_launchTable(makeLaunchTable()), m_counters(new CountersView(theme)),
-      m_pages(new TabRow(theme, {tr("Kernels"), tr("Timeline"), tr("Launches"), tr("Counters")})), m_stack(new QStackedWidget),
+      m_launchTable(makeLaunchTable()), m_counters(new CountersView(theme)), m_pages(new QComboBox), m_stack(new QStackedWidget),
       m_bolt(new QLabel), m_sentence(label({})), m_tick(new QTimer(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
@@ -188,8 +188,10 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   profile->setObjectName(QStringLiteral("profile"));
   profile->setToolTip(tr("Run some steps and time every kernel"));
   connect(profile, &QToolButton::clicked, this, &ProfileView::profileWanted);
+  m_pages->addItems({tr("Kernels"), tr("Timeline"), tr("Launches"), tr("Counters")});
+  m_pages->setProperty("flat", true);
   m_pages->setObjectName(QStringLiteral("profilePages"));
-  m_pages->setAccessibleName(tr("Profile as kernels, over time, or launch by launch"));
+  m_pages->setAccessibleName(tr("Profile as kernels, over time, launch by launch, or by counters"));
   m_header->add(m_pages);
   m_header->add(profile);
   layout->addWidget(m_header);
@@ -217,7 +219,9 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   m_stack->addWidget(m_launchTable);
   m_stack->addWidget(m_counters);
   layout->addWidget(m_stack, 1);
-  connect(m_pages, &TabRow::chosen, this, [this](int page) { showPage(static_cast<Page>(page)); });
+  // No taller than the kernels alone would be.
+  m_stack->setMinimumHeight(78);
+  connect(m_pages, &QComboBox::currentIndexChanged, this, [this](int page) { showPage(static_cast<Page>(page)); });
   connect(m_timeline, &TimelineView::chosenByHand, this, [this](int row) { chooseLaunch(row, false); });
   layout->addWidget(line());
   auto* foot = new QHBoxLayout;
@@ -296,7 +300,7 @@ void ProfileView::chooseLaunch(int row, bool inTable) {
 }
 
 void ProfileView::showPage(Page page) {
-  m_pages->setCurrent(page);
+  m_pages->setCurrentIndex(page);
   m_stack->setCurrentIndex(page);
   showSentence();
 }

@@ -10,6 +10,7 @@
 #include "widgets/plots.h"
 #include "widgets/theme.h"
 
+class QComboBox;
 class QLabel;
 class QStackedWidget;
 class QTableView;
@@ -19,7 +20,6 @@ namespace nf {
 
 class PanelHeader;
 class CountersView;
-class TabRow;
 class TimelineModel;
 class TimelineView;
 
@@ -65,7 +65,7 @@ class ProfileView : public QWidget {
   QTableView* table() const { return m_table; }
   enum Page { kKernels, kTimeline, kLaunches, kCounters };
   void showPage(Page page);
-  TabRow* pages() const { return m_pages; }
+  QComboBox* pages() const { return m_pages; }
   TimelineView* timeline() const { return m_timeline; }
   TimelineModel* launches() const { return m_launches; }
   QTableView* launchTable() const { return m_launchTable; }
@@ -99,7 +99,7 @@ class ProfileView : public QWidget {
   TimelineView* m_timeline;
   QTableView* m_launchTable;
   CountersView* m_counters;
-  TabRow* m_pages;
+  QComboBox* m_pages;
   QStackedWidget* m_stack;
   QLabel *m_bolt, *m_sentence;
   QTimer* m_tick;  // while the age is below a minute

@@ -2,6 +2,7 @@
 // Counters of the old and the new kernel beside each other.
 #include <gtest/gtest.h>
 
+#include <QComboBox>
 #include <QTableWidget>
 #include <QTest>
 
@@ -43,7 +44,7 @@ struct CountersTest : ::testing::Test {
     EXPECT_TRUE(QTest::qWaitForWindowExposed(&view));
     view.setProfile(capsule::profile(1, false));
     view.profile()->pages()->setFocus();
-    for (int i = 0; i < 3; ++i) QTest::keyClick(view.profile()->pages(), Qt::Key_Right);
+    for (int i = 0; i < 3; ++i) QTest::keyClick(view.profile()->pages(), Qt::Key_Down);
   }
   CountersView* page() { return view.profile()->counters(); }
   QString cell(const QString& what, int column) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <QAction>
+#include <QComboBox>
 #include <QFile>
 #include <QSignalSpy>
 #include <QTableView>
@@ -237,7 +238,7 @@ TEST_F(TimelinePage, ThreePagesOverOneChoice) {
   ProfileView* profile = view.profile();
   profile->pages()->setFocus();
   EXPECT_TRUE(profile->table()->isVisible());
-  QTest::keyClick(profile->pages(), Qt::Key_Right);
+  QTest::keyClick(profile->pages(), Qt::Key_Down);
   EXPECT_TRUE(profile->timeline()->isVisible());
   const int kernel = 9;
   ASSERT_EQ(profile->launches()->titleOf(kernel), "dW + sgd");
@@ -246,7 +247,7 @@ TEST_F(TimelinePage, ThreePagesOverOneChoice) {
   EXPECT_EQ(selection.origins(), (Origins{1}));
   EXPECT_EQ(selection.tensors(), (std::vector<std::string>{"dW"}));
   profile->pages()->setFocus();
-  QTest::keyClick(profile->pages(), Qt::Key_Right);
+  QTest::keyClick(profile->pages(), Qt::Key_Down);
   ASSERT_TRUE(profile->launchTable()->isVisible());
   EXPECT_EQ(profile->launchTable()->currentIndex().row(), kernel);
   profile->launchTable()->setFocus();
