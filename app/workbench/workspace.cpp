@@ -792,6 +792,7 @@ void Workspace::handle(const Envelope& envelope) {
     Q_EMIT milestone(QStringLiteral("kernel_swap"));
     return;
   }
+  if (const auto* counters = std::get_if<KernelCountersEvent>(&envelope.message)) return Q_EMIT countersArrived(*counters);
   if (const auto* eval = std::get_if<EvalEvent>(&envelope.message)) {
     m_evals.push_back(*eval);
     Q_EMIT evalArrived(*eval);

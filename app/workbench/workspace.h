@@ -155,6 +155,7 @@ class Workspace : public QObject {
   void stepsTrimmed();  // a resumed run does the last steps again
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
+  void countersArrived(const nf::protocol::KernelCountersEvent& counters);
   void trialArrived(const nf::protocol::TrialEvent& trial);
   void profileArrived(const nf::protocol::Profile& profile);
   void evalArrived(const nf::protocol::EvalEvent& eval);

@@ -629,6 +629,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       m_step = -1;
       m_run.reset();
       m_train = job;
+      m_trainRevision = revision;
     }
     const auto summary = job->run(stop);
     auto trained = std::make_shared<Trained>();
@@ -687,6 +688,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     if (request.trials > 0) options.trials = request.trials;
     options.seconds = request.seconds;
     options.stop = stop;
+    options.onCounters = [this](const CountersEvent& e) { note(protocolEvent(e)); };
     options.onTrial = [&](const TrialEvent& e) {
       note(protocolEvent(e));
       state.trials += e.counted;
