@@ -279,9 +279,15 @@ class Emitter : private Frame {
              {s.origin});
         return;
       case Statement::Kind::WarpgroupTile: warpgroupTile(s); return;
-      case Statement::Kind::WarpgroupFence: line("nf_wgmma_fence();", {s.origin}); return;
+      case Statement::Kind::WarpgroupFence:
+        holdAccumulators(s);
+        line("nf_wgmma_fence();", {s.origin});
+        return;
       case Statement::Kind::WarpgroupCommit: line("nf_wgmma_commit();", {s.origin}); return;
-      case Statement::Kind::WarpgroupWait: line("nf_wgmma_wait<" + std::to_string(s.elements) + ">();", {s.origin}); return;
+      case Statement::Kind::WarpgroupWait:
+        line("nf_wgmma_wait<" + std::to_string(s.elements) + ">();", {s.origin});
+        holdAccumulators(s);
+        return;
       case Statement::Kind::ProxyFence: line("nf_proxy_fence();", {s.origin}); return;
     }
   }
@@ -339,6 +345,15 @@ class Emitter : private Frame {
   // Fragments are arrays of 32-bit registers.
   std::string registers(const Place& p) const {
     return m_buffers[p.buffer.value] + "[" + index(floorDiv(p.offset, perRegister(m_f[p.buffer].type))) + "]";
+  }
+
+  // To a compiler a tile has ended where it is begun: it could read accumulators before the wait.
+  void holdAccumulators(const Statement& s) {
+    std::set<BufferId> accumulators;
+    for (const Statement& tile : m_f.statements)
+      if (tile.kind == Statement::Kind::WarpgroupTile) accumulators.insert(tile.target.buffer);
+    for (const BufferId b : accumulators)
+      line("nf_hold<" + std::to_string(m_f[b].elements) + ">(" + m_buffers[b.value] + ");", {s.origin});
   }
 
   void warpgroupTile(const Statement& s) {

@@ -206,6 +206,12 @@ template <int Groups>
 __device__ __forceinline__ void nf_wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Groups) : "memory");
 }
+// Uses of accumulators stay on their side of it.
+template <int Count>
+__device__ __forceinline__ void nf_hold(float* c) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(c[i])::"memory");
+}
 __device__ __forceinline__ void nf_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 )cuda";
 

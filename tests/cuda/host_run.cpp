@@ -205,6 +205,8 @@ const char* kHost = R"cpp(
   static void nf_wgmma_commit() {}
   template <int Groups>
   static void nf_wgmma_wait() {}
+  template <int Count>
+  static void nf_hold(float*) {}
   static void nf_proxy_fence() {}
   static void fibre() {
     for (;;) {
