@@ -13,11 +13,11 @@ constexpr std::int64_t kPad = 4;                 // elements a row of a slice ma
 constexpr double kMostParts = 64.0 * (1 << 20);  // bytes of a workspace that holds the parts of split results
 constexpr double kMemoryCycles = 600, kSharedCycles = 30, kBarrierCycles = 30, kAdditionCycles = 4, kMatrixCycles = 33;
 
-constexpr int kRegisters = 65536;  // of a multiprocessor
+constexpr int kRegisters = 65536;                                           // of a multiprocessor
 constexpr int kWidest = 16, kMostAccumulators = 128, kOtherRegisters = 40;  // of a thread
-constexpr int kWarpgroupCapability = 90;              // wgmma is in sm_90a and nowhere else
-constexpr double kWarpgroupRate = 2048;               // multiplications of f16 a cycle, all of H100's
-constexpr double kWarpgroupCycles = 64;               // until the products that were begun last are there
+constexpr int kWarpgroupCapability = 90;                                    // wgmma is in sm_90a and nowhere else
+constexpr double kWarpgroupRate = 2048;                                     // multiplications of f16 a cycle, all of H100's
+constexpr double kWarpgroupCycles = 64;                                     // until the products that were begun last are there
 
 // 75 of "sm_75", 90 of "sm_90a"; 0: not known.
 int capabilityOf(const Target& target) {

@@ -86,8 +86,7 @@ class GpuContractionSpace final : public KnobSpace {
         const int threads = knobsOf(point).threads();
         if (threads < kWarp || threads > 512 || threads % kWarp != 0) return;
       }
-      // With one stage and one part the rest fits, if it fits at all.
-      if (knob == kStages && point[kPipeline] == 0 && !illegal(point).empty()) return;
+      if (knob == kStages && !fitsAtAll(point)) return;
       std::size_t count = m_knobs[knob].searched();
       if (knob == kPipeline && m_units[point[kMatrix]] == MatrixUnit::Fma) count = 1;
       if (knob == kSplit && !splitHelps(point)) count = 1;
@@ -203,6 +202,12 @@ class GpuContractionSpace final : public KnobSpace {
     k.fragments = point[kFragments] > 0 ? value(point, kFragments).get<int>() : 0;
     k.pipeline = value(point, kPipeline).get<int>();
     return k;
+  }
+
+  // Whether the tiles are legal with one stage, one part and the fewest levels.
+  bool fitsAtAll(Point point) const {
+    point[kStages] = point[kSplit] = point[kPipeline] = 0;
+    return illegal(point).empty();
   }
 
   // Blocks enough for all multiprocessors need no parts.

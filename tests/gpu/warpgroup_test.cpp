@@ -68,7 +68,7 @@ TEST(GpuWarpgroup, RandomContractionsEqualTheReference) {
   }
 }
 
-// What the interpreter says with each of these statements left out, one at a time; `missed` counts those that nobody misses.
+// Each statement of these kinds left out, one at a time.
 void expectEachNeeded(const loop::Function& f, const Program& p, const std::set<Kind>& kinds) {
   ASSERT_EQ(interpreted(f, p), "");
   std::size_t last = f.statements.size();  // behind the last slice no copies are under way
@@ -86,7 +86,7 @@ void expectEachNeeded(const loop::Function& f, const Program& p, const std::set<
 
 TEST(GpuWarpgroup, EveryBarrierFenceAndWaitIsNeeded) {
   const Program p = product(64, 64, 256, DType::F16, false, false, false);
-  for (const auto& [stages, pipeline] : {std::pair{2, 2}, {3, 2}, {3, 3}, {4, 3}}) {
+  for (const auto& [stages, pipeline] : std::vector<std::pair<int, int>>{{2, 2}, {3, 2}, {3, 3}, {4, 3}}) {
     const auto f = lower(p, tile(64, 64, stages, pipeline), gpuTarget("sm_90"));
     ASSERT_TRUE(f.ok()) << f.error().message;
     expectEachNeeded(
@@ -96,8 +96,8 @@ TEST(GpuWarpgroup, EveryBarrierFenceAndWaitIsNeeded) {
 }
 
 struct Broken {
-  loop::Function f;
   Program p = product(64, 64, 128, DType::F16, false, false, false);
+  loop::Function f;
   Broken() : f(*lower(p, tile(64, 64, 2, 2), gpuTarget("sm_90"))) {}
   loop::StmtId first(Kind kind) const {
     for (std::size_t s = 0; s < f.statements.size(); ++s)
