@@ -85,7 +85,7 @@ void expectEachNeeded(const loop::Function& f, const Program& p, const std::set<
 }
 
 TEST(GpuWarpgroup, EveryBarrierFenceAndWaitIsNeeded) {
-  const Program p = product(64, 64, 256, DType::F16, false, false, false);
+  const Program p = product(64, 64, 384, DType::F16, false, false, false);  // slices enough to come into each memory again
   for (const auto& [stages, pipeline] : std::vector<std::pair<int, int>>{{2, 2}, {3, 2}, {3, 3}, {4, 3}}) {
     const auto f = lower(p, tile(64, 64, stages, pipeline), gpuTarget("sm_90"));
     ASSERT_TRUE(f.ok()) << f.error().message;
