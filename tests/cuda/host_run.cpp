@@ -173,6 +173,41 @@ const char* kHost = R"cpp(
   static void nf_mma_tf32(float* c, const unsigned* a, const unsigned* b) {
     multiplied<K, 1>(c, a, b, [](unsigned r, unsigned) { return __uint_as_float(r); });
   }
+  // The matrices of four warps: an operand's element from where it begins, its 16-byte parts exchanged by the address.
+  template <bool Turned>
+  static unsigned short element(const void* from, unsigned apart, unsigned own, unsigned step) {
+    unsigned long at = (unsigned long)from + (Turned ? own / 64 * apart + step * 128 + own % 64 * 2 : own * 128 + step * 2);
+    at ^= (at >> 7 & 7) << 4;
+    unsigned short value;
+    memcpy(&value, (const void*)at, 2);
+    return value;
+  }
+  template <int N, bool TurnedA, bool TurnedB, class Pick>
+  static void warpgroup(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB, Pick pick) {
+    const unsigned thread = threadIdx.x % 128, lane = thread % 32;
+    for (unsigned e = 0; e < N / 2; ++e) {
+      const unsigned row = 16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
+      double sum = c[e];
+      for (unsigned k = 0; k < 16; ++k)
+        sum += (double)pick(element<TurnedA>(a, apartA, row, k)) * (double)pick(element<TurnedB>(b, apartB, column, k));
+      c[e] = (float)sum;
+    }
+  }
+  template <int N, bool TurnedA, bool TurnedB>
+  static void nf_wgmma_f16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
+    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return nf_from_half(h); });
+  }
+  template <int N, bool TurnedA, bool TurnedB>
+  static void nf_wgmma_bf16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
+    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return __uint_as_float((unsigned)h << 16); });
+  }
+  static void nf_wgmma_fence() {}
+  static void nf_wgmma_commit() {}
+  template <int Groups>
+  static void nf_wgmma_wait() {}
+  template <int Count>
+  static void nf_hold(float*) {}
+  static void nf_proxy_fence() {}
   static void fibre() {
     for (;;) {
       (*work)();
