@@ -2,9 +2,8 @@
 #include "core/schedule/recurrence.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <span>
+#include <utility>
 
 #include "core/schedule/nest.h"
 #include "core/support/checked.h"
@@ -190,7 +189,8 @@ Result<RecurrenceView> viewRecurrence(const Program& subgraph) {
   makeHomes(view);
 
   const auto seed = std::find_if(view.homes.begin(), view.homes.end(), [](const RecurrenceHome& h) { return h.carriedRead; });
-  if (seed == view.homes.end()) return refuse(name + "no step reads what another made, so its operators run over all steps at once");
+  if (seed == view.homes.end())
+    return refuse(name + "no step reads what another made, so its operators run over all steps at once");
   view.seed = seed->stage;
   const Operator& first = (*view.body)[view.stages[view.seed].operators.front()];
   for (std::uint32_t k = 0; k < first.outputRank; ++k) {
@@ -284,8 +284,8 @@ std::vector<HeldAccess> heldOf(const RecurrenceView& view, const RecurrenceStage
 int reuseOf(const RecurrenceStage& stage, const std::vector<HeldAccess>& held, int unit) {
   int best = -1;
   for (std::size_t k = 0; k < stage.extents.size() && !held.empty(); ++k) {
-    const bool free = std::none_of(held.begin(), held.end(),
-                                   [&](const HeldAccess& h) { return uses(h.indices, static_cast<IndexVar>(k)); });
+    const bool free =
+        std::none_of(held.begin(), held.end(), [&](const HeldAccess& h) { return uses(h.indices, static_cast<IndexVar>(k)); });
     if (static_cast<int>(k) == unit || !free || stage.extents[k] == 1) continue;
     if (best < 0 || stage.extents[k] > stage.extents[static_cast<std::size_t>(best)]) best = static_cast<int>(k);
   }
@@ -327,8 +327,7 @@ RecurrencePlan planRecurrence(const RecurrenceView& view, std::size_t axis, bool
   const std::size_t stages = view.stages.size();
   plan.unit = unitsOf(view, view.axes[axis]);
   for (std::size_t s = 0; s < stages; ++s) {
-    plan.held.push_back(view.stages[s].reduced.empty() ? std::vector<HeldAccess>()
-                                                       : heldOf(view, view.stages[s], plan.unit[s]));
+    plan.held.push_back(view.stages[s].reduced.empty() ? std::vector<HeldAccess>() : heldOf(view, view.stages[s], plan.unit[s]));
     plan.reuse.push_back(reuseOf(view.stages[s], plan.held[s], plan.unit[s]));
     for (const HeldAccess& h : plan.held[s])
       if (std::none_of(plan.slices.begin(), plan.slices.end(),
@@ -350,7 +349,8 @@ RecurrencePlan planRecurrence(const RecurrenceView& view, std::size_t axis, bool
     }
     bool same = writer.reduced.empty() && reader.reduced.empty() && writer.extents == reader.extents && made == mine;
     for (std::size_t k = 0; same && k < read.indices.size(); ++k)
-      same = read.indices[k].asVariable() == static_cast<IndexVar>(k) || (writer.extents[k] == 1 && read.indices[k] == IndexExpr(0));
+      same =
+          read.indices[k].asVariable() == static_cast<IndexVar>(k) || (writer.extents[k] == 1 && read.indices[k] == IndexExpr(0));
     return same ? Meeting::None : Meeting::Block;
   };
 

@@ -40,12 +40,12 @@ struct RecurrenceStage {
 // A value of a step that others read: in this step, or in the next one under another name.
 struct RecurrenceHome {
   TensorId tensor;
-  std::size_t stage = 0;      // that writes it
-  TensorId before, initial;   // carried: what the next step reads it as, and the first step's value (of the subgraph)
-  bool carriedRead = false;   // `before` is read
-  bool read = false;          // it is, in its own step
-  bool readsProved = true;    // every read of either is in range whatever is tested around it
-  bool isOutput = false;      // rounded to its storage type
+  std::size_t stage = 0;     // that writes it
+  TensorId before, initial;  // carried: what the next step reads it as, and the first step's value (of the subgraph)
+  bool carriedRead = false;  // `before` is read
+  bool read = false;         // it is, in its own step
+  bool readsProved = true;   // every read of either is in range whatever is tested around it
+  bool isOutput = false;     // rounded to its storage type
 };
 
 // What does not depend on a schedule. Borrows nothing.

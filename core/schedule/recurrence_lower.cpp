@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/schedule/gpu.h"
 #include "core/schedule/recurrence.h"
@@ -29,7 +30,7 @@ class Lowering {
     m_thread = m_f.addVar("thread", m_knobs.threads, LoopKind::Thread);
     m_step = m_f.addVar(loop.reversed ? "step" : loop.counter, loop.trips, LoopKind::Serial);
     m_counter = loop.reversed ? IndexExpr(loop.trips - 1) - at(m_step) : at(m_step);
-    m_body.counter = {kLoopVariable + loop.depth, m_counter};
+    m_body.counter = std::pair<IndexVar, IndexExpr>(kLoopVariable + loop.depth, m_counter);
     m_body.special = [this](TensorId t, const std::vector<IndexExpr>& indices) { return onChip(t, indices); };
     makeHomes();
     if (m_knobs.hold == Hold::Shared)
@@ -430,8 +431,7 @@ class Lowering {
       accumulators.push_back(acc);
     }
     std::vector<StmtId> all = looped(row, std::move(start), origin);
-    append(all, under(frame.inside,
-                      looped(turn, under(termInside, looped(row, std::move(step), origin), origin), origin), origin));
+    append(all, under(frame.inside, looped(turn, under(termInside, looped(row, std::move(step), origin), origin), origin), origin));
     for (std::int64_t bit = lanes / 2; bit >= 1; bit /= 2) {
       std::vector<StmtId> exchange;
       for (const Accumulator& acc : accumulators) {
@@ -454,8 +454,8 @@ class Lowering {
   BodyLowering m_body;
   VarId m_block, m_thread, m_step;
   IndexExpr m_counter;
-  std::size_t m_number = SIZE_MAX;  // of the stage that is being made
-  IndexExpr m_unit;                 // the value of its unit axis; -1: it has none
+  std::size_t m_number = SIZE_MAX;     // of the stage that is being made
+  IndexExpr m_unit;                    // the value of its unit axis; -1: it has none
   std::vector<BufferId> m_operands;    // by tensor of the subgraph
   std::vector<Share> m_shares;         // of values and weights
   std::vector<std::size_t> m_shareOf;  // by home; SIZE_MAX: it lies in global memory, or nobody reads it
