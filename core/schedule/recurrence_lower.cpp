@@ -128,6 +128,10 @@ class Lowering {
       const auto unit = static_cast<std::size_t>(s.unit);
       if (!(indices[unit] == m_unit)) return std::nullopt;
       indices[unit] = simplify(indices[unit] - s.extents[unit] * at(m_block), m_f.ranges());
+      // Units of another extent are shared out in parts of another size.
+      std::vector<IndexVar> used;
+      indices[unit].collectVariables(used);
+      if (std::binary_search(used.begin(), used.end(), m_block.value)) return std::nullopt;
     }
     return element(s.buffer, s.strides, indices);
   }

@@ -223,6 +223,47 @@ TEST(Recurrence, TheStepsOfATrainedNetAreOneLaunchEach) {
   EXPECT_TRUE((*plan)->main.loops.empty());
 }
 
+const char* kHinted = R"(let B = 2, N = 8
+input X[B, 3, N] = 1
+param U[N, N] = normal(0, 0.1)
+const h[B, N] = zeros()
+for t in 0..3 { h[b, n] = tanh((sum[k] U[n, k] * h[b, k]) + X[b, t, n]) }
+show h
+hint schedule h { kind = recurrence; axis = n; blocks = 4; threads = 64; lanes = 4; rows = 1; hold = shared }
+)";
+
+TEST(Recurrence, AHintNamesWhatTheLoopHandsOn) {
+  const auto target = std::make_shared<const Target>(smallTarget());
+  StageOptions options;
+  options.device = deviceConstants(*target);
+  options.target = target;
+  const Stages stages = stagesOf(kHinted, target);
+  ASSERT_TRUE(stages.fused);
+  ASSERT_EQ(stages.fused->loops.size(), 1u);
+  EXPECT_TRUE(stages.fused->loops.front().persistent);
+  EXPECT_TRUE(checkPins(stages, options, *target).diagnostics.empty());
+
+  // What is no legal schedule is told; on a device without such kernels the hint is set aside.
+  std::string wrong = kHinted;
+  wrong.replace(wrong.find("blocks = 4"), 10, "blocks = 9");
+  const PinFindings illegal = checkPins(stagesOf(wrong, target), options, *target);
+  ASSERT_EQ(illegal.diagnostics.size(), 1u);
+  EXPECT_EQ(illegal.diagnostics.front().severity, Severity::Error);
+  EXPECT_NE(illegal.diagnostics.front().message.find("knob blocks cannot be 9 here"), std::string::npos)
+      << illegal.diagnostics.front().message;
+
+  Target cpu = smallTarget();
+  cpu.backend = "cpu";
+  options.target = std::make_shared<const Target>(cpu);
+  const Stages elsewhere = stagesOf(kHinted, options.target);
+  ASSERT_TRUE(elsewhere.fused);
+  EXPECT_FALSE(elsewhere.fused->loops.front().persistent);
+  const PinFindings aside = checkPins(elsewhere, options, cpu);
+  ASSERT_EQ(aside.diagnostics.size(), 1u);
+  EXPECT_EQ(aside.diagnostics.front().severity, Severity::Warning);
+  EXPECT_EQ(aside.setAside.size(), 1u);
+}
+
 // ---------------------------------------------------------------- refusals
 
 std::string refusal(const Program& p) {
