@@ -121,8 +121,9 @@ __device__ __forceinline__ void nf_grid_barrier(unsigned long long* status) {
     const unsigned share = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1u) : 1u;
     unsigned before, now;
     asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(share) : "memory");
-    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    while (((before ^ now) & 0x80000000u) == 0u);
+    do {
+      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    } while (((before ^ now) & 0x80000000u) == 0u);
   }
   __syncthreads();
 }
