@@ -113,10 +113,10 @@ struct Statement {
   Place left, right;  // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile, WarpgroupTile: C += left * right
   std::int64_t elements =
       0;  // AsyncCopy; AsyncWait, WarpgroupWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
-  bool transposed = false;              // MatrixLoad: a thread takes neighbours of a column, not of a row
-  std::array<std::int64_t, 3> tile{};   // MatrixTile, WarpgroupTile: m, n, k
+  bool transposed = false;                     // MatrixLoad: a thread takes neighbours of a column, not of a row
+  std::array<std::int64_t, 3> tile{};          // MatrixTile, WarpgroupTile: m, n, k
   BarrierScope barrier = BarrierScope::Block;  // Barrier
-  SwizzledOperand leftLies, rightLies;  // WarpgroupTile
+  SwizzledOperand leftLies, rightLies;         // WarpgroupTile
 };
 
 // Stages run one after the other; the tasks of a stage (product of its outermost Parallel or Block loops) in any order. Inside
