@@ -223,7 +223,7 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
   m_counters.clear();
   if (m_profiling && m_recorder) m_recorder->beginRun();
   auto done = runSequence(m_plan->main, nullptr);
-  if (m_profiling && m_recorder) m_recorder->endRun();
+  if (m_profiling && m_recorder) m_recorder->extendRun();
   m_stop = nullptr;
   return done;
 }
