@@ -188,6 +188,7 @@ class Badge : public QWidget {
  public:
   explicit Badge(const Theme* theme, QWidget* parent = nullptr);
   void show(const QString& icon, const QString& text, const QColor& color);
+  QString icon() const { return m_icon; }
   QSize sizeHint() const override;
   QSize minimumSizeHint() const override;  // its words give way
 

@@ -6,9 +6,11 @@
 #include <QLabel>
 #include <QPainter>
 #include <QScrollArea>
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "core/protocol/check_text.h"
 #include "widgets/basic.h"
 #include "widgets/derivation_view.h"
 #include "widgets/names.h"
@@ -96,9 +98,9 @@ void addPair(Section* section, const Theme* theme, const QString& name, const QS
 }
 
 // Element, what was derived, what the differences say, and how far apart they are, the worst first.
-void addSamples(Section* section, const Theme* theme, const std::vector<protocol::NumericSample>& samples) {
+void addSamples(Section* section, const Theme* theme, const std::vector<protocol::NumericSample>& samples, const QString& name) {
   auto* table = new QWidget;
-  table->setObjectName(QStringLiteral("samples"));
+  table->setObjectName(name);
   auto* grid = new QGridLayout(table);
   grid->setContentsMargins(0, 0, 0, 0);
   grid->setHorizontalSpacing(10);
@@ -118,10 +120,9 @@ void addSamples(Section* section, const Theme* theme, const std::vector<protocol
   for (const auto& s : samples) {
     QStringList element;
     for (const auto at : s.element) element << QString::number(at);
-    put(++row,
-        {QStringLiteral("[%1]").arg(element.join(QStringLiteral(", "))), significant(s.derived, 5), significant(s.differences, 5),
-         significant(s.error, 3)},
-        false);
+    QString place = QStringLiteral("[%1]").arg(element.join(QStringLiteral(", ")));
+    if (const std::string beside = besideText(s); !beside.empty()) place += QStringLiteral(", ") + QString::fromStdString(beside);
+    put(++row, {place, significant(s.derived, 5), significant(s.differences, 5), significant(s.error, 3)}, false);
   }
   section->body()->addWidget(table);
 }
@@ -131,6 +132,23 @@ QLabel* paragraph(const QString& text) {
   l->setWordWrap(true);
   l->setTextInteractionFlags(Qt::TextSelectableByMouse);
   return l;
+}
+
+// The second point: parameters that start as one number, moved a little.
+void addMoved(Section* section, const Theme* theme, const protocol::NumericCheck& check) {
+  const protocol::MovedCheck& moved = *check.moved;
+  const auto finite = std::find_if(moved.worstSamples.begin(), moved.worstSamples.end(),
+                                   [](const protocol::NumericSample& s) { return std::isfinite(s.error); });
+  QString text = QObject::tr("Also with %1: %2 of %3")
+                     .arg(QString::fromStdString(movedText(moved)), grouped(moved.samples),
+                          counted(check.elements, QObject::tr("element"), QObject::tr("elements")));
+  if (finite != moved.worstSamples.end()) text += QObject::tr(", worst error %1").arg(significant(finite->error, 3));
+  if (moved.undefined > 0)
+    text += QObject::tr(", undefined at %1").arg(counted(moved.undefined, QObject::tr("element"), QObject::tr("elements")));
+  if (moved.refuted > moved.undefined)
+    text += QObject::tr(", %1 beyond what rounding explains").arg(grouped(moved.refuted - moved.undefined));
+  section->body()->addWidget(paragraph(text + QLatin1Char('.')));
+  if (moved.refuted > 0) addSamples(section, theme, moved.worstSamples, QStringLiteral("moved samples"));
 }
 
 }  // namespace
@@ -380,29 +398,25 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     m_derivation->setVisible(m_steps->steps() > 0);
     if (e.check) {
       const protocol::NumericCheck& k = *e.check;
-      const bool good = k.refuted == 0, whole = k.samples >= k.wanted;
+      const bool whole = k.samples >= k.wanted;
+      const std::int64_t refuted = k.refuted - (k.moved ? k.moved->refuted : 0);
       m_checkPending = false;
       m_checkText = tr("numeric check %1, %2")
                         .arg(significant(k.worst, 3), !whole ? tr("%1 of %2").arg(grouped(k.samples), grouped(k.elements))
                                                       : k.samples < k.elements ? counted(k.samples, tr("sample"), tr("samples"))
                                                                                : tr("all of %1").arg(grouped(k.elements)));
-      m_checked->show(!good   ? QStringLiteral("error")
-                      : whole ? QStringLiteral("proved")
-                              : QStringLiteral("warning"),
-                      m_checkText,
-                      !good   ? c.failed
-                      : whole ? c.proved
-                              : c.stale);
+      if (whole) m_comparing = false;
+      showCheckBadge();
       m_check->setDetail(tr("%1 of %2 samples, f64, eps %3").arg(grouped(k.samples), grouped(k.wanted), significant(k.epsilon, 2)));
       m_check->body()->addWidget(new Check(m_theme, k));
       const std::int64_t notFinite = notFiniteOf(k);
       if (notFinite > 0)
         m_check->body()->addWidget(paragraph(tr("%1 no finite error: what was derived or the differences are inf or NaN.")
                                                  .arg(counted(notFinite, tr("sample has"), tr("samples have")))));
-      if (k.refuted > notFinite)
+      if (refuted > notFinite)
         m_check->body()->addWidget(paragraph(tr("%1 apart by more than is allowed and rounding explains.")
-                                                 .arg(counted(k.refuted - notFinite, tr("sample is"), tr("samples are")))));
-      else if (k.refuted == 0 && k.worst > k.allowed)
+                                                 .arg(counted(refuted - notFinite, tr("sample is"), tr("samples are")))));
+      else if (refuted == 0 && k.worst > k.allowed)
         m_check->body()->addWidget(
             paragraph(tr("The worst is beyond what is allowed, but not beyond what rounding does to the differences.")));
       if (k.jumps > 0)
@@ -411,9 +425,11 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                 .arg(counted(k.jumps, tr("sample lies"), tr("samples lie")))));
       if (k.held > 0)
         m_check->body()->addWidget(paragraph(tr("What stop_gradient cuts is held as it is while the differences are taken.")));
-      if (!k.worstSamples.empty()) addSamples(m_check, m_theme, k.worstSamples);
-      if (whole) m_comparing = false;
-      else if (m_comparing && given.check) {
+      for (const auto& choice : k.choices)
+        m_check->body()->addWidget(paragraph(codeText(QString::fromStdString(choiceText(choice)) + QLatin1Char('.'))));
+      if (!k.worstSamples.empty()) addSamples(m_check, m_theme, k.worstSamples, QStringLiteral("samples"));
+      if (k.moved) addMoved(m_check, m_theme, k);
+      if (!whole && m_comparing && given.check) {
         if (k.samples != m_round) Q_EMIT checkWanted(m_tensor);
         m_round = k.samples;
       }
@@ -422,6 +438,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
         connect(m_compare, &QPushButton::clicked, this, [this] {
           m_comparing = !m_comparing;
           m_compare->setText(m_comparing ? tr("Stop here") : tr("Go on"));
+          showCheckBadge();
           m_round = 0;
           if (m_comparing) Q_EMIT checkWanted(m_tensor);
         });
@@ -457,6 +474,17 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_age.stop();
   setChecking(false);
   setChecking(m_known.revision < m_revision);
+}
+
+// What has refuted nothing so far is no reason to warn.
+void InspectorView::showCheckBadge() {
+  if (!m_known.check) return;
+  const protocol::NumericCheck& k = *m_known.check;
+  const Palette& c = m_theme->colors();
+  if (k.refuted > 0) m_checked->show(QStringLiteral("error"), m_checkText, c.failed);
+  else if (k.samples >= k.wanted) m_checked->show(QStringLiteral("proved"), m_checkText, c.proved);
+  else if (m_comparing) m_checked->show(QStringLiteral("running"), m_checkText, c.accent);
+  else m_checked->show(QStringLiteral("pause"), m_checkText, c.muted);
 }
 
 void InspectorView::beginCheck() {

@@ -64,6 +64,7 @@ class InspectorView : public QWidget {
  private:
   class Check;
   void placeBadges();
+  void showCheckBadge();
   void followAge();
   void setChecking(bool checking);
   const Theme* m_theme;

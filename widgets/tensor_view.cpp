@@ -15,6 +15,7 @@
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
+#include "widgets/wrap_layout.h"
 
 namespace nf {
 
@@ -156,19 +157,15 @@ class TensorView::Histogram : public QWidget {
 };
 
 TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_choices(new QHBoxLayout), m_facts(label({}, "muted")), m_none(label({}, "muted")),
+    : QWidget(parent), m_theme(theme), m_choices(new WrapLayout(4)), m_facts(label({}, "muted")), m_none(label({}, "muted")),
       m_stack(new QStackedWidget), m_histogram(new Histogram(theme)), m_table(new QTableView), m_model(new TensorModel(this)) {
   m_image = new Image(theme, m_model);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(8);
-  m_choices->setSpacing(4);
   auto* mode = m_mode = new TabRow(theme, {tr("image"), tr("table")});
   mode->setAccessibleName(tr("Form of the values"));
   connect(mode, &TabRow::chosen, this, [this](int i) { setMode(i); });
-  auto* places = new QHBoxLayout;
-  places->addLayout(m_choices);
-  places->addStretch(1);
   // A narrow panel has no room for both in one row.
   if (compact) {
     auto* top = new QHBoxLayout;
@@ -177,9 +174,11 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
     top->addWidget(m_title, 1);
     top->addWidget(mode);
     layout->addLayout(top);
-    layout->addLayout(places);
+    layout->addLayout(m_choices);
   } else {
-    places->addWidget(mode);
+    auto* places = new QHBoxLayout;
+    places->addLayout(m_choices, 1);
+    places->addWidget(mode, 0, Qt::AlignTop);
     layout->addLayout(places);
   }
   auto* pictures = new QWidget;
@@ -202,6 +201,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   layout->addWidget(m_facts);
   layout->addWidget(m_none);
   m_facts->setFont(theme->ui(12));
+  m_facts->setObjectName(QStringLiteral("facts"));
   m_facts->setWordWrap(true);
   m_none->setText(tr("No values yet: run the cell to compute them."));
   m_none->setWordWrap(true);
@@ -275,8 +275,16 @@ void TensorView::showChoices() {
   };
   // In a narrow panel the name stands above its indices.
   if (m_title) m_title->setText(derivativeText(m_name));
-  const QString name = m_title ? QString() : m_name;
-  if (!name.isEmpty() || !m_shape.empty()) add(name + (m_shape.empty() ? QString() : QStringLiteral("[")));
+  const QString bracket = m_shape.empty() ? QString() : QStringLiteral("[");
+  if (!m_title && !m_name.isEmpty()) {
+    auto* name = new ElidedLabel(nullptr, Qt::ElideMiddle);
+    name->setLeast(80);
+    name->setFont(m_theme->mono(13));
+    name->setText(m_name + bracket);
+    m_choices->addWidget(name);
+  } else if (!bracket.isEmpty()) {
+    add(bracket);
+  }
   for (std::size_t axis = 0; axis < m_shape.size(); ++axis) {
     if (axis + 2 < m_shape.size()) {
       auto* place = new QSpinBox;

@@ -7,7 +7,6 @@
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
-class QHBoxLayout;
 class QLabel;
 class QSpinBox;
 class QStackedWidget;
@@ -17,6 +16,7 @@ namespace nf {
 
 class ElidedLabel;
 class TabRow;
+class WrapLayout;
 
 // Two axes of a slice: rows by columns.
 class TensorModel : public QAbstractTableModel {
@@ -71,7 +71,7 @@ class TensorView : public QWidget {
   std::vector<std::int64_t> m_shape;
   std::int64_t m_step = -1;  // of the values shown
   std::vector<QSpinBox*> m_places;
-  QHBoxLayout* m_choices;
+  WrapLayout* m_choices;
   ElidedLabel* m_title = nullptr;  // of a narrow one
   QLabel* m_facts;
   QLabel* m_none;

@@ -356,10 +356,12 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   m_end = done.stopped ? End::Cut : End::Whole;
   setRunning(false);
   m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
-  m_detail->setText(done.stopped
-                        ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
-                        : tr("%1 steps in %2, after %3 of preparation")
-                              .arg(grouped(done.steps), secondsText(done.seconds), secondsText(done.preparation_ms / 1000)));
+  QString detail = done.stopped ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
+                                : tr("%1 steps in %2").arg(grouped(done.steps), secondsText(done.seconds));
+  // An older engine does not tell it.
+  if (!done.stopped && done.preparation_ms > 0)
+    detail += tr(", after %1 of preparation").arg(secondsText(done.preparation_ms / 1000));
+  m_detail->setText(detail);
   if (done.median_step_ms_last_tenth > 0) {
     m_figureMs = done.median_step_ms_last_tenth;
     m_figure->setText(microsecondsText(done.median_step_ms_last_tenth * 1000));

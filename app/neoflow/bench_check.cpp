@@ -273,7 +273,7 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
   device.measures = false;
   device.records = "none";
   auto context = DeviceContext::open(registry, device);
-  if (!context) return report(context.error(), options.json);
+  if (!context) return report(context.error(), options.json, exitCodeOf(context.error()));
   std::unique_ptr<Compiler> own;
   Compiler* compiler = (*context)->inProcess();
   if (!compiler) {
@@ -320,7 +320,10 @@ int runBenchCheck(BackendRegistry& registry, const BenchCheckOptions& options) {
     one.json = options.json;
     one.sets = setsOf(one, options.sets);
     const Loaded loaded = loadNotebook(one);
-    if (!loaded.ok()) return loaded.notebook.diagnostics.empty() ? loaded.exitCode : runCheck(one);
+    if (!loaded.ok())
+      return loaded.notebook.diagnostics.empty()
+                 ? loaded.exitCode
+                 : tellMistakes(loaded.notebook.diagnostics, loaded.notebook.sources, file, options.json);
     take(checker.check(loaded.notebook, file, loaded.notebook.sources.at(loaded.notebook.notebook).directory), "notebook", true);
     if (over()) break;
   }

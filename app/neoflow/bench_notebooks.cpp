@@ -154,7 +154,7 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
   device.device = options.device.device;
   device.threads = options.device.threads;
   auto context = DeviceContext::open(registry, device);
-  if (!context) return report(context.error(), options.json);
+  if (!context) return report(context.error(), options.json, exitCodeOf(context.error()));
   const Target& target = *(*context)->target();
   Json rows = Json::array();
   bool headed = options.json;
@@ -164,7 +164,10 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
     FileOptions one = options;
     one.file = file;
     const Loaded loaded = loadNotebook(one);
-    if (!loaded.ok()) return loaded.notebook.diagnostics.empty() ? loaded.exitCode : runCheck(one);
+    if (!loaded.ok())
+      return loaded.notebook.diagnostics.empty()
+                 ? loaded.exitCode
+                 : tellMistakes(loaded.notebook.diagnostics, loaded.notebook.sources, file, options.json);
     if (options.turns) {
       if (loaded.notebook.trains.empty())
         return report({"bench", "--turns measures training steps, and this notebook trains nothing.", {}, {}}, true, kExitUsage);
@@ -173,7 +176,7 @@ int runBench(BackendRegistry& registry, const BenchOptions& options) {
     const auto measured = loaded.notebook.trains.empty()
                               ? measureShown(**context, loaded.notebook, options, *sets, signals.token())
                               : measureTraining(**context, loaded.notebook, options, *sets, signals.token());
-    if (!measured) return report(measured.error(), options.json);
+    if (!measured) return report(measured.error(), options.json, exitCodeOf(measured.error()));
     const auto peer = peerBeside(file);
     const std::string name = fs::path(file).stem().string() + ", " + measured->what;
     if (options.json) {

@@ -576,7 +576,7 @@ int runBenchOps(BackendRegistry& registry, const BenchOpsOptions& options) {
   chosen.measures = false;
   chosen.records = "none";
   auto context = DeviceContext::open(registry, chosen);
-  if (!context) return report(context.error(), options.json);
+  if (!context) return report(context.error(), options.json, exitCodeOf(context.error()));
   Device& device = (*context)->device();
   const Target& target = device.target();
   Backend* backend = registry.find(target.backend);

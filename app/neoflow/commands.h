@@ -22,6 +22,15 @@ inline constexpr int kExitWrongInput = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitMachineLacks = 3;
 inline constexpr int kExitInternal = 4;
+// The table of --help and docs/architecture.md.
+inline constexpr const char* kExitCodes =
+    "Exit codes of every command:\n"
+    "  0  it was done; of check, grad --check and bench check: nothing is wrong\n"
+    "  1  the input is wrong: notebook, data, checkpoint, swap log; or what was checked is\n"
+    "  2  the command is: options, names of devices and stages; grad --check: nothing could be compared\n"
+    "  3  the machine lacks something, or the command was stopped before it gave a result\n"
+    "  4  a mistake of neoflow's own\n"
+    "  128 + N  signal N ended it: 130 after a second Ctrl-C, or where there was nothing to stop in order";
 
 struct FileOptions {
   std::string file;               // "-": standard input
@@ -144,5 +153,9 @@ std::size_t nameColumns(std::size_t others, std::size_t longest);
 // A failure of the world on stderr (or as JSON on stdout, an error event that has no place in a notebook: line and column 0), and its
 // exit code. file: that it is about, empty: none.
 int report(const Error& error, bool json, int exitCode = kExitMachineLacks, const std::string& file = {});
+// What a failure means for who called, by its stage: the input, the command, the machine (also what was stopped), or neoflow itself.
+int exitCodeOf(const Error& error);
+// The mistakes of a notebook as `check` prints them, and the exit code. file: what it was read from; standard input can't be read again.
+int tellMistakes(const Diagnostics& diagnostics, const SourceMap& sources, const std::string& file, bool json);
 
 }  // namespace nf

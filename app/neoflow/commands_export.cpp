@@ -12,6 +12,7 @@
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/notebook_html.h"
+#include "app/neoflow/working_line.h"
 #include "core/ir/serialize.h"
 #include "core/ir/structural_hash.h"
 #include "core/lang/dot.h"
@@ -84,35 +85,39 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
                        "lowered, too.",
                    {},
                    {}},
-                  false, kExitUsage);
+                  options.json, kExitUsage);
+  const bool cuda = options.to == "cuda", kernels = cuda || options.to == "llvm";
+  const std::string& device = options.device.device;
+  if (kernels && device != "auto" && device.substr(0, device.find(':')) != (cuda ? "cuda" : "cpu"))
+    return report(
+        {"usage", "--to " + options.to + " makes kernels for " + (cuda ? "cuda" : "cpu") + ", not for " + device + ".", {}, {}},
+        options.json, kExitUsage);
   const Loaded loaded = loadNotebook(options);
   if (!loaded.ok()) {
-    if (!loaded.notebook.diagnostics.empty() && options.file != "-") return runCheck(options);
-    if (!loaded.notebook.diagnostics.empty()) {  // the input cannot be read again
-      std::cerr << render(loaded.notebook.diagnostics, loaded.notebook.sources);
-      return kExitWrongInput;
-    }
+    if (!loaded.notebook.diagnostics.empty())
+      return tellMistakes(loaded.notebook.diagnostics, loaded.notebook.sources, options.file, options.json);
     return loaded.exitCode;
   }
   std::error_code error;
   fs::create_directories(options.folder, error);
   if (error) return report({"export", "The folder " + options.folder + " can't be made.", {}, error.message()}, options.json);
+  WorkingLine working("deriving gradients and deciding on fusion", options.json);
   StageOptions passes;
-  const bool cuda = options.to == "cuda", kernels = cuda || options.to == "llvm";
   auto target = targetOf(registry, options);
-  if (target) passes.device = deviceConstants(*target);
+  if (target) {
+    passes.device = deviceConstants(*target);
+    passes.target = std::make_shared<const Target>(*target);
+  }
   // What is drawn is what trains.
   if (!kernels) {
     if (const auto context = trainingDevice(registry, passes, false)) target = *context->target();
   } else if (!target) {
-    return report(target.error(), options.json, kExitMachineLacks);
+    return report(target.error(), options.json, exitCodeOf(target.error()));
   }
   const auto both = notebookStages(loaded.notebook, decidedProgram(loaded.notebook), passes);
   if (!both) return report(both.error(), options.json, kExitInternal);
-  if (hasErrors(both->whole->diagnostics)) {
-    std::cerr << render(both->whole->diagnostics, loaded.notebook.sources);
-    return kExitWrongInput;
-  }
+  if (hasErrors(both->whole->diagnostics))
+    return tellMistakes(both->whole->diagnostics, loaded.notebook.sources, options.file, options.json);
   const Stages* const stages = both->decided.get();
   const auto drawn = [&]() -> const Program& { return *(*stage == Stage::Fused ? stages : both->whole.get())->at(*stage); };
   const std::string stem = options.file == "-" ? "notebook" : fs::path(options.file).stem().string();
@@ -165,7 +170,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       if (group.subgraph < seen.size() && seen[group.subgraph]) continue;
       if (group.subgraph >= seen.size()) seen.resize(group.subgraph + 1, false);
       seen[group.subgraph] = true;
-      if ((*stages->fused)[group.operators[0]].kind == OperatorKind::Loop) continue;
+      if (isStepped(*stages->fused, group)) continue;
       auto subgraph = extractor.extract(group.operators);
       auto space = scheduleSpace(subgraph.program, *target);
       if (!space) return report(space.error(), options.json);
@@ -183,7 +188,8 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       };
       if (cuda) {
         ask(withGenerator(first, "nvrtc"), "nvrtc", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
-        ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
+        if (generatorsOf(first.kind).size() > 1)
+          ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
       } else {
         ask(first, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
       }

@@ -43,13 +43,14 @@ void printLine(const std::string& line) {
 
 std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true) {
+Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true,
+                                                  bool tells = true) {
   DeviceContextOptions options;
   options.device = choice.device;
   options.threads = choice.threads;
   if (!records) options.records = "none";
   auto context = DeviceContext::open(registry, options);
-  if (context && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
+  if (context && tells && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
   return context;
 }
 
@@ -75,13 +76,6 @@ std::vector<std::string> commaList(const std::string& list) {
   return names;
 }
 
-bool isInput(const Error& error) {
-  for (const char* stage :
-       {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read", "replay", "tensor"})
-    if (error.stage == stage) return true;
-  return false;
-}
-
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
   const bool lacks = error.stage == "allocate" || error.stage == kGateStage || isStopped(error);
@@ -94,8 +88,7 @@ int reportJob(const Error& error, Span place, const SourceMap& sources, bool jso
     if (!error.detail.empty()) std::cerr << error.detail << "\n";
     return lacks ? kExitMachineLacks : kExitWrongInput;
   }
-  const bool input = isInput(error) || (place.valid() && !lacks);
-  const int code = input ? kExitWrongInput : error.stage == "verify" ? kExitInternal : kExitMachineLacks;
+  const int code = place.valid() && !lacks ? kExitWrongInput : exitCodeOf(error);
   if (!json) return report(error, false, code);
   printLine(protocol::encode(errorEvent(error, sources, place)));
   return code;
@@ -117,7 +110,7 @@ int reportCommand(const Error& error, Span place, const Loaded& loaded, bool jso
 
 // Of a notebook that a job can't be made of: one event, of the first mistake, with all of them as `check --json` has them.
 int reportMistakes(const FileOptions& options, bool json, const Diagnostics& diagnostics, const SourceMap& sources) {
-  if (!json) return runCheck(options);
+  if (!json) return tellMistakes(diagnostics, sources, options.file, false);
   const auto first =
       std::find_if(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) { return d.severity == Severity::Error; });
   NF_ASSERT(first != diagnostics.end());
@@ -126,11 +119,6 @@ int reportMistakes(const FileOptions& options, bool json, const Diagnostics& dia
   event["diagnostics"] = toJson(diagnostics, sources);
   printLine(text(event));
   return kExitWrongInput;
-}
-
-// A device that nothing is called by is a mistake of the command; one that is not here is the machine's.
-int reportDevice(const Error& error, bool json) {
-  return report(error, json, error.stage == "device name" ? kExitUsage : kExitMachineLacks);
 }
 
 // The names of a table's rows and how wide their column is; the other columns take `others`.
@@ -174,7 +162,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   const StopOnSignal signals;
   WorkingLine working("deriving gradients and preparing kernels", json);
   auto context = openDevice(registry, options.device);
-  if (!context) return reportDevice(context.error(), json);
+  if (!context) return report(context.error(), json, exitCodeOf(context.error()));
   auto source = readSource(options.file);
   if (!source) return report(source.error(), json, kExitWrongInput);
   RunOptions run;
@@ -270,9 +258,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const auto sets = parseSets(options.sets);
   if (!sets) return report(sets.error(), json, kExitUsage);
   const StopOnSignal signals;
-  // Workers start while the notebook is read.
-  auto context = openDevice(registry, options.device, !options.noRecords);
-  if (!context) return reportDevice(context.error(), json);
+  // Workers start while the notebook is read. What there is to say about records is an event of the training.
+  auto context = openDevice(registry, options.device, !options.noRecords, false);
+  if (!context) return report(context.error(), json, exitCodeOf(context.error()));
   FileOptions file = options;
   file.json = json;
   const Loaded loaded = loadNotebook(file);
@@ -306,8 +294,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       DeviceChoice choice = options.device;
       choice.device = wished;
       context->reset();
-      context = openDevice(registry, choice, !options.noRecords);
-      if (!context) return reportCommand(context.error(), statement, loaded, json, kExitMachineLacks);
+      context = openDevice(registry, choice, !options.noRecords, false);
+      if (!context) return reportCommand(context.error(), statement, loaded, json, exitCodeOf(context.error()));
     } else {
       std::cerr << "The `train` statement asks for the device " << wished << "; --device " << options.device.device
                 << " decides.\n";
@@ -331,6 +319,12 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   train.tuning.deviceShare = options.share;
   train.tuning.useRecords = !options.noRecords;
   train.version = NF_VERSION;
+  train.standIn = [&] {
+    DeviceContextOptions host;
+    host.threads = options.device.threads;
+    if (options.noRecords) host.records = "none";
+    return openHostDevice(registry, host);
+  };
   train.processStart = kProcessStart;
 
   const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -403,11 +397,11 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   if (!lastLine.empty()) printLine(lastLine);
   if (!summary && isStopped(summary.error())) return report(summary.error(), json);
   if (!summary) {
-    if (json) return isInput(summary.error()) ? kExitWrongInput : kExitMachineLacks;  // the error event has been printed
+    if (json) return exitCodeOf(summary.error());  // the error event has been printed
     std::fflush(stdout);
     Error error = summary.error();
     error.message = failedAt + error.message;
-    return report(error, false, isInput(error) ? kExitWrongInput : kExitMachineLacks);
+    return report(error, false, exitCodeOf(error));
   }
   // As of other commands that were stopped: a script must not take it for a result.
   const bool stoppedEarly = !summary->done.loss && signals.token().stop_requested();
@@ -471,7 +465,8 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   StageOptions first = passes;
   first.invert.stop = signals.token();
   const auto stages = runStages(std::make_shared<const Program>(decidedProgram(loaded.notebook)), first);
-  if (!stages) return report(stages.error(), json, isStopped(stages.error()) ? kExitMachineLacks : kExitInternal);
+  const auto codeOf = [](const Error& error) { return isStopped(error) ? kExitMachineLacks : kExitInternal; };
+  if (!stages) return report(stages.error(), json, codeOf(stages.error()));
   if (hasErrors(stages->diagnostics)) return reportMistakes(options, json, stages->diagnostics, loaded.notebook.sources);
   // Kernels whose operands no memory holds are measured by no trial.
   if (const auto plan = planExecution(stages->last())) {
@@ -502,7 +497,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   tune.onMessage = [&](const std::string& message) { std::cerr << message << "\n"; };
   // Which kernels there are comes before what they are made by.
   auto context = openDevice(registry, options.device);
-  if (!context) return reportDevice(context.error(), json);
+  if (!context) return report(context.error(), json, exitCodeOf(context.error()));
   passes.fusion.reverted = revertedKernels(**context);
   auto settled = fusedAgain(*stages, passes);
   if (settled)
@@ -515,7 +510,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
                         r.measurement.split);
         },
         signals.token());
-  if (!settled) return report(settled.error(), json, kExitInternal);
+  if (!settled) return report(settled.error(), json, codeOf(settled.error()));
   context->reset();  // its workers: the search has its own
   const auto summary = tuneProgram(*settled->fused, registry, tune);
   if (!summary) return report(summary.error(), json);
@@ -581,12 +576,13 @@ int runProfile(BackendRegistry& registry, const ProfileOptions& options) {
   if (!sets) return report(sets.error(), options.json, kExitUsage);
   const Loaded loaded = loadNotebook(options);
   if (!loaded.ok()) {
-    if (!loaded.notebook.diagnostics.empty()) return runCheck(options);
+    if (!loaded.notebook.diagnostics.empty())
+      return tellMistakes(loaded.notebook.diagnostics, loaded.notebook.sources, options.file, options.json);
     return loaded.exitCode;
   }
   const StopOnSignal signals;
   auto context = openDevice(registry, options.device);
-  if (!context) return reportDevice(context.error(), options.json);
+  if (!context) return report(context.error(), options.json, exitCodeOf(context.error()));
   RunOptions run;
   run.source = loaded.notebook.sources.at(loaded.notebook.notebook);
   run.sets = *sets;

@@ -15,6 +15,7 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/protocol/check_text.h"
 #include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
@@ -68,12 +69,34 @@ Json toJson(const Diagnostic& d, const SourceMap& sources) {
   return json;
 }
 
+// A file that is no notebook has hundreds of mistakes, and the first ones say it all. How many of them are errors.
+std::size_t tellDiagnostics(const Diagnostics& diagnostics, const SourceMap& sources) {
+  constexpr std::size_t kMostShown = 25;
+  const Diagnostics shown(diagnostics.begin(),
+                          diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(diagnostics.size(), kMostShown)));
+  std::cerr << render(shown, sources);
+  if (shown.size() < diagnostics.size())
+    std::cerr << diagnostics.size() - shown.size() << " more are left out; --json has them all\n";
+  return static_cast<std::size_t>(
+      std::count_if(diagnostics.begin(), diagnostics.end(), [](const Diagnostic& d) { return d.severity == Severity::Error; }));
+}
+
 }  // namespace
 
 Json toJson(const Diagnostics& diagnostics, const SourceMap& sources) {
   Json list = Json::array();
   for (const Diagnostic& d : diagnostics) list.push_back(toJson(d, sources));
   return list;
+}
+
+int tellMistakes(const Diagnostics& diagnostics, const SourceMap& sources, const std::string& file, bool json) {
+  if (json) {
+    printJson({{"ok", false}, {"diagnostics", toJson(diagnostics, sources)}, {"counts", Json::object()}});
+    return kExitWrongInput;
+  }
+  const std::size_t errors = tellDiagnostics(diagnostics, sources);
+  std::cout << file << ": " << errors << (errors == 1 ? " error\n" : " errors\n");
+  return kExitWrongInput;
 }
 
 namespace {
@@ -145,22 +168,13 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
   const bool ok = !hasErrors(diagnostics);
   if (options.json) {
     printJson({{"ok", ok}, {"diagnostics", toJson(diagnostics, notebook.sources)}, {"counts", counts}});
-  } else {
-    // A file that is no notebook has hundreds, and the first ones say it all.
-    constexpr std::size_t kMostShown = 25;
-    std::size_t errors = 0;
-    for (const Diagnostic& d : diagnostics) errors += d.severity == Severity::Error;
-    const Diagnostics shown(diagnostics.begin(),
-                            diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(diagnostics.size(), kMostShown)));
-    std::cerr << render(shown, notebook.sources);
-    if (shown.size() < diagnostics.size())
-      std::cerr << diagnostics.size() - shown.size() << " more are left out; --json has them all\n";
-    if (ok)
-      std::cout << options.file << ": fine, " << notebook.program.operators.size()
-                << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");
-    else std::cout << options.file << ": " << errors << (errors == 1 ? " error\n" : " errors\n");
+    return ok ? kExitFine : kExitWrongInput;
   }
-  return ok ? kExitFine : kExitWrongInput;
+  if (!ok) return tellMistakes(diagnostics, notebook.sources, options.file, false);
+  tellDiagnostics(diagnostics, notebook.sources);
+  std::cout << options.file << ": fine, " << notebook.program.operators.size()
+            << (notebook.program.operators.size() == 1 ? " operator\n" : " operators\n");
+  return kExitFine;
 }
 
 namespace {
@@ -236,6 +250,7 @@ std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOp
   auto context = DeviceContext::open(registry, device);
   if (!context) return nullptr;
   passes.device = deviceConstants(*(*context)->target());
+  passes.target = (*context)->target();
   passes.fusion.reverted = revertedKernels(**context);
   return std::move(*context);
 }
@@ -345,6 +360,7 @@ int runShow(const FindDevices& devices, const ShowOptions& options) {
                   options.json, kExitUsage);
   if (options.dot && *stage > Stage::Fused)
     return report({"usage", "--dot draws a program up to the stage fused.", {}, {}}, options.json, kExitUsage);
+  WorkingLine working("deriving gradients", options.json);
   CompileOptions compile;
   compile.training = !options.evaluation;
   const Loaded loaded = loadNotebook(options, compile);
@@ -428,6 +444,7 @@ int explainMeasured(DeviceContext& context, const Stages& stages, const StageOpt
 }  // namespace
 
 int runExplain(BackendRegistry& registry, const ExplainOptions& options) {
+  WorkingLine working("deriving gradients and deciding on fusion", options.json);
   StageOptions passes;
   const std::unique_ptr<DeviceContext> context = trainingDevice(registry, passes, !options.measure.empty());
   const Loaded loaded = loadNotebook(options);
@@ -558,7 +575,8 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
       text +=
           "#   " + place(sample.element) + ": derived " + number(sample.derived) + ", differences " + number(sample.differences);
       text += std::isfinite(sample.error) ? ", error " + brief(sample.error) : ", undefined";
-      text += sample.jump ? ", beside a jump\n" : sample.tie ? ", at a tie or kink\n" : "\n";
+      const std::string beside = besideText(sample);
+      text += (beside.empty() ? "" : ", " + beside) + "\n";
     }
     return text;
   };
@@ -570,29 +588,10 @@ std::string checkText(const protocol::NumericCheck& check, const std::vector<Spa
   if (check.jumps > 0)
     text += "#   at " + std::to_string(check.jumps) + (check.jumps == 1 ? " element" : " elements") +
             " a floor, a comparison or an index of the best jumps: the differences hold it as it is there\n";
-  for (std::size_t k = 0; k < check.choices.size(); ++k) {
-    const protocol::NumericChoice& c = check.choices[k];
-    using Kind = protocol::NumericChoice::Kind;
-    const std::string where = at(choices[k]), name = "`" + c.what + "` in " + c.reader + (where.empty() ? "" : " (" + where + ")");
-    text += "#   " + std::to_string(c.samples) + (c.samples == 1 ? " sample lies" : " samples lie");
-    switch (c.kind) {
-      case Kind::Jump:
-        text += " beside a jump of " + (c.what == "comparison" ? "a comparison" + name.substr(c.what.size() + 2) : name) + "\n";
-        break;
-      case Kind::First: text += " at a tie of " + name + ": the first of equals has the gradient, as in PyTorch\n"; break;
-      case Kind::Even: text += " at a tie of " + name + ": equals share the gradient, as in PyTorch's amax\n"; break;
-      case Kind::Kink:
-        text += " at a kink of " + name +
-                (c.what == "max" || c.what == "min" ? ": the second of equals has the gradient\n"
-                                                    : ": the slope there is 0, as in PyTorch\n");
-    }
-  }
+  for (std::size_t k = 0; k < check.choices.size(); ++k) text += "#   " + choiceText(check.choices[k], at(choices[k])) + "\n";
   for (const Span span : held) text += "#   stop_gradient at " + at(span) + ": the differences hold its value\n";
   if (check.moved) {
-    std::string names;
-    for (const std::string& name : check.moved->tensors) names += (names.empty() ? "" : ", ") + name;
-    text += "# check: also with " + names +
-            " moved by about 1 %, as values that are all equal test little: " + std::to_string(check.moved->samples) + " of " +
+    text += "# check: also with " + movedText(*check.moved) + ": " + std::to_string(check.moved->samples) + " of " +
             std::to_string(check.elements) + " elements" + verdict(*check.moved, check.moved->refuted, "");
     if (check.moved->refuted > 0) text += samples(check.moved->worstSamples);
   }

@@ -32,6 +32,14 @@ int report(const Error& error, bool json, int exitCode, const std::string& file)
   return exitCode;
 }
 
+int exitCodeOf(const Error& error) {
+  if (isStopped(error)) return kExitMachineLacks;
+  for (const char* stage :
+       {"source", "check", "train", "resume", "hint", "load data", "load weights", "data", "read", "replay", "tensor"})
+    if (error.stage == stage) return kExitWrongInput;
+  return error.stage == "device name" ? kExitUsage : error.stage == "verify" ? kExitInternal : kExitMachineLacks;
+}
+
 std::size_t nameColumns(std::size_t others, std::size_t longest) {
   constexpr std::size_t kLeast = 32, kWithoutTerminal = 120;
   winsize window{};

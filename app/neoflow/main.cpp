@@ -152,7 +152,8 @@ int main(int argc, char** argv) {
   app.failure_message(CLI::FailureMessage::simple);
   app.footer(
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
-      "  neoflow grad net.nf L W");
+      "  neoflow grad net.nf L W\n\n" +
+      std::string(nf::kExitCodes));
   // A reader that left and a file that may not grow are errors of the write, not the end of the process.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);

@@ -439,6 +439,7 @@ void MainWindow::openFile(const QString& path) {
   });
   showTab(indexOf(tab));
   refreshTabs();
+  keepSession();
   refreshMessages();
 }
 
@@ -473,7 +474,7 @@ void MainWindow::closeTab(int index) {
   m_tabs.erase(m_tabs.begin() + index);
   const QSignalBlocker quiet(m_tabBar);
   m_tabBar->setCurrentIndex(indexOf(m_tab));
-  m_sessionTimer.start();
+  keepSession();
   refreshTitle();
 }
 
@@ -512,11 +513,16 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   std::int64_t steps = 0;
   const auto index = tab->notebook->analysisCell(id);
   const auto& cells = tab->workspace->analysis().cells;
-  if (index && *index < cells.size() && cells[*index].train) steps = cells[*index].train->steps;
+  if (index && *index < cells.size() && cells[*index].train) {
+    const protocol::TrainInfo& train = *cells[*index].train;
+    const bool same = train.batch == checkpoint.batch;  // another one has another number of steps to the epoch
+    steps = train.steps > 0 ? train.steps : same ? train.epochs * checkpoint.stepsPerEpoch : 0;
+  }
   const bool past = steps > 0 && checkpoint.steps >= steps;
   v->train()->setCheckpoint(
       checkpoint.there && !past,
-      past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step")
+      past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
+                "steps or epochs to go on from it.")
                  .arg(grouped(checkpoint.steps), grouped(steps))
            : QString());
 }
@@ -627,15 +633,34 @@ void MainWindow::restoreSession() {
 }
 
 void MainWindow::tellOfLeft() {
-  const int left = m_store ? m_store->countLeft() : 0;
-  if (left > 0)
-    askOnce("left",
-            left == 1 ? tr("A session ended without being closed: 1 notebook that was not saved waits, as it was.")
-                      : tr("A session ended without being closed: %1 notebooks that were not saved wait, as they were.").arg(left),
-            {left == 1 ? tr("Open it") : tr("Open them")});
+  if (!m_store) return;
+  QStringList open;
+  for (const auto& tab : m_tabs) open << tab->workspace->path();
+  const SessionStore::Waiting left = m_store->countLeft(open);
+  if (left.notebooks == 0) return;
+  const QString all = counted(left.notebooks, tr("notebook"), tr("notebooks"));
+  const bool one = left.notebooks == 1;
+  askOnce("left",
+          left.unsaved == 0 ? tr("A session ended without being closed: %1 %2 open in it.").arg(all, one ? tr("was") : tr("were"))
+          : left.unsaved == left.notebooks
+              ? tr("A session ended without being closed: %1 that %2.")
+                    .arg(all, one ? tr("was not saved waits, as it was") : tr("were not saved wait, as they were"))
+              : tr("A session ended without being closed: %1 were open in it, %2 of them not saved. They wait, as they were.")
+                    .arg(all)
+                    .arg(left.unsaved),
+          {one ? tr("Open it") : tr("Open them")});
+}
+
+void MainWindow::keepSessionSoon() {
+  if (!m_sessionTimer.isActive()) m_sessionTimer.start();
 }
 
 void MainWindow::writeSession() {
+  keepSession();
+  if (m_store) saveLayout();
+}
+
+void MainWindow::keepSession() {
   if (!m_store) return;
   Session session;
   session.current = indexOf(m_tab);
@@ -646,7 +671,6 @@ void MainWindow::writeSession() {
                             static_cast<int>(w.document().indexOf(tab->notebook->activeCell()))});
   }
   m_store->write(session);
-  saveLayout();
 }
 
 std::vector<MainWindow::Tab*> MainWindow::unsavedTabs() const {
@@ -735,12 +759,12 @@ void MainWindow::dropEvent(QDropEvent* event) {
 void MainWindow::resizeEvent(QResizeEvent* event) {
   QMainWindow::resizeEvent(event);
   if (m_palette) m_palette->hide();
-  m_sessionTimer.start();
+  keepSessionSoon();
 }
 
 void MainWindow::moveEvent(QMoveEvent* event) {
   QMainWindow::moveEvent(event);
-  m_sessionTimer.start();
+  keepSessionSoon();
 }
 
 // A network file system tells of no changes: what is on disk is looked at when somebody comes back.

@@ -82,6 +82,7 @@ class MainWindow : public QMainWindow {
   // The notebooks of windows that were killed, with what was not saved in them, and those of the window that was closed last.
   void restoreSession();
   void tellOfLeft();                         // that notebooks wait which restoreSession() would bring
+  void keepSession();                        // which notebooks are open
   void writeSession();                       // what restoreSession() of another window needs, should this one be killed
   void forgetSession() { m_store.reset(); }  // nothing of this window is kept, nothing is recovered
   QString statusText() const;
@@ -120,6 +121,7 @@ class MainWindow : public QMainWindow {
 
   Tab* newTab();
   int indexOf(const Tab* tab) const;
+  void keepSessionSoon();    // what changes all the time does not put it off
   int freeUntitled() const;  // the least number that no notebook without a file has
   QWidget* makeToolbar();
   void makeAuthor();

@@ -40,13 +40,16 @@ NewestCheckpoint newestCheckpoint(const QString& notebook) {
     QFile settings(run.filePath(QStringLiteral("run.json")));
     if (!settings.open(QIODevice::ReadOnly)) continue;
     const QString own = QStringLiteral("checkpoint.safetensors");
-    if (run.exists(own)) return {true, stepsOf(run.filePath(own))};
     const QJsonObject json = QJsonDocument::fromJson(settings.readAll()).object();
-    QString from = json.value(QStringLiteral("settings")).toObject().value(QStringLiteral("resume")).toString();
+    const QJsonObject set = json.value(QStringLiteral("settings")).toObject();
+    const std::int64_t perEpoch = json.value(QStringLiteral("steps_per_epoch")).toInteger();
+    const std::int64_t batch = set.value(QStringLiteral("batch")).toInteger();
+    if (run.exists(own)) return {true, stepsOf(run.filePath(own)), perEpoch, batch};
+    QString from = set.value(QStringLiteral("resume")).toString();
     // The runs of a notebook move with it.
     if (const QFileInfo was(from); !from.isEmpty() && !was.exists())
       from = root.filePath(was.dir().dirName() + QLatin1Char('/') + was.fileName());
-    return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from)};
+    return {!from.isEmpty() && QFile::exists(from), from.isEmpty() ? 0 : stepsOf(from), perEpoch, batch};
   }
   return {};
 }

@@ -9,7 +9,8 @@ namespace nf {
 // one is taken to be there: an engine on another machine knows better.
 struct NewestCheckpoint {
   bool there = true;
-  std::int64_t steps = 0;  // behind it; 0: not known
+  std::int64_t steps = 0;                     // behind it; 0: not known
+  std::int64_t stepsPerEpoch = 0, batch = 0;  // of the run that wrote it; 0: not known, the notebook's own
 };
 NewestCheckpoint newestCheckpoint(const QString& notebook);
 

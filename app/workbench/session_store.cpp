@@ -155,11 +155,22 @@ SessionStore::Left SessionStore::takeAll() {
   return left;
 }
 
-int SessionStore::countLeft() const {
-  int count = 0;
-  for (const QString& folder : leftFolders())
-    if (const auto lock = lockOf(folder)) count += static_cast<int>(journalsIn(folder).size());
-  return count;
+SessionStore::Waiting SessionStore::countLeft(const QStringList& open) const {
+  Waiting waiting;
+  QStringList known = open;
+  for (const QString& folder : leftFolders()) {
+    const auto lock = lockOf(folder);
+    if (!lock) continue;
+    const QStringList files = journalsIn(folder);
+    waiting.unsaved += static_cast<int>(files.size());
+    for (const SessionTab& tab : readSession(folder).value_or(Session{}).tabs)
+      if (!tab.path.isEmpty() && !files.contains(tab.journal) && !known.contains(tab.path) && QFileInfo(tab.path).isReadable()) {
+        known << tab.path;
+        ++waiting.notebooks;
+      }
+  }
+  waiting.notebooks += waiting.unsaved;
+  return waiting;
 }
 
 std::vector<LeftJournal> SessionStore::takeOf(const QString& path) {

@@ -52,7 +52,10 @@ class SessionStore {
     QStringList unreadable;         // journals that are damaged, as they are called now
   };
   Left takeAll();
-  int countLeft() const;                                 // journals of killed windows
+  struct Waiting {
+    int notebooks = 0, unsaved = 0;  // in all; of those with a journal
+  };
+  Waiting countLeft(const QStringList& open) const;      // what takeAll() would bring, without these files
   std::vector<LeftJournal> takeOf(const QString& path);  // the journals of one notebook, newest first; the rest stays
 
  private:

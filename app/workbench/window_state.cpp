@@ -59,7 +59,7 @@ void MainWindow::showPage(Page page) {
   placeTabs();
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"})
     action(QString::fromLatin1(id))->setEnabled(page == Page::Author || page == Page::Explain);
-  m_sessionTimer.start();
+  keepSessionSoon();
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
   if (page == Page::Explain) m_explain->graph()->setFocus();
@@ -155,7 +155,7 @@ void MainWindow::refreshTabs() {
                          shortened(w.name()) + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
     m_tabBar->setTabToolTip(index, w.path());
   }
-  m_sessionTimer.start();
+  keepSessionSoon();
 }
 
 // A question is put once and stays until it is answered, put away, or has nothing to ask any more.

@@ -92,7 +92,7 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::journalChanged, this, [this, tab] {
     tab->journalHidden = false;
-    m_sessionTimer.start();
+    keepSessionSoon();
     if (tab == m_tab) refreshMessages();
   });
   connect(w, &Workspace::engineReady, this, [this, tab] {
@@ -404,7 +404,7 @@ void MainWindow::connectNotebook(Tab* tab) {
     else setStatus("function", signature);
   });
   connect(n, &NotebookView::activeChanged, this, [this, tab, n] {
-    m_sessionTimer.start();
+    keepSessionSoon();
     if (tab != m_tab) return;
     refreshPlace();
     refreshOutline();

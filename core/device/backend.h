@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/device/launch_graph.h"
 #include "core/ir/program.h"
 #include "core/schedule/schedule.h"
 #include "core/support/result.h"
@@ -20,8 +22,10 @@ namespace nf {
 // A stage is a set of independent tasks; stages of a kernel run one after the other.
 struct KernelStage {
   std::string symbol;
-  std::int64_t tasks = 1;    // a GPU's: blocks of the grid
-  std::int64_t threads = 1;  // of a block
+  std::int64_t tasks = 1;        // a GPU's: blocks of the grid
+  std::int64_t threads = 1;      // of a block
+  std::int64_t sharedBytes = 0;  // of a block, which the launch gives it; what the code itself declares is not among them
+  bool cooperative = false;      // its blocks wait for each other: all of them must be resident at once
 };
 
 struct KernelText {
@@ -91,6 +95,12 @@ class Device {
   virtual bool storesDoubles() const { return false; }
   virtual Result<std::unique_ptr<Kernel>> link(const KernelObject& object) = 0;
   virtual Result<Unit> synchronize() = 0;
+  // Null: it has none, and every step is launched kernel by kernel.
+  virtual LaunchRecorder* recorder() { return nullptr; }
+  // Whether it can be lost while this process lives, and all that stands in its memory with it.
+  virtual bool mayBeLost() const { return false; }
+  // Why no call on it can succeed any more, in this process; nullopt: it is well.
+  virtual std::optional<Error> lost() const { return std::nullopt; }
   // Null: it keeps no account of its own, and a launch has ended when it returns or after synchronize().
   virtual Profiler* profiler() { return nullptr; }
 };
@@ -107,7 +117,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;
   virtual std::string unavailable() const { return {}; }  // empty: it can serve
-  virtual std::vector<std::string> deviceNames() = 0;
+  virtual std::vector<std::string> deviceNames() = 0;     // of those that are there; target() says of each whether it can be used
   virtual Result<std::unique_ptr<Device>> open(const std::string& device, int threads) = 0;
   // Cheap: reads the measured constants' cache. A back end may know targets that are no device here: "cuda:sm_90".
   virtual Result<Target> target(const std::string& device, int threads) = 0;

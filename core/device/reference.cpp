@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/device/backend.h"
-#include "core/device/reference_kernel.h"
 
 namespace nf {
 namespace {
@@ -22,19 +21,21 @@ struct Sequence {
   std::vector<Step> steps;
   std::vector<std::string> names;
   std::vector<std::size_t> sizes;
+  std::vector<DType> types;  // that stored values are rounded to; f64: to none
   std::vector<bool> written, wanted;
 };
 
 constexpr std::size_t kDeepestLoop = 64;
 
 Result<std::unique_ptr<Sequence>> sequence(const Program& program, const std::vector<TensorId>& outputs, bool training,
-                                           std::vector<std::int64_t>& trips) {
+                                           Storage storage, std::vector<std::int64_t>& trips) {
   if (trips.size() > kDeepestLoop) return failure("loops are nested deeper than " + std::to_string(kDeepestLoop));
   auto result = std::make_unique<Sequence>();
   const std::size_t tensors = program.tensors.size();
   for (const Tensor& t : program.tensors) {
     result->names.push_back(t.name);
     result->sizes.push_back(static_cast<std::size_t>(t.elements()));
+    result->types.push_back(storage == Storage::Rounded ? t.type : DType::F64);
   }
   result->wanted.assign(tensors, false);
   result->written.assign(tensors, false);
@@ -59,13 +60,13 @@ Result<std::unique_ptr<Sequence>> sequence(const Program& program, const std::ve
       for (const auto& s : step.loop.stacked) inner.push_back(s.inner);
       for (const auto& a : step.loop.accumulated) inner.push_back(a.inner);
       trips.push_back(step.loop.trips);
-      auto body = sequence(*step.loop.body, inner, training, trips);
+      auto body = sequence(*step.loop.body, inner, training, storage, trips);
       trips.pop_back();
       if (!body) return body.error();
       step.body = std::move(*body);
       step.loop.body.reset();
     } else {
-      NF_TRY(ReferenceKernel kernel, ReferenceKernel::prepare(program, op, training, trips));
+      NF_TRY(ReferenceKernel kernel, ReferenceKernel::prepare(program, op, training, trips, storage));
       step.kernel = std::make_unique<ReferenceKernel>(std::move(kernel));
     }
     for (const TensorId t : readsOf(program, OperatorId(o))) step.reads.push_back(t.value);
@@ -153,7 +154,7 @@ class Run {
         if (!inner[a.inner.value]) return failure("tensor " + body.names[a.inner.value] + " has no value");
         const auto& from = *inner[a.inner.value];
         auto& into = own[a.outer.value];
-        for (std::size_t i = 0; i < from.size(); ++i) into[i] += from[i];
+        for (std::size_t i = 0; i < from.size(); ++i) into[i] = storedAs(s.types[a.outer.value], into[i] + from[i]);
       }
       std::vector<std::vector<double>> next;
       for (const auto& c : loop.carried) {
@@ -189,7 +190,8 @@ ReferenceProgram::ReferenceProgram(ReferenceProgram&&) noexcept = default;
 ReferenceProgram& ReferenceProgram::operator=(ReferenceProgram&&) noexcept = default;
 ReferenceProgram::~ReferenceProgram() = default;
 
-Result<ReferenceProgram> ReferenceProgram::prepare(const Program& program, const std::vector<TensorId>& outputs, bool training) {
+Result<ReferenceProgram> ReferenceProgram::prepare(const Program& program, const std::vector<TensorId>& outputs, bool training,
+                                                   Storage storage) {
   auto impl = std::make_unique<Impl>();
   impl->tensors = program.tensors;
   impl->outputs = outputs;
@@ -202,7 +204,7 @@ Result<ReferenceProgram> ReferenceProgram::prepare(const Program& program, const
   for (const TensorId t : impl->outputs)
     if (pending[t.value]) return failure("the derivative " + program[t].name + " is asked for and not made yet");
   std::vector<std::int64_t> trips;
-  NF_TRY(impl->sequence, sequence(program, impl->outputs, training, trips));
+  NF_TRY(impl->sequence, sequence(program, impl->outputs, training, storage, trips));
   return ReferenceProgram(std::move(impl));
 }
 
@@ -233,7 +235,7 @@ Result<TensorValues> ReferenceProgram::run(const TensorValues& inputs, std::uint
 }
 
 Result<TensorValues> interpret(const Program& program, const TensorValues& inputs, const InterpretOptions& options) {
-  NF_TRY(const ReferenceProgram prepared, ReferenceProgram::prepare(program, options.outputs, options.training));
+  NF_TRY(const ReferenceProgram prepared, ReferenceProgram::prepare(program, options.outputs, options.training, options.storage));
   return prepared.run(inputs, options.seed, options.step);
 }
 

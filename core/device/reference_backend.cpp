@@ -23,18 +23,11 @@ double fromHalf(std::uint16_t bits) {
   return sign * (exponent ? std::ldexp(1024 + fraction, exponent - 25) : std::ldexp(fraction, -24));
 }
 
-// Rounds to nearest, ties to even, to `fraction` bits behind the point and the exponents from `least` on.
-double roundTo(double value, int fraction, int least) {
-  if (value == 0 || !std::isfinite(value)) return value;
-  const int exponent = std::max(std::ilogb(value), least);
-  return std::ldexp(std::nearbyint(std::ldexp(value, fraction - exponent)), exponent - fraction);
-}
-
 std::uint16_t toHalf(double value) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   if (std::isnan(value)) return 0x7e00;
-  const double rounded = std::fabs(roundTo(value, 10, -14));
-  if (rounded >= 65536) return static_cast<std::uint16_t>(sign | 0x7c00);
+  const double rounded = std::fabs(storedAs(DType::F16, value));
+  if (std::isinf(rounded)) return static_cast<std::uint16_t>(sign | 0x7c00);
   if (rounded < 0x1p-14) return static_cast<std::uint16_t>(sign | static_cast<int>(std::ldexp(rounded, 24)));
   const int exponent = std::ilogb(rounded);
   return static_cast<std::uint16_t>(sign | (exponent + 15) << 10 | (static_cast<int>(std::ldexp(rounded, 10 - exponent)) & 1023));
@@ -42,7 +35,7 @@ std::uint16_t toHalf(double value) {
 
 std::uint16_t toBrain(double value) {
   if (std::isnan(value)) return 0x7fc0;
-  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(roundTo(value, 7, -126))) >> 16);
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(storedAs(DType::BF16, value))) >> 16);
 }
 
 template <class T>
@@ -171,7 +164,7 @@ class ReferenceDevice : public Device {
     for (std::size_t t = 0; t < program.tensors.size(); ++t)
       if (!made[t].valid()) inputs.push_back(TensorId(t));
     for (const Output& o : program.outputs) outputs.push_back(o.tensor);
-    NF_TRY(ReferenceProgram prepared, ReferenceProgram::prepare(program, outputs));
+    NF_TRY(ReferenceProgram prepared, ReferenceProgram::prepare(program, outputs, true, Storage::Rounded));
     return std::unique_ptr<Kernel>(std::make_unique<ReferenceKernelLaunch>(std::move(prepared), program.tensors, std::move(inputs),
                                                                            std::move(outputs), m_doubles));
   }

@@ -92,6 +92,8 @@ struct ReferenceKernel::Code {
   bool scatter = false;
   Reducer reducer = Reducer::None;
   bool integers = false;  // i32 are combined to i32
+  bool rounds = false;    // to f16 and bf16
+  DType outputType = DType::F32;
   std::vector<std::int64_t> extents;
   std::int64_t points = 1, outputElements = 1, reduced = 1;
   std::vector<FloorAtom> atoms;
@@ -747,6 +749,7 @@ class Execution {
       case ScalarOp::Relu: return map([](double x) { return x <= 0 ? 0.0 : x; });
       case ScalarOp::Cast:
         if (i.type == DType::I32) return map([](double x) { return std::trunc(x); });
+        if (m_code.rounds) return map([type = i.type](double x) { return storedAs(type, x); });
         return map([](double x) { return x; });
       case ScalarOp::StopGradient: return map([](double x) { return x; });
       case ScalarOp::Add: return zip([](double x, double y) { return x + y; });
@@ -898,8 +901,10 @@ ReferenceKernel& ReferenceKernel::operator=(ReferenceKernel&&) noexcept = defaul
 ReferenceKernel::~ReferenceKernel() = default;
 
 Result<ReferenceKernel> ReferenceKernel::prepare(const Program& program, const Operator& op, bool training,
-                                                 std::span<const std::int64_t> counterTrips) {
+                                                 std::span<const std::int64_t> counterTrips, Storage storage) {
   auto code = std::make_unique<Code>();
+  code->rounds = storage == Storage::Rounded;
+  code->outputType = program[op.output].type;
   NF_TRY([[maybe_unused]] const Unit done, Preparation(program, op, training, counterTrips).run(*code));
   return ReferenceKernel(std::move(code));
 }
@@ -909,7 +914,10 @@ TensorId ReferenceKernel::output() const { return m_code->output; }
 Result<Unit> ReferenceKernel::run(const Bindings& bindings) const {
   if (bindings.counters.size() < m_code->counters)
     return Error{"interpret", "operator " + m_code->name + " stands in a loop and was run without its counter", "reference", {}};
-  return Execution(*m_code, bindings).run();
+  NF_TRY(const Unit ran, Execution(*m_code, bindings).run());
+  if (m_code->rounds && (m_code->outputType == DType::F16 || m_code->outputType == DType::BF16))
+    for (double& value : *bindings.output) value = storedAs(m_code->outputType, value);
+  return ran;
 }
 
 }  // namespace nf

@@ -12,13 +12,16 @@
 
 namespace nf {
 
+enum class Storage : std::uint8_t { Exact, Rounded };
+
 // One Gather or Scatter, prepared for interpretation: its body as blocks of instructions over strips of points in row-major order,
 // its accesses as linear offsets that are stepped instead of recomputed.
 class ReferenceKernel {
  public:
   // counters: trips of the loops around, outermost first, as far as they are known.
+  // storage: whether what is stored in f16 and bf16, and cast to them, is rounded.
   static Result<ReferenceKernel> prepare(const Program& program, const Operator& op, bool training,
-                                         std::span<const std::int64_t> counterTrips);
+                                         std::span<const std::int64_t> counterTrips, Storage storage = Storage::Exact);
 
   struct Bindings {
     std::span<const std::vector<double>* const> tensors;  // by tensor id; those that the operator reads are set

@@ -32,7 +32,8 @@ struct Body {
 void bodiesOf(const Program& program, const std::string& loop, std::vector<Body>& into) {
   into.push_back({&program, loop});
   for (const Operator& op : program.operators)
-    if (op.kind == OperatorKind::Loop) bodiesOf(*program[op.loop].body, loop.empty() ? op.name : loop + "/" + op.name, into);
+    if (op.kind == OperatorKind::Loop && !program[op.loop].persistent)
+      bodiesOf(*program[op.loop].body, loop.empty() ? op.name : loop + "/" + op.name, into);
 }
 
 // Both fusions keep a Loop's name, not its place.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ir/dtype.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace nf {
@@ -36,6 +39,19 @@ std::int64_t bytesOf(DType type) {
     case DType::I64: return 8;
   }
   return 0;
+}
+
+double storedAs(DType type, double value) {
+  const bool half = type == DType::F16;
+  if ((!half && type != DType::BF16) || value == 0 || !std::isfinite(value)) return value;
+  // Significant bits, and the exponents of the smallest normal number and of the largest as frexp has them.
+  const int bits = half ? 11 : 8, least = half ? -13 : -125, most = half ? 16 : 128;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int unit = std::max(exponent, least) - bits;
+  const double result = std::ldexp(std::nearbyint(std::ldexp(value, -unit)), unit);
+  if (std::fabs(result) >= std::ldexp(1.0, most)) return std::copysign(std::numeric_limits<double>::infinity(), value);
+  return result;
 }
 
 }  // namespace nf

@@ -14,6 +14,9 @@ inline constexpr int kDTypeCount = 7;
 std::string_view name(DType type);                       // "f32"
 std::optional<DType> dtypeNamed(std::string_view name);  // of those that may be written
 std::int64_t bytesOf(DType type);
+// What a tensor of this type keeps of a value: f16 and bf16 round to the nearest, ties to even, subnormal numbers included, and are
+// infinite from half a unit beyond their largest number on. Every other type: the value as it is.
+double storedAs(DType type, double value);
 inline bool isFloating(DType t) { return t == DType::F32 || t == DType::F64 || t == DType::F16 || t == DType::BF16; }
 inline bool isInteger(DType t) { return t == DType::I32 || t == DType::I64; }
 

@@ -44,7 +44,7 @@ std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b
     case ScalarOp::Abs: return std::fabs(a);
     case ScalarOp::Floor: return std::floor(a);
     case ScalarOp::Relu: return a <= 0 ? 0.0 : a;
-    case ScalarOp::Cast: return type == DType::I32 ? std::trunc(a) : a;
+    case ScalarOp::Cast: return type == DType::I32 ? std::trunc(a) : storedAs(type, a);
     case ScalarOp::StopGradient: return a;
     case ScalarOp::Add: return a + b;
     case ScalarOp::Sub: return a - b;

@@ -267,6 +267,11 @@ std::optional<DType> resultType(ScalarOp op, DType a, DType b) {
   return DType::F32;
 }
 
+bool isStepped(const Program& program, const Group& group) {
+  const Operator& first = program[group.operators.front()];
+  return first.kind == OperatorKind::Loop && !program[first.loop].persistent;
+}
+
 RangeOf rangesOf(const Operator& op, std::vector<std::int64_t> counters) {
   std::vector<std::int64_t> extents;
   extents.reserve(op.axes.size());

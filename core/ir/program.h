@@ -200,7 +200,8 @@ struct Loop {
   };  // outer = sum over the steps of inner
   std::string counter = "t";
   std::int64_t trips = 1;
-  bool reversed = false;  // runs from trips-1 down to 0
+  bool reversed = false;    // runs from trips-1 down to 0
+  bool persistent = false;  // one kernel runs all its steps; else its body's groups are kernels (from stage Fused on)
   std::uint32_t depth = 0;
   std::shared_ptr<const Program> body;
   std::vector<Carried> carried;
@@ -316,6 +317,9 @@ struct Program {
 DType arithmeticType(DType type);
 // The type of `a op b` for operands of these types; nullopt where the operation refuses them.
 std::optional<DType> resultType(ScalarOp op, DType a, DType b);
+
+// Is the group a Loop whose body's groups are kernels, rather than a kernel itself?
+bool isStepped(const Program& program, const Group& group);
 
 // Ranges of an operator's axes, and of the loop counters around it where `counters` gives their trips (outermost first).
 RangeOf rangesOf(const Operator& op, std::vector<std::int64_t> counters = {});

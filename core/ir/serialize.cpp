@@ -203,6 +203,7 @@ Json toJson(const Program& p) {
     loops.push_back({{"counter", l.counter},
                      {"trips", l.trips},
                      {"reversed", l.reversed},
+                     {"persistent", l.persistent},
                      {"depth", l.depth},
                      {"body", toJson(*l.body)},
                      {"carried", carried},
@@ -327,6 +328,7 @@ Program read(Reader& in, const Json& json, int depth) {
     l.counter = in.text(in.at(j, "counter"));
     l.trips = in.integer(in.at(j, "trips"));
     l.reversed = in.at(j, "reversed") == true;
+    l.persistent = in.at(j, "persistent") == true;
     l.depth = static_cast<std::uint32_t>(in.integer(in.at(j, "depth")));
     auto body = std::make_shared<Program>(read(in, in.at(j, "body"), depth + 1));
     const std::size_t innerCount = body->tensors.size();

@@ -435,6 +435,7 @@ TensorRef Statement::finish(Operation& op, TermId root, Wish& wish, Span span) {
     value = whole ? p.select(value, p.constant(1, DType::I32, origin), p.constant(0, DType::I32, origin), origin)
                   : asNumber(op, value, origin);
   }
+  if (wholeMean && m_elab.program()[value].type == DType::I32) value = m_elab.program().cast(DType::F64, value, origin);
   if (t.kind == Term::Kind::Reduce && t.mean) {
     const DType real = m_elab.program()[value].type == DType::F64 ? DType::F64 : DType::F32;
     value = m_elab.program().binary(ScalarOp::Mul, value, m_elab.program().constant(1.0 / static_cast<double>(count), real, origin),

@@ -394,6 +394,11 @@ class Parser : ExpressionParser {
         continue;
       }
       if (t.kind == TokenKind::End || t.kind == TokenKind::CellMarker) {
+        // Of blocks in each other that end nowhere, the innermost is told.
+        if (std::exchange(m_unclosedAt, m_at) == m_at) {
+          m_failed = true;
+          return;
+        }
         fail("unclosed-bracket", "`{` is not closed" + std::string(t.kind == TokenKind::CellMarker ? " before its cell ends" : ""),
              span(opened));
         return;
@@ -517,7 +522,6 @@ class Parser : ExpressionParser {
       const std::size_t begin = m_statementBegin;
       s.otherwise.push_back(parseStatement());
       m_statementBegin = begin;
-      m_continued = m_at;
       return;
     }
     parseBlock(s.otherwise, "`else`");
@@ -797,7 +801,8 @@ class Parser : ExpressionParser {
     parseWhere(s);
   }
 
-  std::uint32_t m_statements = 0;  // open, one within the other
+  std::uint32_t m_statements = 0;         // open, one within the other
+  std::size_t m_unclosedAt = ast::kNone;  // the token before which an open block was told
 };
 
 }  // namespace

@@ -11,11 +11,13 @@ namespace {
 // "cuda:1" -> "cuda"
 std::string backendOf(const std::string& device) { return device.substr(0, device.find(':')); }
 
-Result<std::pair<Backend*, std::string>> choose(BackendRegistry& registry, const std::string& device) {
+Result<std::pair<Backend*, std::string>> choose(BackendRegistry& registry, const std::string& device, int threads) {
   if (device == "auto") {
-    for (const char* name : {"cuda", "cpu"})
-      if (Backend* backend = registry.find(name))
-        if (const auto names = backend->deviceNames(); !names.empty()) return std::pair(backend, names.front());
+    // One may be too old, or lost to this process.
+    if (Backend* backend = registry.find("cuda"))
+      for (const std::string& name : backend->deviceNames())
+        if (backend->target(name, threads)) return std::pair(backend, name);
+    if (Backend* backend = registry.find("cpu")) return std::pair(backend, std::string("cpu"));
     return std::pair<Backend*, std::string>(nullptr, "reference");
   }
   if (device == "reference") return std::pair<Backend*, std::string>(nullptr, device);
@@ -58,12 +60,14 @@ void DeviceContext::openRecords(const DeviceContextOptions& options) {
   if (options.records == "none") return;
   auto records = RecordDatabase::open(options.records.empty() ? RecordDatabase::defaultPath() : options.records, &m_recordsMessage);
   if (records) m_records = std::move(*records);
-  else m_recordsMessage = records.error().message + (records.error().detail.empty() ? "" : ": " + records.error().detail);
+  else
+    m_recordsMessage = "No tuning records are read or kept: " + records.error().message +
+                       (records.error().detail.empty() ? "" : ": " + records.error().detail) + ".";
 }
 
 Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& registry, const DeviceContextOptions& options) {
-  NF_TRY(const auto chosen, choose(registry, options.device));
   const int threads = std::max(1, options.threads);
+  NF_TRY(const auto chosen, choose(registry, options.device, threads));
   std::unique_ptr<DeviceContext> self(new DeviceContext);
   if (!chosen.first) {
     Backend& interpreter = *referenceBackend(kPluginVersion);
@@ -97,6 +101,11 @@ Result<std::unique_ptr<DeviceContext>> DeviceContext::open(BackendRegistry& regi
   if (!ownCore) { NF_TRY(self->m_lease, DeviceLease::open(chosen.second, options.leaseDirectory)); }
   self->openRecords(options);
   return self;
+}
+
+Result<std::unique_ptr<DeviceContext>> openHostDevice(BackendRegistry& registry, DeviceContextOptions options) {
+  options.device = registry.find("cpu") ? "cpu" : "reference";
+  return DeviceContext::open(registry, options);
 }
 
 }  // namespace nf

@@ -58,4 +58,8 @@ class DeviceContext {
   std::string m_recordsMessage;
 };
 
+// Opens the device whose memory is the host's: cpu, or the interpreter where that back end does not serve. What a training whose device
+// is lost goes on with; `options` as for the lost one.
+Result<std::unique_ptr<DeviceContext>> openHostDevice(BackendRegistry& registry, DeviceContextOptions options);
+
 }  // namespace nf

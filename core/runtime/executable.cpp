@@ -34,7 +34,8 @@ std::size_t deepest(const PlannedSequence& s) {
 
 std::string nameOf(const Program& program, const PlannedLaunch& launch) {
   std::string name;
-  for (const OperatorId o : launch.operators) name += (name.empty() ? "" : ", ") + program[program[o].output].name;
+  for (const OperatorId o : launch.operators)
+    for (const TensorId t : writesOf(program, o)) name += (name.empty() ? "" : ", ") + program[t].name;
   return name;
 }
 
@@ -110,9 +111,10 @@ std::optional<OutOfRange> refusal(const Program& program, const PlannedLaunch& l
 }  // namespace
 
 Executable::Executable(std::shared_ptr<const ExecutionPlan> plan, Device& device, std::shared_ptr<TensorStore> store)
-    : m_plan(std::move(plan)), m_device(device), m_store(std::move(store)) {}
+    : m_plan(std::move(plan)), m_device(device), m_store(std::move(store)), m_graphs(device) {}
 
 Executable::~Executable() {
+  m_graphs.clear();
   m_kernels.clear();
   for (const auto& entry : m_own)
     for (void* buffer : entry->buffers)
@@ -201,6 +203,7 @@ Result<Unit> Executable::setKernel(std::uint32_t subgraph, std::shared_ptr<Linke
     m_workspaceBytes = kernel->workspaceBytes;
   }
   m_kernels[subgraph] = std::move(kernel);
+  m_graphs.outdate();
   return Unit{};
 }
 
@@ -220,12 +223,34 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
     }
     m_applied = false;
   }
-  m_counters.clear();
+  LaunchGraph* const whole = graph();
   if (m_profiling && m_recorder) m_recorder->beginRun();
-  auto done = runSequence(m_plan->main, nullptr);
+  auto done = whole ? whole->replay(seed, step) : runOnce();
   if (m_profiling && m_recorder) m_recorder->extendRun();
   m_stop = nullptr;
   return done;
+}
+
+Result<Unit> Executable::runOnce() {
+  m_counters.clear();
+  return runSequence(m_plan->main, nullptr);
+}
+
+// Null: launch by launch.
+LaunchGraph* Executable::graph() {
+  if (!m_device.recorder() || m_profiling || m_counting) return nullptr;
+  if (std::any_of(m_watches.begin(), m_watches.end(), [](const Watch& w) { return w.on; })) return nullptr;
+  m_bound.clear();
+  for (std::size_t t = 0; t < m_entries.size(); ++t)
+    if (m_entries[t]) m_bound.push_back(m_slots[t]);
+  for (const PlannedUpdate& u : m_plan->updates)
+    if (u.direct) m_bound.push_back(m_slots[u.value.value]);
+  return m_graphs.of(m_bound, m_kernels, [this] {
+    const auto* stop = std::exchange(m_stop, nullptr);
+    auto recorded = runOnce();
+    m_stop = stop;
+    return recorded;
+  });
 }
 
 Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) {
@@ -294,7 +319,7 @@ Result<Unit> Executable::launch(const PlannedSequence& s, const PlannedLaunch& l
       NF_TRY(TensorValues values, inputsOf(s, l));
       if (auto found = refusal(*s.program, l, std::move(values), m_seed, m_step, m_counters)) {
         failed = found->op;
-        name = (*s.program)[(*s.program)[failed].output].name;
+        name = (*s.program)[failed].name;
         error = {"data", found->message, {}, {}};
       }
     }

@@ -14,6 +14,7 @@
 #include "core/ir/tensor_data.h"
 #include "core/runtime/activity_recorder.h"
 #include "core/runtime/execution_plan.h"
+#include "core/runtime/step_graphs.h"
 #include "core/runtime/tensor_store.h"
 
 namespace nf {
@@ -26,7 +27,8 @@ struct LinkedKernel {
   std::uint64_t generation = 1;
 };
 
-// A planned program on one device: runs its launches in order, one thread. Nothing is allocated while a step runs.
+// A planned program on one device: runs its launches in order, one thread. Nothing is allocated while a step runs. Where the device
+// records, steps are replayed as one graph from the second one on, apart from those that are timed kernel by kernel.
 class Executable {
  public:
   // Takes its persistent tensors from `store` where name, shape and type agree; those of another shape (batches) are its own.
@@ -106,6 +108,8 @@ class Executable {
   Result<Unit> launchTimed(std::uint32_t subgraph, const LaunchArgs& args, const PlannedSequence& s, const PlannedLaunch* launch);
   Result<Unit> copyWithin(void* to, const void* from, std::int64_t bytes);
   void readProfiler();
+  Result<Unit> runOnce();
+  LaunchGraph* graph();
   Result<bool> hasNaN(const void* from, const Tensor& tensor) const;
   std::int64_t bytesOfTensor(const Tensor& t) const { return m_device.storesDoubles() ? t.elements() * 8 : t.bytes(); }
   void*& slot(const PlannedSequence& s, TensorId t) { return m_slots[s.firstSlot + t.value]; }
@@ -130,6 +134,8 @@ class Executable {
   std::int64_t m_workspaceBytes = 0;
   std::uint64_t m_seed = 0, m_step = 0;
   const std::atomic<bool>* m_stop = nullptr;  // of the run in progress
+  std::vector<void*> m_bound;                 // where persistent and directly updated tensors stand, for the graphs
+  StepGraphs m_graphs;
   bool m_applied = false;
   Span m_failedAt;
 };

@@ -96,7 +96,7 @@ class Planner {
         for (const TensorId t : writesOf(p, o)) written[t.value] = std::min(written[t.value], at), use(t, at);
       }
       const Operator& first = p[group.operators.front()];
-      if (first.kind == OperatorKind::Loop) {
+      if (isStepped(p, group)) {
         s.loops.emplace_back();
         NF_TRY([[maybe_unused]] const Unit planned, loop(s.loops.back(), p, p[first.loop], calls, depth));
         PlannedLoop& l = s.loops.back();
@@ -116,7 +116,7 @@ class Planner {
       launch.inputs = sub.outerInputs.size();
       launch.tensors.insert(launch.tensors.end(), sub.outerOutputs.begin(), sub.outerOutputs.end());
       launch.operators = group.operators;
-      std::string name = group.name.empty() ? p[p[group.operators.back()].output].name : group.name;
+      std::string name = group.name.empty() ? p[group.operators.back()].name : group.name;
       launch.subgraph = subgraph(sub.hash, std::move(sub.program), std::move(name), calls);
       s.launches.push_back(std::move(launch));
       s.steps.push_back({false, static_cast<std::uint32_t>(s.launches.size() - 1)});

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <numbers>
+#include <optional>
 
 #include "core/runtime/data_bytes.h"
 #include "core/runtime/data_file.h"
@@ -44,20 +45,18 @@ double numberOr(const Initializer& init, std::size_t at, double otherwise) {
   return at < init.numbers.size() ? init.numbers[at] : otherwise;
 }
 
-// Null: zeros.
-Value valueOf(const Tensor& tensor, std::uint64_t seed) {
-  const Initializer& init = tensor.init;
-  const std::uint64_t key = keyOf(seed, tensor.name);
+// nullopt: nothing generates its values; null: zeros.
+std::optional<Value> valueOf(const Initializer& init, std::uint64_t key) {
   const double fanIn = std::max(1.0, numberOr(init, 0, 1)), fanOut = std::max(0.0, numberOr(init, 1, 1));
   const double bound = std::sqrt(6.0 / (fanIn + fanOut));
   switch (init.kind) {
+    case Initializer::Kind::Zeros: return Value();
     case Initializer::Kind::Constant: return [value = numberOr(init, 0, 0)](std::int64_t) { return value; };
     case Initializer::Kind::Normal: return normal(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
     case Initializer::Kind::Uniform: return uniform(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
     case Initializer::Kind::Kaiming: return normal(key, 0, std::sqrt(2.0 / fanIn));
     case Initializer::Kind::Xavier: return uniform(key, -bound, bound);
     case Initializer::Kind::None:
-    case Initializer::Kind::Zeros:
     case Initializer::Kind::Batch:
     case Initializer::Kind::Csv:
     case Initializer::Kind::Npy:
@@ -65,7 +64,7 @@ Value valueOf(const Tensor& tensor, std::uint64_t seed) {
     case Initializer::Kind::Idx:
     case Initializer::Kind::Safetensors: break;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 // Elements [first, first + values.elements()) of the tensor. False: a stop.
@@ -141,24 +140,7 @@ Result<HostTensor> readData(const Initializer& source, const std::string& direct
   return Error{"load data", "This is no data file.", {}, {}};
 }
 
-bool isGenerated(Initializer::Kind kind) {
-  switch (kind) {
-    case Initializer::Kind::Zeros:
-    case Initializer::Kind::Constant:
-    case Initializer::Kind::Normal:
-    case Initializer::Kind::Uniform:
-    case Initializer::Kind::Kaiming:
-    case Initializer::Kind::Xavier: return true;
-    case Initializer::Kind::None:
-    case Initializer::Kind::Batch:
-    case Initializer::Kind::Csv:
-    case Initializer::Kind::Npy:
-    case Initializer::Kind::Npz:
-    case Initializer::Kind::Idx:
-    case Initializer::Kind::Safetensors: break;
-  }
-  return false;
-}
+bool isGenerated(const Initializer& init) { return valueOf(init, 0).has_value(); }
 
 Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory, std::stop_token stop) {
   const Initializer& init = tensor.init;
@@ -167,23 +149,24 @@ Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const 
   if (init.kind == Initializer::Kind::None &&
       (tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Const || tensor.kind == TensorKind::Param))
     return Error{"load data", "Tensor " + tensor.name + " has no values: give it an initial value or data.", {}, {}};
-  if (init.kind != Initializer::Kind::None && !isGenerated(init.kind)) return fromFile(tensor, directory, stop);
+  const std::optional<Value> value = valueOf(init, keyOf(seed, tensor.name));
+  if (init.kind != Initializer::Kind::None && !value) return fromFile(tensor, directory, stop);
   NF_TRY(HostTensor values, HostTensor::zeros(tensor.type, tensor.shape, stop));
-  if (const Value value = valueOf(tensor, seed); value && !fill(values, 0, value, stop)) return stopped();
+  if (value && *value && !fill(values, 0, *value, stop)) return stopped();
   return values;
 }
 
 Result<Unit> initialParts(const Tensor& tensor, std::uint64_t seed, std::stop_token stop,
                           const std::function<Result<Unit>(std::int64_t first, const HostTensor& part)>& take) {
-  NF_ASSERT(isGenerated(tensor.init.kind));
   constexpr std::int64_t kPart = 1 << 20;  // elements
-  const Value value = valueOf(tensor, seed);
+  const std::optional<Value> value = valueOf(tensor.init, keyOf(seed, tensor.name));
+  NF_ASSERT(value);
   const std::int64_t elements = tensor.elements();
   HostTensor part = HostTensor::make(tensor.type, {std::min(kPart, elements)});
   for (std::int64_t first = 0; first < elements; first += kPart) {
     if (stop.stop_requested()) return stopped();
     if (elements - first < kPart) part = HostTensor::make(tensor.type, {elements - first});
-    if (value && !fill(part, first, value, stop)) return stopped();
+    if (*value && !fill(part, first, *value, stop)) return stopped();
     NF_TRY([[maybe_unused]] const Unit taken, take(first, part));
   }
   return Unit{};

@@ -23,7 +23,7 @@ Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const 
 
 // The same, of a tensor that no file gives its values, in parts of some megabytes: `take` has each once, in order, with the number of
 // its first element. What the tensor as a whole takes is never held.
-bool isGenerated(Initializer::Kind kind);
+bool isGenerated(const Initializer& init);
 Result<Unit> initialParts(const Tensor& tensor, std::uint64_t seed, std::stop_token stop,
                           const std::function<Result<Unit>(std::int64_t first, const HostTensor& part)>& take);
 

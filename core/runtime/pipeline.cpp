@@ -5,6 +5,7 @@
 
 #include "core/fusion/partition.h"
 #include "core/ir/verify.h"
+#include "core/runtime/persist_loops.h"
 #include "core/support/assert.h"
 #include "core/transform/hoist_loops.h"
 #include "core/transform/merge_equal_operators.h"
@@ -27,6 +28,7 @@ Result<FusionResult> fusedUnlessStopped(const Program& partitioned, const StageO
   fusion.outdated = [&] { return options.invert.stop.stop_requested() || (options.fusion.outdated && options.fusion.outdated()); };
   auto fused = fuse(partitioned, options.device, fusion);
   if (!fused && isOutdated(fused.error()) && options.invert.stop.stop_requested()) return stopped();
+  if (fused && options.target) fused->program = persistLoops(fused->program, *options.target);
   return fused;
 }
 

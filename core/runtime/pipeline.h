@@ -18,8 +18,9 @@ struct StageOptions {
   InvertOptions invert;
   DeviceConstants device;
   FusionOptions fusion;
-  bool fuse = true;     // false: one kernel an operator
-  bool verify = false;  // check every stage; a problem is our bug and comes back as an Error of stage "verify"
+  bool fuse = true;                      // false: one kernel an operator
+  std::shared_ptr<const Target> target;  // where it runs: loops may be one kernel each there; null: no loop is
+  bool verify = false;                   // check every stage; a problem is our bug and comes back as an Error of stage "verify"
 };
 
 // A program after each pass, up to the one that was asked for. Later ones are null.

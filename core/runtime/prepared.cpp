@@ -24,6 +24,7 @@ StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options)
   StageOptions stage;
   stage.device = options.device ? *options.device : deviceConstants(*context.target());
   stage.fuse = context.inProcess() == nullptr;
+  if (stage.fuse) stage.target = context.target();
   stage.verify = options.verify;
   stage.invert.stop = options.stop;
   stage.fusion.reverted = options.reverted ? *options.reverted : revertedKernels(context);
@@ -110,7 +111,7 @@ Result<Unit> initializeTensors(Executable& executable, std::uint64_t seed, const
     };
     at(p.tensors[t].valuesOrigin());
     const bool checked = p.tensors[t].type == DType::I32 || isLabels(p, TensorId(t));
-    if (isGenerated(p.tensors[t].init.kind) && !checked) {
+    if (isGenerated(p.tensors[t].init) && !checked) {
       NF_TRY([[maybe_unused]] const Unit filled,
              initialParts(p.tensors[t], seed, stop, [&](std::int64_t first, const HostTensor& part) {
                return executable.store().writePart(*entry, first, part);

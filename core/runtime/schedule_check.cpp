@@ -22,7 +22,8 @@ struct PinnedGroup {
 PinnedGroup groupOf(const Program& program, const Hint& hint) {
   for (const Group& group : program.groups) {
     const Operator& first = program[group.operators.front()];
-    if (group.operators.size() == 1 && first.kind == OperatorKind::Loop && first.loop.valid()) {
+    if (first.kind == OperatorKind::Loop) {
+      if (pinOf({hint}, program, group.operators)) return {&program, &group};
       const Loop& loop = program[first.loop];
       if (loop.body && !loop.body->groups.empty())
         if (const PinnedGroup inside = groupOf(*loop.body, hint); inside.program) return inside;
@@ -100,6 +101,16 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
     d.message = schedule.error().message;
     if (hint.origin.valid()) d.span = program[hint.origin].span;
     if (!schedule.error().detail.empty()) d.notes.push_back({schedule.error().detail, {}});
+    const bool loop = (*here.program)[here.group->operators.front()].kind == OperatorKind::Loop;
+    if (loop && isStepped(*here.program, *here.group)) {
+      d.severity = Severity::Warning;
+      d.notes.push_back({"its body's operators are kernels here, and the schedule is set aside", {}});
+      findings.setAside.push_back(i);
+    }
+    if (loop) {
+      findings.diagnostics.push_back(std::move(d));
+      continue;
+    }
     if (const auto hints = pinnedElsewhere(stages, options, target, hint, here)) {
       d.severity = Severity::Warning;
       d.message = "the fusion decided here has no kernel with this schedule, which is set aside: " + here.group->name + " makes `" +

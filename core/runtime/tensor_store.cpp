@@ -65,7 +65,7 @@ Result<Unit> TensorStore::write(Entry& entry, const HostTensor& value) {
   if (m_device.storesDoubles()) {
     entry.written = true;
     m_staging.resize(static_cast<std::size_t>(value.elements()));
-    for (std::size_t i = 0; i < m_staging.size(); ++i) m_staging[i] = value.at(static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < m_staging.size(); ++i) m_staging[i] = storedAs(entry.type, value.at(static_cast<std::int64_t>(i)));
     return m_device.copyIn(entry.value(), m_staging.data(), entry.bytes);
   }
   if (value.type == entry.type) return writeBytes(entry, value.bytes.data());

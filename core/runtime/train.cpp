@@ -20,11 +20,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
   }
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
-  if (!options.initialWeights.empty()) {
-    NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
-    NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
-  }
-  if (checkpoint) { NF_TRY([[maybe_unused]] const Unit restored, loadWeights(checkpoint->tensors, options.resume, true)); }
+  NF_TRY([[maybe_unused]] const Unit first, loadFirstValues(checkpoint));
   stepLimit = options.steps > 0     ? options.steps
               : options.epochs > 0  ? options.epochs * feed->stepsPerEpoch()
               : options.seconds > 0 ? 0
@@ -43,25 +39,42 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     NF_TRY([[maybe_unused]] const Unit described, writeRunFile());
   }
   stepMilliseconds.reserve(static_cast<std::size_t>(std::clamp<std::int64_t>(stepLimit - step, 1024, 1 << 22)));
+  NF_TRY(bool complete, awaitKernels(stop));
+  begun = std::chrono::steady_clock::now();
+  done.preparation_ms = secondsSince(options.processStart) * 1e3;
+  thinned.steps = 0;
+  for (;;) {
+    auto stepped = complete ? steps(stop) : Result<Unit>(stopped());
+    // A step that is stopped in its middle has changed no weight.
+    const bool over = stepped || isStopped(stepped.error());
+    if (!over && !goesOnElsewhere(stop)) return stepped.error();
+    flushStepEvent(std::chrono::steady_clock::now());
+    if (over) {
+      auto summary = finish(stop);
+      if (summary || !goesOnElsewhere(stop)) return summary;
+    }
+    NF_TRY([[maybe_unused]] const Unit moved, goOnElsewhere(stop));
+    NF_TRY(complete, awaitKernels(stop));
+  }
+}
+
+Result<Unit> TrainJob::Impl::loadFirstValues(const std::optional<Checkpoint>& from) {
+  if (!options.initialWeights.empty()) {
+    NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
+    NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
+  }
+  return from ? loadWeights(from->tensors, options.resume, true) : Unit{};
+}
+
+Result<bool> TrainJob::Impl::awaitKernels(std::stop_token stop) {
   const auto complete = supply->await(*training.executable, stop, [&](std::size_t have, std::size_t all) {
     attend(stop);
     const std::string trouble = supply->trouble();
     emitState(protocol::RunPhase::Preparing, "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels" +
                                                  (trouble.empty() ? "" : "; " + trouble));
   });
-  if (!complete) {
-    if (supply->failedAt().valid()) place = supply->failedAt();
-    return complete.error();
-  }
-  begun = std::chrono::steady_clock::now();
-  done.preparation_ms = secondsSince(options.processStart) * 1e3;
-  thinned.steps = 0;
-  if (*complete) {
-    // A step that is stopped in its middle has changed no weight.
-    if (auto stepped = steps(stop); !stepped && !isStopped(stepped.error())) return stepped.error();
-  }
-  flushStepEvent(std::chrono::steady_clock::now());
-  return finish(stop);
+  if (!complete && supply->failedAt().valid()) place = supply->failedAt();
+  return complete;
 }
 
 Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
@@ -79,7 +92,7 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
     logSwaps();
     if (!stepped) return stepped;
     // After the first step: nothing stands in its way.
-    if (step == firstStep + 1) planEvaluations();
+    if (!evaluationsPlanned) planEvaluations();
     if (!searches) {
       // Behind the kernels of the evaluations.
       NF_TRY(searches, takeEvaluations(stop, false));
@@ -126,6 +139,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     share.reset();
   }
   for (const auto& event : events) emit(event);
+  tellOfRecords();
   for (const auto& event : counted) emit(event);
   if (training.executable)
     for (const auto& task : todo) task(*training.executable);
@@ -151,6 +165,15 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   lock.unlock();
   if (begun != Time{}) pausedSeconds += secondsSince(pauseBegan);
   if (supply && supply->tuning()) supply->tuning()->resume();
+}
+
+void TrainJob::Impl::tellOfRecords() {
+  if (recordsTold || !context->records()) return;
+  protocol::WarningEvent warning;
+  warning.message = context->records()->trouble();
+  if (warning.message.empty()) return;
+  recordsTold = true;
+  emit(warning);
 }
 
 Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {

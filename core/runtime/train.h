@@ -38,6 +38,8 @@ struct TrainOptions {
   double checkpointSeconds = 10;  // between checkpoints, which take a fiftieth of the time at most; the last step always makes one.
                                   // One that can't be written does not end the training.
   TuningOptions tuning;
+  // Opens what training goes on with where its device is lost; empty: it ends there.
+  std::function<Result<std::unique_ptr<DeviceContext>>()> standIn;
   bool verify = false;  // every stage of the program
   std::string version;  // for run.json
   std::chrono::steady_clock::time_point processStart = std::chrono::steady_clock::now();

@@ -38,7 +38,7 @@ double TrainJob::Impl::estimatedCheckpointSeconds() const {
   return bytes / kSlowBytesPerSecond;
 }
 
-Result<Result<Unit>> TrainJob::Impl::saveCheckpoint() {
+Result<Checkpoint> TrainJob::Impl::readState() {
   Checkpoint c;
   c.step = step;
   c.seed = seed;
@@ -51,12 +51,23 @@ Result<Result<Unit>> TrainJob::Impl::saveCheckpoint() {
     if (const TensorId t = source.tensorNamed(name); t.valid()) c.declared.emplace(name, declarationOf(source[t]));
   }
   c.swaps = supply->swaps();
-  folder->flush();
-  return writeCheckpoint(folder->file(kCheckpointFile), c);
+  return c;
+}
+
+Result<Result<Unit>> TrainJob::Impl::saveCheckpoint() {
+  NF_TRY(Checkpoint c, readState());
+  const auto write = [&]() -> Result<Unit> {
+    if (!folder) return Unit{};
+    folder->flush();
+    return writeCheckpoint(folder->file(kCheckpointFile), c);
+  };
+  Result<Result<Unit>> written = write();
+  if (context->device().mayBeLost()) kept = std::move(c);
+  return written;
 }
 
 Result<Unit> TrainJob::Impl::tryCheckpoint() {
-  if (!folder) return Unit{};
+  if (!folder && !context->device().mayBeLost()) return Unit{};
   NF_TRY(const Result<Unit> written, saveCheckpoint());
   if (written) {
     checkpointTrouble.clear();

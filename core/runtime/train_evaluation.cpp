@@ -9,6 +9,7 @@
 namespace nf {
 
 void TrainJob::Impl::planEvaluations() {
+  evaluationsPlanned = true;
   evaluates = options.evaluate && feed->heldOutRows() > 0;
   if (!evaluates) return;
   PrepareOptions prepare{
@@ -26,7 +27,7 @@ void TrainJob::Impl::planEvaluations() {
         plans.error = firstError(compiled.diagnostics, "check", plans.place);
         continue;
       }
-      auto plan = planned(evaluationProgram(compiled, settings.loss), context, prepare);
+      auto plan = planned(evaluationProgram(compiled, settings.loss), *context, prepare);
       if (!plan) plans.error = plan.error();
       else plans.evaluations.push_back({std::move(*plan), rows, {}, false});
     }
@@ -57,7 +58,7 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     return *plans->error;
   }
   for (Evaluation& e : plans->evaluations) {
-    NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, context, store));
+    NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, *context, store));
     NF_TRY([[maybe_unused]] const Unit initial,
            initializeTensors(*e.prepared.executable, seed, options.source.directory, nullptr, nullptr, stop));
     const double runs = static_cast<double>(feed->heldOutRows() / e.rows) / static_cast<double>(feed->stepsPerEpoch());

@@ -24,7 +24,7 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
   lastPhase = phase;
   protocol::RunState s;
   s.phase = phase;
-  s.device = context.device().name();
+  s.device = context->device().name();
   s.detail = detail;
   s.step = step;
   s.steps = stepLimit;

@@ -6,16 +6,16 @@
 namespace nf {
 
 void TrainJob::Impl::startFusionTrials() {
-  if (!dynamic || !supply->tuning() || !context.evaluator()) return;
+  if (!dynamic || !supply->tuning() || !context->evaluator()) return;
   FusionTrials::Options o;
-  o.stages = stageOptions(context, prepareOptions);
-  o.exclusive = context.lease() != nullptr;
+  o.stages = stageOptions(*context, prepareOptions);
+  o.exclusive = context->lease() != nullptr;
   o.useRecords = options.tuning.useRecords;
   TuningService& tuning = *supply->tuning();
   o.schedule = [&tuning](const Hash& hash) { return tuning.bestSchedule(hash); };
   o.before = [&tuning](std::stop_token stop) { return tuning.awaitBudget(stop); };
   o.after = [&tuning](double seconds) { tuning.charge(seconds); };
-  fusionTrials = std::make_unique<FusionTrials>(context, training.stages, std::move(o));
+  fusionTrials = std::make_unique<FusionTrials>(*context, training.stages, std::move(o));
   fusionThread = std::jthread([this](std::stop_token stop) {
     for (;;) {
       auto found = fusionTrials->next(stop);
@@ -36,7 +36,7 @@ Result<Unit> TrainJob::Impl::replan() {
   }
   if (!replanned->requested) {
     replanned->requested = true;
-    NF_TRY(replanned->prepared, prepare(replanned->reverted.stages, context, store, prepareOptions));
+    NF_TRY(replanned->prepared, prepare(replanned->reverted.stages, *context, store, prepareOptions));
     NF_TRY([[maybe_unused]] const Unit asked, supply->request(*replanned->prepared.executable));
   }
   const auto complete = supply->collect(*replanned->prepared.executable);
@@ -67,8 +67,8 @@ Result<Unit> TrainJob::Impl::replanAsLogged() {
       ++added;
     }
   if (added == 0) return Unit{};
-  NF_TRY(Stages stages, fusedAgain(training.stages, stageOptions(context, prepareOptions)));
-  NF_TRY(Prepared next, prepare(std::move(stages), context, store, prepareOptions));
+  NF_TRY(Stages stages, fusedAgain(training.stages, stageOptions(*context, prepareOptions)));
+  NF_TRY(Prepared next, prepare(std::move(stages), *context, store, prepareOptions));
   NF_TRY([[maybe_unused]] const Unit asked, supply->request(*next.executable));
   NF_TRY([[maybe_unused]] const bool complete, supply->collect(*next.executable));
   return trainWith(std::move(next));

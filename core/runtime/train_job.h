@@ -32,6 +32,7 @@
 //   train_evaluation.cpp  evaluation on the rows held out
 //   train_fusion.cpp      fusion undone by measurement
 //   train_checkpoint.cpp  what is kept for a later run, and what an earlier one kept
+//   train_loss.cpp        a device lost on the way: what goes on, where, and from which values
 //   train_events.cpp      what the run says: events and its state
 namespace nf {
 
@@ -44,9 +45,10 @@ double medianOf(std::vector<float> values);  // 0: there are none
 TensorId lossOf(const Program& program, const std::string& name);
 
 struct TrainJob::Impl {
-  Impl(DeviceContext& c, TrainOptions o, Sink s) : context(c), options(std::move(o)), sink(std::move(s)) {}
+  Impl(DeviceContext& c, TrainOptions o, Sink s) : context(&c), options(std::move(o)), sink(std::move(s)) {}
 
-  DeviceContext& context;
+  std::unique_ptr<DeviceContext> standIn;  // before all that is on it: what took the place of a device that was lost
+  DeviceContext* context;
   TrainOptions options;
   Sink sink;
 
@@ -83,6 +85,7 @@ struct TrainJob::Impl {
   Prepared training;
   PrepareOptions prepareOptions;  // of training; `reverted` grows
   std::optional<Checkpoint> checkpoint;
+  std::optional<Checkpoint> kept;  // the newest state that the host has read, of a device that may be lost
   std::optional<std::vector<KernelSwap>> replay;
   std::unique_ptr<FusionTrials> fusionTrials;
   struct Replanned {
@@ -92,7 +95,7 @@ struct TrainJob::Impl {
   };
   std::optional<Replanned> replanned;   // waits for its kernels
   std::vector<Evaluation> evaluations;  // of full batches, of the remainder
-  bool evaluates = false, evaluationsTaken = false;
+  bool evaluates = false, evaluationsPlanned = false, evaluationsTaken = false;
   std::optional<DataFeed> feed;
   std::vector<std::byte> staging;
   std::vector<TensorStore::Entry*> trainingInputs;
@@ -118,14 +121,20 @@ struct TrainJob::Impl {
   double waited = 0;
   double lastStepSeconds = 0;  // without the wait for the lease
   bool leaseStuck = false;
+  bool recordsTold = false;
 
   std::jthread fusionThread, evaluationThread;  // last: they use all of the above
 
   // ---- train.cpp
   Result<TrainSummary> train(std::stop_token stop);
+  // Initial values, those of the weights that were given, those of the checkpoint that is resumed.
+  Result<Unit> loadFirstValues(const std::optional<Checkpoint>& from);
+  // False: stop was requested.
+  Result<bool> awaitKernels(std::stop_token stop);
   Result<Unit> steps(std::stop_token stop);
   // What other threads have left: trials, tasks, a new share, a pause.
   void attend(std::stop_token stop);
+  void tellOfRecords();  // once, that another program keeps them from being written
   Result<TrainSummary> finish(std::stop_token stop);
 
   // ---- train_setup.cpp
@@ -182,12 +191,20 @@ struct TrainJob::Impl {
   Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all);
   // Before one was written: what a slow disk would take.
   double estimatedCheckpointSeconds() const;
-  // Outer: what the device says; inner: whether the file could be written.
+  // The state after the newest step, as the device has it.
+  Result<Checkpoint> readState();
+  // Outer: what the device says; inner: whether the file could be written. Without a folder nothing is.
   Result<Result<Unit>> saveCheckpoint();
   // On the way: a full disk costs the checkpoint, not the training.
   Result<Unit> tryCheckpoint();
   // A killed run is replayed by what stands there: written when a step has been made, so that none holds what was abandoned.
   void logSwaps();
+
+  // ---- train_loss.cpp
+  // The device is lost, and another can take its place.
+  bool goesOnElsewhere(std::stop_token stop) const;
+  // Puts the run on it, as it was after the newest step that the host has the values of, and says so.
+  Result<Unit> goOnElsewhere(std::stop_token stop);
 
   // ---- train_events.cpp
   void emit(const protocol::Message& message, bool intoFolder = true);

@@ -46,14 +46,14 @@ Error TrainJob::Impl::nanFound(Executable& x) {
       message += "; " + input + " has an infinite value in step " + std::to_string(at + 1);
       break;
     }
-  return {"train", message + ".", context.device().name(), {}};
+  return {"train", message + ".", context->device().name(), {}};
 }
 
 Result<std::string> TrainJob::Impl::firstNaNByOperator() {
   Stages single = training.stages;
-  if (context.inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return std::string();
+  if (context->inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return std::string();
   single.fused = single.partitioned;
-  NF_TRY(Prepared each, prepare(std::move(single), context, store, prepareOptions));
+  NF_TRY(Prepared each, prepare(std::move(single), *context, store, prepareOptions));
   NF_TRY(const bool interpreted, supply->interpret(*each.executable));
   std::string first;
   if (interpreted) {

@@ -35,21 +35,25 @@ Result<Unit> TrainJob::Impl::compile() {
   seed = options.seed.value_or(settings.seed);
   const std::string mode = options.mode.empty() ? settings.mode : options.mode;
   if (mode != "static" && mode != "dynamic") return Error{"train", "The mode is static or dynamic, not " + mode + ".", {}, {}};
-  dynamic = mode == "dynamic" && !context.inProcess() && options.replaySwaps.empty();
+  dynamic = mode == "dynamic" && !context->inProcess() && options.replaySwaps.empty();
   return Unit{};
 }
 
 Result<Unit> TrainJob::Impl::prepareTraining(std::stop_token stop) {
-  store = std::make_shared<TensorStore>(context.device());
+  store = std::make_shared<TensorStore>(context->device());
   prepareOptions.verify = options.verify;
   prepareOptions.reverted = firstReverted();
   prepareOptions.device = fusedFor();
   prepareOptions.stop = stop;
   prepareOptions.failedAt = &place;
-  NF_TRY(training, prepare(trainingProgram(notebook, options.train), context, store, prepareOptions));
+  NF_TRY(training, prepare(trainingProgram(notebook, options.train), *context, store, prepareOptions));
   prepareOptions.failedAt = nullptr;
   prepareOptions.stop = {};  // what is fused later is quick, and its stop is waited for
   for (protocol::WarningEvent& e : warningEvents(training.warnings, notebook.sources)) emit(std::move(e));
+  if (protocol::WarningEvent e; !context->recordsMessage().empty()) {
+    e.message = context->recordsMessage();
+    emit(e);
+  }
   place = settings.span;
   loss = lossOf(training.executable->program(), settings.loss);
   if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
@@ -61,7 +65,7 @@ DeviceConstants TrainJob::Impl::fusedFor() const {
   if (log)
     for (const KernelSwap& s : *log)
       if (s.device) return *s.device;
-  return deviceConstants(*context.target());
+  return deviceConstants(*context->target());
 }
 
 MeasuredKernels TrainJob::Impl::firstReverted() const {
@@ -71,7 +75,7 @@ MeasuredKernels TrainJob::Impl::firstReverted() const {
   if (log)
     for (const KernelSwap& s : *log)
       if (s.reverted && (!replay || s.step <= from)) reverted.emplace(s.subgraph, FusionMeasurement{});
-  if (!replay && (dynamic || !checkpoint) && options.tuning.useRecords) reverted.merge(revertedKernels(context));
+  if (!replay && (dynamic || !checkpoint) && options.tuning.useRecords) reverted.merge(revertedKernels(*context));
   return reverted;
 }
 
@@ -80,7 +84,7 @@ Result<Unit> TrainJob::Impl::makeSupply() {
   o.dynamic = dynamic;
   o.tuning = options.tuning;
   o.tuning.seed = seed;
-  o.tuning.exclusive = context.lease() != nullptr;
+  o.tuning.exclusive = context->lease() != nullptr;
   if (!o.tuning.exclusive) o.tuning.deviceCapacity = std::max(1u, std::thread::hardware_concurrency());
   o.tuning.onTrial = [this, outer = options.tuning.onTrial](const TrialEvent& event) {
     protocol::TrialEvent e = protocolEvent(event);
@@ -102,8 +106,8 @@ Result<Unit> TrainJob::Impl::makeSupply() {
       if (auto schedule = Schedule::parse(s.schedule); schedule && s.ofKernel())
         o.forced.insert_or_assign(s.subgraph, std::move(*schedule));
   o.replay = replay;
-  supply = std::make_unique<KernelSupply>(context, std::move(o));
-  if (!context.inProcess()) supply->logDevice(*prepareOptions.device, step);
+  supply = std::make_unique<KernelSupply>(*context, std::move(o));
+  if (!context->inProcess()) supply->logDevice(*prepareOptions.device, step);
   for (const auto& [kernel, measurement] : *prepareOptions.reverted) supply->logReverted(kernel, step);
   auto requested = supply->request(*training.executable);
   if (!requested) place = supply->failedAt();
@@ -175,11 +179,11 @@ Result<Unit> TrainJob::Impl::writeRunFile() {
                      {"program", programHash()},
                      {"meaning", meaning()},
                      {"machine",
-                      {{"device", context.device().name()},
-                       {"description", context.device().description()},
-                       {"threads", context.target()->threads},
+                      {{"device", context->device().name()},
+                       {"description", context->device().description()},
+                       {"threads", context->target()->threads},
                        {"system", std::string(machine.sysname) + " " + machine.release},
-                       {"fingerprint", context.target()->fingerprint}}},
+                       {"fingerprint", context->target()->fingerprint}}},
                      {"versions", {{"neoflow", options.version}}},
                      {"launches_per_step", training.plan->launchesPerStep},
                      {"steps_per_epoch", feed->stepsPerEpoch()},

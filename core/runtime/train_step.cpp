@@ -34,7 +34,7 @@ Result<Unit> TrainJob::Impl::oneStep() {
   double value = 0;
   {
     DeviceLease::Hold hold;
-    if (dynamic && context.lease()) {
+    if (dynamic && context->lease()) {
       hold = takeLease();
       waited = secondsSince(start) * 1e3;
     }
@@ -67,7 +67,7 @@ DeviceLease::Hold TrainJob::Impl::takeLease() {
   constexpr std::chrono::nanoseconds kLeast = std::chrono::milliseconds(250);
   constexpr double kSteps = 4;  // a candidate's run that takes longer is slower than all it could stand for
   const auto steps = std::chrono::nanoseconds(static_cast<std::int64_t>(kSteps * lastStepSeconds * 1e9));
-  auto hold = context.lease()->acquireWithin(leaseStuck ? std::chrono::nanoseconds(0) : std::max(kLeast, steps));
+  auto hold = context->lease()->acquireWithin(leaseStuck ? std::chrono::nanoseconds(0) : std::max(kLeast, steps));
   leaseStuck = !hold;
   return hold ? std::move(*hold) : DeviceLease::Hold();
 }

@@ -34,6 +34,7 @@ IndexExpr BodyLowering::at(const IndexExpr& e, const std::vector<IndexExpr>& axe
   return simplify(substitute(e,
                              [&](IndexVar v) -> std::optional<IndexExpr> {
                                if (v < axes.size()) return axes[v];
+                               if (counter && v == counter->first) return counter->second;
                                return std::nullopt;
                              }),
                   m_function.ranges());
@@ -45,9 +46,15 @@ ValueId BodyLowering::convert(ValueId value, DType type, OriginId origin) {
   return m_function.apply(ScalarOp::Cast, type, {value, {}, {}}, origin);
 }
 
+// What is computed where it is read is what would have been read, had it been stored.
+ValueId BodyLowering::asStored(TensorId tensor, ValueId value, OriginId origin) {
+  const DType type = m_program[tensor].type;
+  return type == DType::F16 || type == DType::BF16 ? convert(value, type, origin) : value;
+}
+
 // The access that the value stands for leaves no read behind: its origin goes on to the value.
 ValueId BodyLowering::readAs(const ScalarNode& load, ValueId value) {
-  const ValueId made = convert(value, load.type, load.origin);
+  const ValueId made = convert(asStored(m_program[load.access].tensor, value, load.origin), load.type, load.origin);
   auto& origins = m_function.values[made.value].readAs;
   if (load.origin.valid() && std::find(origins.begin(), origins.end(), load.origin) == origins.end())
     origins.push_back(load.origin);
@@ -239,6 +246,7 @@ std::optional<ValueId> BodyLowering::buildLoad(const Key& key, std::vector<Key>&
 
   Place place;
   place.buffer = buffer;
+  if (!begins.empty()) place.offset = begins[access.tensor.value];
   const auto strides = stridesOf(m_program[access.tensor]);
   for (std::size_t k = 0; k < access.indices.size(); ++k) {
     if (!access.indices[k].isData()) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/ir/program.h"
@@ -21,7 +22,9 @@ class BodyLowering {
  public:
   BodyLowering(const Program& program, Function& function);
 
-  std::vector<BufferId> buffers;  // by tensor; invalid: the producer is inlined
+  std::vector<BufferId> buffers;                          // by tensor; invalid: the producer is inlined
+  std::vector<IndexExpr> begins;                          // by tensor: where it begins in its buffer; empty: each at 0
+  std::optional<std::pair<IndexVar, IndexExpr>> counter;  // of a Loop around the operators: what it is here
   // A value that stands for tensor[indices]; nullopt: none.
   std::function<std::optional<ValueId>(TensorId, const std::vector<IndexExpr>&)> special;
 
@@ -32,6 +35,7 @@ class BodyLowering {
   Place place(OperatorId op, TensorId tensor, BufferId buffer, const std::vector<AccessIndex>& indices,
               const std::vector<IndexExpr>& axes);
   ValueId convert(ValueId value, DType type, OriginId origin = {});
+  ValueId asStored(TensorId tensor, ValueId value, OriginId origin);
   ValueId readAs(const ScalarNode& load, ValueId value);
   IndexExpr at(const IndexExpr& e, const std::vector<IndexExpr>& axes) const;
   void forget();  // values made so far are not shared with what follows

@@ -101,8 +101,7 @@ PackedSide pack(Program& p, const ContractionView& view, OperatorId target, cons
   std::vector<std::int64_t> extents;
   for (const Axis& x : copy.axes) extents.push_back(x.extent);
   const RangeOf ranges = rangesOf(std::span<const std::int64_t>(extents));
-  std::vector<IndexExpr> originals;
-  for (const IndexExpr& e : view.nest.original) originals.push_back(replaced(e, merged, ranges));
+  const std::vector<IndexExpr> originals = originalAxes(view.nest, merged, ranges);
   const Program from = p;
   ExprCloner cloner(from, p);
   cloner.variable = [&](IndexVar v) -> std::optional<IndexExpr> {
@@ -589,9 +588,7 @@ class ContractionBuilder {
   }
 
   std::vector<IndexExpr> originals(const std::vector<IndexExpr>& merged) const {
-    std::vector<IndexExpr> axes;
-    for (const IndexExpr& e : m_view.nest.original) axes.push_back(replaced(e, merged, m_f.ranges()));
-    return axes;
+    return originalAxes(m_view.nest, merged, m_f.ranges());
   }
 
   ValueId product(const std::vector<ExprId>& factors, const std::vector<IndexExpr>& axes) {

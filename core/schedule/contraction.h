@@ -48,8 +48,6 @@ struct ContractionView {
 
 // Axes of the operator that an expression depends on.
 std::set<std::size_t> axesOf(const GroupView& group, ExprId root);
-// `e` with variable k as by[k], where there is one, simplified.
-IndexExpr replaced(const IndexExpr& e, const std::vector<IndexExpr>& by, const RangeOf& ranges);
 
 // sum of select(c, a*b, 0) with conditions on indices becomes a product of guarded factors, so that the rest can be classed.
 struct GuardedFactors {

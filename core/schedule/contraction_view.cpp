@@ -35,15 +35,6 @@ std::set<std::size_t> axesOf(const GroupView& group, ExprId root) {
   return axes;
 }
 
-IndexExpr replaced(const IndexExpr& e, const std::vector<IndexExpr>& by, const RangeOf& ranges) {
-  return simplify(substitute(e,
-                             [&](IndexVar v) -> std::optional<IndexExpr> {
-                               if (v < by.size()) return by[v];
-                               return std::nullopt;
-                             }),
-                  ranges);
-}
-
 namespace {
 
 bool readsTensor(const Program& p, ExprId root) {

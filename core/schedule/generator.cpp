@@ -82,6 +82,7 @@ class GeneratorSpace final : public ScheduleSpace {
 }  // namespace
 
 std::vector<std::string> generatorsOf(const std::string& kind) {
+  if (kind == "recurrence") return {"nvrtc"};
   if (kind == "contraction") return {"nvrtc", "llvm"};
   return {"llvm", "nvrtc"};
 }

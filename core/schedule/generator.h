@@ -11,7 +11,7 @@
 // `generator`, beside those of every template for a GPU.
 namespace nf {
 
-// First the one that a schedule without the knob has: nvrtc for contractions, llvm for the rest.
+// First the one that a schedule without the knob has: nvrtc for contractions, llvm for the rest; nvrtc alone for recurrences.
 std::vector<std::string> generatorsOf(const std::string& kind);
 
 std::string generatorOf(const Schedule& schedule);

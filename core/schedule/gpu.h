@@ -48,6 +48,7 @@ std::vector<IndexExpr> digits(const IndexExpr& number, const std::vector<std::in
 // What multiplies: additions and multiplications of single threads, or the matrix units of a warp: mma.sync on f16 or bf16 with 16
 // reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8. Sums are f32 in each.
 enum class MatrixUnit : std::uint8_t { Fma, Mma16816, Mma1688, Tf32 };
+inline constexpr std::array kMatrixUnits{MatrixUnit::Fma, MatrixUnit::Mma16816, MatrixUnit::Mma1688, MatrixUnit::Tf32};
 std::string_view name(MatrixUnit unit);  // "fma", the value of knob matrix
 // Reduced points of one instruction, and the type of its operands. Fma: 1, F32.
 struct MatrixStep {
@@ -58,6 +59,11 @@ MatrixStep stepOf(MatrixUnit unit, const ContractionView& view);
 // Those the target has that hold every value of both operands as it is, Fma first: f16 and bf16 are read from storage and multiplied
 // exactly, one of each in tf32. Operands in f32 take Fma.
 std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& target);
+// An operand is in f32, and the target could multiply it rounded to tf32.
+bool couldRound(const ContractionView& view, const Target& target);
+// Shared memory that a block can have, by the device's compute capability (NVIDIA, CUDA C++ Programming Guide, "Technical
+// Specifications per Compute Capability").
+std::int64_t sharedBytesOfBlock(const Target& target);
 
 // A contraction in tiles of shared memory: blockM x blockN results a block, threadM x threadN of them a thread, the reduced points in
 // slices of blockK of which `stages` are under way. With a matrix unit a warp has 8 threadM x 4 threadN neighbours.
@@ -67,6 +73,10 @@ struct GpuContractionKnobs {
   int stages = 2;
   int split = 1;  // parts of the reduced points, put together by a second kernel
   MatrixUnit matrix = MatrixUnit::Fma;
+  bool rounded = false;  // operands in f32 are rounded to tf32
+  int fragments = 0;     // of 16 points of the left operand that a warp holds at once; 0: all of its own
+  int pipeline = 2;  // levels: slices on their way to shared memory, multiplied from there; 3: the next step's fragments on their
+                     // way to registers, too
   int threads() const { return (blockM / threadM) * (blockN / threadN); }
 };
 
@@ -93,6 +103,7 @@ class GpuContractionModel {
   double seconds(const GpuContractionKnobs& knobs) const;
   const ContractionExtents& extents() const { return m_extents; }
   const std::vector<MatrixUnit>& units() const { return m_units; }
+  bool couldRound() const { return m_couldRound; }
 
  private:
   // Cycles of a block's slice on its multiprocessor.
@@ -110,7 +121,9 @@ class GpuContractionModel {
 
   ContractionExtents m_extents;
   std::vector<MatrixUnit> m_units;
-  std::array<Use, 4> m_uses;
+  bool m_couldRound;
+  std::int64_t m_sharedBytes;
+  std::array<Use, kMatrixUnits.size()> m_uses;
   GpuProcessor m_processor;
   double m_bytes, m_bandwidth, m_clock, m_launch, m_processors;
 };

@@ -42,15 +42,7 @@ void GpuContraction::assign(std::vector<IndexExpr>& merged, const std::vector<st
 }
 
 std::vector<IndexExpr> GpuContraction::originals(const std::vector<IndexExpr>& merged) const {
-  std::vector<IndexExpr> axes;
-  for (const IndexExpr& e : m_view.nest.original)
-    axes.push_back(simplify(substitute(e,
-                                       [&](IndexVar v) -> std::optional<IndexExpr> {
-                                         if (v < merged.size()) return merged[v];
-                                         return std::nullopt;
-                                       }),
-                            m_f.ranges()));
-  return axes;
+  return originalAxes(m_view.nest, merged, m_f.ranges());
 }
 
 GpuContraction::Body GpuContraction::under(ValueId condition, Body body, Body otherwise) {
@@ -97,13 +89,45 @@ void GpuContraction::kernel() {
   if (m_knobs.split > 1) together();
 }
 
-GpuContraction::Body GpuContraction::pipeline() {
-  const std::int64_t stages = m_knobs.stages;
-  Body all;
-  for (std::int64_t s = 0; s + 1 < stages; ++s) {
+void GpuContraction::bringFirst(Body& all) {
+  for (std::int64_t s = 0; s + 1 < m_knobs.stages; ++s) {
     append(all, bring(IndexExpr(s), IndexExpr(s), below(IndexExpr(s), m_each, s < m_each)));
     all.push_back(m_f.asyncCommit(origin()));
   }
+}
+
+// Three levels: a slice's last step multiplies while the next one's first fragments come from shared memory.
+GpuContraction::Body GpuContraction::pipelineOfFragments() {
+  const std::int64_t stages = m_knobs.stages, last = m_knobs.blockK / m_step.points - 1;
+  Body all;
+  bringFirst(all);
+  const auto landed = [&](Body& body, const IndexExpr& buffer) {
+    body.push_back(m_f.asyncWait(stages - 2, origin()));
+    body.push_back(m_f.barrier(origin()));
+    append(body, loadStep(buffer, IndexExpr(0)));
+  };
+  landed(all, IndexExpr(0));
+  if (m_each > 1) {
+    const VarId slice = m_f.addVar("slice", m_each - 1, LoopKind::Serial);
+    const IndexExpr next = at(slice) + IndexExpr(stages - 1);
+    Body inside = bring(next, floorMod(next, stages), m_f.ge0(IndexExpr(m_each - 1) - next));
+    inside.push_back(m_f.asyncCommit(origin()));
+    append(inside, multiplyAhead(floorMod(at(slice), stages)));
+    landed(inside, floorMod(at(slice) + IndexExpr(1), stages));
+    inside.push_back(tiles(IndexExpr(last), IndexExpr(0)));
+    all.push_back(loop(slice, std::move(inside)));
+  }
+  append(all, multiplyAhead(IndexExpr((m_each - 1) % stages)));
+  all.push_back(tiles(IndexExpr(last), IndexExpr(0)));
+  all.push_back(m_f.asyncWait(0, origin()));
+  return all;
+}
+
+GpuContraction::Body GpuContraction::pipeline() {
+  if (matrices() && m_knobs.pipeline > 2) return pipelineOfFragments();
+  const std::int64_t stages = m_knobs.stages;
+  Body all;
+  bringFirst(all);
   const VarId slice = m_f.addVar("slice", m_each, LoopKind::Serial);
   const IndexExpr next = at(slice) + IndexExpr(stages - 1);
   Body inside;

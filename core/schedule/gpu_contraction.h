@@ -52,6 +52,8 @@ class GpuContraction {
 
   void kernel();
   Body pipeline();
+  Body pipelineOfFragments();
+  void bringFirst(Body& all);
   Body results(const std::vector<IndexExpr>& merged, const Place& sum);
   Body storeResults();
   std::int64_t points() const { return m_batches * m_left.points * m_right.points; }
@@ -74,7 +76,15 @@ class GpuContraction {
   Body multiply(const IndexExpr& buffer);
   Body multiplyNumbers(const IndexExpr& buffer);
   Body multiplyMatrices(const IndexExpr& buffer);
-  Body loadMatrices(const Side& side, const IndexExpr& buffer, const IndexExpr& step);
+  // All steps of a slice but the last, whose fragments are loaded meanwhile.
+  Body multiplyAhead(const IndexExpr& buffer);
+  // Of the registers, where they hold two steps, the part of one.
+  IndexExpr bankOf(const Side& side, const IndexExpr& step) const;
+  // Fragment `from` and those behind it, into the registers of a step.
+  Body loadMatrices(const Side& side, const IndexExpr& buffer, const IndexExpr& step, const IndexExpr& from);
+  Body loadStep(const IndexExpr& buffer, const IndexExpr& step);
+  StmtId tiles(const IndexExpr& step, const IndexExpr& first);
+  std::int64_t held(const Side& side) const;  // fragments of 16 points in registers at once
   std::int64_t warpPoints(const Side& side) const { return side.isLeft ? 8 * m_knobs.threadM : 4 * m_knobs.threadN; }
   std::int64_t partElements() const;  // of a thread's share of 16 points of a side at one step
   Body overTile(const Make& make);

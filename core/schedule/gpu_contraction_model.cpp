@@ -9,7 +9,6 @@ namespace nf::loop {
 namespace {
 
 constexpr std::int64_t kPad = 4;                 // elements a row of a slice may be longer
-constexpr std::int64_t kSharedBytes = 48 << 10;  // what every device gives a block without being asked
 constexpr double kMostParts = 64.0 * (1 << 20);  // bytes of a workspace that holds the parts of split results
 constexpr double kMemoryCycles = 600, kSharedCycles = 30, kBarrierCycles = 30, kAdditionCycles = 4, kMatrixCycles = 33;
 
@@ -69,6 +68,21 @@ std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& t
   return units;
 }
 
+bool couldRound(const ContractionView& view, const Target& target) {
+  return capabilityOf(target) >= 80 && (view.leftType == DType::F32 || view.rightType == DType::F32);
+}
+
+std::int64_t sharedBytesOfBlock(const Target& target) {
+  const int capability = capabilityOf(target);
+  std::int64_t kilobytes = 48;
+  if (capability >= 75) kilobytes = 64;
+  if (capability >= 80) kilobytes = 163;
+  if (capability > 80 && capability < 90 && capability != 87) kilobytes = 99;
+  if (capability >= 90) kilobytes = 227;
+  if (capability >= 120) kilobytes = 99;
+  return kilobytes << 10;
+}
+
 ContractionExtents extentsOf(const ContractionView& view) {
   ContractionExtents e;
   for (std::size_t a = 0; a < view.classes.size(); ++a) {
@@ -84,11 +98,12 @@ ContractionExtents extentsOf(const ContractionView& view) {
 }
 
 GpuContractionModel::GpuContractionModel(const ContractionView& view, const Target& target)
-    : m_extents(extentsOf(view)), m_units(matrixUnits(view, target)), m_processor(processorOf(target)), m_bytes(view.nest.bytes),
+    : m_extents(extentsOf(view)), m_units(matrixUnits(view, target)), m_couldRound(loop::couldRound(view, target)),
+      m_sharedBytes(sharedBytesOfBlock(target)), m_processor(processorOf(target)), m_bytes(view.nest.bytes),
       m_bandwidth(target.peakBandwidth > 0 ? target.peakBandwidth : 1e12),
       m_clock((target.peakFlops > 0 ? target.peakFlops : 2e11) / (2 * m_processor.f32)), m_launch(target.launchSeconds),
       m_processors(static_cast<double>(std::max<std::int64_t>(target.threads, 1))) {
-  for (const MatrixUnit unit : m_units) {
+  for (const MatrixUnit unit : kMatrixUnits) {
     const MatrixStep step = stepOf(unit, view);
     const bool numbers = unit == MatrixUnit::Fma;
     m_uses[static_cast<std::size_t>(unit)] = {step, numbers ? view.leftPlain : view.leftStored && step.type == view.leftType,
@@ -101,16 +116,25 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
   if (k.threads() < kWarp || k.threads() > 512 || k.threads() % kWarp != 0)
     return "these tiles make no block of 32 to 512 threads in whole warps";
   const MatrixStep& step = useOf(k).step;
+  if (k.rounded && (!m_couldRound || k.matrix != MatrixUnit::Tf32)) return "knob precision rounds for the matrix unit tf32 alone";
+  if (k.matrix == MatrixUnit::Tf32 && m_couldRound && !k.rounded)
+    return "knob matrix rounds operands in f32 to tf32, which knob precision does not allow";
+  if (k.matrix == MatrixUnit::Fma && (k.fragments != 0 || k.pipeline != 2))
+    return "knobs fragments and pipeline are of matrix units, which do not multiply here";
   if (k.matrix != MatrixUnit::Fma) {
-    if (std::find(m_units.begin(), m_units.end(), k.matrix) == m_units.end())
+    if (!k.rounded && std::find(m_units.begin(), m_units.end(), k.matrix) == m_units.end())
       return "knob matrix cannot be " + std::string(name(k.matrix)) + " for these operands on this device";
     if (k.threadM < 2 || k.threadN < 4 || k.blockM % (8 * k.threadM) != 0 || k.blockN % (4 * k.threadN) != 0)
       return "a warp's 8 thread_m x 4 thread_n results are no 16 x 16 tiles of its block's";
     if (k.blockK % step.points != 0) return "knob block_k is no multiple of what the matrix unit takes at once";
+    if (k.fragments > 0 && k.threadM / 2 % k.fragments != 0) return "knob fragments divides no warp's of the left operand";
+    if (k.pipeline > 2 && k.fragments > 0) return "knob pipeline of 3 levels holds all fragments of a warp, knob fragments a part";
+    if (k.pipeline > 2 && k.stages == 1) return "knob pipeline of 3 levels needs slices under way";
+    if (k.pipeline > 2 && k.blockK / step.points % 2 != 0) return "knob pipeline of 3 levels needs an even number of steps a slice";
   }
   if (static_cast<std::int64_t>(k.stages) * k.blockK * (k.blockM + k.blockN + (k.matrix == MatrixUnit::Fma ? 2 * kPad : 0)) *
           bytesOf(step.type) >
-      kSharedBytes)
+      m_sharedBytes)
     return "the slices of knob stages do not fit the shared memory of a block";
   const ContractionExtents& e = m_extents;
   if (k.split > 1 && k.split * k.blockK > e.inner) return "knob split_k has more parts than there are slices";
@@ -155,8 +179,12 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
     arithmetic = products / rate;
     reads = warps * steps * fragments * 16 * step.points * bytes / 128;
     instructions = warps * steps * (2 * tiles + 5 * fragments);
-    cost.alone = steps * (std::max(4 * 16 * 16 * step.points * tiles / rate, kMatrixCycles) + 8) + kSharedCycles;
-    cost.registers = k.threadM * k.threadN + fragments * 16 * step.points * bytes / 4 / kWarp + 40;
+    // What is loaded ahead waits for nobody; what is loaded in groups waits for each.
+    const double groups = k.fragments > 0 ? k.threadM / 2.0 / k.fragments : 1;
+    const double waits = (k.pipeline > 2 ? 0 : kSharedCycles) + steps * (groups - 1) * kSharedCycles / 2;
+    const double held = (k.fragments > 0 ? k.fragments : k.threadM / 2.0) + k.threadN / 4.0;
+    cost.alone = steps * (std::max(4 * 16 * 16 * step.points * tiles / rate, kMatrixCycles) + 8) + waits;
+    cost.registers = k.threadM * k.threadN + (k.pipeline > 2 ? 2 : 1) * held * 16 * step.points * bytes / 4 / kWarp + 40;
   }
   cost.busy = overlapped(arithmetic, reads + copies, (instructions + 2 * copies) / 4) + kBarrierCycles / 2;
   cost.alone += copies / warps * 4 + kBarrierCycles;

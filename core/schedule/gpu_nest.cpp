@@ -119,15 +119,7 @@ class GpuNest {
 
   std::vector<IndexExpr> originals(std::vector<IndexExpr> merged, const Frame& frame) const {
     merged.insert(merged.end(), frame.row.begin(), frame.row.end());
-    std::vector<IndexExpr> axes;
-    for (const IndexExpr& e : m_view.original)
-      axes.push_back(simplify(substitute(e,
-                                         [&](IndexVar v) -> std::optional<IndexExpr> {
-                                           if (v < merged.size()) return merged[v];
-                                           return std::nullopt;
-                                         }),
-                              m_f.ranges()));
-    return axes;
+    return originalAxes(m_view, merged, m_f.ranges());
   }
 
   std::vector<std::size_t> axesThatAre(bool reduced) const {

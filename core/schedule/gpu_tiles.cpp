@@ -34,9 +34,18 @@ std::vector<VarId> GpuContraction::declareThreads() {
   m_right.mine = across > 1 ? at(wn) : IndexExpr(0);
   m_lane = at(lane);
   m_thread = kWarp * (across * m_left.mine + m_right.mine) + m_lane;
-  m_left.part = m_f.addFragment("a", m_step.type, warpPoints(m_left) / kFragment * partElements());
-  m_right.part = m_f.addFragment("b", m_step.type, warpPoints(m_right) / kFragment * partElements());
+  const std::int64_t steps = m_knobs.pipeline > 2 ? 2 : 1;
+  m_left.part = m_f.addFragment("a", m_step.type, steps * held(m_left) * partElements());
+  m_right.part = m_f.addFragment("b", m_step.type, steps * held(m_right) * partElements());
   return {wm, wn, lane};
+}
+
+std::int64_t GpuContraction::held(const Side& side) const {
+  return side.isLeft && m_knobs.fragments > 0 ? m_knobs.fragments : warpPoints(side) / kFragment;
+}
+
+IndexExpr GpuContraction::bankOf(const Side& side, const IndexExpr& step) const {
+  return m_knobs.pipeline > 2 ? simple(held(side) * partElements() * floorMod(step, 2)) : IndexExpr(0);
 }
 
 std::int64_t GpuContraction::partElements() const { return kFragment * m_step.points / kWarp; }
@@ -75,46 +84,76 @@ GpuContraction::Body GpuContraction::multiplyNumbers(const IndexExpr& buffer) {
   return {loop(outer, {loop(inner, std::move(body))})};
 }
 
-// The accumulators of a warp's 16 x 8 tiles one after the other, row by row, four numbers a thread.
 GpuContraction::Body GpuContraction::multiplyMatrices(const IndexExpr& buffer) {
   const VarId k = m_f.addVar("k", m_knobs.blockK / m_step.points, LoopKind::Unrolled);
-  const IndexExpr step = m_knobs.blockK > m_step.points ? m_step.points * at(k) : IndexExpr(0);
-  Body body = loadMatrices(m_left, buffer, step);
-  append(body, loadMatrices(m_right, buffer, step));
-  const std::int64_t rows = warpPoints(m_left) / 16, columns = warpPoints(m_right) / 8;
-  const VarId i = m_f.addVar("i", rows, LoopKind::Unrolled), j = m_f.addVar("j", columns, LoopKind::Unrolled);
-  body.push_back(
-      loop(i, {loop(j, {m_f.matrixTile({m_acc, 4 * columns * at(i) + 4 * at(j), {}}, {m_left.part, partElements() * at(i), {}},
-                                       {m_right.part, partElements() / 2 * at(j), {}}, {16, 8, m_step.points}, origin())})}));
+  const IndexExpr step = m_knobs.blockK > m_step.points ? at(k) : IndexExpr(0);
+  const std::int64_t groups = warpPoints(m_left) / kFragment / held(m_left);
+  if (groups == 1) {
+    Body body = loadStep(buffer, step);
+    body.push_back(tiles(step, IndexExpr(0)));
+    return {loop(k, std::move(body))};
+  }
+  const VarId g = m_f.addVar("g", groups, LoopKind::Unrolled);
+  const IndexExpr first = held(m_left) * at(g);
+  Body group = loadMatrices(m_left, buffer, step, first);
+  group.push_back(tiles(step, first));
+  Body body = loadMatrices(m_right, buffer, step, IndexExpr(0));
+  body.push_back(loop(g, std::move(group)));
   return {loop(k, std::move(body))};
+}
+
+GpuContraction::Body GpuContraction::multiplyAhead(const IndexExpr& buffer) {
+  const std::int64_t steps = m_knobs.blockK / m_step.points - 1;
+  const VarId k = m_f.addVar("k", steps, LoopKind::Unrolled);
+  const IndexExpr step = steps > 1 ? at(k) : IndexExpr(0);
+  Body body = loadStep(buffer, step + IndexExpr(1));
+  body.push_back(tiles(step, IndexExpr(0)));
+  return {loop(k, std::move(body))};
+}
+
+GpuContraction::Body GpuContraction::loadStep(const IndexExpr& buffer, const IndexExpr& step) {
+  Body body = loadMatrices(m_left, buffer, step, IndexExpr(0));
+  append(body, loadMatrices(m_right, buffer, step, IndexExpr(0)));
+  return body;
+}
+
+// The accumulators of a warp's 16 x 8 tiles one after the other, row by row, four numbers a thread.
+StmtId GpuContraction::tiles(const IndexExpr& step, const IndexExpr& first) {
+  const std::int64_t rows = held(m_left), columns = warpPoints(m_right) / 8;
+  const VarId i = m_f.addVar("i", rows, LoopKind::Unrolled), j = m_f.addVar("j", columns, LoopKind::Unrolled);
+  const Place c{m_acc, 4 * columns * (first + at(i)) + 4 * at(j), {}};
+  const Place a{m_left.part, bankOf(m_left, step) + partElements() * at(i), {}};
+  const Place b{m_right.part, bankOf(m_right, step) + partElements() / 2 * at(j), {}};
+  return loop(i, {loop(j, {m_f.matrixTile(c, a, b, {16, 8, m_step.points}, origin())})});
 }
 
 // The fragments of the warp's points, 16 at a time: of the left side one of A, of the right side two of B, side by side. A has its
 // registers in order of the points' halves first, B in that of the reduced points'.
-GpuContraction::Body GpuContraction::loadMatrices(const Side& side, const IndexExpr& buffer, const IndexExpr& step) {
+GpuContraction::Body GpuContraction::loadMatrices(const Side& side, const IndexExpr& buffer, const IndexExpr& step,
+                                                  const IndexExpr& from) {
   const std::int64_t half = matrixColumns(m_step.type);  // reduced points of one matrix
   const std::int64_t halves = m_step.points / half, matrices = 2 * halves;
-  const VarId f = m_f.addVar("f", warpPoints(side) / kFragment, LoopKind::Unrolled);
-  const IndexExpr base = warpPoints(side) * side.mine + kFragment * at(f);
+  const VarId f = m_f.addVar("f", held(side), LoopKind::Unrolled);
+  const IndexExpr base = warpPoints(side) * side.mine + kFragment * (from + at(f));
   const auto load = [&](const IndexExpr& target, const IndexExpr& inSlice, const IndexExpr& own) {
-    return std::pair{Place{side.part, partElements() * at(f) + target, {}},
-                     Place{side.shared, place(side, buffer, simple(step + inSlice), simple(base + own)), {}}};
+    return std::pair{Place{side.part, bankOf(side, step) + partElements() * at(f) + target, {}},
+                     Place{side.shared, place(side, buffer, simple(m_step.points * step + inSlice), simple(base + own)), {}}};
   };
   if (m_step.type == DType::F32 && !side.innerRows) {
     // Loads of matrices transpose pairs of 2 bytes alone.
     const VarId h = m_f.addVar("h", 2, LoopKind::Unrolled), g = m_f.addVar("g", 2, LoopKind::Unrolled);
     const IndexExpr target = side.isLeft ? at(h) + 2 * at(g) : 2 * at(h) + at(g);
-    const auto [to, from] = load(target, half * at(g) + floorMod(m_lane, 4), 8 * at(h) + floorDiv(m_lane, 4));
-    return {loop(f, {loop(h, {loop(g, {m_f.store(to, m_f.load(from), origin())})})})};
+    const auto [into, source] = load(target, half * at(g) + floorMod(m_lane, 4), 8 * at(h) + floorDiv(m_lane, 4));
+    return {loop(f, {loop(h, {loop(g, {m_f.store(into, m_f.load(source), origin())})})})};
   }
   // Thread 8*j + r names row r of matrix j.
   const IndexExpr row = floorMod(m_lane, 8), first = floorMod(floorDiv(m_lane, 8), 2), second = floorDiv(m_lane, 16);
   const IndexExpr ownHalf = halves == 1 || side.isLeft ? first : second;
   const IndexExpr stepHalf = halves == 1 ? IndexExpr(0) : side.isLeft ? second : first;
   const bool transposed = !side.innerRows;
-  const auto [to, from] =
+  const auto [into, source] =
       load(IndexExpr(0), half * stepHalf + (transposed ? row : IndexExpr(0)), 8 * ownHalf + (transposed ? IndexExpr(0) : row));
-  return {loop(f, {m_f.matrixLoad(to, from, matrices, transposed, origin())})};
+  return {loop(f, {m_f.matrixLoad(into, source, matrices, transposed, origin())})};
 }
 
 GpuContraction::Body GpuContraction::overTile(const Make& make) {

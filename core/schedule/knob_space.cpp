@@ -7,6 +7,7 @@
 #include "core/schedule/generator.h"
 #include "core/schedule/gpu.h"
 #include "core/schedule/lower.h"
+#include "core/schedule/recurrence.h"
 
 namespace nf::loop {
 namespace {
@@ -20,7 +21,7 @@ std::size_t pick(std::mt19937_64& rng, std::size_t count) { return count <= 1 ? 
 
 double KnobSpace::size() const {
   double size = 1;
-  for (const Knob& k : m_knobs) size *= static_cast<double>(k.values.size());
+  for (const Knob& k : m_knobs) size *= static_cast<double>(k.searched());
   return size;
 }
 
@@ -62,7 +63,8 @@ Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
 Schedule KnobSpace::random(std::mt19937_64& rng) const {
   for (int attempt = 0; attempt < 64; ++attempt) {
     Point point;
-    for (const Knob& k : m_knobs) point.push_back(pick(rng, k.values.size()));
+    for (const Knob& k : m_knobs) point.push_back(pick(rng, k.searched()));
+    settle(point);
     if (illegal(point).empty()) return scheduleOf(point);
   }
   return first();
@@ -76,8 +78,9 @@ Schedule KnobSpace::mutate(const Schedule& s, std::mt19937_64& rng) const {
     const std::size_t changes = 1 + pick(rng, 2);
     for (std::size_t c = 0; c < changes; ++c) {
       const std::size_t k = pick(rng, m_knobs.size());
-      point[k] = pick(rng, m_knobs[k].values.size());
+      point[k] = pick(rng, m_knobs[k].searched());
     }
+    settle(point);
     if (point != *from && illegal(point).empty()) return scheduleOf(point);
   }
   return s;
@@ -89,6 +92,7 @@ Schedule KnobSpace::cross(const Schedule& a, const Schedule& b, std::mt19937_64&
   for (int attempt = 0; attempt < 16; ++attempt) {
     Point point;
     for (std::size_t k = 0; k < m_knobs.size(); ++k) point.push_back(pick(rng, 2) == 0 ? (*left)[k] : (*right)[k]);
+    settle(point);
     if (illegal(point).empty()) return scheduleOf(point);
   }
   return a;
@@ -135,6 +139,10 @@ using Maker = std::unique_ptr<loop::KnobSpace> (*)(const Program&, const loop::G
 constexpr Maker kTemplates[] = {loop::contractionSpace, loop::nestSpace};
 constexpr Maker kGpuTemplates[] = {loop::gpuContractionSpace, loop::gpuNestSpace};
 
+bool isLoop(const Program& subgraph) {
+  return subgraph.operators.size() == 1 && subgraph.operators.front().kind == OperatorKind::Loop;
+}
+
 std::span<const Maker> templatesFor(const Target& target) {
   if (target.backend == "cuda") return kGpuTemplates;
   return kTemplates;
@@ -143,6 +151,10 @@ std::span<const Maker> templatesFor(const Target& target) {
 }  // namespace
 
 Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, const Target& target) {
+  if (isLoop(subgraph)) {
+    NF_TRY(std::unique_ptr<ScheduleSpace> space, loop::recurrenceSpace(subgraph, target));
+    return generatorSpace(std::move(space));
+  }
   NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
   for (const Maker make : templatesFor(target))
     if (std::unique_ptr<ScheduleSpace> space = make(subgraph, group, target))
@@ -151,10 +163,14 @@ Result<std::unique_ptr<ScheduleSpace>> scheduleSpace(const Program& subgraph, co
 }
 
 Result<loop::Function> lower(const Program& subgraph, const Schedule& schedule, const Target& target) {
-  NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
-  std::string why = "no template takes this subgraph";
   // Loops are the same with every generator.
   const Schedule loops = target.backend == "cuda" ? withGenerator(schedule, generatorsOf(schedule.kind).front()) : schedule;
+  if (isLoop(subgraph)) {
+    NF_TRY(const std::unique_ptr<loop::KnobSpace> space, loop::recurrenceSpace(subgraph, target));
+    return space->lower(loops);
+  }
+  NF_TRY(const loop::GroupView group, loop::viewGroup(subgraph));
+  std::string why = "no template takes this subgraph";
   for (const Maker make : templatesFor(target)) {
     const auto space = make(subgraph, group, target);
     if (!space) continue;

@@ -18,6 +18,8 @@ class KnobSpace : public ScheduleSpace {
     std::string name, help;
     std::vector<nlohmann::json> values;
     bool optional = false;  // a schedule that does not name it has the first value, and is written without it
+    std::size_t asked = 0;  // of its last values: legal, and taken where a person asks for them, never by a search
+    std::size_t searched() const { return values.size() - asked; }
   };
   using Point = std::vector<std::size_t>;
 
@@ -39,6 +41,8 @@ class KnobSpace : public ScheduleSpace {
   KnobSpace(std::string kind) : m_kind(std::move(kind)) {}
   virtual Point firstPoint() const = 0;
   virtual std::string illegal(const Point&) const { return {}; }  // why a combination is ruled out
+  // Gives knobs that mean nothing beside the others their first value, where a search draws a point.
+  virtual void settle(Point&) const {}
   virtual double estimate(const Point&) const = 0;
   virtual std::vector<double> featuresOf(const Point&) const = 0;
   virtual Function lowerPoint(const Point&) const = 0;

@@ -57,6 +57,7 @@ class Interpreter {
       m_who = m_block = 0;
       m_tasks = 0;
       m_stage = stage.name;
+      m_meet = hasGridBarrier(m_f, stage.body);
       body(stage.body);
       if (!m_error.empty()) return Error{"interpret loops", m_error, {}, {}};
     }
@@ -99,7 +100,8 @@ class Interpreter {
     switch (s.kind) {
       case Statement::Kind::For: {
         const Var& v = m_f[s.var];
-        if (v.kind == LoopKind::Thread) return threads(s);
+        if (v.kind == LoopKind::Thread) return threads(s, {});
+        if (v.kind == LoopKind::Block && m_meet) return together(s);
         for (std::int64_t i = 0; i < v.extent && m_error.empty(); ++i) {
           m_vars[s.var.value] = i;
           // Each task and each block of a stage is somebody of its own; a block's first thread is its next number.
@@ -124,7 +126,10 @@ class Interpreter {
         if (at) write(s.target.buffer, *at, v);
         return;
       }
-      case Statement::Kind::Barrier: ++m_interval; return;
+      case Statement::Kind::Barrier:
+        if (s.barrier == BarrierScope::Grid) return fail("a barrier of the grid outside its threads");
+        ++m_interval;
+        return;
       case Statement::Kind::AsyncCopy: {
         const auto to = offset(s.target), from = offset(s.left);
         for (std::int64_t i = 0; to && from && i < s.elements && m_error.empty(); ++i) {
@@ -166,9 +171,23 @@ class Interpreter {
     return m_copies[m_thread];
   }
 
-  // All threads of a block: nested Thread loops together, the innermost fastest. A thread's local buffers are a slice of their own.
-  void threads(const Statement& outer) {
-    std::vector<VarId> loops{outer.var};
+  // All blocks of a grid that waits for itself.
+  void together(const Statement& outer) {
+    std::vector<VarId> blocks{outer.var};
+    const std::vector<StmtId>* inside = &outer.body;
+    const auto is = [&](LoopKind kind) {
+      return inside->size() == 1 && m_f[inside->front()].kind == Statement::Kind::For && m_f[m_f[inside->front()].var].kind == kind;
+    };
+    for (; is(LoopKind::Block); inside = &m_f[inside->front()].body) blocks.push_back(m_f[inside->front()].var);
+    if (!is(LoopKind::Thread)) return fail("a barrier of the grid stands where a block is not one nest of threads");
+    threads(m_f[inside->front()], blocks);
+  }
+
+  // All threads of a block, or of these blocks: nested Thread loops together, the innermost fastest. A thread's local buffers are a slice
+  // of their own, and so are a block's shared ones.
+  void threads(const Statement& outer, const std::vector<VarId>& blocks) {
+    std::vector<VarId> loops = blocks;
+    loops.push_back(outer.var);
     const std::vector<StmtId>* inside = &outer.body;
     while (inside->size() == 1 && m_f[inside->front()].kind == Statement::Kind::For &&
            m_f[m_f[inside->front()].var].kind == LoopKind::Thread) {
@@ -178,6 +197,9 @@ class Interpreter {
     std::size_t count = 1;
     for (const VarId v : loops) count *= static_cast<std::size_t>(m_f[v].extent);
     m_loops = loops;
+    m_blocks = 1;
+    for (const VarId v : blocks) m_blocks *= static_cast<std::size_t>(m_f[v].extent);
+    m_threadsOfBlock = count / m_blocks;
     m_counts.resize(count * loops.size());
     for (std::size_t t = 0; t < count; ++t) {
       std::size_t rest = t;
@@ -193,12 +215,23 @@ class Interpreter {
       m_memory[b].resize(std::max(n, m_memory[b].size()));
       m_known[b].assign(std::max(n, m_known[b].size()), 0);
     }
+    for (std::size_t b = m_f.operands; !blocks.empty() && b < m_f.buffers.size(); ++b) {
+      if (m_f.buffers[b].scope != Scope::Shared) continue;
+      const std::size_t n = m_blocks * static_cast<std::size_t>(m_f.buffers[b].elements);
+      m_memory[b].resize(n);
+      m_known[b].assign(n, 0);
+      m_touched[b].assign(n, Touch{});
+    }
+    m_together = !blocks.empty();
+    m_firstBlock = m_tasks + 1;
+    if (m_together) m_tasks += static_cast<std::int64_t>(m_blocks);
     m_first = m_tasks + 1;
     m_tasks += static_cast<std::int64_t>(count);
     lockstep(*inside, count);
     for (const Copies& c : m_copies)
       if (!c.flying.empty() || !c.open.empty()) fail("a thread ends before its asynchronous copies");
     m_thread = 0;
+    m_together = false;
     ++m_interval;
   }
 
@@ -212,7 +245,8 @@ class Interpreter {
     }
     for (std::size_t t = 0; t < count && m_error.empty(); ++t) {
       const std::size_t partner = t ^ static_cast<std::size_t>(s.elements);
-      if (partner >= count) return fail("a thread exchanges with one that is not there");
+      if (partner >= count || partner / m_threadsOfBlock != t / m_threadsOfBlock)
+        return fail("a thread exchanges with one that is not there");
       enter(t);
       const auto to = offset(s.target);
       if (to) write(s.target.buffer, *to, values[partner]);
@@ -222,7 +256,7 @@ class Interpreter {
   // Calls `warp` with the first thread of each.
   template <class Call>
   void eachWarp(std::size_t count, Call&& warp) {
-    if (count % kWarpThreads != 0) return fail("a matrix is of a warp that has not all its threads");
+    if (m_threadsOfBlock % kWarpThreads != 0) return fail("a matrix is of a warp that has not all its threads");
     for (std::size_t t = 0; t < count && m_error.empty(); t += kWarpThreads) warp(t);
   }
 
@@ -313,6 +347,8 @@ class Interpreter {
       const Statement& s = m_f[id];
       if (s.kind == Statement::Kind::Barrier) {
         ++m_interval;
+        // What was before it is over for every block, as another stage's.
+        if (s.barrier == BarrierScope::Grid) m_stageBegan = m_interval;
       } else if (s.kind == Statement::Kind::Exchange) {
         exchange(s, count);
       } else if (s.kind == Statement::Kind::MatrixLoad) {
@@ -338,6 +374,7 @@ class Interpreter {
   void enter(std::size_t thread) {
     m_thread = thread;
     m_who = m_first + static_cast<std::int64_t>(thread);
+    if (m_together) m_block = m_firstBlock + static_cast<std::int64_t>(thread / m_threadsOfBlock);
     for (std::size_t k = 0; k < m_loops.size(); ++k) m_vars[m_loops[k].value] = m_counts[thread * m_loops.size() + k];
   }
 
@@ -357,6 +394,8 @@ class Interpreter {
 
   std::size_t cell(BufferId buffer, std::int64_t at) const {
     const Buffer& b = m_f[buffer];
+    if (m_together && b.scope == Scope::Shared)
+      return m_thread / m_threadsOfBlock * static_cast<std::size_t>(b.elements) + static_cast<std::size_t>(at);
     return static_cast<std::size_t>(ofThread(b) ? static_cast<std::int64_t>(m_thread) * b.elements + at : at);
   }
 
@@ -506,8 +545,10 @@ class Interpreter {
   std::vector<VarId> m_loops;                  // Thread loops of the nest that runs
   std::vector<std::int64_t> m_counts;          // their values, by thread
   std::vector<Copies> m_copies;                // by thread
-  std::size_t m_thread = 0;
-  std::int64_t m_first = 0;
+  std::size_t m_thread = 0, m_blocks = 1, m_threadsOfBlock = 1;
+  bool m_meet = false;      // the blocks of the stage wait for each other
+  bool m_together = false;  // they run, all of them
+  std::int64_t m_first = 0, m_firstBlock = 0;
   std::int64_t m_interval = 0, m_stageBegan = 0, m_who = 0, m_block = 0, m_tasks = 0;
   std::string m_stage, m_error;
 };

@@ -16,6 +16,14 @@ ValueId push(Function& f, Value value) {
 
 }  // namespace
 
+bool hasGridBarrier(const Function& function, const std::vector<StmtId>& body) {
+  return std::any_of(body.begin(), body.end(), [&](StmtId id) {
+    const Statement& s = function[id];
+    return (s.kind == Statement::Kind::Barrier && s.barrier == BarrierScope::Grid) || hasGridBarrier(function, s.body) ||
+           hasGridBarrier(function, s.otherwise);
+  });
+}
+
 VarId Function::addVar(std::string name, std::int64_t extent, LoopKind kind) {
   vars.push_back({std::move(name), extent, kind});
   return VarId(vars.size() - 1);
@@ -155,9 +163,10 @@ StmtId Function::store(Place place, ValueId value, OriginId origin) {
   return add(std::move(s));
 }
 
-StmtId Function::barrier(OriginId origin) {
+StmtId Function::barrier(OriginId origin, BarrierScope scope) {
   Statement s;
   s.kind = Statement::Kind::Barrier;
+  s.barrier = scope;
   s.origin = origin;
   return add(std::move(s));
 }

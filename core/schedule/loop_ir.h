@@ -26,6 +26,8 @@ enum class LoopKind : std::uint8_t { Serial, Parallel, Unrolled, Vector, Block, 
 // fragments of F32 are rounded to tf32 as they come in.
 enum class Scope : std::uint8_t { Global, Shared, Local, Fragment };
 enum class Direction : std::uint8_t { None, In, Out, InOut };
+// Who waits for whom: the threads of a block, or those of all blocks, which are then there together.
+enum class BarrierScope : std::uint8_t { Block, Grid };
 
 // Runs over [0, extent). IndexVar v of every IndexExpr here is VarId v; counters of enclosing Loops keep their numbers.
 struct Var {
@@ -90,12 +92,14 @@ struct Statement {
   Place left, right;              // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile: C += left * right
   std::int64_t elements =
       0;  // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
-  bool transposed = false;             // MatrixLoad: a thread takes neighbours of a column, not of a row
-  std::array<std::int64_t, 3> tile{};  // MatrixTile: m, n, k
+  bool transposed = false;                     // MatrixLoad: a thread takes neighbours of a column, not of a row
+  std::array<std::int64_t, 3> tile{};          // MatrixTile: m, n, k
+  BarrierScope barrier = BarrierScope::Block;  // Barrier
 };
 
 // Stages run one after the other; the tasks of a stage (product of its outermost Parallel or Block loops) in any order. Inside
 // its Block loops a GPU's stage is a list of nests of Thread loops; between two of them all threads of the block wait for each other.
+// A stage with a barrier of the grid has one nest of Thread loops; its blocks run together.
 struct Stage {
   std::string name;
   std::vector<StmtId> body;
@@ -136,7 +140,7 @@ struct Function {
   StmtId forEach(VarId var, std::vector<StmtId> body, OriginId origin = {});
   StmtId when(ValueId condition, std::vector<StmtId> body, std::vector<StmtId> otherwise = {}, OriginId origin = {});
   StmtId store(Place place, ValueId value, OriginId origin = {});
-  StmtId barrier(OriginId origin = {});
+  StmtId barrier(OriginId origin = {}, BarrierScope scope = BarrierScope::Block);
   StmtId exchange(Place target, Place source, std::int64_t bits, OriginId origin = {});
   StmtId matrixLoad(Place target, Place source, std::int64_t matrices, bool transposed, OriginId origin = {});
   StmtId matrixTile(Place c, Place a, Place b, std::array<std::int64_t, 3> tile, OriginId origin = {});
@@ -148,6 +152,9 @@ struct Function {
   RangeOf ranges() const;  // of loop variables
   std::int64_t tasks(const Stage& stage) const;
 };
+
+// Has one of the statements, or what stands in them, a barrier of the grid?
+bool hasGridBarrier(const Function& function, const std::vector<StmtId>& body);
 
 inline IndexExpr at(VarId v) { return IndexExpr::variable(v.value); }
 

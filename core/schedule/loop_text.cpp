@@ -197,7 +197,7 @@ class Printer {
         open(id, depth, where + " = " + stored);
         return;
       }
-      case Statement::Kind::Barrier: open(id, depth, "barrier"); return;
+      case Statement::Kind::Barrier: open(id, depth, s.barrier == BarrierScope::Grid ? "barrier of the grid" : "barrier"); return;
       case Statement::Kind::AsyncCopy:
         open(id, depth,
              "async " + place(s.target, depth) + " = " + place(s.left, depth) + ", " + std::to_string(s.elements) + " elements");

@@ -20,6 +20,7 @@ class Verifier {
     for (std::size_t v = 0; v < m_f.values.size(); ++v) value(v);
     for (const Stage& stage : m_f.stages) {
       m_where = "stage " + stage.name;
+      if (hasGridBarrier(m_f, stage.body)) together(stage.body);
       body(stage.body, {true, false, false});
     }
     return std::move(m_problems);
@@ -31,6 +32,20 @@ class Verifier {
     bool divergent = false;  // under a condition
     bool vector = false;
   };
+
+  // Blocks that wait for each other are one nest of Block loops around one of Thread loops.
+  void together(const std::vector<StmtId>& body) {
+    const std::vector<StmtId>* inside = &body;
+    const auto enter = [&](LoopKind kind) {
+      if (inside->size() != 1 || m_f[inside->front()].kind != Statement::Kind::For) return false;
+      const Statement& loop = m_f[inside->front()];
+      if (m_f[loop.var].kind != kind) return false;
+      inside = &loop.body;
+      return true;
+    };
+    while (enter(LoopKind::Block)) {}
+    if (!enter(LoopKind::Thread)) problem("a barrier of the grid stands where a block is not one nest of threads");
+  }
 
   void problem(const std::string& what) {
     if (m_problems.size() < 50) m_problems.push_back(m_where.empty() ? what : m_where + ": " + what);

@@ -293,15 +293,7 @@ class NestBuilder {
   }
 
   std::vector<IndexExpr> originals(const std::vector<IndexExpr>& merged) const {
-    std::vector<IndexExpr> axes;
-    for (const IndexExpr& e : m_view.original)
-      axes.push_back(simplify(substitute(e,
-                                         [&](IndexVar v) -> std::optional<IndexExpr> {
-                                           if (v < merged.size()) return merged[v];
-                                           return std::nullopt;
-                                         }),
-                              m_f.ranges()));
-    return axes;
+    return originalAxes(m_view, merged, m_f.ranges());
   }
 
   bool tail() const { return m_lane.valid() && (m_laneExtent % m_knobs.lanes != 0 || m_whole != m_laneExtent); }

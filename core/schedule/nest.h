@@ -58,6 +58,10 @@ struct NestView {
 // With phi constant in loops of their own (NestView::classes), axes are as long as the class needs: of W[3] the second class has W[1] alone.
 NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes = 0, const std::set<std::size_t>& joined = {},
                   bool phases = false);
+// `e` with variable k as by[k], where there is one, simplified.
+IndexExpr replaced(const IndexExpr& e, const std::vector<IndexExpr>& by, const RangeOf& ranges);
+// The operators' axes, where the nest's are `merged` and the row's leading axes behind them.
+std::vector<IndexExpr> originalAxes(const NestView& view, const std::vector<IndexExpr>& merged, const RangeOf& ranges);
 // Is a read at this offset far apart along `lane` and contiguous along `other`? Blocks of it can be transposed in registers.
 bool transposable(const IndexExpr& offset, IndexVar lane, IndexVar other);
 // Has the stage output axes to split, those of rows left out?

@@ -188,6 +188,21 @@ bool hasPhases(const GroupView& group, const StagePlan& stage, std::size_t rowAx
   return std::any_of(moduli.begin(), moduli.end(), [](std::int64_t h) { return h > 1; });
 }
 
+IndexExpr replaced(const IndexExpr& e, const std::vector<IndexExpr>& by, const RangeOf& ranges) {
+  return simplify(substitute(e,
+                             [&](IndexVar v) -> std::optional<IndexExpr> {
+                               if (v < by.size()) return by[v];
+                               return std::nullopt;
+                             }),
+                  ranges);
+}
+
+std::vector<IndexExpr> originalAxes(const NestView& view, const std::vector<IndexExpr>& merged, const RangeOf& ranges) {
+  std::vector<IndexExpr> axes;
+  for (const IndexExpr& e : view.original) axes.push_back(replaced(e, merged, ranges));
+  return axes;
+}
+
 NestView viewNest(const GroupView& group, const StagePlan& stage, std::size_t rowAxes, const std::set<std::size_t>& joined,
                   bool phases) {
   const Program& p = *group.program;

@@ -5,6 +5,12 @@
 
 namespace nf {
 
+bool roundsToTf32(const Schedule& schedule) {
+  if (!schedule.knobs) return false;
+  const auto precision = schedule.knobs->find("precision");
+  return precision != schedule.knobs->end() && *precision == "tf32";
+}
+
 std::string Schedule::text() const {
   nlohmann::json json{{"version", 1}, {"kind", kind}, {"knobs", knobs ? *knobs : nlohmann::json::object()}};
   return json.dump();

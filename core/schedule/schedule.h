@@ -37,6 +37,9 @@ struct Schedule {
   friend bool operator==(const Schedule& a, const Schedule& b) { return a.text() == b.text(); }
 };
 
+// The schedule rounds operands in f32 to tf32, 10 bits behind the point: knob `precision`, which a search never sets.
+bool roundsToTf32(const Schedule& schedule);
+
 struct KnobInfo {
   std::string name, help;
   std::vector<std::string> values;  // legal ones, as JSON text

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,12 +13,12 @@ namespace {
 class GpuContractionSpace final : public KnobSpace {
  public:
   explicit GpuContractionSpace(const Target& target) : KnobSpace("contraction"), m_target(target) {
-    m_knobs = {{"block_m", "results of a block along the left operand's axes", {16, 32, 64, 128}},
+    m_knobs = {{"block_m", "results of a block along the left operand's axes", {16, 32, 64, 128, 256}},
                {"block_n", "results of a block along the right operand's axes", {16, 32, 64, 128, 256}},
                {"block_k", "reduced points of a slice in shared memory", {8, 16, 32, 64}},
                {"thread_m", "results of a thread along the left operand's axes", {1, 2, 4, 8}},
                {"thread_n", "results of a thread along the right operand's axes", {1, 2, 4, 8, 16}},
-               {"stages", "slices under way", {1, 2, 3, 4}},
+               {"stages", "slices under way", {1, 2, 3, 4, 6}},
                {"split_k", "parts of the reduced points, put together by a second kernel", {1, 2, 4, 8, 16, 32, 64}, true}};
     for (const Knob& knob : m_knobs) {
       m_numbers.emplace_back();
@@ -39,22 +40,37 @@ class GpuContractionSpace final : public KnobSpace {
           m_units.push_back(unit);
           matrix.values.push_back(std::string(loop::name(unit)));
         }
+    const bool round = std::any_of(m_forms.begin(), m_forms.end(), [](const Form& f) { return f.model.couldRound(); });
+    if (round && std::find(m_units.begin(), m_units.end(), MatrixUnit::Tf32) == m_units.end()) {
+      m_units.push_back(MatrixUnit::Tf32);
+      matrix.values.push_back(std::string(loop::name(MatrixUnit::Tf32)));
+      matrix.asked = 1;
+    }
     m_knobs.push_back(std::move(matrix));
+    Knob precision{"precision", "what operands in f32 are rounded to before they are multiplied", {"f32"}, true};
+    Knob fragments{"fragments", "of 16 rows of the left operand that a warp holds at once", {"all"}, true};
+    Knob pipeline{"pipeline", "levels: 2 multiplies from shared memory, 3 loads the next fragments meanwhile", {2}, true};
+    if (round) {
+      precision.values.push_back("tf32");
+      precision.asked = 1;
+    }
+    if (m_units.size() > 1) {
+      for (const int n : {1, 2, 4}) fragments.values.push_back(n);
+      pipeline.values.push_back(3);
+    }
+    for (Knob* knob : {&precision, &fragments, &pipeline}) m_knobs.push_back(std::move(*knob));
     return !m_forms.empty();
   }
 
  protected:
+  // The best by the model of all that a search could take, but for fragments: holding fewer is for what measuring shows.
   Point firstPoint() const override {
     if (!m_first.empty()) return m_first;
+    constexpr std::array kOrder{kAxes, kMatrix, kPipeline, kBlockM, kBlockN, kThreadM, kThreadN, kBlockK, kStages, kSplit};
     double bestSeconds = std::numeric_limits<double>::infinity();
     Point point(m_knobs.size(), 0);
-    const auto search = [&](auto&& self, std::size_t knob) -> void {
-      if (knob == kStages) {
-        const auto number = [&](std::size_t n) { return m_numbers[n][point[n]]; };
-        const int threads = number(kBlockM) / number(kThreadM) * (number(kBlockN) / number(kThreadN));
-        if (threads < kWarp || threads > 512 || threads % kWarp != 0) return;
-      }
-      if (knob == m_knobs.size()) {
+    const auto search = [&](auto&& self, std::size_t depth) -> void {
+      if (depth == kOrder.size()) {
         if (!illegal(point).empty()) return;
         const double seconds = estimate(point);
         if (seconds >= bestSeconds) return;
@@ -62,11 +78,25 @@ class GpuContractionSpace final : public KnobSpace {
         bestSeconds = seconds;
         return;
       }
-      for (point[knob] = 0; point[knob] < m_knobs[knob].values.size(); ++point[knob]) self(self, knob + 1);
+      const std::size_t knob = kOrder[depth];
+      if (knob == kBlockK) {
+        const int threads = knobsOf(point).threads();
+        if (threads < kWarp || threads > 512 || threads % kWarp != 0) return;
+      }
+      // With one stage and one part the rest fits, if it fits at all.
+      if (knob == kStages && point[kPipeline] == 0 && !illegal(point).empty()) return;
+      std::size_t count = m_knobs[knob].searched();
+      if (knob == kPipeline && m_units[point[kMatrix]] == MatrixUnit::Fma) count = 1;
+      if (knob == kSplit && !splitHelps(point)) count = 1;
+      for (point[knob] = 0; point[knob] < count; ++point[knob]) self(self, depth + 1);
       point[knob] = 0;
     };
     search(search, 0);
     return m_first;
+  }
+
+  void settle(Point& point) const override {
+    if (m_units[point[kMatrix]] == MatrixUnit::Fma) point[kFragments] = point[kPipeline] = 0;
   }
 
   std::string illegal(const Point& point) const override { return formOf(point).model.refuse(knobsOf(point)); }
@@ -96,6 +126,8 @@ class GpuContractionSpace final : public KnobSpace {
             view.leftPlain ? 1.0 : 0.0,
             view.rightPlain ? 1.0 : 0.0,
             k.matrix == MatrixUnit::Fma ? 0.0 : 1.0,
+            static_cast<double>(k.fragments),
+            static_cast<double>(k.pipeline),
             std::log2(static_cast<double>(bytesOf(stepOf(k.matrix, view).type))),
             std::log2(std::max(estimate(point), 1e-9))};
   }
@@ -106,7 +138,20 @@ class GpuContractionSpace final : public KnobSpace {
   }
 
  private:
-  enum : std::size_t { kBlockM, kBlockN, kBlockK, kThreadM, kThreadN, kStages, kSplit, kAxes, kMatrix };
+  enum : std::size_t {
+    kBlockM,
+    kBlockN,
+    kBlockK,
+    kThreadM,
+    kThreadN,
+    kStages,
+    kSplit,
+    kAxes,
+    kMatrix,
+    kPrecision,
+    kFragments,
+    kPipeline
+  };
 
   // A program with its guards on the factors; the group borrows it.
   struct Source {
@@ -137,8 +182,20 @@ class GpuContractionSpace final : public KnobSpace {
 
   GpuContractionKnobs knobsOf(const Point& point) const {
     const auto knob = [&](std::size_t k) { return m_numbers[k][point[k]]; };
-    return {knob(kBlockM),  knob(kBlockN), knob(kBlockK), knob(kThreadM),
-            knob(kThreadN), knob(kStages), knob(kSplit),  m_units[point[kMatrix]]};
+    GpuContractionKnobs k{knob(kBlockM),  knob(kBlockN), knob(kBlockK), knob(kThreadM),
+                          knob(kThreadN), knob(kStages), knob(kSplit),  m_units[point[kMatrix]]};
+    k.rounded = point[kPrecision] > 0;
+    k.fragments = point[kFragments] > 0 ? value(point, kFragments).get<int>() : 0;
+    k.pipeline = value(point, kPipeline).get<int>();
+    return k;
+  }
+
+  // Blocks enough for all multiprocessors need no parts.
+  bool splitHelps(const Point& point) const {
+    const ContractionExtents& e = formOf(point).model.extents();
+    const GpuContractionKnobs k = knobsOf(point);
+    return e.batch * std::ceil(e.left / k.blockM) * std::ceil(e.right / k.blockN) <
+           4 * static_cast<double>(std::max<std::int64_t>(m_target.threads, 1));
   }
 
   static constexpr double kFewRows = 8;

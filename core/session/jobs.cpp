@@ -195,7 +195,9 @@ void Jobs::setBudget(const protocol::BudgetRequest& request) {
 
 // On the job's thread only.
 DeviceContext* Jobs::context(const std::string& device, protocol::RequestId id) {
-  if (m_context && (m_contextDevice == device || device == "auto")) return m_context.get();
+  // Nothing that was made on a device survives its loss.
+  const bool lost = m_context && m_context->device().lost();
+  if (m_context && !lost && (m_contextDevice == device || device == "auto")) return m_context.get();
   DeviceContextOptions options;
   options.device = device;
   auto opened = DeviceContext::open(m_registry, options);
@@ -224,7 +226,10 @@ void Jobs::readReverted() {
 
 FusionInputs Jobs::fusionInputs() {
   FusionInputs inputs;
-  if (const auto device = target()) inputs.device = deviceConstants(*device);
+  if (const auto device = target()) {
+    inputs.device = deviceConstants(*device);
+    inputs.target = std::make_shared<const Target>(*device);
+  }
   const std::lock_guard lock(m_mutex);
   inputs.reverted = m_reverted;
   return inputs;
@@ -589,6 +594,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       options.resume = *checkpoint;
     }
     options.version = m_version;
+    options.standIn = [this] { return openHostDevice(m_registry, {}); };
     options.processStart = std::chrono::steady_clock::now();
     {
       const std::lock_guard lock(m_mutex);
@@ -685,6 +691,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     // Which kernels there are comes before what they are made by, unless somebody has chosen some.
     StageOptions passes;
     passes.device = inputs.device;
+    passes.target = inputs.target;
     if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
     auto settled = Result<Stages>(**stages);
     if (request.subgraphs.empty()) {

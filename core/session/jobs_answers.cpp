@@ -40,7 +40,7 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
   const SubgraphExtractor extractor(program);
   std::optional<Found> found;
   for (const Group& group : program.groups) {
-    if (program[group.operators[0]].kind == OperatorKind::Loop) continue;
+    if (isStepped(program, group)) continue;
     Subgraph subgraph = extractor.extract(group.operators);
     if (subgraph.hash.hex() != id) continue;
     if (found) {
@@ -98,7 +98,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   const SubgraphExtractor extractor(program);
   std::map<std::string, std::size_t> places;
   for (const Group& group : program.groups) {
-    if (program[group.operators[0]].kind == OperatorKind::Loop) continue;
+    if (isStepped(program, group)) continue;
     const Subgraph subgraph = extractor.extract(group.operators);
     const std::string hash = subgraph.hash.hex();
     const auto [place, isNew] = places.emplace(hash, answer.subgraphs.size());
@@ -140,13 +140,13 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         }
       }
       for (const OperatorId op : group.operators)
-        if (const std::string& tensor = program[program[op].output].name; tensor.find('#') == std::string::npos)
-          info.pinTensor = tensor;
+        for (const TensorId t : writesOf(program, op))
+          if (program[t].name.find('#') == std::string::npos) info.pinTensor = program[t].name;
       answer.subgraphs.push_back(std::move(info));
     }
     protocol::SubgraphInfo& info = answer.subgraphs[place->second];
     for (const OperatorId op : group.operators) {
-      info.operators.push_back(program[program[op].output].name);
+      for (const TensorId t : writesOf(program, op)) info.operators.push_back(program[t].name);
       for (const std::uint32_t origin : revision.spans().of(program, program[op].origin))
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
@@ -450,6 +450,7 @@ void Jobs::answerCompareFusion(const Revision& revision, const FusionInputs& inp
   if (!context) return fail(id, {"compare", "There is no device to measure on: see the devices view.", {}, {}});
   StageOptions passes;
   passes.device = inputs.device;
+  passes.target = inputs.target;
   if (inputs.reverted) passes.fusion.reverted = *inputs.reverted;
   const auto compared = compareBranches(**stages, *context, passes, request.producer, request.consumer, stop);
   if (!compared) return fail(id, compared.error());

@@ -46,6 +46,7 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   if (slot && (!fuses || slot->reverted == inputs.reverted)) return slot->stages;
   StageOptions options;
   options.device = inputs.device;
+  options.target = inputs.target;
   options.invert.explain = of == Of::Notebook;
   options.invert.putOffProofs = of != Of::Running && m_inverses;
   options.invert.cache = m_inverses;

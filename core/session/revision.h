@@ -15,6 +15,7 @@ namespace nf {
 // What fusion is decided by, besides the notebook.
 struct FusionInputs {
   DeviceConstants device;
+  std::shared_ptr<const Target> target;             // null: none is known
   std::shared_ptr<const MeasuredKernels> reverted;  // the device's; null: none
   std::function<bool()> outdated;                   // ends the passes with outdatedFusion(), which is not remembered; empty: never
   std::stop_token stop;                             // the same with stopped(), also within a proof

@@ -23,10 +23,12 @@ constexpr std::int64_t kQuickWork = 250'000;   // expression nodes: about 10 ms
 constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once: about 150 ms
 constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
 constexpr std::int64_t kFullFlops = 2'000'000;
+constexpr std::int64_t kStepFlops = 20'000'000;      // of the first steps of a loop, but two at least
 constexpr std::int64_t kRefusalFlops = 100'000'000;  // interpreted once where no legal inputs are known
 constexpr std::size_t kPoints = 256;
-constexpr double kBeyondKnown = 4;  // of the largest bound of an output that is known, where the work for more is used up
-constexpr std::byte kPoison{0xff};  // a NaN in every floating type, -1 in i32
+constexpr double kHalfTolerance = 4e-3;  // of 11 significant bits, which f16 and tf32 have
+constexpr double kBeyondKnown = 4;       // of the largest bound of an output that is known, where the work for more is used up
+constexpr std::byte kPoison{0xff};       // a NaN in every floating type, -1 in i32
 constexpr std::uint64_t kSeed = 1, kStep = 0;
 
 enum class Pattern : std::uint8_t { Integers, Reals, PositiveReals };
@@ -43,7 +45,8 @@ struct Expectation {
   std::vector<ExpectedPoint> points;
   std::vector<double> scale;  // root mean square of each output's finite points
   double finiteShare = 1;
-  std::vector<std::vector<std::byte>> accepted;  // outputs of the first kernel that passed; empty: none yet
+  // Outputs of the first kernel that passed, of those that keep f32 and of those that round it to tf32; empty: none yet.
+  std::array<std::vector<std::vector<std::byte>>, 2> accepted;
 };
 
 // Upper bounds of |value|, with integer inputs: where every one fits the mantissa, results are exact in any order of summation.
@@ -68,7 +71,10 @@ class MagnitudeBound {
       double result = nodes[op.body.value];
       double count = 1;
       for (std::size_t k = op.outputRank; k < op.axes.size(); ++k) count *= static_cast<double>(op.axes[k].extent);
-      if (op.reducer == Reducer::Sum) result *= count;
+      if (op.reducer == Reducer::Sum) {
+        m_factors = std::max(m_factors, most);
+        result *= count;
+      }
       if (op.reducer == Reducer::Prod) result = std::pow(std::max(result, 1.0), count);
       if (op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin) result = count;
       m_tensors[op.output.value] = result;
@@ -76,6 +82,9 @@ class MagnitudeBound {
     }
     return true;
   }
+
+  // Of what sums add up, and of all it is made of, once exact() has been asked.
+  double factors() const { return m_factors; }
 
  private:
   static double mantissa(DType type) {
@@ -115,8 +124,8 @@ class MagnitudeBound {
       case ScalarOp::Abs:
       case ScalarOp::Floor:
       case ScalarOp::Relu:
-      case ScalarOp::Cast:
       case ScalarOp::StopGradient: return of(0);
+      case ScalarOp::Cast: return of(0) <= mantissa(n.type) ? of(0) : kNever;
       case ScalarOp::Add:
       case ScalarOp::Sub: return of(0) + of(1);
       case ScalarOp::Mul: return of(0) * of(1);
@@ -143,6 +152,7 @@ class MagnitudeBound {
 
   const Program& m_program;
   std::vector<double> m_tensors;
+  double m_factors = 0;
 };
 
 // Positions worth looking at: corners, both sides of likely tile seams, then random ones.
@@ -232,8 +242,11 @@ struct Gate::Impl {
   std::map<Pattern, Expectation> expectations;
   std::optional<Pattern> current;  // whose values the device's inputs hold
   std::int64_t flops = 0, totalBytes = 0;
-  bool exact = false;
+  bool exact = false, exactRounded = false;
+  bool rounded = false;  // the kernel at hand rounds operands to tf32
   double tolerance = 1e-5;
+  const Loop* loop = nullptr;  // the subgraph is that; its steps are compared from the first on
+  double inputScale = 1;       // of reals: so that what a step makes of small differences does not grow from step to step
 
   ~Impl() {
     for (void* m : memory)
@@ -259,16 +272,30 @@ struct Gate::Impl {
       longest = std::max(longest, reduced);
     }
     nodes = static_cast<double>(program->scalars.size());
-    for (const Tensor& t : program->tensors) {
-      half = half || t.type == DType::F16;
-      bhalf = bhalf || t.type == DType::BF16;
+    const auto look = [&](const Program& p) {
+      for (const Tensor& t : p.tensors) {
+        half = half || t.type == DType::F16;
+        bhalf = bhalf || t.type == DType::BF16;
+      }
+    };
+    look(*program);
+    double steps = 1;
+    if (program->operators.size() == 1 && program->operators.front().kind == OperatorKind::Loop) {
+      loop = &(*program)[program->operators.front().loop];
+      look(*loop->body);
+      nodes = static_cast<double>(loop->body->scalars.size());
+      for (const Operator& op : loop->body->operators)
+        for (std::size_t k = op.outputRank; k < op.axes.size(); ++k)
+          longest = std::max(longest, static_cast<double>(op.axes[k].extent));
+      steps = static_cast<double>(loop->trips);
+      inputScale = 1 / std::sqrt(longest);
     }
-    tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)), 5e-4);
-    if (half) tolerance = std::max(tolerance, 4e-3);
+    tolerance = std::min(1e-6 * (8 + nodes + 4 * std::sqrt(longest)) * std::sqrt(steps), loop ? 2e-3 : 5e-4);
+    if (half) tolerance = std::max(tolerance, kHalfTolerance);
     if (bhalf) tolerance = std::max(tolerance, 3e-2);
     indices.emplace(*program);
     use(indices->choose(false));
-    std::size_t depth = 0;
+    std::size_t depth = loop ? loop->depth : 0;
     for (const IndexExpr& e : program->indices) countCounters(e, depth);
     for (const Access& a : program->accesses)
       for (const AccessIndex& i : a.indices) countCounters(i.affine, depth);
@@ -284,7 +311,9 @@ struct Gate::Impl {
 
   void use(IndexRanges::Choice next) {
     choice = std::move(next);
-    exact = MagnitudeBound(*program, choice.ranges).exact();
+    MagnitudeBound magnitudes(*program, choice.ranges);
+    exact = magnitudes.exact();
+    exactRounded = exact && magnitudes.factors() <= 1 << 11;
     expectations.clear();
     current.reset();
   }
@@ -340,8 +369,8 @@ struct Gate::Impl {
       else if (const auto& range = choice.ranges[inputs[i].value]) value = drawn(*range, bits >> 8, t.type, pattern);
       else if (t.type == DType::I32) value = static_cast<double>((bits >> 8) % 4);
       else if (pattern == Pattern::Integers) value = bits & 1 ? 0 : static_cast<double>((bits >> 1) % 5) - 2;
-      else if (pattern == Pattern::Reals) value = 2 * uniform - 1;
-      else value = 0.5 + uniform;
+      else if (pattern == Pattern::Reals) value = inputScale * (2 * uniform - 1);
+      else value = inputScale * (0.5 + uniform);
       writeElement(t.type, to, e, value);
     }
     const std::int64_t width = bytesOf(t.type);
@@ -363,13 +392,8 @@ struct Gate::Impl {
     return Unit{};
   }
 
-  // Everything the reference interpreter says. The inputs of `current` are in `host`.
-  Result<Unit> interpretAll(Expectation& expectation) {
-    if (!reference) {
-      auto prepared = ReferenceProgram::prepare(*program, outputs);
-      if (!prepared) return prepared.error();
-      reference.emplace(std::move(*prepared));
-    }
+  // The inputs of `current`, which are in `host`.
+  TensorValues inputValues() const {
     TensorValues values;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& t = tensor(i);
@@ -378,6 +402,52 @@ struct Gate::Impl {
         data.values[static_cast<std::size_t>(e)] = readElement({t.type, host[i].data()}, e);
       values.emplace(inputs[i], std::move(data));
     }
+    return values;
+  }
+
+  // The first steps of the loop, as many as kStepFlops allow: what is stacked of them.
+  Result<Unit> interpretSteps(Expectation& expectation) {
+    const Program& body = *loop->body;
+    std::vector<TensorId> wanted;
+    for (const auto& c : loop->carried) wanted.push_back(c.innerOut);
+    for (const auto& s : loop->stacked) wanted.push_back(s.inner);
+    NF_TRY(const ReferenceProgram one, ReferenceProgram::prepare(body, wanted));
+    const TensorValues outer = inputValues();
+    TensorValues inner;
+    for (const auto& i : loop->invariants) inner[i.inner] = outer.at(i.outer);
+    for (const auto& c : loop->carried) inner[c.innerIn] = outer.at(c.initial);
+    const std::int64_t steps =
+        std::clamp<std::int64_t>(kStepFlops / std::max<std::int64_t>(flops / loop->trips, 1), 2, loop->trips);
+    std::vector<std::int64_t> counters = zeroCounters;
+    counters.push_back(0);
+    expectation.points.clear();
+    for (std::int64_t n = 0; n < steps; ++n) {
+      counters.back() = loop->reversed ? loop->trips - 1 - n : n;
+      NF_TRY(const TensorValues made, one.run(inner, kSeed, kStep, counters));
+      const auto value = [&](TensorId t) -> const TensorData& { return made.contains(t) ? made.at(t) : inner.at(t); };
+      for (const auto& s : loop->stacked) {
+        const auto o = static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), s.outer) - outputs.begin());
+        const auto& all = value(s.inner).values;
+        for (std::size_t e = 0; o < outputs.size() && e < all.size(); ++e)
+          expectation.points.push_back(
+              {o, counters.back() * static_cast<std::int64_t>(all.size()) + static_cast<std::int64_t>(e), all[e]});
+      }
+      TensorValues next;
+      for (const auto& c : loop->carried) next[c.innerIn] = value(c.innerOut);
+      for (auto& [t, data] : next) inner[t] = std::move(data);
+    }
+    expectation.full = true;
+    return Unit{};
+  }
+
+  // Everything the reference interpreter says.
+  Result<Unit> interpretAll(Expectation& expectation) {
+    if (!reference) {
+      auto prepared = ReferenceProgram::prepare(*program, outputs);
+      if (!prepared) return prepared.error();
+      reference.emplace(std::move(*prepared));
+    }
+    const TensorValues values = inputValues();
     NF_TRY(const TensorValues results, reference->run(values, kSeed, kStep, zeroCounters));
     expectation.points.clear();
     for (std::size_t o = 0; o < outputs.size(); ++o) {
@@ -421,7 +491,9 @@ struct Gate::Impl {
   Result<Unit> expect(Pattern pattern, bool full) {
     Expectation& e = expectations[pattern];
     if (!e.points.empty() && (e.full || !full)) return Unit{};
-    if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
+    if (loop && !loop->stacked.empty() && flops > kStepFlops && loop->trips > 2) {
+      NF_TRY([[maybe_unused]] const Unit done, interpretSteps(e));
+    } else if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
       NF_TRY([[maybe_unused]] const Unit done, interpretAll(e));
     } else {
       sample(e, full);
@@ -480,9 +552,12 @@ struct Gate::Impl {
     return {};
   }
 
+  // Results on integers are those of any order of summation.
+  bool isExact() const { return rounded ? exactRounded : exact; }
+
   double allowed(const Expectation& e, Pattern pattern, std::size_t output, double expected) const {
-    if ((pattern == Pattern::Integers && exact) || tensor(inputs.size() + output).type == DType::I32) return 0;
-    return tolerance * (std::fabs(expected) + e.scale[output]);
+    if ((pattern == Pattern::Integers && isExact()) || tensor(inputs.size() + output).type == DType::I32) return 0;
+    return (rounded ? std::max(tolerance, kHalfTolerance) : tolerance) * (std::fabs(expected) + e.scale[output]);
   }
 
   // What cancels, or goes one way or another by a hair, differs by more than a share of its size. Few points ask; what is wrong is found
@@ -490,7 +565,7 @@ struct Gate::Impl {
   double roundingBound(std::size_t output, std::int64_t element) {
     if (!evaluator) return 0;
     if (!bounds) {
-      auto made = PointEvaluator::prepare(*program, true, true);
+      auto made = PointEvaluator::prepare(*program, true, true, rounded ? PointEvaluator::kTf32Unit : 0);
       if (!made) return 0;
       bounds.emplace(std::move(*made));
       boundsWork = kFullWork;
@@ -516,7 +591,7 @@ struct Gate::Impl {
     if (!std::isfinite(expected)) return true;
     const double error = std::fabs(got - expected);
     double limit = allowed(e, pattern, output, expected);
-    if (!(error <= limit) && !(pattern == Pattern::Integers && exact)) {
+    if (!(error <= limit) && !(pattern == Pattern::Integers && isExact())) {
       // The bound is that of one kernel; where two are compared both have theirs.
       limit = std::max(limit, 2 * roundingBound(output, element));
       if (limit == INFINITY) return true;
@@ -534,14 +609,15 @@ struct Gate::Impl {
 
   // Every output element against the first kernel that passed.
   bool compareAccepted(GateReport& report, const Expectation& e, Pattern pattern) {
+    const auto& accepted = e.accepted[rounded];
     for (std::size_t o = 0; o < outputs.size(); ++o) {
       const std::size_t b = inputs.size() + o;
-      if (e.accepted[o] == host[b]) {
+      if (accepted[o] == host[b]) {
         report.comparedOutputs += tensor(b).elements();
         continue;
       }
       for (std::int64_t i = 0; i < tensor(b).elements(); ++i) {
-        const double before = readElement({tensor(b).type, e.accepted[o].data()}, i);
+        const double before = readElement({tensor(b).type, accepted[o].data()}, i);
         // Both carry a rounding error of their own.
         if (std::fabs(before - readElement({tensor(b).type, host[b].data()}, i)) <= allowed(e, pattern, o, before)) {
           ++report.comparedOutputs;
@@ -562,7 +638,7 @@ struct Gate::Impl {
     if (!report.failure.empty()) return false;
     for (const ExpectedPoint& p : e.points)
       if (!compare(report, e, pattern, p.output, p.element, p.value, "expected")) return false;
-    if (!e.accepted.empty()) return !full || compareAccepted(report, e, pattern);
+    if (!e.accepted[rounded].empty()) return !full || compareAccepted(report, e, pattern);
     return true;
   }
 
@@ -570,7 +646,7 @@ struct Gate::Impl {
   Result<bool> checkPatterns(GateReport& report, Kernel& kernel, const KernelObject& object, bool full) {
     double finite = 0;
     for (const Pattern pattern : kPatterns) {
-      if (pattern == Pattern::Integers && !exact) continue;
+      if (pattern == Pattern::Integers && !isExact()) continue;
       if (pattern == Pattern::PositiveReals && finite > 0.75) continue;
       NF_TRY(const bool right, checkPattern(report, pattern, kernel, object, full));
       if (!right) return false;
@@ -594,9 +670,18 @@ struct Gate::Impl {
   // What later kernels are compared with; only once a kernel has passed every pattern.
   void remember(Kernel& kernel, const KernelObject& object) {
     for (auto& [pattern, e] : expectations) {
-      if (!e.accepted.empty() || e.points.empty()) continue;
+      auto& accepted = e.accepted[rounded];
+      if (!accepted.empty() || e.points.empty()) continue;
       if (!fill(pattern) || !runOnce(kernel, object)) return;
-      for (std::size_t o = 0; o < outputs.size(); ++o) e.accepted.push_back(host[inputs.size() + o]);
+      for (std::size_t o = 0; o < outputs.size(); ++o) {
+        accepted.push_back(host[inputs.size() + o]);
+        if (e.scale[o] > 0) continue;  // of an output without points, what the first kernel made
+        const Tensor& t = tensor(inputs.size() + o);
+        double square = 0;
+        for (std::int64_t i = 0; i < t.elements(); ++i)
+          if (const double v = readElement({t.type, accepted[o].data()}, i); std::isfinite(v)) square += v * v;
+        e.scale[o] = std::sqrt(square / static_cast<double>(std::max<std::int64_t>(t.elements(), 1)));
+      }
     }
   }
 };
@@ -615,6 +700,10 @@ Result<std::unique_ptr<Gate>> Gate::prepare(Device& device, std::shared_ptr<cons
 
 GateReport Gate::check(Kernel& kernel, const KernelObject& object, GateLevel level) {
   const bool full = level == GateLevel::Full;
+  if (const bool rounds = roundsToTf32(object.schedule); rounds != m_impl->rounded) {
+    m_impl->rounded = rounds;
+    m_impl->bounds.reset();
+  }
   GateReport report;
   Result<bool> right = m_impl->checkPatterns(report, kernel, object, full);
   while (!right && !m_impl->nothingLegal && m_impl->nextInputs()) {

@@ -15,7 +15,7 @@ namespace nf {
 // Device memory of one subgraph and the values its outputs must have: what the gate compares kernels with (design:
 // architecture, "Correctness gate"). Inputs are sparse small integers, where results are exact in any order of summation, and
 // random reals; what reaches a data-dependent index keeps it in range. Outputs are poisoned before each run and have guard zones
-// behind them.
+// behind them. A kernel whose schedule rounds operands to tf32 may differ by what 11 significant bits of every factor allow.
 class Gate {
  public:
   // Allocates and fills inputs. Fails where memory is short.

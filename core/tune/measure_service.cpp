@@ -58,6 +58,12 @@ Frame requestOf(const CompareJob& job, WorkerMemory& memory) {
   return frame;
 }
 
+// The worker's context of the device is lost, and with it the process ends.
+bool losesDevice(const Frame& answer) {
+  const auto header = parseObject(answer.header);
+  return header && header->value("lostDevice", false);
+}
+
 }  // namespace
 
 struct MeasureService::State {
@@ -104,8 +110,10 @@ void MeasureService::measure(MeasureJob job, std::function<void(MeasureOutcome)>
   work.stop = shared->stop;
   work.request = [shared](WorkerMemory& memory) { return requestOf(*shared, memory); };
   work.deadline = [shared] { return shared->deadline; };
+  work.ends = losesDevice;
   work.attempted = [state = m_state.get(), shared, attemptsLeft, killed, done = std::move(done)](WorkerPool::Attempt attempt) {
-    const bool answered = attempt.startError.empty() && attempt.reply.failure == WorkerProcess::Failure::None;
+    const bool answered =
+        attempt.startError.empty() && attempt.reply.failure == WorkerProcess::Failure::None && !losesDevice(attempt.reply.frame);
     const bool outside = !attempt.cancelled && attempt.reply.killedFromOutside;
     if (outside && ++*killed <= shared->forgivenKills) return false;
     if (!outside && !attempt.cancelled && !answered && --*attemptsLeft > 0) return false;
@@ -135,6 +143,7 @@ std::future<MeasureOutcome> MeasureService::compare(CompareJob job) {
   work.stop = shared->stop;
   work.request = [shared](WorkerMemory& memory) { return requestOf(*shared, memory); };
   work.deadline = [shared] { return shared->deadline; };
+  work.ends = losesDevice;
   work.attempted = [state = m_state.get(), promise, killed = std::make_shared<int>(0),
                     forgiven = shared->forgivenKills](WorkerPool::Attempt attempt) {
     if (!attempt.cancelled && attempt.reply.killedFromOutside && ++*killed <= forgiven) return false;

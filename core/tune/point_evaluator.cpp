@@ -209,6 +209,7 @@ struct PointEvaluator::Impl {
   std::vector<Memo> memos;
   std::vector<DType> types;
   bool training = true, bounding = false;
+  double factorUnit = 0;
   double loadedError = 0;  // of the newest load
   std::uint64_t seed = 1, step = 0;
   std::int64_t work = 0;
@@ -369,7 +370,7 @@ struct PointEvaluator::Impl {
       case ScalarOp::Not: return flips(a, ea);
       case ScalarOp::Cast:
         if (n.type == DType::Bool) return flips(a, ea);
-        if (!whole) return ea + own;
+        if (!whole) return held(ea + storageUnitOf(n.type) * size, value, n.type);
         // Beyond the type the conversion is the machine's.
         return std::fabs(a) + ea < 0x1p31 || (n.type == DType::I64 && std::fabs(a) + ea < 0x1p62)
                    ? std::trunc(a + ea) - std::trunc(a - ea)
@@ -388,7 +389,11 @@ struct PointEvaluator::Impl {
       case ScalarOp::Floor: return std::floor(a + ea) - std::floor(a - ea);
       case ScalarOp::Add:
       case ScalarOp::Sub: return ea + eb + own;
-      case ScalarOp::Mul: return std::fabs(a) * eb + std::fabs(b) * ea + ea * eb + own;
+      case ScalarOp::Mul: {
+        const double rounding = op.reducer == Reducer::Sum ? factorUnit : 0;
+        const double ra = ea + rounding * std::fabs(a), rb = eb + rounding * std::fabs(b);
+        return std::fabs(a) * rb + std::fabs(b) * ra + ra * rb + own;
+      }
       case ScalarOp::Div: return quotientError(a, ea, b, eb) + 2 * own;
       case ScalarOp::Pow: {
         if (ea == 0 && eb == 0 && a == 0) return own;
@@ -493,10 +498,11 @@ PointEvaluator::PointEvaluator(PointEvaluator&&) noexcept = default;
 PointEvaluator& PointEvaluator::operator=(PointEvaluator&&) noexcept = default;
 PointEvaluator::~PointEvaluator() = default;
 
-Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool training, bool bounding) {
+Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool training, bool bounding, double factorUnit) {
   auto impl = std::make_unique<Impl>();
   impl->training = training;
   impl->bounding = bounding;
+  impl->factorUnit = factorUnit;
   std::size_t nodes = 0;
   impl->producer.assign(program.tensors.size(), -1);
   for (const Tensor& t : program.tensors) {

@@ -24,8 +24,10 @@ void writeElement(DType type, void* data, std::int64_t element, double value);  
 class PointEvaluator {
  public:
   // Fails where points do not stand alone: a Scatter, a Loop, or an expression too deep to walk.
-  // bounding: errors are kept as well, see error().
-  static Result<PointEvaluator> prepare(const Program& program, bool training = true, bool bounding = false);
+  // bounding: errors are kept as well, see error(). factorUnit: twice the relative rounding of what the products of a sum multiply,
+  // kTf32Unit where it comes as tf32.
+  static Result<PointEvaluator> prepare(const Program& program, bool training = true, bool bounding = false, double factorUnit = 0);
+  static constexpr double kTf32Unit = 0x1p-10;
   void bind(TensorId tensor, TensorView view);  // every tensor without a producer
   void setRandom(std::uint64_t seed, std::uint64_t step);
   // Forgets computed points: inputs have new values.

@@ -2,6 +2,7 @@
 #include "core/tune/record_database.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -14,8 +15,8 @@
 namespace nf {
 namespace {
 
-constexpr int kVersion = 1;  // PRAGMA user_version
-constexpr int kBusyMilliseconds = 5000;
+constexpr int kVersion = 1;              // PRAGMA user_version
+constexpr int kBusyMilliseconds = 2000;  // that another program may keep the file to itself
 
 constexpr const char* kTables = R"(
 CREATE TABLE IF NOT EXISTS workload (
@@ -59,6 +60,10 @@ struct Close {
 };
 using Connection = std::unique_ptr<sqlite3, Close>;
 
+bool isLock(int code) { return (code & 0xff) == SQLITE_BUSY || (code & 0xff) == SQLITE_LOCKED; }
+
+std::string lockedText(const std::string& path) { return "the tuning records " + path + " are locked by another program"; }
+
 Error failed(const std::string& what, sqlite3* db) {
   return {"tuning records", what + ": " + (db ? sqlite3_errmsg(db) : "out of memory"), {}, {}};
 }
@@ -92,6 +97,7 @@ class Statement {
   }
   double real(int column) const { return sqlite3_column_double(m_statement.get(), column); }
   std::int64_t integer(int column) const { return sqlite3_column_int64(m_statement.get(), column); }
+  int code() const { return m_code; }
 
  private:
   sqlite3* m_db;
@@ -126,12 +132,16 @@ Result<Connection> openChecked(const std::string& path, bool& busy) {
     busy = busy || excused(result);
     return result == SQLITE_OK;
   };
-  if (!execute("PRAGMA journal_mode = WAL") || !execute("PRAGMA synchronous = NORMAL")) return failed("cannot use " + path, raw);
+  const auto cannot = [&](const char* what) {
+    if (isLock(sqlite3_errcode(raw))) return Error{"tuning records", lockedText(path), {}, {}};
+    return failed(std::string("cannot ") + what + " " + path, raw);
+  };
+  if (!execute("PRAGMA journal_mode = WAL") || !execute("PRAGMA synchronous = NORMAL")) return cannot("use");
   {
     Statement version(raw, "PRAGMA user_version");
     if (!version.row()) {
       busy = busy || excused(sqlite3_errcode(raw));
-      return failed("cannot read " + path, raw);
+      return cannot("read");
     }
     const std::int64_t found = version.integer(0);
     if (found != 0 && found != kVersion) return Error{"tuning records", path + " is of version " + std::to_string(found), {}, {}};
@@ -142,9 +152,14 @@ Result<Connection> openChecked(const std::string& path, bool& busy) {
     if (!read) busy = busy || excused(sqlite3_errcode(raw));
     if (!read || check.text(0) != "ok") return Error{"tuning records", path + " is damaged", {}, {}};
   }
+  // What is there needs no lock: another program may be writing, for however long.
+  {
+    Statement tables(
+        raw, "SELECT count(*) FROM sqlite_master WHERE name IN ('workload', 'workload_kind', 'trial', 'lineage', 'fusion')");
+    if (tables.row() && tables.integer(0) == 5) return db;
+  }
   const std::string stamp = "PRAGMA user_version = " + std::to_string(kVersion);
-  if (!execute("BEGIN IMMEDIATE") || !execute(kTables) || !execute(stamp.c_str()) || !execute("COMMIT"))
-    return failed("cannot prepare " + path, raw);
+  if (!execute("BEGIN IMMEDIATE") || !execute(kTables) || !execute(stamp.c_str()) || !execute("COMMIT")) return cannot("prepare");
   return db;
 }
 
@@ -198,6 +213,23 @@ std::optional<TuningRecord> recordFrom(const Statement& row) {
 struct RecordDatabase::Impl {
   std::mutex mutex;
   Connection db;
+  std::string path;
+  std::atomic<bool> locked = false;
+
+  // One wait is enough: until the file is free again nothing waits for it.
+  void setLocked(bool now) {
+    if (locked.exchange(now) != now) sqlite3_busy_timeout(db.get(), now ? 0 : kBusyMilliseconds);
+  }
+  Result<Unit> write(Statement& statement, const char* what) {
+    auto written = statement.run(what);
+    setLocked(isLock(statement.code()));
+    if (locked) return Error{"tuning records", lockedText(path), {}, {}};
+    return written;
+  }
+  // Reading goes on beside one who writes; it cannot where the file is another's alone.
+  void readBy(const Statement& statement) {
+    if (isLock(statement.code())) setLocked(true);
+  }
 };
 
 RecordDatabase::RecordDatabase(std::unique_ptr<Impl> impl) : m_impl(std::move(impl)) {}
@@ -236,7 +268,12 @@ Result<std::unique_ptr<RecordDatabase>> RecordDatabase::open(const std::string& 
   }
   auto impl = std::make_unique<Impl>();
   impl->db = std::move(*db);
+  impl->path = path;
   return std::unique_ptr<RecordDatabase>(new RecordDatabase(std::move(impl)));
+}
+
+std::string RecordDatabase::trouble() const {
+  return m_impl->locked ? "While " + lockedText(m_impl->path) + " nothing that is measured is kept there." : std::string();
 }
 
 Result<Unit> RecordDatabase::begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
@@ -245,11 +282,12 @@ Result<Unit> RecordDatabase::begin(const Hash& workload, const std::string& fing
   sqlite3* db = m_impl->db.get();
   Statement first(db, "INSERT INTO workload (hash, fingerprint, kind, sizes) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING");
   NF_TRY([[maybe_unused]] const Unit known,
-         first.bind(workload.hex()).bind(fingerprint).bind(traits.kind).bind(sizesText(traits)).run("cannot add a workload"));
+         m_impl->write(first.bind(workload.hex()).bind(fingerprint).bind(traits.kind).bind(sizesText(traits)),
+                       "cannot add a workload"));
   Statement second(db,
                    "INSERT INTO trial (workload, schedule, status) SELECT id, ?, 'started' FROM workload "
                    "WHERE hash = ? AND fingerprint = ? ON CONFLICT DO NOTHING");
-  return second.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot write a trial ahead");
+  return m_impl->write(second.bind(schedule.text()).bind(workload.hex()).bind(fingerprint), "cannot write a trial ahead");
 }
 
 Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
@@ -258,14 +296,14 @@ Result<Unit> RecordDatabase::finish(const Hash& workload, const std::string& fin
   Statement update(m_impl->db.get(),
                    "UPDATE trial SET status = ?, median_us = ?, spread_us = ?, runs = ? WHERE schedule = ? AND workload = "
                    "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?)");
-  return update.bind(std::string(name(status)))
+  update.bind(std::string(name(status)))
       .bind(timing.median)
       .bind(timing.spread)
       .bind(std::int64_t{timing.runs})
       .bind(schedule.text())
       .bind(workload.hex())
-      .bind(fingerprint)
-      .run("cannot record a trial");
+      .bind(fingerprint);
+  return m_impl->write(update, "cannot record a trial");
 }
 
 Result<Unit> RecordDatabase::setLineage(const Hash& workload, const std::string& fingerprint, const Schedule& schedule,
@@ -274,13 +312,13 @@ Result<Unit> RecordDatabase::setLineage(const Hash& workload, const std::string&
   Statement insert(m_impl->db.get(),
                    "INSERT INTO lineage (trial, round, parents, how) SELECT trial.id, ?, ?, ? FROM workload JOIN trial ON "
                    "trial.workload = workload.id WHERE schedule = ? AND hash = ? AND fingerprint = ? ON CONFLICT DO NOTHING");
-  return insert.bind(round)
+  insert.bind(round)
       .bind(nlohmann::json(parents).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
       .bind(how)
       .bind(schedule.text())
       .bind(workload.hex())
-      .bind(fingerprint)
-      .run("cannot record a lineage");
+      .bind(fingerprint);
+  return m_impl->write(insert, "cannot record a lineage");
 }
 
 Result<Unit> RecordDatabase::withdraw(const Hash& workload, const std::string& fingerprint, const Schedule& schedule) {
@@ -288,7 +326,7 @@ Result<Unit> RecordDatabase::withdraw(const Hash& workload, const std::string& f
   Statement remove(m_impl->db.get(),
                    "DELETE FROM trial WHERE status = 'started' AND schedule = ? AND workload = "
                    "(SELECT id FROM workload WHERE hash = ? AND fingerprint = ?)");
-  return remove.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot withdraw a trial");
+  return m_impl->write(remove.bind(schedule.text()).bind(workload.hex()).bind(fingerprint), "cannot withdraw a trial");
 }
 
 Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fingerprint, const Schedule& schedule) {
@@ -296,7 +334,7 @@ Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fi
   Statement update(m_impl->db.get(),
                    "UPDATE workload SET best = (SELECT id FROM trial WHERE workload = workload.id AND schedule = ?) "
                    "WHERE hash = ? AND fingerprint = ?");
-  return update.bind(schedule.text()).bind(workload.hex()).bind(fingerprint).run("cannot record the best schedule");
+  return m_impl->write(update.bind(schedule.text()).bind(workload.hex()).bind(fingerprint), "cannot record the best schedule");
 }
 
 Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const FusionRecord& record) {
@@ -305,15 +343,15 @@ Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const Fus
                    "INSERT OR REPLACE INTO fusion (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
                    "split_spread_us, pairs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
   const FusionMeasurement& m = record.measurement;
-  return insert.bind(record.kernel.hex())
+  insert.bind(record.kernel.hex())
       .bind(fingerprint)
       .bind(std::int64_t{record.reverted})
       .bind(m.fused)
       .bind(m.fusedSpread)
       .bind(m.split)
       .bind(m.splitSpread)
-      .bind(m.pairs)
-      .run("cannot record a fusion");
+      .bind(m.pairs);
+  return m_impl->write(insert, "cannot record a fusion");
 }
 
 std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::string& fingerprint) {
@@ -327,6 +365,7 @@ std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::str
     if (const auto kernel = hashOf(query.text(0)))
       records.push_back(
           {*kernel, query.integer(1) != 0, {query.real(2), query.real(3), query.real(4), query.real(5), query.integer(6)}});
+  m_impl->readBy(query);
   return records;
 }
 
@@ -335,8 +374,9 @@ std::optional<TuningRecord> RecordDatabase::best(const Hash& workload, const std
   Statement query(m_impl->db.get(),
                   "SELECT hash, fingerprint, schedule, status, median_us, spread_us, runs FROM workload "
                   "JOIN trial ON trial.id = workload.best WHERE hash = ? AND fingerprint = ? AND status = 'ok'");
-  if (!query.bind(workload.hex()).bind(fingerprint).row()) return std::nullopt;
-  return recordFrom(query);
+  if (query.bind(workload.hex()).bind(fingerprint).row()) return recordFrom(query);
+  m_impl->readBy(query);
+  return std::nullopt;
 }
 
 std::vector<TuningRecord> RecordDatabase::all(const Hash& workload, const std::string& fingerprint) {
@@ -357,6 +397,7 @@ std::vector<TuningRecord> RecordDatabase::all(const Hash& workload, const std::s
       record->how = query.text(9);
       records.push_back(std::move(*record));
     }
+  m_impl->readBy(query);
   return records;
 }
 
@@ -377,6 +418,7 @@ std::vector<TuningRecord> RecordDatabase::nearest(const Hash& workload, const st
         if (v.is_number()) values.push_back(v.get<double>());
     if (auto record = recordFrom(query)) found.emplace_back(distance(values, traits.sizes), std::move(*record));
   }
+  m_impl->readBy(query);
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<TuningRecord> records;
   for (auto& [d, record] : found)

@@ -43,6 +43,10 @@ class RecordDatabase {
   static Result<std::unique_ptr<RecordDatabase>> open(const std::string& path, std::string* message = nullptr);
   ~RecordDatabase();
 
+  // Another program keeps the file locked: what is written is lost until it is free. It is waited for once, 2 s; after that what is asked
+  // for fails at once. Empty: it is free, as far as is known. Waits for nothing.
+  std::string trouble() const;
+
   // Written ahead, before a candidate runs. An existing record of this schedule stays as it is.
   Result<Unit> begin(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, const WorkloadTraits& traits);
   Result<Unit> finish(const Hash& workload, const std::string& fingerprint, const Schedule& schedule, TrialStatus status,

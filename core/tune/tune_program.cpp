@@ -2,6 +2,7 @@
 #include "core/tune/tune_program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ class TaskCollector {
     const SubgraphExtractor extractor(program);
     for (const Group& group : program.groups) {
       const Operator& first = program[group.operators.front()];
-      if (group.operators.size() == 1 && first.kind == OperatorKind::Loop && first.loop.valid()) {
+      if (isStepped(program, group)) {
         const Loop& loop = program[first.loop];
         if (loop.body && !loop.body->groups.empty()) {
           collect(*loop.body, calls * static_cast<double>(loop.trips));
@@ -69,7 +70,15 @@ class TaskCollector {
 
 }  // namespace
 
+bool pinsLoop(const Hint& hint) {
+  if (hint.kind != Hint::Kind::Schedule) return false;
+  const auto json = nlohmann::json::parse(hint.attributes, nullptr, false);
+  return json.is_object() && json.contains("kind") && json["kind"] == "recurrence";
+}
+
 const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const std::vector<OperatorId>& operators) {
+  // A loop may hand on a tensor under the name that it has in its body.
+  const bool loop = !operators.empty() && program[operators.front()].kind == OperatorKind::Loop;
   const auto writes = [&](const std::string& name) {
     return std::any_of(operators.begin(), operators.end(), [&](OperatorId op) {
       const std::vector<TensorId> written = writesOf(program, op);
@@ -77,7 +86,9 @@ const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const 
     });
   };
   for (const Hint& hint : hints)
-    if (hint.kind == Hint::Kind::Schedule && std::any_of(hint.tensors.begin(), hint.tensors.end(), writes)) return &hint;
+    if (hint.kind == Hint::Kind::Schedule && pinsLoop(hint) == loop &&
+        std::any_of(hint.tensors.begin(), hint.tensors.end(), writes))
+      return &hint;
   return nullptr;
 }
 
@@ -114,7 +125,7 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   std::string message;
   auto records = RecordDatabase::open(options.recordsPath.empty() ? RecordDatabase::defaultPath() : options.recordsPath, &message);
   if (!message.empty()) say(message);
-  if (!records) say("No tuning records: " + records.error().message);
+  if (!records) say("No tuning records are read or kept: " + records.error().message + ".");
 
   std::vector<HintProblem> problems;
   std::vector<TuningTask> tasks = tuningTasks(program, &target, &problems);
@@ -135,7 +146,12 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
   tuning.roundSize = 8;
   tuning.lastWordInSteps = false;
   tuning.searchAfterHit = true;
-  tuning.onTrial = options.onTrial;
+  std::atomic<bool> told = false;
+  tuning.onTrial = [&](const TrialEvent& event) {
+    if (const std::string trouble = records ? (*records)->trouble() : std::string(); !trouble.empty() && !told.exchange(true))
+      say(trouble);
+    if (options.onTrial) options.onTrial(event);
+  };
   tuning.onCounters = options.onCounters;
   FunctionCache cache;
   SteadyClock clock;

@@ -24,7 +24,9 @@ std::vector<TuningTask> tuningTasks(const Program& program, const Target* target
 // The schedule that `hint schedule Y {..}` pins for the kernel that writes Y: `{"kind": .., "knobs": ..}`, with or without the version that
 // records carry. An Error of stage "hint" where it is none, or none that this kernel can have on this target (any, where that is null).
 Result<Schedule> pinnedSchedule(const Hint& hint, const Program& subgraph, const Target* target);
-// The hint among `hints` that names a tensor the operators write; null: none.
+// Is it the schedule of a Loop as one kernel (kind `recurrence`)? Its tensors are those that the loop hands on.
+bool pinsLoop(const Hint& hint);
+// The hint among `hints` that names a tensor the operators write; null: none. A loop's is of kind `recurrence`, others are of other kinds.
 const Hint* pinOf(const std::vector<Hint>& hints, const Program& program, const std::vector<OperatorId>& operators);
 
 struct TuneProgramOptions {

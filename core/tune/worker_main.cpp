@@ -188,15 +188,21 @@ class MeasureWorker {
   Frame answer(const json& request, std::vector<std::byte> body) {
     Result<MeasureOutcome> outcome =
         request.value("op", "") == "compare" ? compare(request, body) : measure(request, std::move(body));
-    if (!outcome) {
+    const std::optional<Error> lost = m_device ? m_device->lost() : std::nullopt;
+    if (!outcome || lost) {
+      // Whatever a kernel that took the device down seemed to do before that.
+      const Error& error = lost ? *lost : outcome.error();
       MeasureOutcome failed;
       failed.status = TrialStatus::Crashed;
-      failed.reason = outcome.error().message;
-      if (!outcome.error().detail.empty()) failed.reason += ": " + outcome.error().detail;
+      failed.reason = error.message;
+      if (!error.detail.empty()) failed.reason += ": " + error.detail;
+      failed.lostDevice = lost.has_value();
       return {outcomeToJson(failed).dump(), {}};
     }
     return {outcomeToJson(*outcome).dump(), {}};
   }
+  // No call on the device can succeed any more: another process must go on.
+  bool ends() const { return m_device && m_device->lost(); }
 
  private:
   // Gates are kept from trial to trial, the latest used first.
@@ -512,7 +518,7 @@ int workerMain(const std::vector<std::string>& arguments, BackendRegistry& regis
     } catch (const json::exception&) {
       return 1;  // the parent sees a worker that died, and starts another
     }
-    if (!pipe.send(answer)) return 1;
+    if (!pipe.send(answer) || (measurer && measurer->ends())) return 1;
   }
   return 0;
 }

@@ -73,7 +73,7 @@ Result<Target> targetFromJson(const json& j) {
 
 json kernelToJson(const KernelObject& k) {
   json stages = json::array(), texts = json::object();
-  for (const KernelStage& s : k.stages) stages.push_back({s.symbol, s.tasks, s.threads});
+  for (const KernelStage& s : k.stages) stages.push_back({s.symbol, s.tasks, s.threads, s.sharedBytes, s.cooperative});
   for (const auto& [key, text] : k.texts) {
     json lines = json::array();
     for (const auto& origins : text.lineOrigins) {
@@ -104,7 +104,8 @@ Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) 
     NF_TRY(k.subgraph, hashFromHex(j.at("subgraph").get<std::string>()));
     NF_TRY(k.schedule, Schedule::parse(j.at("schedule").get<std::string>()));
     for (const json& s : j.at("stages"))
-      k.stages.push_back({s.at(0).get<std::string>(), s.at(1).get<std::int64_t>(), s.at(2).get<std::int64_t>()});
+      k.stages.push_back({s.at(0).get<std::string>(), s.at(1).get<std::int64_t>(), s.at(2).get<std::int64_t>(),
+                          s.at(3).get<std::int64_t>(), s.at(4).get<bool>()});
     if (j.contains("checks")) j.at("checks").get_to(k.checks);
     k.effort = j.at("quick").get<bool>() ? CompileEffort::Quick : CompileEffort::Full;
     j.at("workspace").get_to(k.workspaceBytes);
@@ -180,6 +181,7 @@ json outcomeToJson(const MeasureOutcome& o) {
           {"timing", timingToJson(o.timing)},
           {"incumbent", timingToJson(o.incumbent)},
           {"pairs", std::move(pairs)},
+          {"lostDevice", o.lostDevice},
           {"deviceSeconds", real(o.deviceSeconds)}};
 }
 
@@ -201,6 +203,7 @@ Result<MeasureOutcome> outcomeFromJson(const json& j) {
     for (const json& p : j.at("pairs"))
       if (p.at(0).is_number() && p.at(1).is_number()) o.pairs.push_back({p.at(0).get<double>(), p.at(1).get<double>()});
     o.deviceSeconds = realFrom(j, "deviceSeconds");
+    j.at("lostDevice").get_to(o.lostDevice);
     return o;
   } catch (const json::exception& e) { return malformed(e.what()); }
 }

@@ -165,6 +165,10 @@ void WorkerPool::work(Slot& slot, Queued& queued) {
         (attempt.reply.failure == WorkerProcess::Failure::Deadline ? m_deadlines : m_died) += !attempt.cancelled;
         slot.process.reset();
         slot.pid = 0;
+      } else if (job.ends && job.ends(attempt.reply.frame)) {
+        ++m_died;
+        slot.process.reset();
+        slot.pid = 0;
       }
     }
     const bool cancelled = attempt.cancelled;

@@ -45,6 +45,8 @@ class WorkerPool {
     std::function<std::chrono::milliseconds()> deadline;
     // Called after each attempt, no lock held. True: the job is done. False: once more, on a fresh worker where this one died.
     std::function<bool(Attempt)> attempted;
+    // Whether a worker that answers this ends then: what comes next goes to another. Empty: it does not.
+    std::function<bool(const Frame&)> ends;
   };
   static constexpr std::chrono::milliseconds kGrace{500};
 

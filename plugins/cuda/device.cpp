@@ -6,12 +6,15 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/driver.h"
+#include "plugins/cuda/graph.h"
 #include "plugins/cuda/kernel_call.h"
+#include "plugins/cuda/loss.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
 #include "plugins/cuda/profiler.h"
@@ -84,15 +87,15 @@ class Context {
   Result<Unit> check(const char* stage, const char* what, CUresult code) {
     if (code == CUDA_SUCCESS) return Unit{};
     Error error = driver.failure(stage, std::string(what) + " on " + name() + ".", code, name());
-    // What leaves memory or the program in an unknown state makes every later call fail the same way.
-    const bool sticky = code != CUDA_ERROR_OUT_OF_MEMORY && code != CUDA_ERROR_INVALID_VALUE && code != CUDA_ERROR_NOT_FOUND &&
-                        code != CUDA_ERROR_INVALID_IMAGE && code != CUDA_ERROR_NO_BINARY_FOR_GPU;
-    if (sticky && m_lost.message.empty()) {
+    if (!recoverable(code) && m_lost.message.empty()) {
       m_lost = error;
       m_lost.message = "The device " + name() + " is lost: " + error.message;
+      rememberLoss(m_number, m_lost);
     }
     return error;
   }
+
+  std::optional<Error> lost() const { return m_lost.message.empty() ? std::nullopt : std::optional(m_lost); }
 
   std::string name() const { return "cuda:" + std::to_string(m_number); }
   CUcontext handle() const { return m_context; }
@@ -101,6 +104,7 @@ class Context {
 
   // ------------------------------------------------------------ memory
   Result<void*> allocate(std::int64_t bytes) {
+    NF_TRY([[maybe_unused]] const Unit outside, outsideGraph("memory"));
     if (bytes < 0) return Error{"allocate", "a negative size was asked for", name(), {}};
     const std::int64_t rounded = std::max<std::int64_t>((bytes + 511) / 512 * 512, 512);
     NF_TRY([[maybe_unused]] const Unit bound, bind());
@@ -136,6 +140,7 @@ class Context {
   }
 
   Result<Unit> copyIn(void* to, const void* from, std::int64_t bytes) {
+    NF_TRY([[maybe_unused]] const Unit outside, outsideGraph("a copy from the host"));
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     const auto size = static_cast<std::size_t>(bytes);
     if (size == 0) return Unit{};
@@ -159,6 +164,7 @@ class Context {
   }
 
   Result<Unit> copyOut(void* to, const void* from, std::int64_t bytes) {
+    NF_TRY([[maybe_unused]] const Unit outside, outsideGraph("a copy to the host"));
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     if (bytes > 0) {
       NF_TRY([[maybe_unused]] const Unit copied, check("copy", "a copy from the device failed",
@@ -170,13 +176,31 @@ class Context {
   Result<Unit> copy(void* to, const void* from, std::int64_t bytes) {
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     if (bytes == 0) return Unit{};
+    if (m_recorded) {
+      m_recorded->push_back(GraphNode::copy(address(to), address(from), static_cast<std::size_t>(bytes)));
+      return Unit{};
+    }
     return check("copy", "a copy within the device failed",
                  driver.copy(address(to), address(from), static_cast<std::size_t>(bytes), stream));
   }
 
   // ------------------------------------------------------------ launches
+  // On the stream, or into what is recorded.
+  Result<Unit> launch(CUfunction function, const LaunchShape& shape, LaunchParameters& parameters) {
+    if (m_recorded) {
+      m_recorded->push_back(GraphNode::launch(function, shape, parameters));
+      return Unit{};
+    }
+    const CUresult code = shape.cooperative ? driver.launchTogether(function, shape.blocks, 1, 1, shape.threads, 1, 1,
+                                                                    shape.sharedBytes, stream, parameters.data())
+                                            : driver.launch(function, shape.blocks, 1, 1, shape.threads, 1, 1, shape.sharedBytes,
+                                                            stream, parameters.data(), nullptr);
+    return check("run", "a kernel can't be launched", code);
+  }
+
   // seed and step of random numbers, in device memory: a kernel's parameters do not change from step to step.
   Result<Unit> setRandom(std::uint64_t seed, std::uint64_t step) {
+    if (m_recorded) return Unit{};  // a graph is given its own at every replay
     if (m_randomSet && m_random[0] == seed && m_random[1] == step) return Unit{};
     m_random = {seed, step};
     m_randomSet = true;
@@ -191,7 +215,22 @@ class Context {
     return static_cast<std::uint32_t>(m_checks.size() - 1);
   }
 
+  // ------------------------------------------------------------ graphs
+  Result<Unit> beginRecording() {
+    NF_TRY([[maybe_unused]] const Unit bound, bind());
+    m_recorded.emplace();
+    return Unit{};
+  }
+  std::vector<GraphNode> endRecording() {
+    std::vector<GraphNode> nodes;
+    if (m_recorded) nodes.swap(*m_recorded);
+    m_recorded.reset();
+    return nodes;
+  }
+  std::unique_ptr<Graph> makeGraph() const { return std::make_unique<Graph>(driver, m_context, stream); }
+
   Result<Unit> synchronize() {
+    NF_TRY([[maybe_unused]] const Unit outside, outsideGraph("a wait"));
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     auto* const status = static_cast<std::uint64_t*>(m_host);
     if (m_checks.size() > 1) {
@@ -212,7 +251,14 @@ class Context {
   CUstream stream = nullptr;
 
  private:
-  Context(const Driver& d, int number) : driver(d), m_number(number) {}
+  Context(const Driver& d, int number) : driver(d), m_number(number) {
+    if (const auto loss = lossOf(number)) m_lost = *loss;
+  }
+
+  Result<Unit> outsideGraph(const char* what) const {
+    if (!m_recorded) return Unit{};
+    return Error{"record", std::string(what) + " can't be part of a graph", name(), {}};
+  }
 
   void forgetKept() {
     driver.streamSynchronize(stream);
@@ -240,6 +286,7 @@ class Context {
   std::array<std::uint64_t, 2> m_random{};
   bool m_randomSet = false;
   std::vector<std::vector<std::string>> m_checks{{}};  // number 0: of kernels without any
+  std::optional<std::vector<GraphNode>> m_recorded;    // while a graph is recorded
   Error m_lost;
 };
 
@@ -268,6 +315,12 @@ class CudaKernel final : public Kernel {
       CUfunction function = nullptr;
       NF_TRY([[maybe_unused]] const Unit found,
              m_context->check("link", "a kernel lacks one of its stages", d.moduleFunction(&function, m_module, s.symbol.c_str())));
+      if (s.sharedBytes > 0) {
+        NF_TRY([[maybe_unused]] const Unit given,
+               m_context->check(
+                   "link", "a block cannot have the shared memory that a kernel needs",
+                   d.functionSet(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(s.sharedBytes))));
+      }
       m_functions.push_back(function);
     }
     return Unit{};
@@ -284,16 +337,20 @@ class CudaKernel final : public Kernel {
     CUdeviceptr random = m_context->random(), status = m_context->status();
     void* workspace = args.workspace;
     m_parameters.clear();
-    for (void* const& tensor : args.tensors) m_parameters.push_back(const_cast<void**>(&tensor));
-    for (void* p : {static_cast<void*>(&workspace), static_cast<void*>(&counters), static_cast<void*>(&random),
-                    static_cast<void*>(&status), static_cast<void*>(&m_number)})
-      m_parameters.push_back(p);
+    for (void* const& tensor : args.tensors) m_parameters.add(tensor);
+    m_parameters.add(workspace);
+    m_parameters.add(counters);
+    m_parameters.add(random);
+    m_parameters.add(status);
+    m_parameters.add(m_number);
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
-      const auto blocks = static_cast<unsigned>(m_stages[s].tasks), threads = static_cast<unsigned>(m_stages[s].threads);
-      NF_TRY([[maybe_unused]] const Unit launched,
-             m_context->check("run", "a kernel can't be launched",
-                              m_context->driver.launch(m_functions[s], blocks, 1, 1, threads, 1, 1, 0, m_context->stream,
-                                                       m_parameters.data(), nullptr)));
+      LaunchShape shape;
+      shape.blocks = static_cast<unsigned>(m_stages[s].tasks);
+      shape.threads = static_cast<unsigned>(m_stages[s].threads);
+      shape.sharedBytes = static_cast<unsigned>(m_stages[s].sharedBytes);
+      // The driver refuses a grid of which not every block can be resident.
+      shape.cooperative = m_stages[s].cooperative;
+      NF_TRY([[maybe_unused]] const Unit launched, m_context->launch(m_functions[s], shape, m_parameters));
     }
     return Unit{};
   }
@@ -305,13 +362,61 @@ class CudaKernel final : public Kernel {
   std::vector<std::byte> m_cubin;
   CUmodule m_module = nullptr;
   std::vector<CUfunction> m_functions;
-  std::vector<void*> m_parameters;
+  LaunchParameters m_parameters;
+};
+
+class CudaLaunchGraph final : public LaunchGraph {
+ public:
+  CudaLaunchGraph(std::shared_ptr<Context> context, std::int64_t& replayed)
+      : m_context(std::move(context)), m_graph(m_context->makeGraph()), m_replayed(replayed) {}
+  ~CudaLaunchGraph() override { static_cast<void>(m_context->bind()); }  // a lost device's driver refuses what the graph asks then
+
+  Graph& graph() { return *m_graph; }
+
+  Result<Unit> replay(std::uint64_t seed, std::uint64_t step) override {
+    NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
+    if (m_graph->size() == 0) return Unit{};
+    NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(seed, step));
+    ++m_replayed;
+    return m_context->check("run", "the graph of a step can't be launched", m_graph->launch());
+  }
+
+ private:
+  std::shared_ptr<Context> m_context;
+  std::unique_ptr<Graph> m_graph;
+  std::int64_t& m_replayed;
+};
+
+class CudaRecorder final : public LaunchRecorder {
+ public:
+  explicit CudaRecorder(std::shared_ptr<Context> context) : m_context(std::move(context)) {}
+
+  Result<Unit> begin() override { return m_context->beginRecording(); }
+  void discard() override { m_context->endRecording(); }
+  Counts counts() const override { return m_counts; }
+
+  Result<std::unique_ptr<LaunchGraph>> end(std::unique_ptr<LaunchGraph> earlier) override {
+    std::vector<GraphNode> nodes = m_context->endRecording();
+    NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
+    if (!earlier) earlier = std::make_unique<CudaLaunchGraph>(m_context, m_counts.replayed);
+    Graph& graph = static_cast<CudaLaunchGraph&>(*earlier).graph();
+    const std::int64_t built = graph.builds(), changed = graph.updates();
+    const CUresult code = graph.set(std::move(nodes));
+    m_counts.built += graph.builds() - built;
+    m_counts.changed += graph.updates() - changed;
+    NF_TRY([[maybe_unused]] const Unit set, m_context->check("record", "the graph of a step can't be made", code));
+    return earlier;
+  }
+
+ private:
+  std::shared_ptr<Context> m_context;
+  Counts m_counts;
 };
 
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<Context> context, Target target, std::string description)
-      : m_context(std::move(context)), m_target(std::move(target)), m_description(std::move(description)),
+      : m_context(std::move(context)), m_target(std::move(target)), m_description(std::move(description)), m_recorder(m_context),
         m_profiler(makeProfiler({m_context->handle(), m_context->number(), [c = m_context.get()] { return c->synchronize(); },
                                  [c = m_context.get()] { return c->launched; }})) {}
 
@@ -324,6 +429,9 @@ class CudaDevice final : public Device {
   Result<Unit> copyOut(void* to, const void* from, std::int64_t bytes) override { return m_context->copyOut(to, from, bytes); }
   Result<Unit> copy(void* to, const void* from, std::int64_t bytes) override { return m_context->copy(to, from, bytes); }
   Result<Unit> synchronize() override { return m_context->synchronize(); }
+  LaunchRecorder* recorder() override { return &m_recorder; }
+  bool mayBeLost() const override { return true; }
+  std::optional<Error> lost() const override { return m_context->lost(); }
   Profiler* profiler() override { return m_profiler.get(); }
 
   Result<std::unique_ptr<Kernel>> link(const KernelObject& object) override {
@@ -337,6 +445,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<Context> m_context;
   Target m_target;
   std::string m_description;
+  CudaRecorder m_recorder;
   std::unique_ptr<Profiler> m_profiler;
 };
 
@@ -367,6 +476,9 @@ Result<Target> targetOf(int number) {
   NF_TRY(const Driver* const driver, Driver::get());
   NF_TRY(const CUdevice device, deviceOf(*driver, number));
   const auto get = [&](CUdevice_attribute which) { return attribute(*driver, device, which); };
+  if (const auto loss = lossOf(number))
+    return Error{"open device", loss->message + " NeoFlow can use it again when it has been started anew.", nameOf(number),
+                 loss->detail};
   const int major = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), minor = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   if (major * 10 + minor < 75)
     return Error{"open device",
@@ -387,6 +499,7 @@ Result<Target> targetOf(int number) {
   t.peakBandwidth = 2.0 * get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) * 1e3 * get(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH) / 8;
   t.launchSeconds = kLaunchSeconds;
   const auto nvrtc = Nvrtc::get();
+  if (!nvrtc) t.features.emplace_back("no nvrtc");
   t.fingerprint = modelOf(*driver, device) + ", " + t.features.front() + ", " + std::to_string(t.threads) +
                   " multiprocessors, driver " + versionText(driver->version) + ", NVRTC " + (nvrtc ? (*nvrtc)->version() : "none") +
                   ", LLVM " + llvmVersion() + (findLibdevice(toolkitFolders("nvvm/libdevice")) ? "" : " without libdevice") +

@@ -20,6 +20,7 @@ Result<Unit> open(Driver& driver) {
   driver.slot = reinterpret_cast<std::remove_reference_t<decltype(driver.slot)>>(dlsym(library, name)); \
   if (!driver.slot && missing.empty()) missing = name;
   NF_CUDA_DRIVER(NF_FIND)
+  NF_CUDA_GRAPHS(NF_FIND)
 #undef NF_FIND
   if (!missing.empty()) return refuse("The NVIDIA driver is too old: it lacks " + missing + ", CUDA 12.0 or later is needed.");
   if (driver.driverVersion(&driver.version) != CUDA_SUCCESS || driver.version < kOldestDriver)

@@ -40,11 +40,29 @@ namespace nf::cuda {
   X(moduleLoad, cuModuleLoadData, "cuModuleLoadData")                          \
   X(moduleUnload, cuModuleUnload, "cuModuleUnload")                            \
   X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                \
+  X(functionSet, cuFuncSetAttribute, "cuFuncSetAttribute")                     \
   X(launch, cuLaunchKernel, "cuLaunchKernel")
+
+// Of graphs and of launches whose blocks wait for each other.
+#define NF_CUDA_GRAPHS(X)                                                                 \
+  X(launchTogether, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel")               \
+  X(graphCreate, cuGraphCreate, "cuGraphCreate")                                          \
+  X(graphDestroy, cuGraphDestroy, "cuGraphDestroy")                                       \
+  X(graphAddKernel, cuGraphAddKernelNode, "cuGraphAddKernelNode_v2")                      \
+  X(graphAddCopy, cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode")                           \
+  X(graphAddFill, cuGraphAddMemsetNode, "cuGraphAddMemsetNode")                           \
+  X(graphKernelAttribute, cuGraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute") \
+  X(graphInstantiate, cuGraphInstantiate, "cuGraphInstantiateWithFlags")                  \
+  X(graphExecDestroy, cuGraphExecDestroy, "cuGraphExecDestroy")                           \
+  X(graphSetKernel, cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2")  \
+  X(graphSetCopy, cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams")       \
+  X(graphSetFill, cuGraphExecMemsetNodeSetParams, "cuGraphExecMemsetNodeSetParams")       \
+  X(graphLaunch, cuGraphLaunch, "cuGraphLaunch")
 
 struct Driver {
 #define NF_SLOT(slot, function, name) decltype(&::function) slot = nullptr;
   NF_CUDA_DRIVER(NF_SLOT)
+  NF_CUDA_GRAPHS(NF_SLOT)
 #undef NF_SLOT
   int version = 0;  // 13000: CUDA 13.0
   int devices = 0;

@@ -150,7 +150,7 @@ class Emitter : private Frame {
     const loop::Stage& stage = m_f.stages[index];
     const std::optional<Grid> found = grid(index);
     if (!found) return {};
-    const auto& [result, blocks, nests] = *found;
+    const auto& [result, shared, blocks, nests] = *found;
     Touched used;
     collect(stage.body, used);
     line("// " + printable(stage.name));
@@ -164,10 +164,13 @@ class Emitter : private Frame {
     line(head + "char* workspace,");
     line("    const NfCounters counters, const nf_bits* random, nf_bits* status, unsigned kernel) {");
     ++m_depth;
+    if (!shared.empty()) line("NF_SHARED_OF_LAUNCH");
     for (const BufferId b : used.buffers) {
       const Buffer& buffer = m_f[b];
       const std::string type = storageType(buffer.type), &name = m_buffers[b.value];
-      if (buffer.scope == Scope::Shared)
+      if (shared.contains(b))
+        line(type + "* const " + name + " = (" + type + "*)(nf_shared + " + std::to_string(shared.at(b)) + ");");
+      else if (buffer.scope == Scope::Shared)
         line("__shared__ __align__(16) " + type + " " + name + "[" + std::to_string(buffer.elements) + "];");
       if (buffer.scope == Scope::Global && b.value >= m_f.operands)
         line(type + "* const " + name + " = (" + type + "*)(workspace + " + std::to_string(buffer.workspaceOffset) + ");");
@@ -261,7 +264,9 @@ class Emitter : private Frame {
         line(to.guard.empty() ? assigned : "if (" + to.guard + ") " + assigned, originsOf(s));
         return;
       }
-      case Statement::Kind::Barrier: line("__syncthreads();", {s.origin}); return;
+      case Statement::Kind::Barrier:
+        line(s.barrier == BarrierScope::Grid ? "nf_grid_barrier(status + 2);" : "__syncthreads();", {s.origin});
+        return;
       case Statement::Kind::AsyncCopy: asyncCopy(s); return;
       case Statement::Kind::AsyncCommit: line("nf_async_commit();", {s.origin}); return;
       case Statement::Kind::AsyncWait: line("nf_async_wait<" + std::to_string(s.elements) + ">();", {s.origin}); return;

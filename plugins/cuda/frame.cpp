@@ -4,9 +4,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/support/checked.h"
+
 namespace nf::cuda {
 
 using namespace loop;
+
+namespace {
+
+constexpr std::int64_t kDeclaredShared = 48 << 10;  // bytes that a kernel may declare on every device
+constexpr std::int64_t kSharedAlignment = 128;      // bytes: all banks
+
+}  // namespace
 
 void Frame::collect(const std::vector<StmtId>& body, Touched& into) const {
   const auto place = [&](const Place& p) {
@@ -65,9 +74,25 @@ std::optional<Grid> Frame::grid(std::size_t index) {
   result.stage.threads = product(result.nests.front().threads);
   for (const ThreadNest& nest : result.nests)
     if (product(nest.threads) != result.stage.threads) return refuse("its nests have different numbers of threads");
+  result.stage.cooperative = hasGridBarrier(m_f, stage.body);
+  if (result.stage.cooperative && result.nests.size() > 1) return refuse("its blocks wait for each other in one of several nests");
   if (result.stage.threads > 1024) return refuse("a block has more than 1024 threads");
   if (result.stage.tasks > INT32_MAX) return refuse("the grid has more blocks than 31 bits count");
+  layShared(stage.body, result);
   return result;
+}
+
+void Frame::layShared(const std::vector<StmtId>& body, Grid& grid) const {
+  Touched used;
+  collect(body, used);
+  std::int64_t bytes = 0;
+  for (const BufferId b : used.buffers) {
+    if (m_f[b].scope != Scope::Shared) continue;
+    grid.shared[b] = bytes;
+    bytes += ceilDiv(m_f[b].elements * bytesOf(m_f[b].type), kSharedAlignment) * kSharedAlignment;
+  }
+  if (bytes <= kDeclaredShared) return grid.shared.clear();
+  grid.stage.sharedBytes = bytes;
 }
 
 IndexExpr Frame::bind(const IndexExpr& e) const {

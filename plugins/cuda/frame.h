@@ -21,6 +21,9 @@ struct ThreadNest {
 // A stage as a kernel launch.
 struct Grid {
   KernelStage stage;
+  // Bytes from the beginning of the launch's shared memory to each shared buffer; empty: each is declared by itself, as far as a block has
+  // memory for them without being asked.
+  std::map<loop::BufferId, std::int64_t> shared;
   std::vector<loop::VarId> blocks;
   std::vector<ThreadNest> nests;  // a barrier of the block between two of them
 };
@@ -65,6 +68,7 @@ class Frame {
  private:
   std::vector<loop::VarId> chain(loop::LoopKind kind, const std::vector<loop::StmtId>*& body) const;
   std::int64_t product(const std::vector<loop::VarId>& loops) const;
+  void layShared(const std::vector<loop::StmtId>& body, Grid& grid) const;
 };
 
 }  // namespace nf::cuda

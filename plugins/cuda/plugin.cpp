@@ -48,8 +48,8 @@ class CudaBackend final : public Backend {
   std::vector<std::string> deviceNames() override {
     std::vector<std::string> names;
     const auto driver = Driver::get();
-    for (int d = 0; driver && d < (*driver)->devices; ++d)
-      if (targetOf(d)) names.push_back(nameOf(d));
+    // Also those that can't be used: target() says why.
+    for (int d = 0; driver && d < (*driver)->devices; ++d) names.push_back(nameOf(d));
     return names;
   }
 

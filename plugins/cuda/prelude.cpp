@@ -97,6 +97,7 @@ const char kHardware[] = R"cuda(
 #define NF_NAN __int_as_float(0x7fc00000)
 #define NF_INFINITY_D __longlong_as_double(0x7ff0000000000000ll)
 #define NF_NAN_D __longlong_as_double(0x7ff8000000000000ll)
+#define NF_SHARED_OF_LAUNCH extern __shared__ __align__(1024) char nf_shared[];
 __device__ __forceinline__ float nf_from_half(unsigned short h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
@@ -106,6 +107,22 @@ __device__ __forceinline__ unsigned short nf_to_half(float f) {
   unsigned short h;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
+}
+
+// ---------------------------------------------------------------- blocks that meet
+// All blocks of the grid, which are resident together. The shares of a meeting add up to the highest bit of the word, which turns when
+// the last block comes: so the word needs no reset, between meetings or launches.
+__device__ __forceinline__ void nf_grid_barrier(unsigned long long* status) {
+  unsigned* const word = (unsigned*)status;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    const unsigned share = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1u) : 1u;
+    unsigned before, now;
+    asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(share) : "memory");
+    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    while (((before ^ now) & 0x80000000u) == 0u);
+  }
+  __syncthreads();
 }
 
 // ---------------------------------------------------------------- copies under way

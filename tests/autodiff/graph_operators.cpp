@@ -427,6 +427,26 @@ TEST(GraphRules, TiesOfMaximumAndMinimum) {
     }
 }
 
+// Of two operands the second one has the gradient of a tie, so that max(x, 0) has relu's slope 0 at 0.
+TEST(GraphRules, TiesOfTwoOperandsGoToTheSecond) {
+  for (const ScalarOp op : {ScalarOp::Max, ScalarOp::Min}) {
+    Build b;
+    const auto A = b.tensor("A", {3}), B = b.tensor("B", {3});
+    const auto Y = b.op("Y", {{"i", 3}}, 1, Reducer::None, b.p.binary(op, b.load(A, {var(0)}), b.load(B, {var(0)})));
+    const auto Z = b.op("Z", {{"i", 3}}, 1, Reducer::None, b.p.binary(op, b.load(A, {var(0)}), b.number(0)));
+    const auto dY = b.tensor("dY", {3});
+    const auto dA = b.derivative(Y, A, dY), dB = b.derivative(Y, B, dY), dZ = b.derivative(Z, A, dY);
+    const double way = op == ScalarOp::Max ? 1 : -1;
+    const auto got = test::values(
+        test::differentiated(b.p),
+        {{A, {DType::F32, {3}, {0, way, -way}}}, {B, {DType::F32, {3}, {0, 0, 0}}}, {dY, {DType::F32, {3}, {5, 6, 7}}}},
+        {dA, dB, dZ});
+    EXPECT_EQ(got.at(dA).values, (std::vector<double>{0, 6, 0}));
+    EXPECT_EQ(got.at(dB).values, (std::vector<double>{5, 0, 7}));
+    EXPECT_EQ(got.at(dZ).values, (std::vector<double>{0, 6, 0}));
+  }
+}
+
 TEST(GraphRules, ProductWithZeros) {
   Build b;
   const auto A = b.tensor("A", {3, 4});

@@ -32,6 +32,9 @@ const char* kHost = R"cpp(
 #define __launch_bounds__(n)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
+#define NF_SHARED_OF_LAUNCH
+  extern "C" __align__(1024) char nf_shared[227 << 10];
+  char nf_shared[227 << 10];
 #define NF_INFINITY __builtin_inff()
 #define NF_NAN __builtin_nanf("")
 #define NF_INFINITY_D __builtin_inf()
@@ -261,6 +264,22 @@ std::string callOf(const HostCall& call, std::size_t number) {
   return text + "}\n";
 }
 
+// The text without the prelude's include, its functions with C++ names.
+std::string kernelsOf(const cuda::EmittedSource& emitted) {
+  std::string text = emitted.source.text;
+  text.erase(0, text.find('\n') + 1);
+  for (std::size_t at = text.find("extern \"C\" "); at != std::string::npos; at = text.find("extern \"C\" ")) text.erase(at, 11);
+  return text;
+}
+
+// Whether threads of a block of this stage wait for each other.
+bool meets(const std::string& text, const KernelStage& stage) {
+  const std::size_t begin = text.find(stage.symbol + "("), end = text.find("\n}\n", begin);
+  const std::string own = text.substr(begin, end - begin);
+  return own.find("__syncthreads") != std::string::npos || own.find("__shfl") != std::string::npos ||
+         own.find("nf_mma") != std::string::npos;
+}
+
 std::string sourceOf(const std::vector<HostCall>& calls) {
   std::ostringstream out;
   out << kHost << cuda::portablePrelude() << kForObjects;
@@ -270,20 +289,14 @@ std::string sourceOf(const std::vector<HostCall>& calls) {
       out << callOf(call, c);
       continue;
     }
-    std::string text = call.emitted.source.text;
-    text.erase(0, text.find('\n') + 1);  // the prelude's include
-    out << "namespace k" << c << " {\n";
-    for (std::size_t at = text.find("extern \"C\" "); at != std::string::npos; at = text.find("extern \"C\" ")) text.erase(at, 11);
-    out << text << "}\nextern \"C\" void run" << c
+    const std::string text = kernelsOf(call.emitted);
+    out << "namespace k" << c << " {\n"
+        << text << "}\nextern \"C\" void run" << c
         << "(void** tensors, char* workspace, const nf_long* of, const nf_bits* random, nf_bits* status) {\n"
            "  NfCounters counters;\n  memcpy(counters.of, of, sizeof counters.of);\n";
     for (const KernelStage& s : call.emitted.stages) {
-      const std::size_t begin = text.find(s.symbol + "("), end = text.find("\n}\n", begin);
-      const std::string own = text.substr(begin, end - begin);
-      const bool meet = own.find("__syncthreads") != std::string::npos || own.find("__shfl") != std::string::npos ||
-                        own.find("nf_mma") != std::string::npos;
-      out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meet ? "true" : "false") << ", [&] { k" << c << "::" << s.symbol
-          << "(";
+      out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meets(text, s) ? "true" : "false") << ", [&] { k" << c
+          << "::" << s.symbol << "(";
       std::size_t t = 0;
       for (const auto* list : {&call.inputs, &call.outputs})
         for (const TensorData& d : *list) out << "(" << storage(d.type) << "*)tensors[" << t++ << "], ";
@@ -303,30 +316,75 @@ struct Memory {
   void* data;
 };
 
+// A folder of this process for one compilation, gone with this object.
+struct Workshop {
+  Workshop() : folder(fs::temp_directory_path() / ("neoflow-kernels-" + std::to_string(getpid()))) {
+    fs::create_directories(folder);
+  }
+  ~Workshop() {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+  Workshop(const Workshop&) = delete;
+
+  // Makes kernels.so of the text and the object files; false: log() says why not.
+  bool make(const std::string& text, const std::string& objects = {}) const {
+    std::ofstream(folder / "kernels.cpp") << text;
+    const std::string command = std::string(NF_CXX) +
+                                " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -o " + made().string() +
+                                " " + (folder / "kernels.cpp").string() + objects + " 2> " + (folder / "log").string();
+    return std::system(command.c_str()) == 0;
+  }
+  fs::path made() const { return folder / "kernels.so"; }
+  std::string log() const {
+    std::ifstream in(folder / "log");
+    return std::string{std::istreambuf_iterator<char>(in), {}}.substr(0, 3000);
+  }
+  fs::path folder;
+};
+
 }  // namespace
 
+Result<std::vector<std::byte>> hostModuleOf(const std::string& source) {
+  const Workshop workshop;
+  if (!workshop.make(source)) return Error{"run on host", "the kernels' text does not compile", {}, workshop.log()};
+  std::ifstream in(workshop.made(), std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const auto* const begin = reinterpret_cast<const std::byte*>(bytes.data());
+  return std::vector<std::byte>(begin, begin + bytes.size());
+}
+
+Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, const std::vector<DType>& operands) {
+  const std::string text = kernelsOf(emitted);
+  std::ostringstream out;
+  out << kHost << cuda::portablePrelude() << "namespace k {\n" << text << "}\n";
+  for (const KernelStage& s : emitted.stages) {
+    out << "extern \"C\" {\nextern const unsigned long " << s.symbol << "_bytes[];\nconst unsigned long " << s.symbol
+        << "_bytes[] = {";
+    for (std::size_t t = 0; t < operands.size(); ++t) out << "8, ";
+    out << "8, sizeof(NfCounters), 8, 8, 4, 0};\nint " << s.symbol
+        << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, " << (meets(text, s) ? "true" : "false")
+        << ", [&] { k::" << s.symbol << "(";
+    std::size_t p = 0;
+    for (const DType type : operands) out << "*(" << storage(type) << "**)p[" << p++ << "], ";
+    out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p["
+        << p + 3 << "], *(unsigned*)p[" << p + 4 << "]); });\n  return 0;\n}\n}\n";
+  }
+  return hostModuleOf(out.str());
+}
+
 Result<Unit> runOnHost(std::vector<HostCall>& calls) {
-  const fs::path folder = fs::temp_directory_path() / ("neoflow-kernels-" + std::to_string(getpid()));
-  fs::create_directories(folder);
-  const fs::path source = folder / "kernels.cpp", object = folder / "kernels.so", log = folder / "log";
-  std::ofstream(source) << sourceOf(calls);
+  const Workshop workshop;
   std::string objects;
   for (std::size_t c = 0; c < calls.size(); ++c) {
     if (calls[c].object.code.empty()) continue;
-    const fs::path file = folder / ("kernel" + std::to_string(c) + ".o");
+    const fs::path file = workshop.folder / ("kernel" + std::to_string(c) + ".o");
     std::ofstream(file, std::ios::binary) << calls[c].object.code;
     objects += " " + file.string();
   }
-  const std::string command = std::string(NF_CXX) + " -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off -fno-strict-aliasing -o " +
-                              object.string() + " " + source.string() + objects + " 2> " + log.string();
-  const int status = std::system(command.c_str());
-  const auto words = [&] {
-    std::ifstream in(log);
-    std::string text{std::istreambuf_iterator<char>(in), {}};
-    return text.substr(0, 3000);
-  };
-  void* library = status == 0 ? dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
-  if (!library) return Error{"run on host", "the kernels' text does not compile", {}, words()};
+  const bool made = workshop.make(sourceOf(calls), objects);
+  void* library = made ? dlopen(workshop.made().c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!library) return Error{"run on host", "the kernels' text does not compile", {}, workshop.log()};
   for (std::size_t c = 0; c < calls.size(); ++c) {
     HostCall& call = calls[c];
     std::vector<std::unique_ptr<Memory>> memory;
@@ -355,8 +413,6 @@ Result<Unit> runOnHost(std::vector<HostCall>& calls) {
     }
   }
   dlclose(library);
-  std::error_code ignored;
-  fs::remove_all(folder, ignored);
   return Unit{};
 }
 

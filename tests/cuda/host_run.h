@@ -33,4 +33,12 @@ struct HostCall {
 // block are fibres that change at barriers and exchanges. Checks the text itself, not what NVIDIA's compilers make of it.
 Result<Unit> runOnHost(std::vector<HostCall>& calls);
 
+// A shared object of this machine that stands for a cubin: for each stage a function of the stage's name,
+//   int STAGE(void** parameters, unsigned blocks, unsigned threads),
+// which runs its grid with the parameters that cuLaunchKernel takes and gives a CUresult, and `unsigned long STAGE_bytes[]`, the sizes of
+// those parameters and a zero. operands: their types, in binding order.
+Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, const std::vector<DType>& operands);
+// The same of C++ text.
+Result<std::vector<std::byte>> hostModuleOf(const std::string& source);
+
 }  // namespace nf::test

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "core/schedule/fragment.h"
 #include "core/schedule/loop_interpreter.h"
@@ -12,21 +11,11 @@
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/plugin.h"
 #include "tests/cuda/host_run.h"
+#include "tests/gpu/gpu_cases.h"
 #include "tests/kernel_cases.h"
 
 namespace nf::test {
 namespace {
-
-std::string unitOf(const Schedule& s) { return s.kind == "contraction" ? s.knobs->value("matrix", "fma") : ""; }
-
-std::optional<Schedule> randomMatrix(const ScheduleSpace& space, std::mt19937_64& rng) {
-  for (int attempt = 0; attempt < 200; ++attempt) {
-    const Schedule s = space.random(rng);
-    if (s.kind != "contraction") return std::nullopt;
-    if (unitOf(s) != "fma") return s;
-  }
-  return std::nullopt;
-}
 
 const std::vector<std::vector<DType>> kTypes{{DType::F16}, {DType::BF16}, {DType::F16, DType::BF16}};
 

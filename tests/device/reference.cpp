@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "core/support/counter_random.h"
@@ -190,6 +191,81 @@ TEST(Reference, MissingAndMisshapenInputsAreNamed) {
           .error()
           .message,
       "the derivative d(Y)/d(A) is asked for and not made yet");
+}
+
+TEST(Storage, ValuesAreRoundedToTheNearestWithTiesToEven) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const auto half = [](double v) { return storedAs(DType::F16, v); };
+  const auto brain = [](double v) { return storedAs(DType::BF16, v); };
+  EXPECT_EQ(half(2049), 2048);  // half way: to the even one
+  EXPECT_EQ(half(2051), 2052);
+  EXPECT_EQ(half(2049 + 0x1p-30), 2050) << "a detour over f32 would round twice";
+  EXPECT_EQ(half(-1.0 / 3), -0x1.554p-2);
+  EXPECT_EQ(half(65519.9), 65504);
+  EXPECT_EQ(half(65520), inf);
+  EXPECT_EQ(half(-65520), -inf);
+  EXPECT_EQ(half(0x1p-14 - 0x1p-26), 0x1p-14) << "the largest subnormal number and a bit more is the smallest normal one";
+  EXPECT_EQ(half(0x1.8p-24), 0x1p-23) << "subnormal, a tie";
+  EXPECT_EQ(half(0x1.1p-25), 0x1p-24);
+  EXPECT_EQ(half(0x1p-25), 0);
+  EXPECT_TRUE(std::signbit(half(-0x1p-25)));
+  EXPECT_EQ(brain(257), 256);
+  EXPECT_EQ(brain(259), 260);
+  EXPECT_EQ(brain(0x1.ffp127), inf);
+  EXPECT_EQ(brain(0x1.fefffp127), 0x1.fep127);
+  EXPECT_EQ(brain(0x1.8p-133), 0x1p-132);
+  EXPECT_EQ(brain(0x1p-134), 0);
+  for (const DType type : {DType::F16, DType::BF16}) {
+    EXPECT_EQ(storedAs(type, -inf), -inf);
+    EXPECT_TRUE(std::isnan(storedAs(type, std::numeric_limits<double>::quiet_NaN())));
+  }
+  for (const DType type : {DType::F32, DType::F64, DType::I32}) EXPECT_EQ(storedAs(type, 1.0 / 3), 1.0 / 3);
+}
+
+// What is kept in f16 and cast to it is rounded where that is wanted, and what is computed from it sees that.
+TEST(Storage, IsRoundedWhereThatIsWanted) {
+  Build b;
+  const auto A = b.tensor("A", {2});
+  const auto H = b.op("H", {{"i", 2}}, 1, Reducer::None, b.load(A, {var(0)}), DType::F16);
+  const auto Y = b.op("Y", {{"i", 2}}, 1, Reducer::None, b.sub(b.load(H, {var(0)}), b.load(A, {var(0)})));
+  const auto C = b.op("C", {{"i", 2}}, 1, Reducer::None, b.p.cast(DType::F32, b.p.cast(DType::BF16, b.load(A, {var(0)}))));
+  const auto S = b.op("S", {{"k", 2}}, 0, Reducer::Sum, b.load(A, {var(0)}), DType::BF16);
+  const TensorValues inputs{{A, data({2}, {2049, 259})}};
+  const auto exact = interpret(b.p, inputs), rounded = interpret(b.p, inputs, {.storage = Storage::Rounded});
+  ASSERT_TRUE(exact.ok() && rounded.ok());
+  EXPECT_EQ(exact->at(H).values, (std::vector<double>{2049, 259}));
+  EXPECT_EQ(exact->at(C).values, (std::vector<double>{2049, 259}));
+  EXPECT_EQ(rounded->at(H).values, (std::vector<double>{2048, 259}));
+  EXPECT_EQ(rounded->at(Y).values, (std::vector<double>{-1, 0})) << "what is read is what is kept";
+  EXPECT_EQ(rounded->at(C).values, (std::vector<double>{2048, 260}));
+  EXPECT_EQ(rounded->at(S).values, (std::vector<double>{2304})) << "2308: the sum is rounded once, not each term";
+}
+
+TEST(Storage, WhatALoopAddsUpIsRoundedStepByStep) {
+  Build body;
+  const auto h = body.tensor("h", {}, TensorKind::Input, DType::F16);
+  const auto next = body.op("h_next", {}, 0, Reducer::None, body.add(body.load(h, {}), body.number(0.75)), DType::F16);
+  Build b;
+  const auto h0 = b.tensor("h0", {}, TensorKind::Input, DType::F16);
+  const auto last = b.tensor("last", {}, TensorKind::Intermediate, DType::F16),
+             total = b.tensor("total", {}, TensorKind::Intermediate, DType::F16);
+  Loop loop;
+  loop.trips = 2;
+  loop.body = std::make_shared<const Program>(body.p);
+  loop.carried.push_back({h0, h, next, last});
+  loop.accumulated.push_back({next, total});
+  b.p.loops.push_back(loop);
+  Operator op;
+  op.name = "loop";
+  op.kind = OperatorKind::Loop;
+  op.loop = LoopId(std::size_t{0});
+  b.p.addOperator(op);
+  const TensorValues inputs{{h0, data({}, {2048}, DType::F16)}};
+  const auto exact = interpret(b.p, inputs), rounded = interpret(b.p, inputs, {.storage = Storage::Rounded});
+  ASSERT_TRUE(exact.ok() && rounded.ok());
+  EXPECT_EQ(exact->at(last).values[0], 2049.5);
+  EXPECT_EQ(rounded->at(last).values[0], 2048) << "2048.75 is 2048 in f16, twice";
+  EXPECT_EQ(rounded->at(total).values[0], 4096);
 }
 
 TEST(Reference, DeepChainsNeedNoStack) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "core/ir/structural_hash.h"
 #include "tests/build_program.h"
@@ -55,6 +56,33 @@ TEST(ReferenceBackend, CompilesLinksAndLaunchesOnTypedBuffers) {
   EXPECT_EQ(h[2], 0xc095);  // -14/3
   args.tensors = std::span(tensors).first(1);
   EXPECT_FALSE((*kernel)->launch(args).ok());
+}
+
+// The device that keeps doubles keeps in f16 and bf16 what those hold.
+TEST(ReferenceBackend, DoublesAreRoundedToStorageTypes) {
+  Backend* backend = referenceBackend(kPluginVersion);
+  auto device = backend->open("reference:f64", 1);
+  ASSERT_TRUE(device.ok());
+  Build b;
+  const auto A = b.tensor("A", {2});
+  const auto H = b.op("H", {{"i", 2}}, 1, Reducer::None, b.load(A, {var(0)}), DType::F16);
+  const auto Y = b.op("Y", {{"i", 2}}, 1, Reducer::None, b.add(b.load(H, {var(0)}), b.number(1.0 / 3)));
+  b.output(H);
+  b.output(Y);
+  const Subgraph s = extractSubgraph(b.p, {OperatorId(std::size_t{0}), OperatorId(std::size_t{1})});
+  auto object = (*backend->compiler(*backend->target("reference", 1)))->compile({s.program, {}, {}});
+  ASSERT_TRUE(object.ok());
+  auto kernel = (*device)->link(*object);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  double a[2] = {2049, 65520}, h[2], y[2];
+  std::vector<void*> tensors{a};
+  for (const TensorId t : s.outputs) tensors.push_back(s.program[t].type == DType::F16 ? h : y);
+  LaunchArgs args;
+  args.tensors = tensors;
+  ASSERT_TRUE((*kernel)->launch(args).ok());
+  EXPECT_EQ(h[0], 2048);
+  EXPECT_EQ(h[1], std::numeric_limits<double>::infinity());
+  EXPECT_EQ(y[0], 2048 + 1.0 / 3) << "f32 is not rounded there";
 }
 
 }  // namespace

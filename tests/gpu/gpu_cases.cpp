@@ -29,6 +29,17 @@ Schedule scheduled(const std::string& knobs, const std::string& kind) {
   return *Schedule::parse(R"({"version":1,"kind":")" + kind + R"(","knobs":)" + knobs + "}");
 }
 
+std::string unitOf(const Schedule& s) { return s.kind == "contraction" ? s.knobs->value("matrix", "fma") : ""; }
+
+std::optional<Schedule> randomMatrix(const ScheduleSpace& space, std::mt19937_64& rng) {
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const Schedule s = space.random(rng);
+    if (s.kind != "contraction") return std::nullopt;
+    if (unitOf(s) != "fma") return s;
+  }
+  return std::nullopt;
+}
+
 std::string interpreted(const loop::Function& f, const Program& p) {
   std::mt19937_64 rng(1);
   std::vector<std::vector<double>> operands;

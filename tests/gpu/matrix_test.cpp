@@ -4,7 +4,6 @@
 
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -17,18 +16,6 @@
 
 namespace nf::test {
 namespace {
-
-std::string unitOf(const Schedule& s) { return s.kind == "contraction" ? s.knobs->value("matrix", "fma") : ""; }
-
-// A random schedule that uses the matrix units, if the space has one.
-std::optional<Schedule> randomMatrix(const ScheduleSpace& space, std::mt19937_64& rng) {
-  for (int attempt = 0; attempt < 200; ++attempt) {
-    const Schedule s = space.random(rng);
-    if (s.kind != "contraction") return std::nullopt;
-    if (unitOf(s) != "fma") return s;
-  }
-  return std::nullopt;
-}
 
 std::string compare(const Program& p, const Schedule& schedule, const Target& target, std::mt19937_64& rng) {
   const TensorValues inputs = randomInputs(p, rng);

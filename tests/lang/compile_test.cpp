@@ -50,6 +50,23 @@ show d(L)/d(W), d(L)/d(A)
   EXPECT_EQ(c.cells.size(), 4u);
 }
 
+TEST(Compile, AChainOfConditionsEndsWithItsLine) {
+  const auto c = clean("input X[3]\nif 1 == 2 {\n A = X\n} else if 1 == 1 {\n A = X * 2\n}\nC = X + 1\nshow A, C\n");
+  EXPECT_TRUE(c.program.tensorNamed("C").valid());
+}
+
+// A sum in single precision has 24 bits for what the terms of the mean have 31 of.
+TEST(Compile, TheMeanOfWholeNumbersIsAddedUpInDoublePrecision) {
+  for (const char* text : {"input c[10] : i32\nM = mean[i] c[i]\n", "input c[10] : i32\nM = mean[i] (c[i] - 1)\n",
+                           "input c[10] : i32\nM : f64 = mean[i] c[i]\n"}) {
+    const auto c = clean(text);
+    ASSERT_EQ(c.program.operators.size(), 1u);
+    const Operator& op = c.program.operators[0];
+    EXPECT_EQ(c.program[op.body].type, DType::F64) << text;
+    EXPECT_EQ(c.program[op.output].type, std::string(text).find("f64") != std::string::npos ? DType::F64 : DType::F32) << text;
+  }
+}
+
 TEST(Compile, NestedReductionsBecomeOperators) {
   const auto c = clean("input X[4, 9]\nP[i,j] = exp(X[i,j] - max[k] X[i,k])\nY[i,j] = P[i,j] / sum[k] P[i,k]\n");
   EXPECT_EQ(c.program.operators.size(), 4u);

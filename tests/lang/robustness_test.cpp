@@ -69,6 +69,8 @@ TEST(Robustness, NestingOf100000LevelsIsRefused) {
   EXPECT_TRUE(says(compiled(repeated("repeat 2 {\n", kLevels) + repeated("}\n", kLevels)), "too-deep"));
   EXPECT_TRUE(says(compiled(repeated("for t in 0..2 {\n", kLevels)), "too-deep"));
   EXPECT_TRUE(says(compiled(repeated("if true {} else ", kLevels) + "{}"), "too-deep"));
+  EXPECT_LE(compiled(repeated("for t in 0..2 {\n", kLevels)).diagnostics.size(), 2u);
+  EXPECT_LE(compiled(repeated("if 1 == 1 {", kLevels)).diagnostics.size(), 2u);
   expectSane(compiled(repeated("d(", kLevels)), "d(");
   expectSane(compiled(repeated("{", kLevels)), "{");
   expectSane(compiled(repeated("[", kLevels)), "[");

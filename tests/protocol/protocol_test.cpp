@@ -198,6 +198,38 @@ TEST(Protocol, UnknownKeysAreIgnoredAndMissingOnesKeepTheirDefault) {
   EXPECT_EQ(std::get<GraphRequest>(*back), (GraphRequest{.revision = 4}));
 }
 
+// What an engine of another version leaves out, whichever it is, keeps its default, and the rest is read.
+TEST(Protocol, AnyOneFieldMayBeMissing) {
+  Filler filler{std::mt19937_64(11)};
+  forEveryMessage([&](const Message& empty) {
+    Message full = empty;
+    std::visit([&](auto& body) { filler.fill(body); }, full);
+    const auto all = nlohmann::json::parse(encode(full)), defaults = nlohmann::json::parse(encode(empty));
+    for (const auto& [key, value] : all.items()) {
+      if (key == "event" || key == "type") continue;
+      auto without = all, wanted = all;
+      without.erase(key);
+      wanted[key] = defaults.at(key);
+      const auto back = decode(without.dump());
+      ASSERT_TRUE(back.ok()) << back.error().message << "\n" << without.dump();
+      EXPECT_EQ(nlohmann::json::parse(encode(*back)), wanted) << key;
+    }
+  });
+}
+
+// As it stands in events.jsonl of the first version.
+TEST(Protocol, ADoneEventOfAnOlderEngineIsRead) {
+  const auto back = decode(R"({"event":"done","steps":880,"loss":0.02,"seconds":8.5,"median_step_ms":9.1})");
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  const auto& done = std::get<DoneEvent>(*back);
+  EXPECT_EQ(done.steps, 880);
+  EXPECT_EQ(done.loss, 0.02);
+  EXPECT_EQ(done.accuracy, std::nullopt);
+  EXPECT_EQ(done.preparation_ms, 0);
+  EXPECT_EQ(done.search, SearchState::Unknown);
+  EXPECT_FALSE(done.stopped);
+}
+
 TEST(Protocol, HostileLinesAreErrorsWithTheirPlace) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "no JSON object"},

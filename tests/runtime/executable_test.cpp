@@ -70,6 +70,21 @@ void expectEqualToInterpreter(const Program& program, PlanOptions options = {}) 
   }
 }
 
+TEST(TensorStore, WhatIsWrittenIsRoundedToItsStorageTypeOnTheInterpreterToo) {
+  Machine machine;
+  Tensor t;
+  t.name = "W", t.kind = TensorKind::Param, t.type = DType::F16, t.shape = {2};
+  const auto entry = machine.store->entry(t);
+  ASSERT_TRUE(entry.ok() && *entry);
+  HostTensor value = HostTensor::make(DType::F64, {2});
+  value.set(0, 2049), value.set(1, 0.1);
+  ASSERT_TRUE(machine.store->write(**entry, value).ok());
+  const auto got = machine.store->read(**entry);
+  ASSERT_TRUE(got.ok());
+  EXPECT_EQ(got->at(0), 2048);
+  EXPECT_EQ(got->at(1), 0x1.998p-4);
+}
+
 TEST(MemoryPlan, LiveBlocksNeverOverlap) {
   const unsigned seed = 7;
   SCOPED_TRACE("seed " + std::to_string(seed));

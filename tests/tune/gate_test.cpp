@@ -174,6 +174,21 @@ TEST_P(GateTest, WhatTheTypeCannotHoldIsInfinite) {
   EXPECT_FALSE(check(b.p, {{"run", "wrong"}}).passed);
 }
 
+TEST_P(GateTest, OperandsInTf32AreForSchedulesThatSaySo) {
+  const Program program = fakes::matmul(40, 50, 60, true);
+  EXPECT_FALSE(check(program, {{"run", "tf32"}}).passed);
+  const GateReport right = check(program, {{"run", "tf32"}, {"precision", "tf32"}});
+  EXPECT_TRUE(right.passed) << right.failure;
+  for (const char* how : {"wrong", "last", "partial"})
+    EXPECT_FALSE(check(program, {{"run", how}, {"precision", "tf32"}}).passed) << how;
+  // One that keeps f32 is not compared with one that does not.
+  auto gate = Gate::prepare(*m_device, std::make_shared<const Program>(program), structuralHash(program));
+  ASSERT_TRUE(gate.ok());
+  EXPECT_TRUE(check(**gate, program, {{"run", "tf32"}, {"precision", "tf32"}}).passed);
+  EXPECT_TRUE(check(**gate, program, {{"run", "ok"}}).passed);
+  EXPECT_FALSE(check(**gate, program, {{"run", "tf32"}}).passed);
+}
+
 TEST_P(GateTest, LaterKernelsAreComparedWithTheFirstOneEverywhere) {
   if (GetParam() == GateLevel::Quick) return;
   const Program program = fakes::elementwise(5000);

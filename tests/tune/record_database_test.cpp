@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sqlite3.h>
 #include <sys/resource.h>
 #include <csignal>
 #include <fstream>
@@ -146,6 +147,51 @@ TEST_F(RecordDatabaseTest, TwoProgramsShareIt) {
   }
   EXPECT_EQ(a->all(kWork, kTarget).size(), 90u);
   EXPECT_EQ(b->all(kWork, kTarget).size(), 90u);
+}
+
+// Another program's connection, with what it has begun.
+struct OtherProgram {
+  explicit OtherProgram(const std::string& path) { EXPECT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK); }
+  ~OtherProgram() { sqlite3_close(db); }
+  void execute(const char* sql) const { EXPECT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK) << sql; }
+  sqlite3* db = nullptr;
+};
+
+TEST_F(RecordDatabaseTest, WhileAnotherProgramWritesOneReadsAndGoesOnWithoutKeeping) {
+  ASSERT_TRUE(open()->begin(kWork, kTarget, tile(1), kTraits));
+  const OtherProgram other(m_path);
+  other.execute("BEGIN IMMEDIATE");
+  const auto records = open();
+  EXPECT_EQ(records->trouble(), "");
+  EXPECT_EQ(records->all(kWork, kTarget).size(), 1u);
+  EXPECT_EQ(records->trouble(), "") << "one reads beside it";
+  const auto refused = records->begin(kWork, kTarget, tile(2), kTraits);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the tuning records " + m_path + " are locked by another program");
+  EXPECT_EQ(records->trouble(),
+            "While the tuning records " + m_path + " are locked by another program nothing that is measured is kept there.");
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(records->finish(kWork, kTarget, tile(1), TrialStatus::Ok, {1, 0, 3}));
+  EXPECT_EQ(records->all(kWork, kTarget).size(), 1u);
+  other.execute("COMMIT");
+  EXPECT_TRUE(records->begin(kWork, kTarget, tile(2), kTraits));
+  EXPECT_EQ(records->trouble(), "");
+  EXPECT_EQ(records->all(kWork, kTarget).size(), 2u);
+}
+
+TEST_F(RecordDatabaseTest, AFileThatAnotherProgramHasToItselfIsSaidAndStaysInPlace) {
+  ASSERT_TRUE(open()->begin(kWork, kTarget, tile(1), kTraits));
+  {
+    const OtherProgram other(m_path);
+    other.execute("PRAGMA locking_mode = EXCLUSIVE");
+    other.execute("BEGIN EXCLUSIVE");
+    std::string message;
+    const auto refused = RecordDatabase::open(m_path, &message);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message, "the tuning records " + m_path + " are locked by another program");
+    EXPECT_EQ(message, "");
+    other.execute("ROLLBACK");
+  }
+  EXPECT_EQ(open()->all(kWork, kTarget).size(), 1u);
 }
 
 TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {

@@ -512,14 +512,17 @@ TEST_F(AuthorWidgets, ANumericCheckGoesOnUntilItIsWholeAndSaysHowFarItIs) {
   EXPECT_EQ(wanted.count(), 1);
   NumericCheck check;
   check.samples = 1, check.wanted = 256, check.elements = 9216, check.worst = 3.1e-10, check.allowed = 1e-5;
-  const auto badge = [&] {
+  const auto shown = [&]() -> const Badge* {
     for (const Badge* b : view.findChildren<Badge*>())
-      if (b->isVisible() && b->accessibleName().startsWith("numeric")) return b->accessibleName();
-    return QString();
+      if (b->isVisible() && b->accessibleName().startsWith("numeric")) return b;
+    return nullptr;
   };
+  const auto badge = [&] { return shown() ? shown()->accessibleName() : QString(); };
+  const auto icon = [&] { return shown() ? shown()->icon() : QString(); };
   e.check = check;
   view.setExpression(e);
   EXPECT_EQ(badge(), "numeric check 3.1e-10, 1 of " + grouped(9216));
+  EXPECT_EQ(icon(), "running") << "what goes on is no warning";
   EXPECT_EQ(wanted.count(), 2);
   e.check->samples = 100;
   view.setExpression(e);
@@ -528,13 +531,52 @@ TEST_F(AuthorWidgets, ANumericCheckGoesOnUntilItIsWholeAndSaysHowFarItIs) {
   e.check->samples = 180;
   view.setExpression(e);
   EXPECT_EQ(wanted.count(), 3) << "stopped: the round under way is the last";
+  EXPECT_EQ(icon(), "pause");
   QTest::mouseClick(view.compare(), Qt::LeftButton);
   EXPECT_EQ(wanted.count(), 4);
+  EXPECT_EQ(icon(), "running");
+  e.check->refuted = 1;
+  view.setExpression(e);
+  EXPECT_EQ(icon(), "error") << "what is refuted is told at once";
+  e.check->refuted = 0;
   e.check->samples = 256;
   view.setExpression(e);
   EXPECT_EQ(wanted.count(), 4);
   EXPECT_EQ(badge(), "numeric check 3.1e-10, 256 samples");
+  EXPECT_EQ(icon(), "proved");
   EXPECT_EQ(view.compare(), nullptr);
+}
+
+TEST_F(AuthorWidgets, TiesChoicesAndMovedPointsOfANumericCheckAreToldAsOnTheCommandLine) {
+  InspectorView view(&theme);
+  view.resize(352, 900);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(W)", tensor.dtype = "f32", tensor.shape = {6};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = tensor.name;
+  e.terms = {term()};
+  NumericCheck check;
+  check.samples = check.wanted = check.elements = 6, check.refuted = 1, check.worst = 1e-12, check.allowed = 1e-5;
+  check.ties = 2, check.histogram = {6, 0}, check.histogramFirst = -13, check.histogramLast = -3;
+  check.worstSamples = {{{0}, 1, 1, 1e-12, 0, false, true}, {{1}, 1, 1, 1e-13, 0, false, false}};
+  check.choices = {{"max", "P", NumericChoice::Kind::First, 1}, {"relu", "Y", NumericChoice::Kind::Kink, 2}};
+  check.moved = MovedCheck{{"W"}, 6, 6, 1, 0, 0.5, {{{3}, 2, 3, 0.5, 0, false, false}}};
+  e.check = check;
+  view.setExpression(e);
+  QStringList cells;
+  for (const QLabel* l : view.findChild<QWidget*>("samples")->findChildren<QLabel*>()) cells << l->text();
+  EXPECT_TRUE(cells.contains("[0], at a tie or kink"));
+  EXPECT_TRUE(cells.contains("[1]"));
+  const QString all = wordsIn(view);
+  EXPECT_TRUE(all.contains("1 sample lies at a tie of") && all.contains("the first of equals has the gradient, as in PyTorch"));
+  EXPECT_TRUE(all.contains("2 samples lie at a kink of") && all.contains("the slope there is 0, as in PyTorch"));
+  EXPECT_TRUE(all.contains("Also with W moved by about 1 %")) << all.toStdString();
+  EXPECT_TRUE(all.contains("6 of 6 elements, worst error 0.5") && all.contains("1 beyond what rounding explains"));
+  EXPECT_FALSE(all.contains("apart by more")) << "the first point refutes nothing";
+  ASSERT_TRUE(view.findChild<QWidget*>("moved samples"));
+  EXPECT_LE(view.findChild<QWidget*>("moved samples")->geometry().right(), view.width());
 }
 
 TEST_F(AuthorWidgets, HintsThatDoNotFitAreShortened) {

@@ -50,9 +50,15 @@ inline protocol::Analysis analysis(const std::string& text, std::uint64_t revisi
     if (body.find("show Y") != std::string::npos) cell.shows = {"Y", "d(L)/d(W)"};
     if (body.find("loss L") != std::string::npos) cell.defines = {"L"};
     if (body.find("train L") != std::string::npos) {
-      const auto steps = body.find("steps = ");
-      cell.train = TrainInfo{
-          "L", "sgd(lr=0.1)", "dynamic", "auto", 0, steps == std::string::npos ? 0 : std::atoll(body.c_str() + steps + 8), 0, 1};
+      const auto steps = body.find("steps = "), epochs = body.find("epochs = ");
+      cell.train = TrainInfo{"L",
+                             "sgd(lr=0.1)",
+                             "dynamic",
+                             "auto",
+                             epochs == std::string::npos ? 0 : std::atoll(body.c_str() + epochs + 9),
+                             steps == std::string::npos ? 0 : std::atoll(body.c_str() + steps + 8),
+                             0,
+                             1};
     }
     a.cells.push_back(cell);
   }

@@ -45,12 +45,15 @@ int windowToKill(const QStringList& steps) {
     }
     if (steps[i] == "hide-inspector") window.action("view.inspector")->trigger();
   }
-  for (int i = 0; i < window.tabs()->count(); ++i) {
-    window.showTab(i);
-    window.workspace().writeJournal();
+  // Killed at once: only what is written without waiting is there.
+  if (!steps.contains("at-once")) {
+    for (int i = 0; i < window.tabs()->count(); ++i) {
+      window.showTab(i);
+      window.workspace().writeJournal();
+    }
+    window.showTab(window.tabs()->count() - 1);
+    window.writeSession();
   }
-  window.showTab(window.tabs()->count() - 1);
-  window.writeSession();
   std::puts("kept");
   std::fflush(stdout);
   return QApplication::exec();
@@ -277,6 +280,39 @@ TEST_F(Recovery, AFileIsAskedAboutItsOwnJournalAndOthersWait) {
   for (int i = 0; i < window->tabs()->count(); ++i) texts.push_back(textOf(i));
   EXPECT_NE(std::find(texts.begin(), texts.end(), "# %%\n# other let z = 3\n"), texts.end());
   EXPECT_NE(std::find(texts.begin(), texts.end(), "let u = 7"), texts.end());
+}
+
+TEST_F(Recovery, WhatWasOpenComesBackHoweverSoonTheWindowIsKilled) {
+  const QString second = other();
+  kill({"open", path(), "open", second, "at-once"});
+  startBare();
+  ASSERT_EQ(window->tabs()->count(), 2);
+  EXPECT_EQ(textOf(0), capsule::kText);
+  EXPECT_EQ(textOf(1), "# %%\nlet z = 3\n");
+}
+
+TEST_F(Recovery, AWindowStartedOnAFileOffersAllThatWasOpen) {
+  const QString second = other(), third = folder.filePath("third.nf");
+  QFile file(third);
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("let t = 1\n");
+  file.close();
+  kill({"open", path(), "open", second});
+  startWith(third);
+  window->tellOfLeft();
+  ASSERT_EQ(window->messages()->key(), "left");
+  EXPECT_TRUE(window->messages()->text().contains("2 notebooks were open")) << window->messages()->text().toStdString();
+  press(0);
+  ASSERT_EQ(window->tabs()->count(), 3);
+  EXPECT_EQ(textOf(1), capsule::kText);
+  EXPECT_EQ(textOf(2), "# %%\nlet z = 3\n");
+  EXPECT_TRUE(window->close());
+  window.reset();
+  kill({"open", path(), "open", second, "type", "# other "});
+  startWith(path());
+  window->tellOfLeft();
+  ASSERT_EQ(window->messages()->key(), "left");
+  EXPECT_TRUE(window->messages()->text().contains("1 notebook that was not saved")) << "the other one is open";
 }
 
 TEST_F(Recovery, AnUnansweredJournalIsNotLost) {

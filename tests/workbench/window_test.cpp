@@ -400,7 +400,7 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
   }
 }
 
-// A checkpoint that lies behind the end of the training is nothing to go on from, until the text asks for more.
+// A checkpoint that lies behind the end of the training is nothing to go on from, until the text asks for more: of steps or of epochs.
 TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
   const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
   ASSERT_TRUE(out.mkpath("."));
@@ -426,6 +426,43 @@ TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
   QTest::keyClicks(cell(3)->editor(), "00");
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
   EXPECT_EQ(strip->resume()->text(), "Resume");
+}
+
+TEST_F(Window, ResumeIsNotOfferedPastTheLastEpoch) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "epochs = 2");
+  write(text);
+  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
+  ASSERT_TRUE(out.mkpath("."));
+  const auto put = [&](const char* name, const QByteArray& bytes) {
+    QFile file(out.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+  };
+  put("run.json", R"({"train":"L","settings":{"resume":""},"steps_per_epoch":25})");
+  put("events.jsonl", "{\"event\":\"step\",\"step\":50,\"ms\":1,\"loss\":0.5}\n");
+  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":50}"}})";
+  QByteArray length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  put("checkpoint.safetensors", length + header);
+  openChecked();
+  TrainStrip* strip = cell(3)->train();
+  ASSERT_TRUE(strip && strip->hasCurves());
+  EXPECT_EQ(strip->resume()->text(), "Train again");
+  EXPECT_TRUE(strip->resume()->toolTip().contains("50 steps behind it, and training ends with step 50"));
+  EXPECT_TRUE(strip->resume()->toolTip().contains("Ask for more"));
+  QTest::mouseClick(strip->resume(), Qt::LeftButton);
+  EXPECT_TRUE(strip->running());
+  ASSERT_TRUE(wait([&] { return !window->workspace().steps().empty(); }));
+  EXPECT_LT(window->workspace().steps().front().step, 50) << "from the first step";
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  window.reset();
+
+  text.replace(text.find("epochs = 2"), 10, "epochs = 3");
+  write(text);
+  openChecked();
+  EXPECT_EQ(cell(3)->train()->resume()->text(), "Resume");
 }
 
 TEST_F(Window, AnEngineThatDoesNotAnswerIsSaidAndRestarted) {

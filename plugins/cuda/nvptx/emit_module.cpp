@@ -78,6 +78,7 @@ KernelStage ModuleEmitter::stage(std::size_t index) {
   m_variables.clear();
   m_constants.clear();
   m_keys.clear();
+  m_shared = found->shared;
   m_b.SetCurrentDebugLocation({});
   m_function = declare(*found);
   if (m_debug) {
@@ -140,7 +141,10 @@ void ModuleEmitter::statement(StmtId id) {
     case Statement::Kind::For: forLoop(s); return;
     case Statement::Kind::If: branch(s); return;
     case Statement::Kind::Store: store(s, {}); return;
-    case Statement::Kind::Barrier: m_b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); return;
+    case Statement::Kind::Barrier:
+      if (s.barrier == BarrierScope::Grid) return fail("it has a barrier of the grid, which LLVM does not generate");
+      m_b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+      return;
     case Statement::Kind::Exchange: exchange(s); return;
     case Statement::Kind::AsyncCopy: asyncCopy(s); return;
     case Statement::Kind::AsyncCommit:

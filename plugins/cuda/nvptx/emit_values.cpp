@@ -64,6 +64,10 @@ LV* ModuleEmitter::pointer(BufferId id) {
     case Scope::Fragment: NF_ASSERT(false); break;  // refused before
     case Scope::Local: known = entry.CreateAlloca(array, nullptr, buffer.name); break;
     case Scope::Shared: {
+      if (const auto at = m_shared.find(id); at != m_shared.end()) {
+        known = entry.CreateConstInBoundsGEP1_64(entry.getInt8Ty(), sharedOfLaunch(), static_cast<std::uint64_t>(at->second));
+        break;
+      }
       auto* shared = new llvm::GlobalVariable(
           *m_module, array, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(array),
           m_function->getName() + "_shared" + std::to_string(id.value), nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
@@ -76,6 +80,16 @@ LV* ModuleEmitter::pointer(BufferId id) {
       break;
   }
   return known;
+}
+
+LV* ModuleEmitter::sharedOfLaunch() {
+  constexpr const char* kName = "nf_shared";
+  if (auto* known = m_module->getNamedGlobal(kName)) return known;
+  auto* shared =
+      new llvm::GlobalVariable(*m_module, llvm::ArrayType::get(m_b.getInt8Ty(), 0), false, llvm::GlobalValue::ExternalLinkage,
+                               nullptr, kName, nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
+  shared->setAlignment(llvm::Align(1024));
+  return shared;
 }
 
 LV* ModuleEmitter::address(BufferId id, LV* offset) {

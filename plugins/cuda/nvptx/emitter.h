@@ -68,6 +68,7 @@ class ModuleEmitter final : private Frame, private codegen::Arithmetic {
   // ------------------------------------------------------------ memory
   llvm::Type* elementType(loop::BufferId id);
   LV* pointer(loop::BufferId id);
+  LV* sharedOfLaunch();
   LV* address(loop::BufferId id, LV* offset);
   llvm::Align alignment(loop::BufferId id, std::int64_t elements = 1);
   LV* loaded(loop::BufferId id, LV* element);            // as a value
@@ -97,6 +98,7 @@ class ModuleEmitter final : private Frame, private codegen::Arithmetic {
   llvm::Function* m_function = nullptr;
   LV *m_workspace = nullptr, *m_counters = nullptr, *m_random = nullptr, *m_status = nullptr, *m_kernel = nullptr;
   std::map<loop::BufferId, LV*> m_pointers;
+  std::map<loop::BufferId, std::int64_t> m_shared;  // in the shared memory of the launch, Grid::shared
   std::map<std::uint32_t, LV*> m_variables;
   std::map<std::uint64_t, LV*> m_keys;  // of random streams
 };

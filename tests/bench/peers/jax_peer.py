@@ -6,15 +6,12 @@
 
     jax_peer.py --check models.ref              the losses of models.py in double precision against the references
 """
-import argparse
 import os
 import sys
 
-arguments = argparse.ArgumentParser()
-arguments.add_argument("--device", default="cpu")
-arguments.add_argument("--threads", type=int, default=1)
-arguments.add_argument("--check")
-a = arguments.parse_args()
+import turns
+
+a = turns.arguments()
 os.environ["JAX_PLATFORMS"] = "cuda" if a.device.startswith("cuda") else "cpu"
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # another program times its steps on the same device
 if a.device == "cpu" and a.threads == 1:
@@ -25,7 +22,6 @@ import jax.numpy as jnp  # noqa: E402
 import numpy  # noqa: E402
 
 import models  # noqa: E402
-import turns  # noqa: E402
 
 jax.config.update("jax_enable_x64", bool(a.check))
 jax.config.update("jax_default_matmul_precision", "highest")  # single precision, no TF32
@@ -107,21 +103,8 @@ def training(request):
     return step, lambda: jax.block_until_ready(now), 2e-3
 
 
-def check(path):
-    failed = 0
-    for name, values in models.references(path).items():
-        if name not in models.REFERENCE_SIZES:
-            continue
-        s, _, loss, _, _ = models.net(name, models.REFERENCE_SIZES[name])
-        got, wanted = float(loss(Jax(jnp.float64), {n: jnp.asarray(v) for n, v in values.items()}, s)), float(values["loss"])
-        good = abs(got - wanted) <= 1e-12 * max(1, abs(wanted))
-        failed += not good
-        print(f"{'equal  ' if good else 'DIFFERS'} {name}: {got!r}, {wanted!r}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
     if a.check:
-        sys.exit(check(a.check))
+        sys.exit(models.check(a.check, Jax(jnp.float64), jnp.asarray))
     device = jax.devices()[0]
     turns.serve({"name": "JAX", "version": jax.__version__, "threads": a.threads, "device": device.device_kind}, training)

@@ -196,3 +196,17 @@ def references(path):
             net_name, _, tensor = name.partition("/")
             found.setdefault(net_name, {})[tensor] = data
     return found
+
+
+def check(path, x, tensor):
+    """The losses of the nets in double precision against the references of a .ref file; tensor(array): the system's own. 1: one differs."""
+    failed = 0
+    for name, values in references(path).items():
+        if name not in REFERENCE_SIZES:
+            continue
+        s, _, loss, _, _ = net(name, REFERENCE_SIZES[name])
+        got, wanted = float(loss(x, {n: tensor(v) for n, v in values.items()}, s)), float(values["loss"])
+        good = abs(got - wanted) <= 1e-12 * max(1, abs(wanted))
+        failed += not good
+        print(f"{'equal  ' if good else 'DIFFERS'} {name}: {got!r}, {wanted!r}")
+    return 1 if failed else 0

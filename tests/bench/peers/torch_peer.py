@@ -7,15 +7,12 @@
 
     torch_peer.py --check models.ref     the losses of models.py in double precision against the references
 """
-import argparse
 import os
 import sys
 
-arguments = argparse.ArgumentParser()
-arguments.add_argument("--device", default="cpu")
-arguments.add_argument("--threads", type=int, default=1)
-arguments.add_argument("--check")
-a = arguments.parse_args()
+import turns
+
+a = turns.arguments()
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # read once, when the libraries are loaded
     os.environ[variable] = str(a.threads)
 if a.device == "cpu":
@@ -25,7 +22,6 @@ import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 import models  # noqa: E402
-import turns  # noqa: E402
 
 torch.set_num_threads(a.threads)
 torch.manual_seed(1)
@@ -145,23 +141,9 @@ def training(request):
     return step, synchronized, 2e-3
 
 
-def check(path):
-    failed = 0
-    for name, values in models.references(path).items():
-        if name not in models.REFERENCE_SIZES:
-            continue
-        s, _, loss, _, _ = models.net(name, models.REFERENCE_SIZES[name])
-        p = {n: torch.tensor(v) for n, v in values.items()}
-        got, wanted = loss(Torch("cpu", torch.float64), p, s).item(), float(values["loss"])
-        good = abs(got - wanted) <= 1e-12 * max(1, abs(wanted))
-        failed += not good
-        print(f"{'equal  ' if good else 'DIFFERS'} {name}: {got!r}, {wanted!r}")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
     if a.check:
-        sys.exit(check(a.check))
+        sys.exit(models.check(a.check, Torch("cpu", torch.float64), torch.tensor))
     about = {"name": "PyTorch", "version": torch.__version__, "threads": a.threads}
     if CUDA:
         about.update(device=torch.cuda.get_device_name(), cuda=torch.version.cuda, cudnn=torch.backends.cudnn.version(),

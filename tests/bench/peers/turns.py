@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frame of a peer: answers lines of standard input with one JSON line each, so that the driver can time it in turn with others."""
+import argparse
 import json
 import statistics
 import sys
 import time
+
+
+def arguments():
+    """What every peer is started with."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--check")
+    return parser.parse_args()
 
 
 def timed(step, wait, seconds, sample):

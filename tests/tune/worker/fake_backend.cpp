@@ -11,6 +11,7 @@
 #include "core/device/profiler.h"
 #include "core/device/reference.h"
 #include "core/ir/serialize.h"
+#include "core/schedule/fragment.h"
 #include "core/tune/point_evaluator.h"
 
 namespace nf {
@@ -72,7 +73,10 @@ class FakeKernel final : public Kernel {
       if (writer[i].valid()) continue;
       const Tensor& t = m_program.tensors[i];
       TensorData data{t.type, t.shape, {}};
-      for (std::int64_t e = 0; e < t.elements(); ++e) data.values.push_back(readElement({t.type, args.tensors[binding]}, e));
+      for (std::int64_t e = 0; e < t.elements(); ++e) {
+        const double read = readElement({t.type, args.tensors[binding]}, e);
+        data.values.push_back(how == "tf32" ? loop::roundedToFragment(DType::F32, read) : read);
+      }
       inputs.emplace(TensorId(i), std::move(data));
       ++binding;
     }

@@ -6,8 +6,8 @@ namespace nf {
 
 // A back end whose kernels are the reference interpreter, and whose compiler and kernels misbehave as the schedule says:
 //   {"compile": "ok" | "abort" | "hang" | "refuse" | "exit", "run": "ok" | "wrong" | "last" | "partial" | "overrun" | "crash" |
-//    "hang" | "fail", "spin_us": N}
-// "last" spoils the last element alone, "partial" leaves it unwritten; spin_us is thread CPU time added to each launch.
+//    "tf32" | "hang" | "fail", "spin_us": N}
+// "last" spoils the last element alone, "partial" leaves it unwritten, "tf32" rounds what it reads; spin_us is thread CPU time added to each launch.
 Backend* fakeBackend(std::uint32_t version);
 
 }  // namespace nf

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mistakes and warnings of a notebook on the command line: with their places, for people and for scripts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tests/session/command_line.h"
+
+namespace nf {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(CommandLine, MistakesOfDataStandInTheNotebook) {
+  file("bytes.npy", "root:x:0:0:root:/root:/bin/bash\n");
+  file("missing.nf", "data D = csv(\"nowhere.csv\")\nlet B = 2\ninput X[B, 3] = batch D[:, 0..3]\nloss L = mean[b, k] X[b, k]^2\n");
+  file("split.nf", "data D = digits { split = last 100000 }\nlet B = 2\ninput X[B, 64] = batch D[:, 0..64]\nshow X\n");
+  file("npy.nf", "let N = 4\ninput A[N] = npy(\"bytes.npy\")\nshow A\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"missing.nf", "missing.nf:1:14"}, {"split.nf", "split.nf:1:6"}, {"npy.nf", "npy.nf:2:18"}};
+  for (const auto& [name, place] : cases) {
+    const Outcome check = run(std::string("check ") + name);
+    EXPECT_EQ(check.code, 1) << name;
+    EXPECT_THAT(check.err, HasSubstr(place)) << name;
+    const Outcome json = run(std::string("check --json ") + name);
+    EXPECT_EQ(json.code, 1);
+    EXPECT_FALSE(nlohmann::json::parse(json.out)["ok"].get<bool>());
+    const Outcome ran = run(std::string("run --device reference --dump all ") + name);
+    EXPECT_EQ(ran.code, 1) << name;
+    EXPECT_THAT(ran.err, HasSubstr(place)) << name;
+  }
+}
+
+TEST_F(CommandLine, AnIndexOutOfRangeHasItsPlaceAndValueOnEveryDevice) {
+  file("beyond.nf",
+       "input x[4] = 1\nparam E[5, 2] = 1\nY[n, d] = E[i32(x[n] * 9), d]\nloss L = sum[n, d] Y[n, d]\nshow Y\n"
+       "train L { steps = 3; optimizer = sgd(lr=0.01) }\n");
+  for (const char* command : {"run", "train"}) {
+    std::string said;
+    for (const char* device : {"reference", "cpu"}) {
+      const Outcome o = run(std::string(command) + " beyond.nf -o out.d --device " + device);
+      EXPECT_EQ(o.code, 1) << o.err;
+      EXPECT_THAT(o.err, HasSubstr("beyond.nf:3:1"));
+      EXPECT_THAT(o.err, HasSubstr("Operator Y: index 0 of E is 9, outside [0, 5)"));
+      const std::string told = o.err.substr(o.err.find("beyond.nf:3:1"));
+      if (said.empty()) said = told;
+      EXPECT_EQ(told, said);
+    }
+  }
+}
+
+TEST_F(CommandLine, AnAccessWithoutAPointIsExplained) {
+  file("folded.nf",
+       "input A[5] = 1\ninput W[5] = 2\ninput Z = 1\n"
+       "Y = sum[x: 5] (select(not ((3*x - x + 3)%2 < 5), (A[x + 0] else 0)*W[x], 0))\nL = Y + Z\n");
+  const Outcome o = run("grad folded.nf L A --explain");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.out, HasSubstr("# A[x + 0] in Y: empty, no point of Y reads it: `"));
+  EXPECT_THAT(o.out, Not(HasSubstr("# W[x]"))) << "not asked for";
+  int empty = 0;
+  const auto json = nlohmann::json::parse(run("grad folded.nf L A --explain --json").out);
+  for (const auto& term : json["terms"])
+    if (term["form"] == "empty") {
+      ++empty;
+      EXPECT_EQ(term["tensor"], "A");
+      EXPECT_EQ(term["place"]["line"], 4);
+      EXPECT_EQ(term["certificate"]["state"], "empty");
+    }
+  EXPECT_EQ(empty, 1);
+}
+
+TEST_F(CommandLine, APipeIsNoDataFile) {
+  const std::string pipe = m_folder.path("pipe.csv");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  file("pipe.nf", "input A[2, 3] = csv(\"pipe.csv\")\nshow A\n");
+  for (const char* arguments : {"check pipe.nf", "run pipe.nf --device reference"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 1);
+    EXPECT_THAT(o.err, HasSubstr("pipe.csv: is a pipe, a file was expected"));
+  }
+}
+
+TEST_F(CommandLine, ErrorEventsHaveTheirPlace) {
+  file("none.nf", "input X[3] = 1\nY[i] = X[i]\nshow Y\n");
+  file("net.nf", kNet);
+  const auto event = [&](const std::string& arguments, int code) {
+    const Outcome o = run(arguments + " --json-progress");
+    EXPECT_EQ(o.code, code) << arguments;
+    return nlohmann::json::parse(o.out);
+  };
+  const auto missing = event("train none.nf --device reference", 1);
+  EXPECT_EQ(missing["file"], "none.nf");
+  EXPECT_EQ(missing["line"], 0);
+  const auto which = event("train net.nf --device reference --which 4", 2);
+  EXPECT_EQ(which["file"], "net.nf");
+  const std::string net = kNet;
+  EXPECT_EQ(which["line"], 1 + std::count(net.begin(), net.begin() + static_cast<std::ptrdiff_t>(net.find("train")), '\n'));
+  EXPECT_EQ(run("profile none.nf --device reference --which 3").code, 2);
+}
+
+// One object, whoever reads it: the event of the first mistake, and all of them as `check --json` has them.
+TEST_F(CommandLine, MistakesOfANotebookHaveOneFormInJson) {
+  file("two.nf", "input X[3] = 1\nY[i] = Z[i]\nU[i] = V[i]\ntrain U { steps = 1 }\n");
+  const auto all = nlohmann::json::parse(run("check two.nf --json").out)["diagnostics"];
+  for (const char* command :
+       {"train two.nf --json", "train two.nf --json-progress", "run two.nf --json", "tune two.nf --json-progress"}) {
+    const Outcome o = run(command);
+    EXPECT_EQ(o.code, 1) << command;
+    const auto event = nlohmann::json::parse(o.out, nullptr, false);
+    ASSERT_TRUE(event.is_object()) << command << "\n" << o.out;
+    EXPECT_EQ(event["event"], "error") << command;
+    EXPECT_EQ(event["line"], 2) << command;
+    EXPECT_EQ(event["ok"], false) << command;
+    EXPECT_EQ(event["diagnostics"], all) << command;
+  }
+}
+
+TEST_F(CommandLine, LabelsThatMatchNothingAreWarnedOf) {
+  file("d.csv", "0,1\n1,12\n2,3\n");
+  file("stray.nf",
+       "let B = 1\ndata D = csv(\"d.csv\") { split = last 0 }\ninput x[B, 1] = batch D[:, 0..1]\ninput y[B] : i32 = batch D[:, 1]\n"
+       "param W[10] = normal(0, 1)\nS[b, n] = x[b, 0] * W[n]\nloss L = cross_entropy(S, y)\ntrain L { epochs = 1 }\n");
+  const Outcome o = run("check stray.nf");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("stray.nf:4:7: warning: element 1 of `y` is 12, and is compared with 0..9 only: it matches none"));
+  EXPECT_THAT(o.err, HasSubstr("stray.nf:2:33: warning: `split = last 0` holds no row out"));
+  for (const char* command : {"run stray.nf --device reference --dump L -o r.d", "train stray.nf --device reference -o t.d"}) {
+    const Outcome told = run(command);
+    EXPECT_EQ(told.code, 0) << command;
+    EXPECT_THAT(told.err, HasSubstr("stray.nf:4:7: warning: element 1 of `y` is 12, and is compared with 0..9 only")) << command;
+    const Outcome events = run(std::string(command) + " --json-progress");
+    const std::size_t warning = events.out.find("\"event\":\"warning\""), steps = events.out.find("\"event\":\"first_step\"");
+    ASSERT_NE(warning, std::string::npos) << events.out;
+    EXPECT_LT(warning, std::min(steps, events.out.find("\"event\":\"done\""))) << events.out;
+    EXPECT_THAT(events.out, HasSubstr("\"file\":\"stray.nf\""));
+  }
+}
+
+TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
+  file("hint.nf",
+       "input X[64, 8] = normal(0, 1)\nN[i] = sum[k] X[i, k]\nT = sum[i] N[i]\nU[i] = N[i] + T\nV[i] = 2 * U[i]\nhint fuse U, V\n"
+       "hint fuse T, U\nshow V\n");
+  const std::string place = "hint.nf:7:", words = "`hint fuse T, U` cannot be obeyed, they stay two kernels";
+  const Outcome check = run("check hint.nf");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.err,
+              testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words), HasSubstr("The operators agree on no leading axis"),
+                             Not(HasSubstr("hint fuse U, V` cannot"))));
+  const Outcome ran = run("run hint.nf --device cpu");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.err, testing::AllOf(HasSubstr(place), HasSubstr("warning: " + words),
+                                      HasSubstr("The operators agree on no leading axis")));
+  EXPECT_THAT(run("explain hint.nf").out, HasSubstr("A `hint fuse` asks for it, in vain. "));
+  const Outcome measured = run("explain hint.nf --measure T,U");
+  EXPECT_EQ(measured.code, 1) << measured.out << measured.err;
+  EXPECT_THAT(measured.err, testing::AllOf(HasSubstr("They cannot be fused: "), Not(HasSubstr("hint"))));
+  const auto explained = nlohmann::json::parse(run("explain hint.nf --json").out);
+  for (const auto& d : explained["decisions"])
+    EXPECT_EQ(d["asked_in_vain"].get<bool>(), d["producer"] == "T" && d["consumer"] == "U") << d;
+}
+
+TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
+  file("big.nf",
+       "let N = 1500000000\ninput X[4] = 1\ninput A[N, N] = 1\nY[i] = A[i, i] * X[0]\nloss L = sum[i] Y[i]\nshow Y\nparam w = 1.0\n"
+       "loss M = L * w\ntrain M { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  for (const char* command : {"run big.nf -o out.d --device cpu", "train big.nf -o out.d --device cpu",
+                              "profile big.nf --device cpu", "tune big.nf --trials 1"}) {
+    const Outcome o = run(command);
+    EXPECT_EQ(o.code, 3) << command;
+    EXPECT_THAT(o.err, HasSubstr("big.nf:3:7")) << command;
+    EXPECT_THAT(o.err, HasSubstr("There is no memory for A: it takes 7.81 EiB, and this machine has ")) << command;
+  }
+  const auto json = nlohmann::json::parse(run("run big.nf --device cpu --json").out);
+  EXPECT_EQ(json["event"], "error");
+  EXPECT_EQ(json["line"], 3);
+  EXPECT_EQ(json["column"], 7);
+}
+
+TEST_F(CommandLine, EveryErrorEventHasAPlace) {
+  file("net.nf", kNet);
+  const std::pair<const char*, const char*> cases[] = {{"train none.nf --json-progress", "none.nf"},
+                                                       {"grad net.nf L Q --json", ""},
+                                                       {"run net.nf --device nope --json-progress", ""},
+                                                       {"show net.nf --stage fusd --json", ""}};
+  for (const auto& [arguments, about] : cases) {
+    const auto event = nlohmann::json::parse(run(arguments).out, nullptr, false);
+    ASSERT_TRUE(event.is_object()) << arguments;
+    EXPECT_EQ(event["event"], "error") << arguments;
+    EXPECT_TRUE(event["file"].is_string() && (*about == 0 || event["file"] == about)) << arguments;
+    EXPECT_TRUE(event["line"].is_number() && event["column"].is_number()) << arguments;
+  }
+}
+
+TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "Y" + std::to_string(i) + " = nowhere" + std::to_string(i) + "\n";
+  file("wrong.nf", text);
+  const Outcome o = run("check wrong.nf");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("35 more are left out"));
+  EXPECT_THAT(o.out, HasSubstr("60 errors"));
+  EXPECT_EQ(nlohmann::json::parse(run("check --json wrong.nf").out)["diagnostics"].size(), 60u);
+}
+
+TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
+  file("pinned.nf", std::string(kNet) + "hint schedule Y {\"kind\": \"contraction\", \"knobs\": {\"tile\": [8, 8]}}\n");
+  for (const char* command : {"check", "run", "train"}) {
+    const Outcome o = run(std::string(command) + " pinned.nf");
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_THAT(o.err, HasSubstr("pinned.nf:7:1")) << command;
+    EXPECT_THAT(o.err, HasSubstr("knob")) << command;
+  }
+}
+
+TEST_F(CommandLine, AnInputWithoutValuesIsToldBeforeItIsNeeded) {
+  file("open.nf", "input A[4]\ninput B[4]\nY[i] = A[i]^2\nloss L = sum[i] Y[i] * B[i]\nshow d(L)/d(A)\n");
+  const Outcome check = run("check open.nf");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.err, HasSubstr("open.nf:1:7: warning: `A` has no values, and `show d(L)/d(A)` needs them"));
+  EXPECT_THAT(check.err, HasSubstr("open.nf:2:7: warning: `B` has no values"));
+  const auto json = nlohmann::json::parse(run("check open.nf --json").out);
+  EXPECT_TRUE(json["ok"].get<bool>());
+  EXPECT_EQ(json["diagnostics"].size(), 2u);
+  const Outcome ran = run("run open.nf --device reference");
+  EXPECT_EQ(ran.code, 1);
+  file("unused.nf", "input A[4]\nY[i] = A[i]^2\nshow Y as \"y\"\n");
+  EXPECT_THAT(run("check unused.nf").err, HasSubstr("`show y` needs them"));
+  file("only.nf", "input A[4]\nY[i] = A[i]^2\n");
+  EXPECT_EQ(run("check only.nf").err, "") << "nothing computes it";
+}
+
+TEST_F(CommandLine, AWrongNotebookIsOneErrorEvent) {
+  file("wrong.nf", "input X[3]\nY[i] = Q[i]\n");
+  for (const char* command : {"run", "train", "tune"}) {
+    const Outcome o = run(std::string(command) + " wrong.nf --json-progress");
+    EXPECT_EQ(o.code, 1) << command;
+    const auto event = nlohmann::json::parse(o.out, nullptr, false);
+    ASSERT_TRUE(event.is_object()) << command << ": " << o.out;
+    EXPECT_EQ(event["event"], "error");
+    EXPECT_EQ(event["stage"], "check");
+    EXPECT_EQ(event["file"], "wrong.nf");
+    EXPECT_EQ(event["line"], 2);
+    EXPECT_EQ(event["column"], 8);
+    EXPECT_THAT(event["message"].get<std::string>(), HasSubstr("`Q` is not defined"));
+    EXPECT_EQ(nlohmann::json::parse(run(std::string(command) + " none.nf --json-progress").out)["event"], "error") << command;
+  }
+}
+
+}  // namespace
+}  // namespace nf

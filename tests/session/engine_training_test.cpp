@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainings of the engine, in its own process: their series and weights, and what goes on from their checkpoints.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/run_folder.h"
+#include "tests/session/engine_jobs.h"
+#include "tests/session/engine_process.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+TEST_F(EngineJobs, TrainingGoesToItsEndAndLeavesItsSeries) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const RequestId id = engine.newId();
+  engine.send(train(0), id);
+  const auto done = engine.await<DoneEvent>();
+  engine.await<Finished>(id);
+  const std::int64_t steps = 2 * (1437 / 32);
+  EXPECT_EQ(done.steps, steps);
+  EXPECT_FALSE(done.stopped);
+  EXPECT_GT(*done.accuracy, 0.5) << "chance is 0.1";
+  EXPECT_EQ(engine.passed<FirstStepEvent>().size(), 1u);
+  // The first epoch's as soon as its kernels are there, which may be after the last step; then the end's says it.
+  const auto evals = engine.passed<EvalEvent>();
+  ASSERT_FALSE(evals.empty());
+  EXPECT_LE(evals.size(), 2u);
+  EXPECT_EQ(evals.back().step, steps);
+  EXPECT_EQ(evals.back().accuracy, done.accuracy);
+  std::int64_t told = 0;
+  for (const StepEvent& e : engine.passed<StepEvent>()) told += e.steps;
+  EXPECT_EQ(told, steps);
+  std::set<RunPhase> phases;
+  for (const RunState& s : engine.passed<RunState>()) phases.insert(s.phase);
+  EXPECT_TRUE(phases.contains(RunPhase::Preparing));
+  EXPECT_TRUE(phases.contains(RunPhase::Training));
+
+  for (const char* name : {"latency", "loss"}) {
+    SCOPED_TRACE(name);
+    SeriesRequest request;
+    request.name = name;
+    request.buckets = 3;
+    const auto series = engine.ask<Series>(request);
+    EXPECT_EQ(series.points, static_cast<std::int64_t>(engine.passed<StepEvent>().size()));
+    ASSERT_LE(series.buckets.size(), 3u);
+    EXPECT_EQ(series.buckets.back().x, static_cast<double>(steps));
+  }
+  SeriesRequest none;
+  none.name = "nonsense";
+  EXPECT_EQ(engine.ask<Series>(none).points, 0);
+  // Every trial that was told of can be asked for.
+  std::map<std::string, std::set<std::uint64_t>> told_trials;
+  for (const TrialEvent& e : engine.passed<TrialEvent>()) told_trials[e.subgraph].insert(e.number);
+  EXPECT_FALSE(told_trials.empty());
+  for (const auto& [subgraph, numbers] : told_trials)
+    EXPECT_EQ(engine.ask<Trials>(TrialsRequest{subgraph, 0, 5000}).total, numbers.size());
+  const std::string checkpoint = *newestCheckpoint(m_folder.path("test.nf.out")),
+                    folder = checkpoint.substr(0, checkpoint.rfind('/'));
+  std::ifstream record(folder + "/run.json");
+  EXPECT_FALSE(nlohmann::json::parse(record)["versions"]["neoflow"].get<std::string>().empty());
+  const auto run = readSteps(folder + "/steps.bin");
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->size(), static_cast<std::size_t>(steps));
+}
+
+// What a cell computes after a training goes on from what was learnt, until the parameter is declared another way.
+TEST_F(EngineJobs, CellsThatRunAfterATrainingUseWhatItLearnt) {
+  EngineProcess engine(m_folder.path(""));
+  const auto values = [&](const char* tensor, std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{tensor, {}, {}, 65536});
+    EXPECT_EQ(slice.step, step) << tensor;
+    return unpackValues(engine.binary());
+  };
+  engine.document(kDigits);
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  const auto initial = values("W", -1), before = values("Z", -1);
+  engine.ask<Finished>(train(20, "static"));
+  const auto learnt = values("W", 20);
+  ASSERT_NE(learnt, initial);
+  const auto asked = values("Z", 20);
+  EXPECT_NE(asked, before) << "computed when it was asked for";
+
+  engine.ask<Finished>(RunRequest{1, {1}, "auto", {}});
+  EXPECT_EQ(values("W", 20), learnt);
+  EXPECT_EQ(values("Z", 20), asked);
+
+  std::string edited = kDigits;
+  edited.replace(edited.find("tanh(Z"), 4, "sin");
+  engine.document(edited, 2);
+  engine.ask<Finished>(RunRequest{2, {2}, "auto", {}});
+  EXPECT_EQ(values("W", 20), learnt) << "an edit elsewhere";
+
+  edited.replace(edited.find("0.05"), 4, "0.06");
+  engine.document(edited, 3);
+  engine.ask<Finished>(RunRequest{3, {1}, "auto", {}});
+  const auto again = values("W", -1);
+  ASSERT_EQ(again.size(), initial.size());
+  for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], initial[i] * 1.2, 1e-6);
+}
+
+// The same of an engine that was started anew, from the newest run's checkpoint; where a parameter is declared another way since,
+// the cells that read it say so, and no others.
+TEST_F(EngineJobs, ANewEngineGoesOnFromTheCheckpointBesideTheNotebook) {
+  const auto valuesOf = [](EngineProcess& engine, const char* tensor, std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{tensor, {}, {}, 65536});
+    EXPECT_EQ(slice.step, step) << tensor;
+    return unpackValues(engine.binary());
+  };
+  const std::string text = std::string(kDigits) + "# %%\nparam V[4] = normal(2, 0)\nU[i] = V[i] + 1\n";
+  std::ofstream(m_folder.path("test.nf")) << text;
+  std::vector<double> learnt, computed;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(text);
+    engine.ask<Finished>(train(20, "static"));
+    learnt = valuesOf(engine, "W", 20);
+    engine.ask<Finished>(RunRequest{1, {1}, "auto", {}});
+    computed = valuesOf(engine, "Z", 20);
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(text);
+  EXPECT_EQ(valuesOf(engine, "W", 20), learnt) << "before anything ran";
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  EXPECT_EQ(valuesOf(engine, "W", 20), learnt);
+  EXPECT_EQ(valuesOf(engine, "Z", 20), computed);
+  for (const CellResult& c : engine.passed<CellResult>()) EXPECT_EQ(c.message, "") << c.cell;
+
+  std::string edited = text;
+  edited.replace(edited.find("0.05"), 4, "0.06");
+  engine.document(edited, 2);
+  engine.ask<Finished>(RunRequest{2, {}, "auto", {}});
+  EXPECT_NE(valuesOf(engine, "W", -1), learnt);
+  std::map<std::uint32_t, std::string> said;
+  for (const CellResult& c : engine.passed<CellResult>())
+    if (c.revision == 2) said[c.cell] = c.message;
+  EXPECT_EQ(said[1], "`W` has its initial value: it was declared another way when the notebook was trained.");
+  EXPECT_EQ(said[2], said[1]);
+  EXPECT_EQ(said[4], "") << "it reads V alone";
+
+  // A notebook without a file has nothing of another one that was trained under its name.
+  std::filesystem::remove(m_folder.path("test.nf"));
+  engine.document(text, 3);
+  engine.ask<Finished>(RunRequest{3, {1}, "auto", {}});
+  EXPECT_NE(valuesOf(engine, "W", -1), learnt);
+}
+
+// However short it was: what a training has learnt can be looked at when it has ended.
+TEST_F(EngineJobs, ATrainingLeavesItsWeights) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto weights = [&](std::int64_t steps) {
+    engine.ask<Finished>(train(steps, "static"));
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{"W", {}, {}, 10000});
+    EXPECT_EQ(slice.step, steps);
+    return unpackValues(engine.binary());
+  };
+  const auto one = weights(1), again = weights(1), three = weights(3);
+  EXPECT_EQ(one.size(), 640u);
+  EXPECT_EQ(one, again);
+  EXPECT_NE(one, three);
+}
+
+// What is resumed is the newest run, not whichever run has left a checkpoint.
+TEST_F(EngineJobs, ARunIsResumedFromItsOwnCheckpointOrNotAtAll) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  engine.ask<Finished>(train(5, "static"));
+  const std::string root = m_folder.path("test.nf.out"), first = *newestCheckpoint(root);
+  const auto begin = [&](const std::string& resumed) {
+    const std::string folder = root + "/9999-12-31-00000" + std::to_string(resumed.empty() ? 0 : 1);
+    std::filesystem::create_directory(folder);
+    std::ofstream(folder + "/run.json") << nlohmann::json{{"settings", {{"resume", resumed}}}};
+  };
+  begin("");
+  auto further = train(10, "static");
+  further.resume = "newest";
+  EXPECT_EQ(engine.ask<Failed>(further).message, "The newest run, 9999-12-31-000000, left no checkpoint: train again.");
+  begin(first);
+  EXPECT_EQ(*newestCheckpoint(root), first);
+}
+
+TEST_F(EngineJobs, AKilledEngineLeavesNothingRunningAndTheNextOneGoesOn) {
+  const auto newest = [&] { return readCheckpoint(*newestCheckpoint(m_folder.path("test.nf.out"))); };
+  std::vector<pid_t> workers;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    engine.ask<Finished>(train(30, "static"));
+    EXPECT_EQ(newest()->step, 30);
+    auto further = train(1'000'000'000, "static");
+    further.resume = "newest";
+    engine.send(further, engine.newId());
+    engine.awaitThat([](const Envelope& e) {
+      const auto* s = std::get_if<StepEvent>(&e.message);
+      return s && s->step > 40;
+    });
+    workers = engine.children();
+    EXPECT_GE(workers.size(), 2u);
+    engine.kill();
+  }
+  for (const pid_t worker : workers) awaitEnd(worker);
+  EXPECT_EQ(newest()->step, 30) << "a checkpoint is whole or not there";
+
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    auto rest = train(60, "static");
+    rest.resume = "newest";
+    const RequestId id = engine.newId();
+    engine.send(rest, id);
+    EXPECT_EQ(engine.await<DoneEvent>().steps, 60);
+    engine.await<Finished>(id);
+  }
+  const auto resumed = newest();
+  EXPECT_EQ(resumed->step, 60);
+
+  // The same as if nothing had happened.
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  engine.ask<Finished>(train(60, "static"));
+  const auto whole = newest();
+  EXPECT_EQ(whole->tensors, resumed->tensors);
+}
+
+TEST_F(EngineJobs, AResumeWithoutACheckpointIsRefused) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  auto request = train(3);
+  request.resume = "newest";
+  EXPECT_EQ(engine.ask<Failed>(request).stage, "resume");
+}
+
+}  // namespace
+}  // namespace nf

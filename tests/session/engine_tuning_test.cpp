@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of the engine, in its own process: their texts, knobs, trials and records.
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "tests/session/engine_jobs.h"
+#include "tests/session/engine_process.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+TEST_F(EngineJobs, KernelsShowTheirTextsAndKnobsAreMeasured) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1});
+  ASSERT_FALSE(subgraphs.subgraphs.empty());
+  std::set<std::string> kinds;
+  for (const SubgraphInfo& s : subgraphs.subgraphs) {
+    SCOPED_TRACE(s.name);
+    EXPECT_FALSE(s.kind.empty());
+    EXPECT_FALSE(s.operators.empty());
+    kinds.insert(s.kind);
+  }
+  EXPECT_GT(kinds.size(), 1u) << "a contraction and others";
+  const SubgraphInfo chosen = *std::max_element(subgraphs.subgraphs.begin(), subgraphs.subgraphs.end(),
+                                                [](const auto& a, const auto& b) { return a.flops < b.flops; });
+
+  const auto kernel = engine.ask<Kernel>(KernelRequest{chosen.id, {}, {}});
+  EXPECT_EQ(kernel.subgraph, chosen.id);
+  EXPECT_FALSE(kernel.expression.empty());
+  std::set<std::string> languages;
+  for (const KernelTextInfo& text : kernel.texts) {
+    SCOPED_TRACE(text.language);
+    languages.insert(text.language);
+    EXPECT_FALSE(text.text.empty());
+    EXPECT_TRUE(std::any_of(text.lineOrigins.begin(), text.lineOrigins.end(), [](const Origins& o) { return !o.empty(); }))
+        << "no line leads back to the source";
+  }
+  EXPECT_EQ(languages, (std::set<std::string>{"asm", "llvm", "loops"}));
+  const auto one = engine.ask<Kernel>(KernelRequest{chosen.id, {}, {"loops"}});
+  ASSERT_EQ(one.texts.size(), 1u);
+  EXPECT_EQ(engine.ask<Failed>(KernelRequest{"0123", {}, {}}).stage, "revision");
+  EXPECT_EQ(engine.ask<Failed>(KernelRequest{chosen.id, 7, {}}).stage, "kernel") << "there is no trial yet";
+
+  const auto space = engine.ask<Space>(SpaceRequest{chosen.id});
+  EXPECT_EQ(space.kind, chosen.kind);
+  ASSERT_FALSE(space.knobs.empty());
+  const auto measured = engine.ask<TrialMeasured>(MeasureRequest{chosen.id, space.current});
+  EXPECT_EQ(measured.trial.status, TrialStatus::Ok) << measured.trial.how;
+  ASSERT_TRUE(measured.trial.us);
+  EXPECT_GT(*measured.trial.us, 0);
+  EXPECT_LE(*measured.trial.lowUs, *measured.trial.us);
+  EXPECT_GE(*measured.trial.highUs, *measured.trial.us);
+  for (const protocol::KnobInfo& knob : space.knobs) {
+    if (knob.values.size() < 2) continue;
+    auto json = nlohmann::json::parse(space.current.text);
+    json["knobs"][knob.name] = nlohmann::json::parse(knob.values.back().text);
+    if (json == nlohmann::json::parse(space.current.text)) continue;
+    const RequestId id = engine.newId();
+    engine.send(MeasureRequest{chosen.id, {json.dump()}}, id);
+    const Envelope e = engine.awaitThat([id](const Envelope& m) { return m.id == id; });
+    // A knob that can't be turned alone is refused with the reason.
+    if (const auto* turned = std::get_if<TrialMeasured>(&e.message))
+      EXPECT_TRUE(turned->trial.status == TrialStatus::Ok || turned->trial.status == TrialStatus::Slow) << turned->trial.how;
+    else EXPECT_TRUE(std::holds_alternative<Failed>(e.message));
+  }
+  auto illegal = nlohmann::json::parse(space.current.text);
+  illegal["knobs"] = {{"no such knob", -1}};
+  engine.ask<Failed>(MeasureRequest{chosen.id, {illegal.dump()}});
+  engine.ask<Failed>(MeasureRequest{chosen.id, {"[]"}});
+
+  const auto trials = engine.ask<Trials>(TrialsRequest{chosen.id, 0, 5000});
+  ASSERT_EQ(trials.total, trials.trials.size());
+  ASSERT_GE(trials.total, 1u);
+  EXPECT_EQ(trials.trials[0], measured.trial);
+  EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen.id, 99, 5000}).trials.size(), 0u);
+  EXPECT_FALSE(engine.ask<Kernel>(KernelRequest{chosen.id, 0, {"asm"}}).texts.empty());
+}
+
+// The same expression in two cells is one kernel; its lines came from both.
+TEST_F(EngineJobs, ALineOfAKernelCameFromEveryPlaceThatHasIt) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string text =
+      "# %%\ninput A[8, 16] = normal(0, 1)\nP[i] = sum[k] A[i, k] * A[i, k]\nshow P\n"
+      "# %%\ninput B[8, 16] = normal(0, 1)\nQ[i] = sum[k] B[i, k] * B[i, k]\nshow Q\n";
+  engine.send(DocumentReplaced{1, "test.nf", m_folder.path(""), text});
+  const auto spans = engine.await<Analysis>().spans;
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  ASSERT_EQ(subgraphs.size(), 1u);
+  EXPECT_EQ(subgraphs[0].callsPerStep, 2);
+  const auto kernel = engine.ask<Kernel>(KernelRequest{subgraphs[0].id, {}, {"loops"}});
+  ASSERT_EQ(kernel.texts.size(), 1u);
+  std::set<std::string> tokens;
+  for (const Origins& line : kernel.texts[0].lineOrigins)
+    for (const std::uint32_t o : line) tokens.insert(text.substr(spans[o].begin, spans[o].end - spans[o].begin));
+  EXPECT_TRUE(tokens.contains("A[i, k]"));
+  EXPECT_TRUE(tokens.contains("B[i, k]"));
+}
+
+// What earlier runs have tried is shown before anything runs, and a trial of it can be measured once more.
+TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
+  std::map<std::string, std::set<std::string>> tried;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const RequestId id = engine.newId();
+    engine.send(train(1'000'000'000), id);
+    const auto timed = [](const TrialEvent& e) { return e.us && e.status == TrialStatus::Ok; };
+    const Envelope first = engine.awaitThat([&](const Envelope& e) {
+      const auto* trial = std::get_if<TrialEvent>(&e.message);
+      return trial && timed(*trial);
+    });
+    engine.send(StopRequest{});
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+    const auto& trial = std::get<TrialEvent>(first.message);
+    tried[trial.subgraph].insert(trial.schedule.text);
+    for (const TrialEvent& e : engine.passed<TrialEvent>())
+      if (timed(e)) tried[e.subgraph].insert(e.schedule.text);
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  std::map<std::string, SubgraphInfo> now;
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) now[s.id] = s;
+  std::optional<std::pair<std::string, TrialInfo>> chosen;
+  for (const auto& [subgraph, schedules] : tried) {
+    if (!now.contains(subgraph)) continue;  // its fusion was undone
+    SCOPED_TRACE(now[subgraph].name);
+    EXPECT_TRUE(now[subgraph].us && now[subgraph].firstUs);
+    EXPECT_EQ(now[subgraph].budgetShare, 0);
+    std::set<std::string> known;
+    for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{subgraph, 0, 5000}).trials) {
+      known.insert(t.schedule.text);
+      EXPECT_TRUE(t.how.ends_with("on record")) << t.how;
+      if (t.generation > 0) { EXPECT_GT(t.how.size(), std::string("on record").size()) << "how it came about is on record, too"; }
+      if (t.us) chosen = {subgraph, t};
+    }
+    for (const std::string& s : schedules) EXPECT_TRUE(known.contains(s)) << s;
+  }
+  ASSERT_TRUE(chosen);
+  const auto total = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000}).total;
+  const auto again = engine.ask<TrialMeasured>(MeasureRequest{chosen->first, chosen->second.schedule, chosen->second.number}).trial;
+  EXPECT_EQ(again.number, chosen->second.number);
+  EXPECT_EQ(again.generation, chosen->second.generation);
+  EXPECT_EQ(again.schedule, chosen->second.schedule);
+  EXPECT_TRUE(again.how.starts_with("replay of c")) << again.how;
+  EXPECT_TRUE(again.us) << again.how;
+  // It is no trial of its own: there are as many as before, and the one that it repeats tells of it.
+  const auto trials = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000});
+  EXPECT_EQ(trials.total, total);
+  EXPECT_EQ(trials.trials[chosen->second.number].us, chosen->second.us);
+  EXPECT_NE(trials.trials[chosen->second.number].how.find("; replayed: "), std::string::npos);
+  // So is one by hand that turns no knob, however its schedule is written.
+  const auto untouched =
+      engine.ask<TrialMeasured>(MeasureRequest{chosen->first, {nlohmann::json::parse(chosen->second.schedule.text).dump(1)}, {}})
+          .trial;
+  EXPECT_EQ(untouched.number, chosen->second.number);
+  EXPECT_TRUE(untouched.how.starts_with("replay of c")) << untouched.how;
+  EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000}).total, total);
+  // Another one by hand belongs to the newest generation and is counted by the list of kernels as by the trials.
+  std::optional<TrialInfo> byHand;
+  for (const protocol::KnobInfo& knob : engine.ask<Space>(SpaceRequest{chosen->first}).knobs)
+    for (const JsonText& value : knob.values) {
+      auto json = nlohmann::json::parse(chosen->second.schedule.text);
+      json["knobs"][knob.name] = nlohmann::json::parse(value.text);
+      const bool known = std::any_of(trials.trials.begin(), trials.trials.end(), [&](const TrialInfo& t) {
+        return nlohmann::json::parse(t.schedule.text)["knobs"] == json["knobs"];
+      });
+      if (byHand || known) continue;
+      const RequestId id = engine.newId();
+      engine.send(MeasureRequest{chosen->first, {json.dump()}, {}}, id);
+      const Envelope e = engine.awaitThat([id](const Envelope& m) { return m.id == id; });
+      if (const auto* turned = std::get_if<TrialMeasured>(&e.message)) byHand = turned->trial;
+    }
+  ASSERT_TRUE(byHand) << "no knob can be turned alone";
+  EXPECT_EQ(byHand->number, total);
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
+    if (s.id == chosen->first) { EXPECT_EQ(static_cast<std::uint64_t>(s.trials), total + 1); }
+}
+
+// Of a notebook with a file: its trials, what it ran with and how its time was shared, although the engine that knew them is gone.
+TEST_F(EngineJobs, TheTrialsOfARunOutliveTheirEngine) {
+  std::ofstream(m_folder.path("test.nf")) << kDigits;
+  struct Shown {
+    std::map<std::string, std::tuple<std::optional<double>, TrialStatus, std::int64_t, std::string>> trials;
+    std::string inUse;
+    std::optional<double> us, firstUs;
+    bool operator==(const Shown&) const = default;
+  };
+  double share = 0;
+  const auto shown = [&](EngineProcess& engine) {
+    std::map<std::string, Shown> all;
+    share = 0;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+      Shown& one = all[s.id];
+      one.inUse = s.inUse.text;
+      one.us = s.us;
+      one.firstUs = s.firstUs;
+      share += s.budgetShare;
+      for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{s.id, 0, 5000}).trials)
+        one.trials[t.schedule.text] = {t.us, t.status, t.generation, t.how};
+    }
+    return all;
+  };
+  std::map<std::string, Shown> before;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const RequestId id = engine.newId();
+    engine.send(train(1'000'000'000), id);
+    int timed = 0;
+    engine.awaitThat([&](const Envelope& e) {
+      const auto* trial = std::get_if<TrialEvent>(&e.message);
+      return trial && trial->us && ++timed >= 6;
+    });
+    engine.send(StopRequest{});
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+    before = shown(engine);
+    engine.kill();
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto after = shown(engine);
+  EXPECT_GT(share, 0) << "of the trials that the run made";
+  ASSERT_EQ(after.size(), before.size());
+  bool used = false;
+  for (const auto& [subgraph, was] : before) {
+    SCOPED_TRACE(subgraph);
+    EXPECT_TRUE(after.at(subgraph) == was);
+    EXPECT_EQ(after.at(subgraph).trials, was.trials);
+    EXPECT_EQ(after.at(subgraph).inUse, was.inUse);
+    used = used || !was.inUse.empty();
+  }
+  EXPECT_TRUE(used);
+}
+
+TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  const SubgraphInfo chosen =
+      *std::max_element(subgraphs.begin(), subgraphs.end(), [](const auto& a, const auto& b) { return a.flops < b.flops; });
+  const RequestId id = engine.newId();
+  TuneRequest request;
+  request.revision = 1;
+  request.subgraphs = {chosen.id};
+  request.trials = 6;
+  engine.send(request, id);
+  engine.await<Finished>(id);
+  const auto trials = engine.passed<TrialEvent>();
+  EXPECT_GE(trials.size(), 2u);
+  for (const TrialEvent& e : trials) EXPECT_EQ(e.subgraph, chosen.id);
+  std::set<std::uint64_t> numbers;
+  for (const TrialEvent& e : trials) numbers.insert(e.number);
+  EXPECT_EQ(engine.ask<Trials>(TrialsRequest{chosen.id, 0, 100}).total, numbers.size());
+  // An unknown one is told, and all are searched until a cancel.
+  request.subgraphs = {"0123"};
+  EXPECT_EQ(engine.ask<Failed>(request).stage, "tune");
+  request.subgraphs = {};
+  request.trials = 1'000'000;
+  const RequestId all = engine.newId();
+  engine.send(request, all);
+  engine.await<TrialEvent>();
+  engine.send(Cancel{all});
+  engine.await<Cancelled>(all);
+  // Fused kernels against their parts come first, each with its name and how many there are.
+  const auto states = engine.passed<RunState>();
+  EXPECT_TRUE(std::any_of(states.begin(), states.end(), [](const RunState& s) {
+    return s.phase == RunPhase::Tuning && s.detail.starts_with("fused kernel 1 of ") &&
+           s.detail.find(" against its parts: ") != std::string::npos;
+  }));
+  // Who is told that it is over finds nothing searching; and one rule says what is faster than the first kernel.
+  const auto idle = [&] { return engine.await<RunState>().phase == RunPhase::Idle; };
+  while (!idle()) {}
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs) {
+    EXPECT_NE(s.state, SubgraphState::Searching) << s.name;
+    if (!s.us || !s.firstUs || *s.us == *s.firstUs) continue;
+    const auto list = engine.ask<Trials>(TrialsRequest{s.id, 0, 10000}).trials;
+    const auto first =
+        std::find_if(list.begin(), list.end(), [](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok; });
+    ASSERT_NE(first, list.end());
+    EXPECT_EQ(*s.firstUs, *first->us);
+    EXPECT_LT(*s.us, first->lowUs.value_or(*first->us));
+  }
+}
+
+TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  const SubgraphInfo chosen =
+      *std::max_element(subgraphs.begin(), subgraphs.end(), [](const auto& a, const auto& b) { return a.flops < b.flops; });
+  EXPECT_NE(chosen.state, SubgraphState::Pinned);
+  ASSERT_FALSE(chosen.pinTensor.empty());
+  const auto space = engine.ask<Space>(SpaceRequest{chosen.id});
+  const auto first = nlohmann::json::parse(space.current.text);
+  auto pinned = first;
+  // Knobs depend on one another: one that can be turned alone.
+  for (const protocol::KnobInfo& knob : space.knobs)
+    for (const JsonText& value : knob.values) {
+      auto turned = first;
+      turned["knobs"][knob.name] = nlohmann::json::parse(value.text);
+      if (pinned != first || turned == first) continue;
+      const RequestId id = engine.newId();
+      engine.send(MeasureRequest{chosen.id, {turned.dump()}}, id);
+      const Envelope e = engine.awaitThat([id](const Envelope& m) { return m.id == id; });
+      const auto* measured = std::get_if<TrialMeasured>(&e.message);
+      if (measured && (measured->trial.status == TrialStatus::Ok || measured->trial.status == TrialStatus::Slow)) pinned = turned;
+    }
+  ASSERT_NE(pinned, first);
+  engine.document(std::string(kDigits) + "hint schedule " + chosen.pinTensor + " " + pinned.dump() + "\n", 2);
+  const auto after = engine.ask<Subgraphs>(SubgraphsRequest{2}).subgraphs;
+  for (const SubgraphInfo& s : after) EXPECT_EQ(s.state == SubgraphState::Pinned, s.id == chosen.id) << s.name;
+  // Its time is that of what was pinned, not of the best that was tried.
+  for (const SubgraphInfo& s : after)
+    if (s.id == chosen.id)
+      for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{chosen.id}).trials)
+        if (t.us && nlohmann::json::parse(t.schedule.text) == pinned) { EXPECT_EQ(s.us, t.us); }
+  EXPECT_EQ(nlohmann::json::parse(engine.ask<Space>(SpaceRequest{chosen.id}).current.text), pinned);
+  const RequestId id = engine.newId();
+  auto request = train(0);
+  request.revision = 2;
+  engine.send(request, id);
+  engine.await<DoneEvent>();
+  engine.await<Finished>(id);
+  bool used = false;
+  for (const TrialEvent& e : engine.passed<TrialEvent>()) {
+    if (e.subgraph != chosen.id) continue;
+    used = true;
+    EXPECT_EQ(nlohmann::json::parse(e.schedule.text), pinned);
+  }
+  EXPECT_TRUE(used);
+
+  // One that the kernel can't have is a mistake that is told, not passed over.
+  engine.document(std::string(kDigits) + "hint schedule " + chosen.pinTensor + " {\"kind\": \"nonsense\", \"knobs\": {}}\n", 3);
+  request.revision = 3;
+  const RequestId wrong = engine.newId();
+  engine.send(request, wrong);
+  const auto failed = engine.awaitThat([&](const Envelope& e) { return e.id == wrong; });
+  ASSERT_TRUE(std::holds_alternative<Failed>(failed.message));
+  EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The explain page: decisions of fusion with their numbers, what is measured, asked for and outlined.
+#include <gtest/gtest.h>
+
+#include <QCoreApplication>
+#include <QLabel>
+#include <QPushButton>
+#include <QScrollArea>
+#include <QTableWidget>
+#include <QTest>
+
+#include "core/document/document.h"
+#include "tests/widgets/capsule.h"
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/decision_card.h"
+#include "widgets/explain_view.h"
+#include "widgets/fusion_model.h"
+#include "widgets/graph_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
+  FusionModel model;
+  model.setReport(capsule::fusion(1));
+  const auto text = [&](int row, int column) { return model.data(model.index(row, column), Qt::DisplayRole).toString(); };
+  EXPECT_EQ(text(1, FusionModel::kPair), "Y → L");
+  EXPECT_EQ(text(1, FusionModel::kTraffic), "+3.20");
+  EXPECT_EQ(text(1, FusionModel::kLaunchUs), "+4.20");
+  EXPECT_EQ(text(2, FusionModel::kWork), "-231.0");
+  EXPECT_EQ(text(2, FusionModel::kState), "refused");
+  EXPECT_TRUE(model.csv().contains("\"Y\",\"L\",\"One+One\",3200000"));
+  // One notation in every view; the source's own names where something is written for a program.
+  EXPECT_EQ(text(0, FusionModel::kPair), "dW → W <-");
+  EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
+}
+
+// What flips a decision stands on its card, or why nothing does.
+TEST_F(Widgets, EveryDecisionSaysWhatFlipsItOrWhyNothingDoes) {
+  protocol::FusionDecisionInfo d = capsule::fusion(1).decisions[0];
+  EXPECT_EQ(neverFlips(d), QString());
+  d.flips.clear();
+  d.curve.reset();
+  EXPECT_TRUE(neverFlips(d).startsWith("None: it saves traffic and launches and costs nothing")) << neverFlips(d).toStdString();
+  DecisionCard card(&theme);
+  card.setDecision(1, d, capsule::fusion(1).device, Document::FusionHint::None);
+  const auto* words = card.findChild<QLabel*>("neverFlips");
+  ASSERT_TRUE(words);
+  EXPECT_EQ(words->text(), neverFlips(d));
+  EXPECT_TRUE(words->isVisibleTo(&card));
+  d.state = protocol::FusionState::NotLowerable;
+  EXPECT_TRUE(neverFlips(d).endsWith("What keeps the two apart is no number."));
+  d.dT = -d.dT, d.dK = 0;
+  EXPECT_TRUE(neverFlips(d).startsWith("None: it costs traffic and saves nothing"));
+  d.dT = 0;
+  EXPECT_TRUE(neverFlips(d).startsWith("Nothing is left to count"));
+}
+
+TEST_F(Widgets, ADecisionCardIsNeverWiderThanItsPanel) {
+  FusionReport report = capsule::fusion(1);
+  FusionDecisionInfo d = report.decisions[2];
+  d.producer = "d(L)/d(V.Logit.0.sum.over.every.capsule)", d.consumer = "d(L)/d(Votes.of.all.the.capsules.below)";
+  d.traffic.push_back({"d(L)/d(V.Logit.0.sum.over.every.capsule.of.the.layer)", 3e6});
+  d.flips.push_back({"d(L)/d(V.Logit.0.sum.over.every.capsule)", 401408, 3e6, true, "B"});
+  for (const int width : {DecisionCard::kLeastWidth, 376, 500})
+    for (const auto hint : {Document::FusionHint::None, Document::FusionHint::Fuse, Document::FusionHint::Split}) {
+      SCOPED_TRACE(width);
+      DecisionCard card(&theme);
+      card.resize(width, 700);
+      card.show();
+      card.setDecision(3, d, report.device, hint);
+      QCoreApplication::processEvents();
+      const auto* scroll = card.findChild<QScrollArea*>();
+      EXPECT_LE(scroll->widget()->minimumSizeHint().width(), scroll->viewport()->width());
+      for (const QPushButton* b : {card.force(), card.forbid(), card.release(), card.measure()}) {
+        if (!b->isVisible()) continue;
+        EXPECT_GE(b->mapTo(&card, QPoint()).x(), 0) << b->text().toStdString();
+        EXPECT_LE(b->mapTo(&card, QPoint(b->width(), 0)).x(), width) << b->text().toStdString();
+      }
+    }
+}
+
+// A figure that decides says how far it may be off, as on Devices; what an A/B saves says which statistic it is.
+TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
+  FusionReport report = capsule::fusion(1);
+  report.device.bandwidth = 20.2e9, report.device.bandwidthInterval = {19.9e9, 20.9e9, 64};
+  report.device.launchInterval = {};
+  DecisionCard card(&theme);
+  card.setDecision(1, report.decisions[0], report.device, Document::FusionHint::None);
+  const auto* constants = card.findChild<QLabel*>("constants");
+  ASSERT_TRUE(constants);
+  EXPECT_TRUE(constants->text().contains("P_d 20.2 GB/s  [19.9, 20.9]  n = 64")) << constants->text().toStdString();
+  EXPECT_TRUE(constants->text().endsWith("L " + microsecondsText(report.device.launchSeconds * 1e6))) << "none is known of it";
+  FusionModel model;
+  report.decisions[0].measuredSaving = Measured{-5.9, -36.3, 24.5, {-6, -5.9, 3}};
+  report.decisions[1].measuredSaving = Measured{2, 1, 3, {}};
+  model.setReport(report);
+  const auto tip = [&](int row) { return model.data(model.index(row, FusionModel::kMeasured), Qt::ToolTipRole).toString(); };
+  EXPECT_TRUE(tip(0).contains("3 paired differences"));
+  EXPECT_TRUE(tip(1).contains("the difference of the two medians"));
+}
+
+TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setFusion(capsule::fusion(1));
+  QString producer, consumer;
+  Document::FusionHint hint = Document::FusionHint::None;
+  QObject::connect(&view, &ExplainView::hintRequested, &view,
+                   [&](const QString& p, const QString& c, Document::FusionHint h) { producer = p, consumer = c, hint = h; });
+  view.chooseDecision(2);
+  EXPECT_EQ(selection.origins(), (Origins{0, 3}));
+  QTest::mouseClick(view.card()->force(), Qt::LeftButton);
+  EXPECT_EQ(producer, "Y");
+  EXPECT_EQ(consumer, "d(L)/d(Y)");
+  EXPECT_EQ(hint, Document::FusionHint::Fuse);
+  QTest::mouseClick(view.card()->forbid(), Qt::LeftButton);
+  EXPECT_EQ(hint, Document::FusionHint::Split);
+  view.grab();
+}
+
+TEST_F(Widgets, TheTablesOfThePageFollowTheSelectionAndLeadIt) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setFusion(capsule::fusion(1));
+  selection.select({3});
+  EXPECT_EQ(view.relatedDecisions(), (std::vector<int>{0, 1, 2, 3}));
+  QStringList rows;
+  for (const QModelIndex& i : view.nodes()->selectionModel()->selectedRows()) rows << i.data().toString();
+  rows.sort();
+  EXPECT_EQ(rows.join(' '), "L dY");
+  // A token inside an operator: the one that holds it, what was derived from it or reads it, and the tensor that it reads.
+  selection.select({1});
+  selection.read("A");
+  rows.clear();
+  for (const QModelIndex& i : view.nodes()->selectionModel()->selectedRows()) rows << i.data().toString();
+  rows.sort();
+  EXPECT_EQ(rows.join(' '), "A Y dW");
+  const auto& nodes = view.graph()->graph().nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    EXPECT_EQ(view.graph()->isOutlined(i), nodes[i].id == "A" || nodes[i].id == "Y" || nodes[i].id == "d(L)/d(W)") << nodes[i].id;
+  selection.select({2});
+  EXPECT_TRUE(view.relatedDecisions().empty());
+  selection.clear();
+  EXPECT_TRUE(view.nodes()->selectionModel()->selectedRows().isEmpty());
+  view.nodes()->setFocus();
+  view.nodes()->setCurrentCell(2, 0);
+  EXPECT_EQ(view.graph()->chosen(), "Y");
+  QTest::keyClick(view.nodes(), Qt::Key_Down);
+  EXPECT_EQ(view.graph()->chosen(), "L");
+  EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+// An operator that several kernels compute is a decision's end in each of them; what was measured holds while it is decided alike.
+TEST_F(Widgets, ADecisionIsOutlinedWhereverItIsComputed) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  GraphPage g = capsule::graph(1, "fused");
+  GraphNode again = g.nodes[2];
+  again.id = again.name = "Y#2", again.added = true;
+  g.nodes.insert(g.nodes.begin() + 2, again);
+  g.edges.insert(g.edges.begin(), GraphEdge{"Y#2", "L", "Y", 4, false, false});
+  g.groups[0].nodes = {"Y#2", "L"};
+  g.groups[1].nodes = {"Y", "d(L)/d(Y)"};
+  std::erase_if(g.edges, [](const GraphEdge& e) { return e.from == "Y" && e.to == "L"; });
+  view.setGraph(g);
+  view.toggleGroup(0);
+  selection.select({0, 3}, {"Y", "L"});
+  view.setDecision("Y", "L", "R +1.00 µs");
+  QStringList outlined;
+  for (std::size_t i = 0; i < g.nodes.size(); ++i)
+    if (view.isOutlined(i)) outlined << QString::fromStdString(view.graph().nodes[i].id);
+  outlined.sort();
+  EXPECT_EQ(outlined.join(' '), "L Y Y#2");
+  ASSERT_FALSE(view.decisionPlace().isNull());
+  const QRectF group = view.layoutOf().groups[0].rect;
+  EXPECT_LT(std::abs(view.decisionPlace().center().x() - group.center().x()), group.width())
+      << "beside the kernel that it is about";
+}
+
+TEST_F(Widgets, WhatTheStepDoesWithoutIsMarkedInGraphAndTable) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  GraphPage page = capsule::graph(1, "fused");
+  view.setGraph(page);
+  const QImage inside = view.graph()->grab().toImage();
+  const auto outside = std::find_if(page.nodes.begin(), page.nodes.end(), [](const GraphNode& n) { return n.id == "d(L)/d(W)"; });
+  ASSERT_NE(outside, page.nodes.end());
+  outside->outsideStep = true;
+  view.setGraph(page);
+  EXPECT_NE(view.graph()->grab().toImage(), inside);
+  const auto row = static_cast<int>(outside - page.nodes.begin());
+  EXPECT_EQ(view.nodes()->model()->index(row, 1).data().toString(), "outside the step");
+  EXPECT_NE(view.nodes()->model()->index(row == 0 ? 1 : 0, 1).data().toString(), "outside the step");
+}
+
+TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  FusionReport report = capsule::fusion(1);
+  view.setFusion(report);
+  view.chooseDecision(2);
+  view.setComparison({"Y",
+                      "d(L)/d(Y)",
+                      "cpu",
+                      {41, 40, 42, {41}},
+                      {43, 42, 44, {43}},
+                      {-2, -3, -1, {-2}},
+                      "Fused is slower.",
+                      "",
+                      {"Y + d(L)/d(Y)"},
+                      {"Y", "d(L)/d(Y)"}});
+  QCoreApplication::processEvents();
+  EXPECT_TRUE(view.card()->intervals());
+  for (const QWidget* w = view.card()->forbid(); w; w = w->parentWidget())
+    EXPECT_FALSE(qobject_cast<const QScrollArea*>(w)) << "a button is never scrolled out of sight";
+  view.setFusion(report);
+  EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+  FusionReport anew = report;
+  anew.decisions[2].state = FusionState::Forbidden;
+  std::rotate(anew.decisions.begin(), anew.decisions.begin() + 2, anew.decisions.end());
+  view.setFusion(anew);
+  ASSERT_TRUE(view.chosenDecision());
+  EXPECT_EQ(view.chosenDecision()->producer, "Y");
+  EXPECT_EQ(view.chosenDecision()->consumer, "d(L)/d(Y)");
+  EXPECT_FALSE(view.card()->intervals()) << "of another plan";
+  EXPECT_FALSE(view.chosenDecision()->measuredSaving);
+  // A report in between that does not have it does not make another one the chosen one.
+  FusionReport without = report;
+  without.decisions.resize(1);
+  view.card()->force()->setFocus();
+  view.setFusion(without);
+  EXPECT_FALSE(view.chosenDecision());
+  view.setFusion(report);
+  ASSERT_TRUE(view.chosenDecision());
+  EXPECT_EQ(view.chosenDecision()->consumer, "d(L)/d(Y)");
+  EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The graph of a program: its order, places kept through stages, choosing, captions, its table.
+#include <gtest/gtest.h>
+
+#include <QFile>
+#include <QTableWidget>
+#include <QTemporaryDir>
+#include <QTest>
+#include <random>
+
+#include "tests/widgets/capsule.h"
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/explain_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/stage_slider.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+TEST_F(Widgets, TheGraphRunsForwardThenBackUnderIt) {
+  const GraphPage g = capsule::graph(1, "fused");
+  const GraphLayout l = layOutGraph(g);
+  const auto at = [&](const char* id) {
+    for (std::size_t i = 0; i < g.nodes.size(); ++i)
+      if (g.nodes[i].id == id) return l.nodes[i].rect;
+    return QRectF();
+  };
+  EXPECT_LT(at("Y").center().x(), at("L").center().x());
+  EXPECT_GT(at("d(L)/d(Y)").center().x(), at("d(L)/d(W)").center().x());
+  EXPECT_GT(at("d(L)/d(W)").center().x(), at("W <-").center().x());
+  EXPECT_GT(at("d(L)/d(Y)").top(), at("L").bottom());
+  EXPECT_LT(at("A").bottom(), at("Y").top());
+  for (std::size_t i = 0; i < l.nodes.size(); ++i)
+    for (std::size_t k = i + 1; k < l.nodes.size(); ++k)
+      EXPECT_FALSE(l.nodes[i].rect.intersects(l.nodes[k].rect)) << g.nodes[i].id << " " << g.nodes[k].id;
+}
+
+GraphPage randomGraph(std::uint64_t seed, int nodes) {
+  std::mt19937_64 rng(seed);
+  GraphPage g;
+  g.stage = "fused";
+  for (int i = 0; i < nodes; ++i) {
+    GraphNode n;
+    n.id = n.name = "t" + std::to_string(i);
+    n.kind = rng() % 9 == 0 ? NodeKind::Param : NodeKind::Operator;
+    n.phase = static_cast<Phase>(rng() % 4);
+    g.nodes.push_back(n);
+    for (int e = 0; e < 2 && i > 0; ++e)
+      g.edges.push_back({"t" + std::to_string(rng() % static_cast<std::uint64_t>(rng() % 20 == 0 ? nodes : i)), n.id, "x", 4,
+                         rng() % 5 == 0, rng() % 7 == 0});
+  }
+  g.edges.push_back({"nowhere", "t0", "x", 0, false, false});
+  g.totalNodes = nodes;
+  return g;
+}
+
+TEST_F(Widgets, NodesNeverOverlapInRandomGraphs) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const GraphPage g = randomGraph(seed, 60);
+    const GraphLayout l = layOutGraph(g);
+    for (std::size_t i = 0; i < l.nodes.size(); ++i)
+      for (std::size_t k = i + 1; k < l.nodes.size(); ++k)
+        EXPECT_FALSE(!l.nodes[i].pill && !l.nodes[k].pill && l.nodes[i].rect.intersects(l.nodes[k].rect));
+  }
+}
+
+QRectF rectOf(const GraphView& view, const std::string& id) {
+  const auto& nodes = view.graph().nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (nodes[i].id == id) return {view.toWidget(view.layoutOf().nodes[i].rect.topLeft()), view.layoutOf().nodes[i].rect.size()};
+  return {};
+}
+
+TEST_F(Widgets, ANodeKeepsItsPlaceThroughEveryStage) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  std::map<std::string, QRectF> places;
+  for (const auto& n : view.graph().nodes) places[n.id] = rectOf(view, n.id);
+  for (const char* stage : {"source", "differentiated", "transformed", "partitioned", "fused", "source", "fused"}) {
+    SCOPED_TRACE(stage);
+    view.setGraph(capsule::graph(1, stage));
+    for (const auto& n : view.graph().nodes) EXPECT_EQ(rectOf(view, n.id), places.at(n.id)) << n.id;
+  }
+}
+
+// Stages of random graphs: some operators are not there yet, some are gone later; groups are closed or open.
+TEST_F(Widgets, NodesKeepTheirPlacesInStagesOfRandomGraphs) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 rng(seed);
+    GraphPage fused = randomGraph(seed, 70);
+    for (std::size_t i = 0; i + 5 < fused.nodes.size(); i += 5) {
+      GraphGroup g;
+      g.id = "G" + std::to_string(i);
+      for (std::size_t k = i; k < i + rng() % 5; ++k)
+        if (fused.nodes[k].kind == NodeKind::Operator) g.nodes.push_back(fused.nodes[k].id);
+      if (!g.nodes.empty()) fused.groups.push_back(g);
+    }
+    GraphView view(&theme, &selection);
+    view.resize(900, 500);
+    view.setGraph(fused);
+    if (seed % 2) view.toggleGroups();
+    std::map<std::string, QRectF> places;
+    for (const auto& n : fused.nodes) places[n.id] = rectOf(view, n.id);
+    for (int stage = 0; stage < 4; ++stage) {
+      GraphPage page = fused;
+      page.stage = "partitioned";
+      page.groups.clear();
+      std::erase_if(page.nodes, [&](const GraphNode&) { return rng() % 3 == 0; });
+      for (int gone = 0; gone < 3; ++gone) {
+        GraphNode n;
+        n.id = n.name = "gone" + std::to_string(gone);
+        page.nodes.push_back(n);
+        page.edges.push_back({n.id, page.nodes.front().id, "x", 4, false, false});
+      }
+      view.setGraph(page);
+      const auto& nodes = view.layoutOf().nodes;
+      for (std::size_t i = 0; i < nodes.size(); ++i) {
+        const std::string& id = view.graph().nodes[i].id;
+        if (const auto place = places.find(id); place != places.end()) {
+          EXPECT_EQ(rectOf(view, id), place->second) << id;
+        } else {
+          for (std::size_t k = 0; k < nodes.size(); ++k) EXPECT_FALSE(k != i && nodes[k].rect.intersects(nodes[i].rect)) << id;
+        }
+      }
+    }
+    view.setGraph(fused);
+    for (const auto& n : fused.nodes) EXPECT_EQ(rectOf(view, n.id), places.at(n.id)) << n.id;
+  }
+}
+
+TEST_F(Widgets, ANodeSaysWhatItComputesAndAGroupWhatItCosts) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  GraphPage g = capsule::graph(1, "fused");
+  GraphNode again = g.nodes[4];
+  again.id = again.name = "d(L)/d(Y)#2", again.added = true;
+  g.nodes.push_back(again);
+  g.nodes[5].text = "Σ d(L)/d(Y)·A";
+  for (auto& group : g.groups) group.us.reset();
+  view.setGraph(g);
+  EXPECT_EQ(view.captionOf(5), "Σ dY·A");
+  EXPECT_EQ(view.captionOf(7), "computed again");
+  EXPECT_EQ(view.factsOf(1), "1 kernel");
+  EXPECT_EQ(view.tagOf(1), QString::fromStdString(g.groups[1].id)) << "the number that tables and cards use";
+  view.setSubgraphs(capsule::subgraphs());
+  EXPECT_EQ(view.factsOf(0), "1 kernel  41.8 µs  73 %");
+  EXPECT_EQ(view.factsOf(1), "1 kernel  12.6 µs  22 %");
+  view.toggleGroup(1);
+  EXPECT_EQ(view.factsOf(1), "12.6 µs  22 %  2 operators");
+  EXPECT_TRUE(view.findNext("dW"));
+  EXPECT_EQ(view.chosen(), "d(L)/d(W)");
+}
+
+TEST_F(Widgets, AHundredThousandNodesAreLaidOutBesideTheWindow) {
+  GraphView view(&theme, &selection);
+  view.resize(800, 600);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.setGraph(randomGraph(3, 100000));
+  EXPECT_EQ(view.graph().nodes.size(), 7u);  // the old one stays until the new one is ready
+  ASSERT_TRUE(QTest::qWaitFor([&] { return view.graph().nodes.size() == 100000; }, 120000));
+  view.grab();
+}
+
+TEST_F(Widgets, ANodeIsChosenByClickAndByKey) {
+  GraphView view(&theme, &selection);
+  view.resize(900, 500);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.fit();
+  QTest::mouseClick(&view, Qt::LeftButton, {}, view.toWidget(view.layoutOf().nodes[2].rect.center()).toPoint());
+  EXPECT_EQ(view.chosen(), "Y");
+  EXPECT_EQ(selection.origins(), Origins{0});
+  QTest::keyClick(&view, Qt::Key_Right);
+  EXPECT_EQ(view.chosen(), "L");
+  EXPECT_TRUE(view.findNext("d(W)"));
+  EXPECT_EQ(view.chosen(), "d(L)/d(W)");
+  QTest::keyClick(&view, Qt::Key_Escape);
+  EXPECT_TRUE(selection.empty());
+}
+
+TEST_F(Widgets, TheGraphIsSavedAsSvg) {
+  GraphView view(&theme, &selection);
+  view.setGraph(capsule::graph(1, "fused"));
+  QTemporaryDir folder;
+  ASSERT_TRUE(view.saveSvg(folder.filePath("g.svg")));
+  QFile file(folder.filePath("g.svg"));
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  EXPECT_TRUE(file.readAll().contains("<svg"));
+}
+
+// A large graph is placed beside the main thread: its table does not wait for that, nor read the graph before it.
+TEST_F(Widgets, ALargeGraphIsListedBeforeItIsPlaced) {
+  ExplainView view(&theme, &selection);
+  view.setGraph(capsule::graph(1, "fused"));
+  protocol::GraphPage large;
+  large.stage = "fused";
+  for (int i = 0; i < 3200; ++i) {
+    protocol::GraphNode node;
+    node.id = node.name = "X" + std::to_string(i);
+    node.text = "X" + std::to_string(i - 1) + " + 1";
+    large.nodes.push_back(node);
+    if (i > 0) large.edges.push_back({"X" + std::to_string(i - 1), node.id, "X" + std::to_string(i - 1)});
+  }
+  large.totalNodes = 3200;
+  view.setGraph(large);
+  ASSERT_EQ(view.nodes()->model()->rowCount(), 3200);
+  EXPECT_EQ(view.nodes()->model()->index(3100, 2).data().toString(), "X3099 + 1");
+  EXPECT_TRUE(QTest::qWaitFor([&] { return view.graph()->graph().nodes.size() == 3200; }, 60000));
+  EXPECT_EQ(view.graph()->captionOf(3100), "X3099 + 1");
+}
+
+// Narrow as it may be, what a stage did runs into no other stage.
+TEST_F(Widgets, LabelsOfStagesNeverMeet) {
+  StageSlider slider(&theme);
+  slider.setStages({{"source", 51, "51 operators"},
+                    {"differentiated", 84, "added 33"},
+                    {"transformed", 84, "84 operators"},
+                    {"partitioned", 82, "82 in 82 kernels, 2 outside the step"},
+                    {"fused", 99, "99 in 16 kernels, 2 outside the step"}});
+  slider.show();
+  for (int width = 700; width < 1900; width += 37) {
+    slider.resize(width, slider.height());
+    const auto labels = slider.labels();
+    ASSERT_EQ(labels.size(), 5u);
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      EXPECT_TRUE(QRectF(slider.rect()).contains(labels[i])) << width << ", " << i;
+      if (i == 0) continue;
+      EXPECT_LT(labels[i - 1].right() + 6, labels[i].left()) << width << ", " << i;
+    }
+  }
+}
+
+TEST_F(Widgets, AChosenDecisionComesIntoSight) {
+  GraphView view(&theme, &selection);
+  view.resize(500, 320);
+  view.show();
+  view.setGraph(capsule::graph(1, "fused"));
+  view.zoomBy(4);
+  view.setDecision("d(L)/d(W)", "W <-", "R +1 µs");
+  for (const char* id : {"d(L)/d(W)", "W <-"})
+    EXPECT_TRUE(QRectF(view.rect()).intersects(QRectF(rectOf(view, id).topLeft(), QSizeF(102, 40) * view.zoom()))) << id;
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// A kernel and the profile: lines and the tokens they came from, candidates side by side, facts and tags.
+#include <gtest/gtest.h>
+
+#include <QComboBox>
+#include <QLabel>
+#include <QPlainTextEdit>
+#include <QScrollBar>
+#include <QTableView>
+#include <QTemporaryDir>
+#include <QTest>
+#include <QTextBlock>
+#include <QTextLayout>
+#include <cmath>
+
+#include "tests/widgets/capsule.h"
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/kernel_view.h"
+#include "widgets/profile_view.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+TEST_F(Tuning, AKernelThatDoesNotComeIsSaid) {
+  KernelView view(&theme, &selection);
+  view.setKernel(capsule::kernel("aa01", 1));
+  view.setPending("g3 c2");
+  view.setFailed("It was refused.");
+  EXPECT_EQ(view.detail(), "below is g4 c1. It was refused.");
+}
+
+TEST_F(Tuning, FactsOfAKernelGiveWayToTheMapping) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  k.facts = {{"template", "contraction"}, {"stages", "2"}, {"workspace", "110592 B"}, {"code", "8840 B"}, {"vector", "512 bits"}};
+  view.show();
+  for (const int width : {420, 520, 700, 1200}) {
+    SCOPED_TRACE(width);
+    view.resize(width, 500);
+    view.setKernel(k);
+    selection.select({1});
+    for (const QLabel* l : view.findChildren<QLabel*>())
+      if (l->textFormat() == Qt::RichText && l->isVisible() && !l->wordWrap()) {
+        EXPECT_LE(l->sizeHint().width(), l->width() + 2) << view.facts().toStdString();
+        EXPECT_TRUE(l->toolTip().contains("vector 512 bits"));
+      }
+  }
+  EXPECT_TRUE(view.facts().contains("vector 512 bits"));
+}
+
+TEST_F(Tuning, ATokenLeadsToTheKernelAroundItAndARowOfTheProfileToItsToken) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.setProfile(capsule::profile(1, false));
+  selection.select({2});  // the access of W: what came from it comes before what is around it
+  EXPECT_EQ(view.current(), "bb02");
+  selection.select({1});  // the access of A stands in Y alone
+  EXPECT_EQ(view.current(), "aa01");
+  QTableView* table = view.profile()->findChild<QTableView*>();
+  ASSERT_TRUE(table);
+  table->setFocus();
+  table->setCurrentIndex(table->model()->index(2, 0));
+  EXPECT_EQ(view.current(), "cc03");
+  EXPECT_EQ(selection.origins(), Origins{3});
+}
+
+// One expression in two cells is one kernel. The place that the selection is in is the one that lines and tags lead to.
+TEST_F(Tuning, EachPlaceOfAKernelSelectsItsOwnTokens) {
+  const std::string text = "P[i] = sum[k] A[i, k] * A[i, k]\nQ[i] = sum[k] B[i, k] * B[i, k]\n";
+  const auto p = capsule::spanOf(text, "P[i] = sum[k] A[i, k] * A[i, k]"),
+             q = capsule::spanOf(text, "Q[i] = sum[k] B[i, k] * B[i, k]");
+  const auto a = capsule::spanOf(text, "A[i, k]"), b = capsule::spanOf(text, "B[i, k]");
+  selection.setSpans({p, a, q, b});
+  KernelView view(&theme, &selection);
+  view.resize(700, 500);
+  view.show();
+  view.setSpanText([&](const SourceSpan& s) { return QString::fromStdString(text.substr(s.begin, s.end - s.begin)); });
+  Kernel k = capsule::kernel("aa01", {});
+  k.expression = "P[i] = sum[k] A[i, k] * A[i, k]";
+  k.expressionOrigins = {{0, 2}};
+  k.texts = {{"loops", "parallel for i\n  load A\n  store\n", {{0, 2}, {1, 3}, {0, 2}}}};
+  view.setKernel(k);
+  view.setInstances({{0}, {2}});
+  const auto tag = [&] { return view.tags().size() == 1 ? view.tags()[0].text : QString(); };
+  selection.select({3});
+  EXPECT_EQ(tag(), "B[i, k]");
+  EXPECT_EQ(view.tintedLines(), std::vector<int>{1});
+  view.chooseLine(0);
+  EXPECT_EQ(selection.origins(), Origins{2});
+  view.chooseLine(1);
+  EXPECT_EQ(selection.origins(), Origins{3});
+  selection.select({1});
+  EXPECT_EQ(tag(), "A[i, k]");
+  EXPECT_EQ(view.tintedLines(), std::vector<int>{1});
+  view.chooseLine(0);
+  EXPECT_EQ(selection.origins(), Origins{0});
+  selection.clear();  // the last place stays
+  view.chooseLine(1);
+  EXPECT_EQ(selection.origins(), Origins{1});
+}
+
+TEST_F(Tuning, TagsTieTokensToLines) {
+  KernelView view(&theme, &selection);
+  view.setSpanText(
+      [](const SourceSpan& span) { return QString::fromStdString(capsule::kText.substr(span.begin, span.end - span.begin)); });
+  view.resize(700, 600);
+  view.show();
+  view.setKernel(capsule::kernel("aa01", 41));
+  ASSERT_EQ(view.tags().size(), 2u);  // the statement holds both accesses: it says less
+  EXPECT_EQ(view.tags()[0].text, "A[b, c, p*2+r, q*2+s, i, l]");
+  EXPECT_EQ(view.tags()[0].lines, std::vector<int>{4});
+  EXPECT_GE(view.tags()[0].begin, 0);
+  EXPECT_EQ(view.tags()[1].lines, std::vector<int>{5});
+  view.showLanguage("llvm");
+  ASSERT_EQ(view.tags().size(), 2u);
+  EXPECT_EQ(view.tags()[0].lines, std::vector<int>{2});
+  selection.select({view.tags()[1].origin});
+  EXPECT_EQ(view.tintedLines(), view.tags()[1].lines);
+}
+
+TEST_F(Tuning, TwoCandidatesAreCompared) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  view.setTrials("aa01", capsule::trials());
+  view.chooseTrial(40);
+  view.setKernel(capsule::kernel("aa01", 40));
+  std::vector<std::uint64_t> wanted;
+  QObject::connect(&view, &TuneView::trialWanted, &view, [&](const std::string&, std::optional<std::uint64_t> t) {
+    if (t) wanted.push_back(*t);
+  });
+  QComboBox* with = view.kernel()->comparison();
+  ASSERT_GT(with->count(), 2);
+  with->setFocus();
+  QTest::keyClick(with, Qt::Key_Down);
+  ASSERT_FALSE(wanted.empty());
+  view.setKernel(capsule::otherKernel("aa01", wanted.back()));
+  EXPECT_EQ(view.kernel()->difference(), (std::pair{1, 1}));
+  EXPECT_TRUE(view.kernel()->text().contains("for k in 0..16"));
+  selection.select({1});
+  EXPECT_EQ(view.kernel()->tintedLines().size(), 1u);
+  QTest::keyClick(with, Qt::Key_Home);
+  EXPECT_EQ(view.kernel()->difference(), (std::pair{0, 0}));
+}
+
+TEST_F(Tuning, AssemblyIsShownWithoutDirectivesAndKeepsItsOrigins) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  k.texts = {{"asm",
+              "\t.text\n\t.file\t\"A\"\nkernel:\n\t.cfi_startproc\n.Ltmp0:\n\t.loc\t1 2 3\n\tvmovups\t(%rsi), "
+              "%zmm0\n\tretq\n\t.section\t.debug_info,\"\",@progbits\n\t.byte\t0\n",
+              {{}, {}, {0}, {0}, {1}, {1}, {1}, {0}, {}, {}}}};
+  view.setKernel(k);
+  view.showLanguage("asm");
+  EXPECT_TRUE(view.text().contains("vmovups"));
+  EXPECT_FALSE(view.text().contains(".cfi"));
+  EXPECT_FALSE(view.text().contains(".byte"));
+  selection.select({1});
+  ASSERT_EQ(view.tintedLines().size(), 1u);
+  EXPECT_TRUE(view.text().split('\n')[view.tintedLines()[0]].contains("vmovups"));
+}
+
+TEST_F(Tuning, TheProfileIsATableWithASentence) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  DeviceConstants device;
+  device.bandwidth = 20e9, device.flopRate = 100e9, device.launchSeconds = 2e-6;
+  view.setDevice(device);
+  view.setProfile(capsule::profile(1, true));
+  const auto* model = view.profile()->model();
+  const auto text = [&](int row, int column) { return model->data(model->index(row, column), Qt::DisplayRole).toString(); };
+  EXPECT_EQ(text(0, ProfileModel::kKernel), "dW + sgd");
+  EXPECT_EQ(text(0, ProfileModel::kTime), "900 µs");
+  EXPECT_EQ(text(0, ProfileModel::kShare), "82 %");
+  EXPECT_EQ(text(0, ProfileModel::kArithmetic), "48.0");
+  EXPECT_EQ(text(1, ProfileModel::kBandwidth), "15.0");
+  EXPECT_TRUE(model->limitOf(0).startsWith("Limited by arithmetic: 48 %")) << model->limitOf(0).toStdString();
+  EXPECT_TRUE(model->limitOf(1).startsWith("Limited by memory: 75 %")) << model->limitOf(1).toStdString();
+  EXPECT_TRUE(model->limitOf(2).startsWith("Limited by its launch")) << model->limitOf(2).toStdString();
+  view.profile()->table()->setFocus();
+  QTest::keyClick(view.profile()->table(), Qt::Key_Home, Qt::ControlModifier);
+  EXPECT_EQ(view.current(), "bb02");
+  QTest::keyClick(view.profile()->table(), Qt::Key_Down);
+  EXPECT_EQ(view.current(), "aa01");
+  EXPECT_TRUE(view.profile()->sentence().startsWith("Limited by memory"));
+  QTemporaryDir folder;
+  ASSERT_EQ(view.profile()->save(folder.filePath("p.csv")), "");
+  EXPECT_NE(view.profile()->save("/nowhere/p.csv"), "");
+  EXPECT_EQ(read(folder.filePath("p.csv")).count('\n'), 4);
+}
+
+// Of an expression that is long, or broken by a narrow panel, whole lines are shown.
+TEST_F(Tuning, TheExpressionOfAKernelIsCutBetweenLines) {
+  for (const int terms : {1, 4, 60})
+    for (const int width : {360, 700}) {
+      SCOPED_TRACE(::testing::Message() << terms << ' ' << width);
+      KernelView view(&theme, &selection);
+      view.resize(width, 600);
+      view.show();
+      Kernel kernel = capsule::kernel("aa01", std::nullopt);
+      kernel.expression = "Y[i] = A[i]";
+      for (int i = 0; i < terms; ++i) kernel.expression += " + select(z2 // 2 >= " + std::to_string(i) + ", A[i], B[i, k])";
+      view.setKernel(kernel);
+      QPlainTextEdit* text = nullptr;
+      for (QPlainTextEdit* e : view.findChildren<QPlainTextEdit*>())
+        if (e->accessibleName() == "Expression of the kernel") text = e;
+      ASSERT_TRUE(text);
+      const auto lines = [&] { return static_cast<int>(text->document()->size().height()); };  // counted, not pixels
+      const int margin = static_cast<int>(text->document()->documentMargin());
+      // As they are laid out: a font's line spacing may be a pixel less.
+      const QTextLayout& laid = *text->document()->firstBlock().layout();
+      EXPECT_TRUE(QTest::qWaitFor([&] {
+        const double six = laid.lineCount() > 6 ? laid.lineAt(6).y() : laid.boundingRect().height();
+        return lines() > 6 ? text->height() == std::ceil(six) + margin + 1 && !text->toolTip().isEmpty()
+                           : text->height() >= six + 2 * margin && text->toolTip().isEmpty();
+      })) << lines()
+          << " lines in " << text->height();
+      // Of several statements those are shown that have room as a whole.
+      const int whole = laid.lineCount();
+      if (terms != 4 || whole > 3) continue;
+      const std::string statement = kernel.expression;
+      for (int i = 0; i < 6; ++i) kernel.expression += "\n" + statement;
+      view.setKernel(kernel);
+      EXPECT_TRUE(QTest::qWaitFor([&] {
+        const QTextLayout& first = *text->document()->firstBlock().layout();
+        const double fitting = 6 / whole * first.boundingRect().height();
+        return first.lineCount() == whole && text->height() == std::ceil(fitting) + margin + 1;
+      })) << whole
+          << " lines each in " << text->height();
+    }
+}
+
+// Scrolled to its end, the last line of a kernel stands whole above the scroll bar.
+TEST_F(Tuning, TheLastLineOfAKernelIsAboveTheScrollBar) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "line " + std::to_string(i) + std::string(300, 'x') + (i < 59 ? "\n" : "");
+  k.texts = {{"loops", text, {}}};
+  view.setKernel(k);
+  view.show();
+  for (const int height : {400, 407, 413, 419}) {
+    SCOPED_TRACE(height);
+    view.resize(500, height);
+    auto* code = view.findChild<QAbstractScrollArea*>("code");
+    ASSERT_TRUE(code);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return view.height() == height && code->horizontalScrollBar()->isVisible(); }));
+    code->verticalScrollBar()->setValue(code->verticalScrollBar()->maximum());
+    const auto [top, bottom] = view.lineOnScreen(59);
+    EXPECT_GE(top, 0);
+    EXPECT_LE(bottom, code->viewport()->height());
+    EXPECT_LE(code->viewport()->geometry().bottom(), code->horizontalScrollBar()->mapTo(code, QPoint(0, 0)).y());
+  }
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The notebook as it is typed: cells, keys of the command mode, results that are of an earlier text, derivations.
+#include <gtest/gtest.h>
+
+#include <QPlainTextEdit>
+#include <QPushButton>
+#include <QTest>
+#include <QToolButton>
+
+#include "core/document/document.h"
+#include "tests/widgets/capsule.h"
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/derivation_view.h"
+#include "widgets/formula_view.h"
+#include "widgets/notebook_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+struct Notebook : Widgets {
+  Document document{capsule::kText};
+  NotebookView view{&theme, &selection};
+  Notebook() {
+    view.resize(1000, 900);
+    view.setDocument(&document);
+    QObject::connect(&view, &NotebookView::edited, &view, &NotebookView::followDocument);
+    view.show();
+  }
+  CellView* cell(std::size_t i) { return view.cells()[i]; }
+  void analyse() { view.setAnalysis(capsule::analysis(document.text(), document.revision())); }
+};
+
+TEST_F(Notebook, TypingReachesTheDocumentAndComesBack) {
+  view.activate(cell(1)->id(), true);
+  cell(1)->editor()->moveCaretTo(0);
+  QTest::keyClicks(cell(1)->editor(), "let Z = 2");
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Return);
+  EXPECT_NE(document.text().find("# %%\nlet Z = 2\nlet B = 1"), std::string::npos);
+  while (document.canUndo()) document.undo();
+  view.followDocument();
+  EXPECT_EQ(document.text(), capsule::kText);
+  EXPECT_TRUE(cell(1)->editor()->toPlainText().startsWith("let B"));
+}
+
+// A run that did not end says so, also where the result that is shown is of an earlier text.
+TEST_F(Notebook, TheLastRunOfATextSpeaksBeforeTheAgeOfItsResult) {
+  const auto analyse = [&](const char* meaning) {
+    auto a = capsule::analysis(document.text(), document.revision());
+    a.cells[3].meaning = meaning;
+    view.setAnalysis(a);
+  };
+  const auto run = [&] { cell(3)->beginRun(); };
+  using protocol::CellStatus;
+  analyse("40 epochs");
+  EXPECT_TRUE(cell(3)->neverTrained());
+  run();
+  cell(3)->setStatus(CellStatus::Ok, {});
+  EXPECT_FALSE(cell(3)->neverTrained());
+  analyse("4000 epochs");
+  EXPECT_TRUE(cell(3)->note().contains("has changed since it ran")) << cell(3)->note().toStdString();
+  run();
+  cell(3)->setInterrupted("The engine ended before this was finished.");
+  analyse("4000 epochs");
+  EXPECT_EQ(cell(3)->note(), "The engine ended before this was finished.");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  run();
+  cell(3)->setStatus(CellStatus::Error, "no memory");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Error);
+  EXPECT_EQ(cell(3)->failure(), "no memory");
+  analyse("4 epochs");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  EXPECT_EQ(cell(3)->failure(), QString());
+}
+
+// A training that failed leaves its words and curve under the cell: of another text, they are marked as any result is.
+TEST_F(Notebook, AFailedTrainingIsStaleOnceItsTextChanges) {
+  const auto analyse = [&](const char* meaning) {
+    auto a = capsule::analysis(document.text(), document.revision());
+    a.cells[3].meaning = meaning;
+    view.setAnalysis(a);
+  };
+  using protocol::CellStatus;
+  analyse("lr=inf");
+  cell(3)->beginRun();
+  cell(3)->setStatus(CellStatus::Error, "The loss L is not a number in step 3.");
+  ASSERT_EQ(cell(3)->status(), CellStatus::Error);
+  analyse("lr=0.1");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Stale);
+  EXPECT_TRUE(cell(3)->note().startsWith("Stale: ")) << cell(3)->note().toStdString();
+  EXPECT_EQ(cell(3)->failure(), QString());
+  analyse("lr=inf");
+  EXPECT_EQ(cell(3)->status(), CellStatus::Error);
+}
+
+TEST_F(Notebook, BlankLinesTypedAtTheEndStay) {
+  view.activate(cell(3)->id(), true);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_Return);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_Return);
+  QTest::keyClicks(cell(3)->editor(), "show L");
+  EXPECT_TRUE(cell(3)->editor()->toPlainText().endsWith("}\n\nshow L"));
+  EXPECT_EQ(std::string(document.body(document.cells()[3])), cell(3)->editor()->bytes());
+}
+
+TEST_F(Notebook, ASeparatorThatIsTypedSplitsTheCell) {
+  view.activate(cell(3)->id(), true);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClick(cell(3)->editor(), Qt::Key_Return);
+  QTest::keyClicks(cell(3)->editor(), "# %%");
+  EXPECT_EQ(view.cells().size(), 5u);
+}
+
+TEST_F(Notebook, KeysOfTheCommandMode) {
+  view.activate(cell(1)->id(), false);
+  QTest::keyClick(&view, Qt::Key_B);
+  EXPECT_EQ(view.cells().size(), 5u);
+  EXPECT_EQ(view.activeCell(), cell(2)->id());
+  QTest::keyClick(&view, Qt::Key_A);
+  EXPECT_EQ(view.cells().size(), 6u);
+  QTest::keyClick(&view, Qt::Key_D);
+  EXPECT_EQ(view.cells().size(), 6u);
+  QTest::keyClick(&view, Qt::Key_D);
+  EXPECT_EQ(view.cells().size(), 5u);
+  QTest::keyClick(&view, Qt::Key_M);
+  EXPECT_EQ(document.cell(view.activeCell())->kind, CellKind::Markdown);
+  QTest::keyClick(&view, Qt::Key_Y);
+  EXPECT_EQ(document.cell(view.activeCell())->kind, CellKind::Code);
+  const CellId here = view.activeCell();
+  QTest::keyClick(&view, Qt::Key_K);
+  EXPECT_NE(view.activeCell(), here);
+  QTest::keyClick(&view, Qt::Key_J);
+  EXPECT_EQ(view.activeCell(), here);
+  QTest::keyClick(&view, Qt::Key_Return);
+  EXPECT_TRUE(view.editing());
+  QTest::keyClick(view.view(here)->editor(), Qt::Key_Escape);
+  EXPECT_FALSE(view.editing());
+}
+
+TEST_F(Notebook, MarkdownIsEditedInPlace) {
+  view.activate(cell(0)->id(), true);
+  EXPECT_TRUE(cell(0)->editor()->isVisible());
+  QTest::keyClick(cell(0)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(0)->editor(), " More.");
+  EXPECT_NE(document.text().find("# One operator that no library has. More.\n"), std::string::npos);
+  QTest::keyClick(cell(0)->editor(), Qt::Key_Escape);
+  EXPECT_FALSE(cell(0)->editor()->isVisible());
+}
+
+TEST_F(Notebook, AnErrorStandsUnderItsCellWithAButtonThatMendsIt) {
+  const std::size_t at = document.text().find("W[k, c");
+  document.replace(at, at + 1, "nowhere", "Edit");
+  view.followDocument();
+  analyse();
+  EXPECT_EQ(cell(1)->status(), CellStatus::Error);
+  EXPECT_EQ(cell(1)->diagnosticTexts(), QStringList{"nowhere is not defined\ndid you mean W?"});
+  auto* fix = cell(1)->findChild<QPushButton*>("fix");
+  ASSERT_TRUE(fix);
+  QTest::mouseClick(fix, Qt::LeftButton);
+  EXPECT_EQ(document.text(), capsule::kText);
+}
+
+TEST_F(Notebook, AnOldAnalysisIsNotShownOnANewText) {
+  const auto old = capsule::analysis(document.text(), document.revision());
+  document.replace(0, 0, "# %%\nx\n", "Edit");
+  view.followDocument();
+  view.setAnalysis(old);
+  EXPECT_FALSE(view.analysisCell(cell(1)->id()));
+}
+
+TEST_F(Notebook, AShowCellHasFormulaSourceAndDerivation) {
+  QStringList wanted;
+  QObject::connect(&view, &NotebookView::expressionWanted, &view, [&](const QString& t) { wanted << t; });
+  analyse();
+  EXPECT_EQ(wanted, (QStringList{"Y", "d(L)/d(W)"}));
+  view.setExpression(capsule::expression("Y", 1));
+  view.setExpression(capsule::expression("d(L)/d(W)", 1));
+  EXPECT_EQ(cell(2)->formulaView()->formulas().size(), 2u);
+  EXPECT_TRUE(cell(2)->source().contains("`d(L)/d(W)`[k,c,r,s,l,j] = 2/401408"));
+  EXPECT_TRUE(cell(2)->latex().contains("\\partial W"));
+  for (int tab = 0; tab < 4; ++tab) {
+    cell(2)->showResult(tab);
+    cell(2)->grab();
+  }
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  cell(2)->showResult(2);
+  const auto* derivation = cell(2)->findChild<DerivationView*>();
+  ASSERT_TRUE(derivation);
+  EXPECT_GT(derivation->steps(), 0);
+  EXPECT_TRUE(QTest::qWaitFor([&] { return derivation->height() >= 12 * derivation->steps(); }, 30000));
+}
+
+// What a derivative refers to stands folded below its formula, and goes along when its source is copied.
+TEST_F(Notebook, WhatAGradientIsMadeOfIsFoldedBelowIt) {
+  analyse();
+  view.setExpression(capsule::expression("Y", 1));
+  auto gradient = capsule::expression("d(L)/d(W)", 1);
+  gradient.definitions = {"`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\n", "for t in 0..4 reversed {\n  g[i] = g[i] * h[i]\n}\n"};
+  gradient.definitionCount = 2;
+  view.setExpression(gradient);
+  view.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&view));
+  auto* fold = cell(2)->findChild<QToolButton*>("definitions");
+  ASSERT_TRUE(fold);
+  QPlainTextEdit* field = nullptr;
+  for (auto* e : cell(2)->findChildren<QPlainTextEdit*>())
+    if (e->accessibleName() == "What the result is made of") field = e;
+  ASSERT_TRUE(field);
+  for (const int tab : {0, 1}) {
+    cell(2)->showResult(tab);
+    EXPECT_TRUE(fold->isVisible());
+    EXPECT_EQ(fold->text(), "Derived before it: 2 statements");
+    EXPECT_FALSE(field->isVisible());
+  }
+  QTest::mouseClick(fold, Qt::LeftButton);
+  EXPECT_TRUE(field->isVisible());
+  EXPECT_TRUE(field->toPlainText().startsWith("`d(L)/d(Y)`[b, k] = 2 * Y[b, k]\nfor t in 0..4 reversed {"));
+  EXPECT_FALSE(cell(2)->ownSource().contains("reversed"));
+  EXPECT_LT(cell(2)->source().indexOf("reversed"), cell(2)->source().indexOf("`d(L)/d(W)`[k,c,r,s,l,j]"));
+  cell(2)->showResult(2);
+  EXPECT_FALSE(fold->isVisible());
+  EXPECT_FALSE(field->isVisible());
+}
+
+TEST_F(Notebook, TheCaretSelectsTheAccessUnderIt) {
+  analyse();
+  view.activate(cell(1)->id(), true);
+  const auto& bytes = cell(1)->editor()->bytes();
+  cell(1)->editor()->moveCaretTo(bytes.find("p*2+r"));
+  EXPECT_EQ(selection.origins(), Origins{1});
+}
+
+}  // namespace
+}  // namespace nf

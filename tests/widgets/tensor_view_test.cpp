@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Values of tensors.
+#include <gtest/gtest.h>
+
+#include <QCoreApplication>
+#include <QTableView>
+#include <cmath>
+
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/tensor_view.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+// In a panel a table has the height of its rows; the picture stays small.
+TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
+  TensorView view(&theme, true);
+  view.resize(340, 700);
+  view.show();
+  const auto show = [&](std::int64_t rows) {
+    view.setTensor("W", {rows, 8});
+    TensorSlice slice;
+    slice.tensor = "W", slice.shape = {rows, 8}, slice.begin = {0, 0}, slice.end = {rows, 8};
+    view.setSlice(slice, std::vector<double>(static_cast<std::size_t>(rows) * 8, 0.5));
+    QCoreApplication::processEvents();
+  };
+  auto* table = view.findChild<QTableView*>();
+  view.setMode(1);
+  for (const std::int64_t rows : {2, 12}) {
+    show(rows);
+    const auto last = table->visualRect(view.model()->index(static_cast<int>(rows) - 1, 0));
+    EXPECT_LE(last.bottom(), table->viewport()->height()) << rows;
+    EXPECT_LT(table->viewport()->height() - last.bottom(), 40) << rows;
+  }
+  show(200);
+  EXPECT_GT(table->viewport()->height(), 300);
+  EXPECT_LT(table->viewport()->height(), 480);
+}
+
+TEST_F(Tuning, NotANumberIsCountedInSight) {
+  TensorView view(&theme, false);
+  view.setTensor("W", {2, 2});
+  TensorSlice slice;
+  slice.tensor = "W", slice.shape = {2, 2}, slice.begin = {0, 0}, slice.end = {2, 2}, slice.min = -1, slice.max = 2, slice.nans = 1,
+  slice.step = 40;
+  view.setSlice(slice, {-1, 2, std::nan(""), 0});
+  EXPECT_TRUE(view.facts().contains("<b")) << view.facts().toStdString();
+  EXPECT_TRUE(view.facts().contains("at step 40"));
+  EXPECT_TRUE(view.model()->data(view.model()->index(0, 1), Qt::BackgroundRole).isValid());
+  EXPECT_FALSE(view.model()->data(view.model()->index(1, 0), Qt::BackgroundRole).isValid());
+  view.setUnavailable("W", "W is not kept while training: fused kernels never write it.");
+  EXPECT_TRUE(view.note().contains("never write it"));
+  // The values that stand there are of a step before, and the words say so; newer ones take both away.
+  EXPECT_TRUE(view.note().contains("These are of step 40")) << view.note().toStdString();
+  EXPECT_TRUE(view.old());
+  view.setSlice(slice, {-1, 2, std::nan(""), 0});
+  EXPECT_FALSE(view.old());
+  EXPECT_EQ(view.note(), QString());
+  view.setTensor("V", {2, 2});
+  EXPECT_TRUE(view.note().contains("No values yet"));
+  EXPECT_FALSE(view.facts().contains("rms"));
+  view.setUnavailable("V", "V has no value yet: run its cell.");
+  EXPECT_EQ(view.note(), "V has no value yet: run its cell.");
+}
+
+}  // namespace
+}  // namespace nf

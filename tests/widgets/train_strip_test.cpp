@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What stands under a train cell: its plots, buttons, swaps, and the step against the recorded one.
+#include <gtest/gtest.h>
+
+#include <QCoreApplication>
+#include <QTableWidget>
+#include <QTest>
+#include <QToolButton>
+
+#include "tests/widgets/made_up_runs.h"
+#include "tests/widgets/view_fixtures.h"
+#include "widgets/plots.h"
+#include "widgets/swap_list.h"
+#include "widgets/train_strip.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+TEST_F(Tuning, AFailedRunWithoutAStepShowsItsMessageAndNoEmptyPlots) {
+  TrainStrip strip(&theme);
+  strip.resize(800, 300);
+  strip.show();
+  strip.start();
+  EXPECT_TRUE(strip.plot()->isVisible());
+  strip.setError("missing.csv cannot be opened: No such file or directory.");
+  EXPECT_EQ(strip.result(), "Failed missing.csv cannot be opened: No such file or directory.");
+  EXPECT_FALSE(strip.plot()->isVisible());
+  EXPECT_FALSE(strip.lossPlot()->isVisible());
+  // What was drawn before a mistake stays.
+  strip.start();
+  for (const StepEvent& e : manySteps(3, 1)) strip.addStep(e);
+  strip.setError("L is NaN.");
+  EXPECT_TRUE(strip.plot()->isVisible());
+}
+
+TEST_F(Tuning, ANarrowTrainingStripKeepsItsButtonsInSight) {
+  TrainStrip strip(&theme);
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 812400, state.steps = 1000000, state.epoch = 12, state.epochs = 40;
+  state.secondsLeft = 18, state.trials = 312, state.swaps = 5, state.detail = "a word about what the engine is doing just now";
+  strip.setState(state);
+  strip.resize(560, 190);
+  strip.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&strip));
+  EXPECT_EQ(strip.width(), 560);
+  for (const char* name : {"pause", "stop"}) {
+    const auto* button = strip.findChild<QToolButton*>(name);
+    ASSERT_TRUE(button && button->isVisible());
+    EXPECT_TRUE(strip.rect().contains(button->geometry())) << name;
+  }
+  bool stopped = false;
+  QObject::connect(&strip, &TrainStrip::stopRequested, &strip, [&] { stopped = true; });
+  QTest::mouseClick(strip.findChild<QToolButton*>("stop"), Qt::LeftButton);
+  EXPECT_TRUE(stopped);
+}
+
+TEST_F(Tuning, TheTrainStripDrawsLatencyAndLossAndSaysItsPhase) {
+  TrainStrip strip(&theme);
+  strip.resize(900, 200);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Preparing, state.detail = "compiling 3 of 40 kernels";
+  strip.setState(state);
+  EXPECT_TRUE(strip.detail().contains("compiling 3 of 40 kernels"));
+  state.phase = RunPhase::Training, state.detail.clear(), state.step = 100, state.steps = 920, state.epoch = 4, state.epochs = 40,
+  state.secondsLeft = 5.2;
+  strip.setState(state);
+  EXPECT_EQ(strip.detail(), "step 100 of 920, epoch 4 of 40, 5.2 s left");
+  for (const StepEvent& e : manySteps(50, 2)) strip.addStep(e);
+  EvalEvent eval;
+  eval.step = 90, eval.accuracy = 0.5;
+  strip.addEval(eval);
+  EXPECT_EQ(strip.plot()->steps(), 50);
+  EXPECT_EQ(strip.lossPlot()->points(), 50);
+  EXPECT_EQ(strip.lossPlot()->evaluations(), 1);
+  DoneEvent done;
+  done.steps = 920, done.seconds = 6.5, done.first_step_ms = 420, done.preparation_ms = 400;
+  strip.setDone(done);
+  EXPECT_EQ(strip.result(), "Trained 920 steps in 6.5 s, after 400 ms of preparation");
+  strip.grab();
+}
+
+TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  DoneEvent done;
+  done.steps = 880, done.seconds = 3, done.median_step_ms_first_tenth = 1.64, done.median_step_ms_last_tenth = 1.49;
+  done.last_tenth_low_ms = 1.42, done.last_tenth_high_ms = 1.6, done.last_tenth_steps = 88;
+  strip.setDone(done);
+  EXPECT_TRUE(strip.figures().contains("1.49 ms\nmedian step, last tenth\n[1.42, 1.60] ms  n = 88"))
+      << strip.figures().toStdString();
+  // The interval is in the figure's unit, below a microsecond and about one, too.
+  done.median_step_ms_last_tenth = 0.000381, done.last_tenth_low_ms = 0.00038, done.last_tenth_high_ms = 0.00139;
+  strip.setDone(done);
+  EXPECT_TRUE(strip.figures().contains("381 ns\nmedian step, last tenth\n[380, 1390] ns  n = 88")) << strip.figures().toStdString();
+}
+
+TEST_F(Tuning, TimesBelowAMicrosecondAreNanoseconds) {
+  EXPECT_EQ(microsecondsText(0.124), "124 ns");
+  EXPECT_EQ(microsecondsText(0.0936), "93.6 ns");
+  EXPECT_EQ(microsecondsText(1.0), "1.00 µs");
+  EXPECT_EQ(measuredText(0.203, 0.202, 0.204), "203 ns [202, 204]");
+  EXPECT_EQ(measuredText(1500, 980, 1600), "1.50 ms [0.980, 1.60]");
+}
+
+// What failed looks as mistakes do, workers that candidates ended are counted, and the step is readable in a narrow panel.
+TEST_F(Tuning, ATrainPanelSaysWhatHappened) {
+  TrainStrip strip(&theme);
+  strip.resize(540, 500);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 347, state.steps = 880, state.epoch = 15, state.epochs = 40, state.trials = 15;
+  state.secondsLeft = 2.4, state.detail = "the search waits for its compiler";
+  strip.setState(state);
+  TrialEvent trial;
+  strip.addTrial(trial);
+  EXPECT_EQ(strip.tuner(), "tuner: 15 trials, 0 swaps");
+  for (const TrialStatus status : {TrialStatus::Killed, TrialStatus::Crashed, TrialStatus::Wrong}) {
+    trial.status = status;
+    strip.addTrial(trial);
+  }
+  EXPECT_EQ(strip.tuner(), "tuner: 15 trials, 0 swaps, 2 workers ended by a candidate");
+  QCoreApplication::processEvents();
+  bool step = false, tuner = false;
+  for (const ElidedLabel* label : strip.findChildren<ElidedLabel*>()) {
+    step = step || label->shown().contains("step 347 of 880, epoch 15 of 40");
+    tuner = tuner || label->shown() == strip.tuner();
+  }
+  EXPECT_TRUE(step);
+  EXPECT_TRUE(tuner);
+  strip.setError("The loss L is not a number in step 3.");
+  EXPECT_EQ(strip.failure(), "The loss L is not a number in step 3.");
+  strip.start();
+  EXPECT_EQ(strip.tuner(), QString());
+  EXPECT_EQ(strip.failure(), QString());
+}
+
+TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 10, state.steps = 880, state.trials = 7;
+  strip.setState(state);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("of 7 candidates none was faster")) << strip.swaps()->sentence().toStdString();
+  DoneEvent done;
+  done.steps = 880, done.seconds = 3;
+  strip.setDone(done);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("No kernel was swapped")) << strip.swaps()->sentence().toStdString();
+  // Where nothing was tried, the one reason that holds.
+  for (const auto& [search, words] : {std::pair(SearchState::Static, "in static mode nothing is searched."),
+                                      {SearchState::Replayed, "the kernels were those of a swap log."},
+                                      {SearchState::Finished, "the kernels are those on record or pinned."},
+                                      {SearchState::Unbegun, "the run ended before the search had tried a candidate."}}) {
+    TrainStrip untried(&theme);
+    untried.start();
+    done.search = search;
+    untried.setDone(done);
+    EXPECT_TRUE(untried.swaps()->sentence().endsWith(words)) << untried.swaps()->sentence().toStdString();
+  }
+  TrainStrip kept(&theme);
+  kept.start();
+  done.search = SearchState::Unknown;
+  kept.setDone(done);
+  EXPECT_TRUE(kept.swaps()->sentence().isEmpty()) << "nothing is known of its search";
+  EXPECT_FALSE(strip.swaps()->table()->isVisible());
+  strip.start();
+  strip.setState(state);
+  KernelSwapEvent swap;
+  swap.subgraph = "bb02", swap.name = "d(L)/d(W) + W.next", swap.before_us = 900, swap.after_us = 400, swap.generation = 3;
+  swap.step = 120;
+  strip.addSwap(swap);
+  strip.setDone(done);
+  EXPECT_EQ(strip.swaps()->sentence(), QString());
+  ASSERT_EQ(strip.swaps()->table()->rowCount(), 1);
+  QStringList row;
+  for (int c = 0; c < strip.swaps()->table()->columnCount(); ++c) row << strip.swaps()->table()->item(0, c)->text();
+  EXPECT_EQ(row.join(" | "), "120 | dW + W.next  g3 | 900 | 400 | -56 %");
+  std::string chosen;
+  QObject::connect(&strip, &TrainStrip::swapChosen, &strip, [&](const KernelSwapEvent& s) { chosen = s.subgraph; });
+  strip.swaps()->table()->setFocus();
+  strip.swaps()->table()->setCurrentCell(0, 0);
+  QTest::keyClick(strip.swaps()->table(), Qt::Key_Return);
+  EXPECT_EQ(chosen, "bb02");
+}
+
+TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  strip.setPeer("PyTorch", 6.5);
+  EXPECT_TRUE(strip.figures().contains("to compare with: PyTorch, 6.50 ms")) << strip.figures().toStdString();
+  RunState state;
+  state.phase = RunPhase::Training;
+  const auto steps = manySteps(300, 2);
+  for (std::size_t i = 0; i < 20; ++i) strip.addStep(steps[i]);
+  strip.setState(state);
+  EXPECT_TRUE(strip.figures().contains("not yet faster than PyTorch"));
+  EXPECT_TRUE(strip.figures().contains(" ms against 6.50 ms")) << strip.figures().toStdString();
+  strip.setState({});
+  EXPECT_TRUE(strip.figures().contains("not faster than PyTorch: median ")) << strip.figures().toStdString();
+  strip.setState(state);
+  for (std::size_t i = 20; i < steps.size(); ++i) strip.addStep(steps[i]);
+  strip.setState(state);
+  EXPECT_TRUE(strip.figures().contains("faster than PyTorch, 6.50 ms from step")) << strip.figures().toStdString();
+}
+
+// Whatever the width, no two words of the plots under a train cell cover each other, and each plot is wide enough to be read.
+TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
+  TrainStrip strip(&theme);
+  strip.show();
+  strip.start();
+  strip.setPeer("PyTorch 1.13.1, one thread", 6.5);
+  for (const StepEvent& e : manySteps(200, 3)) strip.addStep(e);
+  for (const KernelSwapEvent& s : manySwaps(12, 600, 3)) strip.addSwap(s);
+  EvalEvent eval;
+  for (int i = 1; i < 20; ++i) {
+    eval.step = i * 30, eval.accuracy = 0.5 + 0.02 * i, eval.loss = 1.0 / i;
+    strip.addEval(eval);
+  }
+  for (const int width : {520, 640, 880, 940, 1400}) {
+    SCOPED_TRACE(width);
+    strip.resize(width, 560);
+    ASSERT_TRUE(QTest::qWaitFor([&] { return strip.width() == width; }));
+    QCoreApplication::processEvents();
+    for (Plot* plot : {static_cast<Plot*>(strip.plot()), static_cast<Plot*>(strip.lossPlot())}) {
+      EXPECT_GE(plot->width(), 280);
+      EXPECT_LE(plot->geometry().right(), strip.width());
+      const auto labels = plot->shownLabels();
+      EXPECT_GE(labels.size(), 2u);
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        for (std::size_t k = i + 1; k < labels.size(); ++k)
+          EXPECT_FALSE(labels[i].second.intersects(labels[k].second))
+              << labels[i].first.toStdString() << " / " << labels[k].first.toStdString();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nf

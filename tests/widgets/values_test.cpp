@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Values of a tensor and figures of a run, where there is little room or little was told.
+#include <gtest/gtest.h>
+
+#include <QLabel>
+#include <QSpinBox>
+#include <QStackedWidget>
+#include <QTest>
+
+#include "widgets/basic.h"
+#include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
+
+namespace nf {
+namespace {
+
+using namespace protocol;
+
+struct Values : ::testing::Test {
+  Theme theme;
+  Values() { theme.setMode(Theme::Mode::Light); }
+};
+
+// The values' row breaks: neither a long name nor many axes push the rest out of sight.
+TEST_F(Values, TheRowOfATensorsValuesFitsItsPanel) {
+  for (const bool compact : {false, true}) {
+    TensorView view(&theme, compact);
+    const int width = compact ? 320 : 480;
+    EXPECT_TRUE(compact || view.minimumSizeHint().width() < width);
+    view.resize(width, 600);
+    view.show();
+    const std::string name = "d(L)/d(encoder.layer3.block2.attention.projection.weight)";
+    const std::vector<std::int64_t> shape{3, 200, 3, 3, 3, 3, 3, 4, 4};
+    view.setTensor(QString::fromStdString(name), shape);
+    TensorSlice slice;
+    slice.tensor = name, slice.shape = shape, slice.begin.assign(9, 0), slice.end = {1, 1, 1, 1, 1, 1, 1, 4, 4};
+    slice.min = -1, slice.max = 1, slice.histogram = {1, 2, 3}, slice.step = 123456;
+    view.setSlice(slice, std::vector<double>(16, 0.5));
+    QCoreApplication::processEvents();
+    EXPECT_LE(view.minimumSizeHint().width(), width);
+    QRect before;
+    for (std::size_t axis = 0; axis < 7; ++axis) {
+      ASSERT_TRUE(view.place(axis));
+      const QRect place = view.place(axis)->geometry();
+      EXPECT_LE(place.right(), width) << axis;
+      EXPECT_FALSE(place.intersects(before)) << axis;
+      before = place;
+    }
+    // What stands below has its place, too.
+    int bottom = view.place(6)->geometry().bottom();
+    for (const QWidget* below : {static_cast<const QWidget*>(view.findChild<QStackedWidget*>()),
+                                 static_cast<const QWidget*>(view.findChild<QLabel*>("facts"))}) {
+      ASSERT_TRUE(below && below->isVisible());
+      EXPECT_GT(below->geometry().top(), bottom);
+      EXPECT_LE(below->geometry().right(), width);
+      bottom = below->geometry().bottom();
+    }
+    EXPECT_LE(bottom, view.height());
+  }
+}
+
+// A run of an engine that does not tell how long it prepared.
+TEST_F(Values, WhatAnOlderEngineDoesNotTellIsNotSaid) {
+  TrainStrip strip(&theme);
+  strip.show();
+  strip.start();
+  DoneEvent done;
+  done.steps = 920, done.seconds = 6.5;
+  strip.setDone(done);
+  EXPECT_EQ(strip.result(), "Trained 920 steps in 6.5 s");
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "widgets/wrap_layout.h"
+
+#include <algorithm>
+
+namespace nf {
+
+WrapLayout::~WrapLayout() {
+  for (QLayoutItem* item : m_items) delete item;
+}
+
+QLayoutItem* WrapLayout::itemAt(int index) const {
+  return index >= 0 && index < count() ? m_items[static_cast<std::size_t>(index)] : nullptr;
+}
+
+QLayoutItem* WrapLayout::takeAt(int index) {
+  QLayoutItem* const item = itemAt(index);
+  if (item) m_items.erase(m_items.begin() + index);
+  return item;
+}
+
+QSize WrapLayout::sizeHint() const {
+  QSize size(0, 0);
+  for (const QLayoutItem* item : m_items) {
+    const QSize one = item->sizeHint();
+    size = {size.width() + (size.width() > 0 ? spacing() : 0) + one.width(), std::max(size.height(), one.height())};
+  }
+  return size;
+}
+
+QSize WrapLayout::minimumSize() const {
+  QSize size(0, 0);
+  for (const QLayoutItem* item : m_items) size = size.expandedTo(item->minimumSize());
+  return size;
+}
+
+void WrapLayout::setGeometry(const QRect& rect) {
+  QLayout::setGeometry(rect);
+  arrange(rect, true);
+}
+
+int WrapLayout::arrange(const QRect& rect, bool apply) const {
+  int top = rect.top();
+  for (std::size_t first = 0; first < m_items.size();) {
+    std::size_t end = first;
+    int used = 0, height = 0;
+    for (; end < m_items.size(); ++end) {
+      const QSize size = m_items[end]->sizeHint();
+      const int width = std::min(size.width(), rect.width());
+      if (end > first && used + spacing() + width > rect.width()) break;
+      used += (end > first ? spacing() : 0) + width;
+      height = std::max(height, size.height());
+    }
+    int left = rect.left();
+    for (; first < end; ++first) {
+      const QSize size = m_items[first]->sizeHint().boundedTo({rect.width(), height});
+      if (apply) m_items[first]->setGeometry({left, top + (height - size.height()) / 2, size.width(), size.height()});
+      left += size.width() + spacing();
+    }
+    top += height + (end < m_items.size() ? spacing() : 0);
+  }
+  return top - rect.top();
+}
+
+}  // namespace nf
