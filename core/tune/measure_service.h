@@ -46,10 +46,10 @@ struct MeasureOutcome {
   bool hasCounters = false;      // the device could count
   std::optional<KernelCounters> counters, incumbentCounters;
   std::string countersMissing;  // why there are none though they were asked for, one sentence
-  double deviceSeconds = 0;      // spent on the device, gate included: what the budget pays
-  bool cancelled = false;        // by `stop` or the end of the service: says nothing about the candidate
-  bool outside = false;          // its workers were killed by others again and again: says nothing either
-  bool lostDevice = false;       // the kernel left the worker's context of the device unusable; the next job gets another worker
+  double deviceSeconds = 0;     // spent on the device, gate included: what the budget pays
+  bool cancelled = false;       // by `stop` or the end of the service: says nothing about the candidate
+  bool outside = false;         // its workers were killed by others again and again: says nothing either
+  bool lostDevice = false;      // the kernel left the worker's context of the device unusable; the next job gets another worker
 };
 
 // One kernel of a branch. `tensors` numbers its inputs, then its outputs: what a kernel writes, later ones of the branch read.
