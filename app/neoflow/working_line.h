@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <unistd.h>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -10,14 +11,15 @@
 
 namespace nf {
 
-// Says on standard error what a command is at, when it takes longer than a second, and then every ten. Its thread inherits what
-// signals are masked: where StopOnSignal is used, it is made first.
+// Says on standard error, where that is a terminal, what a command is at, when it takes longer than a second, and then every ten. A file
+// or a script that reads it gets what is wrong alone. Its thread inherits what signals are masked: where StopOnSignal is used, it is
+// made first.
 //   neoflow: deriving the gradient, 11 s
 class WorkingLine {
  public:
   // quiet: nothing is said.
   WorkingLine(std::string what, bool quiet) : m_what(std::move(what)) {
-    if (quiet) return;
+    if (quiet || isatty(STDERR_FILENO) == 0) return;
     m_thread = std::jthread([this](const std::stop_token& stop) {
       const auto begin = std::chrono::steady_clock::now();
       std::unique_lock lock(m_mutex);

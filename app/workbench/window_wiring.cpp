@@ -623,6 +623,7 @@ void MainWindow::connectViews() {
   });
   connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
   connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
+  connect(m_devices, &DevicesView::deviceWanted, this, [this](const QString& name) { workspace().useDevice(name); });
 }
 
 }  // namespace nf

@@ -110,6 +110,7 @@ class Workspace : public QObject {
   void wantGraph(const QString& stage);
   void wantFusion();
   void wantDevices(bool measure);
+  void useDevice(const QString& name);  // from the next run on
   void wantSubgraphs();
   void wantTrials(const std::string& subgraph);
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);

@@ -88,7 +88,10 @@ struct FusionRequest {  // -> FusionReport
 struct DevicesRequest {  // -> Devices
   static constexpr const char* kType = "get_devices";
   bool measure = false;  // measure the constants again
-  NF_FIELDS(DevicesRequest, measure);
+  // What runs, trains and is tuned from now on goes on this device, where nothing else is asked for; answered when what runs by now has
+  // ended. Empty: on the one that is in use.
+  std::string use;
+  NF_FIELDS(DevicesRequest, measure, use);
 };
 
 struct SubgraphsRequest {  // -> Subgraphs

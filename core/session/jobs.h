@@ -65,6 +65,9 @@ class Jobs {
   // What an A/B has measured of this decision, as long as its numbers are the same.
   std::optional<protocol::Measured> measuredSaving(const FusionDecision& decision) const;
 
+  // Opens this device in place of the one in use, then calls `then`; both on the thread of the jobs. Where it can't be opened, that is
+  // what the request is answered with.
+  void use(const std::string& device, protocol::RequestId id, std::function<void()> then);
   FusionInputs fusionInputs();     // of the device in use; waits until it is open
   std::optional<Target> target();  // of the device in use; waits until it is open
   std::string deviceInUse();       // its name; empty: none is open

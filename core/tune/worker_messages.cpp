@@ -24,7 +24,7 @@ double realFrom(const json& j, const char* key) {
   return it != j.end() && it->is_number() ? it->get<double>() : 0;
 }
 
-// Calls f with each origin id of the program's own pools.
+// Calls f with each origin id of the program's own pools, those of loops' bodies left out.
 template <class P, class F>
 void eachOrigin(P& program, F f) {
   for (auto& t : program.tensors) f(t.origin);
@@ -211,9 +211,11 @@ Result<MeasureOutcome> outcomeFromJson(const json& j) {
 std::vector<OriginId> compactOrigins(const Program& program) {
   std::vector<OriginId> used;
   std::unordered_set<std::uint32_t> seen;
-  eachOrigin(program, [&](OriginId id) {
+  const auto note = [&](OriginId id) {
     if (id.valid() && seen.insert(id.value).second) used.push_back(id);
-  });
+  };
+  eachOrigin(program, note);
+  for (const Loop& loop : program.loops) eachOrigin(*loop.body, note);
   return used;
 }
 
@@ -252,6 +254,14 @@ void addProgram(json& request, const Program& program, const Hash& hash, WorkerM
     if (id.valid()) id = OriginId(number.at(id.value));
   });
   sent.origins.resize(used.size());
+  for (Loop& loop : sent.loops) {
+    auto body = std::make_shared<Program>(*loop.body);
+    eachOrigin(*body, [&](OriginId& id) {
+      if (id.valid()) id = OriginId(number.at(id.value));
+    });
+    body->origins = sent.origins;
+    loop.body = std::move(body);
+  }
   request["program"] = toJson(sent);
 }
 
