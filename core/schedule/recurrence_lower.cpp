@@ -203,8 +203,8 @@ class Lowering {
       if (r.tensor == tensor && r.indices == indices) return m_f.load(here(r.buffer, r.offset));
     const std::size_t home = m_view.homeOf[tensor.value];
     if (home != SIZE_MAX) {
-      const bool own = m_view.homes[home].stage == m_number || m_view.homes[home].tensor != tensor;
-      if (own || m_shareOf[home] == SIZE_MAX) return std::nullopt;
+      const bool inPlace = m_view.homes[home].stage == m_number || m_view.homes[home].tensor != tensor;
+      if (inPlace || m_shareOf[home] == SIZE_MAX) return std::nullopt;
       return m_f.load(inShare(m_shares[m_shareOf[home]], indices));
     }
     for (const Share& s : m_shares)
