@@ -436,7 +436,7 @@ Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, co
     for (std::size_t t = 0; t < operands.size(); ++t) out << "8, ";
     out << "8, sizeof(NfCounters), 8, 8, 4, 0};\nint " << s.symbol
         << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, " << (meets(text, s) ? "true" : "false")
-        << ", [&] { k::" << s.symbol << "(";
+        << ", false, [&] { k::" << s.symbol << "(";
     std::size_t p = 0;
     for (const DType type : operands) out << "*(" << storage(type) << "**)p[" << p++ << "], ";
     out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p["
