@@ -110,6 +110,7 @@ class Workspace : public QObject {
   void wantGraph(const QString& stage);
   void wantFusion();
   void wantDevices(bool measure);
+  void useDevice(const QString& name);  // from the next run on
   void wantSubgraphs();
   void wantTrials(const std::string& subgraph);
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
@@ -154,6 +155,7 @@ class Workspace : public QObject {
   void stepsTrimmed();  // a resumed run does the last steps again
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
+  void countersArrived(const nf::protocol::KernelCountersEvent& counters);
   void trialArrived(const nf::protocol::TrialEvent& trial);
   void profileArrived(const nf::protocol::Profile& profile);
   void evalArrived(const nf::protocol::EvalEvent& eval);
