@@ -74,7 +74,8 @@ void TuneView::showKnobs() {
   grid->setContentsMargins(16, 0, 8, 8);
   grid->setHorizontalSpacing(8);
   grid->setVerticalSpacing(0);
-  const auto values = knobsOf(shownSchedule());
+  m_schedule = shownSchedule();
+  const auto values = knobsOf(m_schedule);
   int row = 0;
   for (const KnobInfo& knob : m_space.knobs) {
     const QString name = QString::fromStdString(knob.name);
@@ -136,11 +137,14 @@ void TuneView::showMeasureState() {
   m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
 }
 
+// What the panel was made of, and what was set in it since: neither a trial that was found meanwhile nor one that is not known yet.
 JsonText TuneView::chosenSchedule() const {
-  const std::string schedule = shownSchedule();
+  if (m_knobs.empty()) return {shownSchedule()};
   std::map<std::string, std::string> knobs;
-  for (const auto& [name, box] : m_knobs) knobs[name.toStdString()] = box->currentData().toString().toStdString();
-  return {withKnobs(schedule, knobs)};
+  for (const auto& [name, box] : m_knobs)
+    if (const QString value = box->currentData().toString(); value != m_knobsAsFound.at(name))
+      knobs[name.toStdString()] = value.toStdString();
+  return {knobs.empty() ? m_schedule : withKnobs(m_schedule, knobs)};
 }
 
 void TuneView::say(const QString& text) {

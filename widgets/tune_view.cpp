@@ -508,6 +508,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
 
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
   if (id != m_current) return;
+  const bool awaited = m_trial && !trialNumbered(*m_trial);
   m_trialList = trials;
   m_trials->setTrials(trials);
   m_generations->setTrials(trials);
@@ -529,6 +530,7 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   for (const TrialInfo& t : m_trialList)
     if (t.us) add(t.number, text(t));
   m_kernel->setCandidates(std::move(candidates));
+  if (awaited && trialNumbered(*m_trial)) showKnobs();
   showLineage();
   follow();
   refreshPin();
@@ -558,7 +560,8 @@ void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   m_trials->setCurrent(number);
   m_generations->setCurrent(number);
   m_roofline->setCurrent(number);
-  showKnobs();
+  // Of one that is not known yet the knobs are shown when it is.
+  if (!number || trialNumbered(*number)) showKnobs();
   showLineage();
   const TrialInfo* shown = pinned() && !number ? nullptr : shownTrial();
   askKernel(shown ? std::optional(shown->number) : number, true);

@@ -142,6 +142,7 @@ class TuneView : public QWidget {
   protocol::RunState m_state;
   std::map<QString, QComboBox*> m_knobs;
   std::map<QString, QString> m_knobsAsFound;  // what each box showed first
+  std::string m_schedule;                     // that they were made of
   QLabel *m_budget, *m_spent, *m_now, *m_reason;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle

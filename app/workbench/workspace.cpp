@@ -571,6 +571,15 @@ void Workspace::wantTrials(const std::string& subgraph) {
   });
 }
 
+void Workspace::takeTrial(const std::string& subgraph, const TrialInfo& trial) {
+  auto& known = m_trials[subgraph];
+  const auto place = std::lower_bound(known.begin(), known.end(), trial.number,
+                                      [](const TrialInfo& t, std::uint64_t number) { return t.number < number; });
+  if (place != known.end() && place->number == trial.number) return;
+  known.insert(place, trial);
+  Q_EMIT trialsChanged(subgraph);
+}
+
 void Workspace::wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial) {
   askFor<Kernel>(KernelRequest{subgraph, trial, {"loops", "llvm", "asm", "cuda", "ptx"}}, tr("Kernel"),
                  [this](const Kernel& k, const Envelope&) {

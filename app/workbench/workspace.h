@@ -112,6 +112,7 @@ class Workspace : public QObject {
   void wantDevices(bool measure);
   void wantSubgraphs();
   void wantTrials(const std::string& subgraph);
+  void takeTrial(const std::string& subgraph, const protocol::TrialInfo& trial);  // measured by hand: known at once
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
   void wantSpace(const std::string& subgraph);
   void wantProfile();

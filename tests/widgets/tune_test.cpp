@@ -192,6 +192,31 @@ TEST_F(Tuning, AClickOnAPointMovesThePlayheadEverywhere) {
   EXPECT_EQ(view.trial(), 5u);
 }
 
+// A trial is chosen before the list that has it arrives: what is set stays until then, and is that trial's from then on.
+TEST_F(Tuning, TheKnobsOfATrialThatIsNotKnownYetFollowWhenItIs) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  auto trials = capsule::trials();
+  view.setTrials("aa01", trials);
+  view.setSpace(capsule::space("aa01"));
+  QComboBox* tile = view.knob("tile");
+  ASSERT_TRUE(tile);
+  tile->setFocus();
+  QTest::keyClick(tile, Qt::Key_End);
+  TrialInfo hand;
+  hand.number = 120, hand.us = 21, hand.lowUs = 20, hand.highUs = 22, hand.schedule = view.chosenSchedule();
+  ASSERT_EQ(knobsOf(hand.schedule.text).at("tile"), "[8,8]");
+  view.chooseTrial(120);
+  EXPECT_EQ(knobsOf(view.chosenSchedule().text), knobsOf(hand.schedule.text));
+  trials.push_back(hand);
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(knobsOf(view.chosenSchedule().text), knobsOf(hand.schedule.text));
+  ASSERT_TRUE(view.knob("tile"));
+  EXPECT_EQ(view.knob("tile")->currentData().toString(), "[8,8]");
+}
+
 TEST_F(Tuning, TheKeysScrub) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);

@@ -706,6 +706,25 @@ TEST_F(Window, AScheduleIsMeasuredByHand) {
   ASSERT_TRUE(wait([&] { return window->tune()->measured().contains("33.3"); })) << window->tune()->measured().toStdString();
 }
 
+TEST_F(Window, PinAfterMeasureKeepsTheScheduleThatWasMeasured) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  tune->knob("threads")->setFocus();
+  QTest::keyClick(tune->knob("threads"), Qt::Key_End);
+  const std::string measured = tune->chosenSchedule().text;
+  ASSERT_EQ(knobsOf(measured).at("threads"), "2");
+  QTest::mouseClick(tune->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("33.3"); })) << tune->measured().toStdString();
+  EXPECT_EQ(tune->trial(), 900u);
+  EXPECT_TRUE(tune->lineage().contains("c900")) << tune->lineage().toStdString();
+  EXPECT_EQ(knobsOf(tune->chosenSchedule().text), knobsOf(measured)) << "the panel left the trial that was measured";
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  const std::string line = "hint schedule Y " + scheduleText(measured, 16, 88);
+  EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
+}
+
 TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {
   openChecked();
   window->showPage(MainWindow::Page::Tune);
