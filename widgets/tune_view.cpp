@@ -115,8 +115,9 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
       m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))), m_legend(new TrialsLegend(theme)),
       m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)), m_latency(new LatencyPlot(theme, false)),
       m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)), m_roofline(new RooflinePlot(theme)),
-      m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)), m_shareTimer(new QTimer(this)),
-      m_play(new QTimer(this)), m_columns(new QSplitter(Qt::Horizontal)), m_rows(new QSplitter(Qt::Vertical)) {
+      m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)), m_spaceTimer(new QTimer(this)),
+      m_shareTimer(new QTimer(this)), m_play(new QTimer(this)), m_columns(new QSplitter(Qt::Horizontal)),
+      m_rows(new QSplitter(Qt::Vertical)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QHBoxLayout(this);
@@ -136,6 +137,11 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
   m_kernelTimer->setInterval(120);
   connect(m_kernelTimer, &QTimer::timeout, this, [this] {
     if (std::exchange(m_kernelPending, false)) Q_EMIT trialWanted(m_current, m_asked);
+  });
+  m_spaceTimer->setSingleShot(true);
+  m_spaceTimer->setInterval(120);
+  connect(m_spaceTimer, &QTimer::timeout, this, [this] {
+    if (!m_knobs.empty() && !told()) Q_EMIT spaceWanted(m_current, chosenSchedule());
   });
   m_shareTimer->setSingleShot(true);
   m_shareTimer->setInterval(100);

@@ -97,6 +97,7 @@ class TuneView : public QWidget {
 
  Q_SIGNALS:
   void subgraphChosen(const std::string& id);
+  void spaceWanted(const std::string& subgraph, const nf::protocol::JsonText& schedule);  // beside which values are ruled out
   void trialWanted(const std::string& subgraph, std::optional<std::uint64_t> trial);
   void measureRequested(const std::string& subgraph, const nf::protocol::JsonText& schedule);
   void replayRequested(const std::string& subgraph, std::uint64_t trial, const nf::protocol::JsonText& schedule);
@@ -114,6 +115,9 @@ class TuneView : public QWidget {
   void showKnobs();
   void showLineage();
   void showMeasureState();
+  void markRuledOut();
+  QString refusal() const;  // why the kernel cannot have what the knobs say; empty: nothing is known against it
+  bool told() const;        // whether the engine has said so of what the knobs say
   void say(const QString& text);
   bool pinned() const;
   void showBudget();
@@ -143,6 +147,7 @@ class TuneView : public QWidget {
   std::map<QString, QComboBox*> m_knobs;
   std::map<QString, QString> m_knobsAsFound;  // what each box showed first
   std::string m_schedule;                     // that they were made of
+  bool m_refusalSaid = false;
   QLabel *m_budget, *m_spent, *m_now, *m_reason;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle
@@ -166,7 +171,7 @@ class TuneView : public QWidget {
   KernelView* m_kernel;
   bool m_kernelPending = false;
   std::optional<std::uint64_t> m_asked;  // the trial whose kernel is shown or on its way
-  QTimer *m_kernelTimer, *m_shareTimer, *m_play;
+  QTimer *m_kernelTimer, *m_spaceTimer, *m_shareTimer, *m_play;
   QToolButton* m_playButton = nullptr;
   QSplitter *m_columns, *m_rows;
 };

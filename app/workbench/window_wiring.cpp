@@ -528,6 +528,8 @@ void MainWindow::connectViews() {
     workspace().wantSpace(id);
     m_tune->setTrials(id, workspace().trials(id));
   });
+  connect(m_tune, &TuneView::spaceWanted, this,
+          [this](const std::string& id, const protocol::JsonText& schedule) { workspace().wantSpace(id, schedule); });
   connect(m_tune, &TuneView::trialWanted, this,
           [this](const std::string& subgraph, std::optional<std::uint64_t> trial) { workspace().wantKernel(subgraph, trial); });
   // The answer is the notebook's that asked, which another may have taken the place of.

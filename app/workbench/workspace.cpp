@@ -588,8 +588,9 @@ void Workspace::wantKernel(const std::string& subgraph, std::optional<std::uint6
                  });
 }
 
-void Workspace::wantSpace(const std::string& subgraph) {
-  askFor<Space>(SpaceRequest{subgraph}, tr("Knobs"), [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
+void Workspace::wantSpace(const std::string& subgraph, std::optional<JsonText> at) {
+  askFor<Space>(SpaceRequest{subgraph, std::move(at)}, tr("Knobs"),
+                [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
 }
 
 // One at a time: the steps are timed for it.

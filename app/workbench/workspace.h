@@ -114,7 +114,7 @@ class Workspace : public QObject {
   void wantTrials(const std::string& subgraph);
   void takeTrial(const std::string& subgraph, const protocol::TrialInfo& trial);  // measured by hand: known at once
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
-  void wantSpace(const std::string& subgraph);
+  void wantSpace(const std::string& subgraph, std::optional<protocol::JsonText> at = std::nullopt);
   void wantProfile();
   void wantSlice(const protocol::TensorRequest& request);
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already

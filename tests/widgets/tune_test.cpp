@@ -217,6 +217,29 @@ TEST_F(Tuning, TheKnobsOfATrialThatIsNotKnownYetFollowWhenItIs) {
   EXPECT_EQ(view.knob("tile")->currentData().toString(), "[8,8]");
 }
 
+TEST_F(Tuning, ATrialThatWasRefusedIsNotPinned) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  auto subgraphs = capsule::subgraphs();
+  view.setSubgraphs(subgraphs);
+  auto trials = capsule::trials();
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    trials[i].schedule.text = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,)" + std::to_string(i) + "]},\"version\":1}";
+  view.setTrials("aa01", trials);
+  view.setSpace(capsule::space("aa01"));
+  ASSERT_EQ(trials[5].status, TrialStatus::Wrong);
+  int pins = 0;
+  QObject::connect(&view, &TuneView::pinRequested, &view, [&] { ++pins; });
+  view.chooseTrial(5);
+  QTest::mouseClick(view.pin(), Qt::LeftButton);
+  EXPECT_EQ(pins, 0);
+  EXPECT_TRUE(view.pin()->toolTip().contains("c5 was refused")) << view.pin()->toolTip().toStdString();
+  view.chooseTrial(7);
+  QTest::mouseClick(view.pin(), Qt::LeftButton);
+  EXPECT_EQ(pins, 1);
+}
+
 TEST_F(Tuning, TheKeysScrub) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);

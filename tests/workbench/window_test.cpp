@@ -725,6 +725,34 @@ TEST_F(Window, PinAfterMeasureKeepsTheScheduleThatWasMeasured) {
   EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
 }
 
+TEST_F(Window, WhatTheKernelCannotHaveIsGreySaysWhyAndIsNotPinned) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  QComboBox *threads = tune->knob("threads"), *tile = tune->knob("tile");
+  const int wide = tile->findData("[8,8]");
+  EXPECT_FALSE(tile->itemData(wide, Qt::ForegroundRole).isValid());
+  threads->setFocus();
+  QTest::keyClick(threads, Qt::Key_End);
+  ASSERT_TRUE(wait([&] { return tile->itemData(wide, Qt::ToolTipRole).toString().contains("registers"); }));
+  EXPECT_TRUE(tile->itemData(wide, Qt::ForegroundRole).isValid());
+  EXPECT_FALSE(tile->itemData(0, Qt::ForegroundRole).isValid());
+  EXPECT_TRUE(tune->pin()->isEnabled());
+  tile->setFocus();
+  QTest::keyClick(tile, Qt::Key_End);
+  EXPECT_FALSE(tune->pin()->isEnabled()) << "nobody has said yet that the kernel can have it";
+  ASSERT_TRUE(wait([&] { return !tune->measure()->isEnabled(); }));
+  EXPECT_TRUE(tune->measured().contains("registers")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->pin()->toolTip().contains("registers")) << tune->pin()->toolTip().toStdString();
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  EXPECT_EQ(document().text(), capsule::kText);
+  QTest::keyClick(tile, Qt::Key_Home);
+  ASSERT_TRUE(wait([&] { return tune->pin()->isEnabled(); }));
+  EXPECT_TRUE(tune->measure()->isEnabled());
+  EXPECT_EQ(tune->measured(), "");
+}
+
 TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {
   openChecked();
   window->showPage(MainWindow::Page::Tune);
