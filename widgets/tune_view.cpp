@@ -456,9 +456,14 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     const auto weight = [&](std::size_t i) { return subgraphs[i].us.value_or(0) * static_cast<double>(subgraphs[i].callsPerStep); };
     for (std::size_t i = 1; i < subgraphs.size(); ++i)
       if (weight(i) > weight(most)) most = i;
+    const TunePlace back = std::exchange(m_back, {});
+    for (std::size_t i = 0; i < subgraphs.size(); ++i)
+      if (subgraphs[i].id == back.subgraph) most = i;
     m_list->setCurrentRow(static_cast<int>(most));
     const std::uint64_t followed = m_followed;
     chooseSubgraph(subgraphs[most].id);
+    if (back.trial && subgraphs[most].id == back.subgraph) chooseTrial(back.trial);
+    m_list->scrollToItem(m_list->item(static_cast<int>(most)));
     m_followed = followed;
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
@@ -650,6 +655,7 @@ void TuneView::setRunState(const RunState& s) {
   if (!m_reason->isHidden()) m_reason->setText(QString::fromStdString(s.detail));
   if (!runs) {
     m_now->setText(tr("nothing runs"));
+    if (!m_spentInAll.isEmpty()) m_spent->setText(std::exchange(m_spentInAll, {}));
     // What the last search has spent stands until the next one.
     if (m_spent->text().isEmpty()) m_spent->setText(tr("shared with training; drag it at any time"));
     return;
@@ -671,8 +677,12 @@ void TuneView::setRunState(const RunState& s) {
     QStringList words;
     if (s.trials > 0) words << counted(s.trials, tr("trial"), tr("trials"));
     if (s.seconds > 0) words << secondsText(s.seconds);
+    const auto spent = [&] {
+      return words.isEmpty() ? tr("the whole device") : tr("the whole device: %1").arg(words.join(QStringLiteral(", ")));
+    };
+    m_spentInAll = spent();
     if (s.secondsLeft) words << tr("%1 left").arg(secondsText(*s.secondsLeft));
-    m_spent->setText(words.isEmpty() ? tr("the whole device") : tr("the whole device: %1").arg(words.join(QStringLiteral(", "))));
+    m_spent->setText(spent());
     if (s.trials == 0) m_now->setText(s.detail.empty() ? tr("tuning") : shortName(s.detail));
     return;
   }
@@ -749,7 +759,19 @@ void TuneView::reset() {
   say({});
   showKnobs();
   m_spent->clear();
+  m_spentInAll.clear();
+  m_back = {};
   setRunState({});
+}
+
+TunePlace TuneView::place() const {
+  const QString spent = m_spentInAll.isEmpty() ? m_spent->text() : m_spentInAll;
+  return m_current.empty() ? TunePlace{m_back.subgraph, m_back.trial, spent} : TunePlace{m_current, m_trial, spent};
+}
+
+void TuneView::goBack(const TunePlace& place) {
+  m_back = place;
+  if (!place.spent.isEmpty()) m_spent->setText(place.spent);
 }
 
 void TuneView::clearSteps() {

@@ -11,6 +11,7 @@
 #include "widgets/plots.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
+#include "widgets/tune_place.h"
 
 class QComboBox;
 class QLabel;
@@ -44,6 +45,9 @@ class TuneView : public QWidget {
   void setRunState(const protocol::RunState& state);
   // Nothing of another notebook stays: what follows is this one's.
   void reset();
+  // It is gone back to when the kernels of the same notebook are known again.
+  TunePlace place() const;
+  void goBack(const TunePlace& place);
   void setRun(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
               const std::vector<protocol::EvalEvent>& evals);
   void addStep(const protocol::StepEvent& step);
@@ -148,6 +152,8 @@ class TuneView : public QWidget {
   std::map<QString, QString> m_knobsAsFound;  // what each box showed first
   std::string m_schedule;                     // that they were made of
   bool m_refusalSaid = false;
+  QString m_spentInAll;  // by a search without training, when it has ended
+  TunePlace m_back;
   QLabel *m_budget, *m_spent, *m_now, *m_reason;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle

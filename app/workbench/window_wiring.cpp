@@ -36,6 +36,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::opened, this, [this, tab, w] {
     tab->notebook->setDocument(&w->document());
     tab->inspected.clear();
+    tab->tuned = {};
     tab->training = 0;
     tab->discard = false;
     tab->diskHidden = tab->holderHidden = tab->unwritableHidden = false;
@@ -122,7 +123,7 @@ void MainWindow::connectTab(Tab* tab) {
     const bool again = w->engine().hello().process != 0 && (!tab->restarted.isValid() || tab->restarted.elapsed() > kSoonMs);
     tab->engineDown = !again;
     if (again) {
-      tab->engineLost += tr(" A new one was started.");
+      tab->engineLost += tr(" A new engine was started.");
       tab->restarted.start();
       QTimer::singleShot(0, w, &Workspace::startEngine);
     }

@@ -122,6 +122,7 @@ void Workspace::attachDocument() {
   m_document->refused = [this] { Q_EMIT editRefused(); };
   m_document->edited = [this](const TextEdit& edit) {
     m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
+    m_edited = true;
     if (!m_journalTimer.isActive()) m_journalTimer.start();
     if (m_replicaKnown)
       tell(DocumentEdited{m_document->revision(), static_cast<std::uint32_t>(edit.begin),
@@ -145,6 +146,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_missing.clear();
   m_subgraphs = {};
   m_trials.clear();
+  m_profile.reset();
   m_steps.clear();
   m_swaps.clear();
   m_evals.clear();
@@ -397,6 +399,7 @@ void Workspace::startEngine() { m_engine->start(); }
 void Workspace::sendDocument() {
   if (m_engine->state() != EngineLink::State::Ready) return;
   m_replicaKnown = true;
+  m_edited = false;
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
   const QString runs = m_path.isEmpty() ? place() : QString();
   tell(DocumentReplaced{m_document->revision(), (runs.isEmpty() ? name() : runs).toStdString(),
@@ -600,6 +603,7 @@ void Workspace::wantProfile() {
   ask(ProfileRequest{m_document->revision(), 20}, [this](const Envelope& envelope) {
     m_profiling = false;
     if (const auto* p = std::get_if<Profile>(&envelope.message)) {
+      m_profile = *p;
       Q_EMIT profileArrived(*p);
       Q_EMIT milestone(QStringLiteral("profile"));
     } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running() && error->stage != "gone") {
@@ -673,6 +677,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
       m_evals.clear();
     }
     m_trials.clear();
+    if (!resume) m_profile.reset();
     Q_EMIT runStarted(cell, resume);
     TrainRequest request;
     if (resume) request.resume = "newest";

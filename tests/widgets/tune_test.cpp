@@ -149,6 +149,8 @@ TEST_F(Tuning, ASearchWithoutTrainingSaysItsTrialsAndItsTime) {
   run.phase = RunPhase::Tuning, run.trials = 24, run.seconds = 12, run.secondsLeft = 30, run.detail = "trial 24 of 64";
   view.setRunState(run);
   EXPECT_EQ(view.spent(), "the whole device: 24 trials, 12 s, 30 s left");
+  view.setRunState({});
+  EXPECT_EQ(view.spent(), "the whole device: 24 trials, 12 s") << "nothing is left of what has ended";
 }
 
 TEST_F(Tuning, WhyTheShareIsNotUsedIsSaid) {

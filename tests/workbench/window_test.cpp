@@ -14,6 +14,8 @@
 #include <QTemporaryDir>
 #include <QTest>
 #include <QToolButton>
+#include <QTreeWidget>
+#include <QTreeWidgetItemIterator>
 
 #include "app/workbench/answer_watch.h"
 #include "core/syntax/schedule_text.h"
@@ -31,6 +33,7 @@
 #include "widgets/kernel_view.h"
 #include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
+#include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
 #include "widgets/stage_slider.h"
@@ -314,6 +317,7 @@ TEST_F(Window, ValuesOutliveTheEngineTheyCameFrom) {
   EXPECT_FALSE(inspector->values()->old());
   ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_TRUE(window->messages()->text().contains("A new engine was started.")) << window->messages()->text().toStdString();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   inspector->clear();
   window->pinInspector("W");
@@ -672,6 +676,25 @@ TEST_F(Window, TrainingFillsTheTunePage) {
   EXPECT_TRUE(against && against->from);
   EXPECT_TRUE(window->tune()->now().contains("nothing runs"));
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
+}
+
+TEST_F(Window, AStoppedTrainingHasNoTickOfAFinishedOne) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
+  EXPECT_FALSE(cell(3)->stoppedEarly());
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  EXPECT_TRUE(cell(3)->stoppedEarly());
+  const auto said = [&] {
+    for (QTreeWidgetItemIterator it(window->outline()->tree()); *it; ++it)
+      if ((*it)->data(0, Qt::UserRole + 1).toString() == "stopped") return true;
+    return false;
+  };
+  EXPECT_TRUE(wait(said));
 }
 
 TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
