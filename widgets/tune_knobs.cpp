@@ -183,10 +183,10 @@ void TuneView::showMeasureState() {
   m_refusalSaid = ruledOut;
   refreshPin();
   QString detail;
-  if (edited()) detail = tr("edited, not measured");
+  if (edited()) detail = tr("not measured");
   else if (m_space.size > 0)
-    detail = tr("of %1 schedules")
-                 .arg(m_space.size < 1e15 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
+    detail =
+        tr("%1 in all").arg(m_space.size < 1e15 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
   m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
 }
 

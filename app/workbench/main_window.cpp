@@ -114,7 +114,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   layout->addWidget(m_pages, 1);
   setCentralWidget(central);
   m_statusIcon = new QLabel;
-  m_status = label({});
+  m_status = new ElidedLabel;
   m_status->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_constants = new ElidedLabel;
   m_place = label({});

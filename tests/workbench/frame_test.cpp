@@ -12,6 +12,7 @@
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QSettings>
+#include <QStatusBar>
 #include <QTabBar>
 #include <QToolButton>
 #include <QTreeWidget>
@@ -73,6 +74,16 @@ TEST_F(Frame, AnAmpersandInANameStandsInItsTab) {
   file.close();
   window->openFile(file.fileName());
   EXPECT_EQ(window->tabs()->tabText(1), "name && other.nf") << "one & underlines the letter behind it";
+}
+
+TEST_F(Frame, ALongWordInTheStatusBarEndsWithAnEllipsis) {
+  openChecked();
+  const auto labels = window->statusBar()->findChildren<ElidedLabel*>();
+  const auto status =
+      std::find_if(labels.begin(), labels.end(), [&](const ElidedLabel* l) { return l->text() == window->statusText(); });
+  ASSERT_NE(status, labels.end());
+  (*status)->setText(QString(4000, 'x'));
+  EXPECT_TRUE((*status)->shown().endsWith(QChar(0x2026)));
 }
 
 TEST_F(Frame, ComparedWithAnEqualFileSaysSo) {
