@@ -236,10 +236,10 @@ void MainWindow::makeMenus() {
   connect(recent, &QMenu::aboutToShow, this, [this, recent] {
     recent->clear();
     for (const QString& path : QSettings().value(QStringLiteral("recent")).toStringList())
-      if (QFileInfo::exists(path))
-        recent->addAction((QFileInfo(path).fileName() + QStringLiteral("   ") + QFileInfo(path).path())
-                              .replace(QLatin1Char('&'), QLatin1String("&&")),
-                          this, [this, path] { openFile(path); });
+      if (QFileInfo::exists(path)) {
+        QString words = QFileInfo(path).fileName() + QStringLiteral("   ") + QFileInfo(path).path();
+        recent->addAction(words.replace(QLatin1Char('&'), QLatin1String("&&")), this, [this, path] { openFile(path); });
+      }
     if (recent->isEmpty()) recent->addAction(tr("No notebook yet"))->setEnabled(false);
   });
   file->addSeparator();
