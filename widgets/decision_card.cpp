@@ -358,6 +358,11 @@ DecisionCard::DecisionCard(const Theme* theme, QWidget* parent)
   clear();
 }
 
+DecisionCard::~DecisionCard() {
+  if (m_header && !m_header->parent()) delete m_header;
+}
+
+PanelHeader* DecisionCard::header() const { return m_header; }
 QString DecisionCard::whatIf() const { return m_noise->text(); }
 bool DecisionCard::comparing() const { return !m_measure->isEnabled(); }
 bool DecisionCard::intervals() const { return m_intervals->count() > 0; }

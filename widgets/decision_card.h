@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPointer>
 #include <QWidget>
 
 #include "core/document/document.h"
@@ -24,10 +25,11 @@ class DecisionCard : public QWidget {
  public:
   static constexpr int kLeastWidth = 356;  // px: nothing is cut
   explicit DecisionCard(const Theme* theme, QWidget* parent = nullptr);
+  ~DecisionCard() override;
   void clear();
   void setDecision(int number, const protocol::FusionDecisionInfo& decision, const protocol::DeviceConstants& device,
                    Document::FusionHint hint);
-  PanelHeader* header() const { return m_header; }  // the panel's title
+  PanelHeader* header() const;  // the panel's title
   QPushButton* force() const { return m_force; }
   QPushButton* forbid() const { return m_forbid; }
   QPushButton* release() const { return m_release; }
@@ -58,7 +60,7 @@ class DecisionCard : public QWidget {
  private:
   void clearIntervals();
   const Theme* m_theme;
-  PanelHeader* m_header;
+  QPointer<PanelHeader> m_header;  // until a panel takes it, the card's own
   QLabel *m_title, *m_why, *m_empty, *m_noise, *m_measured;
   Badge* m_badge;
   Section *m_waterfall, *m_flip, *m_what, *m_leads;

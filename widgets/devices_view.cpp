@@ -192,6 +192,20 @@ QWidget* DevicesView::deviceCard(const protocol::DeviceInfo& d) {
   auto* badge = new Badge(m_theme);
   m_states.push_back({d.name, !d.unavailable.empty(), badge, {}});
   head->addStretch(1);
+  if (d.unavailable.empty()) {
+    auto* use = new IconButton(m_theme, QStringLiteral("chip"), d.inUse ? tr("Used") : tr("Use"));
+    use->setObjectName(QStringLiteral("use"));
+    use->setEnabled(!d.inUse);
+    use->setToolTip(d.inUse ? tr("Cells run, train and are tuned here, where they ask for no other device")
+                            : tr("Run, train and tune here, where a cell asks for no other device"));
+    const QString device = QString::fromStdString(d.name);
+    use->setAccessibleName(tr("Use %1").arg(device));
+    connect(use, &QToolButton::clicked, this, [this, device, use] {
+      use->setEnabled(false);
+      Q_EMIT deviceWanted(device);
+    });
+    head->addWidget(use);
+  }
   head->addWidget(badge);
   box->addLayout(head);
   if (!d.unavailable.empty()) {

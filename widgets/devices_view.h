@@ -33,6 +33,7 @@ class DevicesView : public QWidget {
 
  Q_SIGNALS:
   void measureWanted();
+  void deviceWanted(const QString& name);  // to compute on from now on
 
  protected:
   void resizeEvent(QResizeEvent* event) override;

@@ -2,11 +2,13 @@
 #include "widgets/profile_view.h"
 
 #include <QAction>
+#include <QComboBox>
 #include <QFileDialog>
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QLabel>
 #include <QPainter>
+#include <QStackedWidget>
 #include <QStyledItemDelegate>
 #include <QTableView>
 #include <QTimer>
@@ -14,7 +16,9 @@
 #include <cmath>
 
 #include "widgets/basic.h"
+#include "widgets/counters_view.h"
 #include "widgets/names.h"
+#include "widgets/timeline_view.h"
 #include "widgets/write_file.h"
 
 namespace nf {
@@ -173,8 +177,10 @@ QVariant ProfileModel::headerData(int section, Qt::Orientation orientation, int 
 }
 
 ProfileView::ProfileView(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Kernels"))), m_model(new ProfileModel(this)),
-      m_table(new QTableView), m_bolt(new QLabel), m_sentence(label({})), m_tick(new QTimer(this)) {
+    : QWidget(parent), m_theme(theme), m_header(new PanelHeader(theme, tr("Profile"))), m_model(new ProfileModel(this)),
+      m_table(new QTableView), m_launches(new TimelineModel(this)), m_timeline(new TimelineView(theme, m_launches)),
+      m_launchTable(makeLaunchTable()), m_counters(new CountersView(theme)), m_pages(new QComboBox), m_stack(new QStackedWidget),
+      m_bolt(new QLabel), m_sentence(label({})), m_tick(new QTimer(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
@@ -182,6 +188,11 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   profile->setObjectName(QStringLiteral("profile"));
   profile->setToolTip(tr("Run some steps and time every kernel"));
   connect(profile, &QToolButton::clicked, this, &ProfileView::profileWanted);
+  m_pages->addItems({tr("Kernels"), tr("Timeline"), tr("Launches"), tr("Counters")});
+  m_pages->setProperty("flat", true);
+  m_pages->setObjectName(QStringLiteral("profilePages"));
+  m_pages->setAccessibleName(tr("Profile as kernels, over time, launch by launch, or by counters"));
+  m_header->add(m_pages);
   m_header->add(profile);
   layout->addWidget(m_header);
   layout->addWidget(line());
@@ -203,7 +214,15 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   const int widths[] = {0, 74, 46, 112, 126, 126};
   for (int i = 1; i < ProfileModel::kColumns; ++i) m_table->setColumnWidth(i, widths[i]);
   m_table->setMinimumHeight(78);
-  layout->addWidget(m_table, 1);
+  m_stack->addWidget(m_table);
+  m_stack->addWidget(m_timeline);
+  m_stack->addWidget(m_launchTable);
+  m_stack->addWidget(m_counters);
+  layout->addWidget(m_stack, 1);
+  // No taller than the kernels alone would be.
+  m_stack->setMinimumHeight(78);
+  connect(m_pages, &QComboBox::currentIndexChanged, this, [this](int page) { showPage(static_cast<Page>(page)); });
+  connect(m_timeline, &TimelineView::chosenByHand, this, [this](int row) { chooseLaunch(row, false); });
   layout->addWidget(line());
   auto* foot = new QHBoxLayout;
   foot->setContentsMargins(16, 6, 16, 6);
@@ -223,6 +242,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
     showSentence();
     if (k.subgraph == m_chosen) return;
     m_chosen = k.subgraph;
+    m_counters->choose(m_chosen);
     Q_EMIT kernelChosen(k.subgraph);
   });
   connect(theme, &Theme::changed, this, [this] { showSentence(); });
@@ -241,6 +261,58 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   clear();
 }
 
+QTableView* ProfileView::makeLaunchTable() {
+  auto* table = new QTableView;
+  table->setTabKeyNavigation(false);
+  table->setModel(m_launches);
+  table->setAccessibleName(tr("Launches of a step"));
+  table->setShowGrid(false);
+  table->setFont(m_theme->mono(12));
+  table->setSelectionBehavior(QAbstractItemView::SelectRows);
+  table->setSelectionMode(QAbstractItemView::SingleSelection);
+  table->verticalHeader()->hide();
+  table->verticalHeader()->setDefaultSectionSize(24);
+  table->horizontalHeader()->setHighlightSections(false);
+  table->horizontalHeader()->setFixedHeight(26);
+  table->horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
+  table->horizontalHeader()->setSectionResizeMode(TimelineModel::kKernel, QHeaderView::Stretch);
+  for (const auto& [column, width] : {std::pair{TimelineModel::kBegin, 92},
+                                      {TimelineModel::kDuration, 86},
+                                      {TimelineModel::kWhat, 132},
+                                      {TimelineModel::kLane, 84}})
+    table->setColumnWidth(column, width);
+  connect(table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
+    if (now.isValid() && now.row() != m_timeline->chosen()) chooseLaunch(now.row(), true);
+  });
+  return table;
+}
+
+void ProfileView::chooseLaunch(int row, bool inTable) {
+  // The chosen one is the same on both pages.
+  if (inTable) return m_timeline->choose(row);
+  if (m_launchTable->currentIndex().row() != row) m_launchTable->setCurrentIndex(m_launches->index(row, 0));
+  if (const auto* site = m_launches->siteOf(row)) {
+    const protocol::TimelineSite chosen = *site;
+    m_chosen = chosen.subgraph;
+    m_counters->choose(m_chosen);
+    Q_EMIT launchChosen(chosen);
+  }
+}
+
+void ProfileView::showPage(Page page) {
+  m_pages->setCurrentIndex(page);
+  m_stack->setCurrentIndex(page);
+  showSentence();
+}
+
+void ProfileView::setSelected(std::function<bool(const protocol::TimelineSite&)> selected) {
+  m_timeline->setSelected(std::move(selected));
+}
+
+void ProfileView::addCounters(const protocol::KernelCountersEvent& counters) { m_counters->add(counters); }
+
+void ProfileView::refreshSelected() { m_timeline->update(); }
+
 // Names first: bars give way to them.
 void ProfileView::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
@@ -254,6 +326,8 @@ void ProfileView::resizeEvent(QResizeEvent* event) {
 void ProfileView::clear() {
   m_age.invalidate();
   m_model->setProfile({});
+  m_launches->setTimeline({});
+  m_counters->clear();
   showAge();
   showSentence();
 }
@@ -262,6 +336,8 @@ void ProfileView::setProfile(const protocol::Profile& profile) {
   m_age.start();
   m_tick->start();
   m_model->setProfile(profile);
+  m_launches->setTimeline(profile.timeline);
+  m_counters->setProfile(profile);
   choose(m_chosen);
   showAge();
   showSentence();
@@ -279,6 +355,7 @@ void ProfileView::choose(const std::string& subgraph) {
   const int row = m_model->rowOf(subgraph);
   if (row >= 0 && row != m_table->currentIndex().row()) m_table->setCurrentIndex(m_model->index(row, 0));
   if (row < 0) m_table->clearSelection();
+  m_counters->choose(subgraph);
   showSentence();
 }
 
@@ -296,17 +373,23 @@ void ProfileView::showAge() {
 
 void ProfileView::showSentence() {
   const int row = m_model->rowOf(m_chosen);
-  const QString text = row >= 0 ? m_model->limitOf(row) : QString();
+  const bool kernels = m_stack->currentIndex() == kKernels;
+  const std::string& why = m_model->profile().timeline.why;
+  const QString limit = row >= 0 ? m_model->limitOf(row) : QString();
+  const QString text =
+      kernels || why.empty() ? limit : tr("Times are the host's, around each launch. %1").arg(QString::fromStdString(why));
   m_sentence->setText(text);
   m_sentence->setVisible(!text.isEmpty());
-  m_bolt->setVisible(!text.isEmpty());
+  m_bolt->setVisible(!limit.isEmpty() && text == limit);
   m_bolt->setPixmap(m_theme->pixmap(QStringLiteral("bolt"), m_theme->colors().backward, devicePixelRatioF()));
 }
 
 QString ProfileView::sentence() const { return m_sentence->text(); }
 
 QString ProfileView::save(const QString& path) const {
-  const QByteArray bytes = path.endsWith(QLatin1String(".json")) ? jsonOf(m_model->table()) : csvOf(m_model->table()).toUtf8();
+  const int page = m_stack->currentIndex();
+  const PlotTable table = page == kKernels ? m_model->table() : page == kCounters ? m_counters->table() : m_launches->table();
+  const QByteArray bytes = path.endsWith(QLatin1String(".json")) ? jsonOf(table) : csvOf(table).toUtf8();
   return writeWhole(path, {bytes.constData(), static_cast<std::size_t>(bytes.size())});
 }
 

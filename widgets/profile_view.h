@@ -3,19 +3,25 @@
 #include <QAbstractTableModel>
 #include <QElapsedTimer>
 #include <QWidget>
+#include <functional>
 #include <optional>
 
 #include "core/protocol/message.h"
 #include "widgets/plots.h"
 #include "widgets/theme.h"
 
+class QComboBox;
 class QLabel;
+class QStackedWidget;
 class QTableView;
 class QTimer;
 
 namespace nf {
 
 class PanelHeader;
+class CountersView;
+class TimelineModel;
+class TimelineView;
 
 // Kernels of a step by their wall time, the most expensive first, with their part of the device's measured ceilings.
 class ProfileModel : public QAbstractTableModel {
@@ -45,7 +51,7 @@ class ProfileModel : public QAbstractTableModel {
   std::optional<protocol::DeviceConstants> m_device;
 };
 
-// The table, its age, and a sentence about the chosen kernel.
+// Kernels as a table with a sentence about the chosen one, one step over time, and its launches as a table.
 class ProfileView : public QWidget {
   Q_OBJECT
  public:
@@ -57,11 +63,24 @@ class ProfileView : public QWidget {
   void clear();
   const ProfileModel* model() const { return m_model; }
   QTableView* table() const { return m_table; }
+  enum Page { kKernels, kTimeline, kLaunches, kCounters };
+  void showPage(Page page);
+  QComboBox* pages() const { return m_pages; }
+  TimelineView* timeline() const { return m_timeline; }
+  TimelineModel* launches() const { return m_launches; }
+  QTableView* launchTable() const { return m_launchTable; }
+  // Which launches are selected, by what they came from.
+  void setSelected(std::function<bool(const protocol::TimelineSite&)> selected);
+  void refreshSelected();
+  // Of two kernels of a subgraph: the newest of each is shown.
+  void addCounters(const protocol::KernelCountersEvent& counters);
+  CountersView* counters() const { return m_counters; }
   QString sentence() const;
   QString save(const QString& path) const;  // csv or json; what went wrong, empty: written
 
  Q_SIGNALS:
   void kernelChosen(const std::string& subgraph);
+  void launchChosen(const nf::protocol::TimelineSite& site);
   void profileWanted();
 
  protected:
@@ -70,10 +89,18 @@ class ProfileView : public QWidget {
  private:
   void showAge();
   void showSentence();
+  QTableView* makeLaunchTable();
+  void chooseLaunch(int row, bool inTable);
   const Theme* m_theme;
   PanelHeader* m_header;
   ProfileModel* m_model;
   QTableView* m_table;
+  TimelineModel* m_launches;
+  TimelineView* m_timeline;
+  QTableView* m_launchTable;
+  CountersView* m_counters;
+  QComboBox* m_pages;
+  QStackedWidget* m_stack;
   QLabel *m_bolt, *m_sentence;
   QTimer* m_tick;  // while the age is below a minute
   QElapsedTimer m_age;

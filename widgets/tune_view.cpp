@@ -161,6 +161,14 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
   connect(m_generations, &GenerationStrip::trialChosen, this, [this](std::uint64_t number) { chooseTrial(number); });
   connect(m_roofline, &RooflinePlot::subgraphChosen, this, &TuneView::pick);
   connect(m_profile, &ProfileView::kernelChosen, this, &TuneView::pick);
+  connect(m_profile, &ProfileView::launchChosen, this, [this](const protocol::TimelineSite& site) {
+    if (site.subgraph != m_current) chooseSubgraph(site.subgraph);
+    if (!site.origins.empty() || !site.operators.empty()) m_selection->select(site.origins, site.operators);
+  });
+  m_profile->setSelected([this](const protocol::TimelineSite& site) {
+    return !m_selection->empty() && m_selection->relation(site.operators, site.origins) == Selection::Relation::Exact;
+  });
+  connect(selection, &Selection::changed, m_profile, &ProfileView::refreshSelected);
   connect(m_profile, &ProfileView::profileWanted, this, &TuneView::profileWanted);
   connect(m_latency, &LatencyPlot::swapChosen, this, [this](const KernelSwapEvent& swap) {
     if (swap.subgraph != m_current) pick(swap.subgraph);
@@ -716,6 +724,8 @@ void TuneView::addTrial(const TrialEvent& t) {
   m_now->setText(tr("now %1 g%2 c%3: %4").arg(kernelName(name, 16)).arg(t.generation).arg(t.number).arg(what));
   m_now->setToolTip(shortName(name) + QStringLiteral("\n") + QString::fromStdString(t.how));
 }
+
+void TuneView::addCounters(const KernelCountersEvent& counters) { m_profile->addCounters(counters); }
 
 QString TuneView::lineage() const { return m_lineage->text(); }
 QString TuneView::now() const { return m_now->text(); }

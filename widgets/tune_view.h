@@ -53,6 +53,7 @@ class TuneView : public QWidget {
   void addStep(const protocol::StepEvent& step);
   void addSwap(const protocol::KernelSwapEvent& swap);
   void addEval(const protocol::EvalEvent& eval);
+  void addCounters(const protocol::KernelCountersEvent& counters);
   void addTrial(const protocol::TrialEvent& trial);  // what the tuner does now
   void clearSteps();
   std::string current() const { return m_current; }

@@ -375,6 +375,7 @@ int main(int argc, char** argv) {
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
        "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"
+       "kernel_counters {subgraph, before, after, missing};\n"
        "fusion_reverted {producer, consumer, fused_us, split_us}; checkpoint_failed {step, message};\n"
        "done {steps, loss, accuracy, first_step_ms, median_step_ms, seconds, peak_bytes, checkpoints_failed};\n"
        "error {stage, message, file, line, column}"},

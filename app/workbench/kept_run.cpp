@@ -40,8 +40,11 @@ std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
     if (line.startsWith("{\"event\":\"trial\"")) continue;  // long, and the engine has them on record
     const auto message = protocol::decode({line.constData(), static_cast<std::size_t>(line.size())});
     if (!message) continue;  // the last line of a run that was killed
-    if (const auto* step = std::get_if<protocol::StepEvent>(&*message)) run.steps.push_back(*step);
-    else if (const auto* swap = std::get_if<protocol::KernelSwapEvent>(&*message)) run.swaps.push_back(*swap);
+    if (const auto* step = std::get_if<protocol::StepEvent>(&*message)) {
+      // What a lost device took along was made again.
+      while (!run.steps.empty() && run.steps.back().step >= step->step) run.steps.pop_back();
+      run.steps.push_back(*step);
+    } else if (const auto* swap = std::get_if<protocol::KernelSwapEvent>(&*message)) run.swaps.push_back(*swap);
     else if (const auto* eval = std::get_if<protocol::EvalEvent>(&*message)) run.evals.push_back(*eval);
     else if (const auto* done = std::get_if<protocol::DoneEvent>(&*message)) run.done = *done;
     else if (const auto* error = std::get_if<protocol::ErrorEvent>(&*message)) run.error = *error;

@@ -73,7 +73,7 @@ class TabBar : public QTabBar {
 }  // namespace
 
 MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
-    : QMainWindow(parent), m_theme(theme), m_text(*theme), m_engineCommand(std::move(engineCommand)),
+    : QMainWindow(parent), m_theme(theme), m_text(new Theme(*theme, theme)), m_engineCommand(std::move(engineCommand)),
       m_actions(new ActionRegistry(theme, this)), m_messages(new MessageBar(theme)), m_pages(new QStackedWidget),
       m_notebooks(new QStackedWidget), m_tabBar(new TabBar), m_tabRow(new QWidget), m_find(new FindBar(theme)),
       m_author(new DockPage(theme, QStringLiteral("author"))) {
@@ -143,6 +143,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
 }
 
 MainWindow::~MainWindow() {
+  m_text->deleteLater();
   for (auto& tab : m_tabs) {
     tab->workspace->disconnect(this);
     tab->notebook->setDocument(nullptr);
@@ -336,7 +337,7 @@ MainWindow::Tab* MainWindow::newTab() {
   auto tab = std::make_unique<Tab>();
   const auto newJournal = [this] { return m_store ? m_store->newJournal() : QString(); };
   tab->workspace = std::make_unique<Workspace>(m_engineCommand, &m_selection, newJournal, freeUntitled());
-  tab->notebook = new NotebookView(&m_text, &m_selection);
+  tab->notebook = new NotebookView(m_text, &m_selection);
   m_notebooks->addWidget(tab->notebook);
   Tab* made = tab.get();
   connectTab(made);
@@ -568,7 +569,7 @@ void MainWindow::restoreLayout() {
   QSettings settings;
   m_actions->load(settings);
   if (const double scale = settings.value(QStringLiteral("view/textScale")).toDouble(); scale >= 0.5 && scale <= 3)
-    m_text.setTextScale(scale);
+    m_text->setTextScale(scale);
   if (settings.value(QStringLiteral("layout/version")).toInt() != kLayoutVersion) return;
   restoreGeometry(settings.value(QStringLiteral("layout/geometry")).toByteArray());
   for (DockPage* page : m_pages->findChildren<DockPage*>()) page->restoreLayout(settings);

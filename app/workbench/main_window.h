@@ -58,8 +58,8 @@ class MainWindow : public QMainWindow {
   NotebookView* notebook() { return m_tab->notebook; }
   QTabBar* tabs() { return m_tabBar; }
   FindBar* finder() { return m_find; }
-  double textScale() const { return m_text.textScale(); }  // of the notebooks
-  void exportHtml(const QString& path);                    // by the command line's own report; says in the status bar how it went
+  double textScale() const { return m_text->textScale(); }  // of the notebooks
+  void exportHtml(const QString& path);                     // by the command line's own report; says in the status bar how it went
   void exportPdf(const QString& path);
   bool exporting() const { return m_export != nullptr; }
   void showTab(int index);
@@ -197,7 +197,7 @@ class MainWindow : public QMainWindow {
   void remember(const QString& path);
 
   Theme* m_theme;
-  Theme m_text;  // of the notebooks, which are read larger or smaller
+  Theme* m_text;  // of the notebooks, which are read larger or smaller; outlives the widgets
   QStringList m_engineCommand;
   Selection m_selection;
   std::uint64_t m_revealed = 0;  // choice of it that was brought into sight in the text

@@ -310,6 +310,9 @@ void MainWindow::connectRun(Tab* tab) {
   connect(w, &Workspace::trialArrived, this, [this, tab](const protocol::TrialEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addTrial(e);
   });
+  connect(w, &Workspace::countersArrived, this, [this, tab](const protocol::KernelCountersEvent& e) {
+    if (tab == m_tab) m_tune->addCounters(e);
+  });
   connect(w, &Workspace::evalArrived, this, [this, tab](const protocol::EvalEvent& e) {
     if (TrainStrip* s = strip(tab)) s->addEval(e);
     if (tab == m_tab) m_tune->addEval(e);
@@ -630,6 +633,7 @@ void MainWindow::connectViews() {
   });
   connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
   connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
+  connect(m_devices, &DevicesView::deviceWanted, this, [this](const QString& name) { workspace().useDevice(name); });
 }
 
 }  // namespace nf

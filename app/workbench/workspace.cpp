@@ -552,6 +552,16 @@ void Workspace::wantDevices(bool measure) {
   });
 }
 
+void Workspace::useDevice(const QString& name) {
+  askFor<Devices>(DevicesRequest{false, name.toStdString()}, tr("Devices"), [this](const Devices& devices, const Envelope&) {
+    m_devices = devices;
+    Q_EMIT devicesArrived();
+    // Decisions and kernels are those of the device.
+    wantFusion();
+    wantSubgraphs();
+  });
+}
+
 void Workspace::wantSubgraphs() {
   askFor<Subgraphs>(SubgraphsRequest{m_document->revision()}, tr("Subgraphs"), [this](const Subgraphs& s, const Envelope&) {
     m_subgraphs = s;
@@ -777,7 +787,8 @@ void Workspace::handle(const Envelope& envelope) {
     return;
   }
   if (const auto* step = std::get_if<StepEvent>(&envelope.message)) {
-    if (std::exchange(m_resuming, false)) {
+    // Training that has lost its device makes steps again.
+    if (std::exchange(m_resuming, false) || (!m_steps.empty() && step->step <= m_steps.back().step)) {
       const auto again = [&](const auto& event) { return event.step >= step->step; };
       const auto before = m_steps.size() + m_swaps.size() + m_evals.size();
       std::erase_if(m_steps, again);
@@ -796,6 +807,7 @@ void Workspace::handle(const Envelope& envelope) {
     Q_EMIT milestone(QStringLiteral("kernel_swap"));
     return;
   }
+  if (const auto* counters = std::get_if<KernelCountersEvent>(&envelope.message)) return Q_EMIT countersArrived(*counters);
   if (const auto* eval = std::get_if<EvalEvent>(&envelope.message)) {
     m_evals.push_back(*eval);
     Q_EMIT evalArrived(*eval);

@@ -112,6 +112,7 @@ class Workspace : public QObject {
   void wantGraph(const QString& stage);
   void wantFusion();
   void wantDevices(bool measure);
+  void useDevice(const QString& name);  // from the next run on
   void wantSubgraphs();
   void wantTrials(const std::string& subgraph);
   void takeTrial(const std::string& subgraph, const protocol::TrialInfo& trial);  // measured by hand: known at once
@@ -157,6 +158,7 @@ class Workspace : public QObject {
   void stepsTrimmed();  // a resumed run does the last steps again
   void stepArrived(const nf::protocol::StepEvent& step);
   void swapArrived(const nf::protocol::KernelSwapEvent& swap);
+  void countersArrived(const nf::protocol::KernelCountersEvent& counters);
   void trialArrived(const nf::protocol::TrialEvent& trial);
   void profileArrived(const nf::protocol::Profile& profile);
   void evalArrived(const nf::protocol::EvalEvent& eval);

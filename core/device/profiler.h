@@ -54,7 +54,7 @@ class Profiler {
   virtual ~Profiler() = default;
   // Records from here on. Fails in one sentence where this device or this user may not.
   virtual Result<Unit> start() = 0;
-  // What this thread launches from now on belongs to this launch.
+  // What this thread queues from now on belongs to this launch; kNoLaunch: to none.
   virtual void launching(std::uint64_t launch) = 0;
   // Waits for the device and yields what it did since start(), by begin.
   virtual Result<std::vector<DeviceActivity>> stop() = 0;

@@ -2,6 +2,7 @@
 #include "core/ir/structural_hash.h"
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "core/support/assert.h"
@@ -138,6 +139,38 @@ Hash structuralHash(const Program& program) {
   return hasher.finish();
 }
 
+namespace {
+
+// A loop's body with every origin by f, and without a table of them.
+std::shared_ptr<const Program> bodyWithOrigins(const Program& body, const std::function<OriginId(OriginId)>& f) {
+  auto copy = std::make_shared<Program>(body);
+  copy->origins.clear();
+  copy->hints.clear();
+  for (Tensor& t : copy->tensors) t.origin = f(t.origin), t.init = {};
+  for (Operator& op : copy->operators) {
+    op.origin = f(op.origin);
+    for (Axis& axis : op.axes) axis.origin = f(axis.origin);
+  }
+  for (ScalarNode& n : copy->scalars) n.origin = f(n.origin);
+  return copy;
+}
+
+// A body's origins are a table of its own that began as that of the program around it: the nearest one that both have, else the loop's.
+OriginId outerOrigin(const Program& outer, const Program& body, OriginId id, OriginId loop) {
+  std::vector<OriginId> open{id};
+  for (std::size_t steps = 0; !open.empty() && steps < body.origins.size(); ++steps) {
+    const OriginId at = open.back();
+    open.pop_back();
+    if (!at.valid() || at.value >= body.origins.size()) continue;
+    const Origin& o = body[at];
+    if (at.value < outer.origins.size() && outer[at].span == o.span && outer[at].pass == o.pass) return at;
+    open.insert(open.end(), o.parents.rbegin(), o.parents.rend());
+  }
+  return id.valid() ? loop : id;
+}
+
+}  // namespace
+
 SubgraphExtractor::SubgraphExtractor(const Program& program)
     : m_program(program), m_readers(program.tensors.size()), m_kept(program.tensors.size(), false) {
   for (std::size_t i = 0; i < program.operators.size(); ++i)
@@ -205,6 +238,18 @@ Subgraph SubgraphExtractor::extract(const std::vector<OperatorId>& group, bool w
     }
     if (op.kind == OperatorKind::Loop) {
       Loop loop = m_program[op.loop];
+      // Of a kernel lines come from the body: its origins are then those of the whole program.
+      if (loop.persistent) {
+        const Program& body = *loop.body;
+        auto own = bodyWithOrigins(
+            body, [&](OriginId o) { return withOrigins ? outerOrigin(m_program, body, o, op.origin) : OriginId{}; });
+        if (withOrigins) {
+          auto whole = std::make_shared<Program>(*own);
+          whole->origins = m_program.origins;
+          own = std::move(whole);
+        }
+        loop.body = std::move(own);
+      }
       for (auto& c : loop.carried) {
         c.initial = localTensor(c.initial);
         c.last = localTensor(c.last);

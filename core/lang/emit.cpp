@@ -320,7 +320,7 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
       const int arity = info(scalar).arity;
       DType inner = type;
       if (scalar == ScalarOp::Cast) {
-        inner = m_terms[terms[0]].soft ? DType::F32 : type;
+        inner = !m_terms[terms[0]].soft || type == DType::F64 ? type : DType::F32;
       } else if (type == DType::Bool && arity == 2) {  // what is compared decides
         inner = m_realType.value_or(DType::F32);
         for (int k = 0; k < 2; ++k)

@@ -65,9 +65,14 @@ class Parser : ExpressionParser {
     const std::uint32_t begin = tok().begin;
     m_lastEnd = begin;
     Stmt s;
-    if (m_statements > kMaxNestedStatements)
-      fail("too-deep", "statements are nested more than " + std::to_string(kMaxNestedStatements) + " levels deep", here());
-    else if (!tooDeep()) parseInto(s);
+    if (m_statements == 1) m_toldTooDeep = false;
+    if (m_statements > kMaxNestedStatements) {
+      if (!m_toldTooDeep)
+        fail("too-deep", "statements are nested more than " + std::to_string(kMaxNestedStatements) + " levels deep", here());
+      m_failed = m_toldTooDeep = true;
+    } else if (!tooDeep()) {
+      parseInto(s);
+    }
     if (!m_failed && !atEnd()) leftover(s);
     s.span = spanFrom(begin);
     if (m_failed) {
@@ -802,6 +807,7 @@ class Parser : ExpressionParser {
   }
 
   std::uint32_t m_statements = 0;         // open, one within the other
+  bool m_toldTooDeep = false;             // of the outermost one that is open
   std::size_t m_unclosedAt = ast::kNone;  // the token before which an open block was told
 };
 

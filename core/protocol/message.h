@@ -88,7 +88,10 @@ struct FusionRequest {  // -> FusionReport
 struct DevicesRequest {  // -> Devices
   static constexpr const char* kType = "get_devices";
   bool measure = false;  // measure the constants again
-  NF_FIELDS(DevicesRequest, measure);
+  // What runs, trains and is tuned from now on goes on this device, where nothing else is asked for; answered when what runs by now has
+  // ended. Empty: on the one that is in use.
+  std::string use;
+  NF_FIELDS(DevicesRequest, measure, use);
 };
 
 struct SubgraphsRequest {  // -> Subgraphs
@@ -364,7 +367,9 @@ struct Profile {
   std::int64_t runs = 0;
   double stepUs = 0;                    // in kernels, a step
   std::vector<KernelTimeInfo> kernels;  // the most expensive first
-  NF_FIELDS(Profile, revision, device, training, runs, stepUs, kernels);
+  Timeline timeline;                    // of the step that took the median of their times
+  std::string countersMissing;          // why no kernel has counters though the device has some, one sentence
+  NF_FIELDS(Profile, revision, device, training, runs, stepUs, kernels, timeline, countersMissing);
 };
 
 struct Series {
@@ -458,6 +463,15 @@ struct KernelSwapEvent {
   JsonText schedule;  // of the kernel that runs from here on
   NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds, schedule);
 };
+// The kernel in use and one that has beaten it, once more under the device's counters.
+struct KernelCountersEvent {
+  static constexpr const char* kEvent = "kernel_counters";
+  std::string subgraph, name;  // id and name of SubgraphInfo
+  CountedKernel before, after;
+  std::string missing;  // why there are none, one sentence: told once
+  double seconds = 0;
+  NF_FIELDS(KernelCountersEvent, subgraph, name, before, after, missing, seconds);
+};
 // A fused kernel was slower than its parts beyond noise: from this step on it is split. FusionReport and Subgraphs have changed.
 struct FusionRevertedEvent {
   static constexpr const char* kEvent = "fusion_reverted";
@@ -539,8 +553,8 @@ using Message =
                  ProfileRequest, SeriesRequest, TensorRequest, RunRequest, TrainRequest, TuneRequest, PauseRequest, ResumeRequest,
                  StopRequest, BudgetRequest, Failed, Cancelled, Finished, Analysis, Expression, GraphPage, FusionReport,
                  FusionCompared, Devices, Subgraphs, Trials, TrialMeasured, Space, Kernel, Profile, Series, TensorSlice, CellResult,
-                 RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, FusionRevertedEvent, CheckpointFailedEvent,
-                 WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
+                 RunState, FirstStepEvent, StepEvent, EvalEvent, KernelSwapEvent, KernelCountersEvent, FusionRevertedEvent,
+                 CheckpointFailedEvent, WarningEvent, TrialEvent, DoneEvent, ErrorEvent>;
 
 struct Envelope {
   RequestId id = 0;

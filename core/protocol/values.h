@@ -451,11 +451,76 @@ struct KernelTextInfo {
 };
 
 // Wall time of one kernel: the mean over the timed calls.
+// What counters said of one launch of a kernel, all its stages together.
+struct StallInfo {
+  std::string reason;  // "long_scoreboard"
+  double share = 0;    // of the warps' cycles in which nothing was issued, 0..1
+  NF_FIELDS(StallInfo, reason, share);
+};
+struct SampledLine {
+  std::uint32_t line = 0;  // of the kernel's text, from 1; 0: of none
+  std::int64_t samples = 0;
+  std::string reason;  // why warps stood there most often
+  NF_FIELDS(SampledLine, line, samples, reason);
+};
+struct CounterInfo {
+  double us = 0, flops = 0, dramBytes = 0, l2Bytes = 0;
+  double occupancy = 0;  // resident warps, of those that fit, 0..1
+  std::vector<StallInfo> stalls;
+  std::vector<SampledLine> lines;  // the most sampled first
+  std::string withoutLines;        // why there are none
+  NF_FIELDS(CounterInfo, us, flops, dramBytes, l2Bytes, occupancy, stalls, lines, withoutLines);
+};
+
 struct KernelTimeInfo {
   std::string subgraph, name;
-  double calls = 0, us = 0;           // calls a step; of one call
-  std::int64_t flops = 0, bytes = 0;  // of one call; bytes: distinct tensors read and written
-  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes);
+  double calls = 0, us = 0;             // calls a step; of one call
+  std::int64_t flops = 0, bytes = 0;    // of one call; bytes: distinct tensors read and written
+  std::optional<CounterInfo> counters;  // where the device has some and nothing trained
+  NF_FIELDS(KernelTimeInfo, subgraph, name, calls, us, flops, bytes, counters);
+};
+
+// Counters of two kernels of a subgraph, each made by a schedule.
+struct CountedKernel {
+  JsonText schedule;
+  std::optional<CounterInfo> counters;
+  NF_FIELDS(CountedKernel, schedule, counters);
+};
+
+// ---------------------------------------------------------------- timelines
+enum class ActivityKind : std::uint8_t { Step, Trip, Launch, Kernel, Copy, Fill, GraphLaunch };
+constexpr auto enumNames(ActivityKind) { return std::array{"step", "trip", "launch", "kernel", "copy", "fill", "graph_launch"}; }
+
+// What is launched: some operators.
+struct TimelineSite {
+  std::string subgraph, name;
+  std::string expression;  // as source text
+  Phase phase = Phase::Forward;
+  std::vector<std::string> operators;  // node ids; none inside of loops
+  Origins origins;                     // none where the step is of another revision
+  NF_FIELDS(TimelineSite, subgraph, name, expression, phase, operators, origins);
+};
+
+struct TimelineActivity {
+  ActivityKind kind = ActivityKind::Kernel;
+  std::uint32_t lane = 0;
+  std::int64_t begin = 0, end = 0;  // ns since the step began
+  std::int64_t site = -1;           // of Timeline::sites; -1: none
+  std::int64_t trip = -1;           // counter of the innermost loop around it
+  std::int64_t bytes = 0;           // of a copy or a fill
+  std::string name;                 // a stage's symbol, a copy's direction, a loop's counter
+  NF_FIELDS(TimelineActivity, kind, lane, begin, end, site, trip, bytes, name);
+};
+
+// One step, launch by launch.
+struct Timeline {
+  std::vector<std::string> lanes;  // the host's thread that steps, then the device's streams
+  std::vector<TimelineSite> sites;
+  std::vector<TimelineActivity> activities;  // by begin, what is around before what is inside
+  bool ofDevice = false;                     // kernels' times are the device's own
+  std::string why;                           // in one sentence, where the device could tell its own and did not
+  std::int64_t leftOut = 0;                  // steps that had no room
+  NF_FIELDS(Timeline, lanes, sites, activities, ofDevice, why, leftOut);
 };
 
 // ---------------------------------------------------------------- series

@@ -17,6 +17,7 @@ std::int64_t ActivityRecorder::since(Clock::time_point t) const {
 }
 
 void ActivityRecorder::beginRun() {
+  if (m_keeps) m_longest = std::max(m_longest, m_record.activities.size() - m_runBegin);
   m_trips.clear();
   m_counters.clear();
   m_names.clear();
@@ -30,11 +31,6 @@ void ActivityRecorder::beginRun() {
   m_runBegin = m_record.activities.size();
   const std::int64_t now = since(Clock::now());
   m_record.activities.push_back({ActivityKind::Step, 0, now, now, m_record.runs++});
-}
-
-void ActivityRecorder::endRun() {
-  extendRun();
-  if (m_keeps) m_longest = std::max(m_longest, m_record.activities.size() - m_runBegin);
 }
 
 void ActivityRecorder::extendRun() {

@@ -19,8 +19,7 @@ class ActivityRecorder {
   ActivityRecorder(const ExecutionPlan& plan, std::string device, std::int64_t most);
 
   void beginRun();
-  void endRun();
-  // What belongs to the run although it follows it: the updates.
+  // The run lasts until here: after its launches, and again after the updates.
   void extendRun();
   // A step of a loop, until closeTrip().
   void openTrip(const std::string& counter, std::int64_t trip);
@@ -34,8 +33,6 @@ class ActivityRecorder {
   // What the device says it did: lanes of its own. By number of launch, the seconds of each launch's kernels; 0: unknown.
   std::vector<double> take(const std::vector<DeviceActivity>& activities);
   std::uint32_t subgraphOf(std::uint64_t launch) const;
-  std::uint64_t launches() const { return m_launches.size(); }
-  void forgetLaunches() { m_launches.clear(); }
 
   ActivityRecord& record() { return m_record; }
 

@@ -226,7 +226,7 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
   LaunchGraph* const whole = graph();
   if (m_profiling && m_recorder) m_recorder->beginRun();
   auto done = whole ? whole->replay(seed, step) : runOnce();
-  if (m_profiling && m_recorder) m_recorder->endRun();
+  if (m_profiling && m_recorder) m_recorder->extendRun();
   m_stop = nullptr;
   return done;
 }

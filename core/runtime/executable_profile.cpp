@@ -82,6 +82,7 @@ Result<Unit> Executable::launchTimed(std::uint32_t subgraph, const LaunchArgs& a
   if (waits) { NF_TRY([[maybe_unused]] const Unit waited, m_device.synchronize()); }
   const Clock::time_point begin = Clock::now();
   auto done = linked.kernel->launch(args);
+  if (recorded && m_profiler) m_profiler->launching(DeviceActivity::kNoLaunch);
   if (waits && done) done = m_device.synchronize();
   const Clock::time_point end = Clock::now();
   const double seconds = std::chrono::duration<double>(end - begin).count();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/ir/structural_hash.h"
 #include "core/tune/tune_program.h"
@@ -38,12 +39,11 @@ bool persists(const Program& program, OperatorId id, const std::vector<Hint>& hi
   return step && (*space)->estimateSeconds((*space)->first()) < static_cast<double>(loop.trips) * *step;
 }
 
-Program persistAt(const Program& program, const std::vector<Hint>& hints, const Target& target) {
-  Program result = program;
+Program persistAt(Program result, const std::vector<Hint>& hints, const Target& target) {
   for (std::size_t o = 0; o < result.operators.size(); ++o) {
     if (result.operators[o].kind != OperatorKind::Loop) continue;
     const OperatorId id(o);
-    const bool persistent = persists(program, id, hints, target);
+    const bool persistent = persists(result, id, hints, target);
     Loop& loop = result[result[id].loop];
     loop.persistent = persistent;
     if (!persistent) loop.body = std::make_shared<const Program>(persistAt(*loop.body, hints, target));
@@ -53,9 +53,10 @@ Program persistAt(const Program& program, const std::vector<Hint>& hints, const 
 
 }  // namespace
 
-Program persistLoops(const Program& fused, const Target& target) {
+Program persistLoops(Program fused, const Target& target) {
   if (target.backend != "cuda" || fused.loops.empty()) return fused;
-  return persistAt(fused, fused.hints, target);
+  const std::vector<Hint> hints = fused.hints;
+  return persistAt(std::move(fused), hints, target);
 }
 
 }  // namespace nf

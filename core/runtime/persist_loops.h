@@ -11,6 +11,6 @@ namespace nf {
 // body, the loop stays as it is.
 //   before: for t in 0..512 { Z = ..; H = .. }   2 kernels, 1024 launches
 //   after : the same, persistent                 1 kernel, 1 launch
-Program persistLoops(const Program& fused, const Target& target);
+Program persistLoops(Program fused, const Target& target);
 
 }  // namespace nf

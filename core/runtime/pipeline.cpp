@@ -28,7 +28,7 @@ Result<FusionResult> fusedUnlessStopped(const Program& partitioned, const StageO
   fusion.outdated = [&] { return options.invert.stop.stop_requested() || (options.fusion.outdated && options.fusion.outdated()); };
   auto fused = fuse(partitioned, options.device, fusion);
   if (!fused && isOutdated(fused.error()) && options.invert.stop.stop_requested()) return stopped();
-  if (fused && options.target) fused->program = persistLoops(fused->program, *options.target);
+  if (fused && options.target) fused->program = persistLoops(std::move(fused->program), *options.target);
   return fused;
 }
 

@@ -68,6 +68,7 @@ class RunJob {
   std::vector<KernelTime> kernelTimes() const;  // the most expensive first
   const CompiledNotebook& notebook() const { return m_notebook; }
   const Executable& executable() const { return *m_prepared.executable; }
+  Executable& executable() { return *m_prepared.executable; }
   const std::vector<protocol::WarningEvent>& warnings() const { return m_warnings; }  // of hints and data, by prepare()
   Span place() const { return m_place; }                                              // of the last failure
 

@@ -125,10 +125,12 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
 void TrainJob::Impl::attend(std::stop_token stop) {
   if (!attention.exchange(false)) return;
   std::vector<protocol::TrialEvent> events;
+  std::vector<protocol::KernelCountersEvent> counted;
   std::deque<std::function<void(Executable&)>> todo;
   {
     std::unique_lock lock(mutex);
     events.swap(trialEvents);
+    counted.swap(counterEvents);
     todo.swap(tasks);
     if (share && supply && supply->tuning()) {
       supply->tuning()->setDeviceShare(*share);
@@ -138,6 +140,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   }
   for (const auto& event : events) emit(event);
   tellOfRecords();
+  for (const auto& event : counted) emit(event);
   if (training.executable)
     for (const auto& task : todo) task(*training.executable);
   bool wait;

@@ -81,6 +81,8 @@ class TrainJob {
 
 // A trial as views and scripts get it; its number is the receiver's.
 protocol::TrialEvent protocolEvent(const TrialEvent& event);
+protocol::KernelCountersEvent protocolEvent(const CountersEvent& event);
+protocol::CounterInfo describeCounters(const KernelCounters& counters);
 protocol::TrialStatus protocolStatus(TrialStatus status);
 
 }  // namespace nf

@@ -111,4 +111,29 @@ protocol::TrialEvent protocolEvent(const TrialEvent& event) {
   return e;
 }
 
+protocol::CounterInfo describeCounters(const KernelCounters& counters) {
+  protocol::CounterInfo info{counters.us, counters.flops,       counters.dramBytes, counters.l2Bytes, counters.occupancy, {},
+                             {},          counters.withoutLines};
+  for (const KernelCounters::Stall& s : counters.stalls) info.stalls.push_back({s.reason, s.share});
+  for (const KernelCounters::Line& l : counters.lines) info.lines.push_back({l.line, l.samples, l.reason});
+  return info;
+}
+
+protocol::KernelCountersEvent protocolEvent(const CountersEvent& event) {
+  protocol::KernelCountersEvent e;
+  e.subgraph = event.subgraph.hex();
+  e.name = event.name;
+  e.seconds = event.seconds;
+  e.missing = event.missing;
+  const auto counted = [](const Schedule& schedule, const std::optional<KernelCounters>& counters) {
+    protocol::CountedKernel kernel;
+    if (schedule.knobs) kernel.schedule.text = schedule.text();
+    if (counters) kernel.counters = describeCounters(*counters);
+    return kernel;
+  };
+  e.before = counted(event.before, event.beforeCounters);
+  e.after = counted(event.after, event.afterCounters);
+  return e;
+}
+
 }  // namespace nf

@@ -71,6 +71,7 @@ struct TrainJob::Impl {
   std::optional<double> share;
   std::deque<std::function<void(Executable&)>> tasks;
   std::vector<protocol::TrialEvent> trialEvents;
+  std::vector<protocol::KernelCountersEvent> counterEvents;
   std::deque<RevertedFusion> revertedFusions;  // found, not yet in use
   std::optional<PlannedEvaluations> plannedEvaluations;
   std::atomic<bool> attention{false};    // something above wants the stepping thread

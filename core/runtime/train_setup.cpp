@@ -95,6 +95,11 @@ Result<Unit> TrainJob::Impl::makeSupply() {
     }
     if (outer) outer(event);
   };
+  o.tuning.onCounters = [this](const CountersEvent& event) {
+    const std::lock_guard lock(mutex);
+    counterEvents.push_back(protocolEvent(event));
+    attention = true;
+  };
   // Bit-identical resume: the kernels that ran last, whatever the records say by now.
   if (checkpoint && !dynamic)
     for (const KernelSwap& s : checkpoint->swaps)

@@ -41,6 +41,44 @@ inline MatrixElement elementOfB(DType type, std::int64_t lane, std::int64_t e) {
 }
 inline MatrixElement elementOfC(std::int64_t lane, std::int64_t e) { return {lane / 4 + 8 * (e / 2), 2 * (lane % 4) + e % 2}; }
 
+// ---------------------------------------------------------------- warpgroups
+// wgmma ("Asynchronous warpgroup level matrix instructions"): four warps multiply what lies in shared memory, from an address that is a
+// multiple of 1024 bytes on, in rows of 128 bytes whose 16-byte parts change places (swizzling mode 128B).
+
+inline constexpr std::int64_t kWarpgroupThreads = 128;
+inline constexpr std::int64_t kSwizzledRowBytes = 128;    // eight parts, all banks
+inline constexpr std::int64_t kSwizzledAtomBytes = 1024;  // eight rows, after which the order of the parts comes again
+inline std::int64_t swizzledColumns(DType type) { return kSwizzledRowBytes / bytesOf(type); }
+
+// The tiles that there are: 64 x n results, n a multiple of 8 up to 256, and 32 bytes of both operands along the reduced points.
+inline bool isWarpgroupTile(DType type, const std::array<std::int64_t, 3>& tile) {
+  if (type != DType::F16 && type != DType::BF16) return false;
+  return tile[0] == 64 && tile[1] >= 8 && tile[1] <= 256 && tile[1] % 8 == 0 && tile[2] == 16;
+}
+
+// How an operand lies there. Along the reduced points: a row is 128 bytes of them, of one point of its own, and its points are rows one after
+// the other. Turned: a row is 128 bytes of its own points at one reduced point, and `apart` elements later begins the next of them.
+struct SwizzledOperand {
+  bool turned = false;
+  std::int64_t apart = 0;
+};
+// Elements from the operand's first one to that of a point of its own and a reduced one, before the parts change places.
+inline std::int64_t beforeSwizzle(DType type, const SwizzledOperand& operand, std::int64_t own, std::int64_t step) {
+  const std::int64_t columns = swizzledColumns(type);
+  return operand.turned ? own / columns * operand.apart + step * columns + own % columns : own * columns + step;
+}
+// Where an element really is.
+inline std::int64_t swizzled(DType type, std::int64_t element) {
+  const std::int64_t byte = element * bytesOf(type);
+  return (byte ^ (byte / kSwizzledRowBytes % 8 * kMatrixRowBytes)) / bytesOf(type);
+}
+
+// Element e of a thread's part of C, 64 x n.
+inline MatrixElement elementOfWarpgroupC(std::int64_t thread, std::int64_t e) {
+  const std::int64_t lane = thread % 32;
+  return {16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), 8 * (e / 4) + 2 * (lane % 4) + e % 2};
+}
+
 // A number rounded to what a fragment of the type holds. That of F32 is tf32, 10 bits behind the point, ties away from zero
 // (cvt.rna.tf32.f32); the others round to even.
 double roundedToFragment(DType type, double value);

@@ -46,9 +46,11 @@ double estimateGpuStage(const NestView& view, bool scatter, const GpuStageKnobs&
 std::vector<IndexExpr> digits(const IndexExpr& number, const std::vector<std::int64_t>& extents, const RangeOf& ranges);
 
 // What multiplies: additions and multiplications of single threads, or the matrix units of a warp: mma.sync on f16 or bf16 with 16
-// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8. Sums are f32 in each.
-enum class MatrixUnit : std::uint8_t { Fma, Mma16816, Mma1688, Tf32 };
-inline constexpr std::array kMatrixUnits{MatrixUnit::Fma, MatrixUnit::Mma16816, MatrixUnit::Mma1688, MatrixUnit::Tf32};
+// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8; or those of four warps, wgmma on f16 or bf16 with 16 (sm_90a).
+// Sums are f32 in each.
+enum class MatrixUnit : std::uint8_t { Fma, Mma16816, Mma1688, Tf32, Wgmma };
+inline constexpr std::array kMatrixUnits{MatrixUnit::Fma, MatrixUnit::Mma16816, MatrixUnit::Mma1688, MatrixUnit::Tf32,
+                                         MatrixUnit::Wgmma};
 std::string_view name(MatrixUnit unit);  // "fma", the value of knob matrix
 // Reduced points of one instruction, and the type of its operands. Fma: 1, F32.
 struct MatrixStep {
@@ -61,12 +63,14 @@ MatrixStep stepOf(MatrixUnit unit, const ContractionView& view);
 std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& target);
 // An operand is in f32, and the target could multiply it rounded to tf32.
 bool couldRound(const ContractionView& view, const Target& target);
+bool hasWarpgroups(const Target& target);
 // Shared memory that a block can have, by the device's compute capability (NVIDIA, CUDA C++ Programming Guide, "Technical
 // Specifications per Compute Capability").
 std::int64_t sharedBytesOfBlock(const Target& target);
 
 // A contraction in tiles of shared memory: blockM x blockN results a block, threadM x threadN of them a thread, the reduced points in
-// slices of blockK of which `stages` are under way. With a matrix unit a warp has 8 threadM x 4 threadN neighbours.
+// slices of blockK of which `stages` are under way. With a matrix unit a warp has 8 threadM x 4 threadN neighbours; with that of four warps these
+// have 32 threadM rows of the block's, 64 at once, and all its columns.
 struct GpuContractionKnobs {
   int blockM = 64, blockN = 64, blockK = 16;
   int threadM = 4, threadN = 4;
@@ -75,8 +79,9 @@ struct GpuContractionKnobs {
   MatrixUnit matrix = MatrixUnit::Fma;
   bool rounded = false;  // operands in f32 are rounded to tf32
   int fragments = 0;     // of 16 points of the left operand that a warp holds at once; 0: all of its own
-  int pipeline = 2;  // levels: slices on their way to shared memory, multiplied from there; 3: the next step's fragments on their
-                     // way to registers, too
+  // Levels. 2: slices on their way to shared memory, multiplied from there. 3: the next step's fragments on their way to registers, too;
+  // where four warps multiply, the next slice's products begun before those of one are there.
+  int pipeline = 2;
   int threads() const { return (blockM / threadM) * (blockN / threadN); }
 };
 

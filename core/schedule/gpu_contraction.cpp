@@ -89,21 +89,45 @@ void GpuContraction::kernel() {
   if (m_knobs.split > 1) together();
 }
 
-void GpuContraction::bringFirst(Body& all) {
-  for (std::int64_t s = 0; s + 1 < m_knobs.stages; ++s) {
+void GpuContraction::bringFirst(Body& all, std::int64_t slices) {
+  for (std::int64_t s = 0; s < slices; ++s) {
     append(all, bring(IndexExpr(s), IndexExpr(s), below(IndexExpr(s), m_each, s < m_each)));
     all.push_back(m_f.asyncCommit(origin()));
   }
+}
+
+void GpuContraction::land(Body& body, std::int64_t inFlight) {
+  body.push_back(m_f.asyncWait(inFlight, origin()));
+  if (warpgroups()) body.push_back(m_f.proxyFence(origin()));
+  body.push_back(m_f.barrier(origin()));
+}
+
+// A slice's products are begun before those of the one before have ended, so the slice before that is the one whose memory is free.
+GpuContraction::Body GpuContraction::pipelineOfWarpgroups() {
+  const std::int64_t stages = m_knobs.stages;
+  Body all;
+  bringFirst(all, stages - 2);
+  const VarId slice = m_f.addVar("slice", m_each, LoopKind::Serial);
+  const IndexExpr next = at(slice) + IndexExpr(stages - 2);
+  Body inside;
+  land(inside, stages - 3);
+  append(inside, bring(next, floorMod(next, stages), m_f.ge0(IndexExpr(m_each - 1) - next)));
+  inside.push_back(m_f.asyncCommit(origin()));
+  append(inside, multiplyWarpgroups(floorMod(at(slice), stages)));
+  inside.push_back(m_f.warpgroupWait(1, origin()));
+  all.push_back(loop(slice, std::move(inside)));
+  all.push_back(m_f.warpgroupWait(0, origin()));
+  all.push_back(m_f.asyncWait(0, origin()));
+  return all;
 }
 
 // Three levels: a slice's last step multiplies while the next one's first fragments come from shared memory.
 GpuContraction::Body GpuContraction::pipelineOfFragments() {
   const std::int64_t stages = m_knobs.stages, last = m_knobs.blockK / m_step.points - 1;
   Body all;
-  bringFirst(all);
+  bringFirst(all, stages - 1);
   const auto landed = [&](Body& body, const IndexExpr& buffer) {
-    body.push_back(m_f.asyncWait(stages - 2, origin()));
-    body.push_back(m_f.barrier(origin()));
+    land(body, stages - 2);
     append(body, loadStep(buffer, IndexExpr(0)));
   };
   landed(all, IndexExpr(0));
@@ -124,23 +148,21 @@ GpuContraction::Body GpuContraction::pipelineOfFragments() {
 }
 
 GpuContraction::Body GpuContraction::pipeline() {
-  if (matrices() && m_knobs.pipeline > 2) return pipelineOfFragments();
+  if (m_knobs.pipeline > 2) return warpgroups() ? pipelineOfWarpgroups() : pipelineOfFragments();
   const std::int64_t stages = m_knobs.stages;
   Body all;
-  bringFirst(all);
+  bringFirst(all, stages - 1);
   const VarId slice = m_f.addVar("slice", m_each, LoopKind::Serial);
   const IndexExpr next = at(slice) + IndexExpr(stages - 1);
   Body inside;
   if (stages == 1) {
     append(inside, bring(at(slice), IndexExpr(0), {}));
     inside.push_back(m_f.asyncCommit(origin()));
-    inside.push_back(m_f.asyncWait(0, origin()));
-    inside.push_back(m_f.barrier(origin()));
+    land(inside, 0);
     append(inside, multiply(IndexExpr(0)));
     inside.push_back(m_f.barrier(origin()));
   } else {
-    inside.push_back(m_f.asyncWait(stages - 2, origin()));
-    inside.push_back(m_f.barrier(origin()));
+    land(inside, stages - 2);
     append(inside, bring(next, floorMod(next, stages), m_f.ge0(IndexExpr(m_each - 1) - next)));
     inside.push_back(m_f.asyncCommit(origin()));
     append(inside, multiply(floorMod(at(slice), stages)));

@@ -38,6 +38,7 @@ class GpuContraction {
   };
 
   // ------------------------------------------------------------ statements
+  bool warpgroups() const { return m_knobs.matrix == MatrixUnit::Wgmma; }
   bool matrices() const { return m_knobs.matrix != MatrixUnit::Fma; }
   OriginId origin() const { return m_p[m_view.op].origin; }
   const NestAxis& axis(std::size_t a) const { return m_view.nest.axes[a]; }
@@ -53,7 +54,9 @@ class GpuContraction {
   void kernel();
   Body pipeline();
   Body pipelineOfFragments();
-  void bringFirst(Body& all);
+  Body pipelineOfWarpgroups();
+  void bringFirst(Body& all, std::int64_t slices);
+  void land(Body& body, std::int64_t inFlight);  // waits for copies, and for those of the other threads
   Body results(const std::vector<IndexExpr>& merged, const Place& sum);
   Body storeResults();
   std::int64_t points() const { return m_batches * m_left.points * m_right.points; }
@@ -62,6 +65,7 @@ class GpuContraction {
 
   // ------------------------------------------------------------ slices
   void open(Side& side, AxisClass c);
+  IndexExpr placeSwizzled(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const;
   IndexExpr place(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const;
   Body bring(const IndexExpr& slice, const IndexExpr& buffer, ValueId there);
   Body bringSide(const Side& side, const IndexExpr& slice, const IndexExpr& buffer);
@@ -76,6 +80,7 @@ class GpuContraction {
   Body multiply(const IndexExpr& buffer);
   Body multiplyNumbers(const IndexExpr& buffer);
   Body multiplyMatrices(const IndexExpr& buffer);
+  Body multiplyWarpgroups(const IndexExpr& buffer);  // begins the products of a slice
   // All steps of a slice but the last, whose fragments are loaded meanwhile.
   Body multiplyAhead(const IndexExpr& buffer);
   // Of the registers, where they hold two steps, the part of one.
@@ -103,7 +108,7 @@ class GpuContraction {
   std::int64_t m_batches = 1, m_steps = 1, m_slices = 1, m_each = 1, m_threads = 1;
   Side m_left, m_right;
   VarId m_part;
-  IndexExpr m_partIndex, m_batchIndex, m_thread, m_lane;
+  IndexExpr m_partIndex, m_batchIndex, m_thread, m_warp, m_lane;
   std::vector<IndexExpr> m_merged;
   BufferId m_acc, m_parts;
 };

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/schedule/fragment.h"
 #include "core/schedule/gpu_contraction.h"
 
 namespace nf::loop {
@@ -11,6 +12,12 @@ namespace {
 constexpr std::int64_t kPad = 4;                 // elements a row of a slice may be longer
 constexpr double kMostParts = 64.0 * (1 << 20);  // bytes of a workspace that holds the parts of split results
 constexpr double kMemoryCycles = 600, kSharedCycles = 30, kBarrierCycles = 30, kAdditionCycles = 4, kMatrixCycles = 33;
+
+constexpr int kRegisters = 65536;                                           // of a multiprocessor
+constexpr int kWidest = 16, kMostAccumulators = 128, kOtherRegisters = 40;  // of a thread
+constexpr int kWarpgroupCapability = 90;                                    // wgmma is in sm_90a and nowhere else
+constexpr double kWarpgroupRate = 2048;                                     // multiplications of f16 a cycle, all of H100's
+constexpr double kWarpgroupCycles = 64;                                     // until the products that were begun last are there
 
 // 75 of "sm_75", 90 of "sm_90a"; 0: not known.
 int capabilityOf(const Target& target) {
@@ -40,6 +47,7 @@ std::string_view name(MatrixUnit unit) {
     case MatrixUnit::Mma16816: return "mma16816";
     case MatrixUnit::Mma1688: return "mma1688";
     case MatrixUnit::Tf32: return "tf32";
+    case MatrixUnit::Wgmma: return "wgmma";
   }
   return {};
 }
@@ -47,7 +55,8 @@ std::string_view name(MatrixUnit unit) {
 MatrixStep stepOf(MatrixUnit unit, const ContractionView& view) {
   switch (unit) {
     case MatrixUnit::Fma: break;
-    case MatrixUnit::Mma16816: return {view.leftType, 16};
+    case MatrixUnit::Mma16816:
+    case MatrixUnit::Wgmma: return {view.leftType, 16};
     case MatrixUnit::Mma1688: return {view.leftType, 8};
     case MatrixUnit::Tf32: return {DType::F32, 8};
   }
@@ -62,6 +71,7 @@ std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& t
     if (capability >= 80) units.push_back(MatrixUnit::Tf32);
   } else if (capability >= 80) {
     units.push_back(MatrixUnit::Mma16816);
+    if (capability == kWarpgroupCapability) units.push_back(MatrixUnit::Wgmma);
   } else if (view.leftType == DType::F16) {
     units.push_back(MatrixUnit::Mma1688);
   }
@@ -71,6 +81,8 @@ std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& t
 bool couldRound(const ContractionView& view, const Target& target) {
   return capabilityOf(target) >= 80 && (view.leftType == DType::F32 || view.rightType == DType::F32);
 }
+
+bool hasWarpgroups(const Target& target) { return capabilityOf(target) == kWarpgroupCapability; }
 
 std::int64_t sharedBytesOfBlock(const Target& target) {
   const int capability = capabilityOf(target);
@@ -124,6 +136,17 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
   if (k.matrix != MatrixUnit::Fma) {
     if (!k.rounded && std::find(m_units.begin(), m_units.end(), k.matrix) == m_units.end())
       return "knob matrix cannot be " + std::string(name(k.matrix)) + " for these operands on this device";
+  }
+  if (k.matrix != MatrixUnit::Wgmma && k.threadN > kWidest) return "knob thread_n is larger than 16 for warpgroups alone";
+  if (k.matrix == MatrixUnit::Wgmma) {
+    if (k.blockK != swizzledColumns(step.type)) return "knob block_k must be 64 for wgmma";
+    if ((k.threadM != 2 && k.threadM != 4) || k.blockM % (32 * k.threadM) != 0 || k.blockN != 4 * k.threadN || k.blockN % 64 != 0)
+      return "a warpgroup's 32 thread_m x 4 thread_n results are not 64 or 128 rows of its block's and all columns, 64, 128 or 256";
+    if (k.threadM * k.threadN > kMostAccumulators || k.threads() * (k.threadM * k.threadN + kOtherRegisters) > kRegisters)
+      return "the results of a thread fill its registers";
+    if (k.fragments != 0) return "wgmma reads shared memory, and no fragments";
+    if (k.pipeline > 2 && k.stages < 3) return "knob pipeline of 3 levels needs 3 slices under way for wgmma";
+  } else if (k.matrix != MatrixUnit::Fma) {
     if (k.threadM < 2 || k.threadN < 4 || k.blockM % (8 * k.threadM) != 0 || k.blockN % (4 * k.threadN) != 0)
       return "a warp's 8 thread_m x 4 thread_n results are no 16 x 16 tiles of its block's";
     if (k.blockK % step.points != 0) return "knob block_k is no multiple of what the matrix unit takes at once";
@@ -173,6 +196,13 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
     const double each = std::max(4.0 * kWarp / m_processor.f32 * k.threadM * k.threadN, kAdditionCycles);
     cost.alone = steps * each + steps / 4 * kSharedCycles;
     cost.registers = k.threadM * k.threadN + 2.0 * (k.threadM + k.threadN) + 40;
+  } else if (k.matrix == MatrixUnit::Wgmma) {
+    const double tiles = static_cast<double>(k.blockM) / 64 * steps;
+    arithmetic = products / kWarpgroupRate;
+    reads = tiles * (64 + k.blockN) * step.points * bytes / 128;
+    instructions = 4 * tiles * 4;
+    cost.alone = arithmetic / (warps / 4) + (k.pipeline > 2 ? 0 : kWarpgroupCycles);
+    cost.registers = k.threadM * k.threadN + kOtherRegisters;
   } else {
     const double rate = step.type == DType::F32 ? m_processor.f16 / 2 : m_processor.f16;
     const double fragments = k.threadM / 2.0 + k.threadN / 4.0, tiles = k.threadM / 2.0 * (k.threadN / 4.0);  // of 16, of 16 x 16

@@ -36,6 +36,10 @@ void GpuContraction::open(Side& side, AxisClass c) {
   const auto& strides = side.isLeft ? m_view.leftStride : m_view.rightStride;
   side.innerFast = contiguous(strides, m_inner) && !contiguous(strides, side.axes);
   side.innerRows = matrices() && side.innerFast;
+  if (warpgroups()) {
+    side.shared = m_f.addShared(side.isLeft ? "left" : "right", m_step.type, m_knobs.stages * m_knobs.blockK * side.block);
+    return;
+  }
   side.row = side.innerRows ? m_knobs.blockK : side.block + (side.innerFast ? kPad : 0);
   const std::int64_t rows = side.innerRows ? side.block : m_knobs.blockK;
   side.shared = m_f.addShared(side.isLeft ? "left" : "right", m_step.type, m_knobs.stages * rows * side.row);
@@ -45,6 +49,7 @@ void GpuContraction::open(Side& side, AxisClass c) {
 // where a row is as long as the banks or longer, else by one every so many rows as the banks hold. Threads that take single numbers of
 // four rows, two parts of each, want it turned by two.
 IndexExpr GpuContraction::place(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const {
+  if (warpgroups()) return placeSwizzled(side, buffer, inSlice, own);
   const IndexExpr &row = side.innerRows ? own : inSlice, &column = side.innerRows ? inSlice : own;
   const std::int64_t size = (side.innerRows ? side.block : m_knobs.blockK) * side.row;
   if (!matrices()) return simple(size * buffer + side.row * row + column);
@@ -53,6 +58,19 @@ IndexExpr GpuContraction::place(const Side& side, const IndexExpr& buffer, const
   const IndexExpr turn = turns * (parts < kBankRow ? floorDiv(row, kBankRow / parts) : row);
   const IndexExpr part = simple(floorMod(floorDiv(column, each) + turn, parts));
   return simple(size * buffer + side.row * row + each * part + floorMod(column, each));
+}
+
+// What the warpgroups' operands are (fragment.h): rows of 128 bytes, the parts of row r in order of their number exclusive-or r % 8.
+IndexExpr GpuContraction::placeSwizzled(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice,
+                                        const IndexExpr& own) const {
+  const std::int64_t columns = swizzledColumns(m_step.type), each = matrixColumns(m_step.type);
+  const IndexExpr row = side.innerRows ? own : simple(m_knobs.blockK * floorDiv(own, columns) + inSlice);
+  const IndexExpr column = side.innerRows ? inSlice : simple(floorMod(own, columns));
+  const IndexExpr part = simple(floorDiv(column, each));
+  IndexExpr turned(0);
+  for (std::int64_t bit = 1; bit < kBankRow; bit *= 2)
+    turned = turned + bit * floorMod(floorDiv(part, bit) + floorDiv(row, bit), 2);
+  return simple(m_knobs.blockK * side.block * buffer + columns * row + each * turned + floorMod(column, each));
 }
 
 // Starts the copies of one slice into one of the buffers.

@@ -6,7 +6,8 @@
 namespace nf::loop {
 namespace {
 
-constexpr std::int64_t kFragment = 16;  // points of a side that are loaded together
+constexpr std::int64_t kWarpgroupRows = 64;  // of a tile
+constexpr std::int64_t kFragment = 16;       // points of a side that are loaded together
 
 // Of a thread's results along one side: `width` neighbours, then the next ones as far away as all threads' together.
 std::int64_t widthOf(std::int64_t mine) { return std::min<std::int64_t>(mine, 4); }
@@ -26,6 +27,16 @@ std::vector<VarId> GpuContraction::declareThreads() {
     m_left.part = m_f.addLocal("a", DType::F32, m_knobs.threadM);
     m_right.part = m_f.addLocal("b", DType::F32, m_knobs.threadN);
     return {tm, tn};
+  }
+  if (warpgroups()) {
+    const std::int64_t groups = m_threads / kWarpgroupThreads;
+    const VarId group = m_f.addVar("wg", groups, LoopKind::Thread), warp = m_f.addVar("warp", 4, LoopKind::Thread);
+    const VarId lane = m_f.addVar("lane", kWarp, LoopKind::Thread);
+    m_left.mine = groups > 1 ? at(group) : IndexExpr(0);
+    m_warp = at(warp);
+    m_lane = at(lane);
+    m_thread = kWarpgroupThreads * m_left.mine + kWarp * m_warp + m_lane;
+    return {group, warp, lane};
   }
   const std::int64_t down = m_knobs.blockM / warpPoints(m_left), across = m_knobs.blockN / warpPoints(m_right);
   const VarId wm = m_f.addVar("wm", down, LoopKind::Thread), wn = m_f.addVar("wn", across, LoopKind::Thread);
@@ -60,7 +71,31 @@ GpuContraction::Body GpuContraction::zero() {
 }
 
 GpuContraction::Body GpuContraction::multiply(const IndexExpr& buffer) {
-  return matrices() ? multiplyMatrices(buffer) : multiplyNumbers(buffer);
+  if (!matrices()) return multiplyNumbers(buffer);
+  if (!warpgroups()) return multiplyMatrices(buffer);
+  Body body = multiplyWarpgroups(buffer);
+  body.push_back(m_f.warpgroupWait(0, origin()));
+  return body;
+}
+
+// A warpgroup's tiles of 64 rows and all columns, of one step each.
+GpuContraction::Body GpuContraction::multiplyWarpgroups(const IndexExpr& buffer) {
+  const std::int64_t columns = swizzledColumns(m_step.type), rows = m_knobs.threadM / 2;
+  const VarId i = m_f.addVar("i", rows, LoopKind::Unrolled);
+  const VarId k = m_f.addVar("k", m_knobs.blockK / m_step.points, LoopKind::Unrolled);
+  const auto operand = [&](const Side& side, const IndexExpr& own) {
+    const IndexExpr step = m_step.points * at(k);
+    const IndexExpr from = side.innerRows ? columns * own + step : m_knobs.blockK * own + columns * step;
+    return Place{side.shared, simple(m_knobs.blockK * side.block * buffer + from), {}};
+  };
+  const auto lies = [&](const Side& side) {
+    return SwizzledOperand{!side.innerRows, side.innerRows ? 0 : m_knobs.blockK * columns};
+  };
+  const Place c{m_acc, m_knobs.blockN / 2 * at(i), {}};
+  const Place a = operand(m_left, kWarpgroupRows * (rows * m_left.mine + at(i))), b = operand(m_right, IndexExpr(0));
+  const StmtId tile =
+      m_f.warpgroupTile(c, a, lies(m_left), b, lies(m_right), {kWarpgroupRows, m_knobs.blockN, m_step.points}, origin());
+  return {m_f.warpgroupFence(origin()), loop(k, {loop(i, {tile})}), m_f.warpgroupCommit(origin())};
 }
 
 GpuContraction::Body GpuContraction::multiplyNumbers(const IndexExpr& buffer) {
@@ -171,7 +206,9 @@ GpuContraction::Body GpuContraction::overTile(const Make& make) {
     rowsEach = 2;
     columnBlocks = warpPoints(m_right) / 8;
     loops = declare();
-    row = begin(m_left) + warpPoints(m_left) * m_left.mine + 16 * at(loops[0]) + 8 * at(loops[1]) + floorDiv(m_lane, 4);
+    row = warpgroups() ? kWarpgroupRows * (rowBlocks * m_left.mine + at(loops[0])) + 16 * m_warp
+                       : warpPoints(m_left) * m_left.mine + 16 * at(loops[0]);
+    row = begin(m_left) + row + 8 * at(loops[1]) + floorDiv(m_lane, 4);
     first = begin(m_right) + warpPoints(m_right) * m_right.mine + 8 * at(loops[2]) + 2 * floorMod(m_lane, 4);
     place = 4 * columnBlocks * at(loops[0]) + 4 * at(loops[2]) + 2 * at(loops[1]);
   } else {

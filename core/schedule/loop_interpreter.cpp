@@ -8,6 +8,7 @@
 
 #include "core/ir/folding.h"
 #include "core/schedule/fragment.h"
+#include "core/schedule/warpgroup_order.h"
 #include "core/support/checked.h"
 #include "core/support/counter_random.h"
 
@@ -34,7 +35,7 @@ struct Touch {
 class Interpreter {
  public:
   Interpreter(const Function& f, const LoopRun& run)
-      : m_f(f), m_run(run), m_vars(f.vars.size(), 0), m_barriers(f.statements.size(), 0) {}
+      : m_f(f), m_run(run), m_vars(f.vars.size(), 0), m_barriers(f.statements.size(), 0), m_warpgroups(f) {}
 
   Result<Unit> run() {
     for (std::size_t b = 0; b < m_f.buffers.size(); ++b) {
@@ -81,7 +82,9 @@ class Interpreter {
     if (known != 0) return known == 2;
     const Statement& s = m_f[id];
     bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange || s.kind == Statement::Kind::MatrixLoad ||
-               s.kind == Statement::Kind::MatrixTile;
+               s.kind == Statement::Kind::MatrixTile || s.kind == Statement::Kind::WarpgroupTile ||
+               s.kind == Statement::Kind::WarpgroupFence || s.kind == Statement::Kind::WarpgroupCommit ||
+               s.kind == Statement::Kind::WarpgroupWait;
     for (const StmtId inner : s.body) has = hasBarrier(inner) || has;
     for (const StmtId inner : s.otherwise) has = hasBarrier(inner) || has;
     m_barriers[id.value] = has ? 2 : 1;
@@ -153,6 +156,11 @@ class Interpreter {
       case Statement::Kind::Exchange: return fail("threads exchange values outside a block");
       case Statement::Kind::MatrixLoad:
       case Statement::Kind::MatrixTile: return fail("a matrix of a warp outside a block");
+      case Statement::Kind::WarpgroupFence:
+      case Statement::Kind::WarpgroupTile:
+      case Statement::Kind::WarpgroupCommit:
+      case Statement::Kind::WarpgroupWait: return fail("a tile of a warpgroup outside a block");
+      case Statement::Kind::ProxyFence: return m_warpgroups.proxyFence(m_thread, m_interval);
     }
   }
 
@@ -227,7 +235,9 @@ class Interpreter {
     if (m_together) m_tasks += static_cast<std::int64_t>(m_blocks);
     m_first = m_tasks + 1;
     m_tasks += static_cast<std::int64_t>(count);
+    m_warpgroups.begin(count);
     lockstep(*inside, count);
+    report(m_warpgroups.end());
     for (const Copies& c : m_copies)
       if (!c.flying.empty() || !c.open.empty()) fail("a thread ends before its asynchronous copies");
     m_thread = 0;
@@ -253,6 +263,10 @@ class Interpreter {
     }
   }
 
+  void report(const std::string& wrong) {
+    if (!wrong.empty()) fail(wrong);
+  }
+
   // Calls `warp` with the first thread of each.
   template <class Call>
   void eachWarp(std::size_t count, Call&& warp) {
@@ -260,14 +274,16 @@ class Interpreter {
     for (std::size_t t = 0; t < count && m_error.empty(); t += kWarpThreads) warp(t);
   }
 
-  // What the place is for all threads of a warp, which must agree.
-  std::optional<std::int64_t> shared(const Place& place, std::size_t first) {
+  // What the place is for all threads of a warp, or of a warpgroup, which must agree.
+  std::optional<std::int64_t> shared(const Place& place, std::size_t first, std::int64_t threads = kWarpThreads) {
     std::optional<std::int64_t> at;
-    for (std::size_t lane = 0; lane < kWarpThreads; ++lane) {
+    for (std::size_t lane = 0; lane < static_cast<std::size_t>(threads); ++lane) {
       enter(first + lane);
       const auto own = offset(place);
       if (!own) return std::nullopt;
-      if (at && *at != *own) fail("the threads of a warp name different parts of " + m_f[place.buffer].name);
+      if (at && *at != *own)
+        fail(std::string("the threads of a ") + (threads == kWarpThreads ? "warp" : "warpgroup") + " name different parts of " +
+             m_f[place.buffer].name);
       at = own;
     }
     return at;
@@ -340,6 +356,72 @@ class Interpreter {
     });
   }
 
+  // The operand of a tile, m x k or n x k: where its parts lie is the hardware's to find, so it must begin where they come in order.
+  void operand(const Place& p, const SwizzledOperand& lies, std::int64_t points, std::int64_t steps, std::size_t first,
+               std::vector<double>& values) {
+    const auto from = shared(p, first, kWarpgroupThreads);
+    if (!from) return;
+    const DType type = m_f[p.buffer].type;
+    const std::int64_t byte = *from * bytesOf(type);
+    if (byte % kMatrixRowBytes != 0 || byte % kSwizzledAtomBytes >= (lies.turned ? 1 : kSwizzledRowBytes) ||
+        lies.apart * bytesOf(type) % kSwizzledAtomBytes != 0)
+      return fail("a tile of a warpgroup does not begin in the first of eight rows of " + m_f[p.buffer].name);
+    enter(first);
+    for (std::int64_t i = 0; i < points && m_error.empty(); ++i)
+      for (std::int64_t s = 0; s < steps && m_error.empty(); ++s) {
+        const std::int64_t at = swizzled(type, *from + beforeSwizzle(type, lies, i, s));
+        values[static_cast<std::size_t>(i * steps + s)] = roundedToFragment(type, read(p.buffer, at));
+        readByAll(p.buffer, at);
+        report(m_warpgroups.takes(p.buffer, at, m_interval, first));
+      }
+  }
+
+  // Four warps read it: it is not enough that one of them writes no earlier.
+  void readByAll(BufferId buffer, std::int64_t at) {
+    Touch& t = m_touched[buffer.value][cell(buffer, at)];
+    t.reader = {m_who, m_block, m_interval};
+    t.readByThreads = true;
+  }
+
+  void warpgroupTile(const Statement& s, std::size_t count) {
+    const auto [m, n, k] = s.tile;
+    const std::int64_t each = m * n / kWarpgroupThreads;
+    if (count % kWarpgroupThreads != 0) return fail("a tile is of a warpgroup that has not all its threads");
+    std::vector<double> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
+    for (std::size_t first = 0; first < count && m_error.empty(); first += kWarpgroupThreads) {
+      const auto to = shared(s.target, first, kWarpgroupThreads);
+      if (!to) return;
+      operand(s.left, s.leftLies, m, k, first, a);
+      operand(s.right, s.rightLies, n, k, first, b);
+      for (std::int64_t thread = 0; thread < kWarpgroupThreads && m_error.empty(); ++thread) {
+        enter(first + static_cast<std::size_t>(thread));
+        if (!inside(s.target.buffer, *to) || !inside(s.target.buffer, *to + each - 1)) return;
+        report(m_warpgroups.accumulates(s.target.buffer, *to, each, m_thread));
+        for (std::int64_t e = 0; e < each; ++e) {
+          const MatrixElement at = elementOfWarpgroupC(thread, e);
+          const std::size_t i = cell(s.target.buffer, *to + e);
+          if (!m_known[s.target.buffer.value][i])
+            return fail("an accumulator of " + m_f[s.target.buffer].name + " is read before it is written");
+          double sum = m_memory[s.target.buffer.value][i];
+          for (std::int64_t p = 0; p < k; ++p)
+            sum += a[static_cast<std::size_t>(at.row * k + p)] * b[static_cast<std::size_t>(at.column * k + p)];
+          m_memory[s.target.buffer.value][i] = static_cast<float>(sum);
+        }
+      }
+    }
+  }
+
+  // The elements that a tile took are read until here.
+  void warpgroupWait(const Statement& s) {
+    std::vector<WarpgroupOrder::Element> ended;
+    report(m_warpgroups.wait(m_thread, s.elements, ended));
+    for (const WarpgroupOrder::Element& e : ended) {
+      if (meets(m_touched[e.buffer.value][cell(e.buffer, e.at)].writer))
+        fail("a race on element " + std::to_string(e.at) + " of " + m_f[e.buffer].name);
+      readByAll(e.buffer, e.at);
+    }
+  }
+
   // Statement by statement where a barrier stands inside, else each thread runs through.
   void lockstep(const std::vector<StmtId>& statements, std::size_t count) {
     for (const StmtId id : statements) {
@@ -355,6 +437,16 @@ class Interpreter {
         matrixLoad(s, count);
       } else if (s.kind == Statement::Kind::MatrixTile) {
         matrixTile(s, count);
+      } else if (s.kind == Statement::Kind::WarpgroupTile) {
+        warpgroupTile(s, count);
+      } else if (s.kind == Statement::Kind::WarpgroupFence || s.kind == Statement::Kind::WarpgroupCommit ||
+                 s.kind == Statement::Kind::WarpgroupWait) {
+        for (std::size_t t = 0; t < count; ++t) {
+          enter(t);
+          if (s.kind == Statement::Kind::WarpgroupFence) m_warpgroups.fence(t);
+          else if (s.kind == Statement::Kind::WarpgroupCommit) m_warpgroups.commit(t);
+          else warpgroupWait(s);
+        }
       } else if (!hasBarrier(id)) {
         for (std::size_t t = 0; t < count; ++t) {
           enter(t);
@@ -415,6 +507,7 @@ class Interpreter {
       }
       t.reader = {m_who, m_block, m_interval};
     }
+    if (m_warpgroups.concerns(buffer)) report(m_warpgroups.read(buffer, at, m_thread));
     return m_memory[buffer.value][i];
   }
 
@@ -429,6 +522,7 @@ class Interpreter {
       if (others || meets(t.writer) || meets(t.reader)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
       t.writer = {m_who, m_block, m_interval};
     }
+    if (m_warpgroups.concerns(buffer)) report(m_warpgroups.written(buffer, at, m_thread));
     m_memory[buffer.value][i] = m_f[buffer].scope == Scope::Fragment ? roundedToFragment(m_f[buffer].type, v) : v;
     m_known[buffer.value][i] = 1;
   }
@@ -545,6 +639,7 @@ class Interpreter {
   std::vector<VarId> m_loops;                  // Thread loops of the nest that runs
   std::vector<std::int64_t> m_counts;          // their values, by thread
   std::vector<Copies> m_copies;                // by thread
+  WarpgroupOrder m_warpgroups;
   std::size_t m_thread = 0, m_blocks = 1, m_threadsOfBlock = 1;
   bool m_meet = false;      // the blocks of the stage wait for each other
   bool m_together = false;  // they run, all of them

@@ -203,6 +203,49 @@ StmtId Function::matrixTile(Place c, Place a, Place b, std::array<std::int64_t, 
   return add(std::move(s));
 }
 
+StmtId Function::warpgroupTile(Place c, Place a, SwizzledOperand aLies, Place b, SwizzledOperand bLies,
+                               std::array<std::int64_t, 3> tile, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::WarpgroupTile;
+  s.target = std::move(c);
+  s.left = std::move(a);
+  s.right = std::move(b);
+  s.leftLies = aLies;
+  s.rightLies = bLies;
+  s.tile = tile;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::warpgroupFence(OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::WarpgroupFence;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::warpgroupCommit(OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::WarpgroupCommit;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::warpgroupWait(std::int64_t inFlight, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::WarpgroupWait;
+  s.elements = inFlight;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::proxyFence(OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::ProxyFence;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
 StmtId Function::asyncCopy(Place target, Place source, std::int64_t elements, OriginId origin) {
   Statement s;
   s.kind = Statement::Kind::AsyncCopy;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/ir/program.h"
+#include "core/schedule/fragment.h"
 #include "core/support/ids.h"
 
 // The loop IR: what a scheduled subgraph is before a back end takes it (Glow's address-only level). Loops have constant
@@ -81,20 +82,41 @@ struct Statement {
   // MatrixLoad, MatrixTile: the threads of a warp come together. MatrixLoad reads matrices of 8 rows of 16 bytes from shared memory into
   // fragments; thread 8*j + r names where row r of matrix j begins. MatrixTile: C += A * B of tile m x n x k, the products exact, added
   // to C in any order with at least single precision and rounded to F32; the interpreter adds them up in order of k, in double.
-  enum class Kind : std::uint8_t { For, If, Store, Barrier, AsyncCopy, AsyncCommit, AsyncWait, Exchange, MatrixLoad, MatrixTile };
+  // WarpgroupTile: the same of the 128 threads of four warps, C spread over them, both operands in shared memory (fragment.h). It only begins
+  // there: WarpgroupCommit closes a thread's group of tiles, WarpgroupWait lets all but so many groups end, until when C is not to be
+  // touched but by further tiles. WarpgroupFence stands between other uses of C and tiles. A tile sees what a thread wrote to shared memory
+  // once that thread has passed a ProxyFence, and then a barrier.
+  enum class Kind : std::uint8_t {
+    For,
+    If,
+    Store,
+    Barrier,
+    AsyncCopy,
+    AsyncCommit,
+    AsyncWait,
+    Exchange,
+    MatrixLoad,
+    MatrixTile,
+    WarpgroupFence,
+    WarpgroupTile,
+    WarpgroupCommit,
+    WarpgroupWait,
+    ProxyFence
+  };
   Kind kind = Kind::Store;
   OriginId origin;
   VarId var;                      // For
   std::vector<StmtId> body;       // For, If
   std::vector<StmtId> otherwise;  // If
   ValueId value;                  // Store; If: the condition
-  Place target;                   // Store; AsyncCopy, Exchange, MatrixLoad: where to; MatrixTile: the accumulator C
-  Place left, right;              // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile: C += left * right
+  Place target;                   // Store; AsyncCopy, Exchange, MatrixLoad: where to; MatrixTile, WarpgroupTile: the accumulator C
+  Place left, right;  // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile, WarpgroupTile: C += left * right
   std::int64_t elements =
-      0;  // AsyncCopy; AsyncWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
+      0;  // AsyncCopy; AsyncWait, WarpgroupWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
   bool transposed = false;                     // MatrixLoad: a thread takes neighbours of a column, not of a row
-  std::array<std::int64_t, 3> tile{};          // MatrixTile: m, n, k
+  std::array<std::int64_t, 3> tile{};          // MatrixTile, WarpgroupTile: m, n, k
   BarrierScope barrier = BarrierScope::Block;  // Barrier
+  SwizzledOperand leftLies, rightLies;         // WarpgroupTile
 };
 
 // Stages run one after the other; the tasks of a stage (product of its outermost Parallel or Block loops) in any order. Inside
@@ -144,6 +166,12 @@ struct Function {
   StmtId exchange(Place target, Place source, std::int64_t bits, OriginId origin = {});
   StmtId matrixLoad(Place target, Place source, std::int64_t matrices, bool transposed, OriginId origin = {});
   StmtId matrixTile(Place c, Place a, Place b, std::array<std::int64_t, 3> tile, OriginId origin = {});
+  StmtId warpgroupTile(Place c, Place a, SwizzledOperand aLies, Place b, SwizzledOperand bLies, std::array<std::int64_t, 3> tile,
+                       OriginId origin = {});
+  StmtId warpgroupFence(OriginId origin = {});
+  StmtId warpgroupCommit(OriginId origin = {});
+  StmtId warpgroupWait(std::int64_t inFlight, OriginId origin = {});
+  StmtId proxyFence(OriginId origin = {});
   StmtId asyncCopy(Place target, Place source, std::int64_t elements, OriginId origin = {});
   StmtId asyncCommit(OriginId origin = {});
   StmtId asyncWait(std::int64_t inFlight, OriginId origin = {});

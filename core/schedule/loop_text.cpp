@@ -219,6 +219,21 @@ class Printer {
              "matrix " + shape + " " + place(s.target, depth) + " += " + place(s.left, depth) + " * " + place(s.right, depth));
         return;
       }
+      case Statement::Kind::WarpgroupTile: {
+        std::string shape;
+        for (const std::int64_t n : s.tile) shape += (shape.empty() ? "" : "x") + std::to_string(n);
+        const auto operand = [&](const Place& p, const SwizzledOperand& lies) {
+          return place(p, depth) + (lies.turned ? " turned, " + std::to_string(lies.apart) + " apart" : std::string());
+        };
+        open(id, depth,
+             "warpgroup " + shape + " " + place(s.target, depth) + " += " + operand(s.left, s.leftLies) + " * " +
+                 operand(s.right, s.rightLies));
+        return;
+      }
+      case Statement::Kind::WarpgroupFence: open(id, depth, "warpgroup fence"); return;
+      case Statement::Kind::WarpgroupCommit: open(id, depth, "warpgroup commit"); return;
+      case Statement::Kind::WarpgroupWait: open(id, depth, "warpgroup wait " + std::to_string(s.elements)); return;
+      case Statement::Kind::ProxyFence: open(id, depth, "proxy fence"); return;
     }
   }
 

@@ -225,7 +225,29 @@ class Verifier {
         places(s.right, k * n / 32, around.divergent);
         return;
       }
+      case Statement::Kind::WarpgroupTile: warpgroupTile(s, around.divergent); return;
+      case Statement::Kind::WarpgroupFence:
+      case Statement::Kind::WarpgroupCommit:
+      case Statement::Kind::WarpgroupWait:
+        if (around.divergent) problem("a fence, commit or wait of a warpgroup stands under a condition");
+        return;
+      case Statement::Kind::ProxyFence: return;
     }
+  }
+
+  void warpgroupTile(const Statement& s, bool divergent) {
+    if (divergent) problem("a tile of a warpgroup stands under a condition");
+    if (!s.target.buffer.valid() || !s.left.buffer.valid() || !s.right.buffer.valid())
+      return problem("a tile of a warpgroup names no buffer");
+    const Buffer &c = m_f[s.target.buffer], &a = m_f[s.left.buffer], &b = m_f[s.right.buffer];
+    if (c.scope != Scope::Local || c.type != DType::F32) problem("a tile of a warpgroup is not added to a local f32 buffer");
+    if (a.scope != Scope::Shared || b.scope != Scope::Shared || a.type != b.type)
+      problem("a tile of a warpgroup is not the product of shared buffers of one type");
+    if (!isWarpgroupTile(a.type, s.tile)) return problem("no warpgroup has tiles of this shape");
+    const auto [m, n, k] = s.tile;
+    places(s.target, m * n / kWarpgroupThreads, divergent);
+    places(s.left, beforeSwizzle(a.type, s.leftLies, m - 1, k - 1) + 1, divergent);
+    places(s.right, beforeSwizzle(b.type, s.rightLies, n - 1, k - 1) + 1, divergent);
   }
 
   const Function& m_f;

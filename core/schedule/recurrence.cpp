@@ -2,9 +2,8 @@
 #include "core/schedule/recurrence.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <span>
+#include <utility>
 
 #include "core/schedule/nest.h"
 #include "core/support/checked.h"

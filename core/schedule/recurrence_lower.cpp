@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/schedule/gpu.h"
 #include "core/schedule/recurrence.h"
@@ -29,7 +30,7 @@ class Lowering {
     m_thread = m_f.addVar("thread", m_knobs.threads, LoopKind::Thread);
     m_step = m_f.addVar(loop.reversed ? "step" : loop.counter, loop.trips, LoopKind::Serial);
     m_counter = loop.reversed ? IndexExpr(loop.trips - 1) - at(m_step) : at(m_step);
-    m_body.counter = {kLoopVariable + loop.depth, m_counter};
+    m_body.counter = std::pair<IndexVar, IndexExpr>(kLoopVariable + loop.depth, m_counter);
     m_body.special = [this](TensorId t, const std::vector<IndexExpr>& indices) { return onChip(t, indices); };
     makeHomes();
     if (m_knobs.hold == Hold::Shared)
@@ -121,14 +122,22 @@ class Lowering {
     return s;
   }
 
-  // Where an element is in the block's share; nullopt where it is not of the unit that the stage is at.
-  std::optional<Place> inShare(const Share& s, std::vector<IndexExpr> indices) const {
+  // Where an element of the block's own units is in its share.
+  Place inShare(const Share& s, std::vector<IndexExpr> indices) const {
     if (s.unit >= 0) {
-      const auto unit = static_cast<std::size_t>(s.unit);
-      if (!(indices[unit] == m_unit)) return std::nullopt;
-      indices[unit] = simplify(indices[unit] - s.extents[unit] * at(m_block), m_f.ranges());
+      IndexExpr& unit = indices[static_cast<std::size_t>(s.unit)];
+      unit = simplify(unit - s.extents[static_cast<std::size_t>(s.unit)] * at(m_block), m_f.ranges());
     }
     return element(s.buffer, s.strides, indices);
+  }
+
+  // Does the stage, at its unit, read weights of the block's share? Units of another extent are shared out in parts of another size.
+  bool isOfShare(const Share& s, const std::vector<IndexExpr>& indices) const {
+    if (s.unit < 0) return true;
+    const auto unit = static_cast<std::size_t>(s.unit);
+    std::vector<IndexVar> used;
+    simplify(indices[unit] - s.extents[unit] * at(m_block), m_f.ranges()).collectVariables(used);
+    return indices[unit] == m_unit && !std::binary_search(used.begin(), used.end(), m_block.value);
   }
 
   void makeHomes() {
@@ -193,10 +202,13 @@ class Lowering {
     for (const Register& r : m_registers)
       if (r.tensor == tensor && r.indices == indices) return m_f.load(here(r.buffer, r.offset));
     const std::size_t home = m_view.homeOf[tensor.value];
-    if (home != SIZE_MAX && m_view.homes[home].stage == m_number && m_view.homes[home].tensor == tensor) return std::nullopt;
+    if (home != SIZE_MAX) {
+      const bool inPlace = m_view.homes[home].stage == m_number || m_view.homes[home].tensor != tensor;
+      if (inPlace || m_shareOf[home] == SIZE_MAX) return std::nullopt;
+      return m_f.load(inShare(m_shares[m_shareOf[home]], indices));
+    }
     for (const Share& s : m_shares)
-      if (s.tensor == tensor)
-        if (auto place = inShare(s, indices)) return m_f.load(std::move(*place));
+      if (s.tensor == tensor && isOfShare(s, indices)) return m_f.load(inShare(s, indices));
     return std::nullopt;
   }
 
@@ -307,7 +319,7 @@ class Lowering {
     const ValueId v = m_body.convert(value, arithmeticType(t.type));
     const std::size_t home = m_view.homeOf[op.output.value];
     if (m_shareOf[home] != SIZE_MAX) {
-      if (auto place = inShare(m_shares[m_shareOf[home]], point)) all.push_back(m_f.store(std::move(*place), v, op.origin));
+      all.push_back(m_f.store(inShare(m_shares[m_shareOf[home]], point), v, op.origin));
     } else if (const BufferId buffer = visible[op.output.value]; buffer.valid()) {
       all.push_back(m_f.store(element(buffer, strides, point, m_body.begins[op.output.value]), v, op.origin));
     }

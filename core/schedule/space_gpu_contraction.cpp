@@ -20,6 +20,9 @@ class GpuContractionSpace final : public KnobSpace {
                {"thread_n", "results of a thread along the right operand's axes", {1, 2, 4, 8, 16}},
                {"stages", "slices under way", {1, 2, 3, 4, 6}},
                {"split_k", "parts of the reduced points, put together by a second kernel", {1, 2, 4, 8, 16, 32, 64}, true}};
+    // A warpgroup's threads have all columns of its rows.
+    if (hasWarpgroups(target))
+      for (const int n : {32, 64}) m_knobs[kThreadN].values.push_back(n);
     for (const Knob& knob : m_knobs) {
       m_numbers.emplace_back();
       for (const auto& v : knob.values) m_numbers.back().push_back(v.get<int>());
@@ -83,8 +86,7 @@ class GpuContractionSpace final : public KnobSpace {
         const int threads = knobsOf(point).threads();
         if (threads < kWarp || threads > 512 || threads % kWarp != 0) return;
       }
-      // With one stage and one part the rest fits, if it fits at all.
-      if (knob == kStages && point[kPipeline] == 0 && !illegal(point).empty()) return;
+      if (knob == kStages && !fitsAtAll(point)) return;
       std::size_t count = m_knobs[knob].searched();
       if (knob == kPipeline && m_units[point[kMatrix]] == MatrixUnit::Fma) count = 1;
       if (knob == kSplit && !splitHelps(point)) count = 1;
@@ -96,7 +98,19 @@ class GpuContractionSpace final : public KnobSpace {
   }
 
   void settle(Point& point) const override {
-    if (m_units[point[kMatrix]] == MatrixUnit::Fma) point[kFragments] = point[kPipeline] = 0;
+    const MatrixUnit unit = m_units[point[kMatrix]];
+    if (unit == MatrixUnit::Fma) point[kFragments] = point[kPipeline] = 0;
+    if (unit != MatrixUnit::Wgmma) return;
+    // Of its tiles little is free.
+    const auto number = [&](std::size_t knob) { return m_numbers[knob][point[knob]]; };
+    const auto set = [&](std::size_t knob, int to) { point[knob] = positionOf(knob, to); };
+    set(kBlockK, 64);
+    set(kBlockN, std::max(number(kBlockN), 64));
+    set(kThreadN, number(kBlockN) / 4);
+    set(kThreadM, number(kThreadM) > 2 && number(kBlockN) < 256 ? 4 : 2);
+    set(kBlockM, std::max(number(kBlockM), 32 * number(kThreadM)));
+    point[kFragments] = 0;
+    if (number(kStages) < 3) point[kPipeline] = 0;
   }
 
   std::string illegal(const Point& point) const override { return formOf(point).model.refuse(knobsOf(point)); }
@@ -188,6 +202,12 @@ class GpuContractionSpace final : public KnobSpace {
     k.fragments = point[kFragments] > 0 ? value(point, kFragments).get<int>() : 0;
     k.pipeline = value(point, kPipeline).get<int>();
     return k;
+  }
+
+  // Whether the tiles are legal with one stage, one part and the fewest levels.
+  bool fitsAtAll(Point point) const {
+    point[kStages] = point[kSplit] = point[kPipeline] = 0;
+    return illegal(point).empty();
   }
 
   // Blocks enough for all multiprocessors need no parts.

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
-#include "core/schedule/gpu.h"
 #include "core/schedule/recurrence.h"
 #include "core/support/checked.h"
 
@@ -30,8 +30,13 @@ class RecurrenceSpace final : public KnobSpace {
   RecurrenceSpace(RecurrenceView view, const Target& target) : KnobSpace("recurrence"), m_view(std::move(view)), m_target(target) {
     bool holds = false;
     for (std::size_t a = 0; a < m_view.axes.size(); ++a) {
-      m_plans.push_back({planRecurrence(m_view, a, false), planRecurrence(m_view, a, true)});
+      m_plans.push_back(std::array<RecurrencePlan, 2>{planRecurrence(m_view, a, false), planRecurrence(m_view, a, true)});
       holds = holds || !m_plans.back()[0].slices.empty();
+    }
+    for (const RecurrenceStage& stage : m_view.stages) {
+      double work = 0;
+      for (const OperatorId id : stage.operators) work += static_cast<double>(flopsOf(*m_view.body, id));
+      m_work.push_back(work / std::max(1.0, product(stage.extents) * product(stage.reduced)));
     }
     const std::int64_t processors = std::max<std::int64_t>(m_target.threads, 1);
     std::vector<std::int64_t> blocks{1};
@@ -117,11 +122,8 @@ class RecurrenceSpace final : public KnobSpace {
       if (plan.reuse[s] >= 0) results *= static_cast<double>(stage.extents[static_cast<std::size_t>(plan.reuse[s])]);
       const double groups = static_cast<double>(knobs.threads) / (stage.reduced.empty() ? 1 : knobs.lanes);
       const double rounds = std::ceil(results / rows / groups), turns = stage.reduced.empty() ? 1 : std::ceil(terms / knobs.lanes);
-      double work = 0;
-      for (const OperatorId id : stage.operators)
-        work += static_cast<double>(flopsOf(p, id)) / std::max(1.0, product(stage.extents) * terms);
       // A multiprocessor begins four instructions of 32 threads a cycle; few threads wait for themselves.
-      const double each = rounds * turns * (rows * (work + 1) + 2);
+      const double each = rounds * turns * (rows * (m_work[s] + 1) + 2);
       const double busy = each * knobs.threads / 128, alone = 4 * each;
       double near = 0, far = 0;
       for (const RecurrenceRead& read : stage.reads) {
@@ -201,6 +203,7 @@ class RecurrenceSpace final : public KnobSpace {
   RecurrenceView m_view;
   Target m_target;
   std::vector<std::array<RecurrencePlan, 2>> m_plans;  // by axis: of many blocks, of one
+  std::vector<double> m_work;                          // operations of a point, by stage
   mutable Point m_first;
 };
 

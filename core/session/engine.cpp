@@ -286,7 +286,9 @@ bool Engine::answer(const Request& request) {
   if (const auto* m = std::get_if<protocol::GradientRequest>(&request.message)) return answerGradient(*m, request.id, stop);
   if (const auto* m = std::get_if<protocol::GraphRequest>(&request.message)) answerGraph(*m, request.id);
   else if (std::get_if<protocol::FusionRequest>(&request.message)) answerFusion(request.id);
-  else if (const auto* d = std::get_if<protocol::DevicesRequest>(&request.message)) answerDevices(*d, request.id);
+  else if (const auto* d = std::get_if<protocol::DevicesRequest>(&request.message); d && !d->use.empty())
+    m_jobs.use(d->use, request.id, [this, m = *d, id = request.id] { answerDevices(m, id); });
+  else if (d) answerDevices(*d, request.id);
   else answerOfJobs(request, stop);
   return true;
 }

@@ -193,11 +193,18 @@ void Jobs::setBudget(const protocol::BudgetRequest& request) {
   if (m_train && request.share) m_train->setDeviceShare(*request.share);
 }
 
+void Jobs::use(const std::string& device, protocol::RequestId id, std::function<void()> then) {
+  enqueue(id, [this, device, id, then = std::move(then)](std::stop_token) {
+    if (context(device, id)) then();
+  });
+}
+
 // On the job's thread only.
 DeviceContext* Jobs::context(const std::string& device, protocol::RequestId id) {
   // Nothing that was made on a device survives its loss.
   const bool lost = m_context && m_context->device().lost();
-  if (m_context && !lost && (m_contextDevice == device || device == "auto")) return m_context.get();
+  const bool same = device == "auto" || device == m_contextDevice || (m_context && device == m_context->device().name());
+  if (m_context && !lost && same) return m_context.get();
   DeviceContextOptions options;
   options.device = device;
   auto opened = DeviceContext::open(m_registry, options);
@@ -307,6 +314,8 @@ void Jobs::note(const protocol::Message& message) {
     const std::lock_guard lock(m_mutex);
     const auto add = [this](const char* series, Point point) {
       auto& points = m_series[series];
+      // Steps that a lost device took along are made again.
+      while (!points.empty() && points.back().x > point.x) points.pop_back();
       if (points.size() < kMostPoints) points.push_back(point);
     };
     if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
@@ -620,6 +629,7 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       m_step = -1;
       m_run.reset();
       m_train = job;
+      m_trainRevision = revision;
     }
     const auto summary = job->run(stop);
     auto trained = std::make_shared<Trained>();
@@ -678,6 +688,7 @@ void Jobs::tune(std::shared_ptr<const Revision> revision, protocol::TuneRequest 
     if (request.trials > 0) options.trials = request.trials;
     options.seconds = request.seconds;
     options.stop = stop;
+    options.onCounters = [this](const CountersEvent& e) { note(protocolEvent(e)); };
     options.onTrial = [&](const TrialEvent& e) {
       note(protocolEvent(e));
       state.trials += e.counted;

@@ -20,6 +20,7 @@
 #include "core/runtime/train.h"
 #include "core/session/outbox.h"
 #include "core/session/revision.h"
+#include "core/session/timeline.h"
 
 namespace nf {
 
@@ -64,6 +65,9 @@ class Jobs {
   // What an A/B has measured of this decision, as long as its numbers are the same.
   std::optional<protocol::Measured> measuredSaving(const FusionDecision& decision) const;
 
+  // Opens this device in place of the one in use, then calls `then`; both on the thread of the jobs. Where it can't be opened, that is
+  // what the request is answered with.
+  void use(const std::string& device, protocol::RequestId id, std::function<void()> then);
   FusionInputs fusionInputs();     // of the device in use; waits until it is open
   std::optional<Target> target();  // of the device in use; waits until it is open
   std::string deviceInUse();       // its name; empty: none is open
@@ -98,10 +102,12 @@ class Jobs {
   void work(std::stop_token stop);
   struct PendingProfile {
     protocol::RequestId id = 0;
-    std::uint64_t revision = 0;
+    std::shared_ptr<const Revision> revision;
     std::int64_t from = 0, until = 0;  // steps
   };
   void readProfile();  // with m_mutex held
+  protocol::Profile profileOf(Executable& executable, const Revision* revision, std::uint64_t number, std::int64_t runs,
+                              bool training);
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);
@@ -133,6 +139,7 @@ class Jobs {
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
   std::shared_ptr<TrainJob> m_train;
+  std::shared_ptr<const Revision> m_trainRevision;  // that it was started from
   // Parameters and states as a training left them, and how each was declared.
   struct Trained {
     std::map<std::string, HostTensor> values;
@@ -165,6 +172,7 @@ class Jobs {
   std::int64_t m_step = -1;
   std::optional<double> m_share;  // of device time for tuning, as last asked for
   std::optional<PendingProfile> m_profile;
+  TimelineSites m_sites;  // of the thread that works
   std::shared_ptr<const MeasuredKernels> m_reverted;
   std::map<std::string, protocol::Measured> m_savings;  // by savingKey()
 

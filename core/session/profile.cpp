@@ -3,13 +3,21 @@
 #include <algorithm>
 
 #include "core/session/jobs.h"
+#include "core/tune/worker_messages.h"
 
 namespace nf {
 namespace {
 
-protocol::Profile profileOf(const Executable& executable, std::uint64_t revision, std::int64_t runs, bool training) {
+// Of all profiled steps together; a step of more is told, not drawn.
+constexpr std::int64_t kRecorded = 20'000;
+
+}  // namespace
+
+protocol::Profile Jobs::profileOf(Executable& executable, const Revision* revision, std::uint64_t number, std::int64_t runs,
+                                  bool training) {
+  executable.setProfiling(false);
   protocol::Profile answer;
-  answer.revision = revision;
+  answer.revision = number;
   answer.device = executable.device().name();
   answer.training = training;
   answer.runs = runs;
@@ -18,10 +26,9 @@ protocol::Profile profileOf(const Executable& executable, std::uint64_t revision
     answer.stepUs += t.microseconds * t.callsPerStep;
     answer.kernels.push_back({t.subgraph.hex(), t.name, t.callsPerStep, t.microseconds, t.flops, t.bytes});
   }
+  answer.timeline = describeTimeline(executable.takeActivities(), revision ? &revision->spans() : nullptr, number, m_sites);
   return answer;
 }
-
-}  // namespace
 
 void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::ProfileRequest& request, protocol::RequestId id) {
   const std::int64_t steps = std::clamp<std::int64_t>(request.steps, 1, 100000);
@@ -33,12 +40,16 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     if (training) {
       replaced.swap(m_profile);
       const std::int64_t now = std::max<std::int64_t>(m_step, 0);
-      m_profile = {id, revision->number(), now, now + steps};
+      m_profile = {id, revision, now, now + steps};
     }
   }
   if (replaced) m_outbox.send(protocol::Cancelled{}, replaced->id);
   if (training) {
-    if (training->betweenSteps([](Executable& executable) { executable.setProfiling(true); })) return;
+    const auto begin = [](Executable& executable) {
+      executable.setRecording(kRecorded);
+      executable.setProfiling(true);
+    };
+    if (training->betweenSteps(begin)) return;
     const std::lock_guard lock(m_mutex);
     if (m_profile && m_profile->id == id) m_profile.reset();
     return fail(id, {"profile", "Training has not begun yet.", {}, {}});
@@ -74,12 +85,25 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
       m_outbox.send(state);
       // The first runs touch memory for the first time.
       constexpr std::int64_t kWarm = 2;
+      job.setRecording(kRecorded);
       for (std::int64_t i = 0; done && i < kWarm + steps && !stop.stop_requested(); ++i) done = job.run(i >= kWarm, stop);
     }
     if (!prepared) fail(id, prepared.error());
     else if (!done && !isStopped(done.error())) fail(id, done.error());
     else if (!*prepared || stop.stop_requested()) m_outbox.send(protocol::Cancelled{}, id);
-    else m_outbox.send(profileOf(job.executable(), revision->number(), steps, false), id);
+    else {
+      protocol::Profile answer = profileOf(job.executable(), revision.get(), revision->number(), steps, false);
+      if (device->device().profiler()) {
+        state.detail = "counting";
+        m_outbox.send(state);
+        const auto counted = job.count(stop);
+        if (!counted) answer.countersMissing = counted.error().message;
+        for (protocol::KernelTimeInfo& k : answer.kernels)
+          if (const auto hash = hashFromHex(k.subgraph); counted && hash)
+            if (const auto found = counted->find(*hash); found != counted->end()) k.counters = describeCounters(found->second);
+      }
+      m_outbox.send(answer, id);
+    }
     m_outbox.send(protocol::RunState{});
   });
 }
@@ -87,14 +111,21 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
 void Jobs::readProfile() {
   const PendingProfile pending = *m_profile;
   m_profile.reset();
-  const bool asked = m_train->betweenSteps([this, pending](Executable& executable) {
+  // Places of the text that trains are places of the asked revision only where that has the same text.
+  const auto textOf = [](const Revision& revision) -> const std::string& {
+    const CompiledNotebook& notebook = revision.notebook();
+    return notebook.sources.at(notebook.notebook).text;
+  };
+  const bool same = m_trainRevision && textOf(*m_trainRevision) == textOf(*pending.revision);
+  const bool asked = m_train->betweenSteps([this, pending, same](Executable& executable) {
     std::int64_t now;
     {
       const std::lock_guard lock(m_mutex);
       now = m_step;
     }
-    executable.setProfiling(false);
-    m_outbox.send(profileOf(executable, pending.revision, now - pending.from, true), pending.id);
+    const protocol::Profile profile =
+        profileOf(executable, same ? pending.revision.get() : nullptr, pending.revision->number(), now - pending.from, true);
+    m_outbox.send(profile, pending.id);
   });
   if (!asked) m_outbox.send(protocol::Cancelled{}, pending.id);
 }

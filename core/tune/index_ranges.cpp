@@ -289,13 +289,18 @@ IndexRanges::IndexRanges(const Program& program)
       m_indices.push_back({OperatorId(o), index.data, extent, guarded, inputsOf(index.data)});
       add(m_reaches, m_indices.back().inputs);
     };
-    for (const ExprId e : nodesOf(program, op.body)) {
-      const ScalarNode& n = program[e];
-      if (n.op != ScalarOp::Load) continue;
-      const Access& access = program[n.access];
-      for (std::size_t k = 0; k < access.indices.size(); ++k)
-        note(access.indices[k], program[access.tensor].shape[k], !always.contains(e.value));
-    }
+    const auto noteReads = [&](ExprId root, bool unconditional) {
+      for (const ExprId e : nodesOf(program, root)) {
+        const ScalarNode& n = program[e];
+        if (n.op != ScalarOp::Load) continue;
+        const Access& access = program[n.access];
+        for (std::size_t k = 0; k < access.indices.size(); ++k)
+          note(access.indices[k], program[access.tensor].shape[k], !unconditional && !always.contains(e.value));
+      }
+    };
+    noteReads(op.body, false);
+    for (const AccessIndex& index : op.scatter)
+      if (index.isData()) noteReads(index.data, true);
     for (std::size_t k = 0; k < op.scatter.size(); ++k) note(op.scatter[k], program[op.output].shape[k], false);
     std::vector<bool> inputs(program.tensors.size(), false);
     for (const TensorId t : readsOf(program, OperatorId(o))) add(inputs, from[t.value]);

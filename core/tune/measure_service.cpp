@@ -26,6 +26,7 @@ Frame requestOf(const MeasureJob& job, WorkerMemory& memory) {
                         {"candidate", kernelToJson(*job.candidate)},
                         {"full", job.gate == GateLevel::Full},
                         {"time", job.time},
+                        {"count", job.count},
                         {"exclusive", job.exclusive}};
   addProgram(header, *job.subgraph, job.hash, memory);
   Frame frame;

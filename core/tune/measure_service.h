@@ -4,10 +4,12 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "core/device/profiler.h"
 #include "core/tune/compile_service.h"
 
 namespace nf {
@@ -25,6 +27,7 @@ struct MeasureJob {
   std::shared_ptr<const KernelObject> incumbent;  // null: none yet; then three runs are timed
   GateLevel gate = GateLevel::Full;
   bool time = true;
+  bool count = false;  // in place of timing: both kernels once more, under the device's counters
   // Every run under the device's lease, in slices of at most 20 ms or one run. False: on a core that nobody else uses.
   bool exclusive = true;
   CompilePriority priority = CompilePriority::Background;
@@ -40,10 +43,13 @@ struct MeasureOutcome {
   Timing timing;                 // of the candidate; runs 0: not timed
   Timing incumbent;              // of the incumbent, in the same session
   std::vector<TimedPair> pairs;  // with the incumbent; empty: dropped before
-  double deviceSeconds = 0;      // spent on the device, gate included: what the budget pays
-  bool cancelled = false;        // by `stop` or the end of the service: says nothing about the candidate
-  bool outside = false;          // its workers were killed by others again and again: says nothing either
-  bool lostDevice = false;       // the kernel left the worker's context of the device unusable; the next job gets another worker
+  bool hasCounters = false;      // the device could count
+  std::optional<KernelCounters> counters, incumbentCounters;
+  std::string countersMissing;  // why there are none though they were asked for, one sentence
+  double deviceSeconds = 0;     // spent on the device, gate included: what the budget pays
+  bool cancelled = false;       // by `stop` or the end of the service: says nothing about the candidate
+  bool outside = false;         // its workers were killed by others again and again: says nothing either
+  bool lostDevice = false;      // the kernel left the worker's context of the device unusable; the next job gets another worker
 };
 
 // One kernel of a branch. `tensors` numbers its inputs, then its outputs: what a kernel writes, later ones of the branch read.

@@ -152,6 +152,7 @@ Result<TuneSummary> tuneProgram(const Program& program, BackendRegistry& registr
       say(trouble);
     if (options.onTrial) options.onTrial(event);
   };
+  tuning.onCounters = options.onCounters;
   FunctionCache cache;
   SteadyClock clock;
   const auto evaluator = workerEvaluator(compile, measure);

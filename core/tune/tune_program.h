@@ -42,6 +42,7 @@ struct TuneProgramOptions {
   WorkerCommand worker;
   std::stop_token stop;
   std::function<void(const TrialEvent&)> onTrial;
+  std::function<void(const CountersEvent&)> onCounters;
   std::function<void(const std::string&)> onMessage;  // for people: records moved aside, a subgraph that has no kernel
 };
 

@@ -294,6 +294,7 @@ void TuningService::Impl::measureItem(Item& item, std::shared_ptr<const KernelOb
   job.exclusive = options.exclusive;
   job.deadline = kMeasureDeadline;
   job.forgivenKills = kForgivenOfTrials;
+  const std::shared_ptr<const KernelObject> incumbent = job.incumbent;
   const MeasureOutcome outcome = evaluator.measure(std::move(job), stop);
   {
     const std::lock_guard lock(mutex);
@@ -304,7 +305,46 @@ void TuningService::Impl::measureItem(Item& item, std::shared_ptr<const KernelOb
   report(subject, item.schedule, outcome.status, outcome.timing, outcome.reason, true);
   if (item.baseline) finishBaseline(subject, *current, outcome);
   else if (outcome.status == TrialStatus::Ok) weigh(subject, item.object, pending ? nullptr : current->object, outcome);
+  if (!item.baseline && outcome.hasCounters && outcome.status == TrialStatus::Ok &&
+      judge(outcome.pairs).decision == PairedVerdict::Decision::Accept)
+    countKernels(subject, item.object, incumbent, stop);
   done(item, outcome.status, outcome.timing.median * 1e-6);
+}
+
+void TuningService::Impl::countKernels(const Subject& subject, std::shared_ptr<const KernelObject> object,
+                                       std::shared_ptr<const KernelObject> incumbent, std::stop_token stop) {
+  if (!options.onCounters || countersRefused) return;
+  MeasureJob job;
+  job.subgraph = subject.task.subgraph;
+  job.hash = subject.task.hash;
+  job.candidate = object;
+  job.incumbent = incumbent;
+  job.gate = GateLevel::Quick;
+  job.time = false;
+  job.count = true;
+  job.exclusive = options.exclusive;
+  job.deadline = kMeasureDeadline;
+  job.forgivenKills = kForgivenOfTrials;
+  MeasureOutcome outcome = evaluator.measure(std::move(job), stop);
+  CountersEvent event;
+  {
+    const std::lock_guard lock(mutex);
+    credit -= outcome.deviceSeconds;
+    spent += outcome.deviceSeconds;
+    event.name = subject.task.name;
+    event.seconds = std::chrono::duration<double>(clock.now() - born).count();
+  }
+  if (outcome.cancelled || outcome.outside) return;
+  event.subgraph = subject.task.hash;
+  event.after = object->schedule;
+  if (incumbent) event.before = incumbent->schedule;
+  event.afterCounters = std::move(outcome.counters);
+  event.beforeCounters = std::move(outcome.incumbentCounters);
+  event.missing = outcome.status == TrialStatus::Ok
+                      ? std::move(outcome.countersMissing)
+                      : "The measuring process did not come to an end of the counters: " + outcome.reason;
+  countersRefused = !event.missing.empty();
+  options.onCounters(event);
 }
 
 void TuningService::Impl::finishBaseline(Subject& subject, const CachedKernel& kernel, const MeasureOutcome& outcome) {

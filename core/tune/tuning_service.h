@@ -59,6 +59,15 @@ struct TrialEvent {
   double spreadMicroseconds = 0;
   Lineage lineage;  // round 0: a first kernel
 };
+// Two kernels of a subgraph under the device's counters: the one in use, and one that has beaten it.
+struct CountersEvent {
+  Hash subgraph;
+  std::string name;
+  Schedule before, after;  // made by
+  std::optional<KernelCounters> beforeCounters, afterCounters;
+  std::string missing;  // why there are none, one sentence: told once
+  double seconds = 0;   // since the service started
+};
 nlohmann::json toJson(const TrialEvent& event);  // {"event":"trial","subgraph":..,"schedule":{..},"us":..|null,"status":..,...}
 
 // A candidate for the last word: the executor runs it in alternation with the incumbent inside real steps and reports.
@@ -89,7 +98,8 @@ struct TuningOptions {
   bool standInWhileKilled = false;
   // The cost model of one search; empty: RidgeModel.
   std::function<std::unique_ptr<CostModel>()> costModel;
-  std::function<void(const TrialEvent&)> onTrial;  // called on the generate thread, no lock held
+  std::function<void(const TrialEvent&)> onTrial;        // called on the generate thread, no lock held
+  std::function<void(const CountersEvent&)> onCounters;  // the same; empty: nothing is counted
 };
 
 // First kernels made at once: two compile workers and the measuring worker are busy.

@@ -184,6 +184,11 @@ struct TuningService::Impl {
   // The measuring worker found it right and not slow: is it better, and who says so?
   void weigh(Subject& subject, std::shared_ptr<const KernelObject> object, std::shared_ptr<const KernelObject> incumbent,
              const MeasureOutcome& outcome);
+  // The kernel in use and one that has beaten it once more, under counters, where the device has some. In a run of its own: whatever
+  // becomes of it says nothing about the trial.
+  void countKernels(const Subject& subject, std::shared_ptr<const KernelObject> object,
+                    std::shared_ptr<const KernelObject> incumbent, std::stop_token stop);
+  bool countersRefused = false;  // of the thread that measures
   void recordBest(std::unique_lock<std::mutex>& lock);
   bool idle() const;
 };

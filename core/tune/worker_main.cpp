@@ -279,11 +279,15 @@ class MeasureWorker {
     const std::int64_t start = nanoseconds(clock);
     // A worker that was replaced has forgotten the results that candidates are compared with.
     if (full && !kept->hasReference && incumbentKernel) kept->gate->check(*incumbentKernel, *incumbent, GateLevel::Full);
+    outcome.hasCounters = m_device->profiler() != nullptr;
     outcome.gate = kept->gate->check(*kernel, candidate, full ? GateLevel::Full : GateLevel::Quick);
     kept->hasReference = kept->hasReference || full;
     if (!outcome.gate.passed) {
       outcome.status = TrialStatus::Wrong;
       outcome.reason = outcome.gate.failure;
+    } else if (request.value("count", false)) {
+      NF_TRY([[maybe_unused]] const Unit counted, countKernels(request.at("exclusive").get<bool>(), *kept->gate, candidate, *kernel,
+                                                               incumbent ? &*incumbent : nullptr, incumbentKernel.get(), outcome));
     } else if (request.at("time").get<bool>()) {
       NF_TRY([[maybe_unused]] const Unit timed,
              timeKernels(request.at("exclusive").get<bool>(), *kept->gate, candidate, *kernel, leastFlops,
@@ -291,6 +295,35 @@ class MeasureWorker {
     }
     outcome.deviceSeconds = static_cast<double>(nanoseconds(clock) - start) * 1e-9;
     return outcome;
+  }
+
+  // A counter that can't be read is a sentence, not a failure of the kernel.
+  Result<Unit> countKernels(bool exclusive, const Gate& gate, const KernelObject& candidate, Kernel& kernel,
+                            const KernelObject* incumbent, Kernel* incumbentKernel, MeasureOutcome& outcome) {
+    Profiler* const profiler = m_device->profiler();
+    if (!profiler) {
+      outcome.countersMissing = "The device " + m_device->name() + " has no counters.";
+      return Unit{};
+    }
+    Slices slices(exclusive ? m_lease.get() : nullptr);
+    void* workspace = nullptr;
+    const std::int64_t bytes = std::max(candidate.workspaceBytes, incumbent ? incumbent->workspaceBytes : 0);
+    if (bytes > 0) { NF_TRY(workspace, m_device->allocate(bytes)); }
+    const LaunchArgs args{gate.tensors(), workspace, gate.counters(), 1, 0};
+    Result<Unit> done = Unit{};
+    const auto count = [&](Kernel& counted, std::optional<KernelCounters>& into) {
+      auto counters = profiler->count([&] {
+        slices.beforeRun();
+        return counted.launch(args);
+      });
+      if (counters) into = std::move(*counters);
+      else if (counters.error().stage == kCountersStage) outcome.countersMissing = counters.error().message;
+      else done = counters.error();
+    };
+    count(kernel, outcome.counters);
+    if (done && incumbentKernel && outcome.countersMissing.empty()) count(*incumbentKernel, outcome.incumbentCounters);
+    if (workspace) m_device->release(workspace);
+    return done;
   }
 
   Result<Unit> timeKernels(bool exclusive, const Gate& gate, const KernelObject& candidate, Kernel& kernel, std::int64_t leastFlops,

@@ -24,7 +24,7 @@ double realFrom(const json& j, const char* key) {
   return it != j.end() && it->is_number() ? it->get<double>() : 0;
 }
 
-// Calls f with each origin id of the program's own pools.
+// Calls f with each origin id of the program's own pools, those of loops' bodies left out.
 template <class P, class F>
 void eachOrigin(P& program, F f) {
   for (auto& t : program.tensors) f(t.origin);
@@ -139,10 +139,43 @@ GateReport gateFromJson(const json& j) {
 json timingToJson(const Timing& t) { return {{"median", real(t.median)}, {"spread", real(t.spread)}, {"runs", t.runs}}; }
 Timing timingFromJson(const json& j) { return {realFrom(j, "median"), realFrom(j, "spread"), j.at("runs").get<int>()}; }
 
+json countersToJson(const KernelCounters& c) {
+  json stalls = json::array(), lines = json::array();
+  for (const KernelCounters::Stall& s : c.stalls) stalls.push_back({s.reason, s.share});
+  for (const KernelCounters::Line& l : c.lines) lines.push_back({l.line, l.samples, l.reason});
+  return {{"us", c.us},
+          {"flops", c.flops},
+          {"dram", c.dramBytes},
+          {"l2", c.l2Bytes},
+          {"occupancy", c.occupancy},
+          {"stalls", std::move(stalls)},
+          {"lines", std::move(lines)},
+          {"withoutLines", c.withoutLines}};
+}
+KernelCounters countersFromJson(const json& j) {
+  KernelCounters c;
+  c.us = realFrom(j, "us");
+  c.flops = realFrom(j, "flops");
+  c.dramBytes = realFrom(j, "dram");
+  c.l2Bytes = realFrom(j, "l2");
+  c.occupancy = realFrom(j, "occupancy");
+  for (const json& s : j.at("stalls")) c.stalls.push_back({s.at(0).get<std::string>(), s.at(1).get<double>()});
+  for (const json& l : j.at("lines"))
+    c.lines.push_back({l.at(0).get<std::uint32_t>(), l.at(1).get<std::int64_t>(), l.at(2).get<std::string>()});
+  j.at("withoutLines").get_to(c.withoutLines);
+  return c;
+}
+
 json outcomeToJson(const MeasureOutcome& o) {
   json pairs = json::array();
   for (const TimedPair& p : o.pairs) pairs.push_back({real(p.incumbent), real(p.candidate)});
+  json counters = json::object();
+  if (o.counters) counters["candidate"] = countersToJson(*o.counters);
+  if (o.incumbentCounters) counters["incumbent"] = countersToJson(*o.incumbentCounters);
   return {{"status", name(o.status)},
+          {"hasCounters", o.hasCounters},
+          {"counters", std::move(counters)},
+          {"countersMissing", o.countersMissing},
           {"reason", o.reason},
           {"gate", gateToJson(o.gate)},
           {"timing", timingToJson(o.timing)},
@@ -158,6 +191,11 @@ Result<MeasureOutcome> outcomeFromJson(const json& j) {
     const auto status = trialStatusNamed(j.at("status").get<std::string>());
     if (!status) return malformed("status");
     o.status = *status;
+    j.at("hasCounters").get_to(o.hasCounters);
+    j.at("countersMissing").get_to(o.countersMissing);
+    const json& counters = j.at("counters");
+    if (const auto it = counters.find("candidate"); it != counters.end()) o.counters = countersFromJson(*it);
+    if (const auto it = counters.find("incumbent"); it != counters.end()) o.incumbentCounters = countersFromJson(*it);
     j.at("reason").get_to(o.reason);
     o.gate = gateFromJson(j.at("gate"));
     o.timing = timingFromJson(j.at("timing"));
@@ -173,9 +211,11 @@ Result<MeasureOutcome> outcomeFromJson(const json& j) {
 std::vector<OriginId> compactOrigins(const Program& program) {
   std::vector<OriginId> used;
   std::unordered_set<std::uint32_t> seen;
-  eachOrigin(program, [&](OriginId id) {
+  const auto note = [&](OriginId id) {
     if (id.valid() && seen.insert(id.value).second) used.push_back(id);
-  });
+  };
+  eachOrigin(program, note);
+  for (const Loop& loop : program.loops) eachOrigin(*loop.body, note);
   return used;
 }
 
@@ -214,6 +254,14 @@ void addProgram(json& request, const Program& program, const Hash& hash, WorkerM
     if (id.valid()) id = OriginId(number.at(id.value));
   });
   sent.origins.resize(used.size());
+  for (Loop& loop : sent.loops) {
+    auto body = std::make_shared<Program>(*loop.body);
+    eachOrigin(*body, [&](OriginId& id) {
+      if (id.valid()) id = OriginId(number.at(id.value));
+    });
+    body->origins = sent.origins;
+    loop.body = std::move(body);
+  }
   request["program"] = toJson(sent);
 }
 

@@ -30,6 +30,9 @@ GateReport gateFromJson(const nlohmann::json& json);
 nlohmann::json timingToJson(const Timing& timing);
 Timing timingFromJson(const nlohmann::json& json);
 
+nlohmann::json countersToJson(const KernelCounters& counters);
+KernelCounters countersFromJson(const nlohmann::json& json);
+
 // The measure answer's header.
 nlohmann::json outcomeToJson(const MeasureOutcome& outcome);
 Result<MeasureOutcome> outcomeFromJson(const nlohmann::json& json);

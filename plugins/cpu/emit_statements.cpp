@@ -31,7 +31,12 @@ void Emitter::statement(StmtId id) {
     case Statement::Kind::Exchange:
     case Statement::Kind::Barrier:
     case Statement::Kind::MatrixLoad:
-    case Statement::Kind::MatrixTile: break;  // a GPU's; templates for a CPU make none
+    case Statement::Kind::MatrixTile:
+    case Statement::Kind::WarpgroupFence:
+    case Statement::Kind::WarpgroupTile:
+    case Statement::Kind::WarpgroupCommit:
+    case Statement::Kind::WarpgroupWait:
+    case Statement::Kind::ProxyFence: break;  // a GPU's; templates for a CPU make none
   }
   NF_ASSERT(false);
 }

@@ -96,9 +96,16 @@ class CudaCompiler final : public Compiler {
     return std::find(request.texts.begin(), request.texts.end(), text) != request.texts.end();
   }
 
+  // Instructions of one architecture alone are that of its name with an a.
+  std::string architectureFor(const loop::Function& function) const {
+    const bool own = std::any_of(function.statements.begin(), function.statements.end(),
+                                 [](const loop::Statement& s) { return s.kind == loop::Statement::Kind::WarpgroupTile; });
+    return own && !m_architecture.ends_with("a") ? m_architecture + "a" : m_architecture;
+  }
+
   Result<Unit> byNvrtc(const loop::Function& function, const CompileRequest& request, KernelObject& object) const {
     NF_TRY(EmittedSource emitted, emit(function));
-    NF_TRY(Nvrtc::Output output, m_nvrtc->compile(emitted.source.text, m_architecture, wanted(request, "ptx")));
+    NF_TRY(Nvrtc::Output output, m_nvrtc->compile(emitted.source.text, architectureFor(function), wanted(request, "ptx")));
     object.code = std::move(output.cubin);
     object.stages = std::move(emitted.stages);
     if (wanted(request, "loops")) {

@@ -280,6 +280,17 @@ class Emitter : private Frame {
                  ", &" + registers(s.left) + ", &" + registers(s.right) + ");",
              {s.origin});
         return;
+      case Statement::Kind::WarpgroupTile: warpgroupTile(s); return;
+      case Statement::Kind::WarpgroupFence:
+        holdAccumulators(s);
+        line("nf_wgmma_fence();", {s.origin});
+        return;
+      case Statement::Kind::WarpgroupCommit: line("nf_wgmma_commit();", {s.origin}); return;
+      case Statement::Kind::WarpgroupWait:
+        line("nf_wgmma_wait<" + std::to_string(s.elements) + ">();", {s.origin});
+        holdAccumulators(s);
+        return;
+      case Statement::Kind::ProxyFence: line("nf_proxy_fence();", {s.origin}); return;
     }
   }
 
@@ -336,6 +347,28 @@ class Emitter : private Frame {
   // Fragments are arrays of 32-bit registers.
   std::string registers(const Place& p) const {
     return m_buffers[p.buffer.value] + "[" + index(floorDiv(p.offset, perRegister(m_f[p.buffer].type))) + "]";
+  }
+
+  // To a compiler a tile has ended where it is begun: it could read accumulators before the wait.
+  void holdAccumulators(const Statement& s) {
+    std::set<BufferId> accumulators;
+    for (const Statement& tile : m_f.statements)
+      if (tile.kind == Statement::Kind::WarpgroupTile) accumulators.insert(tile.target.buffer);
+    for (const BufferId b : accumulators)
+      line("nf_hold<" + std::to_string(m_f[b].elements) + ">(" + m_buffers[b.value] + ");", {s.origin});
+  }
+
+  void warpgroupTile(const Statement& s) {
+    if (std::find(kWarpgroupColumns.begin(), kWarpgroupColumns.end(), s.tile[1]) == kWarpgroupColumns.end())
+      return fail("the prelude has no tiles of " + std::to_string(s.tile[1]) + " columns");
+    const auto turned = [](const SwizzledOperand& o) { return std::string(o.turned ? "true" : "false"); };
+    const auto apart = [&](const Place& p, const SwizzledOperand& o) {
+      return std::to_string(o.apart * bytesOf(m_f[p.buffer].type));
+    };
+    line("nf_wgmma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[1]) + ", " + turned(s.leftLies) +
+             ", " + turned(s.rightLies) + ">(&" + place(s.target) + ", &" + place(s.left) + ", " + apart(s.left, s.leftLies) +
+             ", &" + place(s.right) + ", " + apart(s.right, s.rightLies) + ");",
+         {s.origin});
   }
 
   void matrixLoad(const Statement& s) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,9 @@ struct EmittedSource {
 
 // Fails on loops that are no GPU's: a stage that is not Block loops around nests of Thread loops.
 Result<EmittedSource> emit(const loop::Function& function);
+
+// Columns of the warpgroup tiles that the prelude has.
+inline constexpr std::array<std::int64_t, 3> kWarpgroupColumns{64, 128, 256};
 
 const char* preludeName();
 const char* preludeText();

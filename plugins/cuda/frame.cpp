@@ -26,6 +26,7 @@ void Frame::collect(const std::vector<StmtId>& body, Touched& into) const {
     place(s.target);
     place(s.left);
     place(s.right);
+    into.swizzled = into.swizzled || s.kind == Statement::Kind::WarpgroupTile;
     for (const ValueId v : valuesOf(m_f, s)) {
       place(m_f[v].place);
       if (m_f[v].kind == Value::Kind::Random) into.streams.insert(static_cast<std::uint64_t>(m_f[v].constant));
@@ -85,13 +86,14 @@ std::optional<Grid> Frame::grid(std::size_t index) {
 void Frame::layShared(const std::vector<StmtId>& body, Grid& grid) const {
   Touched used;
   collect(body, used);
+  const std::int64_t alignment = used.swizzled ? kSwizzledAtomBytes : kSharedAlignment;
   std::int64_t bytes = 0;
   for (const BufferId b : used.buffers) {
     if (m_f[b].scope != Scope::Shared) continue;
     grid.shared[b] = bytes;
-    bytes += ceilDiv(m_f[b].elements * bytesOf(m_f[b].type), kSharedAlignment) * kSharedAlignment;
+    bytes += ceilDiv(m_f[b].elements * bytesOf(m_f[b].type), alignment) * alignment;
   }
-  if (bytes <= kDeclaredShared) return grid.shared.clear();
+  if (bytes <= kDeclaredShared && !used.swizzled) return grid.shared.clear();
   grid.stage.sharedBytes = bytes;
 }
 

@@ -21,8 +21,8 @@ struct ThreadNest {
 // A stage as a kernel launch.
 struct Grid {
   KernelStage stage;
-  // Bytes from the beginning of the launch's shared memory to each shared buffer; empty: each is declared by itself, as far as a block has
-  // memory for them without being asked.
+  // Bytes from the beginning of the launch's shared memory to each shared buffer; empty: each is declared by itself, where a block has
+  // memory for them without being asked and none must begin at 1024 bytes.
   std::map<loop::BufferId, std::int64_t> shared;
   std::vector<loop::VarId> blocks;
   std::vector<ThreadNest> nests;  // a barrier of the block between two of them
@@ -41,6 +41,7 @@ class Frame {
   struct Touched {
     std::set<loop::BufferId> buffers;
     std::set<std::uint64_t> streams;  // of random numbers
+    bool swizzled = false;            // operands of warpgroups
   };
   void collect(const std::vector<loop::StmtId>& body, Touched& into) const;
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+
 #include "plugins/cuda/emit.h"
 
 namespace nf::cuda {
@@ -119,8 +121,9 @@ __device__ __forceinline__ void nf_grid_barrier(unsigned long long* status) {
     const unsigned share = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1u) : 1u;
     unsigned before, now;
     asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(share) : "memory");
-    do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-    while (((before ^ now) & 0x80000000u) == 0u);
+    do {
+      asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
+    } while (((before ^ now) & 0x80000000u) == 0u);
   }
   __syncthreads();
 }
@@ -207,10 +210,60 @@ __device__ __forceinline__ void nf_mma_tf32(float* c, const unsigned* a, const u
 }
 )cuda";
 
+const char kWarpgroups[] = R"cuda(
+// ---------------------------------------------------------------- matrices of four warps
+// Where an operand begins in shared memory, the bytes to the next 128 of a turned one's rows, 1024 to the next eight rows, swizzling by 128.
+__device__ __forceinline__ nf_bits nf_operand(const void* at, unsigned apart) {
+  const unsigned from = (unsigned)__cvta_generic_to_shared(at);
+  return (nf_bits)((from & 0x3ffffu) >> 4) | (nf_bits)(apart >> 4) << 16 | (nf_bits)(1024 >> 4) << 32 | (nf_bits)1 << 62;
+}
+__device__ __forceinline__ void nf_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void nf_wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Groups>
+__device__ __forceinline__ void nf_wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Groups) : "memory");
+}
+// Uses of accumulators stay on their side of it.
+template <int Count>
+__device__ __forceinline__ void nf_hold(float* c) {
+#pragma unroll
+  for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(c[i])::"memory");
+}
+__device__ __forceinline__ void nf_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+)cuda";
+
+// c += a * b of 64 x N x 16, begun; `type` as PTX calls it.
+std::string warpgroupTiles(const std::string& type) {
+  std::string text = "template <int N, bool TurnedA, bool TurnedB>\n__device__ __forceinline__ void nf_wgmma_" + type +
+                     "(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {\n" +
+                     "  const nf_bits left = nf_operand(a, apartA), right = nf_operand(b, apartB);\n";
+  for (const std::int64_t columns : kWarpgroupColumns) {
+    const std::int64_t registers = columns / 2;
+    const auto operand = [&](std::int64_t n) { return "%" + std::to_string(registers + n); };
+    std::string named, given;
+    for (std::int64_t r = 0; r < registers; ++r) {
+      named += (r > 0 ? ", %" : "%") + std::to_string(r);
+      given += std::string(r > 0 ? ", " : "") + "\"+f\"(c[" + std::to_string(r) + "])";
+    }
+    text += "  if constexpr (N == " + std::to_string(columns) + ")\n    asm volatile(\"{.reg .pred p; setp.ne.b32 p, 1, 0;\\n\"\n" +
+            "                 \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type + "." + type +
+            " {" + named + "}, " + operand(0) + ", " + operand(1) + ", p, 1, 1, " + operand(2) + ", " + operand(3) + ";}\"\n" +
+            "                 : " + given +
+            "\n                 : \"l\"(left), \"l\"(right), \"n\"((int)TurnedA), \"n\"((int)TurnedB));\n";
+  }
+  return text + "}\n";
+}
+
+// wgmma is in sm_90a and nowhere else.
+std::string warpgroups() {
+  return "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + std::string(kWarpgroups) + warpgroupTiles("f16") + warpgroupTiles("bf16") +
+         "#endif\n";
+}
+
 }  // namespace
 
 const char* preludeText() {
-  static const std::string whole = std::string(kHardware) + kPortable;
+  static const std::string whole = std::string(kHardware) + kPortable + warpgroups();
   return whole.c_str();
 }
 const char* portablePrelude() { return kPortable; }

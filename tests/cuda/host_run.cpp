@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -89,7 +90,7 @@ const char* kHost = R"cpp(
   static Number blockIdx, threadIdx;
   static jmp_buf scheduler;
   static ucontext_t home;
-  constexpr unsigned kStack = 65536, kMostThreads = 1024;
+  constexpr unsigned kStack = 65536, kMostThreads = 4096, kMostBlocks = 16;
   static std::unique_ptr<char[]> stacks;
   struct Fibre {
     jmp_buf at;
@@ -98,15 +99,23 @@ const char* kHost = R"cpp(
   static Fibre fibres[kMostThreads];  // they live through all kernels
   static double handed[kMostThreads];
   static const std::function<void()>* work;
+  static unsigned current, threadsOfBlock;  // fibre
+  static bool allBlocks;                    // they are there together
+  static void enter(unsigned f) {
+    current = f;
+    threadIdx.x = f % threadsOfBlock;
+    if (allBlocks) blockIdx.x = f / threadsOfBlock;
+  }
   static void change() {
-    const unsigned me = threadIdx.x;
+    const unsigned me = current;
     if (_setjmp(fibres[me].at) == 0) _longjmp(scheduler, 1);
-    threadIdx.x = me;
+    enter(me);
   }
   static void __syncthreads() { change(); }
+  static void nf_grid_barrier(unsigned long long*) { change(); }
   template <class T>
   static T __shfl_xor_sync(unsigned, T value, int bits) {
-    const unsigned me = threadIdx.x;
+    const unsigned me = current;
     handed[me] = (double)value;
     change();
     const T result = (T)handed[me ^ (unsigned)bits];
@@ -173,15 +182,50 @@ const char* kHost = R"cpp(
   static void nf_mma_tf32(float* c, const unsigned* a, const unsigned* b) {
     multiplied<K, 1>(c, a, b, [](unsigned r, unsigned) { return __uint_as_float(r); });
   }
+  // The matrices of four warps: an operand's element from where it begins, its 16-byte parts exchanged by the address.
+  template <bool Turned>
+  static unsigned short element(const void* from, unsigned apart, unsigned own, unsigned step) {
+    unsigned long at = (unsigned long)from + (Turned ? own / 64 * apart + step * 128 + own % 64 * 2 : own * 128 + step * 2);
+    at ^= (at >> 7 & 7) << 4;
+    unsigned short value;
+    memcpy(&value, (const void*)at, 2);
+    return value;
+  }
+  template <int N, bool TurnedA, bool TurnedB, class Pick>
+  static void warpgroup(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB, Pick pick) {
+    const unsigned thread = threadIdx.x % 128, lane = thread % 32;
+    for (unsigned e = 0; e < N / 2; ++e) {
+      const unsigned row = 16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
+      double sum = c[e];
+      for (unsigned k = 0; k < 16; ++k)
+        sum += (double)pick(element<TurnedA>(a, apartA, row, k)) * (double)pick(element<TurnedB>(b, apartB, column, k));
+      c[e] = (float)sum;
+    }
+  }
+  template <int N, bool TurnedA, bool TurnedB>
+  static void nf_wgmma_f16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
+    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return nf_from_half(h); });
+  }
+  template <int N, bool TurnedA, bool TurnedB>
+  static void nf_wgmma_bf16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
+    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return __uint_as_float((unsigned)h << 16); });
+  }
+  static void nf_wgmma_fence() {}
+  static void nf_wgmma_commit() {}
+  template <int Groups>
+  static void nf_wgmma_wait() {}
+  template <int Count>
+  static void nf_hold(float*) {}
+  static void nf_proxy_fence() {}
   static void fibre() {
     for (;;) {
       (*work)();
-      fibres[threadIdx.x].done = true;
+      fibres[current].done = true;
       change();
     }
   }
   static void resume(unsigned t) {
-    threadIdx.x = t;
+    enter(t);
     if (_setjmp(scheduler) != 0) return;
     if (fibres[t].begun) _longjmp(fibres[t].at, 1);
     fibres[t].begun = true;
@@ -193,24 +237,36 @@ const char* kHost = R"cpp(
     makecontext(&context, fibre, 0);
     setcontext(&context);
   }
-  static void grid(long blocks, unsigned threads, bool meet, const std::function<void()>& kernel) {
+  static void runFibres(unsigned count) {
+    if (count > kMostThreads) __builtin_trap();
+    for (unsigned t = 0; t < count; ++t) fibres[t].done = false;
+    for (bool some = true; some;) {
+      some = false;
+      for (unsigned t = 0; t < count; ++t) {
+        if (fibres[t].done) continue;
+        resume(t);
+        some = some || !fibres[t].done;
+      }
+    }
+  }
+  static void grid(long blocks, unsigned threads, bool meet, bool together, const std::function<void()>& kernel) {
     work = &kernel;
+    threadsOfBlock = threads;
     if (!stacks) stacks.reset(new char[(size_t)kStack * kMostThreads]);
+    if (together) {
+      if (blocks > kMostBlocks) __builtin_trap();
+      allBlocks = true;
+      runFibres((unsigned)blocks * threads);
+      allBlocks = false;
+      return;
+    }
     for (long b = 0; b < blocks; ++b) {
       blockIdx.x = (unsigned)b;
       if (!meet) {
         for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) kernel();
         continue;
       }
-      for (unsigned t = 0; t < threads; ++t) fibres[t].done = false;
-      for (bool some = true; some;) {
-        some = false;
-        for (unsigned t = 0; t < threads; ++t) {
-          if (fibres[t].done) continue;
-          resume(t);
-          some = some || !fibres[t].done;
-        }
-      }
+      runFibres(threads);
     }
   }
 )cpp";
@@ -258,7 +314,7 @@ std::string callOf(const HostCall& call, std::size_t number) {
   for (std::size_t s = 0; s < call.object.stages.size(); ++s) {
     const KernelStage& stage = call.object.stages[s];
     text += "  grid(" + std::to_string(stage.tasks) + ", " + std::to_string(stage.threads) + ", " +
-            (call.object.meets[s] ? "true" : "false") + ", [&] { " + call.object.prefix + stage.symbol + "(" + passed +
+            (call.object.meets[s] ? "true" : "false") + ", false, [&] { " + call.object.prefix + stage.symbol + "(" + passed +
             "workspace, counters, random, status, 1u); });\n";
   }
   return text + "}\n";
@@ -280,6 +336,20 @@ bool meets(const std::string& text, const KernelStage& stage) {
          own.find("nf_mma") != std::string::npos;
 }
 
+// Shared memory of blocks that are there together: of each its own.
+void shareByBlock(std::string& text) {
+  const std::string word = "__shared__ __align__(16) ";
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at)) {
+    const std::size_t bracket = text.find('[', at), end = text.find(';', at), space = text.rfind(' ', bracket);
+    const std::string type = text.substr(at + word.size(), space - at - word.size());
+    const std::string name = text.substr(space + 1, bracket - space - 1), extent = text.substr(bracket, end - bracket);
+    const std::string own = "static __align__(16) " + type + " of_" + name + "[kMostBlocks]" + extent + "; auto& " + name +
+                            " = of_" + name + "[blockIdx.x]";
+    text.replace(at, end - at, own);
+    at += own.size();
+  }
+}
+
 std::string sourceOf(const std::vector<HostCall>& calls) {
   std::ostringstream out;
   out << kHost << cuda::portablePrelude() << kForObjects;
@@ -289,14 +359,16 @@ std::string sourceOf(const std::vector<HostCall>& calls) {
       out << callOf(call, c);
       continue;
     }
-    const std::string text = kernelsOf(call.emitted);
+    std::string text = kernelsOf(call.emitted);
+    const auto& stages = call.emitted.stages;
+    if (std::any_of(stages.begin(), stages.end(), [](const KernelStage& s) { return s.cooperative; })) shareByBlock(text);
     out << "namespace k" << c << " {\n"
         << text << "}\nextern \"C\" void run" << c
         << "(void** tensors, char* workspace, const nf_long* of, const nf_bits* random, nf_bits* status) {\n"
            "  NfCounters counters;\n  memcpy(counters.of, of, sizeof counters.of);\n";
-    for (const KernelStage& s : call.emitted.stages) {
-      out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meets(text, s) ? "true" : "false") << ", [&] { k" << c
-          << "::" << s.symbol << "(";
+    for (const KernelStage& s : stages) {
+      out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meets(text, s) ? "true" : "false") << ", "
+          << (s.cooperative ? "true" : "false") << ", [&] { k" << c << "::" << s.symbol << "(";
       std::size_t t = 0;
       for (const auto* list : {&call.inputs, &call.outputs})
         for (const TensorData& d : *list) out << "(" << storage(d.type) << "*)tensors[" << t++ << "], ";
@@ -364,7 +436,7 @@ Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, co
     for (std::size_t t = 0; t < operands.size(); ++t) out << "8, ";
     out << "8, sizeof(NfCounters), 8, 8, 4, 0};\nint " << s.symbol
         << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, " << (meets(text, s) ? "true" : "false")
-        << ", [&] { k::" << s.symbol << "(";
+        << ", false, [&] { k::" << s.symbol << "(";
     std::size_t p = 0;
     for (const DType type : operands) out << "*(" << storage(type) << "**)p[" << p++ << "], ";
     out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p["

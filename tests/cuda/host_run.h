@@ -7,6 +7,7 @@
 #include "core/ir/tensor_data.h"
 #include "core/support/result.h"
 #include "plugins/cuda/emit.h"
+#include "plugins/cuda/kernel_call.h"
 
 namespace nf::test {
 
@@ -26,11 +27,11 @@ struct HostCall {
   std::int64_t workspaceBytes = 0;
   std::vector<std::int64_t> counters;
   std::uint64_t seed = 7, step = 3;
-  std::uint64_t status[2] = {0, 0};
+  std::uint64_t status[cuda::kStatusWords] = {};
 };
 
 // Runs the kernels' text on this machine: the C++ compiler that built the tests makes a shared object of all of them, the threads of a
-// block are fibres that change at barriers and exchanges. Checks the text itself, not what NVIDIA's compilers make of it.
+// block are fibres that change at barriers and exchanges, of all blocks where they wait for each other. Checks the text itself, not what NVIDIA's compilers make of it.
 Result<Unit> runOnHost(std::vector<HostCall>& calls);
 
 // A shared object of this machine that stands for a cubin: for each stage a function of the stage's name,

@@ -31,7 +31,8 @@ TEST_P(CudaMatrix, CompilesToTheInstructions) {
   ASSERT_TRUE(compiler.ok()) << compiler.error().message;
   const std::map<std::string, std::string> instructions{{"mma16816", "mma.sync.aligned.m16n8k16.row.col.f32."},
                                                         {"mma1688", "mma.sync.aligned.m16n8k8.row.col.f32.f16"},
-                                                        {"tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32"}};
+                                                        {"tf32", "mma.sync.aligned.m16n8k8.row.col.f32.tf32"},
+                                                        {"wgmma", "wgmma.mma_async.sync.aligned.m64n"}};
   std::map<std::string, int> units;
   for (const auto& types : kTypes) {
     std::vector<Case> cases{{"gemm", gemm(256, 512, 128, types.front(), types.back())}};
@@ -56,7 +57,7 @@ TEST_P(CudaMatrix, CompilesToTheInstructions) {
   }
   const bool turing = std::string(GetParam()) == "sm_75";
   EXPECT_EQ(units["mma1688"] > 0, turing);
-  EXPECT_EQ(units["mma16816"] > 0, !turing);
+  EXPECT_EQ(units["mma16816"] + units["wgmma"] > 0, !turing);
   EXPECT_EQ(units["tf32"] > 0, !turing);
 }
 

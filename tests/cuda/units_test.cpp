@@ -23,7 +23,8 @@ struct UnitCase {
   std::string name;
   Program program;
   nlohmann::json knobs;
-  std::string instruction;  // in PTX
+  std::string instruction;             // in PTX
+  std::string architecture = "sm_80";  // the first that has it
 };
 
 std::vector<UnitCase> unitCases() {
@@ -33,6 +34,16 @@ std::vector<UnitCase> unitCases() {
     knobs.update(more);
     return knobs;
   };
+  const auto warpgroups = [](int blockN, int stages, int pipeline) {
+    return nlohmann::json{{"block_m", 128},         {"block_n", blockN}, {"block_k", 64},     {"thread_m", 2},
+                          {"thread_n", blockN / 4}, {"stages", stages},  {"matrix", "wgmma"}, {"pipeline", pipeline}};
+  };
+  Builder b;
+  const TensorId x = b.input("A", {100, 72}, DType::BF16), y = b.input("B", {80, 100}, DType::BF16);
+  b.output(b.op("C", {72, 80}, {100}, Reducer::Sum, [&](const auto& v) {
+    return b.p.binary(ScalarOp::Mul, b.at(x, {v[2], v[0]}), b.at(y, {v[1], v[2]}));
+  }));
+  const Program& turned = b.p;
   const Program full = gemm(72, 70, 100), half = gemm(72, 80, 100, DType::F16, DType::F16);
   return {{"tf32", full, with({{"matrix", "tf32"}, {"precision", "tf32"}}), "mma.sync.aligned.m16n8k8.row.col.f32.tf32"},
           {"fragments", half, with({{"matrix", "mma16816"}, {"fragments", 1}}), "mma.sync.aligned.m16n8k16"},
@@ -40,7 +51,10 @@ std::vector<UnitCase> unitCases() {
           {"three levels of tf32", full, with({{"matrix", "tf32"}, {"precision", "tf32"}, {"pipeline", 3}}),
            "mma.sync.aligned.m16n8k8.row.col.f32.tf32"},
           {"large slices", half, with({{"matrix", "mma16816"}, {"block_m", 128}, {"block_n", 128}, {"block_k", 64}, {"stages", 3}}),
-           ".extern .shared"}};
+           ".extern .shared"},
+          {"warpgroups", half, warpgroups(64, 2, 2), "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "sm_90"},
+          {"warpgroups ahead", turned, warpgroups(128, 4, 3), "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", "sm_90"},
+          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"}};
 }
 
 TEST(CudaUnits, CompileToTheInstructions) {
@@ -48,6 +62,7 @@ TEST(CudaUnits, CompileToTheInstructions) {
     auto compiler = neoflowCudaPlugin(kPluginVersion)->compiler(*cuda::nominalTarget(architecture));
     ASSERT_TRUE(compiler.ok()) << compiler.error().message;
     for (const UnitCase& c : unitCases()) {
+      if (c.architecture > architecture) continue;
       const auto object = (*compiler)->compile({c.program, scheduleOf(c.knobs), {"ptx"}});
       ASSERT_TRUE(object.ok()) << c.name << ": " << object.error().message << "\n" << object.error().detail;
       const std::string& ptx = object->texts.at("ptx").text;
@@ -60,10 +75,10 @@ TEST(CudaUnits, CompileToTheInstructions) {
 TEST(CudaUnits, EqualTheInterpreterBitForBit) {
   const std::uint64_t seed = freshSeed();
   std::mt19937_64 rng(seed);
-  const Target target = *cuda::nominalTarget("sm_80");
   std::vector<HostCall> calls;
   std::vector<std::vector<double>> want;
   for (const UnitCase& c : unitCases()) {
+    const Target target = *cuda::nominalTarget(c.architecture);
     const auto function = lower(c.program, scheduleOf(c.knobs), target);
     ASSERT_TRUE(function.ok()) << c.name << ": " << function.error().message;
     auto emitted = cuda::emit(*function);

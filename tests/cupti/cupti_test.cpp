@@ -58,6 +58,8 @@ TEST_F(CuptiTest, RecordsAreTiedToTheLaunchesTheyCameFrom) {
   m_double.fill(64, 460, 470, 7);
   p->launching(43);
   m_double.graph(500, 900, 7);
+  p->launching(DeviceActivity::kNoLaunch);
+  m_double.copy(8, 950, 960, 7);
   m_double.kernel("of another device", 1, 600, 700, 7);
   m_double.kernel("without times", 0, 0, 0, 7);
   const auto activities = p->stop();
@@ -72,7 +74,7 @@ TEST_F(CuptiTest, RecordsAreTiedToTheLaunchesTheyCameFrom) {
   }
   EXPECT_THAT(seen, ElementsAre("before - 10..20 on 3 0", "third 42 200..210 on 9 0", "first 41 300..340 on 7 0",
                                 "second 41 340..350 on 7 0", "host to device 42 400..450 on 7 4096", "fill 42 460..470 on 7 64",
-                                "graph 43 500..900 on 7 0"));
+                                "graph 43 500..900 on 7 0", "host to device - 950..960 on 7 8"));
   EXPECT_EQ((*activities)[4].kind, DeviceActivity::Kind::Copy);
   EXPECT_EQ((*activities)[5].kind, DeviceActivity::Kind::Fill);
   EXPECT_EQ((*activities)[6].kind, DeviceActivity::Kind::GraphLaunch);

@@ -36,6 +36,7 @@ class ProfiledDevice final : public Device, public Profiler {
     return Unit{};
   }
   void launching(std::uint64_t launch) override {
+    if (launch == DeviceActivity::kNoLaunch) return;
     const std::int64_t at = now();
     if (m_activities.empty())
       m_activities.push_back({DeviceActivity::Kind::Copy, at, at + 5'000, DeviceActivity::kNoLaunch, 8, 96});

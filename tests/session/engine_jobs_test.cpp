@@ -353,5 +353,22 @@ TEST_F(EngineJobs, TheNumericCheckCallsWhatIsNotFiniteTheWorst) {
   for (const NumericSample& s : outside.worstSamples) EXPECT_TRUE(std::isnan(s.differences)) << "not 0: there are none";
 }
 
+TEST_F(EngineJobs, ADeviceIsChosenForWhatFollows) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document("param w[3] = normal(2, 0)\nu[i] = w[i] + 1\n");
+  const auto inUse = [](const Devices& devices) {
+    std::string name;
+    for (const DeviceInfo& d : devices.devices)
+      if (d.inUse) name += d.name;
+    return name;
+  };
+  EXPECT_EQ(inUse(engine.ask<Devices>(DevicesRequest{false, "cpu"})), "cpu");
+  EXPECT_EQ(engine.ask<Failed>(DevicesRequest{false, "cuda:9"}).stage, "open device");
+  EXPECT_EQ(inUse(engine.ask<Devices>(DevicesRequest{})), "cpu");
+  EXPECT_EQ(inUse(engine.ask<Devices>(DevicesRequest{false, "reference"})), "reference");
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  EXPECT_EQ(inUse(engine.ask<Devices>(DevicesRequest{})), "reference");
+}
+
 }  // namespace
 }  // namespace nf

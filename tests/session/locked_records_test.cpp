@@ -53,7 +53,8 @@ class LockedRecords : public ::testing::Test {
     TrainJob job(**context, std::move(options), [&](const protocol::Message& message) {
       if (const auto* w = std::get_if<protocol::WarningEvent>(&message)) {
         warnings.push_back(w->message);
-        if (untilWarned) stop.request_stop();
+      } else if (untilWarned && !warnings.empty() && std::holds_alternative<protocol::StepEvent>(message)) {
+        stop.request_stop();
       }
     });
     const auto summary = job.run(stop.get_token());

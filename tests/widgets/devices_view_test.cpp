@@ -5,6 +5,7 @@
 #include <QCoreApplication>
 #include <QLabel>
 #include <QTest>
+#include <QToolButton>
 
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
@@ -29,6 +30,31 @@ TEST_F(Tuning, ADeviceIsInUseWhileSomethingRunsOnIt) {
   EXPECT_EQ(view.stateOf(name), "in use: training");
   view.setRunning({}, {});
   EXPECT_EQ(view.stateOf(name), "ready");
+}
+
+TEST_F(Tuning, AnotherOfSeveralDevicesIsChosenOnItsCard) {
+  DevicesView view(&theme);
+  view.resize(900, 700);
+  view.show();
+  protocol::Devices devices;
+  for (const char* name : {"cuda:0", "cuda:1", "cuda:2"}) {
+    protocol::DeviceInfo d;
+    d.name = name;
+    d.backend = "cuda";
+    d.inUse = d.name == "cuda:0";
+    if (d.name == "cuda:2") d.unavailable = "cuda:2 has compute capability 6.1; 7.5 or later is needed.";
+    devices.devices.push_back(d);
+  }
+  view.setDevices(devices);
+  const auto use = [&](const char* name) {
+    return view.findChild<QWidget*>(QString::fromLatin1(name))->findChild<QToolButton*>(QStringLiteral("use"));
+  };
+  EXPECT_FALSE(use("cuda:0")->isEnabled());
+  EXPECT_EQ(use("cuda:2"), nullptr) << "what can't be used is listed with its reason alone";
+  QString wanted;
+  QObject::connect(&view, &DevicesView::deviceWanted, &view, [&](const QString& name) { wanted = name; });
+  QTest::mouseClick(use("cuda:1"), Qt::LeftButton);
+  EXPECT_EQ(wanted, "cuda:1");
 }
 
 // No number without its noise, and one that is noisy says so.

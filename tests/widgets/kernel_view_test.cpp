@@ -61,7 +61,9 @@ TEST_F(Tuning, ATokenLeadsToTheKernelAroundItAndARowOfTheProfileToItsToken) {
   EXPECT_EQ(view.current(), "bb02");
   selection.select({1});  // the access of A stands in Y alone
   EXPECT_EQ(view.current(), "aa01");
-  QTableView* table = view.profile()->findChild<QTableView*>();
+  QTableView* table = nullptr;
+  for (QTableView* t : view.profile()->findChildren<QTableView*>())
+    if (t->accessibleName() == QLatin1String("Kernels of a step")) table = t;
   ASSERT_TRUE(table);
   table->setFocus();
   table->setCurrentIndex(table->model()->index(2, 0));

@@ -8,6 +8,7 @@
 
 #include "tests/widgets/capsule.h"
 #include "widgets/basic.h"
+#include "widgets/selection.h"
 
 namespace nf {
 

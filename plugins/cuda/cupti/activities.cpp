@@ -107,6 +107,7 @@ void Activities::popLaunch() {
 void Activities::launching(std::uint64_t launch) {
   if (!m_recording) return;
   popLaunch();
+  if (launch == DeviceActivity::kNoLaunch) return;
   m_pushed = m_cupti.pushExternal(kExternal, launch) == CUPTI_SUCCESS;
 }
 

@@ -156,6 +156,11 @@ void ModuleEmitter::statement(StmtId id) {
       return;
     case Statement::Kind::MatrixLoad:
     case Statement::Kind::MatrixTile: return;  // refused before
+    case Statement::Kind::WarpgroupFence:
+    case Statement::Kind::WarpgroupTile:
+    case Statement::Kind::WarpgroupCommit:
+    case Statement::Kind::WarpgroupWait:
+    case Statement::Kind::ProxyFence: return fail("it has tiles of a warpgroup, which LLVM does not generate");
   }
 }
 

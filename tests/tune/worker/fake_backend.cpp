@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/device/profiler.h"
 #include "core/device/reference.h"
 #include "core/ir/serialize.h"
 #include "core/schedule/fragment.h"
@@ -104,9 +105,41 @@ class FakeKernel final : public Kernel {
   json m_knobs;
 };
 
+// Of the device "fake:counted": how often a kernel ran under it. "fake:refused" refuses, "fake:fatal" dies.
+class FakeProfiler final : public Profiler {
+ public:
+  explicit FakeProfiler(std::string device) : m_device(std::move(device)) {}
+  Result<Unit> start() override { return Unit{}; }
+  void launching(std::uint64_t) override {}
+  Result<std::vector<DeviceActivity>> stop() override { return std::vector<DeviceActivity>{}; }
+  Result<KernelCounters> count(const std::function<Result<Unit>()>& launch) override {
+    if (m_device == "fake:refused") return Error{kCountersStage, "Only an administrator may look.", m_device, {}};
+    if (m_device == "fake:fatal") std::abort();
+    const std::int64_t begin = threadNanoseconds();
+    NF_TRY([[maybe_unused]] const Unit ran, launch());
+    KernelCounters c;
+    c.us = static_cast<double>(threadNanoseconds() - begin) * 1e-3;
+    c.flops = 120;
+    c.dramBytes = 4096;
+    c.l2Bytes = 8192;
+    c.occupancy = 0.5;
+    c.stalls = {{"long_scoreboard", 0.75}, {"barrier", 0.25}};
+    c.lines = {{12, 30, "barrier"}};
+    c.withoutLines = "why";
+    return c;
+  }
+
+ private:
+  std::string m_device;
+};
+
 class FakeDevice final : public Device {
  public:
-  FakeDevice() { m_target.backend = "cpu"; }
+  explicit FakeDevice(const std::string& device = "fake") {
+    m_target.backend = "cpu";
+    if (device != "fake") m_profiler = std::make_unique<FakeProfiler>(device);
+  }
+  Profiler* profiler() override { return m_profiler.get(); }
   std::string name() const override { return "fake"; }
   std::string description() const override { return "interpreter"; }
   const Target& target() const override { return m_target; }
@@ -128,14 +161,15 @@ class FakeDevice final : public Device {
 
  private:
   Target m_target;
+  std::unique_ptr<FakeProfiler> m_profiler;
 };
 
 class FakeBackend final : public Backend {
  public:
   std::string name() const override { return "fake"; }
   std::vector<std::string> deviceNames() override { return {"fake"}; }
-  Result<std::unique_ptr<Device>> open(const std::string&, int) override {
-    return std::unique_ptr<Device>(std::make_unique<FakeDevice>());
+  Result<std::unique_ptr<Device>> open(const std::string& device, int) override {
+    return std::unique_ptr<Device>(std::make_unique<FakeDevice>(device));
   }
   Result<Target> target(const std::string&, int) override {
     Target target;
