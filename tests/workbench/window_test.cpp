@@ -9,6 +9,7 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QSettings>
 #include <QTableWidget>
 #include <QTemporaryDir>
@@ -16,6 +17,7 @@
 #include <QToolButton>
 #include <QTreeWidget>
 #include <QTreeWidgetItemIterator>
+#include <QWheelEvent>
 
 #include "app/workbench/answer_watch.h"
 #include "core/syntax/schedule_text.h"
@@ -695,6 +697,20 @@ TEST_F(Window, AStoppedTrainingHasNoTickOfAFinishedOne) {
     return false;
   };
   EXPECT_TRUE(wait(said));
+}
+
+TEST_F(Window, TheWheelOverAPlotOfATrainingScrollsTheNotebook) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train()->lossPlot()->points() == 100 && !window->workspace().running(); }));
+  QScrollBar* bar = window->notebook()->verticalScrollBar();
+  ASSERT_TRUE(wait([&] { return bar->maximum() > 0; }));
+  QWidget* canvas = cell(3)->train()->lossPlot()->canvas();
+  bar->setValue(bar->maximum());
+  const QPointF at(20, 20);
+  QWheelEvent wheel(at, canvas->mapToGlobal(at), {}, {0, 120}, Qt::NoButton, Qt::NoModifier, Qt::NoScrollPhase, false);
+  QApplication::sendEvent(canvas, &wheel);
+  EXPECT_LT(bar->value(), bar->maximum());
 }
 
 TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
