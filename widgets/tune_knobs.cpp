@@ -100,10 +100,14 @@ QString TuneView::refusal() const {
     const TrialInfo* t = m_trial ? trialNumbered(*m_trial) : nullptr;
     return t && refused(*t) ? words(*t) : QString();
   }
-  const JsonText chosen = chosenSchedule();
-  const auto found = std::find_if(m_trialList.begin(), m_trialList.end(),
-                                  [&](const TrialInfo& t) { return refused(t) && sameSchedule(t.schedule, chosen); });
-  return found == m_trialList.end() ? QString() : words(*found);
+  // One that failed once and was measured another time is none that was refused.
+  const QJsonObject chosen = parsed(chosenSchedule().text);
+  const auto find = [&](bool failed) {
+    return std::find_if(m_trialList.begin(), m_trialList.end(),
+                        [&](const TrialInfo& t) { return refused(t) == failed && parsed(t.schedule.text) == chosen; });
+  };
+  const auto found = find(true);
+  return found == m_trialList.end() || find(false) != m_trialList.end() ? QString() : words(*found);
 }
 
 void TuneView::showKnobs() {

@@ -91,8 +91,8 @@ TEST_F(Frame, ComparedWithAnEqualFileSaysSo) {
   window->action("file.compare")->trigger();
   EXPECT_EQ(window->findChild<QPlainTextEdit*>("comparison"), nullptr);
   EXPECT_TRUE(window->statusText().contains("are the same")) << window->statusText().toStdString();
-  window->notebook()->activate(cell(0)->id(), true);
-  QTest::keyClicks(cell(0)->editor(), "q");
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "q");
   window->action("file.compare")->trigger();
   EXPECT_NE(window->findChild<QPlainTextEdit*>("comparison"), nullptr);
 }
@@ -101,9 +101,9 @@ TEST_F(Frame, TheTimeAfterAKeyIsToldWhenOneWasPressed) {
   openChecked();
   ASSERT_TRUE(wait([&] { return window->statusText().contains("up to date"); })) << window->statusText().toStdString();
   EXPECT_FALSE(window->statusText().contains("key")) << window->statusText().toStdString();
-  window->notebook()->activate(cell(0)->id(), true);
-  QTest::keyClick(cell(0)->editor(), Qt::Key_End, Qt::ControlModifier);
-  QTest::keyClicks(cell(0)->editor(), " # q");
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(1)->editor(), " # q");
   EXPECT_TRUE(wait([&] { return window->statusText().contains("ms after the last key"); })) << window->statusText().toStdString();
 }
 
