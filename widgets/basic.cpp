@@ -346,9 +346,10 @@ Section::Section(const Theme* theme, const QString& title, QWidget* parent)
   m_chevron->setAccessibleName(tr("Fold %1").arg(title));
   row->addWidget(m_chevron);
   row->addWidget(label(title, "title"));
-  row->addStretch(1);
+  // All that is left of the row: a longer text needs no new layout.
+  m_detail->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
   m_detail->setFont(theme->ui(12));
-  row->addWidget(m_detail);
+  row->addWidget(m_detail, 1);
   layout->addLayout(row);
   m_body->setContentsMargins(16, 4, 16, 12);
   m_body->setSpacing(6);

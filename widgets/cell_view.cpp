@@ -240,7 +240,8 @@ void CellView::paintEvent(QPaintEvent*) {
   QColor color = c.proved;
   switch (m_status) {
     case CellStatus::Ok:
-      if (!m_zeros->isHidden()) icon = QStringLiteral("warning"), color = c.stale;
+      if (stoppedEarly()) icon = QStringLiteral("stop"), color = c.muted;
+      else if (!m_zeros->isHidden()) icon = QStringLiteral("warning"), color = c.stale;
       break;
     case CellStatus::Error: icon = QStringLiteral("error"), color = c.failed; break;
     case CellStatus::Stale: icon = QStringLiteral("stale"), color = c.stale; break;
@@ -329,6 +330,8 @@ void CellView::setStatus(CellStatus status, const QString& message) {
 
 // A tick would say that it has run.
 bool CellView::neverTrained() const { return m_train && m_status == CellStatus::Ok && !m_hasRun; }
+
+bool CellView::stoppedEarly() const { return m_train && m_status == CellStatus::Ok && m_hasRun && m_train->cut(); }
 
 bool CellView::hasRun() const { return m_hasRun || m_running || m_failed || m_interrupted || (m_train && m_train->hasCurves()); }
 

@@ -83,6 +83,7 @@ class CellView : public QWidget {
   void setResultMeaning(std::string meaning);   // of a run before this window's; empty: not known
   bool hasRun() const;                          // or runs: it holds what cannot be made again from its text
   QString note() const;
+  bool stoppedEarly() const;  // it trained, and was stopped before its last step
   bool neverTrained() const;  // it trains, nothing is wrong with it, and it has not run since it was opened
   QString warning() const;    // of the last run of this text, which went on; empty: none
   QString failure() const;    // what the last run of this text failed with; empty: it did not

@@ -407,7 +407,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                                                                                : tr("all of %1").arg(grouped(k.elements)));
       if (whole) m_comparing = false;
       showCheckBadge();
-      m_check->setDetail(tr("%1 of %2 samples, f64, eps %3").arg(grouped(k.samples), grouped(k.wanted), significant(k.epsilon, 2)));
+      m_check->setDetail(tr("%1, f64, eps %2")
+                             .arg(whole ? counted(k.samples, tr("sample"), tr("samples"))
+                                        : tr("%1 of %2").arg(grouped(k.samples), grouped(k.wanted)),
+                                  significant(k.epsilon, 2)));
       m_check->body()->addWidget(new Check(m_theme, k));
       const std::int64_t notFinite = notFiniteOf(k);
       if (notFinite > 0)

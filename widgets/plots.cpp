@@ -90,6 +90,7 @@ Plot::Plot(const Theme* theme, const QString& name, QWidget* parent)
   m_plot->setPlottingHint(QCP::phFastPolylines, true);
   m_plot->setNoAntialiasingOnDrag(true);
   m_plot->setFocusProxy(this);
+  m_plot->setAttribute(Qt::WA_NoMousePropagation, false);  // the wheel and the menu go on to what is around it
   m_plot->installEventFilter(this);
   m_timer->setSingleShot(true);
   m_timer->setInterval(kRedrawPeriodMs);

@@ -78,7 +78,8 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
   };
   put(kStep, grouped(swap.step));
   QString name = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, 40);
-  if (swap.generation > 0) name += QStringLiteral("  g%1").arg(swap.generation);
+  // Not the search's generations: kernels are counted as they replace one another.
+  if (swap.generation > 0) name += tr(", kernel %1").arg(swap.generation);
   put(kKernel, name);
   const QString unmeasured = QStringLiteral("–");
   put(kBefore, swap.before_us ? significant(*swap.before_us) : unmeasured);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // The knobs of TuneView's kernel: what they are set to, pinned, measured by hand and measured again.
+#include <QBrush>
 #include <QComboBox>
 #include <QGridLayout>
 #include <QJsonArray>
@@ -7,6 +8,8 @@
 #include <QJsonObject>
 #include <QLabel>
 #include <QPushButton>
+#include <QTimer>
+#include <algorithm>
 #include <cmath>
 
 #include "widgets/basic.h"
@@ -28,6 +31,8 @@ QByteArray jsonOf(const QJsonValue& value) {
 QJsonValue valueOf(const std::string& text) {
   return QJsonDocument::fromJson(QByteArray::fromStdString("[" + text + "]")).array().at(0);
 }
+
+bool sameSchedule(const JsonText& a, const JsonText& b) { return a == b || parsed(a.text) == parsed(b.text); }
 
 // [3,1,16,6] as "3 × 1 × 16 × 6", a word without its quotes.
 QString pretty(const std::string& json) {
@@ -59,8 +64,50 @@ std::string withKnobs(const std::string& schedule, const std::map<std::string, s
 
 void TuneView::setSpace(const Space& space) {
   if (space.subgraph != m_current) return;
+  const bool shown =
+      !m_knobs.empty() && std::equal(space.knobs.begin(), space.knobs.end(), m_space.knobs.begin(), m_space.knobs.end(),
+                                     [](const KnobInfo& a, const KnobInfo& b) { return a.name == b.name && a.values == b.values; });
   m_space = space;
-  showKnobs();
+  if (!shown) return showKnobs();
+  markRuledOut();
+  showMeasureState();
+}
+
+bool TuneView::told() const { return !m_space.at.text.empty() && sameSchedule(m_space.at, chosenSchedule()); }
+
+// Greyed and still to be chosen: of two knobs that are turned together one is turned first.
+void TuneView::markRuledOut() {
+  if (!told()) return;
+  for (const KnobInfo& knob : m_space.knobs) {
+    const auto found = m_knobs.find(QString::fromStdString(knob.name));
+    if (found == m_knobs.end()) continue;
+    for (std::size_t i = 0; i < knob.values.size(); ++i) {
+      const int item = found->second->findData(QString::fromStdString(knob.values[i].text));
+      const QString why = i < knob.ruledOut.size() ? QString::fromStdString(knob.ruledOut[i]) : QString();
+      found->second->setItemData(item, why.isEmpty() ? QVariant() : QVariant(QBrush(m_theme->colors().hint)), Qt::ForegroundRole);
+      found->second->setItemData(item, why.isEmpty() ? QVariant() : QVariant(why), Qt::ToolTipRole);
+    }
+  }
+}
+
+QString TuneView::refusal() const {
+  if (told() && !m_space.ruledOut.empty()) return QString::fromStdString(m_space.ruledOut);
+  const auto refused = [](const TrialInfo& t) { return t.status != TrialStatus::Ok && t.status != TrialStatus::Slow; };
+  const auto words = [](const TrialInfo& t) {
+    return tr("g%1 c%2 was refused: %3").arg(t.generation).arg(t.number).arg(QString::fromStdString(t.how));
+  };
+  if (!edited()) {
+    const TrialInfo* t = m_trial ? trialNumbered(*m_trial) : nullptr;
+    return t && refused(*t) ? words(*t) : QString();
+  }
+  // One that failed once and was measured another time is none that was refused.
+  const QJsonObject chosen = parsed(chosenSchedule().text);
+  const auto find = [&](bool failed) {
+    return std::find_if(m_trialList.begin(), m_trialList.end(),
+                        [&](const TrialInfo& t) { return refused(t) == failed && parsed(t.schedule.text) == chosen; });
+  };
+  const auto found = find(true);
+  return found == m_trialList.end() || find(false) != m_trialList.end() ? QString() : words(*found);
 }
 
 void TuneView::showKnobs() {
@@ -74,7 +121,8 @@ void TuneView::showKnobs() {
   grid->setContentsMargins(16, 0, 8, 8);
   grid->setHorizontalSpacing(8);
   grid->setVerticalSpacing(0);
-  const auto values = knobsOf(shownSchedule());
+  m_schedule = shownSchedule();
+  const auto values = knobsOf(m_schedule);
   int row = 0;
   for (const KnobInfo& knob : m_space.knobs) {
     const QString name = QString::fromStdString(knob.name);
@@ -93,7 +141,10 @@ void TuneView::showKnobs() {
     if (now != values.end() && !present) box->addItem(pretty(now->second), QString::fromStdString(now->second));
     for (const JsonText& v : knob.values) box->addItem(pretty(v.text), QString::fromStdString(v.text));
     if (now != values.end()) box->setCurrentIndex(std::max(0, box->findData(QString::fromStdString(now->second))));
-    connect(box, &QComboBox::currentIndexChanged, this, &TuneView::showMeasureState);
+    connect(box, &QComboBox::currentIndexChanged, this, [this] {
+      m_spaceTimer->start();
+      showMeasureState();
+    });
     title->setBuddy(box);
     grid->addWidget(title, row, 0);
     grid->addWidget(box, row++, 1);
@@ -104,6 +155,8 @@ void TuneView::showKnobs() {
   grid->setRowStretch(row, 1);
   const TrialInfo* shown = m_trial || !pinned() ? shownTrial() : nullptr;
   m_knobHeader->setTitle(shown ? tr("Knobs of g%1 c%2").arg(shown->generation).arg(shown->number) : tr("Knobs"));
+  markRuledOut();
+  if (!m_knobs.empty() && !told()) m_spaceTimer->start();
   showMeasureState();
 }
 
@@ -126,21 +179,29 @@ QComboBox* TuneView::knob(const QString& name) const {
 }
 
 void TuneView::showMeasureState() {
-  m_measure->setEnabled(!m_space.knobs.empty() && !m_measuring);
+  const QString why = refusal();
+  const bool ruledOut = !why.isEmpty() && edited();
+  m_measure->setEnabled(!m_space.knobs.empty() && !m_measuring && !ruledOut);
+  if (ruledOut) say(tr("This kernel cannot have it: %1").arg(why));
+  else if (m_refusalSaid) say({});
+  m_refusalSaid = ruledOut;
   refreshPin();
   QString detail;
-  if (edited()) detail = tr("edited, not measured");
+  if (edited()) detail = tr("not measured");
   else if (m_space.size > 0)
-    detail = tr("of %1 schedules")
-                 .arg(m_space.size < 1e15 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
+    detail =
+        tr("%1 in all").arg(m_space.size < 1e15 ? grouped(static_cast<std::int64_t>(m_space.size)) : significant(m_space.size, 2));
   m_knobHeader->setDetail(m_space.knobs.empty() ? QString() : detail);
 }
 
+// What the panel was made of, and what was set in it since: neither a trial that was found meanwhile nor one that is not known yet.
 JsonText TuneView::chosenSchedule() const {
-  const std::string schedule = shownSchedule();
+  if (m_knobs.empty()) return {shownSchedule()};
   std::map<std::string, std::string> knobs;
-  for (const auto& [name, box] : m_knobs) knobs[name.toStdString()] = box->currentData().toString().toStdString();
-  return {withKnobs(schedule, knobs)};
+  for (const auto& [name, box] : m_knobs)
+    if (const QString value = box->currentData().toString(); value != m_knobsAsFound.at(name))
+      knobs[name.toStdString()] = value.toStdString();
+  return {knobs.empty() ? m_schedule : withKnobs(m_schedule, knobs)};
 }
 
 void TuneView::say(const QString& text) {
@@ -157,9 +218,13 @@ void TuneView::refreshPin() {
   const SubgraphInfo* s = subgraph();
   const bool pins = pinned();
   m_pin->setText(pins ? tr("Unpin") : tr("Pin"));
-  m_pin->setEnabled(s && !s->pinTensor.empty() && (pins || !knobsOf(chosenSchedule().text).empty()));
+  const QString why = pins ? QString() : refusal();
+  const bool unknown = !pins && edited() && !told();
+  m_pin->setEnabled(s && !s->pinTensor.empty() && (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
   m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor of the notebook names this kernel, so no hint can keep its schedule")
                     : pins                     ? tr("Take the hint out of the notebook: the search decides again")
+                    : !why.isEmpty()           ? tr("No schedule of this kernel: %1").arg(why)
+                    : unknown                  ? tr("Not checked yet whether this kernel can have it")
                                                : tr("Keep this schedule: written into the notebook as a hint"));
   m_replay->setEnabled(shownTrial() != nullptr && !m_measuring);
 }

@@ -115,8 +115,9 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
       m_measure(new QPushButton(tr("Measure"))), m_tune(new QPushButton(tr("Tune"))), m_legend(new TrialsLegend(theme)),
       m_trials(new TrialsPlot(theme)), m_generations(new GenerationStrip(theme)), m_latency(new LatencyPlot(theme, false)),
       m_loss(new LossPlot(theme, false)), m_profile(new ProfileView(theme)), m_roofline(new RooflinePlot(theme)),
-      m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)), m_shareTimer(new QTimer(this)),
-      m_play(new QTimer(this)), m_columns(new QSplitter(Qt::Horizontal)), m_rows(new QSplitter(Qt::Vertical)) {
+      m_kernel(new KernelView(theme, selection)), m_kernelTimer(new QTimer(this)), m_spaceTimer(new QTimer(this)),
+      m_shareTimer(new QTimer(this)), m_play(new QTimer(this)), m_columns(new QSplitter(Qt::Horizontal)),
+      m_rows(new QSplitter(Qt::Vertical)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QHBoxLayout(this);
@@ -136,6 +137,11 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
   m_kernelTimer->setInterval(120);
   connect(m_kernelTimer, &QTimer::timeout, this, [this] {
     if (std::exchange(m_kernelPending, false)) Q_EMIT trialWanted(m_current, m_asked);
+  });
+  m_spaceTimer->setSingleShot(true);
+  m_spaceTimer->setInterval(120);
+  connect(m_spaceTimer, &QTimer::timeout, this, [this] {
+    if (!m_knobs.empty() && !told()) Q_EMIT spaceWanted(m_current, chosenSchedule());
   });
   m_shareTimer->setSingleShot(true);
   m_shareTimer->setInterval(100);
@@ -458,9 +464,14 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     const auto weight = [&](std::size_t i) { return subgraphs[i].us.value_or(0) * static_cast<double>(subgraphs[i].callsPerStep); };
     for (std::size_t i = 1; i < subgraphs.size(); ++i)
       if (weight(i) > weight(most)) most = i;
+    const TunePlace back = std::exchange(m_back, {});
+    for (std::size_t i = 0; i < subgraphs.size(); ++i)
+      if (subgraphs[i].id == back.subgraph) most = i;
     m_list->setCurrentRow(static_cast<int>(most));
     const std::uint64_t followed = m_followed;
     chooseSubgraph(subgraphs[most].id);
+    if (back.trial && subgraphs[most].id == back.subgraph) chooseTrial(back.trial);
+    m_list->scrollToItem(m_list->item(static_cast<int>(most)));
     m_followed = followed;
   } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
     // It was chosen before it had a kernel.
@@ -516,6 +527,7 @@ void TuneView::chooseSubgraph(const std::string& id) {
 
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
   if (id != m_current) return;
+  const bool awaited = m_trial && !trialNumbered(*m_trial);
   m_trialList = trials;
   m_trials->setTrials(trials);
   m_generations->setTrials(trials);
@@ -537,6 +549,7 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   for (const TrialInfo& t : m_trialList)
     if (t.us) add(t.number, text(t));
   m_kernel->setCandidates(std::move(candidates));
+  if (awaited && trialNumbered(*m_trial)) showKnobs();
   showLineage();
   follow();
   refreshPin();
@@ -566,7 +579,8 @@ void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
   m_trials->setCurrent(number);
   m_generations->setCurrent(number);
   m_roofline->setCurrent(number);
-  showKnobs();
+  // Of one that is not known yet the knobs are shown when it is.
+  if (!number || trialNumbered(*number)) showKnobs();
   showLineage();
   const TrialInfo* shown = pinned() && !number ? nullptr : shownTrial();
   askKernel(shown ? std::optional(shown->number) : number, true);
@@ -649,6 +663,7 @@ void TuneView::setRunState(const RunState& s) {
   if (!m_reason->isHidden()) m_reason->setText(QString::fromStdString(s.detail));
   if (!runs) {
     m_now->setText(tr("nothing runs"));
+    if (!m_spentInAll.isEmpty()) m_spent->setText(std::exchange(m_spentInAll, {}));
     // What the last search has spent stands until the next one.
     if (m_spent->text().isEmpty()) m_spent->setText(tr("shared with training; drag it at any time"));
     return;
@@ -670,8 +685,12 @@ void TuneView::setRunState(const RunState& s) {
     QStringList words;
     if (s.trials > 0) words << counted(s.trials, tr("trial"), tr("trials"));
     if (s.seconds > 0) words << secondsText(s.seconds);
+    const auto spent = [&] {
+      return words.isEmpty() ? tr("the whole device") : tr("the whole device: %1").arg(words.join(QStringLiteral(", ")));
+    };
+    m_spentInAll = spent();
     if (s.secondsLeft) words << tr("%1 left").arg(secondsText(*s.secondsLeft));
-    m_spent->setText(words.isEmpty() ? tr("the whole device") : tr("the whole device: %1").arg(words.join(QStringLiteral(", "))));
+    m_spent->setText(spent());
     if (s.trials == 0) m_now->setText(s.detail.empty() ? tr("tuning") : shortName(s.detail));
     return;
   }
@@ -750,7 +769,19 @@ void TuneView::reset() {
   say({});
   showKnobs();
   m_spent->clear();
+  m_spentInAll.clear();
+  m_back = {};
   setRunState({});
+}
+
+TunePlace TuneView::place() const {
+  const QString spent = m_spentInAll.isEmpty() ? m_spent->text() : m_spentInAll;
+  return m_current.empty() ? TunePlace{m_back.subgraph, m_back.trial, spent} : TunePlace{m_current, m_trial, spent};
+}
+
+void TuneView::goBack(const TunePlace& place) {
+  m_back = place;
+  if (!place.spent.isEmpty()) m_spent->setText(place.spent);
 }
 
 void TuneView::clearSteps() {

@@ -11,6 +11,7 @@
 #include "widgets/plots.h"
 #include "widgets/selection.h"
 #include "widgets/theme.h"
+#include "widgets/tune_place.h"
 
 class QComboBox;
 class QLabel;
@@ -44,6 +45,9 @@ class TuneView : public QWidget {
   void setRunState(const protocol::RunState& state);
   // Nothing of another notebook stays: what follows is this one's.
   void reset();
+  // It is gone back to when the kernels of the same notebook are known again.
+  TunePlace place() const;
+  void goBack(const TunePlace& place);
   void setRun(const std::vector<protocol::StepEvent>& steps, const std::vector<protocol::KernelSwapEvent>& swaps,
               const std::vector<protocol::EvalEvent>& evals);
   void addStep(const protocol::StepEvent& step);
@@ -98,6 +102,7 @@ class TuneView : public QWidget {
 
  Q_SIGNALS:
   void subgraphChosen(const std::string& id);
+  void spaceWanted(const std::string& subgraph, const nf::protocol::JsonText& schedule);  // beside which values are ruled out
   void trialWanted(const std::string& subgraph, std::optional<std::uint64_t> trial);
   void measureRequested(const std::string& subgraph, const nf::protocol::JsonText& schedule);
   void replayRequested(const std::string& subgraph, std::uint64_t trial, const nf::protocol::JsonText& schedule);
@@ -115,6 +120,9 @@ class TuneView : public QWidget {
   void showKnobs();
   void showLineage();
   void showMeasureState();
+  void markRuledOut();
+  QString refusal() const;  // why the kernel cannot have what the knobs say; empty: nothing is known against it
+  bool told() const;        // whether the engine has said so of what the knobs say
   void say(const QString& text);
   bool pinned() const;
   void showBudget();
@@ -143,6 +151,10 @@ class TuneView : public QWidget {
   protocol::RunState m_state;
   std::map<QString, QComboBox*> m_knobs;
   std::map<QString, QString> m_knobsAsFound;  // what each box showed first
+  std::string m_schedule;                     // that they were made of
+  bool m_refusalSaid = false;
+  QString m_spentInAll;  // by a search without training, when it has ended
+  TunePlace m_back;
   QLabel *m_budget, *m_spent, *m_now, *m_reason;
   BudgetSlider* m_share;
   QElapsedTimer m_sinceShare;  // since a person has moved the handle
@@ -166,7 +178,7 @@ class TuneView : public QWidget {
   KernelView* m_kernel;
   bool m_kernelPending = false;
   std::optional<std::uint64_t> m_asked;  // the trial whose kernel is shown or on its way
-  QTimer *m_kernelTimer, *m_shareTimer, *m_play;
+  QTimer *m_kernelTimer, *m_spaceTimer, *m_shareTimer, *m_play;
   QToolButton* m_playButton = nullptr;
   QSplitter *m_columns, *m_rows;
 };

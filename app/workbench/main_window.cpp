@@ -114,7 +114,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   layout->addWidget(m_pages, 1);
   setCentralWidget(central);
   m_statusIcon = new QLabel;
-  m_status = label({});
+  m_status = new ElidedLabel;
   m_status->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   m_constants = new ElidedLabel;
   m_place = label({});
@@ -346,7 +346,8 @@ MainWindow::Tab* MainWindow::newTab() {
   made->notebook->setDocument(&made->workspace->document());
   m_tabs.push_back(std::move(tab));
   const QSignalBlocker quiet(m_tabBar);
-  m_tabBar->addTab(made->workspace->name());
+  m_tabBar->addTab(QString());
+  refreshTabs();
   return made;
 }
 
@@ -369,6 +370,7 @@ void MainWindow::showTab(int index) {
   if (next == m_tab) return;
   const bool finding = m_tab && m_find->isVisibleTo(m_find->parentWidget());
   if (finding) m_tab->notebook->find({}, false);
+  if (m_tab) m_tab->tuned = m_tune->place();
   if (m_tab) m_tab->workspace->setCurrent(false);
   m_tab = next;
   {
@@ -384,7 +386,9 @@ void MainWindow::showTab(int index) {
   m_selection.clear();
   m_tab->workspace->setCurrent(true);
   m_outline->setNames(m_tab->workspace->names(), m_tab->workspace->missing());
+  m_tune->goBack(m_tab->tuned);
   m_tune->setRunState(m_tab->workspace->runState());
+  if (const auto& profile = m_tab->workspace->profile()) m_tune->setProfile(*profile);
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
   refreshPeer();
   followRun();

@@ -13,6 +13,7 @@
 #include "app/workbench/workspace.h"
 #include "widgets/leads.h"
 #include "widgets/theme.h"
+#include "widgets/tune_place.h"
 
 class QBoxLayout;
 class QDialog;
@@ -101,6 +102,7 @@ class MainWindow : public QMainWindow {
     std::unique_ptr<Workspace> workspace;
     NotebookView* notebook = nullptr;
     QString inspected;
+    TunePlace tuned;                // while another notebook is looked at
     std::vector<LeftJournal> left;  // of sessions that ended before they were saved
     QString engineLost;             // why its engine ended; empty: nothing to say about it
     bool engineDown = false;        // and no new one was started

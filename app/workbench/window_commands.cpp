@@ -236,9 +236,10 @@ void MainWindow::makeMenus() {
   connect(recent, &QMenu::aboutToShow, this, [this, recent] {
     recent->clear();
     for (const QString& path : QSettings().value(QStringLiteral("recent")).toStringList())
-      if (QFileInfo::exists(path))
-        recent->addAction(QFileInfo(path).fileName() + QStringLiteral("   ") + QFileInfo(path).path(), this,
-                          [this, path] { openFile(path); });
+      if (QFileInfo::exists(path)) {
+        QString words = QFileInfo(path).fileName() + QStringLiteral("   ") + QFileInfo(path).path();
+        recent->addAction(words.replace(QLatin1Char('&'), QLatin1String("&&")), this, [this, path] { openFile(path); });
+      }
     if (recent->isEmpty()) recent->addAction(tr("No notebook yet"))->setEnabled(false);
   });
   file->addSeparator();
@@ -546,6 +547,10 @@ void MainWindow::answer(const QString& key, int index) {
 void MainWindow::compareWithDisk() {
   QFile file(m_tab->workspace->path());
   const std::string onDisk = file.open(QIODevice::ReadOnly) ? file.readAll().toStdString() : std::string();
+  if (onDisk == m_tab->workspace->document().text()) {
+    if (m_comparison) m_comparison->close();
+    return setStatus("ok", tr("%1 and its file are the same: nothing to compare").arg(m_tab->workspace->name()));
+  }
   m_comparison = compare(onDisk, m_tab->workspace->document().text(), tr("What the file has (-) and this window has (+)"));
 }
 

@@ -151,8 +151,9 @@ void MainWindow::refreshTabs() {
   for (std::size_t i = 0; i < m_tabs.size(); ++i) {
     const Workspace& w = *m_tabs[i]->workspace;
     const int index = static_cast<int>(i);
-    m_tabBar->setTabText(index,
-                         shortened(w.name()) + (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
+    // An & would underline the letter behind it.
+    m_tabBar->setTabText(index, shortened(w.name()).replace(QLatin1Char('&'), QLatin1String("&&")) +
+                                    (m_tabs[i]->workspace->document().modified() ? QStringLiteral("  •") : QString()));
     m_tabBar->setTabToolTip(index, w.path());
   }
   keepSessionSoon();
@@ -301,7 +302,7 @@ void MainWindow::refreshOutline() {
       if (v) {
         entry.status = v->neverTrained() ? -1 : static_cast<int>(v->status());
         switch (v->status()) {
-          case CellStatus::Ok: break;
+          case CellStatus::Ok: entry.state = v->stoppedEarly() ? tr("stopped") : QString(); break;
           case CellStatus::Error:
             entry.state = counted(std::max<std::int64_t>(1, v->diagnosticTexts().size()), tr("error"), tr("errors"));
             break;
@@ -374,8 +375,11 @@ void MainWindow::refreshStatus() {
         else if (!warning.isEmpty()) setStatus("warning", warning.section(QLatin1Char('\n'), 0, 0));
         else if (m_tab->notebook->proves() || m_inspector->proves()) setStatus("running", provingText());
         else
-          setStatus("proved", tr("Parse, shapes and gradient up to date, %1 ms after the last key")
-                                  .arg(static_cast<int>(m_tab->workspace->millisecondsAfterKey())));
+          setStatus("proved",
+                    tr("Parse, shapes and gradient up to date") +
+                        (m_tab->workspace->millisecondsAfterKey()
+                             ? tr(", %1 ms after the last key").arg(static_cast<int>(*m_tab->workspace->millisecondsAfterKey()))
+                             : QString()));
       }
   }
   // What the kernels run on is what everything is counted with; all of the device where that is more stands in the tooltip.
@@ -617,8 +621,10 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
 void MainWindow::refreshLeads() {
   if (const auto* t = m_tab->workspace->tensor(m_tab->inspected.toStdString())) {
     const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
-    m_inspector->setLeads(token ? leadsOf(m_selection.origins(), {t->name}, true)
-                                : leadsOf(t->origins, withParts({t->name}), false));
+    // What no operator makes is known by where it is read, as a token is.
+    m_inspector->setLeads(token                 ? leadsOf(m_selection.origins(), {t->name}, true)
+                          : !t->readers.empty() ? leadsOf(placesOf({t->name}), {t->name}, true)
+                                                : leadsOf(t->origins, withParts({t->name}), false));
   }
   const auto* decision = m_explain->chosenDecision();
   if (!decision) return;

@@ -36,6 +36,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::opened, this, [this, tab, w] {
     tab->notebook->setDocument(&w->document());
     tab->inspected.clear();
+    tab->tuned = {};
     tab->training = 0;
     tab->discard = false;
     tab->diskHidden = tab->holderHidden = tab->unwritableHidden = false;
@@ -122,7 +123,7 @@ void MainWindow::connectTab(Tab* tab) {
     const bool again = w->engine().hello().process != 0 && (!tab->restarted.isValid() || tab->restarted.elapsed() > kSoonMs);
     tab->engineDown = !again;
     if (again) {
-      tab->engineLost += tr(" A new one was started.");
+      tab->engineLost += tr(" A new engine was started.");
       tab->restarted.start();
       QTimer::singleShot(0, w, &Workspace::startEngine);
     }
@@ -531,29 +532,36 @@ void MainWindow::connectViews() {
     workspace().wantSpace(id);
     m_tune->setTrials(id, workspace().trials(id));
   });
+  connect(m_tune, &TuneView::spaceWanted, this,
+          [this](const std::string& id, const protocol::JsonText& schedule) { workspace().wantSpace(id, schedule); });
   connect(m_tune, &TuneView::trialWanted, this,
           [this](const std::string& subgraph, std::optional<std::uint64_t> trial) { workspace().wantKernel(subgraph, trial); });
+  // The answer is the notebook's that asked, which another may have taken the place of.
   connect(m_tune, &TuneView::measureRequested, this, [this](const std::string& id, const protocol::JsonText& schedule) {
     setStatus("running", tr("Measuring by hand"));
-    workspace().ask(protocol::MeasureRequest{id, schedule, std::nullopt}, [this, id](const protocol::Envelope& envelope) {
+    Workspace* w = &workspace();
+    w->ask(protocol::MeasureRequest{id, schedule, std::nullopt}, [this, w, id](const protocol::Envelope& envelope) {
+      const bool shown = w == &workspace() && m_tune->current() == id;
       if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
-        const auto& known = workspace().trials(id);
+        const auto& known = w->trials(id);
         const std::uint64_t number = measured->trial.number;
         const bool repeats = std::any_of(known.begin(), known.end(), [number](const auto& t) { return t.number == number; });
-        workspace().wantTrials(id);
-        if (m_tune->current() == id && repeats) {
+        w->takeTrial(id, measured->trial);
+        w->wantTrials(id);
+        w->wantSubgraphs();
+        if (shown && repeats) {
           // No knob was turned: it is that trial again.
           m_tune->setReplayed(number, measured->trial);
           return refreshStatus();
         }
-        if (m_tune->current() == id) {
-          m_tune->chooseTrial(measured->trial.number);
+        if (shown) {
+          m_tune->chooseTrial(number);
           m_tune->setMeasured(measured->trial);
         }
         setStatus("ok", measured->trial.us ? tr("Measured: %1").arg(microsecondsText(*measured->trial.us))
                                            : tr("Not measured: %1").arg(QString::fromStdString(measured->trial.how)));
       } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-        m_tune->setMeasureFailed(QString::fromStdString(f->message));
+        if (shown) m_tune->setMeasureFailed(QString::fromStdString(f->message));
         setStatus("error", QString::fromStdString(f->message));
       }
     });
@@ -561,13 +569,15 @@ void MainWindow::connectViews() {
   connect(m_tune, &TuneView::replayRequested, this,
           [this](const std::string& id, std::uint64_t number, const protocol::JsonText& schedule) {
             setStatus("running", tr("Measuring a trial again"));
-            workspace().ask(protocol::MeasureRequest{id, schedule, number}, [this, id, number](const protocol::Envelope& envelope) {
+            Workspace* w = &workspace();
+            w->ask(protocol::MeasureRequest{id, schedule, number}, [this, w, id, number](const protocol::Envelope& envelope) {
+              const bool shown = w == &workspace() && m_tune->current() == id;
               if (const auto* measured = std::get_if<protocol::TrialMeasured>(&envelope.message)) {
-                workspace().wantTrials(id);
-                if (m_tune->current() == id) m_tune->setReplayed(number, measured->trial);
+                w->wantTrials(id);
+                if (shown) m_tune->setReplayed(number, measured->trial);
                 refreshStatus();
               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                m_tune->setMeasureFailed(QString::fromStdString(f->message));
+                if (shown) m_tune->setMeasureFailed(QString::fromStdString(f->message));
                 setStatus("error", QString::fromStdString(f->message));
               }
             });

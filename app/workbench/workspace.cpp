@@ -122,6 +122,7 @@ void Workspace::attachDocument() {
   m_document->refused = [this] { Q_EMIT editRefused(); };
   m_document->edited = [this](const TextEdit& edit) {
     m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
+    m_edited = true;
     if (!m_journalTimer.isActive()) m_journalTimer.start();
     if (m_replicaKnown)
       tell(DocumentEdited{m_document->revision(), static_cast<std::uint32_t>(edit.begin),
@@ -145,6 +146,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_missing.clear();
   m_subgraphs = {};
   m_trials.clear();
+  m_profile.reset();
   m_steps.clear();
   m_swaps.clear();
   m_evals.clear();
@@ -397,6 +399,7 @@ void Workspace::startEngine() { m_engine->start(); }
 void Workspace::sendDocument() {
   if (m_engine->state() != EngineLink::State::Ready) return;
   m_replicaKnown = true;
+  m_edited = false;
   m_lastKeyMs = QDateTime::currentMSecsSinceEpoch();
   const QString runs = m_path.isEmpty() ? place() : QString();
   tell(DocumentReplaced{m_document->revision(), (runs.isEmpty() ? name() : runs).toStdString(),
@@ -581,6 +584,15 @@ void Workspace::wantTrials(const std::string& subgraph) {
   });
 }
 
+void Workspace::takeTrial(const std::string& subgraph, const TrialInfo& trial) {
+  auto& known = m_trials[subgraph];
+  const auto place = std::lower_bound(known.begin(), known.end(), trial.number,
+                                      [](const TrialInfo& t, std::uint64_t number) { return t.number < number; });
+  if (place != known.end() && place->number == trial.number) return;
+  known.insert(place, trial);
+  Q_EMIT trialsChanged(subgraph);
+}
+
 void Workspace::wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial) {
   askFor<Kernel>(KernelRequest{subgraph, trial, {"loops", "llvm", "asm", "cuda", "ptx"}}, tr("Kernel"),
                  [this](const Kernel& k, const Envelope&) {
@@ -589,8 +601,9 @@ void Workspace::wantKernel(const std::string& subgraph, std::optional<std::uint6
                  });
 }
 
-void Workspace::wantSpace(const std::string& subgraph) {
-  askFor<Space>(SpaceRequest{subgraph}, tr("Knobs"), [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
+void Workspace::wantSpace(const std::string& subgraph, std::optional<JsonText> at) {
+  askFor<Space>(SpaceRequest{subgraph, std::move(at)}, tr("Knobs"),
+                [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
 }
 
 // One at a time: the steps are timed for it.
@@ -600,6 +613,7 @@ void Workspace::wantProfile() {
   ask(ProfileRequest{m_document->revision(), 20}, [this](const Envelope& envelope) {
     m_profiling = false;
     if (const auto* p = std::get_if<Profile>(&envelope.message)) {
+      m_profile = *p;
       Q_EMIT profileArrived(*p);
       Q_EMIT milestone(QStringLiteral("profile"));
     } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running() && error->stage != "gone") {
@@ -673,6 +687,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
       m_evals.clear();
     }
     m_trials.clear();
+    if (!resume) m_profile.reset();
     Q_EMIT runStarted(cell, resume);
     TrainRequest request;
     if (resume) request.resume = "newest";

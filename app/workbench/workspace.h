@@ -81,12 +81,14 @@ class Workspace : public QObject {
   // Its tensors and functions; while it has an error, also those that were known before and are gone: missing() names them.
   const protocol::Analysis& names() const { return m_names; }
   const std::set<std::string>& missing() const { return m_missing; }
-  double millisecondsAfterKey() const { return m_afterKey; }
+  // None before the first edit of what the engine was sent as a whole.
+  std::optional<double> millisecondsAfterKey() const { return m_edited ? std::optional(m_afterKey) : std::nullopt; }
   const protocol::TensorInfo* tensor(const std::string& name) const;
   const protocol::RunState& runState() const { return m_runState; }
   const std::optional<protocol::Devices>& devices() const { return m_devices; }
   const protocol::Subgraphs& subgraphs() const { return m_subgraphs; }
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
+  const std::optional<protocol::Profile>& profile() const { return m_profile; }  // the last one of this run
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
   bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
@@ -113,8 +115,9 @@ class Workspace : public QObject {
   void useDevice(const QString& name);  // from the next run on
   void wantSubgraphs();
   void wantTrials(const std::string& subgraph);
+  void takeTrial(const std::string& subgraph, const protocol::TrialInfo& trial);  // measured by hand: known at once
   void wantKernel(const std::string& subgraph, std::optional<std::uint64_t> trial);
-  void wantSpace(const std::string& subgraph);
+  void wantSpace(const std::string& subgraph, std::optional<protocol::JsonText> at = std::nullopt);
   void wantProfile();
   void wantSlice(const protocol::TensorRequest& request);
   void refreshSlice(const protocol::TensorRequest& request);  // unless it is asked for already
@@ -216,7 +219,9 @@ class Workspace : public QObject {
   protocol::Analysis m_analysis, m_names;
   std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
+  std::optional<protocol::Profile> m_profile;
   double m_afterKey = 0;
+  bool m_edited = false;
   bool m_live = false;  // what is asked for now is what the newest analysis changes
   protocol::RunState m_runState;
   std::optional<protocol::Devices> m_devices;

@@ -112,7 +112,8 @@ struct TrialsRequest {
 struct SpaceRequest {  // -> Space
   static constexpr const char* kType = "get_space";
   std::string subgraph;
-  NF_FIELDS(SpaceRequest, subgraph);
+  std::optional<JsonText> at;  // schedule that one knob of is to be turned; none: the current one
+  NF_FIELDS(SpaceRequest, subgraph, at);
 };
 
 struct KernelRequest {  // -> Kernel
@@ -338,8 +339,10 @@ struct Space {
   std::string kind;
   double size = 0;
   std::vector<KnobInfo> knobs;
-  JsonText current;  // schedule of the newest kernel, or the first one
-  NF_FIELDS(Space, subgraph, kind, size, knobs, current);
+  JsonText current;      // schedule of the newest kernel, or the first one
+  JsonText at;           // what was asked about
+  std::string ruledOut;  // why the kernel cannot have `at`; empty: it can
+  NF_FIELDS(Space, subgraph, kind, size, knobs, current, at, ruledOut);
 };
 
 struct Kernel {

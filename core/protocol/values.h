@@ -438,8 +438,9 @@ struct TrialInfo {
 
 struct KnobInfo {
   std::string name, help;
-  std::vector<JsonText> values;  // legal ones
-  NF_FIELDS(KnobInfo, name, help, values);
+  std::vector<JsonText> values;
+  std::vector<std::string> ruledOut;  // by value: why it cannot stand beside the other knobs of Space::at; empty: it can
+  NF_FIELDS(KnobInfo, name, help, values, ruledOut);
 };
 
 struct KernelTextInfo {

@@ -34,29 +34,31 @@ class ContractionSpace final : public KnobSpace {
   std::string illegal(const Point& point) const override {
     const Form& form = formOf(point);
     const ContractionView& view = form.view;
-    if (!form.vectors.contains(value(point, kVector).get<std::string>())) return "knob vector names no axis of these axes";
-    if (!form.rows.contains(value(point, kRows).get<std::string>())) return "knob rows names no axis of these axes";
+    if (!form.vectors.contains(value(point, kVector).get<std::string>()))
+      return "the axis of vector is merged or split by the value of axes";
+    if (!form.rows.contains(value(point, kRows).get<std::string>()))
+      return "an axis of rows is merged or split by the value of axes";
     const ContractionKnobs k = knobsOf(point);
     const AxisClass side = view.classes[k.vectorAxis];
     std::int64_t tile = 1;
     for (const auto& r : k.rows) {
-      if (view.classes[r.axis] == side) return "knob rows tiles the side that knob vector has on the lanes";
+      if (view.classes[r.axis] == side) return "rows and vector are axes of the same operand; rows takes one of the other";
       tile *= r.factor;
     }
     // A tile that does not fit the registers spills: a cliff, not a slope.
     if (tile * k.vectors + k.vectors + 1 > m_target.vectorRegisters)
-      return "the register tile of knobs rows and vectors does not fit the registers";
+      return "rows times vectors needs more registers than the processor has";
     if (k.vectors > 1 && (k.vectors - 1) * k.lanes >= view.nest.axes[k.vectorAxis].extent)
-      return "knob vectors is wider than the axis";
+      return "so many vectors are wider than the axis of vector";
     const bool left = side == AxisClass::Left;
     if (k.packColumns == Packing::Tensor &&
         (!(left ? view.leftRead : view.rightRead).valid() || !(left ? view.leftMovable : view.rightMovable)[k.vectorAxis]))
-      return "knob pack_columns cannot lay the vector axis innermost in a copy of the tensor";
+      return "the operand of pack_columns is no tensor that can be copied with the axis of vector innermost";
     if (k.packRows == Packing::Tensor &&
         (!(left ? view.rightRead : view.leftRead).valid() || (left ? view.rightPlain : view.leftPlain)))
-      return "knob pack_rows has no expression to compute ahead";
+      return "the operand of pack_rows has nothing to compute ahead into a copy: it is read as it lies, or from several tensors";
     const std::size_t lanes = static_cast<std::size_t>(k.vectors) * static_cast<std::size_t>(tile);
-    if (static_cast<int>(lanes) * k.unroll > 512) return "knob unroll makes too much code of this register tile";
+    if (static_cast<int>(lanes) * k.unroll > 512) return "unroll times rows times vectors writes out more than 512 multiplications";
     return {};
   }
 

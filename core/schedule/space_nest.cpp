@@ -154,8 +154,9 @@ class NestSpace final : public KnobSpace {
   }
 
   std::string illegal(const Point& point) const override {
-    if (isSplit(point) && !m_splits[rowsOf(point)]) return "knob axes splits nothing: the axes under divisions are rows";
-    if (isPeeled(point) && !m_peels[formOf(point)]) return "knob guards peels nothing: no guard is the same for all terms inside";
+    if (isSplit(point) && !m_splits[rowsOf(point)]) return "axes has nothing to split: the axes under divisions are rows already";
+    if (isPeeled(point) && !m_peels[formOf(point)])
+      return "guards has nothing to peel: no condition is the same for all terms inside";
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       const NestView& view = m_views[formOf(point)][s];
       const std::string axis = text(point, s, 0), tile = text(point, s, 2);

@@ -206,6 +206,20 @@ void Jobs::answerSpace(const Revision& revision, const FusionInputs& inputs, con
     if (!found->pinned && trials != m_trials.end() && !trials->second.schedule.empty())
       answer.current.text = trials->second.schedule;
   }
+  answer.at = request.at.value_or(answer.current);
+  const auto at = Schedule::parse(answer.at.text);
+  if (!at) return fail(id, at.error());
+  const auto whyNot = [&](const Schedule& schedule) {
+    const auto legal = found->space->check(schedule);
+    return legal ? std::string() : legal.error().message;
+  };
+  answer.ruledOut = whyNot(*at);
+  for (protocol::KnobInfo& knob : answer.knobs)
+    for (const protocol::JsonText& value : knob.values) {
+      nlohmann::json turned = at->knobs ? *at->knobs : nlohmann::json::object();
+      turned[knob.name] = nlohmann::json::parse(value.text);
+      knob.ruledOut.push_back(whyNot({at->kind, std::make_shared<const nlohmann::json>(std::move(turned))}));
+    }
   m_outbox.send(answer, id);
 }
 

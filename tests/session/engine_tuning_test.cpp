@@ -56,6 +56,15 @@ TEST_F(EngineJobs, KernelsShowTheirTextsAndKnobsAreMeasured) {
   EXPECT_GT(*measured.trial.us, 0);
   EXPECT_LE(*measured.trial.lowUs, *measured.trial.us);
   EXPECT_GE(*measured.trial.highUs, *measured.trial.us);
+  // What stands beside a value is what measuring it says.
+  EXPECT_EQ(space.at, space.current);
+  EXPECT_EQ(space.ruledOut, "");
+  for (const protocol::KnobInfo& knob : space.knobs) {
+    ASSERT_EQ(knob.ruledOut.size(), knob.values.size()) << knob.name;
+    auto turned = nlohmann::json::parse(space.current.text);
+    turned["knobs"][knob.name] = nlohmann::json::parse(knob.values.back().text);
+    EXPECT_EQ(engine.ask<Space>(SpaceRequest{chosen.id, JsonText{turned.dump()}}).ruledOut, knob.ruledOut.back()) << turned;
+  }
   for (const protocol::KnobInfo& knob : space.knobs) {
     if (knob.values.size() < 2) continue;
     auto json = nlohmann::json::parse(space.current.text);

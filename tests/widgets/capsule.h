@@ -369,4 +369,17 @@ inline protocol::Space space(const std::string& subgraph) {
           {R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,16]},"version":1})"}};
 }
 
+// Two threads and the widest tile exclude each other.
+inline protocol::Space spaceAt(const std::string& subgraph, const protocol::JsonText& schedule) {
+  protocol::Space s = space(subgraph);
+  const std::string why = "threads times tile needs more registers than there are";
+  const bool two = schedule.text.find("\"threads\":2") != std::string::npos;
+  const bool wide = schedule.text.find("[8,8]") != std::string::npos;
+  s.at = schedule;
+  s.ruledOut = two && wide ? why : std::string();
+  s.knobs[0].ruledOut = {"", "", two ? why : std::string()};
+  s.knobs[1].ruledOut = {"", wide ? why : std::string()};
+  return s;
+}
+
 }  // namespace nf::capsule

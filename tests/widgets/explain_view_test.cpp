@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QPushButton>
 #include <QScrollArea>
+#include <QTableView>
 #include <QTableWidget>
 #include <QTest>
 
@@ -35,6 +36,18 @@ TEST_F(Widgets, FusionDecisionsShowTheirNumbers) {
   // One notation in every view; the source's own names where something is written for a program.
   EXPECT_EQ(text(0, FusionModel::kPair), "dW → W <-");
   EXPECT_TRUE(model.csv().contains("\"d(L)/d(W)\",\"W <-\""));
+}
+
+TEST_F(Widgets, AMeasuredSavingAndItsIntervalHaveRoom) {
+  ExplainView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  FusionReport report = capsule::fusion(1);
+  report.decisions[1].measuredSaving = Measured{101.9, 88.8, 115.0, {}};
+  view.setFusion(report);
+  const auto cell = view.table()->model()->index(1, FusionModel::kMeasured);
+  ASSERT_EQ(cell.data().toString(), "+101.9 ± 13.1");
+  EXPECT_LE(view.table()->sizeHintForIndex(cell).width(), view.table()->columnWidth(FusionModel::kMeasured));
 }
 
 // What flips a decision stands on its card, or why nothing does.

@@ -186,7 +186,7 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   ASSERT_EQ(strip.swaps()->table()->rowCount(), 1);
   QStringList row;
   for (int c = 0; c < strip.swaps()->table()->columnCount(); ++c) row << strip.swaps()->table()->item(0, c)->text();
-  EXPECT_EQ(row.join(" | "), "120 | dW + W.next  g3 | 900 | 400 | -56 %");
+  EXPECT_EQ(row.join(" | "), "120 | dW + W.next, kernel 3 | 900 | 400 | -56 %");
   std::string chosen;
   QObject::connect(&strip, &TrainStrip::swapChosen, &strip, [&](const KernelSwapEvent& s) { chosen = s.subgraph; });
   strip.swaps()->table()->setFocus();

@@ -149,6 +149,8 @@ TEST_F(Tuning, ASearchWithoutTrainingSaysItsTrialsAndItsTime) {
   run.phase = RunPhase::Tuning, run.trials = 24, run.seconds = 12, run.secondsLeft = 30, run.detail = "trial 24 of 64";
   view.setRunState(run);
   EXPECT_EQ(view.spent(), "the whole device: 24 trials, 12 s, 30 s left");
+  view.setRunState({});
+  EXPECT_EQ(view.spent(), "the whole device: 24 trials, 12 s") << "nothing is left of what has ended";
 }
 
 TEST_F(Tuning, WhyTheShareIsNotUsedIsSaid) {
@@ -190,6 +192,54 @@ TEST_F(Tuning, AClickOnAPointMovesThePlayheadEverywhere) {
   // A failure in the strip, too.
   QTest::mouseClick(view.trials()->canvas(), Qt::LeftButton, {}, view.trials()->pixelOf(5));
   EXPECT_EQ(view.trial(), 5u);
+}
+
+// A trial is chosen before the list that has it arrives: what is set stays until then, and is that trial's from then on.
+TEST_F(Tuning, TheKnobsOfATrialThatIsNotKnownYetFollowWhenItIs) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setSubgraphs(capsule::subgraphs());
+  auto trials = capsule::trials();
+  view.setTrials("aa01", trials);
+  view.setSpace(capsule::space("aa01"));
+  QComboBox* tile = view.knob("tile");
+  ASSERT_TRUE(tile);
+  tile->setFocus();
+  QTest::keyClick(tile, Qt::Key_End);
+  TrialInfo hand;
+  hand.number = 120, hand.us = 21, hand.lowUs = 20, hand.highUs = 22, hand.schedule = view.chosenSchedule();
+  ASSERT_EQ(knobsOf(hand.schedule.text).at("tile"), "[8,8]");
+  view.chooseTrial(120);
+  EXPECT_EQ(knobsOf(view.chosenSchedule().text), knobsOf(hand.schedule.text));
+  trials.push_back(hand);
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(knobsOf(view.chosenSchedule().text), knobsOf(hand.schedule.text));
+  ASSERT_TRUE(view.knob("tile"));
+  EXPECT_EQ(view.knob("tile")->currentData().toString(), "[8,8]");
+}
+
+TEST_F(Tuning, ATrialThatWasRefusedIsNotPinned) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  auto subgraphs = capsule::subgraphs();
+  view.setSubgraphs(subgraphs);
+  auto trials = capsule::trials();
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    trials[i].schedule.text = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,)" + std::to_string(i) + "]},\"version\":1}";
+  view.setTrials("aa01", trials);
+  view.setSpace(capsule::space("aa01"));
+  ASSERT_EQ(trials[5].status, TrialStatus::Wrong);
+  int pins = 0;
+  QObject::connect(&view, &TuneView::pinRequested, &view, [&] { ++pins; });
+  view.chooseTrial(5);
+  QTest::mouseClick(view.pin(), Qt::LeftButton);
+  EXPECT_EQ(pins, 0);
+  EXPECT_TRUE(view.pin()->toolTip().contains("c5 was refused")) << view.pin()->toolTip().toStdString();
+  view.chooseTrial(7);
+  QTest::mouseClick(view.pin(), Qt::LeftButton);
+  EXPECT_EQ(pins, 1);
 }
 
 TEST_F(Tuning, TheKeysScrub) {

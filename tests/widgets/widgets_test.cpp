@@ -51,6 +51,18 @@ TEST_F(Widgets, SelectionLightsWhatCameFromATokenAndNotItsSiblings) {
   EXPECT_TRUE(selection.empty());
 }
 
+TEST_F(Widgets, ASectionsDetailThatGrowsIsNotCut) {
+  Section section(&theme, "Values");
+  section.setDetail("at step 9");
+  section.resize(340, 80);
+  section.show();
+  ASSERT_TRUE(QTest::qWaitForWindowExposed(&section));
+  section.setDetail("at step 1 234 567");
+  const auto* detail = section.findChild<ElidedLabel*>();
+  ASSERT_TRUE(detail);
+  EXPECT_EQ(detail->shown(), "at step 1 234 567") << "it waits for a layout";
+}
+
 TEST_F(Widgets, SelectionIsFoundAgainInANewAnalysis) {
   selection.select({2});
   auto spans = selection.spans();

@@ -9,8 +9,10 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QMenu>
+#include <QPlainTextEdit>
 #include <QPushButton>
 #include <QSettings>
+#include <QStatusBar>
 #include <QTabBar>
 #include <QToolButton>
 #include <QTreeWidget>
@@ -27,6 +29,7 @@
 #include "widgets/message_bar.h"
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
+#include "widgets/profile_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
@@ -61,6 +64,68 @@ TEST_F(Frame, NotebooksStandInTabs) {
   QTest::keyClick(window.get(), Qt::Key_PageUp, Qt::ControlModifier);
   EXPECT_EQ(document().text(), capsule::kText);
   EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Frame, AnAmpersandInANameStandsInItsTab) {
+  open();
+  QFile file(folder.filePath("name & other.nf"));
+  ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+  file.write("# %%\nlet z = 3\n");
+  file.close();
+  window->openFile(file.fileName());
+  EXPECT_EQ(window->tabs()->tabText(1), "name && other.nf") << "one & underlines the letter behind it";
+}
+
+TEST_F(Frame, ALongWordInTheStatusBarEndsWithAnEllipsis) {
+  openChecked();
+  const auto labels = window->statusBar()->findChildren<ElidedLabel*>();
+  const auto status =
+      std::find_if(labels.begin(), labels.end(), [&](const ElidedLabel* l) { return l->text() == window->statusText(); });
+  ASSERT_NE(status, labels.end());
+  (*status)->setText(QString(4000, 'x'));
+  EXPECT_TRUE((*status)->shown().endsWith(QChar(0x2026)));
+}
+
+TEST_F(Frame, ComparedWithAnEqualFileSaysSo) {
+  openChecked();
+  window->action("file.compare")->trigger();
+  EXPECT_EQ(window->findChild<QPlainTextEdit*>("comparison"), nullptr);
+  EXPECT_TRUE(window->statusText().contains("are the same")) << window->statusText().toStdString();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "q");
+  window->action("file.compare")->trigger();
+  EXPECT_NE(window->findChild<QPlainTextEdit*>("comparison"), nullptr);
+}
+
+TEST_F(Frame, TheTimeAfterAKeyIsToldWhenOneWasPressed) {
+  openChecked();
+  ASSERT_TRUE(wait([&] { return window->statusText().contains("up to date"); })) << window->statusText().toStdString();
+  EXPECT_FALSE(window->statusText().contains("key")) << window->statusText().toStdString();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(1)->editor(), " # q");
+  EXPECT_TRUE(wait([&] { return window->statusText().contains("ms after the last key"); })) << window->statusText().toStdString();
+}
+
+TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->list()->count() == 3; }));
+  QTest::mouseClick(tune->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return tune->profile()->model()->rowCount() == 3; }));
+  QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(tune->list()->item(2)).center());
+  const std::string subgraph = tune->current();
+  ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
+  tune->chooseTrial(7);
+  window->openFile(other());
+  ASSERT_EQ(window->tabs()->currentIndex(), 1);
+  EXPECT_EQ(tune->profile()->model()->rowCount(), 0);
+  QTest::keyClick(window.get(), Qt::Key_PageUp, Qt::ControlModifier);
+  ASSERT_EQ(window->tabs()->currentIndex(), 0);
+  ASSERT_TRUE(wait([&] { return tune->current() == subgraph && tune->trial() == 7u; })) << tune->current();
+  EXPECT_EQ(tune->profile()->model()->rowCount(), 3);
+  EXPECT_TRUE(wait([&] { return tune->chosenSchedule().text == capsule::trials()[7].schedule.text; }));
 }
 
 TEST_F(Frame, EachNotebookHasItsEngineAndAnalysis) {

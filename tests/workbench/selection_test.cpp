@@ -232,6 +232,11 @@ TEST_F(Selected, AGradientIsItsScatterToo) {
     return false;
   };
   EXPECT_TRUE(wait([&] { return leads("node:d(L)/d(T)#"); }));
+  // A parameter leads where every access of it does.
+  clickInOutline("T");
+  for (const char* target : {"node:T", "node:Gat", "node:Str", "node:d(L)/d(T)#", "tensor:d(L)/d(T)", "kernel:"})
+    EXPECT_TRUE(wait([&] { return leads(target); })) << target;
+  clickInOutline("dL/dT");
   const auto scatter = [&]() -> const protocol::SubgraphInfo* {
     for (const auto& s : window->workspace().subgraphs().subgraphs)
       if (std::any_of(s.operators.begin(), s.operators.end(), [](const auto& op) { return op.starts_with("d(L)/d(T)#"); }))

@@ -9,11 +9,15 @@
 #include <QLineEdit>
 #include <QListWidget>
 #include <QPushButton>
+#include <QScrollBar>
 #include <QSettings>
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
 #include <QToolButton>
+#include <QTreeWidget>
+#include <QTreeWidgetItemIterator>
+#include <QWheelEvent>
 
 #include "app/workbench/answer_watch.h"
 #include "core/syntax/schedule_text.h"
@@ -31,6 +35,7 @@
 #include "widgets/kernel_view.h"
 #include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
+#include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
 #include "widgets/stage_slider.h"
@@ -314,6 +319,7 @@ TEST_F(Window, ValuesOutliveTheEngineTheyCameFrom) {
   EXPECT_FALSE(inspector->values()->old());
   ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_TRUE(window->messages()->text().contains("A new engine was started.")) << window->messages()->text().toStdString();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   inspector->clear();
   window->pinInspector("W");
@@ -674,6 +680,39 @@ TEST_F(Window, TrainingFillsTheTunePage) {
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
 }
 
+TEST_F(Window, AStoppedTrainingHasNoTickOfAFinishedOne) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().steps().size() == 100; }));
+  EXPECT_FALSE(cell(3)->stoppedEarly());
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+  EXPECT_TRUE(cell(3)->stoppedEarly());
+  const auto said = [&] {
+    for (QTreeWidgetItemIterator it(window->outline()->tree()); *it; ++it)
+      if ((*it)->data(0, Qt::UserRole + 1).toString() == "stopped") return true;
+    return false;
+  };
+  EXPECT_TRUE(wait(said));
+}
+
+TEST_F(Window, TheWheelOverAPlotOfATrainingScrollsTheNotebook) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train()->lossPlot()->points() == 100 && !window->workspace().running(); }));
+  QScrollBar* bar = window->notebook()->verticalScrollBar();
+  ASSERT_TRUE(wait([&] { return bar->maximum() > 0; }));
+  QWidget* canvas = cell(3)->train()->lossPlot()->canvas();
+  bar->setValue(bar->maximum());
+  const QPointF at(20, 20);
+  QWheelEvent wheel(at, canvas->mapToGlobal(at), {}, {0, 120}, Qt::NoButton, Qt::NoModifier, Qt::NoScrollPhase, false);
+  QApplication::sendEvent(canvas, &wheel);
+  EXPECT_LT(bar->value(), bar->maximum());
+}
+
 TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
   std::string text = capsule::kText;
   text.replace(text.find("steps = 500"), 11, "steps = 1000000");
@@ -704,6 +743,53 @@ TEST_F(Window, AScheduleIsMeasuredByHand) {
   QTest::keyClick(window->tune()->knob("threads"), Qt::Key_End);
   QTest::mouseClick(window->tune()->measure(), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return window->tune()->measured().contains("33.3"); })) << window->tune()->measured().toStdString();
+}
+
+TEST_F(Window, PinAfterMeasureKeepsTheScheduleThatWasMeasured) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  tune->knob("threads")->setFocus();
+  QTest::keyClick(tune->knob("threads"), Qt::Key_End);
+  const std::string measured = tune->chosenSchedule().text;
+  ASSERT_EQ(knobsOf(measured).at("threads"), "2");
+  QTest::mouseClick(tune->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("33.3"); })) << tune->measured().toStdString();
+  EXPECT_EQ(tune->trial(), 900u);
+  EXPECT_TRUE(tune->lineage().contains("c900")) << tune->lineage().toStdString();
+  EXPECT_EQ(knobsOf(tune->chosenSchedule().text), knobsOf(measured)) << "the panel left the trial that was measured";
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  const std::string line = "hint schedule Y " + scheduleText(measured, 16, 88);
+  EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
+}
+
+TEST_F(Window, WhatTheKernelCannotHaveIsGreySaysWhyAndIsNotPinned) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  QComboBox *threads = tune->knob("threads"), *tile = tune->knob("tile");
+  const int wide = tile->findData("[8,8]");
+  EXPECT_FALSE(tile->itemData(wide, Qt::ForegroundRole).isValid());
+  threads->setFocus();
+  QTest::keyClick(threads, Qt::Key_End);
+  ASSERT_TRUE(wait([&] { return tile->itemData(wide, Qt::ToolTipRole).toString().contains("registers"); }));
+  EXPECT_TRUE(tile->itemData(wide, Qt::ForegroundRole).isValid());
+  EXPECT_FALSE(tile->itemData(0, Qt::ForegroundRole).isValid());
+  EXPECT_TRUE(tune->pin()->isEnabled());
+  tile->setFocus();
+  QTest::keyClick(tile, Qt::Key_End);
+  EXPECT_FALSE(tune->pin()->isEnabled()) << "nobody has said yet that the kernel can have it";
+  ASSERT_TRUE(wait([&] { return !tune->measure()->isEnabled(); }));
+  EXPECT_TRUE(tune->measured().contains("registers")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->pin()->toolTip().contains("registers")) << tune->pin()->toolTip().toStdString();
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  EXPECT_EQ(document().text(), capsule::kText);
+  QTest::keyClick(tile, Qt::Key_Home);
+  ASSERT_TRUE(wait([&] { return tune->pin()->isEnabled(); }));
+  EXPECT_TRUE(tune->measure()->isEnabled());
+  EXPECT_EQ(tune->measured(), "");
 }
 
 TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {

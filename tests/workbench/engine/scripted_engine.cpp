@@ -165,7 +165,7 @@ int main() {
         const auto trials = capsule::trials();
         say(Trials{r->subgraph, trials.size(), trials}, id);
       } else if (const auto* r = std::get_if<SpaceRequest>(&m)) {
-        say(capsule::space(r->subgraph), id);
+        say(capsule::spaceAt(r->subgraph, r->at.value_or(capsule::space(r->subgraph).current)), id);
       } else if (const auto* r = std::get_if<KernelRequest>(&m)) {
         say(r->trial && *r->trial % 2 ? capsule::otherKernel(r->subgraph, *r->trial) : capsule::kernel(r->subgraph, r->trial), id);
       } else if (std::holds_alternative<ProfileRequest>(m)) {
