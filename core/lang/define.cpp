@@ -409,7 +409,8 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
   if (h.kind == Hint::Kind::Schedule) {
     ScheduleReading read = readSchedule(m_out.sources.text(s.raw));
     const auto written = [](Diagnostic& d) {
-      d.notes.push_back({"as the tuner writes it: `hint schedule Y { kind = contraction; tile = [8, 8] }`", {}});
+      d.notes.push_back({"as in `hint schedule Y { kind = elementwise; vector = \"0:i\"; lanes = 64 }`", {}});
+      d.notes.push_back({"`neoflow show --stage scheduled` prints a schedule of every kernel", {}});
     };
     if (!read.mistake.empty()) {
       const auto place = [&](std::size_t at) { return s.raw.begin + static_cast<std::uint32_t>(at); };

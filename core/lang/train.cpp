@@ -15,6 +15,17 @@ namespace {
 constexpr std::array<std::string_view, 10> kAttributes{"batch",     "clip", "device", "epochs", "mode",
                                                        "optimizer", "seed", "steps",  "wrt",    "optimiser"};
 
+// The call of an optimizer that gives no option of its own: "sgd(lr=0.01, momentum=0)".
+std::string withDefaults(const Function& f, const SourceMap& sources) {
+  std::string text;
+  for (std::size_t i = 0; i < f.def->optionCount; ++i) {
+    const Binder& b = f.def->binders[i];
+    if (b.value != kNone)
+      text += (text.empty() ? "" : ", ") + std::string(b.name) + "=" + std::string(sources.text((*f.ast)[b.value].span));
+  }
+  return std::string(f.def->name) + "(" + text + ")";
+}
+
 // Parameters that an operator on the way to `loss` reads.
 std::vector<bool> reaches(const Program& p, TensorId loss) {
   std::vector<bool> needed(p.tensors.size(), false);
@@ -154,6 +165,8 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   if (batchSpan.valid() && !batches)
     warn("unused-attribute", "`batch` changes nothing here: no input takes a batch", batchSpan)
         .notes.push_back({"`input X[B, ...] = batch D[:, 0..4]` takes rows of a data set", {}});
+  if (!optimizer)
+    if (const Function* f = functionNamed("sgd")) settings.optimizer = withDefaults(*f, m_out.sources);
   m_out.trains.push_back(settings);
   if (!m_options.training) return;
   const auto expansion = [&] { optimize(ast, s, lossId, optimizer, all, wrt, settings); };
