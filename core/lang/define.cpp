@@ -316,10 +316,12 @@ void Elaborator::namedScalar(const Ast& ast, const Stmt& s) {
   if (!t.shape.empty()) {
     Diagnostic& d = report("not-scalar", "`" + std::string(s.name) + "` must be one number, it is " + detailOf(t), s.nameSpan);
     d.notes.push_back({"reduce over its indices, as in `mean[...] X[...]`", {}});
+    m_noLosses.insert(std::string(s.name));
     return;
   }
   if (isLoss && !isFloating(t.type)) {
     report("type-mismatch", "a loss is a real number, `" + std::string(s.name) + "` is " + std::string(name(t.type)), s.nameSpan);
+    m_noLosses.insert(std::string(s.name));
     return;
   }
   m_out.program.outputs.push_back({std::string(s.name), ref.id, isLoss ? OutputRole::Loss : OutputRole::Eval});

@@ -164,7 +164,7 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
       return;
     }
   }
-  for (const std::string& near : nearest(call.text, all)) d.fixes.push_back({"write `" + near + "`", call.head, near});
+  suggest(d, call.text, all, call.head);
   if (!d.fixes.empty() || std::exchange(m_functionsListed, true)) return;
   const auto list = [](const std::vector<std::string>& names) {
     std::string text;

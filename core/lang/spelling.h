@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/support/diagnostic.h"
+
 namespace nf::lang {
 
 // Insertions, deletions and replacements of a byte that lead from one word to the other (Levenshtein).
@@ -35,7 +37,10 @@ inline std::vector<std::string> nearest(std::string_view name, const std::vector
     const std::size_t d = editDistance(name, other);
     const bool sameLetters = std::equal(name.begin(), name.end(), other.begin(), other.end(),
                                         [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-    if (sameLetters || d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
+    const auto [mine, theirs] = std::mismatch(name.begin(), name.end(), other.begin(), other.end());
+    const bool turned = name.size() == other.size() && name.end() - mine > 1 && mine[0] == theirs[1] && mine[1] == theirs[0] &&
+                        std::equal(mine + 2, name.end(), theirs + 2);  // neighbours in each other's place
+    if (sameLetters || turned || d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(turned ? 1 : d, other);
   }
   std::sort(near.begin(), near.end());
   near.erase(std::unique(near.begin(), near.end()), near.end());
@@ -43,6 +48,11 @@ inline std::vector<std::string> nearest(std::string_view name, const std::vector
   for (const auto& [d, other] : near)
     if (best.size() < 2) best.push_back(other);
   return best;
+}
+
+// The fixes that put them in place of what `span` holds.
+inline void suggest(Diagnostic& diagnostic, std::string_view name, const std::vector<std::string>& others, Span span) {
+  for (const std::string& near : nearest(name, others)) diagnostic.fixes.push_back({"write `" + near + "`", span, near});
 }
 
 }  // namespace nf::lang

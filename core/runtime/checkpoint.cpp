@@ -99,6 +99,13 @@ Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTen
           from + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " + shapeText(entry->shape) + ".",
           {},
           {}};
+    if (entry->type == DType::I32 && value.type != DType::I32)
+      for (std::int64_t i = 0, n = value.elements(); i < n; ++i)
+        if (const double v = value.at(i); !(v >= -2147483648.0 && v <= 2147483647.0))
+          return Error{"load weights",
+                       from + ": element " + std::to_string(i) + " of " + name + " is no integer of 32 bits, as it is here.",
+                       {},
+                       {}};
     NF_TRY([[maybe_unused]] const Unit there, store.write(*entry, value));
     written.push_back(name);
   }

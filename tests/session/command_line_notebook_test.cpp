@@ -211,6 +211,16 @@ TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
   EXPECT_EQ(nlohmann::json::parse(run("check --json wrong.nf").out)["diagnostics"].size(), 60u);
 }
 
+// With a `dot` that only copies: what is tested is how it is called.
+TEST_F(CommandLine, AGraphIsDrawnWhateverItsNotebookIsCalled) {
+  file("it's.nf", "input X[3] = 1\nY[i] = X[i]\nshow Y\n");
+  file("dot", "#!/bin/sh\nexec cat\n");
+  std::filesystem::permissions(m_folder.path("dot"), std::filesystem::perms::owner_all);
+  const Outcome o = run("export \"it's.nf\" \"an 'other' one\" --to svg", {}, "PATH=\"$PWD:$PATH\"");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(std::filesystem::file_size(m_folder.path("an 'other' one/it's.svg")), 0u);
+}
+
 // What a page tells people to write is legal: every schedule of the documentation in words, behind the notebook that language.md
 // begins with.
 TEST_F(CommandLine, SchedulesOfTheDocumentationAreLegal) {
