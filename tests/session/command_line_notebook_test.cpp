@@ -240,7 +240,9 @@ TEST_F(CommandLine, SchedulesOfTheDocumentationAreLegal) {
   for (const auto& entry : std::filesystem::directory_iterator(docs)) {
     if (entry.path().extension() != ".md") continue;
     const std::string text = textOf(entry.path());
-    for (std::sregex_iterator at(text.begin(), text.end(), schedule), end; at != end; ++at, ++found) {
+    for (std::sregex_iterator at(text.begin(), text.end(), schedule), end; at != end; ++at) {
+      if (at->str().find("...") != std::string::npos) continue;  // says that something stands there
+      ++found;
       file("page.nf", notebook + at->str() + "\n");
       const Outcome o = run("run page.nf --device cpu --set H=4");
       EXPECT_EQ(o.code, 0) << entry.path() << ": " << at->str() << "\n" << o.err;
