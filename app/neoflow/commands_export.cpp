@@ -28,6 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string quotedForShell(const fs::path& path) {
+  std::string text = "'";
+  for (const char c : path.string()) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
 // Graphviz draws; it is a tool of its own and never linked.
 Result<Unit> drawSvg(const fs::path& dot, const fs::path& svg) {
   if (programNamed("dot").empty())
@@ -36,9 +42,8 @@ Result<Unit> drawSvg(const fs::path& dot, const fs::path& svg) {
                  {},
                  {}};
   const std::string fresh = svg.string() + ".new-" + std::to_string(::getpid());
-  if (dot.string().find('\'') != std::string::npos)
-    return Error{"export", "A folder with a quote in its name can't be handed to dot.", {}, {}};
-  const int status = std::system(("dot -Tsvg '" + dot.string() + "' -o '" + fresh + "' 2>/dev/null").c_str());
+  // By the shell's own opening of files: a name that begins with a dash is no option.
+  const int status = std::system(("dot -Tsvg <" + quotedForShell(dot) + " >" + quotedForShell(fresh) + " 2>/dev/null").c_str());
   std::error_code error;
   if (status == 0) fs::rename(fresh, svg, error);
   if (status == 0 && !error) return Unit{};

@@ -15,6 +15,7 @@
 #include "core/autodiff/explain.h"
 #include "core/ir/serialize.h"
 #include "core/lang/dot.h"
+#include "core/lang/missing_tensor.h"
 #include "core/protocol/check_text.h"
 #include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
@@ -651,7 +652,6 @@ int runGrad(const GradOptions& options) {
   WorkingLine working("deriving gradients", options.json);
   const Loaded loaded = loadNotebook(options);
   if (!presentable(loaded, options.json)) return loaded.exitCode;
-  const Program& program = loaded.notebook.program;
   const auto find = [&](const std::string& name) -> Result<TensorId> {
     const TensorId id = loaded.notebook.tensorNamed(name);
     if (id.valid()) return id;
@@ -665,10 +665,7 @@ int runGrad(const GradOptions& options) {
                          ", a gradient is of tensors.",
                      {},
                      {}};
-    std::string known;
-    for (const Tensor& t : program.tensors)
-      if (known.size() < 400) known += (known.empty() ? "" : ", ") + t.name;
-    return Error{"grad", "There is no tensor " + name + ".", {}, "Tensors here: " + known};
+    return missingTensor(loaded.notebook, "grad", name);
   };
   const auto of = find(options.output), wrt = find(options.input);
   if (!of) return report(of.error(), options.json, kExitWrongInput);

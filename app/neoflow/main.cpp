@@ -208,7 +208,10 @@ int main(int argc, char** argv) {
   runCommand->callback([&] { exitCode = nf::runRun(devices(), run); });
 
   nf::TrainCommandOptions train;
-  CLI::App* trainCommand = app.add_subcommand("train", "Run a `train` statement");
+  CLI::App* trainCommand =
+      app.add_subcommand("train",
+                         "Run a `train` statement. What neither it nor an option gives: one epoch (100 steps without a data set), "
+                         "optimizer = sgd(lr=0.01), wrt = all, clip = none, mode = dynamic, device = auto, seed = 1");
   addFile(trainCommand, train);
   addDevice(trainCommand, train.device);
   trainCommand->add_option("--which", train.which, "number of the `train` statement, from 1")->capture_default_str();

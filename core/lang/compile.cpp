@@ -21,11 +21,17 @@ bool lang::isSchedule(const std::string& text) {
          parsed["knobs"].is_object() && (!parsed.contains("version") || parsed["version"] == 1);
 }
 
-TensorId CompiledNotebook::tensorNamed(std::string_view name) const {
+const Symbol* CompiledNotebook::tensorSymbol(std::string_view name) const {
   for (const Symbol& s : symbols)
-    if (s.name == name && s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
-      return s.tensor;
-  return program.tensorNamed(name);
+    if (!s.inside && s.name == name && s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent &&
+        s.kind != Symbol::Kind::Data)
+      return &s;
+  return nullptr;
+}
+
+TensorId CompiledNotebook::tensorNamed(std::string_view name) const {
+  const Symbol* const symbol = tensorSymbol(name);
+  return symbol ? symbol->tensor : program.tensorNamed(name);
 }
 
 namespace {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -37,12 +38,16 @@ struct Symbol {
   Span definition;
   std::vector<Span> uses;
   TensorId tensor;  // what a tensor's name means at the end of the notebook: `for` and `repeat` give it to another one
+  // Where `tensor` is invalid: a value that a loop of the program carries and that nothing reads behind it.
+  LoopId lastOf;
+  std::uint32_t carried = 0;  // of that loop's
+  bool inside = false;        // made in a repetition or a loop: the name means nothing behind it
 };
 
 // `train L { ... }` with every attribute resolved.
 struct TrainSettings {
   std::string loss;
-  std::string optimizer;               // as written: "adam(lr=1e-3)"
+  std::string optimizer;               // as written: "adam(lr=1e-3)"; where none is, that of sgd with its defaults
   std::int64_t epochs = 0, steps = 0;  // one of them
   std::int64_t batch = 0;              // 0: as the program has it
   std::string mode = "dynamic";        // or "static"
@@ -92,6 +97,8 @@ struct CompiledNotebook {
   std::vector<TrainSettings> trains;
   std::vector<Unsound> unsound;  // in order, each once
   std::vector<FoldedAccess> folded;
+  // What a tensor's name means at the end of the notebook; null where it is the name of none.
+  const Symbol* tensorSymbol(std::string_view name) const;
   // By its name in the notebook, else by its full name, `Z.F`; invalid where there is none.
   TensorId tensorNamed(std::string_view name) const;
   bool ok() const { return !hasErrors(diagnostics); }

@@ -307,8 +307,15 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   m_trips.pop_back();
   m_counters.pop_back();
   m_contexts.pop_back();
+  // What could not be collected is known as a mistake behind the loop, too.
+  const auto lose = [&] {
+    for (const StmtRef ref : s.body)
+      if (const Stmt& inner = ast.stmts[ref]; inner.kind == StmtKind::Stack || inner.kind == StmtKind::Accumulate)
+        poison(inner.name, inner.nameSpan);
+  };
   if (failedSince(errors)) {
     for (const Collected& c : inside->collected) poison(c.name, c.span);
+    lose();
     return;
   }
   std::vector<TensorId> made;
@@ -320,8 +327,12 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   body->stage = Stage::Source;
   loop.body = std::move(body);
   if (carried.empty() && made.empty()) {
-    report("no-effect", "this loop carries nothing and collects nothing", s.nameSpan)
-        .notes.push_back({"name a tensor before the loop and define it again inside, or `stack Hs = h`", {}});
+    lose();
+    for (const std::string& name : assigned)
+      if (const Entity* e = lookup(name); e && e->kind == Entity::Kind::Poison && m_poisonMet.empty()) m_poisonMet = name;
+    if (m_poisonMet.empty())
+      report("no-effect", "this loop carries nothing and collects nothing", s.nameSpan)
+          .notes.push_back({"name a tensor before the loop and define it again inside, or `stack Hs = h`", {}});
     return;
   }
   Program& p = program();
@@ -356,6 +367,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     e.view = wholeView({level(), made[i]});
     declare(inside->collected[i].name, inside->collected[i].span, std::move(e), Symbol::Kind::Tensor);
   }
+  lose();
 }
 
 TensorId Elaborator::collected(const Collected& c, const Context& body, std::int64_t trips) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/lang/spelling.h"
 #include "core/lang/statement.h"
 #include "core/support/checked.h"
 
@@ -90,7 +91,10 @@ bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into, boo
             ofData ? "` reads no data: there are csv, npy, npz, idx, and the bundled set `digits`"
                    : "` is no initial value: there are normal, uniform, kaiming, xavier, zeros, npy, npz, idx, csv, "
                      "safetensors, batch";
-        report("unknown-initializer", "`" + std::string(e.text) + what, e.head);
+        std::vector<std::string> names;
+        for (const Form& f : kForms)
+          if (!ofData || f.strings > 0) names.emplace_back(f.name);
+        suggest(report("unknown-initializer", "`" + std::string(e.text) + what, e.head), e.text, names, e.head);
         return false;
       }
     } else {
@@ -291,7 +295,8 @@ void Elaborator::dataSet(const Ast& ast, const Stmt& s) {
   if (s.bundled) {
     const Expr& e = ast[s.value];
     if (e.text != "digits") {
-      report("unknown-data", "`" + std::string(e.text) + "` is no bundled data set: there is `digits`", e.span);
+      suggest(report("unknown-data", "`" + std::string(e.text) + "` is no bundled data set: there is `digits`", e.span), e.text,
+              {"digits"}, e.span);
       return;
     }
     set.source.strings = {std::string(e.text)};

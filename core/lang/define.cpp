@@ -316,10 +316,12 @@ void Elaborator::namedScalar(const Ast& ast, const Stmt& s) {
   if (!t.shape.empty()) {
     Diagnostic& d = report("not-scalar", "`" + std::string(s.name) + "` must be one number, it is " + detailOf(t), s.nameSpan);
     d.notes.push_back({"reduce over its indices, as in `mean[...] X[...]`", {}});
+    m_noLosses.insert(std::string(s.name));
     return;
   }
   if (isLoss && !isFloating(t.type)) {
     report("type-mismatch", "a loss is a real number, `" + std::string(s.name) + "` is " + std::string(name(t.type)), s.nameSpan);
+    m_noLosses.insert(std::string(s.name));
     return;
   }
   m_out.program.outputs.push_back({std::string(s.name), ref.id, isLoss ? OutputRole::Loss : OutputRole::Eval});
@@ -409,7 +411,8 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
   if (h.kind == Hint::Kind::Schedule) {
     ScheduleReading read = readSchedule(m_out.sources.text(s.raw));
     const auto written = [](Diagnostic& d) {
-      d.notes.push_back({"as the tuner writes it: `hint schedule Y { kind = contraction; tile = [8, 8] }`", {}});
+      d.notes.push_back({"as in `hint schedule Y { kind = elementwise; vector = \"0:i\"; lanes = 64 }`", {}});
+      d.notes.push_back({"`neoflow show --stage scheduled` prints a schedule of every kernel", {}});
     };
     if (!read.mistake.empty()) {
       const auto place = [&](std::size_t at) { return s.raw.begin + static_cast<std::uint32_t>(at); };

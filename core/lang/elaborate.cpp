@@ -108,26 +108,6 @@ Entity* Elaborator::lookup(std::string_view name) {
 
 namespace {
 
-// The one or two of `others` that `name` may have been meant for.
-std::vector<std::string> nearest(std::string_view name, const std::vector<std::string>& others) {
-  if (name.size() > 60) return {};
-  std::vector<std::pair<std::size_t, std::string>> near;
-  const std::size_t allowed = name.size() < 3 ? 0 : name.size() < 5 ? 1 : 2;
-  for (const std::string& other : others) {
-    if (other.size() > name.size() + allowed || other.size() + allowed < name.size()) continue;
-    const std::size_t d = editDistance(name, other);
-    const bool sameLetters = std::equal(name.begin(), name.end(), other.begin(), other.end(),
-                                        [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); });
-    if (sameLetters || d <= allowed || (d == 1 && name.size() > 1)) near.emplace_back(d, other);
-  }
-  std::sort(near.begin(), near.end());
-  near.erase(std::unique(near.begin(), near.end()), near.end());
-  std::vector<std::string> best;
-  for (const auto& [d, other] : near)
-    if (best.size() < 2) best.push_back(other);
-  return best;
-}
-
 // "A B C", the first twenty of them.
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 20;
@@ -184,7 +164,7 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
       return;
     }
   }
-  for (const std::string& near : nearest(call.text, all)) d.fixes.push_back({"write `" + near + "`", call.head, near});
+  suggest(d, call.text, all, call.head);
   if (!d.fixes.empty() || std::exchange(m_functionsListed, true)) return;
   const auto list = [](const std::vector<std::string>& names) {
     std::string text;
@@ -337,7 +317,10 @@ bool Elaborator::checkFree(std::string_view name, Span span) {
 void Elaborator::noteMeaning(const Entity& entity) {
   if (entity.symbol == kNone || m_contexts.size() > 1) return;
   const bool tensor = entity.kind == Entity::Kind::Tensor && entity.view.tensor.level == 0;
-  m_out.symbols[entity.symbol].tensor = tensor ? entity.view.tensor.id : TensorId();
+  Symbol& symbol = m_out.symbols[entity.symbol];
+  symbol.tensor = tensor ? entity.view.tensor.id : TensorId();
+  symbol.lastOf = entity.kind == Entity::Kind::LastOf && entity.level == 0 ? LoopId(entity.loop) : LoopId();
+  symbol.carried = entity.carried;
 }
 
 void Elaborator::bind(std::string_view name, Entity entity) {
@@ -363,6 +346,7 @@ bool Elaborator::declare(std::string_view name, Span span, Entity entity, Symbol
     symbol.kind = kind;
     symbol.name = name;
     symbol.definition = span;
+    symbol.inside = m_scope->kind == Scope::Kind::Repeat || m_scope->kind == Scope::Kind::Loop;
     if (entity.kind == Entity::Kind::Tensor && entity.view.tensor.level == 0) {
       symbol.tensor = entity.view.tensor.id;
       m_out.references.push_back({span, symbol.tensor});

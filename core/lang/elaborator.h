@@ -320,6 +320,7 @@ class Elaborator {
   bool m_inTrain = false;
   bool m_asksForTraining = false;
   std::unordered_set<std::string> m_elsewhere;  // tensors that the optimizers of other `train` statements make
+  std::unordered_set<std::string> m_noLosses;   // names that `loss` and `eval` have refused: no numbers
   std::unordered_set<std::uint32_t> m_trained;  // what the optimizers of all `train` statements so far update
   const ast::Ast* m_notebook = nullptr;
 };

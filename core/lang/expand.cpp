@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/lang/elaborator.h"
+#include "core/lang/spelling.h"
 #include "core/lang/statement.h"
 
 namespace nf::lang {
@@ -490,8 +491,12 @@ bool Elaborator::bindParameters(const Function& f, const std::vector<Argument>& 
   }
   for (std::size_t k = 0; k < options.size(); ++k)
     if (!used[k]) {
-      report("unknown-option", "`" + std::string(def.name) + "` has no option `" + options[k].name + "`", options[k].span)
-          .notes.push_back({f.signature, def.nameSpan});
+      Diagnostic& d =
+          report("unknown-option", "`" + std::string(def.name) + "` has no option `" + options[k].name + "`", options[k].span);
+      d.notes.push_back({f.signature, def.nameSpan});
+      std::vector<std::string> known;
+      for (std::size_t i = 0; i < def.optionCount; ++i) known.emplace_back(def.binders[i].name);
+      suggest(d, options[k].name, known, options[k].span);
       return false;
     }
   return true;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/lang/elaborator.h"
+#include "core/lang/spelling.h"
 #include "core/lang/statement.h"
 
 namespace nf::lang {
@@ -14,6 +15,17 @@ namespace {
 
 constexpr std::array<std::string_view, 10> kAttributes{"batch",     "clip", "device", "epochs", "mode",
                                                        "optimizer", "seed", "steps",  "wrt",    "optimiser"};
+
+// The call of an optimizer that gives no option of its own: "sgd(lr=0.01, momentum=0)".
+std::string withDefaults(const Function& f, const SourceMap& sources) {
+  std::string text;
+  for (std::size_t i = 0; i < f.def->optionCount; ++i) {
+    const Binder& b = f.def->binders[i];
+    if (b.value != kNone)
+      text += (text.empty() ? "" : ", ") + std::string(b.name) + "=" + std::string(sources.text((*f.ast)[b.value].span));
+  }
+  return std::string(f.def->name) + "(" + text + ")";
+}
 
 // Parameters that an operator on the way to `loss` reads.
 std::vector<bool> reaches(const Program& p, TensorId loss) {
@@ -38,7 +50,11 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   const bool known = loss && loss->kind != Entity::Kind::Poison;
   const bool scalar = known && loss->kind == Entity::Kind::Tensor && loss->view.fixed.empty() &&
                       tensorOf(loss->view.tensor).shape.empty() && isFloating(typeOf(loss->view));
-  if (known && !scalar) report("not-scalar", "`train` takes a loss: one real number", s.nameSpan);
+  if (known && !scalar) {
+    // What `loss` has refused is told there.
+    if (m_noLosses.contains(std::string(s.name))) m_poisonMet = s.name;
+    else report("not-scalar", "`train` takes a loss: one real number", s.nameSpan);
+  }
   const TensorId lossId = scalar ? loss->view.tensor.id : TensorId();
   TrainSettings settings;
   if (scalar) settings.loss = program()[lossId].name;
@@ -53,6 +69,7 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     if (attribute == kAttributes.end()) {
       Diagnostic& d = report("unknown-attribute", "`train` has no attribute `" + std::string(b.name) + "`", b.span);
       d.notes.push_back({"there are batch, clip, device, epochs, mode, optimizer, seed, steps, wrt", {}});
+      suggest(d, b.name, {kAttributes.begin(), kAttributes.end() - 1}, b.span);
       continue;
     }
     bool& twice = given[attribute - kAttributes.begin()];
@@ -71,7 +88,9 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
       }
       std::string list;
       for (const std::string_view a : allowed) list += (list.empty() ? "" : ", ") + std::string(a);
-      report("bad-attribute", "`" + std::string(b.name) + "` takes " + (list.empty() ? "a name" : "one of " + list), e.span);
+      Diagnostic& d =
+          report("bad-attribute", "`" + std::string(b.name) + "` takes " + (list.empty() ? "a name" : "one of " + list), e.span);
+      if (plain) suggest(d, e.text, {allowed.begin(), allowed.end()}, e.span);
     };
     const auto deviceName = [&](const Expr& value, std::string& into) {
       const std::string_view name = value.text, backend = name.substr(0, name.find(':'));
@@ -154,6 +173,8 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   if (batchSpan.valid() && !batches)
     warn("unused-attribute", "`batch` changes nothing here: no input takes a batch", batchSpan)
         .notes.push_back({"`input X[B, ...] = batch D[:, 0..4]` takes rows of a data set", {}});
+  if (!optimizer)
+    if (const Function* f = functionNamed("sgd")) settings.optimizer = withDefaults(*f, m_out.sources);
   m_out.trains.push_back(settings);
   if (!m_options.training) return;
   const auto expansion = [&] { optimize(ast, s, lossId, optimizer, all, wrt, settings); };
@@ -239,6 +260,7 @@ const Function* Elaborator::optimizerNamed(const Expr* optimizer, const Stmt& s)
   for (const std::string& other : names) list += (list.empty() ? "" : ", ") + other;
   d.notes.push_back({"there are " + list, {}});
   d.notes.push_back({"an optimizer is a function like `def sgd(W[...], G[...]; lr) { W[...] <- W[...] - lr*G[...] }`", {}});
+  suggest(d, name, names, site);
   return nullptr;
 }
 

@@ -25,6 +25,7 @@ std::string checksum(const Checkpoint& c) {
   Hasher hasher;
   hasher.add(static_cast<std::uint64_t>(c.step)).add(c.seed).add(c.program).add(toJsonLines(c.swaps));
   for (const auto& [name, how] : c.declared) hasher.add(name).add(how);
+  if (!c.optimizer.empty()) hasher.add(c.optimizer);  // older files have none
   for (const auto* entry : sorted) {
     const HostTensor& tensor = entry->second;
     hasher.add(entry->first).add(name(tensor.type)).add(tensor.shape.size());
@@ -37,8 +38,13 @@ std::string checksum(const Checkpoint& c) {
 }  // namespace
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
-  const nlohmann::json state{{"version", 1},           {"step", c.step},         {"seed", c.seed},
-                             {"program", c.program},   {"declared", c.declared}, {"swaps", toJsonLines(c.swaps)},
+  const nlohmann::json state{{"version", 1},
+                             {"step", c.step},
+                             {"seed", c.seed},
+                             {"program", c.program},
+                             {"optimizer", c.optimizer},
+                             {"declared", c.declared},
+                             {"swaps", toJsonLines(c.swaps)},
                              {"checksum", checksum(c)}};
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }
@@ -61,6 +67,8 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
   c.step = state["step"].get<std::int64_t>();
   c.seed = state["seed"].get<std::uint64_t>();
   c.program = state["program"].get<std::string>();
+  if (const auto optimizer = state.find("optimizer"); optimizer != state.end() && optimizer->is_string())
+    c.optimizer = optimizer->get<std::string>();
   if (const auto declared = state.find("declared"); declared != state.end() && declared->is_object())
     for (const auto& [name, how] : declared->items())
       if (how.is_string()) c.declared.emplace(name, how.get<std::string>());
@@ -91,6 +99,13 @@ Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTen
           from + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " + shapeText(entry->shape) + ".",
           {},
           {}};
+    if (entry->type == DType::I32 && value.type != DType::I32)
+      for (std::int64_t i = 0, n = value.elements(); i < n; ++i)
+        if (const double v = value.at(i); !(v >= -2147483648.0 && v <= 2147483647.0))
+          return Error{"load weights",
+                       from + ": element " + std::to_string(i) + " of " + name + " is no integer of 32 bits, as it is here.",
+                       {},
+                       {}};
     NF_TRY([[maybe_unused]] const Unit there, store.write(*entry, value));
     written.push_back(name);
   }

@@ -126,11 +126,54 @@ void appendLittleEndian(std::string& to, std::uint64_t value, int count) {
   for (int i = 0; i < count; ++i) to.push_back(static_cast<char>(value >> (8 * i) & 255u));
 }
 
+namespace {
+
+// Bits of an integer of a file, as a number of 64 bits; those of a u64 are for the caller.
+std::int64_t integerOf(FileType type, std::uint64_t bits) {
+  switch (type) {
+    case FileType::I8: return static_cast<std::int8_t>(bits);
+    case FileType::I16: return static_cast<std::int16_t>(bits);
+    case FileType::I32: return static_cast<std::int32_t>(bits);
+    case FileType::Bool: return bits != 0;
+    case FileType::I64:
+    case FileType::U8:
+    case FileType::U16:
+    case FileType::U32:
+    case FileType::U64:
+    case FileType::F16:
+    case FileType::BF16:
+    case FileType::F32:
+    case FileType::F64: break;
+  }
+  return static_cast<std::int64_t>(bits);
+}
+
+bool fits32Bits(FileType type, std::uint64_t bits) {
+  if (type == FileType::U64) return bits <= 0x7fffffffu;
+  const std::int64_t value = integerOf(type, bits);
+  return value >= std::numeric_limits<std::int32_t>::min() && value <= std::numeric_limits<std::int32_t>::max();
+}
+
+}  // namespace
+
 Result<HostTensor> decode(FileType type, bool big, bool columnMajor, const std::vector<std::int64_t>& shape, std::string_view data,
                           const std::string& what, std::stop_token stop) {
   const std::int64_t size = bytesOf(type);
-  NF_TRY(HostTensor tensor, HostTensor::zeros(storedAs(type), shape, stop));
-  const std::int64_t count = tensor.elements();
+  const auto elements = elementsOf(shape, size);
+  if (!elements) return dataError(what, "the size of shape " + shapeText(shape) + " overflows");
+  const std::int64_t count = *elements;
+  const auto bitsAt = [&](std::int64_t element) {
+    const auto at = static_cast<std::size_t>(element * size);
+    return big ? bigEndian(data, at, static_cast<int>(size)) : littleEndian(data, at, static_cast<int>(size));
+  };
+  const bool integers = storedAs(type) == DType::I32;
+  DType stored = storedAs(type);
+  if (integers && size >= 4 && type != FileType::I32)
+    for (std::int64_t i = 0; i < count && stored == DType::I32; ++i) {
+      if (i % kElementsBetweenStops == 0 && stop.stop_requested()) return stopped();
+      if (!fits32Bits(type, bitsAt(i))) stored = DType::F64;
+    }
+  NF_TRY(HostTensor tensor, HostTensor::zeros(stored, shape, stop));
   std::vector<std::int64_t> strides(shape.size(), 1);  // of the file, in elements
   for (std::size_t i = 1; i < shape.size(); ++i) strides[i] = strides[i - 1] * shape[i - 1];
   std::vector<std::int64_t> point(shape.size(), 0);
@@ -145,37 +188,17 @@ Result<HostTensor> decode(FileType type, bool big, bool columnMajor, const std::
         point[d] = 0;
       }
     }
-    const auto at = static_cast<std::size_t>(from * size);
-    const std::uint64_t bits = big ? bigEndian(data, at, static_cast<int>(size)) : littleEndian(data, at, static_cast<int>(size));
-    std::byte* const to = tensor.bytes.data() + i * bytesOf(tensor.type);
-    if (tensor.type != DType::I32) {
+    const std::uint64_t bits = bitsAt(from);
+    std::byte* const to = tensor.bytes.data() + i * bytesOf(stored);
+    if (!integers) {
       std::memcpy(to, &bits, static_cast<std::size_t>(size));
-      continue;
+    } else if (stored == DType::F64) {
+      const double number = type == FileType::U64 ? static_cast<double>(bits) : static_cast<double>(integerOf(type, bits));
+      std::memcpy(to, &number, sizeof number);
+    } else {
+      const auto narrow = static_cast<std::int32_t>(integerOf(type, bits));
+      std::memcpy(to, &narrow, sizeof narrow);
     }
-    std::int64_t value = 0;
-    bool fits = true;
-    switch (type) {
-      case FileType::I8: value = static_cast<std::int8_t>(bits); break;
-      case FileType::I16: value = static_cast<std::int16_t>(bits); break;
-      case FileType::I32: value = static_cast<std::int32_t>(bits); break;
-      case FileType::I64: value = static_cast<std::int64_t>(bits); break;
-      case FileType::U64:
-        fits = bits <= 0x7fffffffu;
-        value = static_cast<std::int64_t>(bits);
-        break;
-      case FileType::Bool: value = bits != 0; break;
-      case FileType::U8:
-      case FileType::U16:
-      case FileType::U32: value = static_cast<std::int64_t>(bits); break;
-      case FileType::F16:
-      case FileType::BF16:
-      case FileType::F32:
-      case FileType::F64: break;
-    }
-    if (!fits || value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
-      return dataError(what, "element " + std::to_string(i) + " does not fit 32 bits");
-    const auto narrow = static_cast<std::int32_t>(value);
-    std::memcpy(to, &narrow, sizeof narrow);
   }
   return tensor;
 }

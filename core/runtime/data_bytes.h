@@ -25,7 +25,7 @@ DType storedAs(FileType type);
 // The product of the extents; nullopt when one is negative or the size in bytes does not fit.
 std::optional<std::int64_t> elementsOf(const std::vector<std::int64_t>& shape, std::int64_t elementBytes);
 
-// `data` holds exactly the elements of `shape`. Integers that do not fit i32 are an error.
+// `data` holds exactly the elements of `shape`. Where an integer does not fit i32, all of them are f64, the nearest numbers.
 Result<HostTensor> decode(FileType type, bool bigEndian, bool columnMajor, const std::vector<std::int64_t>& shape,
                           std::string_view data, const std::string& what, std::stop_token stop = {});
 

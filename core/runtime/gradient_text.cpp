@@ -25,7 +25,7 @@ std::vector<bool> reached(const CompiledNotebook& notebook, const Program& p, st
   // By name at the end of the notebook: what a cell declares, else the first tensor that has it.
   std::unordered_map<std::string_view, TensorId> named;
   for (const Symbol& s : notebook.symbols)
-    if (s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
+    if (!s.inside && s.kind != Symbol::Kind::Function && s.kind != Symbol::Kind::Extent && s.kind != Symbol::Kind::Data)
       named.emplace(s.name, s.tensor);
   for (std::size_t t = 0; t < notebook.program.tensors.size(); ++t) named.emplace(notebook.program.tensors[t].name, TensorId(t));
   std::vector<bool> reached(p.tensors.size(), false);

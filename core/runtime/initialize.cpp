@@ -86,8 +86,13 @@ Result<HostTensor> fromFile(const Tensor& tensor, const std::string& directory, 
   value.shape = tensor.shape;
   if (tensor.type == DType::I32 && value.type != DType::I32)
     for (std::int64_t i = 0, n = value.elements(); i < n; ++i)
-      if (const double v = value.at(i); !(v == std::floor(v) && std::fabs(v) <= 2147483647.0))
-        return dataError(tensor.name, "element " + std::to_string(i) + " is " + std::to_string(v) + ", an integer was expected");
+      if (const double v = value.at(i); !(v == std::floor(v) && v >= -2147483648.0 && v <= 2147483647.0)) {
+        const bool whole = v == std::floor(v) && std::isfinite(v);
+        char number[32];
+        std::snprintf(number, sizeof number, whole ? "%.0f" : "%g", v);
+        return dataError(tensor.name, "element " + std::to_string(i) + " is " + number +
+                                          (whole ? ", which does not fit 32 bits" : ", an integer was expected"));
+      }
   return converted(value, tensor.type);
 }
 

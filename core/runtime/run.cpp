@@ -6,12 +6,14 @@
 #include <set>
 
 #include "core/ir/work.h"
+#include "core/lang/missing_tensor.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/run_folder.h"
 #include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
+#include "core/runtime/weights_match.h"
 
 namespace nf {
 namespace {
@@ -23,11 +25,27 @@ std::optional<std::pair<std::string, std::string>> derivativeNamed(const std::st
   return std::pair(name.substr(2, middle - 2), name.substr(middle + 4, name.size() - middle - 5));
 }
 
-// The tensor of this name; a derivative that the notebook does not ask for is asked for here, of `p`.
+// What a loop of `p` carries last, where nothing reads it behind the loop.
+TensorId lastCarried(Program& p, const Symbol& symbol) {
+  Loop::Carried& carried = p.loops[symbol.lastOf.value].carried[symbol.carried];
+  if (!carried.last.valid()) {
+    const Tensor& initial = p[carried.initial];
+    Tensor t;
+    t.name = p.freshName(symbol.name);
+    t.type = initial.type;
+    t.shape = initial.shape;
+    t.origin = initial.origin;
+    carried.last = p.addTensor(std::move(t));
+  }
+  return carried.last;
+}
+
+// The tensor of this name. What the notebook does not ask for is asked for here, of `p`: a derivative, a carried value behind its loop.
 TensorId tensorFor(const CompiledNotebook& notebook, Program& p, const std::string& name) {
   for (const Output& o : p.outputs)
     if (o.name == name) return o.tensor;
   if (const TensorId t = notebook.tensorNamed(name); t.valid()) return t;
+  if (const Symbol* s = notebook.tensorSymbol(name); s && s->lastOf.valid()) return lastCarried(p, *s);
   const auto derivative = derivativeNamed(name);
   if (!derivative) return {};
   const TensorId of = notebook.tensorNamed(derivative->first), wrt = notebook.tensorNamed(derivative->second);
@@ -66,7 +84,8 @@ Result<Program> RunJob::wantedProgram() {
     }
     if (all) {
       for (const Symbol& s : m_notebook.symbols)
-        if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(s.name);
+        if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(s.inside ? p[s.tensor].name : s.name);
+        else if (s.lastOf.valid() && !s.inside) want(s.name);
       // What calls of the library made: weights, `O.W`.
       for (const Tensor& t : m_notebook.program.tensors)
         if (t.kind == TensorKind::Param && m_notebook.tensorNamed(t.name).valid()) want(t.name);
@@ -78,12 +97,7 @@ Result<Program> RunJob::wantedProgram() {
   std::vector<Output> outputs;
   for (const std::string& name : names) {
     const TensorId t = tensorFor(m_notebook, p, name);
-    if (!t.valid()) {
-      std::string known;
-      for (const Tensor& there : m_notebook.program.tensors)
-        if (known.size() < 400) known += (known.empty() ? "" : ", ") + there.name;
-      return Error{"tensor", "There is no tensor " + name + ".", {}, "Tensors here: " + known};
-    }
+    if (!t.valid()) return missingTensor(m_notebook, "tensor", name);
     tensors.push_back(t);
     outputs.push_back({name, t, OutputRole::Named});
   }
@@ -117,9 +131,11 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     m_place = m_supply->failedAt();
     return requested.error();
   }
+  protocol::WarningEvent unmatched;
   if (!m_options.weights.empty()) {
     NF_TRY(const NamedTensors weights, readWeights(m_options.weights));
     NF_TRY([[maybe_unused]] const auto written, writeWeights(*m_store, weights, m_options.weights));
+    unmatched.message = unmatchedWeights(*m_store, m_notebook, weights, m_options.weights);
   }
   for (const auto& [name, value] : m_options.values) {
     TensorStore::Entry* entry = m_store->find(name);
@@ -138,6 +154,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   strays.insert(strays.end(), feed.strayLabels().begin(), feed.strayLabels().end());
   m_warnings = warningEvents(m_prepared.warnings, m_notebook.sources);
   for (protocol::WarningEvent& e : warningEvents(strays, x.program(), m_notebook.sources)) m_warnings.push_back(std::move(e));
+  if (!unmatched.message.empty()) m_warnings.push_back(std::move(unmatched));
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/runtime/train_job.h"
+#include "core/runtime/weights_match.h"
 
 namespace nf {
 
@@ -14,7 +15,11 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
   NF_TRY([[maybe_unused]] const Unit read, readEarlier());
   NF_TRY([[maybe_unused]] const Unit prepared, prepareTraining(stop));
   if (checkpoint) {
-    if (checkpoint->program != programHash()) return Error{"resume", options.resume + " belongs to another program.", {}, {}};
+    if (checkpoint->program != programHash())
+      return Error{"resume",
+                   options.resume + " belongs to another program: " + checkpointDifference(*store, *checkpoint, settings.optimizer),
+                   {},
+                   {}};
     if (!options.seed) seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
   }
@@ -62,6 +67,11 @@ Result<Unit> TrainJob::Impl::loadFirstValues(const std::optional<Checkpoint>& fr
   if (!options.initialWeights.empty()) {
     NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
     NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
+    if (!from && begun == Time{}) {
+      protocol::WarningEvent warning;
+      warning.message = unmatchedWeights(*store, notebook, weights, options.initialWeights);
+      if (!warning.message.empty()) emit(warning);
+    }
   }
   return from ? loadWeights(from->tensors, options.resume, true) : Unit{};
 }

@@ -43,6 +43,7 @@ Result<Checkpoint> TrainJob::Impl::readState() {
   c.step = step;
   c.seed = seed;
   c.program = programHash();
+  c.optimizer = settings.optimizer;
   for (const auto& [name, entry] : store->entries()) {
     if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
     NF_TRY(HostTensor value, store->read(*entry));

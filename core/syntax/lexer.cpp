@@ -171,6 +171,19 @@ class Lexer {
     return end;
   }
 
+  // A comment or a Markdown line means nothing to the program: bytes that nobody reads are only warned of, the first of them.
+  void checkProse(std::size_t begin, std::size_t end) {
+    std::uint32_t codePoint = 0;
+    while (begin < end) {
+      const std::size_t length = sequenceLength(m_text, begin, codePoint);
+      if (length == 0) break;
+      begin += length;
+    }
+    std::size_t last = begin;
+    while (last < end && sequenceLength(m_text, last, codePoint) == 0) ++last;
+    if (last > begin) mistake("invalid-utf8", "these bytes are no UTF-8 text", begin, last, std::nullopt, Severity::Warning);
+  }
+
   // Cell markers and, in a Markdown cell, every other line.
   bool lexLine() {
     const std::size_t end = lineEnd(m_at);
@@ -182,6 +195,7 @@ class Lexer {
       m_markdown = isMarkdownMarker(line);
       if (!m_markdown) looksLikeMarkdown(line, end);
     }
+    checkProse(m_at, end);
     push(marker ? TokenKind::CellMarker : TokenKind::Markdown, m_at, end);
     m_lineStart = true;
     m_at = end;
@@ -209,6 +223,7 @@ class Lexer {
     const char c = m_text[begin];
     if (c == '#') {
       m_at = lineEnd(begin);
+      checkProse(begin, m_at);
       push(TokenKind::Comment, begin, m_at);
       return;
     }

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "core/ir/verify.h"
 
 namespace nf {
@@ -13,11 +16,32 @@ CompiledNotebook compiled(const std::string& text, const CompileOptions& options
   return compileNotebook({"test.nf", {}, text}, options);
 }
 
+std::vector<std::string> mistakes(const std::string& text) {
+  std::vector<std::string> codes;
+  for (const Diagnostic& d : compiled(text).diagnostics)
+    if (d.severity == Severity::Error) codes.push_back(d.code);
+  return codes;
+}
+
 CompiledNotebook clean(const std::string& text, const CompileOptions& options = {}) {
   CompiledNotebook c = compiled(text, options);
   EXPECT_EQ(render(c.diagnostics, c.sources), "");
   for (const std::string& problem : verify(c.program, Stage::Source)) ADD_FAILURE() << problem;
   return c;
+}
+
+// What follows from a mistake is not told again.
+TEST(Compile, AMistakeAboveALoopIsToldOnce) {
+  EXPECT_EQ(mistakes("input X[3, 2] = 1\nconst h[Q] = 0.5\nfor t in 0..3 {\n  h = h + X[t, _]\n}\nY[i] = h[i]\nshow Y\n").size(),
+            1u);
+  EXPECT_EQ(mistakes("input X[3, 2] = 1\nG[i] = Q[i]\nfor t in 0..3 {\n  stack Hs = G\n}\nY[i] = Hs[0, i]\nshow Y\n").size(), 1u);
+  EXPECT_EQ(mistakes("input X[3, 2] = 1\nfor t in 0..3 {\n  y = X[t, _]\n}\n"), std::vector<std::string>{"no-effect"});
+}
+
+TEST(Compile, ALossThatIsNoNumberIsToldOnce) {
+  EXPECT_EQ(mistakes("param W[3] = 1\nloss L = W\ntrain L { steps = 3 }\n"), std::vector<std::string>{"not-scalar"});
+  EXPECT_EQ(mistakes("param W[3] = 1\nloss W\ntrain W { steps = 3 }\n"), std::vector<std::string>{"not-scalar"});
+  EXPECT_EQ(mistakes("param W[3] = 1\ntrain W { steps = 3 }\n"), std::vector<std::string>{"not-scalar"});
 }
 
 TEST(Compile, CapsuleConvolution) {

@@ -5,7 +5,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
 
 #include "tests/session/command_line.h"
 
@@ -204,6 +209,46 @@ TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
   EXPECT_THAT(o.err, HasSubstr("35 more are left out"));
   EXPECT_THAT(o.out, HasSubstr("60 errors"));
   EXPECT_EQ(nlohmann::json::parse(run("check --json wrong.nf").out)["diagnostics"].size(), 60u);
+}
+
+// With a `dot` that only copies: what is tested is how it is called.
+TEST_F(CommandLine, AGraphIsDrawnWhateverItsNotebookIsCalled) {
+  file("it's.nf", "input X[3] = 1\nY[i] = X[i]\nshow Y\n");
+  file("dot", "#!/bin/sh\nexec cat\n");
+  std::filesystem::permissions(m_folder.path("dot"), std::filesystem::perms::owner_all);
+  const Outcome o = run("export \"it's.nf\" \"an 'other' one\" --to svg", {}, "PATH=\"$PWD:$PATH\"");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_GT(std::filesystem::file_size(m_folder.path("an 'other' one/it's.svg")), 0u);
+}
+
+// What a page tells people to write is legal: every schedule of the documentation in words, behind the notebook that language.md
+// begins with.
+TEST_F(CommandLine, SchedulesOfTheDocumentationAreLegal) {
+  const auto textOf = [](const std::filesystem::path& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  const std::filesystem::path docs = std::filesystem::path(NF_EXAMPLES).parent_path() / "docs";
+  std::istringstream lines(textOf(docs / "language.md"));
+  std::string notebook, line;
+  while (std::getline(lines, line) && (notebook.empty() || line.starts_with("    ")))
+    if (line.starts_with("    ")) notebook += line.substr(4) + "\n";
+  ASSERT_THAT(notebook, HasSubstr("train L"));
+  const std::regex schedule(R"(hint schedule \w+ \{[^}]*kind[^}]*\})");
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(docs)) {
+    if (entry.path().extension() != ".md") continue;
+    const std::string text = textOf(entry.path());
+    for (std::sregex_iterator at(text.begin(), text.end(), schedule), end; at != end; ++at) {
+      if (at->str().find("...") != std::string::npos) continue;  // says that something stands there
+      ++found;
+      file("page.nf", notebook + at->str() + "\n");
+      const Outcome o = run("run page.nf --device cpu --set H=4");
+      EXPECT_EQ(o.code, 0) << entry.path() << ": " << at->str() << "\n" << o.err;
+    }
+  }
+  EXPECT_GE(found, 1);
 }
 
 TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {

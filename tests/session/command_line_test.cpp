@@ -133,6 +133,39 @@ TEST_F(CommandLine, EveryNamedTensorIsDumpedAndNothingElseWhereItIsNamed) {
   EXPECT_EQ(files, 2u);
 }
 
+// A name of repetitions means nothing behind them, to `show` and to --dump: what each made has a name of its own.
+TEST_F(CommandLine, WhatRepetitionsMadeIsDumpedByItsOwnName) {
+  file("repeat.nf", "input X[2] = 1\nh = X\nrepeat k in 0..3 {\n  h = h + X\n  m = h * 10\n}\nM = m.1 + h\nshow M\n");
+  ASSERT_EQ(run("run repeat.nf --device reference --dump all -o all.d").code, 0);
+  for (const char* name : {"m.0.npy", "m.1.npy", "m.2.npy", "h.npy", "M.npy"})
+    EXPECT_TRUE(std::filesystem::exists(m_folder.path(std::string("all.d/") + name))) << name;
+  EXPECT_FALSE(std::filesystem::exists(m_folder.path("all.d/m.npy")));
+  const Outcome last = run("run repeat.nf --device reference --dump m.2,h -o last.d");
+  EXPECT_THAT(last.out, testing::AllOf(HasSubstr("m.2  f32 [2]  mean 40"), HasSubstr("h  f32 [2]  mean 4,")));
+  const Outcome none = run("run repeat.nf --device reference --dump m");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, testing::AllOf(HasSubstr("There is no tensor m"), HasSubstr("m.0, m.1, m.2")));
+  file("after.nf", "input X[2] = 1\nrepeat k in 0..2 {\n  m = X * k\n}\nm = X * 7\nshow m\n");
+  EXPECT_THAT(run("run after.nf --device reference --dump m -o after.d").out, HasSubstr("m  f32 [2]  mean 7,"));
+}
+
+TEST_F(CommandLine, WhatALoopCarriesLastIsDumpedThoughNothingReadsIt) {
+  file("loop.nf", "input X[6, 3] = 1\nh[i: 3] = 0 * X[0, i]\nfor t in 0..6 {\n  h = h + X[t, _]\n  stack H = h\n}\nshow H\n");
+  const Outcome o = run("run loop.nf --device reference --dump h -o loop.d");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("h  f32 [3]  mean 6,"));
+  ASSERT_EQ(run("run loop.nf --device reference --dump all -o all.d").code, 0);
+  EXPECT_TRUE(std::filesystem::exists(m_folder.path("all.d/h.npy")));
+  const Outcome grad = run("grad loop.nf h X");
+  EXPECT_EQ(grad.code, 1);
+  EXPECT_THAT(grad.err, HasSubstr("Nothing uses the value that h has behind its loop."));
+}
+
+TEST_F(CommandLine, AMisspeltTensorNamesTheOneThatIsMeant) {
+  file("net.nf", "input Alpha[3] = 1\nY[i] = Alpha[i]\n");
+  EXPECT_THAT(run("run net.nf --device reference --dump Alpa").err, HasSubstr("is Alpha meant?"));
+}
+
 TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {
   file("net.nf", kNet);
   for (const char* to : {"html", "json", "llvm"}) {

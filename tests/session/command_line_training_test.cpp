@@ -286,6 +286,54 @@ TEST_F(CommandLine, WeightsOfAnotherNetAreRefused) {
   }
 }
 
+TEST_F(CommandLine, WeightsThatAreMissingOrUnknownAreWarnedOf) {
+  const std::string train = "\nshow L\ntrain L { steps = 1; optimizer = adam(lr=0.1) }\n";
+  file("one.nf", "param W[2] = 1\nparam Q[2] = 1\nloss L = sum[i] W[i]*Q[i]" + train);
+  file("two.nf", "param W[2] = 1\nparam b[2] = 1\nloss L = sum[i] W[i]*b[i]" + train);
+  ASSERT_EQ(run("train one.nf --device reference -o one.d").code, 0);
+  const std::string weights = " --device reference --weights one.d/*/checkpoint.safetensors";
+  for (const char* command : {"run two.nf", "train two.nf -o two.d"}) {
+    const Outcome o = run(command + weights);
+    EXPECT_EQ(o.code, 0) << command << o.err;
+    EXPECT_THAT(o.err, testing::AllOf(HasSubstr("warning: "), HasSubstr("lacks b, which keeps its initial value"),
+                                      HasSubstr("holds Q, which no tensor here is called")))
+        << command;
+  }
+  // What an optimizer keeps is no part of what is asked for.
+  for (const char* command : {"run one.nf", "train one.nf -o again.d"})
+    EXPECT_THAT(run(command + weights).err, testing::Not(HasSubstr("warning"))) << command;
+}
+
+TEST_F(CommandLine, ARefusedResumeSaysWhatDiffers) {
+  const auto net = [](const char* extent, const char* rate) {
+    return std::string("let N = ") + extent +
+           "\nparam W[N] = 1\nloss L = sum[i] W[i]^2\ntrain L { steps = 2; optimizer = sgd(lr=" + rate + ") }\n";
+  };
+  file("net.nf", net("4", "3e-3"));
+  file("rate.nf", net("4", "1e-3"));
+  file("wide.nf", net("6", "3e-3"));
+  ASSERT_EQ(run("train net.nf --device reference -o net.d").code, 0);
+  const std::string resume = " --device reference --steps 4 --resume net.d/*/checkpoint.safetensors";
+  const Outcome rate = run("train rate.nf -o rate.d" + resume);
+  EXPECT_EQ(rate.code, 1);
+  EXPECT_THAT(rate.err,
+              testing::AllOf(HasSubstr("belongs to another program: its optimizer is sgd(lr=3e-3), here it is sgd(lr=1e-3)"),
+                             HasSubstr("`--weights`")));
+  const Outcome wide = run("train wide.nf -o wide.d" + resume);
+  EXPECT_EQ(wide.code, 1);
+  EXPECT_THAT(wide.err, HasSubstr("belongs to another program: W is [4] there and [6] here."));
+  EXPECT_EQ(run("train net.nf -o more.d" + resume).code, 0);
+}
+
+TEST_F(CommandLine, ARunNamesTheOptimizerThatNobodyWrote) {
+  file("plain.nf", "param W[4] = 1\nloss L = sum[i] W[i]^2\ntrain L { steps = 1 }\n");
+  ASSERT_EQ(run("train plain.nf --device reference -o out.d").code, 0);
+  for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("out.d"))) {
+    std::ifstream json(entry.path() / "run.json");
+    EXPECT_EQ(nlohmann::json::parse(json)["settings"]["optimizer"], "sgd(lr=0.01, momentum=0, decay=0)");
+  }
+}
+
 // What an optimizer keeps of a parameter in double precision is in double precision, and a whole state takes a value of another type.
 TEST_F(CommandLine, ParametersInDoublePrecisionTrainWithEveryOptimizer) {
   for (const char* optimizer : {"sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9)", "momentum(lr=0.1)", "adam(lr=0.1)"})

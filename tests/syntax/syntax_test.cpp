@@ -52,6 +52,16 @@ TEST(Lexer, WrongBytesAreToldOnce) {
   EXPECT_EQ(r.diagnostics[2].code, "unclosed-quote");
 }
 
+TEST(Lexer, WrongBytesOfACommentAreWarnedOf) {
+  const LexResult r = lex("let N = 3  # caf\xe9 au \xe9\n# %% [markdown]\n\xfc\n# caf\xc3\xa9\n", SourceId(std::size_t{0}));
+  ASSERT_EQ(r.diagnostics.size(), 2u);
+  for (const Diagnostic& d : r.diagnostics) {
+    EXPECT_EQ(d.code, "invalid-utf8");
+    EXPECT_EQ(d.severity, Severity::Warning);
+    EXPECT_EQ(d.span.length(), 1u);
+  }
+}
+
 // Tokens lie in order, do not overlap and leave only blanks between them, whatever the bytes.
 TEST(Lexer, CoversAnyBytes) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {

@@ -6,3 +6,5 @@ train L { step = 10; optimizer = sgd(lr=0.1) }
   train L { step = 10; optimizer = sgd(lr=0.1) }
             ^~~~
 note: there are batch, clip, device, epochs, mode, optimizer, seed, steps, wrt
+help: write `steps`
+fix: write `steps`: `step` becomes `steps`

@@ -7,3 +7,5 @@ Y = conv2d(X, 8, 3, strides=2)
 std/conv.nf:7:5: note: conv2d(X[N, C, H, W], K, R; stride = 1, pad = 0, dilation = 1, groups = 1, bias = 0) -> Y
   def conv2d(X[N, C, H, W], K, R; stride = 1, pad = 0, dilation = 1, groups = 1, bias = 0) -> Y {
       ^~~~~~
+help: write `stride`
+fix: write `stride`: `strides` becomes `stride`
