@@ -370,7 +370,9 @@ int main(int argc, char** argv) {
        "dK,\n"
        "R in s, accepted, why, flip]; with --measure: fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
        "verdict"},
-      {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
+      {"grad",
+       "JSON: ok, text, stands_alone, output, input {asked, tensor: its name in text}, terms, diagnostics,\n"
+       "check {samples, worst, allowed}"},
       {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
