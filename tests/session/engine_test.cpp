@@ -161,7 +161,9 @@ TEST_F(EngineTest, AScatterIsAnEquation) {
   document("input x[9] : i32 = 0\nparam E[7, 2] = normal(0, 1)\nloss L = sum[z0, d] E[x[z0], d]^2\nshow d(L)/d(E)\n");
   await<Analysis>();
   send(ExpressionRequest{1, "d(L)/d(E)", false}, 4);
-  const Formula f = await<Expression>(4).formulas.at(0);
+  const Expression e = await<Expression>(4);
+  EXPECT_EQ(e.terms.at(0).certificate, CertificateState::Untried);
+  const Formula& f = e.formulas.at(0);
   const FormulaNode& equation = f.nodes.back();
   ASSERT_EQ(equation.kind, FormulaKind::Equation);
   std::set<std::string> left;

@@ -466,6 +466,36 @@ TEST_F(AuthorWidgets, AScatterByItsCostIsNotForWantOfAProof) {
   EXPECT_TRUE(wordsIn(view).contains("Of 1 access of its 2 no inverse could be proved"));
 }
 
+TEST_F(AuthorWidgets, AScatterByDataWasNotTriedAndHasNoTermsAnElement) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(A)", tensor.dtype = "f32", tensor.shape = {1, 29};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = "d(L)/d(A)";
+  e.terms = {term()};
+  e.terms[0].tripsPerElement = 324;
+  view.setExpression(e);
+  EXPECT_TRUE(wordsIn(view).contains("Terms an element"));
+  EXPECT_FALSE(wordsIn(view).contains("Term 1 of"));
+  e.terms[0].form = GradientForm::Scatter;
+  e.terms[0].certificate = CertificateState::Untried;
+  view.setExpression(e);
+  EXPECT_TRUE(badgesIn(view).contains("scatter"));
+  EXPECT_TRUE(wordsIn(view).contains("depends on data"));
+  EXPECT_FALSE(wordsIn(view).contains("could be proved"));
+  EXPECT_FALSE(wordsIn(view).contains("by its cost"));
+  EXPECT_FALSE(wordsIn(view).contains("Terms an element"));
+  e.terms.push_back(term());
+  e.terms[1].result = "d(L)/d(A)#2";
+  view.setExpression(e);
+  EXPECT_TRUE(wordsIn(view).contains("The index of 1 access of its 2 depends on data"));
+  EXPECT_TRUE(wordsIn(view).contains("Term 1 of 2"));
+  EXPECT_TRUE(wordsIn(view).contains("Term 2 of 2"));
+  EXPECT_TRUE(wordsIn(view).contains("d(L)/d(A)#2"));
+}
+
 TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGreen) {
   InspectorView view(&theme);
   view.resize(352, 900);
