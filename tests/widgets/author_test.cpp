@@ -19,6 +19,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 
 #include "tests/widgets/capsule.h"
 #include "widgets/basic.h"
@@ -197,6 +198,33 @@ TEST_F(AuthorWidgets, ConditionsGoBelowTheirValueWhereThePageIsNarrow) {
   view.resize(static_cast<int>(wide.width * 0.75) + 8, view.height());
   EXPECT_FALSE(view.scrollBar()->isVisible());
   EXPECT_GT(view.height(), high);
+}
+
+// A side of a relation that takes several lines is read to its end before what it is related to.
+TEST_F(AuthorWidgets, ARelationStandsBelowASideOfSeveralLines) {
+  capsule::FormulaMaker m;
+  std::uint32_t sum = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto term = m.access("A", {"i", "j"});
+    sum = i == 0 ? term : m.add(Kind::Infix, "+", {sum, term});
+  }
+  const auto element = m.add(Kind::Name, "z");
+  m.add(Kind::Infix, "==", {sum, element});
+  const FormulaBox whole = setFormula(m.formula, theme, 22);
+  for (const double share : {0.3, 0.5, 0.7}) {
+    SCOPED_TRACE(share);
+    const FormulaBox box = setFormula(m.formula, theme, 22, share * whole.width);
+    EXPECT_LE(box.width, share * whole.width);
+    EXPECT_EQ(textsOf(box).size(), textsOf(whole).size());
+    std::optional<double> relation;
+    double last = 0;
+    for (const auto& run : box.runs) {
+      if (run.text == "=") relation = run.at.y();
+      else if (run.text != "z") last = std::max(last, run.at.y());
+    }
+    ASSERT_TRUE(relation);
+    EXPECT_GT(*relation, last);
+  }
 }
 
 TEST_F(AuthorWidgets, WhatCannotBeBrokenIsScrolled) {
