@@ -301,6 +301,7 @@ class Setter {
     const double indent = px * 0.9, gap = px * 0.24;
     FormulaBox out, line;
     double at = 0;
+    bool broken = false;  // the operand before takes several lines: a sign beside it would stand at the end of its first
     for (const Piece& piece : pieces) {
       const FormulaBox sign = piece.sign.isEmpty() ? FormulaBox{} : word(piece.sign, px, false);
       const double before = sign.width > 0 ? sign.width + gap : 0;
@@ -314,12 +315,15 @@ class Setter {
       };
       FormulaBox operand = set(piece.node, px);
       const double beside = room - at - line.width - (line.width > 0 ? gap : 0) - before;
-      if (line.width > 0 && operand.width > beside) {
+      if (line.width > 0 && (broken || operand.width > beside)) {
         below(out, line, at, px * 0.32);
         line = {};
         at = indent;
       }
-      operand = sized(room - at - line.width - (line.width > 0 ? gap : 0) - before);
+      const double own = room - at - line.width - (line.width > 0 ? gap : 0) - before;
+      const FormulaNode& node = m_nodes[piece.node];
+      broken = operand.width > own && node.kind == FormulaKind::Infix && bindingOf(node) >= piece.least;
+      operand = sized(own);
       for (const std::uint32_t outer : piece.within) operand = withRegion(outer, std::move(operand));
       if (sign.width > 0) append(line, sign, gap);
       append(line, operand, gap);

@@ -340,7 +340,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   m_proves = isProving(e.terms);
   if (!e.terms.empty()) {
     const QString zero = zeroByRule(e.terms);
-    std::int64_t without = 0, all = 0;  // accesses without a proof
+    std::int64_t without = 0, byData = 0, all = 0;  // accesses without a proof; whose index is data, so that none is tried
     bool scatters = false, unproved = false, checking = false, unread = false, cut = false;
     double ms = 0;
     for (const auto& t : e.terms) {
@@ -353,6 +353,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       checking = checking || t.certificate == protocol::CertificateState::Checking;
       unproved = unproved || t.certificate == protocol::CertificateState::Uncertified;
       without += t.certificate == protocol::CertificateState::Uncertified;
+      byData += t.certificate == protocol::CertificateState::Untried;
       ++all;
     }
     scatters = scatters || unproved;
@@ -374,20 +375,30 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                                           .arg(counted(without, tr("access"), tr("accesses")))
                                           .arg(all)
         : unproved ? tr("No inverse of this access could be proved, so its gradient is a scatter: correct, but it adds in place.")
+        : byData == all
+            ? tr("Its index depends on data: which points reach an element shows only as it runs, so there is nothing to "
+                 "invert and the gradient is a scatter: correct, but it adds in place.")
+        : byData > 0 ? tr("The index of %1 of its %2 depends on data: that part is a scatter, correct, but it adds in place.")
+                           .arg(counted(byData, tr("access"), tr("accesses")))
+                           .arg(all)
         : scatters
             ? tr("A gather would visit more points than a scatter, so the gradient is a scatter by its cost, not for want of "
                  "a proof: correct, but it adds in place.")
             : tr("Every element of %1 gathers its terms exactly once, and from nowhere else: a bijection on integer sets, "
                  "proved against the access as written.")
                   .arg(derivativeText(m_tensor))));
-    for (const auto& t : e.terms) {
+    for (std::size_t k = 0; k < e.terms.size(); ++k) {
+      const protocol::GradientTermInfo& t = e.terms[k];
       const QString form = t.form == protocol::GradientForm::Gather    ? tr("gather, deterministic")
                            : t.form == protocol::GradientForm::Scatter ? tr("scatter")
                            : t.form == protocol::GradientForm::Empty   ? tr("empty: no point reads it")
                                                                        : tr("zero");
+      // One access may have several, as of second order: what each makes tells them apart.
+      if (e.terms.size() > 1)
+        addPair(m_certificate, m_theme, tr("Term %1 of %2").arg(k + 1).arg(e.terms.size()), QString::fromStdString(t.result), true);
       addPair(m_certificate, m_theme, tr("Access"), QString::fromStdString(t.written.empty() ? t.access : t.written), true);
       if (!t.written.empty()) addPair(m_certificate, m_theme, tr("Same as"), QString::fromStdString(t.access), true);
-      if (t.tripsPerElement > 0 && !addsNothing(t.form))
+      if (t.tripsPerElement > 0 && t.form == protocol::GradientForm::Gather)
         addPair(m_certificate, m_theme, tr("Terms an element"), grouped(t.tripsPerElement));
       addPair(m_certificate, m_theme, tr("Form"), form);
       if (!t.why.empty()) addPair(m_certificate, m_theme, tr("Why"), QString::fromStdString(t.why));

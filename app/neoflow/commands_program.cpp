@@ -721,6 +721,8 @@ int runGrad(const GradOptions& options) {
     Json json{{"ok", passed},
               {"text", text},
               {"stands_alone", made->whole},
+              {"output", {{"asked", options.output}, {"tensor", program[*of].name}}},
+              {"input", {{"asked", options.input}, {"tensor", program[*wrt].name}}},
               {"terms", std::move(terms)},
               {"diagnostics", toJson(d.diagnostics, loaded.notebook.sources)}};
     if (check) {
@@ -734,8 +736,12 @@ int runGrad(const GradOptions& options) {
     return exitCode;
   }
   std::cout << (made->whole ? "# stands alone, as a notebook of its own\n"
-                            : "# belongs behind the notebook, in a cell of its own\n")
-            << text;
+                            : "# belongs behind the notebook, in a cell of its own\n");
+  // A name that stands for what a loop or another statement made goes by the maker's.
+  for (const auto& [asked, tensor] : {std::pair{&options.output, *of}, {&options.input, *wrt}})
+    if (program[tensor].name != *asked)
+      std::cout << "# " << quotedName(program[tensor].name) << " is what " << *asked << " is at the end of the notebook\n";
+  std::cout << text;
   if (!d.diagnostics.empty()) std::cerr << render(d.diagnostics, loaded.notebook.sources);
   // What is zero by rule is said, whether somebody asks how the others were made or not.
   for (const GradientTerm& term : d.terms)

@@ -372,8 +372,10 @@ int main(int argc, char** argv) {
        "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "
        "dK,\n"
        "R in s, accepted, why, flip]; with --measure: fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
-       "schedules, verdict"},
-      {"grad", "JSON: ok, text, stands_alone, terms, diagnostics, check {samples, worst, allowed}"},
+        "schedules, verdict"},
+      {"grad",
+       "JSON: ok, text, stands_alone, output, input {asked, tensor: its name in text}, terms, diagnostics,\n"
+       "check {samples, worst, allowed}"},
       {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"

@@ -267,6 +267,9 @@ void putOffProof(Inverse& inverse) {
   inverse.why = "the proof is under way";
 }
 
+// Good enough to look at; who runs it asks again.
+bool isPreliminary(const Inverse& inverse) { return inverse.state == Inverse::State::Checking || inverse.hasty; }
+
 void spareProof(const AccessProblem& problem, Inverse& inverse) {
   inverse.state = Inverse::State::Unneeded;
   inverse.why = "the gather would visit " + rounded(visitsOf(inverse, problem) / pointsOf(problem)) +
@@ -332,9 +335,9 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
   {
     const std::lock_guard lock(m_mutex);
     const auto found = m_inverses.find(key);
-    if (found != m_inverses.end() && (proof != Proof::Now || found->second->state != Inverse::State::Checking)) {
+    if (found != m_inverses.end() && (proof != Proof::Now || !isPreliminary(*found->second))) {
       ++m_hits;
-      if (found->second->state == Inverse::State::Checking) putOff(key, problem);
+      if (isPreliminary(*found->second)) putOff(key, problem);
       return found->second;
     }
   }
@@ -345,8 +348,11 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
     const bool empty = inverse.state == Inverse::State::Empty;
     const bool now = proof == Proof::Now || problem.domain.empty();
     const QuestionLimit limit(now ? m_options.certificateQuota : m_options.interactiveQuota, until, stop);
-    // What was solved in haste may be dearer than it need be.
-    if (!empty && !limit.isOver() && !cheap(inverse, problem)) return spareProof(problem, inverse);
+    if (!empty && !cheap(inverse, problem)) {
+      // What was solved in haste may be dearer than it need be.
+      inverse.hasty = !now && limit.isOver();
+      return spareProof(problem, inverse);
+    }
     const bool putOff = proof == Proof::PutOff && !empty && !now;
     if (putOff || (!conclude(problem, limit, inverse) && !now)) putOffProof(inverse);
   }));
@@ -358,8 +364,8 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
   }
   auto& kept = m_inverses[key];
   // Another thread may have been here: its proof is as good, and better than none.
-  if (!kept || kept->state == Inverse::State::Checking) kept = std::move(made);
-  if (kept->state == Inverse::State::Checking) putOff(key, problem);
+  if (!kept || isPreliminary(*kept)) kept = std::move(made);
+  if (isPreliminary(*kept)) putOff(key, problem);
   else m_waiting.erase(key);
   return kept;
 }
@@ -370,8 +376,7 @@ Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::s
   options.stop = std::move(stop);
   options.explain = true;
   options.names = std::move(names);
-  const bool hasty = known->state == Inverse::State::Checking;
-  const auto until = QuestionLimit::in(hasty ? m_options.accessMilliseconds : m_options.proofMilliseconds);
+  const auto until = QuestionLimit::in(isPreliminary(*known) ? m_options.accessMilliseconds : m_options.proofMilliseconds);
   // Solved in haste it may come out otherwise: what was proved is what is known.
   return solve(problem, options, until, [&](Inverse& again) {
     std::vector<Inverse::Step> steps = std::move(again.derivation);
@@ -399,7 +404,7 @@ bool InverseCache::settle(std::stop_token stop) {
     const std::lock_guard lock(m_mutex);
     const auto made = m_inverses.find(*m_settling);
     m_settling.reset();
-    if (made == m_inverses.end() || made->second->state == Inverse::State::Checking) continue;  // it was given up
+    if (made == m_inverses.end() || isPreliminary(*made->second)) continue;  // it was given up
     ++m_settled;
     any = true;
   }

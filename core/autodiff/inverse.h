@@ -33,13 +33,14 @@ struct Inverse {
   // Unneeded: solved, and not cheap(), so InverseCache asked for no proof.
   enum class State { Empty, Gather, Uncertified, Checking, Unneeded };
   State state = State::Uncertified;
-  std::string why;                         // of Uncertified, Checking and Unneeded: one clause for a person
-  std::vector<IndexCond> excludedBy;       // of Empty, over y: conditions that no point fulfils together, none of them to spare
-  std::vector<std::int64_t> axes;          // extents of t, each > 1
-  std::vector<IndexExpr> y;                // g(z, t), one a domain variable
-  std::vector<IndexExpr> tOfY;             // back from y in a fibre to its t, one an axis: a witness for the proof
-  std::vector<IndexCond> zGuards;          // Pz: of z alone, hoisted around the reduction
-  std::vector<IndexCond> tGuards;          // Pt: of z and t, a lazy select inside it
+  bool hasty = false;                 // of Unneeded: the solution took more than the time of a view; with all of it, it may pay
+  std::string why;                    // of Uncertified, Checking and Unneeded: one clause for a person
+  std::vector<IndexCond> excludedBy;  // of Empty, over y: conditions that no point fulfils together, none of them to spare
+  std::vector<std::int64_t> axes;     // extents of t, each > 1
+  std::vector<IndexExpr> y;           // g(z, t), one a domain variable
+  std::vector<IndexExpr> tOfY;        // back from y in a fibre to its t, one an axis: a witness for the proof
+  std::vector<IndexCond> zGuards;     // Pz: of z alone, hoisted around the reduction
+  std::vector<IndexCond> tGuards;     // Pt: of z and t, a lazy select inside it
   std::vector<std::int64_t> phaseModulus;  // one a z dimension: splitting it by this folds the floors over it (phase.h)
   std::int64_t tripsPerZ = 1;              // product of axes
   double zShare = 1;                       // share of all z where Pz holds; counted, estimated for large tensors
@@ -99,14 +100,15 @@ class InverseCache {
  public:
   explicit InverseCache(InvertOptions options = {});  // `explain`, `names`, `stop` and `cache` are not used
   // Quick: a proof that does not end within `interactiveQuota` and `accessMilliseconds` is put off, PutOff: every new one is. The state
-  // is Checking then. None is asked for where the gather does not pay: the state is Unneeded. What `stop` ended is not kept.
+  // is Checking then. None is asked for where the gather does not pay: the state is Unneeded. Where the time ended before the solution
+  // did, that holds for the view only (`hasty`): settle() and Now solve anew. What `stop` ended is not kept.
   enum class Proof { Now, Quick, PutOff };
   std::shared_ptr<const Inverse> invert(const AccessProblem& problem, Proof proof = Proof::Now, std::stop_token stop = {});
   // The same with its derivation; the proof is the cached one's.
   Inverse explained(const AccessProblem& problem, std::vector<std::string> names, Proof proof = Proof::Now,
                     std::stop_token stop = {});
 
-  // Makes the proofs that were put off, until there is none or stop is requested. True where one was made.
+  // Makes the proofs that were put off, and what was solved in haste, until there is none or stop is requested. True where one was made.
   bool settle(std::stop_token stop = {});
   // The program has changed: of the proofs that wait only those are made that are put off again. One under way goes on until another
   // one is put off in its place.

@@ -295,10 +295,9 @@ void Reverse::addTerm(const Operator& op, OperatorId forward, ExprId load, const
       case Inverse::State::Gather:
       case Inverse::State::Checking:
         if (inverse->y.size() != problem.domain.size()) scatter(unproved);  // perhaps empty
-        else if (cheap(*inverse, problem)) addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
-        else scatter("the gather would visit far more points");
+        else addGather(op, forward, problem, *inverse, counters, access.tensor, load, weight);
         break;
-      case Inverse::State::Unneeded: scatter("the gather would visit far more points"); break;
+      case Inverse::State::Unneeded:
       case Inverse::State::Uncertified: scatter(unproved); break;
     }
   }

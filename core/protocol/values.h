@@ -174,9 +174,12 @@ bool wellFormed(const Formula& formula);
 enum class GradientForm : std::uint8_t { Gather, Scatter, Zero, Empty };
 constexpr auto enumNames(GradientForm) { return std::array{"gather", "scatter", "zero", "empty"}; }
 inline bool addsNothing(GradientForm form) { return form == GradientForm::Zero || form == GradientForm::Empty; }
-// Checking: the proof is under way, and nothing runs before it ends. Then the engine sends the Expression again, with id 0.
-enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified, Checking, Unneeded };
-constexpr auto enumNames(CertificateState) { return std::array{"proved", "empty", "uncertified", "checking", "unneeded"}; }
+// Checking: the proof is under way, and nothing runs before it ends. Then the engine sends the Expression again, with id 0; so it does
+// of what is Unneeded as far as the time of a view told. Untried: the index depends on data, so there is nothing to invert.
+enum class CertificateState : std::uint8_t { Proved, Empty, Uncertified, Checking, Unneeded, Untried };
+constexpr auto enumNames(CertificateState) {
+  return std::array{"proved", "empty", "uncertified", "checking", "unneeded", "untried"};
+}
 
 struct DerivationStep {
   std::string title;

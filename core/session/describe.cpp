@@ -87,6 +87,12 @@ std::string shapeText(const Tensor& t) {
 
 constexpr const char* kNotDerived = "not derived yet";
 
+bool readsByData(const Program& p, ExprId load) {
+  if (!load.valid()) return false;
+  const std::vector<AccessIndex>& indices = p[p[load].access].indices;
+  return std::any_of(indices.begin(), indices.end(), [](const AccessIndex& i) { return i.isData(); });
+}
+
 // The places of the accesses of each tensor, bodies of loops included: the nearest span of each access.
 std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& spans) {
   std::vector<protocol::Origins> readers(p.tensors.size());
@@ -510,6 +516,8 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
       case Inverse::State::Checking: info.certificate = protocol::CertificateState::Checking; break;
       case Inverse::State::Unneeded: info.certificate = protocol::CertificateState::Unneeded; break;
     }
+    if (term.form == GradientTerm::Form::Scatter && readsByData(forward, term.access))
+      info.certificate = protocol::CertificateState::Untried;
     info.certificateMs = term.inverse.certificateMilliseconds;
     info.why = term.why;
     info.tripsPerElement = term.inverse.tripsPerZ;

@@ -264,12 +264,15 @@ void Engine::settleProofs(std::stop_token stop) {
   }
 }
 
-void Engine::sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id) {
-  const bool checking = std::any_of(expression.terms.begin(), expression.terms.end(), [](const protocol::GradientTermInfo& term) {
-    return term.certificate == protocol::CertificateState::Checking;
-  });
+void Engine::sendExpression(const protocol::Expression& expression, const std::vector<GradientTerm>& derived,
+                            const protocol::Message& request, protocol::RequestId id) {
+  const auto shows = [&](protocol::CertificateState state) {
+    return std::any_of(expression.terms.begin(), expression.terms.end(),
+                       [&](const protocol::GradientTermInfo& term) { return term.certificate == state; });
+  };
+  const bool hasty = std::any_of(derived.begin(), derived.end(), [](const GradientTerm& t) { return t.inverse.hasty; });
   m_outbox.send(expression, id);
-  if (!checking) return;
+  if (!shows(protocol::CertificateState::Checking) && !(hasty && shows(protocol::CertificateState::Unneeded))) return;
   {
     const std::lock_guard lock(m_mutex);
     m_unsettled = request;
@@ -337,8 +340,8 @@ bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
     return fail(id, {"expression", "There is no tensor " + m.tensor + ".", {}, {}}), true;
   }
   static const std::vector<GradientTerm> kNoTerms;
-  auto expression =
-      describeExpression(*program, tensor, *stages ? (*stages)->terms : kNoTerms, revision->spans(), notebook.program);
+  const std::vector<GradientTerm>& derived = *stages ? (*stages)->terms : kNoTerms;
+  auto expression = describeExpression(*program, tensor, derived, revision->spans(), notebook.program);
   if (!expression) return fail(id, {"expression", m.tensor + " is given, not computed.", {}, {}}), true;
   expression->revision = revision->number();
   if (const auto names = derivativeNames(m.tensor)) {
@@ -347,7 +350,7 @@ bool Engine::answerExpression(const protocol::ExpressionRequest& m, protocol::Re
       check(*expression, m.numericCheck, *program, of, wrt, tensor, {}, folderOf(notebook), stop);
   }
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
-  sendExpression(*expression, m, id);
+  sendExpression(*expression, derived, m, id);
   return true;
 }
 
@@ -405,7 +408,7 @@ bool Engine::answerGradient(const protocol::GradientRequest& m, protocol::Reques
   expression->revision = revision->number();
   check(*expression, m.numericCheck, d, of, wrt, only.result, only.seed, folderOf(revision->sound()), stop);
   if (stop.stop_requested()) return m_outbox.send(protocol::Cancelled{}, id), true;
-  sendExpression(*expression, m, id);
+  sendExpression(*expression, differentiated->terms, m, id);
   return true;
 }
 

@@ -64,7 +64,8 @@ class Engine {
   void overtake(std::stop_source passes);
   std::stop_source beginPasses(std::uint64_t revision);  // of the clerk's thread; requested at once where that is not the newest
   void settleProofs(std::stop_token stop);
-  void sendExpression(const protocol::Expression& expression, const protocol::Message& request, protocol::RequestId id);
+  void sendExpression(const protocol::Expression& expression, const std::vector<GradientTerm>& derived,
+                      const protocol::Message& request, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   std::shared_ptr<const Revision> newest() const;
 

@@ -35,8 +35,8 @@ class FormulaBuilder {
       return std::move(m_formula);
     }
     const std::uint32_t left = subscripted(m_program[m_op.output].name, leftIndices(), m_op.origin);
-    std::uint32_t right = scalar(m_op.body, 0);
-    if (m_op.kind == OperatorKind::Scatter && !m_op.scatter.empty()) right = whereItArrives(right);
+    const bool arrives = m_op.kind == OperatorKind::Scatter && !m_op.scatter.empty();
+    std::uint32_t right = arrives ? whereItArrives(m_op.body) : scalar(m_op.body, 0);
     if (m_op.axes.size() > m_op.outputRank) {
       const std::string_view reducer = m_op.kind == OperatorKind::Scatter ? "sum" : name(m_op.reducer);
       right = add(FormulaKind::Reduce, std::string(reducer), {right}, m_op.origin);
@@ -161,7 +161,7 @@ class FormulaBuilder {
   }
 
   // What a scatter adds, at the points whose indices are the element's: "body if 2*i + j = z0 and idx[i] = z1, else 0".
-  std::uint32_t whereItArrives(std::uint32_t body) {
+  std::uint32_t whereItArrives(ExprId body) {
     const std::vector<std::string> names = elementNames();
     std::optional<std::uint32_t> all;
     for (std::size_t k = 0; k < names.size(); ++k) {
@@ -171,8 +171,28 @@ class FormulaBuilder {
       const std::uint32_t equal = add(FormulaKind::Infix, "==", {read, element}, {});
       all = all ? add(FormulaKind::Infix, "and", {*all, equal}, {}) : equal;
     }
+    int depth = 1;
+    body = under(body, 0, depth, all);
+    const std::uint32_t value = scalar(body, depth);
     const std::uint32_t nothing = add(FormulaKind::Number, "0", {}, {});
-    return add(FormulaKind::Cases, {}, {*all, body, nothing}, {});
+    return add(FormulaKind::Cases, {}, {*all, value, nothing}, {});
+  }
+
+  // select(a, select(b, x, 0), 0) reads as one case, "x if a and b": joins to `all` the conditions that lead to `elsewhere` where they
+  // do not hold, and returns what is left of the body.
+  ExprId under(ExprId body, double elsewhere, int& depth, std::optional<std::uint32_t>& all) {
+    const auto isGuarded = [&] {
+      const ScalarNode& n = m_program[body];
+      return n.op == ScalarOp::Select && m_program[n.operands[2]].op == ScalarOp::Constant &&
+             m_program[n.operands[2]].value == elsewhere;
+    };
+    for (; depth < kDeepest && isGuarded(); ++depth) {
+      const ScalarNode& n = m_program[body];
+      const std::uint32_t condition = scalar(n.operands[0], depth + 1);
+      all = all ? add(FormulaKind::Infix, "and", {*all, condition}, n.origin) : condition;
+      body = n.operands[1];
+    }
+    return body;
   }
 
   std::vector<std::uint32_t> leftIndices() {
@@ -238,8 +258,13 @@ class FormulaBuilder {
         return add(FormulaKind::Power, {}, {a, b}, n.origin);
       }
       case ScalarOp::Select: {
-        const std::uint32_t c = child(0), a = child(1), b = child(2);
-        return add(FormulaKind::Cases, {}, {c, a, b}, n.origin);
+        std::optional<std::uint32_t> all = child(0);
+        const ScalarNode& otherwise = m_program[n.operands[2]];
+        ExprId then = n.operands[1];
+        int inner = depth + 1;
+        if (otherwise.op == ScalarOp::Constant) then = under(then, otherwise.value, inner, all);
+        const std::uint32_t a = scalar(then, inner), b = child(2);
+        return add(FormulaKind::Cases, {}, {*all, a, b}, n.origin);
       }
       case ScalarOp::Cast: {
         const std::uint32_t a = child(0);

@@ -23,7 +23,7 @@
 namespace nf {
 namespace {
 
-// Steps relative to the size of what is moved. A long one drowns rounding, a short one steps over no kink.
+// Steps relative to a size. A long one drowns rounding, a short one steps over no kink.
 constexpr double kSteps[] = {1e-3, 1e-4, 1e-5, 1e-6};
 constexpr double kAllowed = 1e-5;
 constexpr double kRounding = 8 * 2.3e-16;  // of a sum of terms, relative to the sum of their sizes
@@ -68,6 +68,27 @@ std::vector<std::int64_t> coordinates(std::size_t element, const std::vector<std
   for (std::size_t k = shape.size(); k-- > 0; rest /= shape[k]) at[k] = rest % shape[k];
   return at;
 }
+
+// Of the finite values other than 0 the median size, and the root of the mean square of the finite ones; 0 where there are none.
+struct Sizes {
+  double median = 0, rms = 0;
+  static Sizes of(const std::vector<double>& values) {
+    std::vector<double> sizes;
+    std::size_t finite = 0;
+    for (const double v : values) {
+      if (!std::isfinite(v)) continue;
+      ++finite;
+      if (v != 0) sizes.push_back(std::fabs(v));
+    }
+    if (sizes.empty()) return {};
+    const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+    std::nth_element(sizes.begin(), middle, sizes.end());
+    const double largest = *std::max_element(sizes.begin(), sizes.end());
+    double squares = 0;  // as shares of the largest, whose own square may be too large
+    for (const double v : sizes) squares += (v / largest) * (v / largest);
+    return {*middle, largest * std::sqrt(squares / static_cast<double>(finite))};
+  }
+};
 
 // What is not a number is worse than any.
 bool worse(double a, double b) { return !std::isnan(b) && (std::isnan(a) || a > b); }
@@ -235,6 +256,7 @@ struct Value {
 };
 struct Slope {
   double value = 0, rounding = 0, error = 0;  // error: an estimate, rounding included
+  double size = 1;                            // that the steps were relative to
 };
 
 }  // namespace
@@ -296,7 +318,8 @@ struct NumericChecker::Impl {
   bool triedChoices = false;
   std::optional<DerivedRounding> rounding;  // made when a sample disagrees
   bool triedRounding = false;
-  double largest = 0, typical = 0, spent = 0;
+  double largest = 0, spent = 0;
+  Sizes sizes;  // of the elements of wrt
   std::mt19937_64 rng;
   std::unordered_map<std::uint64_t, std::uint64_t> drawn;  // what stands at a place of the shuffled elements, where it was moved
   std::size_t firstUndefined = ~std::size_t{0};
@@ -346,7 +369,7 @@ struct NumericChecker::Impl {
   }
 
   // The sites of what is chosen otherwise a step beside the point.
-  Result<std::vector<std::size_t>> changingAt(Choices& c, std::size_t element) {
+  Result<std::vector<std::size_t>> changingAt(Choices& c, std::size_t element, double size) {
     if (!c.computes) {
       std::vector<TensorId> computed;
       for (const HeldProgram::Value& v : c.held.values) computed.push_back(v.computed);
@@ -355,7 +378,7 @@ struct NumericChecker::Impl {
     }
     std::vector<std::size_t> sites;
     double& cell = c.inputs.at(wrt).values[element];
-    const double before = cell, step = kSteps[0] * sizeAt(element);
+    const double before = cell, step = kSteps[0] * size;
     for (const double shift : {step, -step}) {
       cell = before + shift;
       auto values = c.computes->run(c.inputs);
@@ -394,9 +417,15 @@ struct NumericChecker::Impl {
     check.ties += sample.tie ? 1 : 0;
   }
 
-  double sizeAt(std::size_t element) const {
-    const double size = std::max(std::fabs(point()[element]), typical);
-    return size > 0 ? size : 1;
+  // Its own size first: what a step of another element's size does to it may be another function altogether, or none. Beside much
+  // larger terms rounding leaves nothing of a step that small; then what is usual among the elements, and then what is large.
+  std::vector<double> sizesAt(std::size_t element) const {
+    const double own = std::fabs(point()[element]);
+    std::vector<double> tried;
+    for (const double size : {own, std::max(own, sizes.median), std::max(own, sizes.rms)})
+      if (std::isfinite(size) && size > 0 && (tried.empty() || size > tried.back())) tried.push_back(size);
+    if (tried.empty()) tried.push_back(1);
+    return tried;
   }
 
   Result<Value> evaluateAt(Moved& moved, std::size_t element, double shift) {
@@ -420,22 +449,23 @@ struct NumericChecker::Impl {
   Result<Slope> difference(Moved& moved, std::size_t element, double step) {
     NF_TRY(const Value up, evaluateAt(moved, element, step));
     NF_TRY(const Value down, evaluateAt(moved, element, -step));
-    return Slope{(up.sum - down.sum) / (2 * step), kRounding * std::max(up.size, down.size) / step, 0};
+    return Slope{(up.sum - down.sum) / (2 * step), kRounding * std::max(up.size, down.size) / step, 0, 1};
   }
 
   // Two steps, one half of the other, extrapolated; of several lengths the one that agrees best with itself.
   Result<Slope> slopeAt(Moved& moved, std::size_t element, const std::stop_token& stop) {
     std::optional<Slope> best;
-    for (const double relative : kSteps) {
-      if (stop.stop_requested()) return refused("It was stopped.");
-      const double step = relative * sizeAt(element);
-      NF_TRY(const Slope whole, difference(moved, element, step));
-      NF_TRY(const Slope half, difference(moved, element, step / 2));
-      Slope made{(4 * half.value - whole.value) / 3, (4 * half.rounding + whole.rounding) / 3, 0};
-      made.error = std::fabs(made.value - half.value) + made.rounding;
-      if (!best || worse(best->error, made.error)) best = made;
-      if (best->error <= kAllowed / 100 * std::max(largest, std::fabs(best->value))) break;
-    }
+    for (const double size : sizesAt(element))
+      for (const double relative : kSteps) {
+        if (stop.stop_requested()) return refused("It was stopped.");
+        const double step = relative * size;
+        NF_TRY(const Slope whole, difference(moved, element, step));
+        NF_TRY(const Slope half, difference(moved, element, step / 2));
+        Slope made{(4 * half.value - whole.value) / 3, (4 * half.rounding + whole.rounding) / 3, 0, size};
+        made.error = std::fabs(made.value - half.value) + made.rounding;
+        if (!best || worse(best->error, made.error)) best = made;
+        if (best->error <= kAllowed / 100 * std::max(largest, std::fabs(best->value))) return *best;
+      }
     return *best;
   }
 
@@ -483,10 +513,7 @@ Result<std::unique_ptr<NumericChecker::Impl>> NumericChecker::Impl::at(const Pro
   impl->rng = rng;
   for (const double g : impl->expected)
     if (std::isfinite(g)) impl->largest = std::max(impl->largest, std::abs(g));
-  const std::vector<double>& here = impl->point();
-  double squares = 0;
-  for (const double v : here) squares += v * v;
-  impl->typical = std::sqrt(squares / static_cast<double>(std::max<std::size_t>(here.size(), 1)));
+  impl->sizes = Sizes::of(impl->point());
   protocol::NumericCheck& check = impl->check;
   check.elements = static_cast<std::int64_t>(impl->expected.size());
   check.wanted = std::min(moved ? kMovedSamples : kSamples, check.elements);
@@ -540,7 +567,7 @@ Result<Unit> NumericChecker::Impl::sampleOne(const std::stop_token& stop) {
       beside.rounding += derivedRounding;
       auto [again, still] = compared(element, beside);
       if (!still) {
-        NF_TRY(const std::vector<std::size_t> sites, changingAt(*held, element));
+        NF_TRY(const std::vector<std::size_t> sites, changingAt(*held, element, slope.size));
         sample = std::move(again);
         tell(sample, sites);
         refutes = false;

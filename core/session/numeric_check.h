@@ -18,7 +18,8 @@ Hash checkedHash(const Program& program, TensorId of, TensorId wrt, TensorId res
 
 // Holds a derived gradient against central differences of the reference interpreter, in double precision on the notebook's own
 // values (data files relative to `directory`, the first batch, initialisers of seed 1; where there are none, random ones): the same
-// sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself. Errors are relative to the largest
+// sampled elements of `wrt`, two steps extrapolated, of the length that agrees best with itself: relative to the element's own size, or
+// to what is usual among the elements where rounding leaves nothing of that. Errors are relative to the largest
 // finite gradient element, or to the larger of the two values where that is more; where the gradient or the differences are no finite
 // number there is none to compare: inf is worse than any number and nan worse than that, and neither is in a bin. What rounding
 // explains refutes nothing: that of the differences, and where points stand alone (no loop, no scatter) that of the derived value, by

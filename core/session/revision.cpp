@@ -32,7 +32,7 @@ namespace {
 
 bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
   return stages && *stages && std::any_of((*stages)->terms.begin(), (*stages)->terms.end(), [](const GradientTerm& term) {
-           return term.inverse.state == Inverse::State::Checking;
+           return term.inverse.state == Inverse::State::Checking || term.inverse.hasty;
          });
 }
 

@@ -302,6 +302,36 @@ TEST(InverseCache, WhatDoesNotPayIsNotProved) {
   EXPECT_EQ(cache.putOff(), 0u);
 }
 
+// Costs decide where the time ends before the solution, too: nothing to prove, nothing under way. What a view was shown is solved with
+// all the time it takes before it runs.
+TEST(InverseCache, WhatDoesNotPayInHasteIsSolvedAgainNotProved) {
+  InvertOptions options;
+  options.accessMilliseconds = options.proofMilliseconds = 1e-9;
+  InverseCache dear(options);
+  const AccessProblem tooDear = problemOf({10}, {3 * v(0)}, {1000000});
+  for (const auto proof : {InverseCache::Proof::PutOff, InverseCache::Proof::Quick, InverseCache::Proof::Now}) {
+    const std::shared_ptr<const Inverse> inverse = dear.invert(tooDear, proof);
+    EXPECT_EQ(inverse->state, Inverse::State::Unneeded);
+    EXPECT_TRUE(inverse->why.starts_with("the gather would visit ")) << inverse->why;
+    EXPECT_EQ(inverse->hasty, proof != InverseCache::Proof::Now);
+    EXPECT_EQ(dear.putOff(), proof == InverseCache::Proof::Now ? 0u : 1u);
+  }
+
+  int solved = 0;
+  options.proofMilliseconds = InvertOptions{}.proofMilliseconds;
+  options.sabotage = [&](Inverse& inverse) {
+    if (solved++ == 0) inverse.tripsPerZ = 1000;
+  };
+  InverseCache cache(options);
+  const AccessProblem problem = problemOf({8}, {v(0)}, {8});
+  EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Unneeded);
+  EXPECT_EQ(cache.putOff(), 1u);
+  EXPECT_TRUE(cache.settle());
+  EXPECT_EQ(cache.settledProofs(), 1u);
+  EXPECT_EQ(cache.putOff(), 0u);
+  EXPECT_EQ(cache.invert(problem)->state, Inverse::State::Gather);
+}
+
 // a * u == h, u unimodular, h lower echelon with positive pivots that bound what is left of them.
 TEST(Hermite, Properties) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // neoflow-fuzz [--seconds S] [--cases N] [--seed N] [--second-order]: random accesses, inverted, proved and compared with brute
 // force; one in eight also within a random operator, whose gradients are compared with central differences. Prints a table; the first
-// failure is shrunk and printed. Exit code 0: nothing wrong, nothing uncertified.
+// failure is shrunk and printed. Exit code 0: nothing wrong, nothing uncertified; 1: something is, or time was too short for any
+// access; 2: the command line is wrong.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "tests/fuzz/access_generator.h"
 #include "tests/fuzz/access_oracle.h"
 #include "tests/fuzz/body_oracle.h"
+#include "tests/fuzz/fuzz_options.h"
 
 namespace nf::testing {
 namespace {
@@ -202,32 +204,20 @@ int run(double seconds, std::size_t mostCases, std::uint64_t seed, bool secondOr
               bodies.operators, bodies.elements, bodies.kinks, bodies.wrong);
   std::printf("split into residue classes, each exact and proved: %zu\n", split);
   std::printf("%zu accesses in %.0f s: %zu wrong, %zu uncertified\n", done, millisecondsSince(begin) / 1000, wrong, uncertified);
-  return wrong == 0 && uncertified == 0 && bodies.wrong == 0 ? 0 : 1;
+  return done > 0 && wrong == 0 && uncertified == 0 && bodies.wrong == 0 ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace nf::testing
 
 int main(int argc, char** argv) {
-  double seconds = 60;
-  std::size_t cases = static_cast<std::size_t>(-1);
-  std::uint64_t seed = std::random_device()();
-  bool secondOrder = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string option = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (option == "--second-order") {
-      secondOrder = true;
-      continue;
-    }
-    if (value && option == "--seconds") seconds = std::atof(value);
-    else if (value && option == "--cases") cases = std::strtoull(value, nullptr, 10);
-    else if (value && option == "--seed") seed = std::strtoull(value, nullptr, 10);
-    else {
-      std::fprintf(stderr, "usage: neoflow-fuzz [--seconds S] [--cases N] [--seed N] [--second-order]\n");
-      return 2;
-    }
-    ++i;
+  const std::vector<const char*> arguments(argv + std::min(argc, 1), argv + argc);
+  const auto options = nf::testing::parseFuzzOptions(arguments);
+  if (!options) {
+    std::fprintf(stderr, "%s\nusage: neoflow-fuzz [--seconds S] [--cases N] [--seed N] [--second-order]\n",
+                 options.error().message.c_str());
+    return 2;
   }
-  return nf::testing::run(seconds, cases, seed, secondOrder);
+  const std::uint64_t seed = options->seed ? *options->seed : std::random_device()();
+  return nf::testing::run(options->seconds, options->cases, seed, options->secondOrder);
 }

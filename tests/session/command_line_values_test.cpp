@@ -155,6 +155,19 @@ TEST_F(CommandLine, AGradientSaysWhereItsTextBelongs) {
   EXPECT_EQ(run("check alone.nf").code, 0);
 }
 
+// What a loop writes over goes by another name in the text: it is said of which tensor it is.
+TEST_F(CommandLine, AGradientByANameThatIsWrittenOverSaysWhatItIsOf) {
+  file("over.nf",
+       "input X[4] : f64 = normal(0, 1)\nparam W[4] : f64 = normal(0, 1)\nh = X\nfor t in 0..3 { h = h * W }\nL = sum[i] h[i]^2\n");
+  const Outcome over = run("grad over.nf L h");
+  EXPECT_EQ(over.code, 0) << over.err;
+  EXPECT_THAT(over.out, HasSubstr("\n# `X#2` is what h is at the end of the notebook\n"));
+  const auto json = nlohmann::json::parse(run("grad over.nf L h --json").out);
+  EXPECT_EQ(json["input"], (nlohmann::json{{"asked", "h"}, {"tensor", "X#2"}}));
+  EXPECT_EQ(json["output"], (nlohmann::json{{"asked", "L"}, {"tensor", "L"}}));
+  EXPECT_THAT(run("grad over.nf L W").out, Not(HasSubstr("at the end of the notebook")));
+}
+
 TEST_F(CommandLine, AnUndefinedGradientIsNoSmallError) {
   file("x.csv", "0,-1,2\n");
   file("undefined.nf", "input x[3] : f64 = csv(\"x.csv\")\nN = sqrt(sum[i] (x[i]*0)^2)\nR = sum[i] x[i]^2.5\n");

@@ -61,11 +61,12 @@ void EngineProcess::sendBytes(const std::string& bytes) {
 
 void EngineProcess::send(const Message& message, RequestId id) { sendBytes(encode(message, id) + "\n"); }
 
-void EngineProcess::document(const std::string& text, std::uint64_t revision) {
+Analysis EngineProcess::document(const std::string& text, std::uint64_t revision) {
   send(DocumentReplaced{revision, "test.nf", m_folder, text});
-  const auto analysis = await<Analysis>();
+  auto analysis = await<Analysis>();
   EXPECT_EQ(analysis.revision, revision);
   EXPECT_TRUE(analysis.diagnostics.empty()) << analysis.diagnostics.front().message;
+  return analysis;
 }
 
 Envelope EngineProcess::next() {

@@ -24,7 +24,7 @@ class EngineProcess {
 
   void sendBytes(const std::string& bytes);
   void send(const protocol::Message& message, protocol::RequestId id = 0);
-  void document(const std::string& text, std::uint64_t revision = 1);
+  protocol::Analysis document(const std::string& text, std::uint64_t revision = 1);
 
   protocol::Envelope next();
   // The next one for which `wanted` holds; those before it are kept in passed().

@@ -161,7 +161,9 @@ TEST_F(EngineTest, AScatterIsAnEquation) {
   document("input x[9] : i32 = 0\nparam E[7, 2] = normal(0, 1)\nloss L = sum[z0, d] E[x[z0], d]^2\nshow d(L)/d(E)\n");
   await<Analysis>();
   send(ExpressionRequest{1, "d(L)/d(E)", false}, 4);
-  const Formula f = await<Expression>(4).formulas.at(0);
+  const Expression e = await<Expression>(4);
+  EXPECT_EQ(e.terms.at(0).certificate, CertificateState::Untried);
+  const Formula& f = e.formulas.at(0);
   const FormulaNode& equation = f.nodes.back();
   ASSERT_EQ(equation.kind, FormulaKind::Equation);
   std::set<std::string> left;
@@ -178,6 +180,28 @@ TEST_F(EngineTest, AScatterIsAnEquation) {
   ASSERT_EQ(cases.kind, FormulaKind::Cases);
   EXPECT_EQ(f.nodes[cases.children[0]].text, "and");
   EXPECT_TRUE(wellFormed(f));
+}
+
+// Guards within guards that lead to the same number read as one condition, as those of one access do.
+TEST_F(EngineTest, NestedGuardsAreOneCondition) {
+  await<Hello>();
+  document(
+      "input x[4] = 1\nY[i] = select(i > 0, select(x[i] > 0, select(x[i] < 9, x[i], 0), 0), 0)\n"
+      "Z[i] = select(i > 0, select(x[i] > 0, x[i], 1), 0)\nshow Y, Z\n");
+  await<Analysis>();
+  const auto count = [](const Formula& f, FormulaKind kind, const std::string& text) {
+    return std::count_if(f.nodes.begin(), f.nodes.end(), [&](const FormulaNode& n) { return n.kind == kind && n.text == text; });
+  };
+  send(ExpressionRequest{1, "Y", false}, 4);
+  const Formula joined = await<Expression>(4).formulas.at(0);
+  EXPECT_TRUE(wellFormed(joined));
+  EXPECT_EQ(count(joined, FormulaKind::Cases, ""), 1);
+  EXPECT_EQ(count(joined, FormulaKind::Infix, "and"), 2);
+  send(ExpressionRequest{1, "Z", false}, 5);
+  const Formula apart = await<Expression>(5).formulas.at(0);
+  EXPECT_TRUE(wellFormed(apart));
+  EXPECT_EQ(count(apart, FormulaKind::Cases, ""), 2);
+  EXPECT_EQ(count(apart, FormulaKind::Infix, "and"), 0);
 }
 
 // What a gradient refers to and the notebook does not make, a reversed loop among it, is told with it.

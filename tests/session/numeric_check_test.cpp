@@ -203,6 +203,28 @@ TEST(NumericCheck, RoundingOfTheDerivedValueRefutesNothing) {
   EXPECT_GT(wrong->check.refuted, 0);
 }
 
+// What is huge or tiny beside an element says nothing of how far that may be moved.
+TEST(NumericCheck, StepsAreOfTheElementsOwnSize) {
+  struct Case {
+    const char *first, *others, *loss;
+  };
+  for (const auto& [first, others, loss] : {Case{"f64(1e30)", "f64(i) / 2", "tanh(x[i])"},
+                                            {"f64(1e30)^10", "f64(i) / 2", "tanh(x[i])"},
+                                            {"f64(1000)", "select(i == 1, f64(0.001), f64(2))", "sqrt(x[i])"},
+                                            {"f64(1000)", "f64(1e-12)", "x[i]^2"}}) {
+    const std::string text =
+        std::string("x[i: 4] = select(i == 0, ") + first + ", " + others + ")\nL = sum[i] " + loss + "\nshow L";
+    SCOPED_TRACE(text);
+    const auto made = checked(text, "L", "x"), wrong = checked(text, "L", "x", 1.01);
+    ASSERT_TRUE(made.ok() && wrong.ok()) << (made.ok() ? wrong : made).error().message;
+    EXPECT_EQ(made->check.samples, 4);
+    EXPECT_EQ(made->check.undefined, 0);
+    EXPECT_EQ(made->check.refuted, 0);
+    EXPECT_LE(made->check.worst, made->check.allowed);
+    EXPECT_GT(wrong->check.refuted, 0);
+  }
+}
+
 // A tensor that is computed is moved by itself, whoever makes it.
 TEST(NumericCheck, MovesComputedTensorsByThemselves) {
   const std::string text = std::string(kInput) +

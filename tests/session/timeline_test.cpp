@@ -52,8 +52,7 @@ TEST(Timeline, OfAStepThatIsPreparedForIt) {
   const fakes::Folder folder;
   EngineProcess engine(folder.path("."));
   const std::string text = std::string(kNet) + kTrain;
-  engine.document(text);
-  const Analysis analysis = engine.await<Analysis>();
+  const Analysis analysis = engine.document(text);
   checkTimeline(engine.ask<Profile>(ProfileRequest{1, 3}), analysis, text);
 }
 
@@ -61,8 +60,7 @@ TEST(Timeline, OfTheStepsThatTrain) {
   const fakes::Folder folder;
   EngineProcess engine(folder.path("."));
   const std::string text = std::string(kNet) + "# %%\n" + kTrain;
-  engine.document(text);
-  const Analysis analysis = engine.await<Analysis>();
+  const Analysis analysis = engine.document(text);
   const auto id = engine.newId();
   TrainRequest train;
   train.revision = 1;

@@ -19,6 +19,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 
 #include "tests/widgets/capsule.h"
 #include "widgets/basic.h"
@@ -197,6 +198,33 @@ TEST_F(AuthorWidgets, ConditionsGoBelowTheirValueWhereThePageIsNarrow) {
   view.resize(static_cast<int>(wide.width * 0.75) + 8, view.height());
   EXPECT_FALSE(view.scrollBar()->isVisible());
   EXPECT_GT(view.height(), high);
+}
+
+// A side of a relation that takes several lines is read to its end before what it is related to.
+TEST_F(AuthorWidgets, ARelationStandsBelowASideOfSeveralLines) {
+  capsule::FormulaMaker m;
+  std::uint32_t sum = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto term = m.access("A", {"i", "j"});
+    sum = i == 0 ? term : m.add(Kind::Infix, "+", {sum, term});
+  }
+  const auto element = m.add(Kind::Name, "z");
+  m.add(Kind::Infix, "==", {sum, element});
+  const FormulaBox whole = setFormula(m.formula, theme, 22);
+  for (const double share : {0.3, 0.5, 0.7}) {
+    SCOPED_TRACE(share);
+    const FormulaBox box = setFormula(m.formula, theme, 22, share * whole.width);
+    EXPECT_LE(box.width, share * whole.width);
+    EXPECT_EQ(textsOf(box).size(), textsOf(whole).size());
+    std::optional<double> relation;
+    double last = 0;
+    for (const auto& run : box.runs) {
+      if (run.text == "=") relation = run.at.y();
+      else if (run.text != "z") last = std::max(last, run.at.y());
+    }
+    ASSERT_TRUE(relation);
+    EXPECT_GT(*relation, last);
+  }
 }
 
 TEST_F(AuthorWidgets, WhatCannotBeBrokenIsScrolled) {
@@ -464,6 +492,36 @@ TEST_F(AuthorWidgets, AScatterByItsCostIsNotForWantOfAProof) {
   e.terms.push_back(term());
   view.setExpression(e);
   EXPECT_TRUE(wordsIn(view).contains("Of 1 access of its 2 no inverse could be proved"));
+}
+
+TEST_F(AuthorWidgets, AScatterByDataWasNotTriedAndHasNoTermsAnElement) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(A)", tensor.dtype = "f32", tensor.shape = {1, 29};
+  view.setTensor(tensor);
+  Expression e;
+  e.tensor = "d(L)/d(A)";
+  e.terms = {term()};
+  e.terms[0].tripsPerElement = 324;
+  view.setExpression(e);
+  EXPECT_TRUE(wordsIn(view).contains("Terms an element"));
+  EXPECT_FALSE(wordsIn(view).contains("Term 1 of"));
+  e.terms[0].form = GradientForm::Scatter;
+  e.terms[0].certificate = CertificateState::Untried;
+  view.setExpression(e);
+  EXPECT_TRUE(badgesIn(view).contains("scatter"));
+  EXPECT_TRUE(wordsIn(view).contains("depends on data"));
+  EXPECT_FALSE(wordsIn(view).contains("could be proved"));
+  EXPECT_FALSE(wordsIn(view).contains("by its cost"));
+  EXPECT_FALSE(wordsIn(view).contains("Terms an element"));
+  e.terms.push_back(term());
+  e.terms[1].result = "d(L)/d(A)#2";
+  view.setExpression(e);
+  EXPECT_TRUE(wordsIn(view).contains("The index of 1 access of its 2 depends on data"));
+  EXPECT_TRUE(wordsIn(view).contains("Term 1 of 2"));
+  EXPECT_TRUE(wordsIn(view).contains("Term 2 of 2"));
+  EXPECT_TRUE(wordsIn(view).contains("d(L)/d(A)#2"));
 }
 
 TEST_F(AuthorWidgets, SamplesOfANumericCheckAreATableAndWhatIsNotFiniteIsNeverGreen) {
