@@ -685,6 +685,7 @@ int runGrad(const GradOptions& options) {
   }
 
   const std::string& text = made->text;
+  const Program& program = loaded.notebook.program;
   std::optional<Result<protocol::NumericCheck>> check;
   std::vector<Span> held, choices;
   if (options.check) {
