@@ -372,7 +372,7 @@ int main(int argc, char** argv) {
        "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "
        "dK,\n"
        "R in s, accepted, why, flip]; with --measure: fused, split {us, spread_us, runs, kernels}, gain_of_split, separates, "
-        "schedules, verdict"},
+       "schedules, verdict"},
       {"grad",
        "JSON: ok, text, stands_alone, output, input {asked, tensor: its name in text}, terms, diagnostics,\n"
        "check {samples, worst, allowed}"},
