@@ -187,7 +187,7 @@ TEST(Recurrence, LoopsOfATrainedNetEqualTheReference) {
 }
 
 TEST(Recurrence, LoopsThatPayAreOneLaunch) {
-  Program p = plainRecurrence(64, 1, 256);
+  Program p = plainRecurrence(64, 16, 256);
   p = *partition(p);
   Target target = gpuTarget("sm_90");
   const Program persistent = persistLoops(p, target);

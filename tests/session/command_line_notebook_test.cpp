@@ -241,7 +241,7 @@ TEST_F(CommandLine, SchedulesOfTheDocumentationAreLegal) {
     if (entry.path().extension() != ".md") continue;
     const std::string text = textOf(entry.path());
     for (std::sregex_iterator at(text.begin(), text.end(), schedule), end; at != end; ++at) {
-      if (at->str().find("...") != std::string::npos) continue;  // says that something stands there
+      if (at->str().find("..") != std::string::npos) continue;  // says that something stands there
       ++found;
       file("page.nf", notebook + at->str() + "\n");
       const Outcome o = run("run page.nf --device cpu --set H=4");

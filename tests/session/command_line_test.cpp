@@ -141,19 +141,19 @@ TEST_F(CommandLine, WhatRepetitionsMadeIsDumpedByItsOwnName) {
     EXPECT_TRUE(std::filesystem::exists(m_folder.path(std::string("all.d/") + name))) << name;
   EXPECT_FALSE(std::filesystem::exists(m_folder.path("all.d/m.npy")));
   const Outcome last = run("run repeat.nf --device reference --dump m.2,h -o last.d");
-  EXPECT_THAT(last.out, testing::AllOf(HasSubstr("m.2  f32 [2]  mean 40"), HasSubstr("h  f32 [2]  mean 4,")));
+  EXPECT_THAT(last.out, testing::AllOf(HasSubstr("m.2  f64 [2]  mean 40"), HasSubstr("h  f64 [2]  mean 4,")));
   const Outcome none = run("run repeat.nf --device reference --dump m");
   EXPECT_EQ(none.code, 1);
   EXPECT_THAT(none.err, testing::AllOf(HasSubstr("There is no tensor m"), HasSubstr("m.0, m.1, m.2")));
   file("after.nf", "input X[2] = 1\nrepeat k in 0..2 {\n  m = X * k\n}\nm = X * 7\nshow m\n");
-  EXPECT_THAT(run("run after.nf --device reference --dump m -o after.d").out, HasSubstr("m  f32 [2]  mean 7,"));
+  EXPECT_THAT(run("run after.nf --device reference --dump m -o after.d").out, HasSubstr("m  f64 [2]  mean 7,"));
 }
 
 TEST_F(CommandLine, WhatALoopCarriesLastIsDumpedThoughNothingReadsIt) {
   file("loop.nf", "input X[6, 3] = 1\nh[i: 3] = 0 * X[0, i]\nfor t in 0..6 {\n  h = h + X[t, _]\n  stack H = h\n}\nshow H\n");
   const Outcome o = run("run loop.nf --device reference --dump h -o loop.d");
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_THAT(o.out, HasSubstr("h  f32 [3]  mean 6,"));
+  EXPECT_THAT(o.out, HasSubstr("h  f64 [3]  mean 6,"));
   ASSERT_EQ(run("run loop.nf --device reference --dump all -o all.d").code, 0);
   EXPECT_TRUE(std::filesystem::exists(m_folder.path("all.d/h.npy")));
   const Outcome grad = run("grad loop.nf h X");
