@@ -299,12 +299,13 @@ void Plot::arrange() {
           for (const Side side : label.sides) {
             const QRectF r = place(at, side, row);
             if (!area.contains(r) || meets(words, r)) continue;
-            double covered = 0;
+            // A name far from what it names is as bad as one that hides something: 25 rows as one that hides all below it.
+            double cost = row * size.width() * size.height() / 25;
             for (const QRectF& t : taken) {
               const QRectF common = t.intersected(r);
-              covered += common.width() * common.height();
+              cost += common.width() * common.height();
             }
-            if (covered < least) least = covered, best = r;
+            if (cost < least) least = cost, best = r;
           }
       return best;
     };
