@@ -175,10 +175,22 @@ class Fuser {
   }
 
   FusionDecision describe(TensorId t, const Choice& c, FusionState state, OperatorId consumer) const {
-    const Program& p = m_graph.program();
     FusionDecision d = between(leading(t, c), consumer, state);
+    count(d, c);
     const Move& move = c.forward ? *c.forward : *c.gradient;
+    if (state == FusionState::Reverted && move.reverted) d.measured = m_options.reverted.at(*move.reverted);
+    d.why = sentence(d, c);
+    return d;
+  }
+
+  void count(FusionDecision& d, const Choice& c) const {
+    const Program& p = m_graph.program();
     std::map<TensorId, double> traffic;
+    d.dT = d.dC = 0;
+    d.dK = 0;
+    d.traffic.clear();
+    d.arithmetic.clear();
+    d.recomputed.clear();
     for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
       if (!m) continue;
       if (m->traffic)
@@ -201,9 +213,6 @@ class Fuser {
     for (FusionTerm& term : d.arithmetic) term.amount *= times;
     d.R = reward(d.dT, d.dC, d.dK, m_device);
     d.flips = flips(d);
-    if (state == FusionState::Reverted && move.reverted) d.measured = m_options.reverted.at(*move.reverted);
-    d.why = sentence(d, c);
-    return d;
   }
 
   std::vector<FusionFlip> flips(const FusionDecision& d) const {
@@ -281,11 +290,18 @@ class Fuser {
     std::vector<KernelGraph::KernelId> changed;
     if (choice.forward) changed = m_graph.apply(*choice.forward);
     if (choice.gradient) {
-      // The forward half may have changed what the gradient's move meets: it is scored again before it is carried out.
+      // The forward half may have changed what the gradient's move meets: it is scored again before it is carried out, and what is
+      // carried out is what counts.
       const TensorId g = choice.gradient->tensor;
-      const auto again = choice.forward ? best(g, true) : choice.gradient;
-      if (again && (state == FusionState::Forced || reward(*again, m_device) > 0)) {
-        const auto more = m_graph.apply(*again);
+      if (choice.forward) choice.gradient = best(g, true);
+      if (choice.gradient && state != FusionState::Forced && !(reward(*choice.gradient, m_device) > 0)) choice.gradient.reset();
+      if (choice.forward) {
+        FusionDecision& d = m_decisions.back();
+        count(d, choice);
+        d.why = sentence(d, choice);
+      }
+      if (choice.gradient) {
+        const auto more = m_graph.apply(*choice.gradient);
         changed.insert(changed.end(), more.begin(), more.end());
       }
       m_decided.insert(g.value);
@@ -308,6 +324,11 @@ class Fuser {
       m_queue.pop();
       const TensorId t(id);
       Choice c = choose(t);
+      if (c.forward && c.gradient && m_graph.exclude(*c.forward, *c.gradient, m_options.limits)) {
+        const double f = reward(*c.forward, m_device), g = reward(*c.gradient, m_device);
+        (f < g ? c.forward : c.gradient).reset();
+        c.R = std::max(f, g);
+      }
       if (!(c.R > 0)) continue;
       // Rewards change as kernels merge: one that fell waits for its new turn.
       if (c.R < R * (1 - 1e-12) && !m_queue.empty() && c.R < m_queue.top().first) {

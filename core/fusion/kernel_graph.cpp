@@ -521,6 +521,18 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
   return inlining;
 }
 
+bool KernelGraph::exclude(const Move& a, const Move& b, const FusionLimits& limits) const {
+  constexpr std::size_t kMost = 256;
+  if (a.kind != Move::Kind::Merge || b.kind != Move::Kind::Merge) return false;
+  if (a.producer != b.producer && a.producer != b.consumer && a.consumer != b.producer && a.consumer != b.consumer) return false;
+  std::vector<OperatorId> joined;
+  for (const KernelId k : {a.producer, a.consumer, b.producer, b.consumer}) {
+    if (m_kernels[k].size() > kMost) return false;
+    joined = unite(joined, m_kernels[k]);
+  }
+  return whyNotLowerable(m_program, joined, limits, m_facts).has_value();
+}
+
 void KernelGraph::judge(Inlining& inlining, const FusionLimits& limits) const {
   if (inlining.judged) return;
   inlining.judged = true;

@@ -70,6 +70,9 @@ class KernelGraph {
   // Of those that can be done the one of greatest worth, the first of equals; nullopt: none is worth more than 0.
   std::optional<Move> bestFor(TensorId t, const FusionLimits& limits, const Worth& worth) const;
   Move mergeOf(KernelId a, KernelId b, TensorId between, const FusionLimits& limits) const;
+  // Whether two merges that share a kernel, and so make one of all three or four, can't both be carried out. Of kernels of many
+  // operators it is not asked.
+  bool exclude(const Move& a, const Move& b, const FusionLimits& limits) const;
   // Carries it out; yields the kernels it changed.
   std::vector<KernelId> apply(const Move& move);
   // Drops what was reckoned: every answer is the same as before, only later.

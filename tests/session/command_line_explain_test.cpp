@@ -208,6 +208,28 @@ TEST_F(CommandLine, ExplainDecidesForTheStepThatTrains) {
   EXPECT_EQ(two["kernels"], same["kernels"]);
 }
 
+// A tensor and its gradient are decided together: what is counted is what was carried out of both.
+TEST_F(CommandLine, LaunchesThatDecisionsCountAreThoseThatAreSaved) {
+  for (const char* notebook : {"welcome.nf", "welcome.nf --set B=2", "digits_capsnet.nf"}) {
+    const std::string path = std::string(NF_EXAMPLES) + "/" + notebook;
+    const auto kernelsAt = [&](const char* stage) {
+      const std::string text = "\n" + run("show " + path + " --stage " + stage).out, mark = "\n# subgraph ";
+      std::int64_t count = 0;
+      for (auto at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) ++count;
+      return count;
+    };
+    const auto explained = nlohmann::json::parse(run("explain " + path + " --json").out);
+    std::int64_t claimed = 0;
+    for (const auto& d : explained["decisions"])
+      if (d["accepted"].get<bool>()) claimed += d["dK"].get<std::int64_t>();
+    // What only a `show` needs is partitioned with the rest, and no part of what is decided.
+    const std::int64_t before = kernelsAt("partitioned") - static_cast<std::int64_t>(explained["outside"].size());
+    const std::int64_t after = kernelsAt("fused");
+    EXPECT_GT(after, 1) << notebook;
+    EXPECT_EQ(claimed, before - after) << notebook << ": " << before << " kernels became " << after;
+  }
+}
+
 // Nothing is on record: both sides are measured by first schedules, and it is said.
 TEST_F(CommandLine, ABranchIsMeasuredLikeWithLike) {
   file("net.nf",
