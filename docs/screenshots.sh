@@ -14,8 +14,13 @@ shot author examples/welcome.nf author expression light --select 'A[b, c' --insp
 shot author-dark examples/welcome.nf author expression dark --select 'A[b, c' --inspect 'd(L)/d(W)'
 shot explain examples/digits_capsnet.nf explain fusion dark --decision 3
 shot explain-light examples/digits_capsnet.nf explain fusion light --decision 3
-shot tune examples/digits_capsnet.nf tune done dark --train
-shot tune-light examples/digits_capsnet.nf tune done light --train
+# As it is tuned: long enough that steps are profiled on a fast machine, too.
+long=$(mktemp -d)
+trap 'rm -rf "$long"' EXIT
+cp -r examples "$long"
+sed -i 's/epochs = 40/epochs = 400/' "$long/examples/digits_capsnet.nf"
+shot tune "$long/examples/digits_capsnet.nf" tune profile dark --train --count 3
+shot tune-light "$long/examples/digits_capsnet.nf" tune profile light --train --count 3
 shot training examples/digits_capsnet.nf author eval light --train --count 30 --cell 10
 shot training-dark examples/digits_capsnet.nf author done dark --train --cell 10
 shot tensors examples/welcome.nf author tensor light --cell 8 --run
