@@ -227,6 +227,7 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
   if (m_profiling && m_recorder) m_recorder->beginRun();
   auto done = whole ? whole->replay(seed, step) : runOnce();
   if (m_profiling && m_recorder) m_recorder->extendRun();
+  if (m_profiling) ++m_profiledRuns;
   m_stop = nullptr;
   return done;
 }

@@ -79,6 +79,8 @@ class Executable {
   // The same for every subgraph at once, apart from the watches: from zero when it is switched on. Where the device gives its own account
   // of what it does, those are its times, there once profiling is switched off, and no launch waits for the one before.
   void setProfiling(bool on);
+  bool isProfiling() const { return m_profiling; }
+  std::int64_t profiledRuns() const { return m_profiledRuns; }  // since it was last switched on
   const std::vector<Watch>& profile() const { return m_profile; }
   // What is done in runs that are profiled from the next time it is switched on: at most so many activities, 0: none.
   void setRecording(std::int64_t most) { m_recorded = most; }
@@ -125,6 +127,7 @@ class Executable {
   std::vector<std::int64_t> m_counters;
   std::vector<Watch> m_watches, m_profile;
   bool m_profiling = false;
+  std::int64_t m_profiledRuns = 0;
   std::int64_t m_recorded = 0;
   std::unique_ptr<ActivityRecorder> m_recorder;  // while something is recorded, and until it is taken
   Profiler* m_profiler = nullptr;                // of the device, while it records

@@ -12,6 +12,7 @@ void Executable::setProfiling(bool on) {
   if (on == m_profiling) return;
   m_profiling = on;
   if (!on) return readProfiler();
+  m_profiledRuns = 0;
   std::fill(m_profile.begin(), m_profile.end(), Watch{});
   m_recorder.reset();
   m_profiler = m_device.profiler();

@@ -321,7 +321,7 @@ void Jobs::note(const protocol::Message& message) {
     };
     if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
       m_step = m->step;
-      if (m_profile && m->step >= m_profile->until) readProfile();
+      if (m_profile) readProfile();
       add("latency", {static_cast<double>(m->step), m->ms_min, m->ms_max, m->ms, m->steps});
       if (m->loss)
         add("loss",
@@ -653,7 +653,10 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
       if (m_step >= 0) m_trained = std::move(trained);
       unread.swap(m_profile);
     }
-    if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
+    // Asked for in the last steps: of steps of its own then.
+    if (unread && summary && !stop.stop_requested())
+      profile(unread->revision, {unread->revision->number(), unread->steps}, unread->id);
+    else if (unread) m_outbox.send(protocol::Cancelled{}, unread->id);
     if (!summary && isStopped(summary.error())) m_outbox.send(protocol::Cancelled{}, id);
     else if (!summary) fail(id, summary.error());
     else if (summary->unsaved) fail(id, *summary->unsaved);

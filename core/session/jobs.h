@@ -103,11 +103,10 @@ class Jobs {
   struct PendingProfile {
     protocol::RequestId id = 0;
     std::shared_ptr<const Revision> revision;
-    std::int64_t from = 0, until = 0;  // steps
+    std::int64_t steps = 0;
   };
-  void readProfile();  // with m_mutex held
-  protocol::Profile profileOf(Executable& executable, const Revision* revision, std::uint64_t number, std::int64_t runs,
-                              bool training);
+  void readProfile();  // with m_mutex held, after steps
+  protocol::Profile profileOf(Executable& executable, const Revision* revision, std::uint64_t number, bool training);
   DeviceContext* context(const std::string& device, protocol::RequestId id);
   void fail(protocol::RequestId id, const Error& error);
   void note(const protocol::Message& message);

@@ -11,16 +11,20 @@ namespace {
 // Of all profiled steps together; a step of more is told, not drawn.
 constexpr std::int64_t kRecorded = 20'000;
 
+void beginProfile(Executable& executable) {
+  executable.setRecording(kRecorded);
+  executable.setProfiling(true);
+}
+
 }  // namespace
 
-protocol::Profile Jobs::profileOf(Executable& executable, const Revision* revision, std::uint64_t number, std::int64_t runs,
-                                  bool training) {
+protocol::Profile Jobs::profileOf(Executable& executable, const Revision* revision, std::uint64_t number, bool training) {
   executable.setProfiling(false);
   protocol::Profile answer;
   answer.revision = number;
   answer.device = executable.device().name();
   answer.training = training;
-  answer.runs = runs;
+  answer.runs = executable.profiledRuns();
   for (const KernelTime& t : kernelTimes(executable)) {
     if (!(t.microseconds > 0)) continue;
     answer.stepUs += t.microseconds * t.callsPerStep;
@@ -39,17 +43,12 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     training = m_train;
     if (training) {
       replaced.swap(m_profile);
-      const std::int64_t now = std::max<std::int64_t>(m_step, 0);
-      m_profile = {id, revision, now, now + steps};
+      m_profile = {id, revision, steps};
     }
   }
   if (replaced) m_outbox.send(protocol::Cancelled{}, replaced->id);
   if (training) {
-    const auto begin = [](Executable& executable) {
-      executable.setRecording(kRecorded);
-      executable.setProfiling(true);
-    };
-    if (training->betweenSteps(begin)) return;
+    if (training->betweenSteps(beginProfile)) return;
     const std::lock_guard lock(m_mutex);
     if (m_profile && m_profile->id == id) m_profile.reset();
     return fail(id, {"profile", "Training has not begun yet.", {}, {}});
@@ -92,7 +91,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
     else if (!done && !isStopped(done.error())) fail(id, done.error());
     else if (!*prepared || stop.stop_requested()) m_outbox.send(protocol::Cancelled{}, id);
     else {
-      protocol::Profile answer = profileOf(job.executable(), revision.get(), revision->number(), steps, false);
+      protocol::Profile answer = profileOf(job.executable(), revision.get(), revision->number(), false);
       if (device->device().profiler()) {
         state.detail = "counting";
         m_outbox.send(state);
@@ -109,25 +108,26 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
 }
 
 void Jobs::readProfile() {
-  const PendingProfile pending = *m_profile;
-  m_profile.reset();
   // Places of the text that trains are places of the asked revision only where that has the same text.
   const auto textOf = [](const Revision& revision) -> const std::string& {
     const CompiledNotebook& notebook = revision.notebook();
     return notebook.sources.at(notebook.notebook).text;
   };
-  const bool same = m_trainRevision && textOf(*m_trainRevision) == textOf(*pending.revision);
-  const bool asked = m_train->betweenSteps([this, pending, same](Executable& executable) {
-    std::int64_t now;
+  const bool same = m_trainRevision && textOf(*m_trainRevision) == textOf(*m_profile->revision);
+  m_train->betweenSteps([this, id = m_profile->id, same](Executable& executable) {
+    PendingProfile pending;
     {
       const std::lock_guard lock(m_mutex);
-      now = m_step;
+      if (!m_profile || m_profile->id != id) return;
+      // Another executable than the one that began: a fusion was taken back, or a device was lost.
+      if (!executable.isProfiling()) return beginProfile(executable);
+      // What told of steps may have been told before the profile began.
+      if (executable.profiledRuns() < m_profile->steps) return;
+      pending = std::move(*m_profile);
+      m_profile.reset();
     }
-    const protocol::Profile profile =
-        profileOf(executable, same ? pending.revision.get() : nullptr, pending.revision->number(), now - pending.from, true);
-    m_outbox.send(profile, pending.id);
+    m_outbox.send(profileOf(executable, same ? pending.revision.get() : nullptr, pending.revision->number(), true), id);
   });
-  if (!asked) m_outbox.send(protocol::Cancelled{}, pending.id);
 }
 
 }  // namespace nf

@@ -69,9 +69,27 @@ TEST(Timeline, OfTheStepsThatTrain) {
   engine.await<FirstStepEvent>();
   const Profile profile = engine.ask<Profile>(ProfileRequest{1, 5});
   EXPECT_TRUE(profile.training);
+  EXPECT_GE(profile.runs, 5);
   checkTimeline(profile, analysis, text);
   engine.send(StopRequest{});
   engine.await<Finished>(id);
+}
+
+TEST(Timeline, OfATrainingThatEndsBeforeItsStepsAreThere) {
+  const fakes::Folder folder;
+  EngineProcess engine(folder.path("."));
+  const std::string text = std::string(kNet) + "# %%\ntrain L { steps = 2000; mode = static; seed = 1 }\n";
+  const Analysis analysis = engine.document(text);
+  const auto id = engine.newId();
+  TrainRequest train;
+  train.revision = 1;
+  train.cell = 1;
+  engine.send(train, id);
+  engine.await<FirstStepEvent>();
+  const Profile profile = engine.ask<Profile>(ProfileRequest{1, 5000});
+  EXPECT_FALSE(profile.training);
+  EXPECT_EQ(profile.runs, 5000);
+  checkTimeline(profile, analysis, text);
 }
 
 }  // namespace
