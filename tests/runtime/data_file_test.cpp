@@ -192,6 +192,19 @@ TEST(Safetensors, RoundTrips) {
   EXPECT_THAT(readSafetensors(path, "zz").error().message, HasSubstr("has no tensor \"zz\"; it has a, b.c, i"));
 }
 
+TEST(Safetensors, AFileThatIsCutBehindTheWantedTensorIsRefused) {
+  const NamedTensors tensors = {{"a", sample(DType::F32, {2, 2})}, {"b", sample(DType::F64, {3})}};
+  const std::string whole = safetensorsBytes(tensors);
+  const std::string path = scratch("cut.safetensors");
+  ASSERT_TRUE(writeFileAtomically(path, whole).ok());
+  EXPECT_EQ(*readSafetensors(path, "a"), tensors[0].second);
+  ASSERT_TRUE(writeFileAtomically(path, whole.substr(0, whole.size() - 1)).ok());
+  const auto cut = readSafetensors(path, "a");
+  ASSERT_FALSE(cut.ok());
+  EXPECT_THAT(cut.error().message,
+              HasSubstr("tensor b: its data ends at byte 40, the file's at byte 39: the file is cut off or damaged"));
+}
+
 TEST(Idx, ReadsImagesAndLabels) {
   std::string bytes("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x03", 16);
   bytes += std::string("\x01\x02\xff\x04\x05\x06", 6);
