@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "core/runtime/data_file.h"
 #include "tests/session/command_line.h"
 
 namespace nf {
@@ -82,6 +83,36 @@ TEST_F(CommandLine, IndicesAreMultipliedInTheTypeTheyAreWantedIn) {
   const Outcome o = run("run squares.nf --device cpu");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.out, HasSubstr("m = 1\n"));
+  file("cubes.nf",
+       "input x[7] = normal(0, 1)\nY[i: 6000] = x[(i32(i*i) + i32(i*i*i)) % 7]\nZ[i: 6000] = i32(i*i) % 5\n"
+       "bad = sum[i] select(Z[i] == i % 5 * (i % 5) % 5, 0, 1)\nL = sum[i] Y[i]^2\nshow Y, bad, d(L)/d(x)\n");
+  const Outcome cpu = run("run cubes.nf --device cpu --dump Y -o cpu.d"),
+                reference = run("run cubes.nf --device reference --dump Y -o reference.d");
+  EXPECT_EQ(cpu.code, 0) << cpu.err;
+  EXPECT_EQ(reference.code, 0) << reference.err;
+  EXPECT_THAT(cpu.out, HasSubstr("bad = 0\n"));
+  const auto here = readNpy(m_folder.path("cpu.d/Y.npy")), there = readNpy(m_folder.path("reference.d/Y.npy"));
+  ASSERT_TRUE(here.ok() && there.ok());
+  for (std::int64_t i = 0; i < 6000; ++i) ASSERT_EQ(here->at(i), static_cast<float>(there->at(i))) << i;
+}
+
+// What single precision holds as 0, or with few bits, is no wrong result.
+TEST_F(CommandLine, ALongProductMayUnderflow) {
+  file("prod.nf", "input x[600] = normal(0, 1.5)\nP = prod[i] x[i]\nshow P, d(P)/d(x)\n");
+  const Outcome o = run("run prod.nf --device cpu");
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
+// A scatter behind a guard that no point passes looks no index up.
+TEST_F(CommandLine, ABranchThatIsNeverTakenReadsNothing) {
+  file("dead.nf",
+       "input A[5] = normal(0, 1)\ninput I[1] : i32 = zeros()\nY[i: 5] = select(i > 10, A[I[3*i]], A[i])\n"
+       "L = sum[i] Y[i]\nshow Y, d(L)/d(A)\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run dead.nf --device ") + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+    EXPECT_THAT(o.out, HasSubstr("1 1 1 1 1"));
+  }
 }
 
 // Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.
