@@ -201,6 +201,7 @@ class Statement {
   void freeVariables(TermId id, std::vector<bool>& into, std::vector<bool>& seen) const;
   bool boundsObvious(TermId id, std::vector<bool>& seen) const;
   bool mayBlowUp(TermId id, std::vector<bool>& seen) const;
+  bool looksUpData(TermId id, std::vector<bool>& seen) const;
   void findPaths(Operation& op, const std::vector<TermId>& roots) const;
   std::vector<PathCondition> pathTo(const Operation& op, TermId reduction) const;
   std::vector<PathCondition> onAxes(const Operation& outer, const std::vector<IndexVar>& axes,

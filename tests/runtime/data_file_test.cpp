@@ -88,6 +88,14 @@ TEST(Csv, ReadsNumbersHeadersAndGzip) {
   }
 }
 
+TEST(Csv, QuotesHoldSeparatorsAndLinesOfANumberSignAreComments) {
+  const auto table = parseCsv("# made by hand\n\"width, cm\";\"say \"\"x\"\"; y\"\n\"1\";2\n# 9;9\n3;\"4\"\n", "t.csv");
+  ASSERT_TRUE(table.ok()) << table.error().message;
+  EXPECT_EQ(table->shape, (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(table->at(3), 4.0);
+  EXPECT_THAT(parseCsv("1,2\n\"3,4\n", "t.csv").error().message, HasSubstr("line 2, column 1"));
+}
+
 TEST(Csv, NamesLineAndColumnOfAMistake) {
   for (const char* beyond : {"1e400", "1e-400"})
     EXPECT_THAT(parseCsv("1,2\n3," + std::string(beyond) + "\n", "t.csv").error().message,

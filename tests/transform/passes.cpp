@@ -100,7 +100,7 @@ TEST(SimplifyScalars, AScatterOfNothingBecomesZeros) {
   Build b;
   const auto X = b.tensor("X", {5});
   const auto I = b.tensor("I", {1}, TensorKind::Input, DType::I32);
-  const ExprId place = b.load(I, {var(0) * 3});
+  const ExprId place = b.load(I, {3 * var(0)});
   const ExprId never = b.p.condGe0(var(0) - 11);
   b.output(b.scatter("S", {{"i", 5}}, {7, 2}, {AccessIndex{{}, place}, AccessIndex{var(0) - 4, {}}},
                      b.p.select(never, b.load(X, {var(0)}), b.number(0))));
