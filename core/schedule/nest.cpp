@@ -149,7 +149,8 @@ class NestBuilder {
     if (!m_knobs.peeled) return inner();
     const auto isInside = [&](IndexVar v) {
       const bool lane = (m_lane.valid() && v == m_lane.value) || (m_tile.valid() && v == m_tile.value);
-      const bool block = m_block.valid() && v == m_block.value && axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
+      const bool block = m_block.valid() && (VarId(v) == m_block || VarId(v) == m_blockPart) &&
+                         axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
       return lane || block || std::find(m_reduced.begin(), m_reduced.end(), VarId(v)) != m_reduced.end();
     };
     PeeledGuards split = peelGuards(m_guards, isInside, m_f.ranges());
@@ -236,10 +237,15 @@ class NestBuilder {
         const std::int64_t blocks = ceilDiv(axis(a).extent, m_knobs.lanes);
         m_full = axis(a).whole / m_knobs.lanes;
         m_whole = axis(a).whole;
-        if (blocks > 1) m_block = m_f.addVar(axis(a).name + "b", blocks, LoopKind::Serial);
+        if (blocks > 1) {
+          const std::int64_t inner = axis(a).reduced && blocks >= kLongRows ? partOf(blocks) : 1;
+          if (inner > 1) m_blockPart = m_f.addVar(axis(a).name + "o", blocks / inner, LoopKind::Serial);
+          m_block = m_f.addVar(axis(a).name + "b", inner > 1 ? inner : blocks, LoopKind::Serial);
+          m_blockAt = inner > 1 ? inner * at(m_blockPart) + at(m_block) : at(m_block);
+        }
         m_lane = m_f.addVar(axis(a).name + "v", m_knobs.lanes, LoopKind::Vector);
         merged[a] = at(m_lane);
-        if (m_block.valid()) merged[a] = m_knobs.lanes * at(m_block) + merged[a];
+        if (m_block.valid()) merged[a] = m_knobs.lanes * m_blockAt + merged[a];
         m_laneIndex = merged[a];
         m_laneExtent = axis(a).extent;
         continue;
@@ -311,7 +317,7 @@ class NestBuilder {
     const StmtId masked = m_f.forEach(m_lane, {m_f.when(inside(), body)}, origin);
     if (!m_block.valid()) return {masked};
     const StmtId whole = m_f.forEach(m_lane, std::move(body), origin);
-    return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), {whole}, {masked}, origin)};
+    return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - m_blockAt), {whole}, {masked}, origin)};
   }
 
   Place outputPlace(const Operator& op) { return outputPlace(op, m_axes); }
@@ -363,7 +369,7 @@ class NestBuilder {
       ValueId guard;
       if (tail()) {
         IndexExpr index = at(row);
-        if (m_block.valid()) index = lanes * at(m_block) + index;
+        if (m_block.valid()) index = lanes * m_blockAt + index;
         guard = m_f.both(guard, m_f.ge0(IndexExpr(m_laneExtent - 1) - index));
       }
       if (otherTail) guard = m_f.both(guard, m_f.ge0(IndexExpr(other.extent - 1) - m_tileBase - at(lane)));
@@ -423,6 +429,7 @@ class NestBuilder {
 
   // Long sums are sums of parts: of n numbers in a row the rounding error grows with n, of the sums of parts with the lengths of both.
   static constexpr std::int64_t kLongSum = 64;
+  static constexpr std::int64_t kLongRows = 512;  // of vectors, of which each lane adds up its own
 
   // The steps of a part of a long loop: its largest divisor up to the root. 1: it stays whole.
   std::int64_t partOf(std::int64_t extent) const {
@@ -432,15 +439,24 @@ class NestBuilder {
     return steps >= 4 ? steps : 1;
   }
 
-  // How many of the reduced loops stand outside a part; 0: the sum is short.
-  std::size_t loopsOutsideParts() const {
-    double all = 1;
-    for (const VarId v : m_reduced) all *= static_cast<double>(m_f[v].extent);
-    if (all < kLongSum) return 0;
+  // Outermost first: those of the reduced axes, then of the vectors where those are along one.
+  std::vector<VarId> reducedSequence(bool rows) const {
+    std::vector<VarId> loops = m_reduced;
+    for (const VarId v : {m_blockPart, m_block})
+      if (rows && v.valid()) loops.push_back(v);
+    return loops;
+  }
+
+  // How many of the loops stand outside a part; 0: the sum is short.
+  std::size_t loopsOutsideParts(const std::vector<VarId>& loops) const {
+    double all = 1, own = 1;
+    for (const VarId v : loops) all *= static_cast<double>(m_f[v].extent);
+    for (const VarId v : m_reduced) own *= static_cast<double>(m_f[v].extent);
+    if (own < kLongSum && all < kLongRows) return 0;
     std::size_t best = 0;
     double outside = 1, shortest = all;
-    for (std::size_t k = 1; k < m_reduced.size(); ++k) {
-      outside *= static_cast<double>(m_f[m_reduced[k - 1]].extent);
+    for (std::size_t k = 1; k < loops.size(); ++k) {
+      outside *= static_cast<double>(m_f[loops[k - 1]].extent);
       if (outside + all / outside >= shortest) continue;
       best = k;
       shortest = outside + all / outside;
@@ -466,7 +482,8 @@ class NestBuilder {
     }
     std::vector<Accumulator> accumulators;
     std::vector<StmtId> start, step, result;
-    m_partLoops = loopsOutsideParts();
+    const std::vector<VarId> loops = reducedSequence(rows);
+    m_partLoops = loopsOutsideParts(loops);
     m_partStart.clear();
     m_partEnd.clear();
     for (const OperatorId id : m_plan) {
@@ -521,8 +538,7 @@ class NestBuilder {
     if (rows) {
       std::vector<StmtId> all = lanes(std::move(start), false, origin);
       std::vector<StmtId> inner = whereTermsAre(overLanes(std::move(step), origin), origin);
-      if (m_block.valid()) inner = {m_f.forEach(m_block, std::move(inner), origin)};
-      append(all, reducedLoops(std::move(inner), origin));
+      append(all, reducedLoops(std::move(inner), loops, origin));
       if (fold) {
         append(all, foldRows(accumulators, origin));
         if (m_knobs.tile < m_knobs.lanes)
@@ -536,13 +552,13 @@ class NestBuilder {
     }
     const auto column = [&](bool masked) {
       std::vector<StmtId> all = lanes(start, false, origin);
-      append(all, reducedLoops(whereTermsAre(lanes(step, masked, origin), origin), origin));
+      append(all, reducedLoops(whereTermsAre(lanes(step, masked, origin), origin), loops, origin));
       append(all, lanes(result, masked, origin));
       return all;
     };
     if (!tail()) return column(false);
     if (!m_block.valid()) return column(true);
-    return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), column(false), column(true), origin)};
+    return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - m_blockAt), column(false), column(true), origin)};
   }
 
   static void append(std::vector<StmtId>& all, std::vector<StmtId> more) { all.insert(all.end(), more.begin(), more.end()); }
@@ -553,16 +569,17 @@ class NestBuilder {
     return {m_f.forEach(m_lane, std::move(body), origin)};
   }
 
-  std::vector<StmtId> reducedLoops(std::vector<StmtId> inner, OriginId origin) {
+  std::vector<StmtId> reducedLoops(std::vector<StmtId> inner, const std::vector<VarId>& loops, OriginId origin) {
     if (m_class && m_class->empty) return {};
     double trips = 1;
-    for (auto it = m_reduced.rbegin(); it != m_reduced.rend(); ++it) {
+    for (auto it = loops.rbegin(); it != loops.rend(); ++it) {
       Var& v = m_f.vars[it->value];
-      trips *= static_cast<double>(v.extent);
-      if (trips * m_knobs.tile <= (m_knobs.tile > 1 ? 32 : 9) && m_plan.size() == 1 && m_view.work < 12)
+      const bool vectors = *it == m_block || *it == m_blockPart;
+      if (!vectors) trips *= static_cast<double>(v.extent);
+      if (!vectors && trips * m_knobs.tile <= (m_knobs.tile > 1 ? 32 : 9) && m_plan.size() == 1 && m_view.work < 12)
         v.kind = LoopKind::Unrolled;
       inner = {m_f.forEach(*it, std::move(inner), origin)};
-      if (m_partStart.empty() || static_cast<std::size_t>(m_reduced.rend() - it) != m_partLoops + 1) continue;
+      if (m_partStart.empty() || static_cast<std::size_t>(loops.rend() - it) != m_partLoops + 1) continue;
       std::vector<StmtId> part = lanes(m_partStart, false, origin);
       append(part, std::move(inner));
       append(part, lanes(m_partEnd, false, origin));
@@ -832,7 +849,8 @@ class NestBuilder {
   std::vector<IndexExpr> m_axes, m_merged;
   std::size_t m_partLoops = 0;                 // reduced loops outside a part of the sums; 0: no parts
   std::vector<StmtId> m_partStart, m_partEnd;  // around one
-  VarId m_lane, m_block, m_tile;
+  VarId m_lane, m_block, m_blockPart, m_tile;
+  IndexExpr m_blockAt;  // number of the vector
   IndexExpr m_tileBase;
   IndexExpr m_laneIndex;
   std::vector<IndexExpr> m_ragged;  // at least 0 where the point exists

@@ -96,6 +96,21 @@ TEST_F(CommandLine, IndicesAreMultipliedInTheTypeTheyAreWantedIn) {
   for (std::int64_t i = 0; i < 6000; ++i) ASSERT_EQ(here->at(i), static_cast<float>(there->at(i))) << i;
 }
 
+// The error of a sum of millions of numbers is that of sums of parts.
+TEST_F(CommandLine, AMeanOfMillionsIsPrecise) {
+  file("mean.nf", "input X[25, 50, 48, 50] = uniform(0, 1)\nm = mean[b,k,p,q] (relu(X[b,k,p,q] - 0.2) - 1)^2\nshow m\n");
+  double mean[2] = {};
+  for (const int which : {0, 1}) {
+    const std::string device = which ? "reference" : "cpu";
+    const Outcome o = run("run mean.nf --device " + device + " --dump m -o " + device + ".d");
+    ASSERT_EQ(o.code, 0) << o.err;
+    const auto value = readNpy(m_folder.path(device + ".d/m.npy"));
+    ASSERT_TRUE(value.ok()) << value.error().message;
+    mean[which] = value->at(0);
+  }
+  EXPECT_NEAR(mean[0] / mean[1], 1, 1e-6);
+}
+
 // What single precision holds as 0, or with few bits, is no wrong result.
 TEST_F(CommandLine, ALongProductMayUnderflow) {
   file("prod.nf", "input x[600] = normal(0, 1.5)\nP = prod[i] x[i]\nshow P, d(P)/d(x)\n");
