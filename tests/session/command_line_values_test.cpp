@@ -118,6 +118,21 @@ TEST_F(CommandLine, ALongProductMayUnderflow) {
   EXPECT_EQ(o.code, 0) << o.err;
 }
 
+// What a guard of a scatter looks up is there where the guards before it hold.
+TEST_F(CommandLine, GuardsOfAScatterAreLookedAtInOrder) {
+  file("guards.nf",
+       "I[i: 5] : i32 = (i * 3 + 1) % 6\nB[i: 6] = 1.0 * i - 2.5\ninput X[40] = normal(0, 1)\n"
+       "scatter[z: 40, j: 4] T[z + j - 10: 26] += select(z + j >= 10, select(z + j <= 35, select(z >= 18, select(z <= 22, "
+       "select(not B[I[z - 18]] < X[j], X[z], 0), 0), 0), 0), 0)\nshow T\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run guards.nf --dump T --device ") + device + " -o " + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+  }
+  const auto here = readNpy(m_folder.path("cpu/T.npy")), there = readNpy(m_folder.path("reference/T.npy"));
+  ASSERT_TRUE(here.ok() && there.ok());
+  for (std::int64_t i = 0; i < 26; ++i) EXPECT_NEAR(here->at(i), there->at(i), 1e-5) << i;
+}
+
 // A scatter behind a guard that no point passes looks no index up.
 TEST_F(CommandLine, ABranchThatIsNeverTakenReadsNothing) {
   file("dead.nf",
