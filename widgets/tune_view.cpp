@@ -644,8 +644,8 @@ void TuneView::setDevice(std::optional<DeviceConstants> device) {
   m_roofline->setDevice(std::move(device));
 }
 
-void TuneView::setProfile(const Profile& profile) {
-  m_profile->setProfile(profile);
+void TuneView::setProfile(const Profile& profile, std::chrono::steady_clock::time_point taken) {
+  m_profile->setProfile(profile, taken);
   m_profile->choose(m_current);
 }
 

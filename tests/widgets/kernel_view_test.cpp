@@ -187,6 +187,9 @@ TEST_F(Tuning, TheProfileIsATableWithASentence) {
   device.bandwidth = 20e9, device.flopRate = 100e9, device.launchSeconds = 2e-6;
   view.setDevice(device);
   view.setProfile(capsule::profile(1, true));
+  EXPECT_TRUE(view.profile()->age().endsWith("just now")) << view.profile()->age().toStdString();
+  view.setProfile(capsule::profile(1, true), std::chrono::steady_clock::now() - std::chrono::minutes(32));
+  EXPECT_TRUE(view.profile()->age().endsWith("over a minute ago")) << view.profile()->age().toStdString();
   const auto* model = view.profile()->model();
   const auto text = [&](int row, int column) { return model->data(model->index(row, column), Qt::DisplayRole).toString(); };
   EXPECT_EQ(text(0, ProfileModel::kKernel), "dW + sgd");

@@ -114,6 +114,8 @@ TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
   ASSERT_TRUE(wait([&] { return tune->list()->count() == 3; }));
   QTest::mouseClick(tune->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return tune->profile()->model()->rowCount() == 3; }));
+  const auto taken = tune->profile()->taken();
+  ASSERT_TRUE(taken);
   QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(tune->list()->item(2)).center());
   const std::string subgraph = tune->current();
   ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
@@ -121,10 +123,12 @@ TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
   window->openFile(other());
   ASSERT_EQ(window->tabs()->currentIndex(), 1);
   EXPECT_EQ(tune->profile()->model()->rowCount(), 0);
+  EXPECT_FALSE(tune->profile()->taken());
   QTest::keyClick(window.get(), Qt::Key_PageUp, Qt::ControlModifier);
   ASSERT_EQ(window->tabs()->currentIndex(), 0);
   ASSERT_TRUE(wait([&] { return tune->current() == subgraph && tune->trial() == 7u; })) << tune->current();
   EXPECT_EQ(tune->profile()->model()->rowCount(), 3);
+  EXPECT_EQ(tune->profile()->taken(), taken) << "its age counts from when it was taken";
   EXPECT_TRUE(wait([&] { return tune->chosenSchedule().text == capsule::trials()[7].schedule.text; }));
 }
 
