@@ -68,6 +68,7 @@ void TuneView::setSpace(const Space& space) {
       !m_knobs.empty() && std::equal(space.knobs.begin(), space.knobs.end(), m_space.knobs.begin(), m_space.knobs.end(),
                                      [](const KnobInfo& a, const KnobInfo& b) { return a.name == b.name && a.values == b.values; });
   m_space = space;
+  showLineage();
   if (!shown) return showKnobs();
   markRuledOut();
   showMeasureState();

@@ -422,6 +422,10 @@ const TrialInfo* TuneView::trialNumbered(std::uint64_t number) const {
 
 const TrialInfo* TuneView::shownTrial() const {
   if (m_trial) return trialNumbered(*m_trial);
+  if (pinned()) {
+    const auto timed = measuredAlready(m_trialList, nullptr, m_space.current);
+    return timed ? trialNumbered(*timed) : nullptr;
+  }
   const TrialInfo* best = nullptr;
   for (const TrialInfo& t : m_trialList)
     if (t.us && t.status == TrialStatus::Ok && (!best || *t.us < *best->us)) best = &t;
@@ -531,7 +535,6 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   m_trialList = trials;
   m_trials->setTrials(trials);
   m_generations->setTrials(trials);
-  m_roofline->setTrials(trials);
   m_legend->setTrials(trials);
   const TrialInfo* inUse = trialInUse();
   m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
@@ -601,6 +604,8 @@ QString changesText(const std::string& how) {
 
 void TuneView::showLineage() {
   const TrialInfo* at = shownTrial();
+  // What was tried beside a pinned kernel is not on its way to it.
+  m_roofline->setTrials(m_trial || !pinned() ? m_trialList : at ? std::vector<TrialInfo>{*at} : std::vector<TrialInfo>());
   m_lineageHeader->setVisible(at != nullptr);
   m_lineage->setVisible(at != nullptr);
   if (!at) return;

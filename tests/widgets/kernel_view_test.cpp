@@ -178,6 +178,31 @@ TEST_F(Tuning, AssemblyIsShownWithoutDirectivesAndKeepsItsOrigins) {
   EXPECT_TRUE(view.text().split('\n')[view.tintedLines()[0]].contains("vmovups"));
 }
 
+// No trial stands for a pinned schedule but its own.
+TEST_F(Tuning, APinnedKernelThatWasNotMeasuredShowsNoOtherTrial) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setPins([](const std::string&) { return true; });
+  view.setSubgraphs(capsule::subgraphs());
+  auto trials = capsule::trials();
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    trials[i].schedule.text = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,)" + std::to_string(i) + "]},\"version\":1}";
+  view.setTrials("aa01", trials);
+  Space space = capsule::space("aa01");
+  space.current.text = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,999]},"version":1})";
+  view.setSpace(space);
+  EXPECT_EQ(view.lineage(), "");
+  EXPECT_FALSE(view.replay()->isEnabled());
+  const auto own =
+      std::find_if(trials.begin(), trials.end(), [](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok; });
+  ASSERT_NE(own, trials.end());
+  space.current = own->schedule;
+  view.setSpace(space);
+  EXPECT_TRUE(view.lineage().contains("c" + QString::number(own->number))) << view.lineage().toStdString();
+  EXPECT_TRUE(view.replay()->isEnabled());
+}
+
 TEST_F(Tuning, TheProfileIsATableWithASentence) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);
