@@ -37,9 +37,10 @@ bool sameSchedule(const JsonText& a, const JsonText& b) { return a == b || parse
 // [3,1,16,6] as "3 × 1 × 16 × 6", a word without its quotes.
 QString pretty(const std::string& json) {
   const QJsonValue v = valueOf(json);
-  if (v.isString()) return v.toString();
+  if (v.isString()) return v.toString().isEmpty() ? QObject::tr("none") : v.toString();
   if (v.isBool()) return v.toBool() ? QObject::tr("yes") : QObject::tr("no");
   if (!v.isArray()) return QString::fromStdString(json);
+  if (v.toArray().isEmpty()) return QObject::tr("none");
   QStringList parts;
   for (const auto& e : v.toArray()) parts << QString::fromUtf8(jsonOf(e));
   return parts.join(QStringLiteral(" × "));

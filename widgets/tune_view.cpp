@@ -703,10 +703,10 @@ void TuneView::setRunState(const RunState& s) {
   if (s.phase != RunPhase::Training && s.budgetShare <= 0) return;
   const double share = s.seconds > 0 ? s.budgetSpentSeconds / s.seconds : 0;
   m_share->setSpent(share);
-  m_spent->setText(tr("%1 used, %2 %: %3 trials, %4")
+  m_spent->setText(tr("%1 used, %2 %: %3, %4")
                        .arg(secondsText(s.budgetSpentSeconds))
                        .arg(std::lround(share * 100))
-                       .arg(grouped(s.trials), counted(m_latency->swaps(), tr("swap"), tr("swaps"))));
+                       .arg(counted(s.trials, tr("trial"), tr("trials")), counted(s.swaps, tr("swap"), tr("swaps"))));
 }
 
 // The ring is that of the one kernel that is tried now.

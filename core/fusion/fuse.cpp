@@ -268,7 +268,7 @@ class Fuser {
       case FusionState::Reverted: {
         if (!d.measured) break;
         char text[160];
-        std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g us and its parts %.3g us (%lld pairs).",
+        std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g \u00b5s and its parts %.3g \u00b5s (%lld pairs).",
                       d.measured->fused, d.measured->split, static_cast<long long>(d.measured->pairs));
         return text;
       }

@@ -424,7 +424,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       repeated.how += repeated.how.empty() ? "replayed: " : "; replayed: ";
       if (answer.trial.us) {
         char figure[48];
-        std::snprintf(figure, sizeof figure, "%.3g us", *answer.trial.us);
+        std::snprintf(figure, sizeof figure, "%.3g \u00b5s", *answer.trial.us);
         repeated.how += figure;
       } else {
         repeated.how += answer.trial.how;

@@ -165,7 +165,9 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   const auto trials = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000});
   EXPECT_EQ(trials.total, total);
   EXPECT_EQ(trials.trials[chosen->second.number].us, chosen->second.us);
-  EXPECT_NE(trials.trials[chosen->second.number].how.find("; replayed: "), std::string::npos);
+  const std::string& told = trials.trials[chosen->second.number].how;
+  EXPECT_NE(told.find("; replayed: "), std::string::npos) << told;
+  EXPECT_TRUE(told.ends_with(" µs")) << told;
   // So is one by hand that turns no knob, however its schedule is written.
   const auto untouched =
       engine.ask<TrialMeasured>(MeasureRequest{chosen->first, {nlohmann::json::parse(chosen->second.schedule.text).dump(1)}, {}})
