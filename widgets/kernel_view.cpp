@@ -13,6 +13,7 @@
 #include <QTextBlock>
 #include <QTextLayout>
 #include <QVBoxLayout>
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -29,6 +30,8 @@ constexpr int kTagMargin = 1;
 constexpr std::size_t kMostTags = 9;
 
 const char* const kOrder[] = {"cuda", "ptx", "sass", "loops", "llvm", "asm"};
+const char* const kMachineCode[] = {"sass", "ptx", "asm"};
+const QLatin1String kMachineWish("machine code");
 
 QString shownName(const std::string& language) {
   if (language == "loops") return QObject::tr("Loop IR");
@@ -345,11 +348,8 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   std::stable_sort(m_kernel.texts.begin(), m_kernel.texts.end(),
                    [](const auto& a, const auto& b) { return rankOf(a.language) < rankOf(b.language); });
   QStringList words;
-  m_current = 0;
-  for (std::size_t i = 0; i < m_kernel.texts.size(); ++i) {
-    words << shownName(m_kernel.texts[i].language);
-    if (QString::fromStdString(m_kernel.texts[i].language) == m_wish) m_current = static_cast<int>(i);
-  }
+  for (const auto& text : m_kernel.texts) words << shownName(text.language);
+  m_current = placeOfWish();
   m_languages->setWords(words);
   m_languages->setCurrent(m_current);
   m_veil->hide();
@@ -389,9 +389,39 @@ void KernelView::showLanguage(const QString& wish) {
   showText();
 }
 
-std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel) const {
+void KernelView::showMachineCode() {
+  m_wish = kMachineWish;
+  m_current = placeOfWish();
+  m_languages->setCurrent(m_current);
+  showText();
+}
+
+int KernelView::machineCodeLines() const {
+  for (const char* language : kMachineCode) {
+    const auto lines = linesOf(m_kernel, QString::fromLatin1(language));
+    if (lines.empty()) continue;
+    return static_cast<int>(std::count_if(lines.begin(), lines.end(), [&](const ShownLine& l) {
+      return m_selection->relation(l.origins) == Selection::Relation::Exact;
+    }));
+  }
+  return 0;
+}
+
+int KernelView::placeOfWish() const {
+  const auto placeOf = [&](const std::string& language) {
+    const auto found =
+        std::find_if(m_kernel.texts.begin(), m_kernel.texts.end(), [&](const auto& t) { return t.language == language; });
+    return found == m_kernel.texts.end() ? -1 : static_cast<int>(found - m_kernel.texts.begin());
+  };
+  if (m_wish != kMachineWish) return std::max(0, placeOf(m_wish.toStdString()));
+  for (const char* language : kMachineCode)
+    if (const int place = placeOf(language); place >= 0) return place;
+  return 0;
+}
+
+std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel, const QString& language) const {
   std::vector<ShownLine> out;
-  const std::string wanted = language().toStdString();
+  const std::string wanted = language.toStdString();
   for (const auto& text : kernel.texts) {
     if (text.language != wanted) continue;
     const bool assembly = text.language == "asm";
@@ -410,9 +440,9 @@ std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& k
 }
 
 void KernelView::showText() {
-  m_lines = linesOf(m_kernel);
+  m_lines = linesOf(m_kernel, language());
   if (m_compared) {
-    const auto before = linesOf(*m_compared);
+    const auto before = linesOf(*m_compared, language());
     const auto joined = [](const std::vector<ShownLine>& lines) {
       std::string text;
       for (const ShownLine& l : lines) text += l.text + '\n';

@@ -46,6 +46,8 @@ class KernelView : public QWidget {
   void setInstances(std::vector<protocol::Origins> instances);
   void chooseLine(int line);
   void showLanguage(const QString& language);
+  void showMachineCode();        // the form nearest to what the device runs, of this kernel and of those that follow
+  int machineCodeLines() const;  // of that form, those that came from the selection
   QString language() const;
   QString text() const;
   std::pair<int, int> lineOnScreen(int line) const;  // its top and bottom in the code's viewport
@@ -74,7 +76,8 @@ class KernelView : public QWidget {
     protocol::Origins origins;
     DiffLine::Kind kind = DiffLine::Kind::Same;
   };
-  std::vector<ShownLine> linesOf(const protocol::Kernel& kernel) const;
+  std::vector<ShownLine> linesOf(const protocol::Kernel& kernel, const QString& language) const;
+  int placeOfWish() const;  // among the kernel's texts, the first where it has no such form
   void showText();
   protocol::Origins ownOf(const protocol::Origins& origins) const;
   int activeInstance() const;

@@ -203,6 +203,30 @@ TEST_F(Tuning, APinnedKernelThatWasNotMeasuredShowsNoOtherTrial) {
   EXPECT_TRUE(view.replay()->isEnabled());
 }
 
+// Whatever form was looked at last, and of every kernel that follows.
+TEST_F(Tuning, MachineCodeIsTheFormNearestToTheDevice) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  k.texts = {{"loops", "for p\n  Y[p] = X[p]\n", {{1}, {1}}},
+             {"llvm", "load\nstore\nret\n", {{0}, {0}, {0}}},
+             {"asm", "kernel:\n\tvmovups\t(%rsi), %zmm0\n\tretq\n", {{0}, {1}, {0}}}};
+  view.setKernel(k);
+  view.showLanguage("loops");
+  selection.select({1});
+  EXPECT_EQ(view.tintedLines().size(), 2u);
+  EXPECT_EQ(view.machineCodeLines(), 1) << "its own, not those of the form that is shown";
+  view.showMachineCode();
+  EXPECT_EQ(view.language(), "asm");
+  k.texts[2] = {"ptx", "ld.global.f32\nld.global.f32\nret;\n", {{1}, {1}, {0}}};
+  k.texts.push_back({"cuda", "Y[p] = X[p];\n", {{1}}});
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "ptx");
+  EXPECT_EQ(view.machineCodeLines(), 2);
+  view.showLanguage("loops");
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "loops");
+}
+
 TEST_F(Tuning, TheProfileIsATableWithASentence) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);
