@@ -293,27 +293,28 @@ void NotebookView::replaceFound(const QString& with) {
 
 void NotebookView::replaceAllFound(const QString& with) {
   if (m_readOnly || m_find.isEmpty()) return;
-  const std::vector<CellView*> cells = m_cells;
-  for (CellView* v : cells) {
-    const auto places = v->found().places;
-    if (places.empty() || std::find(m_cells.begin(), m_cells.end(), v) == m_cells.end()) continue;
+  std::vector<Document::Replacement> all;
+  for (const CellView* v : m_cells) {
+    const auto& places = v->found().places;
+    const Cell* cell = m_document->cell(v->id());
+    if (places.empty() || !cell) continue;
+    if (v->kind() == CellKind::Code) {
+      for (const auto& [begin, end] : places) all.push_back({v->bodyBegin + begin, v->bodyBegin + end, with.toStdString()});
+      continue;
+    }
     const std::string& bytes = v->editor()->bytes();
-    const std::size_t first = places.front().first, last = places.back().second;
     std::string text;
-    std::size_t at = first;
+    std::size_t at = 0;
     for (const auto& [begin, end] : places) {
       text += bytes.substr(at, begin - at) + with.toStdString();
       at = end;
     }
-    if (v->kind() == CellKind::Code) {
-      m_document->replace(v->bodyBegin + first, v->bodyBegin + last, text, tr("Replace all").toStdString());
-      followDocument();
-      Q_EMIT edited();
-    } else {
-      v->editor()->selectBytes(first, last);
-      v->editor()->insertAtCaret(QString::fromStdString(text));
-    }
+    all.push_back({cell->bodyBegin, cell->bodyEnd, markdownToBody(text + bytes.substr(at), m_document->newline())});
   }
+  if (all.empty()) return;
+  m_document->replaceAll(all, tr("Replace all").toStdString());
+  followDocument();
+  Q_EMIT edited();
   refind();
   showFound(true);
 }

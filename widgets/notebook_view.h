@@ -33,7 +33,7 @@ class NotebookView : public QScrollArea {
   void find(const QString& text, bool exact);  // from the caret on; an empty text ends it
   void findNext(int direction);
   void replaceFound(const QString& with);     // and goes to the next
-  void replaceAllFound(const QString& with);  // one step of the history a cell
+  void replaceAllFound(const QString& with);  // one step of the history
   void goToFound();                           // into its cell, with the place selected
   int foundPlaces() const;
   int foundHere() const { return m_foundHere; }  // -1: nothing

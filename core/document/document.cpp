@@ -203,6 +203,10 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
   }
   for (Cell& cell : m_cells)
     if (cell.id == 0) bringBack(cell);
+  // One step over several cells, undone or done again, leaves each in its place.
+  if (travels && before.size() == m_cells.size())
+    for (std::size_t i = 0; i < m_cells.size(); ++i)
+      if (m_cells[i].id == 0 && m_cells[i].kind == before[i].kind) take(m_cells[i], before[i].id);
   for (Cell& cell : m_cells)
     if (cell.id == 0) cell.id = m_nextId++;
   constexpr std::size_t kMostGone = 64;
@@ -254,6 +258,38 @@ void Document::push(TextEdit edit, std::string label, bool typing) {
 void Document::replace(std::size_t begin, std::size_t end, std::string_view text, std::string label, bool typing) {
   NF_ASSERT(begin <= end && end <= m_text.size());
   push({begin, m_text.substr(begin, end - begin), std::string(text)}, std::move(label), typing);
+}
+
+void Document::replaceAll(const std::vector<Replacement>& places, std::string label) {
+  if (places.empty()) return;
+  if (m_readOnly) {
+    if (refused) refused();
+    return;
+  }
+  const std::size_t begin = places.front().begin, end = places.back().end;
+  std::string inserted;
+  std::map<std::size_t, CellId> ids;
+  auto cell = m_cells.begin();
+  // Cells that begin up to here have moved by as much as the text before them grew.
+  const auto keep = [&](std::size_t upTo, std::size_t at) {
+    for (; cell != m_cells.end() && cell->begin <= upTo; ++cell) ids[begin + inserted.size() + cell->begin - at] = cell->id;
+  };
+  std::size_t at = begin;
+  for (; cell != m_cells.end() && cell->begin <= begin; ++cell) ids[cell->begin] = cell->id;
+  for (const Replacement& place : places) {
+    NF_ASSERT(at <= place.begin && place.begin <= place.end && place.end <= m_text.size());
+    keep(place.begin, at);
+    inserted.append(m_text, at, place.begin - at).append(place.text);
+    at = place.end;
+  }
+  keep(m_text.size(), at);
+  TextEdit edit{begin, m_text.substr(begin, end - begin), std::move(inserted)};
+  if (edit.removed == edit.inserted) return;
+  const std::size_t first = edit.begin;
+  edit = keepingFirstCell(std::move(edit), m_text, m_cells, separator(CellKind::Code));
+  record(edit, std::move(label), false);
+  apply(edit, edit.begin == first ? &ids : nullptr);
+  if (edited) edited(edit);
 }
 
 void Document::reload(std::string text) {

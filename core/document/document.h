@@ -81,6 +81,12 @@ class Document {
 
   // Bytes [begin, end) become `text`. `typing` joins the step to the one before where a person would call both one.
   void replace(std::size_t begin, std::size_t end, std::string_view text, std::string label, bool typing = false);
+  // Several places at once as one step, in order and none within another; the cells keep their ids.
+  struct Replacement {
+    std::size_t begin = 0, end = 0;
+    std::string text;
+  };
+  void replaceAll(const std::vector<Replacement>& places, std::string label);
   void reload(std::string text);  // the file changed outside; the history goes on
   // A read-only document takes no edit and undoes none; only reload() changes it.
   void setReadOnly(bool readOnly) { m_readOnly = readOnly; }

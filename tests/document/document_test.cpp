@@ -162,6 +162,34 @@ TEST(Document, CellsThatComeBackHaveTheirIds) {
   EXPECT_EQ(after[2], before[1]);
 }
 
+TEST(Document, SeveralPlacesAreOneStepAndTheCellsStay) {
+  Document d("# %%\nlet W = 1\n\n# %%\nlet b = W + W\n\n# %%\nlet c = 3\n\n# %%\nlet d = W\n");
+  const std::string before = d.text();
+  const auto ids = [&] {
+    std::vector<CellId> out;
+    for (const Cell& c : d.cells()) out.push_back(c.id);
+    return out;
+  };
+  const auto was = ids();
+  std::vector<Document::Replacement> places;
+  for (std::size_t at = before.find('W'); at != std::string::npos; at = before.find('W', at + 1))
+    places.push_back({at, at + 1, "Wide"});
+  ASSERT_EQ(places.size(), 4u);
+  d.replaceAll(places, "Replace all");
+  const std::string after = "# %%\nlet Wide = 1\n\n# %%\nlet b = Wide + Wide\n\n# %%\nlet c = 3\n\n# %%\nlet d = Wide\n";
+  EXPECT_EQ(d.text(), after);
+  EXPECT_EQ(ids(), was);
+  d.undo();
+  EXPECT_EQ(d.text(), before);
+  EXPECT_EQ(ids(), was);
+  EXPECT_FALSE(d.canUndo());
+  d.redo();
+  EXPECT_EQ(d.text(), after);
+  EXPECT_EQ(ids(), was);
+  d.replaceAll({}, "Replace all");
+  EXPECT_EQ(d.text(), after);
+}
+
 TEST(Document, TheOnlyCellComesBackWithItsId) {
   Document d("let A = 1\n\n");
   const CellId id = d.cells().front().id;

@@ -101,7 +101,7 @@ TEST_F(Reading, TypingWhileTheSearchIsOpenKeepsItsCount) {
   EXPECT_EQ(window->finder()->countText(), "1 of 7");
 }
 
-TEST_F(Reading, ReplaceGoesOnAndAllAreUndoneCellByCell) {
+TEST_F(Reading, ReplaceGoesOnAndAllIsOneStep) {
   openWords();
   window->action("edit.replace")->trigger();
   FindBar* bar = window->finder();
@@ -121,8 +121,15 @@ TEST_F(Reading, ReplaceGoesOnAndAllAreUndoneCellByCell) {
             "# %%\nlet gain = 2\nparam W[gain, 3] = normal(0, 1)\n\n"
             "# %%\nY[i, j] = W[i, j] * gain + gain\n");
   EXPECT_EQ(bar->countText(), "nothing");
-  for (int i = 0; i < 3; ++i) window->action("edit.undo")->trigger();
+  std::vector<CellId> ids;
+  for (const CellView* v : window->notebook()->cells()) ids.push_back(v->id());
+  window->action("edit.undo")->trigger();
   EXPECT_EQ(document().text(), before);
+  window->action("edit.redo")->trigger();
+  EXPECT_EQ(document().text().find("alpha"), std::string::npos);
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), before);
+  for (std::size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(cell(i)->id(), ids[i]) << i;
 }
 
 TEST_F(Reading, OnThePageOfTheGraphFindIsForNodes) {
