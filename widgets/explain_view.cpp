@@ -118,8 +118,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     : DockPage(theme, QStringLiteral("explain"), parent), m_theme(theme), m_selection(selection),
       m_graphHeader(new PanelHeader(theme, tr("Graph"))), m_fusionHeader(new PanelHeader(theme, tr("Fusion"))),
       m_slider(new StageSlider(theme)), m_graph(new GraphView(theme, selection)), m_nodes(new QTableWidget),
-      m_graphStack(new QStackedWidget), m_find(new QLineEdit), m_zoom(new QToolButton), m_model(new FusionModel(this)),
-      m_proxy(new StateProxy(this)), m_table(new QTableView), m_states(new QComboBox), m_card(new DecisionCard(theme)) {
+      m_graphStack(new QStackedWidget), m_find(new QLineEdit), m_found(label({}, "muted")), m_zoom(new QToolButton),
+      m_model(new FusionModel(this)), m_proxy(new StateProxy(this)), m_table(new QTableView), m_states(new QComboBox),
+      m_card(new DecisionCard(theme)) {
   m_waitTimer.setInterval(500);
   connect(&m_waitTimer, &QTimer::timeout, this, &ExplainView::showWaiting);
   showWaiting();
@@ -157,9 +158,9 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
   m_zoom->setFocusPolicy(Qt::TabFocus);
   m_zoom->setAccessibleName(tr("Zoom, show all"));
   m_zoom->setToolTip(tr("Show all of it (0)"));
-  for (QWidget* w : {static_cast<QWidget*>(m_find), static_cast<QWidget*>(changes), static_cast<QWidget*>(groups),
-                     static_cast<QWidget*>(asTable), static_cast<QWidget*>(svg), static_cast<QWidget*>(minus),
-                     static_cast<QWidget*>(m_zoom), static_cast<QWidget*>(plus)})
+  for (QWidget* w : {static_cast<QWidget*>(m_find), static_cast<QWidget*>(m_found), static_cast<QWidget*>(changes),
+                     static_cast<QWidget*>(groups), static_cast<QWidget*>(asTable), static_cast<QWidget*>(svg),
+                     static_cast<QWidget*>(minus), static_cast<QWidget*>(m_zoom), static_cast<QWidget*>(plus)})
     m_graphHeader->add(w);
   topLayout->addWidget(m_graphHeader);
   topLayout->addWidget(line());
@@ -233,7 +234,10 @@ ExplainView::ExplainView(const Theme* theme, Selection* selection, QWidget* pare
     Q_EMIT stageWanted(stage);
   });
   connect(m_find, &QLineEdit::returnPressed, this, [this] { m_graph->findNext(m_find->text()); });
-  connect(m_find, &QLineEdit::textEdited, this, [this](const QString& text) { m_graph->findNext(text); });
+  connect(m_find, &QLineEdit::textEdited, this, [this](const QString& text) { m_graph->findFirst(text); });
+  connect(m_find, &QLineEdit::textChanged, this, &ExplainView::showFound);
+  connect(m_graph, &GraphView::nodeChosen, this, &ExplainView::showFound);
+  showFound();
   connect(changes, &QToolButton::toggled, m_graph, &GraphView::setHighlightChanges);
   connect(asTable, &QToolButton::toggled, this, [this](bool on) { m_graphStack->setCurrentIndex(on ? 1 : 0); });
   connect(minus, &QToolButton::clicked, this, [this] { m_graph->zoomBy(0.8); });
@@ -359,6 +363,19 @@ void ExplainView::markSelection() {
   m_marking = false;
 }
 
+void ExplainView::showFound() {
+  const auto hits = m_graph->found(m_find->text());
+  const auto& nodes = m_graph->graph().nodes;
+  const auto here = std::find_if(hits.begin(), hits.end(),
+                                 [&](std::size_t i) { return QString::fromStdString(nodes[i].id) == m_graph->chosen(); });
+  m_found->setText(hits.empty()         ? tr("nothing")
+                   : here == hits.end() ? tr("%1 found").arg(hits.size())
+                                        : tr("%1 of %2").arg(here - hits.begin() + 1).arg(hits.size()));
+  m_found->setVisible(!m_find->text().isEmpty());
+}
+
+QString ExplainView::foundText() const { return m_find->text().isEmpty() ? QString() : m_found->text(); }
+
 void ExplainView::setPlan(const GraphPage& plan) { m_graph->setPlan(plan); }
 
 void ExplainView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) { m_graph->setSubgraphs(subgraphs); }
@@ -370,6 +387,7 @@ void ExplainView::setGraph(const GraphPage& graph) {
   m_graphHeader->setDetail(counted(static_cast<std::int64_t>(graph.nodes.size()), tr("node"), tr("nodes")) + QStringLiteral(", ") +
                            counted(static_cast<std::int64_t>(graph.edges.size()), tr("edge"), tr("edges")));
   m_graph->setGraph(graph);
+  showFound();
   const int rows = static_cast<int>(std::min<std::size_t>(graph.nodes.size(), 5000));
   m_marking = true;
   m_nodes->setRowCount(rows);
@@ -459,6 +477,7 @@ const FusionDecisionInfo* ExplainView::chosenDecision() const {
 }
 
 void ExplainView::reset() {
+  m_find->clear();
   m_stage = QStringLiteral("fused");
   m_slider->setCurrent(m_stage);
   m_slider->clear();

@@ -54,6 +54,7 @@ class ExplainView : public DockPage {
   QTableWidget* nodes() const { return m_nodes; }
   DecisionCard* card() const { return m_card; }
   QLineEdit* finder() const { return m_find; }
+  QString foundText() const;  // "2 of 5": which of the nodes that the text is found in
   StageSlider* slider() const { return m_slider; }
   void chooseDecision(int number);
   bool decided() const { return m_decided; }  // the card's decision is what is selected
@@ -71,6 +72,7 @@ class ExplainView : public DockPage {
 
  private:
   void greyDecisions();
+  void showFound();
   std::uint64_t m_revision = 0;
   const Theme* m_theme;
   Selection* m_selection;
@@ -81,6 +83,7 @@ class ExplainView : public DockPage {
   QTableWidget* m_nodes;
   QStackedWidget* m_graphStack;
   QLineEdit* m_find;
+  QLabel* m_found;
   QToolButton* m_zoom;
   FusionModel* m_model;
   QSortFilterProxyModel* m_proxy;

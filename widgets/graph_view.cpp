@@ -362,19 +362,41 @@ void GraphView::chooseNothing() {
   Q_EMIT nodeChosen({});
 }
 
-bool GraphView::findNext(const QString& text) {
-  if (text.isEmpty() || m_graph.nodes.empty()) return false;
-  std::size_t from = 0;
-  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i)
-    if (QString::fromStdString(m_graph.nodes[i].id) == m_chosen) from = i + 1;
-  for (std::size_t k = 0; k < m_graph.nodes.size(); ++k) {
-    const GraphNode& node = m_graph.nodes[(from + k) % m_graph.nodes.size()];
-    const QString name = QString::fromStdString(node.name);
-    if (!name.contains(text, Qt::CaseInsensitive) && !shortName(name).contains(text, Qt::CaseInsensitive)) continue;
-    choose(QString::fromStdString(node.id), true);
-    return true;
+std::vector<std::size_t> GraphView::found(const QString& text) const {
+  constexpr int kRanks = 4;
+  std::vector<std::size_t> ranks[kRanks];
+  if (text.isEmpty()) return {};
+  for (std::size_t i = 0; i < m_graph.nodes.size(); ++i) {
+    int rank = kRanks;
+    const QString full = QString::fromStdString(m_graph.nodes[i].name);
+    for (const QString& name : {full, shortName(full)}) {
+      if (name == text) rank = 0;
+      else if (name.compare(text, Qt::CaseInsensitive) == 0) rank = std::min(rank, 1);
+      else if (name.startsWith(text, Qt::CaseInsensitive)) rank = std::min(rank, 2);
+      else if (name.contains(text, Qt::CaseInsensitive)) rank = std::min(rank, 3);
+    }
+    if (rank < kRanks) ranks[rank].push_back(i);
   }
-  return false;
+  std::vector<std::size_t> all;
+  for (const auto& hits : ranks) all.insert(all.end(), hits.begin(), hits.end());
+  return all;
+}
+
+bool GraphView::findFirst(const QString& text) {
+  const auto hits = found(text);
+  if (hits.empty()) return false;
+  choose(QString::fromStdString(m_graph.nodes[hits.front()].id), true);
+  return true;
+}
+
+bool GraphView::findNext(const QString& text) {
+  const auto hits = found(text);
+  if (hits.empty()) return false;
+  const auto here = std::find_if(hits.begin(), hits.end(),
+                                 [&](std::size_t i) { return QString::fromStdString(m_graph.nodes[i].id) == m_chosen; });
+  const auto next = here == hits.end() || here + 1 == hits.end() ? hits.begin() : here + 1;
+  choose(QString::fromStdString(m_graph.nodes[*next].id), true);
+  return true;
 }
 
 void GraphView::mousePressEvent(QMouseEvent* event) {

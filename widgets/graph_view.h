@@ -48,7 +48,10 @@ class GraphView : public QWidget {
   // By node: outlined, or hidden in a closed group that is.
   bool isOutlined(std::size_t node) const { return node < m_marks.size() && m_marks[node] == Mark::Chosen; }
   bool decided() const;  // a decision is what is selected
-  bool findNext(const QString& text);
+  // The nodes that a text is found in, by their places in the graph: those of that name first, then those whose name begins with it.
+  std::vector<std::size_t> found(const QString& text) const;
+  bool findFirst(const QString& text);
+  bool findNext(const QString& text);  // after the chosen one, in that order
   void fit();
   // Large graphs start with their fused groups closed; Space or a click on the title opens one.
   void toggleGroup(int group);
