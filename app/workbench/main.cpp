@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "app/workbench/main_window.h"
+#include "app/workbench/quiet_watch.h"
 #include "widgets/explain_view.h"
 #include "widgets/notebook_view.h"
 #include "widgets/theme.h"
@@ -183,6 +184,10 @@ int main(int argc, char** argv) {
       application.exit(written ? 0 : 3);
     });
     if (parser.value(after) == QLatin1String("opened")) settle->start();
+    QObject::connect(new QuietWatch(w, &window), &QuietWatch::quiet, &window, [giveUp, settle, awaited, w] {
+      if (!settle->isActive())
+        giveUp(QStringLiteral("--after %1: %2 is checked, nothing is under way, and it did not come").arg(awaited, w->name()));
+    });
     // What else arrives is waited for too, but a run goes on telling things.
     QObject::connect(
         &window.workspace(), &Workspace::milestone, &window,

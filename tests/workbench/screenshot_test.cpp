@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The program as scripts start it: a picture after an event, or a sentence where the event does not come.
+#include <gtest/gtest.h>
+
+#include <QFile>
+#include <QProcess>
+#include <QTemporaryDir>
+
+#include "tests/widgets/capsule.h"
+
+namespace nf {
+namespace {
+
+struct Ended {
+  int code = -1;
+  QByteArray said;
+  bool written = false;
+};
+
+Ended screenshotAfter(const QString& event) {
+  QTemporaryDir folder;
+  QFile notebook(folder.filePath("capsule.nf"));
+  EXPECT_TRUE(notebook.open(QIODevice::WriteOnly));
+  notebook.write(capsule::kText.data(), static_cast<qint64>(capsule::kText.size()));
+  notebook.close();
+  QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+  environment.insert("QT_QPA_PLATFORM", "offscreen");
+  environment.insert("XDG_DATA_HOME", folder.filePath("state"));
+  environment.insert("XDG_CONFIG_HOME", folder.filePath("config"));
+  QProcess program;
+  program.setProcessEnvironment(environment);
+  program.start(NF_WORKBENCH_PROGRAM, {"--engine", NF_SCRIPTED_ENGINE, "--screenshot", folder.filePath("out.png"), "--after", event,
+                                       notebook.fileName()});
+  Ended ended;
+  if (!program.waitForFinished(120000)) {
+    program.kill();
+    program.waitForFinished();
+    return ended;
+  }
+  ended.code = program.exitStatus() == QProcess::NormalExit ? program.exitCode() : -1;
+  ended.said = program.readAllStandardError();
+  ended.written = QFile::exists(folder.filePath("out.png"));
+  return ended;
+}
+
+TEST(Screenshot, IsTakenAfterAnEventThatComes) {
+  const Ended ended = screenshotAfter("analysis");
+  EXPECT_EQ(ended.code, 0) << ended.said.toStdString();
+  EXPECT_TRUE(ended.written);
+}
+
+TEST(Screenshot, OfAnEventThatDoesNotComeIsASentence) {
+  const Ended ended = screenshotAfter("profile");
+  EXPECT_EQ(ended.code, 1) << ended.said.toStdString();
+  EXPECT_TRUE(ended.said.contains("--after profile: ")) << ended.said.toStdString();
+  EXPECT_FALSE(ended.written);
+}
+
+}  // namespace
+}  // namespace nf
