@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "widgets/basic.h"
+#include "widgets/eval_values.h"
 #include "widgets/plots.h"
 #include "widgets/swap_list.h"
 
@@ -348,7 +349,7 @@ void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
 
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {
   m_lossPlot->addEval(eval);
-  if (eval.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*eval.accuracy * 100, 'f', 2)));
+  if (const auto values = valuesOf(eval); !values.empty()) m_eval->setText(tr("held out %1").arg(evalText(values)));
   else if (eval.loss) m_eval->setText(tr("held-out loss %1").arg(significant(*eval.loss, 4)));
 }
 
@@ -385,7 +386,7 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   sayNoSwaps(true);
   showPeer();
   if (done.loss) m_loss->setText(tr("loss %1").arg(significant(*done.loss, 4)));
-  if (done.accuracy) m_eval->setText(tr("held out %1 %").arg(QString::number(*done.accuracy * 100, 'f', 2)));
+  if (done.accuracy && m_eval->text().isEmpty()) m_eval->setText(tr("held out %1").arg(evalText({{"accuracy", *done.accuracy}})));
 }
 
 void TrainStrip::setError(const QString& message, const Place& place) {

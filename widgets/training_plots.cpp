@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <ranges>
+#include <set>
 
 #include "widgets/basic.h"
+#include "widgets/eval_values.h"
 #include "widgets/names.h"
 #include "widgets/plot_axis.h"
 #include "widgets/plots.h"
@@ -374,17 +377,23 @@ double LossPlot::xOf(std::int64_t step) const {
 }
 
 PlotTable LossPlot::table() const {
-  PlotTable out{
-      {tr("step"), tr("seconds"), tr("loss"), tr("least loss"), tr("most loss"), tr("held-out loss"), tr("held-out accuracy")}, {}};
+  PlotTable out{{tr("step"), tr("seconds"), tr("loss"), tr("least loss"), tr("most loss"), tr("held-out loss")}, {}};
+  std::set<std::string> names{"accuracy"};
+  for (const EvalEvent& e : m_evals)
+    for (const auto& [name, value] : valuesOf(e)) names.insert(name);
+  for (const std::string& name : names) out.columns << tr("held-out %1").arg(QString::fromStdString(name));
   std::size_t eval = 0;
   const auto add = [&](const EvalEvent& e) {
     out.rows.push_back({QVariant::fromValue<qlonglong>(e.step), secondsOfStep(m_steps, e.step), QVariant(), QVariant(), QVariant(),
-                        e.loss ? QVariant(*e.loss) : QVariant(), e.accuracy ? QVariant(*e.accuracy) : QVariant()});
+                        e.loss ? QVariant(*e.loss) : QVariant()});
+    const auto values = valuesOf(e);
+    for (const std::string& name : names) out.rows.back() << (values.contains(name) ? QVariant(values.at(name)) : QVariant());
   };
   for (const StepEvent& s : m_steps) {
     for (; eval < m_evals.size() && m_evals[eval].step < s.step; ++eval) add(m_evals[eval]);
     out.rows.push_back({QVariant::fromValue<qlonglong>(s.step), s.seconds, *s.loss, s.loss_min.value_or(*s.loss),
-                        s.loss_max.value_or(*s.loss), QVariant(), QVariant()});
+                        s.loss_max.value_or(*s.loss), QVariant()});
+    for (std::size_t i = 0; i < names.size(); ++i) out.rows.back() << QVariant();
   }
   for (; eval < m_evals.size(); ++eval) add(m_evals[eval]);
   return out;
@@ -395,6 +404,8 @@ void LossPlot::redraw() {
   m_plot->clearItems();
   const Palette& c = m_theme->colors();
   QVector<double> x, y, low, high, ex, ey, ax, ay;
+  std::map<std::string, std::pair<QVector<double>, QVector<double>>> numbers;  // evals that are no share: places and values
+  std::map<std::string, double> newest;                                        // of them
   double least = HUGE_VAL, most = -HUGE_VAL, last = 0;
   eachBucket(m_steps, m_plot->width(), m_axis, [&](auto begin, auto end) {
     // A single batch says little: the line is the mean of the bucket, between the least and the most of it.
@@ -411,10 +422,16 @@ void LossPlot::redraw() {
   const double shown = y.isEmpty() ? 0 : y.back();
   for (const EvalEvent& e : m_evals) {
     if (e.loss && std::isfinite(*e.loss)) ex << xOf(e.step), ey << *e.loss;
-    if (e.accuracy && std::isfinite(*e.accuracy)) ax << xOf(e.step), ay << *e.accuracy;
+    for (const auto& [name, value] : valuesOf(e)) {
+      if (!std::isfinite(value)) continue;
+      if (isShare(name, value)) ax << xOf(e.step), ay << value;
+      else numbers[name].first << xOf(e.step), numbers[name].second << value, newest[name] = value;
+    }
   }
   double positive = HUGE_VAL;  // the least of them
-  for (const auto* values : {&low, &high, &y, &ey})
+  std::vector<QVector<double>*> measures{&low, &high, &y, &ey};
+  for (auto& [name, curve] : numbers) measures.push_back(&curve.second);
+  for (const auto* values : measures)
     for (const double v : *values) {
       least = std::min(least, v), most = std::max(most, v);
       if (v > 0) positive = std::min(positive, v);
@@ -422,12 +439,14 @@ void LossPlot::redraw() {
   // A loss that underflows stands at the foot of the logarithmic axis; it does not flatten all that came before.
   if (least == 0 && std::isfinite(positive)) {
     least = positive / 2;
-    for (auto* values : {&low, &high, &y, &ey})
+    for (auto* values : measures)
       for (double& v : *values) v = std::max(v, least);
   }
   for (const auto* places : {&x, &ex, &ax})
     for (const double v : *places) last = std::max(last, v);
-  const bool empty = x.isEmpty() && ex.isEmpty() && ax.isEmpty();
+  for (const auto& [name, curve] : numbers)
+    for (const double v : curve.first) last = std::max(last, v);
+  const bool empty = x.isEmpty() && ex.isEmpty() && ax.isEmpty() && numbers.empty();
   AxisRange range;
   range.low = least, range.high = most, range.positive = least > 0, range.room = 0.1;
   nf::setAxis(m_plot->yAxis, range, plainTick);
@@ -474,6 +493,17 @@ void LossPlot::redraw() {
     for (int i = 0; i + 1 < ax.size(); ++i) avoidLine(ax[i], leftOf(ay[i]), ax[i + 1], leftOf(ay[i + 1]));
     addEndLabel(tr("held out %1 %").arg(QString::number(ay.back() * 100, 'f', 1)), ax.back(), m_plot->yAxis->pixelToCoord(pixel),
                 c.backward);
+  }
+  for (const auto& [name, curve] : numbers) {
+    const auto& [places, values] = curve;
+    auto* line = m_plot->addGraph();
+    line->setData(places, values, true);
+    line->setPen(QPen(c.backward, 1.2, Qt::DotLine));
+    if (places.size() < 80)
+      line->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(c.backward, 1.2), QBrush(c.page), 4));
+    for (int i = 0; i + 1 < places.size(); ++i) avoidLine(places[i], values[i], places[i + 1], values[i + 1]);
+    addEndLabel(tr("held-out %1 %2").arg(QString::fromStdString(name), QString::number(newest[name], 'g', 3)), places.back(),
+                values.back(), c.backward, QFont::Normal);
   }
   if (!ex.isEmpty()) addEndLabel(tr("held-out loss"), ex.back(), ey.back(), c.muted, QFont::Normal);
 }

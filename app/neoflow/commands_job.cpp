@@ -364,7 +364,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       char line[100];
       lastEvaluation = "  held out:";
       for (const auto& [name, value] : m->values) {
-        std::snprintf(line, sizeof line, " %s %.4f", name.substr(0, 60).c_str(), value);
+        std::snprintf(line, sizeof line, " %s %.4g", name.substr(0, 60).c_str(), value);
         lastEvaluation += line;
       }
       if (m->values.empty() && m->loss) {
@@ -410,7 +410,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
     if (d.loss) std::printf(", loss %.6g", *d.loss);
     else std::printf(": stopped before the first one was made");
-    if (d.accuracy) std::printf(", accuracy %.4f", *d.accuracy);
+    if (d.accuracy) std::printf(", accuracy %.4g", *d.accuracy);
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)
