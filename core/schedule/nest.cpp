@@ -681,6 +681,9 @@ class NestBuilder {
     for (std::size_t a = 0; a < op.axes.size(); ++a) (byData.contains(a) ? points : others) *= op.axes[a].extent;
     for (std::size_t k = 0; k < shape.size(); ++k)
       if (op.scatter[k].isData()) places *= shape[k];
+    std::vector<ExprId> guards;
+    for (const ExprId g : partsOf(m_p, op).guards)
+      if (dependsOnlyOn(m_p, op, g, byData)) guards.push_back(g);
     // starts[v + 1], while points are ranked, is where the next one of place v goes; then starts[v] is where those of v begin.
     const BufferId starts = m_f.addWorkspace(op.name + " starts", DType::I32, places + 2);
     const BufferId rank = m_f.addWorkspace(op.name + " rank", DType::I32, points);
@@ -707,8 +710,14 @@ class NestBuilder {
         axes[a] = at(loops.back());
         number = op.axes[a].extent * number + axes[a];
       }
-      // As the scatter's own place, of the components by data alone.
-      Place counter = m_body.place(id, op.output, target, op.scatter, axes);
+      // As the scatter's own place, of the components by data alone. A point that a guard shuts out may have no index: it adds its 0
+      // to the first place.
+      ValueId guard;
+      for (const ExprId g : guards) guard = m_f.both(guard, m_body.lower(id, g, axes, guard));
+      Place counter = m_body.place(id, op.output, target, op.scatter, axes, guard);
+      if (guard.valid())
+        for (DataIndex& d : counter.data)
+          d.value = m_f.apply(ScalarOp::Select, m_f[d.value].type, {guard, d.value, m_f.constant(0, m_f[d.value].type)}, op.origin);
       counter.buffer = starts;
       counter.offset = IndexExpr();
       std::int64_t stride = places;

@@ -209,6 +209,7 @@ TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
 }
 
 TEST_F(RecordDatabaseTest, AnotherProgramsTablesAreMovedAsideWithAMessage) {
+  std::filesystem::create_directories(std::filesystem::path(m_path).parent_path());
   sqlite3* other = nullptr;
   ASSERT_EQ(sqlite3_open(m_path.c_str(), &other), SQLITE_OK);
   for (const char* table : {"workload", "trial", "lineage", "fusion"})
