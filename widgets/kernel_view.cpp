@@ -222,6 +222,7 @@ void KernelView::clear() {
   m_shown.clear();
   m_veil->hide();
   m_compared.reset();
+  m_header->setToolTip({});
   m_header->setDetail(tr("choose a subgraph"));
   m_languages->setWords({});
   m_expression->clear();
@@ -234,6 +235,7 @@ void KernelView::clear() {
 void KernelView::setWaiting(const QString& why) { m_header->setDetail(why); }
 
 void KernelView::setPending(const QString& candidate) {
+  m_header->setToolTip({});
   if (empty()) return m_header->setDetail(tr("%1 is on its way").arg(candidate));
   m_header->setDetail(tr("%1 is on its way, below is %2").arg(candidate, m_shown));
   placeVeil();
@@ -242,8 +244,11 @@ void KernelView::setPending(const QString& candidate) {
 }
 
 void KernelView::setFailed(const QString& message) {
-  m_header->setDetail(empty() ? message : tr("below is %1. %2").arg(m_shown, message));
-  m_header->setToolTip(message);
+  QString sentence = message;
+  if (!sentence.isEmpty()) sentence[0] = sentence[0].toUpper();
+  if (!sentence.isEmpty() && !sentence.endsWith(QLatin1Char('.'))) sentence += QLatin1Char('.');
+  m_header->setDetail(empty() ? sentence : tr("below is %1. %2").arg(m_shown, sentence));
+  m_header->setToolTip(sentence);
 }
 
 bool KernelView::pending() const { return !m_veil->isHidden(); }
@@ -353,6 +358,7 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   else detail << tr("newest");
   if (kernel.us) detail << microsecondsText(*kernel.us);
   m_shown = detail.front();
+  m_header->setToolTip({});
   m_header->setDetail(detail.join(QStringLiteral(", ")));
   showFacts();
   const QString expression = QString::fromStdString(kernel.expression).trimmed();

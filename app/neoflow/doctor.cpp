@@ -82,7 +82,10 @@ std::string stateOfRecords(const std::string& path) {
   int code = sqlite3_open_v2(path.c_str(), &database, SQLITE_OPEN_READWRITE, nullptr);
   if (code == SQLITE_OK) code = sqlite3_exec(database, "BEGIN IMMEDIATE; ROLLBACK", nullptr, nullptr, nullptr);
   const std::string message = database ? sqlite3_errmsg(database) : sqlite3_errstr(code);
+  const std::string foreign = code == SQLITE_OK ? foreignRecordTable(database) : std::string();
   sqlite3_close(database);
+  if (!foreign.empty())
+    return "is another program's, its table " + foreign + " has other columns: the first run moves it aside and makes one";
   if (code == SQLITE_OK || code == SQLITE_BUSY) {
     const std::string why = whyNothingFits(fs::absolute(path, ignored).parent_path());
     return why.empty() ? "can be read and written" : "can't be written (" + why + ")" + without;

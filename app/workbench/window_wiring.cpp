@@ -174,6 +174,10 @@ void MainWindow::connectTab(Tab* tab) {
           return runCell(v->id());
         }
   });
+  connect(w, &Workspace::hintsRefused, this, [this, tab, w] {
+    tab->notebook->setAnalysis(w->analysis());
+    if (tab == m_tab) refreshStatus();
+  });
   connect(w, &Workspace::expressionArrived, this, [this, tab](const protocol::Expression& e) {
     const auto zeros = [tab] {
       QStringList all;
@@ -469,6 +473,7 @@ void MainWindow::connectViews() {
     if (page() != Page::Author || !m_tab->workspace->analysisIsCurrent()) return;
     m_tab->workspace->wantGraph(m_explain->stage());
     m_tab->workspace->wantSubgraphs();
+    m_tab->workspace->wantFusion();
   });
   connect(m_outline, &OutlineView::cellChosen, this, [this](CellId id) { showCell(id); });
   connect(m_outline, &OutlineView::tensorChosen, this, [this](const QString& name) { chooseTensor(name); });

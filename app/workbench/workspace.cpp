@@ -143,6 +143,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_wasModified = m_document->modified();
   m_diskState = OnDisk::Same;
   m_analysis = m_names = {};
+  m_refusedHints.clear();
   m_missing.clear();
   m_subgraphs = {};
   m_trials.clear();
@@ -539,6 +540,12 @@ void Workspace::graphPages(GraphPage soFar, const QString& stage, std::uint64_t 
 
 void Workspace::wantFusion() {
   askFor<FusionReport>(FusionRequest{m_document->revision()}, tr("Fusion"), [this](const FusionReport& report, const Envelope&) {
+    if (report.revision == m_analysis.revision && report.refusedHints != m_refusedHints) {
+      std::erase_if(m_analysis.diagnostics, [this](const DiagnosticInfo& d) { return std::ranges::count(m_refusedHints, d) > 0; });
+      m_refusedHints = report.refusedHints;
+      m_analysis.diagnostics.insert(m_analysis.diagnostics.end(), m_refusedHints.begin(), m_refusedHints.end());
+      Q_EMIT hintsRefused();
+    }
     Q_EMIT fusionArrived(report);
     Q_EMIT milestone(QStringLiteral("fusion"));
   });
@@ -761,6 +768,7 @@ void Workspace::handle(const Envelope& envelope) {
   if (const auto* a = std::get_if<Analysis>(&envelope.message)) {
     if (a->revision != m_document->revision()) return;  // overtaken
     m_analysis = *a;
+    m_refusedHints.clear();
     keepNames();
     m_analysedHere = true;
     m_afterKey = sinceKey();

@@ -140,6 +140,7 @@ class Workspace : public QObject {
   void engineReady();
   void engineDied(const QString& reason);
   void analysed();
+  void hintsRefused();  // analysis() says now what the fusion and the kernels of the device have no room for
   void expressionArrived(const nf::protocol::Expression& expression);
   void expressionFailed(const QString& tensor, const QString& message);
   // All pages together. The plan, the stage `fused`, comes before the first graph of another stage of its revision.
@@ -217,6 +218,7 @@ class Workspace : public QObject {
   int m_untitled;
   bool m_current = false;
   protocol::Analysis m_analysis, m_names;
+  std::vector<protocol::DiagnosticInfo> m_refusedHints;  // of m_analysis.diagnostics
   std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
   std::optional<protocol::Profile> m_profile;

@@ -130,6 +130,17 @@ bool Statement::isIndexArithmetic(const Term& t) {
   }
 }
 
+bool Statement::isWhole(TermId id) const {
+  const Term& t = m_terms[id];
+  if (!t.soft) return t.type == DType::I32;
+  if (t.kind == Term::Kind::Constant) return t.number.isInteger;
+  if (t.kind == Term::Kind::Index) return true;
+  if (!isIndexArithmetic(t)) return false;
+  for (int k = t.op == ScalarOp::Select ? 1 : 0; k < info(t.op).arity; ++k)
+    if (!isWhole(t.operands[static_cast<std::size_t>(k)])) return false;
+  return true;
+}
+
 // `i32(...)` in an index around arithmetic of i32 says where that is done; nothing is converted.
 TermId Statement::narrowPart(TermId id) const {
   const Term& t = m_terms[id];
@@ -320,7 +331,8 @@ ExprId Statement::emitTerm(Operation& op, TermId id, DType want) {
       const int arity = info(scalar).arity;
       DType inner = type;
       if (scalar == ScalarOp::Cast) {
-        inner = !m_terms[terms[0]].soft || type == DType::F64 ? type : DType::F32;
+        // What is whole stays so: as f32 it would have 24 bits.
+        inner = !m_terms[terms[0]].soft || type == DType::F64 || (type == DType::I32 && isWhole(terms[0])) ? type : DType::F32;
       } else if (type == DType::Bool && arity == 2) {  // what is compared decides
         inner = m_realType.value_or(DType::F32);
         for (int k = 0; k < 2; ++k)

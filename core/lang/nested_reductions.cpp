@@ -145,6 +145,18 @@ bool Statement::mayBlowUp(TermId id, std::vector<bool>& seen) const {
   return mayBlowUp(t.otherwise, seen);
 }
 
+// Whether an index below is read from data, which no proof keeps in bounds.
+bool Statement::looksUpData(TermId id, std::vector<bool>& seen) const {
+  if (id == kNoTerm || seen[id]) return false;
+  seen[id] = true;
+  const Term& t = m_terms[id];
+  for (const TermIndex& i : t.indices)
+    if (i.data != kNoTerm) return true;
+  for (const TermId o : t.operands)
+    if (looksUpData(o, seen)) return true;
+  return looksUpData(t.otherwise, seen);
+}
+
 namespace {
 
 std::vector<IndexVar> variablesOf(const Program& p, const PathCondition& c) {
@@ -189,11 +201,14 @@ ExprId Statement::emitNested(Operation& outer, TermId id) {
   std::fill(seen.begin(), seen.end(), false);
   std::vector<PathCondition> path = pathTo(outer, id);
   // The value is wanted under these conditions only. Its operator has to know where bounds rest on them, and where a gradient does:
-  // the adjoint that comes back is 0 elsewhere, but 0 times the infinite slope of log(0) is no number.
+  // the adjoint that comes back is 0 elsewhere, but 0 times the infinite slope of log(0) is no number. Where an index is data, too: a
+  // condition on that data may be what keeps it in bounds.
   const bool forBounds = !path.empty() && !boundsObvious(id, seen);
   std::fill(seen.begin(), seen.end(), false);
   const bool forSlopes = !path.empty() && mayBlowUp(id, seen);
-  if (!forSlopes) std::erase_if(path, [&](const PathCondition& c) { return !forBounds || !c.index; });
+  std::fill(seen.begin(), seen.end(), false);
+  const bool forData = !path.empty() && looksUpData(id, seen);
+  if (!forSlopes && !forData) std::erase_if(path, [&](const PathCondition& c) { return !forBounds || !c.index; });
   if (forBounds)
     for (const PathCondition& c : path)
       if (c.index)

@@ -187,6 +187,7 @@ class Statement {
   bool countPoints(const Operation& op, std::vector<std::int64_t> times, const std::string& what, Span span);
   void fitsExactly(std::int64_t number, Span span);  // into a double, or a diagnostic
   static bool isIndexArithmetic(const Term& t);
+  bool isWhole(TermId id) const;  // arithmetic of indices and integers alone
   TermId narrowPart(TermId id) const;
   static bool isWideAndReal(const Term& a, const Term& b) {
     const auto is = [](const Term& x, const Term& y) { return !x.soft && x.type == DType::I64 && !y.soft && isFloating(y.type); };
@@ -200,6 +201,7 @@ class Statement {
   void freeVariables(TermId id, std::vector<bool>& into, std::vector<bool>& seen) const;
   bool boundsObvious(TermId id, std::vector<bool>& seen) const;
   bool mayBlowUp(TermId id, std::vector<bool>& seen) const;
+  bool looksUpData(TermId id, std::vector<bool>& seen) const;
   void findPaths(Operation& op, const std::vector<TermId>& roots) const;
   std::vector<PathCondition> pathTo(const Operation& op, TermId reduction) const;
   std::vector<PathCondition> onAxes(const Operation& outer, const std::vector<IndexVar>& axes,

@@ -286,7 +286,8 @@ struct FusionReport {
   std::uint64_t revision = 0;
   DeviceConstants device;
   std::vector<FusionDecisionInfo> decisions;
-  NF_FIELDS(FusionReport, revision, device, decisions);
+  std::vector<DiagnosticInfo> refusedHints;  // what a `hint` asks for and cannot have on this device
+  NF_FIELDS(FusionReport, revision, device, decisions, refusedHints);
 };
 
 // One run of all that differs between the branches. Later FusionReports carry the saving with the decision, as long as it stands.

@@ -25,7 +25,9 @@ std::string checksum(const Checkpoint& c) {
   Hasher hasher;
   hasher.add(static_cast<std::uint64_t>(c.step)).add(c.seed).add(c.program).add(toJsonLines(c.swaps));
   for (const auto& [name, how] : c.declared) hasher.add(name).add(how);
-  if (!c.optimizer.empty()) hasher.add(c.optimizer);  // older files have none
+  // Older files have none of these.
+  for (const std::string* later : {&c.optimizer, &c.device, &c.mode})
+    if (!later->empty()) hasher.add(*later);
   for (const auto* entry : sorted) {
     const HostTensor& tensor = entry->second;
     hasher.add(entry->first).add(name(tensor.type)).add(tensor.shape.size());
@@ -38,14 +40,9 @@ std::string checksum(const Checkpoint& c) {
 }  // namespace
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
-  const nlohmann::json state{{"version", 1},
-                             {"step", c.step},
-                             {"seed", c.seed},
-                             {"program", c.program},
-                             {"optimizer", c.optimizer},
-                             {"declared", c.declared},
-                             {"swaps", toJsonLines(c.swaps)},
-                             {"checksum", checksum(c)}};
+  const nlohmann::json state{
+      {"version", 1},       {"step", c.step}, {"seed", c.seed},         {"program", c.program},          {"optimizer", c.optimizer},
+      {"device", c.device}, {"mode", c.mode}, {"declared", c.declared}, {"swaps", toJsonLines(c.swaps)}, {"checksum", checksum(c)}};
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }
 
@@ -54,10 +51,10 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
   Checkpoint c;
   NF_TRY(c.tensors, parseSafetensors(bytes, path));
   const auto metadata = safetensorsMetadata(bytes);
-  const auto found = metadata.find("neoflow");
+  const auto written = metadata.find("neoflow");
   const Error none{"resume", path + " holds weights, but no state of a training run.", {}, {}};
-  if (found == metadata.end()) return none;
-  const auto state = nlohmann::json::parse(found->second, nullptr, false);
+  if (written == metadata.end()) return none;
+  const auto state = nlohmann::json::parse(written->second, nullptr, false);
   if (!state.is_object() || state.value("version", nlohmann::json()) != 1)
     return Error{"resume", path + " was written by another version.", {}, {}};
   for (const char* key : {"step", "seed"})
@@ -67,8 +64,8 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
   c.step = state["step"].get<std::int64_t>();
   c.seed = state["seed"].get<std::uint64_t>();
   c.program = state["program"].get<std::string>();
-  if (const auto optimizer = state.find("optimizer"); optimizer != state.end() && optimizer->is_string())
-    c.optimizer = optimizer->get<std::string>();
+  for (const auto& [key, into] : {std::pair{"optimizer", &c.optimizer}, {"device", &c.device}, {"mode", &c.mode}})
+    if (const auto found = state.find(key); found != state.end() && found->is_string()) *into = found->get<std::string>();
   if (const auto declared = state.find("declared"); declared != state.end() && declared->is_object())
     for (const auto& [name, how] : declared->items())
       if (how.is_string()) c.declared.emplace(name, how.get<std::string>());

@@ -20,6 +20,7 @@ struct Checkpoint {
   std::uint64_t seed = 1;
   std::string program;                          // structural hash of the training program, hex: another one is refused
   std::string optimizer;                        // as written in the notebook; empty in older files
+  std::string device, mode;                     // "cpu", "static"; empty in older files
   NamedTensors tensors;                         // by name
   std::map<std::string, std::string> declared;  // declarationOf() of those that the notebook declares; none in older files
   std::vector<KernelSwap> swaps;

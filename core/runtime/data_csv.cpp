@@ -32,9 +32,23 @@ bool fitsNoDouble(std::string_view field) {
   return code == std::errc::result_out_of_range && end == field.data() + field.size();
 }
 
+// Of the field that begins at `at`: where it ends. In quotes a separator is a letter, and two quotes are one.
+std::size_t endOfField(std::string_view line, std::size_t at, char separator) {
+  const std::size_t begin = line.find_first_not_of(' ', at);
+  if (begin == std::string_view::npos || line[begin] != '"') return line.find(separator, at);
+  std::size_t close = line.find('"', begin + 1);
+  while (close != std::string_view::npos && line.substr(close + 1, 1) == "\"") close = line.find('"', close + 2);
+  return line.find(separator, close == std::string_view::npos ? at : close);
+}
+
 char separatorOf(std::string_view line) {
-  for (const char c : {',', ';', '\t'})
-    if (line.find(c) != std::string_view::npos) return c;
+  for (const char separator : {',', ';', '\t'}) {
+    bool inQuotes = false;
+    for (const char c : line) {
+      if (c == '"') inQuotes = !inQuotes;
+      else if (c == separator && !inQuotes) return separator;
+    }
+  }
   return ',';
 }
 
@@ -62,14 +76,14 @@ Result<HostTensor> parseCsv(std::string_view bytes, const std::string& what, std
     const std::string_view text = bytes.substr(0, end);
     bytes.remove_prefix(end == std::string_view::npos ? bytes.size() : end + 1);
     if (line++ % 1024 == 0 && stopping.stop_requested()) return stopped();
-    if (trimmed(text).empty()) continue;
+    if (trimmed(text).empty() || trimmed(text).front() == '#') continue;
     if (separator == 0) separator = separatorOf(text);
     const bool first = rows == 0 && columns == 0;
     std::int64_t column = 0, numbers = 0;
     Error wrong;
     std::size_t at = 0;
     while (true) {
-      const std::size_t stop = text.find(separator, at);
+      const std::size_t stop = endOfField(text, at, separator);
       const std::string_view field = text.substr(at, stop == std::string_view::npos ? stop : stop - at);
       ++column;
       if (const auto value = number(field)) {

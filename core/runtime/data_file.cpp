@@ -158,12 +158,19 @@ Result<NamedTensors> parseSafetensors(std::string_view bytes, const std::string&
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     names += (names.empty() ? "" : ", ") + name;
-    if (wanted && name != *wanted) continue;
     const std::string label = what + ", tensor " + name;
     if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string() || !entry.contains("shape") ||
         !entry["shape"].is_array() || !entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
         entry["data_offsets"].size() != 2)
       return dataError(label, "has a damaged header");
+    const auto& offsets = entry["data_offsets"];
+    if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) return dataError(label, "has a damaged header");
+    const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
+    // A file that was cut is damaged whichever of its tensors is asked for.
+    if (end > data.size())
+      return dataError(label, "its data ends at byte " + std::to_string(end) + ", the file's at byte " +
+                                  std::to_string(data.size()) + ": the file is cut off or damaged");
+    if (wanted && name != *wanted) continue;
     const auto type = safetensorsType(entry["dtype"].get<std::string>());
     if (!type) return dataError(label, "elements of type " + entry["dtype"].get<std::string>() + " cannot be read");
     std::vector<std::int64_t> shape;
@@ -172,11 +179,8 @@ Result<NamedTensors> parseSafetensors(std::string_view bytes, const std::string&
         return dataError(label, "has a damaged shape");
       shape.push_back(extent.get<std::int64_t>());
     }
-    const auto& offsets = entry["data_offsets"];
-    if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) return dataError(label, "has a damaged header");
-    const auto begin = offsets[0].get<std::uint64_t>(), end = offsets[1].get<std::uint64_t>();
     const auto elements = elementsOf(shape, bytesOf(*type));
-    if (!elements || begin > end || end > data.size() || static_cast<std::uint64_t>(*elements * bytesOf(*type)) != end - begin)
+    if (!elements || begin > end || static_cast<std::uint64_t>(*elements * bytesOf(*type)) != end - begin)
       return dataError(label, "its shape " + shapeText(shape) + " does not fit its data");
     NF_TRY(HostTensor tensor, decode(*type, false, false, shape, data.substr(begin, end - begin), label, stop));
     tensors.emplace_back(name, std::move(tensor));

@@ -46,14 +46,18 @@ double numberOr(const Initializer& init, std::size_t at, double otherwise) {
 }
 
 // nullopt: nothing generates its values; null: zeros.
-std::optional<Value> valueOf(const Initializer& init, std::uint64_t key) {
+std::optional<Value> valueOf(const Initializer& init, DType type, std::uint64_t key) {
   const double fanIn = std::max(1.0, numberOr(init, 0, 1)), fanOut = std::max(0.0, numberOr(init, 1, 1));
   const double bound = std::sqrt(6.0 / (fanIn + fanOut));
   switch (init.kind) {
     case Initializer::Kind::Zeros: return Value();
     case Initializer::Kind::Constant: return [value = numberOr(init, 0, 0)](std::int64_t) { return value; };
     case Initializer::Kind::Normal: return normal(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
-    case Initializer::Kind::Uniform: return uniform(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
+    case Initializer::Kind::Uniform: {
+      const Value real = uniform(key, numberOr(init, 0, 0), numberOr(init, 1, 1));
+      if (type != DType::I32) return real;
+      return [real](std::int64_t i) { return std::floor(real(i)); };
+    }
     case Initializer::Kind::Kaiming: return normal(key, 0, std::sqrt(2.0 / fanIn));
     case Initializer::Kind::Xavier: return uniform(key, -bound, bound);
     case Initializer::Kind::None:
@@ -145,7 +149,7 @@ Result<HostTensor> readData(const Initializer& source, const std::string& direct
   return Error{"load data", "This is no data file.", {}, {}};
 }
 
-bool isGenerated(const Initializer& init) { return valueOf(init, 0).has_value(); }
+bool isGenerated(const Initializer& init) { return valueOf(init, DType::F32, 0).has_value(); }
 
 Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const std::string& directory, std::stop_token stop) {
   const Initializer& init = tensor.init;
@@ -154,7 +158,7 @@ Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const 
   if (init.kind == Initializer::Kind::None &&
       (tensor.kind == TensorKind::Input || tensor.kind == TensorKind::Const || tensor.kind == TensorKind::Param))
     return Error{"load data", "Tensor " + tensor.name + " has no values: give it an initial value or data.", {}, {}};
-  const std::optional<Value> value = valueOf(init, keyOf(seed, tensor.name));
+  const std::optional<Value> value = valueOf(init, tensor.type, keyOf(seed, tensor.name));
   if (init.kind != Initializer::Kind::None && !value) return fromFile(tensor, directory, stop);
   NF_TRY(HostTensor values, HostTensor::zeros(tensor.type, tensor.shape, stop));
   if (value && *value && !fill(values, 0, *value, stop)) return stopped();
@@ -164,7 +168,7 @@ Result<HostTensor> initialValue(const Tensor& tensor, std::uint64_t seed, const 
 Result<Unit> initialParts(const Tensor& tensor, std::uint64_t seed, std::stop_token stop,
                           const std::function<Result<Unit>(std::int64_t first, const HostTensor& part)>& take) {
   constexpr std::int64_t kPart = 1 << 20;  // elements
-  const std::optional<Value> value = valueOf(tensor.init, keyOf(seed, tensor.name));
+  const std::optional<Value> value = valueOf(tensor.init, tensor.type, keyOf(seed, tensor.name));
   NF_ASSERT(value);
   const std::int64_t elements = tensor.elements();
   HostTensor part = HostTensor::make(tensor.type, {std::min(kPart, elements)});

@@ -192,7 +192,11 @@ Result<std::string> newestCheckpoint(const std::string& root) {
     const fs::path beside = fs::path(root) / fs::path(from).parent_path().filename() / fs::path(from).filename();
     if (!from.empty() && fs::exists(beside, code)) return beside.string();
   }
-  return Error{"resume", "The newest run, " + newest.filename().string() + ", left no checkpoint: train again.", {}, {}};
+  return Error{
+      "resume",
+      "The newest run, " + newest.filename().string() + ", left no checkpoint: train again, or name the folder of an older run.",
+      {},
+      {}};
 }
 
 Result<std::string> checkpointAt(const std::string& path) {
@@ -202,7 +206,7 @@ Result<std::string> checkpointAt(const std::string& path) {
   const std::string own = (fs::path(path) / "checkpoint.safetensors").string();
   if (fs::exists(own, code)) return own;
   if (fs::exists(fs::path(path) / "run.json", code)) return Error{"resume", "The run " + path + " left no checkpoint.", {}, {}};
-  if (const auto newest = newestCheckpoint(path)) return *newest;
+  if (newestRun(path)) return newestCheckpoint(path);
   return Error{"resume", "There is no checkpoint.safetensors in the folder " + path + ".", {}, {}};
 }
 

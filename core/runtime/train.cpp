@@ -22,6 +22,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
                    {}};
     if (!options.seed) seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
+    tellWhatResumesDifferently();
   }
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));

@@ -30,6 +30,24 @@ Result<Unit> TrainJob::Impl::loadWeights(const NamedTensors& tensors, const std:
   return Unit{};
 }
 
+void TrainJob::Impl::tellWhatResumesDifferently() {
+  const Checkpoint& was = *checkpoint;
+  std::string from, to;
+  const auto compare = [&](const std::string& what, const std::string& then, const std::string& now) {
+    if (then.empty() || then == now) return;
+    from += (from.empty() ? "" : ", ") + what + " " + then;
+    to += (to.empty() ? "" : ", ") + what + " " + now;
+  };
+  compare("seed", std::to_string(was.seed), std::to_string(seed));
+  compare("device", was.device, context->device().name());
+  compare("mode", was.mode, dynamic ? "dynamic" : "static");
+  if (from.empty()) return;
+  protocol::WarningEvent warning;
+  warning.message = "The checkpoint was trained with " + from + "; training continues with " + to +
+                    ", so its steps are not those that a training without a stop makes.";
+  emit(warning);
+}
+
 double TrainJob::Impl::estimatedCheckpointSeconds() const {
   constexpr double kSlowBytesPerSecond = 100e6;
   double bytes = 0;
@@ -44,6 +62,8 @@ Result<Checkpoint> TrainJob::Impl::readState() {
   c.seed = seed;
   c.program = programHash();
   c.optimizer = settings.optimizer;
+  c.device = context->device().name();
+  c.mode = dynamic ? "dynamic" : "static";
   for (const auto& [name, entry] : store->entries()) {
     if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
     NF_TRY(HostTensor value, store->read(*entry));

@@ -68,10 +68,15 @@ void NestBuilder::openLoops(OriginId) {
       const std::int64_t blocks = ceilDiv(axis(a).extent, m_knobs.lanes);
       m_full = axis(a).whole / m_knobs.lanes;
       m_whole = axis(a).whole;
-      if (blocks > 1) m_block = m_f.addVar(axis(a).name + "b", blocks, LoopKind::Serial);
+      if (blocks > 1) {
+        const std::int64_t inner = axis(a).reduced && blocks >= kLongRows ? partOf(blocks) : 1;
+        if (inner > 1) m_blockPart = m_f.addVar(axis(a).name + "o", blocks / inner, LoopKind::Serial);
+        m_block = m_f.addVar(axis(a).name + "b", inner > 1 ? inner : blocks, LoopKind::Serial);
+        m_blockAt = inner > 1 ? inner * at(m_blockPart) + at(m_block) : at(m_block);
+      }
       m_lane = m_f.addVar(axis(a).name + "v", m_knobs.lanes, LoopKind::Vector);
       merged[a] = at(m_lane);
-      if (m_block.valid()) merged[a] = m_knobs.lanes * at(m_block) + merged[a];
+      if (m_block.valid()) merged[a] = m_knobs.lanes * m_blockAt + merged[a];
       m_laneIndex = merged[a];
       m_laneExtent = axis(a).extent;
       continue;
@@ -138,7 +143,7 @@ std::vector<StmtId> NestBuilder::overLanes(std::vector<StmtId> body, OriginId or
   const StmtId masked = m_f.forEach(m_lane, {m_f.when(inside(), body)}, origin);
   if (!m_block.valid()) return {masked};
   const StmtId whole = m_f.forEach(m_lane, std::move(body), origin);
-  return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), {whole}, {masked}, origin)};
+  return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - m_blockAt), {whole}, {masked}, origin)};
 }
 
 Place NestBuilder::outputPlace(const Operator& op, const std::vector<IndexExpr>& axes) {

@@ -67,11 +67,15 @@ class NestBuilder {
     BufferId value, index;
     DType type;
   };
+  // Long sums are sums of parts: of n numbers in a row the rounding error grows with n, of the sums of parts with the lengths of both.
+  static constexpr std::int64_t kLongSum = 64;
+  static constexpr std::int64_t kLongRows = 512;  // of vectors, of which each lane adds up its own
   std::int64_t partOf(std::int64_t extent) const;
-  std::size_t loopsOutsideParts() const;
+  std::vector<VarId> reducedSequence(bool rows) const;
+  std::size_t loopsOutsideParts(const std::vector<VarId>& loops) const;
   Body reduction();
   Body lanes(Body body, bool masked, OriginId origin);
-  Body reducedLoops(Body inner, OriginId origin);
+  Body reducedLoops(Body inner, const std::vector<VarId>& loops, OriginId origin);
   IndexExpr linearReduced(const Operator& op);
   Body foldRows(std::vector<Accumulator>& accumulators, OriginId origin);
   Body tree(const std::vector<Accumulator>& accumulators, OriginId origin);
@@ -99,7 +103,8 @@ class NestBuilder {
   std::vector<IndexExpr> m_axes, m_merged;
   std::size_t m_partLoops = 0;                 // reduced loops outside a part of the sums; 0: no parts
   std::vector<StmtId> m_partStart, m_partEnd;  // around one
-  VarId m_lane, m_block, m_tile;
+  VarId m_lane, m_block, m_blockPart, m_tile;
+  IndexExpr m_blockAt;  // number of the vector
   IndexExpr m_tileBase;
   IndexExpr m_laneIndex;
   std::vector<IndexExpr> m_ragged;  // at least 0 where the point exists

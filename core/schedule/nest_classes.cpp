@@ -49,7 +49,8 @@ std::vector<StmtId> NestBuilder::peeled(const std::function<std::vector<StmtId>(
   if (!m_knobs.peeled) return inner();
   const auto isInside = [&](IndexVar v) {
     const bool lane = (m_lane.valid() && v == m_lane.value) || (m_tile.valid() && v == m_tile.value);
-    const bool block = m_block.valid() && v == m_block.value && axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
+    const bool block = m_block.valid() && (VarId(v) == m_block || VarId(v) == m_blockPart) &&
+                       axis(static_cast<std::size_t>(m_knobs.vectorAxis)).reduced;
     return lane || block || std::find(m_reduced.begin(), m_reduced.end(), VarId(v)) != m_reduced.end();
   };
   PeeledGuards split = peelGuards(m_guards, isInside, m_f.ranges());

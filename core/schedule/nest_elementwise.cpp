@@ -42,7 +42,7 @@ std::vector<StmtId> NestBuilder::transposed(std::vector<StmtId> body, OriginId o
     ValueId guard;
     if (tail()) {
       IndexExpr index = at(row);
-      if (m_block.valid()) index = lanes * at(m_block) + index;
+      if (m_block.valid()) index = lanes * m_blockAt + index;
       guard = m_f.both(guard, m_f.ge0(IndexExpr(m_laneExtent - 1) - index));
     }
     if (otherTail) guard = m_f.both(guard, m_f.ge0(IndexExpr(other.extent - 1) - m_tileBase - at(lane)));

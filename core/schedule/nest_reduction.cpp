@@ -7,13 +7,6 @@
 
 namespace nf::loop {
 
-namespace {
-
-// Long sums are sums of parts: of n numbers in a row the rounding error grows with n, of the sums of parts with the lengths of both.
-constexpr std::int64_t kLongSum = 64;
-
-}  // namespace
-
 double identityOf(Reducer reducer, DType type) {
   const double infinity = type == DType::I32 ? 2147483647.0 : std::numeric_limits<double>::infinity();
   switch (reducer) {
@@ -58,15 +51,24 @@ std::int64_t NestBuilder::partOf(std::int64_t extent) const {
   return steps >= 4 ? steps : 1;
 }
 
-// How many of the reduced loops stand outside a part; 0: the sum is short.
-std::size_t NestBuilder::loopsOutsideParts() const {
-  double all = 1;
-  for (const VarId v : m_reduced) all *= static_cast<double>(m_f[v].extent);
-  if (all < kLongSum) return 0;
+// Outermost first: those of the reduced axes, then of the vectors where those are along one.
+std::vector<VarId> NestBuilder::reducedSequence(bool rows) const {
+  std::vector<VarId> loops = m_reduced;
+  for (const VarId v : {m_blockPart, m_block})
+    if (rows && v.valid()) loops.push_back(v);
+  return loops;
+}
+
+// How many of the loops stand outside a part; 0: the sum is short.
+std::size_t NestBuilder::loopsOutsideParts(const std::vector<VarId>& loops) const {
+  double all = 1, own = 1;
+  for (const VarId v : loops) all *= static_cast<double>(m_f[v].extent);
+  for (const VarId v : m_reduced) own *= static_cast<double>(m_f[v].extent);
+  if (own < kLongSum && all < kLongRows) return 0;
   std::size_t best = 0;
   double outside = 1, shortest = all;
-  for (std::size_t k = 1; k < m_reduced.size(); ++k) {
-    outside *= static_cast<double>(m_f[m_reduced[k - 1]].extent);
+  for (std::size_t k = 1; k < loops.size(); ++k) {
+    outside *= static_cast<double>(m_f[loops[k - 1]].extent);
     if (outside + all / outside >= shortest) continue;
     best = k;
     shortest = outside + all / outside;
@@ -90,7 +92,8 @@ std::vector<StmtId> NestBuilder::reduction() {
   }
   std::vector<Accumulator> accumulators;
   std::vector<StmtId> start, step, result;
-  m_partLoops = loopsOutsideParts();
+  const std::vector<VarId> loops = reducedSequence(rows);
+  m_partLoops = loopsOutsideParts(loops);
   m_partStart.clear();
   m_partEnd.clear();
   for (const OperatorId id : m_plan) {
@@ -145,8 +148,7 @@ std::vector<StmtId> NestBuilder::reduction() {
   if (rows) {
     std::vector<StmtId> all = lanes(std::move(start), false, origin);
     std::vector<StmtId> inner = whereTermsAre(overLanes(std::move(step), origin), origin);
-    if (m_block.valid()) inner = {m_f.forEach(m_block, std::move(inner), origin)};
-    append(all, reducedLoops(std::move(inner), origin));
+    append(all, reducedLoops(std::move(inner), loops, origin));
     if (fold) {
       append(all, foldRows(accumulators, origin));
       if (m_knobs.tile < m_knobs.lanes)
@@ -160,13 +162,13 @@ std::vector<StmtId> NestBuilder::reduction() {
   }
   const auto column = [&](bool masked) {
     std::vector<StmtId> all = lanes(start, false, origin);
-    append(all, reducedLoops(whereTermsAre(lanes(step, masked, origin), origin), origin));
+    append(all, reducedLoops(whereTermsAre(lanes(step, masked, origin), origin), loops, origin));
     append(all, lanes(result, masked, origin));
     return all;
   };
   if (!tail()) return column(false);
   if (!m_block.valid()) return column(true);
-  return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - at(m_block)), column(false), column(true), origin)};
+  return {m_f.when(m_f.ge0(IndexExpr(m_full - 1) - m_blockAt), column(false), column(true), origin)};
 }
 
 std::vector<StmtId> NestBuilder::lanes(std::vector<StmtId> body, bool masked, OriginId origin) {
@@ -175,15 +177,17 @@ std::vector<StmtId> NestBuilder::lanes(std::vector<StmtId> body, bool masked, Or
   return {m_f.forEach(m_lane, std::move(body), origin)};
 }
 
-std::vector<StmtId> NestBuilder::reducedLoops(std::vector<StmtId> inner, OriginId origin) {
+std::vector<StmtId> NestBuilder::reducedLoops(std::vector<StmtId> inner, const std::vector<VarId>& loops, OriginId origin) {
   if (m_class && m_class->empty) return {};
   double trips = 1;
-  for (auto it = m_reduced.rbegin(); it != m_reduced.rend(); ++it) {
+  for (auto it = loops.rbegin(); it != loops.rend(); ++it) {
     Var& v = m_f.vars[it->value];
-    trips *= static_cast<double>(v.extent);
-    if (trips * m_knobs.tile <= (m_knobs.tile > 1 ? 32 : 9) && m_plan.size() == 1 && m_view.work < 12) v.kind = LoopKind::Unrolled;
+    const bool vectors = *it == m_block || *it == m_blockPart;
+    if (!vectors) trips *= static_cast<double>(v.extent);
+    if (!vectors && trips * m_knobs.tile <= (m_knobs.tile > 1 ? 32 : 9) && m_plan.size() == 1 && m_view.work < 12)
+      v.kind = LoopKind::Unrolled;
     inner = {m_f.forEach(*it, std::move(inner), origin)};
-    if (m_partStart.empty() || static_cast<std::size_t>(m_reduced.rend() - it) != m_partLoops + 1) continue;
+    if (m_partStart.empty() || static_cast<std::size_t>(loops.rend() - it) != m_partLoops + 1) continue;
     std::vector<StmtId> part = lanes(m_partStart, false, origin);
     append(part, std::move(inner));
     append(part, lanes(m_partEnd, false, origin));

@@ -43,7 +43,8 @@ std::set<std::size_t> axesOfData(const Program& program, const Operator& op) {
 }
 
 bool sortsPoints(const Program& program, const Operator& op) {
-  if (op.kind != OperatorKind::Scatter) return false;
+  // Places are counted before guards are looked at: where one fails the index may be none.
+  if (op.kind != OperatorKind::Scatter || !partsOf(program, op).guards.empty()) return false;
   const std::set<std::size_t> sorted = axesOfData(program, op);
   std::set<std::size_t> direct;
   const auto& shape = program[op.output].shape;
@@ -74,7 +75,8 @@ ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& pa
                    Function& function, BodyLowering& body) {
   const Operator& op = program[id];
   ValueId guard;
-  for (const ExprId g : parts.guards) guard = function.both(guard, body.lower(id, g, axes));
+  // Each is looked up only where those before it hold.
+  for (const ExprId g : parts.guards) guard = function.both(guard, body.lower(id, g, axes, guard));
   const auto& shape = program[op.output].shape;
   for (std::size_t k = 0; k < shape.size(); ++k) {
     if (op.scatter[k].isData()) continue;

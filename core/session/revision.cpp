@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
 
 namespace nf {
@@ -38,12 +39,7 @@ bool isChecking(const Result<std::shared_ptr<const Stages>>& stages) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const {
-  const std::lock_guard lock(m_mutex);
-  const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
-  if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
-  const bool fuses = of != Of::Notebook || sound().trains.empty();
-  if (slot && (!fuses || slot->reverted == inputs.reverted)) return slot->stages;
+StageOptions Revision::optionsOf(const FusionInputs& inputs, Of of) const {
   StageOptions options;
   options.device = inputs.device;
   options.target = inputs.target;
@@ -53,6 +49,16 @@ Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot
   options.invert.stop = inputs.stop;
   if (inputs.reverted) options.fusion.reverted = *inputs.reverted;
   options.fusion.outdated = inputs.outdated;
+  return options;
+}
+
+Result<std::shared_ptr<const Stages>> Revision::known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const {
+  const std::lock_guard lock(m_mutex);
+  const std::uint64_t proofs = m_inverses ? m_inverses->settledProofs() : 0;
+  if (slot && slot->proofs != proofs && isChecking(slot->stages)) slot.reset();
+  const bool fuses = of != Of::Notebook || sound().trains.empty();
+  if (slot && (!fuses || slot->reverted == inputs.reverted)) return slot->stages;
+  const StageOptions options = optionsOf(inputs, of);
   auto stages = [&]() -> Result<Stages> {
     if (slot && slot->stages && (*slot->stages)->partitioned) return fusedAgain(**slot->stages, options);
     return runStages(std::make_shared<const Program>(of == Of::Notebook ? notebookProgram(sound()) : decidedProgram(sound())),
@@ -74,6 +80,21 @@ Result<std::shared_ptr<const Stages>> Revision::decidedStages(const FusionInputs
   if (sound().trains.empty()) return stages(inputs);
   if (!sound().ok()) return std::shared_ptr<const Stages>();
   return known(m_decided, inputs, Of::Decided);
+}
+
+Diagnostics Revision::refusedHints(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const {
+  if (!stages || !stages->fused || stages->source->hints.empty()) return {};
+  {
+    const std::lock_guard lock(m_mutex);
+    if (m_refused.first == stages) return m_refused.second;
+  }
+  Diagnostics refused = unobeyedHints(*stages);
+  if (inputs.target)
+    for (Diagnostic& d : checkPins(*stages, optionsOf(inputs, Of::Decided), *inputs.target).diagnostics)
+      refused.push_back(std::move(d));
+  const std::lock_guard lock(m_mutex);
+  m_refused = {stages, refused};
+  return refused;
 }
 
 Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {

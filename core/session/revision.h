@@ -40,6 +40,9 @@ class Revision {
   Result<std::shared_ptr<const Stages>> stages(const FusionInputs& inputs) const;
   // The same, fused, of what fusion is decided for: decidedProgram().
   Result<std::shared_ptr<const Stages>> decidedStages(const FusionInputs& inputs) const;
+  // Of `stages` as decidedStages() gave them: pairs that a hint would fuse and that stay two, and schedules that no kernel can have,
+  // where the inputs name a target. Found when somebody first asks.
+  Diagnostics refusedHints(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const;
   // The same to run: every gradient proved or a scatter.
   Result<std::shared_ptr<const Stages>> runningStages(const FusionInputs& inputs) const;
 
@@ -59,7 +62,9 @@ class Revision {
   };
   enum class Of { Notebook, Decided, Running };
   Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const;
+  StageOptions optionsOf(const FusionInputs& inputs, Of of) const;
   mutable std::optional<Known> m_stages, m_decided, m_running;
+  mutable std::pair<std::shared_ptr<const Stages>, Diagnostics> m_refused;
 };
 
 }  // namespace nf

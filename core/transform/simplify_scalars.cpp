@@ -44,11 +44,26 @@ class Simplification {
       op.body = proved(shared(rewriter.rewrite(op.body)));
       for (AccessIndex& index : op.scatter)
         index = index.isData() ? AccessIndex{{}, unwidened(shared(rewriter.rewrite(index.data)))} : rewriter.rewrite(index);
+      if (op.kind == OperatorKind::Scatter && isZero(op.body)) becomeZeros(op);
     }
     return Unit{};
   }
 
  private:
+  bool isZero(ExprId id) const { return m_program[id].op == ScalarOp::Constant && m_program[id].value == 0; }
+
+  // With the guard that no point passes went what kept its indices from being looked up.
+  void becomeZeros(Operator& op) const {
+    const std::vector<std::int64_t>& shape = m_program[op.output].shape;
+    op.kind = OperatorKind::Gather;
+    op.reducer = Reducer::None;
+    op.tiesEven = false;
+    op.scatter.clear();
+    op.axes.clear();
+    for (std::size_t k = 0; k < shape.size(); ++k) op.axes.push_back({"z" + std::to_string(k), shape[k], op.origin});
+    op.outputRank = static_cast<std::uint32_t>(shape.size());
+  }
+
   // An i32 alone needs no 64 bits to be an index.
   ExprId unwidened(ExprId index) const {
     const ScalarNode& n = m_program[index];

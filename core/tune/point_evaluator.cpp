@@ -110,7 +110,21 @@ struct Memo {
 
 // Twice the rounding of one operation, relative. Expressions of the storage types are computed in single precision.
 double unitOf(DType type) { return type == DType::F64 ? 0x1p-51 : isFloating(type) ? 0x1p-22 : 0; }
+DType computedIn(DType type) { return type == DType::F16 || type == DType::BF16 ? DType::F32 : type; }
 double storageUnitOf(DType type) { return type == DType::F16 ? 0x1p-10 : type == DType::BF16 ? 0x1p-7 : unitOf(type); }
+// Results below it may be less precise, or 0.
+double smallestOf(DType type) {
+  switch (type) {
+    case DType::F16: return 0x1p-24;
+    case DType::F32:
+    case DType::BF16: return std::numeric_limits<float>::min();
+    case DType::F64: return std::numeric_limits<double>::min();
+    default: return 0;
+  }
+}
+double roundingOf(double value, double unit, DType type) {
+  return value == 0 ? 0 : std::max(unit * std::fabs(value), smallestOf(type));
+}
 double largestOf(DType type) {
   switch (type) {
     case DType::F16: return 65504;
@@ -135,6 +149,7 @@ class ReductionError {
     m_sizes += std::fabs(value);
     m_product *= std::fabs(value);
     m_upper *= std::fabs(value) + error;
+    m_growth *= std::max(1.0, std::fabs(value) + error);
     if (m_reducer != Reducer::ArgMax && m_reducer != Reducer::ArgMin) return;
     const double rank = m_reducer == Reducer::ArgMax ? value : -value;
     if (m_count == 1 || rank > m_best) {
@@ -150,7 +165,8 @@ class ReductionError {
     switch (m_reducer) {
       case Reducer::None: return m_errors;
       case Reducer::Sum: return m_errors + unit * (2 + std::sqrt(n)) * m_sizes;
-      case Reducer::Prod: return m_upper - m_product + unit * n * m_upper;
+      case Reducer::Prod:
+        return m_upper - m_product + unit * n * m_upper + (m_product == 0 ? 0 : n * smallestOf(computedIn(type)) * m_growth);
       case Reducer::Max:
       case Reducer::Min: return m_most;
       case Reducer::ArgMax:
@@ -162,7 +178,7 @@ class ReductionError {
  private:
   Reducer m_reducer;
   std::int64_t m_count = 0;
-  double m_errors = 0, m_most = 0, m_sizes = 0, m_product = 1, m_upper = 1;
+  double m_errors = 0, m_most = 0, m_sizes = 0, m_product = 1, m_upper = 1, m_growth = 1;
   double m_best = 0, m_bestError = 0, m_rival = -INFINITY;
 };
 
@@ -234,7 +250,7 @@ struct PointEvaluator::Impl {
     double error = 0;
     const double value = compute(operators[static_cast<std::size_t>(producer[tensor])], element, error);
     if (stopped) return value;
-    if (bounding) error = held(error + storageUnitOf(types[tensor]) * std::fabs(value), value, types[tensor]);
+    if (bounding) error = held(error + roundingOf(value, storageUnitOf(types[tensor]), types[tensor]), value, types[tensor]);
     loadedError = error;
     if (memo.dense) {
       memo.known[at] = true;
@@ -344,7 +360,7 @@ struct PointEvaluator::Impl {
 
   // Its operands, but for the branch that is not taken, have been evaluated at this point.
   double errorOf(const CompiledOperator& op, const CompiledNode& n, double value) const {
-    const double unit = unitOf(n.type), size = std::fabs(value), own = unit * size;
+    const double unit = unitOf(n.type), size = std::fabs(value), own = roundingOf(value, unit, computedIn(n.type));
     const int arity = info(n.op).arity;
     const double a = arity > 0 ? op.values[n.a] : 0, ea = arity > 0 ? op.errors[n.a] : 0;
     const bool two = arity > 1 && n.op != ScalarOp::Select;
@@ -370,7 +386,7 @@ struct PointEvaluator::Impl {
       case ScalarOp::Not: return flips(a, ea);
       case ScalarOp::Cast:
         if (n.type == DType::Bool) return flips(a, ea);
-        if (!whole) return held(ea + storageUnitOf(n.type) * size, value, n.type);
+        if (!whole) return held(ea + roundingOf(value, storageUnitOf(n.type), n.type), value, n.type);
         // Beyond the type the conversion is the machine's.
         return std::fabs(a) + ea < 0x1p31 || (n.type == DType::I64 && std::fabs(a) + ea < 0x1p62)
                    ? std::trunc(a + ea) - std::trunc(a - ea)

@@ -105,6 +105,23 @@ class Statement {
   int m_code = SQLITE_OK, m_at = 0;
 };
 
+}  // namespace
+
+std::string foreignRecordTable(sqlite3* database) {
+  constexpr std::pair<const char*, const char*> kColumns[] = {
+      {"workload", "SELECT id, hash, fingerprint, kind, sizes, best FROM workload"},
+      {"trial", "SELECT id, workload, schedule, status, median_us, spread_us, runs FROM trial"},
+      {"lineage", "SELECT trial, round, parents, how FROM lineage"},
+      {"fusion", "SELECT kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, pairs FROM fusion"}};
+  for (const auto& [table, columns] : kColumns) {
+    Statement there(database, "SELECT 1 FROM sqlite_master WHERE name = ?");
+    if (there.bind(std::string(table)).row() && Statement(database, columns).code() == SQLITE_ERROR) return table;
+  }
+  return {};
+}
+
+namespace {
+
 // Opens and checks. An error here means: this file is no use as it is. `busy`: only the world was in the way, a lock or a full disk.
 Result<Connection> openChecked(const std::string& path, bool& busy) {
   sqlite3* raw = nullptr;
@@ -152,6 +169,8 @@ Result<Connection> openChecked(const std::string& path, bool& busy) {
     if (!read) busy = busy || excused(sqlite3_errcode(raw));
     if (!read || check.text(0) != "ok") return Error{"tuning records", path + " is damaged", {}, {}};
   }
+  if (const std::string table = foreignRecordTable(raw); !table.empty())
+    return Error{"tuning records", path + " is another program's: its table " + table + " has other columns", {}, {}};
   // What is there needs no lock: another program may be writing, for however long.
   {
     Statement tables(

@@ -12,7 +12,12 @@
 #include "core/support/result.h"
 #include "core/tune/trial.h"
 
+struct sqlite3;
+
 namespace nf {
+
+// The table of another program that stands where one of the records would; empty: none does.
+std::string foreignRecordTable(sqlite3* database);
 
 // One schedule tried on one workload and target: never a binary, never a path.
 struct TuningRecord {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "core/runtime/data_feed.h"
@@ -65,6 +66,16 @@ TEST(Initialize, RandomValuesFollowFromSeedAndNameAlone) {
   }
   EXPECT_NEAR(sum / 10000, 1, 0.02);
   EXPECT_NEAR(std::sqrt(squares / 10000), 0.5, 0.02);
+}
+
+TEST(Initialize, UniformIntegersEndBelowTheUpperBoundAndAreEquallyFrequent) {
+  Tensor t = tensorOf("T", Initializer::Kind::Uniform, {-1, 3}, {40000});
+  t.type = DType::I32;
+  const auto values = initialValue(t, 1, "");
+  std::map<double, int> counts;
+  for (int i = 0; i < 40000; ++i) ++counts[values->at(i)];
+  ASSERT_EQ(counts.size(), 4u);
+  for (const double v : {-1, 0, 1, 2}) EXPECT_NEAR(counts[v], 10000, 500) << v;
 }
 
 TEST(Initialize, KaimingAndXavierTakeTheirFans) {

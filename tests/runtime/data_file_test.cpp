@@ -88,6 +88,14 @@ TEST(Csv, ReadsNumbersHeadersAndGzip) {
   }
 }
 
+TEST(Csv, QuotesHoldSeparatorsAndLinesOfANumberSignAreComments) {
+  const auto table = parseCsv("# made by hand\n\"width, cm\";\"say \"\"x\"\"; y\"\n\"1\";2\n# 9;9\n3;\"4\"\n", "t.csv");
+  ASSERT_TRUE(table.ok()) << table.error().message;
+  EXPECT_EQ(table->shape, (std::vector<std::int64_t>{2, 2}));
+  EXPECT_EQ(table->at(3), 4.0);
+  EXPECT_THAT(parseCsv("1,2\n\"3,4\n", "t.csv").error().message, HasSubstr("line 2, column 1"));
+}
+
 TEST(Csv, NamesLineAndColumnOfAMistake) {
   for (const char* beyond : {"1e400", "1e-400"})
     EXPECT_THAT(parseCsv("1,2\n3," + std::string(beyond) + "\n", "t.csv").error().message,
@@ -190,6 +198,19 @@ TEST(Safetensors, RoundTrips) {
   EXPECT_EQ(*all, tensors);
   EXPECT_EQ(*readSafetensors(path, "b.c"), tensors[1].second);
   EXPECT_THAT(readSafetensors(path, "zz").error().message, HasSubstr("has no tensor \"zz\"; it has a, b.c, i"));
+}
+
+TEST(Safetensors, AFileThatIsCutBehindTheWantedTensorIsRefused) {
+  const NamedTensors tensors = {{"a", sample(DType::F32, {2, 2})}, {"b", sample(DType::F64, {3})}};
+  const std::string whole = safetensorsBytes(tensors);
+  const std::string path = scratch("cut.safetensors");
+  ASSERT_TRUE(writeFileAtomically(path, whole).ok());
+  EXPECT_EQ(*readSafetensors(path, "a"), tensors[0].second);
+  ASSERT_TRUE(writeFileAtomically(path, whole.substr(0, whole.size() - 1)).ok());
+  const auto cut = readSafetensors(path, "a");
+  ASSERT_FALSE(cut.ok());
+  EXPECT_THAT(cut.error().message,
+              HasSubstr("tensor b: its data ends at byte 40, the file's at byte 39: the file is cut off or damaged"));
 }
 
 TEST(Idx, ReadsImagesAndLabels) {

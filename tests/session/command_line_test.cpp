@@ -2,6 +2,7 @@
 // The command line as scripts meet it: its arguments, exit codes, what stands on which stream, what the system refuses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -232,6 +233,12 @@ TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {
   std::filesystem::remove(m_folder.path("records.sqlite"));
   file("records.sqlite", std::string(5000, 'x'));
   EXPECT_THAT(state(), HasSubstr("is no database"));
+  std::filesystem::remove(m_folder.path("records.sqlite"));
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(m_folder.path("records.sqlite").c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "CREATE TABLE trial (name TEXT)", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(other);
+  EXPECT_THAT(state(), HasSubstr("is another program's, its table trial has other columns"));
 }
 
 }  // namespace

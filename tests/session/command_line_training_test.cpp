@@ -322,7 +322,12 @@ TEST_F(CommandLine, ARefusedResumeSaysWhatDiffers) {
   const Outcome wide = run("train wide.nf -o wide.d" + resume);
   EXPECT_EQ(wide.code, 1);
   EXPECT_THAT(wide.err, HasSubstr("belongs to another program: W is [4] there and [6] here."));
-  EXPECT_EQ(run("train net.nf -o more.d" + resume).code, 0);
+  const Outcome same = run("train net.nf -o more.d" + resume);
+  EXPECT_EQ(same.code, 0);
+  EXPECT_THAT(same.err, testing::Not(HasSubstr("continues with")));
+  const Outcome other = run("train net.nf -o other.d --seed 7" + resume);
+  EXPECT_EQ(other.code, 0);
+  EXPECT_THAT(other.err, HasSubstr("The checkpoint was trained with seed 1; training continues with seed 7, so"));
 }
 
 TEST_F(CommandLine, ARunNamesTheOptimizerThatNobodyWrote) {

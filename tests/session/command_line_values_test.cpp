@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "core/runtime/data_file.h"
 #include "tests/session/command_line.h"
 
 namespace nf {
@@ -82,6 +83,66 @@ TEST_F(CommandLine, IndicesAreMultipliedInTheTypeTheyAreWantedIn) {
   const Outcome o = run("run squares.nf --device cpu");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.out, HasSubstr("m = 1\n"));
+  file("cubes.nf",
+       "input x[7] = normal(0, 1)\nY[i: 6000] = x[(i32(i*i) + i32(i*i*i)) % 7]\nZ[i: 6000] = i32(i*i) % 5\n"
+       "bad = sum[i] select(Z[i] == i % 5 * (i % 5) % 5, 0, 1)\nL = sum[i] Y[i]^2\nshow Y, bad, d(L)/d(x)\n");
+  const Outcome cpu = run("run cubes.nf --device cpu --dump Y -o cpu.d"),
+                reference = run("run cubes.nf --device reference --dump Y -o reference.d");
+  EXPECT_EQ(cpu.code, 0) << cpu.err;
+  EXPECT_EQ(reference.code, 0) << reference.err;
+  EXPECT_THAT(cpu.out, HasSubstr("bad = 0\n"));
+  const auto here = readNpy(m_folder.path("cpu.d/Y.npy")), there = readNpy(m_folder.path("reference.d/Y.npy"));
+  ASSERT_TRUE(here.ok() && there.ok());
+  for (std::int64_t i = 0; i < 6000; ++i) ASSERT_EQ(here->at(i), static_cast<float>(there->at(i))) << i;
+}
+
+// The error of a sum of millions of numbers is that of sums of parts.
+TEST_F(CommandLine, AMeanOfMillionsIsPrecise) {
+  file("mean.nf", "input X[25, 50, 48, 50] = uniform(0, 1)\nm = mean[b,k,p,q] (relu(X[b,k,p,q] - 0.2) - 1)^2\nshow m\n");
+  double mean[2] = {};
+  for (const int which : {0, 1}) {
+    const std::string device = which ? "reference" : "cpu";
+    const Outcome o = run("run mean.nf --device " + device + " --dump m -o " + device + ".d");
+    ASSERT_EQ(o.code, 0) << o.err;
+    const auto value = readNpy(m_folder.path(device + ".d/m.npy"));
+    ASSERT_TRUE(value.ok()) << value.error().message;
+    mean[which] = value->at(0);
+  }
+  EXPECT_NEAR(mean[0] / mean[1], 1, 1e-6);
+}
+
+// What single precision holds as 0, or with few bits, is no wrong result.
+TEST_F(CommandLine, ALongProductMayUnderflow) {
+  file("prod.nf", "input x[600] = normal(0, 1.5)\nP = prod[i] x[i]\nshow P, d(P)/d(x)\n");
+  const Outcome o = run("run prod.nf --device cpu");
+  EXPECT_EQ(o.code, 0) << o.err;
+}
+
+// What a guard of a scatter looks up is there where the guards before it hold.
+TEST_F(CommandLine, GuardsOfAScatterAreLookedAtInOrder) {
+  file("guards.nf",
+       "I[i: 5] : i32 = (i * 3 + 1) % 6\nB[i: 6] = 1.0 * i - 2.5\ninput X[40] = normal(0, 1)\n"
+       "scatter[z: 40, j: 4] T[z + j - 10: 26] += select(z + j >= 10, select(z + j <= 35, select(z >= 18, select(z <= 22, "
+       "select(not B[I[z - 18]] < X[j], X[z], 0), 0), 0), 0), 0)\nshow T\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run guards.nf --dump T --device ") + device + " -o " + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+  }
+  const auto here = readNpy(m_folder.path("cpu/T.npy")), there = readNpy(m_folder.path("reference/T.npy"));
+  ASSERT_TRUE(here.ok() && there.ok());
+  for (std::int64_t i = 0; i < 26; ++i) EXPECT_NEAR(here->at(i), there->at(i), 1e-5) << i;
+}
+
+// A scatter behind a guard that no point passes looks no index up.
+TEST_F(CommandLine, ABranchThatIsNeverTakenReadsNothing) {
+  file("dead.nf",
+       "input A[5] = normal(0, 1)\ninput I[1] : i32 = zeros()\nY[i: 5] = select(i > 10, A[I[3*i]], A[i])\n"
+       "L = sum[i] Y[i]\nshow Y, d(L)/d(A)\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run dead.nf --device ") + device);
+    EXPECT_EQ(o.code, 0) << device << o.err;
+    EXPECT_THAT(o.out, HasSubstr("1 1 1 1 1"));
+  }
 }
 
 // Gradients of a size of 1e-6 and below are told apart from what rounding does to differences; indices are those of the data.

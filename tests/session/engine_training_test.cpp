@@ -180,7 +180,8 @@ TEST_F(EngineJobs, ARunIsResumedFromItsOwnCheckpointOrNotAtAll) {
   begin("");
   auto further = train(10, "static");
   further.resume = "newest";
-  EXPECT_EQ(engine.ask<Failed>(further).message, "The newest run, 9999-12-31-000000, left no checkpoint: train again.");
+  EXPECT_EQ(engine.ask<Failed>(further).message,
+            "The newest run, 9999-12-31-000000, left no checkpoint: train again, or name the folder of an older run.");
   begin(first);
   EXPECT_EQ(*newestCheckpoint(root), first);
 }

@@ -356,5 +356,26 @@ TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
   EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
 }
 
+TEST_F(EngineJobs, WhatAHintCannotHaveIsToldWithTheFusionReport) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string net =
+      "input X[4, 3] = normal(0, 1)\nparam W[2, 3] = normal(0, 1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\n"
+      "loss L = mean[b, n] Y[b, n]^2\n";
+  engine.document(net);
+  EXPECT_TRUE(engine.ask<FusionReport>(FusionRequest{1}).refusedHints.empty());
+  const std::string hint = "hint schedule Y {\"kind\": \"nonsense\", \"knobs\": {}}";
+  const Analysis analysis = engine.document(net + hint + "\n", 2);
+  EXPECT_TRUE(analysis.diagnostics.empty());
+  for (int time = 0; time < 2; ++time) {
+    const FusionReport report = engine.ask<FusionReport>(FusionRequest{2});
+    ASSERT_EQ(report.refusedHints.size(), 1u);
+    const DiagnosticInfo& d = report.refusedHints.front();
+    EXPECT_EQ(d.severity, Severity::Error);
+    EXPECT_NE(d.message.find("nonsense"), std::string::npos) << d.message;
+    EXPECT_EQ(d.line, 5u);
+    EXPECT_EQ(d.span.begin, net.size()) << "of the statement";
+  }
+}
+
 }  // namespace
 }  // namespace nf

@@ -96,6 +96,27 @@ TEST(SimplifyScalars, FoldsConstantsAndDecidedConditions) {
   EXPECT_EQ((*p)[root.operands[1]].value, 6);
 }
 
+TEST(SimplifyScalars, AScatterOfNothingBecomesZeros) {
+  Build b;
+  const auto X = b.tensor("X", {5});
+  const auto I = b.tensor("I", {1}, TensorKind::Input, DType::I32);
+  const ExprId place = b.load(I, {3 * var(0)});
+  const ExprId never = b.p.condGe0(var(0) - 11);
+  b.output(b.scatter("S", {{"i", 5}}, {7, 2}, {AccessIndex{{}, place}, AccessIndex{var(0) - 4, {}}},
+                     b.p.select(never, b.load(X, {var(0)}), b.number(0))));
+  const auto p = simplifyScalars(b.p);
+  ASSERT_TRUE(p.ok());
+  EXPECT_TRUE(verify(*p, Stage::Source).empty());
+  const Operator& op = p->operators[0];
+  EXPECT_EQ(op.kind, OperatorKind::Gather);
+  ASSERT_EQ(op.axes.size(), 2u);
+  EXPECT_EQ(op.axes[0].extent, 7);
+  EXPECT_EQ(op.axes[1].extent, 2);
+  EXPECT_EQ(op.outputRank, 2u);
+  EXPECT_TRUE(op.scatter.empty());
+  EXPECT_EQ((*p)[op.body].op, ScalarOp::Constant);
+}
+
 TEST(SimplifyScalars, AConditionHoldsInsideItsOwnBranch) {
   Build b;
   const auto X = b.tensor("X", {4});

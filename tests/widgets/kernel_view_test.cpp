@@ -30,6 +30,16 @@ TEST_F(Tuning, AKernelThatDoesNotComeIsSaid) {
   view.setPending("g3 c2");
   view.setFailed("It was refused.");
   EXPECT_EQ(view.detail(), "below is g4 c1. It was refused.");
+  view.setFailed("the compiler did not finish");
+  EXPECT_EQ(view.detail(), "below is g4 c1. The compiler did not finish.");
+  const auto said = [&] {
+    for (const QWidget* w : view.findChildren<QWidget*>())
+      if (w->toolTip() == "The compiler did not finish.") return true;
+    return false;
+  };
+  EXPECT_TRUE(said());
+  view.setKernel(capsule::kernel("aa01", 1));
+  EXPECT_FALSE(said());
 }
 
 TEST_F(Tuning, FactsOfAKernelGiveWayToTheMapping) {

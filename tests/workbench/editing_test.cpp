@@ -232,5 +232,18 @@ TEST_F(Editing, ALongNotebookIsEditedCellByCell) {
   followed();
 }
 
+// The fusion and the kernels of the device are asked a moment after the analysis.
+TEST_F(Editing, AHintThatTheDeviceCannotObeyIsMarkedInItsCell) {
+  openChecked();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_End, Qt::ControlModifier);
+  QTest::keyClicks(cell(1)->editor(), "  # kind = nonsense");
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && !cell(1)->diagnosticTexts().isEmpty(); }));
+  EXPECT_TRUE(cell(1)->diagnosticTexts().front().contains("no kind of schedule `nonsense`"));
+  EXPECT_TRUE(cell(0)->diagnosticTexts().isEmpty());
+  window->action("edit.undo")->trigger();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->diagnosticTexts().isEmpty(); }));
+}
+
 }  // namespace
 }  // namespace nf

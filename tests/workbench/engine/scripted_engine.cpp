@@ -153,6 +153,12 @@ int main() {
           if (text.find("hint fuse " + d.producer + ", " + d.consumer) != std::string::npos) d.state = FusionState::Forced;
           if (text.find("hint split " + d.producer + ", " + d.consumer) != std::string::npos) d.state = FusionState::Forbidden;
         }
+        if (const auto at = text.find("kind = nonsense"); at != std::string::npos) {
+          DiagnosticInfo d;
+          d.code = "schedule", d.message = "there is no kind of schedule `nonsense`";
+          d.span.begin = static_cast<std::uint32_t>(at), d.span.end = d.span.begin + 15;
+          report.refusedHints = {d};
+        }
         say(report, id);
       } else if (std::holds_alternative<DevicesRequest>(m)) {
         say(capsule::devices(), id);
