@@ -86,8 +86,8 @@ TEST_F(CommandLine, IndicesAreMultipliedInTheTypeTheyAreWantedIn) {
   file("cubes.nf",
        "input x[7] = normal(0, 1)\nY[i: 6000] = x[(i32(i*i) + i32(i*i*i)) % 7]\nZ[i: 6000] = i32(i*i) % 5\n"
        "bad = sum[i] select(Z[i] == i32(i % 5) * i32(i % 5) % 5, 0, 1)\nL = sum[i] Y[i]^2\nshow Y, bad, d(L)/d(x)\n");
-  const Outcome cpu = run("run cubes.nf --device cpu --dump Y -o cpu.d"),
-                reference = run("run cubes.nf --device reference --dump Y -o reference.d");
+  const Outcome cpu = run("run cubes.nf --device cpu --dump Y,bad -o cpu.d"),
+                reference = run("run cubes.nf --device reference --dump Y,bad -o reference.d");
   EXPECT_EQ(cpu.code, 0) << cpu.err;
   EXPECT_EQ(reference.code, 0) << reference.err;
   EXPECT_THAT(cpu.out, HasSubstr("bad = 0\n"));
