@@ -103,6 +103,24 @@ TEST_F(Editing, RunningTheLastCellWritesOnInANewOne) {
   EXPECT_EQ(document().body(document().cells()[2]), "let D = 3");
 }
 
+TEST_F(Editing, AListOfCompletionsThatHasClosedTakesNoKeyboardFromTheNextCell) {
+  openBare();
+  type("sh");
+  ASSERT_TRUE(cell(0)->editor()->completing());
+  type("ow P");
+  ASSERT_FALSE(cell(0)->editor()->completing());
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return, Qt::ShiftModifier);
+  // Only now it is told that the list had been active, and that the window is again.
+  QApplication::processEvents();
+  window->windowHandle()->requestActivate();
+  QApplication::processEvents();
+  EXPECT_EQ(QApplication::focusWidget(), cell(1)->editor());
+  type("let zz = 5");
+  ASSERT_EQ(document().cells().size(), 2u);
+  EXPECT_EQ(document().body(document().cells()[0]), "show P");
+  EXPECT_EQ(document().body(document().cells()[1]), "let zz = 5");
+}
+
 TEST_F(Editing, ANewNotebookIsWrittenIntoFromEveryPage) {
   openBare();
   type("let A = 1");
