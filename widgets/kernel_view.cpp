@@ -158,7 +158,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   layout->addLayout(row);
   connect(m_languages, &TabRow::chosen, this, [this](int i) {
     m_current = i;
-    m_wish = language();
+    m_wishes = {language()};
     showText();
     Q_EMIT languageChosen(language());
   });
@@ -345,11 +345,8 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   std::stable_sort(m_kernel.texts.begin(), m_kernel.texts.end(),
                    [](const auto& a, const auto& b) { return rankOf(a.language) < rankOf(b.language); });
   QStringList words;
-  m_current = 0;
-  for (std::size_t i = 0; i < m_kernel.texts.size(); ++i) {
-    words << shownName(m_kernel.texts[i].language);
-    if (QString::fromStdString(m_kernel.texts[i].language) == m_wish) m_current = static_cast<int>(i);
-  }
+  for (const auto& text : m_kernel.texts) words << shownName(text.language);
+  m_current = std::max(0, textOf(m_wishes));
   m_languages->setWords(words);
   m_languages->setCurrent(m_current);
   m_veil->hide();
@@ -381,17 +378,44 @@ std::pair<int, int> KernelView::difference() const {
   return count;
 }
 
-void KernelView::showLanguage(const QString& wish) {
-  m_wish = wish;
-  for (std::size_t i = 0; i < m_kernel.texts.size(); ++i)
-    if (QString::fromStdString(m_kernel.texts[i].language) == wish) m_current = static_cast<int>(i);
+// The first of these languages that the kernel has; -1: none.
+int KernelView::textOf(const QStringList& languages) const {
+  for (const QString& wish : languages)
+    for (std::size_t i = 0; i < m_kernel.texts.size(); ++i)
+      if (QString::fromStdString(m_kernel.texts[i].language) == wish) return static_cast<int>(i);
+  return -1;
+}
+
+void KernelView::choose(const QStringList& languages) {
+  m_wishes = languages;
+  if (const int found = textOf(languages); found >= 0) m_current = found;
   m_languages->setCurrent(m_current);
   showText();
 }
 
-std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel) const {
+void KernelView::showLanguage(const QString& language) { choose({language}); }
+
+namespace {
+// What a device runs, nearest to it first.
+const QStringList& machineLanguages() {
+  static const QStringList all{QStringLiteral("sass"), QStringLiteral("ptx"), QStringLiteral("asm"), QStringLiteral("cuda"),
+                               QStringLiteral("llvm")};
+  return all;
+}
+}  // namespace
+
+void KernelView::showMachineCode() { choose(machineLanguages()); }
+
+std::int64_t KernelView::machineLines() const {
+  const int text = textOf(machineLanguages());
+  if (text < 0 || m_selection->empty()) return 0;
+  const auto lines = linesOf(m_kernel, m_kernel.texts[static_cast<std::size_t>(text)].language);
+  return std::count_if(lines.begin(), lines.end(),
+                       [this](const ShownLine& l) { return m_selection->relation(l.origins) == Selection::Relation::Exact; });
+}
+
+std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel, const std::string& wanted) const {
   std::vector<ShownLine> out;
-  const std::string wanted = language().toStdString();
   for (const auto& text : kernel.texts) {
     if (text.language != wanted) continue;
     const bool assembly = text.language == "asm";
@@ -410,9 +434,9 @@ std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& k
 }
 
 void KernelView::showText() {
-  m_lines = linesOf(m_kernel);
+  m_lines = linesOf(m_kernel, language().toStdString());
   if (m_compared) {
-    const auto before = linesOf(*m_compared);
+    const auto before = linesOf(*m_compared, language().toStdString());
     const auto joined = [](const std::vector<ShownLine>& lines) {
       std::string text;
       for (const ShownLine& l : lines) text += l.text + '\n';

@@ -604,7 +604,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;
-    const auto lines = shown ? static_cast<std::int64_t>(m_tune->kernel()->tintedLines().size()) : 0;
+    const std::int64_t lines = shown ? m_tune->kernel()->machineLines() : 0;
     leads.push_back({QStringLiteral("code"), tr("Machine code"), lines > 0 ? counted(lines, tr("line"), tr("lines")) : QString(),
                      QStringLiteral("code:") + id});
   }
@@ -663,8 +663,7 @@ void MainWindow::follow(const QString& target) {
     showPage(Page::Tune);
     m_tune->chooseSubgraph(id.toStdString());
     if (kind == QLatin1String("loops")) m_tune->kernel()->showLanguage(QStringLiteral("loops"));
-    if (kind == QLatin1String("code"))
-      for (const char* language : {"llvm", "asm", "cuda", "ptx"}) m_tune->kernel()->showLanguage(QString::fromLatin1(language));
+    if (kind == QLatin1String("code")) m_tune->kernel()->showMachineCode();
   }
 }
 

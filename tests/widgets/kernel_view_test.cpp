@@ -42,6 +42,28 @@ TEST_F(Tuning, AKernelThatDoesNotComeIsSaid) {
   EXPECT_FALSE(said());
 }
 
+TEST_F(Tuning, MachineCodeThatWasAskedForIsShownOfTheKernelThatComes) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  k.texts.push_back({"asm", "kernel:\n\tvmovups\t(%rsi), %zmm0\n\tvbroadcastss\t(%rdx), %zmm1\n\tret\n", {{}, {1}, {1}, {}}});
+  selection.select({1});
+  view.showMachineCode();
+  EXPECT_EQ(view.machineLines(), 0) << "there is no kernel yet";
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "asm");
+  EXPECT_EQ(view.machineLines(), 2);
+  view.showLanguage("loops");
+  EXPECT_EQ(view.tintedLines().size(), 1u);
+  EXPECT_EQ(view.machineLines(), 2) << "whatever is shown";
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "loops");
+  // A device without assembly: what is nearest to it.
+  k.texts.pop_back();
+  view.showMachineCode();
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "llvm");
+}
+
 TEST_F(Tuning, FactsOfAKernelGiveWayToTheMapping) {
   KernelView view(&theme, &selection);
   Kernel k = capsule::kernel("aa01", 1);
