@@ -291,7 +291,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
     tab->ran = tab->ran || w->running();
     if (tab != m_tab) return;
-    m_tune->setRunState(w->runState());
+    m_tune->setRunState(w->runState(), w->trialsOfOthers());
     const auto phase = w->runState().phase;
     if (page() == Page::Tune && phase == protocol::RunPhase::Idle) w->wantSubgraphs();
     if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused))
@@ -427,6 +427,8 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::pauseRequested, w, &Workspace::pause);
   connect(n, &NotebookView::stopRequested, w, &Workspace::stop);
   connect(n, &NotebookView::swapChosen, this, [this](const protocol::KernelSwapEvent& swap) {
+    // A kernel that was split is none any more: its decision is.
+    if (swap.split) return showPage(Page::Explain);
     showPage(Page::Tune);
     m_tune->chooseSubgraph(swap.subgraph);
   });
