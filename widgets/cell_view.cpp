@@ -318,12 +318,12 @@ void CellView::setInterrupted(const QString& message) {
   refreshStatus();
 }
 
-void CellView::setStatus(CellStatus status, const QString& message) {
+void CellView::setStatus(CellStatus status, const QString& message, bool trained) {
   m_known = true;
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
   m_interrupted = false;
-  if (status == CellStatus::Ok) m_resultMeaning = m_runMeaning, m_hasRun = true;
+  if (status == CellStatus::Ok && (trained || !m_train)) m_resultMeaning = m_runMeaning, m_hasRun = true;
   m_ended = message;
   refreshStatus();
 }

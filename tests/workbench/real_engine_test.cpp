@@ -163,6 +163,16 @@ TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
   EXPECT_FALSE(cell(1)->resultIsGreyed());
 }
 
+TEST_F(RealEngine, ComputingEveryShownValueTicksNoCellThatHasNotTrained) {
+  openChecked();
+  window->action("run.all")->trigger();
+  ASSERT_TRUE(wait([&] { return cell(4)->tensorView() && cell(4)->tensorView()->model()->rowCount() > 0; }));
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && !window->workspace().runAsked(); }));
+  EXPECT_EQ(cell(4)->status(), CellStatus::Ok);
+  EXPECT_TRUE(cell(5)->neverTrained());
+  EXPECT_FALSE(cell(5)->hasRun());
+}
+
 TEST_F(RealEngine, ResultsAreStaleWhereWhatTheyDependOnChanged) {
   openChecked();
   for (const std::size_t i : {1u, 2u, 3u, 4u}) compute(i);
