@@ -324,7 +324,10 @@ void MainWindow::connectRun(Tab* tab) {
   connect(w, &Workspace::cellFinished, this, [this, tab](const protocol::CellResult& result) {
     CellView* v = tab->notebook->viewOfAnalysisCell(result.cell);
     if (!v) return;
-    v->setStatus(result.status, QString::fromStdString(result.message));
+    // A cell that trains has run when its training has.
+    const bool beside = v->train() && v->id() != tab->training;
+    if (beside && v->shows().isEmpty()) return;
+    v->setStatus(result.status, QString::fromStdString(result.message), !beside);
     if (result.status == CellStatus::Ok && !v->shows().isEmpty()) v->showResult(3);
     if (tab == m_tab) refreshOutline();
   });
