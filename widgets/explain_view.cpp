@@ -400,7 +400,7 @@ void ExplainView::setFusion(const FusionReport& report) {
   m_model->setReport(report);
   greyDecisions();
   for (const auto& d : report.decisions)
-    if (const auto* comparison = comparisonOf(d); comparison && !d.measuredSaving)
+    if (const auto* comparison = comparisonOf(d))  // newer than what is on record
       m_model->setMeasured(d.producer, d.consumer, comparison->saving);
   int accepted = 0;
   for (const auto& d : report.decisions) accepted += d.state == FusionState::Accepted || d.state == FusionState::Forced;
@@ -422,9 +422,8 @@ void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
   const auto begun = std::exchange(m_measuring, std::nullopt);
   for (const auto& d : m_model->report().decisions) {
     if (d.producer != comparison.producer || d.consumer != comparison.consumer) continue;
-    m_compared[{d.producer, d.consumer}] = begun && begun->producer == d.producer && begun->consumer == d.consumer
-                                               ? Compared{comparison, begun->state, begun->R}
-                                               : Compared{comparison, d.state, d.R};
+    const FusionDecisionInfo& was = begun && begun->producer == d.producer && begun->consumer == d.consumer ? *begun : d;
+    m_compared[{d.producer, d.consumer}] = {comparison, was.state, was.dT, was.dC, was.dK};
     if (!comparisonOf(d)) return m_card->setComparisonFailed(tr("it was decided anew meanwhile"));
     break;
   }
@@ -432,11 +431,18 @@ void ExplainView::setComparison(const DecisionCard::Comparison& comparison) {
   m_model->setMeasured(comparison.producer, comparison.consumer, comparison.saving);
 }
 
-// What was measured of a decision holds while it is decided alike: it survives the page and the engine that measured it.
+void ExplainView::setComparisonFailed(const QString& message) {
+  m_measuring.reset();
+  m_card->setComparisonFailed(message);
+}
+
+// What was measured of a decision holds while it is decided alike and by the same terms: it survives the page and the engine that measured
+// it. A reward is no such term: it moves with the device's constants, which another engine measures anew.
 const DecisionCard::Comparison* ExplainView::comparisonOf(const FusionDecisionInfo& d) const {
   const auto found = m_compared.find({d.producer, d.consumer});
-  return found != m_compared.end() && found->second.state == d.state && found->second.R == d.R ? &found->second.comparison
-                                                                                               : nullptr;
+  if (found == m_compared.end()) return nullptr;
+  const Compared& was = found->second;
+  return was.state == d.state && was.dT == d.dT && was.dC == d.dC && was.dK == d.dK ? &was.comparison : nullptr;
 }
 
 void ExplainView::chooseDecision(int number) {

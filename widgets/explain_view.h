@@ -42,8 +42,10 @@ class ExplainView : public DockPage {
   void setSubgraphs(const std::vector<protocol::SubgraphInfo>& subgraphs);
   void setFusion(const protocol::FusionReport& report);
   void setComparison(const DecisionCard::Comparison& comparison);  // in the card, and in the row
-  void setRevision(std::uint64_t revision);                        // the newest text: what is of an older one is greyed
-  void setWaiting(bool waiting);  // the graph and the decisions of what is written now are on their way
+  void setComparisonFailed(const QString& message);
+  bool measuring() const { return m_measuring.has_value(); }  // both ways of a decision, whichever is looked at
+  void setRevision(std::uint64_t revision);                   // the newest text: what is of an older one is greyed
+  void setWaiting(bool waiting);                              // the graph and the decisions of what is written now are on their way
   void setHints(std::function<Document::FusionHint(const std::string&, const std::string&)> hints) { m_hints = std::move(hints); }
   QString stage() const { return m_stage; }
   GraphView* graph() const { return m_graph; }
@@ -98,7 +100,7 @@ class ExplainView : public DockPage {
   struct Compared {
     DecisionCard::Comparison comparison;
     protocol::FusionState state;  // as it was decided then, and by what reward
-    double R;
+    double dT, dC, dK;
   };
   std::map<Pair, Compared> m_compared;
   std::optional<protocol::FusionDecisionInfo> m_measuring;

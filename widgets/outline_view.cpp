@@ -6,6 +6,7 @@
 #include <QPainter>
 #include <QStyledItemDelegate>
 #include <QTreeWidget>
+#include <algorithm>
 
 #include "widgets/basic.h"
 #include "widgets/names.h"
@@ -252,6 +253,19 @@ void OutlineView::markSelection() {
     item->setSelected(!m_selection->empty() &&
                       m_selection->relation({name.toStdString()}, m_origins[name]) == Selection::Relation::Exact);
   }
+}
+
+QString cellTitle(const std::vector<std::string>& defines, const std::function<bool(const std::string& name)>& isResult) {
+  constexpr std::size_t kMost = 3;
+  std::vector<std::string> names = defines;
+  const auto parts =
+      std::stable_partition(names.begin(), names.end(), [](const std::string& n) { return n.find('.') == std::string::npos; });
+  if (parts != names.begin()) names.erase(parts, names.end());
+  if (names.size() > kMost) std::stable_partition(names.begin(), names.end(), isResult);
+  QStringList shown;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) shown << QString::fromStdString(names[i]);
+  if (names.size() > kMost) shown << QStringLiteral("...");
+  return shown.join(QStringLiteral(", "));
 }
 
 }  // namespace nf

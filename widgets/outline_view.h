@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -55,5 +56,9 @@ class OutlineView : public QWidget {
   QTreeWidgetItem *m_cells, *m_tensors, *m_functions, *m_devices;
   std::map<QString, protocol::Origins> m_origins;
 };
+
+// What a cell that defines these is called: three of them at most, those that a person named before parts that have names of their own,
+// `P.sum`; where there are more, losses and evals, which are results, first.
+QString cellTitle(const std::vector<std::string>& defines, const std::function<bool(const std::string& name)>& isResult);
 
 }  // namespace nf

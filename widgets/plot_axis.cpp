@@ -77,7 +77,16 @@ class RoundTicker : public QCPAxisTicker {
   TickText m_text;
 };
 
-int decimalsFor(double step) { return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9); }
+// As many as tell the ticks apart and name their places: 62.5 in steps of 2.5.
+int decimalsFor(double step) {
+  int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9);
+  for (int finer = 0; finer < 2 && decimals < 9; ++finer) {
+    const double scaled = step * std::pow(10.0, decimals);
+    if (std::abs(scaled - std::round(scaled)) < 1e-6 * scaled) break;
+    ++decimals;
+  }
+  return decimals;
+}
 
 QString scaledTick(double value, double step, double top, std::initializer_list<std::pair<double, const char*>> units) {
   const double measure = step > 0 ? std::max(std::abs(top), step) : std::abs(value);

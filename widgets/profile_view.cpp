@@ -234,7 +234,7 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   m_tick->setInterval(1000);
   connect(m_tick, &QTimer::timeout, this, [this] {
     showAge();
-    if (!m_age.isValid() || m_age.elapsed() > 60000) m_tick->stop();
+    if (!m_taken || std::chrono::steady_clock::now() - *m_taken > std::chrono::minutes(1)) m_tick->stop();
   });
   connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
     if (!now.isValid()) return;
@@ -324,7 +324,7 @@ void ProfileView::resizeEvent(QResizeEvent* event) {
 }
 
 void ProfileView::clear() {
-  m_age.invalidate();
+  m_taken.reset();
   m_model->setProfile({});
   m_launches->setTimeline({});
   m_counters->clear();
@@ -332,8 +332,8 @@ void ProfileView::clear() {
   showSentence();
 }
 
-void ProfileView::setProfile(const protocol::Profile& profile) {
-  m_age.start();
+void ProfileView::setProfile(const protocol::Profile& profile, std::chrono::steady_clock::time_point taken) {
+  m_taken = taken;
   m_tick->start();
   m_model->setProfile(profile);
   m_launches->setTimeline(profile.timeline);
@@ -361,8 +361,8 @@ void ProfileView::choose(const std::string& subgraph) {
 
 void ProfileView::showAge() {
   const auto& p = m_model->profile();
-  if (!m_age.isValid()) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
-  const qint64 seconds = m_age.elapsed() / 1000;
+  if (!m_taken) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
+  const qint64 seconds = std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - *m_taken).count();
   m_header->setDetail(tr("%1, median of %2, %3")
                           .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
                                counted(p.runs, tr("step"), tr("steps")),
@@ -383,6 +383,8 @@ void ProfileView::showSentence() {
   m_bolt->setVisible(!limit.isEmpty() && text == limit);
   m_bolt->setPixmap(m_theme->pixmap(QStringLiteral("bolt"), m_theme->colors().backward, devicePixelRatioF()));
 }
+
+QString ProfileView::age() const { return m_header->detail(); }
 
 QString ProfileView::sentence() const { return m_sentence->text(); }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QAbstractTableModel>
-#include <QElapsedTimer>
 #include <QWidget>
+#include <chrono>
 #include <functional>
 #include <optional>
 
@@ -56,7 +56,9 @@ class ProfileView : public QWidget {
   Q_OBJECT
  public:
   explicit ProfileView(const Theme* theme, QWidget* parent = nullptr);
-  void setProfile(const protocol::Profile& profile);
+  // `taken`: when, which its age counts from.
+  void setProfile(const protocol::Profile& profile, std::chrono::steady_clock::time_point taken = std::chrono::steady_clock::now());
+  std::optional<std::chrono::steady_clock::time_point> taken() const { return m_taken; }  // nullopt: there is none
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void choose(const std::string& subgraph);
   void setRunning(bool running);
@@ -75,6 +77,7 @@ class ProfileView : public QWidget {
   // Of two kernels of a subgraph: the newest of each is shown.
   void addCounters(const protocol::KernelCountersEvent& counters);
   CountersView* counters() const { return m_counters; }
+  QString age() const;  // of what it is, and how old
   QString sentence() const;
   QString save(const QString& path) const;  // csv or json; what went wrong, empty: written
 
@@ -103,7 +106,7 @@ class ProfileView : public QWidget {
   QStackedWidget* m_stack;
   QLabel *m_bolt, *m_sentence;
   QTimer* m_tick;  // while the age is below a minute
-  QElapsedTimer m_age;
+  std::optional<std::chrono::steady_clock::time_point> m_taken;
   std::string m_chosen;
 };
 

@@ -234,7 +234,10 @@ void TrialsPlot::redraw() {
     nf::setAxis(m_plot->xAxis, across, m_axis == Axis::Time ? secondTick : countTick);
     m_plot->xAxis->setRange(across.low - (across.high - across.low) * 0.015, across.high + (across.high - across.low) * 0.05);
   }
+  const bool untimed = !empty && !(least <= most);
+  if (untimed && !any) nothing = tr("No trial has a time yet.");
   sayEmpty(m_plot, m_theme, nothing);
+  if (untimed) m_plot->yAxis->setTickLabels(false), m_plot->yAxis->grid()->setVisible(false);
   m_plot->axisRect()->setMargins(QMargins(kTrialsMargin, 4, 16, square ? 36 : 22));
   m_plot->xAxis->setLabel(square ? tr("predicted; measured on the other axis") : QString());
   if (empty) return;

@@ -37,9 +37,10 @@ bool sameSchedule(const JsonText& a, const JsonText& b) { return a == b || parse
 // [3,1,16,6] as "3 × 1 × 16 × 6", a word without its quotes.
 QString pretty(const std::string& json) {
   const QJsonValue v = valueOf(json);
-  if (v.isString()) return v.toString();
+  if (v.isString()) return v.toString().isEmpty() ? QObject::tr("none") : v.toString();
   if (v.isBool()) return v.toBool() ? QObject::tr("yes") : QObject::tr("no");
   if (!v.isArray()) return QString::fromStdString(json);
+  if (v.toArray().isEmpty()) return QObject::tr("none");
   QStringList parts;
   for (const auto& e : v.toArray()) parts << QString::fromUtf8(jsonOf(e));
   return parts.join(QStringLiteral(" × "));
@@ -68,6 +69,7 @@ void TuneView::setSpace(const Space& space) {
       !m_knobs.empty() && std::equal(space.knobs.begin(), space.knobs.end(), m_space.knobs.begin(), m_space.knobs.end(),
                                      [](const KnobInfo& a, const KnobInfo& b) { return a.name == b.name && a.values == b.values; });
   m_space = space;
+  showLineage();
   if (!shown) return showKnobs();
   markRuledOut();
   showMeasureState();

@@ -423,6 +423,10 @@ const TrialInfo* TuneView::trialNumbered(std::uint64_t number) const {
 
 const TrialInfo* TuneView::shownTrial() const {
   if (m_trial) return trialNumbered(*m_trial);
+  if (pinned()) {
+    const auto timed = measuredAlready(m_trialList, nullptr, m_space.current);
+    return timed ? trialNumbered(*timed) : nullptr;
+  }
   const TrialInfo* best = nullptr;
   for (const TrialInfo& t : m_trialList)
     if (t.us && t.status == TrialStatus::Ok && (!best || *t.us < *best->us)) best = &t;
@@ -532,7 +536,6 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   m_trialList = trials;
   m_trials->setTrials(trials);
   m_generations->setTrials(trials);
-  m_roofline->setTrials(trials);
   m_legend->setTrials(trials);
   const TrialInfo* inUse = trialInUse();
   m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
@@ -602,6 +605,8 @@ QString changesText(const std::string& how) {
 
 void TuneView::showLineage() {
   const TrialInfo* at = shownTrial();
+  // What was tried beside a pinned kernel is not on its way to it.
+  m_roofline->setTrials(m_trial || !pinned() ? m_trialList : at ? std::vector<TrialInfo>{*at} : std::vector<TrialInfo>());
   m_lineageHeader->setVisible(at != nullptr);
   m_lineage->setVisible(at != nullptr);
   if (!at) return;
@@ -645,8 +650,8 @@ void TuneView::setDevice(std::optional<DeviceConstants> device) {
   m_roofline->setDevice(std::move(device));
 }
 
-void TuneView::setProfile(const Profile& profile) {
-  m_profile->setProfile(profile);
+void TuneView::setProfile(const Profile& profile, std::chrono::steady_clock::time_point taken) {
+  m_profile->setProfile(profile, taken);
   m_profile->choose(m_current);
 }
 
@@ -704,7 +709,7 @@ void TuneView::setRunState(const RunState& s, std::int64_t others) {
   m_spent->setText(tr("%1 used, %2 %: %3, %4")
                        .arg(secondsText(s.budgetSpentSeconds))
                        .arg(std::lround(share * 100))
-                       .arg(trials, counted(m_latency->swaps(), tr("swap"), tr("swaps"))));
+                       .arg(trials, counted(s.swaps, tr("swap"), tr("swaps"))));
 }
 
 // The ring is that of the one kernel that is tried now.

@@ -2,6 +2,7 @@
 #pragma once
 #include <QElapsedTimer>
 #include <QWidget>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
@@ -40,7 +41,7 @@ class TuneView : public QWidget {
   void setKernel(const protocol::Kernel& kernel);
   void setKernelFailed(const QString& message);
   void setDevice(std::optional<protocol::DeviceConstants> device);
-  void setProfile(const protocol::Profile& profile);
+  void setProfile(const protocol::Profile& profile, std::chrono::steady_clock::time_point taken = std::chrono::steady_clock::now());
   void setPeer(const QString& name, double milliseconds);
   // `others`: trials of it on kernels that were split and have no row any more.
   void setRunState(const protocol::RunState& state, std::int64_t others = 0);

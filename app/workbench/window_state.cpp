@@ -284,10 +284,11 @@ void MainWindow::refreshOutline() {
       if (const auto k = m_tab->notebook->analysisCell(cell.id); k && *k < m_tab->workspace->analysis().cells.size()) {
         index = *k;
         const auto& info = m_tab->workspace->analysis().cells[index];
-        QStringList names;
-        for (const auto& n : info.defines) names << QString::fromStdString(n);
-        if (names.size() > 3) names = names.mid(0, 3) << QStringLiteral("...");
-        title = info.train ? tr("train %1").arg(QString::fromStdString(info.train->loss)) : names.join(QStringLiteral(", "));
+        const auto isResult = [&](const std::string& name) {
+          const auto* t = m_tab->workspace->tensor(name);
+          return t && (t->kind == protocol::SymbolKind::Loss || t->kind == protocol::SymbolKind::Eval);
+        };
+        title = info.train ? tr("train %1").arg(QString::fromStdString(info.train->loss)) : cellTitle(info.defines, isResult);
         if (title.isEmpty() && !info.shows.empty()) {
           QStringList shows;
           for (const auto& n : info.shows) shows << QString::fromStdString(n);

@@ -121,6 +121,8 @@ void MainWindow::connectTab(Tab* tab) {
     // One that ends again and again is not started again and again.
     constexpr qint64 kSoonMs = 30000;
     const bool again = w->engine().hello().process != 0 && (!tab->restarted.isValid() || tab->restarted.elapsed() > kSoonMs);
+    if (tab == m_tab && (m_explain->measuring() || m_tune->measuring()))
+      tab->engineLost += tr(" The measurement under way ended with it; what was measured before is kept.");
     tab->engineDown = !again;
     if (again) {
       tab->engineLost += tr(" A new engine was started.");
@@ -130,7 +132,7 @@ void MainWindow::connectTab(Tab* tab) {
     m_devices->setMeasuring(false);
     if (tab != m_tab) return;
     afterRunChange();
-    if (m_explain->card()->comparing()) m_explain->card()->setComparisonFailed(tr("the engine ended"));
+    if (m_explain->measuring()) m_explain->setComparisonFailed(tr("the engine ended"));
     if (m_tune->measuring()) m_tune->setMeasureFailed(tr("the engine ended"));
     refreshMessages();
     refreshStatus();
@@ -521,7 +523,7 @@ void MainWindow::connectViews() {
                                                           k->verdict, k->loop, k->fusedKernels, k->splitKernels});
                                 setStatus("ok", shortName(k->verdict));
                               } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
-                                m_explain->card()->setComparisonFailed(QString::fromStdString(f->message));
+                                m_explain->setComparisonFailed(QString::fromStdString(f->message));
                                 setStatus("error", QString::fromStdString(f->message));
                               }
                             });

@@ -622,6 +622,7 @@ void Workspace::wantProfile() {
     m_profiling = false;
     if (const auto* p = std::get_if<Profile>(&envelope.message)) {
       m_profile = *p;
+      m_profileTaken = std::chrono::steady_clock::now();
       Q_EMIT profileArrived(*p);
       Q_EMIT milestone(QStringLiteral("profile"));
     } else if (const auto* error = std::get_if<Failed>(&envelope.message); error && !running() && error->stage != "gone") {

@@ -4,6 +4,7 @@
 #include <QObject>
 #include <QSet>
 #include <QTimer>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -90,6 +91,7 @@ class Workspace : public QObject {
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
   std::int64_t trialsOfOthers() const;  // of this run, on kernels that are not among subgraphs() any more
   const std::optional<protocol::Profile>& profile() const { return m_profile; }  // the last one of this run
+  std::chrono::steady_clock::time_point profileTaken() const { return m_profileTaken; }
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
   const std::vector<protocol::KernelSwapEvent>& swaps() const { return m_swaps; }
   bool idle() const { return m_replies.empty(); }  // nothing that was asked for is still under way
@@ -223,6 +225,7 @@ class Workspace : public QObject {
   std::set<std::string> m_missing;
   qint64 m_lastKeyMs = 0;
   std::optional<protocol::Profile> m_profile;
+  std::chrono::steady_clock::time_point m_profileTaken;
   double m_afterKey = 0;
   bool m_edited = false;
   bool m_live = false;  // what is asked for now is what the newest analysis changes

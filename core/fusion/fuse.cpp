@@ -273,7 +273,7 @@ class Fuser {
         if (!d.measured) return "The kernel of both was measured, cut in another place, and was slower than its parts.";
         if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
         char text[160];
-        std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g us and its parts %.3g us (%lld pairs).",
+        std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g \u00b5s and its parts %.3g \u00b5s (%lld pairs).",
                       d.measured->fused, d.measured->split, static_cast<long long>(d.measured->pairs));
         return text;
       }

@@ -118,8 +118,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::vector<std::string> Elaborator::suggestions(std::string_view name) const {
-  std::vector<std::string> others;
+std::vector<std::string> Elaborator::suggestions(std::string_view name, std::vector<std::string> others) const {
   for (const Scope* s = m_scope; s; s = s->parent)
     for (const auto& [other, entity] : s->names) others.push_back(other);
   for (const auto& [other, f] : m_functions) others.push_back(other);

@@ -158,7 +158,8 @@ class Elaborator {
   void noteUse(Entity& entity, Span use);
   void noteMeaning(const Entity& entity);
   void nameLast(const std::string& name);  // what a repetition made last, as the name outside
-  std::vector<std::string> suggestions(std::string_view name) const;
+  // What is in scope and near to it, `others` too.
+  std::vector<std::string> suggestions(std::string_view name, std::vector<std::string> others = {}) const;
   // Where a loop around assigns the name and nothing does before it: says so. False: none does.
   bool noteUncarried(std::string_view name, Diagnostic& d) const;
   void reportUndefinedFunction(const ast::Expr& call);

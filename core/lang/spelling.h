@@ -27,7 +27,8 @@ inline std::size_t editDistance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The one or two of `others` that `name` may have been meant for.
+// The one or two of `others` that `name` may have been meant for. A name of two letters may have been meant for one of its letters where
+// only one of the two is a name: `nn` for `n`.
 inline std::vector<std::string> nearest(std::string_view name, const std::vector<std::string>& others) {
   if (name.size() > 60) return {};
   std::vector<std::pair<std::size_t, std::string>> near;
@@ -45,6 +46,12 @@ inline std::vector<std::string> nearest(std::string_view name, const std::vector
   std::sort(near.begin(), near.end());
   near.erase(std::unique(near.begin(), near.end()), near.end());
   std::vector<std::string> best;
+  if (near.empty() && name.size() == 2) {
+    for (const std::string& other : others)
+      if (other.size() == 1 && name.find(other) != std::string_view::npos && (best.empty() || best.front() != other))
+        best.push_back(other);
+    return best.size() == 1 ? best : std::vector<std::string>();
+  }
   for (const auto& [d, other] : near)
     if (best.size() < 2) best.push_back(other);
   return best;

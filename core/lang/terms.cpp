@@ -302,7 +302,10 @@ TermId Statement::nameTerm(const Expr& e) {
       d.notes.push_back({"as an index it stands on the left, or in a reduction: `sum[" + name + (m_scatters ? ": N" : "") +
                              "] ...`" + (m_scatters ? ", or all are listed: `scatter[" + name + ": N, ...]`" : ""),
                          {}});
-    for (const std::string& near : m_elab.suggestions(e.text)) d.fixes.push_back({"write `" + near + "`", e.span, near});
+    std::vector<std::string> indices;
+    for (std::size_t i = m_bindingsBase; i < m_bindings.size(); ++i) indices.emplace_back(m_bindings[i].name);
+    for (const std::string& near : m_elab.suggestions(e.text, std::move(indices)))
+      d.fixes.push_back({"write `" + near + "`", e.span, near});
     return error(e.span);
   }
   entity = m_elab.resolve(e.text, e.span);

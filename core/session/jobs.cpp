@@ -277,7 +277,7 @@ void Jobs::loadRecords(const std::string& subgraph) {
     // What the restored run tried comes from its own events; its first kernel may have been bred before it.
     if (const auto run = m_restoredTrials.find(subgraph); run != m_restoredTrials.end())
       if (const auto own = run->second.find(record.schedule.text());
-          own != run->second.end() && !(own->second && record.how != "first"))
+          own != run->second.end() && !(own->second && !record.how.starts_with("first")))
         continue;
     protocol::TrialInfo info;
     info.number = trials.list.size();
@@ -354,7 +354,7 @@ protocol::TrialEvent Jobs::noteTrial(const protocol::TrialEvent& event, bool tra
   protocol::TrialInfo& info = *place;
   info.number = static_cast<std::uint64_t>(place - trials.list.begin());
   // The first kernel of this run may have been bred in an earlier one.
-  const bool first = event.how == "first", known = first && info.number < trials.recorded && info.generation > 0;
+  const bool first = event.how.starts_with("first"), known = first && info.number < trials.recorded && info.generation > 0;
   if (!known) info.generation = event.generation;
   info.seconds = event.seconds;
   const std::optional<double> before = info.us;
@@ -427,7 +427,8 @@ void Jobs::restoreRun(const Source& notebook) {
     auto event = protocol::decode(rest.substr(0, end));
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (!event) continue;  // the last line of a run that was killed
-    if (const auto* t = std::get_if<protocol::TrialEvent>(&*event)) tried[t->subgraph][t->schedule.text] |= t->how == "first";
+    if (const auto* t = std::get_if<protocol::TrialEvent>(&*event))
+      tried[t->subgraph][t->schedule.text] |= t->how.starts_with("first");
     else if (!std::holds_alternative<protocol::KernelSwapEvent>(*event)) continue;
     events.push_back(std::move(*event));
   }

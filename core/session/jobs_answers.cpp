@@ -71,6 +71,13 @@ bool isSchedule(const protocol::JsonText& text, const Schedule& schedule) {
          (read->knobs == schedule.knobs || (read->knobs && schedule.knobs && *read->knobs == *schedule.knobs));
 }
 
+// The last one with a time; null: it was never timed.
+const protocol::TrialInfo* timedTrialOf(const std::vector<protocol::TrialInfo>& trials, const Schedule& schedule) {
+  const auto found =
+      std::find_if(trials.rbegin(), trials.rend(), [&](const auto& t) { return t.us && isSchedule(t.schedule, schedule); });
+  return found == trials.rend() ? nullptr : &*found;
+}
+
 // A first kernel that was only checked is none yet.
 bool isTrial(const protocol::TrialInfo& t) { return t.us || t.status != protocol::TrialStatus::Ok; }
 
@@ -133,10 +140,8 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         // What it runs with is what was pinned, not the best that was found.
         const auto schedule = device ? pinnedSchedule(*pin, subgraph.program, &*device) : Result<Schedule>(Error{});
         if (schedule) {
-          info.us.reset();
-          if (trials != m_trials.end())
-            for (const protocol::TrialInfo& t : trials->second.list)
-              if (t.us && isSchedule(t.schedule, *schedule)) info.us = t.us;
+          const protocol::TrialInfo* timed = trials == m_trials.end() ? nullptr : timedTrialOf(trials->second.list, *schedule);
+          info.us = timed ? timed->us : std::nullopt;
         }
       }
       for (const OperatorId op : group.operators)
@@ -280,9 +285,20 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
     if (request.trial && (trials == m_trials.end() || *request.trial >= trials->second.list.size()))
       return fail(id, {"kernel", "There is no such trial.", {}, {}});
     if (trials != m_trials.end()) {
-      answer.generation = trials->second.generation;
-      answer.us = trials->second.us;
-      if (!found->pinned && !trials->second.schedule.empty()) scheduleText = trials->second.schedule;
+      const protocol::TrialInfo* shown = nullptr;
+      if (found->pinned) shown = timedTrialOf(trials->second.list, found->first);
+      else if (const auto [first, best] = firstAndBest(trials->second.list); best) {
+        shown = best;
+        scheduleText = best->schedule.text;
+      } else {
+        answer.generation = trials->second.generation;
+        answer.us = trials->second.us;
+        if (!trials->second.schedule.empty()) scheduleText = trials->second.schedule;
+      }
+      if (shown) {
+        answer.us = shown->us;
+        answer.generation = shown->generation;
+      }
       if (request.trial) {
         const protocol::TrialInfo& trial = trials->second.list[*request.trial];
         scheduleText = trial.schedule.text;
@@ -408,7 +424,7 @@ void Jobs::answerMeasure(const Revision& revision, const FusionInputs& inputs, c
       repeated.how += repeated.how.empty() ? "replayed: " : "; replayed: ";
       if (answer.trial.us) {
         char figure[48];
-        std::snprintf(figure, sizeof figure, "%.3g us", *answer.trial.us);
+        std::snprintf(figure, sizeof figure, "%.3g \u00b5s", *answer.trial.us);
         repeated.how += figure;
       } else {
         repeated.how += answer.trial.how;

@@ -393,7 +393,7 @@ TEST(Fusion, AKernelThatMeasuredSlowerIsSplitAgain) {
     ++told;
     ASSERT_TRUE(d.measured);
     EXPECT_EQ(d.measured->split, 9);
-    EXPECT_EQ(d.why, "Measured, the fused kernel took 12 us and its parts 9 us (9 pairs).");
+    EXPECT_EQ(d.why, "Measured, the fused kernel took 12 µs and its parts 9 µs (9 pairs).");
     EXPECT_GT(d.R, 0);
   }
   EXPECT_EQ(told, 1u);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of the engine, in its own process: their texts, knobs, trials and records.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -163,7 +165,9 @@ TEST_F(EngineJobs, TrialsOnRecordAreShownByTheNextEngine) {
   const auto trials = engine.ask<Trials>(TrialsRequest{chosen->first, 0, 5000});
   EXPECT_EQ(trials.total, total);
   EXPECT_EQ(trials.trials[chosen->second.number].us, chosen->second.us);
-  EXPECT_NE(trials.trials[chosen->second.number].how.find("; replayed: "), std::string::npos);
+  const std::string& told = trials.trials[chosen->second.number].how;
+  EXPECT_NE(told.find("; replayed: "), std::string::npos) << told;
+  EXPECT_TRUE(told.ends_with(" µs")) << told;
   // So is one by hand that turns no knob, however its schedule is written.
   const auto untouched =
       engine.ask<TrialMeasured>(MeasureRequest{chosen->first, {nlohmann::json::parse(chosen->second.schedule.text).dump(1)}, {}})
@@ -247,6 +251,80 @@ TEST_F(EngineJobs, TheTrialsOfARunOutliveTheirEngine) {
     used = used || !was.inUse.empty();
   }
   EXPECT_TRUE(used);
+}
+
+// A run whose first kernel is one that a search has bred before: its events call it first, the record knows how it came about.
+TEST_F(EngineJobs, AFirstKernelKeepsTheGenerationThatBredIt) {
+  std::ofstream(m_folder.path("test.nf")) << kDigits;
+  TrialEvent bred;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    const RequestId id = engine.newId();
+    engine.send(train(1'000'000'000), id);
+    const Envelope found = engine.awaitThat([](const Envelope& e) {
+      const auto* t = std::get_if<TrialEvent>(&e.message);
+      return t && t->us && t->status == TrialStatus::Ok && t->generation > 0;
+    });
+    bred = std::get<TrialEvent>(found.message);
+    engine.send(StopRequest{});
+    engine.await<DoneEvent>();
+    engine.await<Finished>(id);
+    engine.kill();
+  }
+  int runs = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(m_folder.path("test.nf.out"))) {
+    if (entry.path().filename() != "events.jsonl") continue;
+    TrialEvent first = bred;
+    first.generation = 0, first.how = "first, compiled with full effort", first.parents.clear();
+    std::ofstream(entry.path(), std::ios::trunc) << encode(first) << "\n";
+    ++runs;
+  }
+  ASSERT_EQ(runs, 1);
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  engine.ask<Subgraphs>(SubgraphsRequest{1});
+  int same = 0;
+  for (const TrialInfo& t : engine.ask<Trials>(TrialsRequest{bred.subgraph, 0, 5000}).trials) {
+    if (t.schedule != bred.schedule) continue;
+    ++same;
+    EXPECT_EQ(t.generation, bred.generation);
+    EXPECT_FALSE(t.how.starts_with("first")) << t.how;
+  }
+  EXPECT_EQ(same, 1);
+}
+
+// One kernel has one time wherever it is shown, and a pinned one that was never measured has none.
+TEST_F(EngineJobs, APinnedKernelThatWasNotMeasuredHasNoTime) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(kDigits);
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  const SubgraphInfo chosen =
+      *std::max_element(subgraphs.begin(), subgraphs.end(), [](const auto& a, const auto& b) { return a.flops < b.flops; });
+  const auto space = engine.ask<Space>(SpaceRequest{chosen.id});
+  ASSERT_TRUE(engine.ask<TrialMeasured>(MeasureRequest{chosen.id, space.current}).trial.us);
+  const auto first = nlohmann::json::parse(space.current.text);
+  std::optional<nlohmann::json> other;
+  for (const protocol::KnobInfo& knob : space.knobs)
+    for (std::size_t i = 0; i < knob.values.size() && !other; ++i) {
+      auto turned = first;
+      turned["knobs"][knob.name] = nlohmann::json::parse(knob.values[i].text);
+      if (turned != first && knob.ruledOut[i].empty()) other = std::move(turned);
+    }
+  ASSERT_TRUE(other);
+  const auto rowOf = [&](std::uint64_t revision) {
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
+      if (s.id == chosen.id) return s;
+    return SubgraphInfo{};
+  };
+  EXPECT_TRUE(rowOf(1).us);
+  EXPECT_EQ(engine.ask<Kernel>(KernelRequest{chosen.id, {}, {"loops"}}).us, rowOf(1).us);
+  engine.document(std::string(kDigits) + "hint schedule " + chosen.pinTensor + " " + other->dump() + "\n", 2);
+  ASSERT_EQ(rowOf(2).state, SubgraphState::Pinned);
+  EXPECT_FALSE(rowOf(2).us);
+  const auto kernel = engine.ask<Kernel>(KernelRequest{chosen.id, {}, {"loops"}});
+  EXPECT_EQ(nlohmann::json::parse(kernel.schedule.text), *other);
+  EXPECT_FALSE(kernel.us) << *kernel.us;
 }
 
 TEST_F(EngineJobs, TuningIsOfWhatIsAskedFor) {

@@ -238,6 +238,14 @@ TEST_F(Widgets, WhatWasMeasuredHoldsWhileItIsDecidedAlike) {
     EXPECT_FALSE(qobject_cast<const QScrollArea*>(w)) << "a button is never scrolled out of sight";
   view.setFusion(report);
   EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+  // Another engine has constants of its own, and an older measurement on record.
+  FusionReport restarted = report;
+  restarted.decisions[2].R *= 1.25;
+  restarted.decisions[2].measuredSaving = Measured{-9, -10, -8, {}};
+  view.setFusion(restarted);
+  EXPECT_EQ(view.card()->whatIf(), "Fused is slower.");
+  ASSERT_TRUE(view.chosenDecision()->measuredSaving);
+  EXPECT_EQ(view.chosenDecision()->measuredSaving->median, -2);
   FusionReport anew = report;
   anew.decisions[2].state = FusionState::Forbidden;
   std::rotate(anew.decisions.begin(), anew.decisions.begin() + 2, anew.decisions.end());

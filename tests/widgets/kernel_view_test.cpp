@@ -200,6 +200,55 @@ TEST_F(Tuning, AssemblyIsShownWithoutDirectivesAndKeepsItsOrigins) {
   EXPECT_TRUE(view.text().split('\n')[view.tintedLines()[0]].contains("vmovups"));
 }
 
+// No trial stands for a pinned schedule but its own.
+TEST_F(Tuning, APinnedKernelThatWasNotMeasuredShowsNoOtherTrial) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  view.setPins([](const std::string&) { return true; });
+  view.setSubgraphs(capsule::subgraphs());
+  auto trials = capsule::trials();
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    trials[i].schedule.text = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,)" + std::to_string(i) + "]},\"version\":1}";
+  view.setTrials("aa01", trials);
+  Space space = capsule::space("aa01");
+  space.current.text = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,999]},"version":1})";
+  view.setSpace(space);
+  EXPECT_EQ(view.lineage(), "");
+  EXPECT_FALSE(view.replay()->isEnabled());
+  const auto own =
+      std::find_if(trials.begin(), trials.end(), [](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok; });
+  ASSERT_NE(own, trials.end());
+  space.current = own->schedule;
+  view.setSpace(space);
+  EXPECT_TRUE(view.lineage().contains("c" + QString::number(own->number))) << view.lineage().toStdString();
+  EXPECT_TRUE(view.replay()->isEnabled());
+}
+
+// Whatever form was looked at last, and of every kernel that follows.
+TEST_F(Tuning, MachineCodeIsTheFormNearestToTheDevice) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  k.texts = {{"loops", "for p\n  Y[p] = X[p]\n", {{1}, {1}}},
+             {"llvm", "load\nstore\nret\n", {{0}, {0}, {0}}},
+             {"asm", "kernel:\n\tvmovups\t(%rsi), %zmm0\n\tretq\n", {{0}, {1}, {0}}}};
+  view.setKernel(k);
+  view.showLanguage("loops");
+  selection.select({1});
+  EXPECT_EQ(view.tintedLines().size(), 2u);
+  EXPECT_EQ(view.machineLines(), 1) << "its own, not those of the form that is shown";
+  view.showMachineCode();
+  EXPECT_EQ(view.language(), "asm");
+  k.texts[2] = {"ptx", "ld.global.f32\nld.global.f32\nret;\n", {{1}, {1}, {0}}};
+  k.texts.push_back({"cuda", "Y[p] = X[p];\n", {{1}}});
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "ptx");
+  EXPECT_EQ(view.machineLines(), 2);
+  view.showLanguage("loops");
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "loops");
+}
+
 TEST_F(Tuning, TheProfileIsATableWithASentence) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);
@@ -209,6 +258,9 @@ TEST_F(Tuning, TheProfileIsATableWithASentence) {
   device.bandwidth = 20e9, device.flopRate = 100e9, device.launchSeconds = 2e-6;
   view.setDevice(device);
   view.setProfile(capsule::profile(1, true));
+  EXPECT_TRUE(view.profile()->age().endsWith("just now")) << view.profile()->age().toStdString();
+  view.setProfile(capsule::profile(1, true), std::chrono::steady_clock::now() - std::chrono::minutes(32));
+  EXPECT_TRUE(view.profile()->age().endsWith("over a minute ago")) << view.profile()->age().toStdString();
   const auto* model = view.profile()->model();
   const auto text = [&](int row, int column) { return model->data(model->index(row, column), Qt::DisplayRole).toString(); };
   EXPECT_EQ(text(0, ProfileModel::kKernel), "dW + sgd");

@@ -269,6 +269,63 @@ TEST_F(Tuning, AFileThatCannotBeWrittenIsSaidInPlace) {
   EXPECT_FALSE(plot.findChild<QLabel*>("unsaved")->isVisible());
 }
 
+TEST_F(Tuning, ATickIsNamedByItsOwnPlace) {
+  EXPECT_EQ(microsecondTick(62.5, 2.5, 70), "62.5 µs");
+  EXPECT_EQ(microsecondTick(65, 2.5, 70), "65 µs");
+  EXPECT_EQ(microsecondTick(60, 5, 70), "60 µs");
+  EXPECT_EQ(plainTick(0.25, 0.25, 1), "0.25");
+  EXPECT_EQ(plainTick(0.2, 0.1, 1), "0.2");
+}
+
+// A scale of times stands only where there is a time.
+TEST_F(Tuning, TrialsWithoutATimeHaveNoScale) {
+  TrialsPlot plot(&theme);
+  plot.resize(600, 260);
+  plot.show();
+  std::vector<TrialInfo> trials = capsule::trials(2);
+  for (TrialInfo& t : trials) t.us.reset(), t.lowUs.reset(), t.highUs.reset(), t.status = TrialStatus::Ok;
+  plot.setTrials(trials);
+  const auto scale = [&] {
+    plot.tickLabels(Qt::Vertical);
+    return plot.findChild<QCustomPlot*>()->yAxis->tickLabels();
+  };
+  EXPECT_FALSE(scale());
+  trials[1].status = TrialStatus::Crashed;
+  plot.setTrials(trials);
+  EXPECT_FALSE(scale());
+  EXPECT_TRUE(plot.findChild<QCustomPlot*>()->xAxis->tickLabels()) << "a failure has its place among the trials";
+  trials[0].us = 12;
+  plot.setTrials(trials);
+  EXPECT_TRUE(scale());
+}
+
+// Trials and swaps are of the same part of a run, which may have gone on from a checkpoint.
+TEST_F(Tuning, WhatASearchHasDoneIsOfThisPartOfTheRun) {
+  TuneView view(&theme, &selection);
+  view.setSubgraphs(capsule::subgraphs());
+  view.setRun(manySteps(50, 1), manySwaps(7, 100, 1), {});
+  RunState run;
+  run.phase = RunPhase::Training, run.trials = 1, run.swaps = 1, run.seconds = 4, run.budgetSpentSeconds = 0.2,
+  run.budgetShare = 0.3;
+  view.setRunState(run);
+  EXPECT_TRUE(view.spent().endsWith(": 1 trial, 1 swap")) << view.spent().toStdString();
+}
+
+TEST_F(Tuning, AKnobThatIsOffSaysSo) {
+  TuneView view(&theme, &selection);
+  view.setSubgraphs(capsule::subgraphs());
+  Space space = capsule::space("aa01");
+  ASSERT_FALSE(space.knobs.empty());
+  space.knobs[0].values = {{"\"\""}, {"[]"}};
+  space.current.text = R"({"kind":"contraction","knobs":{")" + space.knobs[0].name + R"(":""},"version":1})";
+  view.setSpace(space);
+  QComboBox* box = view.knob(QString::fromStdString(space.knobs[0].name));
+  ASSERT_TRUE(box);
+  EXPECT_EQ(box->itemText(0), "none");
+  EXPECT_EQ(box->itemText(1), "none");
+  EXPECT_EQ(box->itemData(0).toString(), "\"\"");
+}
+
 TEST_F(Tuning, SmallValuesHaveShortTicks) {
   EXPECT_EQ(plainTick(1e-6, 0, 1), QStringLiteral("10⁻⁶"));
   EXPECT_EQ(plainTick(2e-7, 0, 1), QStringLiteral("2·10⁻⁷"));

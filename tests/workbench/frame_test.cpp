@@ -16,6 +16,7 @@
 #include <QTabBar>
 #include <QToolButton>
 #include <QTreeWidget>
+#include <csignal>
 
 #include "app/workbench/shortcuts.h"
 #include "tests/workbench/window.h"
@@ -114,6 +115,8 @@ TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
   ASSERT_TRUE(wait([&] { return tune->list()->count() == 3; }));
   QTest::mouseClick(tune->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return tune->profile()->model()->rowCount() == 3; }));
+  const auto taken = tune->profile()->taken();
+  ASSERT_TRUE(taken);
   QTest::mouseClick(tune->list()->viewport(), Qt::LeftButton, {}, tune->list()->visualItemRect(tune->list()->item(2)).center());
   const std::string subgraph = tune->current();
   ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
@@ -121,11 +124,32 @@ TEST_F(Frame, TuneIsAsItWasWhenItsNotebookComesBack) {
   window->openFile(other());
   ASSERT_EQ(window->tabs()->currentIndex(), 1);
   EXPECT_EQ(tune->profile()->model()->rowCount(), 0);
+  EXPECT_FALSE(tune->profile()->taken());
   QTest::keyClick(window.get(), Qt::Key_PageUp, Qt::ControlModifier);
   ASSERT_EQ(window->tabs()->currentIndex(), 0);
   ASSERT_TRUE(wait([&] { return tune->current() == subgraph && tune->trial() == 7u; })) << tune->current();
   EXPECT_EQ(tune->profile()->model()->rowCount(), 3);
+  EXPECT_EQ(tune->profile()->taken(), taken) << "its age counts from when it was taken";
   EXPECT_TRUE(wait([&] { return tune->chosenSchedule().text == capsule::trials()[7].schedule.text; }));
+}
+
+// What both ways took is there still after the engine that measured it, and the message says that a measurement ended.
+TEST_F(Frame, MeasurementsOutliveTheEngineThatTookThem) {
+  openChecked();
+  window->showPage(MainWindow::Page::Explain);
+  ExplainView* explain = window->explain();
+  ASSERT_TRUE(wait([&] { return explain->fusion()->rowCount() == 4; }));
+  explain->chooseDecision(2);
+  explain->card()->measure()->click();
+  ASSERT_TRUE(wait([&] { return explain->card()->whatIf().contains("slower by 1.8") && !explain->measuring(); }));
+  explain->chooseDecision(1);
+  explain->card()->measure()->click();
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
+  EXPECT_TRUE(window->messages()->text().contains("The measurement under way ended")) << window->messages()->text().toStdString();
+  EXPECT_FALSE(explain->measuring());
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown() && explain->fusion()->rowCount() == 4; }));
+  EXPECT_TRUE(explain->fusion()->index(2, FusionModel::kMeasured).data().toString().contains("±"));
 }
 
 TEST_F(Frame, EachNotebookHasItsEngineAndAnalysis) {
