@@ -50,14 +50,17 @@ inline constexpr std::int64_t kSwizzledRowBytes = 128;    // eight parts, all ba
 inline constexpr std::int64_t kSwizzledAtomBytes = 1024;  // eight rows, after which the order of the parts comes again
 inline std::int64_t swizzledColumns(DType type) { return kSwizzledRowBytes / bytesOf(type); }
 
+inline constexpr std::int64_t kWarpgroupStepBytes = 32;  // of both operands along the reduced points
+
 // The tiles that there are: 64 x n results, n a multiple of 8 up to 256, and 32 bytes of both operands along the reduced points.
 inline bool isWarpgroupTile(DType type, const std::array<std::int64_t, 3>& tile) {
-  if (type != DType::F16 && type != DType::BF16) return false;
-  return tile[0] == 64 && tile[1] >= 8 && tile[1] <= 256 && tile[1] % 8 == 0 && tile[2] == 16;
+  if (type != DType::F16 && type != DType::BF16 && type != DType::F32) return false;
+  return tile[0] == 64 && tile[1] >= 8 && tile[1] <= 256 && tile[1] % 8 == 0 && tile[2] * bytesOf(type) == kWarpgroupStepBytes;
 }
 
 // How an operand lies there. Along the reduced points: a row is 128 bytes of them, of one point of its own, and its points are rows one after
-// the other. Turned: a row is 128 bytes of its own points at one reduced point, and `apart` elements later begins the next of them.
+// the other. Turned: a row is 128 bytes of its own points at one reduced point, and `apart` elements later begins the next of them; operands
+// of F32 (tf32) are never turned.
 struct SwizzledOperand {
   bool turned = false;
   std::int64_t apart = 0;

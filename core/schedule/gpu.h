@@ -46,7 +46,8 @@ double estimateGpuStage(const NestView& view, bool scatter, const GpuStageKnobs&
 std::vector<IndexExpr> digits(const IndexExpr& number, const std::vector<std::int64_t>& extents, const RangeOf& ranges);
 
 // What multiplies: additions and multiplications of single threads, or the matrix units of a warp: mma.sync on f16 or bf16 with 16
-// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8; or those of four warps, wgmma on f16 or bf16 with 16 (sm_90a).
+// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8; or those of four warps, wgmma on f16 or bf16 with 16 or on tf32
+// with 8 (sm_90a).
 // Sums are f32 in each.
 enum class MatrixUnit : std::uint8_t { Fma, Mma16816, Mma1688, Tf32, Wgmma };
 inline constexpr std::array kMatrixUnits{MatrixUnit::Fma, MatrixUnit::Mma16816, MatrixUnit::Mma1688, MatrixUnit::Tf32,

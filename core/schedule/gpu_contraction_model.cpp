@@ -55,8 +55,11 @@ std::string_view name(MatrixUnit unit) {
 MatrixStep stepOf(MatrixUnit unit, const ContractionView& view) {
   switch (unit) {
     case MatrixUnit::Fma: break;
-    case MatrixUnit::Mma16816:
-    case MatrixUnit::Wgmma: return {view.leftType, 16};
+    case MatrixUnit::Mma16816: return {view.leftType, 16};
+    case MatrixUnit::Wgmma: {
+      const bool halves = view.leftType == view.rightType && view.leftType != DType::F32;
+      return halves ? MatrixStep{view.leftType, 16} : MatrixStep{DType::F32, 8};
+    }
     case MatrixUnit::Mma1688: return {view.leftType, 8};
     case MatrixUnit::Tf32: return {DType::F32, 8};
   }
@@ -69,6 +72,7 @@ std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& t
   if (capability < 75 || view.leftType == DType::F32 || view.rightType == DType::F32) return units;
   if (view.leftType != view.rightType) {
     if (capability >= 80) units.push_back(MatrixUnit::Tf32);
+    if (capability == kWarpgroupCapability) units.push_back(MatrixUnit::Wgmma);
   } else if (capability >= 80) {
     units.push_back(MatrixUnit::Mma16816);
     if (capability == kWarpgroupCapability) units.push_back(MatrixUnit::Wgmma);
@@ -118,8 +122,12 @@ GpuContractionModel::GpuContractionModel(const ContractionView& view, const Targ
   for (const MatrixUnit unit : kMatrixUnits) {
     const MatrixStep step = stepOf(unit, view);
     const bool numbers = unit == MatrixUnit::Fma;
-    m_uses[static_cast<std::size_t>(unit)] = {step, numbers ? view.leftPlain : view.leftStored && step.type == view.leftType,
-                                              numbers ? view.rightPlain : view.rightStored && step.type == view.rightType};
+    const bool registers = unit == MatrixUnit::Wgmma && step.type == DType::F32;  // where they are rounded
+    const auto plain = [&](bool asNumbers, bool stored, DType type) {
+      return numbers ? asNumbers : stored && step.type == type && !registers;
+    };
+    m_uses[static_cast<std::size_t>(unit)] = {step, plain(view.leftPlain, view.leftStored, view.leftType),
+                                              plain(view.rightPlain, view.rightStored, view.rightType)};
   }
 }
 
@@ -128,9 +136,9 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
   if (k.threads() < kWarp || k.threads() > 512 || k.threads() % kWarp != 0)
     return "these tiles make no block of 32 to 512 threads in whole warps";
   const MatrixStep& step = useOf(k).step;
-  if (k.rounded && (!m_couldRound || k.matrix != MatrixUnit::Tf32)) return "knob precision rounds for the matrix unit tf32 alone";
-  if (k.matrix == MatrixUnit::Tf32 && m_couldRound && !k.rounded)
-    return "knob matrix rounds operands in f32 to tf32, which knob precision does not allow";
+  const bool tf32 = k.matrix == MatrixUnit::Tf32 || k.matrix == MatrixUnit::Wgmma;
+  if (k.rounded && (!m_couldRound || !tf32)) return "knob precision rounds for the matrix units tf32 and wgmma alone";
+  if (tf32 && m_couldRound && !k.rounded) return "knob matrix rounds operands in f32 to tf32, which knob precision does not allow";
   if (k.matrix == MatrixUnit::Fma && (k.fragments != 0 || k.pipeline != 2))
     return "knobs fragments and pipeline are of matrix units, which do not multiply here";
   if (k.matrix != MatrixUnit::Fma) {
@@ -139,7 +147,8 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
   }
   if (k.matrix != MatrixUnit::Wgmma && k.threadN > kWidest) return "knob thread_n is larger than 16 for warpgroups alone";
   if (k.matrix == MatrixUnit::Wgmma) {
-    if (k.blockK != swizzledColumns(step.type)) return "knob block_k must be 64 for wgmma";
+    if (k.blockK != swizzledColumns(step.type))
+      return step.type == DType::F32 ? "knob block_k must be 32 for wgmma on tf32" : "knob block_k must be 64 for wgmma";
     if ((k.threadM != 2 && k.threadM != 4) || k.blockM % (32 * k.threadM) != 0 || k.blockN != 4 * k.threadN || k.blockN % 64 != 0)
       return "a warpgroup's 32 thread_m x 4 thread_n results are not 64 or 128 rows of its block's and all columns, 64, 128 or 256";
     if (k.threadM * k.threadN > kMostAccumulators || k.threads() * (k.threadM * k.threadN + kOtherRegisters) > kRegisters)
@@ -198,7 +207,7 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
     cost.registers = k.threadM * k.threadN + 2.0 * (k.threadM + k.threadN) + 40;
   } else if (k.matrix == MatrixUnit::Wgmma) {
     const double tiles = static_cast<double>(k.blockM) / 64 * steps;
-    arithmetic = products / kWarpgroupRate;
+    arithmetic = products / (step.type == DType::F32 ? kWarpgroupRate / 2 : kWarpgroupRate);
     reads = tiles * (64 + k.blockN) * step.points * bytes / 128;
     instructions = 4 * tiles * 4;
     cost.alone = arithmetic / (warps / 4) + (k.pipeline > 2 ? 0 : kWarpgroupCycles);

@@ -38,6 +38,11 @@ void GpuContraction::open(Side& side, AxisClass c) {
   side.innerRows = matrices() && side.innerFast;
   if (warpgroups()) {
     side.shared = m_f.addShared(side.isLeft ? "left" : "right", m_step.type, m_knobs.stages * m_knobs.blockK * side.block);
+    if (m_step.type != DType::F32) return;
+    // These units turn nothing, and want numbers that are tf32 already: they go through registers.
+    side.innerRows = true;
+    side.plain = false;
+    m_f.buffers[side.shared.value].rounded = true;
     return;
   }
   side.row = side.innerRows ? m_knobs.blockK : side.block + (side.innerFast ? kPad : 0);

@@ -523,7 +523,8 @@ class Interpreter {
       t.writer = {m_who, m_block, m_interval};
     }
     if (m_warpgroups.concerns(buffer)) report(m_warpgroups.written(buffer, at, m_thread));
-    m_memory[buffer.value][i] = m_f[buffer].scope == Scope::Fragment ? roundedToFragment(m_f[buffer].type, v) : v;
+    const bool rounds = m_f[buffer].scope == Scope::Fragment || m_f[buffer].rounded;
+    m_memory[buffer.value][i] = rounds ? roundedToFragment(m_f[buffer].type, v) : v;
     m_known[buffer.value][i] = 1;
   }
 

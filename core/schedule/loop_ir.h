@@ -44,6 +44,7 @@ struct Buffer {
   Scope scope = Scope::Global;
   Direction direction = Direction::None;  // Global with None: part of the workspace
   std::int64_t workspaceOffset = 0;       // bytes
+  bool rounded = false;                   // Shared, of F32: numbers are rounded to tf32 as they are stored
 };
 
 // A data-dependent component: adds stride * value to the offset. The value must be in [0, extent): else the kernel reports
@@ -82,7 +83,8 @@ struct Statement {
   // MatrixLoad, MatrixTile: the threads of a warp come together. MatrixLoad reads matrices of 8 rows of 16 bytes from shared memory into
   // fragments; thread 8*j + r names where row r of matrix j begins. MatrixTile: C += A * B of tile m x n x k, the products exact, added
   // to C in any order with at least single precision and rounded to F32; the interpreter adds them up in order of k, in double.
-  // WarpgroupTile: the same of the 128 threads of four warps, C spread over them, both operands in shared memory (fragment.h). It only begins
+  // WarpgroupTile: the same of the 128 threads of four warps, C spread over them, both operands in shared memory (fragment.h), those of F32 in
+  // buffers that round, because the units want tf32 and do not make it. It only begins
   // there: WarpgroupCommit closes a thread's group of tiles, WarpgroupWait lets all but so many groups end, until when C is not to be
   // touched but by further tiles. WarpgroupFence stands between other uses of C and tiles. A tile sees what a thread wrote to shared memory
   // once that thread has passed a ProxyFence, and then a barrier.

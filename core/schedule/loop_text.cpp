@@ -60,7 +60,7 @@ class Printer {
                                      : buffer.scope == Scope::Local    ? "local"
                                      : buffer.scope == Scope::Fragment ? "fragment"
                                                                        : "workspace";
-      line(1, std::string(scope) + " " + declaration(b));
+      line(1, std::string(scope) + " " + declaration(b) + (buffer.rounded ? ", rounded to tf32" : ""));
     }
     for (const Stage& stage : m_f.stages) {
       line(1, "stage " + stage.name + ", " + std::to_string(m_f.tasks(stage)) + (m_f.tasks(stage) == 1 ? " task:" : " tasks:"));

@@ -56,6 +56,8 @@ class Verifier {
     if (x.elements < 1) problem("buffer " + x.name + " is empty");
     if (x.scope == Scope::Fragment && x.type != DType::F16 && x.type != DType::BF16 && x.type != DType::F32)
       problem("fragment " + x.name + " is of another type than f16, bf16 and f32");
+    if (x.rounded && (x.scope != Scope::Shared || x.type != DType::F32))
+      problem("buffer " + x.name + " rounds and is not shared memory of f32");
     if (b < m_f.operands && (x.scope != Scope::Global || x.direction == Direction::None))
       problem("operand " + x.name + " is not @in, @out or @inout");
     if (b >= m_f.operands && x.direction != Direction::None) problem("buffer " + x.name + " has a direction and is no operand");
@@ -188,6 +190,7 @@ class Verifier {
         places(s.left, s.elements, around.divergent);
         if (s.elements < 1) problem("an asynchronous copy moves nothing");
         if (m_f[s.target.buffer].scope != Scope::Shared) problem("an asynchronous copy does not go to a shared buffer");
+        if (m_f[s.target.buffer].rounded) problem("an asynchronous copy goes to a buffer that rounds");
         return;
       case Statement::Kind::AsyncCommit:
       case Statement::Kind::AsyncWait: return;
@@ -244,6 +247,10 @@ class Verifier {
     if (a.scope != Scope::Shared || b.scope != Scope::Shared || a.type != b.type)
       problem("a tile of a warpgroup is not the product of shared buffers of one type");
     if (!isWarpgroupTile(a.type, s.tile)) return problem("no warpgroup has tiles of this shape");
+    if (a.type == DType::F32) {
+      if (s.leftLies.turned || s.rightLies.turned) problem("an operand of a tile on tf32 does not lie along the reduced points");
+      if (!a.rounded || !b.rounded) problem("an operand of a tile on tf32 is not rounded to it");
+    }
     const auto [m, n, k] = s.tile;
     places(s.target, m * n / kWarpgroupThreads, divergent);
     places(s.left, beforeSwizzle(a.type, s.leftLies, m - 1, k - 1) + 1, divergent);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/schedule/fragment.h"
 #include "core/schedule/gpu_contraction.h"
 #include "core/schedule/phases.h"
 
@@ -44,10 +45,12 @@ class GpuContractionSpace final : public KnobSpace {
           matrix.values.push_back(std::string(loop::name(unit)));
         }
     const bool round = std::any_of(m_forms.begin(), m_forms.end(), [](const Form& f) { return f.model.couldRound(); });
-    if (round && std::find(m_units.begin(), m_units.end(), MatrixUnit::Tf32) == m_units.end()) {
-      m_units.push_back(MatrixUnit::Tf32);
-      matrix.values.push_back(std::string(loop::name(MatrixUnit::Tf32)));
-      matrix.asked = 1;
+    for (const MatrixUnit unit : {MatrixUnit::Tf32, MatrixUnit::Wgmma}) {
+      if (!round || std::find(m_units.begin(), m_units.end(), unit) != m_units.end()) continue;
+      if (unit == MatrixUnit::Wgmma && !hasWarpgroups(m_target)) continue;
+      m_units.push_back(unit);
+      matrix.values.push_back(std::string(loop::name(unit)));
+      ++matrix.asked;
     }
     m_knobs.push_back(std::move(matrix));
     Knob precision{"precision", "what operands in f32 are rounded to before they are multiplied", {"f32"}, true};
@@ -104,7 +107,7 @@ class GpuContractionSpace final : public KnobSpace {
     // Of its tiles little is free.
     const auto number = [&](std::size_t knob) { return m_numbers[knob][point[knob]]; };
     const auto set = [&](std::size_t knob, int to) { point[knob] = positionOf(knob, to); };
-    set(kBlockK, 64);
+    set(kBlockK, static_cast<int>(swizzledColumns(stepOf(unit, formOf(point).view).type)));
     set(kBlockN, std::max(number(kBlockN), 64));
     set(kThreadN, number(kBlockN) / 4);
     set(kThreadM, number(kThreadM) > 2 && number(kBlockN) < 256 ? 4 : 2);

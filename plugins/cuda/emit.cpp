@@ -361,13 +361,15 @@ class Emitter : private Frame {
   void warpgroupTile(const Statement& s) {
     if (std::find(kWarpgroupColumns.begin(), kWarpgroupColumns.end(), s.tile[1]) == kWarpgroupColumns.end())
       return fail("the prelude has no tiles of " + std::to_string(s.tile[1]) + " columns");
+    const std::string tile = "nf_wgmma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[1]);
+    if (m_f[s.left.buffer].type == DType::F32)
+      return line(tile + ">(&" + place(s.target) + ", &" + place(s.left) + ", &" + place(s.right) + ");", {s.origin});
     const auto turned = [](const SwizzledOperand& o) { return std::string(o.turned ? "true" : "false"); };
     const auto apart = [&](const Place& p, const SwizzledOperand& o) {
       return std::to_string(o.apart * bytesOf(m_f[p.buffer].type));
     };
-    line("nf_wgmma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[1]) + ", " + turned(s.leftLies) +
-             ", " + turned(s.rightLies) + ">(&" + place(s.target) + ", &" + place(s.left) + ", " + apart(s.left, s.leftLies) +
-             ", &" + place(s.right) + ", " + apart(s.right, s.rightLies) + ");",
+    line(tile + ", " + turned(s.leftLies) + ", " + turned(s.rightLies) + ">(&" + place(s.target) + ", &" + place(s.left) + ", " +
+             apart(s.left, s.leftLies) + ", &" + place(s.right) + ", " + apart(s.right, s.rightLies) + ");",
          {s.origin});
   }
 
@@ -551,6 +553,7 @@ class Emitter : private Frame {
     const DType type = m_f[buffer].type;
     const std::string text = bare(converted(value, from, arithmeticType(type)));
     if (m_f[buffer].scope == Scope::Fragment) return "nf_tf32(" + text + ")";
+    if (m_f[buffer].rounded) return "nf_rounded_tf32(" + text + ")";
     if (m_f[buffer].scope == Scope::Local) return text;
     switch (type) {
       case DType::F16: return "nf_to_half(" + text + ")";

@@ -160,6 +160,7 @@ __device__ __forceinline__ unsigned nf_tf32(T f) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(f));
   return rounded;
 }
+__device__ __forceinline__ float nf_rounded_tf32(float f) { return __uint_as_float(nf_tf32(f)); }
 // `Count` matrices of 8 rows of 16 bytes; thread 8*j + r has the address of row r of matrix j. Turned: each transposed, of 2-byte numbers.
 template <int Count, bool Turned>
 __device__ __forceinline__ void nf_matrix_load(unsigned* to, const void* row) {
@@ -232,11 +233,15 @@ __device__ __forceinline__ void nf_hold(float* c) {
 __device__ __forceinline__ void nf_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 )cuda";
 
-// c += a * b of 64 x N x 16, begun; `type` as PTX calls it.
+// c += a * b of 64 x N and 32 bytes along the reduced points, begun; `type` as PTX calls it. tf32 has no operands that are turned.
 std::string warpgroupTiles(const std::string& type) {
-  std::string text = "template <int N, bool TurnedA, bool TurnedB>\n__device__ __forceinline__ void nf_wgmma_" + type +
-                     "(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {\n" +
-                     "  const nf_bits left = nf_operand(a, apartA), right = nf_operand(b, apartB);\n";
+  const bool turns = type != "tf32";
+  std::string text = turns ? "template <int N, bool TurnedA, bool TurnedB>\n__device__ __forceinline__ void nf_wgmma_" + type +
+                                 "(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {\n" +
+                                 "  const nf_bits left = nf_operand(a, apartA), right = nf_operand(b, apartB);\n"
+                           : "template <int N>\n__device__ __forceinline__ void nf_wgmma_" + type +
+                                 "(float* c, const void* a, const void* b) {\n" +
+                                 "  const nf_bits left = nf_operand(a, 0), right = nf_operand(b, 0);\n";
   for (const std::int64_t columns : kWarpgroupColumns) {
     const std::int64_t registers = columns / 2;
     const auto operand = [&](std::int64_t n) { return "%" + std::to_string(registers + n); };
@@ -246,10 +251,10 @@ std::string warpgroupTiles(const std::string& type) {
       given += std::string(r > 0 ? ", " : "") + "\"+f\"(c[" + std::to_string(r) + "])";
     }
     text += "  if constexpr (N == " + std::to_string(columns) + ")\n    asm volatile(\"{.reg .pred p; setp.ne.b32 p, 1, 0;\\n\"\n" +
-            "                 \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type + "." + type +
-            " {" + named + "}, " + operand(0) + ", " + operand(1) + ", p, 1, 1, " + operand(2) + ", " + operand(3) + ";}\"\n" +
-            "                 : " + given +
-            "\n                 : \"l\"(left), \"l\"(right), \"n\"((int)TurnedA), \"n\"((int)TurnedB));\n";
+            "                 \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + (turns ? "k16" : "k8") + ".f32." +
+            type + "." + type + " {" + named + "}, " + operand(0) + ", " + operand(1) + ", p, 1, 1" +
+            (turns ? ", " + operand(2) + ", " + operand(3) : "") + ";}\"\n" + "                 : " + given +
+            "\n                 : \"l\"(left), \"l\"(right)" + (turns ? ", \"n\"((int)TurnedA), \"n\"((int)TurnedB)" : "") + ");\n";
   }
   return text + "}\n";
 }
@@ -257,7 +262,7 @@ std::string warpgroupTiles(const std::string& type) {
 // wgmma is in sm_90a and nowhere else.
 std::string warpgroups() {
   return "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + std::string(kWarpgroups) + warpgroupTiles("f16") + warpgroupTiles("bf16") +
-         "#endif\n";
+         warpgroupTiles("tf32") + "#endif\n";
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ const char* kHost = R"cpp(
     if (f - f != 0.0f) return __float_as_uint(f);
     return (__float_as_uint(f) + 0x1000u) & ~0x1fffu;
   }
+  static float nf_rounded_tf32(float f) { return __uint_as_float(nf_tf32(f)); }
   template <int Count, bool Turned>
   static void nf_matrix_load(unsigned* to, const void* row) {
     const unsigned me = threadIdx.x, lane = me % 32, warp = me - lane;
@@ -183,32 +184,42 @@ const char* kHost = R"cpp(
     multiplied<K, 1>(c, a, b, [](unsigned r, unsigned) { return __uint_as_float(r); });
   }
   // The matrices of four warps: an operand's element from where it begins, its 16-byte parts exchanged by the address.
-  template <bool Turned>
-  static unsigned short element(const void* from, unsigned apart, unsigned own, unsigned step) {
-    unsigned long at = (unsigned long)from + (Turned ? own / 64 * apart + step * 128 + own % 64 * 2 : own * 128 + step * 2);
+  template <class T, bool Turned>
+  static T element(const void* from, unsigned apart, unsigned own, unsigned step) {
+    constexpr unsigned kBytes = sizeof(T), kColumns = 128 / kBytes;
+    unsigned long at =
+        (unsigned long)from + (Turned ? own / kColumns * apart + step * 128 + own % kColumns * kBytes : own * 128 + step * kBytes);
     at ^= (at >> 7 & 7) << 4;
-    unsigned short value;
-    memcpy(&value, (const void*)at, 2);
+    T value;
+    memcpy(&value, (const void*)at, kBytes);
     return value;
   }
-  template <int N, bool TurnedA, bool TurnedB, class Pick>
+  template <class T, int N, bool TurnedA, bool TurnedB, class Pick>
   static void warpgroup(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB, Pick pick) {
     const unsigned thread = threadIdx.x % 128, lane = thread % 32;
     for (unsigned e = 0; e < N / 2; ++e) {
       const unsigned row = 16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
       double sum = c[e];
-      for (unsigned k = 0; k < 16; ++k)
-        sum += (double)pick(element<TurnedA>(a, apartA, row, k)) * (double)pick(element<TurnedB>(b, apartB, column, k));
+      for (unsigned k = 0; k < 32 / sizeof(T); ++k)
+        sum += (double)pick(element<T, TurnedA>(a, apartA, row, k)) * (double)pick(element<T, TurnedB>(b, apartB, column, k));
       c[e] = (float)sum;
     }
   }
   template <int N, bool TurnedA, bool TurnedB>
   static void nf_wgmma_f16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
-    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return nf_from_half(h); });
+    warpgroup<unsigned short, N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return nf_from_half(h); });
   }
   template <int N, bool TurnedA, bool TurnedB>
   static void nf_wgmma_bf16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
-    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return __uint_as_float((unsigned)h << 16); });
+    warpgroup<unsigned short, N, TurnedA, TurnedB>(c, a, apartA, b, apartB,
+                                                   [](unsigned short h) { return __uint_as_float((unsigned)h << 16); });
+  }
+  template <int N>
+  static void nf_wgmma_tf32(float* c, const void* a, const void* b) {
+    warpgroup<float, N, false, false>(c, a, 0, b, 0, [](float f) {
+      if (nf_rounded_tf32(f) != f) __builtin_trap();
+      return f;
+    });
   }
   static void nf_wgmma_fence() {}
   static void nf_wgmma_commit() {}

@@ -45,6 +45,12 @@ std::vector<UnitCase> unitCases() {
   }));
   const Program& turned = b.p;
   const Program full = gemm(72, 70, 100), half = gemm(72, 80, 100, DType::F16, DType::F16);
+  const Program mixed = gemm(72, 80, 100, DType::F16, DType::BF16);
+  const auto tf32 = [&](nlohmann::json knobs, nlohmann::json more) {
+    knobs["block_k"] = 32;
+    knobs.update(more);
+    return knobs;
+  };
   return {{"tf32", full, with({{"matrix", "tf32"}, {"precision", "tf32"}}), "mma.sync.aligned.m16n8k8.row.col.f32.tf32"},
           {"fragments", half, with({{"matrix", "mma16816"}, {"fragments", 1}}), "mma.sync.aligned.m16n8k16"},
           {"three levels", half, with({{"matrix", "mma16816"}, {"pipeline", 3}, {"stages", 3}}), "mma.sync.aligned.m16n8k16"},
@@ -54,7 +60,13 @@ std::vector<UnitCase> unitCases() {
            ".extern .shared"},
           {"warpgroups", half, warpgroups(64, 2, 2), "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "sm_90"},
           {"warpgroups ahead", turned, warpgroups(128, 4, 3), "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", "sm_90"},
-          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"}};
+          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"},
+          {"warpgroups of tf32", mixed, tf32(warpgroups(64, 2, 2), nlohmann::json::object()),
+           "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", "sm_90"},
+          {"warpgroups that round", full, tf32(warpgroups(128, 3, 3), {{"precision", "tf32"}}),
+           "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32", "sm_90"},
+          {"wide warpgroups that round", full, tf32(warpgroups(256, 3, 3), {{"precision", "tf32"}}),
+           "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32", "sm_90"}};
 }
 
 TEST(CudaUnits, CompileToTheInstructions) {
