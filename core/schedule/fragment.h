@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/ir/dtype.h"
@@ -81,6 +82,15 @@ inline MatrixElement elementOfWarpgroupC(std::int64_t thread, std::int64_t e) {
   const std::int64_t lane = thread % 32;
   return {16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), 8 * (e / 4) + 2 * (lane % 4) + e % 2};
 }
+
+// ---------------------------------------------------------------- the copy engine
+// What a tensor map may be (NVIDIA, CUDA driver API, cuTensorMapEncodeTiled), and a phase of an arrival count (PTX ISA, mbarrier).
+inline constexpr std::size_t kMostMapAxes = 5;
+inline constexpr std::int64_t kMostBox = 256;      // points of a box along an axis
+inline constexpr std::int64_t kMapAlignment = 16;  // bytes, of a map's beginning and of its strides
+inline constexpr std::int64_t kMostMapExtent = std::int64_t{1} << 32;
+inline constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
+inline constexpr std::int64_t kMostArrivalBytes = (1 << 20) - 1;
 
 // A number rounded to what a fragment of the type holds. That of F32 is tf32, 10 bits behind the point, ties away from zero
 // (cvt.rna.tf32.f32); the others round to even.

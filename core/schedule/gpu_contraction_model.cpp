@@ -113,9 +113,10 @@ ContractionExtents extentsOf(const ContractionView& view) {
   return e;
 }
 
-GpuContractionModel::GpuContractionModel(const ContractionView& view, const Target& target)
+GpuContractionModel::GpuContractionModel(const GroupView& group, const ContractionView& view, const Target& target)
     : m_extents(extentsOf(view)), m_units(matrixUnits(view, target)), m_couldRound(loop::couldRound(view, target)),
-      m_sharedBytes(sharedBytesOfBlock(target)), m_processor(processorOf(target)), m_bytes(view.nest.bytes),
+      m_sharedBytes(sharedBytesOfBlock(target)), m_left(tensorOperand(group, view, true)),
+      m_right(tensorOperand(group, view, false)), m_processor(processorOf(target)), m_bytes(view.nest.bytes),
       m_bandwidth(target.peakBandwidth > 0 ? target.peakBandwidth : 1e12),
       m_clock((target.peakFlops > 0 ? target.peakFlops : 2e11) / (2 * m_processor.f32)), m_launch(target.launchSeconds),
       m_processors(static_cast<double>(std::max<std::int64_t>(target.threads, 1))) {
@@ -164,14 +165,28 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
     if (k.pipeline > 2 && k.stages == 1) return "knob pipeline of 3 levels needs slices under way";
     if (k.pipeline > 2 && k.blockK / step.points % 2 != 0) return "knob pipeline of 3 levels needs an even number of steps a slice";
   }
-  if (static_cast<std::int64_t>(k.stages) * k.blockK * (k.blockM + k.blockN + (k.matrix == MatrixUnit::Fma ? 2 * kPad : 0)) *
-          bytesOf(step.type) >
+  if (k.copies == SliceCopies::Tensors)
+    if (std::string why = refuseTensors(k); !why.empty()) return why;
+  const std::int64_t arrivals = k.copies == SliceCopies::Tensors ? kSwizzledAtomBytes : 0;
+  if (arrivals + static_cast<std::int64_t>(k.stages) * k.blockK *
+                     (k.blockM + k.blockN + (k.matrix == MatrixUnit::Fma ? 2 * kPad : 0)) * bytesOf(step.type) >
       m_sharedBytes)
     return "the slices of knob stages do not fit the shared memory of a block";
   const ContractionExtents& e = m_extents;
   if (k.split > 1 && k.split * k.blockK > e.inner) return "knob split_k has more parts than there are slices";
   if (k.split > 1 && k.split * e.batch * e.left * e.right * 4 > kMostParts) return "the parts of knob split_k take too much memory";
   return {};
+}
+
+std::string GpuContractionModel::refuseTensors(const GpuContractionKnobs& k) const {
+  if (k.matrix != MatrixUnit::Wgmma) return "knob copies cannot be tma but for wgmma";
+  const auto why = [&](const char* side, const TensorOperand& operand, int block) {
+    TensorTile tile;
+    const std::string refused = tensorTile(operand, useOf(k).step.type, block, k.blockK, tile);
+    return refused.empty() ? refused : std::string("knob copies cannot be tma for the ") + side + " operand: " + refused;
+  };
+  std::string refused = why("left", m_left, k.blockM);
+  return refused.empty() ? why("right", m_right, k.blockN) : refused;
 }
 
 namespace {
@@ -192,7 +207,9 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
   const double products = static_cast<double>(k.blockM) * k.blockN * k.blockK;
   const auto copied = [&](bool plain, double block) { return block * k.blockK / kWarp * (plain ? bytes / 4 : 3); };
   const bool numbers = k.matrix == MatrixUnit::Fma;
-  const double copies = copied(leftPlain, k.blockM) + copied(rightPlain, k.blockN);
+  // What the engine brings takes no instructions and, like what is copied, its time of shared memory.
+  const bool tensors = k.copies == SliceCopies::Tensors;
+  const double copies = copied(leftPlain || tensors, k.blockM) + copied(rightPlain || tensors, k.blockN);
   SliceCost cost;
   double arithmetic, reads, instructions;
   if (numbers) {
@@ -225,8 +242,8 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
     cost.alone = steps * (std::max(4 * 16 * 16 * step.points * tiles / rate, kMatrixCycles) + 8) + waits;
     cost.registers = k.threadM * k.threadN + (k.pipeline > 2 ? 2 : 1) * held * 16 * step.points * bytes / 4 / kWarp + 40;
   }
-  cost.busy = overlapped(arithmetic, reads + copies, (instructions + 2 * copies) / 4) + kBarrierCycles / 2;
-  cost.alone += copies / warps * 4 + kBarrierCycles;
+  cost.busy = overlapped(arithmetic, reads + copies, (instructions + (tensors ? 0 : 2 * copies)) / 4) + kBarrierCycles / 2;
+  cost.alone += (tensors ? 0 : copies / warps * 4) + kBarrierCycles;
   return cost;
 }
 

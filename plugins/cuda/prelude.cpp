@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "core/schedule/fragment.h"
 #include "plugins/cuda/emit.h"
 
 namespace nf::cuda {
@@ -231,7 +232,46 @@ __device__ __forceinline__ void nf_hold(float* c) {
   for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 __device__ __forceinline__ void nf_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---------------------------------------------------------------- the copy engine
+struct __align__(64) NfTensorMap { nf_bits opaque[16]; };
+// An arrival's phase ends when one thread has said how many bytes it brings and they are there.
+__device__ __forceinline__ void nf_arrival_init(nf_long* arrival) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((unsigned)__cvta_generic_to_shared(arrival)) : "memory");
+}
+__device__ __forceinline__ void nf_arrival_expect(nf_long* arrival, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               ::"r"((unsigned)__cvta_generic_to_shared(arrival)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void nf_arrival_wait(nf_long* arrival, unsigned parity) {
+  unsigned ended;
+  do {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(ended) : "r"((unsigned)__cvta_generic_to_shared(arrival)), "r"(parity) : "memory");
+  } while (ended == 0u);
+}
 )cuda";
+
+// A box of a map into shared memory, begun, by the coordinates of its first element.
+std::string tensorCopies() {
+  std::string text;
+  for (std::size_t axes = 1; axes <= loop::kMostMapAxes; ++axes) {
+    std::string taken, named, given;
+    for (std::size_t a = 0; a < axes; ++a) {
+      const std::string c = "c" + std::to_string(a);
+      taken += ", int " + c;
+      named += (a > 0 ? ", %" : "%") + std::to_string(3 + a);
+      given += ", \"r\"(" + c + ")";
+    }
+    text += "__device__ __forceinline__ void nf_tensor_copy(void* to, const NfTensorMap& map, nf_long* arrival" + taken +
+            ") {\n  asm volatile(\"cp.async.bulk.tensor." + std::to_string(axes) +
+            "d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" + named +
+            "}], [%2];\"\n               ::\"r\"((unsigned)__cvta_generic_to_shared(to)), \"l\"(&map), "
+            "\"r\"((unsigned)__cvta_generic_to_shared(arrival))" +
+            given + " : \"memory\");\n}\n";
+  }
+  return text;
+}
 
 // c += a * b of 64 x N and 32 bytes along the reduced points, begun; `type` as PTX calls it. tf32 has no operands that are turned.
 std::string warpgroupTiles(const std::string& type) {
@@ -261,8 +301,8 @@ std::string warpgroupTiles(const std::string& type) {
 
 // wgmma is in sm_90a and nowhere else.
 std::string warpgroups() {
-  return "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + std::string(kWarpgroups) + warpgroupTiles("f16") + warpgroupTiles("bf16") +
-         warpgroupTiles("tf32") + "#endif\n";
+  return "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + std::string(kWarpgroups) + tensorCopies() + warpgroupTiles("f16") +
+         warpgroupTiles("bf16") + warpgroupTiles("tf32") + "#endif\n";
 }
 
 }  // namespace
