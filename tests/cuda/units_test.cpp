@@ -42,6 +42,34 @@ std::vector<UnitCase> unitCases() {
   }));
   const Program& turned = b.p;
   const Program full = gemm(72, 70, 100), half = gemm(72, 80, 100, DType::F16, DType::F16);
+  const Program mixed = gemm(72, 80, 100, DType::F16, DType::BF16);
+  const auto tf32 = [&](nlohmann::json knobs, nlohmann::json more) {
+    knobs["block_k"] = 32;
+    knobs.update(more);
+    return knobs;
+  };
+  const auto engine = [](nlohmann::json knobs) {
+    knobs["copies"] = "tma";
+    return knobs;
+  };
+  // Rows begin at 16 bytes.
+  const Program rows = gemm(72, 80, 104, DType::F16, DType::F16);
+  Builder alongBuilder, batchesBuilder;
+  {
+    Builder& of = alongBuilder;
+    const TensorId a = of.input("A", {72, 100}), c = of.input("B", {84, 100});
+    of.output(of.op("C", {72, 84}, {100}, Reducer::Sum, [&](const auto& v) {
+      return of.p.binary(ScalarOp::Mul, of.at(a, {v[0], v[2]}), of.at(c, {v[1], v[2]}));
+    }));
+  }
+  {
+    Builder& of = batchesBuilder;
+    const TensorId a = of.input("A", {2, 200, 72}, DType::BF16), c = of.input("B", {2, 200, 136}, DType::BF16);
+    of.output(of.op("C", {2, 72, 136}, {200}, Reducer::Sum, [&](const auto& v) {
+      return of.p.binary(ScalarOp::Mul, of.at(a, {v[0], v[3], v[1]}), of.at(c, {v[0], v[3], v[2]}));
+    }));
+  }
+  const Program &along = alongBuilder.p, &batches = batchesBuilder.p;
   return {{"tf32", full, with({{"matrix", "tf32"}, {"precision", "tf32"}}), "mma.sync.aligned.m16n8k8.row.col.f32.tf32"},
           {"fragments", half, with({{"matrix", "mma16816"}, {"fragments", 1}}), "mma.sync.aligned.m16n8k16"},
           {"three levels", half, with({{"matrix", "mma16816"}, {"pipeline", 3}, {"stages", 3}}), "mma.sync.aligned.m16n8k16"},
@@ -51,7 +79,20 @@ std::vector<UnitCase> unitCases() {
            ".extern .shared"},
           {"warpgroups", half, warpgroups(64, 2, 2), "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "sm_90"},
           {"warpgroups ahead", turned, warpgroups(128, 4, 3), "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", "sm_90"},
-          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"}};
+          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"},
+          {"warpgroups of tf32", mixed, tf32(warpgroups(64, 2, 2), nlohmann::json::object()),
+           "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", "sm_90"},
+          {"warpgroups that round", full, tf32(warpgroups(128, 3, 3), {{"precision", "tf32"}}),
+           "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32", "sm_90"},
+          {"wide warpgroups that round", full, tf32(warpgroups(256, 3, 3), {{"precision", "tf32"}}),
+           "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32", "sm_90"},
+          {"the copy engine", rows, engine(warpgroups(64, 2, 2)),
+           "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "sm_90"},
+          {"the copy engine ahead", batches, engine(warpgroups(128, 4, 3)),
+           "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes", "sm_90"},
+          {"the copy engine, one buffer", rows, engine(warpgroups(64, 1, 2)), "mbarrier.try_wait.parity.shared::cta.b64", "sm_90"},
+          {"the copy engine rounds", along, engine(tf32(warpgroups(64, 3, 3), {{"precision", "tf32"}})),
+           "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", "sm_90"}};
 }
 
 TEST(CudaUnits, CompileToTheInstructions) {
