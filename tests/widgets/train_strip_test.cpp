@@ -216,7 +216,7 @@ TEST_F(Tuning, AFusionThatWasTakenBackIsAmongTheSwaps) {
   };
   ASSERT_EQ(strip.swaps()->count(), 3);
   EXPECT_EQ(row(0), "120 | Y, kernel 2 | 900 | 400 | -56 %");
-  EXPECT_EQ(row(1), "130 | dW + W.next, split again | 20 | 15 | -25 %");
+  EXPECT_EQ(row(1), "130 | dW + W.next, split again | 20.0 | 15.0 | -25 %");
   EXPECT_EQ(row(2), "140 | Y, kernel 3 | 400 | 300 | -25 %");
   EXPECT_EQ(strip.plot()->swaps(), 3);
 }
