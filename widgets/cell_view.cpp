@@ -318,12 +318,12 @@ void CellView::setInterrupted(const QString& message) {
   refreshStatus();
 }
 
-void CellView::setStatus(CellStatus status, const QString& message) {
+void CellView::setStatus(CellStatus status, const QString& message, bool trained) {
   m_known = true;
   m_running = status == CellStatus::Running || status == CellStatus::Queued;
   m_failed = status == CellStatus::Error;
   m_interrupted = false;
-  if (status == CellStatus::Ok) m_resultMeaning = m_runMeaning, m_hasRun = true;
+  if (status == CellStatus::Ok && (trained || !m_train)) m_resultMeaning = m_runMeaning, m_hasRun = true;
   m_ended = message;
   refreshStatus();
 }
@@ -391,8 +391,10 @@ void CellView::greyResult() {
   if (!m_pages) return;
   const bool hidden = (m_mistaken || !m_waits.isEmpty()) && m_hidden;
   const bool old = m_status == CellStatus::Stale || (!m_resultMeaning.empty() && m_resultMeaning != m_meaning);
-  const bool failed = std::any_of(m_shows.begin(), m_shows.end(),
-                                  [this](const QString& show) { return !isAnswered(show) && m_failures.count(show) > 0; });
+  // What cannot be had is greyed where it is still shown as an earlier text had it. A parameter has no formula at all.
+  const bool failed = std::any_of(m_shows.begin(), m_shows.end(), [this](const QString& show) {
+    return !isAnswered(show) && m_failures.contains(show) && m_expressions.contains(show);
+  });
   setGreyed(m_pages, m_checking || hidden || failed || (m_pages->currentIndex() == 3 && old));
   setGreyed(m_definitions, m_checking || hidden || failed);
 }
@@ -743,7 +745,10 @@ void CellView::refreshResult() {
   for (const QString& show : m_shows) {
     const auto found = m_expressions.find(show);
     const auto failed = m_failures.find(show);
-    if (failed != m_failures.end()) waiting << QStringLiteral("%1: %2").arg(show, failed->second.message);
+    if (failed != m_failures.end())
+      waiting << (failed->second.message.startsWith(show + QLatin1Char(' '))
+                      ? failed->second.message
+                      : QStringLiteral("%1: %2").arg(show, failed->second.message));
     else if (found == m_expressions.end()) waiting << tr("%1 is being derived").arg(show);
     if (found == m_expressions.end()) continue;
     for (const auto& f : found->second.formulas) formulas.push_back(f);

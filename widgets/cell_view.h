@@ -74,7 +74,8 @@ class CellView : public QWidget {
   };
   void setFound(Found found);
   const Found& found() const { return m_found; }
-  void setStatus(protocol::CellStatus status, const QString& message);
+  // `trained`: of a cell that trains, what ended is its training, not values that were computed beside it.
+  void setStatus(protocol::CellStatus status, const QString& message, bool trained = true);
   protocol::CellStatus status() const { return m_status; }
   // A run of it has begun, on the text as it was analysed last; setStatus() ends it. Its results are stale once the cell means
   // something else.

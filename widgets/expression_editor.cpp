@@ -116,6 +116,7 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   m_completer->setCompletionMode(QCompleter::UnfilteredPopupCompletion);
   m_completer->popup()->setItemDelegate(new CompletionDelegate(theme, this));
   m_completer->popup()->setAccessibleName(tr("Completions"));
+  m_completer->popup()->installEventFilter(this);
   connect(m_completer, qOverload<const QString&>(&QCompleter::activated), this, &ExpressionEditor::choose);
   connect(this, &QPlainTextEdit::textChanged, this, &ExpressionEditor::noticeChange);
   connect(this, &QPlainTextEdit::cursorPositionChanged, this, [this] {
@@ -375,6 +376,16 @@ bool ExpressionEditor::viewportEvent(QEvent* event) {
     return true;
   }
   return QPlainTextEdit::viewportEvent(event);
+}
+
+// The window system may tell only after the list has closed that the list had the keyboard: by then it must lead nowhere, for who
+// types may be in another cell.
+bool ExpressionEditor::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == m_completer->popup()) {
+    if (event->type() == QEvent::Show) m_completer->popup()->setFocusProxy(this);
+    else if (event->type() == QEvent::Hide) m_completer->popup()->setFocusProxy(nullptr);
+  }
+  return QPlainTextEdit::eventFilter(watched, event);
 }
 
 bool ExpressionEditor::event(QEvent* event) {

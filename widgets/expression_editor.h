@@ -73,6 +73,7 @@ class ExpressionEditor : public QPlainTextEdit {
 
  protected:
   bool event(QEvent*) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
   bool viewportEvent(QEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void paintEvent(QPaintEvent*) override;

@@ -123,7 +123,8 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
     return pairs > 0 ? tr("Saved by fusing: the median of %1 paired differences, with half its 95 % interval. It need not be the "
                           "difference of the two medians.")
                            .arg(pairs)
-                     : tr("Saved by fusing: the difference of the two medians in training steps, with half its 95 % interval.");
+                     : tr("Saved by fusing: the median of the paired differences that took the fusion back, with half its 95 % "
+                          "interval.");
   }
   if (role == Qt::ToolTipRole) return shortName(d.why);
   if (role == kSortRole) {

@@ -30,8 +30,6 @@ constexpr int kTagMargin = 1;
 constexpr std::size_t kMostTags = 9;
 
 const char* const kOrder[] = {"cuda", "ptx", "sass", "loops", "llvm", "asm"};
-const char* const kMachineCode[] = {"sass", "ptx", "asm"};
-const QLatin1String kMachineWish("machine code");
 
 QString shownName(const std::string& language) {
   if (language == "loops") return QObject::tr("Loop IR");
@@ -161,7 +159,7 @@ KernelView::KernelView(const Theme* theme, Selection* selection, QWidget* parent
   layout->addLayout(row);
   connect(m_languages, &TabRow::chosen, this, [this](int i) {
     m_current = i;
-    m_wish = language();
+    m_wishes = {language()};
     showText();
     Q_EMIT languageChosen(language());
   });
@@ -349,7 +347,7 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
                    [](const auto& a, const auto& b) { return rankOf(a.language) < rankOf(b.language); });
   QStringList words;
   for (const auto& text : m_kernel.texts) words << shownName(text.language);
-  m_current = placeOfWish();
+  m_current = std::max(0, textOf(m_wishes));
   m_languages->setWords(words);
   m_languages->setCurrent(m_current);
   m_veil->hide();
@@ -381,47 +379,44 @@ std::pair<int, int> KernelView::difference() const {
   return count;
 }
 
-void KernelView::showLanguage(const QString& wish) {
-  m_wish = wish;
-  for (std::size_t i = 0; i < m_kernel.texts.size(); ++i)
-    if (QString::fromStdString(m_kernel.texts[i].language) == wish) m_current = static_cast<int>(i);
+// The first of these languages that the kernel has; -1: none.
+int KernelView::textOf(const QStringList& languages) const {
+  for (const QString& wish : languages)
+    for (std::size_t i = 0; i < m_kernel.texts.size(); ++i)
+      if (QString::fromStdString(m_kernel.texts[i].language) == wish) return static_cast<int>(i);
+  return -1;
+}
+
+void KernelView::choose(const QStringList& languages) {
+  m_wishes = languages;
+  if (const int found = textOf(languages); found >= 0) m_current = found;
   m_languages->setCurrent(m_current);
   showText();
 }
 
-void KernelView::showMachineCode() {
-  m_wish = kMachineWish;
-  m_current = placeOfWish();
-  m_languages->setCurrent(m_current);
-  showText();
+void KernelView::showLanguage(const QString& language) { choose({language}); }
+
+namespace {
+// What a device runs, nearest to it first.
+const QStringList& machineLanguages() {
+  static const QStringList all{QStringLiteral("sass"), QStringLiteral("ptx"), QStringLiteral("asm"), QStringLiteral("cuda"),
+                               QStringLiteral("llvm")};
+  return all;
+}
+}  // namespace
+
+void KernelView::showMachineCode() { choose(machineLanguages()); }
+
+std::int64_t KernelView::machineLines() const {
+  const int text = textOf(machineLanguages());
+  if (text < 0 || m_selection->empty()) return 0;
+  const auto lines = linesOf(m_kernel, m_kernel.texts[static_cast<std::size_t>(text)].language);
+  return std::count_if(lines.begin(), lines.end(),
+                       [this](const ShownLine& l) { return m_selection->relation(l.origins) == Selection::Relation::Exact; });
 }
 
-int KernelView::machineCodeLines() const {
-  for (const char* language : kMachineCode) {
-    const auto lines = linesOf(m_kernel, QString::fromLatin1(language));
-    if (lines.empty()) continue;
-    return static_cast<int>(std::count_if(lines.begin(), lines.end(), [&](const ShownLine& l) {
-      return m_selection->relation(l.origins) == Selection::Relation::Exact;
-    }));
-  }
-  return 0;
-}
-
-int KernelView::placeOfWish() const {
-  const auto placeOf = [&](const std::string& language) {
-    const auto found =
-        std::find_if(m_kernel.texts.begin(), m_kernel.texts.end(), [&](const auto& t) { return t.language == language; });
-    return found == m_kernel.texts.end() ? -1 : static_cast<int>(found - m_kernel.texts.begin());
-  };
-  if (m_wish != kMachineWish) return std::max(0, placeOf(m_wish.toStdString()));
-  for (const char* language : kMachineCode)
-    if (const int place = placeOf(language); place >= 0) return place;
-  return 0;
-}
-
-std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel, const QString& language) const {
+std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& kernel, const std::string& wanted) const {
   std::vector<ShownLine> out;
-  const std::string wanted = language.toStdString();
   for (const auto& text : kernel.texts) {
     if (text.language != wanted) continue;
     const bool assembly = text.language == "asm";
@@ -440,9 +435,9 @@ std::vector<KernelView::ShownLine> KernelView::linesOf(const protocol::Kernel& k
 }
 
 void KernelView::showText() {
-  m_lines = linesOf(m_kernel, language());
+  m_lines = linesOf(m_kernel, language().toStdString());
   if (m_compared) {
-    const auto before = linesOf(*m_compared, language());
+    const auto before = linesOf(*m_compared, language().toStdString());
     const auto joined = [](const std::vector<ShownLine>& lines) {
       std::string text;
       for (const ShownLine& l : lines) text += l.text + '\n';

@@ -46,8 +46,8 @@ class KernelView : public QWidget {
   void setInstances(std::vector<protocol::Origins> instances);
   void chooseLine(int line);
   void showLanguage(const QString& language);
-  void showMachineCode();        // the form nearest to what the device runs, of this kernel and of those that follow
-  int machineCodeLines() const;  // of that form, those that came from the selection
+  void showMachineCode();             // of the kernel that is shown, and of those that come
+  std::int64_t machineLines() const;  // of its machine code: lines that came from the selection, whatever language is shown
   QString language() const;
   QString text() const;
   std::pair<int, int> lineOnScreen(int line) const;  // its top and bottom in the code's viewport
@@ -76,8 +76,9 @@ class KernelView : public QWidget {
     protocol::Origins origins;
     DiffLine::Kind kind = DiffLine::Kind::Same;
   };
-  std::vector<ShownLine> linesOf(const protocol::Kernel& kernel, const QString& language) const;
-  int placeOfWish() const;  // among the kernel's texts, the first where it has no such form
+  int textOf(const QStringList& languages) const;
+  void choose(const QStringList& languages);
+  std::vector<ShownLine> linesOf(const protocol::Kernel& kernel, const std::string& wanted) const;
   void showText();
   protocol::Origins ownOf(const protocol::Origins& origins) const;
   int activeInstance() const;
@@ -106,7 +107,7 @@ class KernelView : public QWidget {
   QWidget* m_veil;
   QString m_shown;  // whose code this is
   int m_current = 0;
-  QString m_wish = QStringLiteral("loops");  // the language that a person has chosen
+  QStringList m_wishes{QStringLiteral("loops")};  // what a person has chosen: the first of these languages that there is
   std::vector<ShownLine> m_lines;
   std::vector<Tag> m_tags;
   std::vector<protocol::Origins> m_instances;

@@ -53,10 +53,24 @@ CellView* NotebookView::make(const Cell& cell) {
   v->editor()->setReadOnly(m_readOnly);
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {
     std::string bytes = text.toStdString();
+    // Return behind a separator ends the separator's line, which the cell does not show.
+    if (bytes == "\n" && m_begun == v->id() && v->editor()->bytes() == bytes) {
+      m_begun = 0;
+      return v->editor()->setBytes({});
+    }
     if (m_document->newline() == "\r\n")
       for (std::size_t at = bytes.find('\n'); at != std::string::npos; at = bytes.find('\n', at + 2)) bytes.insert(at, 1, '\r');
+    const std::string& before = m_document->text();
+    const Cell* cell = m_document->cell(v->id());
+    if (cell && cell->begin < cell->bodyBegin && cell->bodyBegin == before.size() && !before.ends_with('\n'))
+      bytes.insert(0, m_document->newline());
+    const std::size_t at = v->bodyBegin + begin + bytes.size();
+    // Nothing stands between it and the next separator, which is one at the start of its line.
+    if (cell && v->bodyBegin + end == cell->end && cell->end < before.size() && !bytes.empty() && !bytes.ends_with('\n'))
+      bytes += m_document->newline();
     m_document->replace(v->bodyBegin + begin, v->bodyBegin + end, bytes, tr("Typing").toStdString(), true);
     Q_EMIT edited();
+    if (v->kind() == CellKind::Code) followTyped(v->id(), at);
   });
   connect(v->editor(), &ExpressionEditor::signatureChanged, this, &NotebookView::signatureChanged);
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
@@ -107,6 +121,28 @@ CellView* NotebookView::make(const Cell& cell) {
     if (m_analysis && m_document->revision() == m_analysis->revision) scrollToByte(byte, true);
   });
   return v;
+}
+
+// A separator that was typed begins a cell: what is typed next is that cell's.
+void NotebookView::followTyped(CellId id, std::size_t byte) {
+  if (!m_editing || m_active != id) return;
+  CellView* v = view(id);
+  if (v && m_begun == id && QByteArray::fromStdString(v->editor()->bytes()).trimmed() == "[markdown]") {
+    m_begun = 0;
+    const Cell cell = *m_document->cell(id);
+    m_document->replace(cell.bodyBegin, cell.bodyEnd, {}, tr("Typing").toStdString(), true);
+    m_document->setKind(id, CellKind::Markdown);
+    followDocument();
+    activate(id, true);
+    return Q_EMIT edited();
+  }
+  const auto& cells = m_document->cells();
+  const auto here = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return byte < c.end; });
+  const Cell& cell = here == cells.end() ? cells.back() : *here;
+  if (cell.id == id || !view(cell.id)) return;
+  m_begun = cell.id;
+  activate(cell.id, true);
+  view(cell.id)->editor()->moveCaretTo(byte > cell.bodyBegin ? byte - cell.bodyBegin : 0);
 }
 
 QString NotebookView::placeName(std::uint32_t byte) const {

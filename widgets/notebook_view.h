@@ -112,6 +112,7 @@ class NotebookView : public QScrollArea {
  private:
   CellView* make(const Cell& cell);
   void putAside(CellView* view);
+  void followTyped(CellId id, std::size_t byte);
   void showKeptInSight();
 
   void insertInto(CellView* view, const QString& text);
@@ -126,6 +127,7 @@ class NotebookView : public QScrollArea {
   std::optional<protocol::Analysis> m_analysis;
 
   CellId m_active = 0;
+  CellId m_begun = 0;  // the last one that a typed separator began; 0: none, or more was typed on its line
   bool m_editing = false, m_readOnly = false;
   QPointer<QWidget> m_keptInSight;
   void handleKey(QKeyEvent* event);

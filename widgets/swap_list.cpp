@@ -3,6 +3,7 @@
 
 #include <QHeaderView>
 #include <QTableWidget>
+#include <algorithm>
 #include <cmath>
 
 #include "widgets/basic.h"
@@ -73,13 +74,19 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
     auto* item = new QTableWidgetItem(text);
     item->setTextAlignment((column == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
     item->setFont(m_theme->mono(12));
-    item->setToolTip(shortName(swap.name));
+    item->setToolTip(swap.split
+                         ? tr("%1, the fused kernel, against its parts: they were faster beyond noise").arg(shortName(swap.name))
+                         : shortName(swap.name));
     m_table->setItem(row, column, item);
   };
   put(kStep, grouped(swap.step));
   QString name = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, 40);
-  // Not the search's generations: kernels are counted as they replace one another.
-  if (swap.generation > 0) name += tr(", kernel %1").arg(swap.generation);
+  // Not the search's generations: kernels are counted as they replace one another, the first one being the first.
+  if (swap.split) name += tr(", split again");
+  else
+    name += tr(", kernel %1").arg(1 + std::count_if(m_swaps.begin(), m_swaps.end(), [&](const protocol::KernelSwapEvent& s) {
+                                    return !s.split && s.subgraph == swap.subgraph;
+                                  }));
   put(kKernel, name);
   const QString unmeasured = QStringLiteral("–");
   put(kBefore, swap.before_us ? significant(*swap.before_us) : unmeasured);

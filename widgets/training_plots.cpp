@@ -169,6 +169,12 @@ void LatencyPlot::setPeer(const QString& name, double milliseconds) {
   requestRedraw();
 }
 
+namespace {
+QString swapName(const KernelSwapEvent& swap) {
+  return swap.split ? QObject::tr("%1 split").arg(shortName(swap.name)) : shortName(swap.name);
+}
+}  // namespace
+
 double LatencyPlot::xOf(const KernelSwapEvent& swap) const {
   if (m_axis == TrainingAxis::Steps) return static_cast<double>(swap.step);
   return swap.step > 0 ? secondsOfStep(m_steps, swap.step) : swap.seconds;
@@ -203,7 +209,7 @@ PlotTable LatencyPlot::table() const {
     QStringList names;
     for (; swap < m_swaps.size() && m_swaps[swap].step <= s.step; ++swap)
       names << tr("%1: %2 to %3")
-                   .arg(shortName(m_swaps[swap].name), microsecondsText(m_swaps[swap].before_us),
+                   .arg(swapName(m_swaps[swap]), microsecondsText(m_swaps[swap].before_us),
                         microsecondsText(m_swaps[swap].after_us));
     out.rows.push_back({QVariant::fromValue<qlonglong>(s.step), s.seconds, s.ms, s.ms_min > 0 ? s.ms_min : s.ms,
                         s.ms_max > 0 ? s.ms_max : s.ms, QVariant::fromValue<qlonglong>(s.steps), names.join(QStringLiteral("; "))});
@@ -296,6 +302,7 @@ void LatencyPlot::redraw() {
     const KernelSwapEvent& swap = m_swaps[chief];
     QString text = kernelName(swap.name.empty() ? swap.subgraph.substr(0, 8) : swap.name, m_compact ? 12 : 18);
     if (swap.generation > 0) text += QStringLiteral(" g%1").arg(swap.generation);
+    if (swap.split) text += tr(" split");
     if (end - i > 1) text += tr(" and %1 more").arg(end - i - 1);
     const auto at = std::lower_bound(band.x.begin(), band.x.end(), x);
     const auto place = std::min<qsizetype>(at - band.x.begin(), band.x.size() - 1);
@@ -327,8 +334,7 @@ bool LatencyPlot::eventFilter(QObject* watched, QEvent* event) {
     for (const KernelSwapEvent& swap : m_swaps)
       if (std::abs(m_plot->xAxis->coordToPixel(xOf(swap)) - help->x()) < 6)
         lines << tr("step %1: %2, %3 to %4")
-                     .arg(grouped(swap.step), shortName(swap.name), microsecondsText(swap.before_us),
-                          microsecondsText(swap.after_us));
+                     .arg(grouped(swap.step), swapName(swap), microsecondsText(swap.before_us), microsecondsText(swap.after_us));
     QToolTip::showText(help->globalPos(), lines.join(QLatin1Char('\n')), this);
     return true;
   }

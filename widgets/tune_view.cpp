@@ -171,6 +171,7 @@ TuneView::TuneView(const Theme* theme, Selection* selection, QWidget* parent)
   connect(selection, &Selection::changed, m_profile, &ProfileView::refreshSelected);
   connect(m_profile, &ProfileView::profileWanted, this, &TuneView::profileWanted);
   connect(m_latency, &LatencyPlot::swapChosen, this, [this](const KernelSwapEvent& swap) {
+    if (swap.split) return;
     if (swap.subgraph != m_current) pick(swap.subgraph);
     chooseTrial(std::nullopt);
   });
@@ -658,7 +659,7 @@ void TuneView::setPeer(const QString& name, double milliseconds) { m_latency->se
 
 void TuneView::showBudget() { m_budget->setText(tr("%1 %").arg(m_share->value())); }
 
-void TuneView::setRunState(const RunState& s) {
+void TuneView::setRunState(const RunState& s, std::int64_t others) {
   m_state = s;
   const bool runs = s.phase != RunPhase::Idle;
   if (s.phase == RunPhase::Idle || s.phase == RunPhase::Paused) showTried({});
@@ -703,10 +704,12 @@ void TuneView::setRunState(const RunState& s) {
   if (s.phase != RunPhase::Training && s.budgetShare <= 0) return;
   const double share = s.seconds > 0 ? s.budgetSpentSeconds / s.seconds : 0;
   m_share->setSpent(share);
+  QString trials = counted(s.trials, tr("trial"), tr("trials"));
+  if (others > 0) trials += tr(" (%1 of kernels split since)").arg(grouped(others));
   m_spent->setText(tr("%1 used, %2 %: %3, %4")
                        .arg(secondsText(s.budgetSpentSeconds))
                        .arg(std::lround(share * 100))
-                       .arg(counted(s.trials, tr("trial"), tr("trials")), counted(s.swaps, tr("swap"), tr("swaps"))));
+                       .arg(trials, counted(s.swaps, tr("swap"), tr("swaps"))));
 }
 
 // The ring is that of the one kernel that is tried now.

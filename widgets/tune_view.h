@@ -43,7 +43,8 @@ class TuneView : public QWidget {
   void setDevice(std::optional<protocol::DeviceConstants> device);
   void setProfile(const protocol::Profile& profile, std::chrono::steady_clock::time_point taken = std::chrono::steady_clock::now());
   void setPeer(const QString& name, double milliseconds);
-  void setRunState(const protocol::RunState& state);
+  // `others`: trials of it on kernels that were split and have no row any more.
+  void setRunState(const protocol::RunState& state, std::int64_t others = 0);
   // Nothing of another notebook stays: what follows is this one's.
   void reset();
   // It is gone back to when the kernels of the same notebook are known again.

@@ -329,6 +329,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
 
   const bool terminal = isatty(STDERR_FILENO) != 0;
   double shownAt = -1;
+  std::vector<double> sinceShown;  // ms of steps
   std::int64_t trials = 0, swaps = 0;
   std::string lastEvaluation, waitsFor, saidWait, failedAt, lastLine;
   auto waitsSince = std::chrono::steady_clock::now();
@@ -353,12 +354,16 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     if (const auto* m = std::get_if<protocol::FirstStepEvent>(&message)) {
       std::printf("first step after %.0f ms\n", m->ms);
     } else if (const auto* m = std::get_if<protocol::StepEvent>(&message)) {
+      sinceShown.push_back(m->ms);
       if (m->seconds - shownAt >= (terminal ? 0.2 : 2.0)) {
         shownAt = m->seconds;
+        const auto middle = sinceShown.begin() + static_cast<std::ptrdiff_t>(sinceShown.size() / 2);
+        std::nth_element(sinceShown.begin(), middle, sinceShown.end());
         std::printf("%sstep %lld  %.1f s  loss %.6g  %.4g ms a step  %lld trials, %lld swaps%s%s", terminal ? "\r\033[K" : "",
-                    static_cast<long long>(m->step), m->seconds, m->loss.value_or(NAN), m->ms, static_cast<long long>(trials),
+                    static_cast<long long>(m->step), m->seconds, m->loss.value_or(NAN), *middle, static_cast<long long>(trials),
                     static_cast<long long>(swaps), lastEvaluation.c_str(), terminal ? "" : "\n");
         std::fflush(stdout);
+        sinceShown.clear();
       }
     } else if (const auto* m = std::get_if<protocol::EvalEvent>(&message)) {
       char line[100];

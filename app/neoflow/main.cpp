@@ -168,7 +168,8 @@ int main(int argc, char** argv) {
   checkCommand->callback([&] { exitCode = nf::runCheck(check, devices); });
 
   nf::ShowOptions show;
-  CLI::App* showCommand = app.add_subcommand("show", "Print the program after a stage, as language text that can be run again");
+  CLI::App* showCommand = app.add_subcommand(
+      "show", "Print the program after a stage, as language text that can be run again (after lowered: the loops of the kernels)");
   addFile(showCommand, show);
   showCommand
       ->add_option("--stage", show.stage,

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "app/neoflow/markdown_html.h"
 #include "core/runtime/report.h"
 #include "core/syntax/lexer.h"
 
@@ -17,29 +18,9 @@ std::string number(double value) {
   return buffer;
 }
 
-// The little Markdown that notebooks use: headings, lists, paragraphs, `code`.
-std::string markdown(std::string_view cell) {
-  std::string out, paragraph;
-  bool list = false;
-  const auto inlineText = [](std::string_view text) {
-    std::string html;
-    bool code = false;
-    for (const char c : htmlEscaped(text)) {
-      if (c == '`') {
-        html += code ? "</code>" : "<code>";
-        code = !code;
-      } else {
-        html.push_back(c);
-      }
-    }
-    return code ? html + "</code>" : html;
-  };
-  const auto flush = [&] {
-    if (!paragraph.empty()) out += "<p>" + inlineText(paragraph) + "</p>\n";
-    paragraph.clear();
-    if (list) out += "</ul>\n";
-    list = false;
-  };
+// The text of a Markdown cell, without the signs that make comments of its lines.
+std::string markdownOf(std::string_view cell) {
+  std::string out;
   for (std::size_t at = 0; at < cell.size();) {
     const std::size_t end = std::min(cell.find('\n', at), cell.size());
     std::string_view line = cell.substr(at, end - at);
@@ -48,26 +29,8 @@ std::string markdown(std::string_view cell) {
     if (line.starts_with("#")) line.remove_prefix(1);
     if (line.starts_with(" ")) line.remove_prefix(1);
     if (line.starts_with("\\%%")) line.remove_prefix(1);
-    std::size_t level = 0;
-    while (level < line.size() && level < 4 && line[level] == '#') ++level;
-    if (level > 0 && level < line.size() && line[level] == ' ') {
-      flush();
-      const std::string tag = "h" + std::to_string(level);
-      out += "<" + tag + ">" + inlineText(line.substr(level + 1)) + "</" + tag + ">\n";
-    } else if (line.starts_with("* ") || line.starts_with("- ")) {
-      if (!list) flush();
-      if (!list) out += "<ul>\n";
-      list = true;
-      out += "<li>" + inlineText(line.substr(2)) + "</li>\n";
-    } else if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
-      flush();
-    } else {
-      if (list) flush();
-      if (!paragraph.empty()) paragraph += " ";
-      paragraph += line;
-    }
+    out.append(line).push_back('\n');
   }
-  flush();
   return out;
 }
 
@@ -114,7 +77,7 @@ std::string cellsOf(const CompiledNotebook& notebook) {
   for (const CellInfo& cell : notebook.cells) {
     std::string_view text = notebook.sources.text(cell.span);
     if (cell.kind == CellInfo::Kind::Markdown) {
-      out += markdown(text);
+      out += markdownHtml(markdownOf(text));
       continue;
     }
     if (text.starts_with("# %%"))

@@ -45,6 +45,7 @@ std::optional<KeptRun> readRun(const QDir& folder, Before& before) {
       while (!run.steps.empty() && run.steps.back().step >= step->step) run.steps.pop_back();
       run.steps.push_back(*step);
     } else if (const auto* swap = std::get_if<protocol::KernelSwapEvent>(&*message)) run.swaps.push_back(*swap);
+    else if (const auto* reverted = std::get_if<protocol::FusionRevertedEvent>(&*message)) run.swaps.push_back(swapOf(*reverted));
     else if (const auto* eval = std::get_if<protocol::EvalEvent>(&*message)) run.evals.push_back(*eval);
     else if (const auto* done = std::get_if<protocol::DoneEvent>(&*message)) run.done = *done;
     else if (const auto* error = std::get_if<protocol::ErrorEvent>(&*message)) run.error = *error;

@@ -387,7 +387,7 @@ void MainWindow::showTab(int index) {
   m_tab->workspace->setCurrent(true);
   m_outline->setNames(m_tab->workspace->names(), m_tab->workspace->missing());
   m_tune->goBack(m_tab->tuned);
-  m_tune->setRunState(m_tab->workspace->runState());
+  m_tune->setRunState(m_tab->workspace->runState(), m_tab->workspace->trialsOfOthers());
   if (const auto& profile = m_tab->workspace->profile()) m_tune->setProfile(*profile, m_tab->workspace->profileTaken());
   m_tune->setRun(m_tab->workspace->steps(), m_tab->workspace->swaps(), m_tab->workspace->evals());
   refreshPeer();

@@ -605,7 +605,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     if (kernels > kMostWhole) continue;
     leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
     const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;
-    const std::int64_t lines = shown ? m_tune->kernel()->machineCodeLines() : 0;
+    const std::int64_t lines = shown ? m_tune->kernel()->machineLines() : 0;
     leads.push_back({QStringLiteral("code"), tr("Machine code"), lines > 0 ? counted(lines, tr("line"), tr("lines")) : QString(),
                      QStringLiteral("code:") + id});
   }

@@ -293,7 +293,7 @@ void MainWindow::connectRun(Tab* tab) {
     if (TrainStrip* s = strip(tab); s && w->running()) s->setState(w->runState());
     tab->ran = tab->ran || w->running();
     if (tab != m_tab) return;
-    m_tune->setRunState(w->runState());
+    m_tune->setRunState(w->runState(), w->trialsOfOthers());
     const auto phase = w->runState().phase;
     if (page() == Page::Tune && phase == protocol::RunPhase::Idle) w->wantSubgraphs();
     if (std::exchange(m_pausedShown, phase == protocol::RunPhase::Paused) != (phase == protocol::RunPhase::Paused))
@@ -326,7 +326,10 @@ void MainWindow::connectRun(Tab* tab) {
   connect(w, &Workspace::cellFinished, this, [this, tab](const protocol::CellResult& result) {
     CellView* v = tab->notebook->viewOfAnalysisCell(result.cell);
     if (!v) return;
-    v->setStatus(result.status, QString::fromStdString(result.message));
+    // A cell that trains has run when its training has.
+    const bool beside = v->train() && v->id() != tab->training;
+    if (beside && v->shows().isEmpty()) return;
+    v->setStatus(result.status, QString::fromStdString(result.message), !beside);
     if (result.status == CellStatus::Ok && !v->shows().isEmpty()) v->showResult(3);
     if (tab == m_tab) refreshOutline();
   });
@@ -429,6 +432,8 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::pauseRequested, w, &Workspace::pause);
   connect(n, &NotebookView::stopRequested, w, &Workspace::stop);
   connect(n, &NotebookView::swapChosen, this, [this](const protocol::KernelSwapEvent& swap) {
+    // A kernel that was split is none any more: its decision is.
+    if (swap.split) return showPage(Page::Explain);
     showPage(Page::Tune);
     m_tune->chooseSubgraph(swap.subgraph);
   });

@@ -147,6 +147,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_missing.clear();
   m_subgraphs = {};
   m_trials.clear();
+  m_counted.clear();
   m_profile.reset();
   m_steps.clear();
   m_swaps.clear();
@@ -695,6 +696,7 @@ void Workspace::runCell(std::uint32_t cell, bool train, bool resume) {
       m_evals.clear();
     }
     m_trials.clear();
+    m_counted.clear();
     if (!resume) m_profile.reset();
     Q_EMIT runStarted(cell, resume);
     TrainRequest request;
@@ -758,6 +760,14 @@ const std::vector<TrialInfo>& Workspace::trials(const std::string& subgraph) con
   static const std::vector<TrialInfo> none;
   const auto found = m_trials.find(subgraph);
   return found == m_trials.end() ? none : found->second;
+}
+
+std::int64_t Workspace::trialsOfOthers() const {
+  std::int64_t count = 0;
+  for (const auto& [subgraph, trials] : m_counted)
+    if (std::none_of(m_subgraphs.subgraphs.begin(), m_subgraphs.subgraphs.end(), [&](const auto& s) { return s.id == subgraph; }))
+      count += trials;
+  return count;
 }
 
 void Workspace::handle(const Envelope& envelope) {
@@ -825,8 +835,9 @@ void Workspace::handle(const Envelope& envelope) {
   }
   if (const auto* trial = std::get_if<TrialEvent>(&envelope.message)) {
     auto& known = m_trials[trial->subgraph];
-    // Those before it, on record from earlier runs, have not been told.
-    if (trial->number > known.size()) wantTrials(trial->subgraph);
+    m_counted[trial->subgraph] += trial->counted;
+    // Those on record from earlier runs have not been told; it may be the first of them that is tried again.
+    if (known.empty() || trial->number > known.size()) wantTrials(trial->subgraph);
     TrialInfo info;
     info.number = trial->number, info.generation = trial->generation, info.seconds = trial->seconds, info.us = trial->us;
     info.lowUs = trial->low_us, info.highUs = trial->high_us;
@@ -846,7 +857,9 @@ void Workspace::handle(const Envelope& envelope) {
     return;
   }
   // A decision was undone by measurement: decisions and kernels are others now.
-  if (std::holds_alternative<FusionRevertedEvent>(envelope.message)) {
+  if (const auto* reverted = std::get_if<FusionRevertedEvent>(&envelope.message)) {
+    m_swaps.push_back(swapOf(*reverted));
+    Q_EMIT swapArrived(m_swaps.back());
     wantFusion();
     wantSubgraphs();
     return;

@@ -89,6 +89,7 @@ class Workspace : public QObject {
   const std::optional<protocol::Devices>& devices() const { return m_devices; }
   const protocol::Subgraphs& subgraphs() const { return m_subgraphs; }
   const std::vector<protocol::TrialInfo>& trials(const std::string& subgraph) const;
+  std::int64_t trialsOfOthers() const;  // of this run, on kernels that are not among subgraphs() any more
   const std::optional<protocol::Profile>& profile() const { return m_profile; }  // the last one of this run
   std::chrono::steady_clock::time_point profileTaken() const { return m_profileTaken; }
   const std::vector<protocol::StepEvent>& steps() const { return m_steps; }
@@ -232,6 +233,7 @@ class Workspace : public QObject {
   std::optional<protocol::Devices> m_devices;
   protocol::Subgraphs m_subgraphs;
   std::map<std::string, std::vector<protocol::TrialInfo>> m_trials;
+  std::map<std::string, std::int64_t> m_counted;  // trials of this run
   std::vector<protocol::StepEvent> m_steps;
   std::vector<protocol::KernelSwapEvent> m_swaps;
   std::vector<protocol::EvalEvent> m_evals;

@@ -19,6 +19,20 @@
 // engine (and in the measuring worker) and links, allocates, launches. (design: architecture, "Three kinds of process")
 namespace nf {
 
+// A part of memory as a GPU's copy engine takes it, a parameter of its kernel: axes innermost first, the first one's elements neighbours.
+struct KernelTensorMap {
+  std::int64_t operand = -1;  // in binding order; -1: the workspace
+  std::int64_t offset = 0;    // bytes, to where it begins
+  DType type = DType::F16;
+  bool rounded = false;  // f32: to tf32 on the way
+  struct Axis {
+    std::int64_t extent = 1, stride = 0, box = 1;  // points; bytes; points of what one copy moves
+    friend bool operator==(const Axis&, const Axis&) = default;
+  };
+  std::vector<Axis> axes;
+  friend bool operator==(const KernelTensorMap&, const KernelTensorMap&) = default;
+};
+
 // A stage is a set of independent tasks; stages of a kernel run one after the other.
 struct KernelStage {
   std::string symbol;
@@ -26,6 +40,7 @@ struct KernelStage {
   std::int64_t threads = 1;      // of a block
   std::int64_t sharedBytes = 0;  // of a block, which the launch gives it; what the code itself declares is not among them
   bool cooperative = false;      // its blocks wait for each other: all of them must be resident at once
+  std::vector<KernelTensorMap> maps;
 };
 
 struct KernelText {

@@ -76,11 +76,10 @@ Json toJson(const std::vector<FusionDecision>& decisions, const DeviceConstants&
                     {"asked_in_vain", !d.askedInVain.first.empty()},
                     {"loop", d.loop}});
     if (d.measured)
-      list.back()["measured"] = {{"fused_us", d.measured->fused},
-                                 {"fused_spread_us", d.measured->fusedSpread},
-                                 {"split_us", d.measured->split},
-                                 {"split_spread_us", d.measured->splitSpread},
-                                 {"pairs", d.measured->pairs}};
+      list.back()["measured"] = {{"fused_us", d.measured->fused},          {"fused_spread_us", d.measured->fusedSpread},
+                                 {"split_us", d.measured->split},          {"split_spread_us", d.measured->splitSpread},
+                                 {"saved_us", d.measured->saved},          {"saved_low_us", d.measured->savedLow},
+                                 {"saved_high_us", d.measured->savedHigh}, {"pairs", d.measured->pairs}};
   }
   return {{"device", toJson(device)}, {"decisions", list}};
 }

@@ -178,7 +178,11 @@ class Fuser {
     FusionDecision d = between(leading(t, c), consumer, state);
     count(d, c);
     const Move& move = c.forward ? *c.forward : *c.gradient;
-    if (state == FusionState::Reverted && move.reverted) d.measured = m_options.reverted.at(*move.reverted);
+    if (state == FusionState::Reverted && move.reverted) {
+      d.lost = *move.reverted;
+      d.cut = m_graph.cutOf(move);
+      if (const FusionMeasurement& m = m_options.reverted.at(d.lost); m.cut == Hash() || m.cut == d.cut) d.measured = m;
+    }
     d.why = sentence(d, c);
     return d;
   }
@@ -266,7 +270,8 @@ class Fuser {
       case FusionState::NotLowerable: return move.obstacle.value_or("No template takes it.") + alsoInside(d, move);
       case FusionState::Forbidden: return "A `hint split` keeps them apart.";
       case FusionState::Reverted: {
-        if (!d.measured) break;
+        if (!d.measured) return "The kernel of both was measured, cut in another place, and was slower than its parts.";
+        if (d.measured->pairs == 0) return "The fused kernel was measured to be slower than its parts.";
         char text[160];
         std::snprintf(text, sizeof text, "Measured, the fused kernel took %.3g \u00b5s and its parts %.3g \u00b5s (%lld pairs).",
                       d.measured->fused, d.measured->split, static_cast<long long>(d.measured->pairs));

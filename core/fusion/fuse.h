@@ -46,7 +46,9 @@ struct FusionFlip {
 struct FusionMeasurement {
   double fused = 0, fusedSpread = 0;
   double split = 0, splitSpread = 0;
-  std::int64_t pairs = 0;
+  std::int64_t pairs = 0;                         // 0: not known, as of a swap log
+  double saved = 0, savedLow = 0, savedHigh = 0;  // split - fused of each pair: median, and what holds it with 95 %
+  Hash cut;                                       // FusionDecision::cut of what was compared; Hash(): not known
   friend bool operator==(const FusionMeasurement&, const FusionMeasurement&) = default;
 };
 // By kernelSignature().
@@ -70,7 +72,8 @@ struct FusionDecision {
   std::string why;                            // one sentence
   std::vector<FusionFlip> flips;              // the smallest relative change first
   OriginId origin;                            // of the producer
-  std::optional<FusionMeasurement> measured;  // of Reverted: what turned it
+  std::optional<FusionMeasurement> measured;  // of Reverted: what turned it, where that compared these very parts
+  Hash lost, cut;                             // of Reverted: the kernel's signature, and of the kernels that it would join
   std::string loop;                           // names of the Loops around, outermost first, "outer/inner"; empty: none
   // The tensors of a `hint fuse`, as it names them, that asks for this and cannot be obeyed; empty: none does.
   std::pair<std::string, std::string> askedInVain{};

@@ -113,18 +113,34 @@ void KernelGraph::bar(const MeasuredKernels& kernels) {
 
 // reads: whether an operator reads a tensor that another one of them makes from there, rather than from outside.
 template <class Reads>
-std::optional<Hash> KernelGraph::barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const {
-  if (!m_barred || ops.size() < 2) return std::nullopt;
-  const Hash signature = signatureOf(
+Hash KernelGraph::signatureWhere(const std::vector<OperatorId>& ops, const Reads& reads) const {
+  return signatureOf(
       ops, [&](OperatorId op) { return m_hashes[op.value]; },
       [&](OperatorId op) -> const std::vector<TensorId>& { return m_reads[op.value]; },
       [&](OperatorId op, TensorId t) { return reads(op, t) ? producerOf(t) : OperatorId(); });
+}
+
+template <class Reads>
+std::optional<Hash> KernelGraph::barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const {
+  if (!m_barred || ops.size() < 2) return std::nullopt;
+  const Hash signature = signatureWhere(ops, reads);
   if (m_barred->contains(signature)) return signature;
   return std::nullopt;
 }
 
 std::optional<Hash> KernelGraph::barred(const std::vector<OperatorId>& ops) const {
   return barredWhere(ops, [](OperatorId, TensorId) { return true; });
+}
+
+Hash KernelGraph::cutOf(const Move& move) const {
+  if (!m_barred) return {};
+  Hasher hasher;
+  const auto add = [&](KernelId k) { hasher.add(signatureWhere(m_kernels[k], [](OperatorId, TensorId) { return true; })); };
+  add(move.producer);
+  if (move.kind == Move::Kind::Merge) add(move.consumer);
+  else
+    for (const KernelId k : fewConsumers(move.tensor)) add(k);
+  return hasher.finish();
 }
 
 void KernelGraph::link(OperatorId op) {

@@ -59,6 +59,8 @@ class KernelGraph {
 
   // `kernels` outlives the graph. Before the first move.
   void bar(const MeasuredKernels& kernels);
+  // Of the kernels that the move joins, by their signatures; Hash(): no kernel is barred.
+  Hash cutOf(const Move& move) const;
   // No kernel makes both, nor computes them again.
   void forbid(TensorId a, TensorId b) { m_forbidden.emplace_back(a, b); }
   // Tensors and operators looked at so far to score moves: what a fusion costs, on any machine.
@@ -148,6 +150,8 @@ class KernelGraph {
   double reevaluation(const std::vector<OperatorId>& readers, TensorId t) const;
   bool violates(const std::vector<OperatorId>& ops) const;
   std::optional<Hash> barred(const std::vector<OperatorId>& ops) const;
+  template <class Reads>
+  Hash signatureWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
   template <class Reads>
   std::optional<Hash> barredWhere(const std::vector<OperatorId>& ops, const Reads& reads) const;
   std::vector<OperatorId> unite(const std::vector<OperatorId>& a, const std::vector<OperatorId>& b) const;

@@ -462,7 +462,8 @@ struct KernelSwapEvent {
   std::int64_t generation = 0;                // of the trial with this schedule; 0: a first kernel
   std::int64_t step = 0;
   double seconds = 0;
-  JsonText schedule;  // of the kernel that runs from here on
+  JsonText schedule;   // of the kernel that runs from here on
+  bool split = false;  // swapOf() a FusionRevertedEvent; never sent
   NF_FIELDS(KernelSwapEvent, subgraph, name, before_us, after_us, generation, step, seconds, schedule);
 };
 // The kernel in use and one that has beaten it, once more under the device's counters.
@@ -484,6 +485,10 @@ struct FusionRevertedEvent {
   double seconds = 0;
   NF_FIELDS(FusionRevertedEvent, kernel, name, producer, consumer, fused_us, split_us, pairs, step, seconds);
 };
+// The fused kernel against its parts, as views show it among the swaps. It is no subgraph any more.
+inline KernelSwapEvent swapOf(const FusionRevertedEvent& e) {
+  return {{}, e.name, e.fused_us, e.split_us, 0, e.step, e.seconds, {}, true};
+}
 // A checkpoint could not be written (a full disk): training goes on and tries again at the next one. Once until one is written again.
 struct CheckpointFailedEvent {
   static constexpr const char* kEvent = "checkpoint_failed";

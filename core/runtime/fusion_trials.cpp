@@ -75,10 +75,13 @@ Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, Devi
   result.second = outcome.timing;
   result.pairs = outcome.pairs;
   result.deviceSeconds = outcome.deviceSeconds;
+  std::vector<double> saved;
+  for (const TimedPair& pair : outcome.pairs) saved.push_back(pair.candidate - pair.incumbent);
+  result.saved = timingOf(saved).median;
+  result.savedInterval = medianInterval(std::move(saved));
   result.verdict = judge(outcome.pairs);
   if (outcome.status == TrialStatus::Slow) result.verdict.decision = PairedVerdict::Decision::Reject;
-  result.separates = outcome.status == TrialStatus::Slow ||
-                     (!outcome.pairs.empty() && std::abs(result.verdict.medianGain) > 2 * result.verdict.spread);
+  result.separates = outcome.status == TrialStatus::Slow || result.savedInterval.low > 0 || result.savedInterval.high < 0;
   return std::optional(std::move(result));
 }
 
@@ -233,7 +236,7 @@ std::optional<double> FusionTrials::estimate(const std::vector<SiteKernel>& kern
 
 // What the program is without this kernel, where it pays to measure that. nullopt: a hint asks for the kernel, fusion finds no other way,
 // or the model is sure.
-Result<std::optional<FusionSite>> FusionTrials::doubtfulSite(const FusedKernel& kernel) const {
+Result<std::optional<FusionTrials::Doubt>> FusionTrials::doubtfulSite(const FusedKernel& kernel) const {
   StageOptions without = m_options.stages;
   without.fusion.reverted.emplace(kernel.signature, FusionMeasurement{});
   NF_TRY(const Stages alternative, fusedAgain(m_running, without));
@@ -241,10 +244,15 @@ Result<std::optional<FusionSite>> FusionTrials::doubtfulSite(const FusedKernel& 
     const auto is = [&](const SiteKernel& k) { return k.hash == kernel.subgraph; };
     if (std::none_of(site.first.begin(), site.first.end(), is)) continue;
     const auto fused = estimate(site.first), split = estimate(site.second);
-    if (fused && split && *fused > kDoubtful * *split) return std::optional(std::move(site));
+    if (fused && split && *fused > kDoubtful * *split) {
+      const auto told = std::find_if(alternative.decisions.begin(), alternative.decisions.end(), [&](const FusionDecision& d) {
+        return d.state == FusionState::Reverted && d.lost == kernel.signature;
+      });
+      return std::optional(Doubt{std::move(site), told == alternative.decisions.end() ? Hash() : told->cut});
+    }
     break;
   }
-  return std::optional<FusionSite>();
+  return std::optional<Doubt>();
 }
 
 Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
@@ -255,21 +263,29 @@ Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
     if (stop.stop_requested()) break;
     if (m_options.judging) m_options.judging(m_seen, all, kernel);
     ++m_seen;
-    NF_TRY(const auto site, doubtfulSite(kernel));
+    NF_TRY(const auto doubt, doubtfulSite(kernel));
     m_judged.insert(kernel.signature);
-    if (!site) continue;
+    if (!doubt) continue;
     if (m_options.before && !m_options.before(stop)) break;
     CompareOptions options;
     options.exclusive = m_options.exclusive;
     options.schedule = m_options.schedule;
-    const auto compared = compareSite(*site, m_context, options, stop);
+    const auto compared = compareSite(doubt->site, m_context, options, stop);
     if (!compared) continue;  // a part that has no kernel: what is fused stays fused
     if (!*compared) break;
     const FusionComparison& result = **compared;
     if (m_options.after) m_options.after(result.deviceSeconds);
-    const FusionMeasurement measurement{result.first.median, result.first.spread, result.second.median, result.second.spread,
-                                        static_cast<std::int64_t>(result.pairs.size())};
-    const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept;
+    const FusionMeasurement measurement{result.first.median,
+                                        result.first.spread,
+                                        result.second.median,
+                                        result.second.spread,
+                                        static_cast<std::int64_t>(result.pairs.size()),
+                                        result.saved,
+                                        result.savedInterval.low,
+                                        result.savedInterval.high,
+                                        doubt->cut};
+    // A gain that the pairs themselves do not hold apart from none takes nothing back: what is told of it is this interval.
+    const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept && result.savedInterval.high < 0;
     if (m_options.useRecords && m_context.records()) [[maybe_unused]]
       const auto done = m_context.records()->setFusion(m_context.target()->fingerprint, {kernel.signature, loses, measurement});
     if (!loses) continue;

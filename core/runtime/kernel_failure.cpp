@@ -59,7 +59,7 @@ Error missingKernel(const ExecutionPlan& plan, std::uint32_t subgraph, const Err
   if (!launch.program || launch.operators->empty()) return error;
   const OperatorId op = refusedOperator(launch, why.message);
   if (const OriginId origin = (*launch.program)[op].origin; origin.valid()) place = (*launch.program)[origin].span;
-  if (why.stage == kGateStage)
+  if (why.stage == kGateStage && why.message.find(" expected ") != std::string::npos)
     error.message += ". That is more than rounding explains; what helps is " + partedBy(launch, op) +
                      "the type `: f64` for what it is computed from, or the device `reference`";
   return error;

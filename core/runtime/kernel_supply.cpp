@@ -92,6 +92,7 @@ Result<bool> KernelSupply::interpret(Executable& executable) {
     NF_TRY(auto kernel, link(std::make_shared<const KernelObject>(std::move(object)), 1));
     NF_TRY([[maybe_unused]] const Unit used, use(executable, i, std::move(kernel)));
   }
+  m_stoodIn.clear();  // whoever asked says why
   return true;
 }
 
@@ -116,6 +117,9 @@ Result<std::shared_ptr<LinkedKernel>> KernelSupply::link(const std::shared_ptr<c
 
 Result<Unit> KernelSupply::use(Executable& executable, std::uint32_t subgraph, std::shared_ptr<LinkedKernel> kernel) {
   if (executable.kernel(subgraph) == kernel) return Unit{};
+  static const std::string interpreted =
+      Schedule{kReferenceSchedule, std::make_shared<const nlohmann::json>(nlohmann::json::object())}.text();
+  if (m_stoodIn.empty() && kernel && kernel->schedule == interpreted) m_stoodIn = executable.plan().subgraphs[subgraph].name;
   return executable.setKernel(subgraph, std::move(kernel));
 }
 

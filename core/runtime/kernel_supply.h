@@ -75,6 +75,8 @@ class KernelSupply {
 
   // What keeps first kernels from being made just now, for people; empty: nothing.
   std::string trouble() const { return m_tuning ? m_tuning->trouble() : std::string(); }
+  // A subgraph that the interpreter has computed in a worker's place; empty: none.
+  const std::string& stoodIn() const { return m_stoodIn; }
   // Of that and of the search, whatever is to be said.
   std::string activity() const {
     const std::string words = trouble();
@@ -122,6 +124,7 @@ class KernelSupply {
   std::vector<KernelSwap> m_swaps;
   std::unordered_map<Hash, std::shared_ptr<LinkedKernel>> m_logged;
   Span m_failedAt;
+  std::string m_stoodIn;
   std::int64_t m_step = 0;
   int m_watchedSteps = 0;  // before the search
   bool m_startWanted = false;

@@ -122,6 +122,7 @@ struct TrainJob::Impl {
   double lastStepSeconds = 0;  // without the wait for the lease
   bool leaseStuck = false;
   bool recordsTold = false;
+  bool standInTold = false;
 
   std::jthread fusionThread, evaluationThread;  // last: they use all of the above
 

@@ -101,6 +101,13 @@ void TrainJob::Impl::record(double milliseconds, double value) {
   thinned.step = step;
   thinned.loss = value;
   if (now - lastStepEvent >= kEventPeriod || thinned.steps * kResolution >= step - firstStep) flushStepEvent(now);
+  if (!standInTold && !replay && !supply->stoodIn().empty()) {
+    standInTold = true;
+    protocol::WarningEvent warning;
+    warning.message =
+        "No worker could compile the kernel " + supply->stoodIn() + ": the interpreter computes it, slowly, until one does.";
+    emit(warning);
+  }
   // However short the training is.
   if (lastPhase != protocol::RunPhase::Training || now - lastState >= kEventPeriod)
     emitState(protocol::RunPhase::Training, activity(), true);

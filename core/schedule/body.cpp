@@ -190,7 +190,7 @@ std::optional<ValueId> BodyLowering::build(const Key& key, std::vector<Key>& mis
 }
 
 Place BodyLowering::place(OperatorId op, TensorId tensor, BufferId buffer, const std::vector<AccessIndex>& indices,
-                          const std::vector<IndexExpr>& axes) {
+                          const std::vector<IndexExpr>& axes, ValueId guard) {
   Place place;
   place.buffer = buffer;
   const Tensor& t = m_program[tensor];
@@ -201,7 +201,7 @@ Place BodyLowering::place(OperatorId op, TensorId tensor, BufferId buffer, const
       continue;
     }
     DataIndex d;
-    d.value = lower(op, indices[k].data, axes);
+    d.value = lower(op, indices[k].data, axes, guard);
     d.stride = strides[k];
     d.extent = t.shape[k];
     d.check = static_cast<std::uint32_t>(m_function.checks.size());

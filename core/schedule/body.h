@@ -31,9 +31,9 @@ class BodyLowering {
   // The value of `root`, an expression of `op`, where axis v of `op` has the value axes[v].
   // guard: of the reads that are legal only where it holds.
   ValueId lower(OperatorId op, ExprId root, const std::vector<IndexExpr>& axes, ValueId guard = {});
-  // The offset of an access' affine part and its data-dependent components.
+  // The offset of an access' affine part and its data-dependent components. guard: as lower()'s, of the data.
   Place place(OperatorId op, TensorId tensor, BufferId buffer, const std::vector<AccessIndex>& indices,
-              const std::vector<IndexExpr>& axes);
+              const std::vector<IndexExpr>& axes, ValueId guard = {});
   ValueId convert(ValueId value, DType type, OriginId origin = {});
   ValueId asStored(TensorId tensor, ValueId value, OriginId origin);
   ValueId readAs(const ScalarNode& load, ValueId value);

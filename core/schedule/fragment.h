@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/ir/dtype.h"
@@ -50,14 +51,17 @@ inline constexpr std::int64_t kSwizzledRowBytes = 128;    // eight parts, all ba
 inline constexpr std::int64_t kSwizzledAtomBytes = 1024;  // eight rows, after which the order of the parts comes again
 inline std::int64_t swizzledColumns(DType type) { return kSwizzledRowBytes / bytesOf(type); }
 
+inline constexpr std::int64_t kWarpgroupStepBytes = 32;  // of both operands along the reduced points
+
 // The tiles that there are: 64 x n results, n a multiple of 8 up to 256, and 32 bytes of both operands along the reduced points.
 inline bool isWarpgroupTile(DType type, const std::array<std::int64_t, 3>& tile) {
-  if (type != DType::F16 && type != DType::BF16) return false;
-  return tile[0] == 64 && tile[1] >= 8 && tile[1] <= 256 && tile[1] % 8 == 0 && tile[2] == 16;
+  if (type != DType::F16 && type != DType::BF16 && type != DType::F32) return false;
+  return tile[0] == 64 && tile[1] >= 8 && tile[1] <= 256 && tile[1] % 8 == 0 && tile[2] * bytesOf(type) == kWarpgroupStepBytes;
 }
 
 // How an operand lies there. Along the reduced points: a row is 128 bytes of them, of one point of its own, and its points are rows one after
-// the other. Turned: a row is 128 bytes of its own points at one reduced point, and `apart` elements later begins the next of them.
+// the other. Turned: a row is 128 bytes of its own points at one reduced point, and `apart` elements later begins the next of them; operands
+// of F32 (tf32) are never turned.
 struct SwizzledOperand {
   bool turned = false;
   std::int64_t apart = 0;
@@ -78,6 +82,15 @@ inline MatrixElement elementOfWarpgroupC(std::int64_t thread, std::int64_t e) {
   const std::int64_t lane = thread % 32;
   return {16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), 8 * (e / 4) + 2 * (lane % 4) + e % 2};
 }
+
+// ---------------------------------------------------------------- the copy engine
+// What a tensor map may be (NVIDIA, CUDA driver API, cuTensorMapEncodeTiled), and a phase of an arrival count (PTX ISA, mbarrier).
+inline constexpr std::size_t kMostMapAxes = 5;
+inline constexpr std::int64_t kMostBox = 256;      // points of a box along an axis
+inline constexpr std::int64_t kMapAlignment = 16;  // bytes, of a map's beginning and of its strides
+inline constexpr std::int64_t kMostMapExtent = std::int64_t{1} << 32;
+inline constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
+inline constexpr std::int64_t kMostArrivalBytes = (1 << 20) - 1;
 
 // A number rounded to what a fragment of the type holds. That of F32 is tf32, 10 bits behind the point, ties away from zero
 // (cvt.rna.tf32.f32); the others round to even.

@@ -10,6 +10,7 @@
 #include "core/schedule/contraction.h"
 #include "core/schedule/knob_space.h"
 #include "core/schedule/nest.h"
+#include "core/schedule/tensor_tile.h"
 
 // Templates for a GPU: a stage is a kernel launch, its Block loops the grid, and inside them a nest of Thread loops, or several that a
 // barrier of the block parts. All reductions have fixed trees, so that results do not depend on the order of blocks.
@@ -46,7 +47,8 @@ double estimateGpuStage(const NestView& view, bool scatter, const GpuStageKnobs&
 std::vector<IndexExpr> digits(const IndexExpr& number, const std::vector<std::int64_t>& extents, const RangeOf& ranges);
 
 // What multiplies: additions and multiplications of single threads, or the matrix units of a warp: mma.sync on f16 or bf16 with 16
-// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8; or those of four warps, wgmma on f16 or bf16 with 16 (sm_90a).
+// reduced points at once (sm_80) or 8 (sm_75, f16 alone), or on tf32 with 8; or those of four warps, wgmma on f16 or bf16 with 16 or on tf32
+// with 8 (sm_90a).
 // Sums are f32 in each.
 enum class MatrixUnit : std::uint8_t { Fma, Mma16816, Mma1688, Tf32, Wgmma };
 inline constexpr std::array kMatrixUnits{MatrixUnit::Fma, MatrixUnit::Mma16816, MatrixUnit::Mma1688, MatrixUnit::Tf32,
@@ -68,6 +70,10 @@ bool hasWarpgroups(const Target& target);
 // Specifications per Compute Capability").
 std::int64_t sharedBytesOfBlock(const Target& target);
 
+// How slices come into shared memory: each thread's asynchronous copies (cp.async), or what it computes; or boxes of the operands' tensors, by
+// the copy engine (the Tensor Memory Accelerator of sm_90), for wgmma alone.
+enum class SliceCopies : std::uint8_t { Async, Tensors };
+
 // A contraction in tiles of shared memory: blockM x blockN results a block, threadM x threadN of them a thread, the reduced points in
 // slices of blockK of which `stages` are under way. With a matrix unit a warp has 8 threadM x 4 threadN neighbours; with that of four warps these
 // have 32 threadM rows of the block's, 64 at once, and all its columns.
@@ -82,6 +88,7 @@ struct GpuContractionKnobs {
   // Levels. 2: slices on their way to shared memory, multiplied from there. 3: the next step's fragments on their way to registers, too;
   // where four warps multiply, the next slice's products begun before those of one are there.
   int pipeline = 2;
+  SliceCopies copies = SliceCopies::Async;
   int threads() const { return (blockM / threadM) * (blockN / threadN); }
 };
 
@@ -103,7 +110,7 @@ struct GpuProcessor {
 // The analytic model of contractions of one form on one device.
 class GpuContractionModel {
  public:
-  GpuContractionModel(const ContractionView& view, const Target& target);
+  GpuContractionModel(const GroupView& group, const ContractionView& view, const Target& target);
   std::string refuse(const GpuContractionKnobs& knobs) const;  // empty: it is legal
   double seconds(const GpuContractionKnobs& knobs) const;
   const ContractionExtents& extents() const { return m_extents; }
@@ -123,12 +130,14 @@ class GpuContractionModel {
   };
   const Use& useOf(const GpuContractionKnobs& k) const { return m_uses[static_cast<std::size_t>(k.matrix)]; }
   SliceCost slice(const GpuContractionKnobs& knobs) const;
+  std::string refuseTensors(const GpuContractionKnobs& knobs) const;
 
   ContractionExtents m_extents;
   std::vector<MatrixUnit> m_units;
   bool m_couldRound;
   std::int64_t m_sharedBytes;
   std::array<Use, kMatrixUnits.size()> m_uses;
+  TensorOperand m_left, m_right;
   GpuProcessor m_processor;
   double m_bytes, m_bandwidth, m_clock, m_launch, m_processors;
 };

@@ -80,7 +80,9 @@ void GpuContraction::kernel() {
   m_merged.assign(m_view.nest.axes.size(), IndexExpr{});
   assign(m_merged, m_batch, m_batchIndex);
 
-  Body body = zero();
+  Body body;
+  if (tensors()) append(body, beginArrivals());
+  append(body, zero());
   append(body, pipeline());
   append(body, m_knobs.split > 1 ? storeParts() : storeResults());
   for (auto it = threads.rbegin(); it != threads.rend(); ++it) body = {loop(*it, std::move(body))};
@@ -92,11 +94,23 @@ void GpuContraction::kernel() {
 void GpuContraction::bringFirst(Body& all, std::int64_t slices) {
   for (std::int64_t s = 0; s < slices; ++s) {
     append(all, bring(IndexExpr(s), IndexExpr(s), below(IndexExpr(s), m_each, s < m_each)));
-    all.push_back(m_f.asyncCommit(origin()));
+    commit(all);
   }
 }
 
-void GpuContraction::land(Body& body, std::int64_t inFlight) {
+void GpuContraction::commit(Body& body) {
+  if (!tensors()) body.push_back(m_f.asyncCommit(origin()));
+}
+
+// Tensors come with an arrival each: the barrier is there for the buffer that is filled next, and with one buffer stands behind its products.
+void GpuContraction::land(Body& body, const IndexExpr& slice, std::int64_t inFlight) {
+  if (tensors()) {
+    const std::int64_t stages = m_knobs.stages;
+    const IndexExpr phase = simple(floorMod(floorDiv(slice, stages), 2));
+    body.push_back(m_f.arrivalWait({m_arrivals, simple(floorMod(slice, stages)), {}}, phase, origin()));
+    if (stages > 1) body.push_back(m_f.barrier(origin()));
+    return;
+  }
   body.push_back(m_f.asyncWait(inFlight, origin()));
   if (warpgroups()) body.push_back(m_f.proxyFence(origin()));
   body.push_back(m_f.barrier(origin()));
@@ -110,14 +124,14 @@ GpuContraction::Body GpuContraction::pipelineOfWarpgroups() {
   const VarId slice = m_f.addVar("slice", m_each, LoopKind::Serial);
   const IndexExpr next = at(slice) + IndexExpr(stages - 2);
   Body inside;
-  land(inside, stages - 3);
+  land(inside, at(slice), stages - 3);
   append(inside, bring(next, floorMod(next, stages), m_f.ge0(IndexExpr(m_each - 1) - next)));
-  inside.push_back(m_f.asyncCommit(origin()));
+  commit(inside);
   append(inside, multiplyWarpgroups(floorMod(at(slice), stages)));
   inside.push_back(m_f.warpgroupWait(1, origin()));
   all.push_back(loop(slice, std::move(inside)));
   all.push_back(m_f.warpgroupWait(0, origin()));
-  all.push_back(m_f.asyncWait(0, origin()));
+  if (!tensors()) all.push_back(m_f.asyncWait(0, origin()));
   return all;
 }
 
@@ -127,7 +141,7 @@ GpuContraction::Body GpuContraction::pipelineOfFragments() {
   Body all;
   bringFirst(all, stages - 1);
   const auto landed = [&](Body& body, const IndexExpr& buffer) {
-    land(body, stages - 2);
+    land(body, buffer, stages - 2);
     append(body, loadStep(buffer, IndexExpr(0)));
   };
   landed(all, IndexExpr(0));
@@ -157,18 +171,18 @@ GpuContraction::Body GpuContraction::pipeline() {
   Body inside;
   if (stages == 1) {
     append(inside, bring(at(slice), IndexExpr(0), {}));
-    inside.push_back(m_f.asyncCommit(origin()));
-    land(inside, 0);
+    commit(inside);
+    land(inside, at(slice), 0);
     append(inside, multiply(IndexExpr(0)));
     inside.push_back(m_f.barrier(origin()));
   } else {
-    land(inside, stages - 2);
+    land(inside, at(slice), stages - 2);
     append(inside, bring(next, floorMod(next, stages), m_f.ge0(IndexExpr(m_each - 1) - next)));
-    inside.push_back(m_f.asyncCommit(origin()));
+    commit(inside);
     append(inside, multiply(floorMod(at(slice), stages)));
   }
   all.push_back(loop(slice, std::move(inside)));
-  if (stages > 1) all.push_back(m_f.asyncWait(0, origin()));
+  if (stages > 1 && !tensors()) all.push_back(m_f.asyncWait(0, origin()));
   return all;
 }
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <array>
 #include <functional>
 #include <optional>
 #include <vector>
 
 #include "core/schedule/body.h"
 #include "core/schedule/gpu.h"
+#include "core/schedule/tensor_tile.h"
 
 namespace nf::loop {
 
 // Lowers a contraction for a GPU. gpu_contraction.cpp: the grid, the pipeline over slices, results and parts; gpu_slices.cpp: how slices
-// come into shared memory; gpu_tiles.cpp: what a thread or a warp makes of a slice.
+// come into shared memory, and gpu_tensor_copies.cpp, where the copy engine brings them; gpu_tiles.cpp: what a thread or a warp makes of a slice.
 class GpuContraction {
  public:
   GpuContraction(const GroupView& group, const ContractionView& view, const GpuContractionKnobs& knobs)
@@ -35,10 +37,14 @@ class GpuContraction {
     BufferId shared, part;  // part: a thread's or warp's share of the slice
     VarId tile;             // of the grid
     IndexExpr mine;         // number of the thread, or of the warp, along its axes
+    TensorTile box;         // what the copy engine brings
+    MapId map;
+    std::array<std::vector<std::int64_t>, kTilePoints.size()> radix;  // of the points' numbers, whose digits are its coordinates
   };
 
   // ------------------------------------------------------------ statements
   bool warpgroups() const { return m_knobs.matrix == MatrixUnit::Wgmma; }
+  bool tensors() const { return m_knobs.copies == SliceCopies::Tensors; }
   bool matrices() const { return m_knobs.matrix != MatrixUnit::Fma; }
   OriginId origin() const { return m_p[m_view.op].origin; }
   const NestAxis& axis(std::size_t a) const { return m_view.nest.axes[a]; }
@@ -56,7 +62,8 @@ class GpuContraction {
   Body pipelineOfFragments();
   Body pipelineOfWarpgroups();
   void bringFirst(Body& all, std::int64_t slices);
-  void land(Body& body, std::int64_t inFlight);  // waits for copies, and for those of the other threads
+  void land(Body& body, const IndexExpr& slice, std::int64_t inFlight);  // waits for a slice, and for the other threads
+  void commit(Body& body);                                               // of the copies of a slice
   Body results(const std::vector<IndexExpr>& merged, const Place& sum);
   Body storeResults();
   std::int64_t points() const { return m_batches * m_left.points * m_right.points; }
@@ -68,6 +75,10 @@ class GpuContraction {
   IndexExpr placeSwizzled(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const;
   IndexExpr place(const Side& side, const IndexExpr& buffer, const IndexExpr& inSlice, const IndexExpr& own) const;
   Body bring(const IndexExpr& slice, const IndexExpr& buffer, ValueId there);
+  void openTensor(Side& side);
+  Body beginArrivals();
+  Body bringTensors(const IndexExpr& slice, const IndexExpr& buffer, ValueId there);
+  Body bringBoxes(const Side& side, const IndexExpr& slice, const IndexExpr& buffer, const Place& arrival);
   Body bringSide(const Side& side, const IndexExpr& slice, const IndexExpr& buffer);
   std::optional<Body> bringElements(const Side& side, const IndexExpr& slice, const IndexExpr& buffer, std::int64_t width,
                                     bool copied);
@@ -111,6 +122,7 @@ class GpuContraction {
   IndexExpr m_partIndex, m_batchIndex, m_thread, m_warp, m_lane;
   std::vector<IndexExpr> m_merged;
   BufferId m_acc, m_parts;
+  BufferId m_arrivals;  // of the slices' buffers
 };
 
 }  // namespace nf::loop

@@ -55,8 +55,11 @@ std::string_view name(MatrixUnit unit) {
 MatrixStep stepOf(MatrixUnit unit, const ContractionView& view) {
   switch (unit) {
     case MatrixUnit::Fma: break;
-    case MatrixUnit::Mma16816:
-    case MatrixUnit::Wgmma: return {view.leftType, 16};
+    case MatrixUnit::Mma16816: return {view.leftType, 16};
+    case MatrixUnit::Wgmma: {
+      const bool halves = view.leftType == view.rightType && view.leftType != DType::F32;
+      return halves ? MatrixStep{view.leftType, 16} : MatrixStep{DType::F32, 8};
+    }
     case MatrixUnit::Mma1688: return {view.leftType, 8};
     case MatrixUnit::Tf32: return {DType::F32, 8};
   }
@@ -69,6 +72,7 @@ std::vector<MatrixUnit> matrixUnits(const ContractionView& view, const Target& t
   if (capability < 75 || view.leftType == DType::F32 || view.rightType == DType::F32) return units;
   if (view.leftType != view.rightType) {
     if (capability >= 80) units.push_back(MatrixUnit::Tf32);
+    if (capability == kWarpgroupCapability) units.push_back(MatrixUnit::Wgmma);
   } else if (capability >= 80) {
     units.push_back(MatrixUnit::Mma16816);
     if (capability == kWarpgroupCapability) units.push_back(MatrixUnit::Wgmma);
@@ -109,17 +113,22 @@ ContractionExtents extentsOf(const ContractionView& view) {
   return e;
 }
 
-GpuContractionModel::GpuContractionModel(const ContractionView& view, const Target& target)
+GpuContractionModel::GpuContractionModel(const GroupView& group, const ContractionView& view, const Target& target)
     : m_extents(extentsOf(view)), m_units(matrixUnits(view, target)), m_couldRound(loop::couldRound(view, target)),
-      m_sharedBytes(sharedBytesOfBlock(target)), m_processor(processorOf(target)), m_bytes(view.nest.bytes),
+      m_sharedBytes(sharedBytesOfBlock(target)), m_left(tensorOperand(group, view, true)),
+      m_right(tensorOperand(group, view, false)), m_processor(processorOf(target)), m_bytes(view.nest.bytes),
       m_bandwidth(target.peakBandwidth > 0 ? target.peakBandwidth : 1e12),
       m_clock((target.peakFlops > 0 ? target.peakFlops : 2e11) / (2 * m_processor.f32)), m_launch(target.launchSeconds),
       m_processors(static_cast<double>(std::max<std::int64_t>(target.threads, 1))) {
   for (const MatrixUnit unit : kMatrixUnits) {
     const MatrixStep step = stepOf(unit, view);
     const bool numbers = unit == MatrixUnit::Fma;
-    m_uses[static_cast<std::size_t>(unit)] = {step, numbers ? view.leftPlain : view.leftStored && step.type == view.leftType,
-                                              numbers ? view.rightPlain : view.rightStored && step.type == view.rightType};
+    const bool registers = unit == MatrixUnit::Wgmma && step.type == DType::F32;  // where they are rounded
+    const auto plain = [&](bool asNumbers, bool stored, DType type) {
+      return numbers ? asNumbers : stored && step.type == type && !registers;
+    };
+    m_uses[static_cast<std::size_t>(unit)] = {step, plain(view.leftPlain, view.leftStored, view.leftType),
+                                              plain(view.rightPlain, view.rightStored, view.rightType)};
   }
 }
 
@@ -128,9 +137,9 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
   if (k.threads() < kWarp || k.threads() > 512 || k.threads() % kWarp != 0)
     return "these tiles make no block of 32 to 512 threads in whole warps";
   const MatrixStep& step = useOf(k).step;
-  if (k.rounded && (!m_couldRound || k.matrix != MatrixUnit::Tf32)) return "knob precision rounds for the matrix unit tf32 alone";
-  if (k.matrix == MatrixUnit::Tf32 && m_couldRound && !k.rounded)
-    return "knob matrix rounds operands in f32 to tf32, which knob precision does not allow";
+  const bool tf32 = k.matrix == MatrixUnit::Tf32 || k.matrix == MatrixUnit::Wgmma;
+  if (k.rounded && (!m_couldRound || !tf32)) return "knob precision rounds for the matrix units tf32 and wgmma alone";
+  if (tf32 && m_couldRound && !k.rounded) return "knob matrix rounds operands in f32 to tf32, which knob precision does not allow";
   if (k.matrix == MatrixUnit::Fma && (k.fragments != 0 || k.pipeline != 2))
     return "knobs fragments and pipeline are of matrix units, which do not multiply here";
   if (k.matrix != MatrixUnit::Fma) {
@@ -139,7 +148,8 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
   }
   if (k.matrix != MatrixUnit::Wgmma && k.threadN > kWidest) return "knob thread_n is larger than 16 for warpgroups alone";
   if (k.matrix == MatrixUnit::Wgmma) {
-    if (k.blockK != swizzledColumns(step.type)) return "knob block_k must be 64 for wgmma";
+    if (k.blockK != swizzledColumns(step.type))
+      return step.type == DType::F32 ? "knob block_k must be 32 for wgmma on tf32" : "knob block_k must be 64 for wgmma";
     if ((k.threadM != 2 && k.threadM != 4) || k.blockM % (32 * k.threadM) != 0 || k.blockN != 4 * k.threadN || k.blockN % 64 != 0)
       return "a warpgroup's 32 thread_m x 4 thread_n results are not 64 or 128 rows of its block's and all columns, 64, 128 or 256";
     if (k.threadM * k.threadN > kMostAccumulators || k.threads() * (k.threadM * k.threadN + kOtherRegisters) > kRegisters)
@@ -155,14 +165,28 @@ std::string GpuContractionModel::refuse(const GpuContractionKnobs& k) const {
     if (k.pipeline > 2 && k.stages == 1) return "knob pipeline of 3 levels needs slices under way";
     if (k.pipeline > 2 && k.blockK / step.points % 2 != 0) return "knob pipeline of 3 levels needs an even number of steps a slice";
   }
-  if (static_cast<std::int64_t>(k.stages) * k.blockK * (k.blockM + k.blockN + (k.matrix == MatrixUnit::Fma ? 2 * kPad : 0)) *
-          bytesOf(step.type) >
+  if (k.copies == SliceCopies::Tensors)
+    if (std::string why = refuseTensors(k); !why.empty()) return why;
+  const std::int64_t arrivals = k.copies == SliceCopies::Tensors ? kSwizzledAtomBytes : 0;
+  if (arrivals + static_cast<std::int64_t>(k.stages) * k.blockK *
+                     (k.blockM + k.blockN + (k.matrix == MatrixUnit::Fma ? 2 * kPad : 0)) * bytesOf(step.type) >
       m_sharedBytes)
     return "the slices of knob stages do not fit the shared memory of a block";
   const ContractionExtents& e = m_extents;
   if (k.split > 1 && k.split * k.blockK > e.inner) return "knob split_k has more parts than there are slices";
   if (k.split > 1 && k.split * e.batch * e.left * e.right * 4 > kMostParts) return "the parts of knob split_k take too much memory";
   return {};
+}
+
+std::string GpuContractionModel::refuseTensors(const GpuContractionKnobs& k) const {
+  if (k.matrix != MatrixUnit::Wgmma) return "knob copies cannot be tma but for wgmma";
+  const auto why = [&](const char* side, const TensorOperand& operand, int block) {
+    TensorTile tile;
+    const std::string refused = tensorTile(operand, useOf(k).step.type, block, k.blockK, tile);
+    return refused.empty() ? refused : std::string("knob copies cannot be tma for the ") + side + " operand: " + refused;
+  };
+  std::string refused = why("left", m_left, k.blockM);
+  return refused.empty() ? why("right", m_right, k.blockN) : refused;
 }
 
 namespace {
@@ -183,7 +207,9 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
   const double products = static_cast<double>(k.blockM) * k.blockN * k.blockK;
   const auto copied = [&](bool plain, double block) { return block * k.blockK / kWarp * (plain ? bytes / 4 : 3); };
   const bool numbers = k.matrix == MatrixUnit::Fma;
-  const double copies = copied(leftPlain, k.blockM) + copied(rightPlain, k.blockN);
+  // What the engine brings takes no instructions and, like what is copied, its time of shared memory.
+  const bool tensors = k.copies == SliceCopies::Tensors;
+  const double copies = copied(leftPlain || tensors, k.blockM) + copied(rightPlain || tensors, k.blockN);
   SliceCost cost;
   double arithmetic, reads, instructions;
   if (numbers) {
@@ -198,7 +224,7 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
     cost.registers = k.threadM * k.threadN + 2.0 * (k.threadM + k.threadN) + 40;
   } else if (k.matrix == MatrixUnit::Wgmma) {
     const double tiles = static_cast<double>(k.blockM) / 64 * steps;
-    arithmetic = products / kWarpgroupRate;
+    arithmetic = products / (step.type == DType::F32 ? kWarpgroupRate / 2 : kWarpgroupRate);
     reads = tiles * (64 + k.blockN) * step.points * bytes / 128;
     instructions = 4 * tiles * 4;
     cost.alone = arithmetic / (warps / 4) + (k.pipeline > 2 ? 0 : kWarpgroupCycles);
@@ -216,8 +242,8 @@ GpuContractionModel::SliceCost GpuContractionModel::slice(const GpuContractionKn
     cost.alone = steps * (std::max(4 * 16 * 16 * step.points * tiles / rate, kMatrixCycles) + 8) + waits;
     cost.registers = k.threadM * k.threadN + (k.pipeline > 2 ? 2 : 1) * held * 16 * step.points * bytes / 4 / kWarp + 40;
   }
-  cost.busy = overlapped(arithmetic, reads + copies, (instructions + 2 * copies) / 4) + kBarrierCycles / 2;
-  cost.alone += copies / warps * 4 + kBarrierCycles;
+  cost.busy = overlapped(arithmetic, reads + copies, (instructions + (tensors ? 0 : 2 * copies)) / 4) + kBarrierCycles / 2;
+  cost.alone += (tensors ? 0 : copies / warps * 4) + kBarrierCycles;
   return cost;
 }
 

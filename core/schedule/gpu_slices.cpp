@@ -38,6 +38,12 @@ void GpuContraction::open(Side& side, AxisClass c) {
   side.innerRows = matrices() && side.innerFast;
   if (warpgroups()) {
     side.shared = m_f.addShared(side.isLeft ? "left" : "right", m_step.type, m_knobs.stages * m_knobs.blockK * side.block);
+    const bool rounded = m_step.type == DType::F32;
+    m_f.buffers[side.shared.value].rounded = rounded;
+    if (tensors()) return openTensor(side);
+    // The units on tf32 turn nothing, and want numbers that are tf32 already: they go through registers.
+    side.innerRows = side.innerRows || rounded;
+    side.plain = side.plain && !rounded;
     return;
   }
   side.row = side.innerRows ? m_knobs.blockK : side.block + (side.innerFast ? kPad : 0);
@@ -75,6 +81,7 @@ IndexExpr GpuContraction::placeSwizzled(const Side& side, const IndexExpr& buffe
 
 // Starts the copies of one slice into one of the buffers.
 GpuContraction::Body GpuContraction::bring(const IndexExpr& slice, const IndexExpr& buffer, ValueId there) {
+  if (tensors()) return bringTensors(slice, buffer, there);
   Body all;
   for (const Side* side : {&m_left, &m_right}) append(all, bringSide(*side, slice, buffer));
   return under(there, std::move(all));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/ir/folding.h"
+#include "core/schedule/arrival_order.h"
 #include "core/schedule/fragment.h"
 #include "core/schedule/warpgroup_order.h"
 #include "core/support/checked.h"
@@ -35,7 +36,7 @@ struct Touch {
 class Interpreter {
  public:
   Interpreter(const Function& f, const LoopRun& run)
-      : m_f(f), m_run(run), m_vars(f.vars.size(), 0), m_barriers(f.statements.size(), 0), m_warpgroups(f) {}
+      : m_f(f), m_run(run), m_vars(f.vars.size(), 0), m_barriers(f.statements.size(), 0), m_warpgroups(f), m_arrivals(f) {}
 
   Result<Unit> run() {
     for (std::size_t b = 0; b < m_f.buffers.size(); ++b) {
@@ -84,7 +85,7 @@ class Interpreter {
     bool has = s.kind == Statement::Kind::Barrier || s.kind == Statement::Kind::Exchange || s.kind == Statement::Kind::MatrixLoad ||
                s.kind == Statement::Kind::MatrixTile || s.kind == Statement::Kind::WarpgroupTile ||
                s.kind == Statement::Kind::WarpgroupFence || s.kind == Statement::Kind::WarpgroupCommit ||
-               s.kind == Statement::Kind::WarpgroupWait;
+               s.kind == Statement::Kind::WarpgroupWait || s.kind == Statement::Kind::ArrivalWait;
     for (const StmtId inner : s.body) has = hasBarrier(inner) || has;
     for (const StmtId inner : s.otherwise) has = hasBarrier(inner) || has;
     m_barriers[id.value] = has ? 2 : 1;
@@ -160,7 +161,15 @@ class Interpreter {
       case Statement::Kind::WarpgroupTile:
       case Statement::Kind::WarpgroupCommit:
       case Statement::Kind::WarpgroupWait: return fail("a tile of a warpgroup outside a block");
-      case Statement::Kind::ProxyFence: return m_warpgroups.proxyFence(m_thread, m_interval);
+      case Statement::Kind::ProxyFence: m_arrivals.proxyFence(m_thread); return m_warpgroups.proxyFence(m_thread, m_interval);
+      case Statement::Kind::TensorCopy: return tensorCopy(s);
+      case Statement::Kind::ArrivalInit:
+        if (const auto at = arrival(s.target)) report(m_arrivals.init(s.target, *at, m_thread, m_interval));
+        return;
+      case Statement::Kind::ArrivalExpect:
+        if (const auto at = arrival(s.target)) report(m_arrivals.expect(s.target, *at, s.elements, m_thread, m_interval));
+        return;
+      case Statement::Kind::ArrivalWait: return fail("a wait for an arrival outside a block");
     }
   }
 
@@ -177,6 +186,58 @@ class Interpreter {
   Copies& copies() {
     if (m_copies.size() <= m_thread) m_copies.resize(m_thread + 1);
     return m_copies[m_thread];
+  }
+
+  // The element of an arrival; nullopt: it is none of a block's own.
+  std::optional<std::int64_t> arrival(const Place& place) {
+    if (m_together) fail("an arrival where blocks wait for each other");
+    const auto at = offset(place);
+    if (!at || !inside(place.buffer, *at) || !m_error.empty()) return std::nullopt;
+    return at;
+  }
+
+  void tensorCopy(const Statement& s) {
+    const TensorMap& map = m_f[s.map];
+    const DType type = m_f[s.target.buffer].type;
+    const auto to = offset(s.target), place = arrival(s.right);
+    if (!to || !place) return;
+    if (*to * bytesOf(type) % kSwizzledAtomBytes != 0)
+      return fail("a tensor copy does not begin at the first of eight rows of " + m_f[s.target.buffer].name);
+    std::vector<std::int64_t> first;
+    for (const IndexExpr& c : s.coordinates) first.push_back(index(c));
+    const std::int64_t bytes = boxBytes(m_f, map);
+    std::vector<ArrivalOrder::Landing> landings;
+    for (std::int64_t n = 0; n < bytes / bytesOf(type) && m_error.empty(); ++n) {
+      std::int64_t rest = n, from = map.offset;
+      bool inTensor = true;
+      for (std::size_t a = 0; a < map.axes.size(); ++a) {
+        const std::int64_t c = first[a] + rest % map.axes[a].box;
+        rest /= map.axes[a].box;
+        inTensor = inTensor && c >= 0 && c < map.axes[a].extent;
+        from += c * map.axes[a].stride;
+      }
+      const std::int64_t at = swizzled(type, *to + n);
+      const double value = inTensor ? read(map.buffer, from) : 0;
+      if (!inside(s.target.buffer, at) || !claim(s.target.buffer, at)) return;
+      if (m_warpgroups.concerns(s.target.buffer)) m_warpgroups.overwritten(s.target.buffer, at);
+      m_known[s.target.buffer.value][cell(s.target.buffer, at)] = 0;  // until it lands
+      landings.push_back({s.target.buffer, at, value});
+    }
+    report(m_arrivals.copy(s.right, *place, bytes, landings, m_thread, m_interval));
+  }
+
+  void arrivalWait(const Statement& s) {
+    const auto at = arrival(s.target);
+    if (!at) return;
+    std::vector<ArrivalOrder::Landing> landed;
+    report(m_arrivals.wait(s.target, *at, index(s.parity), m_thread, m_interval, landed));
+    for (const ArrivalOrder::Landing& l : landed) {
+      const std::size_t i = cell(l.buffer, l.at);
+      m_memory[l.buffer.value][i] = m_f[l.buffer].rounded ? roundedToFragment(m_f[l.buffer].type, l.value) : l.value;
+      m_known[l.buffer.value][i] = 1;
+      m_touched[l.buffer.value][i].writer = {};  // who has waited comes behind it, and nobody else may read
+      if (m_warpgroups.concerns(l.buffer)) m_warpgroups.landed(l.buffer, l.at);
+    }
   }
 
   // All blocks of a grid that waits for itself.
@@ -236,8 +297,10 @@ class Interpreter {
     m_first = m_tasks + 1;
     m_tasks += static_cast<std::int64_t>(count);
     m_warpgroups.begin(count);
+    m_arrivals.begin(count);
     lockstep(*inside, count);
     report(m_warpgroups.end());
+    report(m_arrivals.end());
     for (const Copies& c : m_copies)
       if (!c.flying.empty() || !c.open.empty()) fail("a thread ends before its asynchronous copies");
     m_thread = 0;
@@ -373,6 +436,7 @@ class Interpreter {
         values[static_cast<std::size_t>(i * steps + s)] = roundedToFragment(type, read(p.buffer, at));
         readByAll(p.buffer, at);
         report(m_warpgroups.takes(p.buffer, at, m_interval, first));
+        if (m_arrivals.fills(p.buffer)) report(m_arrivals.read(p.buffer, at, first, kWarpgroupThreads));
       }
   }
 
@@ -439,6 +503,11 @@ class Interpreter {
         matrixTile(s, count);
       } else if (s.kind == Statement::Kind::WarpgroupTile) {
         warpgroupTile(s, count);
+      } else if (s.kind == Statement::Kind::ArrivalWait) {
+        for (std::size_t t = 0; t < count && m_error.empty(); ++t) {
+          enter(t);
+          arrivalWait(s);
+        }
       } else if (s.kind == Statement::Kind::WarpgroupFence || s.kind == Statement::Kind::WarpgroupCommit ||
                  s.kind == Statement::Kind::WarpgroupWait) {
         for (std::size_t t = 0; t < count; ++t) {
@@ -508,6 +577,7 @@ class Interpreter {
       t.reader = {m_who, m_block, m_interval};
     }
     if (m_warpgroups.concerns(buffer)) report(m_warpgroups.read(buffer, at, m_thread));
+    if (m_arrivals.fills(buffer)) report(m_arrivals.read(buffer, at, m_thread, 1));
     return m_memory[buffer.value][i];
   }
 
@@ -515,16 +585,21 @@ class Interpreter {
     if (!inside(buffer, at)) return;
     const std::size_t i = cell(buffer, at);
     if (m_f[buffer].direction == Direction::In) fail(m_f[buffer].name + " is @in and written");
-    if (!ofThread(m_f[buffer])) {
-      Touch& t = m_touched[buffer.value][i];
-      const bool others =
-          (t.reader.interval >= m_stageBegan && t.readByBlocks) || (t.reader.interval == m_interval && t.readByThreads);
-      if (others || meets(t.writer) || meets(t.reader)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
-      t.writer = {m_who, m_block, m_interval};
-    }
+    if (!ofThread(m_f[buffer])) claim(buffer, at);
     if (m_warpgroups.concerns(buffer)) report(m_warpgroups.written(buffer, at, m_thread));
-    m_memory[buffer.value][i] = m_f[buffer].scope == Scope::Fragment ? roundedToFragment(m_f[buffer].type, v) : v;
+    const bool rounds = m_f[buffer].scope == Scope::Fragment || m_f[buffer].rounded;
+    m_memory[buffer.value][i] = rounds ? roundedToFragment(m_f[buffer].type, v) : v;
     m_known[buffer.value][i] = 1;
+  }
+
+  // This thread is the last to write the element. False: somebody else uses it meanwhile.
+  bool claim(BufferId buffer, std::int64_t at) {
+    Touch& t = m_touched[buffer.value][cell(buffer, at)];
+    const bool others =
+        (t.reader.interval >= m_stageBegan && t.readByBlocks) || (t.reader.interval == m_interval && t.readByThreads);
+    if (others || meets(t.writer) || meets(t.reader)) fail("a race on element " + std::to_string(at) + " of " + m_f[buffer].name);
+    t.writer = {m_who, m_block, m_interval};
+    return m_error.empty();
   }
 
   std::int64_t index(const IndexExpr& e) const {
@@ -640,6 +715,7 @@ class Interpreter {
   std::vector<std::int64_t> m_counts;          // their values, by thread
   std::vector<Copies> m_copies;                // by thread
   WarpgroupOrder m_warpgroups;
+  ArrivalOrder m_arrivals;
   std::size_t m_thread = 0, m_blocks = 1, m_threadsOfBlock = 1;
   bool m_meet = false;      // the blocks of the stage wait for each other
   bool m_together = false;  // they run, all of them

@@ -18,7 +18,8 @@ struct LoopRun {
 
 // Runs a function in double precision, rounding nothing to storage types. Threads of a block run one after the other between
 // barriers; two that touch one element of a shared or global buffer between the same barriers, one of them writing, are a race,
-// as are two tasks or blocks of one stage. What an asynchronous copy brings is there when its thread has waited for it. Fails on a
+// as are two tasks or blocks of one stage. What an asynchronous copy brings is there when its thread has waited for it, what a tensor copy
+// brings for each thread that has. Fails on a
 // race, an offset outside its buffer, a read of what nobody wrote (or not in this block, or not yet), and on a data index out of
 // range.
 Result<Unit> interpret(const Function& function, const LoopRun& run);

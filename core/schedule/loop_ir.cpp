@@ -24,6 +24,12 @@ bool hasGridBarrier(const Function& function, const std::vector<StmtId>& body) {
   });
 }
 
+std::int64_t boxBytes(const Function& function, const TensorMap& map) {
+  std::int64_t bytes = bytesOf(function[map.buffer].type);
+  for (const TensorMap::Axis& a : map.axes) bytes *= a.box;
+  return bytes;
+}
+
 VarId Function::addVar(std::string name, std::int64_t extent, LoopKind kind) {
   vars.push_back({std::move(name), extent, kind});
   return VarId(vars.size() - 1);
@@ -42,6 +48,11 @@ BufferId Function::addShared(std::string name, DType type, std::int64_t elements
 BufferId Function::addFragment(std::string name, DType type, std::int64_t elements) {
   buffers.push_back({std::move(name), type, elements, Scope::Fragment, Direction::None, 0});
   return BufferId(buffers.size() - 1);
+}
+
+MapId Function::addMap(TensorMap map) {
+  maps.push_back(std::move(map));
+  return MapId(maps.size() - 1);
 }
 
 BufferId Function::addWorkspace(std::string name, DType type, std::int64_t elements) {
@@ -242,6 +253,43 @@ StmtId Function::warpgroupWait(std::int64_t inFlight, OriginId origin) {
 StmtId Function::proxyFence(OriginId origin) {
   Statement s;
   s.kind = Statement::Kind::ProxyFence;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::tensorCopy(Place target, MapId map, std::vector<IndexExpr> coordinates, Place arrival, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::TensorCopy;
+  s.target = std::move(target);
+  s.right = std::move(arrival);
+  s.map = map;
+  s.coordinates = std::move(coordinates);
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::arrivalInit(Place arrival, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::ArrivalInit;
+  s.target = std::move(arrival);
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::arrivalExpect(Place arrival, std::int64_t bytes, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::ArrivalExpect;
+  s.target = std::move(arrival);
+  s.elements = bytes;
+  s.origin = origin;
+  return add(std::move(s));
+}
+
+StmtId Function::arrivalWait(Place arrival, IndexExpr parity, OriginId origin) {
+  Statement s;
+  s.kind = Statement::Kind::ArrivalWait;
+  s.target = std::move(arrival);
+  s.parity = std::move(parity);
   s.origin = origin;
   return add(std::move(s));
 }

@@ -18,6 +18,7 @@ using VarId = Id<struct LoopVarTag>;
 using BufferId = Id<struct LoopBufferTag>;
 using ValueId = Id<struct LoopValueTag>;
 using StmtId = Id<struct LoopStmtTag>;
+using MapId = Id<struct LoopMapTag>;
 
 // Serial: a loop. Parallel: independent tasks of a stage (only outermost). Unrolled: expanded by the back end. Vector: lanes of
 // one vector. Block, Thread: of a GPU's grid.
@@ -44,6 +45,21 @@ struct Buffer {
   Scope scope = Scope::Global;
   Direction direction = Direction::None;  // Global with None: part of the workspace
   std::int64_t workspaceOffset = 0;       // bytes
+  bool rounded = false;                   // Shared, of F32: numbers are rounded to tf32 as they are stored
+};
+
+// A global buffer, or a part of it, as a GPU's copy engine takes it: boxes of it go to shared memory. Axes innermost first, five at most;
+// what a box has outside an extent is zero.
+struct TensorMap {
+  std::string name;
+  BufferId buffer;
+  std::int64_t offset = 0;  // elements, to where all coordinates are 0
+  bool rounded = false;     // F32: to tf32 on the way
+  struct Axis {
+    std::int64_t extent = 1, stride = 1;  // elements; the first axis' are neighbours
+    std::int64_t box = 1;                 // points; the first axis' are 128 bytes
+  };
+  std::vector<Axis> axes;
 };
 
 // A data-dependent component: adds stride * value to the offset. The value must be in [0, extent): else the kernel reports
@@ -82,10 +98,16 @@ struct Statement {
   // MatrixLoad, MatrixTile: the threads of a warp come together. MatrixLoad reads matrices of 8 rows of 16 bytes from shared memory into
   // fragments; thread 8*j + r names where row r of matrix j begins. MatrixTile: C += A * B of tile m x n x k, the products exact, added
   // to C in any order with at least single precision and rounded to F32; the interpreter adds them up in order of k, in double.
-  // WarpgroupTile: the same of the 128 threads of four warps, C spread over them, both operands in shared memory (fragment.h). It only begins
+  // WarpgroupTile: the same of the 128 threads of four warps, C spread over them, both operands in shared memory (fragment.h), those of F32 in
+  // buffers that round, because the units want tf32 and do not make it. It only begins
   // there: WarpgroupCommit closes a thread's group of tiles, WarpgroupWait lets all but so many groups end, until when C is not to be
   // touched but by further tiles. WarpgroupFence stands between other uses of C and tiles. A tile sees what a thread wrote to shared memory
   // once that thread has passed a ProxyFence, and then a barrier.
+  // TensorCopy begins a copy of a map's box, which one thread does for all: in shared memory it lies as a WarpgroupTile takes it, each of the
+  // first axis' neighbours a row. Its bytes are there when a phase of its arrival has ended. An arrival is an element of a shared i64 buffer; ArrivalInit
+  // begins it, for others than its thread behind a ProxyFence and a barrier. One thread says by ArrivalExpect how many bytes
+  // a phase brings, which ends with the last of them, and the next one begins. ArrivalWait, of all threads of a block, waits for the end of the
+  // phase of this parity (the first: 0), and who has waited sees what it brought.
   enum class Kind : std::uint8_t {
     For,
     If,
@@ -101,7 +123,11 @@ struct Statement {
     WarpgroupTile,
     WarpgroupCommit,
     WarpgroupWait,
-    ProxyFence
+    ProxyFence,
+    TensorCopy,
+    ArrivalInit,
+    ArrivalExpect,
+    ArrivalWait
   };
   Kind kind = Kind::Store;
   OriginId origin;
@@ -109,14 +135,19 @@ struct Statement {
   std::vector<StmtId> body;       // For, If
   std::vector<StmtId> otherwise;  // If
   ValueId value;                  // Store; If: the condition
-  Place target;                   // Store; AsyncCopy, Exchange, MatrixLoad: where to; MatrixTile, WarpgroupTile: the accumulator C
-  Place left, right;  // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile, WarpgroupTile: C += left * right
+  Place
+      target;  // Store; AsyncCopy, Exchange, MatrixLoad, TensorCopy: where to; MatrixTile, WarpgroupTile: the accumulator C; Arrival..: the arrival
+  Place left,
+      right;  // AsyncCopy, Exchange, MatrixLoad: left is where from; MatrixTile, WarpgroupTile: C += left * right; TensorCopy: right is its arrival
   std::int64_t elements =
-      0;  // AsyncCopy; AsyncWait, WarpgroupWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices
+      0;  // AsyncCopy; AsyncWait, WarpgroupWait: groups that may stay in flight; Exchange: the bits, below 32; MatrixLoad: matrices; ArrivalExpect: bytes
   bool transposed = false;                     // MatrixLoad: a thread takes neighbours of a column, not of a row
   std::array<std::int64_t, 3> tile{};          // MatrixTile, WarpgroupTile: m, n, k
   BarrierScope barrier = BarrierScope::Block;  // Barrier
   SwizzledOperand leftLies, rightLies;         // WarpgroupTile
+  MapId map;                                   // TensorCopy
+  std::vector<IndexExpr> coordinates;          // TensorCopy: of the box's first element, by axis of the map
+  IndexExpr parity;                            // ArrivalWait
 };
 
 // Stages run one after the other; the tasks of a stage (product of its outermost Parallel or Block loops) in any order. Inside
@@ -131,6 +162,7 @@ struct Function {
   std::string name;
   std::vector<Var> vars;
   std::vector<Buffer> buffers;  // operands first, in binding order: the subgraph's inputs, then its outputs
+  std::vector<TensorMap> maps;
   std::size_t operands = 0;
   std::vector<Value> values;
   std::vector<Statement> statements;
@@ -141,6 +173,7 @@ struct Function {
 
   const Var& operator[](VarId id) const { return vars[id.value]; }
   const Buffer& operator[](BufferId id) const { return buffers[id.value]; }
+  const TensorMap& operator[](MapId id) const { return maps[id.value]; }
   const Value& operator[](ValueId id) const { return values[id.value]; }
   const Statement& operator[](StmtId id) const { return statements[id.value]; }
   Statement& operator[](StmtId id) { return statements[id.value]; }
@@ -149,6 +182,7 @@ struct Function {
   BufferId addLocal(std::string name, DType type, std::int64_t elements);
   BufferId addShared(std::string name, DType type, std::int64_t elements);
   BufferId addFragment(std::string name, DType type, std::int64_t elements);
+  MapId addMap(TensorMap map);
   BufferId addWorkspace(std::string name, DType type, std::int64_t elements);  // 64-byte aligned
   ValueId constant(double value, DType type, OriginId origin = {});
   ValueId indexValue(IndexExpr index, DType type, OriginId origin = {});
@@ -172,6 +206,10 @@ struct Function {
   StmtId warpgroupCommit(OriginId origin = {});
   StmtId warpgroupWait(std::int64_t inFlight, OriginId origin = {});
   StmtId proxyFence(OriginId origin = {});
+  StmtId tensorCopy(Place target, MapId map, std::vector<IndexExpr> coordinates, Place arrival, OriginId origin = {});
+  StmtId arrivalInit(Place arrival, OriginId origin = {});
+  StmtId arrivalExpect(Place arrival, std::int64_t bytes, OriginId origin = {});
+  StmtId arrivalWait(Place arrival, IndexExpr parity, OriginId origin = {});
   StmtId asyncCopy(Place target, Place source, std::int64_t elements, OriginId origin = {});
   StmtId asyncCommit(OriginId origin = {});
   StmtId asyncWait(std::int64_t inFlight, OriginId origin = {});
@@ -185,6 +223,9 @@ struct Function {
 bool hasGridBarrier(const Function& function, const std::vector<StmtId>& body);
 
 inline IndexExpr at(VarId v) { return IndexExpr::variable(v.value); }
+
+// Bytes of a box of the map.
+std::int64_t boxBytes(const Function& function, const TensorMap& map);
 
 // Values a statement reads, operands before users, without repeats.
 std::vector<ValueId> valuesOf(const Function& function, const Statement& statement);

@@ -60,7 +60,14 @@ class Printer {
                                      : buffer.scope == Scope::Local    ? "local"
                                      : buffer.scope == Scope::Fragment ? "fragment"
                                                                        : "workspace";
-      line(1, std::string(scope) + " " + declaration(b));
+      line(1, std::string(scope) + " " + declaration(b) + (buffer.rounded ? ", rounded to tf32" : ""));
+    }
+    for (const TensorMap& m : m_f.maps) {
+      std::string text = "map " + m.name + ": " + m_buffers[m.buffer.value];
+      if (m.offset != 0) text += " + " + std::to_string(m.offset);
+      for (const TensorMap::Axis& a : m.axes)
+        text += ", " + std::to_string(a.box) + " of " + std::to_string(a.extent) + " by " + std::to_string(a.stride);
+      line(1, text + (m.rounded ? ", rounded to tf32" : ""));
     }
     for (const Stage& stage : m_f.stages) {
       line(1, "stage " + stage.name + ", " + std::to_string(m_f.tasks(stage)) + (m_f.tasks(stage) == 1 ? " task:" : " tasks:"));
@@ -234,6 +241,19 @@ class Printer {
       case Statement::Kind::WarpgroupCommit: open(id, depth, "warpgroup commit"); return;
       case Statement::Kind::WarpgroupWait: open(id, depth, "warpgroup wait " + std::to_string(s.elements)); return;
       case Statement::Kind::ProxyFence: open(id, depth, "proxy fence"); return;
+      case Statement::Kind::TensorCopy: {
+        std::string at;
+        for (const IndexExpr& c : s.coordinates) at += (at.empty() ? "" : ", ") + index(c);
+        open(id, depth, "tensor " + place(s.target, depth) + " = " + m_f[s.map].name + "(" + at + "), " + place(s.right, depth));
+        return;
+      }
+      case Statement::Kind::ArrivalInit: open(id, depth, "arrival " + place(s.target, depth) + " begins"); return;
+      case Statement::Kind::ArrivalExpect:
+        open(id, depth, "arrival " + place(s.target, depth) + " expects " + std::to_string(s.elements) + " bytes");
+        return;
+      case Statement::Kind::ArrivalWait:
+        open(id, depth, "arrival " + place(s.target, depth) + " wait for phase " + index(s.parity));
+        return;
     }
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 
 #include "core/ir/bounds.h"
 #include "core/schedule/fragment.h"
@@ -10,11 +11,17 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(const Function& f) : m_f(f), m_bound(f.vars.size(), false) {}
+  explicit Verifier(const Function& f) : m_f(f), m_bound(f.vars.size(), false) {
+    for (const Statement& s : f.statements) {
+      if (s.kind == Statement::Kind::ArrivalInit && s.target.buffer.valid()) m_arrivals.insert(s.target.buffer);
+      if (s.kind == Statement::Kind::TensorCopy && s.target.buffer.valid()) m_filled.insert(s.target.buffer);
+    }
+  }
 
   std::vector<std::string> run() {
     if (m_f.operands > m_f.buffers.size()) problem("more operands than buffers");
     for (std::size_t b = 0; b < m_f.buffers.size(); ++b) buffer(b);
+    for (const TensorMap& m : m_f.maps) map(m);
     for (const Var& v : m_f.vars)
       if (v.extent < 1) problem("loop variable " + v.name + " has no points");
     for (std::size_t v = 0; v < m_f.values.size(); ++v) value(v);
@@ -56,6 +63,8 @@ class Verifier {
     if (x.elements < 1) problem("buffer " + x.name + " is empty");
     if (x.scope == Scope::Fragment && x.type != DType::F16 && x.type != DType::BF16 && x.type != DType::F32)
       problem("fragment " + x.name + " is of another type than f16, bf16 and f32");
+    if (x.rounded && (x.scope != Scope::Shared || x.type != DType::F32))
+      problem("buffer " + x.name + " rounds and is not shared memory of f32");
     if (b < m_f.operands && (x.scope != Scope::Global || x.direction == Direction::None))
       problem("operand " + x.name + " is not @in, @out or @inout");
     if (b >= m_f.operands && x.direction != Direction::None) problem("buffer " + x.name + " has a direction and is no operand");
@@ -63,6 +72,30 @@ class Verifier {
         (x.workspaceOffset < 0 || x.workspaceOffset % 64 != 0 ||
          x.workspaceOffset + x.elements * bytesOf(x.type) > m_f.workspaceBytes))
       problem("buffer " + x.name + " lies outside the workspace");
+  }
+
+  // What the engine takes (NVIDIA, CUDA driver API, cuTensorMapEncodeTiled), in bytes.
+  void map(const TensorMap& m) {
+    const auto wrong = [&](const char* what) { problem("map " + m.name + " " + what); };
+    if (!m.buffer.valid() || m.buffer.value >= m_f.buffers.size()) return wrong("is of no buffer");
+    const Buffer& b = m_f[m.buffer];
+    if (b.scope != Scope::Global) return wrong("is not of global memory");
+    if (m.axes.empty() || m.axes.size() > kMostMapAxes) return wrong("has no axes, or more than 5");
+    const std::int64_t bytes = bytesOf(b.type);
+    if (m.rounded && b.type != DType::F32) wrong("rounds other numbers than f32");
+    if (m.offset < 0 || m.offset * bytes % kMapAlignment != 0) wrong("does not begin at a multiple of 16 bytes");
+    if (m.axes[0].stride != 1 || m.axes[0].box * bytes != kSwizzledRowBytes) wrong("has no rows of 128 bytes");
+    std::int64_t last = m.offset;
+    for (std::size_t a = 0; a < m.axes.size(); ++a) {
+      const TensorMap::Axis& axis = m.axes[a];
+      if (axis.extent < 1 || axis.extent > kMostMapExtent || axis.box < 1 || axis.box > kMostBox)
+        wrong("has an axis or a box that the engine does not take");
+      if (a > 0 && (axis.stride * bytes % kMapAlignment != 0 || axis.stride * bytes >= kMostMapStride ||
+                    axis.stride < m.axes[a - 1].stride * m.axes[a - 1].extent))
+        wrong("has a stride that the engine does not take");
+      last += (axis.extent - 1) * axis.stride;
+    }
+    if (last >= b.elements) wrong("leaves its buffer");
   }
 
   void value(std::size_t number) {
@@ -147,6 +180,7 @@ class Verifier {
       if (read.kind != Value::Kind::Load) continue;
       place(read.place, read.guard.valid() || around.divergent);
       if (read.place.buffer.valid() && m_f[read.place.buffer].scope == Scope::Fragment) problem("a fragment is read as numbers");
+      if (m_arrivals.contains(read.place.buffer)) problem("an arrival is read as a number");
     }
     switch (s.kind) {
       case Statement::Kind::For: {
@@ -176,6 +210,7 @@ class Verifier {
         place(s.target, around.divergent);
         if (s.target.buffer.valid() && m_f[s.target.buffer].scope == Scope::Fragment && m_f[s.target.buffer].type != DType::F32)
           problem("a part of a register of fragment " + m_f[s.target.buffer].name + " is stored");
+        byThreads(s.target.buffer);
         if (!s.value.valid()) return problem("a store has no value");
         if (s.target.buffer.valid() && m_f[s.target.buffer].direction == Direction::In)
           problem(m_f[s.target.buffer].name + " is @in and written");
@@ -186,8 +221,10 @@ class Verifier {
       case Statement::Kind::AsyncCopy:
         places(s.target, s.elements, around.divergent);
         places(s.left, s.elements, around.divergent);
+        byThreads(s.target.buffer);
         if (s.elements < 1) problem("an asynchronous copy moves nothing");
         if (m_f[s.target.buffer].scope != Scope::Shared) problem("an asynchronous copy does not go to a shared buffer");
+        if (m_f[s.target.buffer].rounded) problem("an asynchronous copy goes to a buffer that rounds");
         return;
       case Statement::Kind::AsyncCommit:
       case Statement::Kind::AsyncWait: return;
@@ -232,7 +269,50 @@ class Verifier {
         if (around.divergent) problem("a fence, commit or wait of a warpgroup stands under a condition");
         return;
       case Statement::Kind::ProxyFence: return;
+      case Statement::Kind::TensorCopy: tensorCopy(s, around.divergent); return;
+      case Statement::Kind::ArrivalInit: arrival(s.target, around.divergent); return;
+      case Statement::Kind::ArrivalExpect:
+        arrival(s.target, around.divergent);
+        if (s.elements < 1 || s.elements > kMostArrivalBytes) problem("an arrival expects nothing, or more than it counts");
+        return;
+      case Statement::Kind::ArrivalWait: {
+        if (around.divergent) problem("a wait for an arrival stands under a condition");
+        arrival(s.target, around.divergent);
+        variables(s.parity);
+        const auto range = bounds(s.parity, m_f.ranges());
+        if ((!range || range->lo < 0 || range->hi > 1) && !proved(s.parity, 2))
+          problem("a wait for an arrival names a phase that is not 0 or 1");
+        return;
+      }
     }
+  }
+
+  // What the copy engine fills, nobody else writes, and nobody writes an arrival.
+  void byThreads(BufferId buffer) {
+    if (!buffer.valid()) return;
+    if (m_filled.contains(buffer)) problem(m_f[buffer].name + " is filled by tensor copies and written by threads");
+    if (m_arrivals.contains(buffer)) problem("an arrival is written as a number");
+  }
+
+  void arrival(const Place& p, bool divergent) {
+    place(p, divergent);
+    if (!p.buffer.valid()) return;
+    if (m_f[p.buffer].scope != Scope::Shared || m_f[p.buffer].type != DType::I64) problem("an arrival is not shared memory of i64");
+    if (!m_arrivals.contains(p.buffer)) problem("arrivals of " + m_f[p.buffer].name + " never begin");
+  }
+
+  void tensorCopy(const Statement& s, bool divergent) {
+    if (!s.map.valid() || s.map.value >= m_f.maps.size()) return problem("a tensor copy has no map");
+    if (!s.target.buffer.valid() || !m_f[s.map].buffer.valid()) return problem("a tensor copy names no buffer");
+    const TensorMap& m = m_f[s.map];
+    const Buffer &from = m_f[m.buffer], &to = m_f[s.target.buffer];
+    arrival(s.right, divergent);
+    if (s.coordinates.size() != m.axes.size()) problem("a tensor copy has not as many coordinates as its map has axes");
+    for (const IndexExpr& c : s.coordinates) variables(c);
+    if (to.scope != Scope::Shared || to.type != from.type)
+      return problem("a tensor copy does not go to a shared buffer of its type");
+    if (to.rounded != m.rounded) problem("a tensor copy and the buffer it goes to do not both round");
+    places(s.target, boxBytes(m_f, m) / bytesOf(to.type), divergent);
   }
 
   void warpgroupTile(const Statement& s, bool divergent) {
@@ -244,6 +324,10 @@ class Verifier {
     if (a.scope != Scope::Shared || b.scope != Scope::Shared || a.type != b.type)
       problem("a tile of a warpgroup is not the product of shared buffers of one type");
     if (!isWarpgroupTile(a.type, s.tile)) return problem("no warpgroup has tiles of this shape");
+    if (a.type == DType::F32) {
+      if (s.leftLies.turned || s.rightLies.turned) problem("an operand of a tile on tf32 does not lie along the reduced points");
+      if (!a.rounded || !b.rounded) problem("an operand of a tile on tf32 is not rounded to it");
+    }
     const auto [m, n, k] = s.tile;
     places(s.target, m * n / kWarpgroupThreads, divergent);
     places(s.left, beforeSwizzle(a.type, s.leftLies, m - 1, k - 1) + 1, divergent);
@@ -251,6 +335,7 @@ class Verifier {
   }
 
   const Function& m_f;
+  std::set<BufferId> m_arrivals, m_filled;
   std::vector<bool> m_bound;
   std::string m_where;
   std::vector<std::string> m_problems;

@@ -25,26 +25,36 @@ ScatterParts partsOf(const Program& program, const Operator& op) {
   }
   return parts;
 }
-// Axes that the places by data depend on.
-std::set<std::size_t> axesOfData(const Program& program, const Operator& op) {
+namespace {
+std::set<std::size_t> axesOf(const Program& program, const Operator& op, ExprId root) {
   std::vector<IndexVar> used;
-  for (const AccessIndex& index : op.scatter) {
-    if (!index.isData()) continue;
-    for (const ExprId e : nodesOf(program, index.data)) {
-      if (program[e].index.valid()) program[program[e].index].collectVariables(used);
-      if (program[e].access.valid())
-        for (const AccessIndex& inner : program[program[e].access].indices)
-          if (!inner.isData()) inner.affine.collectVariables(used);
-    }
+  for (const ExprId e : nodesOf(program, root)) {
+    const ScalarNode& n = program[e];
+    if (n.index.valid()) program[n.index].collectVariables(used);
+    if (n.access.valid())
+      for (const AccessIndex& inner : program[n.access].indices)
+        if (!inner.isData()) inner.affine.collectVariables(used);
   }
   std::set<std::size_t> axes(used.begin(), used.end());
   axes.erase(axes.lower_bound(op.axes.size()), axes.end());  // counters of loops around
   return axes;
 }
+}  // namespace
+
+std::set<std::size_t> axesOfData(const Program& program, const Operator& op) {
+  std::set<std::size_t> axes;
+  for (const AccessIndex& index : op.scatter)
+    if (index.isData()) axes.merge(axesOf(program, op, index.data));
+  return axes;
+}
+
+bool dependsOnlyOn(const Program& program, const Operator& op, ExprId root, const std::set<std::size_t>& axes) {
+  const std::set<std::size_t> used = axesOf(program, op, root);
+  return std::includes(axes.begin(), axes.end(), used.begin(), used.end());
+}
 
 bool sortsPoints(const Program& program, const Operator& op) {
-  // Places are counted before guards are looked at: where one fails the index may be none.
-  if (op.kind != OperatorKind::Scatter || !partsOf(program, op).guards.empty()) return false;
+  if (op.kind != OperatorKind::Scatter) return false;
   const std::set<std::size_t> sorted = axesOfData(program, op);
   std::set<std::size_t> direct;
   const auto& shape = program[op.output].shape;

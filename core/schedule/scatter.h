@@ -20,6 +20,9 @@ ValueId storeGuard(const Program& program, OperatorId id, const ScatterParts& pa
 // Axes of the operator that the places by data depend on.
 std::set<std::size_t> axesOfData(const Program& program, const Operator& op);
 
+// Of an expression of the operator: does it use these axes alone, and counters of loops around it?
+bool dependsOnlyOn(const Program& program, const Operator& op, ExprId root, const std::set<std::size_t>& axes);
+
 // Can the points of a scatter be sorted by the place that data gives them? Then they are counted by place, kept in that order (stable, so
 // sums have the order of the points), and each place sums up its own segment: places run in parallel, meet nobody and need no atomics, and
 // the result is bit-identical to the scatter's in the order of the points, whatever the number of threads.

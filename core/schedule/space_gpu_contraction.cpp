@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/schedule/fragment.h"
 #include "core/schedule/gpu_contraction.h"
 #include "core/schedule/phases.h"
 
@@ -44,10 +45,12 @@ class GpuContractionSpace final : public KnobSpace {
           matrix.values.push_back(std::string(loop::name(unit)));
         }
     const bool round = std::any_of(m_forms.begin(), m_forms.end(), [](const Form& f) { return f.model.couldRound(); });
-    if (round && std::find(m_units.begin(), m_units.end(), MatrixUnit::Tf32) == m_units.end()) {
-      m_units.push_back(MatrixUnit::Tf32);
-      matrix.values.push_back(std::string(loop::name(MatrixUnit::Tf32)));
-      matrix.asked = 1;
+    for (const MatrixUnit unit : {MatrixUnit::Tf32, MatrixUnit::Wgmma}) {
+      if (!round || std::find(m_units.begin(), m_units.end(), unit) != m_units.end()) continue;
+      if (unit == MatrixUnit::Wgmma && !hasWarpgroups(m_target)) continue;
+      m_units.push_back(unit);
+      matrix.values.push_back(std::string(loop::name(unit)));
+      ++matrix.asked;
     }
     m_knobs.push_back(std::move(matrix));
     Knob precision{"precision", "what operands in f32 are rounded to before they are multiplied", {"f32"}, true};
@@ -61,12 +64,16 @@ class GpuContractionSpace final : public KnobSpace {
       for (const int n : {1, 2, 4}) fragments.values.push_back(n);
       pipeline.values.push_back(3);
     }
-    for (Knob* knob : {&precision, &fragments, &pipeline}) m_knobs.push_back(std::move(*knob));
+    Knob copies{"copies", "how slices come: async, by all threads, or tma, by the copy engine", {"async"}, true};
+    if (hasWarpgroups(m_target) && std::find(m_units.begin(), m_units.end(), MatrixUnit::Wgmma) != m_units.end())
+      copies.values.push_back("tma");
+    for (Knob* knob : {&precision, &fragments, &pipeline, &copies}) m_knobs.push_back(std::move(*knob));
     return !m_forms.empty();
   }
 
  protected:
-  // The best by the model of all that a search could take, but for fragments: holding fewer is for what measuring shows.
+  // The best by the model of all that a search could take, but for fragments and copies: what holding fewer, or the engine, is good for measuring
+  // shows.
   Point firstPoint() const override {
     if (!m_first.empty()) return m_first;
     constexpr std::array kOrder{kAxes, kMatrix, kPipeline, kBlockM, kBlockN, kThreadM, kThreadN, kBlockK, kStages, kSplit};
@@ -100,17 +107,21 @@ class GpuContractionSpace final : public KnobSpace {
   void settle(Point& point) const override {
     const MatrixUnit unit = m_units[point[kMatrix]];
     if (unit == MatrixUnit::Fma) point[kFragments] = point[kPipeline] = 0;
-    if (unit != MatrixUnit::Wgmma) return;
+    if (unit != MatrixUnit::Wgmma) {
+      point[kCopies] = 0;
+      return;
+    }
     // Of its tiles little is free.
     const auto number = [&](std::size_t knob) { return m_numbers[knob][point[knob]]; };
     const auto set = [&](std::size_t knob, int to) { point[knob] = positionOf(knob, to); };
-    set(kBlockK, 64);
+    set(kBlockK, static_cast<int>(swizzledColumns(stepOf(unit, formOf(point).view).type)));
     set(kBlockN, std::max(number(kBlockN), 64));
     set(kThreadN, number(kBlockN) / 4);
     set(kThreadM, number(kThreadM) > 2 && number(kBlockN) < 256 ? 4 : 2);
     set(kBlockM, std::max(number(kBlockM), 32 * number(kThreadM)));
     point[kFragments] = 0;
     if (number(kStages) < 3) point[kPipeline] = 0;
+    if (point[kCopies] > 0 && !illegal(point).empty()) point[kCopies] = 0;
   }
 
   std::string illegal(const Point& point) const override { return formOf(point).model.refuse(knobsOf(point)); }
@@ -142,6 +153,7 @@ class GpuContractionSpace final : public KnobSpace {
             k.matrix == MatrixUnit::Fma ? 0.0 : 1.0,
             static_cast<double>(k.fragments),
             static_cast<double>(k.pipeline),
+            static_cast<double>(point[kCopies]),
             std::log2(static_cast<double>(bytesOf(stepOf(k.matrix, view).type))),
             std::log2(std::max(estimate(point), 1e-9))};
   }
@@ -164,7 +176,8 @@ class GpuContractionSpace final : public KnobSpace {
     kMatrix,
     kPrecision,
     kFragments,
-    kPipeline
+    kPipeline,
+    kCopies
   };
 
   // A program with its guards on the factors; the group borrows it.
@@ -189,7 +202,7 @@ class GpuContractionSpace final : public KnobSpace {
     auto view = viewContraction(source->group, source->guarded.skips);
     if (!view) return;
     // A few rows are reductions: a group of threads a result.
-    GpuContractionModel model(*view, m_target);
+    GpuContractionModel model(source->group, *view, m_target);
     if (std::min(model.extents().left, model.extents().right) > kFewRows)
       m_forms.push_back({source, name, std::move(*view), std::move(model)});
   }
@@ -201,6 +214,7 @@ class GpuContractionSpace final : public KnobSpace {
     k.rounded = point[kPrecision] > 0;
     k.fragments = point[kFragments] > 0 ? value(point, kFragments).get<int>() : 0;
     k.pipeline = value(point, kPipeline).get<int>();
+    k.copies = point[kCopies] > 0 ? SliceCopies::Tensors : SliceCopies::Async;
     return k;
   }
 

@@ -9,6 +9,7 @@ namespace nf::loop {
 namespace {
 
 constexpr std::int64_t kNotYet = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kAlways = std::numeric_limits<std::int64_t>::min();
 
 }  // namespace
 
@@ -61,6 +62,13 @@ std::string WarpgroupOrder::written(BufferId buffer, std::int64_t at, std::size_
   if (m_underWay[buffer.value][i] == 0) return {};
   return "element " + std::to_string(at) + " of " + m_f[buffer].name + " is written before the warpgroup's tiles on it have ended";
 }
+
+void WarpgroupOrder::overwritten(BufferId buffer, std::int64_t at) {
+  ++m_version[buffer.value][static_cast<std::size_t>(at)];
+  m_known[buffer.value][static_cast<std::size_t>(at)] = kNotYet;
+}
+
+void WarpgroupOrder::landed(BufferId buffer, std::int64_t at) { m_known[buffer.value][static_cast<std::size_t>(at)] = kAlways; }
 
 void WarpgroupOrder::fence(std::size_t thread) {
   for (std::size_t b = 0; b < m_roles.size(); ++b) {

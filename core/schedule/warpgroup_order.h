@@ -26,6 +26,9 @@ class WarpgroupOrder {
   // Ordinary accesses, of statements other than tiles.
   std::string read(BufferId buffer, std::int64_t at, std::size_t thread) const;
   std::string written(BufferId buffer, std::int64_t at, std::size_t thread);
+  // The copy engine begins to write an element of an operand, and has written it, for those who waited: no fence is needed behind it.
+  void overwritten(BufferId buffer, std::int64_t at);
+  void landed(BufferId buffer, std::int64_t at);
 
   void fence(std::size_t thread);
   void proxyFence(std::size_t thread, std::int64_t interval);

@@ -179,12 +179,9 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
   }
   if (d.measured && d.measured->pairs > 0) {
     protocol::Measured saving;
-    saving.median = d.measured->split - d.measured->fused;
-    // The spreads are half the distances of the quartiles.
-    const double error = 1.96 * 1.2533 * 1.4826 * std::hypot(d.measured->fusedSpread, d.measured->splitSpread) /
-                         std::sqrt(static_cast<double>(d.measured->pairs));
-    saving.low = saving.median - error;
-    saving.high = saving.median + error;
+    saving.median = d.measured->saved;
+    saving.low = d.measured->savedLow;
+    saving.high = d.measured->savedHigh;
     info.measuredSaving = std::move(saving);
   }
   info.origins = spans.of(fused, d.origin);

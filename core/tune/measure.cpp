@@ -52,7 +52,9 @@ Result<Measured> measureCandidate(const std::function<Result<double>()>& candida
     const auto count = static_cast<int>(result.pairs.size());
     if (count >= policy.pairs.maximumPairs) return false;
     if (policy.whole) return count < policy.pairs.minimumPairs || spent < policy.seconds * 1e6;
-    return judge(result.pairs, policy.pairs).decision == PairedVerdict::Decision::NeedMore;
+    const auto decision = judge(result.pairs, policy.pairs).decision;
+    if (policy.fullGain && decision == PairedVerdict::Decision::Accept) return spent < policy.seconds * 1e6;
+    return decision == PairedVerdict::Decision::NeedMore;
   };
   while (wanted()) {
     // Who goes first changes from pair to pair: what the first one leaves in the caches helps both alike.

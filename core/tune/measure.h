@@ -15,6 +15,8 @@ struct MeasurePolicy {
   double dropBeyond = 1.2;
   PairedPolicy pairs;
   bool whole = false;  // never given up: as many pairs as there may be, of which at least `minimumPairs` past `seconds`
+  // A gain does not end it: it is held against as many pairs as there may be, as far as they fit into `seconds`.
+  bool fullGain = false;
   double seconds = 2;
 };
 

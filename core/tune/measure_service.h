@@ -64,7 +64,7 @@ struct BranchKernel {
 // passes the quick gate first. The second branch is the candidate of the outcome, the first one its incumbent.
 struct CompareJob {
   std::vector<BranchKernel> first, second;
-  bool whole = false;  // all pairs, whichever is slower; else it ends as soon as the second one has lost
+  bool whole = false;  // all pairs, whichever is slower; else it ends as soon as the second one has lost or gains nothing
   bool exclusive = true;
   CompilePriority priority = CompilePriority::Background;
   std::chrono::milliseconds deadline{30000};

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS lineage (
   round INTEGER NOT NULL,
   parents TEXT NOT NULL,
   how TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS fusion (
+CREATE TABLE IF NOT EXISTS fusion_verdict (
   kernel TEXT NOT NULL,
   fingerprint TEXT NOT NULL,
   reverted INTEGER NOT NULL,
@@ -50,7 +50,11 @@ CREATE TABLE IF NOT EXISTS fusion (
   fused_spread_us REAL NOT NULL,
   split_us REAL NOT NULL,
   split_spread_us REAL NOT NULL,
+  saved_us REAL NOT NULL,
+  saved_low_us REAL NOT NULL,
+  saved_high_us REAL NOT NULL,
   pairs INTEGER NOT NULL,
+  cut TEXT NOT NULL,
   PRIMARY KEY (kernel, fingerprint));
 )";
 
@@ -174,7 +178,8 @@ Result<Connection> openChecked(const std::string& path, bool& busy) {
   // What is there needs no lock: another program may be writing, for however long.
   {
     Statement tables(
-        raw, "SELECT count(*) FROM sqlite_master WHERE name IN ('workload', 'workload_kind', 'trial', 'lineage', 'fusion')");
+        raw,
+        "SELECT count(*) FROM sqlite_master WHERE name IN ('workload', 'workload_kind', 'trial', 'lineage', 'fusion_verdict')");
     if (tables.row() && tables.integer(0) == 5) return db;
   }
   const std::string stamp = "PRAGMA user_version = " + std::to_string(kVersion);
@@ -358,9 +363,10 @@ Result<Unit> RecordDatabase::setBest(const Hash& workload, const std::string& fi
 
 Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const FusionRecord& record) {
   const std::lock_guard lock(m_impl->mutex);
-  Statement insert(m_impl->db.get(),
-                   "INSERT OR REPLACE INTO fusion (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
-                   "split_spread_us, pairs) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement insert(
+      m_impl->db.get(),
+      "INSERT OR REPLACE INTO fusion_verdict (kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, "
+      "split_spread_us, saved_us, saved_low_us, saved_high_us, pairs, cut) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const FusionMeasurement& m = record.measurement;
   insert.bind(record.kernel.hex())
       .bind(fingerprint)
@@ -369,21 +375,27 @@ Result<Unit> RecordDatabase::setFusion(const std::string& fingerprint, const Fus
       .bind(m.fusedSpread)
       .bind(m.split)
       .bind(m.splitSpread)
-      .bind(m.pairs);
+      .bind(m.saved)
+      .bind(m.savedLow)
+      .bind(m.savedHigh)
+      .bind(m.pairs)
+      .bind(m.cut.hex());
   return m_impl->write(insert, "cannot record a fusion");
 }
 
 std::vector<RecordDatabase::FusionRecord> RecordDatabase::fusions(const std::string& fingerprint) {
   const std::lock_guard lock(m_impl->mutex);
   Statement query(m_impl->db.get(),
-                  "SELECT kernel, reverted, fused_us, fused_spread_us, split_us, split_spread_us, pairs FROM fusion "
-                  "WHERE fingerprint = ? ORDER BY kernel");
+                  "SELECT kernel, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
+                  "saved_high_us, pairs, cut FROM fusion_verdict WHERE fingerprint = ? ORDER BY kernel");
   query.bind(fingerprint);
   std::vector<FusionRecord> records;
   while (query.row())
-    if (const auto kernel = hashOf(query.text(0)))
-      records.push_back(
-          {*kernel, query.integer(1) != 0, {query.real(2), query.real(3), query.real(4), query.real(5), query.integer(6)}});
+    if (const auto kernel = hashOf(query.text(0)), cut = hashOf(query.text(10)); kernel && cut)
+      records.push_back({*kernel,
+                         query.integer(1) != 0,
+                         {query.real(2), query.real(3), query.real(4), query.real(5), query.integer(9), query.real(6),
+                          query.real(7), query.real(8), *cut}});
   m_impl->readBy(query);
   return records;
 }

@@ -450,6 +450,7 @@ class MeasureWorker {
     BranchRunner candidate{*m_device, second, slices, workspace, clock}, incumbent{*m_device, first, slices, workspace, clock};
     MeasurePolicy policy;
     policy.whole = request.at("whole").get<bool>();
+    policy.fullGain = true;
     auto measured = measureCandidate(std::ref(candidate), std::ref(incumbent), policy);
     if (workspace) m_device->release(workspace);
     if (!measured) return measured.error();

@@ -73,7 +73,15 @@ Result<Target> targetFromJson(const json& j) {
 
 json kernelToJson(const KernelObject& k) {
   json stages = json::array(), texts = json::object();
-  for (const KernelStage& s : k.stages) stages.push_back({s.symbol, s.tasks, s.threads, s.sharedBytes, s.cooperative});
+  for (const KernelStage& s : k.stages) {
+    json maps = json::array();
+    for (const KernelTensorMap& m : s.maps) {
+      json axes = json::array();
+      for (const KernelTensorMap::Axis& a : m.axes) axes.push_back({a.extent, a.stride, a.box});
+      maps.push_back({m.operand, m.offset, std::string(name(m.type)), m.rounded, std::move(axes)});
+    }
+    stages.push_back({s.symbol, s.tasks, s.threads, s.sharedBytes, s.cooperative, std::move(maps)});
+  }
   for (const auto& [key, text] : k.texts) {
     json lines = json::array();
     for (const auto& origins : text.lineOrigins) {
@@ -103,9 +111,20 @@ Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) 
     j.at("generator").get_to(k.generator);
     NF_TRY(k.subgraph, hashFromHex(j.at("subgraph").get<std::string>()));
     NF_TRY(k.schedule, Schedule::parse(j.at("schedule").get<std::string>()));
-    for (const json& s : j.at("stages"))
+    for (const json& s : j.at("stages")) {
       k.stages.push_back({s.at(0).get<std::string>(), s.at(1).get<std::int64_t>(), s.at(2).get<std::int64_t>(),
                           s.at(3).get<std::int64_t>(), s.at(4).get<bool>()});
+      for (const json& m : s.at(5)) {
+        KernelTensorMap map{m.at(0).get<std::int64_t>(), m.at(1).get<std::int64_t>()};
+        const auto type = dtypeNamed(m.at(2).get<std::string>());
+        if (!type) return malformed("a map of no type");
+        map.type = *type;
+        m.at(3).get_to(map.rounded);
+        for (const json& a : m.at(4))
+          map.axes.push_back({a.at(0).get<std::int64_t>(), a.at(1).get<std::int64_t>(), a.at(2).get<std::int64_t>()});
+        k.stages.back().maps.push_back(std::move(map));
+      }
+    }
     if (j.contains("checks")) j.at("checks").get_to(k.checks);
     k.effort = j.at("quick").get<bool>() ? CompileEffort::Quick : CompileEffort::Full;
     j.at("workspace").get_to(k.workspaceBytes);

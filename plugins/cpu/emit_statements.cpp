@@ -36,7 +36,11 @@ void Emitter::statement(StmtId id) {
     case Statement::Kind::WarpgroupTile:
     case Statement::Kind::WarpgroupCommit:
     case Statement::Kind::WarpgroupWait:
-    case Statement::Kind::ProxyFence: break;  // a GPU's; templates for a CPU make none
+    case Statement::Kind::ProxyFence:
+    case Statement::Kind::TensorCopy:
+    case Statement::Kind::ArrivalInit:
+    case Statement::Kind::ArrivalExpect:
+    case Statement::Kind::ArrivalWait: break;  // a GPU's; templates for a CPU make none
   }
   NF_ASSERT(false);
 }

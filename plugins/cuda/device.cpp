@@ -18,6 +18,7 @@
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/nvrtc.h"
 #include "plugins/cuda/profiler.h"
+#include "plugins/cuda/tensor_map.h"
 #include "plugins/cuda/toolkit.h"
 
 namespace nf::cuda {
@@ -294,7 +295,10 @@ class CudaKernel final : public Kernel {
  public:
   CudaKernel(std::shared_ptr<Context> context, const KernelObject& object)
       : m_context(std::move(context)), m_stages(object.stages),
-        m_number(object.checks.empty() ? 0 : m_context->addChecks(object.checks)) {}
+        m_number(object.checks.empty() ? 0 : m_context->addChecks(object.checks)) {
+    for (const KernelStage& s : m_stages)
+      for (const KernelTensorMap& m : s.maps) m_maps.push_back({m, 0, {}});
+  }
 
   ~CudaKernel() override {
     if (m_context->launched.data() == m_cubin.data()) m_context->launched = {};
@@ -343,6 +347,9 @@ class CudaKernel final : public Kernel {
     m_parameters.add(random);
     m_parameters.add(status);
     m_parameters.add(m_number);
+    NF_TRY([[maybe_unused]] const Unit mapped, mapMemory(args));
+    auto map = m_maps.begin();
+    const std::size_t common = m_parameters.size();
     for (std::size_t s = 0; s < m_stages.size(); ++s) {
       LaunchShape shape;
       shape.blocks = static_cast<unsigned>(m_stages[s].tasks);
@@ -350,14 +357,36 @@ class CudaKernel final : public Kernel {
       shape.sharedBytes = static_cast<unsigned>(m_stages[s].sharedBytes);
       // The driver refuses a grid of which not every block can be resident.
       shape.cooperative = m_stages[s].cooperative;
+      m_parameters.keep(common);
+      for (std::size_t m = 0; m < m_stages[s].maps.size(); ++m, ++map) m_parameters.add(map->encoded);
       NF_TRY([[maybe_unused]] const Unit launched, m_context->launch(m_functions[s], shape, m_parameters));
     }
     return Unit{};
   }
 
  private:
+  // A map as a parameter, of the memory that it was last made for.
+  struct Mapped {
+    KernelTensorMap map;
+    CUdeviceptr memory = 0;
+    CUtensorMap encoded;
+  };
+
+  Result<Unit> mapMemory(const LaunchArgs& args) {
+    for (Mapped& m : m_maps) {
+      const CUdeviceptr memory =
+          address(m.map.operand < 0 ? args.workspace : args.tensors[static_cast<std::size_t>(m.map.operand)]);
+      if (memory == m.memory) continue;
+      NF_TRY([[maybe_unused]] const Unit encoded, m_context->check("run", "an operand can't be mapped for the copy engine",
+                                                                   encode(m_context->driver, m.map, memory, m.encoded)));
+      m.memory = memory;
+    }
+    return Unit{};
+  }
+
   std::shared_ptr<Context> m_context;
   std::vector<KernelStage> m_stages;
+  std::vector<Mapped> m_maps;  // of all stages, in order
   std::uint32_t m_number;
   std::vector<std::byte> m_cubin;
   CUmodule m_module = nullptr;

@@ -41,6 +41,7 @@ namespace nf::cuda {
   X(moduleUnload, cuModuleUnload, "cuModuleUnload")                            \
   X(moduleFunction, cuModuleGetFunction, "cuModuleGetFunction")                \
   X(functionSet, cuFuncSetAttribute, "cuFuncSetAttribute")                     \
+  X(tensorMap, cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled")               \
   X(launch, cuLaunchKernel, "cuLaunchKernel")
 
 // Of graphs and of launches whose blocks wait for each other.

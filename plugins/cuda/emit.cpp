@@ -103,12 +103,13 @@ class Emitter : private Frame {
   explicit Emitter(const Function& f) : Frame(f) {
     for (const Buffer& b : f.buffers) m_buffers.push_back(unique(b.name));
     for (const Var& v : f.vars) m_vars.push_back(unique(v.name));
+    for (const TensorMap& m : f.maps) m_maps.push_back(unique(m.name));
   }
 
   Result<EmittedSource> run() {
-    if (m_f.operands > kMostOperands)
-      return failure("the subgraph has " + std::to_string(m_f.operands) + " operands, a kernel takes " +
-                     std::to_string(kMostOperands));
+    const std::size_t most = kMostOperands - kOperandsOfMap * m_f.maps.size();
+    if (m_f.operands > most)
+      return failure("the subgraph has " + std::to_string(m_f.operands) + " operands, a kernel takes " + std::to_string(most));
     EmittedSource result;
     line(std::string("#include \"") + preludeName() + "\"");
     for (std::size_t s = 0; s < m_f.stages.size() && m_error.empty(); ++s) {
@@ -162,7 +163,9 @@ class Emitter : private Frame {
               m_buffers[b] + ", ";
     }
     line(head + "char* workspace,");
-    line("    const NfCounters counters, const nf_bits* random, nf_bits* status, unsigned kernel) {");
+    std::string maps;
+    for (const MapId m : used.maps) maps += ", const __grid_constant__ NfTensorMap " + m_maps[m.value];
+    line("    const NfCounters counters, const nf_bits* random, nf_bits* status, unsigned kernel" + maps + ") {");
     ++m_depth;
     if (!shared.empty()) line("NF_SHARED_OF_LAUNCH");
     for (const BufferId b : used.buffers) {
@@ -291,6 +294,20 @@ class Emitter : private Frame {
         holdAccumulators(s);
         return;
       case Statement::Kind::ProxyFence: line("nf_proxy_fence();", {s.origin}); return;
+      case Statement::Kind::TensorCopy: {
+        std::string coordinates;
+        for (const IndexExpr& c : s.coordinates) coordinates += ", (int)(" + index(c) + ")";
+        line("nf_tensor_copy(&" + place(s.target) + ", " + m_maps[s.map.value] + ", &" + place(s.right) + coordinates + ");",
+             {s.origin});
+        return;
+      }
+      case Statement::Kind::ArrivalInit: line("nf_arrival_init(&" + place(s.target) + ");", {s.origin}); return;
+      case Statement::Kind::ArrivalExpect:
+        line("nf_arrival_expect(&" + place(s.target) + ", " + std::to_string(s.elements) + ");", {s.origin});
+        return;
+      case Statement::Kind::ArrivalWait:
+        line("nf_arrival_wait(&" + place(s.target) + ", " + index(s.parity) + ");", {s.origin});
+        return;
     }
   }
 
@@ -361,13 +378,15 @@ class Emitter : private Frame {
   void warpgroupTile(const Statement& s) {
     if (std::find(kWarpgroupColumns.begin(), kWarpgroupColumns.end(), s.tile[1]) == kWarpgroupColumns.end())
       return fail("the prelude has no tiles of " + std::to_string(s.tile[1]) + " columns");
+    const std::string tile = "nf_wgmma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[1]);
+    if (m_f[s.left.buffer].type == DType::F32)
+      return line(tile + ">(&" + place(s.target) + ", &" + place(s.left) + ", &" + place(s.right) + ");", {s.origin});
     const auto turned = [](const SwizzledOperand& o) { return std::string(o.turned ? "true" : "false"); };
     const auto apart = [&](const Place& p, const SwizzledOperand& o) {
       return std::to_string(o.apart * bytesOf(m_f[p.buffer].type));
     };
-    line("nf_wgmma_" + std::string(fragmentType(s.left.buffer)) + "<" + std::to_string(s.tile[1]) + ", " + turned(s.leftLies) +
-             ", " + turned(s.rightLies) + ">(&" + place(s.target) + ", &" + place(s.left) + ", " + apart(s.left, s.leftLies) +
-             ", &" + place(s.right) + ", " + apart(s.right, s.rightLies) + ");",
+    line(tile + ", " + turned(s.leftLies) + ", " + turned(s.rightLies) + ">(&" + place(s.target) + ", &" + place(s.left) + ", " +
+             apart(s.left, s.leftLies) + ", &" + place(s.right) + ", " + apart(s.right, s.rightLies) + ");",
          {s.origin});
   }
 
@@ -551,6 +570,7 @@ class Emitter : private Frame {
     const DType type = m_f[buffer].type;
     const std::string text = bare(converted(value, from, arithmeticType(type)));
     if (m_f[buffer].scope == Scope::Fragment) return "nf_tf32(" + text + ")";
+    if (m_f[buffer].rounded) return "nf_rounded_tf32(" + text + ")";
     if (m_f[buffer].scope == Scope::Local) return text;
     switch (type) {
       case DType::F16: return "nf_to_half(" + text + ")";
@@ -723,7 +743,7 @@ class Emitter : private Frame {
   }
 
   std::set<std::string> m_used;
-  std::vector<std::string> m_buffers, m_vars;
+  std::vector<std::string> m_buffers, m_vars, m_maps;
   std::map<std::uint64_t, std::string> m_keys;  // of random streams
   KernelText m_text;
   std::size_t m_depth = 0;

@@ -26,7 +26,8 @@ void Frame::collect(const std::vector<StmtId>& body, Touched& into) const {
     place(s.target);
     place(s.left);
     place(s.right);
-    into.swizzled = into.swizzled || s.kind == Statement::Kind::WarpgroupTile;
+    into.swizzled = into.swizzled || s.kind == Statement::Kind::WarpgroupTile || s.kind == Statement::Kind::TensorCopy;
+    if (s.kind == Statement::Kind::TensorCopy) into.maps.insert(s.map);
     for (const ValueId v : valuesOf(m_f, s)) {
       place(m_f[v].place);
       if (m_f[v].kind == Value::Kind::Random) into.streams.insert(static_cast<std::uint64_t>(m_f[v].constant));
@@ -80,6 +81,23 @@ std::optional<Grid> Frame::grid(std::size_t index) {
   if (result.stage.threads > 1024) return refuse("a block has more than 1024 threads");
   if (result.stage.tasks > INT32_MAX) return refuse("the grid has more blocks than 31 bits count");
   layShared(stage.body, result);
+  Touched used;
+  collect(stage.body, used);
+  for (const MapId m : used.maps) result.stage.maps.push_back(mapOf(m));
+  return result;
+}
+
+KernelTensorMap Frame::mapOf(MapId id) const {
+  const TensorMap& map = m_f[id];
+  const Buffer& buffer = m_f[map.buffer];
+  const std::int64_t bytes = bytesOf(buffer.type);
+  const bool operand = map.buffer.value < m_f.operands;
+  KernelTensorMap result;
+  result.operand = operand ? static_cast<std::int64_t>(map.buffer.value) : -1;
+  result.offset = map.offset * bytes + (operand ? 0 : buffer.workspaceOffset);
+  result.type = buffer.type;
+  result.rounded = map.rounded;
+  for (const TensorMap::Axis& a : map.axes) result.axes.push_back({a.extent, a.stride * bytes, a.box});
   return result;
 }
 

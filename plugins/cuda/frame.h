@@ -41,6 +41,7 @@ class Frame {
   struct Touched {
     std::set<loop::BufferId> buffers;
     std::set<std::uint64_t> streams;  // of random numbers
+    std::set<loop::MapId> maps;       // of the copy engine
     bool swizzled = false;            // operands of warpgroups
   };
   void collect(const std::vector<loop::StmtId>& body, Touched& into) const;
@@ -69,6 +70,7 @@ class Frame {
  private:
   std::vector<loop::VarId> chain(loop::LoopKind kind, const std::vector<loop::StmtId>*& body) const;
   std::int64_t product(const std::vector<loop::VarId>& loops) const;
+  KernelTensorMap mapOf(loop::MapId id) const;
   void layShared(const std::vector<loop::StmtId>& body, Grid& grid) const;
 };
 

@@ -25,6 +25,10 @@ class LaunchParameters {
     m_values.push_back(const_cast<T*>(&value));
     m_bytes.push_back(sizeof(T));
   }
+  void keep(std::size_t count) {
+    m_values.resize(count);
+    m_bytes.resize(count);
+  }
   std::size_t size() const { return m_values.size(); }
   std::size_t bytes(std::size_t i) const { return m_bytes[i]; }
   const void* value(std::size_t i) const { return m_values[i]; }

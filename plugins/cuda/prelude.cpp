@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "core/schedule/fragment.h"
 #include "plugins/cuda/emit.h"
 
 namespace nf::cuda {
@@ -160,6 +161,7 @@ __device__ __forceinline__ unsigned nf_tf32(T f) {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(f));
   return rounded;
 }
+__device__ __forceinline__ float nf_rounded_tf32(float f) { return __uint_as_float(nf_tf32(f)); }
 // `Count` matrices of 8 rows of 16 bytes; thread 8*j + r has the address of row r of matrix j. Turned: each transposed, of 2-byte numbers.
 template <int Count, bool Turned>
 __device__ __forceinline__ void nf_matrix_load(unsigned* to, const void* row) {
@@ -230,13 +232,56 @@ __device__ __forceinline__ void nf_hold(float* c) {
   for (int i = 0; i < Count; ++i) asm volatile("" : "+f"(c[i])::"memory");
 }
 __device__ __forceinline__ void nf_proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---------------------------------------------------------------- the copy engine
+struct __align__(64) NfTensorMap { nf_bits opaque[16]; };
+// An arrival's phase ends when one thread has said how many bytes it brings and they are there.
+__device__ __forceinline__ void nf_arrival_init(nf_long* arrival) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((unsigned)__cvta_generic_to_shared(arrival)) : "memory");
+}
+__device__ __forceinline__ void nf_arrival_expect(nf_long* arrival, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               ::"r"((unsigned)__cvta_generic_to_shared(arrival)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void nf_arrival_wait(nf_long* arrival, unsigned parity) {
+  unsigned ended;
+  do {
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(ended) : "r"((unsigned)__cvta_generic_to_shared(arrival)), "r"(parity) : "memory");
+  } while (ended == 0u);
+}
 )cuda";
 
-// c += a * b of 64 x N x 16, begun; `type` as PTX calls it.
+// A box of a map into shared memory, begun, by the coordinates of its first element.
+std::string tensorCopies() {
+  std::string text;
+  for (std::size_t axes = 1; axes <= loop::kMostMapAxes; ++axes) {
+    std::string taken, named, given;
+    for (std::size_t a = 0; a < axes; ++a) {
+      const std::string c = "c" + std::to_string(a);
+      taken += ", int " + c;
+      named += (a > 0 ? ", %" : "%") + std::to_string(3 + a);
+      given += ", \"r\"(" + c + ")";
+    }
+    text += "__device__ __forceinline__ void nf_tensor_copy(void* to, const NfTensorMap& map, nf_long* arrival" + taken +
+            ") {\n  asm volatile(\"cp.async.bulk.tensor." + std::to_string(axes) +
+            "d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {" + named +
+            "}], [%2];\"\n               ::\"r\"((unsigned)__cvta_generic_to_shared(to)), \"l\"(&map), "
+            "\"r\"((unsigned)__cvta_generic_to_shared(arrival))" +
+            given + " : \"memory\");\n}\n";
+  }
+  return text;
+}
+
+// c += a * b of 64 x N and 32 bytes along the reduced points, begun; `type` as PTX calls it. tf32 has no operands that are turned.
 std::string warpgroupTiles(const std::string& type) {
-  std::string text = "template <int N, bool TurnedA, bool TurnedB>\n__device__ __forceinline__ void nf_wgmma_" + type +
-                     "(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {\n" +
-                     "  const nf_bits left = nf_operand(a, apartA), right = nf_operand(b, apartB);\n";
+  const bool turns = type != "tf32";
+  std::string text = turns ? "template <int N, bool TurnedA, bool TurnedB>\n__device__ __forceinline__ void nf_wgmma_" + type +
+                                 "(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {\n" +
+                                 "  const nf_bits left = nf_operand(a, apartA), right = nf_operand(b, apartB);\n"
+                           : "template <int N>\n__device__ __forceinline__ void nf_wgmma_" + type +
+                                 "(float* c, const void* a, const void* b) {\n" +
+                                 "  const nf_bits left = nf_operand(a, 0), right = nf_operand(b, 0);\n";
   for (const std::int64_t columns : kWarpgroupColumns) {
     const std::int64_t registers = columns / 2;
     const auto operand = [&](std::int64_t n) { return "%" + std::to_string(registers + n); };
@@ -246,18 +291,18 @@ std::string warpgroupTiles(const std::string& type) {
       given += std::string(r > 0 ? ", " : "") + "\"+f\"(c[" + std::to_string(r) + "])";
     }
     text += "  if constexpr (N == " + std::to_string(columns) + ")\n    asm volatile(\"{.reg .pred p; setp.ne.b32 p, 1, 0;\\n\"\n" +
-            "                 \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + "k16.f32." + type + "." + type +
-            " {" + named + "}, " + operand(0) + ", " + operand(1) + ", p, 1, 1, " + operand(2) + ", " + operand(3) + ";}\"\n" +
-            "                 : " + given +
-            "\n                 : \"l\"(left), \"l\"(right), \"n\"((int)TurnedA), \"n\"((int)TurnedB));\n";
+            "                 \"wgmma.mma_async.sync.aligned.m64n" + std::to_string(columns) + (turns ? "k16" : "k8") + ".f32." +
+            type + "." + type + " {" + named + "}, " + operand(0) + ", " + operand(1) + ", p, 1, 1" +
+            (turns ? ", " + operand(2) + ", " + operand(3) : "") + ";}\"\n" + "                 : " + given +
+            "\n                 : \"l\"(left), \"l\"(right)" + (turns ? ", \"n\"((int)TurnedA), \"n\"((int)TurnedB)" : "") + ");\n";
   }
   return text + "}\n";
 }
 
 // wgmma is in sm_90a and nowhere else.
 std::string warpgroups() {
-  return "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + std::string(kWarpgroups) + warpgroupTiles("f16") + warpgroupTiles("bf16") +
-         "#endif\n";
+  return "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n" + std::string(kWarpgroups) + tensorCopies() + warpgroupTiles("f16") +
+         warpgroupTiles("bf16") + warpgroupTiles("tf32") + "#endif\n";
 }
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/plugin.h"
-#include "tests/cuda/host_run.h"
+#include "tests/cuda/host_calls.h"
 #include "tests/cuda/module_run.h"
 #include "tests/kernel_cases.h"
 #include "tests/random_program.h"
@@ -149,12 +149,9 @@ class HostRuns {
     m_names.push_back(name + "\n" + schedule.text());
     m_programs.push_back(p);
     m_checks.push_back(function->checks);
-    HostCall call;
+    HostCall call = callOf(p, *function, inputs);
     call.emitted = std::move(*emitted);
-    call.workspaceBytes = function->workspaceBytes;
     call.counters = std::move(counters);
-    for (const auto& [id, data] : inputs) call.inputs.push_back(data);
-    for (const Output& o : p.outputs) call.outputs.push_back({p[o.tensor].type, p[o.tensor].shape, {}});
     // The same through the other generator. It has no matrix units.
     auto object = moduleForHost(*function, "sm_80", "k" + std::to_string(m_calls.size()) + "_");
     HostCall twin = call;

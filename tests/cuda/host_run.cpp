@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/runtime/host_tensor.h"
+#include "tests/cuda/host_tensor_map.h"
 
 namespace nf::test {
 namespace {
@@ -33,6 +34,7 @@ const char* kHost = R"cpp(
 #define __launch_bounds__(n)
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
+#define __grid_constant__
 #define NF_SHARED_OF_LAUNCH
   extern "C" __align__(1024) char nf_shared[227 << 10];
   char nf_shared[227 << 10];
@@ -128,6 +130,7 @@ const char* kHost = R"cpp(
     if (f - f != 0.0f) return __float_as_uint(f);
     return (__float_as_uint(f) + 0x1000u) & ~0x1fffu;
   }
+  static float nf_rounded_tf32(float f) { return __uint_as_float(nf_tf32(f)); }
   template <int Count, bool Turned>
   static void nf_matrix_load(unsigned* to, const void* row) {
     const unsigned me = threadIdx.x, lane = me % 32, warp = me - lane;
@@ -183,32 +186,42 @@ const char* kHost = R"cpp(
     multiplied<K, 1>(c, a, b, [](unsigned r, unsigned) { return __uint_as_float(r); });
   }
   // The matrices of four warps: an operand's element from where it begins, its 16-byte parts exchanged by the address.
-  template <bool Turned>
-  static unsigned short element(const void* from, unsigned apart, unsigned own, unsigned step) {
-    unsigned long at = (unsigned long)from + (Turned ? own / 64 * apart + step * 128 + own % 64 * 2 : own * 128 + step * 2);
+  template <class T, bool Turned>
+  static T element(const void* from, unsigned apart, unsigned own, unsigned step) {
+    constexpr unsigned kBytes = sizeof(T), kColumns = 128 / kBytes;
+    unsigned long at =
+        (unsigned long)from + (Turned ? own / kColumns * apart + step * 128 + own % kColumns * kBytes : own * 128 + step * kBytes);
     at ^= (at >> 7 & 7) << 4;
-    unsigned short value;
-    memcpy(&value, (const void*)at, 2);
+    T value;
+    memcpy(&value, (const void*)at, kBytes);
     return value;
   }
-  template <int N, bool TurnedA, bool TurnedB, class Pick>
+  template <class T, int N, bool TurnedA, bool TurnedB, class Pick>
   static void warpgroup(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB, Pick pick) {
     const unsigned thread = threadIdx.x % 128, lane = thread % 32;
     for (unsigned e = 0; e < N / 2; ++e) {
       const unsigned row = 16 * (thread / 32) + lane / 4 + 8 * (e / 2 % 2), column = 8 * (e / 4) + 2 * (lane % 4) + e % 2;
       double sum = c[e];
-      for (unsigned k = 0; k < 16; ++k)
-        sum += (double)pick(element<TurnedA>(a, apartA, row, k)) * (double)pick(element<TurnedB>(b, apartB, column, k));
+      for (unsigned k = 0; k < 32 / sizeof(T); ++k)
+        sum += (double)pick(element<T, TurnedA>(a, apartA, row, k)) * (double)pick(element<T, TurnedB>(b, apartB, column, k));
       c[e] = (float)sum;
     }
   }
   template <int N, bool TurnedA, bool TurnedB>
   static void nf_wgmma_f16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
-    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return nf_from_half(h); });
+    warpgroup<unsigned short, N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return nf_from_half(h); });
   }
   template <int N, bool TurnedA, bool TurnedB>
   static void nf_wgmma_bf16(float* c, const void* a, unsigned apartA, const void* b, unsigned apartB) {
-    warpgroup<N, TurnedA, TurnedB>(c, a, apartA, b, apartB, [](unsigned short h) { return __uint_as_float((unsigned)h << 16); });
+    warpgroup<unsigned short, N, TurnedA, TurnedB>(c, a, apartA, b, apartB,
+                                                   [](unsigned short h) { return __uint_as_float((unsigned)h << 16); });
+  }
+  template <int N>
+  static void nf_wgmma_tf32(float* c, const void* a, const void* b) {
+    warpgroup<float, N, false, false>(c, a, 0, b, 0, [](float f) {
+      if (nf_rounded_tf32(f) != f) __builtin_trap();
+      return f;
+    });
   }
   static void nf_wgmma_fence() {}
   static void nf_wgmma_commit() {}
@@ -217,6 +230,51 @@ const char* kHost = R"cpp(
   template <int Count>
   static void nf_hold(float*) {}
   static void nf_proxy_fence() {}
+  // An arrival: how many phases have ended, whether the one under way is expected, and how many bytes it lacks, in 31, 1 and 32 bits.
+  static void nf_arrival_init(long long* arrival) { *arrival = 0; }
+  static void nf_arrival_expect(long long* arrival, unsigned bytes) {
+    if (*arrival & 0x1ffffffffll) __builtin_trap();
+    *arrival += 0x100000000ll + bytes;
+  }
+  static void nf_arrival_wait(long long* arrival, unsigned parity) {
+    for (int turns = 0; (*arrival >> 33 & 1) == parity; change())
+      if (++turns > 1000000) __builtin_trap();
+  }
+  static void box(char* to, const NfTensorMap& map, long long* arrival, const int* first) {
+    if ((unsigned long)to % 1024) __builtin_trap();
+    unsigned count = 1;
+    for (unsigned a = 0; a < map.axes; ++a) count *= map.box[a];
+    for (unsigned n = 0; n < count; ++n) {
+      const char* from = map.base;
+      bool inside = true;
+      unsigned rest = n;
+      for (unsigned a = 0; a < map.axes; rest /= map.box[a++]) {
+        const long c = (long)first[a] + rest % map.box[a];
+        inside = inside && c >= 0 && c < (long)map.extents[a];
+        from += c * (long)map.strides[a];
+      }
+      unsigned long at = (unsigned long)to + (unsigned long)n * map.bytes;
+      at ^= (at >> 7 & 7) << 4;
+      if (!inside) {
+        memset((void*)at, 0, map.bytes);
+      } else if (map.rounded) {
+        float f;
+        memcpy(&f, from, 4);
+        f = nf_rounded_tf32(f);
+        memcpy((void*)at, &f, 4);
+      } else {
+        memcpy((void*)at, from, map.bytes);
+      }
+    }
+    *arrival -= (long long)count * map.bytes;
+    if (!(*arrival & 0xffffffffll)) *arrival += 0x100000000ll;
+  }
+  template <class... At>
+  static void nf_tensor_copy(void* to, const NfTensorMap& map, long long* arrival, At... at) {
+    const int first[] = {at...};
+    if (sizeof...(At) != map.axes || !(*arrival & 0x100000000ll)) __builtin_trap();
+    box((char*)to, map, arrival, first);
+  }
   static void fibre() {
     for (;;) {
       (*work)();
@@ -320,6 +378,28 @@ std::string callOf(const HostCall& call, std::size_t number) {
   return text + "}\n";
 }
 
+// The maps of a stage on this machine, by name and as declarations; of operands by pointers in `tensors`.
+std::string mapsOf(const KernelStage& stage, std::string& declared) {
+  std::string passed;
+  for (std::size_t m = 0; m < stage.maps.size(); ++m) {
+    const KernelTensorMap& map = stage.maps[m];
+    const std::string name = stage.symbol + "_map" + std::to_string(m);
+    std::string strides = std::to_string(bytesOf(map.type)), extents, box;
+    for (std::size_t a = 0; a < map.axes.size(); ++a) {
+      if (a > 0) strides += ", " + std::to_string(map.axes[a].stride);
+      extents += (a > 0 ? ", " : "") + std::to_string(map.axes[a].extent);
+      box += (a > 0 ? ", " : "") + std::to_string(map.axes[a].box);
+    }
+    declared += "  const NfTensorMap " + name + "{(const char*)" +
+                (map.operand < 0 ? "workspace" : "tensors[" + std::to_string(map.operand) + "]") + " + " +
+                std::to_string(map.offset) + ", {" + strides + "}, {" + extents + "}, {" + box + "}, " +
+                std::to_string(map.axes.size()) + ", " + std::to_string(bytesOf(map.type)) + ", " + (map.rounded ? "1" : "0") +
+                "};\n";
+    passed += ", " + name;
+  }
+  return passed;
+}
+
 // The text without the prelude's include, its functions with C++ names.
 std::string kernelsOf(const cuda::EmittedSource& emitted) {
   std::string text = emitted.source.text;
@@ -352,7 +432,7 @@ void shareByBlock(std::string& text) {
 
 std::string sourceOf(const std::vector<HostCall>& calls) {
   std::ostringstream out;
-  out << kHost << cuda::portablePrelude() << kForObjects;
+  out << NF_EXPANDED_TEXT_OF(NF_HOST_TENSOR_MAP) << "\n" << kHost << cuda::portablePrelude() << kForObjects;
   for (std::size_t c = 0; c < calls.size(); ++c) {
     const HostCall& call = calls[c];
     if (!call.object.code.empty()) {
@@ -367,12 +447,14 @@ std::string sourceOf(const std::vector<HostCall>& calls) {
         << "(void** tensors, char* workspace, const nf_long* of, const nf_bits* random, nf_bits* status) {\n"
            "  NfCounters counters;\n  memcpy(counters.of, of, sizeof counters.of);\n";
     for (const KernelStage& s : stages) {
-      out << "  grid(" << s.tasks << ", " << s.threads << ", " << (meets(text, s) ? "true" : "false") << ", "
+      std::string declared;
+      const std::string maps = mapsOf(s, declared);
+      out << declared << "  grid(" << s.tasks << ", " << s.threads << ", " << (meets(text, s) ? "true" : "false") << ", "
           << (s.cooperative ? "true" : "false") << ", [&] { k" << c << "::" << s.symbol << "(";
       std::size_t t = 0;
       for (const auto* list : {&call.inputs, &call.outputs})
         for (const TensorData& d : *list) out << "(" << storage(d.type) << "*)tensors[" << t++ << "], ";
-      out << "workspace, counters, random, status, 1u); });\n";
+      out << "workspace, counters, random, status, 1u" << maps << "); });\n";
     }
     out << "}\n";
   }
@@ -429,18 +511,21 @@ Result<std::vector<std::byte>> hostModuleOf(const std::string& source) {
 Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, const std::vector<DType>& operands) {
   const std::string text = kernelsOf(emitted);
   std::ostringstream out;
-  out << kHost << cuda::portablePrelude() << "namespace k {\n" << text << "}\n";
+  out << NF_EXPANDED_TEXT_OF(NF_HOST_TENSOR_MAP) << "\n" << kHost << cuda::portablePrelude() << "namespace k {\n" << text << "}\n";
   for (const KernelStage& s : emitted.stages) {
     out << "extern \"C\" {\nextern const unsigned long " << s.symbol << "_bytes[];\nconst unsigned long " << s.symbol
         << "_bytes[] = {";
     for (std::size_t t = 0; t < operands.size(); ++t) out << "8, ";
-    out << "8, sizeof(NfCounters), 8, 8, 4, 0};\nint " << s.symbol
-        << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, " << (meets(text, s) ? "true" : "false")
-        << ", false, [&] { k::" << s.symbol << "(";
+    out << "8, sizeof(NfCounters), 8, 8, 4, ";
+    for (std::size_t m = 0; m < s.maps.size(); ++m) out << "sizeof(NfTensorMap), ";
+    out << "0};\nint " << s.symbol << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, "
+        << (meets(text, s) ? "true" : "false") << ", false, [&] { k::" << s.symbol << "(";
     std::size_t p = 0;
     for (const DType type : operands) out << "*(" << storage(type) << "**)p[" << p++ << "], ";
     out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p["
-        << p + 3 << "], *(unsigned*)p[" << p + 4 << "]); });\n  return 0;\n}\n}\n";
+        << p + 3 << "], *(unsigned*)p[" << p + 4 << "]";
+    for (std::size_t m = 0; m < s.maps.size(); ++m) out << ", *(const NfTensorMap*)p[" << p + 5 + m << "]";
+    out << "); });\n  return 0;\n}\n}\n";
   }
   return hostModuleOf(out.str());
 }

@@ -11,7 +11,7 @@
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/emit.h"
 #include "plugins/cuda/nvptx/generate.h"
-#include "tests/cuda/host_run.h"
+#include "tests/cuda/host_calls.h"
 #include "tests/recurrence_cases.h"
 
 namespace nf::test {
@@ -55,11 +55,8 @@ TEST(CudaRecurrence, TheTextEqualsTheReference) {
     ASSERT_TRUE(reference.ok());
     auto values = reference->run(inputs, 7, 3, {});
     ASSERT_TRUE(values.ok()) << values.error().message;
-    HostCall call;
+    HostCall call = callOf(p, *function, inputs);
     call.emitted = std::move(*emitted);
-    call.workspaceBytes = function->workspaceBytes;
-    for (const auto& [id, data] : inputs) call.inputs.push_back(data);
-    for (const Output& o : p.outputs) call.outputs.push_back({p[o.tensor].type, p[o.tensor].shape, {}});
     calls.push_back(std::move(call));
     programs.push_back(p);
     want.push_back(std::move(*values));

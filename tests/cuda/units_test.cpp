@@ -5,19 +5,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/schedule/fragment.h"
-#include "core/schedule/loop_interpreter.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/plugin.h"
-#include "tests/cuda/host_run.h"
+#include "tests/cuda/host_calls.h"
 #include "tests/cuda/module_run.h"
+#include "tests/gpu/gpu_cases.h"
 #include "tests/kernel_cases.h"
 
 namespace nf::test {
 namespace {
-
-Schedule scheduleOf(const nlohmann::json& knobs) { return {"contraction", std::make_shared<const nlohmann::json>(knobs)}; }
 
 struct UnitCase {
   std::string name;
@@ -45,6 +42,34 @@ std::vector<UnitCase> unitCases() {
   }));
   const Program& turned = b.p;
   const Program full = gemm(72, 70, 100), half = gemm(72, 80, 100, DType::F16, DType::F16);
+  const Program mixed = gemm(72, 80, 100, DType::F16, DType::BF16);
+  const auto tf32 = [&](nlohmann::json knobs, nlohmann::json more) {
+    knobs["block_k"] = 32;
+    knobs.update(more);
+    return knobs;
+  };
+  const auto engine = [](nlohmann::json knobs) {
+    knobs["copies"] = "tma";
+    return knobs;
+  };
+  // Rows begin at 16 bytes.
+  const Program rows = gemm(72, 80, 104, DType::F16, DType::F16);
+  Builder alongBuilder, batchesBuilder;
+  {
+    Builder& of = alongBuilder;
+    const TensorId a = of.input("A", {72, 100}), c = of.input("B", {84, 100});
+    of.output(of.op("C", {72, 84}, {100}, Reducer::Sum, [&](const auto& v) {
+      return of.p.binary(ScalarOp::Mul, of.at(a, {v[0], v[2]}), of.at(c, {v[1], v[2]}));
+    }));
+  }
+  {
+    Builder& of = batchesBuilder;
+    const TensorId a = of.input("A", {2, 200, 72}, DType::BF16), c = of.input("B", {2, 200, 136}, DType::BF16);
+    of.output(of.op("C", {2, 72, 136}, {200}, Reducer::Sum, [&](const auto& v) {
+      return of.p.binary(ScalarOp::Mul, of.at(a, {v[0], v[3], v[1]}), of.at(c, {v[0], v[3], v[2]}));
+    }));
+  }
+  const Program &along = alongBuilder.p, &batches = batchesBuilder.p;
   return {{"tf32", full, with({{"matrix", "tf32"}, {"precision", "tf32"}}), "mma.sync.aligned.m16n8k8.row.col.f32.tf32"},
           {"fragments", half, with({{"matrix", "mma16816"}, {"fragments", 1}}), "mma.sync.aligned.m16n8k16"},
           {"three levels", half, with({{"matrix", "mma16816"}, {"pipeline", 3}, {"stages", 3}}), "mma.sync.aligned.m16n8k16"},
@@ -54,7 +79,20 @@ std::vector<UnitCase> unitCases() {
            ".extern .shared"},
           {"warpgroups", half, warpgroups(64, 2, 2), "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "sm_90"},
           {"warpgroups ahead", turned, warpgroups(128, 4, 3), "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16", "sm_90"},
-          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"}};
+          {"wide warpgroups", half, warpgroups(256, 3, 3), "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16", "sm_90"},
+          {"warpgroups of tf32", mixed, tf32(warpgroups(64, 2, 2), nlohmann::json::object()),
+           "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", "sm_90"},
+          {"warpgroups that round", full, tf32(warpgroups(128, 3, 3), {{"precision", "tf32"}}),
+           "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32", "sm_90"},
+          {"wide warpgroups that round", full, tf32(warpgroups(256, 3, 3), {{"precision", "tf32"}}),
+           "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32", "sm_90"},
+          {"the copy engine", rows, engine(warpgroups(64, 2, 2)),
+           "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes", "sm_90"},
+          {"the copy engine ahead", batches, engine(warpgroups(128, 4, 3)),
+           "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes", "sm_90"},
+          {"the copy engine, one buffer", rows, engine(warpgroups(64, 1, 2)), "mbarrier.try_wait.parity.shared::cta.b64", "sm_90"},
+          {"the copy engine rounds", along, engine(tf32(warpgroups(64, 3, 3), {{"precision", "tf32"}})),
+           "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32", "sm_90"}};
 }
 
 TEST(CudaUnits, CompileToTheInstructions) {
@@ -63,7 +101,7 @@ TEST(CudaUnits, CompileToTheInstructions) {
     ASSERT_TRUE(compiler.ok()) << compiler.error().message;
     for (const UnitCase& c : unitCases()) {
       if (c.architecture > architecture) continue;
-      const auto object = (*compiler)->compile({c.program, scheduleOf(c.knobs), {"ptx"}});
+      const auto object = (*compiler)->compile({c.program, scheduled(c.knobs.dump()), {"ptx"}});
       ASSERT_TRUE(object.ok()) << c.name << ": " << object.error().message << "\n" << object.error().detail;
       const std::string& ptx = object->texts.at("ptx").text;
       EXPECT_NE(ptx.find(c.instruction), std::string::npos) << c.name;
@@ -75,37 +113,11 @@ TEST(CudaUnits, CompileToTheInstructions) {
 TEST(CudaUnits, EqualTheInterpreterBitForBit) {
   const std::uint64_t seed = freshSeed();
   std::mt19937_64 rng(seed);
-  std::vector<HostCall> calls;
-  std::vector<std::vector<double>> want;
-  for (const UnitCase& c : unitCases()) {
-    const Target target = *cuda::nominalTarget(c.architecture);
-    const auto function = lower(c.program, scheduleOf(c.knobs), target);
-    ASSERT_TRUE(function.ok()) << c.name << ": " << function.error().message;
-    auto emitted = cuda::emit(*function);
-    ASSERT_TRUE(emitted.ok()) << c.name << ": " << emitted.error().message;
-    HostCall call;
-    call.emitted = std::move(*emitted);
-    call.workspaceBytes = function->workspaceBytes;
-    std::vector<std::vector<double>> operands;
-    for (auto [id, data] : randomInputs(c.program, rng)) {
-      std::uniform_real_distribution<double> real(-3, 3);
-      for (double& v : data.values)
-        v = data.type == DType::F32 ? static_cast<float>(real(rng)) : loop::roundedToFragment(data.type, real(rng));
-      operands.push_back(data.values);
-      call.inputs.push_back(std::move(data));
-    }
-    const Tensor& made = c.program[c.program.outputs[0].tensor];
-    operands.emplace_back(static_cast<std::size_t>(made.elements()), 0.0);
-    call.outputs.push_back({made.type, made.shape, {}});
-    const auto ran = loop::interpret(*function, {&operands, {}, 7, 3});
-    ASSERT_TRUE(ran.ok()) << c.name << ": " << ran.error().message;
-    want.push_back(operands.back());
-    calls.push_back(std::move(call));
-  }
-  const auto ran = runOnHost(calls);
-  ASSERT_TRUE(ran.ok()) << ran.error().message << "\n" << ran.error().detail;
-  for (std::size_t c = 0; c < calls.size(); ++c)
-    EXPECT_EQ(calls[c].outputs[0].values, want[c]) << unitCases()[c].name << ", seed " << seed;
+  InterpretedCalls calls;
+  for (const UnitCase& c : unitCases())
+    ASSERT_NO_FATAL_FAILURE(calls.add(c.name + ", seed " + std::to_string(seed), c.program, scheduled(c.knobs.dump()),
+                                      *cuda::nominalTarget(c.architecture), rng));
+  calls.runAndCompare();
 }
 
 // Beyond 48 KB a block's slices are the launch's; both generators lay them the same way and get the same results.
@@ -118,14 +130,14 @@ TEST(CudaShared, TheLaunchGivesWhatAKernelCannotDeclare) {
   for (const char* generator : {"nvrtc", "llvm"}) {
     nlohmann::json own = knobs;
     if (std::string(generator) == "llvm") own["generator"] = generator;
-    const auto object = (*compiler)->compile({p, scheduleOf(own), {"ptx"}});
+    const auto object = (*compiler)->compile({p, scheduled(own.dump()), {"ptx"}});
     ASSERT_TRUE(object.ok()) << generator << ": " << object.error().message << "\n" << object.error().detail;
     EXPECT_EQ(object->generator, generator);
     EXPECT_EQ(object->stages.at(0).sharedBytes, 4 * 32 * (132 + 128) * 4) << generator;
     EXPECT_NE(object->texts.at("ptx").text.find(".extern .shared"), std::string::npos) << generator;
   }
   knobs["stages"] = 1;
-  const auto small = (*compiler)->compile({p, scheduleOf(knobs), {"ptx"}});
+  const auto small = (*compiler)->compile({p, scheduled(knobs.dump()), {"ptx"}});
   ASSERT_TRUE(small.ok());
   EXPECT_EQ(small->stages.at(0).sharedBytes, 0);
   EXPECT_EQ(small->texts.at("ptx").text.find(".extern .shared"), std::string::npos);
@@ -136,31 +148,22 @@ TEST(CudaShared, BothGeneratorsAgreeOnWhatTheLaunchGives) {
   const Target target = *cuda::nominalTarget("sm_90");
   const Program p = gemm(130, 70, 100);
   const auto function =
-      lower(p, scheduleOf({{"block_m", 128}, {"block_n", 128}, {"block_k", 32}, {"thread_m", 8}, {"thread_n", 8}, {"stages", 4}}),
-            target);
+      lower(p, scheduled(R"({"block_m":128,"block_n":128,"block_k":32,"thread_m":8,"thread_n":8,"stages":4})"), target);
   ASSERT_TRUE(function.ok()) << function.error().message;
-  std::vector<HostCall> calls(2);
+  const auto inputs = randomInputs(p, rng);
+  std::vector<HostCall> calls(2, callOf(p, *function, inputs));
   auto emitted = cuda::emit(*function);
   ASSERT_TRUE(emitted.ok()) << emitted.error().message;
   calls[0].emitted = std::move(*emitted);
   auto object = moduleForHost(*function, "sm_90", "llvm_");
   ASSERT_TRUE(object.ok()) << object.error().message << "\n" << object.error().detail;
   calls[1].object = std::move(*object);
-  const auto inputs = randomInputs(p, rng);
-  const Tensor& made = p[p.outputs[0].tensor];
-  for (HostCall& call : calls) {
-    for (const auto& [id, data] : inputs) call.inputs.push_back(data);
-    call.outputs.push_back({made.type, made.shape, {}});
-    call.workspaceBytes = function->workspaceBytes;
-  }
   const auto ran = runOnHost(calls);
   ASSERT_TRUE(ran.ok()) << ran.error().message << "\n" << ran.error().detail;
   EXPECT_EQ(calls[0].outputs[0].values, calls[1].outputs[0].values);
-  std::vector<std::vector<double>> operands;
-  for (const auto& [id, data] : inputs) operands.push_back(data.values);
-  operands.emplace_back(static_cast<std::size_t>(made.elements()), 0.0);
-  ASSERT_TRUE(loop::interpret(*function, {&operands, {}, 7, 3}));
-  EXPECT_EQ(calls[0].outputs[0].values, operands.back());  // the sums are exact
+  const auto want = interpretedOutputs(p, *function, inputs);
+  ASSERT_TRUE(want.ok()) << want.error().message;
+  EXPECT_EQ(calls[0].outputs[0].values, want->front());  // the sums are exact
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ struct Emitted {
   cuda::EmittedSource source;
 };
 
-Result<Emitted> emitted(const CompileRequest& request) {
-  NF_TRY(const Target target, cuda::nominalTarget("sm_80"));
+Result<Emitted> emitted(const CompileRequest& request, const std::string& architecture) {
+  NF_TRY(const Target target, cuda::nominalTarget(architecture));
   NF_TRY(const auto space, scheduleSpace(request.subgraph, target));
   Emitted made;
   made.object.backend = "cuda";
@@ -48,13 +48,13 @@ Result<Emitted> emitted(const CompileRequest& request) {
 }  // namespace
 
 Result<KernelObject> HostCompiler::compile(const CompileRequest& request) {
-  NF_TRY(Emitted made, emitted(request));
+  NF_TRY(Emitted made, emitted(request, m_architecture));
   NF_TRY(made.object.code, hostModule(made.source, operandsOf(request.subgraph)));
   return std::move(made.object);
 }
 
 Result<KernelObject> failingKernel(const Program& program, int code) {
-  NF_TRY(Emitted made, emitted({program, {"reference", nullptr}, {}}));
+  NF_TRY(Emitted made, emitted({program, {"reference", nullptr}, {}}, "sm_80"));
   std::string text;
   for (const KernelStage& s : made.object.stages) {
     text +=

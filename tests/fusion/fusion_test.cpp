@@ -422,6 +422,42 @@ TEST(Fusion, AKernelThatMeasuredSlowerIsSplitAgain) {
   EXPECT_EQ(fuse(chain(""), kSlowMemory, options)->program.groups.size(), 1u);
 }
 
+// The same kernel cut in another place is another comparison: its figures do not stand there.
+TEST(Fusion, AMeasurementStandsWithTheCutThatWasCompared) {
+  Build b;
+  const TensorId a = b.given("A", kN);
+  const TensorId x = b.product("B", {a}, kN), y = b.product("C", {x, a}, kN);
+  b.keep(b.product("D", {y}, kN));
+  const Program chain = b.partitioned();
+  const auto takenBack = [](const FusionResult& result) {
+    std::vector<FusionDecision> found;
+    for (const FusionDecision& d : result.decisions)
+      if (d.state == FusionState::Reverted) found.push_back(d);
+    return found;
+  };
+  const Hash whole = fusedKernels(fuse(chain, kSlowMemory)->program).at(0).signature;
+  FusionOptions options;
+  options.reverted[whole] = {12, 0.5, 9, 0.25, 21, -3, -3.5, -2.5, {}};
+  auto told = takenBack(*fuse(chain, kSlowMemory, options));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].lost, whole);
+  ASSERT_NE(told[0].cut, Hash());
+  const FusionDecision compared = told[0];
+  options.reverted[whole].cut = compared.cut;
+  told = takenBack(*fuse(chain, kSlowMemory, options));
+  ASSERT_EQ(told.size(), 1u);
+  ASSERT_TRUE(told[0].measured);
+  EXPECT_EQ(told[0].measured->saved, -3);
+
+  options.force = {{compared.producer, compared.consumer}};
+  told = takenBack(*fuse(chain, kSlowMemory, options));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NE(std::pair(told[0].producer, told[0].consumer), std::pair(compared.producer, compared.consumer));
+  EXPECT_EQ(told[0].lost, whole);
+  EXPECT_FALSE(told[0].measured);
+  EXPECT_EQ(told[0].why, "The kernel of both was measured, cut in another place, and was slower than its parts.");
+}
+
 // With anything split or not the kernels are a sound partition that computes every operator.
 TEST(FusionProperty, AnyKernelCanBeTakenBack) {
   std::mt19937 rng(5);

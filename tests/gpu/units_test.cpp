@@ -89,14 +89,16 @@ TEST(GpuPrecision, RoundsToTenBitsBehindThePoint) {
 TEST(GpuPrecision, IsNeverChosenByASearch) {
   const std::uint64_t seed = freshSeed();
   std::mt19937_64 rng(seed);
-  const auto space = scheduleSpace(gemm(256, 256, 256), gpuTarget());
-  ASSERT_TRUE(space.ok());
-  Schedule a = (*space)->first(), b = (*space)->random(rng);
-  for (int round = 0; round < 300; ++round) {
-    for (const Schedule& s : {a, b}) EXPECT_FALSE(roundsToTf32(s) || s.knobs->value("matrix", "fma") != "fma") << s.text();
-    const Schedule child = (*space)->cross(a, b, rng);
-    a = (*space)->mutate(round % 2 == 0 ? child : b, rng);
-    b = (*space)->random(rng);
+  for (const char* architecture : {"sm_80", "sm_90"}) {
+    const auto space = scheduleSpace(gemm(256, 256, 256), gpuTarget(architecture));
+    ASSERT_TRUE(space.ok());
+    Schedule a = (*space)->first(), b = (*space)->random(rng);
+    for (int round = 0; round < 300; ++round) {
+      for (const Schedule& s : {a, b}) EXPECT_FALSE(roundsToTf32(s) || s.knobs->value("matrix", "fma") != "fma") << s.text();
+      const Schedule child = (*space)->cross(a, b, rng);
+      a = (*space)->mutate(round % 2 == 0 ? child : b, rng);
+      b = (*space)->random(rng);
+    }
   }
 }
 
@@ -112,7 +114,7 @@ TEST(GpuPrecision, MustBeAskedForByName) {
   EXPECT_EQ(why(full, with(plain, kTf32)), "");
   EXPECT_EQ(why(full, with(plain, kTf32), "sm_75"), "knob matrix cannot be \"tf32\" here");
   EXPECT_EQ(why(full, with(plain, {{"matrix", "fma"}, {"precision", "tf32"}})),
-            "knob precision rounds for the matrix unit tf32 alone");
+            "knob precision rounds for the matrix units tf32 and wgmma alone");
   // f16 and bf16 lose nothing in tf32: there is nothing to allow.
   EXPECT_EQ(why(mixed, plain), "");
   EXPECT_EQ(why(mixed, with(plain, kTf32)), "knob precision cannot be \"tf32\" here");

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "core/runtime/data_file.h"
 #include "core/support/uncaught.h"
 #include "tests/session/command_line.h"
 
@@ -165,6 +166,21 @@ TEST_F(CommandLine, WhatALoopCarriesLastIsDumpedThoughNothingReadsIt) {
 TEST_F(CommandLine, AMisspeltTensorNamesTheOneThatIsMeant) {
   file("net.nf", "input Alpha[3] = 1\nY[i] = Alpha[i]\n");
   EXPECT_THAT(run("run net.nf --device reference --dump Alpa").err, HasSubstr("is Alpha meant?"));
+}
+
+TEST_F(CommandLine, MarkdownOfAReportIsRendered) {
+  file("md.nf",
+       "# %% [markdown]\n# # A *pose*\n#\n# 1. **bold** [place](https://example.org)\n# 2. `a*b`\n#\n# | a | b |\n# |---|---|\n# | "
+       "1 | 2 |\n"
+       "#\n# <script>alert(1)</script>\n#\n# [never](javascript:alert(1))\n\n# %%\nlet a = 1\n");
+  ASSERT_EQ(run("export md.nf out.d --to html").code, 0);
+  std::string html;
+  for (const auto& item : std::filesystem::directory_iterator(m_folder.path("out.d")))
+    if (item.path().extension() == ".html") html = *readFile(item.path().string());
+  for (const char* part : {"<h1>A <em>pose</em></h1>", "<li><strong>bold</strong> <a href=\"https://example.org\">place</a></li>",
+                           "<ol>", "<code>a*b</code>", "<td>2</td>", "&lt;script&gt;alert(1)&lt;/script&gt;"})
+    EXPECT_THAT(html, HasSubstr(part));
+  EXPECT_THAT(html, Not(HasSubstr("javascript:")));
 }
 
 TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {

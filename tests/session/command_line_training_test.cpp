@@ -304,6 +304,15 @@ TEST_F(CommandLine, WeightsThatAreMissingOrUnknownAreWarnedOf) {
     EXPECT_THAT(run(command + weights).err, testing::Not(HasSubstr("warning"))) << command;
 }
 
+TEST_F(CommandLine, ATrainingSaysThatTheInterpreterStandsInForWorkersThatDie) {
+  file("net.nf", "param W[40] = 1\nloss L = sum[i] W[i]^2\ntrain L { optimizer = sgd(lr=1e-3) }\n");
+  file("aborts", "100000");
+  const Outcome o = run("train net.nf --device cpu --steps 3 -o net.d --no-records", {}, "NEOFLOW_ABORT_COMPILES=aborts");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("No worker could compile the kernel "));
+  EXPECT_THAT(o.err, HasSubstr(": the interpreter computes it, slowly, until one does."));
+}
+
 TEST_F(CommandLine, ARefusedResumeSaysWhatDiffers) {
   const auto net = [](const char* extent, const char* rate) {
     return std::string("let N = ") + extent +

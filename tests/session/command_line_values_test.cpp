@@ -85,9 +85,9 @@ TEST_F(CommandLine, IndicesAreMultipliedInTheTypeTheyAreWantedIn) {
   EXPECT_THAT(o.out, HasSubstr("m = 1\n"));
   file("cubes.nf",
        "input x[7] = normal(0, 1)\nY[i: 6000] = x[(i32(i*i) + i32(i*i*i)) % 7]\nZ[i: 6000] = i32(i*i) % 5\n"
-       "bad = sum[i] select(Z[i] == i % 5 * (i % 5) % 5, 0, 1)\nL = sum[i] Y[i]^2\nshow Y, bad, d(L)/d(x)\n");
-  const Outcome cpu = run("run cubes.nf --device cpu --dump Y -o cpu.d"),
-                reference = run("run cubes.nf --device reference --dump Y -o reference.d");
+       "bad = sum[i] select(Z[i] == i32(i % 5) * i32(i % 5) % 5, 0, 1)\nL = sum[i] Y[i]^2\nshow Y, bad, d(L)/d(x)\n");
+  const Outcome cpu = run("run cubes.nf --device cpu --dump Y,bad -o cpu.d"),
+                reference = run("run cubes.nf --device reference --dump Y,bad -o reference.d");
   EXPECT_EQ(cpu.code, 0) << cpu.err;
   EXPECT_EQ(reference.code, 0) << reference.err;
   EXPECT_THAT(cpu.out, HasSubstr("bad = 0\n"));
@@ -131,6 +131,20 @@ TEST_F(CommandLine, GuardsOfAScatterAreLookedAtInOrder) {
   const auto here = readNpy(m_folder.path("cpu/T.npy")), there = readNpy(m_folder.path("reference/T.npy"));
   ASSERT_TRUE(here.ok() && there.ok());
   for (std::int64_t i = 0; i < 26; ++i) EXPECT_NEAR(here->at(i), there->at(i), 1e-5) << i;
+}
+
+// Sorted or not: where a guard fails there need be no place.
+TEST_F(CommandLine, APointThatAGuardShutsOutHasNoPlace) {
+  const std::string net =
+      "I[i: 8] : i32 = i - 2\ninput X[8, 5] = normal(0, 1)\n"
+      "scatter[i: 8, j: 5] T[I[i]: 6, j: 5] += select(i >= 2, X[i, j], 0)\nD = sum[i, j] abs(T[i, j] - X[i + 2, j])\nshow D\n";
+  file("plain.nf", net);
+  file("sorted.nf", net + "hint schedule T { kind = scatter; lanes = 16; vector = \"1:j\"; points = sorted }\n");
+  for (const char* name : {"plain.nf", "sorted.nf"}) {
+    const Outcome o = run(std::string("run ") + name + " --device cpu");
+    EXPECT_EQ(o.code, 0) << name << o.err;
+    EXPECT_THAT(o.out, HasSubstr("D = 0\n"));
+  }
 }
 
 // A scatter behind a guard that no point passes looks no index up.

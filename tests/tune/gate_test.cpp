@@ -291,6 +291,16 @@ TEST(Measure, OtherwisePairsInterleavedUntilTheyDecide) {
   EXPECT_EQ(runs, 3 + 7);
 }
 
+// What looks like a gain after seven pairs may be the noise of seven; what is none then ends it.
+TEST(Measure, AGainIsHeldAgainstAllPairsWhereThatIsAskedFor) {
+  MeasurePolicy policy;
+  policy.fullGain = true;
+  EXPECT_EQ(measureCandidate(constant(9), constant(10), policy)->pairs.size(), 21u);
+  EXPECT_EQ(measureCandidate(constant(10), constant(10), policy)->pairs.size(), 7u);
+  policy.seconds = 1e-6;
+  EXPECT_EQ(measureCandidate(constant(9), constant(10), policy)->pairs.size(), 7u) << "slow kernels are not run on and on";
+}
+
 TEST(Measure, WithoutAnIncumbentThreeRuns) {
   int runs = 0;
   const auto measured = measureCandidate(constant(5, &runs), {});

@@ -77,7 +77,7 @@ TEST_F(RecordDatabaseTest, HowAScheduleCameAboutIsKnownToTheNextProgram) {
 }
 
 TEST_F(RecordDatabaseTest, WhatFusionLostIsKnownToTheNextProgram) {
-  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9}, faster{3, 0.1, 4, 0.1, 7};
+  const FusionMeasurement slower{12, 0.5, 9, 0.25, 9, -3, -3.5, -2.5, kOther}, faster{3, 0.1, 4, 0.1, 7};
   {
     const auto records = open();
     ASSERT_TRUE(records->setFusion(kTarget, {kWork, false, faster}));
@@ -209,6 +209,7 @@ TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
 }
 
 TEST_F(RecordDatabaseTest, AnotherProgramsTablesAreMovedAsideWithAMessage) {
+  std::filesystem::create_directories(std::filesystem::path(m_path).parent_path());
   sqlite3* other = nullptr;
   ASSERT_EQ(sqlite3_open(m_path.c_str(), &other), SQLITE_OK);
   for (const char* table : {"workload", "trial", "lineage", "fusion"})

@@ -112,7 +112,7 @@ TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
   model.setReport(report);
   const auto tip = [&](int row) { return model.data(model.index(row, FusionModel::kMeasured), Qt::ToolTipRole).toString(); };
   EXPECT_TRUE(tip(0).contains("3 paired differences"));
-  EXPECT_TRUE(tip(1).contains("the difference of the two medians"));
+  EXPECT_TRUE(tip(1).contains("that took the fusion back"));
 }
 
 TEST_F(Widgets, ForceAndForbidAreAskedForByName) {

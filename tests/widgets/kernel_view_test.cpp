@@ -42,6 +42,28 @@ TEST_F(Tuning, AKernelThatDoesNotComeIsSaid) {
   EXPECT_FALSE(said());
 }
 
+TEST_F(Tuning, MachineCodeThatWasAskedForIsShownOfTheKernelThatComes) {
+  KernelView view(&theme, &selection);
+  Kernel k = capsule::kernel("aa01", 1);
+  k.texts.push_back({"asm", "kernel:\n\tvmovups\t(%rsi), %zmm0\n\tvbroadcastss\t(%rdx), %zmm1\n\tret\n", {{}, {1}, {1}, {}}});
+  selection.select({1});
+  view.showMachineCode();
+  EXPECT_EQ(view.machineLines(), 0) << "there is no kernel yet";
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "asm");
+  EXPECT_EQ(view.machineLines(), 2);
+  view.showLanguage("loops");
+  EXPECT_EQ(view.tintedLines().size(), 1u);
+  EXPECT_EQ(view.machineLines(), 2) << "whatever is shown";
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "loops");
+  // A device without assembly: what is nearest to it.
+  k.texts.pop_back();
+  view.showMachineCode();
+  view.setKernel(k);
+  EXPECT_EQ(view.language(), "llvm");
+}
+
 TEST_F(Tuning, FactsOfAKernelGiveWayToTheMapping) {
   KernelView view(&theme, &selection);
   Kernel k = capsule::kernel("aa01", 1);
@@ -214,14 +236,14 @@ TEST_F(Tuning, MachineCodeIsTheFormNearestToTheDevice) {
   view.showLanguage("loops");
   selection.select({1});
   EXPECT_EQ(view.tintedLines().size(), 2u);
-  EXPECT_EQ(view.machineCodeLines(), 1) << "its own, not those of the form that is shown";
+  EXPECT_EQ(view.machineLines(), 1) << "its own, not those of the form that is shown";
   view.showMachineCode();
   EXPECT_EQ(view.language(), "asm");
   k.texts[2] = {"ptx", "ld.global.f32\nld.global.f32\nret;\n", {{1}, {1}, {0}}};
   k.texts.push_back({"cuda", "Y[p] = X[p];\n", {{1}}});
   view.setKernel(k);
   EXPECT_EQ(view.language(), "ptx");
-  EXPECT_EQ(view.machineCodeLines(), 2);
+  EXPECT_EQ(view.machineLines(), 2);
   view.showLanguage("loops");
   view.setKernel(k);
   EXPECT_EQ(view.language(), "loops");

@@ -186,13 +186,39 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   ASSERT_EQ(strip.swaps()->table()->rowCount(), 1);
   QStringList row;
   for (int c = 0; c < strip.swaps()->table()->columnCount(); ++c) row << strip.swaps()->table()->item(0, c)->text();
-  EXPECT_EQ(row.join(" | "), "120 | dW + W.next, kernel 3 | 900 | 400 | -56 %");
+  EXPECT_EQ(row.join(" | "), "120 | dW + W.next, kernel 2 | 900 | 400 | -56 %");
   std::string chosen;
   QObject::connect(&strip, &TrainStrip::swapChosen, &strip, [&](const KernelSwapEvent& s) { chosen = s.subgraph; });
   strip.swaps()->table()->setFocus();
   strip.swaps()->table()->setCurrentCell(0, 0);
   QTest::keyClick(strip.swaps()->table(), Qt::Key_Return);
   EXPECT_EQ(chosen, "bb02");
+}
+
+// A fused kernel that gave way to its parts is a row and a mark as a swap is, and so is the next kernel of a subgraph.
+TEST_F(Tuning, AFusionThatWasTakenBackIsAmongTheSwaps) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  KernelSwapEvent swap;
+  swap.subgraph = "bb02", swap.name = "Y", swap.before_us = 900, swap.after_us = 400, swap.generation = 7, swap.step = 120;
+  strip.addSwap(swap);
+  FusionRevertedEvent reverted;
+  reverted.name = "d(L)/d(W) + W.next", reverted.fused_us = 20, reverted.split_us = 15, reverted.step = 130;
+  strip.addSwap(swapOf(reverted));
+  swap.before_us = 400, swap.after_us = 300, swap.generation = 9, swap.step = 140;
+  strip.addSwap(swap);
+  const auto row = [&](int r) {
+    QStringList cells;
+    for (int c = 0; c < strip.swaps()->table()->columnCount(); ++c) cells << strip.swaps()->table()->item(r, c)->text();
+    return cells.join(" | ");
+  };
+  ASSERT_EQ(strip.swaps()->count(), 3);
+  EXPECT_EQ(row(0), "120 | Y, kernel 2 | 900 | 400 | -56 %");
+  EXPECT_EQ(row(1), "130 | dW + W.next, split again | 20.0 | 15.0 | -25 %");
+  EXPECT_EQ(row(2), "140 | Y, kernel 3 | 400 | 300 | -25 %");
+  EXPECT_EQ(strip.plot()->swaps(), 3);
 }
 
 TEST_F(Tuning, TheStepIsHeldAgainstTheRecordedOne) {

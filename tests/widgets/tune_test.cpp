@@ -110,6 +110,18 @@ TEST_F(Tuning, AnotherNotebookStartsWithNothingOfThisOne) {
   EXPECT_EQ(view.current(), "");
 }
 
+// Rows are those of the plan that runs; the trials of this run are all.
+TEST_F(Tuning, TrialsOfKernelsThatWereSplitAreSaidToBe) {
+  TuneView view(&theme, &selection);
+  view.setSubgraphs(capsule::subgraphs());
+  RunState run;
+  run.phase = RunPhase::Training, run.trials = 28, run.seconds = 4, run.budgetSpentSeconds = 0.2, run.budgetShare = 0.3;
+  view.setRunState(run);
+  EXPECT_TRUE(view.spent().contains("28 trials, ")) << view.spent().toStdString();
+  view.setRunState(run, 16);
+  EXPECT_TRUE(view.spent().contains("28 trials (16 of kernels split since), ")) << view.spent().toStdString();
+}
+
 TEST_F(Tuning, WhatASearchHasSpentStandsWhenItIsOver) {
   TuneView view(&theme, &selection);
   view.setSubgraphs(capsule::subgraphs());

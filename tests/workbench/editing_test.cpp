@@ -103,6 +103,59 @@ TEST_F(Editing, RunningTheLastCellWritesOnInANewOne) {
   EXPECT_EQ(document().body(document().cells()[2]), "let D = 3");
 }
 
+TEST_F(Editing, AListOfCompletionsThatHasClosedTakesNoKeyboardFromTheNextCell) {
+  openBare();
+  type("sh");
+  ASSERT_TRUE(cell(0)->editor()->completing());
+  type("ow P");
+  ASSERT_FALSE(cell(0)->editor()->completing());
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return, Qt::ShiftModifier);
+  // Only now it is told that the list had been active, and that the window is again.
+  QApplication::processEvents();
+  window->windowHandle()->requestActivate();
+  QApplication::processEvents();
+  EXPECT_EQ(QApplication::focusWidget(), cell(1)->editor());
+  type("let zz = 5");
+  ASSERT_EQ(document().cells().size(), 2u);
+  EXPECT_EQ(document().body(document().cells()[0]), "show P");
+  EXPECT_EQ(document().body(document().cells()[1]), "let zz = 5");
+}
+
+TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
+  openBare();
+  const auto enter = [] { QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return); };
+  type("let a = 1");
+  enter();
+  type("# %%");
+  ASSERT_EQ(window->notebook()->cells().size(), 2u);
+  enter();
+  type("let b = 2");
+  EXPECT_EQ(document().text(), "let a = 1\n# %%\nlet b = 2");
+  enter();
+  type("# %%");
+  type("let c = 3");
+  EXPECT_EQ(document().text(), "let a = 1\n# %%\nlet b = 2\n# %%\nlet c = 3");
+  enter();
+  type("# %%");
+  type(" [markdown]");
+  ASSERT_EQ(window->notebook()->cells().size(), 4u);
+  ASSERT_EQ(cell(3)->kind(), CellKind::Markdown);
+  type("words");
+  EXPECT_EQ(markdownOf(document().body(document().cells()[3])), "words");
+  followed();
+  // Between cells that are there, the return that ends the separator's line makes no blank one.
+  window->notebook()->activate(cell(0)->id(), true);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_End, Qt::ControlModifier);
+  enter();
+  type("# %%");
+  enter();
+  type("let d = 4");
+  ASSERT_EQ(window->notebook()->cells().size(), 5u);
+  EXPECT_EQ(document().body(document().cells()[1]), "let d = 4");
+  EXPECT_EQ(document().body(document().cells()[2]), "let b = 2");
+  followed();
+}
+
 TEST_F(Editing, ANewNotebookIsWrittenIntoFromEveryPage) {
   openBare();
   type("let A = 1");

@@ -148,6 +148,31 @@ TEST_F(RealEngine, WhatAnEngineHasNotAnsweredIsGreyedAfterTheAnalysisToo) {
   EXPECT_TRUE(wait([&] { return !cell(2)->resultIsGreyed(); }));
 }
 
+TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
+  std::string text = kNotebook;
+  text.replace(text.find("show A"), 6, "show W, A");
+  openChecked(text);
+  ASSERT_TRUE(wait([&] { return window->workspace().idle() && !cell(1)->awaitsAnswer(); }));
+  ASSERT_FALSE(cell(1)->formulaView()->formulas().empty());
+  EXPECT_FALSE(cell(1)->resultIsGreyed());
+  QStringList words;
+  for (const QLabel* l : cell(1)->findChildren<QLabel*>())
+    if (l->isVisible()) words << l->text();
+  EXPECT_TRUE(words.contains("W is given, not computed.")) << words.join('|').toStdString();
+  compute(1);
+  EXPECT_FALSE(cell(1)->resultIsGreyed());
+}
+
+TEST_F(RealEngine, ComputingEveryShownValueTicksNoCellThatHasNotTrained) {
+  openChecked();
+  window->action("run.all")->trigger();
+  ASSERT_TRUE(wait([&] { return cell(4)->tensorView() && cell(4)->tensorView()->model()->rowCount() > 0; }));
+  ASSERT_TRUE(wait([&] { return !window->workspace().running() && !window->workspace().runAsked(); }));
+  EXPECT_EQ(cell(4)->status(), CellStatus::Ok);
+  EXPECT_TRUE(cell(5)->neverTrained());
+  EXPECT_FALSE(cell(5)->hasRun());
+}
+
 TEST_F(RealEngine, ResultsAreStaleWhereWhatTheyDependOnChanged) {
   openChecked();
   for (const std::size_t i : {1u, 2u, 3u, 4u}) compute(i);

@@ -179,6 +179,11 @@ TEST_F(Recovery, ARunThatWasResumedIsShownWhole) {
       swap.subgraph = "aa01", swap.name = "Y", swap.before_us = 900, swap.after_us = 400, swap.step = at;
       events += protocol::encode(swap) + "\n";
     }
+    if (first == 1) {
+      protocol::FusionRevertedEvent reverted;
+      reverted.name = "Y", reverted.fused_us = 20, reverted.split_us = 15, reverted.step = 25;
+      events += protocol::encode(reverted) + "\n";
+    }
     for (int i = first; i <= last; ++i) {
       protocol::StepEvent e;
       e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = i * 0.002;
@@ -198,7 +203,8 @@ TEST_F(Recovery, ARunThatWasResumedIsShownWhole) {
   window->workspace().startEngine();
   ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 60; }));
   EXPECT_EQ(cell(3)->train()->result(), "Interrupted at step 60; run of 21 Nov 2026, 23:56");
-  EXPECT_EQ(cell(3)->train()->swaps()->count(), 2) << "the one of step 35 was not gone on from";
+  EXPECT_EQ(cell(3)->train()->swaps()->count(), 3)
+      << "the one of step 35 was not gone on from; a fusion that was taken back is one";
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 60);
 }
 

@@ -161,6 +161,10 @@ void ModuleEmitter::statement(StmtId id) {
     case Statement::Kind::WarpgroupCommit:
     case Statement::Kind::WarpgroupWait:
     case Statement::Kind::ProxyFence: return fail("it has tiles of a warpgroup, which LLVM does not generate");
+    case Statement::Kind::TensorCopy:
+    case Statement::Kind::ArrivalInit:
+    case Statement::Kind::ArrivalExpect:
+    case Statement::Kind::ArrivalWait: return fail("it has copies of tensors' boxes, which LLVM does not generate");
   }
 }
 

@@ -10,11 +10,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/cuda/host_tensor_map.h"
 #include "tests/cuda_driver/double/state.h"
 
 using namespace nf::driver_double;
 
 namespace {
+
+NF_HOST_TENSOR_MAP
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
@@ -343,6 +346,39 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute, int) {
   return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// As the documentation has it: what it refuses is refused here.
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* memory,
+                                const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* each,
+                                CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                CUtensorMapFloatOOBfill fill) {
+  const bool half = type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 || type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  if (!half && type != CU_TENSOR_MAP_DATA_TYPE_FLOAT32 && type != CU_TENSOR_MAP_DATA_TYPE_TFLOAT32) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned bytes = half ? 2 : 4;
+  if (rank < 1 || rank > 5 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || swizzle != CU_TENSOR_MAP_SWIZZLE_128B ||
+      fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0 || reinterpret_cast<std::uintptr_t>(memory) % 16 != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (box[0] * bytes % 16 != 0 || box[0] * bytes > 128) return CUDA_ERROR_INVALID_VALUE;
+  NfTensorMap made{};
+  made.base = static_cast<const char*>(memory);
+  made.axes = static_cast<unsigned char>(rank);
+  made.bytes = static_cast<unsigned char>(bytes);
+  made.rounded = type == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32;
+  for (cuuint32_t a = 0; a < rank; ++a) {
+    if (extents[a] == 0 || extents[a] > (1ull << 32) || box[a] == 0 || box[a] > 256 || each[a] != 1)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (a > 0 && (strides[a - 1] % 16 != 0 || strides[a - 1] >= (1ull << 40))) return CUDA_ERROR_INVALID_VALUE;
+    made.extents[a] = extents[a];
+    made.strides[a] = a > 0 ? strides[a - 1] : bytes;
+    made.box[a] = box[a];
+  }
+  static_assert(sizeof made == sizeof *map);
+  std::memcpy(map, &made, sizeof made);
+  ++state().counts.maps;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,

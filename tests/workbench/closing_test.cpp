@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Saving, closing, quitting: what is asked and what is on disk then.
+#include <QApplication>
+#include <QPushButton>
+
+#include "tests/workbench/window.h"
+#include "widgets/expression_editor.h"
+#include "widgets/message_bar.h"
+#include "widgets/train_strip.h"
+
+namespace nf {
+namespace {
+
+TEST_F(Window, SavingIsToTheByteAndClearsTheJournal) {
+  const std::string odd = capsule::kText + "\r\n# %%\r\n\xff tail  \n\n\n";
+  write(odd);
+  open();
+  EXPECT_EQ(document().text(), odd);
+  window->notebook()->activate(cell(1)->id(), true);
+  QTest::keyClicks(cell(1)->editor(), "y");
+  window->workspace().writeJournal();
+  EXPECT_TRUE(QFile::exists(window->workspace().journalFile()));
+  window->action("edit.undo")->trigger();
+  document().replace(0, 0, "#", "Edit");
+  window->action("file.save")->trigger();
+  EXPECT_EQ(onDisk(), "#" + odd);
+  EXPECT_FALSE(QFile::exists(window->workspace().journalFile()));
+  EXPECT_FALSE(document().modified());
+}
+
+TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
+  open();
+  document().replace(0, 0, "# x\n", "Edit");
+  EXPECT_FALSE(window->close());
+  EXPECT_EQ(window->messages()->key(), "close");
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_FALSE(window->isVisible());
+  EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
+}
+
+TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
+  open();
+  const auto edit = [&](const char* name) {
+    QFile file(folder.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write("# %%\nlet z = 3\n");
+    file.close();
+    window->openFile(file.fileName());
+    document().replace(0, 0, "# mine\n", "Edit");
+  };
+  document().replace(0, 0, "# x\n", "Edit");
+  edit("second.nf");
+  edit("third.nf");
+  EXPECT_FALSE(window->close());
+  ASSERT_EQ(window->messages()->key(), "close");
+  for (const char* name : {"3 notebooks", "capsule.nf", "second.nf", "third.nf"})
+    EXPECT_TRUE(window->messages()->text().contains(name)) << window->messages()->text().toStdString();
+  ASSERT_EQ(window->messages()->buttons().size(), 3);
+  EXPECT_EQ(window->messages()->buttons().at(2)->text(), "Cancel");
+  QTest::mouseClick(window->messages()->buttons().at(2), Qt::LeftButton);
+  EXPECT_TRUE(window->isVisible());
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_EQ(onDisk(), capsule::kText);
+  EXPECT_FALSE(window->close());
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  EXPECT_FALSE(window->isVisible());
+  EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
+  for (const char* name : {"second.nf", "third.nf"}) {
+    QFile file(folder.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+    EXPECT_EQ(file.readAll(), "# mine\n# %%\nlet z = 3\n") << name;
+  }
+}
+
+TEST_F(Window, QuittingNamesWhatIsNotSavedAndWhatTrains) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+  const auto answer = [&](int i) { QTest::mouseClick(window->messages()->buttons().at(i), Qt::LeftButton); };
+  QTest::keyClick(window.get(), Qt::Key_Q, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "quit");
+  EXPECT_EQ(window->messages()->text(), "Quit? capsule.nf trains, which ends with the window.");
+  answer(1);
+  EXPECT_TRUE(window->isVisible());
+  EXPECT_TRUE(cell(3)->train()->running());
+  QTest::keyClick(window.get(), Qt::Key_N, Qt::ControlModifier);
+  QTest::keyClicks(QApplication::focusWidget(), "let a = 1");
+  QTest::keyClick(window.get(), Qt::Key_Q, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "close");
+  const QString name = window->workspace().name();
+  EXPECT_EQ(window->messages()->text(),
+            "Quit? " + name + " has changes that are not saved. capsule.nf trains, which ends with the window.");
+  answer(2);
+  EXPECT_TRUE(window->isVisible());
+  QTest::keyClick(window.get(), Qt::Key_Q, Qt::ControlModifier);
+  answer(1);
+  EXPECT_FALSE(window->isVisible());
+}
+
+TEST_F(Window, DiscardingGivesAllChangesUpAtOnce) {
+  open();
+  document().replace(0, 0, "# x\n", "Edit");
+  window->action("file.new")->trigger();
+  document().replace(0, 0, "let a = 1", "Edit");
+  EXPECT_FALSE(window->close());
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  EXPECT_FALSE(window->isVisible());
+  EXPECT_EQ(onDisk(), capsule::kText);
+}
+
+TEST_F(Window, ClosingANotebookThatTrainsAsks) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "training");
+  EXPECT_EQ(document().text(), text);
+  QTest::mouseClick(window->messages()->buttons().at(2), Qt::LeftButton);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_TRUE(cell(3)->train()->running());
+  // It trains on, and the tab goes with the end of it.
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  QTest::mouseClick(window->messages()->buttons().at(1), Qt::LeftButton);
+  EXPECT_EQ(document().text(), text);
+  EXPECT_TRUE(cell(3)->train()->running());
+  // Asked again, it is stopped.
+  QTest::keyClick(window.get(), Qt::Key_W, Qt::ControlModifier);
+  ASSERT_EQ(window->messages()->key(), "training");
+  QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return document().text().empty(); }));
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+}  // namespace
+}  // namespace nf

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The Tune page: trials, schedules measured and pinned by hand, kernels compared, the budget.
+#include <QComboBox>
+#include <QListWidget>
+#include <QPushButton>
+
+#include "core/syntax/schedule_text.h"
+#include "tests/workbench/window.h"
+#include "widgets/basic.h"
+#include "widgets/expression_editor.h"
+#include "widgets/kernel_view.h"
+#include "widgets/plots.h"
+#include "widgets/profile_view.h"
+#include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+namespace {
+
+// A trial whose number says that there are others before it, from earlier runs: they are asked for, and the curve has them all.
+TEST_F(Window, TrialsOnRecordComeWithTheFirstNewOne) {
+  openChecked();
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().trials("bb02").size() == capsule::trials().size(); }));
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
+  window->tune()->list()->setFocus();
+  while (window->tune()->current() != "bb02") QTest::keyClick(window->tune()->list(), Qt::Key_Down);
+  EXPECT_EQ(window->tune()->trials()->points(), static_cast<int>(capsule::trials().size()));
+  EXPECT_GT(window->tune()->trials()->bestSoFar().size(), 3);
+}
+
+TEST_F(Window, TrainingFillsTheTunePage) {
+  QFile peer(folder.filePath("capsule.peer.json"));
+  ASSERT_TRUE(peer.open(QIODevice::WriteOnly));
+  peer.write(R"({"name": "PyTorch", "step_ms": 4.5})");
+  peer.close();
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->tune()->latency()->steps() == 100 && !window->workspace().running(); }));
+  EXPECT_EQ(window->tune()->loss()->points(), 100);
+  EXPECT_EQ(window->tune()->loss()->evaluations(), 1);
+  EXPECT_EQ(window->tune()->latency()->swaps(), 4);
+  const auto against = window->tune()->latency()->againstPeer();
+  EXPECT_TRUE(against && against->from);
+  EXPECT_TRUE(window->tune()->now().contains("nothing runs"));
+  EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 100);
+}
+
+TEST_F(Window, TheBudgetReachesTheEngineAndComesBack) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  run(3);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().budgetShare > 0; }));
+  window->tune()->budget()->setFocus();
+  QTest::keyClick(window->tune()->budget(), Qt::Key_End);
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().budgetShare == 0.9; }));
+  EXPECT_EQ(window->tune()->budget()->value(), 90);
+}
+
+TEST_F(Window, AStepIsProfiledByAClick) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->list()->count() == 3; }));
+  QTest::mouseClick(window->tune()->profile()->findChild<IconButton*>("profile"), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->tune()->profile()->model()->rowCount() == 3; }));
+}
+
+TEST_F(Window, AScheduleIsMeasuredByHand) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->knob("threads") != nullptr && window->tune()->trials()->points() > 0; }));
+  window->tune()->knob("threads")->setFocus();
+  QTest::keyClick(window->tune()->knob("threads"), Qt::Key_End);
+  QTest::mouseClick(window->tune()->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return window->tune()->measured().contains("33.3"); })) << window->tune()->measured().toStdString();
+}
+
+TEST_F(Window, PinAfterMeasureKeepsTheScheduleThatWasMeasured) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  tune->knob("threads")->setFocus();
+  QTest::keyClick(tune->knob("threads"), Qt::Key_End);
+  const std::string measured = tune->chosenSchedule().text;
+  ASSERT_EQ(knobsOf(measured).at("threads"), "2");
+  QTest::mouseClick(tune->measure(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("33.3"); })) << tune->measured().toStdString();
+  EXPECT_EQ(tune->trial(), 900u);
+  EXPECT_TRUE(tune->lineage().contains("c900")) << tune->lineage().toStdString();
+  EXPECT_EQ(knobsOf(tune->chosenSchedule().text), knobsOf(measured)) << "the panel left the trial that was measured";
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  const std::string line = "hint schedule Y " + scheduleText(measured, 16, 88);
+  EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
+}
+
+TEST_F(Window, WhatTheKernelCannotHaveIsGreySaysWhyAndIsNotPinned) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  QComboBox *threads = tune->knob("threads"), *tile = tune->knob("tile");
+  const int wide = tile->findData("[8,8]");
+  EXPECT_FALSE(tile->itemData(wide, Qt::ForegroundRole).isValid());
+  threads->setFocus();
+  QTest::keyClick(threads, Qt::Key_End);
+  ASSERT_TRUE(wait([&] { return tile->itemData(wide, Qt::ToolTipRole).toString().contains("registers"); }));
+  EXPECT_TRUE(tile->itemData(wide, Qt::ForegroundRole).isValid());
+  EXPECT_FALSE(tile->itemData(0, Qt::ForegroundRole).isValid());
+  EXPECT_TRUE(tune->pin()->isEnabled());
+  tile->setFocus();
+  QTest::keyClick(tile, Qt::Key_End);
+  EXPECT_FALSE(tune->pin()->isEnabled()) << "nobody has said yet that the kernel can have it";
+  ASSERT_TRUE(wait([&] { return !tune->measure()->isEnabled(); }));
+  EXPECT_TRUE(tune->measured().contains("registers")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->pin()->toolTip().contains("registers")) << tune->pin()->toolTip().toStdString();
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  EXPECT_EQ(document().text(), capsule::kText);
+  QTest::keyClick(tile, Qt::Key_Home);
+  ASSERT_TRUE(wait([&] { return tune->pin()->isEnabled(); }));
+  EXPECT_TRUE(tune->measure()->isEnabled());
+  EXPECT_EQ(tune->measured(), "");
+}
+
+TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->knob("threads") != nullptr && tune->trials()->points() > 0; }));
+  tune->chooseTrial(7);
+  ASSERT_EQ(tune->pin()->text(), "Pin");
+  QTest::mouseClick(tune->pin(), Qt::LeftButton);
+  const std::string line = "hint schedule Y " + scheduleText(capsule::trials()[7].schedule.text, 16, 88);
+  EXPECT_NE(document().text().find(line), std::string::npos) << document().text();
+  EXPECT_EQ(tune->pin()->text(), "Unpin");
+  EXPECT_EQ(cell(4)->editor()->bytes(), line);  // the hint's cell is in the notebook's view, too
+  ASSERT_TRUE(wait([&] {
+    const auto& all = window->workspace().subgraphs().subgraphs;
+    return window->workspace().analysisIsCurrent() && !all.empty() && all[0].state == protocol::SubgraphState::Pinned;
+  }));
+  EXPECT_TRUE(window->statusText().contains("Y") || window->statusText().contains("up to date"));
+  QTest::keyClick(tune->pin(), Qt::Key_Space);
+  EXPECT_EQ(document().text().find("hint schedule"), std::string::npos);
+  EXPECT_EQ(tune->pin()->text(), "Pin");
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(tune->pin()->text(), "Unpin");
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_EQ(tune->pin()->text(), "Pin");
+}
+
+TEST_F(Window, AReplayStandsBesideTheFigureItRepeats) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  TuneView* tune = window->tune();
+  ASSERT_TRUE(wait([&] { return tune->trials()->points() > 0; }));
+  tune->chooseTrial(2);
+  QTest::mouseClick(tune->replay(), Qt::LeftButton);
+  ASSERT_TRUE(wait([&] { return tune->measured().contains("now 33.3"); })) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->measured().contains("g0 c2 was 621")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->measured().contains("faster")) << tune->measured().toStdString();
+  EXPECT_TRUE(tune->replay()->isEnabled());
+  EXPECT_EQ(tune->trial(), 2u);  // the playhead stays on what was measured again
+}
+
+TEST_F(Window, TwoKernelsAreComparedThroughTheEngine) {
+  openChecked();
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return window->tune()->trials()->points() > 0 && window->tune()->kernel()->comparison()->count() > 3; }));
+  window->tune()->chooseTrial(2);
+  ASSERT_TRUE(wait([&] { return window->tune()->kernel()->text().contains("0..32"); }));
+  QComboBox* with = window->tune()->kernel()->comparison();
+  with->setFocus();
+  for (int i = 1; i < with->count() && window->tune()->kernel()->difference().first == 0; ++i) {
+    QTest::keyClick(with, Qt::Key_Down);
+    const bool odd = with->currentText().section('c', 1).section(' ', 0, 0).toInt() % 2 == 1;
+    if (odd) {
+      ASSERT_TRUE(wait([&] { return window->tune()->kernel()->difference() == std::pair(1, 1); }));
+    }
+  }
+  EXPECT_EQ(window->tune()->kernel()->difference(), (std::pair{1, 1}));
+}
+
+}  // namespace
+}  // namespace nf
