@@ -375,10 +375,11 @@ void Section::clear() {
 }
 
 Badge::Badge(const Theme* theme, QWidget* parent) : QWidget(parent), m_theme(theme) {
+  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
   setSizePolicy(QSizePolicy::Maximum, QSizePolicy::Fixed);
 }
 
-void Badge::show(const QString& icon, const QString& text, const QColor& color) {
+void Badge::show(const QString& icon, const QString& text, Shade color) {
   m_icon = icon, m_text = text, m_color = color;
   setAccessibleName(text);
   setToolTip(text);
@@ -398,15 +399,16 @@ void Badge::paintEvent(QPaintEvent*) {
   QPainter p(this);
   p.setRenderHint(QPainter::Antialiasing);
   const Palette& c = m_theme->colors();
-  p.setPen(mixed(c.page, m_color, 0.55));
-  p.setBrush(mixed(c.page, m_color, c.dark ? 0.16 : 0.1));
+  const QColor own = color();
+  p.setPen(mixed(c.page, own, 0.55));
+  p.setBrush(mixed(c.page, own, c.dark ? 0.16 : 0.1));
   p.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4);
   int x = 8;
   if (!m_icon.isEmpty()) {
-    p.drawPixmap(6, 3, m_theme->pixmap(m_icon, m_color, devicePixelRatioF()));
+    p.drawPixmap(6, 3, m_theme->pixmap(m_icon, own, devicePixelRatioF()));
     x = 26;
   }
-  p.setPen(m_color);
+  p.setPen(own);
   p.setFont(m_theme->ui(12, QFont::Medium));
   p.drawText(QRect(x, 0, width() - x, height()), Qt::AlignVCenter,
              p.fontMetrics().elidedText(m_text, Qt::ElideRight, width() - x - 7));

@@ -187,7 +187,8 @@ class Badge : public QWidget {
   Q_OBJECT
  public:
   explicit Badge(const Theme* theme, QWidget* parent = nullptr);
-  void show(const QString& icon, const QString& text, const QColor& color);
+  void show(const QString& icon, const QString& text, Shade color);
+  QColor color() const { return m_color ? m_theme->colors().*m_color : QColor(); }
   QString icon() const { return m_icon; }
   QSize sizeHint() const override;
   QSize minimumSizeHint() const override;  // its words give way
@@ -198,7 +199,7 @@ class Badge : public QWidget {
  private:
   const Theme* m_theme;
   QString m_icon, m_text;
-  QColor m_color;
+  Shade m_color = nullptr;
 };
 
 // A page of lines that break, scrolled upright: as high as it is at the width that there is, not as at its narrowest.

@@ -442,7 +442,6 @@ void DecisionCard::clear() {
 }
 
 void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const DeviceConstants& device, Document::FusionHint hint) {
-  const Palette& c = m_theme->colors();
   if (d.producer != m_producer || d.consumer != m_consumer) m_measure->setEnabled(true);
   clearIntervals();
   m_producer = d.producer, m_consumer = d.consumer;
@@ -453,7 +452,7 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   m_header->setTitle(tr("Decision %1").arg(number));
   m_title->setText(shortName(d.producer) + QStringLiteral(" → ") + shortName(d.consumer) +
                    (d.recomputed.empty() ? QString() : tr(", recomputed")));
-  m_badge->show(stateIcon(d.state), stateWord(d.state), stateColor(d.state, c));
+  m_badge->show(stateIcon(d.state), stateWord(d.state), stateColor(d.state));
   QString why = shortName(d.why);
   if (!d.recomputed.empty()) why += QLatin1Char('\n') + tr("Computed again: %1.").arg(shortName(d.recomputed));
   if (!d.producerClass.empty())

@@ -110,7 +110,6 @@ QString DevicesView::stateOf(const std::string& device) const {
 }
 
 void DevicesView::showStates() {
-  const Palette& c = m_theme->colors();
   for (State& s : m_states) {
     const bool runs = !s.missing && !m_running.empty() && s.device == m_running;
     s.words = s.missing ? tr("missing") : runs ? (m_what.isEmpty() ? tr("in use") : tr("in use: %1").arg(m_what)) : tr("ready");
@@ -118,9 +117,9 @@ void DevicesView::showStates() {
                   : runs    ? QStringLiteral("running")
                             : QStringLiteral("ok"),
                   s.words,
-                  s.missing ? c.muted
-                  : runs    ? c.accent
-                            : c.proved);
+                  s.missing ? &Palette::muted
+                  : runs    ? &Palette::accent
+                            : &Palette::proved);
   }
 }
 

@@ -72,7 +72,7 @@ class FusionDelegate : public QStyledItemDelegate {
     int left = 0;
     QColor color = c.text;
     if (index.column() == FusionModel::kState) {
-      color = stateColor(d.state, c);
+      color = c.*stateColor(d.state);
       p->drawPixmap(r.left(), r.center().y() - 7, m_theme->pixmap(stateIcon(d.state), color, p->device()->devicePixelRatioF()));
       left = 22;
       if (d.state != FusionState::Reverted) color = c.text;

@@ -35,16 +35,16 @@ QString stateIcon(FusionState state) {
   return {};
 }
 
-QColor stateColor(FusionState state, const Palette& c) {
+Shade stateColor(FusionState state) {
   switch (state) {
-    case FusionState::Accepted: return c.proved;
+    case FusionState::Accepted: return &Palette::proved;
     case FusionState::Refused:
-    case FusionState::NotLowerable: return c.muted;
+    case FusionState::NotLowerable: return &Palette::muted;
     case FusionState::Forbidden:
-    case FusionState::Forced: return c.accent;
-    case FusionState::Reverted: return c.reverted;
+    case FusionState::Forced: return &Palette::accent;
+    case FusionState::Reverted: return &Palette::reverted;
   }
-  return c.muted;
+  return &Palette::muted;
 }
 
 QString neverFlips(const FusionDecisionInfo& d) {

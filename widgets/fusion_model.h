@@ -9,7 +9,7 @@ namespace nf {
 
 QString stateWord(protocol::FusionState state);
 QString stateIcon(protocol::FusionState state);
-QColor stateColor(protocol::FusionState state, const Palette& colors);
+Shade stateColor(protocol::FusionState state);
 // Why no change of one size or constant turns the sign of R; empty: one does.
 QString neverFlips(const protocol::FusionDecisionInfo& decision);
 

@@ -260,7 +260,7 @@ void InspectorView::setChecking(bool checking) {
   m_checking = checking;
   for (Section* s : {m_certificate, m_derivation, m_check}) setGreyed(s, checking);
   setGreyed(m_checked, checking);
-  if (checking && m_proved->isVisibleTo(this)) m_proved->show(QStringLiteral("running"), tr("checking"), m_theme->colors().accent);
+  if (checking && m_proved->isVisibleTo(this)) m_proved->show(QStringLiteral("running"), tr("checking"), &Palette::accent);
   Q_EMIT checkingChanged();
 }
 
@@ -270,7 +270,7 @@ void InspectorView::setExpressionFailed(const QString& tensor, const QString& me
   for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
   m_compare = nullptr;
   m_derivation->hide();
-  for (Badge* badge : {m_proved, m_checked}) badge->show({}, {}, {});
+  for (Badge* badge : {m_proved, m_checked}) badge->show({}, {}, nullptr);
   m_checkText.clear();
   m_certificate->setDetail({});
   // What is given and not derived has no certificate to speak of.
@@ -312,8 +312,8 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
     m_proves = false;
     m_checkPending = m_comparing = m_begunAgain = false;
     m_compare = nullptr;
-    m_proved->show({}, {}, {});
-    m_checked->show({}, {}, {});
+    m_proved->show({}, {}, nullptr);
+    m_checked->show({}, {}, nullptr);
     m_checkText.clear();
     for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
     m_derivation->hide();
@@ -332,11 +332,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
   if (!e.check && m_known.revision == e.revision && m_known.tensor == e.tensor) e.check = m_known.check;
   if (m_known.check && m_known.tensor == e.tensor && (!e.check || e.check->samples < m_known.check->samples)) m_begunAgain = true;
   m_known = {e.revision, e.tensor, e.check};
-  const Palette& c = m_theme->colors();
   for (Section* s : {m_certificate, m_check}) s->clear(), s->hide();
   m_compare = nullptr;
   m_derivation->hide();
-  m_proved->show({}, {}, {});
+  m_proved->show({}, {}, nullptr);
   m_proves = isProving(e.terms);
   if (!e.terms.empty()) {
     const QString zero = zeroByRule(e.terms);
@@ -358,10 +357,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
     }
     scatters = scatters || unproved;
     const bool whollyZero = !zero.isEmpty();
-    if (whollyZero) m_proved->show({}, tr("zero"), c.muted);
-    else if (checking) m_proved->show(QStringLiteral("running"), tr("checking"), c.accent);
-    else if (scatters) m_proved->show(QStringLiteral("warning"), tr("scatter"), c.stale);
-    else m_proved->show(QStringLiteral("proved"), tr("proved"), c.proved);
+    if (whollyZero) m_proved->show({}, tr("zero"), &Palette::muted);
+    else if (checking) m_proved->show(QStringLiteral("running"), tr("checking"), &Palette::accent);
+    else if (scatters) m_proved->show(QStringLiteral("warning"), tr("scatter"), &Palette::stale);
+    else m_proved->show(QStringLiteral("proved"), tr("proved"), &Palette::proved);
     m_certificate->setDetail(checking || (whollyZero && !unread) || ms == 0 ? QString()
                                                                             : tr("isl, %1").arg(microsecondsText(ms * 1000)));
     m_certificate->body()->addWidget(paragraph(
@@ -459,7 +458,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
         m_check->body()->addWidget(m_compare, 0, Qt::AlignLeft);
       }
     } else {
-      m_checked->show({}, {}, {});
+      m_checked->show({}, {}, nullptr);
       m_checkText.clear();
       m_check->setDetail({});
       m_compare = new QPushButton(tr("Compare with finite differences"));
@@ -494,11 +493,10 @@ void InspectorView::setExpression(const protocol::Expression& given) {
 void InspectorView::showCheckBadge() {
   if (!m_known.check) return;
   const protocol::NumericCheck& k = *m_known.check;
-  const Palette& c = m_theme->colors();
-  if (k.refuted > 0) m_checked->show(QStringLiteral("error"), m_checkText, c.failed);
-  else if (k.samples >= k.wanted) m_checked->show(QStringLiteral("proved"), m_checkText, c.proved);
-  else if (m_comparing) m_checked->show(QStringLiteral("running"), m_checkText, c.accent);
-  else m_checked->show(QStringLiteral("pause"), m_checkText, c.muted);
+  if (k.refuted > 0) m_checked->show(QStringLiteral("error"), m_checkText, &Palette::failed);
+  else if (k.samples >= k.wanted) m_checked->show(QStringLiteral("proved"), m_checkText, &Palette::proved);
+  else if (m_comparing) m_checked->show(QStringLiteral("running"), m_checkText, &Palette::accent);
+  else m_checked->show(QStringLiteral("pause"), m_checkText, &Palette::muted);
 }
 
 void InspectorView::beginCheck() {

@@ -16,6 +16,9 @@ namespace {
 
 enum Role { kIconRole = Qt::UserRole, kDetailRole, kKindRole, kValueRole, kColorRole, kMonoRole, kGoneRole };
 enum ItemKind { kSection, kCell, kTensor, kFunction, kDevice };
+struct Colored {
+  Shade shade = nullptr;
+};
 
 class OutlineDelegate : public QStyledItemDelegate {
  public:
@@ -35,7 +38,8 @@ class OutlineDelegate : public QStyledItemDelegate {
     }
     int x = section ? r.left() + 14 : 42;
     const QString icon = index.data(kIconRole).toString();
-    const QColor special = index.data(kColorRole).value<QColor>();
+    const Shade shade = index.data(kColorRole).value<Colored>().shade;
+    const QColor special = shade ? c.*shade : QColor();
     if (section) {
       const bool open = static_cast<const QTreeWidget*>(option.widget)->isExpanded(index);
       p->drawPixmap(
@@ -144,7 +148,6 @@ void OutlineView::setCount(QTreeWidgetItem* s) {
 
 void OutlineView::setCells(const std::vector<CellLine>& cells, CellId active) {
   qDeleteAll(m_cells->takeChildren());
-  const Palette& c = m_theme->colors();
   for (const CellLine& line : cells) {
     auto* item = new QTreeWidgetItem(m_cells, {line.title});
     item->setData(0, kKindRole, kCell);
@@ -153,10 +156,10 @@ void OutlineView::setCells(const std::vector<CellLine>& cells, CellId active) {
     item->setData(0, kDetailRole, line.state);
     if (!line.state.isEmpty()) {
       switch (static_cast<protocol::CellStatus>(line.status)) {
-        case protocol::CellStatus::Error: item->setData(0, kColorRole, c.failed); break;
-        case protocol::CellStatus::Stale: item->setData(0, kColorRole, c.stale); break;
+        case protocol::CellStatus::Error: item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::failed})); break;
+        case protocol::CellStatus::Stale: item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::stale})); break;
         case protocol::CellStatus::Queued:
-        case protocol::CellStatus::Running: item->setData(0, kColorRole, c.accent); break;
+        case protocol::CellStatus::Running: item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::accent})); break;
         case protocol::CellStatus::Ok: break;
       }
     }
@@ -169,10 +172,9 @@ void OutlineView::setNames(const protocol::Analysis& analysis, const std::set<st
   qDeleteAll(m_tensors->takeChildren());
   qDeleteAll(m_functions->takeChildren());
   m_origins.clear();
-  const Palette& c = m_theme->colors();
   const auto markGone = [&](QTreeWidgetItem* item) {
     item->setData(0, kGoneRole, true);
-    item->setData(0, kColorRole, c.hint);
+    item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::hint}));
     item->setFlags(item->flags() & ~Qt::ItemIsSelectable);
     item->setToolTip(0, tr("Not made while the notebook has a mistake"));
   };
@@ -197,7 +199,7 @@ void OutlineView::setNames(const protocol::Analysis& analysis, const std::set<st
       case protocol::SymbolKind::Eval: break;
     }
     item->setData(0, kIconRole, t.derivative ? QStringLiteral("sum") : icon);
-    if (t.derivative) item->setData(0, kColorRole, c.backward);
+    if (t.derivative) item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::backward}));
     if (missing.contains(t.name)) markGone(item);
     m_origins[name] = t.origins;
   }
@@ -227,7 +229,7 @@ void OutlineView::setDevices(const protocol::Devices& devices) {
     item->setData(0, kKindRole, kDevice);
     item->setData(0, kIconRole, QStringLiteral("chip"));
     item->setData(0, kDetailRole, !d.unavailable.empty() ? tr("missing") : d.inUse ? tr("in use") : tr("idle"));
-    if (d.inUse) item->setData(0, kColorRole, m_theme->colors().accent);
+    if (d.inUse) item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::accent}));
     item->setToolTip(0, QString::fromStdString(d.unavailable));
   }
   setCount(m_devices);

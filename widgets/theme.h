@@ -25,6 +25,9 @@ struct Palette {
   static Palette darkOne();
 };
 
+// One of its colours, whichever palette is in use.
+using Shade = QColor Palette::*;
+
 // `amount` of `over` mixed into `base`, 0..1.
 QColor mixed(const QColor& base, const QColor& over, double amount);
 

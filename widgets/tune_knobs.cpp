@@ -8,6 +8,7 @@
 #include <QJsonObject>
 #include <QLabel>
 #include <QPushButton>
+#include <QStyledItemDelegate>
 #include <QTimer>
 #include <algorithm>
 #include <cmath>
@@ -45,6 +46,15 @@ QString pretty(const std::string& json) {
   for (const auto& e : v.toArray()) parts << QString::fromUtf8(jsonOf(e));
   return parts.join(QStringLiteral(" × "));
 }
+
+// A list of values is no menu: that is drawn in one colour whatever an item's own is.
+class ValueDelegate : public QStyledItemDelegate {
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+  QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    return QStyledItemDelegate::sizeHint(option, index).expandedTo({0, 24});
+  }
+};
 
 }  // namespace
 
@@ -133,6 +143,7 @@ void TuneView::showKnobs() {
     title->setFont(m_theme->ui(12));
     auto* box = new QComboBox;
     box->setProperty("flat", true);
+    box->setItemDelegate(new ValueDelegate(box));
     box->setFont(m_theme->mono(12));
     box->setAccessibleName(name);
     box->setToolTip(QString::fromStdString(knob.help));

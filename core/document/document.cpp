@@ -560,7 +560,11 @@ void Document::removeHint(std::size_t begin, std::size_t end, const std::string&
       std::string(text.substr(cell->bodyBegin, begin - cell->bodyBegin)).append(text.substr(end, cell->end - end));
   if (m_cells.size() == 1 || rest.find_first_not_of(" \t\r\n") != std::string::npos) return replace(begin, end, {}, label);
   std::vector<Chunk> parts = chunks();
+  const bool last = cell + 1 == m_cells.end();
   parts.erase(parts.begin() + (cell - m_cells.begin()));
+  // The blank line that addHint() put before it.
+  if (std::string& before = parts.back().text; last && (before.ends_with("\n\n") || before.ends_with("\n\r\n")))
+    before.resize(before.size() - newline().size());
   restructure(std::move(parts), label);
 }
 

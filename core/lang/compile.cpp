@@ -15,6 +15,11 @@ bool lang::isJsonObject(const std::string& text) {
   return parsed.is_object();
 }
 
+bool lang::isLoopSchedule(const std::string& text) {
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+  return parsed.is_object() && parsed.contains("kind") && parsed["kind"] == "recurrence";
+}
+
 bool lang::isSchedule(const std::string& text) {
   const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
   return parsed.is_object() && parsed.contains("kind") && parsed["kind"].is_string() && parsed.contains("knobs") &&

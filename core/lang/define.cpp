@@ -428,6 +428,17 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
       written(report("bad-attribute", "a schedule has a kind and knobs", s.raw));
       return;
     }
+    // A loop and an operator of its body may go by one name: their schedules are of other kinds.
+    const bool loop = isLoopSchedule(h.attributes);
+    for (const Hint& other : m_out.program.hints) {
+      if (other.kind != Hint::Kind::Schedule || isLoopSchedule(other.attributes) != loop) continue;
+      for (std::size_t i = 0; i < h.tensors.size(); ++i) {
+        if (std::find(other.tensors.begin(), other.tensors.end(), h.tensors[i]) == other.tensors.end()) continue;
+        Diagnostic& d = report("contradiction", "`" + h.tensors[i] + "` has a schedule already", s.targets[i].nameSpan);
+        if (other.origin.valid()) d.notes.push_back({"the other hint", m_out.program[other.origin].span});
+        return;
+      }
+    }
   } else {
     // Neighbours in the list are what a hint speaks of.
     for (std::size_t i = 0; i + 1 < h.tensors.size(); ++i) {

@@ -114,8 +114,9 @@ struct Context {
 bool isBuiltinFunction(std::string_view name);
 std::vector<std::string> builtinFunctions();  // all of them, sorted
 bool isJsonObject(const std::string& text);
-bool isSchedule(const std::string& text);  // what core/schedule reads: a kind and knobs
-std::string printReal(double value);       // the shortest that reads back as the same number
+bool isLoopSchedule(const std::string& text);  // of a loop that is one kernel
+bool isSchedule(const std::string& text);      // what core/schedule reads: a kind and knobs
+std::string printReal(double value);           // the shortest that reads back as the same number
 
 class Elaborator {
  public:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "core/lang/spelling.h"
 #include "core/schedule/generator.h"
 #include "core/schedule/gpu.h"
 #include "core/schedule/lower.h"
@@ -41,20 +42,36 @@ std::size_t KnobSpace::positionOf(std::size_t knob, const nlohmann::json& value)
 Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
   if (s.kind != m_kind) return refuse("the schedule is of kind " + s.kind + ", this subgraph takes " + m_kind);
   Point point;
+  std::vector<std::string> mistakes;
+  const auto named = [&](const Knob& knob) { return s.knobs && s.knobs->contains(knob.name); };
   for (const Knob& knob : m_knobs) {
-    const bool named = s.knobs && s.knobs->contains(knob.name);
-    if (!named && knob.optional) {
-      point.push_back(0);
-      continue;
-    }
-    if (!named) return refuse("the schedule lacks the knob " + knob.name);
+    point.push_back(0);
+    if (!named(knob)) continue;
     const auto found = std::find(knob.values.begin(), knob.values.end(), (*s.knobs)[knob.name]);
-    if (found == knob.values.end()) return refuse("knob " + knob.name + " cannot be " + (*s.knobs)[knob.name].dump() + " here");
-    point.push_back(static_cast<std::size_t>(found - knob.values.begin()));
+    if (found == knob.values.end())
+      mistakes.push_back("knob " + knob.name + " cannot be " + (*s.knobs)[knob.name].dump() + " here");
+    else point.back() = static_cast<std::size_t>(found - knob.values.begin());
   }
-  for (const auto& [name, ignored] : s.knobs->items())
-    if (std::none_of(m_knobs.begin(), m_knobs.end(), [&](const Knob& k) { return k.name == name; }))
-      return refuse("there is no knob " + name + " here");
+  std::vector<std::string> free;  // that are not named: what an unknown one may have been meant for
+  for (const Knob& knob : m_knobs)
+    if (!named(knob)) free.push_back(knob.name);
+  std::vector<std::string> meant;
+  if (s.knobs)
+    for (const auto& [name, ignored] : s.knobs->items()) {
+      if (std::any_of(m_knobs.begin(), m_knobs.end(), [&](const Knob& k) { return k.name == name; })) continue;
+      const std::vector<std::string> near = lang::nearest(name, free);
+      mistakes.push_back("there is no knob " + name + " here" + (near.empty() ? "" : ", is " + near.front() + " meant?"));
+      if (!near.empty()) meant.push_back(near.front());
+    }
+  for (const Knob& knob : m_knobs)
+    if (!named(knob) && !knob.optional && std::find(meant.begin(), meant.end(), knob.name) == meant.end())
+      mistakes.push_back("the schedule lacks the knob " + knob.name);
+  if (!mistakes.empty()) {
+    constexpr std::size_t kMost = 3;
+    std::string text = mistakes.front();
+    for (std::size_t i = 1; i < std::min(mistakes.size(), kMost); ++i) text += "; " + mistakes[i];
+    return refuse(mistakes.size() > kMost ? text + "; and " + std::to_string(mistakes.size() - kMost) + " more" : text);
+  }
   const std::string why = illegal(point);
   if (!why.empty()) return refuse(why);
   return point;

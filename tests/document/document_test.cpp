@@ -441,6 +441,19 @@ TEST(Document, TheLastHintTakesItsCellAlong) {
   EXPECT_EQ(whole.cells().size(), 1u);
 }
 
+TEST(Document, AHintThatWasTakenOutLeavesTheTextAsItWas) {
+  for (const std::string text : {"# %%\nlet a = 1\n", "# %%\nlet a = 1\n\n", "# %%\r\nlet a = 1\r\n"}) {
+    Document d(text);
+    d.setScheduleHint("A", "{}");
+    ASSERT_NE(d.text(), text);
+    d.setScheduleHint("A", std::nullopt);
+    EXPECT_EQ(d.text(), text);
+    d.undo();
+    d.undo();
+    EXPECT_EQ(d.text(), text);
+  }
+}
+
 TEST(Document, TakesNoEditWhileItIsReadOnly) {
   Document d("# %%\nlet a = 1\n\n# %%\nlet b = 2\n");
   d.replace(0, 0, "#", "Typing", true);

@@ -131,6 +131,9 @@ TEST(Schedule, TextRoundTripsAndRefusals) {
   EXPECT_EQ((*space)->check(*wrong).error().message, "knob lanes cannot be 17 here");
   const auto unknown = Schedule::parse(R"({"version":1,"kind":"elementwise","knobs":{"vector":"0:i","lanes":16,"x":1}})");
   EXPECT_EQ((*space)->check(*unknown).error().message, "there is no knob x here");
+  const auto misspelt = Schedule::parse(R"({"version":1,"kind":"elementwise","knobs":{"vektor":"0:i","lanes":17}})");
+  EXPECT_EQ((*space)->check(*misspelt).error().message,
+            "knob lanes cannot be 17 here; there is no knob vektor here, is vector meant?");
   EXPECT_FALSE(lower(p, *wrong, plainTarget()).ok());
 }
 
