@@ -109,7 +109,7 @@ class TensorView::Image : public QWidget {
     }
     // Zeros are as white as a light page.
     p.setPen(QPen(m_theme->colors().separator, 1));
-    p.drawRect(box.adjusted(0.5, 0.5, -0.5, -0.5));
+    p.drawRect(QRect(0, 0, static_cast<int>(box.width()) - 1, static_cast<int>(box.height()) - 1));
   }
   void mouseMoveEvent(QMouseEvent* event) override {
     const QRectF box = frame();
