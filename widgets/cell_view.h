@@ -57,7 +57,10 @@ class CellView : public QWidget {
   // What an analysis of the whole notebook says about this cell. `info` may be null: the engine knows no such cell.
   void setAnalysis(const protocol::Analysis& analysis, const protocol::CellInfo* info);
   // Where a byte of the notebook is, in words: for notes that speak of another place.
-  void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }
+  void setPlaceName(std::function<QString(std::uint32_t)> name) {
+    m_editor->setPlaceName(name);
+    m_placeName = std::move(name);
+  }
   void setOutdated(bool outdated);
   bool resultIsGreyed() const;  // what it shows is of an earlier text
   // What it shows has not been answered for the newest text; checking: for so long that it is drawn as old.

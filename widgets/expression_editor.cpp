@@ -364,15 +364,49 @@ QRect ExpressionEditor::rectOf(std::size_t byte) const {
 
 void ExpressionEditor::insertAtCaret(const QString& text) { textCursor().insertText(text); }
 
+QString ExpressionEditor::whatIsAt(const QPoint& position) const {
+  if (!m_code) return {};
+  const QTextCursor cursor = cursorForPosition(position);
+  const int line = cursor.blockNumber();
+  QStringList inferred;
+  for (std::size_t i = 0; i < m_hints.size(); ++i)
+    if (m_hintLines[i] == line) inferred = m_hints[i].entries;
+  // The name below the pointer, which beyond the line's end is over none.
+  const QString words = cursor.block().text();
+  const QString before = words.left(words.indexOf(QLatin1Char('#')));
+  const auto isPart = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c.isSurrogate(); };
+  qsizetype begin = cursor.positionInBlock(), end = begin;
+  while (begin > 0 && begin <= before.size() && isPart(before[begin - 1])) --begin;
+  while (end < before.size() && isPart(before[end])) ++end;
+  const QString name = before.mid(begin, end - begin);
+  const double right = hintLeft(cursor.block());
+  QStringList all;
+  if (!name.isEmpty() && !name[0].isDigit() && position.x() < right) {
+    for (const QString& entry : inferred)
+      if (entry.startsWith(name + QStringLiteral(": "))) all << tr("%1: index, %2 values").arg(name, entry.mid(name.size() + 2));
+    const std::string wanted = name.toStdString();
+    const auto known = [&](const protocol::SymbolInfo& s) { return s.name == wanted; };
+    if (m_symbols && all.isEmpty())
+      if (const auto found = std::find_if(m_symbols->begin(), m_symbols->end(), known); found != m_symbols->end()) {
+        constexpr auto kinds = protocol::enumNames(protocol::SymbolKind{});
+        const QString kind = QString::fromLatin1(kinds[static_cast<std::size_t>(found->kind)]);
+        all << QStringLiteral("%1: %2").arg(name, kind) +
+                   (found->detail.empty() ? QString() : QStringLiteral(", ") + QString::fromStdString(found->detail));
+        if (!found->definition.source.empty()) all << tr("from %1").arg(QString::fromStdString(found->definition.source));
+        else if (const QString place = m_placeName && !m_outdated ? m_placeName(found->definition.begin) : QString();
+                 !place.isEmpty())
+          all << tr("defined in %1").arg(place);
+      }
+  }
+  if (!inferred.isEmpty()) all << tr("Inferred: %1").arg(inferred.join(QStringLiteral("  ")));
+  return all.join(QLatin1Char('\n'));
+}
+
 bool ExpressionEditor::viewportEvent(QEvent* event) {
   if (event->type() == QEvent::ToolTip) {
     auto* help = static_cast<QHelpEvent*>(event);
-    QString text;
-    const int line = cursorForPosition(help->pos()).blockNumber();
-    for (std::size_t i = 0; i < m_hints.size(); ++i)
-      if (m_hintLines[i] == line) text = m_hints[i].entries.join(QStringLiteral("  "));
-    if (text.isEmpty()) QToolTip::hideText();
-    else QToolTip::showText(help->globalPos(), tr("Inferred: %1").arg(text), viewport());
+    if (const QString text = whatIsAt(help->pos()); text.isEmpty()) QToolTip::hideText();
+    else QToolTip::showText(help->globalPos(), text, viewport());
     return true;
   }
   return QPlainTextEdit::viewportEvent(event);

@@ -2,6 +2,7 @@
 #pragma once
 #include <QPlainTextEdit>
 #include <QStringList>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -56,6 +57,9 @@ class ExpressionEditor : public QPlainTextEdit {
   QAbstractItemView* completionList() const;
   // The hint of a line as it is drawn: entries that do not fit are left out.
   QString shownHint(std::size_t hint) const;
+  // Of the name there, in the viewport: kind, type and shape or signature, and where it is defined; what was inferred of its line.
+  QString whatIsAt(const QPoint& position) const;
+  void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }
   // What stands for the JSON of a `hint schedule` line while the caret is elsewhere; empty: the line is written out.
   QString shownFold(int line) const;
 
@@ -109,7 +113,8 @@ class ExpressionEditor : public QPlainTextEdit {
   QCompleter* m_completer;
   QStandardItemModel* m_items;
   Symbols m_symbols;
-  std::size_t m_wordBegin = 0, m_wordEnd = 0;  // bytes that a choice replaces
+  std::function<QString(std::uint32_t)> m_placeName;  // of a byte of the notebook, in words
+  std::size_t m_wordBegin = 0, m_wordEnd = 0;         // bytes that a choice replaces
   QString m_signature;
 };
 

@@ -107,6 +107,9 @@ class TensorView::Image : public QWidget {
         p.drawLine(QPointF(box.width() * c / columns, 0), QPointF(box.width() * c / columns, box.height()));
       for (int r = 1; r < rows; ++r) p.drawLine(QPointF(0, box.height() * r / rows), QPointF(box.width(), box.height() * r / rows));
     }
+    // Zeros are as white as a light page.
+    p.setPen(QPen(m_theme->colors().separator, 1));
+    p.drawRect(QRect(0, 0, static_cast<int>(box.width()) - 1, static_cast<int>(box.height()) - 1));
   }
   void mouseMoveEvent(QMouseEvent* event) override {
     const QRectF box = frame();

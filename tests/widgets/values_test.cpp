@@ -21,6 +21,26 @@ struct Values : ::testing::Test {
   Values() { theme.setMode(Theme::Mode::Light); }
 };
 
+TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
+  TensorView view(&theme, false);
+  view.resize(600, 400);
+  view.show();
+  view.setTensor("w", {5});
+  TensorSlice slice;
+  slice.tensor = "w", slice.shape = {5}, slice.begin = {0}, slice.end = {5}, slice.histogram = {5};
+  view.setSlice(slice, std::vector<double>(5, 0));
+  QCoreApplication::processEvents();
+  QWidget* picture = nullptr;
+  for (QWidget* w : view.findChildren<QWidget*>())
+    if (w->accessibleName().startsWith("Values as a picture")) picture = w;
+  ASSERT_TRUE(picture && picture->isVisible());
+  const QImage shot = picture->grab().toImage();
+  const QColor separator = theme.colors().separator;
+  int framed = 0;
+  for (int x = 0; x < shot.width() / 2; ++x) framed += shot.pixelColor(x, 0) == separator;
+  EXPECT_GT(framed, shot.width() / 4) << "the row above the cells";
+}
+
 // The values' row breaks: neither a long name nor many axes push the rest out of sight.
 TEST_F(Values, TheRowOfATensorsValuesFitsItsPanel) {
   for (const bool compact : {false, true}) {

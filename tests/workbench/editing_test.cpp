@@ -156,6 +156,27 @@ TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
   followed();
 }
 
+TEST_F(Editing, ANameBelowThePointerSaysWhatItIs) {
+  openBare();
+  type("Y[p] = A[p] * conv2d(A)");
+  protocol::SymbolInfo tensor, function;
+  tensor.name = "A", tensor.kind = protocol::SymbolKind::Input, tensor.detail = "f32 [28]", tensor.definition.begin = 0;
+  function.name = "conv2d", function.kind = protocol::SymbolKind::Function, function.detail = "conv2d(X[N,C,H,W]) -> Y";
+  function.definition.source = "std/conv.nf";
+  ExpressionEditor* editor = cell(0)->editor();
+  editor->setSymbols(std::make_shared<const std::vector<protocol::SymbolInfo>>(std::vector{tensor, function}));
+  editor->setHints({{editor->bytes().size(), {"p: 28"}}});
+  editor->setOutdated(false);
+  const auto at = [&](std::size_t byte) {
+    const QPoint place = editor->rectOf(byte).center() - editor->viewport()->pos() + QPoint(2, 0);
+    return editor->whatIsAt(place).split('\n');
+  };
+  EXPECT_EQ(at(7), (QStringList{"A: input, f32 [28]", "defined in cell 1, line 1", "Inferred: p: 28"}));
+  EXPECT_EQ(at(16), (QStringList{"conv2d: function, conv2d(X[N,C,H,W]) -> Y", "from std/conv.nf", "Inferred: p: 28"}));
+  EXPECT_EQ(at(2), (QStringList{"p: index, 28 values", "Inferred: p: 28"}));
+  EXPECT_EQ(editor->whatIsAt(QPoint(editor->viewport()->width() - 1, 4)), "Inferred: p: 28");
+}
+
 TEST_F(Editing, ANewNotebookIsWrittenIntoFromEveryPage) {
   openBare();
   type("let A = 1");
