@@ -437,8 +437,27 @@ class UprightWheel : public QObject {
 
 void leaveWheelToPage(QScrollBar* bar) { bar->installEventFilter(new UprightWheel(bar)); }
 
+namespace {
+// A label is never narrower than its longest word: one of thousands of characters may be broken.
+QString breakable(const QString& text) {
+  constexpr int kMost = 40;
+  QString out;
+  int run = 0;
+  for (const QChar c : text) {
+    run = c.isSpace() ? 0 : run + 1;
+    if (run > kMost && !c.isLowSurrogate()) {
+      out += QChar(0x200b);
+      run = 1;
+    }
+    out += c;
+  }
+  return out;
+}
+}  // namespace
+
 QString codeText(const QString& text) {
-  const QStringList parts = text.toHtmlEscaped().replace(QLatin1Char('\n'), QStringLiteral("<br>")).split(QLatin1Char('`'));
+  const QStringList parts =
+      breakable(text).toHtmlEscaped().replace(QLatin1Char('\n'), QStringLiteral("<br>")).split(QLatin1Char('`'));
   QString out = parts.front();
   // A backtick without its other one stays.
   for (qsizetype i = 1; i < parts.size(); ++i)

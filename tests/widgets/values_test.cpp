@@ -21,6 +21,12 @@ struct Values : ::testing::Test {
   Values() { theme.setMode(Theme::Mode::Light); }
 };
 
+TEST_F(Values, AMessageWithAWordOfTenThousandLettersIsNoWiderThanOthers) {
+  const MessageStrip strip(&theme, true, "`" + QString(10000, 'x') + "` is not defined");
+  EXPECT_LT(strip.minimumSizeHint().width(), 640);
+  EXPECT_EQ(codeText("`Wt` & others"), "<b>Wt</b> &amp; others");
+}
+
 TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
   TensorView view(&theme, false);
   view.resize(600, 400);
