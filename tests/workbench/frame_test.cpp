@@ -25,6 +25,7 @@
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
+#include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/message_bar.h"
