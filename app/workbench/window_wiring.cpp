@@ -239,8 +239,8 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::trialArrived, this, [this, tab](const protocol::TrialEvent& t) {
     if (tab == m_tab) m_tune->addTrial(t);
   });
-  connect(w, &Workspace::profileArrived, this, [this, tab](const protocol::Profile& p) {
-    if (tab == m_tab) m_tune->setProfile(p);
+  connect(w, &Workspace::profileArrived, this, [this, tab, w](const protocol::Profile& p) {
+    if (tab == m_tab) m_tune->setProfile(p, w->profileTaken());
   });
   connect(w, &Workspace::sliceFailed, this, [this, tab](const QString& tensor, const QString& message) {
     if (tab == m_tab) m_inspector->values()->setUnavailable(tensor, message);

@@ -330,7 +330,7 @@ TEST(FusionHints, NamesThatAreNoneOfTheLanguageStandInBackquotes) {
   d.setFusionHint("d(L)/d(A)#2", "d(L)/d(A)", Hint::Fuse);
   EXPECT_NE(d.text().find("hint fuse `d(L)/d(A)#2`, d(L)/d(A)\n"), std::string::npos);
   d.setFusionHint("d(L)/d(A)#2", "d(L)/d(A)", Hint::None);
-  EXPECT_EQ(d.text(), std::string(kNotebook) + "\n");
+  EXPECT_EQ(d.text(), kNotebook);
   Document written("hint fuse `A` , B # a, b\n");
   EXPECT_EQ(written.fusionHint("A", "B"), Hint::Fuse);
 }
@@ -368,7 +368,7 @@ TEST(ScheduleHints, AreWrittenChangedAndTakenOut) {
   words.setScheduleHint("Z", R"({"kind":"nest","knobs":{},"version":1})");
   EXPECT_EQ(words.scheduleHint("Z"), "{ kind = nest }");
   for (const char* name : {"Y", "Z", "V"}) words.setScheduleHint(name, std::nullopt);
-  EXPECT_EQ(words.text(), std::string(kNotebook) + "\n");
+  EXPECT_EQ(words.text(), kNotebook);
 
   // As a person may write it.
   Document by("# %%\nhint schedule   Y\t{\n  \"kind\": \"nest\",\n  \"knobs\": {}\n}  # mine\nhint schedule Z {\n");

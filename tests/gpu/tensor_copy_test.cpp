@@ -237,7 +237,7 @@ TEST(GpuTensorCopies, TheVerifierKnowsWhatTheEngineTakes) {
 TEST(GpuTensorCopies, OthersAreRefusedWithTheReason) {
   const Program plain = product({1, 128, 128, 256, false, false}, DType::F16);
   EXPECT_EQ(why(plain, boxes(128, 128, 4, 3)), "");
-  EXPECT_EQ(why(plain, boxes(64, 64, 2, 2), "sm_80"), "knob matrix cannot be \"wgmma\" here");
+  EXPECT_EQ(why(plain, boxes(64, 64, 2, 2), "sm_80"), "knob matrix cannot be \"wgmma\" here; knob copies cannot be \"tma\" here");
   nlohmann::json numbers{{"block_m", 64}, {"block_n", 64}, {"block_k", 16},  {"thread_m", 4},
                          {"thread_n", 4}, {"stages", 2},   {"copies", "tma"}};
   const Schedule fma{"contraction", std::make_shared<const nlohmann::json>(numbers)};

@@ -112,7 +112,7 @@ TEST(GpuPrecision, MustBeAskedForByName) {
   const Program full = gemm(64, 64, 64), mixed = gemm(64, 64, 64, DType::F16, DType::BF16);
   EXPECT_EQ(why(full, plain), "knob matrix rounds operands in f32 to tf32, which knob precision does not allow");
   EXPECT_EQ(why(full, with(plain, kTf32)), "");
-  EXPECT_EQ(why(full, with(plain, kTf32), "sm_75"), "knob matrix cannot be \"tf32\" here");
+  EXPECT_EQ(why(full, with(plain, kTf32), "sm_75"), "knob matrix cannot be \"tf32\" here; knob precision cannot be \"tf32\" here");
   EXPECT_EQ(why(full, with(plain, {{"matrix", "fma"}, {"precision", "tf32"}})),
             "knob precision rounds for the matrix units tf32 and wgmma alone");
   // f16 and bf16 lose nothing in tf32: there is nothing to allow.

@@ -243,7 +243,7 @@ TEST(GpuWarpgroup, IsForHopperAndWholeTiles) {
   EXPECT_EQ(why(tile(128, 128, 2, 3)), "knob pipeline of 3 levels needs 3 slices under way for wgmma");
   EXPECT_EQ(why(tile(256, 256, 4, 3)), "the results of a thread fill its registers");
   EXPECT_EQ(why(tile(128, 256, 6, 3)), "the slices of knob stages do not fit the shared memory of a block");
-  EXPECT_EQ(why(tile(128, 256, 4, 3), "sm_80"), "knob thread_n cannot be 64 here");
+  EXPECT_EQ(why(tile(128, 256, 4, 3), "sm_80"), "knob thread_n cannot be 64 here; knob matrix cannot be \"wgmma\" here");
   EXPECT_EQ(why(tile(128, 64, 4, 3), "sm_80"), "knob matrix cannot be \"wgmma\" here");
   EXPECT_EQ(why(tile(128, 64, 4, 3), "sm_120"), "knob matrix cannot be \"wgmma\" here");
   const Program full = product(512, 512, 512, DType::F32, false, false, false);
