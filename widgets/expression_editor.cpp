@@ -3,7 +3,6 @@
 
 #include <QAbstractItemView>
 #include <QAbstractTextDocumentLayout>
-#include <QCompleter>
 #include <QHelpEvent>
 #include <QJsonArray>
 #include <QJsonDocument>
@@ -12,8 +11,6 @@
 #include <QPainter>
 #include <QRegularExpression>
 #include <QScrollBar>
-#include <QStandardItemModel>
-#include <QStyledItemDelegate>
 #include <QTextBlock>
 #include <QTextLayout>
 #include <QToolTip>
@@ -25,6 +22,7 @@
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/completion_list.h"
+#include "widgets/completion_view.h"
 
 namespace nf {
 namespace {
@@ -65,39 +63,10 @@ QTextCharFormat foldedFormat(const QFont& around) {
   format.setForeground(Qt::transparent);
   return format;
 }
-
-enum ItemRole { kDetailRole = Qt::UserRole, kIconRole };
-
-class CompletionDelegate : public QStyledItemDelegate {
- public:
-  CompletionDelegate(const Theme* theme, QObject* parent) : QStyledItemDelegate(parent), m_theme(theme) {}
-  QSize sizeHint(const QStyleOptionViewItem&, const QModelIndex&) const override { return {100, 24}; }
-  void paint(QPainter* p, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
-    const Palette& c = m_theme->colors();
-    p->fillRect(option.rect, option.state & QStyle::State_Selected ? c.accentSoft : c.raised);
-    const QRect r = option.rect.adjusted(8, 0, -8, 0);
-    if (const QString icon = index.data(kIconRole).toString(); !icon.isEmpty())
-      p->drawPixmap(r.left(), r.center().y() - 7, m_theme->pixmap(icon, c.muted, p->device()->devicePixelRatioF()));
-    p->setFont(m_theme->mono(13));
-    const QString word = index.data(Qt::DisplayRole).toString();
-    const int width = p->fontMetrics().horizontalAdvance(word);
-    p->setPen(c.text);
-    p->drawText(r.adjusted(24, 0, 0, 0), Qt::AlignVCenter | Qt::AlignLeft, word);
-    p->setFont(m_theme->ui(11));
-    p->setPen(c.hint);
-    const QRect right = r.adjusted(24 + width + 16, 0, 0, 0);
-    p->drawText(right, Qt::AlignVCenter | Qt::AlignRight,
-                p->fontMetrics().elidedText(index.data(kDetailRole).toString(), Qt::ElideRight, right.width()));
-  }
-
- private:
-  const Theme* m_theme;
-};
 }  // namespace
 
 ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* parent)
-    : QPlainTextEdit(parent), m_theme(theme), m_code(code), m_completer(new QCompleter(this)),
-      m_items(new QStandardItemModel(this)) {
+    : QPlainTextEdit(parent), m_theme(theme), m_code(code), m_completions(new CompletionView(theme, this)) {
   setUndoRedoEnabled(false);
   setFrameShape(QFrame::NoFrame);
   setLineWrapMode(code ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth);
@@ -111,13 +80,7 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   setAcceptDrops(false);
   document()->setDocumentMargin(0);
   setViewportMargins(kPadX, kPadY, kPadX, kPadY);
-  m_completer->setModel(m_items);
-  m_completer->setWidget(this);
-  m_completer->setCompletionMode(QCompleter::UnfilteredPopupCompletion);
-  m_completer->popup()->setItemDelegate(new CompletionDelegate(theme, this));
-  m_completer->popup()->setAccessibleName(tr("Completions"));
-  m_completer->popup()->installEventFilter(this);
-  connect(m_completer, qOverload<const QString&>(&QCompleter::activated), this, &ExpressionEditor::choose);
+  connect(m_completions, &CompletionView::chosen, this, &ExpressionEditor::choose);
   connect(this, &QPlainTextEdit::textChanged, this, &ExpressionEditor::noticeChange);
   connect(this, &QPlainTextEdit::cursorPositionChanged, this, [this] {
     if (m_setting) return;
@@ -328,11 +291,14 @@ void ExpressionEditor::showMarks() {
   setExtraSelections(selections);
 }
 
+// The list may be the window's child by now.
+ExpressionEditor::~ExpressionEditor() { delete m_completions.data(); }
+
 void ExpressionEditor::setSymbols(Symbols symbols) { m_symbols = std::move(symbols); }
 
-QAbstractItemView* ExpressionEditor::completionList() const { return m_completer->popup(); }
+QAbstractItemView* ExpressionEditor::completionList() const { return m_completions; }
 
-bool ExpressionEditor::completing() const { return m_completer->popup()->isVisible(); }
+bool ExpressionEditor::completing() const { return m_completions && m_completions->isVisible(); }
 
 std::size_t ExpressionEditor::caretByte() const { return byteOffset(m_bytes, static_cast<std::size_t>(textCursor().position())); }
 
@@ -412,23 +378,17 @@ bool ExpressionEditor::viewportEvent(QEvent* event) {
   return QPlainTextEdit::viewportEvent(event);
 }
 
-// The window system may tell only after the list has closed that the list had the keyboard: by then it must lead nowhere, for who
-// types may be in another cell.
-bool ExpressionEditor::eventFilter(QObject* watched, QEvent* event) {
-  if (watched == m_completer->popup()) {
-    if (event->type() == QEvent::Show) m_completer->popup()->setFocusProxy(this);
-    else if (event->type() == QEvent::Hide) m_completer->popup()->setFocusProxy(nullptr);
-  }
-  return QPlainTextEdit::eventFilter(watched, event);
-}
-
 bool ExpressionEditor::event(QEvent* event) {
   if (event->type() == QEvent::ShortcutOverride) {
     auto* key = static_cast<QKeyEvent*>(event);
+    if (completing() && m_completions->takesKey(*key)) {
+      event->accept();
+      return true;
+    }
     // The history is the notebook's: these reach the window's actions.
     const bool enter = key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter;
-    if (key->matches(QKeySequence::Undo) || key->matches(QKeySequence::Redo) ||
-        (enter && key->modifiers() != Qt::NoModifier && !completing())) {
+    if (key->matches(QKeySequence::Undo) || key->matches(QKeySequence::Redo) || (enter && key->modifiers() != Qt::NoModifier)) {
+      m_completions->hide();
       event->ignore();
       return false;
     }
@@ -437,15 +397,7 @@ bool ExpressionEditor::event(QEvent* event) {
 }
 
 void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
-  if (completing()) {
-    switch (event->key()) {
-      case Qt::Key_Enter:
-      case Qt::Key_Return:
-      case Qt::Key_Escape:
-      case Qt::Key_Tab: event->ignore(); return;
-      default: break;
-    }
-  }
+  if (completing() && m_completions->takesKey(*event)) return m_completions->pressKey(*event);
   const bool plain = !(event->modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::ShiftModifier));
   // Where no command of the window took them before they came here.
   if (event->matches(QKeySequence::Undo)) return Q_EMIT undoWanted();
@@ -462,7 +414,7 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   QPlainTextEdit::keyPressEvent(event);
   const QString typed = event->text();
   if (m_code && !isReadOnly() && !typed.isEmpty() && (typed[0].isLetterOrNumber() || typed[0] == QLatin1Char('_'))) complete(false);
-  else if (completing() && !typed.isEmpty()) m_completer->popup()->hide();
+  else if (completing() && !typed.isEmpty()) m_completions->hide();
 }
 
 void ExpressionEditor::complete(bool asked) {
@@ -473,19 +425,10 @@ void ExpressionEditor::complete(bool asked) {
   std::vector<CompletionItem> items;
   if (m_code && (asked || context.prefix.size() >= 2))
     items = completionsAt(m_bytes, caret, context, m_symbols ? *m_symbols : none);
-  if (items.empty() || (items.size() == 1 && items[0].word.toStdString() == context.prefix)) return m_completer->popup()->hide();
+  if (items.empty() || (items.size() == 1 && items[0].word.toStdString() == context.prefix)) return m_completions->hide();
   m_wordBegin = context.begin, m_wordEnd = context.end;
-  m_items->clear();
-  for (std::size_t i = 0; i < std::min(items.size(), kMostShown); ++i) {
-    auto* item = new QStandardItem(items[i].word);
-    item->setData(items[i].detail, kDetailRole);
-    item->setData(items[i].icon, kIconRole);
-    m_items->appendRow(item);
-  }
-  QRect rect = cursorRect().translated(kPadX, kPadY);
-  rect.setWidth(380);
-  m_completer->complete(rect);
-  m_completer->popup()->setCurrentIndex(m_completer->completionModel()->index(0, 0));
+  if (items.size() > kMostShown) items.resize(kMostShown);
+  m_completions->offer(items, cursorRect().translated(kPadX, kPadY));
 }
 
 void ExpressionEditor::choose(const QString& word) {
@@ -594,7 +537,7 @@ void ExpressionEditor::focusInEvent(QFocusEvent* event) {
 void ExpressionEditor::focusOutEvent(QFocusEvent* event) {
   QPlainTextEdit::focusOutEvent(event);
   refold();
-  if (event->reason() != Qt::PopupFocusReason) m_completer->popup()->hide();
+  if (m_completions) m_completions->hide();
 }
 
 // The notebook scrolls, not the cell.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QPlainTextEdit>
+#include <QPointer>
 #include <QStringList>
 #include <functional>
 #include <map>
@@ -12,10 +13,10 @@
 #include "widgets/theme.h"
 
 class QAbstractItemView;
-class QCompleter;
-class QStandardItemModel;
 
 namespace nf {
+
+class CompletionView;
 
 // The text of one cell: as high as its text, coloured, with grey hints after lines, underlines, and a tint for the selection.
 // It has no history of its own: every change is told in bytes and the document remembers it.
@@ -23,6 +24,7 @@ class ExpressionEditor : public QPlainTextEdit {
   Q_OBJECT
  public:
   ExpressionEditor(const Theme* theme, bool code, QWidget* parent = nullptr);
+  ~ExpressionEditor() override;
 
   const std::string& bytes() const { return m_bytes; }
   // Shows another text, keeping the cursor where the text around it is the same.
@@ -77,7 +79,6 @@ class ExpressionEditor : public QPlainTextEdit {
 
  protected:
   bool event(QEvent*) override;
-  bool eventFilter(QObject* watched, QEvent* event) override;
   bool viewportEvent(QEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void paintEvent(QPaintEvent*) override;
@@ -110,8 +111,7 @@ class ExpressionEditor : public QPlainTextEdit {
   std::vector<Mark> m_marks;
   bool m_outdated = false;
   bool m_setting = false;
-  QCompleter* m_completer;
-  QStandardItemModel* m_items;
+  QPointer<CompletionView> m_completions;
   Symbols m_symbols;
   std::function<QString(std::uint32_t)> m_placeName;  // of a byte of the notebook, in words
   std::size_t m_wordBegin = 0, m_wordEnd = 0;         // bytes that a choice replaces

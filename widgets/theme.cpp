@@ -63,6 +63,7 @@ QSpinBox::up-arrow { image: url(:/icons/arrow-up-@mode.svg); width: 10px; height
 QSpinBox::up-button, QSpinBox::down-button { border: 0; width: 14px; background: transparent; }
 QComboBox QAbstractItemView { background: @raised; border: 1px solid @separator; selection-background-color: @accentSoft; selection-color: @text; }
 QAbstractScrollArea { border: 0; background: @page; }
+QListView#completions { background: @raised; border: 1px solid @separator; }
 QAbstractScrollArea::corner { background: transparent; border: 0; }
 QTreeView, QListView, QTableView { background: @page; color: @text; border: 0; outline: 0; selection-background-color: @accentSoft;
   selection-color: @text; alternate-background-color: @page; gridline-color: @grid; }

@@ -750,7 +750,7 @@ TEST_F(AuthorWidgets, CompletionInsertsTheChosenByKey) {
   editor.moveCaretTo(7);
   QTest::keyClicks(&editor, "wi");
   ASSERT_TRUE(editor.completing());
-  QTest::keyClick(editor.completionList(), Qt::Key_Return);
+  QTest::keyClick(&editor, Qt::Key_Return);
   EXPECT_EQ(editor.bytes(), "Y[i] = width + 1");
   EXPECT_FALSE(editor.completing());
   QTest::keyClick(&editor, Qt::Key_Space, Qt::ControlModifier);
@@ -758,11 +758,11 @@ TEST_F(AuthorWidgets, CompletionInsertsTheChosenByKey) {
   editor.moveCaretTo(editor.bytes().size());
   QTest::keyClicks(&editor, " * wa");
   ASSERT_TRUE(editor.completing());
-  QTest::keyClick(editor.completionList(), Qt::Key_Tab);
+  QTest::keyClick(&editor, Qt::Key_Tab);
   EXPECT_EQ(editor.bytes(), "Y[i] = width + 1 * wave");
   QTest::keyClicks(&editor, " - we");
   ASSERT_TRUE(editor.completing());
-  QTest::keyClick(editor.completionList(), Qt::Key_Escape);
+  QTest::keyClick(&editor, Qt::Key_Escape);
   EXPECT_FALSE(editor.completing());
   EXPECT_TRUE(editor.bytes().ends_with(" - we"));
 }
