@@ -537,6 +537,7 @@ void ExpressionEditor::focusInEvent(QFocusEvent* event) {
 void ExpressionEditor::focusOutEvent(QFocusEvent* event) {
   QPlainTextEdit::focusOutEvent(event);
   refold();
+  viewport()->update();  // the caret, too, where its cell became another meanwhile
   if (m_completions) m_completions->hide();
 }
 
