@@ -412,6 +412,13 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   if (plain && event->key() == Qt::Key_Down && textCursor().blockNumber() == blockCount() - 1 && !textCursor().hasSelection())
     return Q_EMIT leaveDown();
   QPlainTextEdit::keyPressEvent(event);
+  if (!hasFocus()) {
+    // The key began another cell, which has the keyboard: Qt has shown this one's caret again since, and hides it with the focus alone.
+    QFocusEvent in(QEvent::FocusIn), out(QEvent::FocusOut);
+    QPlainTextEdit::focusInEvent(&in);
+    QPlainTextEdit::focusOutEvent(&out);
+    return;
+  }
   const QString typed = event->text();
   if (m_code && !isReadOnly() && !typed.isEmpty() && (typed[0].isLetterOrNumber() || typed[0] == QLatin1Char('_'))) complete(false);
   else if (completing() && !typed.isEmpty()) m_completions->hide();
@@ -537,7 +544,6 @@ void ExpressionEditor::focusInEvent(QFocusEvent* event) {
 void ExpressionEditor::focusOutEvent(QFocusEvent* event) {
   QPlainTextEdit::focusOutEvent(event);
   refold();
-  viewport()->update();  // the caret, too, where its cell became another meanwhile
   if (m_completions) m_completions->hide();
 }
 
