@@ -411,8 +411,9 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
     return Q_EMIT leaveUp();
   if (plain && event->key() == Qt::Key_Down && textCursor().blockNumber() == blockCount() - 1 && !textCursor().hasSelection())
     return Q_EMIT leaveDown();
+  const bool had = hasFocus();
   QPlainTextEdit::keyPressEvent(event);
-  if (!hasFocus()) {
+  if (had && !hasFocus()) {
     // The key began another cell, which has the keyboard: Qt has shown this one's caret again since, and hides it with the focus alone.
     QFocusEvent in(QEvent::FocusIn), out(QEvent::FocusOut);
     QPlainTextEdit::focusInEvent(&in);
