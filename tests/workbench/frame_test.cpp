@@ -144,8 +144,10 @@ TEST_F(Frame, MeasurementsOutliveTheEngineThatTookThem) {
   explain->card()->measure()->click();
   ASSERT_TRUE(wait([&] { return explain->card()->whatIf().contains("slower by 1.8") && !explain->measuring(); }));
   explain->chooseDecision(1);
+  const auto engine = static_cast<pid_t>(window->workspace().engine().processId());
+  ASSERT_EQ(::kill(engine, SIGSTOP), 0);  // it answers no more
   explain->card()->measure()->click();
-  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_EQ(::kill(engine, SIGKILL), 0);
   ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine"; }));
   EXPECT_TRUE(window->messages()->text().contains("The measurement under way ended")) << window->messages()->text().toStdString();
   EXPECT_FALSE(explain->measuring());
