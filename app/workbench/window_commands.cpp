@@ -780,11 +780,10 @@ void MainWindow::exportHtml(const QString& path) {
 void MainWindow::exportPdf(const QString& path) {
   const Theme::Mode mode = m_theme->mode();
   const bool dark = m_theme->colors().dark;
-  setUpdatesEnabled(false);
+  // Both themes are set before the next paint of the screen. Updates stay enabled: a widget without them renders nothing.
   if (dark) m_theme->setMode(Theme::Mode::Light);
   const bool written = notebook()->savePdf(path, workspace().name());
   if (dark) m_theme->setMode(mode);
-  setUpdatesEnabled(true);
   if (written) setStatus("ok", tr("Exported %1").arg(QFileInfo(path).fileName()));
   else m_messages->ask("export", tr("%1 cannot be written.").arg(path), {});
 }

@@ -242,6 +242,19 @@ TEST_F(Reading, ThePdfHasEveryCell) {
     EXPECT_LT(now, before) << document().cells().size() << " cells";
     before = now;
   }
+  // Its text is there, not its frame alone.
+  const auto withText = [&](const std::string& words) {
+    const std::string cell = "# %% [markdown]\n# " + words + "\n\n";
+    document().replace(0, 0, cell, "Edit");
+    window->notebook()->followDocument();
+    const qsizetype size = exported().size();
+    document().replace(0, cell.size(), "", "Edit");
+    window->notebook()->followDocument();
+    return size;
+  };
+  std::string words;
+  for (std::uint64_t i = 1; i <= 300; ++i) words += std::to_string(i * i * 0x9e3779b97f4a7c15u) + " ";
+  EXPECT_GT(withText(words), withText("a") + 3000);
   window->exportPdf("/nowhere/out.pdf");
   EXPECT_TRUE(window->messages()->text().contains("/nowhere/out.pdf"));
 }
