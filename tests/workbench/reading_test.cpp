@@ -223,6 +223,7 @@ TEST_F(Reading, TheReportIsWrittenByTheCommandLine) {
 
 TEST_F(Reading, ThePdfHasEveryCell) {
   openChecked();
+  ASSERT_TRUE(wait([&] { return cell(2)->formulaView() && cell(2)->formulaView()->formulas().size() == 2; }));
   const auto exported = [&] {
     window->exportPdf(folder.filePath("out.pdf"));
     QFile file(folder.filePath("out.pdf"));
