@@ -116,7 +116,9 @@ std::string foreignRecordTable(sqlite3* database) {
       {"workload", "SELECT id, hash, fingerprint, kind, sizes, best FROM workload"},
       {"trial", "SELECT id, workload, schedule, status, median_us, spread_us, runs FROM trial"},
       {"lineage", "SELECT trial, round, parents, how FROM lineage"},
-      {"fusion", "SELECT kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, pairs FROM fusion"}};
+      {"fusion_verdict",
+       "SELECT kernel, fingerprint, reverted, fused_us, fused_spread_us, split_us, split_spread_us, saved_us, saved_low_us, "
+       "saved_high_us, pairs, cut FROM fusion_verdict"}};
   for (const auto& [table, columns] : kColumns) {
     Statement there(database, "SELECT 1 FROM sqlite_master WHERE name = ?");
     if (there.bind(std::string(table)).row() && Statement(database, columns).code() == SQLITE_ERROR) return table;

@@ -56,17 +56,22 @@ TEST(Timeline, OfAStepThatIsPreparedForIt) {
   checkTimeline(engine.ask<Profile>(ProfileRequest{1, 3}), analysis, text);
 }
 
-TEST(Timeline, OfTheStepsThatTrain) {
-  const fakes::Folder folder;
-  EngineProcess engine(folder.path("."));
-  const std::string text = std::string(kNet) + "# %%\n" + kTrain;
-  const Analysis analysis = engine.document(text);
-  const auto id = engine.newId();
+RequestId trainFirstStep(EngineProcess& engine) {
+  const RequestId id = engine.newId();
   TrainRequest train;
   train.revision = 1;
   train.cell = 1;
   engine.send(train, id);
   engine.await<FirstStepEvent>();
+  return id;
+}
+
+TEST(Timeline, OfTheStepsThatTrain) {
+  const fakes::Folder folder;
+  EngineProcess engine(folder.path("."));
+  const std::string text = std::string(kNet) + "# %%\n" + kTrain;
+  const Analysis analysis = engine.document(text);
+  const auto id = trainFirstStep(engine);
   const Profile profile = engine.ask<Profile>(ProfileRequest{1, 5});
   EXPECT_TRUE(profile.training);
   EXPECT_GE(profile.runs, 5);
@@ -80,12 +85,7 @@ TEST(Timeline, OfATrainingThatEndsBeforeItsStepsAreThere) {
   EngineProcess engine(folder.path("."));
   const std::string text = std::string(kNet) + "# %%\ntrain L { steps = 2000; mode = static; seed = 1 }\n";
   const Analysis analysis = engine.document(text);
-  const auto id = engine.newId();
-  TrainRequest train;
-  train.revision = 1;
-  train.cell = 1;
-  engine.send(train, id);
-  engine.await<FirstStepEvent>();
+  trainFirstStep(engine);
   const Profile profile = engine.ask<Profile>(ProfileRequest{1, 5000});
   EXPECT_FALSE(profile.training);
   EXPECT_EQ(profile.runs, 5000);

@@ -210,17 +210,19 @@ TEST_F(RecordDatabaseTest, ADamagedFileIsMovedAsideWithAMessage) {
 
 TEST_F(RecordDatabaseTest, AnotherProgramsTablesAreMovedAsideWithAMessage) {
   std::filesystem::create_directories(std::filesystem::path(m_path).parent_path());
-  sqlite3* other = nullptr;
-  ASSERT_EQ(sqlite3_open(m_path.c_str(), &other), SQLITE_OK);
-  for (const char* table : {"workload", "trial", "lineage", "fusion"})
-    ASSERT_EQ(sqlite3_exec(other, ("CREATE TABLE " + std::string(table) + " (name TEXT)").c_str(), nullptr, nullptr, nullptr),
-              SQLITE_OK);
-  sqlite3_close(other);
-  std::string message;
-  const auto records = open(&message);
-  EXPECT_NE(message.find("another program's: its table workload has other columns"), std::string::npos) << message;
-  EXPECT_TRUE(std::filesystem::exists(m_path + ".damaged-1"));
-  EXPECT_TRUE(records->begin(kWork, kTarget, tile(1), kTraits));
+  int aside = 0;
+  for (const std::string table : {"workload", "trial", "lineage", "fusion_verdict"}) {
+    std::filesystem::remove(m_path);
+    sqlite3* other = nullptr;
+    ASSERT_EQ(sqlite3_open(m_path.c_str(), &other), SQLITE_OK);
+    ASSERT_EQ(sqlite3_exec(other, ("CREATE TABLE " + table + " (name TEXT)").c_str(), nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(other);
+    std::string message;
+    const auto records = open(&message);
+    EXPECT_NE(message.find("another program's: its table " + table + " has other columns"), std::string::npos) << message;
+    EXPECT_TRUE(std::filesystem::exists(m_path + ".damaged-" + std::to_string(++aside)));
+    EXPECT_TRUE(records->begin(kWork, kTarget, tile(1), kTraits));
+  }
 }
 
 // A file that cannot be written to now is no damaged file: it stays where it is.
