@@ -259,6 +259,7 @@ QWidget* TuneView::makeLeft() {
     l->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     budget->addWidget(l);
   }
+  m_spent->setWordWrap(true);
   m_reason->setFont(m_theme->ui(12));
   m_reason->setWordWrap(true);
   m_reason->setMinimumWidth(0);
