@@ -108,7 +108,9 @@ class MainWindow : public QMainWindow {
     bool engineDown = false;        // and no new one was started
     QElapsedTimer restarted;        // since its engine was started anew without being asked
     CellId interrupted = 0;         // what trained when the engine ended
-    CellId resumeWhenChecked = 0, runWhenChecked = 0;
+    CellId resumeWhenChecked = 0;
+    std::vector<CellId> runWhenChecked;  // in the order they were asked for
+    bool runAllWhenChecked = false;
     bool diskHidden = false, holderHidden = false, journalHidden = false, unwritableHidden = false;  // questions that were put away
     CellId training = 0;
     bool ran = false;          // since what is shown of it was asked for the last time
@@ -162,7 +164,9 @@ class MainWindow : public QMainWindow {
   void runActive(AfterRun then);
   void runCell(CellId id, bool resume = false);
   void resume(Tab* tab, CellId id);
-  void runWhenKnown(Tab* tab, CellId id);
+  bool waitsForCheck(const QString& then);
+  void runWhatWaited(Tab* tab);
+  void runAll();
   void undoOrRedo(bool undo);
   void insertCell(void (NotebookView::*insert)());
   void save(bool ask);

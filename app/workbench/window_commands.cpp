@@ -21,6 +21,7 @@
 #include <QTextBlock>
 #include <QTextCursor>
 #include <QVBoxLayout>
+#include <algorithm>
 #include <utility>
 
 #include "app/workbench/main_window.h"
@@ -138,11 +139,7 @@ void MainWindow::makeActions() {
   add("run.insert", tr("Run cell and insert below"),
       {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)},
       [this] { runActive(AfterRun::InsertBelow); });
-  add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] {
-    for (CellView* v : notebook()->cells())
-      if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
-    workspace().runAll();
-  });
+  add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] { runAll(); });
   add("run.train", tr("Train"), {}, [this] {
     for (const CellView* v : notebook()->cells())
       if (v->train()) {
@@ -394,18 +391,41 @@ void MainWindow::resume(Tab* tab, CellId id) {
   runCell(id, offered);
 }
 
-void MainWindow::runWhenKnown(Tab* tab, CellId id) {
+// True if the notebook is not known yet: who asked is served then.
+bool MainWindow::waitsForCheck(const QString& then) {
+  const bool starts = m_tab->workspace->engine().state() == EngineLink::State::Starting;
+  if (!starts && (m_tab->workspace->engine().state() != EngineLink::State::Ready || m_tab->workspace->analysisIsKnown()))
+    return false;
+  setStatus("running", (starts ? tr("The engine starts; then %1") : tr("Checking; then %1")).arg(then));
+  return true;
+}
+
+// What was asked for while the text was being checked, of the text as it is now.
+void MainWindow::runWhatWaited(Tab* tab) {
+  const std::vector<CellId> cells = std::exchange(tab->runWhenChecked, {});
+  const bool all = std::exchange(tab->runAllWhenChecked, false);
   if (tab != m_tab) return;
-  if (tab->workspace->engine().state() == EngineLink::State::Ready && tab->workspace->analysisIsKnown()) return runCell(id);
-  tab->runWhenChecked = id;
+  for (const CellId id : cells) runCell(id);
+  if (all) runAll();
+}
+
+void MainWindow::runAll() {
+  if (waitsForCheck(tr("every shown value is computed"))) {
+    m_tab->runAllWhenChecked = true;
+    return;
+  }
+  for (CellView* v : notebook()->cells())
+    if (!v->shows().isEmpty() && v->status() != CellStatus::Error && v->status() != CellStatus::Queued) v->beginRun();
+  workspace().runAll();
 }
 
 void MainWindow::runCell(CellId id, bool resume) {
   CellView* v = m_tab->notebook->view(id);
   if (!v || v->kind() == CellKind::Markdown) return;
-  if (m_tab->workspace->engine().state() == EngineLink::State::Starting) {
-    m_tab->runWhenChecked = id;
-    return setStatus("running", tr("The engine starts; then the cell runs"));
+  if (waitsForCheck(tr("the cell runs"))) {
+    if (resume) m_tab->resumeWhenChecked = id;
+    else if (std::ranges::find(m_tab->runWhenChecked, id) == m_tab->runWhenChecked.end()) m_tab->runWhenChecked.push_back(id);
+    return;
   }
   if (m_tab->workspace->engine().state() != EngineLink::State::Ready) {
     setStatus("error", tr("The engine is not running"));
@@ -416,10 +436,7 @@ void MainWindow::runCell(CellId id, bool resume) {
     return;
   }
   const auto cell = m_tab->notebook->analysisCell(id);
-  if (!cell || !m_tab->workspace->analysisIsCurrent()) {
-    setStatus("stale", tr("The cell is still being checked"));
-    return;
-  }
+  if (!cell) return;
   const auto& info = m_tab->workspace->analysis().cells[*cell];
   if (v->status() == CellStatus::Error && !v->diagnosticTexts().isEmpty()) {
     setStatus("error", v->diagnosticTexts().front().section(QLatin1Char('\n'), 0, 0));

@@ -359,7 +359,8 @@ void MainWindow::refreshStatus() {
       } else if (m_tab->workspace->runAsked()) {
         setStatus("running", tr("Preparing"));
       } else if (!m_tab->workspace->analysisIsCurrent()) {
-        setStatus("running", tr("Checking"));
+        const bool waits = !m_tab->runWhenChecked.empty();
+        if (!waits || !waitsForCheck(tr("the cell runs"))) setStatus("running", tr("Checking"));
       } else {
         int errors = 0;
         for (const auto& d : m_tab->workspace->analysis().diagnostics) errors += d.severity == protocol::Severity::Error;

@@ -167,7 +167,7 @@ void MainWindow::connectTab(Tab* tab) {
       m_inspector->setOutdated(gone());
     }
     if (const CellId id = std::exchange(tab->resumeWhenChecked, 0)) resume(tab, id);
-    if (const CellId id = std::exchange(tab->runWhenChecked, 0)) runWhenKnown(tab, id);
+    runWhatWaited(tab);
     if (tab != m_tab || !std::exchange(tab->trainWhenChecked, false)) return;
     for (std::size_t i = 0; i < w->analysis().cells.size(); ++i)
       if (w->analysis().cells[i].train)
@@ -438,7 +438,9 @@ void MainWindow::connectNotebook(Tab* tab) {
     m_tune->chooseSubgraph(swap.subgraph);
   });
   connect(n, &NotebookView::resumeRequested, this, [this, tab](CellId id) { resume(tab, id); });
-  connect(n, &NotebookView::trainAgainRequested, this, [this, tab](CellId id) { runWhenKnown(tab, id); });
+  connect(n, &NotebookView::trainAgainRequested, this, [this, tab](CellId id) {
+    if (tab == m_tab) runCell(id);
+  });
   connect(n, &NotebookView::runRequested, this, [this, tab](CellId id) {
     if (tab == m_tab) runCell(id);
   });

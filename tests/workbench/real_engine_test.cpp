@@ -192,6 +192,47 @@ TEST_F(RealEngine, ResultsAreStaleWhereWhatTheyDependOnChanged) {
   EXPECT_EQ(cell(2)->status(), S::Stale);
 }
 
+// Who writes and runs in one go need not wait for the check.
+TEST_F(RealEngine, CellsThatAreRunBeforeTheirTextIsCheckedRunAfterIt) {
+  openChecked();
+  compute(1);
+  compute(2);
+  const auto values = [&](std::size_t i) {
+    const auto* model = cell(i)->tensorView()->model();
+    return model->index(0, 0).data().toDouble();
+  };
+  ASSERT_TRUE(
+      wait([&] { return cell(1)->tensorView()->model()->rowCount() > 0 && cell(2)->tensorView()->model()->rowCount() > 0; }));
+  const double one = values(1), two = values(2);
+  const auto runAfter = [&](std::size_t i, const char* typed) {
+    window->notebook()->activate(cell(i)->id(), true);
+    cell(i)->editor()->moveCursor(QTextCursor::Start);
+    cell(i)->editor()->moveCursor(QTextCursor::EndOfLine);
+    QTest::keyClicks(cell(i)->editor(), typed);
+    QTest::keyClick(cell(i)->editor(), Qt::Key_Return, Qt::ControlModifier);
+    EXPECT_FALSE(window->workspace().analysisIsKnown());
+    EXPECT_TRUE(window->statusText().contains("then the cell runs")) << window->statusText().toStdString();
+  };
+  runAfter(1, " + 100");
+  runAfter(2, " + 100");
+  ASSERT_TRUE(wait([&] { return values(1) != one && values(2) != two; }));
+  EXPECT_NEAR(values(1), one + 100, 1e-3);
+  EXPECT_NEAR(values(2), two + 100, 1e-3);
+  ASSERT_TRUE(wait([&] { return cell(1)->status() == CellStatus::Ok && cell(2)->status() == CellStatus::Ok; }));
+}
+
+TEST_F(RealEngine, EveryShownValueIsComputedOfTheTextThatWasJustTyped) {
+  openChecked();
+  const std::size_t at = document().text().find("W[i, j] + 1");
+  document().replace(at, at + 11, "W[i, j] * 0 + 7", "Edit");
+  window->notebook()->followDocument();
+  window->action("run.all")->trigger();
+  EXPECT_FALSE(window->workspace().analysisIsKnown());
+  const auto* model = cell(2)->tensorView()->model();
+  ASSERT_TRUE(wait([&] { return model->rowCount() > 0 && model->index(0, 0).data().toDouble() == 7; }));
+  EXPECT_TRUE(wait([&] { return cell(2)->status() == CellStatus::Ok; }));
+}
+
 TEST_F(RealEngine, ATrainedCellIsStaleAfterAnEditOfItsLoss) {
   std::string text = kNotebook;
   text.replace(text.find("100000000"), 9, "20");
