@@ -215,6 +215,7 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
   m_stop = stop;
   m_seed = seed;
   m_step = step;
+  m_heldBack = false;
   if (m_applied) {
     for (const PlannedUpdate& u : m_plan->updates) {
       const TensorStore::Entry& entry = *m_entries[u.target.value];
@@ -234,7 +235,12 @@ Result<Unit> Executable::run(std::uint64_t seed, std::uint64_t step, const std::
 
 Result<Unit> Executable::runOnce() {
   m_counters.clear();
-  return runSequence(m_plan->main, nullptr);
+  if (!m_guard.valid()) return runSequence(m_plan->main, nullptr);
+  const PlannedSequence& s = m_plan->main;
+  NF_TRY([[maybe_unused]] const Unit guarded, runSteps(s, 0, m_guardedSteps, nullptr));
+  NF_TRY(const double value, scalar(m_guard));
+  m_heldBack = std::isnan(value);
+  return m_heldBack ? Result<Unit>(Unit{}) : runSteps(s, m_guardedSteps, s.steps.size(), nullptr);
 }
 
 // Null: launch by launch.
@@ -254,8 +260,11 @@ LaunchGraph* Executable::graph() {
   });
 }
 
-Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) {
-  for (const PlannedStep& step : s.steps) {
+Result<Unit> Executable::runSequence(const PlannedSequence& s, Check* check) { return runSteps(s, 0, s.steps.size(), check); }
+
+Result<Unit> Executable::runSteps(const PlannedSequence& s, std::size_t begin, std::size_t end, Check* check) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const PlannedStep& step = s.steps[i];
     if (m_stop && m_stop->load(std::memory_order_relaxed)) return stopped();
     auto done = step.isLoop ? runLoop(s, s.loops[step.index], check) : launch(s, s.launches[step.index], check);
     if (!done) return done;
@@ -417,6 +426,47 @@ Result<Unit> Executable::applyUpdates() {
   m_applied = true;
   if (m_profiling && m_recorder) m_recorder->extendRun();
   return Unit{};
+}
+
+void Executable::holdBackAt(TensorId loss) {
+  m_guard = {};
+  if (m_device.recorder()) return;
+  const PlannedSequence& s = m_plan->main;
+  const auto makes = [&](const PlannedStep& step, TensorId tensor) {
+    if (step.isLoop) return false;
+    const PlannedLaunch& l = s.launches[step.index];
+    return std::find(l.tensors.begin() + static_cast<std::ptrdiff_t>(l.inputs), l.tensors.end(), tensor) != l.tensors.end();
+  };
+  const auto made = std::find_if(s.steps.begin(), s.steps.end(), [&](const PlannedStep& step) { return makes(step, loss); });
+  if (made == s.steps.end()) return;
+  m_guard = loss;
+  m_guardedSteps = static_cast<std::size_t>(made - s.steps.begin()) + 1;
+  m_overwritten.clear();
+  // What none of the later launches makes is made by these, or in a loop, which may be one of these.
+  for (const PlannedUpdate& u : m_plan->updates)
+    m_overwritten.push_back(u.direct &&
+                            std::none_of(made + 1, s.steps.end(), [&](const PlannedStep& step) { return makes(step, u.value); }));
+}
+
+bool Executable::revertUpdates() {
+  if (!m_applied && !m_heldBack) return false;
+  bool any = false;
+  for (std::size_t i = 0; i < m_plan->updates.size(); ++i) {
+    if (m_heldBack && m_overwritten[i]) continue;
+    m_entries[m_plan->updates[i].target.value]->current ^= 1u;
+    any = true;
+  }
+  m_heldBack = false;
+  bind();
+  return any;
+}
+
+Result<TensorId> Executable::updatedNaN() const {
+  for (const PlannedUpdate& u : m_plan->updates) {
+    NF_TRY(const bool bad, hasNaN(m_entries[u.target.value]->value(), program()[u.target]));
+    if (bad) return u.target;
+  }
+  return TensorId();
 }
 
 Result<HostTensor> Executable::read(TensorId tensor) const {

@@ -62,6 +62,15 @@ class Executable {
   // Updates take effect.
   Result<Unit> applyUpdates();
 
+  // run() ends behind the launch that makes `loss` where that is not a number, so that what the updates of the step before replaced is
+  // there still. Not on a device that replays whole steps.
+  void holdBackAt(TensorId loss);
+  // Undoes the newest updates: between applyUpdates() and run(), or after a run that was held back, then but for the values that it has
+  // written over (states that the forward pass computes). False: there is nothing to go back to.
+  bool revertUpdates();
+  // The first updated tensor that holds a NaN; invalid: none does.
+  Result<TensorId> updatedNaN() const;
+
   // After run(): any output, kept or persistent tensor.
   Result<HostTensor> read(TensorId tensor) const;
   Result<double> scalar(TensorId tensor) const;
@@ -102,6 +111,7 @@ class Executable {
   struct Check;
   void place(const PlannedSequence& s);
   Result<Unit> runSequence(const PlannedSequence& s, Check* check);
+  Result<Unit> runSteps(const PlannedSequence& s, std::size_t begin, std::size_t end, Check* check);
   Result<Unit> runLoop(const PlannedSequence& s, const PlannedLoop& l, Check* check);
   Result<Unit> launch(const PlannedSequence& s, const PlannedLaunch& l, Check* check);
   Result<TensorValues> inputsOf(const PlannedSequence& s, const PlannedLaunch& l) const;
@@ -140,6 +150,10 @@ class Executable {
   std::vector<void*> m_bound;                 // where persistent and directly updated tensors stand, for the graphs
   StepGraphs m_graphs;
   bool m_applied = false;
+  TensorId m_guard;                 // of holdBackAt()
+  std::size_t m_guardedSteps = 0;   // of the main sequence, up to the one that makes it
+  std::vector<bool> m_overwritten;  // by update: in these steps
+  bool m_heldBack = false;
   Span m_failedAt;
 };
 

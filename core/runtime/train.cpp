@@ -125,6 +125,7 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
     if (options.checkpointSeconds > 0 &&
         secondsSince(lastCheckpoint) > checkpointDistance(trained, checkpointTook, options.checkpointSeconds)) {
       const Time start = std::chrono::steady_clock::now();
+      NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
       NF_TRY([[maybe_unused]] const Unit tried, tryCheckpoint());
       checkpointTook = secondsSince(start);
       lastCheckpoint = std::chrono::steady_clock::now();
@@ -191,6 +192,7 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   TrainSummary summary;
   if (supply->tuning()) supply->tuning()->pause();
   fusionThread = {};  // asked to stop, and waited for
+  NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
   if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
   // Without a step there is nothing to save, and a large one would keep whoever stopped it waiting.
   if (folder && step > 0) {

@@ -80,6 +80,7 @@ Result<Unit> TrainJob::Impl::trainWith(Prepared next) {
   training = std::move(next);
   training.executable->bind();
   loss = lossOf(training.executable->program(), settings.loss);
+  training.executable->holdBackAt(loss);
   trainingInputs = inputsOf(*training.executable);
   return Unit{};
 }

@@ -160,14 +160,22 @@ struct TrainJob::Impl {
   // A holder that neither runs nor dies (a stopped worker, until its parent's deadline) keeps steps waiting once, not each time: until
   // the lease is free again they go on without it.
   DeviceLease::Hold takeLease();
-  Result<Unit> feedBatch();
+  Result<Unit> feedBatch(std::int64_t of);
   void record(double milliseconds, double value);
 
   // ---- train_nan.cpp
   Error nanFound(Executable& x);
+  // Weights that are not numbers are neither kept nor evaluated. Between steps.
+  Result<Unit> checkUpdates();
+  // happened: the message so far.
+  Error nanError(Executable& x, std::string happened);
+  // The operator that made the NaN of a kept value, found by that step over again from what it began with. Invalid: it cannot be had, or
+  // the step makes none now.
+  TensorId madeInStepBefore(Executable& x);
+  Result<std::string> firstNaN(Executable& x, std::int64_t of);
   // What fused kernels don't write has no value to look at, and theirs come in another order: where it takes seconds at most, the step
   // is interpreted one operator at a time. Empty: it is not, or nothing was met.
-  Result<std::string> firstNaNByOperator();
+  Result<std::string> firstNaNByOperator(std::int64_t of);
   // The first input whose batch of this step holds one; empty: none.
   std::string infiniteInput(std::int64_t at);
 

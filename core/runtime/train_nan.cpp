@@ -15,28 +15,49 @@ constexpr std::int64_t kInterpreted = 500'000'000;  // operations that the inter
 }  // namespace
 
 Error TrainJob::Impl::nanFound(Executable& x) {
-  auto first = firstNaNByOperator();
-  if (!first || first->empty()) first = x.firstNaN(seed, static_cast<std::uint64_t>(step));
-  std::string message = "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1);
+  return nanError(x, "The loss " + settings.loss + " is not a number in step " + std::to_string(step + 1));
+}
+
+Result<Unit> TrainJob::Impl::checkUpdates() {
+  if (step == firstStep) return Unit{};
+  Executable& x = *training.executable;
+  NF_TRY(const TensorId bad, x.updatedNaN());
+  if (!bad.valid()) return Unit{};
+  return nanError(x, x.program()[bad].name + " holds a value that is not a number after step " + std::to_string(step));
+}
+
+Error TrainJob::Impl::nanError(Executable& x, std::string happened) {
+  auto first = firstNaN(x, step);
+  std::string message = std::move(happened);
   if (first && !first->empty()) {
     const Program& p = x.program();
     TensorId t = p.tensorNamed(*first);
-    // A value kept from the step before became none in its update.
-    const auto update = std::find_if(p.updates.begin(), p.updates.end(), [&](const Update& u) { return u.target == t; });
+    const auto updateOf = [&](TensorId target) {
+      return std::find_if(p.updates.begin(), p.updates.end(), [&](const Update& u) { return u.target == target; });
+    };
+    const auto update = updateOf(t);
     const bool kept = t.valid() && update != p.updates.end(), before = kept && step > firstStep;
-    if (before) t = update->value;
+    // A value kept from the step before became none in that step, mostly in its gradient.
+    std::string when;
+    if (before) {
+      t = update->value;
+      when = ", the new " + *first + " of step " + std::to_string(step);
+      if (const TensorId made = madeInStepBefore(x); made.valid() && made != t && updateOf(made) == p.updates.end()) {
+        t = made;
+        when = " in step " + std::to_string(step);
+      }
+    }
     const auto made = producers(p);
     if (t.valid()) {
       const OriginId origin = made[t.value].valid() ? p[made[t.value]].origin : p[t].origin;
       if (origin.valid()) place = p[origin].span;
     }
-    message += "; the first one came from " + (t.valid() ? p[t].name : *first);
+    message += "; the first one came from " + (t.valid() ? p[t].name : *first) + when;
     if (kept && !before) {
       const auto file = givenBy.find(*first);
       message += ", whose first value has one";
       if (file != givenBy.end()) message += ", given by " + file->second;
     }
-    if (before) message += ", the new " + *first + " of step " + std::to_string(step);
     if (before && lastLoss && std::isinf(*lastLoss)) message += std::string(", whose loss was ") + (*lastLoss < 0 ? "-inf" : "inf");
   }
   for (const std::int64_t at : {step - 1, step})
@@ -49,7 +70,18 @@ Error TrainJob::Impl::nanFound(Executable& x) {
   return {"train", message + ".", context->device().name(), {}};
 }
 
-Result<std::string> TrainJob::Impl::firstNaNByOperator() {
+TensorId TrainJob::Impl::madeInStepBefore(Executable& x) {
+  if (!x.revertUpdates() || !feedBatch(step - 1)) return {};
+  const auto name = firstNaN(x, step - 1);
+  return name && !name->empty() ? x.program().tensorNamed(*name) : TensorId();
+}
+
+Result<std::string> TrainJob::Impl::firstNaN(Executable& x, std::int64_t of) {
+  auto first = firstNaNByOperator(of);
+  return first && !first->empty() ? first : x.firstNaN(seed, static_cast<std::uint64_t>(of));
+}
+
+Result<std::string> TrainJob::Impl::firstNaNByOperator(std::int64_t of) {
   Stages single = training.stages;
   if (context->inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return std::string();
   single.fused = single.partitioned;
@@ -58,7 +90,7 @@ Result<std::string> TrainJob::Impl::firstNaNByOperator() {
   std::string first;
   if (interpreted) {
     each.executable->bind();
-    NF_TRY(first, each.executable->firstNaN(seed, static_cast<std::uint64_t>(step)));
+    NF_TRY(first, each.executable->firstNaN(seed, static_cast<std::uint64_t>(of)));
   }
   return first;
 }

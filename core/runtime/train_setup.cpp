@@ -56,6 +56,7 @@ Result<Unit> TrainJob::Impl::prepareTraining(std::stop_token stop) {
   }
   place = settings.span;
   loss = lossOf(training.executable->program(), settings.loss);
+  training.executable->holdBackAt(loss);
   if (!loss.valid()) return Error{"train", "There is no loss " + settings.loss + ".", {}, {}};
   return Unit{};
 }

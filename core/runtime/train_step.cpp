@@ -38,7 +38,7 @@ Result<Unit> TrainJob::Impl::oneStep() {
       hold = takeLease();
       waited = secondsSince(start) * 1e3;
     }
-    NF_TRY([[maybe_unused]] const Unit fed, feedBatch());
+    NF_TRY([[maybe_unused]] const Unit fed, feedBatch(step));
     auto ran = x.run(seed, static_cast<std::uint64_t>(step), &interrupted);
     if (!ran) {
       if (isStopped(ran.error())) {
@@ -72,10 +72,10 @@ DeviceLease::Hold TrainJob::Impl::takeLease() {
   return hold ? std::move(*hold) : DeviceLease::Hold();
 }
 
-Result<Unit> TrainJob::Impl::feedBatch() {
+Result<Unit> TrainJob::Impl::feedBatch(std::int64_t of) {
   for (std::size_t i = 0; i < trainingInputs.size(); ++i) {
     if (!trainingInputs[i]) continue;
-    feed->training(step, i, staging.data());
+    feed->training(of, i, staging.data());
     NF_TRY([[maybe_unused]] const Unit written, store->writeBytes(*trainingInputs[i], staging.data()));
   }
   return Unit{};

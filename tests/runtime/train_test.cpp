@@ -352,8 +352,8 @@ TEST(Train, ANaNInAFirstValueNamesItsTensorAndFile) {
   }
 }
 
-// A loss that overflows gives no NaN before the weights are written: what wrote them is named, not the weights.
-TEST(Train, ANaNInTheWeightsNamesTheirUpdate) {
+// A loss that overflows gives no NaN before the gradient, and is seen a step later: the gradient is named, not the weights.
+TEST(Train, ANaNInTheWeightsNamesTheGradientThatMadeIt) {
   const auto context = interpreter();
   std::vector<protocol::Message> messages;
   TrainJob job(*context, optionsFor(R"(
@@ -365,7 +365,35 @@ train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
                [&](const protocol::Message& m) { messages.push_back(m); });
   const auto summary = job.run({});
   ASSERT_FALSE(summary.ok());
-  EXPECT_THAT(summary.error().message, HasSubstr("the first one came from w.next, the new w of step 2, whose loss was inf"));
+  EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(w) in step 2, whose loss was inf"));
+}
+
+// The norm of a zero vector has no derivative. Statistics of the forward pass are updated before the loss is seen.
+TEST(Train, ANaNOfTheBackwardPassNamesItsOperator) {
+  const std::string rest = R"(
+param w[3, 2] = zeros
+param v[2] = normal(0, 1)
+state m[3] = zeros
+a[b, k] = v[k] * w[b, k]
+n[b] = sqrt(sum[k] a[b, k]^2)
+m[b] <- 0.5 * m[b] + 0.5 * n[b]
+loss L = mean[b] (n[b] - 1)^2
+train L { optimizer = sgd(lr=0.1); mode = static; )";
+  for (const char* steps : {"steps = 50 }\n", "steps = 1 }\n"}) {
+    const fakes::Folder folder;
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor(rest + steps);
+    o.outputRoot = folder.path("out");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    EXPECT_THAT(summary.error().message, HasSubstr("in step 1")) << summary.error().message;
+    EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(")) << summary.error().message;
+    const auto errors = only<protocol::ErrorEvent>(messages);
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_EQ(errors[0].line, 6) << "the line of the square root";
+  }
 }
 
 // What an infinite value of the data does to the weights is seen a step later: the data are named all the same.
