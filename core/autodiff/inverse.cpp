@@ -176,7 +176,7 @@ void finish(const AccessProblem& problem, const PartNames& names, Explanation& l
 namespace {
 
 // Steps 0 to 6b until then, and what `prove` says of the result.
-Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::optional<QuestionLimit::Clock::time_point> until,
+Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::optional<Deadline> until,
               const std::function<void(Inverse&)>& prove) {
   Inverse inverse;
   inverse.phaseModulus.assign(problem.shape.size(), 1);
@@ -341,7 +341,8 @@ std::shared_ptr<const Inverse> InverseCache::invert(const AccessProblem& problem
       return found->second;
     }
   }
-  const auto until = QuestionLimit::in(proof == Proof::Now ? m_options.proofMilliseconds : m_options.accessMilliseconds);
+  const Deadline until =
+      proof == Proof::Now ? Deadline::ofProcessor(m_options.proofMilliseconds) : Deadline::ofClock(m_options.accessMilliseconds);
   InvertOptions options = m_options;
   options.stop = stop;
   auto made = std::make_shared<const Inverse>(solve(problem, options, until, [&](Inverse& inverse) {
@@ -376,7 +377,8 @@ Inverse InverseCache::explained(const AccessProblem& problem, std::vector<std::s
   options.stop = std::move(stop);
   options.explain = true;
   options.names = std::move(names);
-  const auto until = QuestionLimit::in(isPreliminary(*known) ? m_options.accessMilliseconds : m_options.proofMilliseconds);
+  const Deadline until =
+      isPreliminary(*known) ? Deadline::ofClock(m_options.accessMilliseconds) : Deadline::ofProcessor(m_options.proofMilliseconds);
   // Solved in haste it may come out otherwise: what was proved is what is known.
   return solve(problem, options, until, [&](Inverse& again) {
     std::vector<Inverse::Step> steps = std::move(again.derivation);

@@ -58,13 +58,13 @@ class InverseCache;
 struct InvertOptions {
   std::uint64_t certificateQuota = 1000000;  // isl operations
   std::uint64_t pruneQuota = 300000;         // isl operations a question
-  double proofMilliseconds = 5000;           // InverseCache: for solution and proof of an access; then it is Uncertified
-  bool existenceGuard = true;                // step 6b
-  bool explain = false;                      // fill `derivation`
-  std::vector<std::string> names;            // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
-  std::function<void(Inverse&)> sabotage;    // tests only: spoils the solution, to show that the certificate refuses it
-  std::stop_token stop;                      // gives up what is under way; what comes back then holds nothing
-  InverseCache* cache = nullptr;             // of differentiate(): where inverses are kept from one program to the next
+  double proofMilliseconds = 5000;         // InverseCache: of processor time, to solve and prove an access; then it is Uncertified
+  bool existenceGuard = true;              // step 6b
+  bool explain = false;                    // fill `derivation`
+  std::vector<std::string> names;          // of the domain's variables, for `derivation`; missing ones are y0, y1, ..
+  std::function<void(Inverse&)> sabotage;  // tests only: spoils the solution, to show that the certificate refuses it
+  std::stop_token stop;                    // gives up what is under way; what comes back then holds nothing
+  InverseCache* cache = nullptr;           // of differentiate(): where inverses are kept from one program to the next
   // While somebody types: a proof that does not end within `interactiveQuota` a question and `accessMilliseconds` for solution and proof,
   // or that comes when the proofs of this program have taken `interactiveMilliseconds`, is put off. InverseCache::settle() makes it.
   bool putOffProofs = false;

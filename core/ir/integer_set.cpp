@@ -11,10 +11,13 @@
 #include <isl/set.h>
 #include <isl/space.h>
 #include <isl/val.h>
+#include <pthread.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
-#include <map>
+#include <iterator>
+#include <list>
 #include <mutex>
 #include <stop_token>
 #include <thread>
@@ -25,23 +28,34 @@ namespace nf {
 
 namespace {
 
+using Nanoseconds = std::chrono::nanoseconds;
+
+Nanoseconds nowOf(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return std::chrono::seconds(t.tv_sec) + Nanoseconds(t.tv_nsec);
+}
+
 // Ends what isl does for a context when its time is over: isl looks for that at every operation, but at no clock.
 class Watch {
  public:
-  using Clock = QuestionLimit::Clock;
-  using Entry = std::multimap<Clock::time_point, isl_ctx*>::iterator;
+  struct Waiting {
+    Deadline until;
+    isl_ctx* ctx;
+  };
+  using Entry = std::list<Waiting>::iterator;
 
   static Watch& instance() {
     static Watch watch;
     return watch;
   }
 
-  Entry add(Clock::time_point until, isl_ctx* ctx) {
+  Entry add(Deadline until, isl_ctx* ctx) {
     const std::lock_guard lock(m_mutex);
-    const Entry entry = m_waiting.emplace(until, ctx);
-    m_sooner = m_sooner || until < m_next;
-    if (m_sooner) m_changed.notify_one();
-    return entry;
+    m_waiting.push_back({until, ctx});
+    m_added = true;
+    m_changed.notify_one();
+    return std::prev(m_waiting.end());
   }
 
   void remove(Entry entry) {
@@ -53,25 +67,40 @@ class Watch {
   void run(std::stop_token stop) {
     std::unique_lock lock(m_mutex);
     while (!stop.stop_requested()) {
-      const Entry later = m_waiting.upper_bound(Clock::now());
-      for (Entry entry = m_waiting.begin(); entry != later; ++entry) isl_ctx_abort(entry->second);
-      m_sooner = false;
-      m_next = later == m_waiting.end() ? Clock::time_point::max() : later->first;
-      const auto sooner = [this] { return m_sooner; };
-      if (later == m_waiting.end()) m_changed.wait(lock, stop, sooner);
-      else m_changed.wait_until(lock, stop, Clock::time_point(m_next), sooner);
+      Nanoseconds next = Nanoseconds::max();
+      for (const Waiting& w : m_waiting) {
+        const Nanoseconds left = w.until.left();
+        if (left <= Nanoseconds::zero()) isl_ctx_abort(w.ctx);
+        else next = std::min(next, left);
+      }
+      m_added = false;
+      const auto added = [this] { return m_added; };
+      if (next == Nanoseconds::max()) m_changed.wait(lock, stop, added);
+      else m_changed.wait_for(lock, stop, next, added);
     }
   }
 
   std::mutex m_mutex;
   std::condition_variable_any m_changed;
-  std::multimap<Clock::time_point, isl_ctx*> m_waiting;
-  Clock::time_point m_next = Clock::time_point::max();  // when the thread wakes
-  bool m_sooner = false;
+  std::list<Waiting> m_waiting;
+  bool m_added = false;
   std::jthread m_thread{[this](std::stop_token stop) { run(std::move(stop)); }};
 };
 
 }  // namespace
+
+Deadline::Deadline(clockid_t clock, double milliseconds)
+    : m_clock(clock),
+      m_at(nowOf(clock) + std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double, std::milli>(milliseconds))) {}
+
+Deadline Deadline::ofClock(double milliseconds) { return {CLOCK_MONOTONIC, milliseconds}; }
+
+Deadline Deadline::ofProcessor(double milliseconds) {
+  clockid_t clock{};
+  return {pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : CLOCK_MONOTONIC, milliseconds};
+}
+
+std::chrono::nanoseconds Deadline::left() const { return m_at - nowOf(m_clock); }
 
 struct IntegerContext::Impl {
   isl_ctx* ctx = nullptr;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <time.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -17,21 +19,32 @@ namespace nf {
 
 class IntegerContext;
 
+// A time from now on: by the clock, or of the processor time that the calling thread takes, which a busy machine brings no nearer. The
+// latter may be looked at as long as that thread lives.
+class Deadline {
+ public:
+  static Deadline ofClock(double milliseconds);
+  static Deadline ofProcessor(double milliseconds);
+  std::chrono::nanoseconds left() const;  // 0 or less: it is over
+  bool isOver() const { return left() <= std::chrono::nanoseconds::zero(); }
+
+ private:
+  Deadline(clockid_t clock, double milliseconds);
+  clockid_t m_clock;
+  std::chrono::nanoseconds m_at{};
+};
+
 // Of operations, counted anew for each question, and of time: a question that is under way at `until`, or when `stop` is requested, ends
 // there, and later ones are not begun. An operation is a pivot of a tableau, so its time grows with the question.
 struct QuestionLimit {
-  using Clock = std::chrono::steady_clock;
   std::uint64_t operations = 1000000;
-  std::optional<Clock::time_point> until = std::nullopt;
+  std::optional<Deadline> until = std::nullopt;
   std::stop_token stop;
 
   QuestionLimit() = default;
-  QuestionLimit(std::uint64_t most, std::optional<Clock::time_point> end = std::nullopt, std::stop_token stopped = {})
+  QuestionLimit(std::uint64_t most, std::optional<Deadline> end = std::nullopt, std::stop_token stopped = {})
       : operations(most), until(end), stop(std::move(stopped)) {}
-  bool isOver() const { return stop.stop_requested() || (until && Clock::now() >= *until); }
-  static Clock::time_point in(double milliseconds) {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::milli>(milliseconds));
-  }
+  bool isOver() const { return stop.stop_requested() || (until && until->isOver()); }
 };
 
 // Points (v0, .., vn-1) of integers that satisfy conditions.

@@ -97,6 +97,8 @@ struct CompiledNotebook {
   std::vector<TrainSettings> trains;
   std::vector<Unsound> unsound;  // in order, each once
   std::vector<FoldedAccess> folded;
+  bool readsTraining =
+      false;  // the condition `training` stands in it or in a function that it calls: evaluation is another program
   // What a tensor's name means at the end of the notebook; null where it is the name of none.
   const Symbol* tensorSymbol(std::string_view name) const;
   // By its name in the notebook, else by its full name, `Z.F`; invalid where there is none.

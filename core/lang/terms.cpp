@@ -252,6 +252,7 @@ TermId Statement::nameTerm(const Expr& e) {
     return push(std::move(t));
   }
   if (e.text == "training" || e.text == "true" || e.text == "false") {
+    if (e.text == "training") m_elab.m_out.readsTraining = true;
     if (e.text == "training" && m_elab.inNotebook(e.span)) m_elab.m_asksForTraining = true;
     Term t;
     t.kind = Term::Kind::Truth;

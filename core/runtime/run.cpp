@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
 #include "core/ir/work.h"
 #include "core/lang/missing_tensor.h"
@@ -59,6 +60,27 @@ TensorId tensorFor(const CompiledNotebook& notebook, Program& p, const std::stri
   return result;
 }
 
+bool moreExpensive(const KernelTime& a, const KernelTime& b) {
+  return a.microseconds * a.callsPerStep > b.microseconds * b.callsPerStep;
+}
+
+// By tensor: it is a derivative or made of one.
+std::vector<bool> madeOfDerivatives(const Program& p) {
+  std::vector<bool> made(p.tensors.size(), false);
+  for (const Derivative& d : p.derivatives) made[d.result.value] = true;
+  for (bool changed = true; std::exchange(changed, false);) {
+    for (std::size_t o = 0; o < p.operators.size(); ++o) {
+      const auto reads = readsOf(p, OperatorId(o));
+      if (std::none_of(reads.begin(), reads.end(), [&](TensorId t) { return made[t.value]; })) continue;
+      for (const TensorId t : writesOf(p, OperatorId(o))) {
+        changed = changed || !made[t.value];
+        made[t.value] = true;
+      }
+    }
+  }
+  return made;
+}
+
 }  // namespace
 
 RunJob::RunJob(DeviceContext& context, RunOptions options) : m_context(context), m_options(std::move(options)) {}
@@ -93,14 +115,24 @@ Result<Program> RunJob::wantedProgram() {
     for (const Output& o : m_notebook.program.outputs)
       if (all || o.role == OutputRole::Show) want(o.name);
   }
+  const bool two = m_notebook.readsTraining && !m_options.training;
   std::vector<TensorId> tensors;
   std::vector<Output> outputs;
+  m_namesOfTraining.clear();
   for (const std::string& name : names) {
     const TensorId t = tensorFor(m_notebook, p, name);
-    if (!t.valid()) return missingTensor(m_notebook, "tensor", name);
-    tensors.push_back(t);
-    outputs.push_back({name, t, OutputRole::Named});
+    if (!t.valid() && !two) return missingTensor(m_notebook, "tensor", name);
+    if (t.valid()) outputs.push_back({name, t, OutputRole::Named});
+    else m_namesOfTraining.push_back(name);
   }
+  if (two) {
+    const std::vector<bool> derived = madeOfDerivatives(p);
+    std::erase_if(outputs, [&](const Output& o) {
+      if (derived[o.tensor.value]) m_namesOfTraining.push_back(o.name);
+      return derived[o.tensor.value];
+    });
+  }
+  for (const Output& o : outputs) tensors.push_back(o.tensor);
   p.outputs = outputs;
   m_names = names;
   return restrictedTo(p, tensors, false);
@@ -115,6 +147,16 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
+  if (!m_namesOfTraining.empty()) {
+    const bool all = m_namesOfTraining.size() == m_names.size();
+    if (all) {
+      m_options.training = true;
+      m_options.tensors = m_names;
+      return prepare(stop, waiting);
+    }
+    NF_TRY(const bool complete, prepareTraining(m_namesOfTraining, stop, waiting));
+    if (!complete) return false;
+  }
   m_store = std::make_shared<TensorStore>(m_context.device());
   auto made =
       nf::prepare(program, m_context, m_store,
@@ -169,7 +211,25 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   return complete;
 }
 
+Result<bool> RunJob::prepareTraining(std::vector<std::string> names, std::stop_token stop,
+                                     const std::function<void(std::size_t, std::size_t)>& waiting) {
+  RunOptions options = m_options;
+  options.training = true;
+  options.tensors = std::move(names);
+  m_training = std::make_unique<RunJob>(m_context, std::move(options));
+  auto complete = m_training->prepare(stop, waiting);
+  if (!complete) m_place = m_training->place();
+  return complete;
+}
+
 Result<Unit> RunJob::run(bool timed, std::stop_token stop) {
+  if (m_training) {
+    auto done = m_training->run(timed, stop);
+    if (!done) {
+      m_place = m_training->place();
+      return done;
+    }
+  }
   Executable& x = *m_prepared.executable;
   x.setProfiling(timed);
   std::atomic<bool> stops{false};
@@ -198,13 +258,21 @@ Result<std::map<Hash, KernelCounters>> RunJob::count(std::stop_token stop) {
 }
 
 Result<HostTensor> RunJob::tensor(const std::string& name) const {
+  if (m_training && std::ranges::find(m_namesOfTraining, name) != m_namesOfTraining.end()) return m_training->tensor(name);
   const Executable& x = *m_prepared.executable;
   for (const Output& o : x.program().outputs)
     if (o.name == name) return x.read(o.tensor);
   return Error{"run", "There is no value of " + name + ".", {}, {}};
 }
 
-std::vector<KernelTime> RunJob::kernelTimes() const { return nf::kernelTimes(*m_prepared.executable); }
+std::vector<KernelTime> RunJob::kernelTimes() const {
+  std::vector<KernelTime> times = nf::kernelTimes(*m_prepared.executable);
+  if (!m_training) return times;
+  const auto more = m_training->kernelTimes();
+  times.insert(times.end(), more.begin(), more.end());
+  std::sort(times.begin(), times.end(), moreExpensive);
+  return times;
+}
 
 std::vector<KernelTime> kernelTimes(const Executable& x) {
   std::vector<KernelTime> times;
@@ -218,9 +286,7 @@ std::vector<KernelTime> kernelTimes(const Executable& x) {
     for (const Output& o : s.program->outputs) t.bytes += (*s.program)[o.tensor].bytes();
     times.push_back(std::move(t));
   }
-  std::sort(times.begin(), times.end(), [](const KernelTime& a, const KernelTime& b) {
-    return a.microseconds * a.callsPerStep > b.microseconds * b.callsPerStep;
-  });
+  std::sort(times.begin(), times.end(), moreExpensive);
   return times;
 }
 

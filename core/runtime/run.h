@@ -44,7 +44,7 @@ struct RunOptions {
 };
 
 // One computation of a notebook: inference with initial or given weights; a batch is that of the first training step. Nothing is
-// updated, but by training steps.
+// updated, but by training steps. Derivatives, what is made of them, and names that evaluation lacks are those of the training program.
 class RunJob {
  public:
   RunJob(DeviceContext& context, RunOptions options);
@@ -74,13 +74,16 @@ class RunJob {
 
  private:
   Result<Program> wantedProgram();
+  Result<bool> prepareTraining(std::vector<std::string> names, std::stop_token stop,
+                               const std::function<void(std::size_t, std::size_t)>& waiting);
   DeviceContext& m_context;
   RunOptions m_options;
   CompiledNotebook m_notebook;
   std::shared_ptr<TensorStore> m_store;
   Prepared m_prepared;
   std::unique_ptr<KernelSupply> m_supply;
-  std::vector<std::string> m_names;
+  std::vector<std::string> m_names, m_namesOfTraining;
+  std::unique_ptr<RunJob> m_training;  // computes the latter, where evaluation is another program
   std::uint64_t m_seed = 1;
   std::vector<protocol::WarningEvent> m_warnings;
   Span m_place;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include <algorithm>
 #include <map>
 #include <semaphore>
@@ -213,7 +216,7 @@ TEST(InverseCache, AProofThatTakesTooLongIsPutOff) {
   options.accessMilliseconds = 1e-9;
   InverseCache cache(options);
   const AccessProblem problem = namedAccesses()[4].problem;
-  EXPECT_EQ(certify(problem, invert(problem), {options.certificateQuota, QuestionLimit::in(0)}), std::nullopt);
+  EXPECT_EQ(certify(problem, invert(problem), {options.certificateQuota, Deadline::ofClock(0)}), std::nullopt);
   EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Checking);
   EXPECT_TRUE(cache.settle());
   EXPECT_EQ(cache.invert(problem, InverseCache::Proof::Quick)->state, Inverse::State::Gather);
@@ -234,7 +237,14 @@ TEST(InverseCache, AProofThatTakesTooLongIsGivenUp) {
   const AccessProblem problem = endlessProblem();
   InvertOptions options;
   options.certificateQuota = options.pruneQuota = 1;
-  EXPECT_EQ(certify(problem, invert(problem, options), {~std::uint64_t{0}, QuestionLimit::in(5)}), std::nullopt);
+  EXPECT_EQ(certify(problem, invert(problem, options), {~std::uint64_t{0}, Deadline::ofClock(5)}), std::nullopt);
+
+  // Processor time is not spent by waiting, and ends all the same.
+  const Deadline work = Deadline::ofProcessor(200);
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  EXPECT_FALSE(work.isOver());
+  EXPECT_EQ(certify(problem, invert(problem, options), {~std::uint64_t{0}, work}), std::nullopt);
+  EXPECT_TRUE(work.isOver());
 
   InvertOptions none;
   none.proofMilliseconds = 0;

@@ -772,6 +772,35 @@ TEST(Run, ComputesNamedTensorsAndDerivatives) {
   EXPECT_THAT(wrong.prepare({}).error().message, HasSubstr("There is no tensor nothing"));
 }
 
+// Evaluation normalises by other numbers: of both programs each value is the one that its name means.
+TEST(Run, GradientsAreThoseOfTraining) {
+  const auto context = interpreter();
+  const std::string text =
+      "input X[4] = normal(1, 2)\nparam w[4] = normal(0, 1)\n"
+      "y[i] = select(training, 3, 5) * w[i] * X[i]\nif training {\n  inner[i] = w[i] * 2\n}\nloss L = sum[i] y[i]\n"
+      "step[i] = 2 * d(L)/d(w)[i]\nshow y, d(L)/d(w), step\n";
+  const auto compute = [&](std::vector<std::string> tensors, bool training) {
+    RunOptions o;
+    o.source = {"run.nf", "", text};
+    o.tensors = std::move(tensors);
+    o.training = training;
+    auto job = std::make_unique<RunJob>(*context, o);
+    const auto ready = job->prepare({});
+    EXPECT_TRUE(ready.ok()) << ready.error().message;
+    EXPECT_TRUE(job->run(true).ok());
+    return job;
+  };
+  const auto shown = compute({"shown", "inner", "w", "X"}, false);
+  EXPECT_EQ(shown->names(), (std::vector<std::string>{"y", "d(L)/d(w)", "step", "inner", "w", "X"}));
+  const auto at = [&](const char* name) { return shown->tensor(name)->at(1); };
+  EXPECT_NEAR(at("y"), 5 * at("w") * at("X"), 1e-9);
+  EXPECT_NEAR(at("d(L)/d(w)"), 3 * at("X"), 1e-9);
+  EXPECT_NEAR(at("step"), 6 * at("X"), 1e-9);
+  EXPECT_NEAR(at("inner"), 2 * at("w"), 1e-9);
+  EXPECT_EQ(compute({"d(L)/d(w)"}, false)->tensor("d(L)/d(w)")->at(1), at("d(L)/d(w)"));
+  EXPECT_NEAR(compute({"y"}, true)->tensor("y")->at(1), 3 * at("w") * at("X"), 1e-9);
+}
+
 TEST(RunFolder, WhatCannotBeWrittenIsTold) {
   const fakes::Folder folder;
   auto run = RunFolder::create(folder.path("r"));
