@@ -371,9 +371,9 @@ train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
 // The norm of a zero vector has no derivative. Statistics of the forward pass are updated before the loss is seen.
 TEST(Train, ANaNOfTheBackwardPassNamesItsOperator) {
   const std::string rest = R"(
-param w[3, 2] = zeros
+param w[3, 2] = normal(0, 0)
 param v[2] = normal(0, 1)
-state m[3] = zeros
+state m[3] = normal(0, 0)
 a[b, k] = v[k] * w[b, k]
 n[b] = sqrt(sum[k] a[b, k]^2)
 m[b] <- 0.5 * m[b] + 0.5 * n[b]
