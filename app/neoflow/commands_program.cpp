@@ -738,8 +738,6 @@ int runGrad(const GradOptions& options) {
   }
   std::cout << (made->whole ? "# stands alone, as a notebook of its own\n"
                             : "# belongs behind the notebook, in a cell of its own\n");
-  if (loaded.notebook.readsTraining)
-    std::cout << "# of the program that trains: where evaluation lacks a name of it, put it in `if training { }`\n";
   // A name that stands for what a loop or another statement made goes by the maker's.
   for (const auto& [asked, tensor] : {std::pair{&options.output, *of}, {&options.input, *wrt}})
     if (program[tensor].name != *asked)

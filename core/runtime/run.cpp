@@ -112,6 +112,7 @@ Result<Program> RunJob::wantedProgram() {
       for (const Tensor& t : m_notebook.program.tensors)
         if (t.kind == TensorKind::Param && m_notebook.tensorNamed(t.name).valid()) want(t.name);
     }
+    for (const std::string& shown : m_shown) want(shown);
     for (const Output& o : m_notebook.program.outputs)
       if (all || o.role == OutputRole::Show) want(o.name);
   }
@@ -144,6 +145,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   compile.training = m_options.training || m_options.trainStep;
   if (m_options.trainStep) compile.train = *m_options.trainStep;
   m_notebook = compileNotebook(m_options.source, compile);
+  if (!m_notebook.ok() && !m_options.training && m_notebook.readsTraining) leaveToTraining(compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
@@ -220,6 +222,19 @@ Result<bool> RunJob::prepareTraining(std::vector<std::string> names, std::stop_t
   auto complete = m_training->prepare(stop, waiting);
   if (!complete) m_place = m_training->place();
   return complete;
+}
+
+// Statements that only training can have, such as a printed gradient, are left out of evaluation.
+void RunJob::leaveToTraining(CompileOptions compile) {
+  compile.training = true;
+  CompiledNotebook whole = compileNotebook(m_options.source, compile);
+  if (!whole.ok()) return;
+  compile.training = false;
+  auto part = soundPart(m_notebook, compile);
+  if (!part) return;
+  m_notebook = std::move(*part);
+  for (const Output& o : whole.program.outputs)
+    if (o.role == OutputRole::Show) m_shown.push_back(o.name);
 }
 
 Result<Unit> RunJob::run(bool timed, std::stop_token stop) {

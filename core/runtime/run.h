@@ -74,6 +74,7 @@ class RunJob {
 
  private:
   Result<Program> wantedProgram();
+  void leaveToTraining(CompileOptions compile);
   Result<bool> prepareTraining(std::vector<std::string> names, std::stop_token stop,
                                const std::function<void(std::size_t, std::size_t)>& waiting);
   DeviceContext& m_context;
@@ -83,6 +84,7 @@ class RunJob {
   Prepared m_prepared;
   std::unique_ptr<KernelSupply> m_supply;
   std::vector<std::string> m_names, m_namesOfTraining;
+  std::vector<std::string> m_shown;    // in the order of the notebook, where evaluation lacks some of it
   std::unique_ptr<RunJob> m_training;  // computes the latter, where evaluation is another program
   std::uint64_t m_seed = 1;
   std::vector<protocol::WarningEvent> m_warnings;

@@ -801,6 +801,28 @@ TEST(Run, GradientsAreThoseOfTraining) {
   EXPECT_NEAR(compute({"y"}, true)->tensor("y")->at(1), 3 * at("w") * at("X"), 1e-9);
 }
 
+// A gradient that was printed reads names of the training program.
+TEST(Run, StatementsThatOnlyTrainingHasAreLeftOutOfEvaluation) {
+  const auto context = interpreter();
+  RunOptions o;
+  o.source = {"run.nf", "",
+              "input X[8, 2] = normal(3, 1)\nY = batch_norm1d(X)\nL = sum[n, c] Y[n, c]^3\nshow L\n"
+              "C[n, c] = X[n, c] - Y.M[c]\nM[c] = mean[n] X[n, c]\nshow C, M\n"};
+  o.tensors = {"shown"};
+  RunJob job(*context, o);
+  const auto ready = job.prepare({});
+  ASSERT_TRUE(ready.ok()) << ready.error().message;
+  ASSERT_TRUE(job.run().ok());
+  EXPECT_EQ(job.names(), (std::vector<std::string>{"L", "C", "M"}));
+  EXPECT_GT(job.tensor("L")->at(0), 100) << "by the statistics that training has not moved yet";
+  double sum = 0;
+  for (int n = 0; n < 8; ++n) sum += job.tensor("C")->at(2 * n);
+  EXPECT_NEAR(sum, 0, 1e-9);
+  o.source.text += "D[n] = X[n, 0] - Z.M[n]\n";
+  RunJob wrong(*context, o);
+  EXPECT_THAT(wrong.prepare({}).error().message, HasSubstr("Z.M"));
+}
+
 TEST(RunFolder, WhatCannotBeWrittenIsTold) {
   const fakes::Folder folder;
   auto run = RunFolder::create(folder.path("r"));
