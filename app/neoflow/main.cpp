@@ -19,6 +19,7 @@
 #include "app/neoflow/commands.h"
 #include "core/lang/spelling.h"
 #include "core/session/engine.h"
+#include "core/support/stack.h"
 #include "core/support/uncaught.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
@@ -142,9 +143,7 @@ std::string unexpected(const CLI::App& app, int argc, char** argv) {
   return name + " has no option " + word + (near.empty() ? "." : ": is " + near + " meant?");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int commandLine(int argc, char** argv, bool json) {
   CLI::App app{"NeoFlow: tensor operators as expressions, with derived gradients, fused and tuned kernels"};
   app.require_subcommand(1);
   app.set_version_flag("--version", NF_VERSION);
@@ -154,12 +153,6 @@ int main(int argc, char** argv) {
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W\n\n" +
       std::string(nf::kExitCodes));
-  // A reader that left and a file that may not grow are errors of the write, not the end of the process.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
-  const bool json = std::any_of(
-      argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
-  nf::tellUncaughtExceptions(json);
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -424,4 +417,16 @@ int main(int argc, char** argv) {
     return nf::report({"usage", message, {}, nameOf(commandOf(app)) + " --help lists what there is."}, json, nf::kExitUsage);
   }
   return written(exitCode);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that left and a file that may not grow are errors of the write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const bool json = std::any_of(
+      argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
+  nf::tellUncaughtExceptions(json);
+  return nf::withStack([&] { return commandLine(argc, argv, json); });
 }

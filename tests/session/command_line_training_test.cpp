@@ -231,6 +231,8 @@ TEST_F(CommandLine, ASignalOfAnotherKindDeafensNoTraining) {
   };
   EXPECT_EQ(told("", "USR1"), std::pair(128 + SIGUSR1, false));
   EXPECT_EQ(told("trap '' USR1\n", "USR1 TERM"), std::pair(0, true)) << "ignored where whoever starts it says so";
+  EXPECT_EQ(told("ulimit -s 1024\n", "TERM"), std::pair(0, true)) << "the work has a thread of its own there";
+  EXPECT_EQ(told("ulimit -s 1024\n", "USR1"), std::pair(128 + SIGUSR1, false));
 }
 
 TEST_F(CommandLine, AFullDiskEndsNoTraining) {
