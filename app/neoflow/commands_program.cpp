@@ -20,6 +20,7 @@
 #include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
+#include "core/runtime/memory_check.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
@@ -123,6 +124,16 @@ Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devi
   return diagnostics;
 }
 
+// What a step takes of this machine; a device with a memory of its own has its own words for it.
+Diagnostics checkStepMemory(const CompiledNotebook& notebook, const FindDevices& devices) {
+  const MemoryLimit limit = memoryLimit();
+  if (!mayTakeMuch(notebook, limit)) return {};
+  StageOptions passes;
+  const auto context = devices ? trainingDevice(devices(), passes, false) : nullptr;
+  if (context && context->target()->backend == "cuda") return {};
+  return checkMemory(notebook, passes, limit);
+}
+
 }  // namespace
 
 int runCheck(const FileOptions& options, const FindDevices& devices) {
@@ -163,6 +174,8 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
     if (!hasErrors(differentiated->diagnostics)) {
       const Diagnostics pinned = checkHints(notebook, devices);
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
+      const Diagnostics memory = checkStepMemory(notebook, devices);
+      diagnostics.insert(diagnostics.end(), memory.begin(), memory.end());
     }
   }
   working.end();

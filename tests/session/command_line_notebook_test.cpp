@@ -179,6 +179,10 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
     EXPECT_THAT(o.err, HasSubstr("big.nf:3:7")) << command;
     EXPECT_THAT(o.err, HasSubstr("There is no memory for A: it takes 7.81 EiB, and this machine has ")) << command;
   }
+  const Outcome checked = run("check big.nf");
+  EXPECT_EQ(checked.code, 0) << "another machine may have it";
+  EXPECT_THAT(checked.err,
+              testing::AllOf(HasSubstr("big.nf:3:7"), HasSubstr("warning: a step takes 7."), HasSubstr("EiB of memory")));
   const auto json = nlohmann::json::parse(run("run big.nf --device cpu --json").out);
   EXPECT_EQ(json["event"], "error");
   EXPECT_EQ(json["line"], 3);
