@@ -140,6 +140,8 @@ std::string unexpected(const CLI::App& app, int argc, char** argv) {
   for (const CLI::Option* option : command.get_options())
     for (const std::string& l : option->get_lnames()) options.push_back("--" + l);
   const std::string near = nearest(word, options);
+  if (std::error_code none; std::filesystem::exists(*first, none))
+    return name + " has no option " + word + ": the file of that name is given as ./" + *first + ", or behind `--`.";
   return name + " has no option " + word + (near.empty() ? "." : ": is " + near + " meant?");
 }
 
@@ -412,7 +414,11 @@ int commandLine(int argc, char** argv, bool json) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
     std::string message = error.what();
-    if (dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
+    const std::vector<std::string> left = app.remaining(true);
+    // An argument is missing because what was meant as one looks like an option.
+    const bool misread = dynamic_cast<const CLI::RequiredError*>(&error) &&
+                         std::any_of(left.begin(), left.end(), [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
+    if (misread || dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
     else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) message = message.substr(0, message.find(':')) + " needs a value.";
     return nf::report({"usage", message, {}, nameOf(commandOf(app)) + " --help lists what there is."}, json, nf::kExitUsage);
   }
