@@ -134,6 +134,25 @@ Diagnostics checkStepMemory(const CompiledNotebook& notebook, const FindDevices&
   return checkMemory(notebook, passes, limit);
 }
 
+std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
+  return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
+}
+
+// Where a derivative is zero as no operator has the accesses that are written: those, with what left them out.
+void noteFolded(const CompiledNotebook& notebook, Diagnostics& diagnostics) {
+  for (Diagnostic& d : diagnostics) {
+    if (d.code != "zero-derivative") continue;
+    for (const FoldedAccess& f : notebook.folded) {
+      const OriginId origin = notebook.program[f.tensor].origin;
+      if (!origin.valid()) continue;
+      const Span defined = notebook.program[origin].span;
+      if (d.span == defined ||
+          std::any_of(d.notes.begin(), d.notes.end(), [&](const DiagnosticNote& note) { return note.span == defined; }))
+        d.notes.push_back({whyFolded(f, notebook.sources), f.access});
+    }
+  }
+}
+
 }  // namespace
 
 int runCheck(const FileOptions& options, const FindDevices& devices) {
@@ -166,6 +185,7 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
               {"differentiated_operators", differentiated->program.operators.size()},
               {"gradient_terms", differentiated->terms.size()},
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
+    noteFolded(notebook, differentiated->diagnostics);
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
@@ -631,10 +651,6 @@ std::vector<FoldedAccess> foldedBehind(const CompiledNotebook& notebook, TensorI
   for (const FoldedAccess& f : notebook.folded)
     if (f.tensor.value < behind.size() && behind[f.tensor.value]) folded.push_back(f);
   return folded;
-}
-
-std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
-  return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
 }
 
 // With the keys of explanationJson().

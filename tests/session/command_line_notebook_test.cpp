@@ -189,6 +189,16 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   EXPECT_EQ(json["column"], 7);
 }
 
+TEST_F(CommandLine, AnAccessThatAConditionLeavesOutIsNamedWhereItsDerivativeIsZero) {
+  file("out.nf",
+       "input A[4] = 1\ninput B[4] = 1\nY[i: 4] = select(i % 1 != 0, A[i], B[i])\nL = sum[i] Y[i]\nshow d(L)/d(A), d(L)/d(B)\n");
+  const Outcome o = run("check out.nf");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, testing::AllOf(HasSubstr("d(L)/d(A) is 0: nothing leads from A to L"),
+                                    HasSubstr("out.nf:3:30: note: no point of Y reads it: `i % 1 != 0` leaves none")));
+  EXPECT_THAT(o.err, Not(HasSubstr("d(L)/d(B) is 0")));
+}
+
 TEST_F(CommandLine, EveryErrorEventHasAPlace) {
   file("net.nf", kNet);
   const std::pair<const char*, const char*> cases[] = {{"train none.nf --json-progress", "none.nf"},
