@@ -450,13 +450,13 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   for (const auto& name : info->shows) shows << QString::fromStdString(name);
   // What a mistake hides for the moment stays in sight.
   if ((m_mistaken || !m_waits.isEmpty()) && shows.size() < m_shows.size()) shows = m_shows;
-  std::set<QString> made;
-  for (const auto& t : analysis.tensors) {
-    const QString name = QString::fromStdString(t.name);
-    made.insert(name);
-    m_shapes[name] = t.shape;
+  m_hidden = false;
+  for (const QString& name : shows) {
+    const auto t = std::find_if(analysis.tensors.begin(), analysis.tensors.end(),
+                                [wanted = name.toStdString()](const protocol::TensorInfo& info) { return info.name == wanted; });
+    if (t == analysis.tensors.end()) m_hidden = true;
+    else m_shapes[name] = t->shape;
   }
-  m_hidden = std::any_of(shows.begin(), shows.end(), [&](const QString& name) { return !made.contains(name); });
   if (shows != m_shows) {
     m_shows = shows;
     if (!m_shows.isEmpty()) ensureResult();

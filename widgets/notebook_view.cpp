@@ -452,6 +452,8 @@ void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
   m_analysisCells.clear();
   if (!m_document || analysis.revision != m_document->revision()) return;  // of a text that is gone: its places mean nothing here
   const auto symbols = std::make_shared<const std::vector<protocol::SymbolInfo>>(analysis.symbols);
+  // Whatever a cell shows or hides would lay out all of them.
+  m_layout->setEnabled(false);
   for (std::size_t i = 0; i < m_cells.size(); ++i) {
     CellView* v = m_cells[i];
     const Cell* cell = m_document->cell(v->id());
@@ -468,6 +470,8 @@ void NotebookView::setAnalysis(const protocol::Analysis& analysis) {
     v->editor()->setSymbols(symbols);
     v->setAnalysis(analysis, info);
   }
+  m_layout->setEnabled(true);
+  m_layout->activate();
 }
 
 std::optional<std::uint32_t> NotebookView::analysisCell(CellId id) const {

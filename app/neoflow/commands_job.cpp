@@ -477,7 +477,7 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   if (const auto plan = planExecution(stages->last())) {
     const Program& program = *(*plan)->main.program;
     const MemoryNeed need = memoryNeed(**plan);
-    if (const auto error = tooLarge(need, program, machineMemory())) {
+    if (const auto error = tooLarge(need, program, memoryLimit())) {
       const OriginId origin = need.largest.valid() ? program[need.largest].origin : OriginId();
       return reportJob(*error, origin.valid() ? program[origin].span : Span{}, loaded.notebook.sources, json);
     }

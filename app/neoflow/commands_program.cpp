@@ -20,6 +20,7 @@
 #include "core/runtime/data_check.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
+#include "core/runtime/memory_check.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
@@ -123,6 +124,35 @@ Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devi
   return diagnostics;
 }
 
+// What a step takes of this machine; a device with a memory of its own has its own words for it.
+Diagnostics checkStepMemory(const CompiledNotebook& notebook, const FindDevices& devices) {
+  const MemoryLimit limit = memoryLimit();
+  if (!mayTakeMuch(notebook, limit)) return {};
+  StageOptions passes;
+  const auto context = devices ? trainingDevice(devices(), passes, false) : nullptr;
+  if (context && context->target()->backend == "cuda") return {};
+  return checkMemory(notebook, passes, limit);
+}
+
+std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
+  return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
+}
+
+// Where a derivative is zero as no operator has the accesses that are written: those, with what left them out.
+void noteFolded(const CompiledNotebook& notebook, Diagnostics& diagnostics) {
+  for (Diagnostic& d : diagnostics) {
+    if (d.code != "zero-derivative") continue;
+    for (const FoldedAccess& f : notebook.folded) {
+      const OriginId origin = notebook.program[f.tensor].origin;
+      if (!origin.valid()) continue;
+      const Span defined = notebook.program[origin].span;
+      if (d.span == defined ||
+          std::any_of(d.notes.begin(), d.notes.end(), [&](const DiagnosticNote& note) { return note.span == defined; }))
+        d.notes.push_back({whyFolded(f, notebook.sources), f.access});
+    }
+  }
+}
+
 }  // namespace
 
 int runCheck(const FileOptions& options, const FindDevices& devices) {
@@ -155,6 +185,7 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
               {"differentiated_operators", differentiated->program.operators.size()},
               {"gradient_terms", differentiated->terms.size()},
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
+    noteFolded(notebook, differentiated->diagnostics);
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
@@ -163,6 +194,8 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
     if (!hasErrors(differentiated->diagnostics)) {
       const Diagnostics pinned = checkHints(notebook, devices);
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
+      const Diagnostics memory = checkStepMemory(notebook, devices);
+      diagnostics.insert(diagnostics.end(), memory.begin(), memory.end());
     }
   }
   working.end();
@@ -618,10 +651,6 @@ std::vector<FoldedAccess> foldedBehind(const CompiledNotebook& notebook, TensorI
   for (const FoldedAccess& f : notebook.folded)
     if (f.tensor.value < behind.size() && behind[f.tensor.value]) folded.push_back(f);
   return folded;
-}
-
-std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
-  return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
 }
 
 // With the keys of explanationJson().

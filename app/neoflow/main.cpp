@@ -19,6 +19,7 @@
 #include "app/neoflow/commands.h"
 #include "core/lang/spelling.h"
 #include "core/session/engine.h"
+#include "core/support/stack.h"
 #include "core/support/uncaught.h"
 #include "core/tune/worker_main.h"
 #include "plugins/cpu/plugin.h"
@@ -139,12 +140,12 @@ std::string unexpected(const CLI::App& app, int argc, char** argv) {
   for (const CLI::Option* option : command.get_options())
     for (const std::string& l : option->get_lnames()) options.push_back("--" + l);
   const std::string near = nearest(word, options);
+  if (std::error_code none; std::filesystem::exists(*first, none))
+    return name + " has no option " + word + ": the file of that name is given as ./" + *first + ", or behind `--`.";
   return name + " has no option " + word + (near.empty() ? "." : ": is " + near + " meant?");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int commandLine(int argc, char** argv, bool json) {
   CLI::App app{"NeoFlow: tensor operators as expressions, with derived gradients, fused and tuned kernels"};
   app.require_subcommand(1);
   app.set_version_flag("--version", NF_VERSION);
@@ -154,12 +155,6 @@ int main(int argc, char** argv) {
       "Examples:\n  neoflow check net.nf\n  neoflow run net.nf --dump 'Y,d(L)/d(W)'\n  neoflow train net.nf --steps 500\n"
       "  neoflow grad net.nf L W\n\n" +
       std::string(nf::kExitCodes));
-  // A reader that left and a file that may not grow are errors of the write, not the end of the process.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
-  const bool json = std::any_of(
-      argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
-  nf::tellUncaughtExceptions(json);
   int exitCode = nf::kExitFine;
 
   nf::FileOptions check;
@@ -419,9 +414,25 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
     std::string message = error.what();
-    if (dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
+    const std::vector<std::string> left = app.remaining(true);
+    // An argument is missing because what was meant as one looks like an option.
+    const bool misread = dynamic_cast<const CLI::RequiredError*>(&error) &&
+                         std::any_of(left.begin(), left.end(), [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
+    if (misread || dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
     else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) message = message.substr(0, message.find(':')) + " needs a value.";
     return nf::report({"usage", message, {}, nameOf(commandOf(app)) + " --help lists what there is."}, json, nf::kExitUsage);
   }
   return written(exitCode);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that left and a file that may not grow are errors of the write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  const bool json = std::any_of(
+      argv, argv + argc, [](const char* a) { return std::string_view(a) == "--json" || std::string_view(a) == "--json-progress"; });
+  nf::tellUncaughtExceptions(json);
+  return nf::withStack([&] { return commandLine(argc, argv, json); });
 }

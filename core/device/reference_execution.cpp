@@ -222,7 +222,7 @@ class Execution {
       case ScalarOp::Sub: return zip([](double x, double y) { return x - y; });
       case ScalarOp::Mul: return zip([](double x, double y) { return x * y; });
       case ScalarOp::Div: return zip([](double x, double y) { return x / y; });
-      case ScalarOp::Pow: return zip([](double x, double y) { return std::pow(x, y); });
+      case ScalarOp::Pow: return zip([](double x, double y) { return powerOf(x, y); });
       case ScalarOp::FloorDiv: return zip([](double x, double y) { return std::floor(x / y); });
       case ScalarOp::Mod: return zip([](double x, double y) { return x - y * std::floor(x / y); });
       case ScalarOp::Max: return zip([](double x, double y) { return x > y || std::isnan(x) ? x : y; });

@@ -36,13 +36,11 @@ Hash signatureOf(const std::vector<OperatorId>& ops, const HashOf& hashOf, const
 }  // namespace
 
 Hash kernelSignature(const Program& program, const std::vector<OperatorId>& group) {
-  const SubgraphExtractor extractor(program);
   std::unordered_map<std::uint32_t, OperatorId> writers;
   for (const OperatorId op : group)
     for (const TensorId t : writesOf(program, op)) writers.emplace(t.value, op);
   return signatureOf(
-      group, [&](OperatorId op) { return extractor.extract({op}, false).hash; },
-      [&](OperatorId op) { return readsOf(program, op); },
+      group, [&](OperatorId op) { return structuralHash(program, op); }, [&](OperatorId op) { return readsOf(program, op); },
       [&](OperatorId, TensorId t) {
         const auto found = writers.find(t.value);
         return found == writers.end() ? OperatorId() : found->second;
@@ -107,8 +105,7 @@ void KernelGraph::bar(const MeasuredKernels& kernels) {
   if (kernels.empty()) return;
   m_barred = &kernels;
   m_hashes.clear();
-  const SubgraphExtractor extractor(m_program);  // finds every tensor's readers once
-  for (std::size_t i = 0; i < m_program.operators.size(); ++i) m_hashes.push_back(extractor.extract({OperatorId(i)}, false).hash);
+  for (std::size_t i = 0; i < m_program.operators.size(); ++i) m_hashes.push_back(structuralHash(m_program, OperatorId(i)));
 }
 
 // reads: whether an operator reads a tensor that another one of them makes from there, rather than from outside.

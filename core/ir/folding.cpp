@@ -50,7 +50,7 @@ std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b
     case ScalarOp::Sub: return a - b;
     case ScalarOp::Mul: return a * b;
     case ScalarOp::Div: return a / b;
-    case ScalarOp::Pow: return std::pow(a, b);
+    case ScalarOp::Pow: return powerOf(a, b);
     case ScalarOp::FloorDiv: return b == 0 ? std::nullopt : std::optional(std::floor(a / b));
     case ScalarOp::Mod: return b == 0 ? std::nullopt : std::optional(a - b * std::floor(a / b));
     case ScalarOp::Max: return a > b || std::isnan(a) ? a : b;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -38,6 +39,9 @@ class Folding {
 // What 32 bits keep of a whole number below 2^53, and of the product of two i32: arithmetic of i32 wraps.
 double wrappedI32(double value);
 double wrappedProduct(double a, double b);
+
+// x^y in double precision. A square is one product, as in kernels: std::pow took a seventh of the first step of a mean of squares.
+inline double powerOf(double x, double y) { return y == 2 ? x * x : std::pow(x, y); }
 
 // The value of an operation on constants, in double; nullopt for leaves, random numbers, and i32 division by zero.
 std::optional<double> evaluateScalar(ScalarOp op, DType type, double a, double b);

@@ -110,7 +110,9 @@ class ProgramHasher {
 
 }  // namespace
 
-Hash structuralHash(const Program& program, OperatorId op) { return structuralHash(program, std::vector{op}); }
+Hash structuralHash(const Program& program, OperatorId op) {
+  return SubgraphExtractor(program, SubgraphExtractor::Alone{}).extract({op}, false).hash;
+}
 
 Hash structuralHash(const Program& program, const std::vector<OperatorId>& group) {
   return SubgraphExtractor(program).extract(group, false).hash;
@@ -192,6 +194,8 @@ SubgraphExtractor::SubgraphExtractor(const Program& program)
 }
 
 bool SubgraphExtractor::leaves(TensorId tensor, const std::vector<OperatorId>& group) const {
+  // No operator reads what it writes.
+  if (group.size() == 1) return true;
   if (m_kept[tensor.value]) return true;
   const auto& readers = m_readers[tensor.value];
   // Nobody reads it: it is written all the same, so that a group always has an output.

@@ -20,13 +20,17 @@ struct Subgraph {
   Hash hash;
 };
 
-// Finds the readers of every tensor once; extracts any number of groups. Borrows the program.
+// Finds the readers of every tensor once; extracts any number of groups. Borrows the program. A single operator's hash is
+// structuralHash(program, op), which looks at nothing else.
 class SubgraphExtractor {
  public:
   explicit SubgraphExtractor(const Program& program);
   Subgraph extract(const std::vector<OperatorId>& group, bool withOrigins = true) const;
 
  private:
+  friend Hash structuralHash(const Program& program, OperatorId op);
+  struct Alone {};
+  SubgraphExtractor(const Program& program, Alone) : m_program(program) {}
   bool leaves(TensorId tensor, const std::vector<OperatorId>& group) const;
   const Program& m_program;
   std::vector<std::vector<OperatorId>> m_readers;

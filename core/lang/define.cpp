@@ -445,7 +445,12 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
       const std::string &a = h.tensors[i], &b = h.tensors[i + 1];
       const Span span = cover(s.targets[i].nameSpan, s.targets[i + 1].nameSpan);
       if (a == b) {
-        report("bad-hint", "`" + a + "` stands beside itself: a hint names a tensor and one that reads it", span);
+        const std::string first(s.targets[i].name), second(s.targets[i + 1].name);
+        report("bad-hint",
+               (first == second ? "`" + a + "` stands beside itself"
+                                : "`" + first + "` and `" + second + "` are one tensor, `" + a + "`") +
+                   ": a hint names a tensor and one that reads it",
+               span);
         return;
       }
       if (!readsOther(a, b))

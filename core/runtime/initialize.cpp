@@ -2,11 +2,15 @@
 #include "core/runtime/initialize.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <numbers>
 #include <optional>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "core/runtime/data_bytes.h"
 #include "core/runtime/data_file.h"
@@ -71,13 +75,28 @@ std::optional<Value> valueOf(const Initializer& init, DType type, std::uint64_t 
   return std::nullopt;
 }
 
-// Elements [first, first + values.elements()) of the tensor. False: a stop.
+// Elements [first, first + values.elements()) of the tensor, in pieces that any thread may take: none hangs on another. False: a stop.
 bool fill(HostTensor& values, std::int64_t first, const Value& value, const std::stop_token& stop) {
-  for (std::int64_t i = 0, n = values.elements(); i < n; ++i) {
-    if (i % kElementsBetweenStops == 0 && stop.stop_requested()) return false;
-    values.set(i, value(first + i));
+  const std::int64_t elements = values.elements(), pieces = (elements + kElementsBetweenStops - 1) / kElementsBetweenStops;
+  std::atomic<std::int64_t> next{0};
+  const auto take = [&] {
+    for (std::int64_t piece; (piece = next.fetch_add(1)) < pieces;) {
+      if (stop.stop_requested()) return;
+      const std::int64_t end = std::min(elements, (piece + 1) * kElementsBetweenStops);
+      for (std::int64_t i = piece * kElementsBetweenStops; i < end; ++i) values.set(i, value(first + i));
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    // A thread that has but one piece to itself is not worth its beginning.
+    const auto threads = std::min<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()), pieces / 2);
+    try {
+      while (static_cast<std::int64_t>(others.size()) + 1 < threads) others.emplace_back(take);
+    } catch (const std::system_error&) {  // those that there are do it all
+    }
+    take();
   }
-  return true;
+  return !stop.stop_requested();
 }
 
 Result<HostTensor> fromFile(const Tensor& tensor, const std::string& directory, const std::stop_token& stop) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/memory_need.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,18 @@ namespace nf {
 namespace {
 
 std::string text(double bytes) { return bytesText(static_cast<std::int64_t>(std::min(bytes, 9.2e18))); }
+
+Diagnostic warning(const MemoryNeed& need, const Program& program, const std::string& against) {
+  Diagnostic d;
+  d.severity = Severity::Warning;
+  d.code = "much-memory";
+  d.message = "a step takes " + text(need.bytes) + " of memory" + against;
+  if (need.largest.valid()) {
+    d.message += "; the largest tensor is `" + program[need.largest].name + "` with " + text(need.largestBytes);
+    if (const OriginId origin = program[need.largest].origin; origin.valid()) d.span = program[origin].span;
+  }
+  return d;
+}
 
 }  // namespace
 
@@ -33,32 +46,38 @@ MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles) {
   return need;
 }
 
-double machineMemory() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES);
-  return pages > 0 ? static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) : 0;
+std::string MemoryLimit::text() const {
+  return (ofProcess ? "a limit (`ulimit -v`) allows " : "this machine has ") + nf::text(bytes);
 }
 
-std::optional<Error> tooLarge(const MemoryNeed& need, const Program& program, double machine) {
-  if (machine <= 0 || need.bytes <= machine) return std::nullopt;
+MemoryLimit memoryLimit() {
+  const long pages = ::sysconf(_SC_PHYS_PAGES);
+  MemoryLimit memory;
+  if (pages > 0) memory.bytes = static_cast<double>(pages) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return memory;
+  const auto allowed = static_cast<double>(limit.rlim_cur);
+  return memory.bytes > 0 && memory.bytes <= allowed ? memory : MemoryLimit{allowed, true};
+}
+
+std::optional<Error> tooLarge(const MemoryNeed& need, const Program& program, const MemoryLimit& limit) {
+  if (limit.bytes <= 0 || need.bytes <= limit.bytes) return std::nullopt;
   std::string message = "There is no memory for ";
-  if (need.largestBytes > machine) message += program[need.largest].name + ": it takes " + text(need.largestBytes);
+  if (need.largestBytes > limit.bytes) message += program[need.largest].name + ": it takes " + text(need.largestBytes);
   else if (need.largest.valid())
     message += "a step: it takes " + text(need.bytes) + ", " + program[need.largest].name + " alone " + text(need.largestBytes);
   else message += "a step: it takes " + text(need.bytes);
-  return Error{"allocate", message + ", and this machine has " + text(machine) + ".", {}, {}};
+  return Error{"allocate", message + ", and " + limit.text() + ".", {}, {}};
 }
 
-std::optional<Diagnostic> muchMemory(const MemoryNeed& need, const Program& program, double machine) {
-  if (machine <= 0 || need.bytes <= machine / 2 || need.bytes > machine) return std::nullopt;
-  Diagnostic d;
-  d.severity = Severity::Warning;
-  d.code = "much-memory";
-  d.message = "a step takes " + text(need.bytes) + " of memory, more than half of the " + text(machine) + " that this machine has";
-  if (need.largest.valid()) {
-    d.message += "; the largest tensor is `" + program[need.largest].name + "` with " + text(need.largestBytes);
-    if (const OriginId origin = program[need.largest].origin; origin.valid()) d.span = program[origin].span;
-  }
-  return d;
+std::optional<Diagnostic> muchMemory(const MemoryNeed& need, const Program& program, const MemoryLimit& limit) {
+  if (limit.bytes <= 0 || need.bytes <= limit.bytes / 2 || need.bytes > limit.bytes) return std::nullopt;
+  return warning(need, program, ", more than half of what there is: " + limit.text());
+}
+
+std::optional<Diagnostic> tooMuchMemory(const MemoryNeed& need, const Program& program, const MemoryLimit& limit) {
+  if (limit.bytes <= 0 || need.bytes <= limit.bytes) return std::nullopt;
+  return warning(need, program, ", and " + limit.text() + ", where it will be refused");
 }
 
 }  // namespace nf

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "core/runtime/execution_plan.h"
 #include "core/support/diagnostic.h"
@@ -17,11 +18,20 @@ struct MemoryNeed {
 };
 MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles = false);
 
-double machineMemory();  // bytes; 0: unknown
+// What this process may use of the machine's memory.
+struct MemoryLimit {
+  double bytes = 0;        // 0: unknown
+  bool ofProcess = false;  // a limit (`ulimit -v`) is less than the machine has
 
-// More than `machine` bytes is an Error, of stage "allocate", before anything is allocated or filled: one tensor by one the system may
-// promise all of it and end the program later. More than half is a warning at the largest tensor.
-std::optional<Error> tooLarge(const MemoryNeed& need, const Program& program, double machine);
-std::optional<Diagnostic> muchMemory(const MemoryNeed& need, const Program& program, double machine);
+  std::string text() const;  // "this machine has 23.5 GiB", "a limit (`ulimit -v`) allows 5.72 GiB"
+};
+MemoryLimit memoryLimit();
+
+// More than `limit` is an Error, of stage "allocate", before anything is allocated or filled: one tensor by one the system may
+// promise all of it and end the program later. More than half is a warning at the largest tensor; so is more than all of it where nothing
+// is to be run yet.
+std::optional<Error> tooLarge(const MemoryNeed& need, const Program& program, const MemoryLimit& limit);
+std::optional<Diagnostic> muchMemory(const MemoryNeed& need, const Program& program, const MemoryLimit& limit);
+std::optional<Diagnostic> tooMuchMemory(const MemoryNeed& need, const Program& program, const MemoryLimit& limit);
 
 }  // namespace nf

@@ -56,7 +56,7 @@ Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOpt
   NF_TRY(prepared.plan, planExecution(prepared.stages.last(), plan));
   // Other devices have a memory of their own.
   if (context.device().target().backend != "cuda")
-    if (auto much = muchMemory(memoryNeed(*prepared.plan, plan.doubles), *prepared.plan->main.program, machineMemory()))
+    if (auto much = muchMemory(memoryNeed(*prepared.plan, plan.doubles), *prepared.plan->main.program, memoryLimit()))
       prepared.warnings.push_back(std::move(*much));
   return prepared;
 }
@@ -76,8 +76,9 @@ Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::share
   const MemoryNeed need = memoryNeed(*prepared.plan, context.device().storesDoubles());
   const Program& program = *prepared.plan->main.program;
   // One tensor that is too large alone is what its allocation says.
-  if (const auto error = tooLarge(need, program, machineMemory());
-      error && need.largestBytes <= machineMemory() && context.device().target().backend != "cuda") {
+  const MemoryLimit limit = memoryLimit();
+  if (const auto error = tooLarge(need, program, limit);
+      error && need.largestBytes <= limit.bytes && context.device().target().backend != "cuda") {
     if (failedAt && need.largest.valid() && program[need.largest].origin.valid())
       *failedAt = program[program[need.largest].origin].span;
     return *error;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/tensor_store.h"
 
-#include <unistd.h>
-
+#include "core/runtime/memory_need.h"
 #include "core/support/assert.h"
 #include "core/support/scaled_text.h"
 
@@ -21,8 +20,8 @@ Result<void*> deviceMemory(Device& device, std::int64_t bytes, const std::string
   Error error = memory.error();
   error.message = "There is no memory for " + what + " " + bytesText(bytes);
   // Other devices say it in their own words.
-  const std::int64_t pages = device.target().backend == "cuda" ? 0 : ::sysconf(_SC_PHYS_PAGES);
-  if (pages > 0) error.message += ", and this machine has " + bytesText(pages * ::sysconf(_SC_PAGE_SIZE));
+  if (const MemoryLimit limit = memoryLimit(); limit.bytes > 0 && device.target().backend != "cuda")
+    error.message += ", and " + limit.text();
   error.message += ".";
   return error;
 }

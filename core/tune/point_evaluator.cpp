@@ -492,7 +492,7 @@ struct PointEvaluator::Impl {
       case ScalarOp::Sub: return both([](double x, double y) { return x - y; });
       case ScalarOp::Mul: return both([](double x, double y) { return x * y; });
       case ScalarOp::Div: return both([](double x, double y) { return x / y; });
-      case ScalarOp::Pow: return both([](double x, double y) { return std::pow(x, y); });
+      case ScalarOp::Pow: return both([](double x, double y) { return powerOf(x, y); });
       case ScalarOp::FloorDiv: return both([](double x, double y) { return std::floor(x / y); });
       case ScalarOp::Mod: return both([](double x, double y) { return x - y * std::floor(x / y); });
       case ScalarOp::Max: return both([](double x, double y) { return x > y || std::isnan(x) ? x : y; });

@@ -28,7 +28,8 @@ def momentum(W[...], G[...]; lr = 0.01, beta = 0.9) {
   W[...] <- W[...] - lr * M[...]
 }
 
-# Kingma and Ba. t counts the steps from 1: `train` keeps it. The two corrections are scalars, worked out once for all parameters.
+# Kingma and Ba. t counts the steps from 1: `train` keeps it. The two corrections are scalars, worked out once for all parameters, and in
+# double precision: of 1 - 0.999^t little would be left in f32.
 def adam(W[...], G[...], t; lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8) {
   require lr >= 0, "`lr` must be 0 or more: a loss that is to grow is negated"
   require beta1 >= 0 and beta1 < 1
@@ -36,8 +37,8 @@ def adam(W[...], G[...], t; lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8) {
   require eps >= 0
   state m[...] = zeros()
   state v[...] = zeros()
-  c1 = 1 / (1 - beta1^t)
-  c2 = 1 / (1 - beta2^t)
+  c1 = f32(1 / (1 - f64(beta1)^t))
+  c2 = f32(1 / (1 - f64(beta2)^t))
   M[...] = beta1 * m[...] + (1 - beta1) * G[...]
   V[...] = beta2 * v[...] + (1 - beta2) * G[...]^2
   m <- M

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "core/ir/folding.h"
 #include "core/ir/paths.h"
 #include "core/ir/serialize.h"
 #include "core/ir/structural_hash.h"
@@ -126,6 +128,16 @@ TEST(Program, WorkCountsWhatDataDecideWholeAndSharedValuesOnce) {
   p.addOperator(gather("Y", {{"i", 4, {}}, {"j", 6, {}}}, 2, Reducer::None, p.select(positive, product, e), y));
   EXPECT_EQ(workOf(p, OperatorId(0u)), 4 * info(ScalarOp::Exp).flops + 4 + 24);  // exp and the comparison once for all j
   EXPECT_EQ(workOf(p), workOf(p, OperatorId(0u)));
+}
+
+TEST(Program, SquaresAreProductsAndOtherPowersAreThoseOfTheLibrary) {
+  for (const double x : {-3.1, -0.0, 1e-200, 0.1, 7.3, 1e200, static_cast<double>(INFINITY)}) {
+    EXPECT_EQ(evaluateScalar(ScalarOp::Pow, DType::F64, x, 2), x * x) << x;
+    for (const double y : {-2.0, 0.0, 0.5, 3.0}) {
+      const double expected = std::pow(x, y), made = *evaluateScalar(ScalarOp::Pow, DType::F64, x, y);
+      EXPECT_TRUE(made == expected || (std::isnan(made) && std::isnan(expected))) << x << "^" << y;
+    }
+  }
 }
 
 TEST(Program, HashIgnoresNamesAndSeesStructure) {

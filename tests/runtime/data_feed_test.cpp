@@ -106,6 +106,9 @@ TEST(Initialize, PartsAreTheWholeAndAStopEndsThem) {
     ASSERT_TRUE(taken.ok());
     EXPECT_GT(parts, 1u);
     EXPECT_EQ(bytes, whole->bytes);
+    // As one thread fills it.
+    const auto little = initialValue(tensorOf("W", kind, {3, 4}, {1000}), 5, "");
+    EXPECT_TRUE(std::equal(little->bytes.begin(), little->bytes.end(), whole->bytes.begin()));
     std::stop_source stop;
     parts = 0;
     const auto stoppedThen = initialParts(t, 5, stop.get_token(), [&](std::int64_t, const HostTensor&) -> Result<Unit> {

@@ -179,10 +179,24 @@ TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
     EXPECT_THAT(o.err, HasSubstr("big.nf:3:7")) << command;
     EXPECT_THAT(o.err, HasSubstr("There is no memory for A: it takes 7.81 EiB, and this machine has ")) << command;
   }
+  const Outcome checked = run("check big.nf");
+  EXPECT_EQ(checked.code, 0) << "another machine may have it";
+  EXPECT_THAT(checked.err,
+              testing::AllOf(HasSubstr("big.nf:3:7"), HasSubstr("warning: a step takes 7."), HasSubstr("EiB of memory")));
   const auto json = nlohmann::json::parse(run("run big.nf --device cpu --json").out);
   EXPECT_EQ(json["event"], "error");
   EXPECT_EQ(json["line"], 3);
   EXPECT_EQ(json["column"], 7);
+}
+
+TEST_F(CommandLine, AnAccessThatAConditionLeavesOutIsNamedWhereItsDerivativeIsZero) {
+  file("out.nf",
+       "input A[4] = 1\ninput B[4] = 1\nY[i: 4] = select(i % 1 != 0, A[i], B[i])\nL = sum[i] Y[i]\nshow d(L)/d(A), d(L)/d(B)\n");
+  const Outcome o = run("check out.nf");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, testing::AllOf(HasSubstr("d(L)/d(A) is 0: nothing leads from A to L"),
+                                    HasSubstr("out.nf:3:30: note: no point of Y reads it: `i % 1 != 0` leaves none")));
+  EXPECT_THAT(o.err, Not(HasSubstr("d(L)/d(B) is 0")));
 }
 
 TEST_F(CommandLine, EveryErrorEventHasAPlace) {

@@ -227,6 +227,21 @@ TEST_F(CommandLine, NoFurtherThreadIsASentence) {
 }
 #endif
 
+TEST_F(CommandLine, AFileWhoseNameBeginsWithADashIsToldFromAnOption) {
+  file("-x.nf", kNet);
+  for (const char* arguments : {"check -x.nf", "run --device reference -x.nf", "grad -x.nf L W"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 2) << arguments;
+    EXPECT_THAT(o.err, HasSubstr("has no option -x.nf: the file of that name is given as ./-x.nf, or behind `--`.")) << arguments;
+  }
+  for (const char* arguments : {"check -- -x.nf", "check ./-x.nf", "grad -- -x.nf L W"})
+    EXPECT_EQ(run(arguments).code, 0) << arguments;
+  const Outcome other = run("check --bogus");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, testing::AllOf(HasSubstr("neoflow check has no option --bogus."), Not(HasSubstr("behind"))));
+  EXPECT_THAT(run("check").err, HasSubstr("FILE is required"));
+}
+
 TEST_F(CommandLine, ATensorThatIsNotThereIsAMistakeOfTheCommand) {
   file("net.nf", "input X[3] = 1\nY[i] = X[i]\n");
   const Outcome o = run("run net.nf --device reference --dump Q");

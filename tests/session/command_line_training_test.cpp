@@ -231,6 +231,8 @@ TEST_F(CommandLine, ASignalOfAnotherKindDeafensNoTraining) {
   };
   EXPECT_EQ(told("", "USR1"), std::pair(128 + SIGUSR1, false));
   EXPECT_EQ(told("trap '' USR1\n", "USR1 TERM"), std::pair(0, true)) << "ignored where whoever starts it says so";
+  EXPECT_EQ(told("ulimit -s 1024\n", "TERM"), std::pair(0, true)) << "the work has a thread of its own there";
+  EXPECT_EQ(told("ulimit -s 1024\n", "USR1"), std::pair(128 + SIGUSR1, false));
 }
 
 TEST_F(CommandLine, AFullDiskEndsNoTraining) {
@@ -361,6 +363,20 @@ TEST_F(CommandLine, ParametersInDoublePrecisionTrainWithEveryOptimizer) {
       EXPECT_EQ(o.code, 0) << optimizer << " " << device << o.err;
     }
   EXPECT_THAT(run("show double.nf").out, HasSubstr("state W.adam.m[4] : f64"));
+}
+
+// Adam's first step is lr wherever the gradient is not 0, as the two corrections undo the two decays.
+TEST_F(CommandLine, AdamsCorrectionsAreAsExactAsDoublePrecision) {
+  file("one.nf",
+       "param W[4] = zeros()\nloss L = sum[i] (W[i] - 1)^2\nshow W\ntrain L { steps = 1; optimizer = adam(lr=0.1); mode = static "
+       "}\n");
+  ASSERT_EQ(run("train one.nf --device cpu -o out.d").code, 0);
+  for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("out.d"))) {
+    const Outcome o =
+        run("run one.nf --device reference --json --weights '" + (entry.path() / "checkpoint.safetensors").string() + "'");
+    ASSERT_EQ(o.code, 0) << o.err;
+    for (const auto& value : nlohmann::json::parse(o.out)["tensors"][0]["first"]) EXPECT_NEAR(value.get<double>(), 0.1, 1e-7);
+  }
 }
 
 }  // namespace

@@ -32,6 +32,45 @@ struct Notebook : Widgets {
   void analyse() { view.setAnalysis(capsule::analysis(document.text(), document.revision())); }
 };
 
+// Every cell gets its line of figures, and what stands below moves with all of them together.
+TEST_F(Widgets, AnAnalysisLaysCellsOutOnce) {
+  struct Moves : QObject {
+    int count = 0;
+    bool eventFilter(QObject*, QEvent* event) override {
+      count += event->type() == QEvent::Move;
+      return false;
+    }
+  };
+  constexpr int kCells = 40;
+  std::string text;
+  for (int i = 0; i < kCells; ++i) text += "# %%\nlet A" + std::to_string(i) + " = 1\n";
+  Document document{text};
+  NotebookView view{&theme, &selection};
+  view.resize(1000, 900);
+  view.setDocument(&document);
+  view.show();
+  QCoreApplication::processEvents();
+  Analysis analysis;
+  analysis.revision = document.revision();
+  for (const Cell& cell : document.cells()) {
+    CellInfo info;
+    info.begin = static_cast<std::uint32_t>(cell.begin);
+    info.end = static_cast<std::uint32_t>(cell.end);
+    info.summary = "A  [4], 16 B";
+    analysis.cells.push_back(info);
+  }
+  Moves moves;
+  CellView* const last = view.cells().back();
+  const int before = last->y();
+  last->installEventFilter(&moves);
+  view.setAnalysis(analysis);
+  QCoreApplication::processEvents();
+  EXPECT_GT(last->y(), before);
+  EXPECT_LT(moves.count, kCells / 4);
+  for (std::size_t i = 1; i < view.cells().size(); ++i)
+    EXPECT_GT(view.cells()[i]->y(), view.cells()[i - 1]->geometry().bottom()) << i;
+}
+
 TEST_F(Notebook, TypingReachesTheDocumentAndComesBack) {
   view.activate(cell(1)->id(), true);
   cell(1)->editor()->moveCaretTo(0);
