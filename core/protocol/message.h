@@ -453,7 +453,8 @@ struct EvalEvent {
   std::int64_t step = 0;
   std::optional<double> accuracy, loss;
   std::map<std::string, double> values;  // every `eval` by name
-  NF_FIELDS(EvalEvent, step, accuracy, loss, values);
+  bool of_inputs = false;                // no rows are held out: of the inputs as they are, and no loss
+  NF_FIELDS(EvalEvent, step, accuracy, loss, values, of_inputs);
 };
 struct KernelSwapEvent {
   static constexpr const char* kEvent = "kernel_swap";
