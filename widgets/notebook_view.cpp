@@ -10,6 +10,7 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <cmath>
+#include <utility>
 
 #include "widgets/expression_editor.h"
 #include "widgets/tensor_view.h"
@@ -54,9 +55,10 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {
     std::string bytes = text.toStdString();
     // Return behind a separator ends the separator's line, which the cell does not show.
-    if (bytes == "\n" && m_begun == v->id() && v->editor()->bytes() == bytes) {
+    const bool first = std::exchange(m_begun, v->kind() == CellKind::Markdown ? 0 : m_begun) == v->id();
+    if (first && v->editor()->bytes() == "\n" && (v->kind() == CellKind::Markdown || bytes == "\n")) {
       m_begun = 0;
-      return v->editor()->setBytes({});
+      return v->setBody({});
     }
     if (m_document->newline() == "\r\n")
       for (std::size_t at = bytes.find('\n'); at != std::string::npos; at = bytes.find('\n', at + 2)) bytes.insert(at, 1, '\r');
@@ -128,7 +130,6 @@ void NotebookView::followTyped(CellId id, std::size_t byte) {
   if (!m_editing || m_active != id) return;
   CellView* v = view(id);
   if (v && m_begun == id && QByteArray::fromStdString(v->editor()->bytes()).trimmed() == "[markdown]") {
-    m_begun = 0;
     const Cell cell = *m_document->cell(id);
     m_document->replace(cell.bodyBegin, cell.bodyEnd, {}, tr("Typing").toStdString(), true);
     m_document->setKind(id, CellKind::Markdown);

@@ -140,8 +140,13 @@ TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
   type(" [markdown]");
   ASSERT_EQ(window->notebook()->cells().size(), 4u);
   ASSERT_EQ(cell(3)->kind(), CellKind::Markdown);
+  enter();
   type("words");
   EXPECT_EQ(markdownOf(document().body(document().cells()[3])), "words");
+  enter();
+  enter();
+  type("more");
+  EXPECT_EQ(markdownOf(document().body(document().cells()[3])), "words\n\nmore") << "only that of the separator's line is none";
   followed();
   // Between cells that are there, the return that ends the separator's line makes no blank one.
   window->notebook()->activate(cell(0)->id(), true);
