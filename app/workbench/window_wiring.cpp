@@ -178,7 +178,9 @@ void MainWindow::connectTab(Tab* tab) {
   });
   connect(w, &Workspace::hintsRefused, this, [this, tab, w] {
     tab->notebook->setAnalysis(w->analysis());
-    if (tab == m_tab) refreshStatus();
+    if (tab != m_tab) return;
+    refreshOutline();
+    refreshStatus();
   });
   connect(w, &Workspace::expressionArrived, this, [this, tab](const protocol::Expression& e) {
     const auto zeros = [tab] {

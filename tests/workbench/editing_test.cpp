@@ -9,6 +9,7 @@
 #include <QTabBar>
 #include <QTextBlock>
 #include <QToolButton>
+#include <QTreeWidget>
 #include <QUrl>
 #include <QWindow>
 
@@ -16,6 +17,7 @@
 #include "widgets/basic.h"
 #include "widgets/expression_editor.h"
 #include "widgets/markdown_view.h"
+#include "widgets/outline_view.h"
 
 namespace nf {
 namespace {
@@ -320,8 +322,17 @@ TEST_F(Editing, AHintThatTheDeviceCannotObeyIsMarkedInItsCell) {
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && !cell(1)->diagnosticTexts().isEmpty(); }));
   EXPECT_TRUE(cell(1)->diagnosticTexts().front().contains("no kind of schedule `nonsense`"));
   EXPECT_TRUE(cell(0)->diagnosticTexts().isEmpty());
+  const auto listed = [&](const QString& words) {
+    const QTreeWidgetItem* cells = window->outline()->tree()->topLevelItem(0);
+    for (int i = 0; i < cells->childCount(); ++i)
+      for (int role = Qt::UserRole; role < Qt::UserRole + 10; ++role)
+        if (cells->child(i)->data(0, role).toString() == words) return true;
+    return false;
+  };
+  EXPECT_TRUE(listed("1 error")) << "the outline counts it, too";
   window->action("edit.undo")->trigger();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->diagnosticTexts().isEmpty(); }));
+  EXPECT_FALSE(listed("1 error"));
 }
 
 }  // namespace
