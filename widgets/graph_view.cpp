@@ -188,12 +188,15 @@ void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_stepUs.clear();
   m_steps.clear();
   m_totalUs = 0;
+  bool all = true;
   for (const SubgraphInfo& s : subgraphs) {
     m_steps.insert(s.operators.begin(), s.operators.end());
+    all = all && (s.us || s.callsPerStep == 0);
     if (!s.us) continue;
     m_totalUs += *s.us * static_cast<double>(s.callsPerStep);
     for (const std::string& op : s.operators) m_stepUs[op] = *s.us;
   }
+  if (!all) m_totalUs = 0;
   update();
 }
 

@@ -128,7 +128,7 @@ class GraphView : public QWidget {
   std::unordered_map<std::string, double> m_stepUs;  // of the kernel, by each of its operators
   std::set<std::string> m_steps;                     // operators that a step runs; empty: not known
   QString m_nothing;
-  double m_totalUs = 0;
+  double m_totalUs = 0;  // of the step; 0: a kernel of it was not measured
   bool m_groupsSeen = false;
   std::vector<std::vector<int>> m_in, m_out;  // edges by node
   enum class Mark : std::uint8_t { Plain, Path, Chosen };

@@ -182,6 +182,10 @@ TEST_F(Widgets, ANodeSaysWhatItComputesAndAGroupWhatItCosts) {
   EXPECT_EQ(view.captionOf(7), "computed again");
   EXPECT_EQ(view.factsOf(1), "1 kernel");
   EXPECT_EQ(view.tagOf(1), QString::fromStdString(g.groups[1].id)) << "the number that tables and cards use";
+  auto measured = capsule::subgraphs();
+  measured[2].us.reset();
+  view.setSubgraphs(measured);
+  EXPECT_EQ(view.factsOf(0), "1 kernel  41.8 µs") << "nobody knows what share of the step that is";
   view.setSubgraphs(capsule::subgraphs());
   EXPECT_EQ(view.factsOf(0), "1 kernel  41.8 µs  73 %");
   EXPECT_EQ(view.factsOf(1), "1 kernel  12.6 µs  22 %");
