@@ -497,6 +497,7 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
   }
   m_diagnosticMarks.clear();
   m_diagnosticTexts.clear();
+  m_errors = 0;
   const std::size_t size = m_editor->bytes().size();
   for (const auto& d : analysis.diagnostics) {
     if (!d.span.source.empty() || d.span.begin < info.begin ||
@@ -514,6 +515,7 @@ void CellView::rebuildMessages(const protocol::Analysis& analysis, const protoco
       text += QStringLiteral(": ") + name;
     }
     m_diagnosticTexts << text;
+    m_errors += error;
     auto* strip = new MessageStrip(m_theme, error, text);
     if (!d.fixes.empty()) strip->row()->addWidget(label(tr("Fix:"), "muted"));
     for (const auto& fix : d.fixes) {

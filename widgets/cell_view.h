@@ -93,7 +93,8 @@ class CellView : public QWidget {
   QString failure() const;    // what the last run of this text failed with; empty: it did not
   const QStringList& shows() const { return m_shows; }
   QStringList diagnosticTexts() const;
-  QString zeros() const;  // which of the derivatives it shows are 0 by rule, and why, a line each; empty: none
+  int errors() const { return m_errors; }  // of these; the others are warnings
+  QString zeros() const;                   // which of the derivatives it shows are 0 by rule, and why, a line each; empty: none
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);
   bool wantsValuesOf(const QString& tensor) const;
@@ -184,6 +185,7 @@ class CellView : public QWidget {
   IconButton* m_runHere = nullptr;  // where it has no values
   std::function<QString(std::uint32_t)> m_placeName;
   QStringList m_shows, m_diagnosticTexts;
+  int m_errors = 0;
   std::map<QString, protocol::Expression> m_expressions;
   struct Failure {
     std::uint64_t revision;

@@ -19,6 +19,7 @@
 #include <map>
 
 #include "core/document/document.h"
+#include "core/support/bidi.h"
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/completion_list.h"
@@ -29,7 +30,9 @@ namespace {
 constexpr int kPadX = 12, kPadY = 8;
 
 QString shown(std::string_view bytes) {
-  const std::u16string text = displayText(bytes);
+  std::u16string text = displayText(bytes);
+  std::replace_if(
+      text.begin(), text.end(), [](char16_t c) { return reordersText(c); }, u'\ufffd');
   return QString::fromUtf16(text.data(), static_cast<qsizetype>(text.size()));
 }
 
@@ -50,6 +53,16 @@ int scheduleBegin(const QString& line, QStringList& entries) {
                                             text.remove(QLatin1Char('"')).replace(QLatin1Char(','), QStringLiteral(", ")));
   }
   return begin;
+}
+
+QString nameIn(const QTextCursor& cursor) {
+  const QString words = cursor.block().text();
+  const QString before = words.left(words.indexOf(QLatin1Char('#')));
+  const auto isPart = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c.isSurrogate(); };
+  qsizetype begin = cursor.positionInBlock(), end = begin;
+  while (begin > 0 && begin <= before.size() && isPart(before[begin - 1])) --begin;
+  while (end < before.size() && isPart(before[end])) ++end;
+  return before.mid(begin, end - begin);
 }
 
 // Characters that take no room.
@@ -330,6 +343,8 @@ QRect ExpressionEditor::rectOf(std::size_t byte) const {
 
 void ExpressionEditor::insertAtCaret(const QString& text) { textCursor().insertText(text); }
 
+QString ExpressionEditor::nameAtCaret() const { return m_code ? nameIn(textCursor()) : QString(); }
+
 QString ExpressionEditor::whatIsAt(const QPoint& position) const {
   if (!m_code) return {};
   const QTextCursor cursor = cursorForPosition(position);
@@ -338,13 +353,7 @@ QString ExpressionEditor::whatIsAt(const QPoint& position) const {
   for (std::size_t i = 0; i < m_hints.size(); ++i)
     if (m_hintLines[i] == line) inferred = m_hints[i].entries;
   // The name below the pointer, which beyond the line's end is over none.
-  const QString words = cursor.block().text();
-  const QString before = words.left(words.indexOf(QLatin1Char('#')));
-  const auto isPart = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c.isSurrogate(); };
-  qsizetype begin = cursor.positionInBlock(), end = begin;
-  while (begin > 0 && begin <= before.size() && isPart(before[begin - 1])) --begin;
-  while (end < before.size() && isPart(before[end])) ++end;
-  const QString name = before.mid(begin, end - begin);
+  const QString name = nameIn(cursor);
   const double right = hintLeft(cursor.block());
   QStringList all;
   if (!name.isEmpty() && !name[0].isDigit() && position.x() < right) {
@@ -362,6 +371,10 @@ QString ExpressionEditor::whatIsAt(const QPoint& position) const {
         else if (const QString place = m_placeName && !m_outdated ? m_placeName(found->definition.begin) : QString();
                  !place.isEmpty())
           all << tr("defined in %1").arg(place);
+        if (const QString about =
+                m_about && !m_outdated && found->definition.source.empty() ? m_about(found->definition.begin) : QString();
+            !about.isEmpty())
+          all << about;
       }
   }
   if (!inferred.isEmpty()) all << tr("Inferred: %1").arg(inferred.join(QStringLiteral("  ")));

@@ -51,6 +51,7 @@ constexpr double kReadable = 0.78;    // below this zoom a node has no room for 
 constexpr double kFitted = 0.48;      // a graph is shown as a whole down to this one
 constexpr double kLargest = 1.4;      // a small graph is not blown up further
 constexpr std::size_t kLarge = 3000;  // nodes: laid out beside the main thread
+constexpr std::size_t kEarlierPlans = 8;
 }  // namespace
 
 GraphLayoutOptions GraphView::options() const { return {m_previous, m_closed}; }
@@ -69,8 +70,16 @@ void GraphView::setPlan(GraphPage plan) {
       for (const GraphGroup& g : plan.groups)
         if (g.nodes.size() > 1) m_closed.insert(g.nodes.front());
   }
+  if (m_plan && m_planned) {
+    std::erase_if(m_earlier, [&](const Earlier& e) { return e.closed == m_closed && sameBoxes(*e.plan, *m_plan); });
+    m_earlier.push_front({m_plan, m_planned, m_closed});
+    if (m_earlier.size() > kEarlierPlans) m_earlier.pop_back();
+  }
   m_plan = std::make_shared<const GraphPage>(std::move(plan));
   m_planned.reset();
+  // What is taken back looks as it did before it was done.
+  for (const Earlier& e : m_earlier)
+    if (!m_planned && e.closed == m_closed && sameBoxes(*e.plan, *m_plan)) m_planned = e.planned;
   ++m_generation;
 }
 
@@ -165,6 +174,7 @@ void GraphView::reset() {
   m_previous.clear();
   m_plan.reset();
   m_planned.reset();
+  m_earlier.clear();
   m_closed.clear();
   m_chosen.clear();
   m_groupsSeen = m_fitted = m_moved = false;
@@ -178,12 +188,15 @@ void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   m_stepUs.clear();
   m_steps.clear();
   m_totalUs = 0;
+  bool all = true;
   for (const SubgraphInfo& s : subgraphs) {
     m_steps.insert(s.operators.begin(), s.operators.end());
+    all = all && (s.us || s.callsPerStep == 0);
     if (!s.us) continue;
     m_totalUs += *s.us * static_cast<double>(s.callsPerStep);
     for (const std::string& op : s.operators) m_stepUs[op] = *s.us;
   }
+  if (!all) m_totalUs = 0;
   update();
 }
 

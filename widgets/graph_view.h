@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QWidget>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -116,12 +117,18 @@ class GraphView : public QWidget {
   std::unordered_map<std::string, QPointF> m_previous;
   std::shared_ptr<const protocol::GraphPage> m_plan;
   std::shared_ptr<const GraphLayout> m_planned;
-  protocol::GraphPage m_coming;  // that is being placed
+  struct Earlier {
+    std::shared_ptr<const protocol::GraphPage> plan;
+    std::shared_ptr<const GraphLayout> planned;
+    std::set<std::string> closed;
+  };
+  std::deque<Earlier> m_earlier;  // the last plans of this notebook, the newest first
+  protocol::GraphPage m_coming;   // that is being placed
   std::set<std::string> m_closed;
   std::unordered_map<std::string, double> m_stepUs;  // of the kernel, by each of its operators
   std::set<std::string> m_steps;                     // operators that a step runs; empty: not known
   QString m_nothing;
-  double m_totalUs = 0;
+  double m_totalUs = 0;  // of the step; 0: a kernel of it was not measured
   bool m_groupsSeen = false;
   std::vector<std::vector<int>> m_in, m_out;  // edges by node
   enum class Mark : std::uint8_t { Plain, Path, Chosen };

@@ -10,7 +10,9 @@
 #include <QTimer>
 #include <QVBoxLayout>
 #include <cmath>
+#include <utility>
 
+#include "core/syntax/rename.h"
 #include "widgets/expression_editor.h"
 #include "widgets/tensor_view.h"
 
@@ -54,9 +56,10 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::bytesEdited, this, [this, v](std::size_t begin, std::size_t end, const QByteArray& text) {
     std::string bytes = text.toStdString();
     // Return behind a separator ends the separator's line, which the cell does not show.
-    if (bytes == "\n" && m_begun == v->id() && v->editor()->bytes() == bytes) {
+    const bool first = std::exchange(m_begun, v->kind() == CellKind::Markdown ? 0 : m_begun) == v->id();
+    if (first && v->editor()->bytes() == "\n" && (v->kind() == CellKind::Markdown || bytes == "\n")) {
       m_begun = 0;
-      return v->editor()->setBytes({});
+      return v->setBody({});
     }
     if (m_document->newline() == "\r\n")
       for (std::size_t at = bytes.find('\n'); at != std::string::npos; at = bytes.find('\n', at + 2)) bytes.insert(at, 1, '\r');
@@ -117,6 +120,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::trainAgainRequested, this, [this, v] { Q_EMIT trainAgainRequested(v->id()); });
   connect(v, &CellView::runRequested, this, [this, v] { Q_EMIT runRequested(v->id()); });
   v->setPlaceName([this](std::uint32_t byte) { return placeName(byte); });
+  v->editor()->setAbout([this](std::uint32_t byte) { return aboutAt(byte); });
   connect(v, &CellView::placeRequested, this, [this](std::uint32_t byte) {
     if (m_analysis && m_document->revision() == m_analysis->revision) scrollToByte(byte, true);
   });
@@ -128,7 +132,6 @@ void NotebookView::followTyped(CellId id, std::size_t byte) {
   if (!m_editing || m_active != id) return;
   CellView* v = view(id);
   if (v && m_begun == id && QByteArray::fromStdString(v->editor()->bytes()).trimmed() == "[markdown]") {
-    m_begun = 0;
     const Cell cell = *m_document->cell(id);
     m_document->replace(cell.bodyBegin, cell.bodyEnd, {}, tr("Typing").toStdString(), true);
     m_document->setKind(id, CellKind::Markdown);
@@ -154,6 +157,31 @@ QString NotebookView::placeName(std::uint32_t byte) const {
     return tr("cell %1, line %2").arg(number).arg(std::count(before.begin(), before.end(), '\n') + 1);
   }
   return {};
+}
+
+QString NotebookView::aboutAt(std::uint32_t byte) const {
+  constexpr int kMost = 240;
+  const auto& cells = m_document->cells();
+  const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return byte >= c.bodyBegin && byte < c.end; });
+  if (cell == cells.end() || cell->kind != CellKind::Code) return {};
+  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell)));
+  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin))).size())
+                          .split(QLatin1Char('\n'));
+  const QString line = body.section(QLatin1Char('\n'), lines.size() - 1, lines.size() - 1);
+  lines.removeLast();
+  const auto words = [](const QString& comment) { return comment.mid(comment.indexOf(QLatin1Char('#')) + 1).trimmed(); };
+  QStringList about;
+  for (; !lines.isEmpty() && lines.back().trimmed().startsWith(QLatin1Char('#')); lines.removeLast())
+    about.prepend(words(lines.back()));
+  if (about.isEmpty() && line.contains(QLatin1Char('#'))) about << words(line);
+  const bool first = std::all_of(lines.begin(), lines.end(), [](const QString& l) { return l.trimmed().isEmpty(); });
+  if (about.isEmpty() && first && cell != cells.begin() && std::prev(cell)->kind == CellKind::Markdown) {
+    const QStringList paragraphs =
+        QString::fromStdString(markdownOf(m_document->body(*std::prev(cell)))).split(QStringLiteral("\n\n"), Qt::SkipEmptyParts);
+    if (!paragraphs.isEmpty()) about = paragraphs.back().trimmed().split(QLatin1Char('\n'));
+  }
+  const QString text = about.join(QLatin1Char(' ')).simplified();
+  return text.size() <= kMost ? text : text.left(kMost - 1) + QChar(0x2026);
 }
 
 // What ran is kept for the cell's return; what runs is, in any case.
@@ -353,6 +381,24 @@ void NotebookView::replaceAllFound(const QString& with) {
   Q_EMIT edited();
   refind();
   showFound(true);
+}
+
+QString NotebookView::rename(const QString& name, const QString& to) {
+  if (m_readOnly) return tr("The notebook is open in another window.");
+  const std::string next = to.trimmed().toStdString(), &text = m_document->text();
+  if (next == name.toStdString()) return {};
+  if (const std::string why = whyNotNamed(text, next); !why.empty()) return QString::fromStdString(why);
+  if (m_analysis)
+    for (const protocol::SymbolInfo& s : m_analysis->symbols)
+      if (s.name == next && !s.definition.source.empty())
+        return tr("`%1` is taken: it is a function of %2.").arg(to.trimmed(), QString::fromStdString(s.definition.source));
+  std::vector<Document::Replacement> all;
+  for (const auto& [begin, end] : placesOfName(text, name.toStdString())) all.push_back({begin, end, next});
+  if (all.empty()) return tr("`%1` stands in no cell.").arg(name);
+  m_document->replaceAll(all, tr("Rename %1").arg(name).toStdString());
+  followDocument();
+  Q_EMIT edited();
+  return {};
 }
 
 void NotebookView::goToFound() {

@@ -142,12 +142,14 @@ void TrainStrip::showPeer() {
 
 // No swap is an answer too.
 void TrainStrip::sayNoSwaps(bool ended) {
-  const QString tried = counted(m_trials, tr("candidate"), tr("candidates"));
+  const QString tried = counted(m_candidates, tr("candidate"), tr("candidates"));
   if (m_swapList->count() > 0) return m_swapList->setNone({});
   if (!ended)
-    return m_swapList->setNone(m_trials > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
-                                            : tr("No kernel swapped yet: the search has tried nothing so far."));
-  if (m_trials > 0)
+    return m_swapList->setNone(m_candidates > 0 ? tr("No kernel swapped yet: of %1 none was faster beyond noise.").arg(tried)
+                               : m_trials > 0
+                                   ? tr("No kernel swapped yet: only first kernels were timed so far, no candidate was tried.")
+                                   : tr("No kernel swapped yet: the search has tried nothing so far."));
+  if (m_candidates > 0)
     return m_swapList->setNone(
         tr("No kernel was swapped: of %1 that were tried while it ran, none was faster than the kernel in use beyond noise. "
            "The curve is that of the first kernels.")
@@ -257,7 +259,7 @@ void TrainStrip::start(bool resumed) {
     m_plot->clear();
     m_lossPlot->clear();
     m_swapList->clear();
-    m_trials = m_deaths = 0;
+    m_trials = m_candidates = m_deaths = 0;
     m_figureMs = 0;
     for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, static_cast<QLabel*>(m_right)}) l->clear();
     m_right->hide();
@@ -303,6 +305,7 @@ void TrainStrip::setState(const protocol::RunState& s) {
     m_progress->setValue(
         static_cast<int>(std::clamp(1000.0 * static_cast<double>(s.step) / static_cast<double>(s.steps), 0.0, 1000.0)));
   m_trials = s.trials;
+  m_candidates = s.candidates;
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
   if (s.stepMs) {
@@ -349,7 +352,8 @@ void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
 
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {
   m_lossPlot->addEval(eval);
-  if (const auto values = valuesOf(eval); !values.empty()) m_eval->setText(tr("held out %1").arg(evalText(values)));
+  if (const auto values = valuesOf(eval); !values.empty())
+    m_eval->setText((eval.of_inputs ? tr("on the inputs: %1") : tr("held out %1")).arg(evalText(values)));
   else if (eval.loss) m_eval->setText(tr("held-out loss %1").arg(significant(*eval.loss, 4)));
 }
 

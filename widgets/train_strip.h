@@ -106,7 +106,7 @@ class TrainStrip : public QWidget {
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
   bool m_wide = false;
   bool m_running = false, m_paused = false;
-  std::int64_t m_trials = 0, m_deaths = 0;
+  std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   bool m_checkpoint = true;
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };

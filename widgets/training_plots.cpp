@@ -242,8 +242,11 @@ void LatencyPlot::redraw() {
   const double first = empty ? 0 : band.x.front(), last = empty ? 1 : band.x.back();
   setStepAxis(m_plot, m_theme, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last);
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
-  // Loss stands below and has the labels of the axis for both.
-  if (!m_compact) m_plot->xAxis->setTickLabels(false);
+  // On the screen the loss stands below and has the labels of the axis for both.
+  const bool foot = m_compact || m_saving;
+  fixMargins(m_plot, m_compact && !m_saving, foot);
+  m_plot->xAxis->setTickLabels(foot);
+  m_plot->xAxis->setLabel(!m_saving || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   if (empty) return;
 
   for (int i = 0; i + 1 < band.x.size(); ++i)
@@ -387,7 +390,10 @@ PlotTable LossPlot::table() const {
   std::set<std::string> names{"accuracy"};
   for (const EvalEvent& e : m_evals)
     for (const auto& [name, value] : valuesOf(e)) names.insert(name);
-  for (const std::string& name : names) out.columns << tr("held-out %1").arg(QString::fromStdString(name));
+  const bool ofInputs = !m_evals.empty() && m_evals.front().of_inputs;
+  if (ofInputs && !valuesOf(m_evals.front()).contains("accuracy")) names.erase("accuracy");
+  for (const std::string& name : names)
+    out.columns << (ofInputs ? tr("%1 on the inputs") : tr("held-out %1")).arg(QString::fromStdString(name));
   std::size_t eval = 0;
   const auto add = [&](const EvalEvent& e) {
     out.rows.push_back({QVariant::fromValue<qlonglong>(e.step), secondsOfStep(m_steps, e.step), QVariant(), QVariant(), QVariant(),
@@ -427,6 +433,7 @@ void LossPlot::redraw() {
   });
   const double shown = y.isEmpty() ? 0 : y.back();
   for (const EvalEvent& e : m_evals) {
+    if (e.of_inputs) continue;  // one value at the end: no curve, and nothing to take room from the loss's for
     if (e.loss && std::isfinite(*e.loss)) ex << xOf(e.step), ey << *e.loss;
     for (const auto& [name, value] : valuesOf(e)) {
       if (!std::isfinite(value)) continue;

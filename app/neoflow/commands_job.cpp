@@ -367,7 +367,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       }
     } else if (const auto* m = std::get_if<protocol::EvalEvent>(&message)) {
       char line[100];
-      lastEvaluation = "  held out:";
+      lastEvaluation = m->of_inputs ? "  on the inputs:" : "  held out:";
       for (const auto& [name, value] : m->values) {
         std::snprintf(line, sizeof line, " %s %.4g", name.substr(0, 60).c_str(), value);
         lastEvaluation += line;

@@ -189,8 +189,8 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
-    const Diagnostics outside = hintsOutsideStep(notebook);
-    diagnostics.insert(diagnostics.end(), outside.begin(), outside.end());
+    const Diagnostics ofTraining = trainingWarnings(notebook);
+    diagnostics.insert(diagnostics.end(), ofTraining.begin(), ofTraining.end());
     if (!hasErrors(differentiated->diagnostics)) {
       const Diagnostics pinned = checkHints(notebook, devices);
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());

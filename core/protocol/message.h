@@ -425,9 +425,10 @@ struct RunState {
   std::optional<double> stepMs, stepMsLow, stepMsHigh;  // median of the last samples, and their quartiles
   std::int64_t samples = 0;
   std::int64_t trials = 0, swaps = 0;
+  std::int64_t candidates = 0;  // of the trials of a training: all but those that time its first kernels
   double budgetShare = 0, budgetSpentSeconds = 0;
   NF_FIELDS(RunState, phase, cell, revision, device, detail, step, steps, epoch, epochs, seconds, secondsLeft, loss, stepMs,
-            stepMsLow, stepMsHigh, samples, trials, swaps, budgetShare, budgetSpentSeconds);
+            stepMsLow, stepMsHigh, samples, trials, swaps, candidates, budgetShare, budgetSpentSeconds);
 };
 
 // ---------------------------------------------------------------- events (architecture.md; --json-progress prints these lines)
@@ -453,7 +454,8 @@ struct EvalEvent {
   std::int64_t step = 0;
   std::optional<double> accuracy, loss;
   std::map<std::string, double> values;  // every `eval` by name
-  NF_FIELDS(EvalEvent, step, accuracy, loss, values);
+  bool of_inputs = false;                // no rows are held out: of the inputs as they are, and no loss
+  NF_FIELDS(EvalEvent, step, accuracy, loss, values, of_inputs);
 };
 struct KernelSwapEvent {
   static constexpr const char* kEvent = "kernel_swap";
@@ -520,7 +522,7 @@ enum class SearchState : std::uint8_t {
   Static,    // the mode is static, or the device has one kernel of each kind: there is no search
   Replayed,  // the kernels were those of a swap log
   Finished,  // every kernel's search was finished before: on record, pinned, or it has one schedule
-  Unbegun,   // the run ended before a first candidate was tried
+  Unbegun,   // the run ended before a first candidate was tried; its first kernels may have been timed
   Searched,  // candidates were tried
 };
 constexpr auto enumNames(SearchState) { return std::array{"unknown", "static", "replayed", "finished", "unbegun", "searched"}; }

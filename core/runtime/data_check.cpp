@@ -33,7 +33,8 @@ void warnOfMissingValues(const CompiledNotebook& notebook, Diagnostics& diagnost
            std::any_of(notebook.trains.begin(), notebook.trains.end(), [&](const TrainSettings& t) { return t.loss == o.name; });
   };
   for (const Output& o : p.outputs) {
-    if (o.role != OutputRole::Show && !trained(o)) continue;
+    const bool evaluated = o.role == OutputRole::Eval && !notebook.trains.empty();
+    if (o.role != OutputRole::Show && !evaluated && !trained(o)) continue;
     std::vector<TensorId> stack{o.tensor};
     while (!stack.empty()) {
       const TensorId t = stack.back();
@@ -50,8 +51,11 @@ void warnOfMissingValues(const CompiledNotebook& notebook, Diagnostics& diagnost
       Diagnostic d;
       d.severity = Severity::Warning;
       d.code = "no-values";
-      d.message = "`" + tensor.name + "` has no values, and `" + (o.role == OutputRole::Show ? "show " : "train ") + o.name +
-                  "` needs them";
+      d.message = "`" + tensor.name + "` has no values, and `" +
+                  (o.role == OutputRole::Show ? "show "
+                   : evaluated                ? "eval "
+                                              : "train ") +
+                  o.name + "` needs them";
       d.span = p[tensor.origin].span;
       d.notes.push_back({"as in `input X[3] = normal(0, 1)`, `= npy(\"x.npy\")`, or a batch of a data set", {}});
       diagnostics.push_back(std::move(d));

@@ -55,6 +55,16 @@ class Makes {
   std::vector<OperatorId> m_producers;
 };
 
+// The data sets whose rows the program reads, each once.
+std::vector<std::string> setsReadBy(const Program& p) {
+  std::vector<std::string> sets;
+  for (std::size_t o = 0; o < p.operators.size(); ++o)
+    for (const TensorId t : readsOf(p, OperatorId(o)))
+      if (p[t].init.kind == Initializer::Kind::Batch && std::find(sets.begin(), sets.end(), p[t].init.data) == sets.end())
+        sets.push_back(p[t].init.data);
+  return sets;
+}
+
 }  // namespace
 
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
@@ -68,6 +78,17 @@ Program evaluationProgram(const CompiledNotebook& evaluation, const std::string&
     if (o.role == OutputRole::Eval || (o.role == OutputRole::Loss && o.name == loss)) wanted.push_back(o.tensor);
   Program p = restrictedTo(evaluation.program, wanted, false);
   std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
+  return p;
+}
+
+Program inputEvaluationProgram(const CompiledNotebook& evaluation) {
+  const Program& whole = evaluation.program;
+  std::vector<TensorId> wanted;
+  for (const Output& o : whole.outputs)
+    if (o.role == OutputRole::Eval && (whole.data.empty() || setsReadBy(restrictedTo(whole, {o.tensor}, false)).empty()))
+      wanted.push_back(o.tensor);
+  Program p = restrictedTo(whole, wanted, false);
+  std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval; });
   return p;
 }
 
@@ -143,6 +164,40 @@ Diagnostics hintsOutsideStep(const CompiledNotebook& notebook) {
       diagnostics.push_back(std::move(d));
       break;
     }
+  return diagnostics;
+}
+
+Diagnostics evalsWithoutRows(const CompiledNotebook& notebook) {
+  Diagnostics diagnostics;
+  const Program& whole = notebook.program;
+  // `split = last 0` has been told at its place.
+  const bool told = std::any_of(notebook.diagnostics.begin(), notebook.diagnostics.end(),
+                                [](const Diagnostic& d) { return d.code == "nothing-held-out"; });
+  const bool all = std::all_of(whole.data.begin(), whole.data.end(), [](const DataSet& d) { return d.heldOutLast > 0; });
+  if (notebook.trains.empty() || told || all) return diagnostics;
+  std::vector<std::string> readers(whole.data.size());
+  for (const Output& o : whole.outputs) {
+    if (o.role != OutputRole::Eval) continue;
+    for (const std::string& set : setsReadBy(restrictedTo(whole, {o.tensor}, false)))
+      for (std::size_t d = 0; d < whole.data.size(); ++d)
+        if (whole.data[d].name == set) readers[d] += (readers[d].empty() ? "`" : ", `") + o.name + "`";
+  }
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    if (readers[i].empty() || whole.data[i].heldOutLast > 0) continue;
+    Diagnostic d;
+    d.severity = Severity::Warning;
+    d.code = "nothing-held-out";
+    d.message = "no row of `" + whole.data[i].name + "` is held out: nothing computes `eval` " + readers[i];
+    if (whole.data[i].origin.valid()) d.span = whole[whole.data[i].origin].span;
+    d.notes.push_back({"as in `data D = csv(\"d.csv\") { split = last 100 }`", {}});
+    diagnostics.push_back(std::move(d));
+  }
+  return diagnostics;
+}
+
+Diagnostics trainingWarnings(const CompiledNotebook& notebook) {
+  Diagnostics diagnostics = hintsOutsideStep(notebook);
+  for (Diagnostic& d : evalsWithoutRows(notebook)) diagnostics.push_back(std::move(d));
   return diagnostics;
 }
 

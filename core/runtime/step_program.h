@@ -14,6 +14,8 @@ namespace nf {
 Program trainingProgram(const CompiledNotebook& notebook, std::size_t train);
 // The loss and every `eval`, nothing else.
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss);
+// Every `eval` that no rows of a data set go into: the inputs as they are give it.
+Program inputEvaluationProgram(const CompiledNotebook& evaluation);
 // All that it computes: what is shown or asked for, or, where nothing is, what no other operator reads.
 Program notebookProgram(const CompiledNotebook& notebook);
 // The program whose fusion is decided, shown, tuned and exported: the training step where the notebook trains, which is what runs over
@@ -38,5 +40,9 @@ Result<NotebookStages> notebookStages(const CompiledNotebook& notebook, const Pr
 
 // A warning for each hint that names a tensor which only a `show` needs: no training step makes it.
 Diagnostics hintsOutsideStep(const CompiledNotebook& notebook);
+// A warning for each data set of which no row is held out and that an `eval` of a notebook that trains reads: nothing computes it.
+Diagnostics evalsWithoutRows(const CompiledNotebook& notebook);
+// All of these.
+Diagnostics trainingWarnings(const CompiledNotebook& notebook);
 
 }  // namespace nf

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/runtime/step_program.h"
 #include "core/runtime/train_job.h"
 #include "core/runtime/weights_match.h"
 
@@ -24,6 +25,8 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     firstStep = step = checkpoint->step;
     tellWhatResumesDifferently();
   }
+  if (options.evaluate)
+    for (protocol::WarningEvent& e : warningEvents(evalsWithoutRows(notebook), notebook.sources)) emit(std::move(e));
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
   NF_TRY([[maybe_unused]] const Unit first, loadFirstValues(checkpoint));
@@ -113,7 +116,7 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
       }
     }
     const bool last = stepLimit > 0 && step >= stepLimit;
-    const bool epochEnds = step % perEpoch == 0 && evaluates;
+    const bool epochEnds = step % perEpoch == 0 && evaluates && feed->heldOutRows() > 0;
     if ((epochEnds || evaluationDue) && !last) {
       // One that is an epoch late is waited for.
       bool ready = epochEnds && evaluationDue;

@@ -10,24 +10,27 @@ namespace nf {
 
 void TrainJob::Impl::planEvaluations() {
   evaluationsPlanned = true;
-  evaluates = options.evaluate && feed->heldOutRows() > 0;
+  const std::int64_t all = feed->heldOutRows();
+  evaluates = options.evaluate && (all > 0 || !inputEvaluationProgram(notebook).outputs.empty());
   if (!evaluates) return;
   PrepareOptions prepare{
       .updates = false, .verify = options.verify, .reverted = prepareOptions.reverted, .device = prepareOptions.device};
-  evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all = feed->heldOutRows()] {
+  evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all] {
     PlannedEvaluations plans;
-    for (const std::int64_t rows : {batch, all % batch}) {
-      if (rows == 0 || rows > all || plans.error) continue;
+    for (const std::int64_t rows : all > 0 ? std::vector{batch, all % batch} : std::vector<std::int64_t>{1}) {
+      if (rows == 0 || (all > 0 && rows > all) || plans.error) continue;
       CompileOptions compile;
       compile.sets = options.sets;
       compile.training = false;
-      compile.batchOverride = rows;
+      if (all > 0) compile.batchOverride = rows;
+      else compile.train = options.train;
       const CompiledNotebook compiled = compileNotebook(options.source, compile);
       if (!compiled.ok()) {
         plans.error = firstError(compiled.diagnostics, "check", plans.place);
         continue;
       }
-      auto plan = planned(evaluationProgram(compiled, settings.loss), *context, prepare);
+      auto plan =
+          planned(all > 0 ? evaluationProgram(compiled, settings.loss) : inputEvaluationProgram(compiled), *context, prepare);
       if (!plan) plans.error = plan.error();
       else plans.evaluations.push_back({std::move(*plan), rows, {}, false});
     }
@@ -61,10 +64,11 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, *context, store));
     NF_TRY([[maybe_unused]] const Unit initial,
            initializeTensors(*e.prepared.executable, seed, options.source.directory, nullptr, nullptr, stop));
-    const double runs = static_cast<double>(feed->heldOutRows() / e.rows) / static_cast<double>(feed->stepsPerEpoch());
-    NF_TRY([[maybe_unused]] const Unit requested,
-           supply->request(*e.prepared.executable,
-                           e.rows == feed->batch() ? runs : runs / static_cast<double>(feed->heldOutRows() / e.rows), true));
+    // A step: full batches once an epoch, the remainder once an epoch, the inputs as they are once in all.
+    double runs = 1.0 / static_cast<double>(std::max<std::int64_t>(1, stepLimit));
+    if (const std::int64_t all = feed->heldOutRows(); all > 0)
+      runs = (e.rows == feed->batch() ? static_cast<double>(all / e.rows) : 1.0) / static_cast<double>(feed->stepsPerEpoch());
+    NF_TRY([[maybe_unused]] const Unit requested, supply->request(*e.prepared.executable, runs, true));
     e.inputs = inputsOf(*e.prepared.executable);
     evaluations.push_back(std::move(e));
   }
@@ -87,12 +91,14 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   std::map<std::string, double> sums;
   std::optional<double> lossSum;
   std::int64_t row = 0;
+  const bool ofInputs = feed->heldOutRows() == 0;
+  const std::int64_t all = ofInputs ? 1 : feed->heldOutRows();
   for (Evaluation& e : evaluations) {
     if (!e.ready) {
-      NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop, [&](std::size_t have, std::size_t all) {
+      NF_TRY(const bool complete, supply->await(*e.prepared.executable, stop, [&](std::size_t have, std::size_t kernels) {
         attend(stop);
         emitState(protocol::RunPhase::Training,
-                  "compiling " + std::to_string(have) + " of " + std::to_string(all) + " kernels of the evaluation");
+                  "compiling " + std::to_string(have) + " of " + std::to_string(kernels) + " kernels of the evaluation");
       }));
       if (!complete) return Unit{};
       e.ready = true;
@@ -100,8 +106,8 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
     Executable& x = *e.prepared.executable;
     NF_TRY([[maybe_unused]] const Unit better, supply->takeBetter(x));
     x.bind();
-    while (row + e.rows <= feed->heldOutRows() && (e.rows == feed->batch() || row + e.rows == feed->heldOutRows())) {
-      for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
+    while (row + e.rows <= all && (e.rows == feed->batch() || row + e.rows == all)) {
+      for (std::size_t i = 0; i < feed->inputs().size() && !ofInputs; ++i) {
         TensorStore::Entry* entry = e.inputs[i];
         if (!entry) continue;
         staging.resize(std::max(
@@ -124,7 +130,8 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   }
   protocol::EvalEvent event;
   event.step = step;
-  const auto rows = static_cast<double>(feed->heldOutRows());
+  event.of_inputs = ofInputs;
+  const auto rows = static_cast<double>(all);
   for (auto& [name, sum] : sums) event.values[name] = sum / rows;
   if (lossSum) event.loss = *lossSum / rows;
   if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;

@@ -47,6 +47,7 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
   }
   if (supply && supply->tuning()) {
     s.trials = supply->tuning()->trials();
+    s.candidates = supply->tuning()->candidates();
     s.budgetShare = options.tuning.deviceShare;
     s.budgetSpentSeconds = supply->tuning()->deviceSecondsSpent();
   }
@@ -74,7 +75,7 @@ protocol::SearchState TrainJob::Impl::searchState() const {
   using protocol::SearchState;
   if (replay) return SearchState::Replayed;
   if (!dynamic || !supply->tuning()) return SearchState::Static;
-  if (supply->tuning()->trials() > 0) return SearchState::Searched;
+  if (supply->tuning()->candidates() > 0) return SearchState::Searched;
   const auto states = supply->tuning()->states();
   const bool all = std::all_of(states.begin(), states.end(), [](const auto& s) { return s.exhausted; });
   return all ? SearchState::Finished : SearchState::Unbegun;

@@ -29,7 +29,7 @@
 //   train_setup.cpp       what is ready before the first step: the program, its kernels and data, the file that describes the run
 //   train_step.cpp        one step
 //   train_nan.cpp         where a loss that is not a number came from
-//   train_evaluation.cpp  evaluation on the rows held out
+//   train_evaluation.cpp  evaluation on the rows held out, or on the inputs as they are
 //   train_fusion.cpp      fusion undone by measurement
 //   train_checkpoint.cpp  what is kept for a later run, and what an earlier one kept
 //   train_loss.cpp        a device lost on the way: what goes on, where, and from which values
@@ -54,7 +54,7 @@ struct TrainJob::Impl {
 
   struct Evaluation {
     Prepared prepared;
-    std::int64_t rows = 0;
+    std::int64_t rows = 0;                    // of one run of it; 1: the inputs as they are
     std::vector<TensorStore::Entry*> inputs;  // as the feed has them
     bool ready = false;
   };

@@ -26,7 +26,7 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
     : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
       m_sound(m_notebook.ok() ? std::nullopt : soundPart(m_notebook, options)),
-      m_hints(sound().ok() ? hintsOutsideStep(sound()) : Diagnostics{}),
+      m_hints(sound().ok() ? trainingWarnings(sound()) : Diagnostics{}),
       m_spans(sound().program, sound().sources, sound().notebook), m_inverses(inverses) {}
 
 namespace {

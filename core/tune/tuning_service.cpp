@@ -117,6 +117,7 @@ void TuningService::Impl::report(Subject& subject, const Schedule& schedule, Tri
     event.bestMicroseconds = best;
     if (const auto found = subject.lineages.find(schedule.text()); found != subject.lineages.end()) event.lineage = found->second;
     else event.lineage.how = "first";
+    candidateCount += timed && !event.lineage.how.starts_with("first");
   }
   if (records && (timed || status != TrialStatus::Ok)) [[maybe_unused]]
     const auto done = records->setLineage(subject.task.hash, target->fingerprint, schedule, event.lineage.round,
@@ -364,6 +365,11 @@ std::string TuningService::waitsFor() const {
 std::int64_t TuningService::trials() const {
   const std::lock_guard lock(m_impl->mutex);
   return m_impl->trialCount;
+}
+
+std::int64_t TuningService::candidates() const {
+  const std::lock_guard lock(m_impl->mutex);
+  return m_impl->candidateCount;
 }
 
 double TuningService::deviceSecondsSpent() const {

@@ -162,6 +162,7 @@ class TuningService {
   };
   std::vector<State> states() const;
   std::int64_t trials() const;
+  std::int64_t candidates() const;  // of the trials: all but those that time first kernels
   // What keeps first kernels from being made just now, for people; empty: nothing.
   std::string trouble() const;
   // What the search waits for, for people; empty: it goes on, or has not begun.

@@ -97,7 +97,8 @@ struct TuningService::Impl {
   std::deque<Offered> offered;
   std::uint64_t nextTicket = 1;
   bool started = false, paused = false, exploring = false;
-  std::int64_t trialCount = 0;  // those that were asked for a time
+  std::int64_t trialCount = 0;      // those that were asked for a time
+  std::int64_t candidateCount = 0;  // of these, all but first kernels
   double share = 0, stepSeconds = 0;
   // Device time that may be spent now; falls below zero by what the last trial took.
   double credit = 0, spent = 0;

@@ -292,6 +292,100 @@ TEST(Train, OnlyAnEvalOfThatNameIsTheAccuracy) {
   EXPECT_TRUE(evals[0].values.contains("hits"));
 }
 
+TEST(Train, TheReportHasEveryEvalAndPerCentForSharesAlone) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  const auto reportOf = [&](const std::string& text, const std::string& name) {
+    TrainOptions o = optionsFor(text);
+    o.steps = 3;
+    o.outputRoot = folder.path(name);
+    TrainJob job(*context, o, {});
+    const auto summary = job.run({});
+    EXPECT_TRUE(summary.ok());
+    const auto html = summary.ok() ? htmlReport(summary->folder, {"Digits", {}, ""}) : Result<std::string>(std::string());
+    EXPECT_TRUE(html.ok());
+    return html.ok() ? *html : std::string();
+  };
+  std::string text = kDigits;
+  text.insert(text.find("train L"), "eval most = max[b, n] abs(Z[b, n])\n");
+  const std::string both = reportOf(text, "both");
+  EXPECT_THAT(both, HasSubstr("accuracy on held-out rows"));
+  EXPECT_THAT(both, HasSubstr("most on held-out rows"));
+  EXPECT_THAT(both, testing::ContainsRegex("[0-9] %"));
+  text = kDigits;
+  text.replace(text.find("eval accuracy = mean[b]"), 23, "eval accuracy = 7 + mean[b]");
+  const std::string large = reportOf(text, "large");
+  EXPECT_THAT(large, HasSubstr("accuracy on held-out rows"));
+  EXPECT_THAT(large, testing::Not(testing::ContainsRegex("[0-9] %<")));
+}
+
+constexpr const char* kWithoutData = R"(
+input X[4] = uniform(1, 2)
+input T[4] = uniform(3, 4)
+param w = 1
+loss L = mean[i] (X[i] * w - T[i])^2
+meanX = mean[i] X[i]
+eval meanX
+eval twice = 2 * w
+train L { steps = 6; optimizer = sgd(lr=0.1); mode = static }
+)";
+
+TEST(Train, WithoutADataSetEveryEvalIsComputedOnceAtTheEnd) {
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, optionsFor(kWithoutData), [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  const auto evals = only<protocol::EvalEvent>(messages);
+  ASSERT_EQ(evals.size(), 1u);
+  EXPECT_EQ(evals[0].step, 6);
+  EXPECT_TRUE(evals[0].of_inputs);
+  EXPECT_FALSE(evals[0].loss);
+  ASSERT_EQ(evals[0].values.size(), 2u);
+  EXPECT_GT(evals[0].values.at("meanX"), 1);
+  EXPECT_LT(evals[0].values.at("meanX"), 2);
+  const auto weights = job.weights(1 << 20);
+  EXPECT_NEAR(evals[0].values.at("twice"), 2 * weights.at("w").at(0), 1e-6) << "with the weights that were learnt";
+  EXPECT_NE(weights.at("w").at(0), 1);
+  TrainOptions without = optionsFor(kWithoutData);
+  without.evaluate = false;
+  messages.clear();
+  TrainJob silent(*context, without, [&](const protocol::Message& m) { messages.push_back(m); });
+  ASSERT_TRUE(silent.run({}).ok());
+  EXPECT_TRUE(only<protocol::EvalEvent>(messages).empty());
+}
+
+// Of a data set that holds no rows out, what reads its rows is warned of, and what does not is computed.
+TEST(Train, AnEvalOfRowsThatNobodyHoldsOutIsWarnedOf) {
+  const fakes::Folder folder;
+  std::ofstream(folder.path("d.csv")) << "1,2\n3,4\n5,6\n7,8\n";
+  TrainOptions o = optionsFor(R"(
+data D = csv("d.csv")
+input X[B, 1] = batch D[:, 0..1]
+input y[B] = batch D[:, 1]
+param w = 0.5
+Z[b] = X[b, 0] * w
+loss L = mean[b] (Z[b] - y[b])^2
+eval mae = mean[b] abs(Z[b] - y[b])
+eval size = abs(w)
+train L { steps = 3; batch = 2; optimizer = sgd(lr=0.001); mode = static }
+)");
+  o.source.directory = folder.path(".");
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  const auto warnings = only<protocol::WarningEvent>(messages);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0].message, HasSubstr("no row of `D` is held out: nothing computes `eval` `mae`"));
+  EXPECT_EQ(warnings[0].line, 2);
+  const auto evals = only<protocol::EvalEvent>(messages);
+  ASSERT_EQ(evals.size(), 1u);
+  ASSERT_EQ(evals[0].values.size(), 1u);
+  EXPECT_TRUE(evals[0].values.contains("size"));
+}
+
 // The programs that evaluate are made beside the steps: where an epoch is one step, it waits for them.
 TEST(Train, EveryEpochIsEvaluatedHoweverShortItIs) {
   const auto context = interpreter();

@@ -140,6 +140,15 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
 }
 
+TEST_F(CommandLine, AnEvalWithoutADataSetStandsInTheLastLine) {
+  file("eval.nf",
+       "input X[4] = uniform(1, 2)\nparam w = 1\nloss L = mean[i] (X[i] * w - 3)^2\neval meanX = mean[i] X[i]\n"
+       "train L { steps = 4; optimizer = sgd(lr=0.1); mode = static }\n");
+  const Outcome o = run("train eval.nf --device reference --no-records -o out.d");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, on the inputs: meanX 1[.][0-9]"));
+}
+
 TEST_F(CommandLine, TheDeviceOfATrainStatementIsHonoured) {
   std::string text = kNet;
   text.replace(text.find("seed = 1"), 8, "device = reference");

@@ -202,6 +202,7 @@ TEST_F(TuningServiceTest, AForcedScheduleIsUsedAndNotSearched) {
   s->start();
   EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(1)));
   EXPECT_EQ(s->trials(), 1);
+  EXPECT_EQ(s->candidates(), 0) << "the forced kernel is the first one";
 }
 
 TEST_F(TuningServiceTest, AFirstScheduleThatFailsGivesWayToAnother) {
@@ -399,6 +400,8 @@ TEST_F(TuningServiceTest, TuningWithoutAnExecutorFindsNearlyTheBest) {
   s->start();
   EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
   EXPECT_LE(s->trials(), 120);
+  EXPECT_GT(s->candidates(), 0);
+  EXPECT_LT(s->candidates(), s->trials()) << "the first kernel is timed, too";
   const double best = Space::seconds(m_cache.find(task(8).hash)->object->schedule);
   EXPECT_LT(best, 1.3 * Space::bestSeconds());
   EXPECT_LT(best, 0.5 * Space::seconds(Space().first()));

@@ -27,6 +27,23 @@ TEST(EvalValues, AreNumbersAndOnlyAnAccuracyIsAShare) {
   EXPECT_EQ(valuesOf(eval), (std::map<std::string, double>{{"accuracy", 0.25}, {"mae", 1}}));
 }
 
+TEST_F(Tuning, WhatIsComputedOnTheInputsIsNotCalledHeldOut) {
+  EvalEvent eval;
+  eval.step = 50, eval.values = {{"meanY", -0.25}}, eval.of_inputs = true;
+  TrainStrip strip(&theme);
+  strip.addEval(eval);
+  QStringList texts;
+  for (const QLabel* l : strip.findChildren<QLabel*>()) texts << l->text();
+  EXPECT_TRUE(texts.contains("on the inputs: meanY -0.25")) << texts.join('|').toStdString();
+  LossPlot plot(&theme, false);
+  plot.setRun(manySteps(50, 1), {eval});
+  const PlotTable table = plot.table();
+  const auto column = table.columns.indexOf("meanY on the inputs");
+  ASSERT_GE(column, 0) << table.columns.join('|').toStdString();
+  EXPECT_EQ(table.rows.back().size(), table.columns.size());
+  EXPECT_EQ(table.rows.back()[column].toDouble(), -0.25);
+}
+
 TEST_F(Tuning, EveryEvalStandsInThePanelAndInThePlot) {
   EvalEvent eval;
   eval.step = 40, eval.loss = 0.4, eval.values = {{"mae", 0.1786}};

@@ -151,7 +151,17 @@ TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   strip.show();
   strip.start();
   RunState state;
-  state.phase = RunPhase::Training, state.step = 10, state.steps = 880, state.trials = 7;
+  state.phase = RunPhase::Training, state.step = 10, state.steps = 880, state.trials = 2;
+  strip.setState(state);
+  EXPECT_TRUE(strip.swaps()->sentence().contains("only first kernels were timed so far, no candidate was tried"))
+      << strip.swaps()->sentence().toStdString();
+  DoneEvent unbegun;
+  unbegun.steps = 400, unbegun.search = SearchState::Unbegun;
+  strip.setDone(unbegun);
+  EXPECT_TRUE(strip.swaps()->sentence().endsWith("the run ended before the search had tried a candidate."))
+      << strip.swaps()->sentence().toStdString();
+  strip.start();
+  state.trials = 9, state.candidates = 7;
   strip.setState(state);
   EXPECT_TRUE(strip.swaps()->sentence().contains("of 7 candidates none was faster")) << strip.swaps()->sentence().toStdString();
   DoneEvent done;

@@ -2,7 +2,9 @@
 // What the pages share: the selection, formulas, editors, bars of messages, names, plots.
 #include <gtest/gtest.h>
 
+#include <qcustomplot.h>
 #include <QApplication>
+#include <QFile>
 #include <QLabel>
 #include <QListWidget>
 #include <QPushButton>
@@ -15,6 +17,7 @@
 #include "core/document/document.h"
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
+#include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
@@ -285,6 +288,17 @@ TEST_F(Widgets, EveryTrialIsAPointAndAClickChoosesOne) {
   view.grab();
 }
 
+TEST_F(Widgets, WhatReordersTextIsShownInItsPlaceAndKept) {
+  ExpressionEditor editor(&theme, true);
+  const std::string text = "let N = 3  # \u202e }{ 1+1 \u202c ok";
+  editor.setBytes(text);
+  EXPECT_EQ(editor.toPlainText(), QString::fromUtf8("let N = 3  # \ufffd }{ 1+1 \ufffd ok"));
+  EXPECT_EQ(editor.bytes(), text);
+  editor.moveCaretTo(text.size());
+  editor.insertAtCaret("!");
+  EXPECT_EQ(editor.bytes(), text + "!") << "only how it is shown is another way";
+}
+
 TEST_F(Widgets, KnobsAreSetInTheScheduleAndNowhereElse) {
   const std::string schedule = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,8]},"version":1})";
   EXPECT_EQ(withKnobs(schedule, {{"tile", "[8,8]"}}), R"({"kind":"contraction","knobs":{"threads":1,"tile":[8,8]},"version":1})");
@@ -304,6 +318,16 @@ TEST_F(Widgets, LatencyKeepsEveryStepAndSwap) {
   EXPECT_EQ(plot.swaps(), 1);
   QTemporaryDir folder;
   EXPECT_EQ(plot.save(folder.filePath("p.svg")), "");
+  // The axis that it shares with the loss on the screen is its own in a file.
+  QFile file(folder.filePath("p.svg"));
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  const QString svg = QString::fromUtf8(file.readAll());
+  EXPECT_TRUE(svg.contains(">step</text>")) << svg.right(2000).toStdString();
+  EXPECT_TRUE(svg.contains(QLatin1Char('>') + grouped(1000) + "</text>")) << svg.right(2000).toStdString();
+  auto* shown = qobject_cast<QCustomPlot*>(plot.canvas());
+  ASSERT_TRUE(shown);
+  EXPECT_FALSE(shown->xAxis->tickLabels());
+  EXPECT_TRUE(shown->xAxis->label().isEmpty());
 }
 
 TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {

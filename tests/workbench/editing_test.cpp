@@ -5,17 +5,22 @@
 #include <QDragEnterEvent>
 #include <QDropEvent>
 #include <QLabel>
+#include <QLineEdit>
 #include <QMimeData>
 #include <QTabBar>
 #include <QTextBlock>
 #include <QToolButton>
+#include <QTreeWidget>
 #include <QUrl>
 #include <QWindow>
 
+#include "core/syntax/rename.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/expression_editor.h"
 #include "widgets/markdown_view.h"
+#include "widgets/outline_view.h"
+#include "widgets/rename_bar.h"
 
 namespace nf {
 namespace {
@@ -140,8 +145,13 @@ TEST_F(Editing, ASeparatorThatIsTypedBeginsTheCellThatIsWrittenOnIn) {
   type(" [markdown]");
   ASSERT_EQ(window->notebook()->cells().size(), 4u);
   ASSERT_EQ(cell(3)->kind(), CellKind::Markdown);
+  enter();
   type("words");
   EXPECT_EQ(markdownOf(document().body(document().cells()[3])), "words");
+  enter();
+  enter();
+  type("more");
+  EXPECT_EQ(markdownOf(document().body(document().cells()[3])), "words\n\nmore") << "only that of the separator's line is none";
   followed();
   // Between cells that are there, the return that ends the separator's line makes no blank one.
   window->notebook()->activate(cell(0)->id(), true);
@@ -306,6 +316,60 @@ TEST_F(Editing, ALongNotebookIsEditedCellByCell) {
   followed();
 }
 
+TEST_F(Editing, ANameBelowThePointerHasWhatIsWrittenAboutIt) {
+  const std::string text =
+      "# %% [markdown]\n# # Weights\n#\n# What is learnt,\n# all of it.\n\n# %%\nlet W = 3\n\n"
+      "# The \u03bb of the loss.\nlet l = 2  # behind\nlet m = 1  # kept small\nlet n = 4\n";
+  write(text);
+  open();
+  const auto about = [&](const char* statement) {
+    return window->notebook()->aboutAt(static_cast<std::uint32_t>(text.find(statement) + 4)).toStdString();
+  };
+  EXPECT_EQ(about("let W"), "What is learnt, all of it.");
+  EXPECT_EQ(about("let l"), "The \u03bb of the loss.");
+  EXPECT_EQ(about("let m"), "kept small");
+  EXPECT_EQ(about("let n"), "");
+}
+
+TEST_F(Editing, ANameIsRenamedInEveryCellAsOneStep) {
+  openChecked();
+  const std::string before = document().text();
+  CellView* first = nullptr;
+  for (CellView* v : window->notebook()->cells())
+    if (!first && v->kind() == CellKind::Code && v->editor()->bytes().find('W') != std::string::npos) first = v;
+  ASSERT_TRUE(first);
+  window->notebook()->activate(first->id(), true);
+  first->editor()->moveCaretTo(first->editor()->bytes().find('W'));
+  EXPECT_EQ(first->editor()->nameAtCaret(), "W");
+  window->action("edit.rename")->trigger();
+  ASSERT_TRUE(window->renamer()->isVisible());
+  EXPECT_EQ(window->renamer()->name(), "W");
+  const auto give = [&](const QString& name) {
+    window->renamer()->field()->setText(name);
+    QTest::keyClick(window->renamer()->field(), Qt::Key_Return);
+  };
+  give("Y");
+  EXPECT_TRUE(window->renamer()->refusal().contains("taken")) << window->renamer()->refusal().toStdString();
+  give("2W");
+  EXPECT_TRUE(window->renamer()->refusal().contains("no name")) << window->renamer()->refusal().toStdString();
+  EXPECT_EQ(document().text(), before);
+  give("Weight");
+  EXPECT_FALSE(window->renamer()->isVisible());
+  std::string expected = before;
+  const auto places = placesOfName(before, "W");
+  EXPECT_GT(places.size(), 2u);
+  for (auto it = places.rbegin(); it != places.rend(); ++it) expected.replace(it->first, it->second - it->first, "Weight");
+  EXPECT_EQ(document().text(), expected);
+  followed();
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), before);
+  // Escape leaves the name as it is.
+  window->action("edit.rename")->trigger();
+  QTest::keyClick(window->renamer()->field(), Qt::Key_Escape);
+  EXPECT_FALSE(window->renamer()->isVisible());
+  EXPECT_EQ(document().text(), before);
+}
+
 // The fusion and the kernels of the device are asked a moment after the analysis.
 TEST_F(Editing, AHintThatTheDeviceCannotObeyIsMarkedInItsCell) {
   openChecked();
@@ -315,8 +379,17 @@ TEST_F(Editing, AHintThatTheDeviceCannotObeyIsMarkedInItsCell) {
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && !cell(1)->diagnosticTexts().isEmpty(); }));
   EXPECT_TRUE(cell(1)->diagnosticTexts().front().contains("no kind of schedule `nonsense`"));
   EXPECT_TRUE(cell(0)->diagnosticTexts().isEmpty());
+  const auto listed = [&](const QString& words) {
+    const QTreeWidgetItem* cells = window->outline()->tree()->topLevelItem(0);
+    for (int i = 0; i < cells->childCount(); ++i)
+      for (int role = Qt::UserRole; role < Qt::UserRole + 10; ++role)
+        if (cells->child(i)->data(0, role).toString() == words) return true;
+    return false;
+  };
+  EXPECT_TRUE(listed("1 error")) << "the outline counts it, too";
   window->action("edit.undo")->trigger();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->diagnosticTexts().isEmpty(); }));
+  EXPECT_FALSE(listed("1 error"));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ void train(RequestId id, std::uint32_t cell) {
   eval.step = 400, eval.accuracy = 0.9417;
   say(eval);
   state.step = 400, state.loss = 0.256, state.stepMs = 1.18, state.stepMsLow = 1.17, state.stepMsHigh = 1.2, state.samples = 50,
-  state.trials = 40, state.swaps = 4, state.secondsLeft = 0.4;
+  state.trials = 40, state.candidates = 36, state.swaps = 4, state.secondsLeft = 0.4;
   state.seconds = 2, state.budgetSpentSeconds = 0.6;
   lastState = state;
   say(trainingState());
