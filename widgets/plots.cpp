@@ -354,8 +354,16 @@ QPointF Plot::valueAt(QPoint pixel) const {
 
 QWidget* Plot::canvas() const { return m_plot; }
 
-QByteArray Plot::svg() {
+QByteArray Plot::forFile(QByteArray (Plot::*picture)()) {
+  m_saving = true;
   drawNow();
+  const QByteArray bytes = (this->*picture)();
+  m_saving = false;
+  drawNow();
+  return bytes;
+}
+
+QByteArray Plot::svg() {
   QBuffer bytes;
   bytes.open(QIODevice::WriteOnly);
   QSvgGenerator svg;
@@ -371,7 +379,6 @@ QByteArray Plot::svg() {
 }
 
 QByteArray Plot::png() {
-  drawNow();
   QBuffer bytes;
   bytes.open(QIODevice::WriteOnly);
   m_plot->toPixmap(m_plot->width(), m_plot->height(), 2).save(&bytes, "PNG");
@@ -383,8 +390,8 @@ QString Plot::save(const QString& path) {
   QByteArray bytes;
   if (suffix == QLatin1String("csv")) bytes = csvOf(table()).toUtf8();
   else if (suffix == QLatin1String("json")) bytes = jsonOf(table());
-  else if (suffix == QLatin1String("svg")) bytes = svg();
-  else if (suffix == QLatin1String("png")) bytes = png();
+  else if (suffix == QLatin1String("svg")) bytes = forFile(&Plot::svg);
+  else if (suffix == QLatin1String("png")) bytes = forFile(&Plot::png);
   else return tr("its name ends in none of csv, json, svg, png");
   return writeWhole(path, {bytes.constData(), static_cast<std::size_t>(bytes.size())});
 }

@@ -90,6 +90,7 @@ class Plot : public QWidget {
   static QString shortMilliseconds(double ms);
   const Theme* m_theme;
   QCustomPlot* m_plot;
+  bool m_saving = false;  // drawn for a file: what stands beside it on the screen does not
 
  private:
   struct Obstacle {
@@ -101,6 +102,7 @@ class Plot : public QWidget {
   void fillTable();
   QByteArray svg();
   QByteArray png();
+  QByteArray forFile(QByteArray (Plot::*picture)());
   QString m_name;
   QTimer* m_timer;
   QStackedWidget* m_stack;

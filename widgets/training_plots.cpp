@@ -242,8 +242,11 @@ void LatencyPlot::redraw() {
   const double first = empty ? 0 : band.x.front(), last = empty ? 1 : band.x.back();
   setStepAxis(m_plot, m_theme, m_axis, m_axis == TrainingAxis::Time ? 0 : std::min(first, 1.0), last);
   sayEmpty(m_plot, m_theme, empty ? tr("Each step is drawn here while a model trains.") : QString());
-  // Loss stands below and has the labels of the axis for both.
-  if (!m_compact) m_plot->xAxis->setTickLabels(false);
+  // On the screen the loss stands below and has the labels of the axis for both.
+  const bool foot = m_compact || m_saving;
+  fixMargins(m_plot, m_compact && !m_saving, foot);
+  m_plot->xAxis->setTickLabels(foot && !empty);
+  m_plot->xAxis->setLabel(!m_saving || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   if (empty) return;
 
   for (int i = 0; i + 1 < band.x.size(); ++i)

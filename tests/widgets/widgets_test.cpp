@@ -2,7 +2,9 @@
 // What the pages share: the selection, formulas, editors, bars of messages, names, plots.
 #include <gtest/gtest.h>
 
+#include <qcustomplot.h>
 #include <QApplication>
+#include <QFile>
 #include <QLabel>
 #include <QListWidget>
 #include <QPushButton>
@@ -15,6 +17,7 @@
 #include "core/document/document.h"
 #include "tests/widgets/capsule.h"
 #include "tests/widgets/view_fixtures.h"
+#include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
@@ -304,6 +307,16 @@ TEST_F(Widgets, LatencyKeepsEveryStepAndSwap) {
   EXPECT_EQ(plot.swaps(), 1);
   QTemporaryDir folder;
   EXPECT_EQ(plot.save(folder.filePath("p.svg")), "");
+  // The axis that it shares with the loss on the screen is its own in a file.
+  QFile file(folder.filePath("p.svg"));
+  ASSERT_TRUE(file.open(QIODevice::ReadOnly));
+  const QString svg = QString::fromUtf8(file.readAll());
+  EXPECT_TRUE(svg.contains(">step</text>")) << svg.right(2000).toStdString();
+  EXPECT_TRUE(svg.contains(QLatin1Char('>') + grouped(1000) + "</text>")) << svg.right(2000).toStdString();
+  auto* shown = qobject_cast<QCustomPlot*>(plot.canvas());
+  ASSERT_TRUE(shown);
+  EXPECT_FALSE(shown->xAxis->tickLabels());
+  EXPECT_TRUE(shown->xAxis->label().isEmpty());
 }
 
 TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {
