@@ -64,6 +64,13 @@ QString secondsText(double s) {
   if (s < 7200) return QStringLiteral("%1 min %2 s").arg(static_cast<int>(s) / 60).arg(static_cast<int>(s) % 60);
   return QStringLiteral("%1 h %2 min").arg(static_cast<int>(s) / 3600).arg(static_cast<int>(s) / 60 % 60);
 }
+QString agoText(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (whole < 60) return QObject::tr("%1 s").arg(whole);
+  if (whole < 3600) return QObject::tr("%1 min").arg(whole / 60);
+  if (whole < 86400) return QObject::tr("%1 h").arg(whole / 3600);
+  return counted(whole / 86400, QObject::tr("day"), QObject::tr("days"));
+}
 QString shapeText(const std::vector<std::int64_t>& shape) {
   if (shape.empty()) return QObject::tr("scalar");
   QStringList parts;

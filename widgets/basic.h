@@ -27,6 +27,8 @@ QString bytesText(double bytes);
 QString flopsText(double flops, const QString& unit = QStringLiteral("FLOP"));
 QString microsecondsText(double us);
 QString microsecondsText(std::optional<double> us);  // a dash where there is none
+// "12 s", "6 min", "3 h", "2 days": how long ago something was, rounded down.
+QString agoText(double seconds);
 QString secondsText(double seconds);
 QString shapeText(const std::vector<std::int64_t>& shape);  // "32·8·3·3", "scalar"
 QString significant(double value, int digits = 3);          // minus as U+2212 is left to the caller: columns align on '-'

@@ -24,6 +24,8 @@
 namespace nf {
 namespace {
 
+constexpr int kSoonMs = 1000, kLaterMs = 20000;  // between two looks at the age, in the first minute and behind it
+
 // A bar and the number beside it; orange where this is what limits.
 class BarDelegate : public QStyledItemDelegate {
  public:
@@ -231,10 +233,11 @@ ProfileView::ProfileView(const Theme* theme, QWidget* parent)
   m_sentence->setWordWrap(true);
   foot->addWidget(m_sentence, 1);
   layout->addLayout(foot);
-  m_tick->setInterval(1000);
+  m_tick->setInterval(kSoonMs);
   connect(m_tick, &QTimer::timeout, this, [this] {
     showAge();
-    if (!m_taken || std::chrono::steady_clock::now() - *m_taken > std::chrono::minutes(1)) m_tick->stop();
+    if (!m_taken) m_tick->stop();
+    else if (std::chrono::steady_clock::now() - *m_taken > std::chrono::minutes(1)) m_tick->setInterval(kLaterMs);
   });
   connect(m_table->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& now) {
     if (!now.isValid()) return;
@@ -334,7 +337,7 @@ void ProfileView::clear() {
 
 void ProfileView::setProfile(const protocol::Profile& profile, std::chrono::steady_clock::time_point taken) {
   m_taken = taken;
-  m_tick->start();
+  m_tick->start(kSoonMs);
   m_model->setProfile(profile);
   m_launches->setTimeline(profile.timeline);
   m_counters->setProfile(profile);
@@ -362,13 +365,11 @@ void ProfileView::choose(const std::string& subgraph) {
 void ProfileView::showAge() {
   const auto& p = m_model->profile();
   if (!m_taken) return m_header->setDetail(tr("wall time of each, once a step was profiled"));
-  const qint64 seconds = std::chrono::floor<std::chrono::seconds>(std::chrono::steady_clock::now() - *m_taken).count();
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - *m_taken).count();
   m_header->setDetail(tr("%1, median of %2, %3")
                           .arg(p.training ? tr("in the steps that train") : tr("of a profiled step"),
                                counted(p.runs, tr("step"), tr("steps")),
-                               seconds < 2    ? tr("just now")
-                               : seconds < 60 ? tr("%1 s ago").arg(seconds)
-                                              : tr("over a minute ago")));
+                               seconds < 2 ? tr("just now") : tr("%1 ago").arg(agoText(seconds))));
 }
 
 void ProfileView::showSentence() {

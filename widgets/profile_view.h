@@ -105,7 +105,7 @@ class ProfileView : public QWidget {
   QComboBox* m_pages;
   QStackedWidget* m_stack;
   QLabel *m_bolt, *m_sentence;
-  QTimer* m_tick;  // while the age is below a minute
+  QTimer* m_tick;  // keeps the age true
   std::optional<std::chrono::steady_clock::time_point> m_taken;
   std::string m_chosen;
 };
