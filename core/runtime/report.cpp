@@ -86,8 +86,16 @@ struct Run {
   std::vector<Json> swaps;
   std::map<std::string, KernelRow> kernels;  // by subgraph
   std::vector<ReportChart::Point> accuracy, heldOutLoss;
+  std::map<std::string, std::string> evals;  // the newest value of each, as it is printed
+  bool ofInputs = false;                     // no rows were held out
   std::int64_t trials = 0, failed = 0;
 };
+
+bool isShare(const std::string& name, double value) { return name == "accuracy" && value >= 0 && value <= 1; }
+
+std::string evalText(const std::string& name, double value) {
+  return isShare(name, value) ? number(value * 100, 4) + " %" : number(value, 4);
+}
 
 Result<Run> readRun(const std::string& folder) {
   Run run;
@@ -123,7 +131,14 @@ Result<Run> readRun(const std::string& folder) {
         k.best = k.best == 0 ? us : std::min(k.best, us);
       }
     } else if (kind == "eval") {
-      if (e.contains("accuracy") && e["accuracy"].is_number()) run.accuracy.push_back({real(e, "step"), real(e, "accuracy")});
+      run.ofInputs = e.contains("of_inputs") && e["of_inputs"].is_boolean() && e["of_inputs"].get<bool>();
+      if (e.contains("values") && e["values"].is_object())
+        for (const auto& [name, value] : e["values"].items())
+          run.evals[name] = value.is_number()   ? evalText(name, value.get<double>())
+                            : value.is_string() ? value.get<std::string>()
+                                                : "";
+      if (!run.ofInputs && e.contains("accuracy") && e["accuracy"].is_number())
+        run.accuracy.push_back({real(e, "step"), real(e, "accuracy")});
       if (e.contains("loss") && e["loss"].is_number()) run.heldOutLoss.push_back({real(e, "step"), real(e, "loss")});
     } else if (kind == "done" || (kind == "error" && text(run.done, "event") != "done")) {
       run.done = std::move(e);
@@ -137,8 +152,9 @@ std::string figuresOf(const Run& run, const ReportOptions& options) {
   std::string out = "<div class=\"figures\">";
   if (!d.is_object() || d.empty()) return out + figure("unfinished", "the run has no end on record") + "</div>\n";
   if (text(d, "event") == "error") return out + figure("failed", text(d, "message")) + "</div>\n";
-  if (d.contains("accuracy") && d["accuracy"].is_number())
-    out += figure(number(real(d, "accuracy") * 100, 4) + " %", "accuracy on held-out rows");
+  auto evals = run.evals;
+  if (d.contains("accuracy") && d["accuracy"].is_number()) evals.emplace("accuracy", evalText("accuracy", real(d, "accuracy")));
+  for (const auto& [name, value] : evals) out += figure(value, name + (run.ofInputs ? " on the inputs" : " on held-out rows"));
   const double first = real(d, "median_step_ms_first_tenth"), last = real(d, "median_step_ms_last_tenth");
   if (last > 0)
     out += figure(milliseconds(last), "median step, last tenth",
@@ -204,9 +220,11 @@ std::string learningOf(const Run& run) {
   for (const StepRow& s : run.steps) loss.points.push_back({static_cast<double>(s.step), s.loss});
   if (!run.steps.empty()) loss.lastLabel = number(run.steps.back().loss, 3);
   accuracy.title = "Held-out accuracy";
-  accuracy.percent = true;
+  accuracy.percent =
+      std::all_of(run.accuracy.begin(), run.accuracy.end(), [](const ReportChart::Point& p) { return isShare("accuracy", p.y); });
   accuracy.points = run.accuracy;
-  if (!run.accuracy.empty()) accuracy.lastLabel = number(run.accuracy.back().y * 100, 4) + " %";
+  if (!run.accuracy.empty())
+    accuracy.lastLabel = accuracy.percent ? number(run.accuracy.back().y * 100, 4) + " %" : number(run.accuracy.back().y, 4);
   held.title = "Held-out loss";
   held.points = run.heldOutLoss;
   if (!run.heldOutLoss.empty()) held.lastLabel = number(run.heldOutLoss.back().y, 3);

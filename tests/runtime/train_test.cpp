@@ -292,6 +292,33 @@ TEST(Train, OnlyAnEvalOfThatNameIsTheAccuracy) {
   EXPECT_TRUE(evals[0].values.contains("hits"));
 }
 
+TEST(Train, TheReportHasEveryEvalAndPerCentForSharesAlone) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  const auto reportOf = [&](const std::string& text, const std::string& name) {
+    TrainOptions o = optionsFor(text);
+    o.steps = 3;
+    o.outputRoot = folder.path(name);
+    TrainJob job(*context, o, {});
+    const auto summary = job.run({});
+    EXPECT_TRUE(summary.ok());
+    const auto html = summary.ok() ? htmlReport(summary->folder, {"Digits", {}, ""}) : Result<std::string>(std::string());
+    EXPECT_TRUE(html.ok());
+    return html.ok() ? *html : std::string();
+  };
+  std::string text = kDigits;
+  text.insert(text.find("train L"), "eval most = max[b, n] abs(Z[b, n])\n");
+  const std::string both = reportOf(text, "both");
+  EXPECT_THAT(both, HasSubstr("accuracy on held-out rows"));
+  EXPECT_THAT(both, HasSubstr("most on held-out rows"));
+  EXPECT_THAT(both, testing::ContainsRegex("[0-9] %"));
+  text = kDigits;
+  text.replace(text.find("eval accuracy = mean[b]"), 23, "eval accuracy = 7 + mean[b]");
+  const std::string large = reportOf(text, "large");
+  EXPECT_THAT(large, HasSubstr("accuracy on held-out rows"));
+  EXPECT_THAT(large, testing::Not(testing::ContainsRegex("[0-9] %<")));
+}
+
 constexpr const char* kWithoutData = R"(
 input X[4] = uniform(1, 2)
 input T[4] = uniform(3, 4)
