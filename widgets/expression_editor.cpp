@@ -19,6 +19,7 @@
 #include <map>
 
 #include "core/document/document.h"
+#include "core/support/bidi.h"
 #include "widgets/basic.h"
 #include "widgets/code_highlighter.h"
 #include "widgets/completion_list.h"
@@ -29,7 +30,9 @@ namespace {
 constexpr int kPadX = 12, kPadY = 8;
 
 QString shown(std::string_view bytes) {
-  const std::u16string text = displayText(bytes);
+  std::u16string text = displayText(bytes);
+  std::replace_if(
+      text.begin(), text.end(), [](char16_t c) { return reordersText(c); }, u'\ufffd');
   return QString::fromUtf16(text.data(), static_cast<qsizetype>(text.size()));
 }
 

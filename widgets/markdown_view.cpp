@@ -5,7 +5,10 @@
 #include <QPainter>
 #include <QTextBlock>
 #include <QTextCursor>
+#include <algorithm>
 #include <cmath>
+
+#include "core/support/bidi.h"
 
 namespace nf {
 
@@ -30,6 +33,8 @@ MarkdownView::MarkdownView(const Theme* theme, QWidget* parent) : QWidget(parent
 
 void MarkdownView::setMarkdown(const QString& markdown) {
   m_markdown = markdown;
+  std::replace_if(
+      m_markdown.begin(), m_markdown.end(), [](QChar c) { return reordersText(c.unicode()); }, QChar(0xfffd));
   setAccessibleName(markdown);
   typeset();
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/support/bidi.h"
+
 namespace nf {
 namespace {
 
@@ -30,14 +32,16 @@ std::size_t characterLength(std::string_view text, std::size_t at) {
   return length;
 }
 
-// What a terminal may show: control characters and bytes that are no text become a mark, one for one.
+// What a terminal may show: control characters, those that reorder text, and bytes that are no text become a mark, one for one.
 std::string printable(std::string_view text) {
   constexpr std::string_view kMark = "\xef\xbf\xbd";
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = characterLength(text, i);
     const auto c = static_cast<unsigned char>(text[i]);
-    const bool shown = length > 1 || (length == 1 && c != 0x7f && (c >= 0x20 || c == '\t'));
+    const auto part = [&](std::size_t k) { return static_cast<char32_t>(static_cast<unsigned char>(text[i + k]) & 0x3f); };
+    const bool reorders = length == 3 && reordersText(static_cast<char32_t>(c & 0xf) << 12 | part(1) << 6 | part(2));
+    const bool shown = (length > 1 && !reorders) || (length == 1 && c != 0x7f && (c >= 0x20 || c == '\t'));
     if (shown) out.append(text.substr(i, length));
     else out.append(kMark);
     i += std::max<std::size_t>(length, 1);

@@ -5,6 +5,9 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <utility>
+
+#include "core/support/bidi.h"
 
 namespace nf {
 namespace {
@@ -172,11 +175,17 @@ class Lexer {
   }
 
   // A comment or a Markdown line means nothing to the program: bytes that nobody reads are only warned of, the first of them.
+  // So is the first character that shows the line in another order than it is read in.
   void checkProse(std::size_t begin, std::size_t end) {
     std::uint32_t codePoint = 0;
+    bool reordered = false;
     while (begin < end) {
       const std::size_t length = sequenceLength(m_text, begin, codePoint);
       if (length == 0) break;
+      if (reordersText(codePoint) && !std::exchange(reordered, true))
+        mistake("bidirectional-control",
+                "a control character of bidirectional text: other programs show this line in another order", begin, begin + length,
+                DiagnosticFix{"leave it out", {}, ""}, Severity::Warning);
       begin += length;
     }
     std::size_t last = begin;
@@ -355,6 +364,13 @@ class Lexer {
       m_at += l.written.size();
       mistake("unexpected-character", "`" + std::string(l.written) + "` means nothing here", begin, m_at,
               DiagnosticFix{"write `" + std::string(l.meant) + "`", {}, std::string(l.meant)});
+      push(TokenKind::Invalid, begin, m_at);
+      return;
+    }
+    if (reordersText(codePoint)) {
+      m_at += length;
+      mistake("unexpected-character", "a control character of bidirectional text means nothing here", begin, m_at,
+              DiagnosticFix{"leave it out", {}, ""});
       push(TokenKind::Invalid, begin, m_at);
       return;
     }

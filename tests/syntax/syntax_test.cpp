@@ -62,6 +62,23 @@ TEST(Lexer, WrongBytesOfACommentAreWarnedOf) {
   }
 }
 
+TEST(Lexer, WhatReordersTextIsWarnedOfInACommentAndRefusedInCode) {
+  const std::string text = "let N = 3  # \u202e }{ 1+1 \u202c ok\nlet M = \u2066 4\n# %% [markdown]\n# \u202eevil\u202c\n";
+  const LexResult r = lex(text, SourceId(std::size_t{0}));
+  ASSERT_EQ(r.diagnostics.size(), 3u);
+  EXPECT_EQ(r.diagnostics[0].code, "bidirectional-control");
+  EXPECT_EQ(r.diagnostics[0].severity, Severity::Warning);
+  EXPECT_EQ(r.diagnostics[0].span.begin, text.find("\u202e"));
+  EXPECT_EQ(r.diagnostics[0].span.length(), 3u);
+  ASSERT_EQ(r.diagnostics[0].fixes.size(), 1u);
+  EXPECT_EQ(r.diagnostics[0].fixes[0].text, "");
+  EXPECT_EQ(r.diagnostics[1].code, "unexpected-character");
+  EXPECT_EQ(r.diagnostics[1].severity, Severity::Error);
+  EXPECT_EQ(r.diagnostics[2].code, "bidirectional-control");
+  // Names of any script are text like any other, and joiners are no controls.
+  EXPECT_TRUE(lex("# \u05e9\u05dc\u05d5\u05dd \u200d\n", SourceId(std::size_t{0})).diagnostics.empty());
+}
+
 // Tokens lie in order, do not overlap and leave only blanks between them, whatever the bytes.
 TEST(Lexer, CoversAnyBytes) {
   for (std::uint64_t seed = 1; seed <= 3000; ++seed) {

@@ -288,6 +288,17 @@ TEST_F(Widgets, EveryTrialIsAPointAndAClickChoosesOne) {
   view.grab();
 }
 
+TEST_F(Widgets, WhatReordersTextIsShownInItsPlaceAndKept) {
+  ExpressionEditor editor(&theme, true);
+  const std::string text = "let N = 3  # \u202e }{ 1+1 \u202c ok";
+  editor.setBytes(text);
+  EXPECT_EQ(editor.toPlainText(), QString::fromUtf8("let N = 3  # \ufffd }{ 1+1 \ufffd ok"));
+  EXPECT_EQ(editor.bytes(), text);
+  editor.moveCaretTo(text.size());
+  editor.insertAtCaret("!");
+  EXPECT_EQ(editor.bytes(), text + "!") << "only how it is shown is another way";
+}
+
 TEST_F(Widgets, KnobsAreSetInTheScheduleAndNowhereElse) {
   const std::string schedule = R"({"kind":"contraction","knobs":{"threads":1,"tile":[4,8]},"version":1})";
   EXPECT_EQ(withKnobs(schedule, {{"tile", "[8,8]"}}), R"({"kind":"contraction","knobs":{"threads":1,"tile":[8,8]},"version":1})");

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace nf {
+
+// Embeddings, overrides and isolates of Unicode's bidirectional algorithm (UAX #9): they show text in another order than it is read in.
+constexpr bool reordersText(char32_t c) { return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069); }
+
+}  // namespace nf
