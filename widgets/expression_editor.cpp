@@ -55,6 +55,16 @@ int scheduleBegin(const QString& line, QStringList& entries) {
   return begin;
 }
 
+QString nameIn(const QTextCursor& cursor) {
+  const QString words = cursor.block().text();
+  const QString before = words.left(words.indexOf(QLatin1Char('#')));
+  const auto isPart = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c.isSurrogate(); };
+  qsizetype begin = cursor.positionInBlock(), end = begin;
+  while (begin > 0 && begin <= before.size() && isPart(before[begin - 1])) --begin;
+  while (end < before.size() && isPart(before[end])) ++end;
+  return before.mid(begin, end - begin);
+}
+
 // Characters that take no room.
 QTextCharFormat foldedFormat(const QFont& around) {
   QFont font = around;
@@ -333,6 +343,8 @@ QRect ExpressionEditor::rectOf(std::size_t byte) const {
 
 void ExpressionEditor::insertAtCaret(const QString& text) { textCursor().insertText(text); }
 
+QString ExpressionEditor::nameAtCaret() const { return m_code ? nameIn(textCursor()) : QString(); }
+
 QString ExpressionEditor::whatIsAt(const QPoint& position) const {
   if (!m_code) return {};
   const QTextCursor cursor = cursorForPosition(position);
@@ -341,13 +353,7 @@ QString ExpressionEditor::whatIsAt(const QPoint& position) const {
   for (std::size_t i = 0; i < m_hints.size(); ++i)
     if (m_hintLines[i] == line) inferred = m_hints[i].entries;
   // The name below the pointer, which beyond the line's end is over none.
-  const QString words = cursor.block().text();
-  const QString before = words.left(words.indexOf(QLatin1Char('#')));
-  const auto isPart = [](QChar c) { return c.isLetterOrNumber() || c == QLatin1Char('_') || c.isSurrogate(); };
-  qsizetype begin = cursor.positionInBlock(), end = begin;
-  while (begin > 0 && begin <= before.size() && isPart(before[begin - 1])) --begin;
-  while (end < before.size() && isPart(before[end])) ++end;
-  const QString name = before.mid(begin, end - begin);
+  const QString name = nameIn(cursor);
   const double right = hintLeft(cursor.block());
   QStringList all;
   if (!name.isEmpty() && !name[0].isDigit() && position.x() < right) {

@@ -59,6 +59,8 @@ class ExpressionEditor : public QPlainTextEdit {
   QAbstractItemView* completionList() const;
   // The hint of a line as it is drawn: entries that do not fit are left out.
   QString shownHint(std::size_t hint) const;
+  // At the caret, or just before it; empty: none. Comments have none.
+  QString nameAtCaret() const;
   // Of the name there, in the viewport: kind, type and shape or signature, and where it is defined; what was inferred of its line.
   QString whatIsAt(const QPoint& position) const;
   void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }

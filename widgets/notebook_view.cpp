@@ -12,6 +12,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/syntax/rename.h"
 #include "widgets/expression_editor.h"
 #include "widgets/tensor_view.h"
 
@@ -354,6 +355,24 @@ void NotebookView::replaceAllFound(const QString& with) {
   Q_EMIT edited();
   refind();
   showFound(true);
+}
+
+QString NotebookView::rename(const QString& name, const QString& to) {
+  if (m_readOnly) return tr("The notebook is open in another window.");
+  const std::string next = to.trimmed().toStdString(), &text = m_document->text();
+  if (next == name.toStdString()) return {};
+  if (const std::string why = whyNotNamed(text, next); !why.empty()) return QString::fromStdString(why);
+  if (m_analysis)
+    for (const protocol::SymbolInfo& s : m_analysis->symbols)
+      if (s.name == next && !s.definition.source.empty())
+        return tr("`%1` is taken: it is a function of %2.").arg(to.trimmed(), QString::fromStdString(s.definition.source));
+  std::vector<Document::Replacement> all;
+  for (const auto& [begin, end] : placesOfName(text, name.toStdString())) all.push_back({begin, end, next});
+  if (all.empty()) return tr("`%1` stands in no cell.").arg(name);
+  m_document->replaceAll(all, tr("Rename %1").arg(name).toStdString());
+  followDocument();
+  Q_EMIT edited();
+  return {};
 }
 
 void NotebookView::goToFound() {

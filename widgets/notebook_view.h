@@ -32,7 +32,9 @@ class NotebookView : public QScrollArea {
   // ---- find and replace, in what the cells' fields show
   void find(const QString& text, bool exact);  // from the caret on; an empty text ends it
   void findNext(int direction);
-  void replaceFound(const QString& with);     // and goes to the next
+  void replaceFound(const QString& with);  // and goes to the next
+  // Every place of the name in code, as one step of the history. Why it was not done; empty: it was.
+  QString rename(const QString& name, const QString& to);
   void replaceAllFound(const QString& with);  // one step of the history
   void goToFound();                           // into its cell, with the place selected
   int foundPlaces() const;

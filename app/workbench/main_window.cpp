@@ -40,6 +40,7 @@
 #include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/rename_bar.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
 
@@ -76,7 +77,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
     : QMainWindow(parent), m_theme(theme), m_text(new Theme(*theme, theme)), m_engineCommand(std::move(engineCommand)),
       m_actions(new ActionRegistry(theme, this)), m_messages(new MessageBar(theme)), m_pages(new QStackedWidget),
       m_notebooks(new QStackedWidget), m_tabBar(new TabBar), m_tabRow(new QWidget), m_find(new FindBar(theme)),
-      m_author(new DockPage(theme, QStringLiteral("author"))) {
+      m_rename(new RenameBar(theme)), m_author(new DockPage(theme, QStringLiteral("author"))) {
   resize(1600, 1000);
   setAcceptDrops(true);
   m_outline = new OutlineView(theme, &m_selection);
@@ -323,6 +324,7 @@ void MainWindow::makeAuthor() {
   layout->addWidget(row);
   layout->addWidget(line());
   layout->addWidget(m_find);
+  layout->addWidget(m_rename);
   layout->addWidget(m_notebooks, 1);
   m_author->setCentralWidget(middle);
   m_outline->setMinimumWidth(180);
@@ -368,6 +370,7 @@ void MainWindow::showTab(int index) {
   if (index < 0 || index >= static_cast<int>(m_tabs.size())) return;
   Tab* next = m_tabs[static_cast<std::size_t>(index)].get();
   if (next == m_tab) return;
+  m_rename->hide();
   const bool finding = m_tab && m_find->isVisibleTo(m_find->parentWidget());
   if (finding) m_tab->notebook->find({}, false);
   if (m_tab) m_tab->tuned = m_tune->place();

@@ -31,6 +31,7 @@ class DockPage;
 class ElidedLabel;
 class ExplainView;
 class FindBar;
+class RenameBar;
 class InspectorView;
 class MessageBar;
 class NotebookView;
@@ -58,6 +59,7 @@ class MainWindow : public QMainWindow {
   NotebookView* notebook() { return m_tab->notebook; }
   QTabBar* tabs() { return m_tabBar; }
   FindBar* finder() { return m_find; }
+  RenameBar* renamer() { return m_rename; }
   double textScale() const { return m_text->textScale(); }  // of the notebooks
   void exportHtml(const QString& path);                     // by the command line's own report; says in the status bar how it went
   void exportPdf(const QString& path);
@@ -169,6 +171,8 @@ class MainWindow : public QMainWindow {
   void openPalette(bool everything);
   void openFind(bool replace);
   void closeFind();
+  void openRename();
+  void closeRename();
   void zoom(int steps);  // 0: back to 100 %
   void setTextScale(double scale);
   void exportAs(const QString& title, const QString& filter, const QString& ending, void (MainWindow::*write)(const QString&));
@@ -215,6 +219,7 @@ class MainWindow : public QMainWindow {
   QWidget* m_tabRow;  // where the tabs stand on other pages than Author
   QBoxLayout* m_authorTabs = nullptr;
   FindBar* m_find;
+  RenameBar* m_rename;
   QProcess* m_export = nullptr;
   QPointer<QDialog> m_comparison;  // of the file with what is here
   DockPage* m_author;

@@ -103,6 +103,7 @@ void MainWindow::makeActions() {
   add(
       "edit.find", tr("Find..."), one("Ctrl+F"), [this] { openFind(false); }, "search");
   add("edit.replace", tr("Replace..."), one("Ctrl+H"), [this] { openFind(true); });
+  add("edit.rename", tr("Rename..."), one("F2"), [this] { openRename(); });
   add("edit.findNext", tr("Next place found"), one("F3"), [this] { notebook()->findNext(1); });
   add("edit.findPrevious", tr("Previous place found"), one("Shift+F3"), [this] { notebook()->findNext(-1); });
   group = tr("Cell");
@@ -250,8 +251,9 @@ void MainWindow::makeMenus() {
   file->addAction(action(QStringLiteral("file.close")));
   file->addSeparator();
   file->addAction(action(QStringLiteral("file.quit")));
-  menu(tr("&Edit"), {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find",
-                     "edit.replace", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
+  menu(tr("&Edit"),
+       {"edit.undo", "edit.redo", "-", "edit.cut", "edit.copy", "edit.paste", "edit.all", "-", "edit.find", "edit.replace",
+        "edit.rename", "edit.findNext", "edit.findPrevious", "-", "cell.cut", "cell.copy", "cell.paste"});
   QMenu* view = menu(tr("&View"), {"view.author", "view.explain", "view.tune", "view.devices", "-"});
   for (const char* id : {"view.zoomIn", "view.zoomOut", "view.zoomReset"}) view->addAction(action(QString::fromLatin1(id)));
   view->addSeparator();

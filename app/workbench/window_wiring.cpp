@@ -23,6 +23,7 @@
 #include "widgets/names.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/rename_bar.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
 #include "widgets/tune_view.h"
@@ -459,6 +460,11 @@ void MainWindow::connectViews() {
   connect(m_find, &FindBar::replaceWanted, this, [this](const QString& with) { notebook()->replaceFound(with); });
   connect(m_find, &FindBar::replaceAllWanted, this, [this](const QString& with) { notebook()->replaceAllFound(with); });
   connect(m_find, &FindBar::closed, this, &MainWindow::closeFind);
+  connect(m_rename, &RenameBar::closed, this, &MainWindow::closeRename);
+  connect(m_rename, &RenameBar::renameWanted, this, [this](const QString& name, const QString& to) {
+    if (const QString why = notebook()->rename(name, to); !why.isEmpty()) return m_rename->refuse(why);
+    closeRename();
+  });
   connect(m_explain->graph(), &GraphView::nodeOpened, this, [this](const QString& id) {
     const auto& spans = workspace().analysis().spans;
     if (!workspace().analysisIsCurrent()) return;
@@ -648,6 +654,27 @@ void MainWindow::connectViews() {
   connect(m_tune, &TuneView::tuneRequested, action("tune.start"), &QAction::trigger);
   connect(m_devices, &DevicesView::measureWanted, action("tune.measureDevice"), &QAction::trigger);
   connect(m_devices, &DevicesView::deviceWanted, this, [this](const QString& name) { workspace().useDevice(name); });
+}
+
+void MainWindow::openRename() {
+  showPage(Page::Author);
+  const CellView* v = notebook()->view(notebook()->activeCell());
+  const QString name = v && notebook()->editing() ? v->editor()->nameAtCaret() : QString();
+  if (name.isEmpty()) return setStatus("warning", tr("The caret is at no name"));
+  const auto& symbols = workspace().analysis().symbols;
+  const auto found =
+      std::find_if(symbols.begin(), symbols.end(), [&](const protocol::SymbolInfo& s) { return s.name == name.toStdString(); });
+  if (found == symbols.end())
+    return setStatus("warning", tr("%1 is no name that the notebook defines: it belongs to its statement").arg(name));
+  if (!found->definition.source.empty())
+    return setStatus("warning", tr("%1 is a function of %2").arg(name, QString::fromStdString(found->definition.source)));
+  if (m_find->isVisible()) closeFind();
+  m_rename->open(name);
+}
+
+void MainWindow::closeRename() {
+  m_rename->hide();
+  notebook()->activate(notebook()->activeCell(), notebook()->editing());
 }
 
 }  // namespace nf

@@ -5,6 +5,7 @@
 #include <QDragEnterEvent>
 #include <QDropEvent>
 #include <QLabel>
+#include <QLineEdit>
 #include <QMimeData>
 #include <QTabBar>
 #include <QTextBlock>
@@ -13,11 +14,13 @@
 #include <QUrl>
 #include <QWindow>
 
+#include "core/syntax/rename.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
 #include "widgets/expression_editor.h"
 #include "widgets/markdown_view.h"
 #include "widgets/outline_view.h"
+#include "widgets/rename_bar.h"
 
 namespace nf {
 namespace {
@@ -311,6 +314,45 @@ TEST_F(Editing, ALongNotebookIsEditedCellByCell) {
   EXPECT_EQ(cell(252), before[253]);
   window->action("edit.undo")->trigger();
   followed();
+}
+
+TEST_F(Editing, ANameIsRenamedInEveryCellAsOneStep) {
+  openChecked();
+  const std::string before = document().text();
+  CellView* first = nullptr;
+  for (CellView* v : window->notebook()->cells())
+    if (!first && v->kind() == CellKind::Code && v->editor()->bytes().find('W') != std::string::npos) first = v;
+  ASSERT_TRUE(first);
+  window->notebook()->activate(first->id(), true);
+  first->editor()->moveCaretTo(first->editor()->bytes().find('W'));
+  EXPECT_EQ(first->editor()->nameAtCaret(), "W");
+  window->action("edit.rename")->trigger();
+  ASSERT_TRUE(window->renamer()->isVisible());
+  EXPECT_EQ(window->renamer()->name(), "W");
+  const auto give = [&](const QString& name) {
+    window->renamer()->field()->setText(name);
+    QTest::keyClick(window->renamer()->field(), Qt::Key_Return);
+  };
+  give("Y");
+  EXPECT_TRUE(window->renamer()->refusal().contains("taken")) << window->renamer()->refusal().toStdString();
+  give("2W");
+  EXPECT_TRUE(window->renamer()->refusal().contains("no name")) << window->renamer()->refusal().toStdString();
+  EXPECT_EQ(document().text(), before);
+  give("Weight");
+  EXPECT_FALSE(window->renamer()->isVisible());
+  std::string expected = before;
+  const auto places = placesOfName(before, "W");
+  EXPECT_GT(places.size(), 2u);
+  for (auto it = places.rbegin(); it != places.rend(); ++it) expected.replace(it->first, it->second - it->first, "Weight");
+  EXPECT_EQ(document().text(), expected);
+  followed();
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), before);
+  // Escape leaves the name as it is.
+  window->action("edit.rename")->trigger();
+  QTest::keyClick(window->renamer()->field(), Qt::Key_Escape);
+  EXPECT_FALSE(window->renamer()->isVisible());
+  EXPECT_EQ(document().text(), before);
 }
 
 // The fusion and the kernels of the device are asked a moment after the analysis.
