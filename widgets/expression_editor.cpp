@@ -371,6 +371,10 @@ QString ExpressionEditor::whatIsAt(const QPoint& position) const {
         else if (const QString place = m_placeName && !m_outdated ? m_placeName(found->definition.begin) : QString();
                  !place.isEmpty())
           all << tr("defined in %1").arg(place);
+        if (const QString about =
+                m_about && !m_outdated && found->definition.source.empty() ? m_about(found->definition.begin) : QString();
+            !about.isEmpty())
+          all << about;
       }
   }
   if (!inferred.isEmpty()) all << tr("Inferred: %1").arg(inferred.join(QStringLiteral("  ")));

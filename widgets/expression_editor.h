@@ -64,6 +64,7 @@ class ExpressionEditor : public QPlainTextEdit {
   // Of the name there, in the viewport: kind, type and shape or signature, and where it is defined; what was inferred of its line.
   QString whatIsAt(const QPoint& position) const;
   void setPlaceName(std::function<QString(std::uint32_t)> name) { m_placeName = std::move(name); }
+  void setAbout(std::function<QString(std::uint32_t)> about) { m_about = std::move(about); }
   // What stands for the JSON of a `hint schedule` line while the caret is elsewhere; empty: the line is written out.
   QString shownFold(int line) const;
 
@@ -116,6 +117,7 @@ class ExpressionEditor : public QPlainTextEdit {
   QPointer<CompletionView> m_completions;
   Symbols m_symbols;
   std::function<QString(std::uint32_t)> m_placeName;  // of a byte of the notebook, in words
+  std::function<QString(std::uint32_t)> m_about;      // what the notebook says of what is defined there
   std::size_t m_wordBegin = 0, m_wordEnd = 0;         // bytes that a choice replaces
   QString m_signature;
 };

@@ -120,6 +120,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::trainAgainRequested, this, [this, v] { Q_EMIT trainAgainRequested(v->id()); });
   connect(v, &CellView::runRequested, this, [this, v] { Q_EMIT runRequested(v->id()); });
   v->setPlaceName([this](std::uint32_t byte) { return placeName(byte); });
+  v->editor()->setAbout([this](std::uint32_t byte) { return aboutAt(byte); });
   connect(v, &CellView::placeRequested, this, [this](std::uint32_t byte) {
     if (m_analysis && m_document->revision() == m_analysis->revision) scrollToByte(byte, true);
   });
@@ -156,6 +157,31 @@ QString NotebookView::placeName(std::uint32_t byte) const {
     return tr("cell %1, line %2").arg(number).arg(std::count(before.begin(), before.end(), '\n') + 1);
   }
   return {};
+}
+
+QString NotebookView::aboutAt(std::uint32_t byte) const {
+  constexpr int kMost = 240;
+  const auto& cells = m_document->cells();
+  const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return byte >= c.bodyBegin && byte < c.end; });
+  if (cell == cells.end() || cell->kind != CellKind::Code) return {};
+  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell)));
+  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin))).size())
+                          .split(QLatin1Char('\n'));
+  const QString line = body.section(QLatin1Char('\n'), lines.size() - 1, lines.size() - 1);
+  lines.removeLast();
+  const auto words = [](const QString& comment) { return comment.mid(comment.indexOf(QLatin1Char('#')) + 1).trimmed(); };
+  QStringList about;
+  for (; !lines.isEmpty() && lines.back().trimmed().startsWith(QLatin1Char('#')); lines.removeLast())
+    about.prepend(words(lines.back()));
+  if (about.isEmpty() && line.contains(QLatin1Char('#'))) about << words(line);
+  const bool first = std::all_of(lines.begin(), lines.end(), [](const QString& l) { return l.trimmed().isEmpty(); });
+  if (about.isEmpty() && first && cell != cells.begin() && std::prev(cell)->kind == CellKind::Markdown) {
+    const QStringList paragraphs =
+        QString::fromStdString(markdownOf(m_document->body(*std::prev(cell)))).split(QStringLiteral("\n\n"), Qt::SkipEmptyParts);
+    if (!paragraphs.isEmpty()) about = paragraphs.back().trimmed().split(QLatin1Char('\n'));
+  }
+  const QString text = about.join(QLatin1Char(' ')).simplified();
+  return text.size() <= kMost ? text : text.left(kMost - 1) + QChar(0x2026);
 }
 
 // What ran is kept for the cell's return; what runs is, in any case.

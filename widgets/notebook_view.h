@@ -33,6 +33,8 @@ class NotebookView : public QScrollArea {
   void find(const QString& text, bool exact);  // from the caret on; an empty text ends it
   void findNext(int direction);
   void replaceFound(const QString& with);  // and goes to the next
+  // What stands about a definition: the comment above its line or behind it, else the Markdown that its cell follows, its last paragraph.
+  QString aboutAt(std::uint32_t byte) const;
   // Every place of the name in code, as one step of the history. Why it was not done; empty: it was.
   QString rename(const QString& name, const QString& to);
   void replaceAllFound(const QString& with);  // one step of the history

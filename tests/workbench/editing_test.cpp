@@ -316,6 +316,21 @@ TEST_F(Editing, ALongNotebookIsEditedCellByCell) {
   followed();
 }
 
+TEST_F(Editing, ANameBelowThePointerHasWhatIsWrittenAboutIt) {
+  const std::string text =
+      "# %% [markdown]\n# # Weights\n#\n# What is learnt,\n# all of it.\n\n# %%\nlet W = 3\n\n"
+      "# The \u03bb of the loss.\nlet l = 2  # behind\nlet m = 1  # kept small\nlet n = 4\n";
+  write(text);
+  open();
+  const auto about = [&](const char* statement) {
+    return window->notebook()->aboutAt(static_cast<std::uint32_t>(text.find(statement) + 4)).toStdString();
+  };
+  EXPECT_EQ(about("let W"), "What is learnt, all of it.");
+  EXPECT_EQ(about("let l"), "The \u03bb of the loss.");
+  EXPECT_EQ(about("let m"), "kept small");
+  EXPECT_EQ(about("let n"), "");
+}
+
 TEST_F(Editing, ANameIsRenamedInEveryCellAsOneStep) {
   openChecked();
   const std::string before = document().text();
