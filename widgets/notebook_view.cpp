@@ -59,6 +59,7 @@ CellView* NotebookView::make(const Cell& cell) {
     const bool first = std::exchange(m_begun, v->kind() == CellKind::Markdown ? 0 : m_begun) == v->id();
     if (first && v->editor()->bytes() == "\n" && (v->kind() == CellKind::Markdown || bytes == "\n")) {
       m_begun = 0;
+      v->editor()->setBytes({});
       return v->setBody({});
     }
     if (m_document->newline() == "\r\n")
@@ -74,6 +75,7 @@ CellView* NotebookView::make(const Cell& cell) {
     m_document->replace(v->bodyBegin + begin, v->bodyBegin + end, bytes, tr("Typing").toStdString(), true);
     Q_EMIT edited();
     if (v->kind() == CellKind::Code) followTyped(v->id(), at);
+    else if (const Cell* now = m_document->cell(v->id())) v->bodyBegin = now->bodyBegin;
   });
   connect(v->editor(), &ExpressionEditor::signatureChanged, this, &NotebookView::signatureChanged);
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });

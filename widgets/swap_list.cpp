@@ -35,7 +35,9 @@ SwapList::SwapList(const Theme* theme, QWidget* parent)
   m_table->horizontalHeader()->setSectionResizeMode(kKernel, QHeaderView::Stretch);
   for (const auto& [column, width] : {std::pair{kStep, 76}, {kBefore, 84}, {kAfter, 84}, {kChange, 76}})
     m_table->setColumnWidth(column, width);
-  m_table->verticalHeader()->hide();
+  m_table->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
+  m_table->verticalHeader()->setDefaultAlignment(Qt::AlignCenter);
+  m_table->verticalHeader()->setHighlightSections(false);
   m_table->verticalHeader()->setDefaultSectionSize(kRow);
   m_table->setEditTriggers(QAbstractItemView::NoEditTriggers);
   m_table->setSelectionBehavior(QAbstractItemView::SelectRows);

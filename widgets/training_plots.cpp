@@ -22,6 +22,8 @@ using protocol::KernelSwapEvent;
 using protocol::StepEvent;
 
 constexpr int kLeftMargin = 62, kRightMargin = 44;  // latency and loss stand one above the other: their axes line up
+constexpr int kTopMargin = 14;                      // the numbers of swaps
+constexpr double kNumberWidth = 34;                 // "12–15", pixels
 
 std::int64_t weightOf(const StepEvent& event) { return std::max<std::int64_t>(1, event.steps); }
 
@@ -125,7 +127,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
 
 void fixMargins(QCustomPlot* plot, bool compact, bool labels) {
   plot->axisRect()->setAutoMargins(QCP::msNone);
-  plot->axisRect()->setMargins(QMargins(kLeftMargin, compact ? 6 : 10, kRightMargin, labels ? (compact ? 22 : 36) : 8));
+  plot->axisRect()->setMargins(QMargins(kLeftMargin, kTopMargin, kRightMargin, labels ? (compact ? 22 : 36) : 8));
 }
 
 }  // namespace
@@ -245,7 +247,7 @@ void LatencyPlot::redraw() {
   // On the screen the loss stands below and has the labels of the axis for both.
   const bool foot = m_compact || m_saving;
   fixMargins(m_plot, m_compact && !m_saving, foot);
-  m_plot->xAxis->setTickLabels(foot);
+  m_plot->xAxis->setTickLabels(foot && !empty);
   m_plot->xAxis->setLabel(!m_saving || empty ? QString() : m_axis == TrainingAxis::Time ? tr("since training began") : tr("step"));
   if (empty) return;
 
@@ -312,6 +314,22 @@ void LatencyPlot::redraw() {
     names.emplace_back(
         gain(chief),
         Label{text, x, band.high[place], {Side::AboveRight, Side::AboveLeft}, QFont::Normal, c.text, 4, m_compact ? 5 : 12, false});
+    i = end;
+  }
+  // Whether there is room for its name or not, each swap has its number, which is its row's in the list.
+  for (std::size_t i = 0; i < m_swaps.size();) {
+    const double x = xOf(m_swaps[i]);
+    std::size_t end = i + 1;
+    while (end < m_swaps.size() && (xOf(m_swaps[end]) - x) / span * width < kNumberWidth) ++end;
+    auto* number = new QCPItemText(m_plot);
+    number->setText(end - i > 1 ? QStringLiteral("%1–%2").arg(i + 1).arg(end) : QString::number(i + 1));
+    number->setFont(m_theme->ui(9));
+    number->setColor(c.muted);
+    number->setClipToAxisRect(false);
+    number->setPadding({});
+    number->setPositionAlignment(Qt::AlignBottom | Qt::AlignLeft);
+    number->position->setTypeY(QCPItemPosition::ptAxisRectRatio);
+    number->position->setCoords(x, 0);
     i = end;
   }
   // The largest drop has its name first: there may be no room for all.

@@ -228,7 +228,10 @@ Result<bool> RunJob::prepareTraining(std::vector<std::string> names, std::stop_t
 void RunJob::leaveToTraining(CompileOptions compile) {
   compile.training = true;
   CompiledNotebook whole = compileNotebook(m_options.source, compile);
-  if (!whole.ok()) return;
+  if (!whole.ok()) {
+    m_notebook = std::move(whole);
+    return;
+  }
   compile.training = false;
   auto part = soundPart(m_notebook, compile);
   if (!part) return;

@@ -29,7 +29,7 @@ TEST(EvalValues, AreNumbersAndOnlyAnAccuracyIsAShare) {
 
 TEST_F(Tuning, WhatIsComputedOnTheInputsIsNotCalledHeldOut) {
   EvalEvent eval;
-  eval.step = 50, eval.values = {{"meanY", -0.25}}, eval.of_inputs = true;
+  eval.step = 150, eval.values = {{"meanY", -0.25}}, eval.of_inputs = true;
   TrainStrip strip(&theme);
   strip.addEval(eval);
   QStringList texts;

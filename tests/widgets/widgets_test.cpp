@@ -330,6 +330,26 @@ TEST_F(Widgets, LatencyKeepsEveryStepAndSwap) {
   EXPECT_TRUE(shown->xAxis->label().isEmpty());
 }
 
+TEST_F(Widgets, EverySwapHasItsNumberInThePlot) {
+  LatencyPlot plot(&theme, false);
+  plot.resize(700, 300);
+  for (int i = 1; i <= 1000; ++i) {
+    StepEvent e;
+    e.step = i, e.ms = 5;
+    plot.addStep(e);
+  }
+  for (const std::int64_t step : {100, 102, 104, 600, 605, 900}) plot.addSwap({"aa01", "Y", 9, 4, 1, step, 0});
+  plot.tickLabels(Qt::Horizontal);
+  auto* shown = qobject_cast<QCustomPlot*>(plot.canvas());
+  ASSERT_TRUE(shown);
+  QStringList numbers;
+  for (int i = 0; i < shown->itemCount(); ++i)
+    if (const auto* text = qobject_cast<QCPItemText*>(shown->item(i));
+        text && text->position->typeY() == QCPItemPosition::ptAxisRectRatio)
+      numbers << text->text();
+  EXPECT_EQ(numbers, (QStringList{"1–3", "4–5", "6"}));
+}
+
 TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {
   TensorView view(&theme, false);
   view.setTensor("W", {2, 3, 4});
