@@ -6,6 +6,6 @@ train L { steps = 2, optimizer = adam(beta1=2) }
 [requirement] decay_rate.nf:4:34: error: `adam`: `beta1 >= 0 and beta1 < 1` does not hold: beta1 = 2
   train L { steps = 2, optimizer = adam(beta1=2) }
                                    ^~~~
-std/optimizer.nf:34:11: note: it is required here
+std/optimizer.nf:35:11: note: it is required here
     require beta1 >= 0 and beta1 < 1
             ^~~~~~~~~~~~~~~~~~~~~~~~
