@@ -60,7 +60,8 @@ CellView* NotebookView::make(const Cell& cell) {
     if (first && v->editor()->bytes() == "\n" && (v->kind() == CellKind::Markdown || bytes == "\n")) {
       m_begun = 0;
       v->editor()->setBytes({});
-      return v->setBody({});
+      const Cell* whole = m_document->cell(v->id());
+      return v->setBody(whole ? std::string(m_document->body(*whole)) : std::string());
     }
     if (m_document->newline() == "\r\n")
       for (std::size_t at = bytes.find('\n'); at != std::string::npos; at = bytes.find('\n', at + 2)) bytes.insert(at, 1, '\r');
@@ -75,7 +76,6 @@ CellView* NotebookView::make(const Cell& cell) {
     m_document->replace(v->bodyBegin + begin, v->bodyBegin + end, bytes, tr("Typing").toStdString(), true);
     Q_EMIT edited();
     if (v->kind() == CellKind::Code) followTyped(v->id(), at);
-    else if (const Cell* now = m_document->cell(v->id())) v->bodyBegin = now->bodyBegin;
   });
   connect(v->editor(), &ExpressionEditor::signatureChanged, this, &NotebookView::signatureChanged);
   connect(v, &CellView::focused, this, [this, v] { activate(v->id(), v->editor()->hasFocus()); });
