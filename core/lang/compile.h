@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,7 @@ struct CompiledNotebook {
   std::vector<TrainSettings> trains;
   std::vector<Unsound> unsound;  // in order, each once
   std::vector<FoldedAccess> folded;
+  std::set<std::string> means;  // evals and losses that are a mean as written: what batches give adds up to that of all rows
   bool readsTraining =
       false;  // the condition `training` stands in it or in a function that it calls: evaluation is another program
   // What a tensor's name means at the end of the notebook; null where it is the name of none.

@@ -324,6 +324,11 @@ void Elaborator::namedScalar(const Ast& ast, const Stmt& s) {
     m_noLosses.insert(std::string(s.name));
     return;
   }
+  if (!s.values.empty()) {
+    const Expr& e = ast[s.values[0]];
+    const bool mean = e.kind == ExprKind::Reduce && e.text == "mean";
+    if (mean || (e.kind == ExprKind::Call && e.text == "accuracy")) m_out.means.insert(std::string(s.name));
+  }
   m_out.program.outputs.push_back({std::string(s.name), ref.id, isLoss ? OutputRole::Loss : OutputRole::Eval});
 }
 

@@ -5,9 +5,19 @@
 
 #include "core/runtime/initialize.h"
 #include "core/runtime/step_program.h"
+#include "core/support/scaled_text.h"
 
 namespace nf {
 
+namespace {
+
+// An evaluation of all held-out rows at once takes no more. Bytes of its arena.
+constexpr std::int64_t kAtOnce = std::int64_t{512} << 20;
+
+}  // namespace
+
+// Whatever an `eval` computes of its rows is right over all of them at once. Batches, whose values are averaged by their rows, are right
+// for means only: they stand in where one evaluation would be too large.
 void TrainJob::Impl::planEvaluations() {
   evaluationsPlanned = true;
   const std::int64_t all = feed->heldOutRows();
@@ -17,8 +27,7 @@ void TrainJob::Impl::planEvaluations() {
       .updates = false, .verify = options.verify, .reverted = prepareOptions.reverted, .device = prepareOptions.device};
   evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all] {
     PlannedEvaluations plans;
-    for (const std::int64_t rows : all > 0 ? std::vector{batch, all % batch} : std::vector<std::int64_t>{1}) {
-      if (rows == 0 || (all > 0 && rows > all) || plans.error) continue;
+    const auto plan = [&](std::int64_t rows) {
       CompileOptions compile;
       compile.sets = options.sets;
       compile.training = false;
@@ -27,12 +36,25 @@ void TrainJob::Impl::planEvaluations() {
       const CompiledNotebook compiled = compileNotebook(options.source, compile);
       if (!compiled.ok()) {
         plans.error = firstError(compiled.diagnostics, "check", plans.place);
-        continue;
+        return;
       }
-      auto plan =
+      auto made =
           planned(all > 0 ? evaluationProgram(compiled, settings.loss) : inputEvaluationProgram(compiled), *context, prepare);
-      if (!plan) plans.error = plan.error();
-      else plans.evaluations.push_back({std::move(*plan), rows, {}, false});
+      if (!made) {
+        plans.error = made.error();
+        return;
+      }
+      if (rows == all && all > batch && made->plan->main.arenaBytes > kAtOnce) {
+        plans.warning = averagedOverBatches(compiled, made->plan->main.arenaBytes);
+        return;
+      }
+      plans.evaluations.push_back({std::move(*made), rows, {}, false});
+    };
+    plan(std::max<std::int64_t>(all, 1));
+    if (plans.evaluations.empty() && all > batch) {
+      plans.error.reset();
+      for (const std::int64_t rows : {batch, all % batch})
+        if (rows > 0 && !plans.error) plan(rows);
     }
     {
       const std::lock_guard lock(mutex);
@@ -40,6 +62,21 @@ void TrainJob::Impl::planEvaluations() {
     }
     changed.notify_all();
   });
+}
+
+// Empty: all are means.
+std::string TrainJob::Impl::averagedOverBatches(const CompiledNotebook& evaluation, std::int64_t bytes) const {
+  std::string names;
+  int count = 0;
+  for (const Output& o : evaluation.program.outputs)
+    if (o.role == OutputRole::Eval && !evaluation.means.contains(o.name)) {
+      names += (names.empty() ? "`" : ", `") + o.name + "`";
+      ++count;
+    }
+  if (names.empty()) return {};
+  return names + (count == 1 ? " is" : " are") + " averaged over batches of " + std::to_string(feed->batch()) +
+         " rows, which is right for means alone: the " + std::to_string(feed->heldOutRows()) + " held-out rows would take " +
+         bytesText(bytes) + " at once.";
 }
 
 Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
@@ -60,11 +97,16 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     if (plans->place.valid()) place = plans->place;
     return *plans->error;
   }
+  if (!plans->warning.empty()) {
+    protocol::WarningEvent warning;
+    warning.message = plans->warning;
+    emit(warning);
+  }
   for (Evaluation& e : plans->evaluations) {
     NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, *context, store));
     NF_TRY([[maybe_unused]] const Unit initial,
            initializeTensors(*e.prepared.executable, seed, options.source.directory, nullptr, nullptr, stop));
-    // A step: full batches once an epoch, the remainder once an epoch, the inputs as they are once in all.
+    // A step: the rows once an epoch, the inputs as they are once in all.
     double runs = 1.0 / static_cast<double>(std::max<std::int64_t>(1, stepLimit));
     if (const std::int64_t all = feed->heldOutRows(); all > 0)
       runs = (e.rows == feed->batch() ? static_cast<double>(all / e.rows) : 1.0) / static_cast<double>(feed->stepsPerEpoch());

@@ -62,6 +62,7 @@ struct TrainJob::Impl {
     std::vector<Evaluation> evaluations;  // without executables
     std::optional<Error> error;
     Span place;
+    std::string warning;  // of evals that batches average
   };
 
   // ---- shared with other threads
@@ -182,6 +183,7 @@ struct TrainJob::Impl {
   // ---- train_evaluation.cpp
   // On a thread of its own: steps go on while the evaluating programs are compiled, fused and planned.
   void planEvaluations();
+  std::string averagedOverBatches(const CompiledNotebook& evaluation, std::int64_t bytes) const;
   // Asks for the kernels of what has been planned. False: it is not there yet, or a stop was requested while it was waited for.
   Result<bool> takeEvaluations(std::stop_token stop, bool wait);
   // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.

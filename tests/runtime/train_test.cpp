@@ -387,6 +387,62 @@ train L { steps = 3; batch = 2; optimizer = sgd(lr=0.001); mode = static }
 }
 
 // The programs that evaluate are made beside the steps: where an epoch is one step, it waits for them.
+// Sums, greatest values and what follows from several rows are those of all rows, whatever the batch.
+TEST(Train, AnEvalIsComputedOverAllHeldOutRows) {
+  const fakes::Folder folder;
+  {
+    std::ofstream file(folder.path("d.csv"));
+    for (int i = 0; i < 40; ++i) file << i << "," << i % 7 << "\n";
+  }
+  const auto context = interpreter();
+  for (const int batch : {4, 5, 11}) {
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor(
+        "data D = csv(\"d.csv\") { split = last 11 }\ninput X[B, 2] = batch D[:, 0..2]\nparam w[2] = normal(1, 0)\n"
+        "s[b] = sum[k] X[b, k] * w[k] * 0 + X[b, 1]\nloss L = mean[b] (s[b] - 1)^2\n"
+        "eval odd = sum[b] (X[b, 0] % 2)\neval worst = max[b] s[b]\neval deviation = sqrt(mean[b] s[b]^2 - (mean[b] s[b])^2)\n"
+        "eval average = mean[b] s[b]\n"
+        "train L { epochs = 1; batch = " +
+        std::to_string(batch) + "; optimizer = sgd(lr=0.01); mode = static }\n");
+    o.source.directory = folder.path("");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    const auto evals = only<protocol::EvalEvent>(messages);
+    ASSERT_FALSE(evals.empty());
+    double sum = 0, squares = 0, odd = 0;
+    for (int i = 29; i < 40; ++i) sum += i % 7, squares += (i % 7) * (i % 7), odd += i % 2;
+    const auto& values = evals.back().values;
+    EXPECT_EQ(values.at("odd"), odd);
+    EXPECT_EQ(values.at("worst"), 6);
+    EXPECT_NEAR(values.at("average"), sum / 11, 1e-6);
+    EXPECT_NEAR(values.at("deviation"), std::sqrt(squares / 11 - sum * sum / 121), 1e-6);
+  }
+}
+
+// Where all rows at once would be too large it is said what batches cannot give.
+TEST(Train, AnEvalThatBatchesAverageIsToldOfUnlessItIsAMean) {
+  const fakes::Folder folder;
+  {
+    std::ofstream file(folder.path("d.csv"));
+    for (int i = 0; i < 12; ++i) file << i << "\n";
+  }
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainOptions o = optionsFor(
+      "data D = csv(\"d.csv\") { split = last 6 }\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\n"
+      "wide[b, i: 8000000] = X[b] + float(i)\nloss L = mean[b] (X[b] * w)^2\n"
+      "eval top = max[b] (max[i] wide[b, i] - max[i] wide[b, i] * 0.5)\neval average = mean[b] X[b]\n"
+      "train L { steps = 1; batch = 1; optimizer = sgd(lr=0.001); mode = static }\n");
+  o.source.directory = folder.path("");
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  std::string told;
+  for (const auto& w : only<protocol::WarningEvent>(messages)) told += w.message;
+  EXPECT_THAT(told, HasSubstr("`top` is averaged over batches of 1 rows, which is right for means alone: the 6 held-out rows"));
+}
+
 TEST(Train, EveryEpochIsEvaluatedHoweverShortItIs) {
   const auto context = interpreter();
   std::string text = kDigits;
