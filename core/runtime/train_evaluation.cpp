@@ -9,13 +9,6 @@
 
 namespace nf {
 
-namespace {
-
-// An evaluation of all held-out rows at once takes no more. Bytes of its arena.
-constexpr std::int64_t kAtOnce = std::int64_t{512} << 20;
-
-}  // namespace
-
 // Whatever an `eval` computes of its rows is right over all of them at once. Batches, whose values are averaged by their rows, are right
 // for means only: they stand in where one evaluation would be too large.
 void TrainJob::Impl::planEvaluations() {
@@ -44,7 +37,7 @@ void TrainJob::Impl::planEvaluations() {
         plans.error = made.error();
         return;
       }
-      if (rows == all && all > batch && made->plan->main.arenaBytes > kAtOnce) {
+      if (rows == all && all > batch && made->plan->main.arenaBytes > options.evaluationBytes) {
         plans.warning = averagedOverBatches(compiled, made->plan->main.arenaBytes);
         return;
       }

@@ -400,7 +400,8 @@ TEST(Train, AnEvalIsComputedOverAllHeldOutRows) {
     TrainOptions o = optionsFor(
         "data D = csv(\"d.csv\") { split = last 11 }\ninput X[B, 2] = batch D[:, 0..2]\nparam w[2] = normal(1, 0)\n"
         "s[b] = sum[k] X[b, k] * w[k] * 0 + X[b, 1]\nloss L = mean[b] (s[b] - 1)^2\n"
-        "eval odd = sum[b] (X[b, 0] % 2)\neval worst = max[b] s[b]\neval deviation = sqrt(mean[b] s[b]^2 - (mean[b] s[b])^2)\n"
+        "eval odd = sum[b] float(i32(X[b, 0]) % 2)\neval worst = max[b] s[b]\neval deviation = sqrt(mean[b] s[b]^2 - (mean[b] "
+        "s[b])^2)\n"
         "eval average = mean[b] s[b]\n"
         "train L { epochs = 1; batch = " +
         std::to_string(batch) + "; optimizer = sgd(lr=0.01); mode = static }\n");
@@ -431,10 +432,11 @@ TEST(Train, AnEvalThatBatchesAverageIsToldOfUnlessItIsAMean) {
   std::vector<protocol::Message> messages;
   TrainOptions o = optionsFor(
       "data D = csv(\"d.csv\") { split = last 6 }\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\n"
-      "wide[b, i: 8000000] = X[b] + float(i)\nloss L = mean[b] (X[b] * w)^2\n"
+      "wide[b, i: 800] = X[b] + float(i)\nloss L = mean[b] (X[b] * w)^2\n"
       "eval top = max[b] (max[i] wide[b, i] - max[i] wide[b, i] * 0.5)\neval average = mean[b] X[b]\n"
       "train L { steps = 1; batch = 1; optimizer = sgd(lr=0.001); mode = static }\n");
   o.source.directory = folder.path("");
+  o.evaluationBytes = 20000;
   TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
   const auto summary = job.run({});
   ASSERT_TRUE(summary.ok()) << summary.error().message;
