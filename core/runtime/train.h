@@ -39,6 +39,8 @@ struct TrainOptions {
   std::int64_t evaluationBytes = std::int64_t{512}
                                  << 20;  // of the arena of an evaluation of all held-out rows at once; beyond: in batches
                                          // One that can't be written does not end the training.
+  std::int64_t evaluationBytes = std::int64_t{512}
+                                 << 20;  // of the arena of an evaluation of all held-out rows at once; beyond: in batches
   TuningOptions tuning;
   // Opens what training goes on with where its device is lost; empty: it ends there.
   std::function<Result<std::unique_ptr<DeviceContext>>()> standIn;
