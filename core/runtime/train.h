@@ -36,11 +36,9 @@ struct TrainOptions {
   std::string replaySwaps;        // swaps.jsonl of an earlier run
   std::string initialWeights;     // safetensors or npz: by name, in place of initial values
   double checkpointSeconds = 10;  // between checkpoints, which take a fiftieth of the time at most; the last step always makes one.
-  std::int64_t evaluationBytes = std::int64_t{512}
-                                 << 20;  // of the arena of an evaluation of all held-out rows at once; beyond: in batches
-                                         // One that can't be written does not end the training.
-  std::int64_t evaluationBytes = std::int64_t{512}
-                                 << 20;  // of the arena of an evaluation of all held-out rows at once; beyond: in batches
+                                  // One that can't be written does not end the training.
+  // Of the arena of an evaluation of all held-out rows at once; a larger one is made in batches.
+  std::int64_t evaluationBytes = std::int64_t{512} << 20;
   TuningOptions tuning;
   // Opens what training goes on with where its device is lost; empty: it ends there.
   std::function<Result<std::unique_ptr<DeviceContext>>()> standIn;
