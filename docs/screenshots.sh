@@ -8,19 +8,21 @@ export QT_QPA_PLATFORM=${QT_QPA_PLATFORM:-offscreen}
 shot() { # NAME NOTEBOOK VIEW EVENT THEME [OPTION...]
   local name=$1 notebook=$2 view=$3 event=$4 theme=$5
   shift 5
-  "$bin/neoflow-workbench" "$notebook" --view "$view" --after "$event" --theme "$theme" --screenshot "docs/images/$name.png" "$@"
+  # Of a first run: what earlier ones recorded would leave nothing to swap.
+  NEOFLOW_RECORDS="$scratch/$name.sqlite" "$bin/neoflow-workbench" "$notebook" --view "$view" --after "$event" --theme "$theme" --screenshot "docs/images/$name.png" "$@"
 }
-shot author examples/welcome.nf author expression light --select 'A[b, c' --inspect 'd(L)/d(W)'
-shot author-dark examples/welcome.nf author expression dark --select 'A[b, c' --inspect 'd(L)/d(W)'
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+shot author examples/welcome.nf author check light --select 'A[b, c' --inspect 'd(L)/d(W)'
+shot author-dark examples/welcome.nf author check dark --select 'A[b, c' --inspect 'd(L)/d(W)'
 shot explain examples/digits_capsnet.nf explain fusion dark --decision 3
 shot explain-light examples/digits_capsnet.nf explain fusion light --decision 3
 # As it is tuned: long enough that steps are profiled on a fast machine, too.
-long=$(mktemp -d)
-trap 'rm -rf "$long"' EXIT
-cp -r examples "$long"
-sed -i 's/epochs = 40/epochs = 400/' "$long/examples/digits_capsnet.nf"
-shot tune "$long/examples/digits_capsnet.nf" tune profile dark --train --count 3
-shot tune-light "$long/examples/digits_capsnet.nf" tune profile light --train --count 3
+cp -r examples "$scratch"
+long=$scratch/examples/digits_capsnet.nf
+sed -i 's/epochs = 40/epochs = 400/' "$long"
+shot tune "$long" tune profile dark --train --count 3
+shot tune-light "$long" tune profile light --train --count 3
 shot training examples/digits_capsnet.nf author eval light --train --count 30 --cell 10
 shot training-dark examples/digits_capsnet.nf author done dark --train --cell 10
 shot tensors examples/welcome.nf author tensor light --cell 8 --run

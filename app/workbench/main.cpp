@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
                                       QStringLiteral("PNG"));
   const QCommandLineOption after(QStringLiteral("after"),
                                  QStringLiteral("when to take it: opened, analysis, expression, graph, fusion, devices, subgraphs, "
-                                                "kernel, cell, tensor, step, kernel_swap, trial, eval, profile, done"),
+                                                "kernel, check, cell, tensor, step, kernel_swap, trial, eval, profile, done"),
                                  QStringLiteral("EVENT"), QStringLiteral("opened"));
   const QCommandLineOption count(QStringLiteral("count"), QStringLiteral("after the N-th such event"), QStringLiteral("N"),
                                  QStringLiteral("1"));

@@ -481,7 +481,7 @@ void MainWindow::pinInspector(const QString& tensor) {
   m_inspector->setPinned(false);
   inspect(tensor);
   m_inspector->setPinned(true);
-  if (const auto* t = m_tab->workspace->tensor(tensor.toStdString()); t && t->derivative) Q_EMIT m_inspector->checkWanted(tensor);
+  if (const auto* t = m_tab->workspace->tensor(tensor.toStdString()); t && t->derivative) m_inspector->beginCheck();
 }
 
 // What was chosen by its name comes into sight in the text, once for each choice.

@@ -503,6 +503,8 @@ void MainWindow::connectViews() {
                       if (const auto* e = std::get_if<protocol::Expression>(&envelope.message)) {
                         m_inspector->setExpression(*e);
                         refreshStatus();
+                        if (e->check && e->check->samples >= e->check->wanted)
+                          Q_EMIT workspace().milestone(QStringLiteral("check"));
                       } else if (const auto* f = std::get_if<protocol::Failed>(&envelope.message)) {
                         m_inspector->setCheckFailed(QString::fromStdString(f->message));
                         setStatus("error", QString::fromStdString(f->message));
