@@ -21,10 +21,10 @@ shot explain-light examples/digits_capsnet.nf explain fusion light --decision 3
 cp -r examples "$scratch"
 long=$scratch/examples/digits_capsnet.nf
 sed -i 's/epochs = 40/epochs = 400/' "$long"
-shot tune "$long" tune profile dark --train --count 3
-shot tune-light "$long" tune profile light --train --count 3
-shot training examples/digits_capsnet.nf author eval light --train --count 30 --cell 10
-shot training-dark examples/digits_capsnet.nf author done dark --train --cell 10
+shot tune "$long" tune profile dark --train --count 4 --select 'Votes[b, i'
+shot tune-light "$long" tune profile light --train --count 4 --select 'Votes[b, i'
+shot training "$long" author eval light --train --count 150 --cell 10
+shot training-dark "$long" author eval dark --train --count 150 --cell 10
 shot tensors examples/welcome.nf author tensor light --cell 8 --run
 shot devices examples/welcome.nf devices devices dark
 shot devices-light examples/welcome.nf devices devices light
