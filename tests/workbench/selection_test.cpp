@@ -256,6 +256,27 @@ TEST_F(Selected, AGradientIsItsScatterToo) {
     EXPECT_TRUE(wait([&] { return leads(target); })) << target;
 }
 
+// All updates have one place, the word `sgd`: a parameter leads to its own.
+TEST_F(Selected, AParameterLeadsToItsOwnUpdateAlone) {
+  openWith(
+      "# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 0.1)\nparam V[N, N] = normal(0, 0.1)\n\n"
+      "# %%\nA[i, j] = sum[k] X[i, k] * W[k, j]\n\n# %%\nB[i, j] = sum[k] A[i, k] * V[k, j]\n\n"
+      "# %%\nloss L = mean[i, j] (B[i, j] - 1)^2\nshow A, B\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3000 }\n");
+  const auto leads = [&](const QString& target) {
+    for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (b->isVisible() && b->objectName() == target) return true;
+    return false;
+  };
+  clickInOutline("V");
+  EXPECT_TRUE(wait([&] { return leads("node:V.next") && leads("node:B"); }));
+  EXPECT_FALSE(leads("node:W.next"));
+  EXPECT_FALSE(leads("node:A"));
+  clickInOutline("W");
+  EXPECT_TRUE(wait([&] { return leads("node:W.next") && leads("node:A"); }));
+  EXPECT_FALSE(leads("node:V.next"));
+}
+
 // A product is its factors too, not its sign alone.
 TEST_F(Selected, AClickedTermLightsUpAllThatItIsMadeOf) {
   openWith(
