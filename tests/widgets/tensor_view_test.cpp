@@ -39,6 +39,27 @@ TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
   EXPECT_LT(table->viewport()->height(), 480);
 }
 
+TEST_F(Tuning, WhatHasNoAxesIsItsNumber) {
+  TensorView view(&theme, true);
+  view.setTensor("L", {});
+  EXPECT_EQ(view.number(), QString());
+  TensorSlice slice;
+  slice.tensor = "L", slice.min = slice.max = slice.mean = slice.rms = 10.1412, slice.step = 7;
+  view.setSlice(slice, {10.1412});
+  EXPECT_EQ(view.number(), "10.14120");
+  EXPECT_EQ(view.facts(), "at step 7");
+  EXPECT_TRUE(view.findChild<QTableView*>()->parentWidget()->isHidden());
+  view.setUnavailable("L", "L is not kept while training.");
+  EXPECT_TRUE(view.old());
+  EXPECT_TRUE(view.note().contains("These are of step 7")) << view.note().toStdString();
+  view.setTensor("W", {2});
+  EXPECT_EQ(view.number(), QString());
+  slice.tensor = "W", slice.shape = {2}, slice.begin = {0}, slice.end = {2};
+  view.setSlice(slice, {1, 2});
+  EXPECT_EQ(view.number(), QString());
+  EXPECT_TRUE(view.facts().contains("rms"));
+}
+
 TEST_F(Tuning, NotANumberIsCountedInSight) {
   TensorView view(&theme, false);
   view.setTensor("W", {2, 2});
