@@ -73,18 +73,22 @@ class TensorView::Image : public QWidget {
   QRectF frame() const {
     // A scale stands at the right. Long thin slices are stretched: single cells stay visible.
     const double rows = std::max(1, m_model->rowCount()), columns = std::max(1, m_model->columnCount());
-    const double room = std::max(20, width() - kScale), side = std::min(room / columns, height() / rows);
+    const double room = std::max(20, width() - scaleWidth()), side = std::min(room / columns, height() / rows);
     return {0, 0, std::max(side * columns, std::min(room, 40.0)), std::max(side * rows, std::min<double>(height(), 24))};
   }
-  static constexpr int kScale = 62;
+  static constexpr int kBarGap = 10, kBar = 8, kWordsGap = 4;
+  int scaleWidth() const {
+    const QFontMetrics metrics(m_theme->ui(11));
+    return kBarGap + kBar + kWordsGap + metrics.horizontalAdvance(significant(-scale, 2)) + 2;
+  }
   void paintScale(QPainter& p) const {
     const Palette& c = m_theme->colors();
-    const QRectF bar(frame().right() + 10, 0, 8, std::min<double>(height() - 1, 120));
+    const QRectF bar(frame().right() + kBarGap, 0, kBar, std::min<double>(height() - 1, 120));
     for (int y = 0; y < static_cast<int>(bar.height()); ++y)
       p.fillRect(QRectF(bar.left(), y, bar.width(), 1), diverging(1 - 2 * y / bar.height(), 1));
     p.setFont(m_theme->ui(11));
     p.setPen(c.muted);
-    const QRectF words(bar.right() + 4, 0, kScale, bar.height());
+    const QRectF words(bar.right() + kWordsGap, 0, scaleWidth(), bar.height());
     p.drawText(words, Qt::AlignTop | Qt::AlignLeft, significant(scale, 2));
     p.drawText(words, Qt::AlignVCenter | Qt::AlignLeft, QStringLiteral("0"));
     p.drawText(words, Qt::AlignBottom | Qt::AlignLeft, significant(-scale, 2));

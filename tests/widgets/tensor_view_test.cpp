@@ -39,6 +39,27 @@ TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
   EXPECT_LT(table->viewport()->height(), 480);
 }
 
+TEST_F(Tuning, TheEndsOfTheColourScaleAreWritten) {
+  TensorView view(&theme, true);
+  view.resize(340, 700);
+  view.show();
+  view.setTensor("W", {4, 400});
+  TensorSlice slice;
+  slice.tensor = "W", slice.shape = {4, 400}, slice.begin = {0, 0}, slice.end = {4, 400};
+  for (const double scale : {0.5, 0.00258, 88888.0, 1.25e-12}) {
+    slice.min = -scale, slice.max = scale;
+    view.setSlice(slice, std::vector<double>(1600, scale));
+    QCoreApplication::processEvents();
+    QWidget* picture = nullptr;
+    for (QWidget* w : view.findChildren<QWidget*>())
+      if (w->accessibleName().startsWith("Values as a picture")) picture = w;
+    ASSERT_TRUE(picture);
+    const QImage image = picture->grab().toImage();
+    const int last = image.width() - 1;
+    for (int y = 0; y < image.height(); ++y) ASSERT_EQ(image.pixel(last, y), image.pixel(last, 0)) << scale << " is cut at " << y;
+  }
+}
+
 TEST_F(Tuning, WhatHasNoAxesIsItsNumber) {
   TensorView view(&theme, true);
   view.setTensor("L", {});
