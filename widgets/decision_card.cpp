@@ -55,14 +55,14 @@ class Waterfall : public QWidget {
     const double a = k.bandwidth > 0 ? d.dT / k.bandwidth * 1e6 : 0, b = k.flopRate > 0 ? d.dC / k.flopRate * 1e6 : 0,
                  c = d.dK * k.launchSeconds * 1e6;
     m_rows = {
-        {QStringLiteral("dT / P_d"), tr("%1 at %2").arg(bytesText(d.dT), flopsText(k.bandwidth, QStringLiteral("B/s"))), 0, a},
-        {QStringLiteral("dC / P_c"), tr("%1 at %2").arg(flopsText(d.dC), flopsText(k.flopRate, QStringLiteral("FLOP/s"))), a,
-         a + b},
+        {QStringLiteral("dT / P_d"), tr("%1 at %2").arg(bytesText(d.dT), flopsText(k.bandwidth, QStringLiteral("B/s"))), 0, a, a},
+        {QStringLiteral("dC / P_c"), tr("%1 at %2").arg(flopsText(d.dC), flopsText(k.flopRate, QStringLiteral("FLOP/s"))), a, a + b,
+         b},
         {QStringLiteral("dK · L"),
          tr("%1 at %2")
              .arg(counted(static_cast<std::int64_t>(d.dK), tr("launch"), tr("launches")), microsecondsText(k.launchSeconds * 1e6)),
-         a + b, a + b + c},
-        {QStringLiteral("R"), QString(), 0, d.R * 1e6}};
+         a + b, a + b + c, c},
+        {QStringLiteral("R"), QString(), 0, d.R * 1e6, d.R * 1e6}};
     setFixedHeight(4 * 38 - 10);
   }
 
@@ -85,7 +85,6 @@ class Waterfall : public QWidget {
     for (std::size_t i = 0; i < m_rows.size(); ++i) {
       const Row& r = m_rows[i];
       const double y = static_cast<double>(i) * 38;
-      const double value = r.to - r.from;
       const double note = small.horizontalAdvance(r.note);
       p.setPen(QPen(mixed(c.page, c.text, 0.6), 1));
       p.drawLine(QPointF(x(0), y - 1), QPointF(x(0), y + 16));
@@ -95,7 +94,7 @@ class Waterfall : public QWidget {
       }
       const QRectF bar(std::min(x(r.from), x(r.to)), y, std::max(2.0, std::abs(x(r.to) - x(r.from))), 15);
       const bool total = i + 1 == m_rows.size();
-      p.fillRect(bar, total ? c.text : value >= 0 ? c.optimizer : c.backward);
+      p.fillRect(bar, total ? c.text : r.value >= 0 ? c.optimizer : c.backward);
       p.setFont(m_theme->ui(12, QFont::DemiBold));
       p.setPen(c.text);
       p.drawText(QRectF(0, y - 1, left - 8, 17), Qt::AlignVCenter, r.name);
@@ -103,7 +102,7 @@ class Waterfall : public QWidget {
       p.setPen(c.muted);
       p.drawText(QRectF(0, y + 16, width(), 15), Qt::AlignVCenter, r.note);
       p.setFont(m_theme->mono(11, QFont::DemiBold));
-      const QString text = plusMinus(value) + (total ? QStringLiteral(" µs") : QString());
+      const QString text = plusMinus(r.value) + (total ? QStringLiteral(" µs") : QString());
       const double w = p.fontMetrics().horizontalAdvance(text) + 4;
       if (bar.width() > w + 6) {
         p.setPen(total ? c.page : c.dark ? QColor(0x10, 0x14, 0x18) : QColor(Qt::white));
@@ -120,6 +119,7 @@ class Waterfall : public QWidget {
   struct Row {
     QString name, note;
     double from, to;
+    double value;  // what the table has: the difference of the two is rounded once more
   };
   const Theme* m_theme;
   std::vector<Row> m_rows;

@@ -549,6 +549,12 @@ void ExpressionEditor::resizeEvent(QResizeEvent* event) {
   fit();
 }
 
+void ExpressionEditor::mousePressEvent(QMouseEvent* event) {
+  const int before = textCursor().position();
+  QPlainTextEdit::mousePressEvent(event);
+  if (event->button() == Qt::LeftButton && textCursor().position() == before) Q_EMIT caretMoved();
+}
+
 void ExpressionEditor::focusInEvent(QFocusEvent* event) {
   QPlainTextEdit::focusInEvent(event);
   refold();

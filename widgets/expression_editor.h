@@ -72,7 +72,7 @@ class ExpressionEditor : public QPlainTextEdit {
   void signatureChanged(const QString& signature);  // of the call around the cursor; empty: none
   // Bytes [begin, end) of bytes() as it was became `text`.
   void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);
-  void caretMoved();
+  void caretMoved();  // or a click where it stands: something else may have been selected since it came there
   void focused();
   void leaveUp();
   void leaveDown();
@@ -84,6 +84,7 @@ class ExpressionEditor : public QPlainTextEdit {
   bool event(QEvent*) override;
   bool viewportEvent(QEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
   void paintEvent(QPaintEvent*) override;
   void focusInEvent(QFocusEvent*) override;
   void focusOutEvent(QFocusEvent*) override;

@@ -73,18 +73,22 @@ class TensorView::Image : public QWidget {
   QRectF frame() const {
     // A scale stands at the right. Long thin slices are stretched: single cells stay visible.
     const double rows = std::max(1, m_model->rowCount()), columns = std::max(1, m_model->columnCount());
-    const double room = std::max(20, width() - kScale), side = std::min(room / columns, height() / rows);
+    const double room = std::max(20, width() - scaleWidth()), side = std::min(room / columns, height() / rows);
     return {0, 0, std::max(side * columns, std::min(room, 40.0)), std::max(side * rows, std::min<double>(height(), 24))};
   }
-  static constexpr int kScale = 62;
+  static constexpr int kBarGap = 10, kBar = 8, kWordsGap = 4;
+  int scaleWidth() const {
+    const QFontMetrics metrics(m_theme->ui(11));
+    return kBarGap + kBar + kWordsGap + metrics.horizontalAdvance(significant(-scale, 2)) + 2;
+  }
   void paintScale(QPainter& p) const {
     const Palette& c = m_theme->colors();
-    const QRectF bar(frame().right() + 10, 0, 8, std::min<double>(height() - 1, 120));
+    const QRectF bar(frame().right() + kBarGap, 0, kBar, std::min<double>(height() - 1, 120));
     for (int y = 0; y < static_cast<int>(bar.height()); ++y)
       p.fillRect(QRectF(bar.left(), y, bar.width(), 1), diverging(1 - 2 * y / bar.height(), 1));
     p.setFont(m_theme->ui(11));
     p.setPen(c.muted);
-    const QRectF words(bar.right() + 4, 0, kScale, bar.height());
+    const QRectF words(bar.right() + kWordsGap, 0, scaleWidth(), bar.height());
     p.drawText(words, Qt::AlignTop | Qt::AlignLeft, significant(scale, 2));
     p.drawText(words, Qt::AlignVCenter | Qt::AlignLeft, QStringLiteral("0"));
     p.drawText(words, Qt::AlignBottom | Qt::AlignLeft, significant(-scale, 2));
@@ -160,8 +164,9 @@ class TensorView::Histogram : public QWidget {
 };
 
 TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_choices(new WrapLayout(4)), m_facts(label({}, "muted")), m_none(label({}, "muted")),
-      m_stack(new QStackedWidget), m_histogram(new Histogram(theme)), m_table(new QTableView), m_model(new TensorModel(this)) {
+    : QWidget(parent), m_theme(theme), m_choices(new WrapLayout(4)), m_number(label({})), m_facts(label({}, "muted")),
+      m_none(label({}, "muted")), m_stack(new QStackedWidget), m_histogram(new Histogram(theme)), m_table(new QTableView),
+      m_model(new TensorModel(this)) {
   m_image = new Image(theme, m_model);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
@@ -201,7 +206,11 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   m_stack->addWidget(m_table);
   m_stack->setFixedHeight(compact ? 128 : 200);
   layout->addWidget(m_stack);
+  layout->addWidget(m_number);
   layout->addWidget(m_facts);
+  m_number->setFont(theme->mono(20));
+  m_number->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_number->hide();
   layout->addWidget(m_none);
   m_facts->setFont(theme->ui(12));
   m_facts->setObjectName(QStringLiteral("facts"));
@@ -229,13 +238,14 @@ void TensorView::fit() {
   if (m_stack->height() != height) m_stack->setFixedHeight(height);
 }
 
+QString TensorView::number() const { return m_number->isHidden() ? QString() : m_number->text(); }
 QString TensorView::facts() const { return m_facts->text().replace(QChar(0xa0), QLatin1Char(' ')); }
 QString TensorView::note() const { return m_none->isHidden() ? QString() : m_none->text(); }
 
 void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
   if (tensor != m_name) return;
   // Values that are there stay, and say of when they are: what follows is not about them.
-  const bool shown = !m_stack->isHidden();
+  const bool shown = !m_stack->isHidden() || !m_number->isHidden();
   const QString stay = m_step >= 0 ? tr("These are of step %1 and stay until there are newer ones.").arg(grouped(m_step))
                                    : tr("These are of the last run and stay until there are newer ones.");
   m_none->setText(shown ? stay + QLatin1Char(' ') + tr("Now: %1").arg(reason) : reason);
@@ -246,6 +256,7 @@ void TensorView::setUnavailable(const QString& tensor, const QString& reason) {
 void TensorView::setOld(bool old) {
   m_image->old = m_histogram->old = old;
   setGreyed(m_table, old);
+  setGreyed(m_number, old);
   m_image->update();
   m_histogram->update();
 }
@@ -262,6 +273,8 @@ void TensorView::setTensor(const QString& name, const std::vector<std::int64_t>&
   m_none->setText(tr("No values yet: run the cell to compute them."));
   m_none->show();
   m_stack->hide();
+  m_number->hide();
+  m_mode->setVisible(!shape.empty());
   showChoices();
 }
 
@@ -326,6 +339,8 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   // A binary frame that is shorter than it says leaves cells that are no numbers; one of absurd extents shows nothing.
   if (rows < 0 || columns < 0 || rows > 4096 || columns > 4096) rows = columns = 0;
   const Palette& c = m_theme->colors();
+  const bool scalar = slice.shape.empty() && values.size() == 1;
+  if (scalar) m_number->setText(significant(values.front(), 7));
   m_image->scale = std::max(std::abs(slice.min), std::abs(slice.max));
   m_model->set(std::move(values), static_cast<int>(rows), static_cast<int>(columns), m_image->scale, c.page);
   m_histogram->slice = slice;
@@ -336,8 +351,10 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
     const QString text = name + QLatin1Char(' ') + grouped(n);
     return n == 0 ? text : QStringLiteral("<b style='color:%1'>%2</b>").arg(c.failed.name(), unbroken(text));
   };
-  QStringList facts{tr("rms %1").arg(significant(slice.rms)), tr("mean %1").arg(significant(slice.mean)),
-                    count(tr("NaN"), slice.nans), count(tr("Inf"), slice.infinities)};
+  QStringList facts;
+  if (!scalar)
+    facts << tr("rms %1").arg(significant(slice.rms)) << tr("mean %1").arg(significant(slice.mean)) << count(tr("NaN"), slice.nans)
+          << count(tr("Inf"), slice.infinities);
   if (slice.step >= 0) facts << tr("at step %1").arg(grouped(slice.step));
   std::int64_t all = 1, shown = rows * columns;
   for (const std::int64_t extent : slice.shape) all *= extent;
@@ -347,7 +364,8 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
     if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
   m_none->hide();
-  m_stack->show();
+  m_stack->setVisible(!scalar);
+  m_number->setVisible(scalar);
   fit();
   setOld(false);
 }

@@ -38,6 +38,7 @@ class TensorModel : public QAbstractTableModel {
 };
 
 // The values of a tensor: picture, table, histogram, counts of what is no number. The last two axes are shown, the others are chosen.
+// What has no axes is its number.
 class TensorView : public QWidget {
   Q_OBJECT
  public:
@@ -48,6 +49,7 @@ class TensorView : public QWidget {
   // Why there are no values; what is shown stays, marked as old.
   void setUnavailable(const QString& tensor, const QString& reason);
   QString tensor() const { return m_name; }
+  QString number() const;  // of a tensor without axes; empty: it has axes, or no value yet
   QString facts() const;
   QString note() const;
   bool old() const;  // what is shown is not of now
@@ -73,6 +75,7 @@ class TensorView : public QWidget {
   std::vector<QSpinBox*> m_places;
   WrapLayout* m_choices;
   ElidedLabel* m_title = nullptr;  // of a narrow one
+  QLabel* m_number;
   QLabel* m_facts;
   QLabel* m_none;
   QStackedWidget* m_stack;

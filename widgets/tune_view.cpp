@@ -437,9 +437,13 @@ const TrialInfo* TuneView::shownTrial() const {
 const TrialInfo* TuneView::trialInUse() const {
   const SubgraphInfo* s = subgraph();
   if (!s) return nullptr;
+  // A first kernel is compiled quickly, and once more with full effort as a trial of its own with the same schedule: what a swap brought
+  // is the newer one.
+  const bool swapped = m_swapped.contains({s->id, s->inUse.text});
+  const TrialInfo* found = nullptr;
   for (const TrialInfo& t : m_trialList)
-    if (t.schedule == s->inUse) return &t;
-  return nullptr;
+    if (t.schedule == s->inUse && (!found || (swapped && t.us && t.status == TrialStatus::Ok))) found = &t;
+  return found;
 }
 
 void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
@@ -529,6 +533,12 @@ void TuneView::chooseSubgraph(const std::string& id) {
   showKnobs();
   Q_EMIT subgraphChosen(id);
   if (!m_asked) askKernel(std::nullopt, false);  // trials that are known have led to theirs
+}
+
+void TuneView::showInUse() {
+  const TrialInfo* inUse = trialInUse();
+  m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
+  showLineage();
 }
 
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
@@ -748,12 +758,19 @@ void TuneView::setRun(const std::vector<StepEvent>& steps, const std::vector<Ker
                       const std::vector<EvalEvent>& evals) {
   m_latency->setSteps(steps, swaps);
   m_loss->setRun(steps, evals);
+  m_swapped.clear();
+  for (const KernelSwapEvent& swap : swaps) m_swapped.emplace(swap.subgraph, swap.schedule.text);
+  showInUse();
 }
 void TuneView::addStep(const StepEvent& step) {
   m_latency->addStep(step);
   m_loss->addStep(step);
 }
-void TuneView::addSwap(const KernelSwapEvent& swap) { m_latency->addSwap(swap); }
+void TuneView::addSwap(const KernelSwapEvent& swap) {
+  m_latency->addSwap(swap);
+  m_swapped.emplace(swap.subgraph, swap.schedule.text);
+  if (swap.subgraph == m_current) showInUse();
+}
 void TuneView::addEval(const EvalEvent& eval) { m_loss->addEval(eval); }
 void TuneView::reset() {
   m_current.clear();
@@ -794,6 +811,7 @@ void TuneView::goBack(const TunePlace& place) {
 }
 
 void TuneView::clearSteps() {
+  m_swapped.clear();
   m_latency->clear();
   m_loss->clear();
   m_profile->clear();

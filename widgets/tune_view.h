@@ -6,6 +6,9 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "core/protocol/message.h"
 #include "widgets/budget_slider.h"
@@ -121,6 +124,7 @@ class TuneView : public QWidget {
   QToolButton* tableButton(Plot* plot);
   void showKnobs();
   void showLineage();
+  void showInUse();
   void showMeasureState();
   void markRuledOut();
   QString refusal() const;  // why the kernel cannot have what the knobs say; empty: nothing is known against it
@@ -144,6 +148,7 @@ class TuneView : public QWidget {
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
+  std::set<std::pair<std::string, std::string>> m_swapped;  // by the run: subgraph, schedule
   std::string m_current;
   std::string m_tried;           // the kernel that the search is at
   std::uint64_t m_followed = 0;  // choice of the selection that led to it, or that it came after

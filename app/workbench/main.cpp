@@ -87,9 +87,11 @@ int main(int argc, char** argv) {
   const QString mode = parser.value(theme);
   if (!mode.isEmpty() && mode != QLatin1String("light") && mode != QLatin1String("dark") && mode != QLatin1String("system"))
     return usage(QStringLiteral("--theme is light, dark or system"));
-  look.setMode(mode == QLatin1String("light")  ? Theme::Mode::Light
-               : mode == QLatin1String("dark") ? Theme::Mode::Dark
-                                               : Theme::Mode::System);
+  // Pictures look the same whatever somebody chose.
+  look.setMode(mode == QLatin1String("light")                ? Theme::Mode::Light
+               : mode == QLatin1String("dark")               ? Theme::Mode::Dark
+               : mode.isEmpty() && !parser.isSet(screenshot) ? MainWindow::keptTheme()
+                                                             : Theme::Mode::System);
 
   const QStringList views{QStringLiteral("author"), QStringLiteral("explain"), QStringLiteral("tune"), QStringLiteral("devices")};
   const auto page = views.indexOf(parser.value(view));

@@ -60,6 +60,7 @@ class MainWindow : public QMainWindow {
   QTabBar* tabs() { return m_tabBar; }
   FindBar* finder() { return m_find; }
   RenameBar* renamer() { return m_rename; }
+  static Theme::Mode keptTheme();                           // what was chosen last in a window; System: nothing yet
   double textScale() const { return m_text->textScale(); }  // of the notebooks
   void exportHtml(const QString& path);                     // by the command line's own report; says in the status bar how it went
   void exportPdf(const QString& path);
@@ -179,6 +180,7 @@ class MainWindow : public QMainWindow {
   void closeRename();
   void zoom(int steps);  // 0: back to 100 %
   void setTextScale(double scale);
+  void chooseTheme(Theme::Mode mode);  // somebody's choice, which is kept
   void exportAs(const QString& title, const QString& filter, const QString& ending, void (MainWindow::*write)(const QString&));
   void placeTabs();
   void showShortcuts();

@@ -193,9 +193,9 @@ void MainWindow::makeActions() {
     QSettings().remove(QStringLiteral("layout"));
     for (DockPage* page : m_pages->findChildren<DockPage*>()) page->resetLayout();
   });
-  add("view.light", tr("Light"), {}, [this] { m_theme->setMode(Theme::Mode::Light); });
-  add("view.dark", tr("Dark"), {}, [this] { m_theme->setMode(Theme::Mode::Dark); });
-  add("view.system", tr("As the system"), {}, [this] { m_theme->setMode(Theme::Mode::System); });
+  add("view.light", tr("Light"), {}, [this] { chooseTheme(Theme::Mode::Light); });
+  add("view.dark", tr("Dark"), {}, [this] { chooseTheme(Theme::Mode::Dark); });
+  add("view.system", tr("As the system"), {}, [this] { chooseTheme(Theme::Mode::System); });
   group = tr("Tools");
   // Of the plot that has the keyboard, else the step latency.
   const auto plot = [this]() -> Plot* {
@@ -733,6 +733,24 @@ void MainWindow::setTextScale(double scale) {
   m_text->setTextScale(scale);
   if (m_store) QSettings().setValue(QStringLiteral("view/textScale"), scale);
   setStatus("text", tr("The notebook's text at %1 %").arg(qRound(scale * 100)));
+}
+
+Theme::Mode MainWindow::keptTheme() {
+  const QString kept = QSettings().value(QStringLiteral("view/theme")).toString();
+  return kept == QLatin1String("light")  ? Theme::Mode::Light
+         : kept == QLatin1String("dark") ? Theme::Mode::Dark
+                                         : Theme::Mode::System;
+}
+
+// On disk at once: a window that is killed later keeps it, too.
+void MainWindow::chooseTheme(Theme::Mode mode) {
+  m_theme->setMode(mode);
+  if (!m_store) return;
+  QSettings settings;
+  settings.setValue(QStringLiteral("view/theme"), mode == Theme::Mode::Light  ? QStringLiteral("light")
+                                                  : mode == Theme::Mode::Dark ? QStringLiteral("dark")
+                                                                              : QStringLiteral("system"));
+  settings.sync();
 }
 
 // ---------------------------------------------------------------- export

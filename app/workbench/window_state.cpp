@@ -567,10 +567,16 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
     const Selection::Relation relation = probe.relation(places);
     return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
   };
+  // The update of a parameter has its place in `train`, where that of every other one is: it is known by what it becomes.
+  const auto updates = [&](const std::string& id) {
+    return std::any_of(graph.edges.begin(), graph.edges.end(),
+                       [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
+  };
   std::vector<std::string> ids;
   std::set<std::string> gradients;
   for (const auto& node : graph.nodes) {
-    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins)) continue;
+    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins) && !updates(node.id))
+      continue;
     ids.push_back(node.id);
     if (const auto* t = m_tab->workspace->tensor(node.id.substr(0, node.id.find('#'))); token && t && t->derivative)
       gradients.insert(t->name);

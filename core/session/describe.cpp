@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -93,11 +94,16 @@ bool readsByData(const Program& p, ExprId load) {
   return std::any_of(indices.begin(), indices.end(), [](const AccessIndex& i) { return i.isData(); });
 }
 
-// The places of the accesses of each tensor, bodies of loops included: the nearest span of each access.
+// The places of the accesses of each tensor, bodies of loops included: the nearest span of each access. The word in `train` that all
+// updates stand for, `sgd`, is none: it would be a place of every parameter.
 std::vector<protocol::Origins> readersOf(const Program& p, const OriginSpans& spans) {
   std::vector<protocol::Origins> readers(p.tensors.size());
-  const auto note = [](protocol::Origins& into, std::uint32_t place) {
-    if (std::find(into.begin(), into.end(), place) == into.end()) into.push_back(place);
+  std::set<std::uint32_t> updates;
+  for (const Operator& op : p.operators)
+    if (op.phase == Phase::Optimizer)
+      if (const auto places = spans.of(p, op.origin); !places.empty()) updates.insert(places.front());
+  const auto note = [&updates](protocol::Origins& into, std::uint32_t place) {
+    if (!updates.contains(place) && std::find(into.begin(), into.end(), place) == into.end()) into.push_back(place);
   };
   for (const ScalarNode& n : p.scalars)
     if (n.op == ScalarOp::Load && n.origin.valid())

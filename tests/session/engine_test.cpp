@@ -270,6 +270,22 @@ TEST_F(EngineTest, AParameterKnowsWhoReadsIt) {
   EXPECT_TRUE(tensor("L").readers.empty());
 }
 
+TEST_F(EngineTest, WhatUpdatesAParameterIsNoAccessInTheText) {
+  await<Hello>();
+  const std::string text =
+      "param W[4] = normal(0, 1)\nparam V[4] = normal(0, 1)\nY[i] = W[i]*2\nloss L = sum[i] Y[i]*V[3 - i]\n"
+      "train L { optimizer = adam(lr=0.1); steps = 10 }\n";
+  document(text);
+  const Analysis a = await<Analysis>();
+  for (const auto& [name, access] : {std::pair("W", "W[i]"), std::pair("V", "V[3 - i]")}) {
+    const auto t = std::find_if(a.tensors.begin(), a.tensors.end(), [&](const TensorInfo& each) { return each.name == name; });
+    ASSERT_NE(t, a.tensors.end());
+    ASSERT_EQ(t->readers.size(), 1u) << name;
+    const auto& place = a.spans[t->readers.front()];
+    EXPECT_EQ(text.substr(place.begin, place.end - place.begin), access);
+  }
+}
+
 TEST_F(EngineTest, EditsAreRevisions) {
   await<Hello>();
   document("input A[4]\nB[i] = A[i] + 1\n");

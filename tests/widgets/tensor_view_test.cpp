@@ -39,6 +39,48 @@ TEST_F(Tuning, ATableOfValuesUsesTheRoomOfItsPanel) {
   EXPECT_LT(table->viewport()->height(), 480);
 }
 
+TEST_F(Tuning, TheEndsOfTheColourScaleAreWritten) {
+  TensorView view(&theme, true);
+  view.resize(340, 700);
+  view.show();
+  view.setTensor("W", {4, 400});
+  TensorSlice slice;
+  slice.tensor = "W", slice.shape = {4, 400}, slice.begin = {0, 0}, slice.end = {4, 400};
+  for (const double scale : {0.5, 0.00258, 88888.0, 1.25e-12}) {
+    slice.min = -scale, slice.max = scale;
+    view.setSlice(slice, std::vector<double>(1600, scale));
+    QCoreApplication::processEvents();
+    QWidget* picture = nullptr;
+    for (QWidget* w : view.findChildren<QWidget*>())
+      if (w->accessibleName().startsWith("Values as a picture")) picture = w;
+    ASSERT_TRUE(picture);
+    const QImage image = picture->grab().toImage();
+    const int last = image.width() - 1;
+    for (int y = 0; y < image.height(); ++y) ASSERT_EQ(image.pixel(last, y), image.pixel(last, 0)) << scale << " is cut at " << y;
+  }
+}
+
+TEST_F(Tuning, WhatHasNoAxesIsItsNumber) {
+  TensorView view(&theme, true);
+  view.setTensor("L", {});
+  EXPECT_EQ(view.number(), QString());
+  TensorSlice slice;
+  slice.tensor = "L", slice.min = slice.max = slice.mean = slice.rms = 10.1412, slice.step = 7;
+  view.setSlice(slice, {10.1412});
+  EXPECT_EQ(view.number(), "10.14120");
+  EXPECT_EQ(view.facts(), "at step 7");
+  EXPECT_TRUE(view.findChild<QTableView*>()->parentWidget()->isHidden());
+  view.setUnavailable("L", "L is not kept while training.");
+  EXPECT_TRUE(view.old());
+  EXPECT_TRUE(view.note().contains("These are of step 7")) << view.note().toStdString();
+  view.setTensor("W", {2});
+  EXPECT_EQ(view.number(), QString());
+  slice.tensor = "W", slice.shape = {2}, slice.begin = {0}, slice.end = {2};
+  view.setSlice(slice, {1, 2});
+  EXPECT_EQ(view.number(), QString());
+  EXPECT_TRUE(view.facts().contains("rms"));
+}
+
 TEST_F(Tuning, NotANumberIsCountedInSight) {
   TensorView view(&theme, false);
   view.setTensor("W", {2, 2});

@@ -45,6 +45,34 @@ TEST_F(Tuning, TheKernelInUseIsMarked) {
   EXPECT_FALSE(view.lineage().contains("in use"));
 }
 
+// The first kernel is timed as it was compiled first, and with full effort: two trials of one schedule.
+TEST_F(Tuning, TheKernelInUseIsTheOneThatASwapBrought) {
+  TuneView view(&theme, &selection);
+  auto subgraphs = capsule::subgraphs();
+  auto trials = capsule::trials(3);
+  ASSERT_GE(trials.size(), 2u);
+  for (std::size_t i = 0; i < trials.size(); ++i)
+    trials[i].number = i, trials[i].us = 30.0 + static_cast<double>(i), trials[i].status = TrialStatus::Ok,
+    trials[i].schedule.text = "{\"tile\":" + std::to_string(i) + "}";
+  trials[1].schedule = trials[0].schedule;
+  subgraphs[0].inUse = trials[0].schedule;
+  ASSERT_EQ(subgraphs[0].id, "aa01");
+  view.setSubgraphs(subgraphs);
+  view.chooseSubgraph("aa01");
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(view.trials()->inUse(), trials[0].number);
+  KernelSwapEvent swap;
+  swap.subgraph = "aa01", swap.schedule = trials[1].schedule, swap.step = 12;
+  view.addSwap(swap);
+  EXPECT_EQ(view.trials()->inUse(), trials[1].number);
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(view.trials()->inUse(), trials[1].number);
+  view.setRun({}, {}, {});  // another notebook's
+  EXPECT_EQ(view.trials()->inUse(), trials[0].number);
+  view.setRun({}, {swap}, {});
+  EXPECT_EQ(view.trials()->inUse(), trials[1].number);
+}
+
 TEST_F(Tuning, WithoutAChoiceKernelAndKnobsAreTheBestTrials) {
   TuneView view(&theme, &selection);
   view.resize(1600, 1000);

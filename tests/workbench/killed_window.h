@@ -4,8 +4,8 @@
 
 namespace nf {
 
-// A window in a process of its own, which a test kills. Its steps are commands: open FILE, new, type TEXT, save, hide-inspector. It says
-// "kept" once everything that is unsaved stands in journals, and stays.
+// A window in a process of its own, which a test kills. Its steps are commands: open FILE, new, type TEXT, dark, hide-inspector. It
+// says "kept" once everything that is unsaved stands in journals, and stays.
 int windowToKill(const QStringList& steps);
 
 }  // namespace nf

@@ -43,6 +43,7 @@ int windowToKill(const QStringList& steps) {
       window.notebook()->activate(code->id(), true);
       QTest::keyClicks(code->editor(), steps[++i]);
     }
+    if (steps[i] == "dark") window.action("view.dark")->trigger();
     if (steps[i] == "hide-inspector") window.action("view.inspector")->trigger();
   }
   // Killed at once: only what is written without waiting is there.
@@ -124,6 +125,22 @@ struct Recovery : Window {
     return found;
   }
 };
+
+TEST_F(Recovery, TheThemeThatWasChosenIsKeptWhenTheWindowIsKilled) {
+  QSettings::setPath(QSettings::NativeFormat, QSettings::UserScope, settings.path());
+  EXPECT_EQ(MainWindow::keptTheme(), Theme::Mode::System);
+  kill({"dark", "at-once"});
+  EXPECT_EQ(MainWindow::keptTheme(), Theme::Mode::Dark);
+  // A window for a picture, or one that was told its theme, changes nothing of it.
+  theme.setMode(Theme::Mode::Light);
+  start();
+  EXPECT_EQ(MainWindow::keptTheme(), Theme::Mode::Dark);
+  EXPECT_TRUE(window->action("view.light")->isChecked());
+  window->forgetSession();
+  window->action("view.system")->trigger();
+  EXPECT_EQ(theme.mode(), Theme::Mode::System);
+  EXPECT_EQ(MainWindow::keptTheme(), Theme::Mode::Dark);
+}
 
 TEST_F(Recovery, AKilledWindowComesBackWithEveryTab) {
   const QString second = other();

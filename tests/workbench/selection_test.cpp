@@ -256,6 +256,50 @@ TEST_F(Selected, AGradientIsItsScatterToo) {
     EXPECT_TRUE(wait([&] { return leads(target); })) << target;
 }
 
+TEST_F(Selected, AClickWhereTheCaretStandsSelectsWhatIsThere) {
+  openWith(
+      "# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 0.1)\n\n"
+      "# %%\nA[i, j] = sum[k] X[i, k] * W[k, j]\n\n# %%\nloss L = mean[i, j] A[i, j]^2\n");
+  ExpressionEditor* editor = cell(1)->editor();
+  window->notebook()->activate(cell(1)->id(), true);
+  QTextCursor cursor(editor->document());
+  cursor.setPosition(static_cast<int>(editor->bytes().find("X[i")) + 1);
+  const QPoint there = editor->cursorRect(cursor).center();
+  const auto click = [&] { QTest::mouseClick(editor->viewport(), Qt::LeftButton, {}, there); };
+  click();
+  ASSERT_EQ(window->inspector()->tensor(), "X");
+  const protocol::Origins access = selection().origins();
+  const auto caret = editor->caretByte();
+  clickInOutline("W");
+  ASSERT_EQ(window->inspector()->tensor(), "W");
+  ASSERT_EQ(editor->caretByte(), caret);
+  click();
+  EXPECT_EQ(editor->caretByte(), caret);
+  EXPECT_EQ(window->inspector()->tensor(), "X");
+  EXPECT_EQ(selection().origins(), access);
+}
+
+// All updates have one place, the word `sgd`: a parameter leads to its own.
+TEST_F(Selected, AParameterLeadsToItsOwnUpdateAlone) {
+  openWith(
+      "# %%\nlet N = 8\ninput X[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 0.1)\nparam V[N, N] = normal(0, 0.1)\n\n"
+      "# %%\nA[i, j] = sum[k] X[i, k] * W[k, j]\n\n# %%\nB[i, j] = sum[k] A[i, k] * V[k, j]\n\n"
+      "# %%\nloss L = mean[i, j] (B[i, j] - 1)^2\nshow A, B\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3000 }\n");
+  const auto leads = [&](const QString& target) {
+    for (const QToolButton* b : window->inspector()->findChildren<QToolButton*>())
+      if (b->isVisible() && b->objectName() == target) return true;
+    return false;
+  };
+  clickInOutline("V");
+  EXPECT_TRUE(wait([&] { return leads("node:V.next") && leads("node:B"); }));
+  EXPECT_FALSE(leads("node:W.next"));
+  EXPECT_FALSE(leads("node:A"));
+  clickInOutline("W");
+  EXPECT_TRUE(wait([&] { return leads("node:W.next") && leads("node:A"); }));
+  EXPECT_FALSE(leads("node:V.next"));
+}
+
 // A product is its factors too, not its sign alone.
 TEST_F(Selected, AClickedTermLightsUpAllThatItIsMadeOf) {
   openWith(
