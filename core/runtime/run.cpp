@@ -224,9 +224,10 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     m_place = m_supply->failedAt();
     return requested.error();
   }
-  protocol::WarningEvent unmatched;
+  protocol::WarningEvent unmatched, replaced;
+  NamedTensors weights;
   if (!m_options.weights.empty()) {
-    NF_TRY(const NamedTensors weights, readWeights(m_options.weights));
+    NF_TRY(weights, readWeights(m_options.weights));
     NF_TRY([[maybe_unused]] const auto written, writeWeights(*m_store, weights, m_options.weights));
     unmatched.message = unmatchedWeights(*m_store, m_notebook, weights, m_options.weights);
   }
@@ -248,6 +249,10 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_warnings = warningEvents(m_prepared.warnings, m_notebook.sources);
   for (protocol::WarningEvent& e : warningEvents(strays, x.program(), m_notebook.sources)) m_warnings.push_back(std::move(e));
   if (!unmatched.message.empty()) m_warnings.push_back(std::move(unmatched));
+  std::set<std::string> fed;
+  for (const DataFeed::Input& in : feed.inputs()) fed.insert(in.name);
+  replaced.message = replacedInputs(*m_store, weights, fed, m_options.weights);
+  if (!replaced.message.empty()) m_warnings.push_back(std::move(replaced));
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];
