@@ -11,6 +11,7 @@
 #include <random>
 
 #include "app/neoflow/stop_on_signal.h"
+#include "core/device/moved_reference.h"
 #include "core/device/reference.h"
 #include "core/runtime/data_feed.h"
 #include "core/runtime/prepared.h"
@@ -25,8 +26,8 @@ using Json = nlohmann::json;
 
 // A result may be off by so many times its tensor's largest element: the roundings of sums in single precision, in any order.
 constexpr double kOfLargest = 2e-6;
-// And by so many times what it moves where every input moves by a few of its own last places: badly conditioned results lose digits in
-// single precision whoever computes them.
+// And by so many times what it moves where every input and every operator's results move by a few of their own last places: badly
+// conditioned results, and those that cancel, lose digits in single precision whoever computes them. What f16 and bf16 round counts too.
 constexpr double kOfMoved = 2;
 constexpr double kMove = 0x1p-20;
 constexpr int kMoves = 3;
@@ -183,19 +184,25 @@ class Checker {
       for (std::int64_t i = 0; i < host.elements(); ++i) data.values.push_back(host.at(i));
       inputs[TensorId(t)] = std::move(data);
     }
-    NF_TRY(const Values wanted, interpreted(p, inputs, seed));
+    NF_TRY(const Values wanted, interpreted(p, inputs, seed, Storage::Rounded));
     Values moved;
     for (const auto& [name, values] : wanted) moved[name].assign(values.size(), 0);
+    const auto differs = [&](const std::string& name, const std::vector<double>& values) {
+      const std::vector<double>& from = wanted.at(name);
+      for (std::size_t i = 0; i < from.size(); ++i)
+        if (const double d = std::fabs(values[i] - from[i]); std::isfinite(d)) moved[name][i] = std::max(moved[name][i], d);
+    };
+    if (std::ranges::any_of(p.tensors, [](const Tensor& t) { return t.type == DType::F16 || t.type == DType::BF16; })) {
+      NF_TRY(const Values exact, interpreted(p, inputs, seed, Storage::Exact));
+      for (const auto& [name, values] : exact) differs(name, values);
+    }
+    std::vector<TensorId> outputs;
+    for (const Output& o : p.outputs) outputs.push_back(o.tensor);
+    NF_TRY(const MovedReference near, MovedReference::prepare(p, outputs, Storage::Rounded));
     for (int n = 0; n < kMoves; ++n) {
-      TensorValues near = inputs;
-      for (auto& [tensor, data] : near)
-        if (isFloating(data.type))
-          for (double& v : data.values) v *= rng() % 2 ? 1 + kMove : 1 - kMove;
-      NF_TRY(const Values values, interpreted(p, near, seed));
-      for (const auto& [name, list] : values)
-        for (std::size_t i = 0; i < list.size(); ++i)
-          if (const double d = std::fabs(list[i] - wanted.at(name)[i]); std::isfinite(d))
-            moved[name][i] = std::max(moved[name][i], d);
+      const auto values = near.run(inputs, seed, kMove, rng);
+      if (!values) continue;  // beside the inputs an index may be out of range
+      for (const Output& o : p.outputs) differs(o.name, values->at(o.tensor).values);
     }
     Wanted result{wanted, {}};
     double largestGradient = 0;
@@ -214,8 +221,9 @@ class Checker {
     return result;
   }
 
-  static Result<Values> interpreted(const Program& p, const TensorValues& inputs, std::uint64_t seed) {
+  static Result<Values> interpreted(const Program& p, const TensorValues& inputs, std::uint64_t seed, Storage storage) {
     InterpretOptions options;
+    options.storage = storage;
     options.seed = seed;
     for (const Output& o : p.outputs) options.outputs.push_back(o.tensor);
     NF_TRY(const TensorValues values, interpret(p, inputs, options));

@@ -199,7 +199,8 @@ int commandLine(int argc, char** argv, bool json) {
   addSeed(runCommand, run.seed);
   runCommand->add_option("-o,--output", run.output, "folder for --dump; NAME.nf.out where it is left out");
   runCommand->add_option("--dump", run.dump, "values of these tensors as .npy files: 'Y,L,d(L)/d(W)', or all");
-  runCommand->add_option("--weights", run.weights, "safetensors or npz: tensors by name, in place of initial values");
+  runCommand->add_option("--weights", run.weights,
+                         "safetensors or npz: tensors by name, in place of initial values; of inputs, too, which is warned of");
   runCommand->add_flag("--json-progress", run.progress, "one JSON object a line");
   runCommand->callback([&] { exitCode = nf::runRun(devices(), run); });
 

@@ -2,7 +2,6 @@
 #include "core/autodiff/inverse.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 
 #include "core/autodiff/basis.h"
@@ -248,10 +247,10 @@ Inverse solve(const AccessProblem& problem, const InvertOptions& options, std::o
 
 // Step 7. False: the proof did not end within its limit.
 bool conclude(const AccessProblem& problem, const QuestionLimit& limit, Inverse& inverse) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = processorMilliseconds();
   const bool empty = inverse.state == Inverse::State::Empty;
   const std::optional<bool> proved = empty ? certifyEmpty(problem, limit) : certify(problem, inverse, limit);
-  inverse.certificateMilliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  inverse.certificateMilliseconds = processorMilliseconds() - begin;
   if (empty && proved == true) {
     inverse.excludedBy = excludingConditions(problem, limit);
     return true;

@@ -44,7 +44,7 @@ struct Inverse {
   std::vector<std::int64_t> phaseModulus;  // one a z dimension: splitting it by this folds the floors over it (phase.h)
   std::int64_t tripsPerZ = 1;              // product of axes
   double zShare = 1;                       // share of all z where Pz holds; counted, estimated for large tensors
-  double certificateMilliseconds = 0;
+  double certificateMilliseconds = 0;      // of processor time, whatever else the machine does
   // For people: the linear system, its solution, free axes, guards with the reason of each dropped one. Lines of text per step.
   struct Step {
     std::string title;

@@ -195,6 +195,7 @@ class Fuser {
     d.traffic.clear();
     d.arithmetic.clear();
     d.recomputed.clear();
+    std::vector<std::string> recomputed;
     for (const Move* m : {c.forward ? &*c.forward : nullptr, c.gradient ? &*c.gradient : nullptr}) {
       if (!m) continue;
       if (m->traffic)
@@ -203,8 +204,11 @@ class Fuser {
       d.dC += m->operations;
       d.dK += m->kernels;
       if (m->operations != 0) d.arithmetic.push_back({p[m->tensor].name, m->operations});
-      if (m->operations < 0) d.recomputed += (d.recomputed.empty() ? "" : ", ") + m->recomputed;
+      if (m->operations < 0)
+        for (const std::string& name : m->recomputed)
+          if (std::ranges::find(recomputed, name) == recomputed.end()) recomputed.push_back(name);
     }
+    for (const std::string& name : recomputed) d.recomputed += (d.recomputed.empty() ? "" : ", ") + name;
     for (const auto& [tensor, bytes] : traffic)
       if (bytes != 0) d.traffic.push_back({p[tensor].name, bytes});
     std::stable_sort(d.traffic.begin(), d.traffic.end(),
@@ -251,7 +255,8 @@ class Fuser {
     for (const KernelGraph::KernelId k : {move.producer, move.consumer})
       for (const OperatorId op : m_graph.operatorsOf(k)) {
         const std::string& name = m_graph.program()[op].name;
-        if (name != d.producer && name != d.consumer) names.push_back(name);
+        // What is computed again has the name of what it repeats.
+        if (name != d.producer && name != d.consumer && std::ranges::find(names, name) == names.end()) names.push_back(name);
       }
     if (names.empty()) return {};
     const std::size_t shown = std::min(names.size(), kMost);

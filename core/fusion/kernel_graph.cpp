@@ -447,7 +447,7 @@ KernelGraph::Move KernelGraph::scoredMerge(KernelId a, KernelId b, TensorId betw
     const OperatorId producer = producerOf(between);
     if (classOf(producer) == FusionClass::Injective)
       move.operations -= (reevaluation(m_kernels[b], between) - 1) * m_flops[producer.value];
-    if (move.operations < 0) move.recomputed = m_program[between].name;
+    if (move.operations < 0) move.recomputed = {m_program[between].name};
   }
   return move;
 }
@@ -530,7 +530,7 @@ KernelGraph::Inlining& KernelGraph::inliningOf(TensorId t, const std::vector<Ker
   for (const auto& [tensor, bytes] : terms) move.bytes += bytes;
   move.traffic = std::make_shared<const TrafficTerms>(std::move(terms));
   move.kernels = inlining.rest.empty() ? 1 : 0;
-  for (const OperatorId op : slice) move.recomputed += (move.recomputed.empty() ? "" : ", ") + m_program[op].name;
+  for (const OperatorId op : slice) move.recomputed.push_back(m_program[op].name);
   return inlining;
 }
 

@@ -37,7 +37,7 @@ class KernelGraph {
     std::shared_ptr<const TrafficTerms> traffic;  // null: none
     double bytes = 0, operations = 0;
     std::int64_t kernels = 0;
-    std::string recomputed;
+    std::vector<std::string> recomputed;  // names
     std::optional<std::string> obstacle;  // why it can't be lowered
     bool forbidden = false;
     std::optional<Hash> reverted;  // a kernel it would make is known to be slower than its parts

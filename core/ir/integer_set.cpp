@@ -100,6 +100,8 @@ Deadline Deadline::ofProcessor(double milliseconds) {
   return {pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : CLOCK_MONOTONIC, milliseconds};
 }
 
+double processorMilliseconds() { return std::chrono::duration<double, std::milli>(nowOf(CLOCK_THREAD_CPUTIME_ID)).count(); }
+
 std::chrono::nanoseconds Deadline::left() const { return m_at - nowOf(m_clock); }
 
 struct IntegerContext::Impl {

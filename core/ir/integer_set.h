@@ -19,6 +19,8 @@ namespace nf {
 
 class IntegerContext;
 
+double processorMilliseconds();  // that this thread has taken
+
 // A time from now on: by the clock, or of the processor time that the calling thread takes, which a busy machine brings no nearer. The
 // latter may be looked at as long as that thread lives.
 class Deadline {

@@ -254,10 +254,10 @@ void Elaborator::scatter(const Ast& ast, const Stmt& s) {
       shape.push_back(0);
       inferred.emplace_back(plain);
     } else {
-      Diagnostic& d = report(
-          "ambiguous-extent",
-          "how many places `" + std::string(m_out.sources.text(e.span)) + "` chooses from can't be inferred: write `: N` after it",
-          e.span);
+      Diagnostic& d = report("ambiguous-extent",
+                             "how many places `" + std::string(m_out.sources.text(e.span)) +
+                                 "` chooses from can't be inferred: write their number after it",
+                             e.span);
       d.notes.push_back(
           {"the places are numbered by the data: `" + std::string(target.name) + "[idx[n]: 100] += ...` has 100", {}});
       return;

@@ -152,9 +152,10 @@ bool Statement::solvedExtents(const std::vector<Use>& uses) {
 
 void Statement::reportAmbiguous(IndexVar v, const std::vector<Use>& uses) {
   const Variable& variable = m_variables[v];
-  Diagnostic& d =
-      report("ambiguous-extent", "the extent of index `" + variable.name + "` can't be inferred: write `" + variable.name + ": N`",
-             variable.span);
+  Diagnostic& d = report(
+      "ambiguous-extent",
+      "the extent of index `" + variable.name + "` can't be inferred: write it behind the name, as in `" + variable.name + ": 8`",
+      variable.span);
   std::optional<std::int64_t> natural;
   for (const Use& use : uses) {
     std::vector<IndexVar> variables;
@@ -174,7 +175,10 @@ void Statement::reportAmbiguous(IndexVar v, const std::vector<Use>& uses) {
     if (n && *n > 0) natural = natural ? std::min(*natural, *n) : *n;
   }
   if (uses.empty() || d.notes.empty()) d.notes.push_back({"no access uses it alone", {}});
-  if (natural) d.fixes.push_back(runOver(variable, *natural));
+  if (!natural) return;
+  d.message = "the extent of index `" + variable.name + "` can't be inferred: write `" + variable.name + ": " +
+              std::to_string(*natural) + "`, if it runs over all that is read";
+  d.fixes.push_back(runOver(variable, *natural));
 }
 
 // What is left open stays 0.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/lang/missing_tensor.h"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,13 +24,19 @@ Error missingTensor(const CompiledNotebook& notebook, std::string stage, const s
   }
   const auto listed = [&](const std::vector<std::string>& names) {
     std::string text;
-    for (const std::string& n : names)
-      if (text.size() < kMostText) text += (text.empty() ? "" : ", ") + n;
+    for (const std::string& n : names) {
+      if (text.size() >= kMostText) return text + ", ...";
+      text += (text.empty() ? "" : ", ") + n;
+    }
     return text;
   };
   if (!made.empty())
     return {std::move(stage), "There is no tensor " + name + ": every repetition has its own.", {}, "They are " + listed(made)};
   const std::vector<std::string> near = lang::nearest(name, there);
+  // Of a long list what somebody who writes `Z.F` for `Z.conv2d.F` means comes first: the same last part.
+  const std::string_view last = std::string_view(name).substr(name.rfind('.') + 1);
+  std::stable_partition(there.begin(), there.end(),
+                        [&](const std::string& n) { return std::string_view(n).substr(n.rfind('.') + 1) == last; });
   return {std::move(stage),
           "There is no tensor " + name + (near.empty() ? "." : ": is " + near.front() + " meant?"),
           {},

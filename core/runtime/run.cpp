@@ -41,11 +41,51 @@ TensorId lastCarried(Program& p, const Symbol& symbol) {
   return carried.last;
 }
 
+// What a name means at the end of the notebook; invalid where it is the name of none.
+TensorId meaningOf(const CompiledNotebook& notebook, const Program& p, const std::string& name) {
+  const Symbol* const s = notebook.tensorSymbol(name);
+  return s && s->lastOf.valid() ? p.loops[s->lastOf.value].carried[s->carried].last : s ? s->tensor : TensorId();
+}
+
+// A name that was given to another tensor later is the last one's: what it stood for before has a number.
+void tellShownApart(const CompiledNotebook& notebook, Program& p) {
+  const std::vector<Output> outputs = p.outputs;
+  const auto shown = [](const Output& o) { return o.role == OutputRole::Show || o.role == OutputRole::Named; };
+  std::map<std::pair<std::string, TensorId>, std::string> numbered;
+  std::set<std::string> used;
+  for (const Output& o : outputs) used.insert(o.name);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Output& o = outputs[i];
+    if (!shown(o)) continue;
+    const std::string& own = p[o.tensor].name;
+    const bool later = std::any_of(outputs.begin() + static_cast<std::ptrdiff_t>(i) + 1, outputs.end(), [&](const Output& other) {
+      return shown(other) && other.name == o.name && other.tensor != o.tensor;
+    });
+    const bool ownName = own == o.name || own.starts_with(o.name + "#");
+    if (!later && (!ownName || !notebook.tensorSymbol(o.name) || meaningOf(notebook, p, o.name) == o.tensor)) continue;
+    std::string& name = numbered[{o.name, o.tensor}];
+    if (name.empty()) {
+      name = own.starts_with(o.name + "#") ? own : o.name + "#1";
+      const auto taken = [&] {
+        const TensorId t = p.tensorNamed(name);
+        return used.contains(name) || (t.valid() && t != o.tensor);
+      };
+      for (std::size_t n = 2; taken(); ++n) name = o.name + "#" + std::to_string(n);
+      used.insert(name);
+    }
+    p.outputs[i].name = name;
+  }
+}
+
 // The tensor of this name. What the notebook does not ask for is asked for here, of `p`: a derivative, a carried value behind its loop.
 TensorId tensorFor(const CompiledNotebook& notebook, Program& p, const std::string& name) {
   for (const Output& o : p.outputs)
     if (o.name == name) return o.tensor;
   if (const TensorId t = notebook.tensorNamed(name); t.valid()) return t;
+  if (name.ends_with("#1")) {
+    const std::string plain = name.substr(0, name.size() - 2);
+    if (const TensorId t = p.tensorNamed(plain); t.valid() && notebook.tensorSymbol(plain)) return t;
+  }
   if (const Symbol* s = notebook.tensorSymbol(name); s && s->lastOf.valid()) return lastCarried(p, *s);
   const auto derivative = derivativeNamed(name);
   if (!derivative) return {};
@@ -93,6 +133,7 @@ Result<Program> RunJob::wantedProgram() {
     return trainingProgram(m_notebook, *m_options.trainStep);
   }
   Program p = m_notebook.program;
+  tellShownApart(m_notebook, p);
   std::vector<std::string> names;
   std::set<std::string> seen;
   const auto want = [&](const std::string& name) {
@@ -108,21 +149,29 @@ Result<Program> RunJob::wantedProgram() {
       for (const Symbol& s : m_notebook.symbols)
         if (s.tensor.valid() && s.tensor.value < p.tensors.size()) want(s.inside ? p[s.tensor].name : s.name);
         else if (s.lastOf.valid() && !s.inside) want(s.name);
+      // What a rebound name stood for first, where no cell shows it.
+      for (std::size_t t = 0; t < p.tensors.size(); ++t) {
+        const std::string& name = p.tensors[t].name;
+        const bool shown = std::ranges::any_of(p.outputs, [&](const Output& o) { return o.tensor == TensorId(t); });
+        if (!shown && m_notebook.tensorSymbol(name) && meaningOf(m_notebook, p, name) != TensorId(t)) want(name + "#1");
+      }
       // What calls of the library made: weights, `O.W`.
       for (const Tensor& t : m_notebook.program.tensors)
         if (t.kind == TensorKind::Param && m_notebook.tensorNamed(t.name).valid()) want(t.name);
     }
     for (const std::string& shown : m_shown) want(shown);
-    for (const Output& o : m_notebook.program.outputs)
+    for (const Output& o : p.outputs)
       if (all || o.role == OutputRole::Show) want(o.name);
   }
   const bool two = m_notebook.readsTraining && !m_options.training;
   std::vector<TensorId> tensors;
   std::vector<Output> outputs;
   m_namesOfTraining.clear();
+  m_byProgramName.clear();
   for (const std::string& name : names) {
     const TensorId t = tensorFor(m_notebook, p, name);
     if (!t.valid() && !two) return missingTensor(m_notebook, "tensor", name);
+    if (t.valid()) m_byProgramName.emplace(p[t].name, name);
     if (t.valid()) outputs.push_back({name, t, OutputRole::Named});
     else m_namesOfTraining.push_back(name);
   }
@@ -175,9 +224,10 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     m_place = m_supply->failedAt();
     return requested.error();
   }
-  protocol::WarningEvent unmatched;
+  protocol::WarningEvent unmatched, replaced;
+  NamedTensors weights;
   if (!m_options.weights.empty()) {
-    NF_TRY(const NamedTensors weights, readWeights(m_options.weights));
+    NF_TRY(weights, readWeights(m_options.weights));
     NF_TRY([[maybe_unused]] const auto written, writeWeights(*m_store, weights, m_options.weights));
     unmatched.message = unmatchedWeights(*m_store, m_notebook, weights, m_options.weights);
   }
@@ -199,6 +249,10 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   m_warnings = warningEvents(m_prepared.warnings, m_notebook.sources);
   for (protocol::WarningEvent& e : warningEvents(strays, x.program(), m_notebook.sources)) m_warnings.push_back(std::move(e));
   if (!unmatched.message.empty()) m_warnings.push_back(std::move(unmatched));
+  std::set<std::string> fed;
+  for (const DataFeed::Input& in : feed.inputs()) fed.insert(in.name);
+  replaced.message = replacedInputs(*m_store, weights, fed, m_options.weights);
+  if (!replaced.message.empty()) m_warnings.push_back(std::move(replaced));
   std::vector<std::byte> rows;
   for (std::size_t i = 0; i < feed.inputs().size(); ++i) {
     const DataFeed::Input& in = feed.inputs()[i];
@@ -236,6 +290,7 @@ void RunJob::leaveToTraining(CompileOptions compile) {
   auto part = soundPart(m_notebook, compile);
   if (!part) return;
   m_notebook = std::move(*part);
+  tellShownApart(whole, whole.program);
   for (const Output& o : whole.program.outputs)
     if (o.role == OutputRole::Show) m_shown.push_back(o.name);
 }
@@ -281,6 +336,12 @@ Result<HostTensor> RunJob::tensor(const std::string& name) const {
   for (const Output& o : x.program().outputs)
     if (o.name == name) return x.read(o.tensor);
   return Error{"run", "There is no value of " + name + ".", {}, {}};
+}
+
+Result<HostTensor> RunJob::tensorOfProgram(const std::string& name) const {
+  if (const auto found = m_byProgramName.find(name); found != m_byProgramName.end()) return tensor(found->second);
+  if (m_training && m_training->m_byProgramName.contains(name)) return m_training->tensorOfProgram(name);
+  return tensor(name);
 }
 
 std::vector<KernelTime> RunJob::kernelTimes() const {

@@ -61,9 +61,12 @@ class RunJob {
   ActivityRecord endTiming();
   // One run more, under the device's counters: of kernels by their subgraph.
   Result<std::map<Hash, KernelCounters>> count(std::stop_token stop = {});
-  // After run(): the names that can be read, in the order asked for.
+  // After run(): the names that can be read, in the order asked for, each once. A name means what it does at the end of the notebook; what
+  // a `show` has of it before it is given to another tensor is `A#1`, `A#2`.
   const std::vector<std::string>& names() const { return m_names; }
   Result<HostTensor> tensor(const std::string& name) const;
+  // By the name that the tensor has in the notebook's Program, as descriptions of its cells do: there `A` is what the name stood for first.
+  Result<HostTensor> tensorOfProgram(const std::string& name) const;
 
   std::vector<KernelTime> kernelTimes() const;  // the most expensive first
   const CompiledNotebook& notebook() const { return m_notebook; }
@@ -84,8 +87,9 @@ class RunJob {
   Prepared m_prepared;
   std::unique_ptr<KernelSupply> m_supply;
   std::vector<std::string> m_names, m_namesOfTraining;
-  std::vector<std::string> m_shown;    // in the order of the notebook, where evaluation lacks some of it
-  std::unique_ptr<RunJob> m_training;  // computes the latter, where evaluation is another program
+  std::map<std::string, std::string> m_byProgramName;  // of m_names
+  std::vector<std::string> m_shown;                    // in the order of the notebook, where evaluation lacks some of it
+  std::unique_ptr<RunJob> m_training;                  // computes the latter, where evaluation is another program
   std::uint64_t m_seed = 1;
   std::vector<protocol::WarningEvent> m_warnings;
   Span m_place;

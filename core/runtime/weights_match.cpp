@@ -52,6 +52,19 @@ std::string unmatchedWeights(const TensorStore& store, const CompiledNotebook& n
   return text;
 }
 
+std::string replacedInputs(const TensorStore& store, const NamedTensors& tensors, const std::set<std::string>& fed,
+                           const std::string& from) {
+  std::vector<std::string> replaced;
+  for (const auto& [name, value] : tensors)
+    if (const auto found = store.entries().find(name);
+        found != store.entries().end() && !isKept(*found->second) && !fed.contains(name))
+      replaced.push_back(name);
+  if (replaced.empty()) return {};
+  std::sort(replaced.begin(), replaced.end());
+  return from + " replaces " + listed(replaced) + ", which " + (replaced.size() == 1 ? "is no parameter" : "are no parameters") +
+         ": the notebook's own values are not used";
+}
+
 std::string checkpointDifference(const TensorStore& store, const Checkpoint& checkpoint, const std::string& optimizer) {
   std::set<std::string> given;
   std::string other;  // a tensor of the same name and another shape

@@ -630,7 +630,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
       [this, revision = std::move(revision), request = std::move(request), id](std::stop_token stop) {
         const auto answered = [&] {
           const std::lock_guard lock(m_mutex);
-          const auto value = m_run ? m_run->tensor(request.tensor) : Result<HostTensor>(Error{});
+          const auto value = m_run ? m_run->tensorOfProgram(request.tensor) : Result<HostTensor>(Error{});
           if (value) sendTensor(*value, request, m_step, id);
           return value.ok();
         };
@@ -672,7 +672,7 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     const std::lock_guard lock(m_mutex);
     training = m_train;
     if (!training && m_run) {
-      const auto value = m_run->tensor(request.tensor);
+      const auto value = m_run->tensorOfProgram(request.tensor);
       if (value) return sendTensor(*value, request, m_step, id);
       return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
     }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/autodiff/hermite.h"
+#include "core/ir/integer_set.h"
 #include "tests/autodiff/named_accesses.h"
 #include "tests/fuzz/access_generator.h"
 #include "tests/fuzz/access_oracle.h"
@@ -66,6 +67,13 @@ TEST(Inverse, RealisticSizesAreCertified) {
     EXPECT_EQ(got, expected) << describe(problem) << "\n" << toText(inverse);
     EXPECT_TRUE(cheap(inverse, problem)) << describe(problem);
   }
+}
+
+TEST(Inverse, TheTimeOfAProofIsThatOfItsThread) {
+  const double begin = processorMilliseconds();
+  const Inverse inverse = invert(problemOf({8, 64}, {v(0), 4 * v(1)}, {8, 256}));
+  EXPECT_GT(inverse.certificateMilliseconds, 0);
+  EXPECT_LE(inverse.certificateMilliseconds, processorMilliseconds() - begin);
 }
 
 TEST(Inverse, EmptyFibresAreZero) {

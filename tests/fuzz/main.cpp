@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <map>
 #include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/ir/integer_set.h"
 #include "tests/fuzz/access_generator.h"
 #include "tests/fuzz/access_oracle.h"
 #include "tests/fuzz/body_oracle.h"
@@ -22,13 +22,6 @@ namespace nf::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Of this thread: other work on the machine does not count.
-double processorMilliseconds() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_nsec) * 1e-6;
-}
 
 double millisecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();

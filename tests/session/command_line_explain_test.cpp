@@ -60,6 +60,24 @@ TEST_F(CommandLine, BenchCheckHoldsKernelsAgainstTheInterpreter) {
   EXPECT_EQ(run("bench check").code, 2);
 }
 
+// Gradients that are zero but for rounding, or cancel, what Adam makes of them, and half precision.
+TEST_F(CommandLine, BenchCheckAllowsWhatRoundingDoes) {
+  const std::string train = "train L { steps = 3; optimizer = adam(lr=1e-3) }\n";
+  file("attention.nf", "input X[8, 6, 8] = normal(0, 1)\nA = self_attention(X, 2)\nloss L = mean[...] A[...]^2\n" + train);
+  file("norm.nf",
+       "input X[16, 3, 6, 6] = normal(0, 1)\nA = relu(batch_norm(conv2d(X, 8, 3, pad=1)))\n"
+       "C = relu(batch_norm(conv2d(A, 4, 3, pad=1)))\nloss L = mean[...] (C[...] - 1)^2\n" +
+           train);
+  file("half.nf",
+       "input X[8, 16] = normal(0, 1)\nparam W[4, 16] : bf16 = normal(0, 0.1)\n"
+       "H[b, k] : bf16 = sum[i] X[b, i] * W[k, i]\nloss L = mean[b, k] H[b, k]^2\n" +
+           train);
+  for (const char* name : {"attention", "norm", "half"}) {
+    const Outcome o = run(std::string("bench check ") + name + ".nf --schedules 1 --device cpu");
+    EXPECT_EQ(o.code, 0) << o.out << o.err;
+  }
+}
+
 TEST_F(CommandLine, BenchInTurnsAnswersEachLine) {
   const auto lines = [](const std::string& text) {
     std::vector<nlohmann::json> found;

@@ -248,6 +248,12 @@ TEST_F(CommandLine, ATensorThatIsNotThereIsAMistakeOfTheCommand) {
   EXPECT_EQ(o.code, 1);
   EXPECT_THAT(o.err, HasSubstr("There is no tensor Q."));
   EXPECT_THAT(o.err, HasSubstr("Tensors here: X, Y"));
+  std::string many = "input X[3] = 1\ninput V[2, 3] = 1\n";
+  for (int i = 0; i < 120; ++i) many += "tensor" + std::to_string(i) + "[i] = X[i] + " + std::to_string(i) + "\n";
+  file("many.nf", many + "Z = linear(V, 4)\n");
+  const Outcome cut = run("run many.nf --device reference --dump Z.part.bias");
+  EXPECT_EQ(cut.code, 1);
+  EXPECT_THAT(cut.err, testing::AllOf(HasSubstr("Tensors here: Z.bias, "), HasSubstr(", ...\n"), Not(HasSubstr("tensor119"))));
 }
 
 TEST_F(CommandLine, TheDoctorSaysWhatIsKeptWhere) {

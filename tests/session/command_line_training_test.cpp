@@ -315,6 +315,15 @@ TEST_F(CommandLine, WeightsThatAreMissingOrUnknownAreWarnedOf) {
     EXPECT_THAT(run(command + weights).err, testing::Not(HasSubstr("warning"))) << command;
 }
 
+TEST_F(CommandLine, WeightsThatReplaceInputsAreWarnedOf) {
+  file("from.nf", "param W[2] = 3\nparam X[2] = 5\nloss L = sum[i] W[i]*X[i]\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  file("to.nf", "input X[2] = 1\nparam W[2] = 1\nY[i] = W[i]*X[i]\nshow Y\n");
+  ASSERT_EQ(run("train from.nf --device reference -o from.d").code, 0);
+  const Outcome o = run("run to.nf --device reference --weights from.d/*/checkpoint.safetensors");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("replaces X, which is no parameter"));
+}
+
 TEST_F(CommandLine, ATrainingSaysThatTheInterpreterStandsInForWorkersThatDie) {
   file("net.nf", "param W[40] = 1\nloss L = sum[i] W[i]^2\ntrain L { optimizer = sgd(lr=1e-3) }\n");
   file("aborts", "100000");

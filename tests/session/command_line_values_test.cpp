@@ -27,6 +27,23 @@ TEST_F(CommandLine, AnIndexThatIsComputedStaysLegalInTheGate) {
   }
 }
 
+TEST_F(CommandLine, BothShowsOfANameThatIsGivenToAnotherTensorComeOut) {
+  file("twice.nf", "const X[3] = 1\nA[i] = X[i] + i\nshow A\nfor t in 0..5 { A = A*2 }\nshow A\n");
+  const Outcome shown = run("run twice.nf --device cpu");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_LT(shown.out.find("    1 2 3\n"), shown.out.find("    32 64 96\n")) << shown.out;
+  EXPECT_THAT(shown.out, HasSubstr("    32 64 96\n"));
+  const auto json = nlohmann::json::parse(run("run twice.nf --device cpu --json").out);
+  ASSERT_EQ(json["tensors"].size(), 2u) << json.dump();
+  EXPECT_EQ(json["tensors"][0]["name"], "A#1");
+  EXPECT_EQ(json["tensors"][0]["first"], nlohmann::json({1.0, 2.0, 3.0}));
+  EXPECT_EQ(json["tensors"][1]["name"], "A");
+  EXPECT_EQ(json["tensors"][1]["first"], nlohmann::json({32.0, 64.0, 96.0}));
+  EXPECT_EQ(run("run twice.nf --device cpu --dump all -o twice.d").code, 0);
+  EXPECT_EQ(readNpy(m_folder.path("twice.d/A.npy"))->at(2), 96);
+  EXPECT_EQ(readNpy(m_folder.path("twice.d/A#1.npy"))->at(2), 3);
+}
+
 // Terms that single precision can't hold cancel on every device.
 TEST_F(CommandLine, AMeanOfWholeNumbersIsAddedUpInDoublePrecision) {
   file("mean.nf",

@@ -49,6 +49,21 @@ TEST_F(EngineJobs, RunComputesWhatSlicesShow) {
   EXPECT_EQ(engine.ask<Failed>(TensorRequest{"nothing", {}, {}, 10}).stage, "tensor");
 }
 
+TEST_F(EngineJobs, TwoCellsThatShowANameHaveTheirOwnTensors) {
+  EngineProcess engine(m_folder.path(""));
+  const Analysis a = engine.document(
+      "const X[3] = 1\nA[i] = X[i] + i\nshow A\n# %%\nfor t in 0..5 { A = A*2 }\nshow A\n# %%\nshow A[0] + X[0] as \"sum\"\n");
+  ASSERT_TRUE(a.diagnostics.empty()) << a.diagnostics[0].message;
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  const std::vector<std::vector<double>> wanted = {{1, 2, 3}, {32, 64, 96}, {33}};
+  ASSERT_EQ(a.cells.size(), wanted.size());
+  for (std::size_t cell = 0; cell < wanted.size(); ++cell) {
+    ASSERT_EQ(a.cells[cell].shows.size(), 1u);
+    engine.ask<TensorSlice>(TensorRequest{a.cells[cell].shows[0], {}, {}, 100});
+    EXPECT_EQ(unpackValues(engine.binary()), wanted[cell]) << a.cells[cell].shows[0];
+  }
+}
+
 TEST_F(EngineJobs, ARunThatCannotBeSaysSoAndTheNextOneCan) {
   EngineProcess engine(m_folder.path(""));
   engine.document("data D = csv(\"missing.csv\")\ninput X[4, 2] = batch D[:, 0..2]\nY[b] = sum[k] X[b, k]\n");
