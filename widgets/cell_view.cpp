@@ -129,7 +129,7 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
 }
 
 void CellView::dress() {
-  for (QLabel* words : {m_summary, m_checked, m_note, m_waiting})
+  for (QLabel* words : {m_summary, m_checked, m_note, m_waiting, m_partly})
     if (words) words->setFont(m_theme->ui(12));
   if (m_which) m_which->setFont(m_theme->mono(12));
   if (m_source) {
@@ -615,6 +615,10 @@ void CellView::ensureResult() {
   m_waiting->setWordWrap(true);
   m_waiting->hide();
   layout->addWidget(m_waiting);
+  m_partly = label({}, "muted");
+  m_partly->setWordWrap(true);
+  m_partly->hide();
+  layout->addWidget(m_partly);
   m_layout->addWidget(m_result);
   connect(m_formula, &FormulaView::heightChanged, this, &CellView::fitResult);
   connect(m_tabs, &TabRow::chosen, this, [this](int tab) { showResult(tab); });
@@ -720,11 +724,21 @@ QString CellView::zeros() const { return m_zeros->isHidden() ? QString() : m_zer
 
 // A derivative that is 0 whatever the values are is rarely what was meant.
 void CellView::refreshZeros() {
-  QStringList lines;
+  QStringList lines, parts;
   for (const QString& show : m_shows) {
     const auto found = m_expressions.find(show);
-    const QString why = found == m_expressions.end() ? QString() : zeroByRule(found->second.terms);
-    if (!why.isEmpty()) lines << tr("%1 is 0: %2").arg(derivativeText(show), why);
+    if (found == m_expressions.end()) continue;
+    if (const QString why = zeroByRule(found->second.terms); !why.isEmpty())
+      lines << tr("%1 is 0: %2").arg(derivativeText(show), why);
+    else
+      for (const auto& t : found->second.terms)
+        if (t.form == protocol::GradientForm::Zero && !t.why.empty())
+          parts << tr("A part of %1 is 0: %2").arg(derivativeText(show), QString::fromStdString(t.why));
+  }
+  parts.removeDuplicates();
+  if (m_partly) {
+    m_partly->setText(parts.join(QLatin1Char('\n')));
+    m_partly->setVisible(!parts.isEmpty());
   }
   m_zeros->setText(lines.join(QLatin1Char('\n')));
   m_zeros->setVisible(!lines.isEmpty());

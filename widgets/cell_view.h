@@ -138,7 +138,7 @@ class CellView : public QWidget {
   void rebuildMessages(const protocol::Analysis& analysis, const protocol::CellInfo& info);
   void ensureResult();
   void refreshResult();
-  void refreshZeros();
+  void refreshZeros();  // and what is 0 in part
   void refreshRunHere();
   void fitResult();
   void writeMarkdown(const QString& markdown);
@@ -178,7 +178,7 @@ class CellView : public QWidget {
   QToolButton* m_definitionsFold = nullptr;
   QPlainTextEdit* m_definitions = nullptr;
   DerivationView* m_derivation = nullptr;
-  QLabel *m_nothingDerived = nullptr, *m_waiting = nullptr;
+  QLabel *m_nothingDerived = nullptr, *m_waiting = nullptr, *m_partly = nullptr;
   TensorView* m_values = nullptr;
   QComboBox* m_which = nullptr;
   TrainStrip* m_train = nullptr;

@@ -676,6 +676,10 @@ TEST_F(RealEngine, AGradientThatIsZeroByRuleIsSaid) {
   EXPECT_FALSE(visible(window->inspector()).contains("Terms an element"));
   replace("d(F)/d(x)", "d(G)/d(x)");
   EXPECT_TRUE(wait([&] { return cell(1)->zeros().isEmpty() && cell(1)->formulaView()->formulas().size() == 1; }));
+  EXPECT_FALSE(visible(cell(1)).contains("A part of"));
+  replace("x[i]^2", "(x[i]^2 + floor(x[i]))");
+  EXPECT_TRUE(wait([&] { return visible(cell(1)).contains("A part of dG/dx is 0: "); })) << visible(cell(1)).toStdString();
+  EXPECT_TRUE(cell(1)->zeros().isEmpty()) << "no warning";
 }
 
 // However tall a formula is: each cell as high as what it holds, and the page scrolls.
