@@ -101,7 +101,14 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
 }
 
 std::int64_t DataFeed::trainingRows() const { return m_sets.empty() ? 0 : m_sets.front().rows - m_sets.front().heldOut; }
-std::int64_t DataFeed::heldOutRows() const { return m_sets.empty() ? 0 : m_sets.front().heldOut; }
+
+std::int64_t DataFeed::heldOutRows() const {
+  std::int64_t rows = 0;
+  for (const Set& set : m_sets)
+    if (set.heldOut > 0 && (rows == 0 || set.heldOut < rows)) rows = set.heldOut;
+  return rows;
+}
+
 std::int64_t DataFeed::stepsPerEpoch() const { return m_sets.empty() ? 1 : std::max<std::int64_t>(1, trainingRows() / m_batch); }
 
 Result<Unit> DataFeed::trains(const Program& program, Span* place) const {

@@ -35,7 +35,7 @@ class DataFeed {
   std::int64_t batch() const { return m_batch; }
   // Of the set that the first input reads; without batches an epoch is one step.
   std::int64_t trainingRows() const;
-  std::int64_t heldOutRows() const;
+  std::int64_t heldOutRows() const;  // the least of those sets that hold any out
   const StrayLabels& strayLabels() const { return m_strayLabels; }
   std::int64_t stepsPerEpoch() const;
 

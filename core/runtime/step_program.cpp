@@ -73,10 +73,17 @@ Program trainingProgram(const CompiledNotebook& notebook, std::size_t train) {
 }
 
 Program evaluationProgram(const CompiledNotebook& evaluation, const std::string& loss) {
+  const Program& whole = evaluation.program;
   std::vector<TensorId> wanted;
-  for (const Output& o : evaluation.program.outputs)
-    if (o.role == OutputRole::Eval || (o.role == OutputRole::Loss && o.name == loss)) wanted.push_back(o.tensor);
-  Program p = restrictedTo(evaluation.program, wanted, false);
+  for (const Output& o : whole.outputs) {
+    if (o.role != OutputRole::Eval && (o.role != OutputRole::Loss || o.name != loss)) continue;
+    const std::vector<std::string> sets = setsReadBy(restrictedTo(whole, {o.tensor}, false));
+    const bool rows = std::none_of(whole.data.begin(), whole.data.end(), [&](const DataSet& d) {
+      return d.heldOutLast == 0 && std::find(sets.begin(), sets.end(), d.name) != sets.end();
+    });
+    if (rows) wanted.push_back(o.tensor);
+  }
+  Program p = restrictedTo(whole, wanted, false);
   std::erase_if(p.outputs, [](const Output& o) { return o.role != OutputRole::Eval && o.role != OutputRole::Loss; });
   return p;
 }
@@ -173,8 +180,7 @@ Diagnostics evalsWithoutRows(const CompiledNotebook& notebook) {
   // `split = last 0` has been told at its place.
   const bool told = std::any_of(notebook.diagnostics.begin(), notebook.diagnostics.end(),
                                 [](const Diagnostic& d) { return d.code == "nothing-held-out"; });
-  const bool all = std::all_of(whole.data.begin(), whole.data.end(), [](const DataSet& d) { return d.heldOutLast > 0; });
-  if (notebook.trains.empty() || told || all) return diagnostics;
+  if (notebook.trains.empty() || told || whole.data.empty()) return diagnostics;
   std::vector<std::string> readers(whole.data.size());
   for (const Output& o : whole.outputs) {
     if (o.role != OutputRole::Eval) continue;
@@ -182,8 +188,24 @@ Diagnostics evalsWithoutRows(const CompiledNotebook& notebook) {
       for (std::size_t d = 0; d < whole.data.size(); ++d)
         if (whole.data[d].name == set) readers[d] += (readers[d].empty() ? "`" : ", `") + o.name + "`";
   }
+  const DataSet* least = nullptr;
+  for (std::size_t i = 0; i < readers.size(); ++i)
+    if (!readers[i].empty() && whole.data[i].heldOutLast > 0 && (!least || whole.data[i].heldOutLast < least->heldOutLast))
+      least = &whole.data[i];
   for (std::size_t i = 0; i < readers.size(); ++i) {
-    if (readers[i].empty() || whole.data[i].heldOutLast > 0) continue;
+    if (readers[i].empty() || whole.data[i].heldOutLast > 0) {
+      const DataSet& most = whole.data[i];
+      if (readers[i].empty() || !least || most.heldOutLast <= least->heldOutLast) continue;
+      Diagnostic d;
+      d.severity = Severity::Warning;
+      d.code = "held-out-rows-differ";
+      d.message = "`" + most.name + "` holds out " + std::to_string(most.heldOutLast) + " rows and `" + least->name + "` " +
+                  std::to_string(least->heldOutLast) + ": each `eval` is of the first " + std::to_string(least->heldOutLast) +
+                  " of them";
+      if (most.origin.valid()) d.span = whole[most.origin].span;
+      diagnostics.push_back(std::move(d));
+      continue;
+    }
     Diagnostic d;
     d.severity = Severity::Warning;
     d.code = "nothing-held-out";

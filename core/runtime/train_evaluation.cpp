@@ -14,7 +14,8 @@ namespace nf {
 void TrainJob::Impl::planEvaluations() {
   evaluationsPlanned = true;
   const std::int64_t all = feed->heldOutRows();
-  evaluates = options.evaluate && (all > 0 || !inputEvaluationProgram(notebook).outputs.empty());
+  evaluates = options.evaluate &&
+              !(all > 0 ? evaluationProgram(notebook, settings.loss) : inputEvaluationProgram(notebook)).outputs.empty();
   if (!evaluates) return;
   PrepareOptions prepare{
       .updates = false, .verify = options.verify, .reverted = prepareOptions.reverted, .device = prepareOptions.device};

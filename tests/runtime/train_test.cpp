@@ -421,6 +421,43 @@ TEST(Train, AnEvalIsComputedOverAllHeldOutRows) {
   }
 }
 
+// Rows of two data sets stand side by side: as many as both hold out, and of a set that holds none out nothing is evaluated.
+TEST(Train, EvalsOfSeveralDataSetsAreOfTheRowsThatAllHoldOut) {
+  const fakes::Folder folder;
+  for (const char* name : {"a.csv", "c.csv"}) {
+    std::ofstream file(folder.path(name));
+    for (int i = 0; i < 20; ++i) file << i << "\n";
+  }
+  const auto context = interpreter();
+  for (const bool both : {true, false}) {
+    const std::string text = std::string("data A = csv(\"a.csv\") { split = last 6 }\ndata C = csv(\"c.csv\")") +
+                             (both ? " { split = last 4 }" : "") +
+                             "\ninput X[B] = batch A[:, 0]\ninput Z[B] = batch C[:, 0]\nparam w = normal(1, 0)\n"
+                             "loss L = mean[b] (X[b] * w - Z[b])^2\neval of_a = sum[b] X[b]\neval of_both = sum[b] X[b] * Z[b]\n"
+                             "train L { epochs = 1; batch = 3; optimizer = sgd(lr=0.0001); mode = static }\n";
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor(text);
+    o.source.directory = folder.path("");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    std::string told;
+    for (const auto& w : only<protocol::WarningEvent>(messages)) told += w.message;
+    const auto evals = only<protocol::EvalEvent>(messages);
+    ASSERT_FALSE(evals.empty());
+    const auto& values = evals.back().values;
+    EXPECT_EQ(values.at("of_a"), both ? 14 + 15 + 16 + 17 : 14 + 15 + 16 + 17 + 18 + 19);
+    EXPECT_EQ(values.contains("of_both"), both);
+    EXPECT_EQ(evals.back().loss.has_value(), both);
+    if (both) {
+      EXPECT_EQ(values.at("of_both"), 14 * 16 + 15 * 17 + 16 * 18 + 17 * 19);
+      EXPECT_THAT(told, HasSubstr("`A` holds out 6 rows and `C` 4: each `eval` is of the first 4 of them"));
+    } else {
+      EXPECT_THAT(told, HasSubstr("no row of `C` is held out: nothing computes `eval` `of_both`"));
+    }
+  }
+}
+
 // Where all rows at once would be too large it is said what batches cannot give.
 TEST(Train, AnEvalThatBatchesAverageIsToldOfUnlessItIsAMean) {
   const fakes::Folder folder;
