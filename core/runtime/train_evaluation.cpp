@@ -32,6 +32,17 @@ void TrainJob::Impl::planEvaluations() {
         plans.error = firstError(compiled.diagnostics, "check", plans.place);
         return;
       }
+      // A batch that is written as a number stays what it is.
+      if (all > 0 && rows != batch &&
+          std::any_of(compiled.program.tensors.begin(), compiled.program.tensors.end(), [&](const Tensor& t) {
+            return t.init.kind == Initializer::Kind::Batch && !t.shape.empty() && t.shape.front() != rows;
+          })) {
+        plans.warning = "The batch of " + std::to_string(batch) +
+                        " rows is written as a number, so what is held out is evaluated in batches of it and averaged" +
+                        (all % batch > 0 ? ", without the last " + std::to_string(all % batch) + " rows" : std::string()) +
+                        ": `let B = " + std::to_string(batch) + "` and `[B, ...]` take all rows at once.";
+        return;
+      }
       auto made =
           planned(all > 0 ? evaluationProgram(compiled, settings.loss) : inputEvaluationProgram(compiled), *context, prepare);
       if (!made) {
@@ -164,10 +175,11 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
       row += e.rows;
     }
   }
+  if (row == 0) return Unit{};
   protocol::EvalEvent event;
   event.step = step;
   event.of_inputs = ofInputs;
-  const auto rows = static_cast<double>(all);
+  const auto rows = static_cast<double>(row);
   for (auto& [name, sum] : sums) event.values[name] = sum / rows;
   if (lossSum) event.loss = *lossSum / rows;
   if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;

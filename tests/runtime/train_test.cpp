@@ -421,6 +421,32 @@ TEST(Train, AnEvalIsComputedOverAllHeldOutRows) {
   }
 }
 
+TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {
+  const fakes::Folder folder;
+  {
+    std::ofstream file(folder.path("d.csv"));
+    for (int i = 0; i < 20; ++i) file << i << "\n";
+  }
+  const auto context = interpreter();
+  for (const int held : {8, 9}) {
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor("data D = csv(\"d.csv\") { split = last " + std::to_string(held) +
+                                " }\ninput X[4] = batch D[:, 0]\nparam w = normal(1, 0)\nloss L = mean[b] (X[b] * w)^2\n"
+                                "eval average = mean[b] X[b]\ntrain L { epochs = 1; optimizer = sgd(lr=0.0001); mode = static }\n");
+    o.source.directory = folder.path("");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    std::string told;
+    for (const auto& w : only<protocol::WarningEvent>(messages)) told += w.message;
+    EXPECT_THAT(told, HasSubstr("is written as a number"));
+    EXPECT_EQ(told.find("without the last 1 rows") != std::string::npos, held == 9) << told;
+    const auto evals = only<protocol::EvalEvent>(messages);
+    ASSERT_FALSE(evals.empty());
+    EXPECT_NEAR(evals.back().values.at("average"), 20 - held + 3.5, 1e-6);
+  }
+}
+
 // Rows of two data sets stand side by side: as many as both hold out, and of a set that holds none out nothing is evaluated.
 TEST(Train, EvalsOfSeveralDataSetsAreOfTheRowsThatAllHoldOut) {
   const fakes::Folder folder;
