@@ -363,11 +363,12 @@ void TensorView::setSlice(const protocol::TensorSlice& slice, std::vector<double
   for (QString& fact : facts)
     if (!fact.contains(QLatin1Char('<'))) fact = unbroken(fact);
   m_facts->setText(facts.join(QStringLiteral(" &nbsp; ")));
-  m_none->hide();
+  m_none->setText(tr("These are of the last run; what they depend on has changed since."));
+  m_none->setVisible(slice.outdated);
   m_stack->setVisible(!scalar);
   m_number->setVisible(scalar);
   fit();
-  setOld(false);
+  setOld(slice.outdated);
 }
 
 }  // namespace nf

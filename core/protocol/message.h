@@ -390,7 +390,8 @@ struct TensorSlice {
   double min = 0, max = 0, mean = 0, rms = 0;  // of the whole tensor's finite values
   std::int64_t nans = 0, infinities = 0;
   std::vector<std::int64_t> histogram;  // equal bins over [min, max]
-  NF_FIELDS(TensorSlice, tensor, dtype, shape, begin, end, step, min, max, mean, rms, nans, infinities, histogram);
+  bool outdated = false;                // what it depends on has changed since it was computed
+  NF_FIELDS(TensorSlice, tensor, dtype, shape, begin, end, step, min, max, mean, rms, nans, infinities, histogram, outdated);
 };
 
 struct CellResult {

@@ -92,4 +92,18 @@ std::vector<Hash> cellMeanings(const CompiledNotebook& notebook) {
   return out;
 }
 
+Hash tensorMeaning(const CompiledNotebook& notebook, const std::string& name) {
+  const Program& program = notebook.program;
+  const auto find = [&](const std::string& wanted) {
+    const TensorId t = program.tensorNamed(wanted);
+    return t.valid() ? t : notebook.tensorNamed(wanted);
+  };
+  Meanings meanings(program);
+  if (const TensorId t = find(name); t.valid()) return meanings.of(t);
+  const std::size_t middle = name.find(")/d(");
+  if (!name.starts_with("d(") || !name.ends_with(")") || middle == std::string::npos) return {};
+  const TensorId of = find(name.substr(2, middle - 2)), wrt = find(name.substr(middle + 4, name.size() - middle - 5));
+  return of.valid() && wrt.valid() ? Hasher().add("d").add(meanings.of(of)).add(meanings.of(wrt)).finish() : Hash{};
+}
+
 }  // namespace nf

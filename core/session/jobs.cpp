@@ -580,6 +580,7 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     if (done) {
       const std::lock_guard lock(m_mutex);
       m_run = std::move(job);
+      m_runRevision = revision;
       m_step = step;
     }
     end(done ? std::string() : done.error().message);

@@ -119,7 +119,8 @@ class Jobs {
   void readReverted();
   // Trials of earlier runs come first in its list. Without m_mutex.
   void loadRecords(const std::string& subgraph);
-  void sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id);
+  void sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id,
+                  bool outdated = false);
   struct Found;
   std::optional<Found> find(const Revision& revision, const FusionInputs& inputs, const std::string& subgraph,
                             protocol::RequestId id);
@@ -137,6 +138,7 @@ class Jobs {
   std::shared_ptr<DeviceContext> m_context;  // an answer may still use the one before
   std::string m_contextDevice;
   std::unique_ptr<RunJob> m_run;
+  std::shared_ptr<const Revision> m_runRevision;  // that it computed
   std::shared_ptr<TrainJob> m_train;
   std::shared_ptr<const Revision> m_trainRevision;  // that it was started from
   // Parameters and states as a training left them, and how each was declared.

@@ -7,6 +7,7 @@
 
 #include "core/ir/work.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/runtime/meaning.h"
 #include "core/session/jobs.h"
 #include "core/tune/tune_program.h"
 
@@ -547,8 +548,10 @@ void Jobs::answerSeries(const protocol::SeriesRequest& request, protocol::Reques
   m_outbox.send(answer, id);
 }
 
-void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id) {
+void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& request, std::int64_t step, protocol::RequestId id,
+                      bool outdated) {
   protocol::TensorSlice slice;
+  slice.outdated = outdated;
   slice.tensor = request.tensor;
   slice.dtype = name(tensor.type);
   slice.shape = tensor.shape;
@@ -659,6 +662,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         {
           const std::lock_guard lock(m_mutex);
           m_run = std::move(job);
+          m_runRevision = revision;
           m_step = trained ? trained->step : -1;
         }
         if (!answered()) fail(id, {"tensor", request.tensor + " is worked out in training steps alone.", {}, {}});
@@ -673,7 +677,10 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     training = m_train;
     if (!training && m_run) {
       const auto value = m_run->tensorOfProgram(request.tensor);
-      if (value) return sendTensor(*value, request, m_step, id);
+      const bool outdated =
+          m_runRevision && m_runRevision->number() != revision->number() &&
+          tensorMeaning(m_runRevision->sound(), request.tensor) != tensorMeaning(revision->sound(), request.tensor);
+      if (value) return sendTensor(*value, request, m_step, id, outdated);
       return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
     }
   }

@@ -233,6 +233,24 @@ TEST_F(RealEngine, EveryShownValueIsComputedOfTheTextThatWasJustTyped) {
   EXPECT_TRUE(wait([&] { return cell(2)->status() == CellStatus::Ok; }));
 }
 
+// Values that stand beside a badge of the newest text say that they are of an older one.
+TEST_F(RealEngine, TheInspectorsValuesAreOldWhereWhatTheyDependOnChanged) {
+  openChecked();
+  compute(4);
+  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
+  TensorView* values = window->inspector()->values();
+  ASSERT_TRUE(wait([&] { return values->model()->rowCount() > 0; }));
+  EXPECT_FALSE(values->old());
+  replace("(C[i, j] - 3)^2", "(C[i, j] - 3)^4");
+  EXPECT_TRUE(wait([&] { return values->old(); }));
+  Q_EMIT window->outline()->tensorChosen("C");
+  ASSERT_TRUE(wait([&] { return values->model()->rowCount() > 0 && !values->old(); })) << "it depends on nothing that changed";
+  Q_EMIT window->outline()->tensorChosen("d(L)/d(W)");
+  EXPECT_TRUE(wait([&] { return values->old(); }));
+  compute(4);
+  EXPECT_TRUE(wait([&] { return !values->old(); }));
+}
+
 TEST_F(RealEngine, ATrainedCellIsStaleAfterAnEditOfItsLoss) {
   std::string text = kNotebook;
   text.replace(text.find("100000000"), 9, "20");

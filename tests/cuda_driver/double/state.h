@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <array>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -53,6 +54,10 @@ struct CUctx_st {
   std::int64_t untilLoss = -1;
   CUresult lossCode = CUDA_SUCCESS;
   std::map<std::uintptr_t, std::size_t> allocations;
+  // As a process that ends gives all memory of its devices back.
+  ~CUctx_st() {
+    for (const auto& [address, bytes] : allocations) std::free(reinterpret_cast<void*>(address));
+  }
 };
 
 struct CUstream_st {
