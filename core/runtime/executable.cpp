@@ -237,6 +237,7 @@ Result<Unit> Executable::runOnce() {
   m_counters.clear();
   if (!m_guard.valid()) return runSequence(m_plan->main, nullptr);
   const PlannedSequence& s = m_plan->main;
+  NF_TRY([[maybe_unused]] const Unit kept, backUp());
   NF_TRY([[maybe_unused]] const Unit guarded, runSteps(s, 0, m_guardedSteps, nullptr));
   NF_TRY(const double value, scalar(m_guard));
   m_heldBack = std::isnan(value);
@@ -448,17 +449,27 @@ void Executable::holdBackAt(TensorId loss) {
                             std::none_of(made + 1, s.steps.end(), [&](const PlannedStep& step) { return makes(step, u.value); }));
 }
 
+Result<Unit> Executable::backUp() {
+  for (std::size_t i = 0; i < m_backups.size(); ++i) {
+    if (!m_overwritten[i]) continue;
+    const TensorStore::Entry& entry = *m_entries[m_plan->updates[i].target.value];
+    m_backups[i].resize(static_cast<std::size_t>(entry.bytes));
+    NF_TRY([[maybe_unused]] const Unit out, m_device.copyOut(m_backups[i].data(), entry.buffers[entry.current ^ 1u], entry.bytes));
+  }
+  return Unit{};
+}
+
 bool Executable::revertUpdates() {
   if (!m_applied && !m_heldBack) return false;
-  bool any = false;
+  if (m_heldBack && m_backups.empty() && std::ranges::find(m_overwritten, true) != m_overwritten.end()) return false;
   for (std::size_t i = 0; i < m_plan->updates.size(); ++i) {
-    if (m_heldBack && m_overwritten[i]) continue;
-    m_entries[m_plan->updates[i].target.value]->current ^= 1u;
-    any = true;
+    TensorStore::Entry& entry = *m_entries[m_plan->updates[i].target.value];
+    entry.current ^= 1u;
+    if (m_heldBack && m_overwritten[i] && !m_device.copyIn(entry.value(), m_backups[i].data(), entry.bytes)) return false;
   }
   m_heldBack = false;
   bind();
-  return any;
+  return true;
 }
 
 Result<TensorId> Executable::updatedNaN() const {

@@ -65,8 +65,8 @@ class Executable {
   // run() ends behind the launch that makes `loss` where that is not a number, so that what the updates of the step before replaced is
   // there still. Not on a device that replays whole steps.
   void holdBackAt(TensorId loss);
-  // Undoes the newest updates: between applyUpdates() and run(), or after a run that was held back, then but for the values that it has
-  // written over (states that the forward pass computes). False: there is nothing to go back to.
+  // Undoes the newest updates: between applyUpdates() and run(), or after a run that was held back. False: there is nothing to go back
+  // to, or that run has written over more states of its forward pass than are kept.
   bool revertUpdates();
   // The first updated tensor that holds a NaN; invalid: none does.
   Result<TensorId> updatedNaN() const;
@@ -153,6 +153,10 @@ class Executable {
   TensorId m_guard;                 // of holdBackAt()
   std::size_t m_guardedSteps = 0;   // of the main sequence, up to the one that makes it
   std::vector<bool> m_overwritten;  // by update: in these steps
+  // Of these, what stood there at the start of the step before; none where it would take more than kMostKept.
+  std::vector<std::vector<std::byte>> m_backups;
+  static constexpr std::int64_t kMostKept = std::int64_t{1} << 20;
+  Result<Unit> backUp();
   bool m_heldBack = false;
   Span m_failedAt;
 };
