@@ -443,10 +443,15 @@ void Executable::holdBackAt(TensorId loss) {
   m_guard = loss;
   m_guardedSteps = static_cast<std::size_t>(made - s.steps.begin()) + 1;
   m_overwritten.clear();
+  m_backups.clear();
+  std::int64_t bytes = 0;
   // What none of the later launches makes is made by these, or in a loop, which may be one of these.
-  for (const PlannedUpdate& u : m_plan->updates)
+  for (const PlannedUpdate& u : m_plan->updates) {
     m_overwritten.push_back(u.direct &&
                             std::none_of(made + 1, s.steps.end(), [&](const PlannedStep& step) { return makes(step, u.value); }));
+    if (m_overwritten.back()) bytes += m_entries[u.target.value]->bytes;
+  }
+  if (bytes > 0 && bytes <= kMostKept) m_backups.resize(m_plan->updates.size());
 }
 
 Result<Unit> Executable::backUp() {

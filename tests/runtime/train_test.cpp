@@ -611,6 +611,28 @@ train L { optimizer = sgd(lr=0.1); mode = static; )";
   }
 }
 
+// A state that the forward pass moves before the loss is seen stands where it stood in the step that is looked at again.
+TEST(Train, ANaNOfTheBackwardPassIsFoundInTheStepThatMadeIt) {
+  for (const char* steps : {"steps = 50 }\n", "steps = 4 }\n"}) {
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainJob job(*context,
+                 optionsFor(std::string(R"(
+param w[2] = normal(1, 0)
+state at = normal(0, 0)
+at <- at + 1
+q[i] = w[i] * (3 - at)
+z = sqrt(sum[i] q[i]^2)
+loss L = z * 0.001
+train L { optimizer = sgd(lr=0.1); mode = static; )") +
+                            steps),
+                 [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(q) in step 4")) << summary.error().message;
+  }
+}
+
 // What an infinite value of the data does to the weights is seen a step later: the data are named all the same.
 TEST(Train, AnInfinityInTheDataNamesItsInput) {
   const fakes::Folder folder;
