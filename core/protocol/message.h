@@ -539,9 +539,10 @@ struct DoneEvent {
   std::int64_t checkpoints_failed = 0;  // that could not be written on the way
   double preparation_ms = 0;            // from the start until the first step began
   SearchState search = SearchState::Unknown;
+  std::map<std::string, double> evals;  // the newest values
   NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
             seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
-            preparation_ms, search);
+            preparation_ms, search, evals);
 };
 // Of the data and of pinned schedules, before the first step: what can be computed and is hardly meant. `line` and `column` count from 1, 0 where there is no place.
 struct WarningEvent {

@@ -98,9 +98,14 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     attend(stop);
   }
   evaluationsTaken = true;
+  // Training is not lost for what cannot be made of the rows that are held out.
   if (plans->error) {
-    if (plans->place.valid()) place = plans->place;
-    return *plans->error;
+    protocol::WarningEvent warning;
+    const protocol::ErrorEvent why = errorEvent(*plans->error, notebook.sources, plans->place);
+    warning.message = "What is held out is not evaluated: " + why.message;
+    warning.file = why.file, warning.line = why.line, warning.column = why.column;
+    emit(warning);
+    plans->evaluations.clear();
   }
   if (!plans->warning.empty()) {
     protocol::WarningEvent warning;
@@ -184,6 +189,7 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   if (lossSum) event.loss = *lossSum / rows;
   if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;
   done.accuracy = event.accuracy;
+  done.evals = event.values;
   // The training executable's inputs have been overwritten where shapes agree: the next step writes them anew.
   emit(event);
   return Unit{};

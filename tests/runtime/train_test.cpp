@@ -416,9 +416,32 @@ TEST(Train, AnEvalIsComputedOverAllHeldOutRows) {
     const auto& values = evals.back().values;
     EXPECT_EQ(values.at("odd"), odd);
     EXPECT_EQ(values.at("worst"), 6);
+    EXPECT_EQ(only<protocol::DoneEvent>(messages).at(0).evals, values);
     EXPECT_NEAR(values.at("average"), sum / 11, 1e-6);
     EXPECT_NEAR(values.at("deviation"), std::sqrt(squares / 11 - sum * sum / 121), 1e-6);
   }
+}
+
+TEST(Train, AnEvaluationThatCannotBeMadeCostsNoTraining) {
+  const fakes::Folder folder;
+  {
+    std::ofstream file(folder.path("d.csv"));
+    for (int i = 0; i < 20; ++i) file << i << "\n";
+  }
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainOptions o = optionsFor(
+      "data D = csv(\"d.csv\") { split = last 6 }\nlet B = 8\ninput X[B] = batch D[:, 0]\nparam w = normal(1, 0)\n"
+      "loss L = mean[b] (X[b] * w)^2\neval seventh = X[6]\ntrain L { epochs = 1; optimizer = sgd(lr=0.0001); mode = static }\n");
+  o.source.directory = folder.path("");
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  const auto warnings = only<protocol::WarningEvent>(messages);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0].message, HasSubstr("What is held out is not evaluated: "));
+  EXPECT_EQ(warnings[0].line, 6);
+  EXPECT_TRUE(only<protocol::EvalEvent>(messages).empty());
 }
 
 TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {
