@@ -44,7 +44,9 @@ void Elaborator::findWholeParameters() {
       if (known == name) return node;
     return std::nullopt;
   };
-  for (const auto& [f, own] : names) {
+  for (const auto& entry : names) {
+    const auto& f = entry.first;
+    const auto& own = entry.second;
     const Ast& ast = *f->ast;
     struct Item {
       ExprRef expr;
@@ -53,7 +55,8 @@ void Elaborator::findWholeParameters() {
     std::vector<Item> stack{{f->def->value, {}}};
     for (std::size_t i = f->def->optionCount; i < f->def->binders.size(); ++i) stack.push_back({f->def->binders[i].value, {}});
     while (!stack.empty()) {
-      const auto [ref, argument] = stack.back();
+      const ExprRef ref = stack.back().expr;
+      const std::optional<Node> argument = stack.back().argument;
       stack.pop_back();
       if (ref == kNone) continue;
       const Expr& e = ast[ref];

@@ -136,7 +136,9 @@ ValueId BodyLowering::indexTest(ScalarOp op, IndexExpr e, OriginId origin) {
 }
 
 std::optional<ValueId> BodyLowering::build(const Key& key, std::vector<Key>& missing) {
-  const auto [contextId, id, guard] = key;
+  const auto contextId = std::get<0>(key);
+  const auto id = std::get<1>(key);
+  const auto guard = std::get<2>(key);
   const Context context = m_contexts[contextId];
   const ScalarNode& node = m_program[id];
   const auto operand = [&](ExprId e, ValueId under) -> std::optional<ValueId> {

@@ -57,7 +57,8 @@ Result<KnobSpace::Point> KnobSpace::pointOf(const Schedule& s) const {
     if (!named(knob)) free.push_back(knob.name);
   std::vector<std::string> meant;
   if (s.knobs)
-    for (const auto& [name, ignored] : s.knobs->items()) {
+    for (const auto& item : s.knobs->items()) {
+      const std::string& name = item.key();
       if (std::any_of(m_knobs.begin(), m_knobs.end(), [&](const Knob& k) { return k.name == name; })) continue;
       const std::vector<std::string> near = lang::nearest(name, free);
       mistakes.push_back("there is no knob " + name + " here" + (near.empty() ? "" : ", is " + near.front() + " meant?"));

@@ -380,7 +380,7 @@ class Interpreter {
 
   void matrixTile(const Statement& s, std::size_t count) {
     const DType type = m_f[s.left.buffer].type;
-    const auto [m, n, k] = s.tile;
+    const auto m = s.tile[0], n = s.tile[1], k = s.tile[2];
     const auto cell = [](std::int64_t row, std::int64_t columns, std::int64_t column) {
       return static_cast<std::size_t>(row * columns + column);
     };
@@ -448,7 +448,7 @@ class Interpreter {
   }
 
   void warpgroupTile(const Statement& s, std::size_t count) {
-    const auto [m, n, k] = s.tile;
+    const auto m = s.tile[0], n = s.tile[1], k = s.tile[2];
     const std::int64_t each = m * n / kWarpgroupThreads;
     if (count % kWarpgroupThreads != 0) return fail("a tile is of a warpgroup that has not all its threads");
     std::vector<double> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
