@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names of a run mean where a name is given to another tensor.
+// What a run computes, and what its names mean.
 #include "core/runtime/run.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/runtime/data_file.h"
+#include "tests/runtime/train_runs.h"
+#include "tests/tune/fakes.h"
+
 namespace nf {
 namespace {
+
+using namespace runs;
+using testing::HasSubstr;
 
 using Names = std::vector<std::string>;
 
@@ -82,6 +90,78 @@ TEST_F(RunNames, TheProgramHasItsOwnNames) {
   ASSERT_EQ(notebook.cells[0].shows.size(), 2u);
   EXPECT_EQ(values(m_job->tensorOfProgram(notebook.program[notebook.cells[0].shows[0]].name)), kBefore);
   EXPECT_EQ(values(m_job->tensorOfProgram(notebook.program[notebook.cells[0].shows[1]].name)), kAfter);
+}
+
+TEST(Run, ComputesNamedTensorsAndDerivatives) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  RunOptions o;
+  o.source = {"run.nf", "", "param w[3] = normal(2, 0)\nu[i] = w[i] * w[i] * float(i)\nloss L = sum[i] u[i]\nshow d(L)/d(w)\n"};
+  o.tensors = {"u", "L", "d(L)/d(w)"};
+  o.verify = true;
+  RunJob job(*context, o);
+  const auto ready = job.prepare({});
+  ASSERT_TRUE(ready.ok()) << ready.error().message << ready.error().detail;
+  ASSERT_TRUE(job.run(true).ok());
+  EXPECT_EQ(job.tensor("L")->at(0), 12);
+  EXPECT_EQ(job.tensor("d(L)/d(w)")->at(2), 8);
+  EXPECT_FALSE(job.kernelTimes().empty());
+  ASSERT_TRUE(dumpTensors(job, folder.path("out")).ok());
+  EXPECT_EQ(readNpy(folder.path("out/d(L)_d(w).npy"))->at(1), 4);
+  o.tensors = {"nothing"};
+  RunJob wrong(*context, o);
+  EXPECT_THAT(wrong.prepare({}).error().message, HasSubstr("There is no tensor nothing"));
+}
+
+// Evaluation normalises by other numbers: of both programs each value is the one that its name means.
+TEST(Run, GradientsAreThoseOfTraining) {
+  const auto context = interpreter();
+  const std::string text =
+      "input X[4] = normal(1, 2)\nparam w[4] = normal(0, 1)\n"
+      "y[i] = select(training, 3, 5) * w[i] * X[i]\nif training {\n  inner[i] = w[i] * 2\n}\nloss L = sum[i] y[i]\n"
+      "step[i] = 2 * d(L)/d(w)[i]\nshow y, d(L)/d(w), step\n";
+  const auto compute = [&](std::vector<std::string> tensors, bool training) {
+    RunOptions o;
+    o.source = {"run.nf", "", text};
+    o.tensors = std::move(tensors);
+    o.training = training;
+    auto job = std::make_unique<RunJob>(*context, o);
+    const auto ready = job->prepare({});
+    EXPECT_TRUE(ready.ok()) << ready.error().message;
+    EXPECT_TRUE(job->run(true).ok());
+    return job;
+  };
+  const auto shown = compute({"shown", "inner", "w", "X"}, false);
+  EXPECT_EQ(shown->names(), (std::vector<std::string>{"y", "d(L)/d(w)", "step", "inner", "w", "X"}));
+  const auto at = [&](const char* name) { return shown->tensor(name)->at(1); };
+  EXPECT_NEAR(at("y"), 5 * at("w") * at("X"), 1e-9);
+  EXPECT_NEAR(at("d(L)/d(w)"), 3 * at("X"), 1e-9);
+  EXPECT_NEAR(at("step"), 6 * at("X"), 1e-9);
+  EXPECT_NEAR(at("inner"), 2 * at("w"), 1e-9);
+  EXPECT_EQ(compute({"d(L)/d(w)"}, false)->tensor("d(L)/d(w)")->at(1), at("d(L)/d(w)"));
+  EXPECT_NEAR(compute({"y"}, true)->tensor("y")->at(1), 3 * at("w") * at("X"), 1e-9);
+}
+
+// A gradient that was printed reads names of the training program.
+TEST(Run, StatementsThatOnlyTrainingHasAreLeftOutOfEvaluation) {
+  const auto context = interpreter();
+  RunOptions o;
+  o.source = {"run.nf", "",
+              "input X[8, 2] = normal(3, 1)\nY = batch_norm1d(X)\nL = sum[n, c] Y[n, c]^3\nshow L\n"
+              "C[n, c] = X[n, c] - Y.M[c]\nM[c] = mean[n] X[n, c]\nshow C, M\n"};
+  o.tensors = {"shown"};
+  RunJob job(*context, o);
+  const auto ready = job.prepare({});
+  ASSERT_TRUE(ready.ok()) << ready.error().message;
+  ASSERT_TRUE(job.run().ok());
+  EXPECT_EQ(job.names(), (std::vector<std::string>{"L", "C", "M"}));
+  EXPECT_GT(job.tensor("L")->at(0), 100) << "by the statistics that training has not moved yet";
+  double sum = 0;
+  for (int n = 0; n < 8; ++n) sum += job.tensor("C")->at(2 * n);
+  EXPECT_NEAR(sum, 0, 1e-9);
+  o.source.text += "D[n] = X[n, 0] - Z.M[n]\n";
+  RunJob wrong(*context, o);
+  EXPECT_THAT(wrong.prepare({}).error().message, HasSubstr("Z.M"));
 }
 
 }  // namespace

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which operator is named where a loss or a weight becomes no number.
+#include <fstream>
+
+#include "core/runtime/checkpoint.h"
+#include "core/runtime/data_file.h"
+#include "core/runtime/run_folder.h"
+#include "tests/runtime/train_runs.h"
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+using namespace runs;
+using testing::HasSubstr;
+
+TEST(Train, ANaNStopsAndNamesTheFirstOperator) {
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, optionsFor(R"(
+param w[4] = normal(1, 0)
+u[i] = w[i] * w[i]
+v[i] = log(u[i] - 0.5)
+r[i] = v[i] * 2
+loss L = mean[i] r[i]
+train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
+)"),
+               [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("the first one came from v"));
+  const auto errors = only<protocol::ErrorEvent>(messages);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].line, 4) << "the line of v";
+}
+
+// One that was there before the first step is nobody's update.
+TEST(Train, ANaNInAFirstValueNamesItsTensorAndFile) {
+  const fakes::Folder folder;
+  const std::string weights = folder.path("weights.safetensors");
+  HostTensor none{DType::F32, {2}, std::vector<std::byte>(8, std::byte{0xff})};
+  ASSERT_TRUE(writeFileAtomically(weights, safetensorsBytes({{"w", none}}, {})).ok());
+  const std::string rest = "loss L = mean[i] (w[i] - 1)^2\ntrain L { steps = 5; optimizer = adam(lr=0.1); mode = static }\n";
+  for (const bool declared : {false, true}) {
+    TrainOptions o =
+        optionsFor((declared ? "param w[2] = safetensors(\"" + weights + "\", \"w\")\n" : "param w[2] = normal(0, 1)\n") + rest);
+    if (!declared) o.initialWeights = weights;
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    EXPECT_THAT(summary.error().message, HasSubstr("the first one came from w, whose first value has one"));
+    EXPECT_EQ(summary.error().message.find(weights) != std::string::npos, !declared);
+    const auto errors = only<protocol::ErrorEvent>(messages);
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_EQ(errors[0].line, 1) << "where w is declared";
+  }
+}
+
+// A loss that overflows gives no NaN before the gradient, and is seen a step later: the gradient is named, not the weights.
+TEST(Train, ANaNInTheWeightsNamesTheGradientThatMadeIt) {
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, optionsFor(R"(
+param w[4] = normal(1, 0)
+v[i] = exp(1000 * w[i])
+loss L = mean[i] (v[i] + 1/v[i])
+train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
+)"),
+               [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(w) in step 2, whose loss was inf"));
+}
+
+// The norm of a zero vector has no derivative. Statistics of the forward pass are updated before the loss is seen.
+TEST(Train, ANaNOfTheBackwardPassNamesItsOperator) {
+  const std::string rest = R"(
+param w[3, 2] = normal(0, 0)
+param v[2] = normal(0, 1)
+state m[3] = normal(0, 0)
+a[b, k] = v[k] * w[b, k]
+n[b] = sqrt(sum[k] a[b, k]^2)
+m[b] <- 0.5 * m[b] + 0.5 * n[b]
+loss L = mean[b] (n[b] - 1)^2
+train L { optimizer = sgd(lr=0.1); mode = static; )";
+  for (const char* steps : {"steps = 50 }\n", "steps = 1 }\n"}) {
+    const fakes::Folder folder;
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor(rest + steps);
+    o.outputRoot = folder.path("out");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    EXPECT_THAT(summary.error().message, HasSubstr("in step 1")) << summary.error().message;
+    EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(")) << summary.error().message;
+    const auto errors = only<protocol::ErrorEvent>(messages);
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_EQ(errors[0].line, 6) << "the line of the square root";
+  }
+}
+
+// A state that the forward pass moves before the loss is seen stands where it stood in the step that is looked at again.
+TEST(Train, ANaNOfTheBackwardPassIsFoundInTheStepThatMadeIt) {
+  for (const char* steps : {"steps = 50 }\n", "steps = 4 }\n"}) {
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainJob job(*context,
+                 optionsFor(std::string(R"(
+param w[2] = normal(1, 0)
+state at = normal(0, 0)
+at <- at + 1
+q[i] = w[i] * (3 - at)
+z = sqrt(sum[i] q[i]^2)
+loss L = z * 0.001
+train L { optimizer = sgd(lr=0.1); mode = static; )") +
+                            steps),
+                 [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok());
+    EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(q) in step 4")) << summary.error().message;
+  }
+}
+
+// What an infinite value of the data does to the weights is seen a step later: the data are named all the same.
+TEST(Train, AnInfinityInTheDataNamesItsInput) {
+  const fakes::Folder folder;
+  std::ofstream(folder.path("d.csv")) << "1,2\n3,4\n1,inf\n2,1\n";
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainOptions o = optionsFor(R"(
+data D = csv("d.csv")
+input X[2, 2] = batch D[:, 0..2]
+param w[2] = normal(1, 0)
+loss L = mean[b] (sum[k] X[b, k] * w[k])^2
+train L { epochs = 4; optimizer = sgd(lr=0.01); mode = static }
+)");
+  o.source.directory = folder.path("");
+  TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  EXPECT_THAT(summary.error().message, HasSubstr("; X has an infinite value in step "));
+  const auto errors = only<protocol::ErrorEvent>(messages);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].line, 3);
+  EXPECT_EQ(errors[0].column, 7);
+}
+
+}  // namespace
+}  // namespace nf
