@@ -2,7 +2,6 @@
 #include "widgets/find_bar.h"
 
 #include <QHBoxLayout>
-#include <QKeyEvent>
 #include <QLabel>
 #include <QLineEdit>
 
@@ -11,7 +10,7 @@
 namespace nf {
 
 FindBar::FindBar(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_find(new QLineEdit), m_replace(new QLineEdit), m_count(label({}, "muted")), m_exact(new QToolButton),
+    : FieldBar(parent), m_find(new QLineEdit), m_replace(new QLineEdit), m_count(label({}, "muted")), m_exact(new QToolButton),
       m_replaceRow(new QWidget) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
@@ -63,8 +62,8 @@ FindBar::FindBar(const Theme* theme, QWidget* parent)
   connect(close, &QToolButton::clicked, this, &FindBar::closed);
   connect(one, &QPushButton::clicked, this, [this] { Q_EMIT replaceWanted(m_replace->text()); });
   connect(all, &QPushButton::clicked, this, [this] { Q_EMIT replaceAllWanted(m_replace->text()); });
-  m_find->installEventFilter(this);
-  m_replace->installEventFilter(this);
+  watch(m_find);
+  watch(m_replace);
   hide();
 }
 
@@ -85,24 +84,9 @@ void FindBar::setCount(int here, int all) {
   m_count->setText(m_find->text().isEmpty() ? QString() : all == 0 ? tr("nothing") : tr("%1 of %2").arg(here + 1).arg(all));
 }
 
-// On a button of the bar, or where there is nothing to be pressed.
-void FindBar::keyPressEvent(QKeyEvent* event) {
-  if (event->key() == Qt::Key_Escape) Q_EMIT closed();
-  else QWidget::keyPressEvent(event);
-}
-
-// Enter and Escape belong to the fields, before a command of the window takes them.
-bool FindBar::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() != QEvent::ShortcutOverride && event->type() != QEvent::KeyPress) return QWidget::eventFilter(watched, event);
-  auto* key = static_cast<QKeyEvent*>(event);
-  const bool enter = key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter;
-  if (!enter && key->key() != Qt::Key_Escape) return QWidget::eventFilter(watched, event);
-  event->accept();
-  if (event->type() == QEvent::ShortcutOverride) return true;
-  if (!enter) Q_EMIT closed();
-  else if (watched == m_replace) Q_EMIT replaceWanted(m_replace->text());
-  else Q_EMIT stepped(key->modifiers() & Qt::ShiftModifier ? -1 : 1);
-  return true;
+void FindBar::entered(const QObject* field, Qt::KeyboardModifiers modifiers) {
+  if (field == m_replace) Q_EMIT replaceWanted(m_replace->text());
+  else Q_EMIT stepped(modifiers & Qt::ShiftModifier ? -1 : 1);
 }
 
 }  // namespace nf

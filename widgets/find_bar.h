@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
-#include <QWidget>
-
+#include "widgets/field_bar.h"
 #include "widgets/theme.h"
 
 class QLabel;
@@ -11,7 +10,7 @@ class QToolButton;
 namespace nf {
 
 // Find and replace over the notebook: what is typed is looked for at once, Enter goes on, Escape ends it.
-class FindBar : public QWidget {
+class FindBar : public FieldBar {
   Q_OBJECT
  public:
   explicit FindBar(const Theme* theme, QWidget* parent = nullptr);
@@ -27,11 +26,9 @@ class FindBar : public QWidget {
   void stepped(int direction);
   void replaceWanted(const QString& with);
   void replaceAllWanted(const QString& with);
-  void closed();
 
  protected:
-  bool eventFilter(QObject* watched, QEvent* event) override;
-  void keyPressEvent(QKeyEvent* event) override;
+  void entered(const QObject* field, Qt::KeyboardModifiers modifiers) override;
 
  private:
   QLineEdit *m_find, *m_replace;

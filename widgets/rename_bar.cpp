@@ -2,7 +2,6 @@
 #include "widgets/rename_bar.h"
 
 #include <QHBoxLayout>
-#include <QKeyEvent>
 #include <QLabel>
 #include <QLineEdit>
 
@@ -11,7 +10,7 @@
 namespace nf {
 
 RenameBar::RenameBar(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_words(label({}, "muted")), m_refusal(label({})), m_field(new QLineEdit) {
+    : FieldBar(parent), m_words(label({}, "muted")), m_refusal(label({})), m_field(new QLineEdit) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -37,7 +36,7 @@ RenameBar::RenameBar(const Theme* theme, QWidget* parent)
   connect(m_field, &QLineEdit::textEdited, m_refusal, &QLabel::clear);
   connect(rename, &QPushButton::clicked, this, [this] { Q_EMIT renameWanted(m_name, m_field->text()); });
   connect(close, &QToolButton::clicked, this, &RenameBar::closed);
-  m_field->installEventFilter(this);
+  watch(m_field);
   hide();
 }
 
@@ -55,23 +54,6 @@ void RenameBar::refuse(const QString& why) { m_refusal->setText(why); }
 
 QString RenameBar::refusal() const { return m_refusal->text(); }
 
-// On a button of the bar.
-void RenameBar::keyPressEvent(QKeyEvent* event) {
-  if (event->key() == Qt::Key_Escape) Q_EMIT closed();
-  else QWidget::keyPressEvent(event);
-}
-
-// Enter and Escape belong to the field, before a command of the window takes them.
-bool RenameBar::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() != QEvent::ShortcutOverride && event->type() != QEvent::KeyPress) return QWidget::eventFilter(watched, event);
-  auto* key = static_cast<QKeyEvent*>(event);
-  const bool enter = key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter;
-  if (!enter && key->key() != Qt::Key_Escape) return QWidget::eventFilter(watched, event);
-  event->accept();
-  if (event->type() == QEvent::ShortcutOverride) return true;
-  if (enter) Q_EMIT renameWanted(m_name, m_field->text());
-  else Q_EMIT closed();
-  return true;
-}
+void RenameBar::entered(const QObject*, Qt::KeyboardModifiers) { Q_EMIT renameWanted(m_name, m_field->text()); }
 
 }  // namespace nf

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
-#include <QWidget>
-
+#include "widgets/field_bar.h"
 #include "widgets/theme.h"
 
 class QLabel;
@@ -10,7 +9,7 @@ class QLineEdit;
 namespace nf {
 
 // Another name for one of the notebook: Enter gives it, Escape leaves the old one, and why it cannot be given stands beside it.
-class RenameBar : public QWidget {
+class RenameBar : public FieldBar {
   Q_OBJECT
  public:
   explicit RenameBar(const Theme* theme, QWidget* parent = nullptr);
@@ -22,11 +21,9 @@ class RenameBar : public QWidget {
 
  Q_SIGNALS:
   void renameWanted(const QString& name, const QString& to);
-  void closed();
 
  protected:
-  bool eventFilter(QObject* watched, QEvent* event) override;
-  void keyPressEvent(QKeyEvent* event) override;
+  void entered(const QObject* field, Qt::KeyboardModifiers modifiers) override;
 
  private:
   QLabel *m_words, *m_refusal;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/ir/structural_hash.h"
+#include "core/lang/derivative_name.h"
 
 namespace nf {
 namespace {
@@ -100,9 +101,9 @@ Hash tensorMeaning(const CompiledNotebook& notebook, const std::string& name) {
   };
   Meanings meanings(program);
   if (const TensorId t = find(name); t.valid()) return meanings.of(t);
-  const std::size_t middle = name.find(")/d(");
-  if (!name.starts_with("d(") || !name.ends_with(")") || middle == std::string::npos) return {};
-  const TensorId of = find(name.substr(2, middle - 2)), wrt = find(name.substr(middle + 4, name.size() - middle - 5));
+  const auto ends = derivativeNames(name);
+  if (!ends) return {};
+  const TensorId of = find(ends->first), wrt = find(ends->second);
   return of.valid() && wrt.valid() ? Hasher().add("d").add(meanings.of(of)).add(meanings.of(wrt)).finish() : Hash{};
 }
 

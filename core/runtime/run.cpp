@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/ir/work.h"
+#include "core/lang/derivative_name.h"
 #include "core/lang/missing_tensor.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
@@ -18,13 +19,6 @@
 
 namespace nf {
 namespace {
-
-// "d(L)/d(W)" -> L, W
-std::optional<std::pair<std::string, std::string>> derivativeNamed(const std::string& name) {
-  const std::size_t middle = name.find(")/d(");
-  if (!name.starts_with("d(") || !name.ends_with(")") || middle == std::string::npos) return std::nullopt;
-  return std::pair(name.substr(2, middle - 2), name.substr(middle + 4, name.size() - middle - 5));
-}
 
 // What a loop of `p` carries last, where nothing reads it behind the loop.
 TensorId lastCarried(Program& p, const Symbol& symbol) {
@@ -87,8 +81,8 @@ TensorId tensorFor(const CompiledNotebook& notebook, Program& p, const std::stri
     if (const TensorId t = p.tensorNamed(plain); t.valid() && notebook.tensorSymbol(plain)) return t;
   }
   if (const Symbol* s = notebook.tensorSymbol(name); s && s->lastOf.valid()) return lastCarried(p, *s);
-  const auto derivative = derivativeNamed(name);
-  if (!derivative) return {};
+  const auto derivative = derivativeNames(name);
+  if (!derivative || !name.ends_with(')')) return {};
   const TensorId of = notebook.tensorNamed(derivative->first), wrt = notebook.tensorNamed(derivative->second);
   if (!of.valid() || !wrt.valid() || p[of].elements() != 1 || !p[of].shape.empty()) return {};
   Tensor t;

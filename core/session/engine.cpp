@@ -11,6 +11,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/lang/derivative_name.h"
 #include "core/session/describe.h"
 
 namespace nf {
@@ -22,14 +23,6 @@ constexpr double kCheckOperations = 1e10, kRoundOperations = 2e7;
 std::string hostName() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown host");
-}
-
-// of, wrt of "d(of)/d(wrt)", the partial's number left out.
-std::optional<std::pair<std::string, std::string>> derivativeNames(const std::string& name) {
-  const std::size_t middle = name.find(")/d(");
-  const std::size_t end = name.rfind(')');
-  if (!name.starts_with("d(") || middle == std::string::npos || end < middle + 4) return std::nullopt;
-  return std::pair(name.substr(2, middle - 2), name.substr(middle + 4, end - middle - 4));
 }
 
 }  // namespace

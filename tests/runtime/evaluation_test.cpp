@@ -16,6 +16,11 @@ namespace {
 using namespace runs;
 using testing::HasSubstr;
 
+void writeNumbers(const std::string& path, int rows) {
+  std::ofstream file(path);
+  for (int i = 0; i < rows; ++i) file << i << "\n";
+}
+
 TEST(Train, OnlyAnEvalOfThatNameIsTheAccuracy) {
   const auto context = interpreter();
   std::string text = kDigits;
@@ -164,10 +169,7 @@ TEST(Train, AnEvalIsComputedOverAllHeldOutRows) {
 
 TEST(Train, AnEvaluationThatCannotBeMadeCostsNoTraining) {
   const fakes::Folder folder;
-  {
-    std::ofstream file(folder.path("d.csv"));
-    for (int i = 0; i < 20; ++i) file << i << "\n";
-  }
+  writeNumbers(folder.path("d.csv"), 20);
   const auto context = interpreter();
   std::vector<protocol::Message> messages;
   TrainOptions o = optionsFor(
@@ -186,10 +188,7 @@ TEST(Train, AnEvaluationThatCannotBeMadeCostsNoTraining) {
 
 TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {
   const fakes::Folder folder;
-  {
-    std::ofstream file(folder.path("d.csv"));
-    for (int i = 0; i < 20; ++i) file << i << "\n";
-  }
+  writeNumbers(folder.path("d.csv"), 20);
   const auto context = interpreter();
   for (const int held : {8, 9}) {
     std::vector<protocol::Message> messages;
@@ -213,10 +212,7 @@ TEST(Train, ABatchThatIsWrittenAsANumberIsEvaluatedInBatches) {
 // Rows of two data sets stand side by side: as many as both hold out, and of a set that holds none out nothing is evaluated.
 TEST(Train, EvalsOfSeveralDataSetsAreOfTheRowsThatAllHoldOut) {
   const fakes::Folder folder;
-  for (const char* name : {"a.csv", "c.csv"}) {
-    std::ofstream file(folder.path(name));
-    for (int i = 0; i < 20; ++i) file << i << "\n";
-  }
+  for (const char* name : {"a.csv", "c.csv"}) writeNumbers(folder.path(name), 20);
   const auto context = interpreter();
   for (const bool both : {true, false}) {
     const std::string text = std::string("data A = csv(\"a.csv\") { split = last 6 }\ndata C = csv(\"c.csv\")") +
@@ -250,10 +246,7 @@ TEST(Train, EvalsOfSeveralDataSetsAreOfTheRowsThatAllHoldOut) {
 // Where all rows at once would be too large it is said what batches cannot give.
 TEST(Train, AnEvalThatBatchesAverageIsToldOfUnlessItIsAMean) {
   const fakes::Folder folder;
-  {
-    std::ofstream file(folder.path("d.csv"));
-    for (int i = 0; i < 12; ++i) file << i << "\n";
-  }
+  writeNumbers(folder.path("d.csv"), 12);
   const auto context = interpreter();
   std::vector<protocol::Message> messages;
   TrainOptions o = optionsFor(
