@@ -21,6 +21,7 @@ namespace {
 constexpr std::int64_t kGuardBytes = 64;
 constexpr std::int64_t kQuickWork = 250'000;   // expression nodes: about 10 ms
 constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once: about 150 ms
+constexpr std::int64_t kOwedWork = 4'000'000;  // for the first points of a subgraph's outputs, all together
 constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
 constexpr std::int64_t kFullFlops = 2'000'000;
 constexpr std::int64_t kStepFlops = 20'000'000;      // of the first steps of a loop, but two at least
@@ -43,8 +44,10 @@ struct ExpectedPoint {
 struct Expectation {
   bool full = false;  // all points the Full level wants
   std::vector<ExpectedPoint> points;
-  std::vector<double> scale;  // root mean square of each output's finite points
+  std::vector<double> scale;        // root mean square of each output's finite points
+  std::vector<std::size_t> beyond;  // outputs of which the work is enough for no point
   double finiteShare = 1;
+  bool known() const { return !points.empty() || !beyond.empty(); }
   // Outputs of the first kernel that passed, of those that keep f32 and of those that round it to tf32; empty: none yet.
   std::array<std::vector<std::vector<std::byte>>, 2> accepted;
 };
@@ -245,8 +248,9 @@ struct Gate::Impl {
   bool exact = false, exactRounded = false;
   bool rounded = false;  // the kernel at hand rounds operands to tf32
   double tolerance = 1e-5;
-  const Loop* loop = nullptr;  // the subgraph is that; its steps are compared from the first on
-  double inputScale = 1;       // of reals: so that what a step makes of small differences does not grow from step to step
+  const Loop* loop = nullptr;          // the subgraph is that; its steps are compared from the first on
+  double inputScale = 1;               // of reals: so that what a step makes of small differences does not grow from step to step
+  std::optional<PointEvaluator> near;  // for outputs beyond the work for points: the other outputs are those of the kernel at hand
 
   ~Impl() {
     for (void* m : memory)
@@ -465,18 +469,17 @@ struct Gate::Impl {
     std::vector<std::vector<std::int64_t>> positions;
     const std::size_t each = std::max<std::size_t>(kPoints / std::max<std::size_t>(outputs.size(), 1), 16);
     for (const TensorId output : outputs) positions.push_back(samplePositions((*program)[output].shape, each, hash.high));
-    std::int64_t work = full ? kFullWork : kQuickWork;
+    std::int64_t work = full ? kFullWork : kQuickWork, owed = kOwedWork;
+    expectation.beyond.clear();
     bool more = true;
     for (std::size_t k = 0; more && work > 0; ++k) {
       more = false;
       for (std::size_t o = 0; o < outputs.size() && work > 0; ++o) {
         if (k >= positions[o].size()) continue;
         more = true;
-        // The first point of each output is owed whatever it costs.
-        std::int64_t unlimited = INT64_MAX / 2;
-        std::int64_t& budget = k == 0 ? unlimited : work;
-        if (const auto value = evaluator->value(outputs[o], positions[o][k], budget))
+        if (const auto value = evaluator->value(outputs[o], positions[o][k], k == 0 ? owed : work))
           expectation.points.push_back({o, positions[o][k], *value});
+        else if (k == 0) expectation.beyond.push_back(o);
       }
     }
     expectation.full = full;
@@ -490,7 +493,7 @@ struct Gate::Impl {
 
   Result<Unit> expect(Pattern pattern, bool full) {
     Expectation& e = expectations[pattern];
-    if (!e.points.empty() && (e.full || !full)) return Unit{};
+    if (e.known() && (e.full || !full)) return Unit{};
     if (loop && !loop->stacked.empty() && flops > kStepFlops && loop->trips > 2) {
       NF_TRY([[maybe_unused]] const Unit done, interpretSteps(e));
     } else if (!evaluator || flops <= (full ? kFullFlops : kQuickFlops)) {
@@ -607,6 +610,43 @@ struct Gate::Impl {
     return false;
   }
 
+  // One point of an output that has none in the work for points, as a norm over all of a large picture: from what the kernel made of the
+  // other outputs, and where that is too much as well from a sample of the terms.
+  Result<bool> compareNear(GateReport& report, const Expectation& e, Pattern pattern, std::size_t output) {
+    if (!near) {
+      NF_TRY(PointEvaluator made, PointEvaluator::prepare(*program, true, true, rounded ? PointEvaluator::kTf32Unit : 0));
+      near.emplace(std::move(made));
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i) near->bind(inputs[i], {tensor(i).type, host[i].data()});
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      const TensorView made{tensor(inputs.size() + o).type, host[inputs.size() + o].data()};
+      near->bind(outputs[o], o == output ? TensorView{} : made, o == output ? 0 : 2 * allowed(e, pattern, o, 0));
+    }
+    near->setRandom(kSeed, kStep);
+    const std::int64_t element = tensor(inputs.size() + output).elements() - 1;
+    constexpr std::int64_t kSamples[] = {0, 16384, 1024};
+    for (const std::int64_t terms : kSamples) {
+      near->setSample(terms);
+      near->clear();
+      std::int64_t work = kOwedWork;
+      const auto value = near->value(outputs[output], element, work);
+      if (!near->failed().empty()) return Error{"gate", near->failed(), device.name(), {}};
+      if (!value) continue;
+      const auto bound = near->error(outputs[output], element, work);
+      if (!bound || !std::isfinite(*bound) || !std::isfinite(*value)) return true;
+      const std::size_t b = inputs.size() + output;
+      const double got = readElement({tensor(b).type, host[b].data()}, element);
+      const double limit = std::max(allowed(e, pattern, output, *value), 2 * *bound);
+      ++report.comparedOutputs;
+      if (std::fabs(got - *value) <= limit) return true;
+      report.worstError = 1e30;
+      report.failure = tensor(b).name + positionText(tensor(b).shape, element) + " is " + number(got) + ", expected " +
+                       number(*value) + (terms > 0 ? " give or take " + number(limit) : "");
+      return false;
+    }
+    return true;
+  }
+
   // Every output element against the first kernel that passed.
   bool compareAccepted(GateReport& report, const Expectation& e, Pattern pattern) {
     const auto& accepted = e.accepted[rounded];
@@ -639,6 +679,10 @@ struct Gate::Impl {
     for (const ExpectedPoint& p : e.points)
       if (!compare(report, e, pattern, p.output, p.element, p.value, "expected")) return false;
     if (!e.accepted[rounded].empty()) return !full || compareAccepted(report, e, pattern);
+    for (const std::size_t o : e.beyond) {
+      NF_TRY(const bool right, compareNear(report, e, pattern, o));
+      if (!right) return false;
+    }
     return true;
   }
 
@@ -671,7 +715,7 @@ struct Gate::Impl {
   void remember(Kernel& kernel, const KernelObject& object) {
     for (auto& [pattern, e] : expectations) {
       auto& accepted = e.accepted[rounded];
-      if (!accepted.empty() || e.points.empty()) continue;
+      if (!accepted.empty() || !e.known()) continue;
       if (!fill(pattern) || !runOnce(kernel, object)) return;
       for (std::size_t o = 0; o < outputs.size(); ++o) {
         accepted.push_back(host[inputs.size() + o]);
@@ -703,6 +747,7 @@ GateReport Gate::check(Kernel& kernel, const KernelObject& object, GateLevel lev
   if (const bool rounds = roundsToTf32(object.schedule); rounds != m_impl->rounded) {
     m_impl->rounded = rounds;
     m_impl->bounds.reset();
+    m_impl->near.reset();
   }
   GateReport report;
   Result<bool> right = m_impl->checkPatterns(report, kernel, object, full);

@@ -142,6 +142,11 @@ double quotientError(double a, double ea, double b, double eb) {
 class ReductionError {
  public:
   explicit ReductionError(Reducer reducer) : m_reducer(reducer) {}
+  // Of a sum of `all` terms, where those added are a sample of them.
+  double ofSample(DType type, std::int64_t all) const {
+    const double each = static_cast<double>(all) / static_cast<double>(m_count);
+    return each * (m_errors + unitOf(type) * (2 + std::sqrt(static_cast<double>(all))) * m_sizes);
+  }
   void add(double value, double error) {
     ++m_count;
     m_errors += error;
@@ -220,12 +225,14 @@ struct PointEvaluator::Impl {
   std::vector<std::vector<std::int64_t>> shapes;
   std::vector<std::string> names;
   std::vector<TensorView> views;
+  std::vector<double> viewErrors;
   std::vector<std::int32_t> producer;  // operator of each tensor, -1: none
   std::vector<CompiledOperator> operators;
   std::vector<Memo> memos;
   std::vector<DType> types;
   bool training = true, bounding = false;
   double factorUnit = 0;
+  std::int64_t sample = 0;
   double loadedError = 0;  // of the newest load
   std::uint64_t seed = 1, step = 0;
   std::int64_t work = 0;
@@ -233,7 +240,7 @@ struct PointEvaluator::Impl {
   std::string failure;
 
   double tensorValue(std::uint32_t tensor, std::int64_t element) {
-    loadedError = 0;
+    loadedError = viewErrors[tensor];
     if (views[tensor].data) return readElement(views[tensor], element);
     if (producer[tensor] < 0) return fail(names[tensor] + " has no value");
     Memo& memo = memos[tensor];
@@ -283,6 +290,7 @@ struct PointEvaluator::Impl {
       if (bounding) error = op.errors[op.root];
       return value;
     }
+    if (sample > 0 && op.reducer == Reducer::Sum && op.reduced > std::max(sample, kExactTerms)) return sampled(op, error);
     ReductionError errors(op.reducer);
     std::fill(op.position.begin() + op.outputRank, op.position.end(), 0);
     double accumulator = 0;
@@ -298,6 +306,35 @@ struct PointEvaluator::Impl {
     }
     error = errors.total(op.nodes[op.root].type);
     return op.reducer == Reducer::ArgMax || op.reducer == Reducer::ArgMin ? static_cast<double>(best) : accumulator;
+  }
+
+  double sampled(CompiledOperator& op, double& error) {
+    ReductionError errors(op.reducer);
+    std::vector<double> terms;
+    const std::uint64_t key = randomKey(seed, step, static_cast<std::uint64_t>(op.reduced));
+    for (std::int64_t i = 0; i < sample && !stopped; ++i) {
+      auto at = static_cast<std::int64_t>(randomBits(key, i) % static_cast<std::uint64_t>(op.reduced));
+      for (std::size_t k = op.extents.size(); k-- > op.outputRank; at /= op.extents[k]) op.position[k] = at % op.extents[k];
+      terms.push_back(point(op));
+      if (bounding) errors.add(terms.back(), op.errors[op.root]);
+    }
+    const double n = static_cast<double>(terms.size()), all = static_cast<double>(op.reduced);
+    double mean = 0, square = 0, deviation = 0, most = 0, largest = 0;
+    for (const double v : terms) mean += v / n;
+    for (const double v : terms) {
+      const double d = std::fabs(v - mean);
+      square += d * d;
+      deviation += d;
+      most = std::max(most, d);
+      largest = std::max(largest, std::fabs(v));
+    }
+    // Where few terms are all that differs, more of them or larger ones may not have been met.
+    constexpr double kShare = 0.05, kDeviations = 6, kUnseen = 14;  // 14: exp(-14) that a share of 14 / n of the terms is not met
+    if (!(most <= kShare * deviation) || deviation == 0) error = INFINITY;
+    else
+      error =
+          errors.ofSample(op.nodes[op.root].type, op.reduced) + all * (kDeviations * std::sqrt(square) / n + kUnseen / n * largest);
+    return all * mean;
   }
 
   static void combine(Reducer reducer, std::int64_t i, double v, double& accumulator, std::int64_t& best) {
@@ -527,6 +564,7 @@ Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool trai
     impl->types.push_back(t.type);
   }
   impl->views.resize(program.tensors.size());
+  impl->viewErrors.resize(program.tensors.size());
   for (const Operator& op : program.operators) {
     if (op.kind != OperatorKind::Gather)
       return Error{"gate", "operator " + op.name + " does not compute its points one by one", {}, {}};
@@ -576,12 +614,17 @@ Result<PointEvaluator> PointEvaluator::prepare(const Program& program, bool trai
   return evaluator;
 }
 
-void PointEvaluator::bind(TensorId tensor, TensorView view) { m_impl->views[tensor.value] = view; }
+void PointEvaluator::bind(TensorId tensor, TensorView view, double error) {
+  m_impl->views[tensor.value] = view;
+  m_impl->viewErrors[tensor.value] = error;
+}
 
 void PointEvaluator::setRandom(std::uint64_t seed, std::uint64_t step) {
   m_impl->seed = seed;
   m_impl->step = step;
 }
+
+void PointEvaluator::setSample(std::int64_t terms) { m_impl->sample = terms; }
 
 void PointEvaluator::clear() {
   m_impl->memos.assign(m_impl->shapes.size(), {});

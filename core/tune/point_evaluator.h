@@ -28,8 +28,14 @@ class PointEvaluator {
   // kTf32Unit where it comes as tf32.
   static Result<PointEvaluator> prepare(const Program& program, bool training = true, bool bounding = false, double factorUnit = 0);
   static constexpr double kTf32Unit = 0x1p-10;
-  void bind(TensorId tensor, TensorView view);  // every tensor without a producer
+  // Every tensor without a producer must be. One that has a producer is taken from there, until it is bound to {}; `error`: how far its
+  // values may be off.
+  void bind(TensorId tensor, TensorView view, double error = 0);
   void setRandom(std::uint64_t seed, std::uint64_t step);
+  // Sums of more than kExactTerms terms are estimated from so many terms, drawn without order; 0: none is. Of one that bounds: error() then
+  // allows for what the terms not seen may add, and is infinite where those seen say too little of them.
+  void setSample(std::int64_t terms);
+  static constexpr std::int64_t kExactTerms = 4096;
   // Forgets computed points: inputs have new values.
   void clear();
   // The value at a row-major position. nullopt: it needs more than `work` expression nodes (counted down), a tensor that is not

@@ -126,6 +126,51 @@ TEST(PointEvaluator, StopsWhenTheWorkIsUsedUp) {
   EXPECT_EQ(work, 1000);
 }
 
+// The sum of `x` from a sample of it.
+struct Estimate {
+  double value = 0, error = 0;
+  std::int64_t used = 0;
+};
+Estimate estimated(const std::vector<double>& x, std::int64_t terms) {
+  test::Build b;
+  const auto n = static_cast<std::int64_t>(x.size());
+  const TensorId in = b.tensor("x", {n}, TensorKind::Input, DType::F64);
+  const TensorId sum = b.op("S", {{"n", n}}, 0, Reducer::Sum, b.load(in, {test::var(0)}), DType::F64);
+  auto evaluator = PointEvaluator::prepare(b.p, true, true);
+  EXPECT_TRUE(evaluator.ok());
+  evaluator->bind(in, {DType::F64, x.data()});
+  evaluator->setSample(terms);
+  std::int64_t work = 10'000'000;
+  const auto value = evaluator->value(sum, 0, work);
+  const auto error = evaluator->error(sum, 0, work);
+  EXPECT_TRUE(value && error);
+  return {value.value_or(0), error.value_or(0), 10'000'000 - work};
+}
+
+TEST(PointEvaluator, LongSumsAreEstimatedFromASample) {
+  std::mt19937_64 rng(1);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::vector<double> light(1'000'000), heavy = light, rare = light, same(light.size(), 3);
+  for (std::size_t i = 0; i < light.size(); ++i) {
+    light[i] = uniform(rng);
+    heavy[i] = 1 / (light[i] * light[i]);
+    rare[i] = i % 500'000 == 0 ? 1e9 : 1;
+  }
+  double sum = 0;
+  for (const double v : light) sum += v;
+  const Estimate of = estimated(light, 16384);
+  EXPECT_LE(of.used, 16384);
+  EXPECT_LE(std::fabs(of.value - sum), of.error);
+  EXPECT_LT(of.error, 0.05 * sum);
+  // What a sample says too little of.
+  for (const auto& terms : {heavy, rare, same}) EXPECT_EQ(estimated(terms, 16384).error, INFINITY);
+  // Few terms are added up.
+  light.resize(4096);
+  sum = 0;
+  for (const double v : light) sum += v;
+  EXPECT_NEAR(estimated(light, 1024).value, sum, 1e-9);
+}
+
 class GateTest : public ::testing::TestWithParam<GateLevel> {
  protected:
   GateTest() : m_device(std::move(*fakeBackend(kPluginVersion)->open("fake", 1))) {}
@@ -198,6 +243,37 @@ TEST_P(GateTest, LaterKernelsAreComparedWithTheFirstOneEverywhere) {
   const GateReport again = check(**gate, program, {{"run", "ok"}});
   EXPECT_TRUE(again.passed);
   EXPECT_GE(again.comparedOutputs, 5000);
+}
+
+// The mean square of a convolution, with and without the picture among what is stored. A point of it takes 7 million nodes.
+Program meanOfPicture(bool stored) {
+  test::Build b;
+  constexpr std::int64_t kSide = 400;
+  const TensorId x = b.tensor("X", {kSide + 2, kSide + 2}, TensorKind::Input), f = b.tensor("F", {3, 3}, TensorKind::Param);
+  const auto p = test::var(0), q = test::var(1), r = test::var(2), s = test::var(3);
+  const TensorId y = b.op("Y", {{"p", kSide}, {"q", kSide}, {"r", 3}, {"s", 3}}, 2, Reducer::Sum,
+                          b.mul(b.load(x, {p + r, q + s}), b.load(f, {r, s})));
+  const ExprId off = b.add(b.load(y, {p, q}), b.number(-1));
+  const TensorId l =
+      b.op("L", {{"p", kSide}, {"q", kSide}}, 0, Reducer::Sum, b.mul(b.mul(off, off), b.number(1.0 / (kSide * kSide))));
+  if (stored) b.output(y);
+  b.output(l);
+  return b.p;
+}
+
+TEST_P(GateTest, ASumBeyondTheWorkForPointsIsHeldAgainstWhatIsStoredOrASample) {
+  for (const bool stored : {true, false}) {
+    const Program program = meanOfPicture(stored);
+    auto gate = Gate::prepare(*m_device, std::make_shared<const Program>(program), structuralHash(program));
+    ASSERT_TRUE(gate.ok());
+    const GateReport wrong = check(**gate, program, {{"run", "scalars"}});
+    EXPECT_FALSE(wrong.passed);
+    EXPECT_NE(wrong.failure.find("L[] is "), std::string::npos) << wrong.failure;
+    EXPECT_EQ(wrong.failure.find("give or take") == std::string::npos, stored) << wrong.failure;
+    const GateReport right = check(**gate, program, {{"run", "ok"}});
+    EXPECT_TRUE(right.passed) << right.failure;
+    EXPECT_FALSE(check(**gate, program, {{"run", "scalars"}}).passed);
+  }
 }
 
 // Y[n, d] = E[index(n), d] of E[extent, 3]; the index is computed from the input of this type, or from an operator of the group.

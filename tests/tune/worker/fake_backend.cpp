@@ -90,7 +90,7 @@ class FakeKernel final : public Kernel {
       for (std::int64_t e = 0; e < t.elements(); ++e) {
         const bool last = e + 1 == t.elements();
         if (how == "partial" && last) continue;
-        const double off = how == "wrong" || (how == "last" && last) ? 1 : 0;
+        const double off = how == "wrong" || (how == "last" && last) || (how == "scalars" && t.shape.empty()) ? 1 : 0;
         writeElement(t.type, args.tensors[binding], e, all[static_cast<std::size_t>(e)] + off);
       }
       if (how == "overrun") writeElement(t.type, args.tensors[binding], t.elements(), 0);
