@@ -30,6 +30,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
   NF_TRY([[maybe_unused]] const Unit first, loadFirstValues(checkpoint));
+  NF_TRY(infiniteAtFirst, training.executable->infiniteParameters());
   stepLimit = options.steps > 0     ? options.steps
               : options.epochs > 0  ? options.epochs * feed->stepsPerEpoch()
               : options.seconds > 0 ? 0
