@@ -371,6 +371,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       for (const auto& [name, value] : m->values) {
         std::snprintf(line, sizeof line, " %s %.4g", name.substr(0, 60).c_str(), value);
         lastEvaluation += line;
+        if (std::ranges::count(m->averaged, name) > 0) lastEvaluation += " (mean over batches)";
       }
       if (m->values.empty() && m->loss) {
         std::snprintf(line, sizeof line, " loss %.6g", *m->loss);

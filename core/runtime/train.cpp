@@ -25,8 +25,13 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     firstStep = step = checkpoint->step;
     tellWhatResumesDifferently();
   }
-  if (options.evaluate)
-    for (protocol::WarningEvent& e : warningEvents(evalsWithoutRows(notebook), notebook.sources)) emit(std::move(e));
+  if (options.evaluate) {
+    CompileOptions compiled;
+    compiled.sets = options.sets;
+    compiled.train = options.train;
+    for (const Diagnostics& warnings : {evalsWithoutRows(notebook), valuesOfBatches(notebook, compiled)})
+      for (protocol::WarningEvent& e : warningEvents(warnings, notebook.sources)) emit(std::move(e));
+  }
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
   NF_TRY([[maybe_unused]] const Unit first, loadFirstValues(checkpoint));

@@ -64,7 +64,8 @@ struct TrainJob::Impl {
     std::vector<Evaluation> evaluations;  // without executables
     std::optional<Error> error;
     Span place;
-    std::string warning;  // of evals that batches average
+    std::string warning;                // of evals that batches average
+    std::vector<std::string> averaged;  // those that are no mean
   };
 
   // ---- shared with other threads
@@ -96,8 +97,9 @@ struct TrainJob::Impl {
     Prepared prepared;
     bool requested = false;
   };
-  std::optional<Replanned> replanned;   // waits for its kernels
-  std::vector<Evaluation> evaluations;  // of full batches, of the remainder
+  std::optional<Replanned> replanned;          // waits for its kernels
+  std::vector<Evaluation> evaluations;         // of full batches, of the remainder
+  std::vector<std::string> averagedByBatches;  // no means, and averaged over the batches of an evaluation
   bool evaluates = false, evaluationsPlanned = false, evaluationsTaken = false;
   std::optional<DataFeed> feed;
   std::vector<std::byte> staging;
@@ -195,7 +197,6 @@ struct TrainJob::Impl {
   // ---- train_evaluation.cpp
   // On a thread of its own: steps go on while the evaluating programs are compiled, fused and planned.
   void planEvaluations();
-  std::string averagedOverBatches(const CompiledNotebook& evaluation, std::int64_t bytes) const;
   // Asks for the kernels of what has been planned. False: it is not there yet, or a stop was requested while it was waited for.
   Result<bool> takeEvaluations(std::stop_token stop, bool wait);
   // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.
