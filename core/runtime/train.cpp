@@ -78,9 +78,14 @@ Result<Unit> TrainJob::Impl::loadFirstValues(const std::optional<Checkpoint>& fr
     NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
     NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
     if (!from && begun == Time{}) {
-      protocol::WarningEvent warning;
-      warning.message = unmatchedWeights(*store, notebook, weights, options.initialWeights);
-      if (!warning.message.empty()) emit(warning);
+      std::set<std::string> fed;
+      for (const DataFeed::Input& in : feed->inputs()) fed.insert(in.name);
+      for (const std::string& message : {unmatchedWeights(*store, notebook, weights, options.initialWeights),
+                                         replacedInputs(*store, weights, fed, options.initialWeights)}) {
+        protocol::WarningEvent warning;
+        warning.message = message;
+        if (!message.empty()) emit(warning);
+      }
     }
   }
   return from ? loadWeights(from->tensors, options.resume, true) : Unit{};

@@ -306,7 +306,7 @@ TEST_F(CommandLine, WeightsThatAreMissingOrUnknownAreWarnedOf) {
   for (const char* command : {"run two.nf", "train two.nf -o two.d"}) {
     const Outcome o = run(command + weights);
     EXPECT_EQ(o.code, 0) << command << o.err;
-    EXPECT_THAT(o.err, testing::AllOf(HasSubstr("warning: "), HasSubstr("lacks b, which keeps its initial value"),
+    EXPECT_THAT(o.err, testing::AllOf(HasSubstr("warning: "), HasSubstr("gives W; it lacks b, which keeps its initial value"),
                                       HasSubstr("holds Q, which no tensor here is called")))
         << command;
   }
@@ -322,6 +322,30 @@ TEST_F(CommandLine, WeightsThatReplaceInputsAreWarnedOf) {
   const Outcome o = run("run to.nf --device reference --weights from.d/*/checkpoint.safetensors");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("replaces X, which is no parameter"));
+  file("train.nf",
+       "input X[2] = 1\nparam W[2] = 1\nloss L = sum[i] (W[i]*X[i])^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  const Outcome trained = run("train train.nf --device reference --weights from.d/*/checkpoint.safetensors -o train.d");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("replaces X, which is no parameter"));
+  // A batch is no tensor's own value: each step writes it anew.
+  file("fed.nf",
+       "data D = csv(\"d.csv\")\ninput X[2] = batch D[:, 0]\nparam W[2] = 1\nloss L = sum[i] (W[i]*X[i])^2\n"
+       "train L { steps = 1; optimizer = sgd(lr=0.01) }\n");
+  file("d.csv", "1\n2\n3\n4\n");
+  const Outcome fed = run("train fed.nf --device reference --weights from.d/*/checkpoint.safetensors -o fed.d");
+  EXPECT_EQ(fed.code, 0) << fed.err;
+  EXPECT_THAT(fed.err, testing::Not(HasSubstr("replaces")));
+}
+
+TEST_F(CommandLine, WeightsOfOtherShapesAreNamedTogether) {
+  const std::string rest = "loss L = mean[i] W[i]^2 + mean[i] V[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n";
+  file("one.nf", "param W[2] = 1\nparam V[3] = 1\n" + rest);
+  file("two.nf", "param W[4] = 1\nparam V[5] = 1\n" + rest);
+  ASSERT_EQ(run("train one.nf --device reference -o one.d").code, 0);
+  const Outcome o = run("train two.nf --device reference --weights one.d/*/checkpoint.safetensors -o two.d");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("W has the shape [2], here it is [4]"));
+  EXPECT_THAT(o.err, HasSubstr("V has the shape [3], here it is [5]"));
 }
 
 TEST_F(CommandLine, ATrainingSaysThatTheInterpreterStandsInForWorkersThatDie) {
