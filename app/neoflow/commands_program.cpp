@@ -196,6 +196,8 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
     noteFolded(notebook, differentiated->diagnostics);
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
+    const Diagnostics zero = zeroParts(*differentiated, notebook.sources, notebook.notebook);
+    diagnostics.insert(diagnostics.end(), zero.begin(), zero.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
     CompileOptions compiled;

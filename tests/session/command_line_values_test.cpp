@@ -323,6 +323,27 @@ TEST_F(CommandLine, GradientsThatAreNoneOrZeroSayWhyAndWhere) {
   EXPECT_THAT(whole.out, HasSubstr("= 0\n"));
 }
 
+TEST_F(CommandLine, CheckNamesThePartsOfAGradientThatAreZeroByRule) {
+  file("part.nf",
+       "input X[4] = normal(0, 1)\nloss L = sum[i] X[i] * floor(X[3 - i])\nM = sum[i] floor(2*X[i])\nN = sum[i] elu(X[i])\n"
+       "show d(L)/d(X)\nshow d(M)/d(X)\nshow d(N)/d(X)\n");
+  const Outcome o = run("check part.nf");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("part.nf:2:30: note: `X[3 - i]` adds nothing to the derivative by `X`: floor has slope 0"));
+  const auto json = nlohmann::json::parse(run("check part.nf --json").out);
+  EXPECT_TRUE(json["ok"].get<bool>());
+  int parts = 0, wholes = 0;
+  for (const auto& d : json["diagnostics"]) {
+    wholes += d["code"] == "zero-derivative";
+    if (d["code"] != "zero-part") continue;
+    ++parts;
+    EXPECT_EQ(d["severity"], "note");
+    EXPECT_EQ(d["line"], 2);
+  }
+  EXPECT_EQ(wholes, 1) << "d(M)/d(X), which is no part";
+  EXPECT_EQ(parts, 1) << "a condition within the library is none of the notebook's";
+}
+
 TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
   file("whole.nf",
        "input X[2] : i32 = 2147483647\ninput p[2] : i32 = 46341\nY[i] = X[i] + 1\nZ[i] = X[i] * X[i]\nP[i] = p[i] * p[i]\n"
