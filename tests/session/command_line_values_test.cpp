@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/data_file.h"
@@ -342,6 +343,25 @@ TEST_F(CommandLine, CheckNamesThePartsOfAGradientThatAreZeroByRule) {
   }
   EXPECT_EQ(wholes, 1) << "d(M)/d(X), which is no part";
   EXPECT_EQ(parts, 1) << "a condition within the library is none of the notebook's";
+}
+
+TEST_F(CommandLine, ValuesOfTrainingAreToldFromThoseOfEvaluation) {
+  const std::string net = "param w = 2\nL = select(training, 5, 3) * w\nG = d(L)/d(w)\nQ = G + L\n";
+  file("both.nf", net + "show L\nshow G\nshow Q\n");
+  const Outcome both = run("run both.nf --device reference");
+  EXPECT_EQ(both.code, 0) << both.err;
+  EXPECT_THAT(both.out, testing::AllOf(HasSubstr("L = 6\n"), HasSubstr("G = 5\n"), HasSubstr("Q = 15\n")));
+  EXPECT_THAT(both.out, testing::EndsWith("Of the training program: G, Q; the other values are of evaluation.\n"));
+  std::map<std::string, std::string> programs;
+  for (const auto& t : nlohmann::json::parse(run("run both.nf --device reference --json").out)["tensors"])
+    programs[t["name"].get<std::string>()] = t["program"].get<std::string>();
+  EXPECT_EQ(programs, (std::map<std::string, std::string>{{"G", "training"}, {"L", "evaluation"}, {"Q", "training"}}));
+  file("gradient.nf", net + "show G\n");
+  EXPECT_THAT(run("run gradient.nf --device reference").out,
+              testing::EndsWith("All values are of the training program, not of evaluation.\n"));
+  file("one.nf", "param w = 2\nL = 3 * w\nG = d(L)/d(w)\nshow L\nshow G\n");
+  EXPECT_THAT(run("run one.nf --device reference").out, testing::EndsWith("G = 3\n"));
+  EXPECT_FALSE(nlohmann::json::parse(run("run one.nf --device reference --json").out)["tensors"][0].contains("program"));
 }
 
 TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {
