@@ -433,7 +433,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
     if (d.loss) std::printf(", loss %.6g", *d.loss);
     else std::printf(": stopped before the first one was made");
-    if (d.accuracy) std::printf(", accuracy %.4g", *d.accuracy);
+    if (d.accuracy && d.evals.size() <= 1) std::printf(", accuracy %.4g", *d.accuracy);
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)

@@ -132,10 +132,15 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   file("eval.nf",
        "let B = 64\ndata D = digits { split = last 128 }\ninput X[B, 64] = batch D[:, 0..64] / 16\nparam w[64] = normal(0, 0.1)\n"
        "y[b] = sum[k] X[b, k] * w[k]\nloss L = mean[b] (y[b] - 1)^2\neval mse = mean[b] (y[b] - 1)^2\n"
+       "eval worst = max[b] abs(y[b] - 1)\neval accuracy = mean[b] (y[b] > 0.5)\n"
        "train L { steps = 4; optimizer = sgd(lr=0.1); mode = static }\n");
   const Outcome o = run("train eval.nf --device reference --no-records -o out.d");
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, held out: mse [0-9]"));
+  EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, held out: accuracy [01].* mse [0-9].* worst [0-9]"));
+  const auto done = nlohmann::json::parse(run("train eval.nf --device reference --no-records --json -o out.j").out);
+  EXPECT_TRUE(done["evals"]["mse"].is_number());
+  EXPECT_TRUE(done["evals"]["worst"].is_number());
+  EXPECT_TRUE(done["accuracy"].is_number());
   const std::string events = run("train eval.nf --device reference --no-records --json-progress -o out.e").out;
   EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
 }
