@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/runtime/execution_plan.h"
+#include "core/runtime/prepared.h"
 #include "core/runtime/step_program.h"
 #include "core/support/scaled_text.h"
 
@@ -42,12 +43,6 @@ double mostBytes(const Program& program, std::int64_t batch, std::int64_t rows) 
   }
   for (const Loop& loop : program.loops) bytes += mostBytes(*loop.body, batch, rows);
   return bytes;
-}
-
-Span placeOf(const Program& p, TensorId t) {
-  const OperatorId made = producers(p)[t.value];
-  const OriginId origin = made.valid() ? p[made].origin : p[t].origin;
-  return origin.valid() ? p[origin].span : Span{};
 }
 
 }  // namespace

@@ -604,7 +604,9 @@ Result<TensorId> Executable::firstInfinity(TensorId tensor, std::uint64_t seed, 
   if (!infinite[tensor.value]) return TensorId();
   for (;;) {
     const std::vector<TensorId> reads = tensorsOf(s, s.steps[maker[tensor.value]]).reads;
-    const auto from = std::find_if(reads.begin(), reads.end(), [&](TensorId t) { return infinite[t.value]; });
+    const auto from = std::find_if(reads.begin(), reads.end(), [&](TensorId t) {
+      return infinite[t.value] && maker[t.value] < maker[tensor.value];  // a scatter reads what it writes
+    });
     if (from == reads.end()) return tensor;
     tensor = *from;
   }

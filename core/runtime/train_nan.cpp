@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::int64_t kInterpreted = 500'000'000;  // operations that the interpreter does in some seconds
 
-Span placeOf(const Program& p, TensorId t) {
-  const OperatorId made = producers(p)[t.value];
-  const OriginId origin = made.valid() ? p[made].origin : p[t].origin;
-  return origin.valid() ? p[origin].span : Span{};
-}
-
 }  // namespace
 
 Error TrainJob::Impl::nanFound(Executable& x) {
