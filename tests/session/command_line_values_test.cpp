@@ -346,11 +346,11 @@ TEST_F(CommandLine, CheckNamesThePartsOfAGradientThatAreZeroByRule) {
 }
 
 TEST_F(CommandLine, ValuesOfTrainingAreToldFromThoseOfEvaluation) {
-  const std::string net = "param w = 2\nL = select(training, 5, 3) * w\nG = d(L)/d(w)\nQ = G + L\n";
+  const std::string net = "param w = 2\nL = select(training, 5, 3) * w\nG = 2 * d(L)/d(w)\nQ = G + L\n";
   file("both.nf", net + "show L\nshow G\nshow Q\n");
   const Outcome both = run("run both.nf --device reference");
   EXPECT_EQ(both.code, 0) << both.err;
-  EXPECT_THAT(both.out, testing::AllOf(HasSubstr("L = 6\n"), HasSubstr("G = 5\n"), HasSubstr("Q = 15\n")));
+  EXPECT_THAT(both.out, testing::AllOf(HasSubstr("L = 6\n"), HasSubstr("G = 10\n"), HasSubstr("Q = 20\n")));
   EXPECT_THAT(both.out, testing::EndsWith("Of the training program: G, Q; the other values are of evaluation.\n"));
   std::map<std::string, std::string> programs;
   for (const auto& t : nlohmann::json::parse(run("run both.nf --device reference --json").out)["tensors"])
@@ -359,8 +359,8 @@ TEST_F(CommandLine, ValuesOfTrainingAreToldFromThoseOfEvaluation) {
   file("gradient.nf", net + "show G\n");
   EXPECT_THAT(run("run gradient.nf --device reference").out,
               testing::EndsWith("All values are of the training program, not of evaluation.\n"));
-  file("one.nf", "param w = 2\nL = 3 * w\nG = d(L)/d(w)\nshow L\nshow G\n");
-  EXPECT_THAT(run("run one.nf --device reference").out, testing::EndsWith("G = 3\n"));
+  file("one.nf", "param w = 2\nL = 3 * w\nG = 2 * d(L)/d(w)\nshow L\nshow G\n");
+  EXPECT_THAT(run("run one.nf --device reference").out, testing::EndsWith("G = 6\n"));
   EXPECT_FALSE(nlohmann::json::parse(run("run one.nf --device reference --json").out)["tensors"][0].contains("program"));
 }
 
