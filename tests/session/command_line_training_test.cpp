@@ -145,6 +145,22 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
 }
 
+// As a batch that is written as a number makes one.
+TEST_F(CommandLine, AMeanOverBatchesOfWhatIsNoMeanIsMarked) {
+  std::string rows;
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "\n";
+  file("d.csv", rows);
+  file("batches.nf",
+       "data D = csv(\"d.csv\") { split = last 8 }\ninput X[4] = batch D[:, 0]\nparam w = normal(1, 0)\n"
+       "loss L = mean[b] (X[b] * w)^2\neval average = mean[b] X[b]\neval top = max[b] X[b]\n"
+       "train L { epochs = 1; optimizer = sgd(lr=0.0001); mode = static }\n");
+  const Outcome o = run("train batches.nf --device reference --no-records -o out.d");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("held out: average 15.5 top 17 (mean over batches)"));
+  const auto done = nlohmann::json::parse(run("train batches.nf --device reference --no-records --json -o out.j").out);
+  EXPECT_EQ(done["averaged"], nlohmann::json::array({"top"}));
+}
+
 TEST_F(CommandLine, AnEvalWithoutADataSetStandsInTheLastLine) {
   file("eval.nf",
        "input X[4] = uniform(1, 2)\nparam w = 1\nloss L = mean[i] (X[i] * w - 3)^2\neval meanX = mean[i] X[i]\n"
