@@ -353,7 +353,7 @@ void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
 void TrainStrip::addEval(const protocol::EvalEvent& eval) {
   m_lossPlot->addEval(eval);
   if (const auto values = valuesOf(eval); !values.empty())
-    m_eval->setText((eval.of_inputs ? tr("on the inputs: %1") : tr("held out %1")).arg(evalText(values)));
+    m_eval->setText((eval.of_inputs ? tr("on the inputs: %1") : tr("held out %1")).arg(evalText(values, eval.averaged)));
   else if (eval.loss) m_eval->setText(tr("held-out loss %1").arg(significant(*eval.loss, 4)));
 }
 

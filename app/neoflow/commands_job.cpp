@@ -76,6 +76,14 @@ std::vector<std::string> commaList(const std::string& list) {
   return names;
 }
 
+// The first eight.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return text + (names.size() > kMost ? " and " + std::to_string(names.size() - kMost) + " more" : "");
+}
+
 // A failure of a job: the place where one is known, and exit code 1 when the input is at fault.
 int reportJob(const Error& error, Span place, const SourceMap& sources, bool json) {
   const bool lacks = error.stage == "allocate" || error.stage == kGateStage || isStopped(error);
@@ -190,7 +198,12 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     if (!dumped) return report(dumped.error(), json);
   }
   Json shown = Json::array();
+  std::vector<std::string> trained;
+  bool evaluated = false;
   for (const std::string& name : job.names()) {
+    const std::optional<bool> ofTraining = job.ofTraining(name);
+    if (ofTraining.value_or(false)) trained.push_back(name);
+    else evaluated = true;
     const auto tensor = job.tensor(name);
     if (!tensor) return report(tensor.error(), json);
     double sum = 0, squares = 0, low = HUGE_VAL, high = -HUGE_VAL;
@@ -225,6 +238,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
                        {"mean", none ? Json() : Json(sum / count)},
                        {"rms", none ? Json() : Json(std::sqrt(squares / count))},
                        {"not_finite", bad}});
+      if (ofTraining) shown.back()["program"] = *ofTraining ? "training" : "evaluation";
     } else {
       char line[200];
       const bool whole = tensor->type == DType::I32;
@@ -249,6 +263,9 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     }
   }
   if (json) printLine(text({{"event", "done"}, {"seconds", seconds}, {"tensors", shown}}));
+  else if (!trained.empty())
+    printLine(evaluated ? "Of the training program: " + listed(trained) + "; the other values are of evaluation."
+                        : "All values are of the training program, not of evaluation.");
   else if (job.names().empty()) printLine("Nothing is shown: add `show` to a cell, or name tensors with --dump.");
   return kExitFine;
 }
@@ -371,6 +388,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
       for (const auto& [name, value] : m->values) {
         std::snprintf(line, sizeof line, " %s %.4g", name.substr(0, 60).c_str(), value);
         lastEvaluation += line;
+        if (std::ranges::count(m->averaged, name) > 0) lastEvaluation += " (mean over batches)";
       }
       if (m->values.empty() && m->loss) {
         std::snprintf(line, sizeof line, " loss %.6g", *m->loss);
@@ -415,7 +433,7 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
     if (d.loss) std::printf(", loss %.6g", *d.loss);
     else std::printf(": stopped before the first one was made");
-    if (d.accuracy) std::printf(", accuracy %.4g", *d.accuracy);
+    if (d.accuracy && d.evals.size() <= 1) std::printf(", accuracy %.4g", *d.accuracy);
     else if (!lastEvaluation.empty()) std::printf(",%s", lastEvaluation.c_str() + 1);
     std::printf("\n");
     if (d.loss)

@@ -18,6 +18,7 @@
 #include "core/lang/missing_tensor.h"
 #include "core/protocol/check_text.h"
 #include "core/runtime/data_check.h"
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/gradient_text.h"
 #include "core/runtime/memory_check.h"
@@ -134,6 +135,14 @@ Diagnostics checkStepMemory(const CompiledNotebook& notebook, const FindDevices&
   return checkMemory(notebook, passes, limit);
 }
 
+// Whether all held-out rows at once are too many hangs on what a device fuses.
+Diagnostics checkEvals(const CompiledNotebook& notebook, const CompileOptions& compiled, const FindDevices& devices) {
+  if (!devices || notebook.trains.empty() || evalsThatAreNoMean(notebook, notebook.program).empty()) return {};
+  StageOptions passes;
+  const auto context = trainingDevice(devices(), passes, false);
+  return averagedEvals(notebook, compiled, passes);
+}
+
 std::string whyFolded(const FoldedAccess& f, const SourceMap& sources) {
   return "no point of " + f.reader + " reads it: `" + std::string(sources.text(f.condition)) + "` leaves none";
 }
@@ -187,15 +196,21 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};
     noteFolded(notebook, differentiated->diagnostics);
     diagnostics.insert(diagnostics.end(), differentiated->diagnostics.begin(), differentiated->diagnostics.end());
+    const Diagnostics zero = zeroParts(*differentiated, notebook.sources, notebook.notebook);
+    diagnostics.insert(diagnostics.end(), zero.begin(), zero.end());
     const Diagnostics data = checkData(notebook);
     diagnostics.insert(diagnostics.end(), data.begin(), data.end());
-    const Diagnostics ofTraining = trainingWarnings(notebook);
+    CompileOptions compiled;
+    compiled.sets = *parseSets(options.sets);  // as it was loaded with
+    const Diagnostics ofTraining = trainingWarnings(notebook, compiled);
     diagnostics.insert(diagnostics.end(), ofTraining.begin(), ofTraining.end());
     if (!hasErrors(differentiated->diagnostics)) {
       const Diagnostics pinned = checkHints(notebook, devices);
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
       const Diagnostics memory = checkStepMemory(notebook, devices);
       diagnostics.insert(diagnostics.end(), memory.begin(), memory.end());
+      const Diagnostics averaged = checkEvals(notebook, compiled, devices);
+      diagnostics.insert(diagnostics.end(), averaged.begin(), averaged.end());
     }
   }
   working.end();

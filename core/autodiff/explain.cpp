@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 
+#include "core/autodiff/reverse.h"
 #include "core/lang/compile.h"
 
 namespace nf {
@@ -160,6 +163,27 @@ std::string explanationText(const Program& program, const GradientTerm& term, co
       for (const std::string& part : broken(line)) text += "#     " + part + "\n";
   }
   return text;
+}
+
+Diagnostics zeroParts(const DifferentiateResult& differentiated, const SourceMap& sources, SourceId notebook) {
+  Diagnostics parts;
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::string>> told;
+  for (const GradientTerm& term : differentiated.terms) {
+    if (term.form != GradientTerm::Form::Zero || !term.access.valid() || !term.cut.valid() || term.backward.valid()) continue;
+    const Program& p = bodyAt(differentiated.program, term.forwardLoops);
+    const OriginId origin = p[term.access].origin;
+    const Span cut = p[term.cut].span, span = origin.valid() ? p[origin].span : Span{};
+    if (!cut.valid() || cut.source != notebook) continue;
+    const std::string written = accessAsWritten(differentiated.program, term, sources);
+    Diagnostic d;
+    d.severity = Severity::Note;
+    d.code = "zero-part";
+    d.message = "`" + (written.empty() ? accessText(differentiated.program, term) : written) +
+                "` adds nothing to the derivative by `" + writtenName(p[term.tensor].name) + "`: " + term.why;
+    d.span = span.valid() && span.source == notebook ? span : cut;
+    if (told.emplace(d.span.begin, d.span.end, d.message).second) parts.push_back(std::move(d));
+  }
+  return parts;
 }
 
 }  // namespace nf

@@ -34,4 +34,8 @@ std::string accessText(const Program& program, const GradientTerm& term);
 // Indices are kept in normal form: `p*2 + r` is `2*p + r`, and the proof is of both.
 std::string accessAsWritten(const Program& program, const GradientTerm& term, const SourceMap& sources);
 
+// A note for each access whose part of a gradient is 0 by rule while others are not, at its place: what a node without slope cuts off
+// within `notebook`; functions of the library mean theirs. A gradient that is 0 as a whole has a warning from differentiate().
+Diagnostics zeroParts(const DifferentiateResult& differentiated, const SourceMap& sources, SourceId notebook);
+
 }  // namespace nf

@@ -3,6 +3,7 @@
 // where the index stands alone.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "core/lang/statement.h"
 
@@ -37,8 +38,22 @@ RangeOf Statement::ranges() const {
   };
 }
 
+// As the one name that declarations of what is read have for it, else the number.
+std::string Statement::extentText(std::int64_t extent) const {
+  std::set<std::string> names;
+  for (const Use& use : m_elab.m_frame == 0 ? uses() : std::vector<Use>()) {
+    const Tensor& tensor = m_elab.tensorOf(m_terms[use.load].tensor);
+    if (use.size != extent) continue;
+    const std::string text = m_elab.extentTexts(tensor.name, tensor)[use.axis];
+    const Entity* named = m_elab.lookup(text);
+    if (named && named->kind == Entity::Kind::Number && named->number.isInteger && named->number.integer == extent)
+      names.insert(text);
+  }
+  return names.size() == 1 ? *names.begin() : std::to_string(extent);
+}
+
 DiagnosticFix Statement::runOver(const Variable& variable, std::int64_t extent) const {
-  const std::string written = variable.name + ": " + std::to_string(extent);
+  const std::string written = variable.name + ": " + extentText(extent);
   return {"write `" + inBrackets(variable.span, written) + "`", variable.span, written};
 }
 
@@ -177,7 +192,7 @@ void Statement::reportAmbiguous(IndexVar v, const std::vector<Use>& uses) {
   if (uses.empty() || d.notes.empty()) d.notes.push_back({"no access uses it alone", {}});
   if (!natural) return;
   d.message = "the extent of index `" + variable.name + "` can't be inferred: write `" + variable.name + ": " +
-              std::to_string(*natural) + "`, if it runs over all that is read";
+              extentText(*natural) + "`, if it runs over all that is read";
   d.fixes.push_back(runOver(variable, *natural));
 }
 

@@ -164,6 +164,7 @@ class Statement {
     bool guarded(const Statement& s, IndexVar v) const;
   };
   std::vector<Use> uses() const;
+  std::string extentText(std::int64_t extent) const;
   DiagnosticFix runOver(const Variable& variable, std::int64_t extent) const;
   std::string inBrackets(Span span, const std::string& text) const;
   // quiet: without a word about places that disagree.

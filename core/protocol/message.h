@@ -286,7 +286,8 @@ struct FusionReport {
   std::uint64_t revision = 0;
   DeviceConstants device;
   std::vector<FusionDecisionInfo> decisions;
-  std::vector<DiagnosticInfo> refusedHints;  // what a `hint` asks for and cannot have on this device
+  std::vector<DiagnosticInfo>
+      refusedHints;  // what a `hint` asks for and cannot have on this device; and evals that batches would average
   NF_FIELDS(FusionReport, revision, device, decisions, refusedHints);
 };
 
@@ -456,7 +457,8 @@ struct EvalEvent {
   std::optional<double> accuracy, loss;
   std::map<std::string, double> values;  // every `eval` by name
   bool of_inputs = false;                // no rows are held out: of the inputs as they are, and no loss
-  NF_FIELDS(EvalEvent, step, accuracy, loss, values, of_inputs);
+  std::vector<std::string> averaged;     // values that are means over batches, of an `eval` that is none as written
+  NF_FIELDS(EvalEvent, step, accuracy, loss, values, of_inputs, averaged);
 };
 struct KernelSwapEvent {
   static constexpr const char* kEvent = "kernel_swap";
@@ -540,9 +542,10 @@ struct DoneEvent {
   double preparation_ms = 0;            // from the start until the first step began
   SearchState search = SearchState::Unknown;
   std::map<std::string, double> evals;  // the newest values
+  std::vector<std::string> averaged;    // as EvalEvent's
   NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
             seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
-            preparation_ms, search, evals);
+            preparation_ms, search, evals, averaged);
 };
 // Of the data and of pinned schedules, before the first step: what can be computed and is hardly meant. `line` and `column` count from 1, 0 where there is no place.
 struct WarningEvent {

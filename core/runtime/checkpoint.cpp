@@ -86,16 +86,20 @@ Result<NamedTensors> readWeights(const std::string& path) {
 }
 
 Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTensors& tensors, const std::string& from) {
+  constexpr std::size_t kMost = 8;  // names that a message has room for
+  std::string others;
+  std::size_t differing = 0;
+  for (const auto& [name, value] : tensors) {
+    const TensorStore::Entry* entry = store.find(name);
+    if (!entry || entry->shape == value.shape || ++differing > kMost) continue;
+    others += (others.empty() ? "" : "; ") + name + " has the shape " + shapeText(value.shape) + ", here it is " +
+              shapeText(entry->shape);
+  }
+  if (differing > 0) return Error{"load weights", from + ": " + others + (differing > kMost ? "; ..." : "."), {}, {}};
   std::vector<std::string> written;
   for (const auto& [name, value] : tensors) {
     TensorStore::Entry* entry = store.find(name);
     if (!entry) continue;
-    if (entry->shape != value.shape)
-      return Error{
-          "load weights",
-          from + ": " + name + " has the shape " + shapeText(value.shape) + ", here it is " + shapeText(entry->shape) + ".",
-          {},
-          {}};
     if (entry->type == DType::I32 && value.type != DType::I32)
       for (std::int64_t i = 0, n = value.elements(); i < n; ++i)
         if (const double v = value.at(i); !(v >= -2147483648.0 && v <= 2147483647.0))
@@ -106,7 +110,6 @@ Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTen
     NF_TRY([[maybe_unused]] const Unit there, store.write(*entry, value));
     written.push_back(name);
   }
-  constexpr std::size_t kMost = 8;  // names that a message has room for
   std::vector<std::string> here, given;
   for (const auto& [name, entry] : store.entries())
     if (entry->kind == TensorKind::Param || entry->kind == TensorKind::State) here.push_back(name);

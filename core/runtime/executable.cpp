@@ -485,6 +485,17 @@ Result<TensorId> Executable::updatedNaN() const {
   return TensorId();
 }
 
+Result<std::set<std::string>> Executable::infiniteParameters() const {
+  std::set<std::string> names;
+  for (const PlannedUpdate& u : m_plan->updates) {
+    const Tensor& target = program()[u.target];
+    if (target.kind != TensorKind::Param) continue;
+    NF_TRY(const bool infinite, hasInfinity(m_entries[u.target.value]->value(), target));
+    if (infinite) names.insert(target.name);
+  }
+  return names;
+}
+
 Result<HostTensor> Executable::read(TensorId tensor) const {
   const Tensor& t = program()[tensor];
   const void* from = m_entries[tensor.value] ? m_entries[tensor.value]->value() : m_slots[tensor.value];
@@ -503,12 +514,48 @@ Result<double> Executable::scalar(TensorId tensor) const {
   return loadValue(type, bytes.data(), 0);
 }
 
-Result<bool> Executable::hasNaN(const void* from, const Tensor& tensor) const {
+namespace {
+
+Result<bool> anyValue(Device& device, const void* from, const Tensor& tensor, bool (*is)(double)) {
   if (!isFloating(tensor.type)) return false;
-  NF_TRY(const HostTensor host, readDevice(m_device, from, tensor.type, tensor.shape));
+  NF_TRY(const HostTensor host, readDevice(device, from, tensor.type, tensor.shape));
   for (std::int64_t i = 0, n = host.elements(); i < n; ++i)
-    if (std::isnan(host.at(i))) return true;
+    if (is(host.at(i))) return true;
   return false;
+}
+
+struct StepTensors {
+  std::vector<TensorId> reads, makes;
+};
+
+StepTensors tensorsOf(const PlannedSequence& s, const PlannedStep& step) {
+  StepTensors t;
+  if (!step.isLoop) {
+    const PlannedLaunch& l = s.launches[step.index];
+    const auto outputs = l.tensors.begin() + static_cast<std::ptrdiff_t>(l.inputs);
+    t.reads.assign(l.tensors.begin(), outputs);
+    t.makes.assign(outputs, l.tensors.end());
+    return t;
+  }
+  const Loop& loop = s.loops[step.index].loop;
+  for (const auto& i : loop.invariants) t.reads.push_back(i.outer);
+  for (const auto& c : loop.carried) {
+    t.reads.push_back(c.initial);
+    if (c.last.valid()) t.makes.push_back(c.last);
+  }
+  for (const auto& stacked : loop.stacked) t.makes.push_back(stacked.outer);
+  for (const auto& a : loop.accumulated) t.makes.push_back(a.outer);
+  return t;
+}
+
+}  // namespace
+
+Result<bool> Executable::hasNaN(const void* from, const Tensor& tensor) const {
+  return anyValue(m_device, from, tensor, [](double v) { return std::isnan(v); });
+}
+
+Result<bool> Executable::hasInfinity(const void* from, const Tensor& tensor) const {
+  return anyValue(m_device, from, tensor, [](double v) { return std::isinf(v); });
 }
 
 Result<std::string> Executable::firstNaN(std::uint64_t seed, std::uint64_t step) {
@@ -528,6 +575,41 @@ Result<std::string> Executable::firstNaN(std::uint64_t seed, std::uint64_t step)
   m_profiling = profiling;
   if (!ran) return ran.error();
   return check.found;
+}
+
+Result<TensorId> Executable::firstInfinity(TensorId tensor, std::uint64_t seed, std::uint64_t step) {
+  m_seed = seed;
+  m_step = step;
+  m_counters.clear();
+  const PlannedSequence& s = m_plan->main;
+  std::vector<bool> infinite(program().tensors.size());
+  std::vector<std::size_t> maker(program().tensors.size(), s.steps.size());
+  // While they stand: the places of most are used again.
+  const auto run = [&]() -> Result<Unit> {
+    for (std::size_t i = 0; i < s.steps.size(); ++i) {
+      NF_TRY([[maybe_unused]] const Unit ran, runSteps(s, i, i + 1, nullptr));
+      for (const TensorId t : tensorsOf(s, s.steps[i]).makes) {
+        if (!slot(s, t)) continue;
+        maker[t.value] = i;
+        NF_TRY(infinite[t.value], hasInfinity(slot(s, t), program()[t]));
+      }
+    }
+    return Unit{};
+  };
+  // What is looked at again is no part of a step.
+  const bool profiling = std::exchange(m_profiling, false);
+  const auto ran = run();
+  m_profiling = profiling;
+  if (!ran) return ran.error();
+  if (!infinite[tensor.value]) return TensorId();
+  for (;;) {
+    const std::vector<TensorId> reads = tensorsOf(s, s.steps[maker[tensor.value]]).reads;
+    const auto from = std::find_if(reads.begin(), reads.end(), [&](TensorId t) {
+      return infinite[t.value] && maker[t.value] < maker[tensor.value];  // a scatter reads what it writes
+    });
+    if (from == reads.end()) return tensor;
+    tensor = *from;
+  }
 }
 
 std::int64_t Executable::peakBytes() const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ class Executable {
   bool revertUpdates();
   // The first updated tensor that holds a NaN; invalid: none does.
   Result<TensorId> updatedNaN() const;
+  // The names of the updated parameters that hold an infinity.
+  Result<std::set<std::string>> infiniteParameters() const;
 
   // After run(): any output, kept or persistent tensor.
   Result<HostTensor> read(TensorId tensor) const;
@@ -103,6 +106,9 @@ class Executable {
   // Runs the step again from the same inputs, states and weights, launch by launch, and names the operator whose output is the first
   // to hold a NaN. Between run() and applyUpdates(). Empty: none was met.
   Result<std::string> firstNaN(std::uint64_t seed, std::uint64_t step);
+  // The same of the infinities in `tensor`: the operator or loop from which infinite values alone lead to it, so that what is infinite
+  // elsewhere and stays there, as under a mask, is none. Invalid: `tensor` is finite now.
+  Result<TensorId> firstInfinity(TensorId tensor, std::uint64_t seed, std::uint64_t step);
 
   std::int64_t peakBytes() const;  // arena, workspace and store
 
@@ -123,6 +129,7 @@ class Executable {
   Result<Unit> runOnce();
   LaunchGraph* graph();
   Result<bool> hasNaN(const void* from, const Tensor& tensor) const;
+  Result<bool> hasInfinity(const void* from, const Tensor& tensor) const;
   std::int64_t bytesOfTensor(const Tensor& t) const { return m_device.storesDoubles() ? t.elements() * 8 : t.bytes(); }
   void*& slot(const PlannedSequence& s, TensorId t) { return m_slots[s.firstSlot + t.value]; }
 

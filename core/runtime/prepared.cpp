@@ -20,6 +20,12 @@ Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span&
   return {stage, "The program has mistakes.", {}, {}};
 }
 
+Span placeOf(const Program& p, TensorId t) {
+  const OperatorId made = producers(p)[t.value];
+  const OriginId origin = made.valid() ? p[made].origin : p[t].origin;
+  return origin.valid() ? p[origin].span : Span{};
+}
+
 StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options) {
   StageOptions stage;
   stage.device = options.device ? *options.device : deviceConstants(*context.target());

@@ -59,6 +59,8 @@ protocol::ErrorEvent errorEvent(const Error& error, const SourceMap& sources, Sp
 // Labels that nothing matches, as events with their places. Of `program`.
 std::vector<protocol::WarningEvent> warningEvents(const StrayLabels& labels, const Program& program, const SourceMap& sources);
 std::vector<protocol::WarningEvent> warningEvents(const Diagnostics& warnings, const SourceMap& sources);
+// Of the operator that makes the tensor, else where that is declared; invalid: it stands in no source.
+Span placeOf(const Program& program, TensorId tensor);
 // The first error among the diagnostics, as a failure.
 Error firstError(const Diagnostics& diagnostics, const std::string& stage, Span& place);
 

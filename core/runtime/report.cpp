@@ -87,6 +87,7 @@ struct Run {
   std::map<std::string, KernelRow> kernels;  // by subgraph
   std::vector<ReportChart::Point> accuracy, heldOutLoss;
   std::map<std::string, std::string> evals;  // the newest value of each, as it is printed
+  std::set<std::string> averaged;            // of them, over batches, and no means
   bool ofInputs = false;                     // no rows were held out
   std::int64_t trials = 0, failed = 0;
 };
@@ -132,6 +133,10 @@ Result<Run> readRun(const std::string& folder) {
       }
     } else if (kind == "eval") {
       run.ofInputs = e.contains("of_inputs") && e["of_inputs"].is_boolean() && e["of_inputs"].get<bool>();
+      run.averaged.clear();
+      if (e.contains("averaged") && e["averaged"].is_array())
+        for (const Json& name : e["averaged"])
+          if (name.is_string()) run.averaged.insert(name.get<std::string>());
       if (e.contains("values") && e["values"].is_object())
         for (const auto& [name, value] : e["values"].items())
           run.evals[name] = value.is_number()   ? evalText(name, value.get<double>())
@@ -154,7 +159,9 @@ std::string figuresOf(const Run& run, const ReportOptions& options) {
   if (text(d, "event") == "error") return out + figure("failed", text(d, "message")) + "</div>\n";
   auto evals = run.evals;
   if (d.contains("accuracy") && d["accuracy"].is_number()) evals.emplace("accuracy", evalText("accuracy", real(d, "accuracy")));
-  for (const auto& [name, value] : evals) out += figure(value, name + (run.ofInputs ? " on the inputs" : " on held-out rows"));
+  for (const auto& [name, value] : evals)
+    out += figure(value, name + (run.ofInputs ? " on the inputs" : " on held-out rows"),
+                  run.averaged.contains(name) ? "mean over batches, not of all rows at once" : "");
   const double first = real(d, "median_step_ms_first_tenth"), last = real(d, "median_step_ms_last_tenth");
   if (last > 0)
     out += figure(milliseconds(last), "median step, last tenth",

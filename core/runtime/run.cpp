@@ -195,6 +195,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   if (!m_namesOfTraining.empty()) {
     const bool all = m_namesOfTraining.size() == m_names.size();
     if (all) {
+      m_allOfTraining = true;
       m_options.training = true;
       m_options.tensors = m_names;
       return prepare(stop, waiting);
@@ -336,6 +337,12 @@ Result<HostTensor> RunJob::tensorOfProgram(const std::string& name) const {
   if (const auto found = m_byProgramName.find(name); found != m_byProgramName.end()) return tensor(found->second);
   if (m_training && m_training->m_byProgramName.contains(name)) return m_training->tensorOfProgram(name);
   return tensor(name);
+}
+
+std::optional<bool> RunJob::ofTraining(const std::string& name) const {
+  if (m_allOfTraining) return true;
+  if (!m_notebook.readsTraining || m_options.training || m_options.trainStep) return std::nullopt;
+  return std::ranges::find(m_namesOfTraining, name) != m_namesOfTraining.end();
 }
 
 std::vector<KernelTime> RunJob::kernelTimes() const {

@@ -68,6 +68,9 @@ class RunJob {
   // By the name that the tensor has in the notebook's Program, as descriptions of its cells do: there `A` is what the name stood for first.
   Result<HostTensor> tensorOfProgram(const std::string& name) const;
 
+  // Whether the value is that of the training program; nullopt where the notebook has one program for both.
+  std::optional<bool> ofTraining(const std::string& name) const;
+
   std::vector<KernelTime> kernelTimes() const;  // the most expensive first
   const CompiledNotebook& notebook() const { return m_notebook; }
   const Executable& executable() const { return *m_prepared.executable; }
@@ -87,6 +90,7 @@ class RunJob {
   Prepared m_prepared;
   std::unique_ptr<KernelSupply> m_supply;
   std::vector<std::string> m_names, m_namesOfTraining;
+  bool m_allOfTraining = false;
   std::map<std::string, std::string> m_byProgramName;  // of m_names
   std::vector<std::string> m_shown;                    // in the order of the notebook, where evaluation lacks some of it
   std::unique_ptr<RunJob> m_training;                  // computes the latter, where evaluation is another program

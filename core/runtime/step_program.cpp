@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/execution_plan.h"
 
 namespace nf {
@@ -217,9 +218,10 @@ Diagnostics evalsWithoutRows(const CompiledNotebook& notebook) {
   return diagnostics;
 }
 
-Diagnostics trainingWarnings(const CompiledNotebook& notebook) {
+Diagnostics trainingWarnings(const CompiledNotebook& notebook, const CompileOptions& options) {
   Diagnostics diagnostics = hintsOutsideStep(notebook);
-  for (Diagnostic& d : evalsWithoutRows(notebook)) diagnostics.push_back(std::move(d));
+  for (const Diagnostics& more : {evalsWithoutRows(notebook), valuesOfBatches(notebook, options)})
+    diagnostics.insert(diagnostics.end(), more.begin(), more.end());
   return diagnostics;
 }
 

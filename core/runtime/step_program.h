@@ -42,7 +42,7 @@ Result<NotebookStages> notebookStages(const CompiledNotebook& notebook, const Pr
 Diagnostics hintsOutsideStep(const CompiledNotebook& notebook);
 // A warning for each data set of which no row is held out and that an `eval` of a notebook that trains reads: nothing computes it.
 Diagnostics evalsWithoutRows(const CompiledNotebook& notebook);
-// All of these.
-Diagnostics trainingWarnings(const CompiledNotebook& notebook);
+// All of these, and valuesOfBatches(). `options`: what the notebook was compiled with.
+Diagnostics trainingWarnings(const CompiledNotebook& notebook, const CompileOptions& options);
 
 }  // namespace nf

@@ -25,11 +25,17 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     firstStep = step = checkpoint->step;
     tellWhatResumesDifferently();
   }
-  if (options.evaluate)
-    for (protocol::WarningEvent& e : warningEvents(evalsWithoutRows(notebook), notebook.sources)) emit(std::move(e));
+  if (options.evaluate) {
+    CompileOptions compiled;
+    compiled.sets = options.sets;
+    compiled.train = options.train;
+    for (const Diagnostics& warnings : {evalsWithoutRows(notebook), valuesOfBatches(notebook, compiled)})
+      for (protocol::WarningEvent& e : warningEvents(warnings, notebook.sources)) emit(std::move(e));
+  }
   NF_TRY([[maybe_unused]] const Unit supplied, makeSupply());
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
   NF_TRY([[maybe_unused]] const Unit first, loadFirstValues(checkpoint));
+  NF_TRY(infiniteAtFirst, training.executable->infiniteParameters());
   stepLimit = options.steps > 0     ? options.steps
               : options.epochs > 0  ? options.epochs * feed->stepsPerEpoch()
               : options.seconds > 0 ? 0
@@ -72,9 +78,14 @@ Result<Unit> TrainJob::Impl::loadFirstValues(const std::optional<Checkpoint>& fr
     NF_TRY(const NamedTensors weights, readWeights(options.initialWeights));
     NF_TRY([[maybe_unused]] const Unit given, loadWeights(weights, options.initialWeights, false));
     if (!from && begun == Time{}) {
-      protocol::WarningEvent warning;
-      warning.message = unmatchedWeights(*store, notebook, weights, options.initialWeights);
-      if (!warning.message.empty()) emit(warning);
+      std::set<std::string> fed;
+      for (const DataFeed::Input& in : feed->inputs()) fed.insert(in.name);
+      for (const std::string& message : {unmatchedWeights(*store, notebook, weights, options.initialWeights),
+                                         replacedInputs(*store, weights, fed, options.initialWeights)}) {
+        protocol::WarningEvent warning;
+        warning.message = message;
+        if (!message.empty()) emit(warning);
+      }
     }
   }
   return from ? loadWeights(from->tensors, options.resume, true) : Unit{};

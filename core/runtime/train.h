@@ -15,6 +15,7 @@
 #include "core/lang/compile.h"
 #include "core/protocol/message.h"
 #include "core/runtime/device_context.h"
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/host_tensor.h"
 #include "core/runtime/kernel_supply.h"
 #include "core/runtime/pipeline.h"
@@ -37,8 +38,7 @@ struct TrainOptions {
   std::string initialWeights;     // safetensors or npz: by name, in place of initial values
   double checkpointSeconds = 10;  // between checkpoints, which take a fiftieth of the time at most; the last step always makes one.
                                   // One that can't be written does not end the training.
-  // Of the arena of an evaluation of all held-out rows at once; a larger one is made in batches.
-  std::int64_t evaluationBytes = std::int64_t{512} << 20;
+  std::int64_t evaluationBytes = kEvaluationBytes;  // a larger one is made in batches
   TuningOptions tuning;
   // Opens what training goes on with where its device is lost; empty: it ends there.
   std::function<Result<std::unique_ptr<DeviceContext>>()> standIn;

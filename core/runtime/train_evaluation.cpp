@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/initialize.h"
 #include "core/runtime/step_program.h"
-#include "core/support/scaled_text.h"
 
 namespace nf {
 
@@ -50,9 +50,11 @@ void TrainJob::Impl::planEvaluations() {
         return;
       }
       if (rows == all && all > batch && made->plan->main.arenaBytes > options.evaluationBytes) {
-        plans.warning = averagedOverBatches(compiled, made->plan->main.arenaBytes);
+        plans.warning =
+            averagedOverBatches(evalsThatAreNoMean(compiled, *made->stages.source), batch, all, made->plan->main.arenaBytes);
         return;
       }
+      if (rows < all && plans.averaged.empty()) plans.averaged = evalsThatAreNoMean(compiled, *made->stages.source);
       plans.evaluations.push_back({std::move(*made), rows, {}, false});
     };
     plan(std::max<std::int64_t>(all, 1));
@@ -69,21 +71,6 @@ void TrainJob::Impl::planEvaluations() {
   });
 }
 
-// Empty: all are means.
-std::string TrainJob::Impl::averagedOverBatches(const CompiledNotebook& evaluation, std::int64_t bytes) const {
-  std::string names;
-  int count = 0;
-  for (const Output& o : evaluation.program.outputs)
-    if (o.role == OutputRole::Eval && !evaluation.means.contains(o.name)) {
-      names += (names.empty() ? "`" : ", `") + o.name + "`";
-      ++count;
-    }
-  if (names.empty()) return {};
-  return names + (count == 1 ? " is" : " are") + " averaged over batches of " + std::to_string(feed->batch()) +
-         " rows, which is right for means alone: the " + std::to_string(feed->heldOutRows()) + " held-out rows would take " +
-         bytesText(bytes) + " at once.";
-}
-
 Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
   if (!evaluates || evaluationsTaken) return true;
   std::optional<PlannedEvaluations> plans;
@@ -98,6 +85,7 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     attend(stop);
   }
   evaluationsTaken = true;
+  averagedByBatches = std::move(plans->averaged);
   // Training is not lost for what cannot be made of the rows that are held out.
   if (plans->error) {
     protocol::WarningEvent warning;
@@ -142,7 +130,7 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   if (!taken || evaluations.empty()) return Unit{};
   std::map<std::string, double> sums;
   std::optional<double> lossSum;
-  std::int64_t row = 0;
+  std::int64_t row = 0, runs = 0;
   const bool ofInputs = feed->heldOutRows() == 0;
   const std::int64_t all = ofInputs ? 1 : feed->heldOutRows();
   for (Evaluation& e : evaluations) {
@@ -178,6 +166,7 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
         else sums[o.name] += value * static_cast<double>(e.rows);
       }
       row += e.rows;
+      ++runs;
     }
   }
   if (row == 0) return Unit{};
@@ -188,8 +177,10 @@ Result<Unit> TrainJob::Impl::evaluate(std::stop_token stop) {
   for (auto& [name, sum] : sums) event.values[name] = sum / rows;
   if (lossSum) event.loss = *lossSum / rows;
   if (const auto accuracy = event.values.find("accuracy"); accuracy != event.values.end()) event.accuracy = accuracy->second;
+  if (runs > 1) event.averaged = averagedByBatches;
   done.accuracy = event.accuracy;
   done.evals = event.values;
+  done.averaged = event.averaged;
   // The training executable's inputs have been overwritten where shapes agree: the next step writes them anew.
   emit(event);
   return Unit{};

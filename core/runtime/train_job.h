@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -28,7 +30,7 @@
 //   train.cpp             the run from its beginning to its end, and what other threads ask of it between two steps
 //   train_setup.cpp       what is ready before the first step: the program, its kernels and data, the file that describes the run
 //   train_step.cpp        one step
-//   train_nan.cpp         where a loss that is not a number came from
+//   train_nan.cpp         where a loss that is not a number, and weights that are not finite ones, came from
 //   train_evaluation.cpp  evaluation on the rows held out, or on the inputs as they are
 //   train_fusion.cpp      fusion undone by measurement
 //   train_checkpoint.cpp  what is kept for a later run, and what an earlier one kept
@@ -62,7 +64,8 @@ struct TrainJob::Impl {
     std::vector<Evaluation> evaluations;  // without executables
     std::optional<Error> error;
     Span place;
-    std::string warning;  // of evals that batches average
+    std::string warning;                // of evals that batches average
+    std::vector<std::string> averaged;  // those that are no mean
   };
 
   // ---- shared with other threads
@@ -94,8 +97,9 @@ struct TrainJob::Impl {
     Prepared prepared;
     bool requested = false;
   };
-  std::optional<Replanned> replanned;   // waits for its kernels
-  std::vector<Evaluation> evaluations;  // of full batches, of the remainder
+  std::optional<Replanned> replanned;          // waits for its kernels
+  std::vector<Evaluation> evaluations;         // of full batches, of the remainder
+  std::vector<std::string> averagedByBatches;  // no means, and averaged over the batches of an evaluation
   bool evaluates = false, evaluationsPlanned = false, evaluationsTaken = false;
   std::optional<DataFeed> feed;
   std::vector<std::byte> staging;
@@ -122,6 +126,7 @@ struct TrainJob::Impl {
   double waited = 0;
   double lastStepSeconds = 0;  // without the wait for the lease
   bool leaseStuck = false;
+  std::set<std::string> infiniteAtFirst;  // parameters
   bool recordsTold = false;
   bool standInTold = false;
 
@@ -166,8 +171,13 @@ struct TrainJob::Impl {
 
   // ---- train_nan.cpp
   Error nanFound(Executable& x);
-  // Weights that are not numbers are neither kept nor evaluated. Between steps.
+  // Weights that are not finite numbers are neither kept nor evaluated, nor states that are no numbers; a parameter that held an infinity
+  // before the first step may keep it. Between steps.
   Result<Unit> checkUpdates();
+  // parameter: holds one since the newest step or an earlier one.
+  Error infinityError(Executable& x, const std::string& parameter);
+  // By the step over again, whose updates have been undone.
+  TensorId firstInfinity(Executable& x, TensorId tensor);
   // happened: the message so far.
   Error nanError(Executable& x, std::string happened);
   // The operator that made the NaN of a kept value, found by that step over again from what it began with. Invalid: it cannot be had, or
@@ -175,15 +185,18 @@ struct TrainJob::Impl {
   TensorId madeInStepBefore(Executable& x);
   Result<std::string> firstNaN(Executable& x, std::int64_t of);
   // What fused kernels don't write has no value to look at, and theirs come in another order: where it takes seconds at most, the step
-  // is interpreted one operator at a time. Empty: it is not, or nothing was met.
+  // is interpreted one operator at a time. Without an executable: it is not.
+  Result<Prepared> byOperator();
+  // Empty: nothing was met.
   Result<std::string> firstNaNByOperator(std::int64_t of);
   // The first input whose batch of this step holds one; empty: none.
   std::string infiniteInput(std::int64_t at);
+  // The words for it, of the first of `steps`, whose place becomes that of the failure.
+  std::string infiniteInput(const Program& program, std::initializer_list<std::int64_t> steps);
 
   // ---- train_evaluation.cpp
   // On a thread of its own: steps go on while the evaluating programs are compiled, fused and planned.
   void planEvaluations();
-  std::string averagedOverBatches(const CompiledNotebook& evaluation, std::int64_t bytes) const;
   // Asks for the kernels of what has been planned. False: it is not there yet, or a stop was requested while it was waited for.
   Result<bool> takeEvaluations(std::stop_token stop, bool wait);
   // In dynamic mode steps do not wait for the kernels of the first evaluation, which is made as soon as they are there.

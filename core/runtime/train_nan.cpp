@@ -22,8 +22,50 @@ Result<Unit> TrainJob::Impl::checkUpdates() {
   if (step == firstStep) return Unit{};
   Executable& x = *training.executable;
   NF_TRY(const TensorId bad, x.updatedNaN());
-  if (!bad.valid()) return Unit{};
-  return nanError(x, x.program()[bad].name + " holds a value that is not a number after step " + std::to_string(step));
+  if (bad.valid())
+    return nanError(x, x.program()[bad].name + " holds a value that is not a number after step " + std::to_string(step));
+  NF_TRY(const std::set<std::string> infinite, x.infiniteParameters());
+  for (const std::string& name : infinite)
+    if (!infiniteAtFirst.contains(name)) return infinityError(x, name);
+  return Unit{};
+}
+
+Error TrainJob::Impl::infinityError(Executable& x, const std::string& parameter) {
+  const Program& p = x.program();
+  const auto update =
+      std::find_if(p.updates.begin(), p.updates.end(), [&](const Update& u) { return p[u.target].name == parameter; });
+  std::string message = parameter + " holds an infinite value after step " + std::to_string(step);
+  const auto tellAt = [&](TensorId t) {
+    if (const Span at = placeOf(p, t); at.valid()) place = at;
+  };
+  tellAt(update->target);
+  if (x.revertUpdates()) {
+    const auto before = x.infiniteParameters();
+    if (before && before->contains(parameter)) {
+      message += ", and held one before that step";
+    } else if (const TensorId made = firstInfinity(x, update->value); made.valid()) {
+      tellAt(made);
+      message += "; the first one came from " + p[made].name +
+                 (made == update->value ? ", the new " + parameter + " of step " : " in step ") + std::to_string(step);
+      if (lastLoss && std::isinf(*lastLoss)) message += std::string(", whose loss was ") + (*lastLoss < 0 ? "-inf" : "inf");
+    }
+  }
+  message += infiniteInput(p, {step - 1});
+  return {"train", message + ".", context->device().name(), {}};
+}
+
+TensorId TrainJob::Impl::firstInfinity(Executable& x, TensorId tensor) {
+  const auto of = static_cast<std::uint64_t>(step - 1);
+  if (!feedBatch(step - 1)) return {};
+  const Program& p = x.program();
+  if (const auto each = byOperator(); each && each->executable) {
+    const Program& single = each->executable->program();
+    if (const TensorId same = single.tensorNamed(p[tensor].name); same.valid())
+      if (const auto made = each->executable->firstInfinity(same, seed, of); made && made->valid())
+        if (const TensorId here = p.tensorNamed(single[*made].name); here.valid()) return here;
+  }
+  const auto made = x.firstInfinity(tensor, seed, of);
+  return made ? *made : TensorId();
 }
 
 Error TrainJob::Impl::nanError(Executable& x, std::string happened) {
@@ -47,11 +89,7 @@ Error TrainJob::Impl::nanError(Executable& x, std::string happened) {
         when = " in step " + std::to_string(step);
       }
     }
-    const auto made = producers(p);
-    if (t.valid()) {
-      const OriginId origin = made[t.value].valid() ? p[made[t.value]].origin : p[t].origin;
-      if (origin.valid()) place = p[origin].span;
-    }
+    if (const Span at = t.valid() ? placeOf(p, t) : Span{}; at.valid()) place = at;
     message += "; the first one came from " + (t.valid() ? p[t].name : *first) + when;
     if (kept && !before) {
       const auto file = givenBy.find(*first);
@@ -60,13 +98,7 @@ Error TrainJob::Impl::nanError(Executable& x, std::string happened) {
     }
     if (before && lastLoss && std::isinf(*lastLoss)) message += std::string(", whose loss was ") + (*lastLoss < 0 ? "-inf" : "inf");
   }
-  for (const std::int64_t at : {step - 1, step})
-    if (const std::string input = at < firstStep ? std::string() : infiniteInput(at); !input.empty()) {
-      const TensorId t = x.program().tensorNamed(input);
-      if (t.valid() && x.program()[t].origin.valid()) place = x.program()[x.program()[t].origin].span;
-      message += "; " + input + " has an infinite value in step " + std::to_string(at + 1);
-      break;
-    }
+  message += infiniteInput(x.program(), {step - 1, step});
   return {"train", message + ".", context->device().name(), {}};
 }
 
@@ -81,18 +113,21 @@ Result<std::string> TrainJob::Impl::firstNaN(Executable& x, std::int64_t of) {
   return first && !first->empty() ? first : x.firstNaN(seed, static_cast<std::uint64_t>(of));
 }
 
-Result<std::string> TrainJob::Impl::firstNaNByOperator(std::int64_t of) {
+Result<Prepared> TrainJob::Impl::byOperator() {
   Stages single = training.stages;
-  if (context->inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return std::string();
+  if (context->inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return Prepared{};
   single.fused = single.partitioned;
   NF_TRY(Prepared each, prepare(std::move(single), *context, store, prepareOptions));
   NF_TRY(const bool interpreted, supply->interpret(*each.executable));
-  std::string first;
-  if (interpreted) {
-    each.executable->bind();
-    NF_TRY(first, each.executable->firstNaN(seed, static_cast<std::uint64_t>(of)));
-  }
-  return first;
+  if (!interpreted) return Prepared{};
+  each.executable->bind();
+  return each;
+}
+
+Result<std::string> TrainJob::Impl::firstNaNByOperator(std::int64_t of) {
+  NF_TRY(const Prepared each, byOperator());
+  if (!each.executable) return std::string();
+  return each.executable->firstNaN(seed, static_cast<std::uint64_t>(of));
 }
 
 std::string TrainJob::Impl::infiniteInput(std::int64_t at) {
@@ -101,6 +136,17 @@ std::string TrainJob::Impl::infiniteInput(std::int64_t at) {
     feed->training(at, i, staging.data());
     for (std::int64_t e = 0, n = feed->batch() * in.rowElements; e < n; ++e)
       if (std::isinf(loadValue(in.type, staging.data(), e))) return in.name;
+  }
+  return {};
+}
+
+std::string TrainJob::Impl::infiniteInput(const Program& program, std::initializer_list<std::int64_t> steps) {
+  for (const std::int64_t at : steps) {
+    const std::string input = at < firstStep ? std::string() : infiniteInput(at);
+    if (input.empty()) continue;
+    const TensorId t = program.tensorNamed(input);
+    if (t.valid() && program[t].origin.valid()) place = program[program[t].origin].span;
+    return "; " + input + " has an infinite value in step " + std::to_string(at + 1);
   }
   return {};
 }

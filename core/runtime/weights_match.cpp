@@ -37,18 +37,17 @@ std::string unmatchedWeights(const TensorStore& store, const CompiledNotebook& n
     return std::any_of(notebook.trains.begin(), notebook.trains.end(),
                        [&](const TrainSettings& train) { return name.starts_with(train.loss + ".step"); });
   };
-  std::vector<std::string> missing, unknown;
+  std::vector<std::string> taken, missing, unknown;
   for (const std::string& name : given)
     if (!store.entries().contains(name) && !notebook.tensorNamed(name).valid() && !isOfOptimizer(name)) unknown.push_back(name);
   for (const auto& [name, entry] : store.entries())
-    if (isKept(*entry) && !given.contains(name) && !isOfOptimizer(name)) missing.push_back(name);
+    if (isKept(*entry) && !isOfOptimizer(name)) (given.contains(name) ? taken : missing).push_back(name);
   if (missing.empty() && unknown.empty()) return {};
-  std::string text = from;
+  std::string text = from + " gives " + (taken.empty() ? "no parameter" : listed(taken));
   if (!missing.empty())
-    text += " lacks " + listed(missing) +
+    text += "; it lacks " + listed(missing) +
             (missing.size() == 1 ? ", which keeps its initial value" : ", which keep their initial values");
-  if (!unknown.empty())
-    text += std::string(missing.empty() ? "" : ", and") + " holds " + listed(unknown) + ", which no tensor here is called";
+  if (!unknown.empty()) text += "; it holds " + listed(unknown) + ", which no tensor here is called";
   return text;
 }
 

@@ -10,8 +10,8 @@ namespace nf {
 
 class TensorStore;
 
-// Which parameters and states of `store` a file of weights lacks, and what it holds that the notebook has no tensor of; empty: they
-// match. What an optimizer keeps of a parameter or a loss, `W.adam.m` and `L.step`, counts on neither side. `from`: the file.
+// Which parameters and states of `store` a file of weights gives and lacks, and what it holds that the notebook has no tensor of; empty:
+// they match. What an optimizer keeps of a parameter or a loss, `W.adam.m` and `L.step`, counts on neither side. `from`: the file.
 std::string unmatchedWeights(const TensorStore& store, const CompiledNotebook& notebook, const NamedTensors& tensors,
                              const std::string& from);
 

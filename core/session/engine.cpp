@@ -504,7 +504,7 @@ void Engine::answerFusion(protocol::RequestId id) {
           describe(d, *(*stages)->fused, revision->spans(), device, static_cast<std::uint32_t>(report.decisions.size())));
       if (const auto saving = m_jobs.measuredSaving(d)) report.decisions.back().measuredSaving = saving;
     }
-  for (const Diagnostic& d : revision->refusedHints(*stages, inputs))
+  for (const Diagnostic& d : revision->warnings(*stages, inputs))
     report.refusedHints.push_back(describe(d, revision->sound().sources, revision->spans()));
   m_outbox.send(report, id);
 }

@@ -672,17 +672,24 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
 
 void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol::TensorRequest& request, protocol::RequestId id) {
   std::shared_ptr<TrainJob> training;
+  std::optional<Result<HostTensor>> ofRun;
+  std::shared_ptr<const Revision> computed;
+  std::int64_t ofStep = -1;
   {
     const std::lock_guard lock(m_mutex);
     training = m_train;
     if (!training && m_run) {
-      const auto value = m_run->tensorOfProgram(request.tensor);
-      const bool outdated =
-          m_runRevision && m_runRevision->number() != revision->number() &&
-          tensorMeaning(m_runRevision->sound(), request.tensor) != tensorMeaning(revision->sound(), request.tensor);
-      if (value) return sendTensor(*value, request, m_step, id, outdated);
-      return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
+      ofRun = m_run->tensorOfProgram(request.tensor);
+      computed = m_runRevision;
+      ofStep = m_step;
     }
+  }
+  if (ofRun) {
+    if (!*ofRun) return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
+    // Without the lock: meanings take time in proportion to the notebook.
+    const bool outdated = computed && computed->number() != revision->number() &&
+                          tensorMeaning(computed->sound(), request.tensor) != tensorMeaning(revision->sound(), request.tensor);
+    return sendTensor(**ofRun, request, ofStep, id, outdated);
   }
   if (!training) {
     const CompiledNotebook& notebook = revision->sound();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
 
@@ -24,9 +25,9 @@ CompiledNotebook compiled(Source source, const CompileOptions& options, double& 
 }  // namespace
 
 Revision::Revision(std::uint64_t number, Source source, const CompileOptions& options, InverseCache* inverses)
-    : m_number(number), m_notebook(compiled(std::move(source), options, m_milliseconds)),
+    : m_number(number), m_options(options), m_notebook(compiled(std::move(source), options, m_milliseconds)),
       m_sound(m_notebook.ok() ? std::nullopt : soundPart(m_notebook, options)),
-      m_hints(sound().ok() ? trainingWarnings(sound()) : Diagnostics{}),
+      m_hints(sound().ok() ? trainingWarnings(sound(), options) : Diagnostics{}),
       m_spans(sound().program, sound().sources, sound().notebook), m_inverses(inverses) {}
 
 namespace {
@@ -82,19 +83,23 @@ Result<std::shared_ptr<const Stages>> Revision::decidedStages(const FusionInputs
   return known(m_decided, inputs, Of::Decided);
 }
 
-Diagnostics Revision::refusedHints(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const {
-  if (!stages || !stages->fused || stages->source->hints.empty()) return {};
+Diagnostics Revision::warnings(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const {
+  if (!stages || !stages->fused) return {};
   {
     const std::lock_guard lock(m_mutex);
-    if (m_refused.first == stages) return m_refused.second;
+    if (m_warnings.first == stages) return m_warnings.second;
   }
-  Diagnostics refused = unobeyedHints(*stages);
-  if (inputs.target)
-    for (Diagnostic& d : checkPins(*stages, optionsOf(inputs, Of::Decided), *inputs.target).diagnostics)
-      refused.push_back(std::move(d));
+  const StageOptions passes = optionsOf(inputs, Of::Decided);
+  Diagnostics found;
+  if (!stages->source->hints.empty()) {
+    found = unobeyedHints(*stages);
+    if (inputs.target)
+      for (Diagnostic& d : checkPins(*stages, passes, *inputs.target).diagnostics) found.push_back(std::move(d));
+  }
+  for (Diagnostic& d : averagedEvals(sound(), m_options, passes)) found.push_back(std::move(d));
   const std::lock_guard lock(m_mutex);
-  m_refused = {stages, refused};
-  return refused;
+  m_warnings = {stages, found};
+  return found;
 }
 
 Result<std::shared_ptr<const Stages>> Revision::runningStages(const FusionInputs& inputs) const {

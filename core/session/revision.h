@@ -34,20 +34,23 @@ class Revision {
   const CompiledNotebook& sound() const { return m_sound ? *m_sound : m_notebook; }
   const OriginSpans& spans() const { return m_spans; }
   double analysisMilliseconds() const { return m_milliseconds; }
-  const Diagnostics& hintDiagnostics() const { return m_hints; }  // of hints that change nothing where the notebook trains
+  const Diagnostics& hintDiagnostics() const {
+    return m_hints;
+  }  // of hints that change nothing where the notebook trains, and of what held-out rows cannot have
   // All that the notebook computes. Null where nothing of it is sound; an Error where a pass failed. Proofs that take long are put off:
   // made for views, not to run. Beside a `train` it ends partitioned: what is fused then is the step.
   Result<std::shared_ptr<const Stages>> stages(const FusionInputs& inputs) const;
   // The same, fused, of what fusion is decided for: decidedProgram().
   Result<std::shared_ptr<const Stages>> decidedStages(const FusionInputs& inputs) const;
-  // Of `stages` as decidedStages() gave them: pairs that a hint would fuse and that stay two, and schedules that no kernel can have,
-  // where the inputs name a target. Found when somebody first asks.
-  Diagnostics refusedHints(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const;
+  // Of `stages` as decidedStages() gave them: pairs that a hint would fuse and that stay two, schedules that no kernel can have, where the
+  // inputs name a target, and evals that batches would average. Found when somebody first asks.
+  Diagnostics warnings(const std::shared_ptr<const Stages>& stages, const FusionInputs& inputs) const;
   // The same to run: every gradient proved or a scatter.
   Result<std::shared_ptr<const Stages>> runningStages(const FusionInputs& inputs) const;
 
  private:
   std::uint64_t m_number;
+  CompileOptions m_options;
   double m_milliseconds = 0;  // before the notebook: compiling it sets this
   CompiledNotebook m_notebook;
   std::optional<CompiledNotebook> m_sound;
@@ -64,7 +67,7 @@ class Revision {
   Result<std::shared_ptr<const Stages>> known(std::optional<Known>& slot, const FusionInputs& inputs, Of of) const;
   StageOptions optionsOf(const FusionInputs& inputs, Of of) const;
   mutable std::optional<Known> m_stages, m_decided, m_running;
-  mutable std::pair<std::shared_ptr<const Stages>, Diagnostics> m_refused;
+  mutable std::pair<std::shared_ptr<const Stages>, Diagnostics> m_warnings;
 };
 
 }  // namespace nf

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/runtime/data_file.h"
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run_folder.h"
 #include "tests/runtime/train_runs.h"
@@ -256,12 +257,77 @@ TEST(Train, AnEvalThatBatchesAverageIsToldOfUnlessItIsAMean) {
       "train L { steps = 1; batch = 1; optimizer = sgd(lr=0.001); mode = static }\n");
   o.source.directory = folder.path("");
   o.evaluationBytes = 20000;
+  o.outputRoot = folder.path("out");
   TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
   const auto summary = job.run({});
   ASSERT_TRUE(summary.ok()) << summary.error().message;
   std::string told;
   for (const auto& w : only<protocol::WarningEvent>(messages)) told += w.message;
   EXPECT_THAT(told, HasSubstr("`top` is averaged over batches of 1 rows, which is right for means alone: the 6 held-out rows"));
+  const auto evals = only<protocol::EvalEvent>(messages);
+  ASSERT_FALSE(evals.empty());
+  EXPECT_EQ(evals.back().averaged, std::vector<std::string>{"top"});
+  EXPECT_EQ(summary->done.averaged, std::vector<std::string>{"top"});
+  const auto report = htmlReport(summary->folder, {"Batches", {}, ""});
+  ASSERT_TRUE(report.ok());
+  const std::size_t marked = report->find("mean over batches");
+  ASSERT_NE(marked, std::string::npos);
+  EXPECT_EQ(report->find("mean over batches", marked + 1), std::string::npos) << "only beside `top`";
+}
+
+// The same before anything runs.
+TEST(EvaluationCheck, EvalsThatBatchesWouldAverageHaveTheirPlace) {
+  const auto warned = [](const std::string& evals, std::int64_t bytes) {
+    const CompiledNotebook notebook = compileNotebook(
+        {"test.nf", "",
+         "data D = digits { split = last 60 }\ninput X[B, 64] = batch D[:, 0..64]\nparam W[100, 64] = normal(0, 1)\n"
+         "S[b, n] = sum[k] X[b, k] * W[n, k]\nR[b] = max[n] S[b, n]\nhint split S, R\nloss L = mean[b] R[b]\n" +
+             evals + "train L { steps = 1; batch = 10; optimizer = sgd(lr=0.1) }\n"});
+    EXPECT_TRUE(notebook.ok());
+    const Diagnostics found = averagedEvals(notebook, {}, {}, bytes);
+    EXPECT_LE(found.size(), 1u);
+    return found.empty() ? std::string()
+                         : std::to_string(notebook.sources.lineColumn(found[0].span).line) + ": " + found[0].message;
+  };
+  const std::string mean = "eval average = mean[b] R[b]\n";
+  EXPECT_EQ(warned(mean, 1000), "");
+  EXPECT_EQ(warned(mean + "eval top = max[b] R[b]\n", 1 << 20), "") << "they take 24 kB";
+  EXPECT_THAT(
+      warned(mean + "eval top = max[b] R[b]\n", 1000),
+      testing::StartsWith("9: `top` is averaged over batches of 10 rows, which is right for means alone: the 60 held-out rows "
+                          "would take "));
+}
+
+// Training gives it a value for each row of a batch, and other rows have none.
+TEST(Train, AParameterWithTheExtentOfTheBatchIsWarnedOf) {
+  const fakes::Folder folder;
+  writeNumbers(folder.path("d.csv"), 20);
+  const auto context = interpreter();
+  for (const int held : {6, 4}) {
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor("data D = csv(\"d.csv\") { split = last " + std::to_string(held) +
+                                " }\nlet B = 4\ninput X[B] = batch D[:, 0]\nparam w[4] = normal(0, 0)\nparam off[B] = 0.5\n"
+                                "loss L = mean[b] (X[b] * 0.01 * mean[i] w[i] - off[b])^2\neval total = sum[b] off[b]\n"
+                                "train L { epochs = 2; optimizer = sgd(lr=0.1); mode = static }\n");
+    o.source.directory = folder.path("");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    const auto warnings = only<protocol::WarningEvent>(messages);
+    const auto evals = only<protocol::EvalEvent>(messages);
+    ASSERT_FALSE(evals.empty());
+    if (held == 4) {
+      EXPECT_TRUE(warnings.empty()) << "as many rows as a batch: those that were trained";
+      EXPECT_LT(evals.back().values.at("total"), 1.99);
+      continue;
+    }
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_THAT(warnings[0].message,
+                HasSubstr("`off` has the extent of the batch: the 6 rows that are held out are evaluated with its "
+                          "first values"));
+    EXPECT_EQ(warnings[0].line, 5);
+    EXPECT_NEAR(evals.back().values.at("total"), 3, 1e-9);
+  }
 }
 
 // The programs that evaluate are made beside the steps: where an epoch is one step, it waits for them.

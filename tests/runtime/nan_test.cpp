@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which operator is named where a loss or a weight becomes no number.
+#include <cmath>
 #include <fstream>
 
 #include "core/runtime/checkpoint.h"
@@ -122,6 +123,77 @@ train L { optimizer = sgd(lr=0.1); mode = static; )") +
     ASSERT_FALSE(summary.ok());
     EXPECT_THAT(summary.error().message, HasSubstr("the first one came from d(L)/d(q) in step 4")) << summary.error().message;
   }
+}
+
+// A step that is too long leaves an infinity where the loss is finite ever after.
+TEST(Train, WeightsThatBecomeInfiniteAreNoSuccess) {
+  struct Case {
+    const char *rate, *steps, *said;
+    int line;
+  };
+  for (const Case& c :
+       {Case{"1e38", "1", "w holds an infinite value after step 1; the first one came from w.next, the new w of step 1.", 0},
+        Case{"1e38", "3", "w holds an infinite value after step 3, and held one before that step.", 2},
+        Case{"q", "1", "w holds an infinite value after step 1; the first one came from q in step 1.", 4}}) {
+    const fakes::Folder folder;
+    const auto context = interpreter();
+    std::vector<protocol::Message> messages;
+    TrainOptions o = optionsFor(std::string(R"(
+param w[3] = normal(1, 0)
+y[i] = exp(w[i] * 640)
+q = 1e38 * sum[i] y[i]
+loss L = sum[i] y[i]
+train L { optimizer = sgd(lr=)") +
+                                c.rate + "); mode = static; steps = " + c.steps + " }\n");
+    o.outputRoot = folder.path("out");
+    TrainJob job(*context, o, [&](const protocol::Message& m) { messages.push_back(m); });
+    const auto summary = job.run({});
+    ASSERT_FALSE(summary.ok()) << c.rate;
+    EXPECT_EQ(summary.error().message, c.said);
+    const auto errors = only<protocol::ErrorEvent>(messages);
+    ASSERT_EQ(errors.size(), 1u);
+    if (c.line > 0) { EXPECT_EQ(errors[0].line, c.line); }
+    EXPECT_FALSE(checkpointAt(folder.path("out")).ok()) << "nothing that can be resumed is left";
+  }
+}
+
+// States begin with infinities, masks hold them, and so may weights that were given with them.
+TEST(Train, InfinitiesThatAreMeantEndNoTraining) {
+  const fakes::Folder folder;
+  const std::string weights = folder.path("weights.safetensors");
+  HostTensor masked = HostTensor::make(DType::F32, {2});
+  masked.set(1, -HUGE_VAL);
+  ASSERT_TRUE(writeFileAtomically(weights, safetensorsBytes({{"m", masked}}, {})).ok());
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(R"(
+param w[2] = normal(1, 0)
+param m[2] = normal(0, 0)
+state top = -inf
+state low[2] = inf
+top <- max(top, -inf)
+low[i] <- min(low[i], w[i])
+loss L = sum[i] (exp(m[i]) * (w[i] - 2)^2)
+train L { steps = 4; optimizer = sgd(lr=0.01); mode = static }
+)");
+  o.initialWeights = weights;
+  TrainJob job(*context, o, {});
+  const auto summary = job.run({});
+  ASSERT_TRUE(summary.ok()) << summary.error().message;
+  const auto left = job.weights(1 << 20);
+  EXPECT_EQ(left.at("m").at(1), -HUGE_VAL);
+  EXPECT_EQ(left.at("top").at(0), -HUGE_VAL);
+}
+
+TEST(Train, AnInfiniteLossEndsNoTraining) {
+  const auto context = interpreter();
+  const auto summary = TrainJob(*context, optionsFor(R"(
+param w[2] = normal(1, 0)
+loss L = sum[i] w[i]^2 + inf
+train L { steps = 3; optimizer = sgd(lr=0.1); mode = static }
+)"),
+                                {})
+                           .run({});
+  EXPECT_TRUE(summary.ok()) << summary.error().message;
 }
 
 // What an infinite value of the data does to the weights is seen a step later: the data are named all the same.

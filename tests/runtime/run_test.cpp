@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -138,8 +139,13 @@ TEST(Run, GradientsAreThoseOfTraining) {
   EXPECT_NEAR(at("d(L)/d(w)"), 3 * at("X"), 1e-9);
   EXPECT_NEAR(at("step"), 6 * at("X"), 1e-9);
   EXPECT_NEAR(at("inner"), 2 * at("w"), 1e-9);
-  EXPECT_EQ(compute({"d(L)/d(w)"}, false)->tensor("d(L)/d(w)")->at(1), at("d(L)/d(w)"));
-  EXPECT_NEAR(compute({"y"}, true)->tensor("y")->at(1), 3 * at("w") * at("X"), 1e-9);
+  EXPECT_EQ(shown->ofTraining("y"), std::optional(false));
+  for (const char* name : {"d(L)/d(w)", "step", "inner"}) EXPECT_EQ(shown->ofTraining(name), std::optional(true)) << name;
+  const auto gradient = compute({"d(L)/d(w)"}, false), training = compute({"y"}, true);
+  EXPECT_EQ(gradient->tensor("d(L)/d(w)")->at(1), at("d(L)/d(w)"));
+  EXPECT_EQ(gradient->ofTraining("d(L)/d(w)"), std::optional(true));
+  EXPECT_NEAR(training->tensor("y")->at(1), 3 * at("w") * at("X"), 1e-9);
+  EXPECT_FALSE(training->ofTraining("y")) << "nobody asks for another";
 }
 
 // A gradient that was printed reads names of the training program.

@@ -145,6 +145,19 @@ TEST_F(CommandLine, LabelsThatMatchNothingAreWarnedOf) {
   }
 }
 
+TEST_F(CommandLine, WhatHeldOutRowsCannotHaveIsWarnedOf) {
+  file("rows.nf",
+       "let B = 20, K = 500000\ndata D = digits { split = last 360 }\ninput X[B, 64] = batch D[:, 0..64] / 16\n"
+       "param U[K, 64] = normal(0, 1)\nparam off[B] = 0.5\nH[b, k] = sum[i] X[b, i] * U[k, i]\nR[b] = max[k] H[b, k]\n"
+       "hint split H, R\nloss L = mean[b] (R[b] - off[b])^2\neval average = mean[b] R[b]\neval top = max[b] R[b]\n"
+       "train L { steps = 3; optimizer = sgd(lr=0.1) }\n");
+  const Outcome o = run("check rows.nf");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.err, HasSubstr("rows.nf:5:7: warning: `off` has the extent of the batch"));
+  EXPECT_THAT(o.err, testing::ContainsRegex("rows.nf:11:[0-9]+: warning: `top` is averaged over batches of 20 rows, which is right"));
+  EXPECT_THAT(o.err, Not(HasSubstr("`average`")));
+}
+
 TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
   file("hint.nf",
        "input X[64, 8] = normal(0, 1)\nN[i] = sum[k] X[i, k]\nT = sum[i] N[i]\nU[i] = N[i] + T\nV[i] = 2 * U[i]\nhint fuse U, V\n"

@@ -132,12 +132,33 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   file("eval.nf",
        "let B = 64\ndata D = digits { split = last 128 }\ninput X[B, 64] = batch D[:, 0..64] / 16\nparam w[64] = normal(0, 0.1)\n"
        "y[b] = sum[k] X[b, k] * w[k]\nloss L = mean[b] (y[b] - 1)^2\neval mse = mean[b] (y[b] - 1)^2\n"
+       "eval worst = max[b] abs(y[b] - 1)\neval accuracy = mean[b] (y[b] > 0.5)\n"
        "train L { steps = 4; optimizer = sgd(lr=0.1); mode = static }\n");
   const Outcome o = run("train eval.nf --device reference --no-records -o out.d");
   EXPECT_EQ(o.code, 0) << o.err;
-  EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, held out: mse [0-9]"));
+  EXPECT_THAT(o.out, testing::ContainsRegex("4 steps in .*, loss .*, held out: accuracy [01].* mse [0-9].* worst [0-9]"));
+  const auto done = nlohmann::json::parse(run("train eval.nf --device reference --no-records --json -o out.j").out);
+  EXPECT_TRUE(done["evals"]["mse"].is_number());
+  EXPECT_TRUE(done["evals"]["worst"].is_number());
+  EXPECT_TRUE(done["accuracy"].is_number());
   const std::string events = run("train eval.nf --device reference --no-records --json-progress -o out.e").out;
   EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
+}
+
+// As a batch that is written as a number makes one.
+TEST_F(CommandLine, AMeanOverBatchesOfWhatIsNoMeanIsMarked) {
+  std::string rows;
+  for (int i = 0; i < 20; ++i) rows += std::to_string(i) + "\n";
+  file("d.csv", rows);
+  file("batches.nf",
+       "data D = csv(\"d.csv\") { split = last 8 }\ninput X[4] = batch D[:, 0]\nparam w = normal(1, 0)\n"
+       "loss L = mean[b] (X[b] * w)^2\neval average = mean[b] X[b]\neval top = max[b] X[b]\n"
+       "train L { epochs = 1; optimizer = sgd(lr=0.0001); mode = static }\n");
+  const Outcome o = run("train batches.nf --device reference --no-records -o out.d");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("held out: average 15.5 top 17 (mean over batches)"));
+  const auto done = nlohmann::json::parse(run("train batches.nf --device reference --no-records --json -o out.j").out);
+  EXPECT_EQ(done["averaged"], nlohmann::json::array({"top"}));
 }
 
 TEST_F(CommandLine, AnEvalWithoutADataSetStandsInTheLastLine) {
@@ -306,7 +327,7 @@ TEST_F(CommandLine, WeightsThatAreMissingOrUnknownAreWarnedOf) {
   for (const char* command : {"run two.nf", "train two.nf -o two.d"}) {
     const Outcome o = run(command + weights);
     EXPECT_EQ(o.code, 0) << command << o.err;
-    EXPECT_THAT(o.err, testing::AllOf(HasSubstr("warning: "), HasSubstr("lacks b, which keeps its initial value"),
+    EXPECT_THAT(o.err, testing::AllOf(HasSubstr("warning: "), HasSubstr("gives W; it lacks b, which keeps its initial value"),
                                       HasSubstr("holds Q, which no tensor here is called")))
         << command;
   }
@@ -322,6 +343,30 @@ TEST_F(CommandLine, WeightsThatReplaceInputsAreWarnedOf) {
   const Outcome o = run("run to.nf --device reference --weights from.d/*/checkpoint.safetensors");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("replaces X, which is no parameter"));
+  file("train.nf",
+       "input X[2] = 1\nparam W[2] = 1\nloss L = sum[i] (W[i]*X[i])^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  const Outcome trained = run("train train.nf --device reference --weights from.d/*/checkpoint.safetensors -o train.d");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("replaces X, which is no parameter"));
+  // A batch is no tensor's own value: each step writes it anew.
+  file("fed.nf",
+       "data D = csv(\"d.csv\")\ninput X[2] = batch D[:, 0]\nparam W[2] = 1\nloss L = sum[i] (W[i]*X[i])^2\n"
+       "train L { steps = 1; optimizer = sgd(lr=0.01) }\n");
+  file("d.csv", "1\n2\n3\n4\n");
+  const Outcome fed = run("train fed.nf --device reference --weights from.d/*/checkpoint.safetensors -o fed.d");
+  EXPECT_EQ(fed.code, 0) << fed.err;
+  EXPECT_THAT(fed.err, testing::Not(HasSubstr("replaces")));
+}
+
+TEST_F(CommandLine, WeightsOfOtherShapesAreNamedTogether) {
+  const std::string rest = "loss L = mean[i] W[i]^2 + mean[i] V[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n";
+  file("one.nf", "param W[2] = 1\nparam V[3] = 1\n" + rest);
+  file("two.nf", "param W[4] = 1\nparam V[5] = 1\n" + rest);
+  ASSERT_EQ(run("train one.nf --device reference -o one.d").code, 0);
+  const Outcome o = run("train two.nf --device reference --weights one.d/*/checkpoint.safetensors -o two.d");
+  EXPECT_EQ(o.code, 1);
+  EXPECT_THAT(o.err, HasSubstr("W has the shape [2], here it is [4]"));
+  EXPECT_THAT(o.err, HasSubstr("V has the shape [3], here it is [5]"));
 }
 
 TEST_F(CommandLine, ATrainingSaysThatTheInterpreterStandsInForWorkersThatDie) {

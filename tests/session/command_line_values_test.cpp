@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/data_file.h"
@@ -321,6 +322,46 @@ TEST_F(CommandLine, GradientsThatAreNoneOrZeroSayWhyAndWhere) {
   EXPECT_THAT(whole.err, HasSubstr("warning: d(M)/d(X) is 0: M depends on X only where the slope is 0: floor has slope 0"));
   EXPECT_THAT(whole.err, HasSubstr("net.nf:4:"));
   EXPECT_THAT(whole.out, HasSubstr("= 0\n"));
+}
+
+TEST_F(CommandLine, CheckNamesThePartsOfAGradientThatAreZeroByRule) {
+  file("part.nf",
+       "input X[4] = normal(0, 1)\nloss L = sum[i] X[i] * floor(X[3 - i])\nM = sum[i] floor(2*X[i])\nN = sum[i] elu(X[i])\n"
+       "show d(L)/d(X)\nshow d(M)/d(X)\nshow d(N)/d(X)\n");
+  const Outcome o = run("check part.nf");
+  EXPECT_EQ(o.code, 0);
+  EXPECT_THAT(o.err, HasSubstr("part.nf:2:30: note: `X[3 - i]` adds nothing to the derivative by `X`: floor has slope 0"));
+  const auto json = nlohmann::json::parse(run("check part.nf --json").out);
+  EXPECT_TRUE(json["ok"].get<bool>());
+  int parts = 0, wholes = 0;
+  for (const auto& d : json["diagnostics"]) {
+    wholes += d["code"] == "zero-derivative";
+    if (d["code"] != "zero-part") continue;
+    ++parts;
+    EXPECT_EQ(d["severity"], "note");
+    EXPECT_EQ(d["line"], 2);
+  }
+  EXPECT_EQ(wholes, 1) << "d(M)/d(X), which is no part";
+  EXPECT_EQ(parts, 1) << "a condition within the library is none of the notebook's";
+}
+
+TEST_F(CommandLine, ValuesOfTrainingAreToldFromThoseOfEvaluation) {
+  const std::string net = "param w = 2\nL = select(training, 5, 3) * w\nG = 2 * d(L)/d(w)\nQ = G + L\n";
+  file("both.nf", net + "show L\nshow G\nshow Q\n");
+  const Outcome both = run("run both.nf --device reference");
+  EXPECT_EQ(both.code, 0) << both.err;
+  EXPECT_THAT(both.out, testing::AllOf(HasSubstr("L = 6\n"), HasSubstr("G = 10\n"), HasSubstr("Q = 20\n")));
+  EXPECT_THAT(both.out, testing::EndsWith("Of the training program: G, Q; the other values are of evaluation.\n"));
+  std::map<std::string, std::string> programs;
+  for (const auto& t : nlohmann::json::parse(run("run both.nf --device reference --json").out)["tensors"])
+    programs[t["name"].get<std::string>()] = t["program"].get<std::string>();
+  EXPECT_EQ(programs, (std::map<std::string, std::string>{{"G", "training"}, {"L", "evaluation"}, {"Q", "training"}}));
+  file("gradient.nf", net + "show G\n");
+  EXPECT_THAT(run("run gradient.nf --device reference").out,
+              testing::EndsWith("All values are of the training program, not of evaluation.\n"));
+  file("one.nf", "param w = 2\nL = 3 * w\nG = 2 * d(L)/d(w)\nshow L\nshow G\n");
+  EXPECT_THAT(run("run one.nf --device reference").out, testing::EndsWith("G = 6\n"));
+  EXPECT_FALSE(nlohmann::json::parse(run("run one.nf --device reference --json").out)["tensors"][0].contains("program"));
 }
 
 TEST_F(CommandLine, IntegersWrapAlikeOnEveryDevice) {

@@ -434,6 +434,19 @@ TEST_F(EngineJobs, APinnedScheduleIsUsedAndLeftAlone) {
   EXPECT_EQ(std::get<Failed>(failed.message).stage, "hint");
 }
 
+TEST_F(EngineJobs, AnEvalThatBatchesWouldAverageIsToldWithTheFusionReport) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "let B = 20, K = 500000\ndata D = digits { split = last 360 }\ninput X[B, 64] = batch D[:, 0..64] / 16\n"
+      "param U[K, 64] = normal(0, 1)\nH[b, k] = sum[i] X[b, i] * U[k, i]\nR[b] = max[k] H[b, k]\nhint split H, R\n"
+      "loss L = mean[b] R[b]\neval top = max[b] R[b]\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\n");
+  const FusionReport report = engine.ask<FusionReport>(FusionRequest{1});
+  ASSERT_EQ(report.refusedHints.size(), 1u);
+  EXPECT_EQ(report.refusedHints[0].severity, Severity::Warning);
+  EXPECT_EQ(report.refusedHints[0].line, 9u);
+  EXPECT_NE(report.refusedHints[0].message.find("`top` is averaged over batches of 20 rows"), std::string::npos);
+}
+
 TEST_F(EngineJobs, WhatAHintCannotHaveIsToldWithTheFusionReport) {
   EngineProcess engine(m_folder.path(""));
   const std::string net =

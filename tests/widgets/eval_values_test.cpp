@@ -21,6 +21,7 @@ TEST(EvalValues, AreNumbersAndOnlyAnAccuracyIsAShare) {
   EXPECT_EQ(evalText({{"mae", 0.1786}}), "mae 0.1786");
   EXPECT_EQ(evalText({{"mae", 8.9123e-13}, {"r2", -0.5}}), "mae 8.912e-13, r2 -0.5");
   EXPECT_EQ(evalText({{"accuracy", 0.5}, {"mae", 2}}), "accuracy 50.00 %, mae 2");
+  EXPECT_EQ(evalText({{"mae", 2}, {"worst", 4.5}}, {"worst"}), "mae 2, worst 4.5 (mean over batches)");
   EvalEvent eval;
   eval.accuracy = 0.25;
   eval.values = {{"mae", 1}};
