@@ -3,6 +3,7 @@
 #include <QWidget>
 #include <functional>
 
+#include "core/protocol/latency.h"
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
@@ -86,6 +87,8 @@ class TrainStrip : public QWidget {
   void showPeer();
   void showCurves();
   void sayNoSwaps(bool ended);
+  void showStep(const protocol::StepSpread& spread, const QString& name);
+  void showNewest();
   void showTuner();
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;

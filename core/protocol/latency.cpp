@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace nf::protocol {
 namespace {
@@ -62,6 +63,24 @@ std::vector<double> runningMedians(std::span<const StepTime> times) {
     medians[i] = times[byTime[window.middle()]].ms;
   }
   return medians;
+}
+
+std::optional<StepSpread> newestSteps(std::span<const StepTime> times, std::int64_t most) {
+  std::vector<std::pair<double, std::int64_t>> held;
+  StepSpread spread;
+  for (auto t = times.rbegin(); t != times.rend() && spread.steps < most; ++t) {
+    held.emplace_back(t->ms, std::min(std::max<std::int64_t>(1, t->steps), most - spread.steps));
+    spread.steps += held.back().second;
+  }
+  if (held.empty()) return std::nullopt;
+  std::sort(held.begin(), held.end());
+  const auto ranked = [&](std::int64_t rank) {
+    auto at = held.begin();
+    while (rank >= at->second) rank -= at++->second;
+    return at->first;
+  };
+  spread.low = ranked(spread.steps / 4), spread.ms = ranked(spread.steps / 2), spread.high = ranked(spread.steps * 3 / 4);
+  return spread;
 }
 
 std::optional<AgainstPeer> againstPeer(std::span<const StepTime> times, double peerMs) {

@@ -56,8 +56,8 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     auto stepped = complete ? steps(stop) : Result<Unit>(stopped());
     // A step that is stopped in its middle has changed no weight.
     const bool over = stepped || isStopped(stepped.error());
-    if (!over && !goesOnElsewhere(stop)) return stepped.error();
     flushStepEvent(std::chrono::steady_clock::now());
+    if (!over && !goesOnElsewhere(stop)) return stepped.error();
     if (over) {
       auto summary = finish(stop);
       if (summary || !goesOnElsewhere(stop)) return summary;
@@ -196,7 +196,10 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   if (supply->tuning()) supply->tuning()->pause();
   fusionThread = {};  // asked to stop, and waited for
   NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
-  if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+  if (!stop.stop_requested() && step > firstStep) {
+    emitState(protocol::RunPhase::Training, activity(), true);
+    NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop));
+  }
   // Without a step there is nothing to save, and a large one would keep whoever stopped it waiting.
   if (folder && step > 0) {
     NF_TRY(const Result<Unit> written, saveCheckpoint());

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <tuple>
 
 #include "core/protocol/latency.h"
 #include "core/protocol/message.h"
@@ -147,6 +148,17 @@ TEST(Latency, RunningMediansAreThoseOfTheStepsAround) {
 TEST(Latency, OneSlowStepIsNotTheLine) {
   const std::vector<StepTime> times{{50, 2.1, 50}, {51, 17000, 1}, {101, 2.2, 50}, {102, 17000, 1}};
   EXPECT_EQ(runningMedians(times), (std::vector<double>{2.1, 2.2, 2.2, 2.2}));
+}
+
+// A sample that reaches further back than what is asked for counts with the steps that are within.
+TEST(Latency, TheNewestStepsHaveAMedianAndQuartiles) {
+  EXPECT_FALSE(newestSteps({}, 100));
+  const std::vector<StepTime> times{{1, 6.4, 1}, {41, 0.2, 40}, {61, 0.1, 20}, {62, 9, 1}};
+  const auto all = newestSteps(times, 100), few = newestSteps(times, 24), one = newestSteps({times.data(), 1}, 100);
+  ASSERT_TRUE(all && few && one);
+  EXPECT_EQ(std::tuple(all->low, all->ms, all->high, all->steps), std::tuple(0.1, 0.2, 0.2, 62));
+  EXPECT_EQ(std::tuple(few->low, few->ms, few->high, few->steps), std::tuple(0.1, 0.1, 0.1, 24));
+  EXPECT_EQ(std::tuple(one->low, one->ms, one->high, one->steps), std::tuple(6.4, 6.4, 6.4, 1));
 }
 
 // "Faster from step n on": the curve stays below the peer's line from there to the end, and does not one sample before.
