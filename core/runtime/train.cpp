@@ -141,7 +141,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   if (!attention.exchange(false)) return;
   std::vector<protocol::TrialEvent> events;
   std::vector<protocol::KernelCountersEvent> counted;
-  std::deque<std::function<void(Executable&)>> todo;
+  std::deque<Task> todo;
   {
     std::unique_lock lock(mutex);
     events.swap(trialEvents);
@@ -157,7 +157,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   tellOfRecords();
   for (const auto& event : counted) emit(event);
   if (training.executable)
-    for (const auto& task : todo) task(*training.executable);
+    for (const auto& task : todo) task(*training.executable, step);
   bool wait;
   {
     const std::unique_lock lock(mutex);
@@ -173,7 +173,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     todo.swap(tasks);
     lock.unlock();
     if (training.executable)
-      for (const auto& task : todo) task(*training.executable);
+      for (const auto& task : todo) task(*training.executable, step);
     todo.clear();
     lock.lock();
   }
@@ -254,14 +254,14 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
     job.running = true;
   }
   auto result = job.train(stop);
-  std::deque<std::function<void(Executable&)>> late;
+  std::deque<Task> late;
   {
     const std::lock_guard lock(job.mutex);
     job.running = false;
     late.swap(job.tasks);
   }
   if (job.training.executable)
-    for (const auto& task : late) task(*job.training.executable);
+    for (const auto& task : late) task(*job.training.executable, job.step);
   if (!result) {
     if (!isStopped(result.error())) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
   } else if (result->unsaved) {
@@ -292,7 +292,7 @@ void TrainJob::setDeviceShare(double share) {
   m_impl->attention = true;
 }
 
-bool TrainJob::betweenSteps(std::function<void(Executable&)> task) {
+bool TrainJob::betweenSteps(Task task) {
   {
     const std::lock_guard lock(m_impl->mutex);
     if (!m_impl->running) return false;
