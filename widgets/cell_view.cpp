@@ -30,6 +30,11 @@
 namespace nf {
 namespace {
 
+bool isGiven(protocol::SymbolKind kind) {
+  using protocol::SymbolKind;
+  return kind == SymbolKind::Input || kind == SymbolKind::Param || kind == SymbolKind::State;
+}
+
 using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
@@ -451,14 +456,17 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   // What a mistake hides for the moment stays in sight.
   if ((m_mistaken || !m_waits.isEmpty()) && shows.size() < m_shows.size()) shows = m_shows;
   m_hidden = false;
+  bool given = !shows.isEmpty();  // nothing has a formula: values are all there is to show
   for (const QString& name : shows) {
     const auto t = std::find_if(analysis.tensors.begin(), analysis.tensors.end(),
                                 [wanted = name.toStdString()](const protocol::TensorInfo& info) { return info.name == wanted; });
     if (t == analysis.tensors.end()) m_hidden = true;
     else m_shapes[name] = t->shape;
+    given = given && t != analysis.tensors.end() && isGiven(t->kind);
   }
   if (shows != m_shows) {
     m_shows = shows;
+    const bool first = !m_result;
     if (!m_shows.isEmpty()) ensureResult();
     if (m_result) m_result->setVisible(!m_shows.isEmpty());
     if (m_which) {
@@ -470,6 +478,7 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
       if (m_shows.contains(was)) m_which->setCurrentText(was);
       if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
     }
+    if (first && given) showResult(3);
   }
   followAge();
   greyResult();
@@ -782,7 +791,8 @@ void CellView::refreshResult() {
   m_derivation->setTerms(terms, true);
   m_nothingDerived->setVisible(terms.empty());
   m_waiting->setText(waiting.join(QLatin1Char('\n')));
-  m_waiting->setVisible(!waiting.isEmpty());
+  // Values have words of their own for why there are none.
+  m_waiting->setVisible(!waiting.isEmpty() && m_pages->currentIndex() != 3);
   fitResult();
   // Rows that were made just now have a height once they are shown, which layouts do later.
   if (m_pages->currentIndex() == 2) QTimer::singleShot(0, this, &CellView::fitResult);

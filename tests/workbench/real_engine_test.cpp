@@ -163,6 +163,27 @@ TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
   EXPECT_FALSE(cell(1)->resultIsGreyed());
 }
 
+// It has no formula and nothing was derived: its values are what there is to see, as they are of any other tensor.
+TEST_F(RealEngine, AShownInputHasItsValuesInItsCell) {
+  std::string text = kNotebook;
+  text.replace(text.find("show A"), 6, "input X[N, N] = normal(0, 1)\nshow X, W");
+  openChecked(text);
+  ASSERT_TRUE(wait([&] { return window->workspace().idle() && cell(1)->tensorView() && cell(1)->tensorView()->isVisible(); }));
+  EXPECT_EQ(cell(1)->tensorView()->tensor(), "X");
+  const auto words = [&] {
+    QStringList all;
+    for (const QLabel* l : cell(1)->findChildren<QLabel*>())
+      if (l->isVisible()) all << l->text();
+    return all.join(QLatin1Char('|'));
+  };
+  EXPECT_FALSE(words().contains("given, not computed")) << words().toStdString();
+  compute(1);
+  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->model()->rowCount() == 4; }));
+  EXPECT_FALSE(words().contains("given, not computed")) << words().toStdString();
+  cell(1)->showResult(0);
+  EXPECT_TRUE(words().contains("X is given, not computed.")) << words().toStdString();
+}
+
 TEST_F(RealEngine, ComputingEveryShownValueTicksNoCellThatHasNotTrained) {
   openChecked();
   window->action("run.all")->trigger();
