@@ -472,11 +472,16 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
     if (m_which) {
       const QSignalBlocker blocker(m_which);
       const QString was = m_which->currentText();
+      const int at = m_which->count() == m_shows.size() ? m_which->currentIndex() : 0;  // one of them has another name
       m_which->clear();
       m_which->addItems(m_shows);
       m_which->setVisible(m_shows.size() > 1 && m_tabs->current() == 3);
       if (m_shows.contains(was)) m_which->setCurrentText(was);
+      else if (!m_shows.isEmpty()) m_which->setCurrentIndex(at);
+      const QString before = m_values->tensor();
       if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
+      // Values that were computed under this name may be there, as after an undo.
+      if (m_values->tensor() != before && m_pages->currentIndex() == 3) Q_EMIT sliceWanted();
     }
     if (first && given) showResult(3);
   }
