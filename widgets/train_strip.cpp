@@ -218,8 +218,10 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   m_plot->clear();
   m_lossPlot->clear();
   m_swapList->clear();
+  const std::int64_t since = m_swapsSince;
   for (const auto& step : steps) addStep(step);
   for (const auto& swap : swaps) addSwap(swap);
+  m_swapsSince = since;
   for (const auto& eval : evals) addEval(eval);
   if (!m_right->isHidden()) showTuner();
 }
@@ -259,6 +261,7 @@ QStringList TrainStrip::warnings() const {
 
 void TrainStrip::start(bool resumed) {
   clearWarnings();
+  m_swapsSince = 0;
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
@@ -349,9 +352,10 @@ void TrainStrip::addTrial(const protocol::TrialEvent& trial) {
 QString TrainStrip::tuner() const { return m_right->text(); }
 
 void TrainStrip::showTuner() {
-  const std::int64_t swaps = m_swapList->count();  // of the steps that are shown, those of runs it was resumed from included
-  if (m_trials + swaps + m_deaths == 0) return;
-  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(swaps, tr("swap"), tr("swaps"))};
+  const std::int64_t before = m_swapList->count() - m_swapsSince;  // of runs that it was resumed from
+  if (m_trials + m_swapsSince + before + m_deaths == 0) return;
+  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swapsSince, tr("swap"), tr("swaps"))};
+  if (before > 0) parts << tr("%1 before it was resumed").arg(grouped(before));
   if (m_deaths > 0) parts << tr("%1 ended by a candidate").arg(counted(m_deaths, tr("worker"), tr("workers")));
   m_right->setText(tr("tuner: %1").arg(parts.join(QStringLiteral(", "))));
   m_right->show();
@@ -360,6 +364,7 @@ void TrainStrip::showTuner() {
 }
 
 void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
+  ++m_swapsSince;
   m_plot->addSwap(swap);
   m_swapList->add(swap);
   if (!m_right->isHidden()) showTuner();

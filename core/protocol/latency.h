@@ -15,8 +15,9 @@ struct StepTime {
   std::int64_t steps = 1;
 };
 
-// Of each sample the median of the steps around its middle: a 50th of the run, at least nine steps, fewer at its ends. A sample that
-// stands for several steps counts with those of them that are within.
+// Of each sample the median of the steps around its middle: a 50th as many as came before it, at least nine steps, fewer at the ends
+// of the run. A sample that stands for several steps counts with those of them that are within. What comes later changes no median
+// but those of the last steps, so that a claim about early ones holds however long the run goes on.
 //   1 1 1 9 1 1 1 1 1 1 1  ->  1 1 1 1 1 1 1 1 1 1 1
 std::vector<double> runningMedians(std::span<const StepTime> times);
 

@@ -120,11 +120,10 @@ std::vector<StepTime> randomTimes(std::mt19937_64& rng) {
 
 // By the definition: the halves of steps within half a window of the sample's middle, sorted.
 std::vector<double> mediansByDefinition(const std::vector<StepTime>& times) {
-  const std::int64_t total = times.back().step, window = std::max<std::int64_t>(9, total / 50);
   std::vector<double> medians;
   for (const StepTime& t : times) {
     std::vector<double> around;
-    const std::int64_t middle = 2 * t.step - t.steps;
+    const std::int64_t middle = 2 * t.step - t.steps, window = std::max<std::int64_t>(9, middle / 2 / 50);
     for (const StepTime& o : times)
       for (std::int64_t half = 2 * (o.step - o.steps); half < 2 * o.step; ++half)
         if (half >= middle - window && half < middle + window) around.push_back(o.ms);
@@ -142,6 +141,19 @@ TEST(Latency, RunningMediansAreThoseOfTheStepsAround) {
     const auto times = randomTimes(rng);
     EXPECT_EQ(runningMedians(times), mediansByDefinition(times));
   }
+}
+
+// What a resumed run adds leaves what was said of its first steps.
+TEST(Latency, MoreStepsLeaveTheMediansOfEarlierOnes) {
+  std::vector<StepTime> times;
+  for (std::int64_t step = 1; step <= 600; ++step) times.push_back({step, step > 470 && step <= 482 ? 20.0 : 1.0, 1});
+  const auto before = runningMedians(times);
+  ASSERT_TRUE(againstPeer(times, 10) && againstPeer(times, 10)->from);
+  EXPECT_EQ(againstPeer(times, 10)->from, 483);
+  for (std::int64_t step = 601; step <= 6600; ++step) times.push_back({step, 1.0, 1});
+  const auto after = runningMedians(times);
+  EXPECT_TRUE(std::equal(before.begin(), before.end() - 9, after.begin()));
+  EXPECT_EQ(againstPeer(times, 10)->from, 483);
 }
 
 // Neighbours that stand for many steps outvote a step on which the machine slept.

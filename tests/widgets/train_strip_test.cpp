@@ -179,6 +179,29 @@ TEST_F(Tuning, ATrainPanelSaysWhatHappened) {
   EXPECT_EQ(strip.failure(), QString());
 }
 
+// Trials are counted from where a run was resumed, and so are swaps: the others stand in the list.
+TEST_F(Tuning, SwapsOfAResumedRunAreToldApart) {
+  TrainStrip strip(&theme);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 100, state.steps = 880, state.trials = 40;
+  strip.setState(state);
+  const auto swaps = manySwaps(5, 90, 3);
+  for (int i = 0; i < 3; ++i) strip.addSwap(swaps[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(strip.tuner(), "tuner: 40 trials, 3 swaps");
+  strip.setLost();
+  strip.start(true);
+  state.trials = 12;
+  strip.setState(state);
+  EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 0 swaps, 3 before it was resumed");
+  for (std::size_t i = 3; i < 5; ++i) strip.addSwap(swaps[i]);
+  // Steps that are made again take their swaps with them.
+  strip.setSteps({}, {swaps.begin() + 1, swaps.end()}, {});
+  EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 2 swaps, 2 before it was resumed");
+  EXPECT_EQ(strip.swaps()->count(), 4);
+}
+
 TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {
   TrainStrip strip(&theme);
   strip.resize(620, 420);
