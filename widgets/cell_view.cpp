@@ -101,6 +101,7 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   summary->setContentsMargins(12, 6, 0, 2);
   summary->addWidget(m_summary, 1);
   summary->addWidget(m_checked);
+  m_checked->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
   m_summaryRow->hide();
   m_layout->addWidget(m_summaryRow);
   m_messageLayout->setContentsMargins(0, 0, 0, 0);
@@ -136,6 +137,9 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
 void CellView::dress() {
   for (QLabel* words : {m_summary, m_checked, m_note, m_waiting, m_partly})
     if (words) words->setFont(m_theme->ui(12));
+  // Every answer brings another time to all cells: in a place of a fixed size it lays out none of them.
+  const QFontMetrics metrics(m_checked->font());
+  m_checked->setFixedSize(metrics.horizontalAdvance(tr("checked %1").arg(QStringLiteral("88.8 ms"))) + 4, metrics.height());
   if (m_which) m_which->setFont(m_theme->mono(12));
   if (m_source) {
     for (QPlainTextEdit* field : {m_source, m_definitions}) field->setFont(m_theme->mono(13));
