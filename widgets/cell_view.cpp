@@ -30,6 +30,11 @@
 namespace nf {
 namespace {
 
+bool isGiven(protocol::SymbolKind kind) {
+  using protocol::SymbolKind;
+  return kind == SymbolKind::Input || kind == SymbolKind::Param || kind == SymbolKind::State;
+}
+
 using protocol::CellStatus;
 
 constexpr int kGutter = 62, kRight = 30;
@@ -96,6 +101,7 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
   summary->setContentsMargins(12, 6, 0, 2);
   summary->addWidget(m_summary, 1);
   summary->addWidget(m_checked);
+  m_checked->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
   m_summaryRow->hide();
   m_layout->addWidget(m_summaryRow);
   m_messageLayout->setContentsMargins(0, 0, 0, 0);
@@ -131,6 +137,9 @@ CellView::CellView(const Theme* theme, Selection* selection, CellId id, CellKind
 void CellView::dress() {
   for (QLabel* words : {m_summary, m_checked, m_note, m_waiting, m_partly})
     if (words) words->setFont(m_theme->ui(12));
+  // Every answer brings another time to all cells: in a place of a fixed size it lays out none of them.
+  const QFontMetrics metrics(m_checked->font());
+  m_checked->setFixedSize(metrics.horizontalAdvance(tr("checked %1").arg(QStringLiteral("88.8 ms"))) + 4, metrics.height());
   if (m_which) m_which->setFont(m_theme->mono(12));
   if (m_source) {
     for (QPlainTextEdit* field : {m_source, m_definitions}) field->setFont(m_theme->mono(13));
@@ -451,25 +460,34 @@ void CellView::setAnalysis(const protocol::Analysis& analysis, const protocol::C
   // What a mistake hides for the moment stays in sight.
   if ((m_mistaken || !m_waits.isEmpty()) && shows.size() < m_shows.size()) shows = m_shows;
   m_hidden = false;
+  bool given = !shows.isEmpty();  // nothing has a formula: values are all there is to show
   for (const QString& name : shows) {
     const auto t = std::find_if(analysis.tensors.begin(), analysis.tensors.end(),
                                 [wanted = name.toStdString()](const protocol::TensorInfo& info) { return info.name == wanted; });
     if (t == analysis.tensors.end()) m_hidden = true;
     else m_shapes[name] = t->shape;
+    given = given && t != analysis.tensors.end() && isGiven(t->kind);
   }
   if (shows != m_shows) {
     m_shows = shows;
+    const bool first = !m_result;
     if (!m_shows.isEmpty()) ensureResult();
     if (m_result) m_result->setVisible(!m_shows.isEmpty());
     if (m_which) {
       const QSignalBlocker blocker(m_which);
       const QString was = m_which->currentText();
+      const int at = m_which->count() == m_shows.size() ? m_which->currentIndex() : 0;  // one of them has another name
       m_which->clear();
       m_which->addItems(m_shows);
       m_which->setVisible(m_shows.size() > 1 && m_tabs->current() == 3);
       if (m_shows.contains(was)) m_which->setCurrentText(was);
+      else if (!m_shows.isEmpty()) m_which->setCurrentIndex(at);
+      const QString before = m_values->tensor();
       if (!m_shows.isEmpty()) m_values->setTensor(m_which->currentText(), m_shapes[m_which->currentText()]);
+      // Values that were computed under this name may be there, as after an undo.
+      if (m_values->tensor() != before && m_pages->currentIndex() == 3) Q_EMIT sliceWanted();
     }
+    if (first && given) showResult(3);
   }
   followAge();
   greyResult();
@@ -782,7 +800,8 @@ void CellView::refreshResult() {
   m_derivation->setTerms(terms, true);
   m_nothingDerived->setVisible(terms.empty());
   m_waiting->setText(waiting.join(QLatin1Char('\n')));
-  m_waiting->setVisible(!waiting.isEmpty());
+  // Values have words of their own for why there are none.
+  m_waiting->setVisible(!waiting.isEmpty() && m_pages->currentIndex() != 3);
   fitResult();
   // Rows that were made just now have a height once they are shown, which layouts do later.
   if (m_pages->currentIndex() == 2) QTimer::singleShot(0, this, &CellView::fitResult);

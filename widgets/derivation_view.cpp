@@ -8,6 +8,7 @@
 #include <set>
 
 #include "widgets/basic.h"
+#include "widgets/wrapped_label.h"
 
 namespace nf {
 namespace {
@@ -242,12 +243,11 @@ void DerivationView::setTerms(const std::vector<protocol::GradientTermInfo>& ter
   m_steps = 0;
   int at = 0;
   const auto words = [&](const QString& text, bool note) {
-    auto* l = label(breakable(text), note ? "muted" : nullptr);
+    auto* l = new WrappedLabel(breakable(text), note ? "muted" : nullptr);
     l->setFont(note ? m_theme->ui(12) : m_theme->mono(12));
-    l->setWordWrap(true);
     l->setTextInteractionFlags(Qt::TextSelectableByMouse);
     QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Minimum);
-    policy.setHeightForWidth(true);  // a policy that is set anew forgets that the text wraps
+    policy.setHeightForWidth(true);
     l->setSizePolicy(policy);
     l->setMinimumWidth(60);
     m_text << text;

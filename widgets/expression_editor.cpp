@@ -241,6 +241,7 @@ QSize ExpressionEditor::sizeHint() const {
 }
 
 void ExpressionEditor::setHints(std::vector<Hint> hints) {
+  if (hints == m_hints) return;  // an edit of the text has placed them already
   m_hints = std::move(hints);
   placeHints();
   viewport()->update();
@@ -253,6 +254,7 @@ void ExpressionEditor::setOutdated(bool outdated) {
 }
 
 void ExpressionEditor::setMarks(std::vector<Mark> marks) {
+  if (marks.empty() && m_marks.empty()) return;
   m_marks = std::move(marks);
   std::vector<int> lines;
   for (const Mark& mark : m_marks)

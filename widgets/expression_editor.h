@@ -35,6 +35,7 @@ class ExpressionEditor : public QPlainTextEdit {
   struct Hint {
     std::size_t byte;     // its line gets the words
     QStringList entries;  // "p: 28"
+    bool operator==(const Hint&) const = default;
   };
   void setHints(std::vector<Hint> hints);
   struct Mark {

@@ -15,6 +15,7 @@
 #include "widgets/derivation_view.h"
 #include "widgets/names.h"
 #include "widgets/tensor_view.h"
+#include "widgets/wrapped_label.h"
 
 namespace nf {
 namespace {
@@ -85,13 +86,9 @@ void addPair(Section* section, const Theme* theme, const QString& name, const QS
   auto* left = label(name, "muted");
   left->setFixedWidth(108);
   left->setFont(theme->ui(12));
-  auto* right = label(value);
+  auto* right = new WrappedLabel(value);
   right->setFont(code ? theme->mono(12) : theme->ui(12));
-  right->setWordWrap(true);
   right->setTextInteractionFlags(Qt::TextSelectableByMouse);
-  QSizePolicy policy(QSizePolicy::Ignored, QSizePolicy::Preferred);
-  policy.setHeightForWidth(true);
-  right->setSizePolicy(policy);
   row->addWidget(left, 0, Qt::AlignTop);
   row->addWidget(right, 1);
   section->body()->addLayout(row);
@@ -128,7 +125,14 @@ void addSamples(Section* section, const Theme* theme, const std::vector<protocol
 }
 
 QLabel* paragraph(const QString& text) {
-  auto* l = label(text);
+  auto* l = new WrappedLabel(text);
+  l->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  return l;
+}
+
+QLabel* codeParagraph(const QString& text) {
+  auto* l = label(codeText(text));
+  l->setTextFormat(Qt::RichText);
   l->setWordWrap(true);
   l->setTextInteractionFlags(Qt::TextSelectableByMouse);
   return l;
@@ -154,7 +158,7 @@ void addMoved(Section* section, const Theme* theme, const protocol::NumericCheck
 }  // namespace
 
 InspectorView::InspectorView(const Theme* theme, QWidget* parent)
-    : QWidget(parent), m_theme(theme), m_name(label({})), m_facts(label({}, "muted")),
+    : QWidget(parent), m_theme(theme), m_name(new WrappedLabel), m_facts(label({}, "muted")),
       m_empty(label(tr("Put the cursor on a tensor, or choose one in the outline: its gradient, proof, values and where it leads "
                        "stand here."),
                     "muted")),
@@ -186,10 +190,6 @@ InspectorView::InspectorView(const Theme* theme, QWidget* parent)
   m_pin->setCheckable(true);
   m_pin->setAccessibleName(tr("Pin"));
   m_pin->setToolTip(tr("Keep this tensor here while the selection moves on"));
-  QSizePolicy wrapping(QSizePolicy::Ignored, QSizePolicy::Preferred);
-  wrapping.setHeightForWidth(true);
-  m_name->setWordWrap(true);
-  m_name->setSizePolicy(wrapping);
   title->addWidget(m_name, 1);
   title->addWidget(m_pin, 0, Qt::AlignTop);
   head->addLayout(title);
@@ -300,7 +300,7 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
   m_empty->hide();
   m_scroll->show();
   setOutdated(false);
-  m_name->setText(derivativeText(name));
+  m_name->setWords(derivativeText(name));
   double values = 1;
   QStringList shape;
   for (const auto extent : t.shape) values *= static_cast<double>(extent), shape << QString::number(extent);
@@ -317,7 +317,8 @@ void InspectorView::setTensor(const protocol::TensorInfo& t) {
     m_checkText.clear();
     for (Section* s : {m_certificate, m_check, m_leads}) s->clear(), s->hide();
     m_derivation->hide();
-    m_valueSection->setDetail({});
+    m_step.reset();
+    sayStates();
     followAge();
   }
   m_values->setTensor(name, t.shape);
@@ -417,10 +418,11 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                                                                                : tr("all of %1").arg(grouped(k.elements)));
       if (whole) m_comparing = false;
       showCheckBadge();
-      m_check->setDetail(tr("%1, f64, eps %2")
-                             .arg(whole ? counted(k.samples, tr("sample"), tr("samples"))
-                                        : tr("%1 of %2").arg(grouped(k.samples), grouped(k.wanted)),
-                                  significant(k.epsilon, 2)));
+      m_checkDetail = tr("%1, f64, eps %2")
+                          .arg(whole ? counted(k.samples, tr("sample"), tr("samples"))
+                                     : tr("%1 of %2").arg(grouped(k.samples), grouped(k.wanted)),
+                               significant(k.epsilon, 2));
+      sayStates();
       m_check->body()->addWidget(new Check(m_theme, k));
       const std::int64_t notFinite = notFiniteOf(k);
       if (notFinite > 0)
@@ -439,7 +441,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
       if (k.held > 0)
         m_check->body()->addWidget(paragraph(tr("What stop_gradient cuts is held as it is while the differences are taken.")));
       for (const auto& choice : k.choices)
-        m_check->body()->addWidget(paragraph(codeText(QString::fromStdString(choiceText(choice)) + QLatin1Char('.'))));
+        m_check->body()->addWidget(codeParagraph(QString::fromStdString(choiceText(choice)) + QLatin1Char('.')));
       if (!k.worstSamples.empty()) addSamples(m_check, m_theme, k.worstSamples, QStringLiteral("samples"));
       if (k.moved) addMoved(m_check, m_theme, k);
       if (!whole && m_comparing && given.check) {
@@ -479,6 +481,7 @@ void InspectorView::setExpression(const protocol::Expression& given) {
                                                ? tr("Begun again: the gradient or what it is computed from has changed.")
                                                : tr("The gradient or what it is computed from has changed since it was checked.")));
     m_check->show();
+    sayStates();
     if (m_checkPending) beginCheck();
     if (m_comparing && !e.uncheckable.empty()) setCheckFailed(QString::fromStdString(e.uncheckable));
   }
@@ -514,8 +517,19 @@ void InspectorView::setCheckFailed(const QString& message) {
 
 void InspectorView::setSlice(const protocol::TensorSlice& slice, const std::vector<double>& values) {
   m_values->setSlice(slice, values);
-  if (QString::fromStdString(slice.tensor) == m_tensor)
-    m_valueSection->setDetail(slice.step >= 0 ? tr("at step %1").arg(grouped(slice.step)) : QString());
+  if (QString::fromStdString(slice.tensor) != m_tensor) return;
+  m_step = slice.step;
+  sayStates();
+}
+
+// The check computes with initial values, a cell behind a training with what it learnt: beside each other both say so.
+void InspectorView::sayStates() {
+  const bool checked = m_known.check && m_known.tensor == m_tensor.toStdString(), both = checked && m_step;
+  if (checked) m_check->setDetail(both ? tr("initial values, %1").arg(m_checkDetail) : m_checkDetail);
+  m_valueSection->setDetail(!m_step        ? QString()
+                            : *m_step >= 0 ? tr("at step %1").arg(grouped(*m_step))
+                            : both         ? tr("initial values")
+                                           : QString());
 }
 
 void InspectorView::setLeads(const std::vector<Lead>& leads) {

@@ -22,6 +22,7 @@ class DerivationView;
 class IconButton;
 class Section;
 class TensorView;
+class WrappedLabel;
 
 // Everything about one tensor: type and size, how its gradient was made and proved, the numeric check, its values, where it leads.
 class InspectorView : public QWidget {
@@ -65,11 +66,13 @@ class InspectorView : public QWidget {
   class Check;
   void placeBadges();
   void showCheckBadge();
+  void sayStates();
   void followAge();
   void setChecking(bool checking);
   const Theme* m_theme;
   QString m_tensor;
-  QLabel *m_name, *m_facts, *m_empty;
+  WrappedLabel* m_name;
+  QLabel *m_facts, *m_empty;
   Badge *m_proved, *m_checked;
   QBoxLayout* m_badges;
   QString m_checkText;
@@ -86,6 +89,8 @@ class InspectorView : public QWidget {
   bool m_checkPending = false, m_comparing = false;
   bool m_begunAgain = false;  // what was checked has changed
   std::int64_t m_round = 0;   // samples that the newest round was asked for after
+  QString m_checkDetail;
+  std::optional<std::int64_t> m_step;  // of the values; -1: initial ones; none: there are no values
   Section *m_certificate, *m_derivation, *m_check, *m_valueSection, *m_leads;
   DerivationView* m_steps;
   IconButton* m_pin;

@@ -351,18 +351,25 @@ void KernelView::setKernel(const protocol::Kernel& kernel) {
   m_languages->setWords(words);
   m_languages->setCurrent(m_current);
   m_veil->hide();
-  QStringList detail;
-  if (kernel.trial) detail << QStringLiteral("g%1 c%2").arg(kernel.generation).arg(*kernel.trial);
-  else detail << tr("newest");
-  if (kernel.us) detail << microsecondsText(*kernel.us);
-  m_shown = detail.front();
+  m_shown = kernel.trial ? QStringLiteral("g%1 c%2").arg(kernel.generation).arg(*kernel.trial) : tr("newest");
   m_header->setToolTip({});
-  m_header->setDetail(detail.join(QStringLiteral(", ")));
+  m_header->setDetail(shownDetail());
   showFacts();
   const QString expression = QString::fromStdString(kernel.expression).trimmed();
   m_expression->setPlainText(expression);
   fitExpression();
   showText();
+}
+
+QString KernelView::shownDetail() const {
+  return m_kernel.us ? m_shown + QStringLiteral(", ") + microsecondsText(*m_kernel.us) : m_shown;
+}
+
+void KernelView::setTime(const std::string& subgraph, std::optional<std::uint64_t> trial, std::optional<double> us) {
+  if (empty() || m_kernel.subgraph != subgraph || m_kernel.trial != trial) return;
+  const bool stands = m_header->detail() == shownDetail();
+  m_kernel.us = us;
+  if (stands) m_header->setDetail(shownDetail());
 }
 
 void KernelView::setCompared(const protocol::Kernel& kernel) {

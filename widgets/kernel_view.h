@@ -37,6 +37,8 @@ class KernelView : public QWidget {
   QString detail() const;
   QString facts() const;  // as many as have room
   void setKernel(const protocol::Kernel& kernel);
+  // What the code that is shown takes, where it is this one's: a trial may be timed again. Without a trial: the newest kernel's.
+  void setTime(const std::string& subgraph, std::optional<std::uint64_t> trial, std::optional<double> us);
   // What can be compared with: trial numbers and their names.
   void setCandidates(std::vector<std::pair<std::uint64_t, QString>> candidates);
   void setCompared(const protocol::Kernel& kernel);
@@ -105,6 +107,7 @@ class KernelView : public QWidget {
   ElidedLabel* m_mapping;
   QLabel* m_facts;
   QWidget* m_veil;
+  QString shownDetail() const;
   QString m_shown;  // whose code this is
   int m_current = 0;
   QStringList m_wishes{QStringLiteral("loops")};  // what a person has chosen: the first of these languages that there is

@@ -141,84 +141,127 @@ QTreeWidgetItem* OutlineView::section(const QString& title) {
 }
 
 void OutlineView::setCount(QTreeWidgetItem* s) {
-  s->setData(0, kDetailRole, QString::number(s->childCount()));
-  s->setHidden(s->childCount() == 0);
-  applyFilter();
+  const QString count = QString::number(s->childCount());
+  if (s->data(0, kDetailRole).toString() != count) s->setData(0, kDetailRole, count);
+  if (!m_filter->text().isEmpty()) filter(s);
+  else if (s->isHidden() != (s->childCount() == 0)) s->setHidden(s->childCount() == 0);
+}
+
+void OutlineView::write(QTreeWidgetItem* item, const Row& row) {
+  item->setText(0, row.text);
+  item->setToolTip(0, row.tip);
+  item->setData(0, kKindRole, row.kind);
+  item->setData(0, kValueRole, row.value);
+  item->setData(0, kIconRole, row.icon);
+  item->setData(0, kDetailRole, row.detail);
+  item->setData(0, kColorRole, row.shade ? QVariant::fromValue(Colored{row.shade}) : QVariant());
+  item->setData(0, kMonoRole, row.mono);
+  item->setData(0, kGoneRole, row.gone);
+  Qt::ItemFlags flags = item->flags();
+  flags.setFlag(Qt::ItemIsSelectable, row.selectable);
+  if (flags != item->flags()) item->setFlags(flags);
+}
+
+// Every key brings all rows anew, and a tree of thousands takes longer to make than a text to check: only what differs is touched.
+void OutlineView::fill(QTreeWidgetItem* section, std::vector<Row>& shown, std::vector<Row> rows) {
+  const std::size_t least = std::min(shown.size(), rows.size());
+  std::size_t same = 0, tail = 0;
+  while (same < least && shown[same] == rows[same]) ++same;
+  while (tail < least - same && shown[shown.size() - 1 - tail] == rows[rows.size() - 1 - tail]) ++tail;
+  const std::size_t both = least - tail;
+  for (std::size_t i = same; i < both; ++i)
+    if (shown[i] != rows[i]) write(section->child(static_cast<int>(i)), rows[i]);
+  for (std::size_t i = shown.size() - tail; i-- > both;) delete section->takeChild(static_cast<int>(i));
+  QList<QTreeWidgetItem*> added;
+  for (std::size_t i = both; i < rows.size() - tail; ++i) {
+    added << new QTreeWidgetItem;
+    write(added.back(), rows[i]);
+  }
+  if (!added.isEmpty()) section->insertChildren(static_cast<int>(both), added);
+  shown = std::move(rows);
+  setCount(section);
 }
 
 void OutlineView::setCells(const std::vector<CellLine>& cells, CellId active) {
-  qDeleteAll(m_cells->takeChildren());
+  std::vector<Row> rows;
+  int chosen = -1;
   for (const CellLine& line : cells) {
-    auto* item = new QTreeWidgetItem(m_cells, {line.title});
-    item->setData(0, kKindRole, kCell);
-    item->setData(0, kValueRole, QVariant::fromValue(line.id));
-    item->setData(0, kIconRole, line.kind == CellLine::Kind::Text ? QStringLiteral("text") : QStringLiteral("code"));
-    item->setData(0, kDetailRole, line.state);
+    if (line.id == active) chosen = static_cast<int>(rows.size());
+    Row row;
+    row.text = line.title;
+    row.kind = kCell;
+    row.value = QVariant::fromValue(line.id);
+    row.icon = line.kind == CellLine::Kind::Text ? QStringLiteral("text") : QStringLiteral("code");
+    row.detail = line.state;
     if (!line.state.isEmpty()) {
       switch (static_cast<protocol::CellStatus>(line.status)) {
-        case protocol::CellStatus::Error: item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::failed})); break;
-        case protocol::CellStatus::Stale: item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::stale})); break;
+        case protocol::CellStatus::Error: row.shade = &Palette::failed; break;
+        case protocol::CellStatus::Stale: row.shade = &Palette::stale; break;
         case protocol::CellStatus::Queued:
-        case protocol::CellStatus::Running: item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::accent})); break;
+        case protocol::CellStatus::Running: row.shade = &Palette::accent; break;
         case protocol::CellStatus::Ok: break;
       }
     }
-    if (line.id == active) item->setSelected(true);
+    rows.push_back(std::move(row));
   }
-  setCount(m_cells);
+  fill(m_cells, m_cellRows, std::move(rows));
+  QTreeWidgetItem* const now = chosen < 0 ? nullptr : m_cells->child(chosen);
+  for (QTreeWidgetItem* item : m_tree->selectedItems())
+    if (item->parent() == m_cells && item != now) item->setSelected(false);
+  if (now && !now->isSelected()) now->setSelected(true);
 }
 
 void OutlineView::setNames(const protocol::Analysis& analysis, const std::set<std::string>& missing) {
-  qDeleteAll(m_tensors->takeChildren());
-  qDeleteAll(m_functions->takeChildren());
-  m_origins.clear();
-  const auto markGone = [&](QTreeWidgetItem* item) {
-    item->setData(0, kGoneRole, true);
-    item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::hint}));
-    item->setFlags(item->flags() & ~Qt::ItemIsSelectable);
-    item->setToolTip(0, tr("Not made while the notebook has a mistake"));
+  const auto markGone = [](Row& row) {
+    row.gone = true;
+    row.shade = &Palette::hint;
+    row.selectable = false;
+    row.tip = tr("Not made while the notebook has a mistake");
   };
+  std::vector<Row> tensors, functions;
+  m_named.clear();
   for (const auto& t : analysis.tensors) {
     const QString name = QString::fromStdString(t.name);
-    auto* item = new QTreeWidgetItem(m_tensors, {derivativeText(name)});
-    item->setData(0, kKindRole, kTensor);
-    item->setData(0, kValueRole, name);
-    item->setData(0, kMonoRole, true);
-    item->setData(0, kDetailRole, shapeText(t.shape));
-    QString icon = QStringLiteral("tensor");
+    Row row;
+    row.text = derivativeText(name);
+    row.kind = kTensor;
+    row.value = name;
+    row.mono = true;
+    row.detail = shapeText(t.shape);
+    row.icon = QStringLiteral("tensor");
     switch (t.kind) {
-      case protocol::SymbolKind::Input: icon = QStringLiteral("input"); break;
-      case protocol::SymbolKind::Param: icon = QStringLiteral("param"); break;
-      case protocol::SymbolKind::State: icon = QStringLiteral("state"); break;
-      case protocol::SymbolKind::Data: icon = QStringLiteral("data"); break;
-      case protocol::SymbolKind::Extent: icon = QStringLiteral("extent"); break;
-      case protocol::SymbolKind::Function: icon = QStringLiteral("function"); break;
+      case protocol::SymbolKind::Input: row.icon = QStringLiteral("input"); break;
+      case protocol::SymbolKind::Param: row.icon = QStringLiteral("param"); break;
+      case protocol::SymbolKind::State: row.icon = QStringLiteral("state"); break;
+      case protocol::SymbolKind::Data: row.icon = QStringLiteral("data"); break;
+      case protocol::SymbolKind::Extent: row.icon = QStringLiteral("extent"); break;
+      case protocol::SymbolKind::Function: row.icon = QStringLiteral("function"); break;
       case protocol::SymbolKind::Const:
       case protocol::SymbolKind::Tensor:
       case protocol::SymbolKind::Loss:
       case protocol::SymbolKind::Eval: break;
     }
-    item->setData(0, kIconRole, t.derivative ? QStringLiteral("sum") : icon);
-    if (t.derivative) item->setData(0, kColorRole, QVariant::fromValue(Colored{&Palette::backward}));
-    if (missing.contains(t.name)) markGone(item);
-    m_origins[name] = t.origins;
+    if (t.derivative) row.icon = QStringLiteral("sum"), row.shade = &Palette::backward;
+    if (missing.contains(t.name)) markGone(row);
+    tensors.push_back(std::move(row));
+    m_named.emplace_back(t.name, t.origins);
   }
   for (const auto& s : analysis.symbols) {
     if (s.kind != protocol::SymbolKind::Function) continue;
-    auto* item = new QTreeWidgetItem(m_functions, {QString::fromStdString(s.name)});
-    item->setData(0, kKindRole, kFunction);
-    item->setData(0, kValueRole, s.definition.begin);
-    item->setData(0, kIconRole, QStringLiteral("function"));
-    item->setData(0, kMonoRole, true);
-    item->setData(
-        0, kDetailRole,
-        s.definition.source.empty() ? QString() : QString::fromStdString(s.definition.source).section(QLatin1Char('/'), 0, 0));
-    item->setToolTip(0, QString::fromStdString(s.detail));
-    if (!s.definition.source.empty()) item->setFlags(item->flags() & ~Qt::ItemIsSelectable);
-    if (missing.contains(s.name)) markGone(item);
+    Row row;
+    row.text = QString::fromStdString(s.name);
+    row.kind = kFunction;
+    row.value = s.definition.begin;
+    row.icon = QStringLiteral("function");
+    row.mono = true;
+    if (!s.definition.source.empty())
+      row.detail = QString::fromStdString(s.definition.source).section(QLatin1Char('/'), 0, 0), row.selectable = false;
+    row.tip = QString::fromStdString(s.detail);
+    if (missing.contains(s.name)) markGone(row);
+    functions.push_back(std::move(row));
   }
-  setCount(m_tensors);
-  setCount(m_functions);
+  fill(m_tensors, m_tensorRows, std::move(tensors));
+  fill(m_functions, m_functionRows, std::move(functions));
   markSelection();
 }
 
@@ -235,26 +278,30 @@ void OutlineView::setDevices(const protocol::Devices& devices) {
   setCount(m_devices);
 }
 
-void OutlineView::applyFilter() {
+void OutlineView::filter(QTreeWidgetItem* s) {
   const QString wish = m_filter->text();
-  for (QTreeWidgetItem* s : {m_cells, m_tensors, m_functions, m_devices}) {
-    int visible = 0;
-    for (int i = 0; i < s->childCount(); ++i) {
-      const bool match = wish.isEmpty() || s->child(i)->text(0).contains(wish, Qt::CaseInsensitive);
-      s->child(i)->setHidden(!match);
-      visible += match;
-    }
-    s->setHidden(visible == 0);
+  int visible = 0;
+  for (int i = 0; i < s->childCount(); ++i) {
+    const bool match = wish.isEmpty() || s->child(i)->text(0).contains(wish, Qt::CaseInsensitive);
+    s->child(i)->setHidden(!match);
+    visible += match;
   }
+  s->setHidden(visible == 0);
+}
+
+void OutlineView::applyFilter() {
+  for (QTreeWidgetItem* s : {m_cells, m_tensors, m_functions, m_devices}) filter(s);
 }
 
 void OutlineView::markSelection() {
-  for (int i = 0; i < m_tensors->childCount(); ++i) {
-    QTreeWidgetItem* item = m_tensors->child(i);
-    const QString name = item->data(0, kValueRole).toString();
-    item->setSelected(!m_selection->empty() &&
-                      m_selection->relation({name.toStdString()}, m_origins[name]) == Selection::Relation::Exact);
-  }
+  std::set<int> wanted;
+  if (!m_selection->empty())
+    for (std::size_t i = 0; i < m_named.size(); ++i)
+      if (m_selection->relation({m_named[i].first}, m_named[i].second) == Selection::Relation::Exact)
+        wanted.insert(static_cast<int>(i));
+  for (QTreeWidgetItem* item : m_tree->selectedItems())
+    if (item->parent() == m_tensors && wanted.erase(m_tensors->indexOfChild(item)) == 0) item->setSelected(false);
+  for (const int i : wanted) m_tensors->child(i)->setSelected(true);
 }
 
 QString cellTitle(const std::vector<std::string>& defines, const std::function<bool(const std::string& name)>& isResult) {

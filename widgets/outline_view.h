@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QVariant>
 #include <QWidget>
 #include <functional>
-#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/document/document.h"
@@ -44,8 +45,20 @@ class OutlineView : public QWidget {
   void deviceChosen();
 
  private:
+  // A row as it is drawn: equal rows keep their items.
+  struct Row {
+    QString text, icon, detail, tip;
+    QVariant value;
+    int kind = 0;
+    Shade shade = nullptr;
+    bool mono = false, gone = false, selectable = true;
+    bool operator==(const Row&) const = default;
+  };
   QTreeWidgetItem* section(const QString& title);
+  void fill(QTreeWidgetItem* section, std::vector<Row>& shown, std::vector<Row> rows);
+  static void write(QTreeWidgetItem* item, const Row& row);
   void setCount(QTreeWidgetItem* section);
+  void filter(QTreeWidgetItem* section);
   void applyFilter();
   void markSelection();
 
@@ -54,7 +67,8 @@ class OutlineView : public QWidget {
   QLineEdit* m_filter;
   QTreeWidget* m_tree;
   QTreeWidgetItem *m_cells, *m_tensors, *m_functions, *m_devices;
-  std::map<QString, protocol::Origins> m_origins;
+  std::vector<Row> m_cellRows, m_tensorRows, m_functionRows;       // of the items there are
+  std::vector<std::pair<std::string, protocol::Origins>> m_named;  // of the tensors
 };
 
 // What a cell that defines these is called: three of them at most, those that a person named before parts that have names of their own,

@@ -132,8 +132,9 @@ class LatencyPlot : public Plot {
   int steps() const { return static_cast<int>(m_steps.size()); }
   int swaps() const { return static_cast<int>(m_swaps.size()); }
   std::optional<protocol::AgainstPeer> againstPeer() const;  // by the line that is drawn; nothing without a peer or a step
-  std::optional<double> firstKernels() const;  // ms, median of the steps before the first swap; nothing without a swap
-  std::optional<double> now() const;           // ms, where the line ends
+  std::optional<double> firstKernels() const;          // ms, median of the steps before the first swap; nothing without a swap
+  std::optional<double> now() const;                   // ms, where the line ends
+  std::optional<protocol::StepSpread> newest() const;  // of the last hundred steps; nothing without one
   PlotTable table() const override;
 
  Q_SIGNALS:

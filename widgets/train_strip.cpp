@@ -16,10 +16,14 @@
 namespace nf {
 namespace {
 
+constexpr std::int64_t kFewest = 3;  // steps of a median while more are to come: of two it may be the first one, which is cold
+constexpr std::int64_t kFewestOfTenth = 9;
+
 // One step has no spread.
-QString sampleText(double lowMs, double highMs, double ms, std::int64_t steps) {
-  const QString count = QStringLiteral("n = %1").arg(steps);
-  return steps < 2 ? count : intervalText(lowMs * 1000, highMs * 1000, ms * 1000) + QStringLiteral("  ") + count;
+QString sampleText(const protocol::StepSpread& spread) {
+  const QString count = QStringLiteral("n = %1").arg(spread.steps);
+  return spread.steps < 2 ? count
+                          : intervalText(spread.low * 1000, spread.high * 1000, spread.ms * 1000) + QStringLiteral("  ") + count;
 }
 
 }  // namespace
@@ -214,8 +218,10 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   m_plot->clear();
   m_lossPlot->clear();
   m_swapList->clear();
+  const std::int64_t since = m_swapsSince;
   for (const auto& step : steps) addStep(step);
   for (const auto& swap : swaps) addSwap(swap);
+  m_swapsSince = since;
   for (const auto& eval : evals) addEval(eval);
   if (!m_right->isHidden()) showTuner();
 }
@@ -255,6 +261,7 @@ QStringList TrainStrip::warnings() const {
 
 void TrainStrip::start(bool resumed) {
   clearWarnings();
+  m_swapsSince = 0;
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
@@ -308,15 +315,26 @@ void TrainStrip::setState(const protocol::RunState& s) {
   m_candidates = s.candidates;
   showTuner();
   if (s.phase == RunPhase::Training || s.phase == RunPhase::Paused) sayNoSwaps(false);
-  if (s.stepMs) {
-    m_figureMs = *s.stepMs;
-    m_figure->setText(microsecondsText(*s.stepMs * 1000, s.stepMsHigh && s.samples > 1 ? *s.stepMsHigh * 1000 : 0));
-    m_figureName->setText(tr("median step"));
-    if (s.stepMsLow && s.stepMsHigh) m_interval->setText(sampleText(*s.stepMsLow, *s.stepMsHigh, *s.stepMs, s.samples));
-    m_interval->setToolTip(tr("Half of these steps lie in the interval"));
-  }
+  // The newest state may be older than the newest steps.
+  const auto drawn = m_plot->newest();
+  if (s.stepMs && s.stepMsLow && s.stepMsHigh && s.samples >= kFewest && !(drawn && drawn->steps > s.samples))
+    showStep({*s.stepMs, *s.stepMsLow, *s.stepMsHigh, s.samples}, tr("median step"));
+  else if (drawn && drawn->steps >= kFewest) showStep(*drawn, tr("median step"));
   showPeer();
   if (s.loss) m_loss->setText(tr("loss %1").arg(significant(*s.loss, 4)));
+}
+
+void TrainStrip::showStep(const protocol::StepSpread& spread, const QString& name) {
+  m_figureMs = spread.ms;
+  m_figure->setText(microsecondsText(spread.ms * 1000, spread.steps > 1 ? spread.high * 1000 : 0));
+  m_figureName->setText(name);
+  m_interval->setText(sampleText(spread));
+  m_interval->setToolTip(spread.steps > 1 ? tr("Half of these steps lie in the interval") : QString());
+}
+
+// Of a run that is over and whose last tenth says nothing: what was drawn.
+void TrainStrip::showNewest() {
+  if (const auto drawn = m_plot->newest()) showStep(*drawn, drawn->steps > 1 ? tr("median step") : tr("the only step"));
 }
 
 void TrainStrip::addStep(const protocol::StepEvent& step) {
@@ -334,9 +352,10 @@ void TrainStrip::addTrial(const protocol::TrialEvent& trial) {
 QString TrainStrip::tuner() const { return m_right->text(); }
 
 void TrainStrip::showTuner() {
-  const std::int64_t swaps = m_swapList->count();  // of the steps that are shown, those of runs it was resumed from included
-  if (m_trials + swaps + m_deaths == 0) return;
-  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(swaps, tr("swap"), tr("swaps"))};
+  const std::int64_t before = m_swapList->count() - m_swapsSince;  // of runs that it was resumed from
+  if (m_trials + m_swapsSince + before + m_deaths == 0) return;
+  QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swapsSince, tr("swap"), tr("swaps"))};
+  if (before > 0) parts << tr("%1 before it was resumed").arg(grouped(before));
   if (m_deaths > 0) parts << tr("%1 ended by a candidate").arg(counted(m_deaths, tr("worker"), tr("workers")));
   m_right->setText(tr("tuner: %1").arg(parts.join(QStringLiteral(", "))));
   m_right->show();
@@ -345,6 +364,7 @@ void TrainStrip::showTuner() {
 }
 
 void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
+  ++m_swapsSince;
   m_plot->addSwap(swap);
   m_swapList->add(swap);
   if (!m_right->isHidden()) showTuner();
@@ -367,18 +387,14 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   if (!done.stopped && done.preparation_ms > 0)
     detail += tr(", after %1 of preparation").arg(secondsText(done.preparation_ms / 1000));
   m_detail->setText(detail);
-  if (done.median_step_ms_last_tenth > 0) {
-    m_figureMs = done.median_step_ms_last_tenth;
-    m_figure->setText(
-        microsecondsText(done.median_step_ms_last_tenth * 1000, done.last_tenth_steps > 1 ? done.last_tenth_high_ms * 1000 : 0));
-    m_figureName->setText(tr("median step, last tenth"));
-    QStringList lines;
-    if (done.last_tenth_high_ms > 0)
-      lines << sampleText(done.last_tenth_low_ms, done.last_tenth_high_ms, done.median_step_ms_last_tenth, done.last_tenth_steps);
+  if (done.median_step_ms_last_tenth > 0 && done.last_tenth_steps >= kFewestOfTenth) {
+    showStep({done.median_step_ms_last_tenth, done.last_tenth_low_ms, done.last_tenth_high_ms, done.last_tenth_steps},
+             tr("median step, last tenth"));
     if (done.median_step_ms_first_tenth > 0)
-      lines << tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000));
-    m_interval->setText(lines.join(QLatin1Char('\n')));
-    m_interval->setToolTip(tr("Half of these steps lie in the interval"));
+      m_interval->setText(m_interval->text() + QLatin1Char('\n') +
+                          tr("first tenth %1").arg(microsecondsText(done.median_step_ms_first_tenth * 1000)));
+  } else {
+    showNewest();
   }
   if (done.checkpoints_failed > 0) {
     const QString first = m_checkpointTrouble->text();
@@ -405,6 +421,8 @@ void TrainStrip::setError(const QString& message, const Place& place) {
   m_goTo->setVisible(!place.name.isEmpty());
   if (!place.name.isEmpty()) connect(m_goTo, &QPushButton::clicked, this, place.go);
   if (m_plot->steps() > 0) sayNoSwaps(true);
+  showNewest();
+  showPeer();
 }
 
 void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepEvent>& steps,
@@ -442,6 +460,8 @@ void TrainStrip::setLost() {
   m_title->setText(tr("Interrupted"));
   const QString ended = tr("ended with the engine; the curve is what arrived");
   m_detail->setText(m_checkpoint ? ended : ended + tr("; there is no checkpoint yet"));
+  showNewest();
+  showPeer();
 }
 
 }  // namespace nf

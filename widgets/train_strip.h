@@ -3,6 +3,7 @@
 #include <QWidget>
 #include <functional>
 
+#include "core/protocol/latency.h"
 #include "core/protocol/message.h"
 #include "widgets/theme.h"
 
@@ -86,6 +87,8 @@ class TrainStrip : public QWidget {
   void showPeer();
   void showCurves();
   void sayNoSwaps(bool ended);
+  void showStep(const protocol::StepSpread& spread, const QString& name);
+  void showNewest();
   void showTuner();
   const Theme* m_theme;
   ElidedLabel *m_detail, *m_right;
@@ -107,6 +110,7 @@ class TrainStrip : public QWidget {
   bool m_wide = false;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
+  std::int64_t m_swapsSince = 0;  // of the run as it was resumed last
   bool m_checkpoint = true;
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };

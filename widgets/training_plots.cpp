@@ -204,6 +204,11 @@ std::optional<double> LatencyPlot::now() const {
   return medians.empty() ? std::nullopt : std::optional(medians.back());
 }
 
+std::optional<protocol::StepSpread> LatencyPlot::newest() const {
+  constexpr std::int64_t kMost = 100;  // as the engine says it of a run under way
+  return protocol::newestSteps(times(), kMost);
+}
+
 PlotTable LatencyPlot::table() const {
   PlotTable out{{tr("step"), tr("seconds"), tr("ms"), tr("least ms"), tr("most ms"), tr("steps"), tr("kernel swap")}, {}};
   std::size_t swap = 0;

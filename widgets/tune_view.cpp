@@ -450,6 +450,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   const SubgraphInfo* shown = subgraph();
   const protocol::JsonText before = shown ? shown->inUse : protocol::JsonText();
   m_subgraphs = subgraphs;
+  for (const SubgraphInfo& s : m_subgraphs) m_kernel->setTime(s.id, std::nullopt, s.us);
   if ((shown = subgraph()) && shown->inUse != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
   showTried(m_tried);
   const QSignalBlocker blocker(m_list);
@@ -564,6 +565,7 @@ void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& tr
   for (const TrialInfo& t : m_trialList)
     if (t.us) add(t.number, text(t));
   m_kernel->setCandidates(std::move(candidates));
+  for (const TrialInfo& t : m_trialList) m_kernel->setTime(id, t.number, t.us);
   if (awaited && trialNumbered(*m_trial)) showKnobs();
   showLineage();
   follow();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <utility>
 
 namespace nf::protocol {
 namespace {
@@ -44,11 +45,11 @@ std::vector<double> runningMedians(std::span<const StepTime> times) {
   std::vector<std::int64_t> until(times.size());  // where the sample's steps end; all places in halves of a step
   std::int64_t total = 0;
   for (std::size_t i = 0; i < times.size(); ++i) until[i] = total += 2 * count(i);
-  const std::int64_t reach = std::max(kLeastWindow, total / 2 / kWindowsOfRun);
   Ranks window(times.size());
   std::vector<std::int64_t> held(times.size(), 0);
   for (std::size_t i = 0, begin = 0, end = 0; i < times.size(); ++i) {
-    const std::int64_t middle = until[i] - count(i), low = middle - reach, high = middle + reach;
+    const std::int64_t middle = until[i] - count(i), reach = std::max(kLeastWindow, middle / 2 / kWindowsOfRun);
+    const std::int64_t low = middle - reach, high = middle + reach;
     const auto from = [&](std::size_t k) { return until[k] - 2 * count(k); };
     const auto hold = [&](std::size_t k) {
       const std::int64_t now = std::max<std::int64_t>(0, std::min(high, until[k]) - std::max(low, from(k)));
@@ -62,6 +63,24 @@ std::vector<double> runningMedians(std::span<const StepTime> times) {
     medians[i] = times[byTime[window.middle()]].ms;
   }
   return medians;
+}
+
+std::optional<StepSpread> newestSteps(std::span<const StepTime> times, std::int64_t most) {
+  std::vector<std::pair<double, std::int64_t>> held;
+  StepSpread spread;
+  for (auto t = times.rbegin(); t != times.rend() && spread.steps < most; ++t) {
+    held.emplace_back(t->ms, std::min(std::max<std::int64_t>(1, t->steps), most - spread.steps));
+    spread.steps += held.back().second;
+  }
+  if (held.empty()) return std::nullopt;
+  std::sort(held.begin(), held.end());
+  const auto ranked = [&](std::int64_t rank) {
+    auto at = held.begin();
+    while (rank >= at->second) rank -= at++->second;
+    return at->first;
+  };
+  spread.low = ranked(spread.steps / 4), spread.ms = ranked(spread.steps / 2), spread.high = ranked(spread.steps * 3 / 4);
+  return spread;
 }
 
 std::optional<AgainstPeer> againstPeer(std::span<const StepTime> times, double peerMs) {

@@ -15,10 +15,19 @@ struct StepTime {
   std::int64_t steps = 1;
 };
 
-// Of each sample the median of the steps around its middle: a 50th of the run, at least nine steps, fewer at its ends. A sample that
-// stands for several steps counts with those of them that are within.
+// Of each sample the median of the steps around its middle: a 50th as many as came before it, at least nine steps, fewer at the ends
+// of the run. A sample that stands for several steps counts with those of them that are within. What comes later changes no median
+// but those of the last steps, so that a claim about early ones holds however long the run goes on.
 //   1 1 1 9 1 1 1 1 1 1 1  ->  1 1 1 1 1 1 1 1 1 1 1
 std::vector<double> runningMedians(std::span<const StepTime> times);
+
+// Median and quartiles, ms.
+struct StepSpread {
+  double ms = 0, low = 0, high = 0;
+  std::int64_t steps = 0;  // that they are of
+};
+// Of the newest steps, `most` at most; of a sample that is older in part, the steps that are not. Nothing without a step.
+std::optional<StepSpread> newestSteps(std::span<const StepTime> times, std::int64_t most);
 
 struct AgainstPeer {
   std::optional<std::int64_t> from;  // the first step from which the running median stays below the peer's step to the end

@@ -62,8 +62,8 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     auto stepped = complete ? steps(stop) : Result<Unit>(stopped());
     // A step that is stopped in its middle has changed no weight.
     const bool over = stepped || isStopped(stepped.error());
-    if (!over && !goesOnElsewhere(stop)) return stepped.error();
     flushStepEvent(std::chrono::steady_clock::now());
+    if (!over && !goesOnElsewhere(stop)) return stepped.error();
     if (over) {
       auto summary = finish(stop);
       if (summary || !goesOnElsewhere(stop)) return summary;
@@ -152,7 +152,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   if (!attention.exchange(false)) return;
   std::vector<protocol::TrialEvent> events;
   std::vector<protocol::KernelCountersEvent> counted;
-  std::deque<std::function<void(Executable&)>> todo;
+  std::deque<Task> todo;
   {
     std::unique_lock lock(mutex);
     events.swap(trialEvents);
@@ -168,7 +168,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   tellOfRecords();
   for (const auto& event : counted) emit(event);
   if (training.executable)
-    for (const auto& task : todo) task(*training.executable);
+    for (const auto& task : todo) task(*training.executable, step);
   bool wait;
   {
     const std::unique_lock lock(mutex);
@@ -184,7 +184,7 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     todo.swap(tasks);
     lock.unlock();
     if (training.executable)
-      for (const auto& task : todo) task(*training.executable);
+      for (const auto& task : todo) task(*training.executable, step);
     todo.clear();
     lock.lock();
   }
@@ -207,7 +207,10 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   if (supply->tuning()) supply->tuning()->pause();
   fusionThread = {};  // asked to stop, and waited for
   NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
-  if (!stop.stop_requested() && step > firstStep) { NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop)); }
+  if (!stop.stop_requested() && step > firstStep) {
+    emitState(protocol::RunPhase::Training, activity(), true);
+    NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop));
+  }
   // Without a step there is nothing to save, and a large one would keep whoever stopped it waiting.
   if (folder && step > 0) {
     NF_TRY(const Result<Unit> written, saveCheckpoint());
@@ -262,14 +265,14 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
     job.running = true;
   }
   auto result = job.train(stop);
-  std::deque<std::function<void(Executable&)>> late;
+  std::deque<Task> late;
   {
     const std::lock_guard lock(job.mutex);
     job.running = false;
     late.swap(job.tasks);
   }
   if (job.training.executable)
-    for (const auto& task : late) task(*job.training.executable);
+    for (const auto& task : late) task(*job.training.executable, job.step);
   if (!result) {
     if (!isStopped(result.error())) job.emit(errorEvent(result.error(), job.notebook.sources, job.place));
   } else if (result->unsaved) {
@@ -300,7 +303,7 @@ void TrainJob::setDeviceShare(double share) {
   m_impl->attention = true;
 }
 
-bool TrainJob::betweenSteps(std::function<void(Executable&)> task) {
+bool TrainJob::betweenSteps(Task task) {
   {
     const std::lock_guard lock(m_impl->mutex);
     if (!m_impl->running) return false;

@@ -70,8 +70,10 @@ class TrainJob {
   void pause();
   void resume();
   void setDeviceShare(double share);
-  // Calls `task` between two steps (or while it is paused), with the training executable. False: the run is over or has not begun.
-  bool betweenSteps(std::function<void(Executable&)> task);
+  // With the training executable, and the newest step that was made: what the executable holds is of it.
+  using Task = std::function<void(Executable&, std::int64_t step)>;
+  // Calls `task` between two steps (or while it is paused). False: the run is over or has not begun.
+  bool betweenSteps(Task task);
   // When run() has returned: the parameters and states as it left them, by name; none where they take more than `mostBytes`.
   std::map<std::string, HostTensor> weights(std::int64_t mostBytes) const;
 

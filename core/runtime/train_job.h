@@ -73,7 +73,7 @@ struct TrainJob::Impl {
   std::condition_variable_any changed;
   bool paused = false, running = false;
   std::optional<double> share;
-  std::deque<std::function<void(Executable&)>> tasks;
+  std::deque<Task> tasks;
   std::vector<protocol::TrialEvent> trialEvents;
   std::vector<protocol::KernelCountersEvent> counterEvents;
   std::deque<RevertedFusion> revertedFusions;  // found, not yet in use

@@ -702,17 +702,12 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
       }
     return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
   }
-  const bool asked = training->betweenSteps([this, request, id](Executable& executable) {
+  const bool asked = training->betweenSteps([this, request, id](Executable& executable, std::int64_t step) {
     const TensorId tensor = executable.program().tensorNamed(request.tensor);
     if (!tensor.valid()) return fail(id, {"tensor", request.tensor + " is not kept while training.", {}, {}});
     const auto value = executable.read(tensor);
     if (!value) return fail(id, {"tensor", request.tensor + " is not kept while training: fused kernels never write it.", {}, {}});
-    std::int64_t step;
-    {
-      const std::lock_guard lock(m_mutex);
-      step = m_step;
-    }
-    sendTensor(*value, request, step, id);
+    sendTensor(*value, request, step > 0 ? step : -1, id);
   });
   if (!asked) fail(id, {"tensor", "Training has just ended: run the cell for values.", {}, {}});
 }

@@ -48,7 +48,7 @@ void Jobs::profile(std::shared_ptr<const Revision> revision, const protocol::Pro
   }
   if (replaced) m_outbox.send(protocol::Cancelled{}, replaced->id);
   if (training) {
-    if (training->betweenSteps(beginProfile)) return;
+    if (training->betweenSteps([](Executable& executable, std::int64_t) { beginProfile(executable); })) return;
     const std::lock_guard lock(m_mutex);
     if (m_profile && m_profile->id == id) m_profile.reset();
     return fail(id, {"profile", "Training has not begun yet.", {}, {}});
@@ -114,7 +114,7 @@ void Jobs::readProfile() {
     return notebook.sources.at(notebook.notebook).text;
   };
   const bool same = m_trainRevision && textOf(*m_trainRevision) == textOf(*m_profile->revision);
-  m_train->betweenSteps([this, id = m_profile->id, same](Executable& executable) {
+  m_train->betweenSteps([this, id = m_profile->id, same](Executable& executable, std::int64_t) {
     PendingProfile pending;
     {
       const std::lock_guard lock(m_mutex);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <tuple>
 
 #include "core/protocol/latency.h"
 #include "core/protocol/message.h"
@@ -119,11 +120,10 @@ std::vector<StepTime> randomTimes(std::mt19937_64& rng) {
 
 // By the definition: the halves of steps within half a window of the sample's middle, sorted.
 std::vector<double> mediansByDefinition(const std::vector<StepTime>& times) {
-  const std::int64_t total = times.back().step, window = std::max<std::int64_t>(9, total / 50);
   std::vector<double> medians;
   for (const StepTime& t : times) {
     std::vector<double> around;
-    const std::int64_t middle = 2 * t.step - t.steps;
+    const std::int64_t middle = 2 * t.step - t.steps, window = std::max<std::int64_t>(9, middle / 2 / 50);
     for (const StepTime& o : times)
       for (std::int64_t half = 2 * (o.step - o.steps); half < 2 * o.step; ++half)
         if (half >= middle - window && half < middle + window) around.push_back(o.ms);
@@ -143,10 +143,34 @@ TEST(Latency, RunningMediansAreThoseOfTheStepsAround) {
   }
 }
 
+// What a resumed run adds leaves what was said of its first steps.
+TEST(Latency, MoreStepsLeaveTheMediansOfEarlierOnes) {
+  std::vector<StepTime> times;
+  for (std::int64_t step = 1; step <= 600; ++step) times.push_back({step, step > 470 && step <= 482 ? 20.0 : 1.0, 1});
+  const auto before = runningMedians(times);
+  ASSERT_TRUE(againstPeer(times, 10) && againstPeer(times, 10)->from);
+  EXPECT_EQ(againstPeer(times, 10)->from, 483);
+  for (std::int64_t step = 601; step <= 6600; ++step) times.push_back({step, 1.0, 1});
+  const auto after = runningMedians(times);
+  EXPECT_TRUE(std::equal(before.begin(), before.end() - 9, after.begin()));
+  EXPECT_EQ(againstPeer(times, 10)->from, 483);
+}
+
 // Neighbours that stand for many steps outvote a step on which the machine slept.
 TEST(Latency, OneSlowStepIsNotTheLine) {
   const std::vector<StepTime> times{{50, 2.1, 50}, {51, 17000, 1}, {101, 2.2, 50}, {102, 17000, 1}};
   EXPECT_EQ(runningMedians(times), (std::vector<double>{2.1, 2.2, 2.2, 2.2}));
+}
+
+// A sample that reaches further back than what is asked for counts with the steps that are within.
+TEST(Latency, TheNewestStepsHaveAMedianAndQuartiles) {
+  EXPECT_FALSE(newestSteps({}, 100));
+  const std::vector<StepTime> times{{1, 6.4, 1}, {41, 0.2, 40}, {61, 0.1, 20}, {62, 9, 1}};
+  const auto all = newestSteps(times, 100), few = newestSteps(times, 24), one = newestSteps({times.data(), 1}, 100);
+  ASSERT_TRUE(all && few && one);
+  EXPECT_EQ(std::tuple(all->low, all->ms, all->high, all->steps), std::tuple(0.1, 0.2, 0.2, 62));
+  EXPECT_EQ(std::tuple(few->low, few->ms, few->high, few->steps), std::tuple(0.1, 0.1, 0.1, 24));
+  EXPECT_EQ(std::tuple(one->low, one->ms, one->high, one->steps), std::tuple(6.4, 6.4, 6.4, 1));
 }
 
 // "Faster from step n on": the curve stays below the peer's line from there to the end, and does not one sample before.

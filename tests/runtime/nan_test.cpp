@@ -35,6 +35,26 @@ train L { steps = 50; optimizer = sgd(lr=0.3); mode = static }
   EXPECT_EQ(errors[0].line, 4) << "the line of v";
 }
 
+TEST(Train, TheStepsBeforeANaNAreToldToTheLast) {
+  const auto context = interpreter();
+  std::vector<protocol::Message> messages;
+  TrainJob job(*context, optionsFor(R"(
+param w[1] = normal(1, 0)
+loss L = mean[i] (w[i] + 1e-30 * log(w[i]))
+train L { steps = 5000; optimizer = sgd(lr=0.001); mode = static }
+)"),
+               [&](const protocol::Message& m) { messages.push_back(m); });
+  const auto summary = job.run({});
+  ASSERT_FALSE(summary.ok());
+  const auto steps = only<protocol::StepEvent>(messages);
+  ASSERT_GT(steps.size(), 256u);
+  EXPECT_GT(steps.back().step, 900);
+  EXPECT_THAT(summary.error().message, HasSubstr("is not a number in step " + std::to_string(steps.back().step + 1) + ";"));
+  std::int64_t told = 0;
+  for (const auto& s : steps) told += s.steps;
+  EXPECT_EQ(told, steps.back().step);
+}
+
 // One that was there before the first step is nobody's update.
 TEST(Train, ANaNInAFirstValueNamesItsTensorAndFile) {
   const fakes::Folder folder;

@@ -280,7 +280,7 @@ TEST(Train, StopEndsBetweenStepsAndTasksSeeTheWeights) {
   TrainJob* running = nullptr;
   TrainJob job(*context, o, [&](const protocol::Message& m) {
     if (!std::holds_alternative<protocol::FirstStepEvent>(m)) return;
-    EXPECT_TRUE(running->betweenSteps([&](Executable& x) {
+    EXPECT_TRUE(running->betweenSteps([&](Executable& x, std::int64_t) {
       elements = x.read(x.program().tensorNamed("W"))->elements();
       stop.request_stop();
     }));
@@ -290,7 +290,32 @@ TEST(Train, StopEndsBetweenStepsAndTasksSeeTheWeights) {
   ASSERT_TRUE(summary.ok());
   EXPECT_TRUE(summary->done.stopped);
   EXPECT_EQ(elements, 640);
-  EXPECT_FALSE(job.betweenSteps([](Executable&) {}));
+  EXPECT_FALSE(job.betweenSteps([](Executable&, std::int64_t) {}));
+}
+
+// Steps are told several at once: who reads a tensor is told the step that it is of.
+TEST(Train, TasksAreToldTheStepThatTheValuesAreOf) {
+  const auto context = interpreter();
+  int read = 0;
+  TrainJob* running = nullptr;
+  TrainJob job(*context, optionsFor(R"(
+param w[1] = normal(1, 0)
+loss L = mean[i] w[i]
+train L { steps = 1000; optimizer = sgd(lr=0.0009765625); mode = static }
+)"),
+               [&](const protocol::Message& m) {
+                 const auto* told = std::get_if<protocol::StepEvent>(&m);
+                 if (!told) return;
+                 running->betweenSteps([&](Executable& x, std::int64_t step) {
+                   const auto w = x.read(x.program().tensorNamed("w"));
+                   ASSERT_TRUE(w.ok());
+                   EXPECT_EQ(step, static_cast<std::int64_t>((1 - w->at(0)) * 1024));
+                   ++read;
+                 });
+               });
+  running = &job;
+  ASSERT_TRUE(job.run({}).ok());
+  EXPECT_GT(read, 256);
 }
 
 // Kernels made in this process, with made-up timings: what the loops do, without processes.

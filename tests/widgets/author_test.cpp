@@ -393,6 +393,58 @@ TEST_F(AuthorWidgets, ANarrowInspectorCutsNothing) {
   }));
 }
 
+// A name is as long as its author likes: it is elided, and whole in a tooltip.
+TEST_F(AuthorWidgets, ALongNameMakesTheInspectorNoWider) {
+  InspectorView view(&theme);
+  view.resize(320, 900);
+  view.show();
+  const std::string name(100, 'w'), gradient = "d(L)/d(" + name + ")";
+  TensorInfo tensor;
+  tensor.name = gradient, tensor.dtype = "f32", tensor.shape = {32, 8};
+  view.setTensor(tensor);
+  Expression e = capsule::expression("d(L)/d(W)", 1);
+  e.tensor = gradient;
+  e.terms[0].tensor = name, e.terms[0].access = name + "[i, j]", e.terms[0].result = gradient;
+  e.terms[0].derivation = {{"Linear system", {name + " = 4*t1"}}};
+  view.setExpression(e);
+  EXPECT_EQ(view.scroll()->horizontalScrollBar()->maximum(), 0);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return view.scroll()->widget()->width() <= view.width(); }));
+  const QString whole = QString::fromStdString("dL/d" + name);
+  bool head = false;
+  for (const QLabel* l : view.findChildren<QLabel*>()) {
+    if (!l->isVisible() || !l->toolTip().contains(whole)) continue;
+    EXPECT_TRUE(l->text().contains(QChar(0x2026))) << l->text().toStdString();
+    head = head || l->toolTip() == whole;
+  }
+  EXPECT_TRUE(head);
+  EXPECT_LE(view.values()->mapTo(&view, QPoint(view.values()->width(), 0)).x(), view.width());
+}
+
+// The check computes with initial values, whatever a training has learnt since.
+TEST_F(AuthorWidgets, ACheckAndValuesBesideItSayWhichStateTheyAreOf) {
+  InspectorView view(&theme);
+  view.show();
+  TensorInfo tensor;
+  tensor.name = "d(L)/d(W)", tensor.dtype = "f32", tensor.shape = {2};
+  view.setTensor(tensor);
+  TensorSlice slice;
+  slice.tensor = "d(L)/d(W)", slice.dtype = "f32", slice.shape = slice.end = {2}, slice.begin = {0}, slice.step = 999;
+  view.setSlice(slice, {1, 2});
+  EXPECT_FALSE(wordsIn(view).contains("initial values"));
+  EXPECT_TRUE(wordsIn(view).contains("at step 999")) << wordsIn(view).toStdString();
+  Expression e = capsule::expression("d(L)/d(W)", 1);
+  ASSERT_TRUE(e.check);
+  view.setExpression(e);
+  EXPECT_EQ(wordsIn(view).count("initial values"), 1) << wordsIn(view).toStdString();
+  slice.step = -1;
+  view.setSlice(slice, {1, 2});
+  EXPECT_EQ(wordsIn(view).count("initial values"), 2) << "of the check and of the values";
+  e.check.reset();
+  e.revision = 2;
+  view.setExpression(e);
+  EXPECT_EQ(wordsIn(view).count("initial values"), 0);
+}
+
 TEST_F(AuthorWidgets, WhatIsKnownOfAnOlderTextIsBeingChecked) {
   InspectorView view(&theme);
   view.show();

@@ -2,10 +2,13 @@
 // The notebook as it is typed: cells, keys of the command mode, results that are of an earlier text, derivations.
 #include <gtest/gtest.h>
 
+#include <QApplication>
+#include <QLabel>
 #include <QPlainTextEdit>
 #include <QPushButton>
 #include <QTest>
 #include <QToolButton>
+#include <QTreeWidget>
 
 #include "core/document/document.h"
 #include "tests/widgets/capsule.h"
@@ -13,6 +16,7 @@
 #include "widgets/derivation_view.h"
 #include "widgets/formula_view.h"
 #include "widgets/notebook_view.h"
+#include "widgets/outline_view.h"
 
 namespace nf {
 namespace {
@@ -31,6 +35,83 @@ struct Notebook : Widgets {
   CellView* cell(std::size_t i) { return view.cells()[i]; }
   void analyse() { view.setAnalysis(capsule::analysis(document.text(), document.revision())); }
 };
+
+// The next answer has another time and the same figures: no cell is laid out for it.
+TEST_F(Notebook, AnAnswerThatOnlyTookAnotherTimeLaysOutNothing) {
+  Analysis analysis = capsule::analysis(document.text(), document.revision());
+  for (CellInfo& info : analysis.cells) info.summary = "A  [4], 16 B";
+  analysis.ms = 12.3;
+  view.setAnalysis(analysis);
+  QCoreApplication::processEvents();
+  struct Layouts : QObject {
+    QStringList of;
+    bool eventFilter(QObject* watched, QEvent* event) override {
+      if (event->type() == QEvent::LayoutRequest && qobject_cast<QWidget*>(watched))
+        of << QString::fromLatin1(watched->metaObject()->className());
+      return false;
+    }
+  } layouts;
+  qApp->installEventFilter(&layouts);
+  analysis.ms = 4.56;
+  view.setAnalysis(analysis);
+  QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
+  qApp->removeEventFilter(&layouts);
+  EXPECT_EQ(layouts.of, QStringList());
+  QStringList words;
+  for (const QLabel* l : cell(1)->findChildren<QLabel*>()) words << l->text();
+  EXPECT_TRUE(words.contains("checked 4.56 ms")) << words.join('|').toStdString();
+}
+
+// Every key brings every row of the outline again: only those that differ are written.
+TEST_F(Widgets, TheOutlineKeepsTheItemsOfWhatStayed) {
+  OutlineView outline(&theme, &selection);
+  Analysis analysis;
+  for (int i = 0; i < 30; ++i) {
+    TensorInfo t;
+    t.name = "T" + std::to_string(i), t.shape = {i};
+    analysis.tensors.push_back(t);
+  }
+  std::vector<OutlineView::CellLine> cells;
+  for (CellId id = 1; id <= 12; ++id)
+    cells.push_back({id, QStringLiteral("cell %1").arg(id), {}, OutlineView::CellLine::Kind::Code, 0});
+  outline.setCells(cells, 3);
+  outline.setNames(analysis);
+  const auto rows = [&](int section) {
+    QStringList texts;
+    QTreeWidgetItem* item = outline.tree()->topLevelItem(section);
+    for (int i = 0; i < item->childCount(); ++i) texts << item->child(i)->text(0);
+    return texts;
+  };
+  int changes = 0;
+  const auto count = [&] { ++changes; };
+  QObject::connect(outline.tree()->model(), &QAbstractItemModel::dataChanged, &outline, count);
+  QObject::connect(outline.tree()->model(), &QAbstractItemModel::rowsInserted, &outline, count);
+  QObject::connect(outline.tree()->model(), &QAbstractItemModel::rowsRemoved, &outline, count);
+  outline.setCells(cells, 3);
+  outline.setNames(analysis);
+  EXPECT_EQ(changes, 0);
+  // One is renamed, one comes, one goes.
+  analysis.tensors[7].name = "Seven";
+  TensorInfo fresh;
+  fresh.name = "Fresh";
+  analysis.tensors.insert(analysis.tensors.begin() + 20, fresh);
+  outline.setNames(analysis);
+  QStringList wanted;
+  for (const TensorInfo& t : analysis.tensors) wanted << QString::fromStdString(t.name);
+  EXPECT_EQ(rows(1), wanted);
+  cells.erase(cells.begin() + 4);
+  cells[5].title = "another";
+  outline.setCells(cells, 2);
+  QStringList titles;
+  for (const auto& line : cells) titles << line.title;
+  EXPECT_EQ(rows(0), titles);
+  QStringList chosen;
+  for (const QTreeWidgetItem* item : outline.tree()->selectedItems()) chosen << item->text(0);
+  EXPECT_EQ(chosen, QStringList{"cell 2"});
+  analysis.tensors.resize(2);
+  outline.setNames(analysis);
+  EXPECT_EQ(rows(1), (QStringList{"T0", "T1"}));
+}
 
 // Every cell gets its line of figures, and what stands below moves with all of them together.
 TEST_F(Widgets, AnAnalysisLaysCellsOutOnce) {

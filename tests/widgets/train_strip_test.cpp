@@ -102,6 +102,40 @@ TEST_F(Tuning, ARunThatHasEndedKeepsItsMedianWithItsSpread) {
       << strip.figures().toStdString();
 }
 
+// The first step is cold: it is no median while more are to come, and none of a run that has others.
+TEST_F(Tuning, TheFigureIsAMedianOfTheStepsThatAreDrawn) {
+  TrainStrip strip(&theme);
+  strip.resize(620, 420);
+  strip.show();
+  strip.start();
+  StepEvent step;
+  step.step = 1, step.ms = step.ms_min = step.ms_max = 0.0064;
+  strip.addStep(step);
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 1, state.steps = 1000;
+  state.stepMs = state.stepMsLow = state.stepMsHigh = 0.0064, state.samples = 1;
+  strip.setState(state);
+  EXPECT_EQ(strip.figures(), QString()) << strip.figures().toStdString();
+  for (int i = 2; i <= 40; ++i) {
+    step.step = i, step.ms = step.ms_min = step.ms_max = 0.00016;
+    strip.addStep(step);
+  }
+  // A failed run ends before its state is told again.
+  strip.setError("The loss L is not a number in step 41.");
+  EXPECT_EQ(strip.figures(), "160 ns\nmedian step\n[160, 160] ns  n = 40") << strip.figures().toStdString();
+  DoneEvent done;
+  done.steps = 40, done.seconds = 0.1, done.median_step_ms_first_tenth = 0.0064, done.median_step_ms_last_tenth = 0.00022;
+  done.last_tenth_low_ms = done.last_tenth_high_ms = 0.00022, done.last_tenth_steps = 4;
+  strip.setDone(done);
+  EXPECT_EQ(strip.figures(), "160 ns\nmedian step\n[160, 160] ns  n = 40") << "four steps are no tenth to speak of";
+  strip.start();
+  step.step = 1, step.ms = 0.0064;
+  strip.addStep(step);
+  done.steps = done.last_tenth_steps = 1;
+  strip.setDone(done);
+  EXPECT_EQ(strip.figures(), "6.40 µs\nthe only step\nn = 1") << strip.figures().toStdString();
+}
+
 TEST_F(Tuning, TimesBelowAMicrosecondAreNanoseconds) {
   EXPECT_EQ(microsecondsText(0.124), "124 ns");
   EXPECT_EQ(microsecondsText(0.0936), "93.6 ns");
@@ -143,6 +177,29 @@ TEST_F(Tuning, ATrainPanelSaysWhatHappened) {
   strip.start();
   EXPECT_EQ(strip.tuner(), QString());
   EXPECT_EQ(strip.failure(), QString());
+}
+
+// Trials are counted from where a run was resumed, and so are swaps: the others stand in the list.
+TEST_F(Tuning, SwapsOfAResumedRunAreToldApart) {
+  TrainStrip strip(&theme);
+  strip.show();
+  strip.start();
+  RunState state;
+  state.phase = RunPhase::Training, state.step = 100, state.steps = 880, state.trials = 40;
+  strip.setState(state);
+  const auto swaps = manySwaps(5, 90, 3);
+  for (int i = 0; i < 3; ++i) strip.addSwap(swaps[static_cast<std::size_t>(i)]);
+  EXPECT_EQ(strip.tuner(), "tuner: 40 trials, 3 swaps");
+  strip.setLost();
+  strip.start(true);
+  state.trials = 12;
+  strip.setState(state);
+  EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 0 swaps, 3 before it was resumed");
+  for (std::size_t i = 3; i < 5; ++i) strip.addSwap(swaps[i]);
+  // Steps that are made again take their swaps with them.
+  strip.setSteps({}, {swaps.begin() + 1, swaps.end()}, {});
+  EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 2 swaps, 2 before it was resumed");
+  EXPECT_EQ(strip.swaps()->count(), 4);
 }
 
 TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {

@@ -45,6 +45,29 @@ TEST_F(Tuning, TheKernelInUseIsMarked) {
   EXPECT_FALSE(view.lineage().contains("in use"));
 }
 
+// A first kernel is timed again once steps run: its code, its row and its disc have one time.
+TEST_F(Tuning, TheHeaderOfAKernelHasTheTimeOfItsTrial) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 900);
+  view.show();
+  auto trials = capsule::trials(3);
+  ASSERT_FALSE(trials.empty());
+  trials[0].us = 30.7;
+  view.setSubgraphs(capsule::subgraphs());
+  view.chooseSubgraph("aa01");
+  view.setTrials("aa01", trials);
+  view.chooseTrial(trials[0].number);
+  Kernel kernel = capsule::kernel("aa01", trials[0].number);
+  kernel.us = 30.7;
+  view.setKernel(kernel);
+  ASSERT_TRUE(view.kernel()->detail().endsWith(", 30.7 µs")) << view.kernel()->detail().toStdString();
+  trials[0].us = 29;
+  view.setTrials("aa01", trials);
+  EXPECT_TRUE(view.kernel()->detail().endsWith(", 29.0 µs")) << view.kernel()->detail().toStdString();
+  view.setTrials("bb02", {});
+  EXPECT_TRUE(view.kernel()->detail().endsWith(", 29.0 µs")) << "of another kernel";
+}
+
 // The first kernel is timed as it was compiled first, and with full effort: two trials of one schedule.
 TEST_F(Tuning, TheKernelInUseIsTheOneThatASwapBrought) {
   TuneView view(&theme, &selection);

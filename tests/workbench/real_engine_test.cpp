@@ -2,6 +2,7 @@
 // The window with the engine that people have: mistakes, results that are stale, an engine that is killed.
 #include <signal.h>
 
+#include <QComboBox>
 #include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
@@ -161,6 +162,44 @@ TEST_F(RealEngine, AShownParameterGreysNothingBesideIt) {
   EXPECT_TRUE(words.contains("W is given, not computed.")) << words.join('|').toStdString();
   compute(1);
   EXPECT_FALSE(cell(1)->resultIsGreyed());
+}
+
+// It has no formula and nothing was derived: its values are what there is to see, as they are of any other tensor.
+TEST_F(RealEngine, AShownInputHasItsValuesInItsCell) {
+  std::string text = kNotebook;
+  text.replace(text.find("show A"), 6, "input X[N, N] = normal(0, 1)\nshow X, W");
+  openChecked(text);
+  ASSERT_TRUE(wait([&] { return window->workspace().idle() && cell(1)->tensorView() && cell(1)->tensorView()->isVisible(); }));
+  EXPECT_EQ(cell(1)->tensorView()->tensor(), "X");
+  const auto words = [&] {
+    QStringList all;
+    for (const QLabel* l : cell(1)->findChildren<QLabel*>())
+      if (l->isVisible()) all << l->text();
+    return all.join(QLatin1Char('|'));
+  };
+  EXPECT_FALSE(words().contains("given, not computed")) << words().toStdString();
+  compute(1);
+  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->model()->rowCount() == 4; }));
+  EXPECT_FALSE(words().contains("given, not computed")) << words().toStdString();
+  cell(1)->showResult(0);
+  EXPECT_TRUE(words().contains("X is given, not computed.")) << words().toStdString();
+}
+
+TEST_F(RealEngine, ValuesAreThereAgainWhenARenameIsUndone) {
+  std::string text = kNotebook;
+  text.replace(text.find("show A"), 6, "show W, A");
+  openChecked(text);
+  compute(1);
+  cell(1)->findChild<QComboBox*>()->setCurrentText("A");
+  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->tensor() == "A" && cell(1)->tensorView()->model()->rowCount() == 4; }));
+  ASSERT_EQ(window->notebook()->rename("A", "Other"), QString());
+  checked();
+  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->tensor() == "Other"; }));
+  window->action("edit.undo")->trigger();
+  checked();
+  ASSERT_TRUE(wait([&] { return cell(1)->tensorView()->tensor() == "A"; }));
+  EXPECT_TRUE(wait([&] { return cell(1)->tensorView()->model()->rowCount() == 4; }));
+  EXPECT_TRUE(wait([&] { return !cell(1)->tensorView()->old() && cell(1)->status() == CellStatus::Ok; }));
 }
 
 TEST_F(RealEngine, ComputingEveryShownValueTicksNoCellThatHasNotTrained) {
