@@ -69,6 +69,7 @@ bool hasWarpgroups(const Target& target);
 // Shared memory that a block can have, by the device's compute capability (NVIDIA, CUDA C++ Programming Guide, "Technical
 // Specifications per Compute Capability").
 std::int64_t sharedBytesOfBlock(const Target& target);
+inline constexpr std::int64_t kSharedAlignment = 128;  // bytes, all banks: each buffer begins at a multiple
 
 // How slices come into shared memory: each thread's asynchronous copies (cp.async), or what it computes; or boxes of the operands' tensors, by
 // the copy engine (the Tensor Memory Accelerator of sm_90), for wgmma alone.

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/schedule/gpu.h"
 #include "core/schedule/nest.h"
 #include "core/support/checked.h"
 
@@ -429,12 +430,12 @@ std::int64_t sharedBytes(const RecurrenceView& view, const RecurrenceSlice& slic
   std::int64_t elements = 1;
   for (std::size_t k = 0; k < t.shape.size(); ++k)
     elements *= static_cast<int>(k) == slice.unit ? shareOf(t.shape[k], knobs.blocks) : t.shape[k];
-  return (elements * bytesOf(t.type) + 15) / 16 * 16;
+  return ceilDiv(elements * bytesOf(t.type), kSharedAlignment) * kSharedAlignment;
 }
 
 std::vector<bool> homesInShared(const RecurrenceView& view, const RecurrencePlan& plan, const RecurrenceKnobs& knobs) {
   std::vector<bool> shared(view.homes.size(), false);
-  std::int64_t left = kRecurrenceSharedBytes;
+  std::int64_t left = knobs.sharedBytes;
   if (knobs.hold == Hold::Shared)
     for (const RecurrenceSlice& slice : plan.slices) left -= sharedBytes(view, slice, knobs);
   for (std::size_t h = 0; h < view.homes.size(); ++h) {

@@ -92,6 +92,7 @@ struct RecurrenceKnobs {
   int lanes = 1;  // threads that share a sum
   int rows = 1;   // neighbouring results along an axis of equal weights that a thread makes together
   Hold hold = Hold::None;
+  std::int64_t sharedBytes = 48 << 10;  // no knob: what the target gives a block (sharedBytesOfBlock)
 };
 
 // Elements of an axis of this extent that a block makes.
@@ -100,10 +101,10 @@ std::int64_t shareOf(std::int64_t extent, int blocks);
 std::int64_t rowsOf(const RecurrencePlan& plan, const RecurrenceStage& stage, std::size_t number, const RecurrenceKnobs& knobs);
 // Results of the stage in a block, the others along the axis of equal weights left out.
 std::int64_t placesOf(const RecurrencePlan& plan, const RecurrenceStage& stage, std::size_t number, const RecurrenceKnobs& knobs);
+// Bytes of the share, as it is laid in the memory of a block.
 std::int64_t sharedBytes(const RecurrenceView& view, const RecurrenceSlice& slice, const RecurrenceKnobs& knobs);
 // Values that stay within a block lie in its shared memory, as many as fit beside what it holds: by home.
 std::vector<bool> homesInShared(const RecurrenceView& view, const RecurrencePlan& plan, const RecurrenceKnobs& knobs);
-inline constexpr std::int64_t kRecurrenceSharedBytes = 48 << 10;  // what every device gives a block without being asked
 
 Function lowerRecurrence(const RecurrenceView& view, const RecurrencePlan& plan, const RecurrenceKnobs& knobs);
 

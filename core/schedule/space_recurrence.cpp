@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/schedule/gpu.h"
 #include "core/schedule/recurrence.h"
 #include "core/support/checked.h"
 
@@ -89,8 +90,8 @@ class RecurrenceSpace final : public KnobSpace {
     std::int64_t shared = 0, registers = 0, unrolled = 0;
     for (const RecurrenceSlice& slice : plan.slices) shared += sharedBytes(m_view, slice, knobs);
     if (knobs.hold == Hold::Shared && plan.slices.empty()) return "knob hold finds no weights to keep with this axis";
-    if (knobs.hold == Hold::Shared && shared > kRecurrenceSharedBytes)
-      return "knob hold keeps more than the shared memory of a block has";
+    if (knobs.hold == Hold::Shared && shared > knobs.sharedBytes)
+      return "knob hold keeps more than the " + std::to_string(knobs.sharedBytes >> 10) + " KB of shared memory that a block has";
     if (knobs.hold != Hold::Registers) return {};
     if (plan.slices.empty()) return "knob hold finds no weights to keep with this axis";
     for (std::size_t s = 0; s < m_view.stages.size(); ++s) {
@@ -195,6 +196,7 @@ class RecurrenceSpace final : public KnobSpace {
     knobs.lanes = value(point, kLanes).get<int>();
     knobs.rows = value(point, kRows).get<int>();
     knobs.hold = static_cast<Hold>(point[kHold]);
+    knobs.sharedBytes = sharedBytesOfBlock(m_target);
     return knobs;
   }
 

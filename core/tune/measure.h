@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 
+#include "core/schedule/schedule.h"
 #include "core/support/result.h"
 #include "core/tune/trial.h"
 
@@ -31,5 +32,8 @@ struct Measured {
 // `candidate` and `incumbent` run their kernel once and give microseconds; the latter is empty when there is none yet.
 Result<Measured> measureCandidate(const std::function<Result<double>()>& candidate,
                                   const std::function<Result<double>()>& incumbent, const MeasurePolicy& policy = {});
+
+// Floating-point operations a second that no kernel of the target exceeds, matrix units included; 0: not known. threads: of a CPU's kernels.
+double mostFlops(const Target& target, int threads);
 
 }  // namespace nf

@@ -21,6 +21,7 @@
 #include "core/tune/device_lease.h"
 #include "core/tune/gate.h"
 #include "core/tune/measure.h"
+#include "core/tune/timed_runs.h"
 #include "core/tune/worker_messages.h"
 #include "core/tune/worker_process.h"
 
@@ -229,29 +230,6 @@ class MeasureWorker {
     return &m_gates.front();
   }
 
-  // Microseconds of one run. Short kernels run several times, so that the clock's own cost does not count.
-  struct Runner {
-    Device& device;
-    Kernel& kernel;
-    Slices& slices;
-    LaunchArgs args;
-    clockid_t clock;
-    int repeats = 1;
-
-    Result<double> operator()() {
-      slices.beforeRun();
-      constexpr std::int64_t kShort = 50'000, kMostRepeats = 1000;
-      for (;;) {
-        const std::int64_t start = nanoseconds(clock);
-        for (int i = 0; i < repeats; ++i) { NF_TRY([[maybe_unused]] const Unit done, kernel.launch(args)); }
-        NF_TRY([[maybe_unused]] const Unit done, device.synchronize());
-        const std::int64_t duration = std::max<std::int64_t>(nanoseconds(clock) - start, 1);
-        if (duration >= kShort / 2 || repeats >= kMostRepeats) return static_cast<double>(duration) / repeats / 1000;
-        repeats = static_cast<int>(std::min(kMostRepeats, repeats * (kShort / duration + 1)));
-      }
-    }
-  };
-
   Result<MeasureOutcome> measure(const json& request, std::vector<std::byte> body) {
     NF_TRY(auto program, m_programs.of(request));
     if (!m_failure.empty()) return Error{"measure", m_failure, {}, {}};
@@ -334,11 +312,16 @@ class MeasureWorker {
     if (bytes > 0) { NF_TRY(workspace, m_device->allocate(bytes)); }
     // Other work on the machine does not count in a thread's own time; only one thread has such a clock.
     const clockid_t clock = m_device->target().backend == "cpu" && m_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    const LaunchArgs args{gate.tensors(), workspace, gate.counters(), 1, 0};
-    Runner a{*m_device, kernel, slices, args, clock};
+    const LaunchArgs args{gate.tensors(), workspace, gate.counters(), TimedRuns::kSeed, TimedRuns::kStep};
+    const auto timed = [&](Kernel* k) {
+      return TimedRuns(
+          *m_device, [&args, k] { return k->launch(args); }, [clock] { return nanoseconds(clock); }, [&] { slices.beforeRun(); });
+    };
+    TimedRuns ours = timed(&kernel);
+    std::optional<TimedRuns> theirs;
     std::function<Result<double>()> other;
-    if (incumbentKernel) other = Runner{*m_device, *incumbentKernel, slices, args, clock};
-    auto measured = measureCandidate(std::ref(a), other);
+    if (incumbentKernel) other = std::ref(theirs.emplace(timed(incumbentKernel)));
+    auto measured = measureCandidate(std::ref(ours), other);
     if (workspace) m_device->release(workspace);
     if (!measured) return measured.error();
     outcome.status = measured->status;
@@ -347,9 +330,8 @@ class MeasureWorker {
     outcome.incumbent = measured->incumbent;
     outcome.pairs = std::move(measured->pairs);
     // Faster than the machine can compute: it does not compute what it should, whatever the gate saw.
-    const Target& target = m_device->target();
     const double rate = static_cast<double>(leastFlops) / (outcome.timing.median * 1e-6);
-    if (target.peakFlops > 0 && rate > 3 * target.peakFlops * static_cast<double>(std::max(m_threads, 1))) {
+    if (const double most = mostFlops(m_device->target(), m_threads); most > 0 && rate > most) {
       outcome.status = TrialStatus::Wrong;
       outcome.reason = "it claims a rate of arithmetic that the device cannot reach";
     }
@@ -402,31 +384,13 @@ class MeasureWorker {
     return branch;
   }
 
-  // Microseconds of one run of the sequence. Short ones run several times, so that the clock's own cost does not count.
-  struct BranchRunner {
-    Device& device;
-    const Branch& branch;
-    Slices& slices;
-    void* workspace;
-    clockid_t clock;
-    int repeats = 1;
-
-    Result<double> operator()() {
-      slices.beforeRun();
-      constexpr std::int64_t kShort = 50'000, kMostRepeats = 1000;
-      for (;;) {
-        const std::int64_t start = nanoseconds(clock);
-        for (int i = 0; i < repeats; ++i)
-          for (const Branch::Member& m : branch.members) {
-            NF_TRY([[maybe_unused]] const Unit done, m.kernel->launch({m.tensors, workspace, m.gate->counters(), 1, 0}));
-          }
-        NF_TRY([[maybe_unused]] const Unit done, device.synchronize());
-        const std::int64_t duration = std::max<std::int64_t>(nanoseconds(clock) - start, 1);
-        if (duration >= kShort / 2 || repeats >= kMostRepeats) return static_cast<double>(duration) / repeats / 1000;
-        repeats = static_cast<int>(std::min(kMostRepeats, repeats * (kShort / duration + 1)));
-      }
+  static Result<Unit> run(const Branch& branch, void* workspace) {
+    for (const Branch::Member& m : branch.members) {
+      NF_TRY([[maybe_unused]] const Unit done,
+             m.kernel->launch({m.tensors, workspace, m.gate->counters(), TimedRuns::kSeed, TimedRuns::kStep}));
     }
-  };
+    return Unit{};
+  }
 
   Result<MeasureOutcome> compare(const json& request, const std::vector<std::byte>& body) {
     if (!m_failure.empty()) return Error{"measure", m_failure, {}, {}};
@@ -447,7 +411,12 @@ class MeasureWorker {
     if (bytes > 0) { NF_TRY(workspace, m_device->allocate(bytes)); }
     Slices slices(request.at("exclusive").get<bool>() ? m_lease.get() : nullptr);
     const clockid_t clock = cpu && m_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-    BranchRunner candidate{*m_device, second, slices, workspace, clock}, incumbent{*m_device, first, slices, workspace, clock};
+    const auto timed = [&](const Branch* branch) {
+      return TimedRuns(
+          *m_device, [branch, workspace] { return run(*branch, workspace); }, [clock] { return nanoseconds(clock); },
+          [&] { slices.beforeRun(); });
+    };
+    TimedRuns candidate = timed(&second), incumbent = timed(&first);
     MeasurePolicy policy;
     policy.whole = request.at("whole").get<bool>();
     policy.fullGain = true;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/schedule/gpu.h"
 #include "core/support/checked.h"
 
 namespace nf::cuda {
@@ -13,7 +14,6 @@ using namespace loop;
 namespace {
 
 constexpr std::int64_t kDeclaredShared = 48 << 10;  // bytes that a kernel may declare on every device
-constexpr std::int64_t kSharedAlignment = 128;      // bytes: all banks
 
 }  // namespace
 

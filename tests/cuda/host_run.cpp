@@ -428,6 +428,13 @@ void shareByBlock(std::string& text) {
     text.replace(at, end - at, own);
     at += own.size();
   }
+  const std::string launched = "NF_SHARED_OF_LAUNCH\n";
+  for (std::size_t at = text.find(launched); at != std::string::npos; at = text.find(launched, at)) {
+    const std::string own =
+        "static __align__(1024) char of_nf_shared[kMostBlocks][227 << 10]; auto& nf_shared = of_nf_shared[blockIdx.x];\n";
+    text.replace(at, launched.size(), own);
+    at += own.size();
+  }
 }
 
 std::string sourceOf(const std::vector<HostCall>& calls) {

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/schedule/gpu.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
 #include "plugins/cuda/emit.h"
@@ -75,6 +76,51 @@ TEST(CudaRecurrence, TheTextEqualsTheReference) {
             << programs[c].outputs[o].name << "[" << i << "], " << names[c] << "\n"
             << calls[c].emitted.source.text;
     }
+}
+
+Schedule heldInShared(int blocks) {
+  return *Schedule::parse(R"({"kind":"recurrence","knobs":{"axis":"n","blocks":)" + std::to_string(blocks) +
+                          R"(,"threads":128,"lanes":4,"rows":1,"hold":"shared"}})");
+}
+
+// More than 48 KB is memory of the launch, for which the device sets the function's limit.
+TEST(CudaRecurrence, WeightsBeyond48KilobytesAreMemoryOfTheLaunch) {
+  const Program p = plainRecurrence(3, 2, 160);  // two blocks of 80 x 160 numbers
+  const Schedule schedule = heldInShared(2);
+  for (const char* architecture : {"sm_75", "sm_80", "sm_90"}) {
+    const Target target = *cuda::nominalTarget(architecture);
+    const auto compiler = cuda::makeCompiler(target);
+    ASSERT_TRUE(compiler.ok()) << compiler.error().message;
+    const auto object = (*compiler)->compile({p, schedule, {"cuda", "ptx"}});
+    ASSERT_TRUE(object.ok()) << architecture << ": " << object.error().message << object.error().detail;
+    const KernelStage& stage = object->stages.front();
+    EXPECT_TRUE(stage.cooperative);
+    EXPECT_GE(stage.sharedBytes, 80 * 160 * 4);
+    EXPECT_LE(stage.sharedBytes, loop::sharedBytesOfBlock(target));
+    EXPECT_NE(object->texts.at("ptx").text.find(".extern .shared"), std::string::npos);
+    EXPECT_EQ(object->texts.at("cuda").text.find("__shared__"), std::string::npos) << object->texts.at("cuda").text;
+  }
+
+  const auto function = lower(p, schedule, fewProcessors());
+  ASSERT_TRUE(function.ok()) << function.error().message;
+  auto emitted = cuda::emit(*function);
+  ASSERT_TRUE(emitted.ok()) << emitted.error().message;
+  std::mt19937_64 rng(9);
+  const TensorValues inputs = randomInputs(p, rng);
+  auto reference = ReferenceProgram::prepare(p);
+  ASSERT_TRUE(reference.ok());
+  const auto want = reference->run(inputs, 7, 3, {});
+  ASSERT_TRUE(want.ok()) << want.error().message;
+  std::vector<HostCall> calls{callOf(p, *function, inputs)};
+  calls.front().emitted = std::move(*emitted);
+  const auto ran = runOnHost(calls);
+  ASSERT_TRUE(ran.ok()) << ran.error().message << "\n" << ran.error().detail;
+  for (std::size_t o = 0; o < p.outputs.size(); ++o) {
+    const auto &expected = want->at(p.outputs[o].tensor).values, &got = calls.front().outputs[o].values;
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i], 1e-4 * (1 + std::fabs(expected[i]))) << p.outputs[o].name << "[" << i << "]";
+  }
 }
 
 TEST(CudaRecurrence, NvrtcTakesEveryKindOfThem) {

@@ -17,6 +17,7 @@
 #include "core/runtime/pipeline.h"
 #include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
+#include "core/schedule/gpu.h"
 #include "core/schedule/loop_interpreter.h"
 #include "core/schedule/lower.h"
 #include "tests/build_loop.h"
@@ -308,12 +309,65 @@ TEST(Recurrence, SaysWhyALoopIsNoKernel) {
 }
 
 TEST(Recurrence, KnobsRefuseByName) {
-  const Program p = plainRecurrence(4, 8, 256);
+  const Program p = plainRecurrence(4, 8, 512);
   const auto why = [&](const Schedule& s) { return (*scheduleSpace(p, smallTarget()))->check(s).error().message; };
-  EXPECT_EQ(why(knobs("n", 4, "shared")), "knob hold keeps more than the shared memory of a block has");
+  EXPECT_EQ(why(knobs("n", 4, "shared")), "knob hold keeps more than the 163 KB of shared memory that a block has");
   EXPECT_EQ(why(knobs("n", 4, "registers")), "knob hold keeps more weights than the registers of a thread have place for");
   // As many blocks as can be there at once, and no more.
   EXPECT_EQ(why(knobs("n", 8, "none")), "knob blocks cannot be 8 here");
+}
+
+std::int64_t sharedOf(const loop::Function& f) {
+  std::int64_t bytes = 0;
+  for (const loop::Buffer& b : f.buffers)
+    if (b.scope == loop::Scope::Shared)
+      bytes += (b.elements * bytesOf(b.type) + loop::kSharedAlignment - 1) / loop::kSharedAlignment * loop::kSharedAlignment;
+  return bytes;
+}
+
+TEST(Recurrence, WeightsBeyond48KilobytesStayInSharedMemory) {
+  std::mt19937_64 rng(3);
+  const Program p = plainRecurrence(3, 2, 160);  // each of two blocks holds 80 x 160 numbers
+  const Schedule s = knobs("n", 2, "shared", 4, 1);
+  ASSERT_TRUE((*scheduleSpace(p, smallTarget()))->check(s).ok());
+  const auto lowered = lower(p, s, smallTarget());
+  ASSERT_TRUE(lowered.ok());
+  EXPECT_GE(sharedOf(*lowered), 80 * 160 * 4);
+  EXPECT_GT(sharedOf(*lowered), 48 << 10);
+  EXPECT_EQ(compareOne(p, s, rng), "");
+}
+
+// As much as the device gives a block, and no more: weights of `units` x `units` numbers in one block.
+TEST(Recurrence, WhatADeviceGivesABlockIsTheLimitOfItsWeights) {
+  for (const auto& [architecture, units] :
+       {std::pair("sm_75", 128), std::pair("sm_80", 204), std::pair("sm_86", 159), std::pair("sm_90", 241)}) {
+    const Target target = gpuTarget(architecture);
+    const auto check = [&](std::int64_t extent) {
+      return (*scheduleSpace(plainRecurrence(1, 1, extent), target))->check(knobs("n", 1, "shared", 1, 1)).ok();
+    };
+    EXPECT_TRUE(check(units)) << architecture;
+    EXPECT_FALSE(check(units + 1)) << architecture;
+  }
+}
+
+// Values that stay within a block take what its weights leave.
+TEST(Recurrence, NoScheduleAsksForMoreSharedMemoryThanABlockHas) {
+  const std::uint64_t seed = freshSeed();
+  std::mt19937_64 rng(seed);
+  for (const char* architecture : {"sm_75", "sm_80", "sm_90"}) {
+    const Target target = gpuTarget(architecture);
+    for (const std::int64_t batch : {1, 64}) {
+      const Program p = plainRecurrence(2, batch, 256);
+      const auto space = scheduleSpace(p, target);
+      ASSERT_TRUE(space.ok()) << space.error().message;
+      for (int i = 0; i < 24; ++i) {
+        const Schedule s = i == 0 ? (*space)->first() : (*space)->random(rng);
+        const auto lowered = lower(p, s, target);
+        ASSERT_TRUE(lowered.ok()) << lowered.error().message << s.text();
+        EXPECT_LE(sharedOf(*lowered), loop::sharedBytesOfBlock(target)) << "seed " << seed << " " << architecture << s.text();
+      }
+    }
+  }
 }
 
 // ---------------------------------------------------------------- what the interpreter and the verifier must not let pass
