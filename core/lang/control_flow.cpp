@@ -266,9 +266,15 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     if (e && e->kind == Entity::Kind::Tensor) import(e->view.tensor);
   }
   statements(ast, s.body);
+  bool poisoned = false;
   for (std::size_t i = 0; i < carried.size() && !failedSince(errors); ++i) {
     Entity* e = lookup(carried[i]);
     if (e->kind == Entity::Kind::LastOf) e = resolve(carried[i], s.nameSpan);
+    poisoned = e->kind != Entity::Kind::Tensor;
+    if (poisoned) {
+      if (m_poisonMet.empty()) m_poisonMet = carried[i];
+      break;
+    }
     const Tensor& in = (*body)[loop.carried[i].innerIn];
     const std::vector<std::int64_t> shape = in.shape;
     const DType type = in.type;
@@ -313,7 +319,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
       if (const Stmt& inner = ast.stmts[ref]; inner.kind == StmtKind::Stack || inner.kind == StmtKind::Accumulate)
         poison(inner.name, inner.nameSpan);
   };
-  if (failedSince(errors)) {
+  if (failedSince(errors) || poisoned) {
     for (const Collected& c : inside->collected) poison(c.name, c.span);
     lose();
     return;
