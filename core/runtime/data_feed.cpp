@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/data_feed.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <span>
 
 #include "core/runtime/initialize.h"
 #include "core/support/assert.h"
@@ -41,19 +43,38 @@ Result<std::vector<std::byte>> columnsOf(const HostTensor& table, const Tensor& 
 }  // namespace
 
 Result<DataFeed> DataFeed::open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place,
-                                std::stop_token stop) {
+                                std::stop_token stop, const Program* evaluated) {
+  DataFeed feed;
+  feed.m_seed = seed;
+  Tables tables;
+  NF_TRY([[maybe_unused]] const Unit trained, feed.add(program, directory, place, stop, tables));
+  feed.m_trained = feed.m_sets.size();
+  for (const Set& set : feed.m_sets) {
+    for (const DataSet& d : program.data)
+      if (place && d.name == set.name) *place = d.origin.valid() ? program[d.origin].span : Span{};
+    if (set.rows - set.heldOut < feed.m_batch && set.heldOut < feed.m_batch)
+      return feedError("The data set " + set.name + " has " + std::to_string(set.rows - set.heldOut) +
+                       (set.rows - set.heldOut == 1 ? " row" : " rows") + " for training, fewer than the batch of " +
+                       std::to_string(feed.m_batch) + ".");
+  }
+  if (evaluated) { NF_TRY([[maybe_unused]] const Unit too, feed.add(*evaluated, directory, place, stop, tables)); }
+  if (place) *place = {};
+  return feed;
+}
+
+Result<Unit> DataFeed::add(const Program& program, const std::string& directory, Span* place, const std::stop_token& stop,
+                           Tables& tables) {
   const auto at = [&](OriginId origin) {
     if (place) *place = origin.valid() ? program[origin].span : Span{};
   };
-  DataFeed feed;
-  feed.m_seed = seed;
-  std::map<std::string, std::pair<std::size_t, HostTensor>> loaded;
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
     const Tensor& tensor = program.tensors[t];
-    if (tensor.init.kind != Initializer::Kind::Batch) continue;
+    if (tensor.init.kind != Initializer::Kind::Batch ||
+        std::any_of(m_inputs.begin(), m_inputs.end(), [&](const Input& in) { return in.name == tensor.name; }))
+      continue;
     at(tensor.origin);
-    auto found = loaded.find(tensor.init.data);
-    if (found == loaded.end()) {
+    auto found = tables.find(tensor.init.data);
+    if (found == tables.end()) {
       const DataSet* source = nullptr;
       for (const DataSet& d : program.data)
         if (d.name == tensor.init.data) source = &d;
@@ -66,16 +87,16 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
       if (source->heldOutLast < 0 || source->heldOutLast > rows)
         return feedError("The split of data set " + source->name + " holds out " + std::to_string(source->heldOutLast) + " of " +
                          std::to_string(rows) + " rows.");
-      found = loaded.emplace(source->name, std::pair(feed.m_sets.size(), std::move(table))).first;
-      feed.m_sets.push_back({source->name, rows, source->heldOutLast, -1, {}});
+      found = tables.emplace(source->name, std::pair(m_sets.size(), std::move(table))).first;
+      m_sets.push_back({source->name, rows, source->heldOutLast, -1, {}});
       at(tensor.origin);
     }
     if (tensor.shape.empty()) return feedError("Input " + tensor.name + " is a scalar: a batch needs an axis for its rows.");
     const std::int64_t batch = tensor.shape.front(), rowElements = tensor.elements() / batch;
-    if (!feed.m_inputs.empty() && batch != feed.m_batch)
+    if (!m_inputs.empty() && batch != m_batch)
       return feedError("Input " + tensor.name + " takes batches of " + std::to_string(batch) + " rows, input " +
-                       feed.m_inputs.front().name + " of " + std::to_string(feed.m_batch) + ".");
-    feed.m_batch = batch;
+                       m_inputs.front().name + " of " + std::to_string(m_batch) + ".");
+    m_batch = batch;
     at(tensor.valuesOrigin());
     NF_TRY(std::vector<std::byte> values, columnsOf(found->second.second, tensor, rowElements, stop));
     at(tensor.origin);
@@ -84,23 +105,14 @@ Result<DataFeed> DataFeed::open(const Program& program, const std::string& direc
     all.shape = {found->second.second.shape.front(), rowElements};
     all.bytes = std::move(values);
     NF_TRY([[maybe_unused]] const Unit inRange, checkIndexValues(program, TensorId(t), all, stop));
-    if (auto stray = strayLabel(program, TensorId(t), all)) feed.m_strayLabels.emplace_back(std::move(*stray), tensor.origin);
-    feed.m_inputs.push_back({tensor.name, tensor.type, rowElements, found->second.first});
-    feed.m_values.push_back(std::move(all.bytes));
+    if (auto stray = strayLabel(program, TensorId(t), all)) m_strayLabels.emplace_back(std::move(*stray), tensor.origin);
+    m_inputs.push_back({tensor.name, tensor.type, rowElements, found->second.first});
+    m_values.push_back(std::move(all.bytes));
   }
-  for (const Set& set : feed.m_sets) {
-    for (const DataSet& d : program.data)
-      if (d.name == set.name) at(d.origin);
-    if (set.rows - set.heldOut < feed.m_batch && set.heldOut < feed.m_batch)
-      return feedError("The data set " + set.name + " has " + std::to_string(set.rows - set.heldOut) +
-                       (set.rows - set.heldOut == 1 ? " row" : " rows") + " for training, fewer than the batch of " +
-                       std::to_string(feed.m_batch) + ".");
-  }
-  at({});
-  return feed;
+  return Unit{};
 }
 
-std::int64_t DataFeed::trainingRows() const { return m_sets.empty() ? 0 : m_sets.front().rows - m_sets.front().heldOut; }
+std::int64_t DataFeed::trainingRows() const { return m_trained == 0 ? 0 : m_sets.front().rows - m_sets.front().heldOut; }
 
 std::int64_t DataFeed::heldOutRows() const {
   std::int64_t rows = 0;
@@ -109,10 +121,10 @@ std::int64_t DataFeed::heldOutRows() const {
   return rows;
 }
 
-std::int64_t DataFeed::stepsPerEpoch() const { return m_sets.empty() ? 1 : std::max<std::int64_t>(1, trainingRows() / m_batch); }
+std::int64_t DataFeed::stepsPerEpoch() const { return m_trained == 0 ? 1 : std::max<std::int64_t>(1, trainingRows() / m_batch); }
 
 Result<Unit> DataFeed::trains(const Program& program, Span* place) const {
-  for (const Set& set : m_sets) {
+  for (const Set& set : std::span(m_sets).first(m_trained)) {
     if (set.rows - set.heldOut >= m_batch) continue;
     for (const DataSet& d : program.data)
       if (place && d.name == set.name && d.origin.valid()) *place = program[d.origin].span;

@@ -19,9 +19,9 @@ namespace nf {
 class DataFeed {
  public:
   // Relative paths: to DataSet::directory, else to `directory`. `place`: where what could not be loaded stands in the source.
-  // A stop ends it with stopped().
+  // A stop ends it with stopped(). The inputs that only `evaluated` reads come behind those of `program`: they have held-out rows alone.
   static Result<DataFeed> open(const Program& program, const std::string& directory, std::uint64_t seed, Span* place = nullptr,
-                               std::stop_token stop = {});
+                               std::stop_token stop = {}, const Program* evaluated = nullptr);
 
   struct Input {
     std::string name;
@@ -55,8 +55,11 @@ class DataFeed {
     std::int64_t epoch = -1;
     std::vector<std::int64_t> order;  // of `epoch`
   };
+  using Tables = std::map<std::string, std::pair<std::size_t, HostTensor>>;  // by data set: which one it is, all its rows
+  Result<Unit> add(const Program& program, const std::string& directory, Span* place, const std::stop_token& stop, Tables& tables);
   void shuffle(Set& set, std::int64_t epoch) const;
   std::vector<Set> m_sets;
+  std::size_t m_trained = 0;  // so many of them, the first ones, have rows in a step
   std::vector<Input> m_inputs;
   StrayLabels m_strayLabels;
   std::vector<std::vector<std::byte>> m_values;  // by input, all rows

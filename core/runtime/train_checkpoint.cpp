@@ -21,6 +21,12 @@ Result<Unit> TrainJob::Impl::readEarlier() {
 Result<Unit> TrainJob::Impl::loadWeights(const NamedTensors& tensors, const std::string& from, bool all) {
   NF_TRY(const std::vector<std::string> written, writeWeights(*store, tensors, from));
   for (const std::string& name : written) givenBy[name] = from;
+  for (const auto& [name, value] : tensors) {
+    const TensorId t = store->find(name) ? TensorId() : notebook.tensorNamed(name);
+    if (!t.valid() || notebook.program[t].shape != value.shape) continue;
+    if (const TensorKind kind = notebook.program[t].kind; kind == TensorKind::Param || kind == TensorKind::State)
+      bystanders[name] = value;
+  }
   if (!all) return Unit{};
   for (const auto& [name, entry] : store->entries()) {
     if (entry->kind != TensorKind::Param && entry->kind != TensorKind::State) continue;
@@ -71,6 +77,8 @@ Result<Checkpoint> TrainJob::Impl::readState() {
     const Program& source = *training.stages.source;
     if (const TensorId t = source.tensorNamed(name); t.valid()) c.declared.emplace(name, declarationOf(source[t]));
   }
+  for (const auto& [name, value] : bystanders)
+    if (!store->find(name)) c.tensors.emplace_back(name, value);
   c.swaps = supply->swaps();
   return c;
 }

@@ -104,6 +104,10 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     NF_TRY([[maybe_unused]] const Unit made, layOut(e.prepared, *context, store));
     NF_TRY([[maybe_unused]] const Unit initial,
            initializeTensors(*e.prepared.executable, seed, options.source.directory, nullptr, nullptr, stop));
+    for (const auto& [name, value] : bystanders)
+      if (TensorStore::Entry* const entry = store->find(name)) {
+        NF_TRY([[maybe_unused]] const Unit given, store->write(*entry, value));
+      }
     // A step: the rows once an epoch, the inputs as they are once in all.
     double runs = 1.0 / static_cast<double>(std::max<std::int64_t>(1, stepLimit));
     if (const std::int64_t all = feed->heldOutRows(); all > 0)

@@ -105,6 +105,8 @@ struct TrainJob::Impl {
   std::vector<std::byte> staging;
   std::vector<TensorStore::Entry*> trainingInputs;
   std::unique_ptr<RunFolder> folder;
+  // Parameters and states that no step reads, as a file gave them: for evaluations, and for the checkpoints of this run.
+  std::map<std::string, HostTensor> bystanders;
   std::map<std::string, std::string> givenBy;  // files, by the tensor whose first value they hold
   TensorId loss;
   Span place;  // of the failure

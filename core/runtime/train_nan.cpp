@@ -132,6 +132,7 @@ Result<std::string> TrainJob::Impl::firstNaNByOperator(std::int64_t of) {
 
 std::string TrainJob::Impl::infiniteInput(std::int64_t at) {
   for (std::size_t i = 0; i < feed->inputs().size(); ++i) {
+    if (!trainingInputs[i]) continue;
     const DataFeed::Input& in = feed->inputs()[i];
     feed->training(at, i, staging.data());
     for (std::int64_t e = 0, n = feed->batch() * in.rowElements; e < n; ++e)

@@ -117,7 +117,8 @@ Result<Unit> TrainJob::Impl::makeSupply() {
 
 Result<Unit> TrainJob::Impl::loadData(std::stop_token stop) {
   emitState(protocol::RunPhase::Preparing, "filling the tensors", true);
-  NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place, stop));
+  const Program evaluated = options.evaluate ? evaluationProgram(notebook, settings.loss) : Program{};
+  NF_TRY(feed, DataFeed::open(training.executable->program(), options.source.directory, seed, &place, stop, &evaluated));
   NF_TRY([[maybe_unused]] const Unit trains, feed->trains(training.executable->program(), &place));
   std::size_t most = 0;
   trainingInputs = inputsOf(*training.executable);

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/runtime/checkpoint.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/report.h"
@@ -100,6 +101,90 @@ TEST(Train, WithoutADataSetEveryEvalIsComputedOnceAtTheEnd) {
   TrainJob silent(*context, without, [&](const protocol::Message& m) { messages.push_back(m); });
   ASSERT_TRUE(silent.run({}).ok());
   EXPECT_TRUE(only<protocol::EvalEvent>(messages).empty());
+}
+
+// Inputs and parameters that the step itself does not read.
+constexpr const char* kOfEvalsAlone = R"(
+let B = 8
+data D = csv("x.csv") { split = last 20 }
+data V = csv("v.csv") { split = last 20 }
+input X[B] = batch D[:, 0]
+input y[B] = batch D[:, 1]
+input Q[B] = batch V[:, 0]
+param w = 0.5
+param U[4] = uniform(0, 1)
+loss L = mean[b] (X[b] * w - 1)^2
+eval ymean = mean[b] y[b]
+eval ymax = max[b] y[b]
+eval qmean = mean[b] Q[b]
+eval u = sum[i] U[i]
+train L { steps = 4; optimizer = sgd(lr=0.0001); mode = static }
+)";
+
+class EvalsAlone : public testing::Test {
+ protected:
+  EvalsAlone() {
+    std::ofstream x(folder.path("x.csv")), v(folder.path("v.csv"));
+    for (int i = 0; i < 60; ++i) x << i % 7 << "," << 100 + i << "\n";
+    for (int i = 0; i < 25; ++i) v << 3 * i << "\n";
+  }
+  // The evals at the end, and the folder of the run.
+  std::pair<std::map<std::string, double>, std::string> run(TrainOptions o, const std::string& name) {
+    o.source.directory = folder.path("");
+    o.outputRoot = folder.path(name);
+    TrainJob job(*context, o, {});
+    const auto summary = job.run({});
+    EXPECT_TRUE(summary.ok()) << summary.error().message;
+    return summary.ok() ? std::pair{summary->done.evals, summary->folder} : std::pair<std::map<std::string, double>, std::string>{};
+  }
+  double inCheckpoint(const std::string& run) {
+    const auto weights = readWeights(run + "/checkpoint.safetensors");
+    EXPECT_TRUE(weights.ok());
+    double sum = NAN;
+    for (const auto& [name, value] : *weights) {
+      if (name != "U") continue;
+      sum = 0;
+      for (std::int64_t i = 0; i < value.elements(); ++i) sum += value.at(i);
+    }
+    return sum;
+  }
+  fakes::Folder folder;
+  std::unique_ptr<DeviceContext> context = interpreter();
+};
+
+TEST_F(EvalsAlone, TheirInputsHaveTheRowsThatAreHeldOut) {
+  const auto values = run(optionsFor(kOfEvalsAlone), "a").first;
+  EXPECT_NEAR(values.at("ymean"), 100 + 49.5, 1e-4);
+  EXPECT_EQ(values.at("ymax"), 159);
+  EXPECT_NEAR(values.at("qmean"), 3 * 14.5, 1e-4);
+}
+
+// A set without a whole batch for training costs a training nothing that does not read it.
+TEST_F(EvalsAlone, TheirDataSetNeedsNoRowsForTraining) {
+  std::ofstream v(folder.path("v.csv"));
+  for (int i = 0; i < 20; ++i) v << i << "\n";
+  v.close();
+  EXPECT_NEAR(run(optionsFor(kOfEvalsAlone), "a").first.at("qmean"), 9.5, 1e-4);
+}
+
+TEST_F(EvalsAlone, TheirParametersComeFromWeightsAndStayInCheckpoints) {
+  const auto [first, folderOfFirst] = run(optionsFor(kOfEvalsAlone), "a");
+  const double u = first.at("u");
+  EXPECT_NEAR(inCheckpoint(folderOfFirst), u, 1e-6);
+  TrainOptions o = optionsFor(kOfEvalsAlone);
+  o.seed = 77;
+  o.initialWeights = folderOfFirst + "/checkpoint.safetensors";
+  const auto [weighted, folderOfWeighted] = run(o, "b");
+  EXPECT_NEAR(weighted.at("u"), u, 1e-6);
+  EXPECT_NEAR(inCheckpoint(folderOfWeighted), u, 1e-6);
+  // They are kept where nothing is evaluated, too.
+  o.evaluate = false;
+  EXPECT_NEAR(inCheckpoint(run(o, "c").second), u, 1e-6);
+  TrainOptions resumed = optionsFor(kOfEvalsAlone);
+  resumed.seed = 78;
+  resumed.steps = 6;
+  resumed.resume = folderOfWeighted;
+  EXPECT_NEAR(run(resumed, "d").first.at("u"), u, 1e-6);
 }
 
 // Of a data set that holds no rows out, what reads its rows is warned of, and what does not is computed.
