@@ -167,6 +167,7 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_swaps.clear();
   m_evals.clear();
   m_values.clear();
+  m_postponed.clear();
   m_expressions.clear();
   m_spaces.clear();
   if (m_current) m_selection->setSpans({});
@@ -686,7 +687,10 @@ void Workspace::wantSlice(const TensorRequest& request) {
   if (m_engine->state() != EngineLink::State::Ready) {
     const QString tensor = QString::fromStdString(request.tensor);
     m_slices.remove(tensor);
-    if (showLastSlice(request)) Q_EMIT sliceFailed(tensor, tr("No engine runs."));
+    if (showLastSlice(request)) {
+      m_postponed[request.tensor] = request;
+      Q_EMIT sliceFailed(tensor, tr("No engine runs."));
+    }
     return;
   }
   ask(request,
@@ -829,6 +833,7 @@ void Workspace::handle(const Envelope& envelope) {
     if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
     m_live = false;
+    for (const auto& [tensor, request] : std::exchange(m_postponed, {})) wantSlice(request);
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;
   }

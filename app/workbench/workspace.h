@@ -244,8 +244,9 @@ class Workspace : public QObject {
     std::vector<double> values;
     std::uint64_t asked = 0;
   };
-  std::uint64_t m_asked = 0;               // slices so far: what an earlier question brings late is older
-  std::map<std::string, Values> m_values;  // the last of each tensor: an engine that ends takes none with it
+  std::uint64_t m_asked = 0;                                   // slices so far: what an earlier question brings late is older
+  std::map<std::string, Values> m_values;                      // the last of each tensor: an engine that ends takes none with it
+  std::map<std::string, protocol::TensorRequest> m_postponed;  // that came while no engine ran
   // The last answers, for who asks while no engine runs: by tensor, and of each subgraph as it was found.
   std::map<std::string, protocol::Expression> m_expressions;
   std::map<std::string, protocol::Space> m_spaces;
