@@ -18,7 +18,16 @@ constexpr double kColumnGap = 30, kRowGap = 18, kBandGap = 46, kLineGap = 64;
 constexpr double kPillHeight = 22, kPillRow = 28, kPillGap = 22;
 constexpr double kPadding = 10, kWidestPill = 150;
 constexpr int kInnerColumns = 6;
-constexpr double kWideEnough = 2000, kAspect = 2.3;
+constexpr double kWideEnough = 2360, kAspect = 2.3;
+
+// Text is no smaller on the screen than it should be, so the further away the wider it is on the sheet: a short name fits wherever a graph
+// is shown as a whole, a longer one from where nodes have room for their expressions.
+double widthOfPill(std::size_t letters) {
+  constexpr std::size_t kShort = 5;
+  constexpr double kFar = 14, kNear = 10, kMargins = 12;  // px a letter
+  const std::size_t first = std::min(letters, kShort);
+  return std::clamp(kMargins + kFar * static_cast<double>(first) + kNear * static_cast<double>(letters - first), 34.0, kWidestPill);
+}
 
 enum Band { kForward, kBackward, kOptimizer, kPill };
 
@@ -620,7 +629,7 @@ class Layout {
       if (inside) continue;
       m_pillColumn[i] = column;
       const double turns = m_graph.nodes[i].kind == NodeKind::State ? 18 : 0;
-      m_pillWidth[i] = std::clamp(16.0 + turns + 7.5 * static_cast<double>(m_graph.nodes[i].name.size()), 34.0, kWidestPill);
+      m_pillWidth[i] = std::min(kWidestPill, turns + widthOfPill(m_graph.nodes[i].name.size()));
       Shelf& shelf = shelves[at(column)];
       const double room = m_columns > 0 ? m_columnWidth[at(column)] : kNodeWidth;
       if (shelf.right > 0 && shelf.right + m_pillWidth[i] > room) shelf = {0, shelf.level + 1};

@@ -46,7 +46,7 @@ struct EdgeCurve {
 };
 EdgeCurve curveBetween(const GraphLayout::Node& from, const GraphLayout::Node& to);
 
-inline constexpr double kNodeWidth = 102, kNodeHeight = 40;
+inline constexpr double kNodeWidth = 126, kNodeHeight = 40;
 inline constexpr double kGroupTitle = 26;                        // height of an open group's title
 inline constexpr double kClosedWidth = 178, kClosedHeight = 60;  // of a closed group
 

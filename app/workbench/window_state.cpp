@@ -131,6 +131,7 @@ void MainWindow::followRun() {
 // The last values of a run that has ended, and what its kernels took.
 void MainWindow::refreshValues() {
   Workspace& w = *m_tab->workspace;
+  if (w.engineState() != EngineLink::State::Ready) return;
   const auto refresh = [&w](const TensorView* view) {
     if (view && !view->tensor().isEmpty()) w.wantSlice(view->request());
   };

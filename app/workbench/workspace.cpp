@@ -90,6 +90,20 @@ Workspace::Workspace(QStringList engineCommand, Selection* selection, std::funct
   connect(&m_watcher, &QFileSystemWatcher::fileChanged, this, changed);
   connect(&m_watcher, &QFileSystemWatcher::directoryChanged, this, changed);
   connect(this, &Workspace::runStateChanged, this, &Workspace::settleRuns);
+  connect(this, &Workspace::expressionArrived, this, [this](const Expression& e) {
+    constexpr std::size_t kMostKept = 256;
+    const auto last = m_expressions.find(e.tensor);
+    if (last == m_expressions.end()) {
+      if (m_expressions.size() >= kMostKept) m_expressions.erase(m_expressions.begin());
+      m_expressions.emplace(e.tensor, e);
+      return;
+    }
+    // A proof that ends later brings no check.
+    std::optional<NumericCheck> check = e.check;
+    if (!check && last->second.revision == e.revision) check = std::move(last->second.check);
+    last->second = e;
+    last->second.check = std::move(check);
+  });
   attachDocument();
 }
 
@@ -153,6 +167,9 @@ void Workspace::install(std::unique_ptr<Document> document, const QString& path)
   m_swaps.clear();
   m_evals.clear();
   m_values.clear();
+  m_postponed.clear();
+  m_expressions.clear();
+  m_spaces.clear();
   if (m_current) m_selection->setSpans({});
   attachDocument();
   watch();
@@ -472,6 +489,11 @@ void Workspace::askFor(const Message& request, const QString& what, F&& use) {
 }
 
 void Workspace::wantExpression(const QString& tensor) {
+  if (m_engine->state() != EngineLink::State::Ready) {
+    if (const auto last = m_expressions.find(tensor.toStdString()); last != m_expressions.end())
+      Q_EMIT expressionArrived(Expression(last->second));
+    return;
+  }
   ask(ExpressionRequest{m_document->revision(), tensor.toStdString(), false},
       [this, tensor, live = m_live, asked = m_document->revision()](const Envelope& envelope) {
         if (const auto* e = std::get_if<Expression>(&envelope.message)) {
@@ -610,8 +632,15 @@ void Workspace::wantKernel(const std::string& subgraph, std::optional<std::uint6
 }
 
 void Workspace::wantSpace(const std::string& subgraph, std::optional<JsonText> at) {
-  askFor<Space>(SpaceRequest{subgraph, std::move(at)}, tr("Knobs"),
-                [this](const Space& s, const Envelope&) { Q_EMIT spaceArrived(s); });
+  const bool found = !at;  // as it was found, nothing turned
+  if (found && m_engine->state() != EngineLink::State::Ready) {
+    if (const auto last = m_spaces.find(subgraph); last != m_spaces.end()) Q_EMIT spaceArrived(Space(last->second));
+    return;
+  }
+  askFor<Space>(SpaceRequest{subgraph, std::move(at)}, tr("Knobs"), [this, found](const Space& s, const Envelope&) {
+    if (found) m_spaces[s.subgraph] = s;
+    Q_EMIT spaceArrived(s);
+  });
 }
 
 // One at a time: the steps are timed for it.
@@ -642,18 +671,35 @@ Workspace::Peer Workspace::peer() const {
   return ms > 0 && !name.isEmpty() ? Peer{name, ms} : Peer{};
 }
 
+// The last values stand in for those that cannot be had.
+bool Workspace::showLastSlice(const TensorRequest& asked) {
+  const auto last = m_values.find(asked.tensor);
+  const TensorInfo* now = tensor(asked.tensor);
+  if (last == m_values.end() || !now || last->second.slice.shape != now->shape || last->second.slice.begin != asked.begin)
+    return false;
+  const Values shown = last->second;
+  Q_EMIT sliceArrived(shown.slice, shown.values);
+  return true;
+}
+
 void Workspace::wantSlice(const TensorRequest& request) {
   if (request.tensor.empty()) return;
+  if (m_engine->state() != EngineLink::State::Ready) {
+    const QString tensor = QString::fromStdString(request.tensor);
+    m_slices.remove(tensor);
+    if (showLastSlice(request)) {
+      m_postponed[request.tensor] = request;
+      Q_EMIT sliceFailed(tensor, tr("No engine runs."));
+    }
+    return;
+  }
   ask(request,
       [this, asked = request, tensor = QString::fromStdString(request.tensor), turn = ++m_asked](const Envelope& envelope) {
         m_slices.remove(tensor);
         if (const auto* error = std::get_if<Failed>(&envelope.message)) {
           if (error->stage == "revision" || error->stage == "gone") return;
-          // The last ones stand in for those that cannot be had; what the engine says now marks them as old.
-          const auto last = m_values.find(asked.tensor);
-          const TensorInfo* now = this->tensor(asked.tensor);
-          if (last != m_values.end() && now && last->second.slice.shape == now->shape && last->second.slice.begin == asked.begin)
-            Q_EMIT sliceArrived(last->second.slice, last->second.values);
+          // What the engine says now marks the last ones as old.
+          showLastSlice(asked);
           Q_EMIT sliceFailed(tensor, QString::fromStdString(error->message));
           return;
         }
@@ -787,6 +833,7 @@ void Workspace::handle(const Envelope& envelope) {
     if (m_current) m_selection->setSpans(m_analysis.spans);
     Q_EMIT analysed();
     m_live = false;
+    for (const auto& [tensor, request] : std::exchange(m_postponed, {})) wantSlice(request);
     Q_EMIT milestone(QStringLiteral("analysis"));
     return;
   }

@@ -180,6 +180,7 @@ class Workspace : public QObject {
   void sendDocument();
   double sinceKey() const;
   void askRun(const protocol::Message& request, Reply reply);
+  bool showLastSlice(const protocol::TensorRequest& asked);
   void keepNames();
   void install(std::unique_ptr<Document> document, const QString& path);
   void attachDocument();
@@ -243,9 +244,13 @@ class Workspace : public QObject {
     std::vector<double> values;
     std::uint64_t asked = 0;
   };
-  std::uint64_t m_asked = 0;               // slices so far: what an earlier question brings late is older
-  std::map<std::string, Values> m_values;  // the last of each tensor: an engine that ends takes none with it
-  bool m_profiling = false;                // a profile is asked for
+  std::uint64_t m_asked = 0;                                   // slices so far: what an earlier question brings late is older
+  std::map<std::string, Values> m_values;                      // the last of each tensor: an engine that ends takes none with it
+  std::map<std::string, protocol::TensorRequest> m_postponed;  // that came while no engine ran
+  // The last answers, for who asks while no engine runs: by tensor, and of each subgraph as it was found.
+  std::map<std::string, protocol::Expression> m_expressions;
+  std::map<std::string, protocol::Space> m_spaces;
+  bool m_profiling = false;  // a profile is asked for
   bool m_runAsked = false;
   bool m_resuming = false;  // until the first step tells where the checkpoint was
   std::uint64_t m_graphTicket = 0;

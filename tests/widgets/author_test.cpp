@@ -30,6 +30,7 @@
 #include "widgets/formula_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/leads.h"
+#include "widgets/tensor_view.h"
 
 namespace nf {
 namespace {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <QFile>
+#include <QFontMetrics>
 #include <QTableWidget>
 #include <QTemporaryDir>
 #include <QTest>
+#include <cmath>
 #include <random>
 
 #include "tests/widgets/capsule.h"
@@ -35,6 +37,34 @@ TEST_F(Widgets, TheGraphRunsForwardThenBackUnderIt) {
   for (std::size_t i = 0; i < l.nodes.size(); ++i)
     for (std::size_t k = i + 1; k < l.nodes.size(); ++k)
       EXPECT_FALSE(l.nodes[i].rect.intersects(l.nodes[k].rect)) << g.nodes[i].id << " " << g.nodes[k].id;
+}
+
+// The further away, the larger text is on the sheet: short names stand whole wherever a graph is shown as a whole, others from 72 % on.
+TEST_F(Widgets, NamesFitTheirPillsAtTheZoomThatAGraphOpensWith) {
+  const std::vector<std::string> names{"X", "h.W", "h.U", "gamma", "Scale.W", "encoder.W1", "weights.out"};
+  GraphPage g;
+  g.stage = "fused";
+  for (const std::string& name : names) {
+    GraphNode pill, node;
+    pill.id = pill.name = name, pill.kind = NodeKind::Param;
+    node.id = node.name = "Y." + name, node.kind = NodeKind::Operator;
+    g.nodes.push_back(pill), g.nodes.push_back(node);
+    g.edges.push_back({pill.id, node.id, "x", 4, false, false});
+  }
+  const GraphLayout layout = layOutGraph(g);
+  for (std::size_t i = 0; i < g.nodes.size(); ++i) {
+    if (!layout.nodes[i].pill) continue;
+    const std::string& name = g.nodes[i].name;
+    for (const double zoom : {0.48, 0.72, 1.0}) {
+      if (zoom < 0.5 && name.size() > 5) continue;
+      const QFontMetrics metrics(theme.mono(std::max(12, static_cast<int>(std::ceil(kSmallestText / zoom)))));
+      EXPECT_LE(metrics.horizontalAdvance(QString::fromStdString(name)) + 12, layout.nodes[i].rect.width())
+          << name << " at " << zoom;
+    }
+  }
+  for (std::size_t i = 0; i < layout.nodes.size(); ++i)
+    for (std::size_t k = i + 1; k < layout.nodes.size(); ++k)
+      EXPECT_FALSE(layout.nodes[i].rect.intersects(layout.nodes[k].rect)) << g.nodes[i].id << " " << g.nodes[k].id;
 }
 
 GraphPage randomGraph(std::uint64_t seed, int nodes) {
@@ -283,7 +313,8 @@ TEST_F(Widgets, AChosenDecisionComesIntoSight) {
   view.zoomBy(4);
   view.setDecision("d(L)/d(W)", "W <-", "R +1 µs");
   for (const char* id : {"d(L)/d(W)", "W <-"})
-    EXPECT_TRUE(QRectF(view.rect()).intersects(QRectF(rectOf(view, id).topLeft(), QSizeF(102, 40) * view.zoom()))) << id;
+    EXPECT_TRUE(QRectF(view.rect()).intersects(QRectF(rectOf(view, id).topLeft(), QSizeF(kNodeWidth, kNodeHeight) * view.zoom())))
+        << id;
 }
 
 }  // namespace

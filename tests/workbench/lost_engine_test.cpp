@@ -2,6 +2,7 @@
 // Engines that are killed, hang or are not there: what stays, what is said, and what a run goes on from.
 #include <signal.h>
 
+#include <QComboBox>
 #include <QDir>
 #include <QPushButton>
 
@@ -14,6 +15,7 @@
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 namespace {
@@ -70,6 +72,48 @@ TEST_F(Window, KillingTheEngineCostsNothingButTheJob) {
   QTest::mouseClick(window->messages()->buttons().at(0), Qt::LeftButton);
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+// With no engine behind it a window shows what it was told last, whatever is chosen.
+TEST_F(Window, WhatWasToldOutlivesTheEngineWhileThereIsNone) {
+  openChecked();
+  run(2);
+  InspectorView* inspector = window->inspector();
+  const auto proved = [&] {
+    for (const Badge* b : inspector->findChildren<Badge*>())
+      if (b->isVisible() && b->accessibleName() == "proved") return true;
+    return false;
+  };
+  ASSERT_TRUE(wait([&] { return cell(2)->tensorView() && cell(2)->tensorView()->model()->rowCount() > 0; }));
+  window->pinInspector("d(L)/d(W)");
+  ASSERT_TRUE(wait([&] { return proved() && inspector->values()->model()->rowCount() > 0; }));
+  TuneView* tune = window->tune();
+  const auto knob = [&] {
+    for (const QComboBox* b : tune->findChildren<QComboBox*>())
+      if (!b->isHidden() && b->accessibleName() == "tile") return b->count();
+    return 0;
+  };
+  window->showPage(MainWindow::Page::Tune);
+  ASSERT_TRUE(wait([&] { return tune->list()->count() == 3; }));
+  for (const char* id : {"bb02", "aa01"}) {
+    tune->chooseSubgraph(id);
+    ASSERT_TRUE(wait([&] { return knob() > 0; })) << id;
+  }
+  EngineLink& engine = window->workspace().engine();
+  const auto first = engine.processId();
+  ASSERT_EQ(::kill(static_cast<pid_t>(first), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return engine.processId() != first && window->workspace().analysisIsKnown(); }));
+  ASSERT_EQ(::kill(static_cast<pid_t>(engine.processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return engine.state() == EngineLink::State::Dead; }));
+  tune->chooseSubgraph("bb02");
+  EXPECT_GT(knob(), 0);
+  window->showPage(MainWindow::Page::Author);
+  inspector->clear();
+  window->pinInspector("W");
+  window->pinInspector("d(L)/d(W)");
+  EXPECT_TRUE(wait(proved));
+  EXPECT_GT(inspector->values()->model()->rowCount(), 0);
+  EXPECT_TRUE(inspector->values()->old());
 }
 
 // What is offered after a kill is what can be done.
