@@ -452,15 +452,17 @@ std::vector<std::vector<double>> queued(const Stopwatch& watch, const std::vecto
           return Result<Unit>(Unit{});
         },
         [] { return static_cast<std::int64_t>(wall() * 1e9); }, [] {});
-  const auto timed = [](TimedRuns& run) {
-    const auto us = run();
-    return us ? *us * 1e-6 : 0.0;  // the device is lost: the candidate's next launch says so
+  const auto timed = [&](std::size_t c) {
+    const auto us = runs[c]();
+    if (us) return *us * 1e-6;
+    calls[c]();  // the device is lost: this launch says so
+    return 0.0;
   };
-  for (TimedRuns& run : runs) timed(run);
+  for (std::size_t c = 0; c < calls.size(); ++c) timed(c);
   std::vector<std::vector<double>> times(calls.size());
   const double start = wall();
   while (times[0].size() < 7 || (wall() - start < seconds && times[0].size() < 5000))
-    for (std::size_t c = 0; c < calls.size(); ++c) times[c].push_back(timed(runs[c]));
+    for (std::size_t c = 0; c < calls.size(); ++c) times[c].push_back(timed(c));
   return times;
 }
 
