@@ -3,17 +3,21 @@
 
 #include <dlfcn.h>
 
+#include <iterator>
 #include <type_traits>
 
 namespace nf::cuda {
 namespace {
 
 constexpr int kOldestDriver = 12000;
+// Where the loader looks; where containers have the driver of their host, which not all tell the loader; where Windows gives its Linux one.
+constexpr const char* kLibraries[] = {"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
 
 Error refuse(const std::string& why) { return Error{"open device", why, "cuda", {}}; }
 
 Result<Unit> open(Driver& driver) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* library = nullptr;
+  for (std::size_t k = 0; !library && k < std::size(kLibraries); ++k) library = dlopen(kLibraries[k], RTLD_NOW | RTLD_LOCAL);
   if (!library) return refuse("There is no NVIDIA driver on this machine: libcuda.so.1 can't be opened.");
   std::string missing;
 #define NF_FIND(slot, function, name)                                                                   \

@@ -159,8 +159,8 @@ class Emitter : private Frame {
     std::string head = result.symbol + "(";
     for (std::size_t b = 0; b < m_f.operands; ++b) {
       const Buffer& buffer = m_f.buffers[b];
-      head += std::string(buffer.direction == Direction::In ? "const " : "") + storageType(buffer.type) + "* __restrict__ " +
-              m_buffers[b] + ", ";
+      head += std::string(buffer.direction == Direction::In ? "const " : "") + storageType(buffer.type) +
+              (used.passed(BufferId(b)) ? "* " : "* __restrict__ ") + m_buffers[b] + ", ";
     }
     line(head + "char* workspace,");
     std::string maps;

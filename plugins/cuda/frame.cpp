@@ -18,18 +18,20 @@ constexpr std::int64_t kDeclaredShared = 48 << 10;  // bytes that a kernel may d
 }  // namespace
 
 void Frame::collect(const std::vector<StmtId>& body, Touched& into) const {
-  const auto place = [&](const Place& p) {
-    if (p.buffer.valid()) into.buffers.insert(p.buffer);
+  const auto place = [&](const Place& p, std::set<BufferId>& how) {
+    if (!p.buffer.valid()) return;
+    into.buffers.insert(p.buffer);
+    how.insert(p.buffer);
   };
   for (const StmtId id : body) {
     const Statement& s = m_f[id];
-    place(s.target);
-    place(s.left);
-    place(s.right);
+    place(s.target, into.written);
+    place(s.left, into.read);
+    place(s.right, into.read);
     into.swizzled = into.swizzled || s.kind == Statement::Kind::WarpgroupTile || s.kind == Statement::Kind::TensorCopy;
     if (s.kind == Statement::Kind::TensorCopy) into.maps.insert(s.map);
     for (const ValueId v : valuesOf(m_f, s)) {
-      place(m_f[v].place);
+      place(m_f[v].place, into.read);
       if (m_f[v].kind == Value::Kind::Random) into.streams.insert(static_cast<std::uint64_t>(m_f[v].constant));
     }
     collect(s.body, into);

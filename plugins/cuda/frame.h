@@ -39,10 +39,12 @@ class Frame {
   }
 
   struct Touched {
-    std::set<loop::BufferId> buffers;
+    std::set<loop::BufferId> buffers, read, written;
     std::set<std::uint64_t> streams;  // of random numbers
     std::set<loop::MapId> maps;       // of the copy engine
     bool swizzled = false;            // operands of warpgroups
+    // What one thread writes another may read behind a barrier: a compiler that is told that nothing else leads there may read it before.
+    bool passed(loop::BufferId b) const { return read.contains(b) && written.contains(b); }
   };
   void collect(const std::vector<loop::StmtId>& body, Touched& into) const;
 

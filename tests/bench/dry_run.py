@@ -168,6 +168,10 @@ def programs_that_hang_or_break_off():
         run.deadline = now + 500
         assert module.take(run, "s", 1000, {"good": refused, "refused": cut, "cut": lambda left: {"ms": 1}, "later": refused})
         assert module.loaded(os.path.join(folder, "s.json"))["items"]["cut"] == {"ms": 1}
+    given = {"LD_LIBRARY_PATH": "/driver", "HOME": "/home"}
+    assert module.with_libraries("/nvrtc", given) == {"LD_LIBRARY_PATH": "/nvrtc:/driver", "HOME": "/home"}, "the driver is found as before"
+    assert module.with_libraries(None, given) == given and module.with_libraries(None, {}) == {}
+    assert module.with_libraries("/nvrtc", {}) == {"LD_LIBRARY_PATH": "/nvrtc"}
     assert module.geometric([1.0, 4.0]) == 2.0
     falling = [(s / 10, 10.0 - s) for s in range(9)] + [(1 + s / 10, 1.0) for s in range(9)]
     assert module.Bench.crossing(falling, 0.5, 1.0) == 1.0, "five of nine reports"

@@ -516,7 +516,9 @@ Result<std::vector<std::byte>> hostModuleOf(const std::string& source) {
 }
 
 Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, const std::vector<DType>& operands) {
-  const std::string text = kernelsOf(emitted);
+  std::string text = kernelsOf(emitted);
+  if (std::any_of(emitted.stages.begin(), emitted.stages.end(), [](const KernelStage& s) { return s.cooperative; }))
+    shareByBlock(text);
   std::ostringstream out;
   out << NF_EXPANDED_TEXT_OF(NF_HOST_TENSOR_MAP) << "\n" << kHost << cuda::portablePrelude() << "namespace k {\n" << text << "}\n";
   for (const KernelStage& s : emitted.stages) {
@@ -526,7 +528,7 @@ Result<std::vector<std::byte>> hostModule(const cuda::EmittedSource& emitted, co
     out << "8, sizeof(NfCounters), 8, 8, 4, ";
     for (std::size_t m = 0; m < s.maps.size(); ++m) out << "sizeof(NfTensorMap), ";
     out << "0};\nint " << s.symbol << "(void** p, unsigned blocks, unsigned threads) {\n  grid(blocks, threads, "
-        << (meets(text, s) ? "true" : "false") << ", false, [&] { k::" << s.symbol << "(";
+        << (meets(text, s) ? "true" : "false") << ", " << (s.cooperative ? "true" : "false") << ", [&] { k::" << s.symbol << "(";
     std::size_t p = 0;
     for (const DType type : operands) out << "*(" << storage(type) << "**)p[" << p++ << "], ";
     out << "*(char**)p[" << p << "], *(NfCounters*)p[" << p + 1 << "], *(const nf_bits**)p[" << p + 2 << "], *(nf_bits**)p["

@@ -9,6 +9,7 @@
 #include "core/schedule/generator.h"
 #include "core/schedule/lower.h"
 #include "plugins/cuda/compiler.h"
+#include "plugins/cuda/emit.h"
 #include "plugins/cuda/nvptx/generate.h"
 #include "plugins/cuda/toolkit.h"
 #include "tests/kernel_cases.h"
@@ -194,6 +195,38 @@ TEST(Nvptx, TheKnobIsSearchedAndChangesNoLoop) {
   }
   EXPECT_GE(other, 20) << "seed " << seed;
   EXPECT_LE(other, 180) << "seed " << seed;
+}
+
+// Y[t] = X[t], a barrier of the block, Z[t] = Y[31 - t].
+loop::Function handedOn() {
+  loop::Function f;
+  f.name = "handed on";
+  f.buffers = {{"X", DType::F32, 32, loop::Scope::Global, loop::Direction::In, 0},
+               {"Y", DType::F32, 32, loop::Scope::Global, loop::Direction::Out, 0},
+               {"Z", DType::F32, 32, loop::Scope::Global, loop::Direction::Out, 0}};
+  f.operands = 3;
+  const loop::BufferId x(std::size_t{0}), y(std::size_t{1}), z(std::size_t{2});
+  const auto block = f.addVar("b", 1, loop::LoopKind::Block);
+  const auto first = f.addVar("t", 32, loop::LoopKind::Thread), second = f.addVar("u", 32, loop::LoopKind::Thread);
+  const auto write = f.store({y, loop::at(first), {}}, f.load({x, loop::at(first), {}}));
+  const auto read = f.store({z, loop::at(second), {}}, f.load({y, IndexExpr(31) - loop::at(second), {}}));
+  f.stages.push_back({"Z", {f.forEach(block, {f.forEach(first, {write}), f.forEach(second, {read})})}});
+  return f;
+}
+
+// A compiler that takes Y for its own thread's alone may read it before the barrier.
+TEST(Nvptx, WhatThreadsHandOnIsNoThreadsOwn) {
+  const loop::Function f = handedOn();
+  const auto text = cuda::emit(f);
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  const std::string& c = text->source.text;
+  EXPECT_NE(c.find("const float* __restrict__ X, float* Y, float* __restrict__ Z,"), std::string::npos) << c;
+  const loop::LoopText loops = loop::toText(f);
+  const auto made = cuda::generateNvptx(f, "sm_80", "", &loops);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  const std::string& llvm = made->texts.at("llvm").text;
+  for (const auto& [name, own] : {std::pair("X", true), std::pair("Y", false), std::pair("Z", true)})
+    EXPECT_EQ(std::regex_search(llvm, std::regex(std::string("noalias[^,]*%") + name + ",")), own) << name << "\n" << llvm;
 }
 
 }  // namespace

@@ -218,8 +218,9 @@ class Ranges {
     configure.maxRangesPerPass = 1;
     configure.numNestingLevels = 1;
     configure.minNestingLevel = 1;
+    // Where the first pass begins, as NVIDIA's samples of this interface have it; Start and Stop move on by themselves.
     configure.passIndex = 0;
-    configure.targetNestingLevel = 1;
+    configure.targetNestingLevel = 0;
     NF_CUPTI_CALL(kNoCounters, cupti.rangeConfigure(&configure));
     return Unit{};
   }

@@ -40,7 +40,7 @@ void ModuleEmitter::annotate(llvm::Function* kernel, const char* what, std::uint
 }
 
 // The parameters of kernel_call.h.
-llvm::Function* ModuleEmitter::declare(const Grid& grid) {
+llvm::Function* ModuleEmitter::declare(const Grid& grid, const Touched& used) {
   llvm::Type* global = m_b.getPtrTy(kGlobal);
   std::vector<llvm::Type*> parameters(m_f.operands, global);
   parameters.insert(parameters.end(), {global, m_b.getPtrTy(), global, global, m_b.getInt32Ty()});
@@ -53,7 +53,7 @@ llvm::Function* ModuleEmitter::declare(const Grid& grid) {
   for (unsigned b = 0; b < m_f.operands; ++b) {
     const BufferId id(static_cast<std::size_t>(b));
     kernel->getArg(b)->setName(m_f[id].name);
-    kernel->addParamAttr(b, llvm::Attribute::NoAlias);
+    if (!used.passed(id)) kernel->addParamAttr(b, llvm::Attribute::NoAlias);
     kernel->addParamAttr(b, llvm::Attribute::getWithAlignment(m_context, alignment(id)));
     if (m_f[id].direction == Direction::In) kernel->addParamAttr(b, llvm::Attribute::ReadOnly);
     m_pointers[id] = kernel->getArg(b);
@@ -80,7 +80,9 @@ KernelStage ModuleEmitter::stage(std::size_t index) {
   m_keys.clear();
   m_shared = found->shared;
   m_b.SetCurrentDebugLocation({});
-  m_function = declare(*found);
+  Touched used;
+  collect(m_f.stages[index].body, used);
+  m_function = declare(*found, used);
   if (m_debug) {
     auto* type = m_debug->createSubroutineType(m_debug->getOrCreateTypeArray({}));
     m_subprogram = m_debug->createFunction(m_file, m_stage, found->stage.symbol, m_file, 1, type, 1, llvm::DINode::FlagZero,
@@ -88,8 +90,6 @@ KernelStage ModuleEmitter::stage(std::size_t index) {
     m_function->setSubprogram(m_subprogram);
   }
   m_b.SetInsertPoint(block());
-  Touched used;
-  collect(m_f.stages[index].body, used);
   for (const BufferId b : used.buffers)
     if (m_f[b].scope == Scope::Fragment) return fail("it has matrix tiles, which LLVM does not generate"), KernelStage{};
   if (!used.streams.empty()) {

@@ -33,7 +33,7 @@ class ModuleEmitter final : private Frame, private codegen::Arithmetic {
   // ------------------------------------------------------------ kernels
   void openDebug();
   KernelStage stage(std::size_t index);
-  llvm::Function* declare(const Grid& grid);
+  llvm::Function* declare(const Grid& grid, const Touched& used);
   void annotate(llvm::Function* kernel, const char* what, std::uint32_t value);
   void bindNumbers(const std::vector<loop::VarId>& loops, llvm::Intrinsic::ID number);
 

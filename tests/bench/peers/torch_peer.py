@@ -120,6 +120,7 @@ def training(request):
     trained = [t.requires_grad_() for n, t in p.items() if n != "in0" or input_trained]
     f = lambda: loss(x, p, s)  # noqa: E731
     if mode in ("compile", "reduce-overhead"):
+        torch._dynamo.reset()  # every net is the same function to it, of which it compiles eight and runs the rest eagerly
         f = torch.compile(f, mode=None if mode == "compile" else mode)
     new = int(torch.__version__.split(".")[0]) >= 2
     fast = {"fused": True} if CUDA and new else {"foreach": True}

@@ -35,6 +35,17 @@ CUresult queue(CUstream stream, Work work) {
   return CUDA_SUCCESS;
 }
 
+constexpr int kMostShared = 227 << 10;  // of a block, for the asking
+
+bool isLocked(const void* at, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(at);
+  const auto& locked = state().locked;
+  auto after = locked.upper_bound(begin);
+  if (after == locked.begin()) return false;
+  const auto& [start, size] = *std::prev(after);
+  return begin + bytes <= start + size;
+}
+
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 
 // An image has no length beside it: an ELF file says in its headers how far it reaches.
@@ -257,10 +268,15 @@ CUresult cuMemFree(CUdeviceptr memory) {
 CUresult cuMemAllocHost(void** memory, std::size_t bytes) {
   if (const CUresult ok = usable(); ok != CUDA_SUCCESS) return ok;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Lock lock(state().mutex);
+  state().locked[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemFreeHost(void* memory) {
+  const Lock lock(state().mutex);
+  state().locked.erase(reinterpret_cast<std::uintptr_t>(memory));
   std::free(memory);
   return CUDA_SUCCESS;
 }
@@ -280,7 +296,12 @@ CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstre
   work.to = to;
   work.from = pointer(from);
   work.bytes = bytes;
-  return queue(stream, std::move(work));
+  const CUresult queued = queue(stream, std::move(work));
+  const Lock lock(state().mutex);
+  if (queued != CUDA_SUCCESS || isLocked(to, bytes)) return queued;
+  // The call returns when the copy has been made ("API synchronization behavior" of the driver's manual).
+  ++state().counts.unlocked;
+  return drain(*stream);
 }
 
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
@@ -344,8 +365,12 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   return CUDA_SUCCESS;
 }
 
-CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute, int) {
-  return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which, int value) {
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  if (which != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_NOT_SUPPORTED;
+  if (value < 0 || value > kMostShared) return CUDA_ERROR_INVALID_VALUE;
+  function->mostShared = static_cast<unsigned>(value);
+  return CUDA_SUCCESS;
 }
 
 // As the documentation has it: what it refuses is refused here.
@@ -383,6 +408,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
 
 CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                         unsigned shared, CUstream stream, void** parameters, void**) {
+  if (shared > function->mostShared) return CUDA_ERROR_INVALID_VALUE;
   const CUresult queued = queue(stream, nf::driver_double::workOf(function, blocks, threads, shared, false, parameters));
   state().counts.streamLaunches += queued == CUDA_SUCCESS;
   return queued;
@@ -390,6 +416,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned blocks, unsigned, unsigned
 
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned,
                                    unsigned shared, CUstream stream, void** parameters) {
+  if (shared > function->mostShared) return CUDA_ERROR_INVALID_VALUE;
   const CUresult queued = queue(stream, nf::driver_double::workOf(function, blocks, threads, shared, true, parameters));
   state().counts.streamLaunches += queued == CUDA_SUCCESS;
   return queued;
@@ -412,6 +439,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
 
 CUresult cuGraphAddKernelNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, std::size_t count,
                               const CUDA_KERNEL_NODE_PARAMS* kernel) {
+  if (kernel->sharedMemBytes > kernel->func->mostShared) return CUDA_ERROR_INVALID_VALUE;
   return addNode(node, graph, after, count, workOf(*kernel));
 }
 
@@ -464,6 +492,7 @@ CUresult cuGraphExecDestroy(CUgraphExec executable) {
 
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* kernel) {
   const Lock lock(state().mutex);
+  if (kernel->sharedMemBytes > kernel->func->mostShared) return CUDA_ERROR_INVALID_VALUE;
   return changeNode(executable, node, workOf(*kernel));
 }
 

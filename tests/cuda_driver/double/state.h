@@ -27,6 +27,7 @@ struct CUfunc_st {
   std::string name;
   const unsigned long* bytes = nullptr;  // of its parameters, ended by 0
   int (*run)(void** parameters, unsigned blocks, unsigned threads) = nullptr;
+  unsigned mostShared = 48 << 10;  // bytes of a launch; more for the asking
 };
 
 namespace nf::driver_double {
@@ -95,6 +96,7 @@ struct State {
   Counts counts;
   Alive alive;
   std::vector<std::string> ran;
+  std::map<std::uintptr_t, std::size_t> locked;  // page-locked memory of the host
   bool refusesChanges = false, refusesGraphs = false;
 };
 State& state();

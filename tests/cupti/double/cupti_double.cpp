@@ -261,7 +261,12 @@ CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params* p) {
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiRangeProfilerDisable(CUpti_RangeProfiler_Disable_Params*) { return CUPTI_SUCCESS; }
-CUptiResult cuptiRangeProfilerSetConfig(CUpti_RangeProfiler_SetConfig_Params*) { return CUPTI_SUCCESS; }
+// One range without others in it, from its first pass on.
+CUptiResult cuptiRangeProfilerSetConfig(CUpti_RangeProfiler_SetConfig_Params* p) {
+  const bool first = p->passIndex == 0 && p->targetNestingLevel == 0 && p->minNestingLevel == 1 && p->numNestingLevels == 1;
+  const bool user = p->range == CUPTI_UserRange && p->replayMode == CUPTI_UserReplay && p->maxRangesPerPass == 1;
+  return first && user ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+}
 CUptiResult cuptiRangeProfilerStart(CUpti_RangeProfiler_Start_Params*) {
   NF_REFUSABLE;
   return CUPTI_SUCCESS;
