@@ -95,7 +95,7 @@ void Elaborator::nameLast(const std::string& name) {
   const TensorId id = last->view.tensor.id;
   Tensor& t = program().tensors[id.value];
   const std::string full = fullName(name);
-  if (t.kind != TensorKind::Intermediate || !t.name.starts_with(full + ".") || !context().names.insert(full).second) return;
+  if (t.kind != TensorKind::Intermediate || !t.name.starts_with(full + ".") || !context().names.take(full)) return;
   const std::string before = std::exchange(t.name, full);
   for (Operator& op : program().operators)
     if (op.output == id && op.name == before) op.name = full;
@@ -233,7 +233,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     const Tensor& outer = program()[initial[i].id];
     Tensor t;
     t.name = carried[i];
-    context->names.insert(t.name);
+    context->names.take(t.name);
     t.kind = TensorKind::Input;
     t.type = outer.type;
     t.shape = outer.shape;
@@ -379,9 +379,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
 TensorId Elaborator::collected(const Collected& c, const Context& body, std::int64_t trips) {
   const Tensor& inner = (*body.program)[c.inner];
   Tensor t;
-  t.name = level() == 0 ? fullName(c.name) : c.name;
-  const std::string wish = t.name;
-  for (int n = 2; !context().names.insert(t.name).second; ++n) t.name = wish + "#" + std::to_string(n);
+  t.name = context().names.taken(level() == 0 ? fullName(c.name) : c.name);
   t.type = c.type.value_or(inner.type);
   t.shape = inner.shape;
   t.layout.order = c.layout;

@@ -266,8 +266,7 @@ Entity* Elaborator::resolve(std::string_view name, Span use) {
     if (!carried.last.valid()) {
       const Tensor& initial = (*c.program)[carried.initial];
       Tensor t;
-      t.name = initial.name;
-      for (int n = 2; !c.names.insert(t.name).second; ++n) t.name = initial.name + "#" + std::to_string(n);
+      t.name = c.names.taken(initial.name);
       t.type = initial.type;
       t.shape = initial.shape;
       t.origin = originIn(c, use, m_frame);
@@ -451,9 +450,7 @@ TensorRef Elaborator::makeTensor(NewTensor wish) {
   Context& c = *m_contexts[at];
   Tensor t;
   const std::string full = wish.temporary ? wish.local : fullName(wish.local);
-  t.name = full;
-  const char* joint = wish.temporary ? "" : "#";
-  for (int n = 2; !c.names.insert(t.name).second; ++n) t.name = full + joint + std::to_string(n);
+  t.name = c.names.taken(full, wish.temporary ? "" : "#");
   t.kind = wish.kind;
   t.type = wish.type;
   t.shape = std::move(wish.shape);
@@ -466,7 +463,7 @@ TensorRef Elaborator::makeTensor(NewTensor wish) {
     std::string shape;
     for (const std::int64_t e : t.shape) shape += (shape.empty() ? "" : " x ") + std::to_string(e);
     report("extent-overflow", "`" + t.name + "` would have " + shape + " elements: more than 64 bits count", wish.span);
-    c.names.erase(t.name);
+    c.names.release(t.name);
     return {};
   }
   if (!t.layout.order.empty()) {
@@ -499,8 +496,7 @@ TensorId Elaborator::import(const TensorRef& ref) {
     }
     const Tensor& outer = (*m_contexts[l - 1]->program)[id];
     Tensor t;
-    t.name = outer.name;
-    for (int n = 2; !c.names.insert(t.name).second; ++n) t.name = outer.name + "#" + std::to_string(n);
+    t.name = c.names.taken(outer.name);
     t.kind = TensorKind::Input;
     t.type = outer.type;
     t.shape = outer.shape;

@@ -11,6 +11,7 @@
 
 #include "core/lang/ast.h"
 #include "core/lang/compile.h"
+#include "core/support/unique_names.h"
 
 // From the AST to a Program, statement by statement. Private to core/lang.
 //
@@ -103,7 +104,7 @@ struct Collected {
 // One program under construction.
 struct Context {
   Program* program = nullptr;
-  std::unordered_set<std::string> names;
+  UniqueNames names;
   std::unordered_map<std::uint32_t, TensorId> imports;  // tensor of the program around -> its inner twin
   std::unordered_map<std::uint64_t, OriginId> origins;
   std::vector<std::vector<std::string>> axisNames;  // by tensor: names for generated axes

@@ -320,11 +320,7 @@ std::optional<View> Elaborator::gradWithSeed(const Ast& ast, const Expr& e, cons
   return wholeView(result);
 }
 
-std::string Elaborator::fresh(const std::string& wish) {
-  std::string name = wish;
-  for (int n = 2; context().names.contains(name); ++n) name = wish + "#" + std::to_string(n);
-  return name;
-}
+std::string Elaborator::fresh(const std::string& wish) { return context().names.free(wish); }
 
 // ---------------------------------------------------------------- calls
 

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "core/ir/rewrite.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 namespace {
@@ -76,7 +76,7 @@ bool usesCounter(const Program& body, const Operator& op, IndexVar counter) {
 class Hoisting {
  public:
   explicit Hoisting(const Program& from) : m_to(from) {
-    for (const Tensor& t : from.tensors) m_names.insert(t.name);
+    for (const Tensor& t : from.tensors) m_names.take(t.name);
   }
 
   Result<Program> run(std::size_t depth) {
@@ -97,15 +97,9 @@ class Hoisting {
   }
 
  private:
-  std::string fresh(const std::string& wish) {
-    std::string name = wish;
-    for (int n = 2; !m_names.insert(name).second; ++n) name = wish + "#" + std::to_string(n);
-    return name;
-  }
-
   TensorId newTensor(const Program& body, TensorId inner, std::optional<std::int64_t> trips, OriginId origin) {
     Tensor t;
-    t.name = fresh(trips ? body[inner].name + "_steps" : body[inner].name);
+    t.name = m_names.taken(trips ? body[inner].name + "_steps" : body[inner].name);
     t.type = body[inner].type;
     t.shape = body[inner].shape;
     if (trips) t.shape.insert(t.shape.begin(), *trips);
@@ -285,7 +279,7 @@ class Hoisting {
   }
 
   Program m_to;
-  std::unordered_set<std::string> m_names;
+  UniqueNames m_names;
 };
 
 }  // namespace

@@ -2,9 +2,9 @@
 #include "core/transform/unroll_loops.h"
 
 #include <unordered_map>
-#include <unordered_set>
 
 #include "core/ir/rewrite.h"
+#include "core/support/unique_names.h"
 
 namespace nf {
 namespace {
@@ -18,7 +18,7 @@ class Unrolling {
       : m_from(from), m_mostTrips(mostTrips), m_depth(depth), m_to(from) {
     m_to.operators.clear();
     m_to.loops.clear();
-    for (const Tensor& t : from.tensors) m_names.insert(t.name);
+    for (const Tensor& t : from.tensors) m_names.take(t.name);
   }
 
   Result<Program> run() {
@@ -48,12 +48,6 @@ class Unrolling {
   }
 
  private:
-  std::string fresh(const std::string& wish) {
-    std::string name = wish;
-    for (int n = 2; !m_names.insert(name).second; ++n) name = wish + "#" + std::to_string(n);
-    return name;
-  }
-
   // A nested loop that stays: the counter becomes a number in it too, and its own counters move one place out.
   std::shared_ptr<const Program> withoutCounter(const Program& body, std::uint32_t depth, std::int64_t t) {
     Program result = body;
@@ -91,7 +85,7 @@ class Unrolling {
       const auto tensor = [&](TensorId inner) {
         if (const auto found = now.find(inner.value); found != now.end()) return found->second;
         Tensor copy = body[inner];
-        copy.name = fresh(copy.name + "." + std::to_string(t));
+        copy.name = m_names.taken(copy.name + "." + std::to_string(t));
         copy.kind = TensorKind::Intermediate;
         copy.origin = import(copy.origin);
         const TensorId made = m_to.addTensor(std::move(copy));
@@ -191,7 +185,7 @@ class Unrolling {
   std::int64_t m_mostTrips;
   std::size_t m_depth;
   Program m_to;
-  std::unordered_set<std::string> m_names;
+  UniqueNames m_names;
 };
 
 }  // namespace

@@ -102,6 +102,13 @@ TEST(Robustness, DoublingDoesNotExplode) {
   for (int i = 1; i < 60; ++i)
     calls += "def f" + std::to_string(i) + "(x) = f" + std::to_string(i - 1) + "(f" + std::to_string(i - 1) + "(x))\n";
   EXPECT_TRUE(says(compiled(calls + "input X[3]\nY = f59(X)\n"), "too-large"));
+  // 2^20 tensors that all want one name.
+  std::string blocks = "def g0(x[N]) -> y { y[i] = x[i]*2 }\n";
+  for (int i = 1; i <= 20; ++i) {
+    const std::string inner = "g" + std::to_string(i - 1);
+    blocks += "def g" + std::to_string(i) + "(x[N]) -> y {\n  a = " + inner + "(x)\n  y = " + inner + "(a)\n}\n";
+  }
+  EXPECT_TRUE(says(compiled(blocks + "input X[3]\nY = g20(X)\n"), "too-large"));
   expectSane(compiled("input X[3]\nrepeat i in 0..9999 { X2[j] = X[j] }\n"), "repeat");
 }
 

@@ -4,6 +4,7 @@
 
 #include <QComboBox>
 #include <QDir>
+#include <QListWidget>
 #include <QPushButton>
 
 #include "app/workbench/answer_watch.h"
