@@ -22,6 +22,7 @@
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
 #include "core/schedule/generator.h"
+#include "core/tune/tune_program.h"
 
 namespace nf {
 namespace {
@@ -180,24 +181,29 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       auto subgraph = extractor.extract(group.operators);
       auto space = scheduleSpace(subgraph.program, *target);
       if (!space) return report(space.error(), options.json);
+      Schedule schedule = (*space)->first();
+      if (const Hint* hint = pinOf(stages->fused->hints, *stages->fused, group.operators)) {
+        auto pinned = pinnedSchedule(*hint, subgraph.program, &*target);
+        if (!pinned) return report(pinned.error(), options.json);
+        schedule = std::move(*pinned);
+      }
       CompileJob job;
       job.hash = subgraph.hash;
       job.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
       job.target = std::make_shared<const Target>(*target);
-      const Schedule first = (*space)->first();
       const std::string name = std::to_string(group.subgraph) + "-" + safeFileName(group.name);
-      const auto ask = [&](const Schedule& schedule, const std::string& generator, std::map<std::string, std::string> extensions) {
-        job.schedules = {schedule};
+      const auto ask = [&](const Schedule& asked, const std::string& generator, std::map<std::string, std::string> extensions) {
+        job.schedules = {asked};
         job.texts.clear();
         for (const auto& [language, extension] : extensions) job.texts.push_back(language);
         jobs.push_back({name, std::move(extensions), generator, service.compile(job)});
       };
       if (cuda) {
-        ask(withGenerator(first, "nvrtc"), "nvrtc", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
-        if (generatorsOf(first.kind).size() > 1)
-          ask(withGenerator(first, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
+        ask(withGenerator(schedule, "nvrtc"), "nvrtc", {{"cuda", ".cu"}, {"loops", ".loops"}, {"ptx", ".ptx"}});
+        if (generatorsOf(schedule.kind).size() > 1)
+          ask(withGenerator(schedule, "llvm"), "llvm", {{"llvm", ".ll"}, {"loops", ".loops"}, {"ptx", ".llvm.ptx"}});
       } else {
-        ask(first, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
+        ask(schedule, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
       }
     }
     std::set<std::string> made;

@@ -41,6 +41,7 @@ struct KernelStage {
   std::int64_t sharedBytes = 0;  // of a block, which the launch gives it; what the code itself declares is not among them
   bool cooperative = false;      // its blocks wait for each other: all of them must be resident at once
   std::vector<KernelTensorMap> maps;
+  bool random = true;  // it may draw random numbers, by LaunchArgs::seed and step; false: it draws none
 };
 
 struct KernelText {

@@ -80,7 +80,7 @@ json kernelToJson(const KernelObject& k) {
       for (const KernelTensorMap::Axis& a : m.axes) axes.push_back({a.extent, a.stride, a.box});
       maps.push_back({m.operand, m.offset, std::string(name(m.type)), m.rounded, std::move(axes)});
     }
-    stages.push_back({s.symbol, s.tasks, s.threads, s.sharedBytes, s.cooperative, std::move(maps)});
+    stages.push_back({s.symbol, s.tasks, s.threads, s.sharedBytes, s.cooperative, std::move(maps), s.random});
   }
   for (const auto& [key, text] : k.texts) {
     json lines = json::array();
@@ -124,6 +124,7 @@ Result<KernelObject> kernelFromJson(const json& j, std::vector<std::byte> code) 
           map.axes.push_back({a.at(0).get<std::int64_t>(), a.at(1).get<std::int64_t>(), a.at(2).get<std::int64_t>()});
         k.stages.back().maps.push_back(std::move(map));
       }
+      if (s.size() > 6) s.at(6).get_to(k.stages.back().random);
     }
     if (j.contains("checks")) j.at("checks").get_to(k.checks);
     k.effort = j.at("quick").get<bool>() ? CompileEffort::Quick : CompileEffort::Full;

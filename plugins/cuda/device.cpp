@@ -208,7 +208,10 @@ class Context {
 
   // seed and step of random numbers, in device memory: a kernel's parameters do not change from step to step.
   Result<Unit> setRandom(std::uint64_t seed, std::uint64_t step) {
-    if (m_recorded) return Unit{};  // a graph is given its own at every replay
+    if (m_recorded) {  // a graph is given its own at every replay
+      m_recordsRandom = true;
+      return Unit{};
+    }
     if (m_randomSet && m_random[0] == seed && m_random[1] == step) return Unit{};
     m_random = {seed, step};
     m_randomSet = true;
@@ -227,8 +230,10 @@ class Context {
   Result<Unit> beginRecording() {
     NF_TRY([[maybe_unused]] const Unit bound, bind());
     m_recorded.emplace();
+    m_recordsRandom = false;
     return Unit{};
   }
+  bool recordsRandom() const { return m_recordsRandom; }  // what was recorded last draws random numbers
   std::vector<GraphNode> endRecording() {
     std::vector<GraphNode> nodes;
     if (m_recorded) nodes.swap(*m_recorded);
@@ -295,6 +300,7 @@ class Context {
   bool m_randomSet = false;
   std::vector<std::vector<std::string>> m_checks{{}};  // number 0: of kernels without any
   std::optional<std::vector<GraphNode>> m_recorded;    // while a graph is recorded
+  bool m_recordsRandom = false;
   Error m_lost;
 };
 
@@ -302,6 +308,7 @@ class CudaKernel final : public Kernel {
  public:
   CudaKernel(std::shared_ptr<Context> context, const KernelObject& object)
       : m_context(std::move(context)), m_stages(object.stages),
+        m_random(std::any_of(m_stages.begin(), m_stages.end(), [](const KernelStage& s) { return s.random; })),
         m_number(object.checks.empty() ? 0 : m_context->addChecks(object.checks)) {
     for (const KernelStage& s : m_stages)
       for (const KernelTensorMap& m : s.maps) m_maps.push_back({m, 0, {}});
@@ -341,7 +348,7 @@ class CudaKernel final : public Kernel {
     NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
     if (args.counters.size() > kMostCounters)
       return Error{"run", "Loops are nested deeper than " + std::to_string(kMostCounters) + ".", m_context->name(), {}};
-    NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(args.seed, args.step));
+    if (m_random) { NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(args.seed, args.step)); }
     m_context->launched = m_cubin;
     Counters counters;
     std::copy(args.counters.begin(), args.counters.end(), counters.of);
@@ -393,6 +400,7 @@ class CudaKernel final : public Kernel {
 
   std::shared_ptr<Context> m_context;
   std::vector<KernelStage> m_stages;
+  bool m_random;
   std::vector<Mapped> m_maps;  // of all stages, in order
   std::uint32_t m_number;
   std::vector<std::byte> m_cubin;
@@ -408,11 +416,13 @@ class CudaLaunchGraph final : public LaunchGraph {
   ~CudaLaunchGraph() override { static_cast<void>(m_context->bind()); }  // a lost device's driver refuses what the graph asks then
 
   Graph& graph() { return *m_graph; }
+  void setRandom(bool random) { m_random = random; }
 
   Result<Unit> replay(std::uint64_t seed, std::uint64_t step) override {
     NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
     if (m_graph->size() == 0) return Unit{};
-    NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(seed, step));
+    // A copy before each step would be the longest part of a short one's overhead.
+    if (m_random) { NF_TRY([[maybe_unused]] const Unit set, m_context->setRandom(seed, step)); }
     ++m_replayed;
     return m_context->check("run", "the graph of a step can't be launched", m_graph->launch());
   }
@@ -421,6 +431,7 @@ class CudaLaunchGraph final : public LaunchGraph {
   std::shared_ptr<Context> m_context;
   std::unique_ptr<Graph> m_graph;
   std::int64_t& m_replayed;
+  bool m_random = true;
 };
 
 class CudaRecorder final : public LaunchRecorder {
@@ -435,7 +446,9 @@ class CudaRecorder final : public LaunchRecorder {
     std::vector<GraphNode> nodes = m_context->endRecording();
     NF_TRY([[maybe_unused]] const Unit bound, m_context->bind());
     if (!earlier) earlier = std::make_unique<CudaLaunchGraph>(m_context, m_counts.replayed);
-    Graph& graph = static_cast<CudaLaunchGraph&>(*earlier).graph();
+    auto& made = static_cast<CudaLaunchGraph&>(*earlier);
+    made.setRandom(m_context->recordsRandom());
+    Graph& graph = made.graph();
     const std::int64_t built = graph.builds(), changed = graph.updates();
     const CUresult code = graph.set(std::move(nodes));
     m_counts.built += graph.builds() - built;

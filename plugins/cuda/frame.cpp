@@ -86,6 +86,7 @@ std::optional<Grid> Frame::grid(std::size_t index) {
   Touched used;
   collect(stage.body, used);
   for (const MapId m : used.maps) result.stage.maps.push_back(mapOf(m));
+  result.stage.random = !used.streams.empty();
   return result;
 }
 

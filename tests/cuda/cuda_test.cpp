@@ -419,6 +419,38 @@ TEST(CudaPlugin, ExportsKernelsWithoutADevice) {
   fs::remove(folder.string() + ".log");
 }
 
+// What `hint schedule` says is what is exported, as it is what runs.
+TEST(CudaPlugin, ExportsTheScheduleOfAHint) {
+  const fs::path folder = fs::temp_directory_path() / ("neoflow-hinted-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const auto run = [&](const std::string& copies, const std::string& device) {
+    std::ofstream(folder / "hinted.nf")
+        << "input A[256, 128] : f16\ninput B[128, 256] : f16\nC[i, j] = sum[k] A[i, k] * B[k, j]\nshow C\n"
+        << "hint schedule C { kind = contraction; block_m = 128; block_n = 128; block_k = 64; "
+           "thread_m = 2; thread_n = 32; stages = 2; matrix = wgmma; copies = "
+        << copies << " }\n";
+    const std::string command = std::string(NF_NEOFLOW) + " export " + (folder / "hinted.nf").string() + " --to cuda " +
+                                (folder / "out").string() + " --device " + device + " > " + (folder / "log").string() + " 2>&1";
+    const int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const auto exported = [&] {
+    std::string text;
+    for (const auto& entry : fs::directory_iterator(folder / "out"))
+      if (entry.path().extension() == ".cu") text += read(entry.path());
+    return text;
+  };
+  ASSERT_EQ(run("tma", "cuda:sm_90"), 0) << read(folder / "log");
+  EXPECT_NE(exported().find("nf_tensor_copy"), std::string::npos) << exported();
+  fs::remove_all(folder / "out");
+  ASSERT_EQ(run("async", "cuda:sm_90"), 0) << read(folder / "log");
+  EXPECT_EQ(exported().find("nf_tensor_copy"), std::string::npos);
+  EXPECT_NE(exported().find("nf_wgmma_f16<128"), std::string::npos) << exported();
+  EXPECT_NE(run("tma", "cuda:sm_80"), 0);
+  EXPECT_NE(read(folder / "log").find("this kernel has no such schedule"), std::string::npos) << read(folder / "log");
+  fs::remove_all(folder);
+}
+
 TEST(CudaPlugin, RefusesWhatNvrtcCannotServe) {
   EXPECT_FALSE(cuda::nominalTarget("sm_70").ok());
   EXPECT_FALSE(cuda::nominalTarget("avx512").ok());

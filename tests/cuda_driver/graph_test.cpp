@@ -20,13 +20,13 @@ namespace {
 
 using namespace testing_programs;
 
-// w' = 0.5 w + x + noise;  loss = mean (w - x)^2. The weight and the count have two buffers each, which change places.
-Program small() {
+// w' = 0.5 w + x + noise, or without noise;  loss = mean (w - x)^2. The weight and the count have two buffers each, which change places.
+Program small(bool noisy = true) {
   Program p;
   const TensorId x = testing_programs::tensor(p, "x", TensorKind::Input, {70}, Initializer::Kind::Normal, {0, 1});
   const TensorId w = testing_programs::tensor(p, "w", TensorKind::Param, {70}, Initializer::Kind::Constant, {3});
   const TensorId n = testing_programs::tensor(p, "n", TensorKind::State, {}, Initializer::Kind::Constant, {0});
-  const ExprId noise = p.random(5, IndexExpr::variable(IndexVar(0)));
+  const ExprId noise = noisy ? p.random(5, IndexExpr::variable(IndexVar(0))) : p.constant(0.25);
   const ExprId half = p.binary(ScalarOp::Mul, read(p, w), p.constant(0.5));
   const TensorId next = elementwise(p, "w.next", w, p.binary(ScalarOp::Add, p.binary(ScalarOp::Add, half, read(p, x)), noise));
   const TensorId counted = elementwise(p, "n.next", n, p.binary(ScalarOp::Add, read(p, n), p.constant(1)));
@@ -101,6 +101,20 @@ TEST_F(Graphs, StepsAreReplayedAndEqualTheReference) {
   EXPECT_EQ(counts.replayed, 6);
   EXPECT_EQ(driver_double::counts().graphLaunches, 6);
   EXPECT_EQ(driver_double::counts().kernels, 7 * driver_double::counts().streamLaunches);
+}
+
+// Seed and step are told to steps that draw numbers by them; the others' only copy is the batch.
+TEST_F(Graphs, AStepWithoutRandomNumbersIsNotToldItsNumber) {
+  for (const bool noisy : {true, false}) {
+    driver_double::reset();
+    const Program p = small(noisy);
+    const auto want = onReference(p), got = onDouble(p);
+    std::uint64_t s = 0;
+    for (; s < 4; ++s) expectNear(want->step(s), got->step(s));
+    const std::int64_t before = driver_double::counts().copiesIn;
+    for (; s < 8; ++s) expectNear(want->step(s), got->step(s));
+    EXPECT_EQ(driver_double::counts().copiesIn - before, noisy ? 8 : 4);
+  }
 }
 
 TEST_F(Graphs, ASwappedKernelChangesItsNodesAlone) {

@@ -23,13 +23,15 @@ TEST(WorkerMessages, AKernelKeepsItsStagesAndTheirMaps) {
   KernelTensorMap inWorkspace;
   inWorkspace.type = DType::BF16;
   inWorkspace.axes = {{64, 2, 64}};
-  kernel.stages = {{"first", 4, 128, 65536, false, {map, inWorkspace}}, {"second", 1, 32, 0, true, {}}};
+  kernel.stages = {{"first", 4, 128, 65536, false, {map, inWorkspace}, false}, {"second", 1, 32, 0, true, {}}};
   const auto read = kernelFromJson(kernelToJson(kernel), {});
   ASSERT_TRUE(read.ok()) << read.error().message;
   ASSERT_EQ(read->stages.size(), 2u);
   EXPECT_EQ(read->stages[0].symbol, "first");
   EXPECT_EQ(read->stages[0].sharedBytes, 65536);
   EXPECT_EQ(read->stages[0].maps, kernel.stages[0].maps);
+  EXPECT_FALSE(read->stages[0].random);
+  EXPECT_TRUE(read->stages[1].random);
   EXPECT_TRUE(read->stages[1].cooperative);
   EXPECT_TRUE(read->stages[1].maps.empty());
 }

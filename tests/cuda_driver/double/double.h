@@ -32,6 +32,7 @@ struct Counts {
   std::int64_t graphs = 0;             // instantiated
   std::int64_t changes = 0;            // of nodes in executable graphs
   std::int64_t copies = 0, fills = 0;  // within a device
+  std::int64_t copiesIn = 0;           // from the host
   std::int64_t maps = 0;               // of tensors, encoded
   std::int64_t unlocked = 0;           // copies to host memory that is not page-locked, each a wait
 };

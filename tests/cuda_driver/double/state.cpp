@@ -69,6 +69,7 @@ CUresult run(CUctx_st& context, Work& work) {
       return CUDA_SUCCESS;
     case Work::Kind::CopyIn:
       if (!holds(context, work.to, work.bytes)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+      ++s.counts.copiesIn;
       std::memcpy(work.to, work.from, work.bytes);
       return CUDA_SUCCESS;
     case Work::Kind::CopyOut:
