@@ -632,7 +632,9 @@ int runBenchOps(BackendRegistry& registry, const BenchOpsOptions& options) {
   if (!options.json) {
     std::printf("%s; %.0f GFLOP/s a thread, %.1f GB/s, launch %.2f us; %s\n", device.description().c_str(), target.peakFlops / 1e9,
                 target.peakBandwidth / 1e9, target.launchSeconds * 1e6,
-                peers.gemm ? "ratios are speeds, the peer's = 1" : "no peer is installed");
+                peers.gemm                     ? "ratios are speeds, the peer's = 1"
+                : host && *dtype != DType::F32 ? "peers are measured in f32 alone"
+                                               : "no peer is installed");
     std::printf("%-34s %10s %9s %8s %8s   %s\n", "case", "ours ms", "GFLOP/s", "compile", "code", "peers: ms, ratio");
   }
   std::mt19937_64 rng(options.seed);

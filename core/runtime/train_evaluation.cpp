@@ -37,10 +37,13 @@ void TrainJob::Impl::planEvaluations() {
           std::any_of(compiled.program.tensors.begin(), compiled.program.tensors.end(), [&](const Tensor& t) {
             return t.init.kind == Initializer::Kind::Batch && !t.shape.empty() && t.shape.front() != rows;
           })) {
-        plans.warning = "The batch of " + std::to_string(batch) +
-                        " rows is written as a number, so what is held out is evaluated in batches of it and averaged" +
-                        (all % batch > 0 ? ", without the last " + std::to_string(all % batch) + " rows" : std::string()) +
-                        ": `let B = " + std::to_string(batch) + "` and `[B, ...]` take all rows at once.";
+        const std::string number = std::to_string(batch);
+        plans.warning = "The batch of " + number + " rows is written as a number, so ";
+        if (all < batch)
+          plans.warning += "the " + std::to_string(all) + " rows that are held out, fewer than that, are not evaluated";
+        else plans.warning += "what is held out is evaluated in batches of it and averaged";
+        if (all > batch && all % batch > 0) plans.warning += ", without the last " + std::to_string(all % batch) + " rows";
+        plans.warning += ": `let B = " + number + "` and `[B, ...]` take all rows at once.";
         return;
       }
       auto made =
