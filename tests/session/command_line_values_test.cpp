@@ -330,7 +330,7 @@ TEST_F(CommandLine, CheckNamesThePartsOfAGradientThatAreZeroByRule) {
        "show d(L)/d(X)\nshow d(M)/d(X)\nshow d(N)/d(X)\n");
   const Outcome o = run("check part.nf");
   EXPECT_EQ(o.code, 0);
-  EXPECT_THAT(o.err, HasSubstr("part.nf:2:30: note: `X[3 - i]` adds nothing to the derivative by `X`: floor has slope 0"));
+  EXPECT_THAT(o.err, HasSubstr("part.nf:2:30: note: `X[3 - i]` adds nothing to `d(L)/d(X)`: floor has slope 0"));
   const auto json = nlohmann::json::parse(run("check part.nf --json").out);
   EXPECT_TRUE(json["ok"].get<bool>());
   int parts = 0, wholes = 0;
