@@ -353,8 +353,8 @@ TEST_F(CommandLine, ValuesOfTrainingAreToldFromThoseOfEvaluation) {
   EXPECT_THAT(both.out, testing::AllOf(HasSubstr("L = 6\n"), HasSubstr("G = 10\n"), HasSubstr("Q = 20\n")));
   EXPECT_THAT(both.out, testing::EndsWith("Of the training program: G, Q; the other values are of evaluation.\n"));
   std::map<std::string, std::string> programs;
-  for (const auto& t : nlohmann::json::parse(run("run both.nf --device reference --json").out)["tensors"])
-    programs[t["name"].get<std::string>()] = t["program"].get<std::string>();
+  const auto json = nlohmann::json::parse(run("run both.nf --device reference --json").out);
+  for (const auto& t : json["tensors"]) programs[t["name"].get<std::string>()] = t["program"].get<std::string>();
   EXPECT_EQ(programs, (std::map<std::string, std::string>{{"G", "training"}, {"L", "evaluation"}, {"Q", "training"}}));
   file("gradient.nf", net + "show G\n");
   EXPECT_THAT(run("run gradient.nf --device reference").out,
