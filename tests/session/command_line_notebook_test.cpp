@@ -154,7 +154,8 @@ TEST_F(CommandLine, WhatHeldOutRowsCannotHaveIsWarnedOf) {
   const Outcome o = run("check rows.nf");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_THAT(o.err, HasSubstr("rows.nf:5:7: warning: `off` has the extent of the batch"));
-  EXPECT_THAT(o.err, testing::ContainsRegex("rows.nf:11:[0-9]+: warning: `top` is averaged over batches of 20 rows, which is right"));
+  EXPECT_THAT(o.err,
+              testing::ContainsRegex("rows.nf:11:[0-9]+: warning: `top` is averaged over batches of 20 rows, which is right"));
   EXPECT_THAT(o.err, Not(HasSubstr("`average`")));
 }
 
