@@ -168,18 +168,27 @@ std::string explanationText(const Program& program, const GradientTerm& term, co
 Diagnostics zeroParts(const DifferentiateResult& differentiated, const SourceMap& sources, SourceId notebook) {
   Diagnostics parts;
   std::set<std::tuple<std::uint32_t, std::uint32_t, std::string>> told;
+  std::set<std::uint32_t> whole;  // operators without anything but zeros
+  for (const GradientTerm& term : differentiated.terms)
+    if (term.form == GradientTerm::Form::Zero && !term.access.valid() && term.backward.valid() && term.backwardLoops.empty())
+      whole.insert(term.backward.value);
   for (const GradientTerm& term : differentiated.terms) {
-    if (term.form != GradientTerm::Form::Zero || !term.access.valid() || !term.cut.valid() || term.backward.valid()) continue;
+    if (term.form != GradientTerm::Form::Zero || !term.access.valid() || !term.cut.valid()) continue;
+    if (term.backward.valid() && term.backwardLoops.empty() && whole.contains(term.backward.value)) continue;
     const Program& p = bodyAt(differentiated.program, term.forwardLoops);
     const OriginId origin = p[term.access].origin;
     const Span cut = p[term.cut].span, span = origin.valid() ? p[origin].span : Span{};
     if (!cut.valid() || cut.source != notebook) continue;
     const std::string written = accessAsWritten(differentiated.program, term, sources);
+    const Program& backward = bodyAt(differentiated.program, term.backwardLoops);
+    const TensorId result = term.backward.valid() ? backward[term.backward].output : TensorId();
     Diagnostic d;
     d.severity = Severity::Note;
     d.code = "zero-part";
-    d.message = "`" + (written.empty() ? accessText(differentiated.program, term) : written) +
-                "` adds nothing to the derivative by `" + writtenName(p[term.tensor].name) + "`: " + term.why;
+    d.message =
+        "`" + (written.empty() ? accessText(differentiated.program, term) : written) + "` adds nothing to " +
+        (result.valid() ? "`" + backward[result].name + "`" : "the derivative by `" + writtenName(p[term.tensor].name) + "`") +
+        ": " + term.why;
     d.span = span.valid() && span.source == notebook ? span : cut;
     if (told.emplace(d.span.begin, d.span.end, d.message).second) parts.push_back(std::move(d));
   }

@@ -330,7 +330,7 @@ TEST_F(CommandLine, CheckNamesThePartsOfAGradientThatAreZeroByRule) {
        "show d(L)/d(X)\nshow d(M)/d(X)\nshow d(N)/d(X)\n");
   const Outcome o = run("check part.nf");
   EXPECT_EQ(o.code, 0);
-  EXPECT_THAT(o.err, HasSubstr("part.nf:2:30: note: `X[3 - i]` adds nothing to the derivative by `X`: floor has slope 0"));
+  EXPECT_THAT(o.err, HasSubstr("part.nf:2:30: note: `X[3 - i]` adds nothing to `d(L)/d(X)`: floor has slope 0"));
   const auto json = nlohmann::json::parse(run("check part.nf --json").out);
   EXPECT_TRUE(json["ok"].get<bool>());
   int parts = 0, wholes = 0;
@@ -353,8 +353,8 @@ TEST_F(CommandLine, ValuesOfTrainingAreToldFromThoseOfEvaluation) {
   EXPECT_THAT(both.out, testing::AllOf(HasSubstr("L = 6\n"), HasSubstr("G = 10\n"), HasSubstr("Q = 20\n")));
   EXPECT_THAT(both.out, testing::EndsWith("Of the training program: G, Q; the other values are of evaluation.\n"));
   std::map<std::string, std::string> programs;
-  for (const auto& t : nlohmann::json::parse(run("run both.nf --device reference --json").out)["tensors"])
-    programs[t["name"].get<std::string>()] = t["program"].get<std::string>();
+  const auto json = nlohmann::json::parse(run("run both.nf --device reference --json").out);
+  for (const auto& t : json["tensors"]) programs[t["name"].get<std::string>()] = t["program"].get<std::string>();
   EXPECT_EQ(programs, (std::map<std::string, std::string>{{"G", "training"}, {"L", "evaluation"}, {"Q", "training"}}));
   file("gradient.nf", net + "show G\n");
   EXPECT_THAT(run("run gradient.nf --device reference").out,
