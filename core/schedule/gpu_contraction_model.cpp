@@ -88,6 +88,12 @@ bool couldRound(const ContractionView& view, const Target& target) {
 
 bool hasWarpgroups(const Target& target) { return capabilityOf(target) == kWarpgroupCapability; }
 
+double matrixSpeed(const Target& target) {
+  if (capabilityOf(target) < 75) return 1;
+  const GpuProcessor p = processorOf(target);
+  return (hasWarpgroups(target) ? kWarpgroupRate : p.f16) / p.f32;
+}
+
 std::int64_t sharedBytesOfBlock(const Target& target) {
   const int capability = capabilityOf(target);
   std::int64_t kilobytes = 48;

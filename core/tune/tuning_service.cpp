@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/schedule/gpu.h"
 #include "core/tune/tuning_state.h"
 
 namespace nf {
@@ -64,14 +65,19 @@ nlohmann::json toJson(const TrialEvent& event) {
 }
 
 double rooflineSeconds(const Program& program, const Target& target) {
-  double flops = 0, bytes = 0;
+  double flops = 0, bytes = 0, speed = 1;
   for (std::size_t i = 0; i < program.operators.size(); ++i) flops += static_cast<double>(leastFlopsOf(program, OperatorId(i)));
   const std::vector<OperatorId> writer = producers(program);
-  for (std::size_t t = 0; t < program.tensors.size(); ++t)
-    if (!writer[t].valid()) bytes += static_cast<double>(program.tensors[t].bytes());
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (writer[t].valid()) continue;
+    bytes += static_cast<double>(tensor.bytes());
+    if (tensor.type == DType::F16 || tensor.type == DType::BF16) speed = loop::matrixSpeed(target);
+  }
   for (const Output& output : program.outputs) bytes += static_cast<double>(program[output.tensor].bytes());
   double seconds = 0;
-  if (target.peakFlops > 0) seconds = flops / (target.peakFlops * static_cast<double>(std::max<std::int64_t>(target.threads, 1)));
+  if (target.peakFlops > 0)
+    seconds = flops / (speed * target.peakFlops * static_cast<double>(std::max<std::int64_t>(target.threads, 1)));
   if (target.peakBandwidth > 0 && bytes > static_cast<double>(std::max(target.l2Bytes, target.l3Bytes)))
     seconds = std::max(seconds, bytes / target.peakBandwidth);
   return seconds;

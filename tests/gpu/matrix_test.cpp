@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/schedule/fragment.h"
+#include "core/schedule/gpu.h"
 #include "core/schedule/loop_interpreter.h"
 #include "core/schedule/lower.h"
+#include "core/tune/tuning_state.h"
 #include "tests/golden.h"
 #include "tests/gpu/gpu_cases.h"
 
@@ -318,6 +320,22 @@ TEST(GpuMatrix, UnitsFollowTheDeviceAndTheOperands) {
 }
 
 // What a person would take, within a factor of two.
+// What a search may still gain is reckoned from the fastest units that could take the operands: f32's own would end it early.
+TEST(GpuMatrix, TheRoofIsThatOfTheMatrixUnits) {
+  const auto seconds = [](DType type, const Target& target) { return rooflineSeconds(gemm(1024, 1024, 8192, type, type), target); };
+  for (const auto& [architecture, speed] : {std::pair("sm_75", 8.0), std::pair("sm_80", 16.0), std::pair("sm_90", 16.0)}) {
+    const Target target = gpuTarget(architecture);
+    const double plain = seconds(DType::F32, target);
+    EXPECT_NEAR(plain, 2.0 * 1024 * 1024 * 8192 / (target.peakFlops * static_cast<double>(target.threads)), 0.01 * plain);
+    EXPECT_DOUBLE_EQ(loop::matrixSpeed(target), speed);
+    for (const DType half : {DType::F16, DType::BF16})
+      EXPECT_NEAR(plain / seconds(half, target), speed, 0.01 * speed) << architecture;
+  }
+  Target cpu;
+  cpu.peakFlops = 1e11;
+  EXPECT_EQ(loop::matrixSpeed(cpu), 1);
+}
+
 TEST(GpuContraction, FirstSchedulesHaveTiles) {
   const auto knobs = [](const Program& p, const char* architecture = "sm_80") {
     return *(*scheduleSpace(p, gpuTarget(architecture)))->first().knobs;
