@@ -8,3 +8,7 @@ for t in 0..4 {
   stack Hs = H
 }
 show H, Hs
+# ---- diagnostics
+[expected] for_of_misread_function.nf:2:34: error: expected `]` or `,`, found `)`
+    n[b, i] = tanh(x[b, i] + h[b, i)
+                                   ^
