@@ -374,7 +374,9 @@ class Fuser {
     if (c.forward->obstacle || c.forward->forbidden) {
       record(from, c, c.forward->forbidden ? FusionState::Forbidden : FusionState::NotLowerable);
       FusionDecision& decision = m_decisions.back();
-      if (reads(consumer, from)) decision.askedInVain = {first, second};
+      // The language has warned of others that do not read each other; what a derivative reads it did not know.
+      const bool derived = first.starts_with("d(") || second.starts_with("d(");
+      if (reads(consumer, from) || derived) decision.askedInVain = {first, second};
       m_takenBack.insert(from.value);
       m_decided.insert(from.value);
       return;

@@ -182,6 +182,18 @@ TEST_F(CommandLine, AHintThatCannotBeObeyedIsWarnedOf) {
     EXPECT_EQ(d["asked_in_vain"].get<bool>(), d["producer"] == "T" && d["consumer"] == "U") << d;
 }
 
+TEST_F(CommandLine, AHintOfADerivativeThatReadsNothingOfTheOtherIsWarnedOf) {
+  file("hint.nf",
+       "input X[16, 8] = normal(0, 1)\nparam W[8, 4] = normal(0, 1)\nB[i, k] = sum[j] X[i, j] * W[j, k]\nC[i, k] = tanh(B[i, k]) * "
+       "2\n"
+       "S[i] = sum[k] C[i, k]\nloss L = mean[i] exp(-S[i]^2)\ntrain L { steps = 2; optimizer = sgd(lr=0.1) }\n"
+       "hint fuse d(L)/d(C), B\nhint fuse d(L)/d(C), d(L)/d(B)\n");
+  const Outcome check = run("check hint.nf");
+  EXPECT_EQ(check.code, 0);
+  EXPECT_THAT(check.err, testing::AllOf(HasSubstr("hint.nf:8:"), HasSubstr("warning: `hint fuse d(L)/d(C), B` cannot be obeyed"),
+                                        Not(HasSubstr("d(L)/d(B)` cannot"))));
+}
+
 TEST_F(CommandLine, WhatThereIsNoMemoryForHasItsPlaceAndSize) {
   file("big.nf",
        "let N = 1500000000\ninput X[4] = 1\ninput A[N, N] = 1\nY[i] = A[i, i] * X[0]\nloss L = sum[i] Y[i]\nshow Y\nparam w = 1.0\n"
