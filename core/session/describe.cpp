@@ -482,7 +482,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
   std::sort(shown.begin(), shown.end());
   for (const OperatorId id : shown) {
     e.text += toText(p, id) + "\n";
-    e.formulas.push_back(formulaOf(p, id, spans));
+    for (protocol::Formula& f : formulasOf(p, id, spans)) e.formulas.push_back(std::move(f));
   }
   if (isDerivative(e.tensor)) addDefinitions(e, p, made, shown, source);
   for (const GradientTerm& term : terms) {
