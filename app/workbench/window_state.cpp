@@ -473,14 +473,15 @@ protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) 
     if (const auto* t = m_tab->workspace->tensor(tensor)) {
       if (t->derivative || places.empty()) add(t->origins);
       for (const std::uint32_t reader : t->readers) add({reader});
-      const auto isPlaced = [&](const protocol::SourceSpan& name) {
-        return std::any_of(places.begin(), places.end(), [&](std::uint32_t k) {
-          return spans[k].source.empty() && spans[k].begin <= name.begin && spans[k].end >= name.end;
+      // The statement of an operator holds its name.
+      const auto isHeld = [&](const protocol::SourceSpan& name) {
+        return std::any_of(t->origins.begin(), t->origins.end(), [&](std::uint32_t o) {
+          return o < spans.size() && spans[o].source.empty() && spans[o].begin <= name.begin && spans[o].end >= name.end;
         });
       };
       for (const auto& s : m_tab->workspace->analysis().symbols)
         if (const auto* token = tokenAt(s.definition); token && token->tensor == tensor && token->inside.empty())
-          if (!isPlaced(s.definition)) add(token->origins);
+          if (!isHeld(s.definition)) add(token->origins);
     }
   }
   return places;

@@ -244,6 +244,7 @@ void Elaborator::noteReference(Span span, const Entity& entity) {
 
 // The functions that are written into an operator are part of what it makes.
 void Elaborator::noteCalls(const Ast& ast, ExprRef value, const Entity& made) {
+  if (m_frame != 0) return;
   std::vector<ExprRef> stack{value};
   while (!stack.empty()) {
     const ExprRef ref = stack.back();

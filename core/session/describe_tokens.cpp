@@ -61,10 +61,14 @@ class Tokens {
     return !word.empty() && tensor.starts_with(word) && (tensor.size() == word.size() || tensor[word.size()] == '#');
   }
 
+  static std::uint64_t key(Span span) { return std::uint64_t{span.begin} << 32 | span.end; }
+  bool isKnown(Span span) const { return m_seen.contains(key(span)); }
+
   void add(const Program& program, Span span, TensorId tensor, protocol::Origins origins) {
+    if (isKnown(span)) return;
     std::string name = shown(tensor);
     if (name.empty() && !names(span, program[tensor].name)) return;
-    if (!m_seen.insert(std::uint64_t{span.begin} << 32 | span.end).second) return;
+    m_seen.insert(key(span));
     m_tokens.push_back(
         {span.begin, span.end, std::move(name), m_loops.empty() ? std::string() : program[tensor].name, std::move(origins)});
   }
@@ -72,7 +76,8 @@ class Tokens {
   void add(const Program& program, OriginId origin, TensorId tensor) {
     if (!origin.valid()) return;
     const Origin& o = program[origin];
-    if (o.pass.empty() && o.span.source == m_notebook.notebook) add(program, o.span, tensor, m_spans.of(program, origin));
+    if (o.pass.empty() && o.span.source == m_notebook.notebook && !isKnown(o.span))
+      add(program, o.span, tensor, m_spans.of(program, origin));
   }
 
   void place(const Program& program) {

@@ -377,10 +377,13 @@ class LoopWriter {
     for (const Loop::Accumulated& a : loop.accumulated)
       add(line(program, op, names, within).accumulated(names[a.outer], inside[a.inner]));
     if (!counters.empty()) return;
-    for (const Loop::Carried& c : loop.carried)
-      if (c.last.valid() && !names[c.last].name.starts_with("d("))
-        add(line(program, op, names, counters)
-                .equal({names[c.last].name.substr(0, names[c.last].name.find('\'')), {}, false, 0}, names[c.last]));
+    for (const Loop::Carried& c : loop.carried) {
+      if (!c.last.valid() || names[c.last].name.starts_with("d(")) continue;
+      // What a function's loop carries has the name of the call before its own: Z.h.
+      const std::string own = names[c.last].name.substr(0, names[c.last].name.find('\''));
+      const std::string full = program[c.last].name.substr(0, program[c.last].name.find('#'));
+      add(line(program, op, names, counters).equal({full.ends_with('.' + own) ? full : own, {}, false, 0}, names[c.last]));
+    }
   }
 
  private:

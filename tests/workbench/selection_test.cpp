@@ -594,6 +594,7 @@ TEST_F(Selected, WhatAFunctionMakesIsSelectedByItsName) {
   ExpressionEditor* editor = cell(0)->editor();
   const auto click = [&](const char* context, std::size_t at) {
     clickInOutline("X");
+    window->notebook()->activate(cell(0)->id(), true);
     editor->moveCaretTo(editor->bytes().find(context) + at);
     std::set<std::string> tinted;
     for (const auto& s : selection().selectedSpans()) tinted.insert(text.substr(s.begin, s.end - s.begin));
@@ -621,6 +622,7 @@ TEST_F(Selected, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
   ExpressionEditor* editor = cell(0)->editor();
   const auto inspected = [&](const char* context, std::size_t at) {
     clickInOutline("X");
+    window->notebook()->activate(cell(0)->id(), true);
     editor->moveCaretTo(editor->bytes().find(context) + at);
     return window->inspector()->tensor();
   };
