@@ -155,18 +155,22 @@ void addMoved(Section* section, const Theme* theme, const protocol::NumericCheck
   if (moved.refuted > 0) addSamples(section, theme, moved.worstSamples, QStringLiteral("moved samples"));
 }
 
+QString nothingChosen() {
+  return InspectorView::tr(
+      "Put the cursor on a tensor, or choose one in the outline: its gradient, proof, values and where it leads "
+      "stand here.");
+}
+
 }  // namespace
 
 InspectorView::InspectorView(const Theme* theme, QWidget* parent)
     : QWidget(parent), m_theme(theme), m_name(new WrappedLabel), m_facts(label({}, "muted")),
-      m_empty(label(tr("Put the cursor on a tensor, or choose one in the outline: its gradient, proof, values and where it leads "
-                       "stand here."),
-                    "muted")),
-      m_proved(new Badge(theme)), m_checked(new Badge(theme)), m_certificate(new Section(theme, tr("Certificate"))),
-      m_derivation(new Section(theme, tr("Derivation"))), m_check(new Section(theme, tr("Numeric check"))),
-      m_valueSection(new Section(theme, tr("Values"))), m_leads(new Section(theme, tr("Leads to"))),
-      m_steps(new DerivationView(theme)), m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea),
-      m_body(new QWidget), m_values(new TensorView(theme, true)) {
+      m_empty(label(nothingChosen(), "muted")), m_proved(new Badge(theme)), m_checked(new Badge(theme)),
+      m_certificate(new Section(theme, tr("Certificate"))), m_derivation(new Section(theme, tr("Derivation"))),
+      m_check(new Section(theme, tr("Numeric check"))), m_valueSection(new Section(theme, tr("Values"))),
+      m_leads(new Section(theme, tr("Leads to"))), m_steps(new DerivationView(theme)),
+      m_pin(new IconButton(theme, QStringLiteral("pin"))), m_scroll(new QScrollArea), m_body(new QWidget),
+      m_values(new TensorView(theme, true)) {
   setProperty("role", QStringLiteral("page"));
   setAttribute(Qt::WA_StyledBackground);
   auto* layout = new QVBoxLayout(this);
@@ -290,8 +294,19 @@ void InspectorView::clear() {
   followAge();
   m_pin->setChecked(false);
   m_scroll->hide();
+  m_empty->setText(nothingChosen());
   m_empty->show();
 }
+
+void InspectorView::setMadeInLoop(const QString& name) {
+  clear();
+  m_empty->setText(
+      tr("%1 is made anew in every step of its loop and is no tensor behind it: it has no values and no gradient of its "
+         "own here. `stack` in the loop keeps what all steps make.")
+          .arg(name.section(QLatin1Char('#'), 0, 0)));
+}
+
+QString InspectorView::instead() const { return m_tensor.isEmpty() ? m_empty->text() : QString(); }
 
 void InspectorView::setTensor(const protocol::TensorInfo& t) {
   const QString name = QString::fromStdString(t.name);

@@ -160,6 +160,8 @@ class MainWindow : public QMainWindow {
   void chooseTensor(const QString& name);
   protocol::Origins placesOf(const std::vector<std::string>& tensors) const;
   std::string tensorMadeAt(const protocol::Origins& origins) const;
+  const protocol::TokenInfo* tokenAt(const protocol::SourceSpan& span) const;  // of exactly this place; null: none
+  const protocol::TokenInfo* selectedToken() const;
   void inspectSelection();
   void revealSelection();
   TrainStrip* strip(Tab* tab) const;

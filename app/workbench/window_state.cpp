@@ -449,8 +449,8 @@ std::vector<std::string> MainWindow::withParts(const std::vector<std::string>& t
 }
 
 // What makes these came from, for each of spans in one another the innermost: kernels and formulas know it by these. The name of a
-// gradient in a `show` is no part of any of them, but it is where the notebook has it. What nothing makes, a parameter, is known by
-// where it is read.
+// gradient in a `show` is no part of any of them, but it is where the notebook has it; so is the name of what a function makes. What
+// nothing makes, a parameter, is known by where it is read.
 protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) const {
   protocol::Origins places;
   const auto& spans = m_selection.spans();
@@ -473,9 +473,45 @@ protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) 
     if (const auto* t = m_tab->workspace->tensor(tensor)) {
       if (t->derivative || places.empty()) add(t->origins);
       for (const std::uint32_t reader : t->readers) add({reader});
+      // The statement of an operator holds its name.
+      const auto isHeld = [&](const protocol::SourceSpan& name) {
+        return std::any_of(t->origins.begin(), t->origins.end(), [&](std::uint32_t o) {
+          return o < spans.size() && spans[o].source.empty() && spans[o].begin <= name.begin && spans[o].end >= name.end;
+        });
+      };
+      for (const auto& s : m_tab->workspace->analysis().symbols)
+        if (const auto* token = tokenAt(s.definition); token && token->tensor == tensor && token->inside.empty())
+          if (!isHeld(s.definition)) add(token->origins);
     }
   }
   return places;
+}
+
+const protocol::TokenInfo* MainWindow::tokenAt(const protocol::SourceSpan& span) const {
+  if (!span.source.empty() || span.begin >= span.end) return nullptr;
+  const auto& tokens = m_tab->workspace->analysis().tokens;
+  const auto found = std::lower_bound(tokens.begin(), tokens.end(), span, [](const auto& token, const protocol::SourceSpan& s) {
+    return token.begin < s.begin || (token.begin == s.begin && token.end > s.end);
+  });
+  return found != tokens.end() && found->begin == span.begin && found->end == span.end ? &*found : nullptr;
+}
+
+// The longest in the selected place. A part of a statement in a loop that is no token stands for what the statement makes.
+const protocol::TokenInfo* MainWindow::selectedToken() const {
+  const Selection& selection = m_tab->workspace->selection();
+  const protocol::TokenInfo *best = nullptr, *holder = nullptr;
+  const auto length = [](const protocol::TokenInfo& token) { return token.end - token.begin; };
+  for (const auto& token : m_tab->workspace->analysis().tokens) {
+    const Selection::Relation relation = selection.relation(token.origins);
+    if (relation == Selection::Relation::Exact && (!best || length(token) > length(*best))) best = &token;
+    if (relation == Selection::Relation::Around && !token.inside.empty() && (!holder || length(token) < length(*holder)))
+      holder = &token;
+  }
+  if (!best || !holder) return best ? best : holder;
+  const auto places = selection.selectedSpans();
+  const bool whole =
+      std::any_of(places.begin(), places.end(), [&](const auto& s) { return s.begin == best->begin && s.end == best->end; });
+  return whole ? best : holder;
 }
 
 void MainWindow::pinInspector(const QString& tensor) {
@@ -502,9 +538,14 @@ std::string MainWindow::tensorMadeAt(const protocol::Origins& origins) const {
     if (id >= analysis.spans.size()) continue;
     bool makes = false;
     const auto note = [&](const std::string& name) { made.insert(name), makes = true; };
+    const protocol::TokenInfo* token = tokenAt(analysis.spans[id]);
+    if (token && !token->inside.empty()) return {};  // it makes a part of what the loop makes
     for (const auto& s : analysis.symbols)
-      if (s.definition == analysis.spans[id] && s.definition.begin < s.definition.end && m_tab->workspace->tensor(s.name))
-        note(s.name);
+      if (s.definition == analysis.spans[id] && s.definition.begin < s.definition.end) {
+        // A name that a loop gives another value, or a second name of a tensor, says which one it is here.
+        const bool other = token && (token->tensor.starts_with(s.name + '#') || !m_tab->workspace->tensor(s.name));
+        if (const std::string& name = other ? token->tensor : s.name; m_tab->workspace->tensor(name)) note(name);
+      }
     for (const auto& t : analysis.tensors)
       if (t.origins == protocol::Origins{id}) note(t.name);
     if (!makes) return {};
@@ -535,14 +576,12 @@ void MainWindow::inspectSelection() {
   }
   // The place of a statement, or of the name that it defines, is that of the tensor that it makes.
   if (const auto made = tensorMadeAt(selection.origins()); !made.empty()) return m_selection.call({made});
-  const protocol::TokenInfo* best = nullptr;
-  for (const auto& token : m_tab->workspace->analysis().tokens)
-    if (selection.relation(token.origins) == Selection::Relation::Exact &&
-        (!best || token.end - token.begin > best->end - best->begin))
-      best = &token;
-  if (best && !best->tensor.empty()) {
-    if (selection.reads() != best->tensor) return m_selection.read(best->tensor);
-    return inspect(QString::fromStdString(best->tensor));
+  if (const protocol::TokenInfo* token = selectedToken()) {
+    if (selection.reads() != token->tensor) return m_selection.read(token->tensor);
+    if (!token->tensor.empty()) return inspect(QString::fromStdString(token->tensor));
+    if (m_inspector->pinned()) return;
+    m_tab->inspected.clear();
+    return m_inspector->setMadeInLoop(QString::fromStdString(token->inside));
   }
   // What several tensors come from is none of them: `epochs` of a training.
   const protocol::TensorInfo* only = nullptr;

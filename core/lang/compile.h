@@ -67,10 +67,12 @@ struct CellInfo {
   bool hasTrain = false;
 };
 
-// A token of the notebook that names a tensor: what a click on it selects. In order of `span.begin`.
+// A token of the notebook that names a tensor, or the function that makes one: what a click on it selects. In order of `span.begin`;
+// of one place the first is meant.
 struct TensorReference {
   Span span;
   TensorId tensor;
+  std::vector<LoopId> loops;  // outermost first: `tensor` is of the body of the last; empty: of the program
 };
 
 // A statement that cannot be used: it holds a mistake, or it uses the name of something that a mistake has kept from being made.

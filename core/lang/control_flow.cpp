@@ -214,7 +214,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   for (const std::string& name : assigned) {
     Entity* e = lookup(name);
     if (!e || (e->kind != Entity::Kind::Tensor && e->kind != Entity::Kind::LastOf)) continue;
-    e = resolve(name, s.nameSpan);
+    e = resolve(name, s.nameSpan, false);
     const View view = materialise(e->view, callName(name + ".start"), s.span);
     TensorRef ref = view.tensor;
     if (ref.level != level()) ref = {level(), import(ref)};
@@ -269,7 +269,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   bool poisoned = false;
   for (std::size_t i = 0; i < carried.size() && !failedSince(errors); ++i) {
     Entity* e = lookup(carried[i]);
-    if (e->kind == Entity::Kind::LastOf) e = resolve(carried[i], s.nameSpan);
+    if (e->kind == Entity::Kind::LastOf) e = resolve(carried[i], s.nameSpan, false);
     poisoned = e->kind != Entity::Kind::Tensor;
     if (poisoned) {
       if (m_poisonMet.empty()) m_poisonMet = carried[i];
@@ -351,6 +351,11 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   op.origin = origin(s.span);
   op.name = fullName(carried.empty() ? inside->collected[0].name : carried[0]);
   p.addOperator(std::move(op));
+  auto& references = level() == 0 ? m_out.references : m_contexts.back()->references;
+  for (TensorReference& r : inside->references) {
+    r.loops.insert(r.loops.begin(), id);
+    references.push_back(std::move(r));
+  }
   for (std::size_t i = 0; i < carried.size(); ++i) {
     Entity last;
     last.kind = Entity::Kind::LastOf;

@@ -75,7 +75,7 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
 }
 
 // The target's indices are known to `right`: the operator, and its name.
-void Elaborator::defineBy(Statement& right, const Stmt& s, const Target& target, ExprRef value) {
+void Elaborator::defineBy(const Ast& ast, Statement& right, const Stmt& s, const Target& target, ExprRef value) {
   const TermId root = right.term(value);
   if (right.failed()) return;
   Statement::Wish wish;
@@ -90,6 +90,7 @@ void Elaborator::defineBy(Statement& right, const Stmt& s, const Target& target,
   Entity e;
   e.kind = Entity::Kind::Tensor;
   e.view = wholeView(made);
+  noteCalls(ast, value, e);
   bindTarget(target, std::move(e));
 }
 
@@ -100,7 +101,7 @@ void Elaborator::define(const Ast& ast, const Stmt& s, const Target& target, Exp
   right.where(s.binders, 0);
   if (target.type == DType::F64) right.forceType(DType::F64);
   if (!right.outputs(target.indices)) return;
-  defineBy(right, s, target, value);
+  defineBy(ast, right, s, target, value);
 }
 
 void Elaborator::defineWhole(const Ast& ast, const Stmt& s, const Target& target, ExprRef value) {
@@ -147,7 +148,7 @@ void Elaborator::defineWhole(const Ast& ast, const Stmt& s, const Target& target
     bindTarget(target, std::move(entity));
     return;
   }
-  defineBy(right, s, target, value);
+  defineBy(ast, right, s, target, value);
 }
 
 void Elaborator::update(const Ast& ast, const Stmt& s) {

@@ -228,14 +228,36 @@ void Elaborator::listTensors(Diagnostic& d) const {
   if (!made.empty()) d.notes.push_back({"tensors that operators make: " + listed(made), {}});
 }
 
-void Elaborator::noteUse(Entity& entity, Span use) {
+void Elaborator::noteUse(Entity& entity, Span use, bool written) {
   if (!inNotebook(use)) return;
   if (entity.symbol != kNone) m_out.symbols[entity.symbol].uses.push_back(use);
-  if (entity.kind == Entity::Kind::Tensor && entity.view.tensor.level == 0)
-    m_out.references.push_back({use, entity.view.tensor.id});
+  if (written) noteReference(use, entity);
 }
 
-Entity* Elaborator::resolve(std::string_view name, Span use) {
+// What stands in a function means another tensor at every call.
+void Elaborator::noteReference(Span span, const Entity& entity) {
+  if (!inNotebook(span) || m_frame != 0 || entity.kind != Entity::Kind::Tensor || !entity.view.tensor.valid()) return;
+  const TensorRef& tensor = entity.view.tensor;
+  auto& references = tensor.level == 0 ? m_out.references : m_contexts[tensor.level]->references;
+  references.push_back({span, tensor.id, {}});
+}
+
+// The functions that are written into an operator are part of what it makes.
+void Elaborator::noteCalls(const Ast& ast, ExprRef value, const Entity& made) {
+  if (m_frame != 0) return;
+  std::vector<ExprRef> stack{value};
+  while (!stack.empty()) {
+    const ExprRef ref = stack.back();
+    stack.pop_back();
+    if (ref == kNone) continue;
+    const Expr& e = ast[ref];
+    stack.insert(stack.end(), e.args.begin(), e.args.end());
+    const Function* f = e.kind == ExprKind::Call ? functionNamed(e.text) : nullptr;
+    if (f && f->def->value != kNone) noteReference(e.head, made);
+  }
+}
+
+Entity* Elaborator::resolve(std::string_view name, Span use, bool written) {
   Entity* entity = lookup(name);
   if (!entity) {
     // By its full name: `Z.F`, `d(L)/d(W)`, names of a repetition.
@@ -279,7 +301,7 @@ Entity* Elaborator::resolve(std::string_view name, Span use) {
     noteMeaning(*entity);
   }
   if (m_poisonMet.empty() && entity->kind == Entity::Kind::Poison) m_poisonMet = name;
-  noteUse(*entity, use);
+  noteUse(*entity, use, written);
   return entity;
 }
 
@@ -345,10 +367,8 @@ bool Elaborator::declare(std::string_view name, Span span, Entity entity, Symbol
     symbol.name = name;
     symbol.definition = span;
     symbol.inside = m_scope->kind == Scope::Kind::Repeat || m_scope->kind == Scope::Kind::Loop;
-    if (entity.kind == Entity::Kind::Tensor && entity.view.tensor.level == 0) {
-      symbol.tensor = entity.view.tensor.id;
-      m_out.references.push_back({span, symbol.tensor});
-    }
+    if (entity.kind == Entity::Kind::Tensor && entity.view.tensor.level == 0) symbol.tensor = entity.view.tensor.id;
+    noteReference(span, entity);
     if (entity.kind == Entity::Kind::Tensor) symbol.detail = detailOf(tensorOf(entity.view.tensor));
     if (entity.kind == Entity::Kind::Number)
       symbol.detail = entity.number.isInteger ? std::to_string(entity.number.integer) : printReal(entity.number.real);

@@ -110,6 +110,7 @@ struct Context {
   std::vector<std::vector<std::string>> axisNames;  // by tensor: names for generated axes
   std::vector<Loop::Invariant> invariants;
   std::vector<Collected> collected;
+  std::vector<TensorReference> references;  // of a loop's body: `loops` are those inside
 };
 
 bool isBuiltinFunction(std::string_view name);
@@ -149,7 +150,8 @@ class Elaborator {
   // ---- names
   Scope& scope() { return *m_scope; }
   Entity* lookup(std::string_view name);
-  Entity* resolve(std::string_view name, Span use);  // lookup, uses noted, LastOf made; null and a diagnostic where unknown
+  // Lookup, uses noted, LastOf made; null and a diagnostic where unknown. `written`: the name itself stands there.
+  Entity* resolve(std::string_view name, Span use, bool written = true);
   const Function* functionNamed(std::string_view name);
   bool declare(std::string_view name, Span span, Entity entity, Symbol::Kind kind);  // false and a diagnostic: taken
   void poison(std::string_view name, Span span);
@@ -157,7 +159,9 @@ class Elaborator {
   Scope& open(Scope scope);
   void close();
   std::string fullName(const std::string& local);
-  void noteUse(Entity& entity, Span use);
+  void noteUse(Entity& entity, Span use, bool written);
+  void noteReference(Span span, const Entity& entity);
+  void noteCalls(const ast::Ast& ast, ast::ExprRef value, const Entity& made);
   void noteMeaning(const Entity& entity);
   void nameLast(const std::string& name);  // what a repetition made last, as the name outside
   // What is in scope and near to it, `others` too.
@@ -198,7 +202,7 @@ class Elaborator {
   void assignment(const ast::Ast& ast, const ast::Stmt& s);
   void define(const ast::Ast& ast, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
   void defineWhole(const ast::Ast& ast, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
-  void defineBy(Statement& right, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
+  void defineBy(const ast::Ast& ast, Statement& right, const ast::Stmt& s, const ast::Target& target, ast::ExprRef value);
   void update(const ast::Ast& ast, const ast::Stmt& s);
   void scatter(const ast::Ast& ast, const ast::Stmt& s);
   void namedScalar(const ast::Ast& ast, const ast::Stmt& s);

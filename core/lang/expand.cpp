@@ -222,14 +222,15 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
   const std::string written = "d(" + std::string(e.text) + ")/d(" + std::string(e.text2) + ")";
   // Defined in the text, as in a dump, or asked for before.
   if (lookup(written)) {
-    const Entity* there = resolve(written, e.span);
+    const Entity* there = resolve(written, e.span, false);
     if (!there || there->kind != Entity::Kind::Tensor) return std::nullopt;
+    noteReference(e.span, *there);
     return there->view;
   }
-  Entity* of = resolve(e.text, e.span);
+  Entity* of = resolve(e.text, e.span, false);
   if (!of || of->kind == Entity::Kind::Poison) return std::nullopt;
   const Entity ofCopy = *of;
-  Entity* wrt = resolve(e.text2, e.span);
+  Entity* wrt = resolve(e.text2, e.span, false);
   if (!wrt || wrt->kind == Entity::Kind::Poison) return std::nullopt;
   for (const auto& [entity, text] :
        {std::pair<const Entity&, std::string_view>(ofCopy, e.text), std::pair<const Entity&, std::string_view>(*wrt, e.text2)}) {
@@ -255,7 +256,7 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
   const std::string full = "d(" + ofTensor.name + ")/d(" + wrtTensor.name + ")";
   const bool outside = ofCopy.view.tensor.level == 0 && wrt->view.tensor.level == 0;
   if (const auto made = m_fullNames.find(full); outside && made != m_fullNames.end()) {
-    if (inNotebook(e.span)) m_out.references.push_back({e.span, made->second.id});
+    if (inNotebook(e.span)) m_out.references.push_back({e.span, made->second.id, {}});
     return wholeView(made->second);
   }
   if (level() > 0) {
@@ -273,7 +274,7 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
   const TensorRef result = makeTensor(std::move(t));
   if (!result.valid()) return std::nullopt;
   m_out.program.derivatives.push_back({ofId, wrtId, result.id, {}, origin(e.span)});
-  if (inNotebook(e.span)) m_out.references.push_back({e.span, result.id});
+  if (inNotebook(e.span)) m_out.references.push_back({e.span, result.id, {}});
   return wholeView(result);
 }
 
@@ -348,7 +349,9 @@ std::optional<std::vector<Entity>> Elaborator::expand(const Ast& ast, const Expr
   }
   m_nestedBase = base;
   if (!good) return std::nullopt;
-  return expandWith(*f, arguments, options, call.head, wish, resultNames);
+  auto results = expandWith(*f, arguments, options, call.head, wish, resultNames);
+  if (results && !results->empty()) noteReference(call.head, results->front());
+  return results;
 }
 
 bool Elaborator::bindShape(const Function& f, const Parameter& p, const View& view, Span argument) {
@@ -530,7 +533,7 @@ std::optional<std::vector<Entity>> Elaborator::expandWith(const Function& f, con
     results.emplace();
     for (const Binder& r : def.results) {
       Entity* e = lookup(r.name);
-      if (e && e->kind == Entity::Kind::LastOf) e = resolve(r.name, r.span);
+      if (e && e->kind == Entity::Kind::LastOf) e = resolve(r.name, r.span, false);
       if (!e || (e->kind != Entity::Kind::Tensor && e->kind != Entity::Kind::Poison)) {
         if (!failedSince(errors))
           report("missing-result", "`" + std::string(def.name) + "` does not define its result `" + std::string(r.name) + "`",

@@ -214,7 +214,9 @@ void Elaborator::rehearse(const std::function<void()>& expansion) {
   m_scalars = std::move(scalars);
   m_randomStreams = streams;
   m_out.extents.resize(extents);
-  std::erase_if(m_out.references, [&](const TensorReference& r) { return r.tensor.value >= m_out.program.tensors.size(); });
+  std::erase_if(m_out.references, [&](const TensorReference& r) {
+    return r.loops.empty() ? r.tensor.value >= m_out.program.tensors.size() : r.loops[0].value >= m_out.program.loops.size();
+  });
 }
 
 // The function that `optimizer = f(..)` names, sgd where nothing does; null where there is none, which is told.

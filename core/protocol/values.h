@@ -115,12 +115,14 @@ struct TensorInfo {
   NF_FIELDS(TensorInfo, name, kind, dtype, shape, bytes, derivative, origins, readers);
 };
 
-// A token of the notebook that names a tensor, or stands for an access of it.
+// A token of the notebook that names a tensor, stands for an access of it or for the function that makes it; in the body of a `for`
+// a statement, too. What is inside of a loop is known by the tensor of the program around that it reads or that becomes of it.
 struct TokenInfo {
   std::uint32_t begin = 0, end = 0;
-  std::string tensor;
+  std::string tensor;  // empty: of a loop's body alone, made anew in every step
+  std::string inside;  // its name in the body of a loop; empty: outside of loops
   Origins origins;
-  NF_FIELDS(TokenInfo, begin, end, tensor, origins);
+  NF_FIELDS(TokenInfo, begin, end, tensor, inside, origins);
 };
 
 // ---------------------------------------------------------------- formulas

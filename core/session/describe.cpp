@@ -10,6 +10,7 @@
 #include "core/autodiff/explain.h"
 #include "core/runtime/meaning.h"
 #include "core/session/caption.h"
+#include "core/session/describe_tokens.h"
 #include "core/session/formula.h"
 #include "core/support/scaled_text.h"
 
@@ -256,20 +257,7 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
                                          train.epochs, train.steps,     train.batch, train.seed};
     a.cells.push_back(std::move(info));
   }
-  std::unordered_set<std::uint64_t> seen;
-  const auto token = [&](OriginId origin, TensorId tensor) {
-    if (!origin.valid()) return;
-    const Origin& o = p[origin];
-    if (!o.pass.empty() || o.span.source != notebook.notebook) return;
-    if (!seen.insert((static_cast<std::uint64_t>(o.span.begin) << 32) | o.span.end).second) return;
-    a.tokens.push_back({o.span.begin, o.span.end, p[tensor].name, spans.of(p, origin)});
-  };
-  for (const Operator& op : p.operators)
-    if (op.kind != OperatorKind::Loop && op.output.valid()) token(p[op.output].origin, op.output);
-  for (const ScalarNode& n : p.scalars)
-    if (n.op == ScalarOp::Load) token(n.origin, p[n.access].tensor);
-  std::sort(a.tokens.begin(), a.tokens.end(),
-            [](const auto& x, const auto& y) { return x.begin < y.begin || (x.begin == y.begin && x.end > y.end); });
+  a.tokens = describeTokens(sound, spans);
   return a;
 }
 
@@ -494,7 +482,7 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
   std::sort(shown.begin(), shown.end());
   for (const OperatorId id : shown) {
     e.text += toText(p, id) + "\n";
-    e.formulas.push_back(formulaOf(p, id, spans));
+    for (protocol::Formula& f : formulasOf(p, id, spans)) e.formulas.push_back(std::move(f));
   }
   if (isDerivative(e.tensor)) addDefinitions(e, p, made, shown, source);
   for (const GradientTerm& term : terms) {

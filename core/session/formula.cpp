@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "core/session/loop_names.h"
+
 namespace nf {
 namespace {
 
@@ -24,17 +26,15 @@ std::string numberText(double value, DType type) {
 
 class FormulaBuilder {
  public:
-  FormulaBuilder(const Program& program, const Operator& op, const OriginSpans& spans)
-      : m_program(program), m_op(op), m_spans(spans) {}
-
-  protocol::Formula build() {
+  FormulaBuilder(const Program& program, const Operator& op, const OriginSpans& spans, const LoopNames& names,
+                 const std::vector<std::string>& counters)
+      : m_program(program), m_op(op), m_spans(spans), m_names(names), m_counters(counters) {
     m_formula.name = m_op.name;
-    if (m_op.kind == OperatorKind::Loop) {
-      add(FormulaKind::Name, "for " + m_program[m_op.loop].counter + " in 0.." + std::to_string(m_program[m_op.loop].trips), {},
-          m_op.origin);
-      return std::move(m_formula);
-    }
-    const std::uint32_t left = subscripted(m_program[m_op.output].name, leftIndices(), m_op.origin);
+  }
+
+  // `as`: the name of what it makes.
+  protocol::Formula build(const FormulaName& as) {
+    const std::uint32_t left = subscripted(as, leftIndices(), m_op.origin);
     const bool arrives = m_op.kind == OperatorKind::Scatter && !m_op.scatter.empty();
     std::uint32_t right = arrives ? whereItArrives(m_op.body) : scalar(m_op.body, 0);
     if (m_op.axes.size() > m_op.outputRank) {
@@ -44,6 +44,33 @@ class FormulaBuilder {
         m_formula.nodes[right].axes.push_back({m_op.axes[k].name, 0, m_op.axes[k].extent - 1});
     }
     add(FormulaKind::Equation, "=", {left, right}, m_op.origin);
+    return std::move(m_formula);
+  }
+
+  // Lines of a loop that are no operators.
+  protocol::Formula head() {
+    const Loop& loop = m_program[m_op.loop];
+    add(FormulaKind::Name,
+        "for " + m_counters.back() + " in " + (loop.reversed ? "reversed " : "") + "0.." + std::to_string(loop.trips), {},
+        m_op.origin);
+    return std::move(m_formula);
+  }
+  protocol::Formula equal(const FormulaName& left, const FormulaName& right) {
+    const std::uint32_t a = subscripted(left, {}, m_op.origin), b = subscripted(right, {}, m_op.origin);
+    add(FormulaKind::Equation, "=", {a, b}, m_op.origin);
+    return std::move(m_formula);
+  }
+  protocol::Formula stacked(const FormulaName& all, const FormulaName& one) {
+    const std::uint32_t step = add(FormulaKind::Name, m_counters.back(), {}, {});
+    const std::uint32_t a = subscripted(all, {step}, m_op.origin), b = subscripted(one, {}, m_op.origin);
+    add(FormulaKind::Equation, "=", {a, b}, m_op.origin);
+    return std::move(m_formula);
+  }
+  protocol::Formula accumulated(const FormulaName& all, const FormulaName& one) {
+    const std::uint32_t a = subscripted(all, {}, m_op.origin), b = subscripted(one, {}, m_op.origin);
+    const std::uint32_t sum = add(FormulaKind::Reduce, "sum", {b}, m_op.origin);
+    m_formula.nodes[sum].axes.push_back({m_counters.back(), 0, m_program[m_op.loop].trips - 1});
+    add(FormulaKind::Equation, "=", {a, sum}, m_op.origin);
     return std::move(m_formula);
   }
 
@@ -63,7 +90,9 @@ class FormulaBuilder {
 
   std::string variableName(IndexVar v) const {
     if (v < m_op.axes.size()) return m_op.axes[v].name;
-    return v == kLoopVariable ? "t" : "t" + std::to_string(v - kLoopVariable);
+    const std::size_t level = v - kLoopVariable;
+    if (level < m_counters.size()) return m_counters[level];
+    return level == 0 ? "t" : "t" + std::to_string(level);
   }
 
   // The printer's text of an index, "2*p + r - 1" or "(z + 1) // 2 <= 3", as a tree: what a person reads in the source is what is
@@ -207,14 +236,20 @@ class FormulaBuilder {
   }
 
   // `d(L)/d(W)` is set as a partial derivative, its indices below at W; the sums it is made of, `d(L)/d(W)#2`, carry their number.
-  std::uint32_t subscripted(const std::string& name, std::vector<std::uint32_t> indices, OriginId origin) {
+  // The step that a tensor is of stands above it, in a derivative above what it is with respect to.
+  std::uint32_t subscripted(const FormulaName& named, std::vector<std::uint32_t> indices, OriginId origin) {
+    const std::string& name = named.name;
     const std::size_t middle = name.find(")/d("), end = name.rfind(')');
     const bool partial = name.starts_with("d(") && middle != std::string::npos && end > middle + 3 &&
                          (end + 1 == name.size() || name[end + 1] == '#');
     const auto with = [&](std::uint32_t base) {
-      if (indices.empty()) return base;
-      indices.insert(indices.begin(), base);
-      return add(FormulaKind::Subscript, {}, std::move(indices), {});
+      if (!indices.empty()) {
+        indices.insert(indices.begin(), base);
+        base = add(FormulaKind::Subscript, {}, std::move(indices), {});
+      }
+      if (named.step.empty()) return base;
+      const std::uint32_t step = add(FormulaKind::Name, named.step, {}, {});
+      return add(FormulaKind::Power, {}, {base, step}, {});
     };
     std::uint32_t made;
     if (partial) {
@@ -246,8 +281,19 @@ class FormulaBuilder {
       case ScalarOp::Load: {
         const Access& access = m_program[n.access];
         std::vector<std::uint32_t> indices;
-        for (const AccessIndex& i : access.indices) indices.push_back(i.isData() ? scalar(i.data, depth + 1) : index(i.affine, {}));
-        return subscripted(m_program[access.tensor].name, std::move(indices), n.origin);
+        FormulaName named = m_names[access.tensor];
+        std::size_t first = 0;
+        if (named.stacked && !access.indices.empty() && !access.indices[0].isData()) {
+          named.step = "(" +
+                       toText(access.indices[0].affine + IndexExpr(named.offset), [this](IndexVar v) { return variableName(v); }) +
+                       ")";
+          first = 1;
+        }
+        for (std::size_t k = first; k < access.indices.size(); ++k) {
+          const AccessIndex& i = access.indices[k];
+          indices.push_back(i.isData() ? scalar(i.data, depth + 1) : index(i.affine, {}));
+        }
+        return subscripted(named, std::move(indices), n.origin);
       }
       case ScalarOp::Div: {
         const std::uint32_t a = child(0), b = child(1);
@@ -287,13 +333,87 @@ class FormulaBuilder {
   const Program& m_program;
   const Operator& m_op;
   const OriginSpans& m_spans;
+  const LoopNames& m_names;
+  const std::vector<std::string>& m_counters;
   protocol::Formula m_formula;
+};
+
+// The lines of a loop: what it begins with, its head, what a step does, what it keeps.
+class LoopWriter {
+ public:
+  LoopWriter(const OriginSpans& spans, std::vector<protocol::Formula>& out) : m_spans(spans), m_out(out) {}
+
+  void write(const Program& program, OperatorId id, const LoopNames& names, const std::vector<std::string>& counters) {
+    const Operator& op = program[id];
+    const auto line = [&](const Program& of, const Operator& made, const LoopNames& called,
+                          const std::vector<std::string>& within) { return FormulaBuilder(of, made, m_spans, called, within); };
+    if (op.kind != OperatorKind::Loop) return add(line(program, op, names, counters).build(names[op.output]));
+    const Loop& loop = program[op.loop];
+    const Program& body = *loop.body;
+    const std::vector<OperatorId> made = producers(program), madeInside = producers(body);
+    std::vector<std::string> within = counters;
+    within.push_back(counterName(loop.counter, counters));
+    const LoopNames inside = names.inside(loop, within);
+    for (const Loop::Carried& c : loop.carried) {
+      const FormulaName first = names.first(loop, c), initial = names[c.initial];
+      const OperatorId from = counters.empty() ? made[c.initial.value] : OperatorId();  // else it is a line of the body around
+      if (from.valid() && program[from].kind != OperatorKind::Loop && program[from].output == c.initial)
+        add(line(program, program[from], names, counters).build(first));
+      else if (initial.name != first.name || initial.step != first.step)
+        add(line(program, op, names, counters).equal(first, initial));
+    }
+    add(line(program, op, names, within).head());
+    for (std::size_t i = 0; i < body.operators.size(); ++i) write(body, OperatorId(i), inside, within);
+    for (const Loop::Carried& c : loop.carried) {
+      // What is handed on without an operator: an older value, or one from outside.
+      FormulaName next = inside[c.innerIn];
+      const bool another = !madeInside[c.innerOut.value].valid() || inside[c.innerOut].name != next.name;
+      if (!another) continue;
+      next.step = names.next(loop, within);
+      add(line(program, op, names, within).equal(next, inside[c.innerOut]));
+    }
+    for (const Loop::Stacked& s : loop.stacked)
+      if (!names[s.outer].stacked) add(line(program, op, names, within).stacked(names[s.outer], inside[s.inner]));
+    for (const Loop::Accumulated& a : loop.accumulated)
+      add(line(program, op, names, within).accumulated(names[a.outer], inside[a.inner]));
+    if (!counters.empty()) return;
+    for (const Loop::Carried& c : loop.carried) {
+      if (!c.last.valid() || names[c.last].name.starts_with("d(")) continue;
+      // What a function's loop carries has the name of the call before its own: Z.h.
+      const std::string own = names[c.last].name.substr(0, names[c.last].name.find('\''));
+      const std::string full = program[c.last].name.substr(0, program[c.last].name.find('#'));
+      add(line(program, op, names, counters).equal({full.ends_with('.' + own) ? full : own, {}, false, 0}, names[c.last]));
+    }
+  }
+
+ private:
+  static constexpr std::size_t kMost = 60;
+
+  static std::string counterName(const std::string& wish, const std::vector<std::string>& taken) {
+    std::string name = wish;
+    while (std::find(taken.begin(), taken.end(), name) != taken.end()) name += "'";
+    return name;
+  }
+
+  void add(protocol::Formula formula) {
+    if (m_out.size() > kMost) return;
+    if (m_out.size() == kMost) {
+      formula.nodes.clear();
+      formula.nodes.push_back({FormulaKind::Name, "…", {}, {}, {}});
+    }
+    m_out.push_back(std::move(formula));
+  }
+
+  const OriginSpans& m_spans;
+  std::vector<protocol::Formula>& m_out;
 };
 
 }  // namespace
 
-protocol::Formula formulaOf(const Program& program, OperatorId op, const OriginSpans& spans) {
-  return FormulaBuilder(program, program[op], spans).build();
+std::vector<protocol::Formula> formulasOf(const Program& program, OperatorId op, const OriginSpans& spans) {
+  std::vector<protocol::Formula> out;
+  LoopWriter(spans, out).write(program, op, LoopNames(program), {});
+  return out;
 }
 
 }  // namespace nf

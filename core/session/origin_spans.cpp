@@ -6,18 +6,33 @@
 
 namespace nf {
 
-OriginSpans::OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook)
+OriginSpans::OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook,
+                         const std::vector<TensorReference>& references)
     : m_sources(sources), m_notebook(notebook) {
-  const auto note = [this](const Program& program, auto&& self) -> void {
-    for (const Origin& origin : program.origins) {
-      if (!origin.pass.empty() || !origin.span.valid()) continue;
-      const Key key{origin.span.source.value, origin.span.begin, origin.span.end};
-      if (m_numbers.emplace(key, static_cast<std::uint32_t>(m_spans.size())).second) m_spans.push_back(place(origin.span));
+  const auto add = [this](Span span) {
+    const Key key{span.source.value, span.begin, span.end};
+    if (m_numbers.emplace(key, static_cast<std::uint32_t>(m_spans.size())).second) m_spans.push_back(place(span));
+  };
+  std::unordered_set<std::uint32_t> accesses;  // where they begin in the notebook
+  const auto note = [&](const Program& program, auto&& self) -> void {
+    for (const Origin& origin : program.origins)
+      if (origin.pass.empty() && origin.span.valid()) add(origin.span);
+    for (const ScalarNode& n : program.scalars) {
+      if (n.op != ScalarOp::Load || !n.origin.valid()) continue;
+      const Origin& origin = program[n.origin];
+      if (origin.pass.empty() && origin.span.source == m_notebook) accesses.insert(origin.span.begin);
     }
     for (const Loop& loop : program.loops)
       if (loop.body) self(*loop.body, self);
   };
   note(source, note);
+  for (const TensorReference& r : references)
+    if (!accesses.contains(r.span.begin)) add(r.span);
+}
+
+std::optional<std::uint32_t> OriginSpans::number(Span span) const {
+  const auto found = m_numbers.find(Key{span.source.value, span.begin, span.end});
+  return found == m_numbers.end() ? std::nullopt : std::optional(found->second);
 }
 
 protocol::SourceSpan OriginSpans::place(Span span) const {

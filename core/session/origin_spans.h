@@ -3,9 +3,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/ir/program.h"
+#include "core/lang/compile.h"
 #include "core/protocol/values.h"
 
 namespace nf {
@@ -14,12 +16,15 @@ namespace nf {
 // append origins, so the numbers that the source program gives stay true for what was derived from it.
 class OriginSpans {
  public:
-  OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook);
+  // `references`: of the notebook. The name that begins an access is no place of its own.
+  OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook,
+              const std::vector<TensorReference>& references = {});
 
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
   // The spans of a thing and of everything it was made from, the nearest first, at most 64.
   protocol::Origins of(const Program& program, OriginId origin) const;
   protocol::SourceSpan place(Span span) const;
+  std::optional<std::uint32_t> number(Span span) const;  // of exactly this place
   const SourceMap& sources() const { return m_sources; }
 
  private:

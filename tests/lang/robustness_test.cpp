@@ -51,7 +51,14 @@ void expectSane(const CompiledNotebook& c, const std::string& what) {
   ASSERT_LE(c.diagnostics.size(), 300u) << what;
   render(c.diagnostics, c.sources);
   toText(c.program);
-  for (const TensorReference& r : c.references) ASSERT_LT(r.tensor.value, c.program.tensors.size()) << what;
+  for (const TensorReference& r : c.references) {
+    const Program* program = &c.program;
+    for (const LoopId loop : r.loops) {
+      ASSERT_LT(loop.value, program->loops.size()) << what;
+      program = (*program)[loop].body.get();
+    }
+    ASSERT_LT(r.tensor.value, program->tensors.size()) << what;
+  }
   for (const CellInfo& cell : c.cells) ASSERT_LE(cell.span.begin, cell.span.end) << what;
 }
 

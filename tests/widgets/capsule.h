@@ -80,8 +80,8 @@ inline protocol::Analysis analysis(const std::string& text, std::uint64_t revisi
   tensor("Y", SymbolKind::Tensor, {1, 32, 28, 28, 4, 4}, {0});
   tensor("L", SymbolKind::Loss, {}, {3});
   tensor("d(L)/d(W)", SymbolKind::Tensor, {32, 8, 3, 3, 4, 4}, {0, 2}, true);
-  a.tokens.push_back({accessA.begin, accessA.end, "A", {1}});
-  a.tokens.push_back({accessW.begin, accessW.end, "W", {2}});
+  a.tokens.push_back({accessA.begin, accessA.end, "A", {}, {1}});
+  a.tokens.push_back({accessW.begin, accessW.end, "W", {}, {2}});
   if (const auto bad = text.find("nowhere"); bad != std::string::npos) {
     DiagnosticInfo d;
     d.code = "undefined-name";

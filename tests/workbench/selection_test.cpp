@@ -585,5 +585,63 @@ TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
   EXPECT_EQ(selection().origins(), protocol::Origins{1});
 }
 
+// Each line of a net is a call: its result, its arguments and its word select what they name.
+TEST_F(Selected, WhatAFunctionMakesIsSelectedByItsName) {
+  const std::string text =
+      "# %%\ninput X[4, 3] = normal(0, 1)\nZ = linear(X, 2)\nY = linear(Z, 2)\nloss L = mean[n, o] Y[n, o]^2\n";
+  openWith(text);
+  window->notebook()->activate(cell(0)->id(), true);
+  ExpressionEditor* editor = cell(0)->editor();
+  const auto click = [&](const char* context, std::size_t at) {
+    clickInOutline("X");
+    window->notebook()->activate(cell(0)->id(), true);
+    editor->moveCaretTo(editor->bytes().find(context) + at);
+    std::set<std::string> tinted;
+    for (const auto& s : selection().selectedSpans()) tinted.insert(text.substr(s.begin, s.end - s.begin));
+    return tinted;
+  };
+  EXPECT_TRUE(click("Z = linear", 0).contains("Z"));
+  EXPECT_EQ(window->inspector()->tensor(), "Z");
+  EXPECT_TRUE(wait([&] { return window->explain()->graph()->graph().revision == document().revision(); }));
+  EXPECT_TRUE(selection().leadsTo("Z", {}));
+  EXPECT_EQ(click("linear(Z", 7), std::set<std::string>{"Z"});
+  EXPECT_EQ(window->inspector()->tensor(), "Z");
+  EXPECT_TRUE(selection().leadsTo("Z", {}));
+  EXPECT_EQ(click("linear(Z", 2), std::set<std::string>{"linear"});
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+  EXPECT_TRUE(click("Y = linear", 0).contains("Y"));
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+}
+
+TEST_F(Selected, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
+  openWith(
+      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = 0\n"
+      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n}\n"
+      "loss L = mean[n, i] h[n, i]^2\n");
+  window->notebook()->activate(cell(0)->id(), true);
+  ExpressionEditor* editor = cell(0)->editor();
+  const auto inspected = [&](const char* context, std::size_t at) {
+    clickInOutline("X");
+    window->notebook()->activate(cell(0)->id(), true);
+    editor->moveCaretTo(editor->bytes().find(context) + at);
+    return window->inspector()->tensor();
+  };
+  EXPECT_EQ(inspected("V[i, j]", 0), "V");
+  EXPECT_EQ(inspected("U[i, k]", 0), "U");
+  const QString last = inspected("h[n, i]^2", 0);
+  EXPECT_FALSE(last.isEmpty());
+  EXPECT_NE(last, "h");
+  EXPECT_EQ(inspected("h[n, j]", 0), last);
+  EXPECT_EQ(inspected("h[n, i] = tanh", 0), last);
+  EXPECT_EQ(inspected("tanh(", 1), last);
+  EXPECT_EQ(inspected("sum[j]", 1), last);
+  EXPECT_EQ(inspected("h[n: 4", 0), "h");
+  EXPECT_EQ(inspected("z[n, i] + sum", 0), QString());
+  EXPECT_TRUE(window->inspector()->instead().startsWith("z is made anew in every step"))
+      << window->inspector()->instead().toStdString();
+  EXPECT_EQ(inspected("V[i, j]", 0), "V");
+  EXPECT_TRUE(window->inspector()->instead().isEmpty());
+}
+
 }  // namespace
 }  // namespace nf

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/session/describe_tokens.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace nf {
+namespace {
+
+// What a tensor of a loop's body is in the program around: what it is there, what becomes of it; else invalid.
+TensorId around(const Loop& loop, TensorId inner) {
+  for (const Loop::Invariant& x : loop.invariants)
+    if (x.inner == inner) return x.outer;
+  const Loop::Carried* carried = nullptr;
+  for (const Loop::Carried& c : loop.carried)
+    if (c.innerIn == inner || c.innerOut == inner) carried = &c;
+  if (carried && carried->last.valid()) return carried->last;
+  const auto is = [&](TensorId t) { return t == inner || (carried && (t == carried->innerOut || t == carried->innerIn)); };
+  for (const Loop::Stacked& s : loop.stacked)
+    if (is(s.inner)) return s.outer;
+  for (const Loop::Accumulated& a : loop.accumulated)
+    if (is(a.inner)) return a.outer;
+  return carried ? carried->initial : TensorId();
+}
+
+class Tokens {
+ public:
+  Tokens(const CompiledNotebook& notebook, const OriginSpans& spans) : m_notebook(notebook), m_spans(spans) {}
+
+  std::vector<protocol::TokenInfo> all() {
+    place(m_notebook.program);
+    for (const TensorReference& r : m_notebook.references) {
+      m_loops = r.loops;
+      const Program& program = body();
+      if (const auto number = m_spans.number(r.span)) add(program, r.span, r.tensor, {*number});
+    }
+    std::sort(m_tokens.begin(), m_tokens.end(),
+              [](const auto& x, const auto& y) { return x.begin < y.begin || (x.begin == y.begin && x.end > y.end); });
+    return std::move(m_tokens);
+  }
+
+ private:
+  const Program& body() const {
+    const Program* program = &m_notebook.program;
+    for (const LoopId loop : m_loops) program = (*program)[loop].body.get();
+    return *program;
+  }
+
+  std::string shown(TensorId tensor) const {
+    std::vector<const Program*> programs{&m_notebook.program};
+    for (const LoopId loop : m_loops) programs.push_back((*programs.back())[loop].body.get());
+    for (std::size_t level = m_loops.size(); level > 0 && tensor.valid(); --level)
+      tensor = around((*programs[level - 1])[m_loops[level - 1]], tensor);
+    return tensor.valid() ? m_notebook.program[tensor].name : std::string();
+  }
+
+  // What is calculated on the way to a tensor has no name in the text.
+  bool names(Span span, const std::string& tensor) const {
+    const std::string_view text = m_notebook.sources.text(span);
+    const std::string_view word = text.substr(0, text.find_first_of("[ ="));
+    return !word.empty() && tensor.starts_with(word) && (tensor.size() == word.size() || tensor[word.size()] == '#');
+  }
+
+  static std::uint64_t key(Span span) { return std::uint64_t{span.begin} << 32 | span.end; }
+  bool isKnown(Span span) const { return m_seen.contains(key(span)); }
+
+  void add(const Program& program, Span span, TensorId tensor, protocol::Origins origins) {
+    if (isKnown(span)) return;
+    std::string name = shown(tensor);
+    if (name.empty() && !names(span, program[tensor].name)) return;
+    m_seen.insert(key(span));
+    m_tokens.push_back(
+        {span.begin, span.end, std::move(name), m_loops.empty() ? std::string() : program[tensor].name, std::move(origins)});
+  }
+
+  void add(const Program& program, OriginId origin, TensorId tensor) {
+    if (!origin.valid()) return;
+    const Origin& o = program[origin];
+    if (o.pass.empty() && o.span.source == m_notebook.notebook && !isKnown(o.span))
+      add(program, o.span, tensor, m_spans.of(program, origin));
+  }
+
+  void place(const Program& program) {
+    for (const Operator& op : program.operators)
+      if (op.kind != OperatorKind::Loop && op.output.valid()) add(program, program[op.output].origin, op.output);
+    for (const ScalarNode& n : program.scalars)
+      if (n.op == ScalarOp::Load) add(program, n.origin, program[n.access].tensor);
+    // Every statement of a body is the loop's operator: what it is for, the text says.
+    if (!m_loops.empty())
+      for (const Operator& op : program.operators)
+        if (op.kind != OperatorKind::Loop && op.output.valid()) add(program, op.origin, op.output);
+    for (std::size_t i = 0; i < program.loops.size(); ++i) {
+      if (!program.loops[i].body) continue;
+      m_loops.push_back(LoopId(i));
+      place(*program.loops[i].body);
+      m_loops.pop_back();
+    }
+  }
+
+  const CompiledNotebook& m_notebook;
+  const OriginSpans& m_spans;
+  std::vector<LoopId> m_loops;  // around what is being placed
+  std::vector<protocol::TokenInfo> m_tokens;
+  std::unordered_set<std::uint64_t> m_seen;
+};
+
+}  // namespace
+
+std::vector<protocol::TokenInfo> describeTokens(const CompiledNotebook& notebook, const OriginSpans& spans) {
+  return Tokens(notebook, spans).all();
+}
+
+}  // namespace nf
