@@ -456,15 +456,15 @@ void MainWindow::closeTab(int index) {
   Tab* tab = m_tabs[static_cast<std::size_t>(index)].get();
   if (tab->training != 0) {
     showTab(index);
-    m_messages->ask("training", tr("%1 trains.").arg(tab->workspace->name()),
-                    {tr("Stop and close"), tr("Train on, then close"), tr("Cancel")});
+    m_messages->askNow("training", tr("%1 trains.").arg(tab->workspace->name()),
+                       {tr("Stop and close"), tr("Train on, then close"), tr("Cancel")});
     return;
   }
   if (tab->workspace->document().modified() && !tab->discard) {
     showTab(index);
     m_closeWanted = Close::Tab;
-    m_messages->ask("close", tr("%1 has changes that are not saved.").arg(tab->workspace->name()),
-                    {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
+    m_messages->askNow("close", tr("%1 has changes that are not saved.").arg(tab->workspace->name()),
+                       {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
     return;
   }
   if (m_tabs.size() == 1) newTab();
@@ -725,10 +725,10 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     QStringList names;
     for (const Tab* tab : unsaved) names << tab->workspace->name();
     if (names.size() == 1)
-      m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()) + ends,
-                      {tr("Save and quit"), tr("Quit without saving"), tr("Cancel")});
+      m_messages->askNow("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()) + ends,
+                         {tr("Save and quit"), tr("Quit without saving"), tr("Cancel")});
     else
-      m_messages->ask(
+      m_messages->askNow(
           "close",
           tr("Quit? %1 notebooks have changes that are not saved: %2.").arg(names.size()).arg(names.join(QStringLiteral(", "))) +
               ends,
@@ -738,7 +738,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   m_closeWanted = Close::No;
   if (!ends.isEmpty()) {
     event->ignore();
-    return m_messages->ask("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
+    return m_messages->askNow("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
   }
   if (!m_store) return QMainWindow::closeEvent(event);
   for (const auto& tab : m_tabs) tab->workspace->forget();

@@ -56,7 +56,7 @@ TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
   for (const char* name : {"3 notebooks", "capsule.nf", "second.nf", "third.nf"})
     EXPECT_TRUE(window->messages()->text().contains(name)) << window->messages()->text().toStdString();
   ASSERT_EQ(window->messages()->buttons().size(), 3);
-  EXPECT_EQ(window->messages()->buttons().at(2)->text(), "Cancel");
+  EXPECT_EQ(window->messages()->answers().at(2), "Cancel");
   QTest::mouseClick(window->messages()->buttons().at(2), Qt::LeftButton);
   EXPECT_TRUE(window->isVisible());
   EXPECT_TRUE(window->messages()->key().isEmpty());
