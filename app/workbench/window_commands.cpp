@@ -415,6 +415,7 @@ void MainWindow::runWhatWaited(Tab* tab) {
 }
 
 void MainWindow::runAll() {
+  m_tab->notebook->forgetCommand();
   if (waitsForCheck(tr("every shown value is computed"))) {
     m_tab->runAllWhenChecked = true;
     return;
@@ -427,6 +428,7 @@ void MainWindow::runAll() {
 void MainWindow::runCell(CellId id, bool resume) {
   CellView* v = m_tab->notebook->view(id);
   if (!v || v->kind() == CellKind::Markdown) return;
+  m_tab->notebook->forgetCommand();
   if (waitsForCheck(tr("the cell runs"))) {
     if (resume) m_tab->resumeWhenChecked = id;
     else if (std::ranges::find(m_tab->runWhenChecked, id) == m_tab->runWhenChecked.end()) m_tab->runWhenChecked.push_back(id);

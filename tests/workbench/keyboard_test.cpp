@@ -427,6 +427,38 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
 }
 
+// It is of the last letter: whatever else is done ends it.
+TEST_F(Keyboard, WhatALetterDidIsSaidUntilSomethingElseIsDone) {
+  openChecked();
+  QLabel* place = nullptr;
+  editing(1);
+  for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+    if (l->text().startsWith("Ln ")) place = l;
+  ASSERT_TRUE(place);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  const auto mistype = [&] {
+    QTest::keyClick(window->notebook(), Qt::Key_E);
+    ASSERT_TRUE(place->text().startsWith("E is no command")) << place->text().toStdString();
+  };
+  const auto ended = [&](const char* by) { EXPECT_EQ(place->text(), "Whole cells: Enter writes into one") << by; };
+  mistype();
+  QTest::keyClick(window->notebook(), Qt::Key_2, Qt::ControlModifier);
+  QTest::keyClick(window.get(), Qt::Key_1, Qt::ControlModifier);
+  ended("other views");
+  mistype();
+  run(3);
+  ended("a run");
+  mistype();
+  document().replace(0, 0, "# x\n", "Edit");
+  ended("an edit from elsewhere");
+  mistype();
+  window->action("edit.undo")->trigger();
+  ended("undo");
+  mistype();
+  window->outline()->tree()->setFocus();
+  ended("the keys are another's");
+}
+
 TEST_F(Keyboard, AnEmptyLastCellIsTheOneToWriteOnIn) {
   openChecked();
   const auto cells = window->notebook()->cells().size();

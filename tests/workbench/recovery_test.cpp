@@ -7,6 +7,7 @@
 #include <QDir>
 #include <QDockWidget>
 #include <QFileDialog>
+#include <QLabel>
 #include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QProcess>
@@ -451,6 +452,25 @@ TEST_F(Recovery, AFileChangedOutsideIsReadAgainOrAskedAbout) {
   press(1);
   EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
   EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Recovery, OnlyWhatIsOnDiskIsCalledSaved) {
+  open();
+  const auto said = [&](const QString& word) {
+    for (const QLabel* l : window->findChildren<QLabel*>())
+      if (l->text() == word) return true;
+    return false;
+  };
+  EXPECT_TRUE(said("saved"));
+  document().replace(0, 0, "# mine\n", "Edit");
+  write("# %%\nlet b = 2\n");
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  EXPECT_TRUE(said("changed on disk"));
+  QTest::keyClick(window->messages()->buttons().front(), Qt::Key_Escape);
+  EXPECT_TRUE(window->messages()->key().isEmpty()) << "put away";
+  window->action("edit.undo")->trigger();
+  EXPECT_FALSE(document().modified());
+  EXPECT_EQ(said("saved"), document().text() == onDisk());  // unless it was read again meanwhile
 }
 
 // Answered by the mouse or by keys, a question leaves the cursor in its cell.
