@@ -166,8 +166,8 @@ QString NotebookView::aboutAt(std::uint32_t byte) const {
   const auto& cells = m_document->cells();
   const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return byte >= c.bodyBegin && byte < c.end; });
   if (cell == cells.end() || cell->kind != CellKind::Code) return {};
-  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell)));
-  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin))).size())
+  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell), '?'));
+  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin), '?')).size())
                           .split(QLatin1Char('\n'));
   const QString line = body.section(QLatin1Char('\n'), lines.size() - 1, lines.size() - 1);
   lines.removeLast();

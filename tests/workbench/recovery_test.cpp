@@ -267,6 +267,35 @@ TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
   EXPECT_FALSE(cell(3)->neverTrained());
 }
 
+// It is nobody's to be changed here, and its run is there to be read; one that has no end may be under way in the other window.
+TEST_F(Recovery, ANotebookThatIsOpenElsewhereShowsARunThatHasEnded) {
+  const auto put = [&](const char* name, const char* file, const std::string& text) {
+    const QDir run(folder.filePath(QStringLiteral("capsule.nf.out/") + QLatin1String(name)));
+    ASSERT_TRUE(run.mkpath("."));
+    QFile out(run.filePath(QLatin1String(file)));
+    ASSERT_TRUE(out.open(QIODevice::WriteOnly));
+    out.write(text.data(), static_cast<qint64>(text.size()));
+  };
+  std::string events;
+  for (int i = 1; i <= 40; ++i) {
+    protocol::StepEvent e;
+    e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = i * 0.002;
+    events += protocol::encode(e) + "\n";
+  }
+  protocol::DoneEvent done;
+  done.steps = 40, done.seconds = 0.08;
+  put("2026-11-21-235430", "run.json", R"({"train":"L","settings":{}})");
+  put("2026-11-21-235430", "events.jsonl", events + protocol::encode(done) + "\n");
+  inAnotherWindow({"open", path()}, [&] {
+    startWith(path());
+    ASSERT_TRUE(document().readOnly());
+    window->workspace().startEngine();
+    ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 40; }));
+    EXPECT_TRUE(cell(3)->train()->isVisibleTo(cell(3)));
+    EXPECT_TRUE(cell(3)->train()->result().startsWith("Trained 40 steps")) << cell(3)->train()->result().toStdString();
+  });
+}
+
 TEST_F(Recovery, AWindowThatWasClosedLeavesNothing) {
   startBare();
   QTest::keyClicks(cell(0)->editor(), "let a = 1");
