@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/message_bar.h"
 
+#include <QAction>
 #include <QApplication>
 #include <QHBoxLayout>
+#include <QKeyEvent>
+#include <QMainWindow>
 #include <QPainter>
 #include <QPushButton>
+#include <QSet>
 #include <algorithm>
+#include <utility>
 
 #include "widgets/basic.h"
 
@@ -14,20 +19,20 @@ namespace nf {
 class MessageBar::Row : public QWidget {
  public:
   Row(const Theme* theme, MessageBar* bar, const QString& key)
-      : m_key(key), m_theme(theme), m_bar(bar), m_text(label({})), m_row(new QHBoxLayout(this)) {
+      : m_key(key), m_theme(theme), m_bar(bar), m_text(label({})), m_row(new QHBoxLayout(this)),
+        m_close(new IconButton(theme, QStringLiteral("close"))) {
     m_row->setContentsMargins(16, 4, 8, 4);
     m_row->setSpacing(8);
     m_text->setWordWrap(true);
     m_row->addWidget(m_text, 1);
-    auto* close = new IconButton(theme, QStringLiteral("close"));
-    close->setAccessibleName(tr("Dismiss"));
-    m_row->addWidget(close);
-    connect(close, &QToolButton::clicked, this, [this] { answer(-1); });
+    m_close->setAccessibleName(MessageBar::tr("Dismiss"));
+    m_row->addWidget(m_close);
+    connect(m_close, &QToolButton::clicked, this, [this] { answer(-1); });
   }
   void set(const QString& text, const QStringList& answers) {
     m_text->setText(text);
-    for (QPushButton* b : m_buttons) m_row->removeWidget(b), b->hide(), b->deleteLater();
-    m_buttons.clear();
+    m_answers = answers;
+    const QList<QPushButton*> before = std::exchange(m_buttons, {});
     for (int i = 0; i < answers.size(); ++i) {
       auto* button = new QPushButton(answers[i]);
       if (i == 0) button->setProperty("primary", true);
@@ -35,14 +40,50 @@ class MessageBar::Row : public QWidget {
       button->setFocusPolicy(Qt::TabFocus);
       connect(button, &QPushButton::clicked, this, [this, i] { answer(i); });
       m_row->insertWidget(1 + i, button);
+      button->setAccessibleName(answers[i]);
       m_buttons << button;
+    }
+    // The new ones take the keys before the old ones lose them to whatever is next.
+    const bool focused = std::any_of(before.begin(), before.end(), [](const QPushButton* b) { return b->hasFocus(); });
+    if (focused) focusFirst();
+    for (QPushButton* b : before) m_row->removeWidget(b), b->hide(), b->deleteLater();
+  }
+  void focusFirst() {
+    QAbstractButton* first = m_close;
+    if (!m_buttons.isEmpty()) first = m_buttons.front();
+    first->show();
+    first->setFocus(Qt::ShortcutFocusReason);
+  }
+  // `taken`: letters that others have; those given here join them.
+  void giveLetters(QSet<QChar>& taken) {
+    for (int i = 0; i < m_buttons.size(); ++i) {
+      QString text = m_answers[i];
+      const auto free =
+          std::find_if(text.cbegin(), text.cend(), [&](QChar c) { return c.isLetter() && !taken.contains(c.toUpper()); });
+      if (free != text.cend()) {
+        taken.insert(free->toUpper());
+        text.insert(free - text.cbegin(), QLatin1Char('&'));
+      }
+      m_buttons[i]->setText(text);
     }
   }
   const QString& key() const { return m_key; }
   QString text() const { return m_text->text(); }
   const QList<QPushButton*>& buttons() const { return m_buttons; }
+  const QStringList& answers() const { return m_answers; }
 
  protected:
+  void keyPressEvent(QKeyEvent* event) override {
+    switch (event->key()) {
+      case Qt::Key_Return:
+      case Qt::Key_Enter:
+        if (auto* focused = qobject_cast<QAbstractButton*>(QApplication::focusWidget()); focused && isAncestorOf(focused))
+          return focused->click();
+        break;
+      case Qt::Key_Escape: return answer(-1);
+    }
+    QWidget::keyPressEvent(event);
+  }
   void paintEvent(QPaintEvent*) override {
     QPainter p(this);
     const Palette& c = m_theme->colors();
@@ -63,7 +104,9 @@ class MessageBar::Row : public QWidget {
   MessageBar* m_bar;
   QLabel* m_text;
   QHBoxLayout* m_row;
-  QList<QPushButton*> m_buttons;
+  IconButton* m_close;
+  QStringList m_answers;
+  QList<QPushButton*> m_buttons;  // in the order of the answers
 };
 
 MessageBar::MessageBar(const Theme* theme, QWidget* parent)
@@ -87,6 +130,27 @@ void MessageBar::ask(const QString& key, const QString& text, const QStringList&
   arrange();
 }
 
+void MessageBar::askNow(const QString& key, const QString& text, const QStringList& answers) {
+  if (QWidget* focused = window()->focusWidget(); focused && !isAncestorOf(focused)) m_before = focused;
+  ask(key, text, answers);
+  m_rows.front()->focusFirst();
+}
+
+bool MessageBar::focusNext() {
+  if (m_rows.isEmpty()) return false;
+  const QWidget* focused = QApplication::focusWidget();
+  const auto at = std::find_if(m_rows.begin(), m_rows.end(), [&](const Row* r) { return focused && r->isAncestorOf(focused); });
+  const auto next = at == m_rows.end() ? 0 : at - m_rows.begin() + 1;
+  if (next < std::min<qsizetype>(m_rows.size(), kMostShown)) m_rows[next]->focusFirst();
+  else leave();
+  return true;
+}
+
+void MessageBar::leave() {
+  if (m_before && m_before->isVisible()) m_before->setFocus();
+  else Q_EMIT focusLeft();
+}
+
 void MessageBar::dismiss(const QString& key) { remove(key); }
 
 void MessageBar::remove(const QString& key) {
@@ -95,8 +159,7 @@ void MessageBar::remove(const QString& key) {
   Row* row = *found;
   m_rows.erase(found);
   const bool focused = QApplication::focusWidget() && row->isAncestorOf(QApplication::focusWidget());
-  if (focused && m_before && m_before->isVisible()) m_before->setFocus();
-  else if (focused) Q_EMIT focusLeft();
+  if (focused) leave();
   row->hide();
   row->deleteLater();
   arrange();
@@ -108,15 +171,28 @@ void MessageBar::arrange() {
     m_layout->insertWidget(i, m_rows[i]);
     m_rows[i]->setVisible(i < kMostShown);
   }
+  giveLetters();
   const auto more = m_rows.size() - kMostShown;
   m_more->setText(more > 0 ? tr("%1 behind these").arg(counted(more, tr("message waits"), tr("messages wait"))) : QString());
   m_more->setVisible(more > 0);
   setVisible(!m_rows.isEmpty());
 }
 
+void MessageBar::giveLetters() {
+  QSet<QChar> taken;
+  if (const auto* frame = qobject_cast<const QMainWindow*>(window()))
+    if (const QWidget* menus = frame->menuWidget())
+      for (const QAction* menu : menus->actions())
+        if (const auto at = menu->text().indexOf(QLatin1Char('&')); at >= 0 && at + 1 < menu->text().size())
+          taken.insert(menu->text()[at + 1].toUpper());
+  for (Row* row : m_rows.mid(0, kMostShown)) row->giveLetters(taken);
+}
+
 QString MessageBar::key() const { return m_rows.isEmpty() ? QString() : m_rows.front()->key(); }
 QString MessageBar::text() const { return m_rows.isEmpty() ? QString() : m_rows.front()->text(); }
 QList<QPushButton*> MessageBar::buttons() const { return m_rows.isEmpty() ? QList<QPushButton*>() : m_rows.front()->buttons(); }
+
+QStringList MessageBar::answers() const { return m_rows.isEmpty() ? QStringList() : m_rows.front()->answers(); }
 
 QStringList MessageBar::shown() const {
   QStringList keys;

@@ -13,7 +13,8 @@ namespace nf {
 class Theme;
 
 // Bars across the window that say what happened and offer what can be done; never a modal box. The newest stands first, under it those
-// that still wait; the focus is where it was once one is answered.
+// that still wait; the focus is where it was once one is answered. With the focus in a bar Enter presses its button and Esc puts
+// it away, as its cross does. Each answer has an underlined letter of its own, none of them a menu's.
 class MessageBar : public QWidget {
   Q_OBJECT
  public:
@@ -22,12 +23,17 @@ class MessageBar : public QWidget {
   explicit MessageBar(const Theme* theme, QWidget* parent = nullptr);
   // The buttons' texts in order; `answered` tells which was pressed. -1 is the closing cross.
   void ask(const QString& key, const QString& text, const QStringList& answers);
+  // A question about what was just commanded: the keys are the bar's until it is answered.
+  void askNow(const QString& key, const QString& text, const QStringList& answers);
+  bool
+  focusNext();  // into the newest bar, from one into that below it, from the last one back to where it was; false: no bar is shown
   void dismiss(const QString& key);
   // Of the newest one.
   QString key() const;
   QString text() const;
   QList<QPushButton*> buttons() const;
-  QStringList shown() const;  // the keys of those that can be read, the newest first
+  QStringList answers() const;  // as they read
+  QStringList shown() const;    // the keys of those that can be read, the newest first
 
  Q_SIGNALS:
   void answered(const QString& key, int index);
@@ -37,6 +43,8 @@ class MessageBar : public QWidget {
   class Row;
   void remove(const QString& key);
   void arrange();
+  void giveLetters();
+  void leave();
   const Theme* m_theme;
   QVBoxLayout* m_layout;
   QLabel* m_more;

@@ -166,8 +166,8 @@ QString NotebookView::aboutAt(std::uint32_t byte) const {
   const auto& cells = m_document->cells();
   const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) { return byte >= c.bodyBegin && byte < c.end; });
   if (cell == cells.end() || cell->kind != CellKind::Code) return {};
-  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell)));
-  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin))).size())
+  const QString body = QString::fromUtf8(asUtf8(m_document->body(*cell), '?'));
+  QStringList lines = body.left(QString::fromUtf8(asUtf8(m_document->body(*cell).substr(0, byte - cell->bodyBegin), '?')).size())
                           .split(QLatin1Char('\n'));
   const QString line = body.section(QLatin1Char('\n'), lines.size() - 1, lines.size() - 1);
   lines.removeLast();
@@ -554,6 +554,7 @@ void NotebookView::setCellStatus(CellId id, protocol::CellStatus status, const Q
 
 void NotebookView::activate(CellId id, bool edit) {
   const bool changed = m_active != id || m_editing != edit;
+  if (changed || edit) forgetCommand();
   if (changed) m_keptInSight = nullptr;
   m_active = id;
   m_editing = edit;
@@ -562,7 +563,6 @@ void NotebookView::activate(CellId id, bool edit) {
   CellView* v = view(id);
   if (!v) return;
   if (edit) {
-    m_lastCommand.clear();
     if (v->kind() == CellKind::Markdown) v->editMarkdown();
     if (!v->editor()->hasFocus()) v->editor()->setFocus();
   } else if (!hasFocus()) {
@@ -757,6 +757,18 @@ void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
     default: return tell(tr("%1 is no command for whole cells; Enter writes into one").arg(text.toUpper()));
   }
   tell(changed ? tr("%1: %2, Z undoes it").arg(text.toUpper(), what) : QString());
+}
+
+void NotebookView::forgetCommand() {
+  m_lastKey = 0;
+  if (m_lastCommand.isEmpty()) return;
+  m_lastCommand.clear();
+  Q_EMIT commandTyped();
+}
+
+void NotebookView::focusOutEvent(QFocusEvent* event) {
+  QScrollArea::focusOutEvent(event);
+  forgetCommand();
 }
 
 void NotebookView::keyPressEvent(QKeyEvent* event) {

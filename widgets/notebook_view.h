@@ -52,7 +52,8 @@ class NotebookView : public QScrollArea {
   QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
   QString lastCommand() const {
     return m_lastCommand;
-  }                            // what the last letter did to whole cells; empty: none since one was written in
+  }                            // what the last letter did to whole cells; empty: something else was done since
+  void forgetCommand();        // something else is done
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   bool proves() const;         // the proof of some of what it shows is under way
   void setExpression(const protocol::Expression& expression);
@@ -112,6 +113,7 @@ class NotebookView : public QScrollArea {
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
+  void focusOutEvent(QFocusEvent*) override;
 
  private:
   CellView* make(const Cell& cell);

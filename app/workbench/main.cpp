@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
   if (parser.isSet(train)) window.trainFirst();
   if (const QStringList files = parser.positionalArguments(); !files.isEmpty()) {
     if (!QFileInfo::exists(files.first())) return usage(QStringLiteral("%1 does not exist").arg(files.first()));
-    for (const QString& file : files) window.openFile(file);
+    window.openFiles(files);
     window.tellOfLeft();
   } else if (!parser.isSet(screenshot)) {
     window.restoreSession();

@@ -147,6 +147,7 @@ MainWindow::~MainWindow() {
   m_text->deleteLater();
   for (auto& tab : m_tabs) {
     tab->workspace->disconnect(this);
+    tab->notebook->disconnect(this);
     tab->notebook->setDocument(nullptr);
   }
 }
@@ -415,25 +416,29 @@ bool MainWindow::untouchedTab() const {
   return m_tab->workspace->path().isEmpty() && !d.modified() && d.text().empty();
 }
 
-void MainWindow::openFile(const QString& path) {
+void MainWindow::openFiles(const QStringList& paths) {
+  QStringList refused;
+  for (const QString& path : paths)
+    if (const QString why = tryToOpen(path); !why.isEmpty()) refused << why;
+  if (!refused.isEmpty()) m_messages->ask("open", refused.join(QLatin1Char('\n')), {});
+}
+
+QString MainWindow::tryToOpen(const QString& path) {
   const QString wanted = QFileInfo(path).absoluteFilePath(), file = QFileInfo(wanted).canonicalFilePath();
   for (std::size_t i = 0; i < m_tabs.size(); ++i) {
     const QString open = m_tabs[i]->workspace->path();
-    if (open == wanted || (!open.isEmpty() && !file.isEmpty() && QFileInfo(open).canonicalFilePath() == file))
-      return showTab(static_cast<int>(i));
+    if (open == wanted || (!open.isEmpty() && !file.isEmpty() && QFileInfo(open).canonicalFilePath() == file)) {
+      showTab(static_cast<int>(i));
+      return {};
+    }
   }
-  if (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir()) {
-    m_messages->ask("open", tr("%1 cannot be read.").arg(path), {});
-    return;
-  }
+  if (!QFileInfo(wanted).isReadable() || QFileInfo(wanted).isDir()) return tr("%1 cannot be read.").arg(path);
   // Shown as text, it would not be what is on the disk.
-  if (QFile file(wanted); file.open(QIODevice::ReadOnly) && file.read(1 << 16).contains('\0')) {
-    m_messages->ask("open", tr("%1 is no notebook: it holds binary data.").arg(path), {});
-    return;
-  }
+  if (QFile file(wanted); file.open(QIODevice::ReadOnly) && file.read(1 << 16).contains('\0'))
+    return tr("%1 is no notebook: it holds binary data.").arg(path);
   Tab* tab = untouchedTab() ? m_tab : newTab();
-  if (const auto opened = tab->workspace->open(wanted); !opened)
-    m_messages->ask("open", QString::fromStdString(opened.error().message), {});
+  QString why;
+  if (const auto opened = tab->workspace->open(wanted); !opened) why = QString::fromStdString(opened.error().message);
   else remember(tab->workspace->path());
   if (m_store) tab->left = m_store->takeOf(wanted);
   for (auto waiting = m_waiting.begin(); waiting != m_waiting.end();) {
@@ -449,6 +454,7 @@ void MainWindow::openFile(const QString& path) {
   refreshTabs();
   keepSession();
   refreshMessages();
+  return why;
 }
 
 void MainWindow::closeTab(int index) {
@@ -456,20 +462,21 @@ void MainWindow::closeTab(int index) {
   Tab* tab = m_tabs[static_cast<std::size_t>(index)].get();
   if (tab->training != 0) {
     showTab(index);
-    m_messages->ask("training", tr("%1 trains.").arg(tab->workspace->name()),
-                    {tr("Stop and close"), tr("Train on, then close"), tr("Cancel")});
+    m_messages->askNow("training", tr("%1 trains.").arg(tab->workspace->name()),
+                       {tr("Stop and close"), tr("Train on, then close"), tr("Cancel")});
     return;
   }
   if (tab->workspace->document().modified() && !tab->discard) {
     showTab(index);
     m_closeWanted = Close::Tab;
-    m_messages->ask("close", tr("%1 has changes that are not saved.").arg(tab->workspace->name()),
-                    {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
+    m_messages->askNow("close", tr("%1 has changes that are not saved.").arg(tab->workspace->name()),
+                       {tr("Save and close"), tr("Close without saving"), tr("Cancel")});
     return;
   }
   if (m_tabs.size() == 1) newTab();
   if (tab == m_tab) showTab(index + 1 < static_cast<int>(m_tabs.size()) ? index + 1 : index - 1);
   tab->workspace->disconnect(this);
+  tab->notebook->disconnect(this);
   tab->workspace->forget();
   for (LeftJournal& left : tab->left) m_waiting.push_back(std::move(left));
   tab->notebook->setDocument(nullptr);
@@ -492,17 +499,18 @@ void MainWindow::closeEnded(Tab* tab) {
   QTimer::singleShot(0, tab->workspace.get(), [this, tab] { closeTab(indexOf(tab)); });
 }
 
-// Not of a notebook that is open elsewhere: its run may be under way there.
+// Of a notebook that is open elsewhere only one that has ended: another may be under way there.
 void MainWindow::lookForKept(Tab* tab) {
   Workspace* workspace = tab->workspace.get();
   tab->kept.reset();
-  if (!workspace->holder().isEmpty() || tab->training != 0 || !workspace->steps().empty()) return;
+  if (tab->training != 0 || !workspace->steps().empty()) return;
   QThreadPool::globalInstance()->start([this, w = QPointer<Workspace>(workspace), path = workspace->place()] {
     if (path.isEmpty()) return;
     auto run = std::make_shared<std::optional<KeptRun>>(newestKeptRun(path));
     if (!*run) return;
     const auto show = [this, w, path, run] {
-      if (!w || w->place() != path || !w->holder().isEmpty()) return;
+      if (!w || w->place() != path) return;
+      if (!w->holder().isEmpty() && !(*run)->done && !(*run)->error) return;
       for (const auto& tab : m_tabs) {
         if (tab->workspace.get() != w || tab->training != 0 || !w->steps().empty()) continue;
         tab->kept = std::move(*run);
@@ -725,10 +733,10 @@ void MainWindow::closeEvent(QCloseEvent* event) {
     QStringList names;
     for (const Tab* tab : unsaved) names << tab->workspace->name();
     if (names.size() == 1)
-      m_messages->ask("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()) + ends,
-                      {tr("Save and quit"), tr("Quit without saving"), tr("Cancel")});
+      m_messages->askNow("close", tr("Quit? %1 has changes that are not saved.").arg(names.front()) + ends,
+                         {tr("Save and quit"), tr("Quit without saving"), tr("Cancel")});
     else
-      m_messages->ask(
+      m_messages->askNow(
           "close",
           tr("Quit? %1 notebooks have changes that are not saved: %2.").arg(names.size()).arg(names.join(QStringLiteral(", "))) +
               ends,
@@ -738,7 +746,7 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   m_closeWanted = Close::No;
   if (!ends.isEmpty()) {
     event->ignore();
-    return m_messages->ask("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
+    return m_messages->askNow("quit", tr("Quit?") + ends, {tr("Stop and quit"), tr("Cancel")});
   }
   if (!m_store) return QMainWindow::closeEvent(event);
   for (const auto& tab : m_tabs) tab->workspace->forget();
@@ -760,8 +768,10 @@ void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
 }
 
 void MainWindow::dropEvent(QDropEvent* event) {
+  QStringList files;
   for (const QUrl& url : event->mimeData()->urls())
-    if (url.isLocalFile()) openFile(url.toLocalFile());
+    if (url.isLocalFile()) files << url.toLocalFile();
+  openFiles(files);
 }
 
 void MainWindow::resizeEvent(QResizeEvent* event) {

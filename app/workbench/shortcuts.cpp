@@ -191,6 +191,9 @@ ShortcutSheet::ShortcutSheet(const Theme* theme, const ActionRegistry* actions, 
   heading(tr("In the search"));
   entry(QStringLiteral("Enter  Shift+Enter"), tr("Next, previous place"));
   entry(QStringLiteral("Esc"), tr("Close it, at the place found"));
+  heading(tr("In a message above the page"));
+  entry(QStringLiteral("Tab  Enter"), tr("The next answer, give it"));
+  entry(QStringLiteral("Esc"), tr("Cancel, or put it away"));
   heading(tr("In the trials"));
   entry(QStringLiteral("Left  Right"), tr("The trial before, after"));
   entry(QStringLiteral("PgUp  PgDn"), tr("The generation before, after"));

@@ -211,6 +211,9 @@ void MainWindow::makeActions() {
   }
   add("tools.go", tr("Go to anything"), one("Ctrl+K"), [this] { openPalette(true); });
   add("tools.palette", tr("Command palette"), one("Ctrl+Shift+P"), [this] { openPalette(false); });
+  add("tools.message", tr("Answer the message"), one("F6"), [this] {
+    if (!m_messages->focusNext()) setStatus("ok", tr("No message waits"));
+  });
   add("tools.menu", tr("Menu bar"), one("F10"), [this] {
     menuBar()->setFocus(Qt::MenuBarFocusReason);
     menuBar()->setActiveAction(menuBar()->actions().front());
@@ -274,8 +277,8 @@ void MainWindow::makeMenus() {
   menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-",
                     "run.restart"});
   menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
-  menu(tr("T&ools"),
-       {"tools.go", "tools.palette", "-", "tools.shortcuts", "-", "plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"});
+  menu(tr("T&ools"), {"tools.go", "tools.palette", "tools.message", "-", "tools.shortcuts", "-", "plot.table", "plot.csv",
+                      "plot.json", "plot.png", "plot.svg"});
   menu(tr("&Help"), {"help.shortcuts"});
 }
 
@@ -412,6 +415,7 @@ void MainWindow::runWhatWaited(Tab* tab) {
 }
 
 void MainWindow::runAll() {
+  m_tab->notebook->forgetCommand();
   if (waitsForCheck(tr("every shown value is computed"))) {
     m_tab->runAllWhenChecked = true;
     return;
@@ -424,6 +428,7 @@ void MainWindow::runAll() {
 void MainWindow::runCell(CellId id, bool resume) {
   CellView* v = m_tab->notebook->view(id);
   if (!v || v->kind() == CellKind::Markdown) return;
+  m_tab->notebook->forgetCommand();
   if (waitsForCheck(tr("the cell runs"))) {
     if (resume) m_tab->resumeWhenChecked = id;
     else if (std::ranges::find(m_tab->runWhenChecked, id) == m_tab->runWhenChecked.end()) m_tab->runWhenChecked.push_back(id);

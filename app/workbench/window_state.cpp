@@ -62,6 +62,7 @@ void MainWindow::showPage(Page page) {
   keepSessionSoon();
   m_switch->setCurrent(page == Page::Devices ? -1 : static_cast<int>(page));
   refreshPage();
+  if (page != Page::Author && m_tab) m_tab->notebook->forgetCommand();
   if (page == Page::Explain) m_explain->graph()->setFocus();
   if (page == Page::Author) {
     m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
@@ -252,6 +253,7 @@ void MainWindow::refreshTitle() {
   m_name->setText(m_tab->workspace->name());
   m_state->setText(m_tab->workspace->document().readOnly()                    ? tr("read-only")
                    : m_tab->workspace->onDisk() == Workspace::OnDisk::Deleted ? tr("deleted on disk")
+                   : m_tab->workspace->onDisk() == Workspace::OnDisk::Changed ? tr("changed on disk")
                    : modified                                                 ? tr("edited")
                    : !m_tab->workspace->writable()                            ? tr("cannot be written")
                    : m_tab->workspace->path().isEmpty()                       ? tr("not saved yet")

@@ -58,6 +58,7 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::documentEdited, this, [this, tab] {
     tab->discard = false;
     tab->notebook->setOutdated();
+    tab->notebook->forgetCommand();
     if (tab != m_tab) return refreshTabs();
     refreshMessages();
     refreshTitle();
@@ -81,7 +82,9 @@ void MainWindow::connectTab(Tab* tab) {
   connect(w, &Workspace::diskChanged, this, [this, tab] {
     tab->diskHidden = false;
     if (m_comparison && tab->workspace->onDisk() == Workspace::OnDisk::Same) m_comparison->close();
-    if (tab == m_tab) refreshMessages();
+    if (tab != m_tab) return;
+    refreshMessages();
+    refreshTitle();
   });
   connect(w, &Workspace::lockChanged, this, [this, tab, w] {
     tab->holderHidden = false;

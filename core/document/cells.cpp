@@ -141,11 +141,11 @@ std::u16string displayText(std::string_view bytes) {
   return out;
 }
 
-std::string asUtf8(std::string_view bytes) {
+std::string asUtf8(std::string_view bytes, char standIn) {
   std::string out(bytes);
   for (std::size_t at = 0; at < bytes.size();) {
     const Unit unit = unitAt(bytes, at);
-    if (unit.shown == U'\ufffd' && unit.bytes == 1) out[at] = '?';
+    if (unit.shown == U'\ufffd' && unit.bytes == 1) out[at] = standIn;
     at += unit.bytes;
   }
   return out;

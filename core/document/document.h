@@ -33,8 +33,9 @@ std::string markdownToBody(std::string_view markdown, std::string_view newline =
 // A text field counts UTF-16 units and knows one kind of line end. displayText is what it shows, one unit for each byte that is no
 // UTF-8, each lone carriage return and each zero; the offsets translate between it and the bytes, which thus survive untouched.
 std::u16string displayText(std::string_view bytes);
-// The same length, each byte that is no UTF-8 as a question mark: for who takes only UTF-8 and speaks of places.
-std::string asUtf8(std::string_view bytes);
+// The same length, each byte that is no UTF-8 as `standIn`: for who takes only UTF-8 and speaks of places. ASCII's SUBSTITUTE says just
+// that, also to the lexer.
+std::string asUtf8(std::string_view bytes, char standIn = '\x1a');
 std::size_t byteOffset(std::string_view bytes, std::size_t unit);
 std::size_t unitOffset(std::string_view bytes, std::size_t byte);
 

@@ -66,9 +66,42 @@ TermId Statement::call(const Expr& e) {
   const Function* f = m_elab.functionNamed(e.text);
   if (f && f->def->value != kNone) return inlined(*f, e);
   const ExprRef ref = static_cast<ExprRef>(&e - m_ast->exprs.data());
-  auto value = m_elab.wholeValue(*m_ast, ref, {});
+  auto value = wholeCall(ref);
   if (!value) return error(e.span);
   return entityTerm(*value, e);
+}
+
+std::optional<Entity> Statement::wholeCall(ExprRef e) {
+  m_elab.m_wholeCalls.push_back({this, &(*m_ast)[e]});
+  auto value = m_elab.wholeValue(*m_ast, e, {});
+  m_elab.m_wholeCalls.pop_back();
+  return value;
+}
+
+bool Statement::indexOfCaller(const Expr& name) {
+  const auto holds = [&](Span s) { return s.source == name.span.source && s.begin <= name.span.begin && name.span.end <= s.end; };
+  const auto around = std::find_if(m_elab.m_wholeCalls.rbegin(), m_elab.m_wholeCalls.rend(), [&](const Elaborator::WholeCall& c) {
+    return c.within != this && holds(c.call->span) && c.within->variableNamed(name.text);
+  });
+  if (around == m_elab.m_wholeCalls.rend()) return false;
+  if (std::exchange(around->told, true)) return true;
+  const std::string function(around->call->text);
+  Diagnostic& d = report("undefined-name",
+                         "`" + std::string(name.text) + "` is an index of this statement, and `" + function +
+                             "` takes whole tensors: no index of the statement means anything in its arguments",
+                         name.span);
+  std::string indices;
+  for (const Binding& b : around->within->m_bindings)
+    if (!b.name.empty()) indices += (indices.empty() ? "" : ", ") + std::string(b.name);
+  std::string made = "A";
+  while (m_elab.lookup(made)) made += 'A';
+  for (const ExprRef a : around->call->args)
+    if (holds((*m_ast)[a].span))
+      d.notes.push_back({"name what it takes first, `" + made + "[" + indices + "] = " + textOf((*m_ast)[a].span) + "`; then `" +
+                             function + "(" + made + (around->call->args.size() > 1 ? ", ..." : "") + ")[" + indices +
+                             "]` reads the result",
+                         {}});
+  return true;
 }
 
 TermId Statement::builtin(const Expr& e, bool& known) {

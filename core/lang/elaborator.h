@@ -279,7 +279,14 @@ class Elaborator {
   CompiledNotebook& m_out;
   CompileOptions m_options;
   std::vector<std::unique_ptr<Context>> m_contexts;
-  std::vector<std::int64_t> m_trips;  // of the loops around the current program
+  // A function of whole tensors that is called inside an operator: the operator's indices mean nothing in what it takes.
+  struct WholeCall {
+    const Statement* within;
+    const ast::Expr* call;
+    bool told = false;
+  };
+  std::vector<WholeCall> m_wholeCalls;  // innermost last
+  std::vector<std::int64_t> m_trips;    // of the loops around the current program
   struct Counter {
     std::string name;
     std::int64_t from = 0;

@@ -69,6 +69,8 @@ class Statement {
   std::optional<Entity> termArgument(ast::ExprRef e);
   std::optional<Entity> wholeArgument(ast::ExprRef e, const std::string& takes, const Function* f);
   std::optional<View> tensorArgument(ast::ExprRef e);
+  std::optional<Entity> wholeCall(ast::ExprRef e);  // a function of whole tensors, called here
+  bool indexOfCaller(const ast::Expr& name);        // an index of the operator around such a call: reported, once a call
   std::optional<Number> constantOf(TermId id) const;
   // The expression is to be a number known while compiling; `what`, `counts`: see Elaborator::number.
   void numberFor(const std::string& what, bool counts) { m_numberFor = &what, m_counts = counts; }

@@ -289,6 +289,7 @@ TermId Statement::nameTerm(const Expr& e) {
   Entity* entity = m_elab.lookup(e.text);
   if (!entity && !m_elab.m_laterNames.contains(std::string(e.text)) && (!m_outputs.empty() || m_scatters) &&
       !m_elab.functionNamed(e.text) && e.text.find('.') == std::string_view::npos) {
+    if (indexOfCaller(e)) return error(e.span);
     const std::string name(e.text);
     Diagnostic& d =
         report("undefined-name", "`" + name + "` is not defined: it is no tensor, number or index of this statement", e.span);
@@ -461,7 +462,11 @@ TermId Statement::indexing(const Expr& e, TermId otherwise) {
       return error(e.span);
     }
     view = entity->view;
-  } else if (base.kind == ExprKind::Call || base.kind == ExprKind::Derivative || base.kind == ExprKind::Index) {
+  } else if (base.kind == ExprKind::Call) {
+    const auto value = wholeCall(e.args[0]);
+    if (value && value->kind == Entity::Kind::Tensor) view = value->view;
+    else if (value && value->kind != Entity::Kind::Poison) report("not-a-tensor", "a tensor is needed here", base.span);
+  } else if (base.kind == ExprKind::Derivative || base.kind == ExprKind::Index) {
     view = m_elab.wholeTensor(*m_ast, e.args[0], {});
   } else if (base.kind != ExprKind::Error) {
     report("not-a-tensor", "only a tensor can be indexed", base.span);

@@ -23,10 +23,14 @@ constexpr std::array<std::string_view, 19> kStatements{"accumulate", "const", "d
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 bool isLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
+// Where text passed through what takes only UTF-8, in place of each byte that was none.
+constexpr unsigned char kSubstitute = 0x1a;
+
 // Length of the UTF-8 sequence at `at`, 0 where the bytes are none.
 std::size_t sequenceLength(std::string_view text, std::size_t at, std::uint32_t& codePoint) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(at);
+  if (first == kSubstitute) return 0;
   if (first < 0x80) {
     codePoint = first;
     return 1;

@@ -69,7 +69,8 @@ TEST(Display, CountsUnitsOfEveryByte) {
 
 TEST(Display, BytesThatAreNoTextKeepTheirPlace) {
   const std::string odd = "a\xff\xc3\xa9\xe2\x82\r\n\xf0\x9f\x99\x82\xc3";
-  EXPECT_EQ(asUtf8(odd), "a?\xc3\xa9??\r\n\xf0\x9f\x99\x82?");
+  EXPECT_EQ(asUtf8(odd, '?'), "a?\xc3\xa9??\r\n\xf0\x9f\x99\x82?");
+  EXPECT_EQ(asUtf8(odd), "a\x1a\xc3\xa9\x1a\x1a\r\n\xf0\x9f\x99\x82\x1a");
   EXPECT_EQ(asUtf8("plain"), "plain");
 }
 

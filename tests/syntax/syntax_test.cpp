@@ -52,6 +52,19 @@ TEST(Lexer, WrongBytesAreToldOnce) {
   EXPECT_EQ(r.diagnostics[2].code, "unclosed-quote");
 }
 
+// As the workbench sends them: its text is UTF-8 with a stand-in for each of them.
+TEST(Lexer, WhatStandsForWrongBytesIsToldAsThem) {
+  const LexResult r = lex("\x1a\x1alet N = 3\nlet M = 4  # \x1a\x1a\n", SourceId(std::size_t{0}));
+  ASSERT_EQ(r.diagnostics.size(), 2u);
+  for (const Diagnostic& d : r.diagnostics) {
+    EXPECT_EQ(d.code, "invalid-utf8");
+    EXPECT_EQ(d.span.length(), 2u);
+    EXPECT_TRUE(d.notes.empty());
+  }
+  EXPECT_EQ(r.diagnostics[0].severity, Severity::Error);
+  EXPECT_EQ(r.diagnostics[1].severity, Severity::Warning);
+}
+
 TEST(Lexer, WrongBytesOfACommentAreWarnedOf) {
   const LexResult r = lex("let N = 3  # caf\xe9 au \xe9\n# %% [markdown]\n\xfc\n# caf\xc3\xa9\n", SourceId(std::size_t{0}));
   ASSERT_EQ(r.diagnostics.size(), 2u);

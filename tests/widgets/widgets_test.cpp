@@ -386,7 +386,7 @@ TEST_F(Widgets, MessagesStandUnderOneAnother) {
   QObject::connect(&bar, &MessageBar::answered, [&](const QString& k, int i) { key = k, index = i; });
   QPushButton* open = nullptr;
   for (QPushButton* b : bar.findChildren<QPushButton*>())
-    if (b->text() == "Open it") open = b;
+    if (b->accessibleName() == "Open it") open = b;
   ASSERT_TRUE(open && open->isVisible()) << "one that waits is answered, too";
   QTest::mouseClick(open, Qt::LeftButton);
   EXPECT_EQ(key, "left");

@@ -2,6 +2,7 @@
 // Saving, closing, quitting: what is asked and what is on disk then.
 #include <QApplication>
 #include <QPushButton>
+#include <QTabBar>
 
 #include "tests/workbench/window.h"
 #include "widgets/expression_editor.h"
@@ -38,6 +39,22 @@ TEST_F(Window, ClosingWithChangesAsksInTheWindow) {
   EXPECT_EQ(onDisk(), "# x\n" + capsule::kText);
 }
 
+TEST_F(Window, EachFileThatCannotBeOpenedIsTold) {
+  open();
+  const auto put = [&](const char* name, const QByteArray& bytes) {
+    QFile file(folder.filePath(name));
+    EXPECT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+    return file.fileName();
+  };
+  const QString missing = folder.filePath("missing.nf"), data = put("data.nf", QByteArray("# %%\0", 5));
+  window->openFiles({missing, put("second.nf", "# %%\nlet z = 3\n"), folder.path(), data, put("third.nf", "# %%\nlet w = 3\n")});
+  EXPECT_EQ(window->tabs()->count(), 3);
+  ASSERT_EQ(window->messages()->key(), "open");
+  EXPECT_EQ(window->messages()->text().split('\n'), QStringList({missing + " cannot be read.", folder.path() + " cannot be read.",
+                                                                 data + " is no notebook: it holds binary data."}));
+}
+
 TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
   open();
   const auto edit = [&](const char* name) {
@@ -56,7 +73,7 @@ TEST_F(Window, QuittingAsksOnceForAllNotebooks) {
   for (const char* name : {"3 notebooks", "capsule.nf", "second.nf", "third.nf"})
     EXPECT_TRUE(window->messages()->text().contains(name)) << window->messages()->text().toStdString();
   ASSERT_EQ(window->messages()->buttons().size(), 3);
-  EXPECT_EQ(window->messages()->buttons().at(2)->text(), "Cancel");
+  EXPECT_EQ(window->messages()->answers().at(2), "Cancel");
   QTest::mouseClick(window->messages()->buttons().at(2), Qt::LeftButton);
   EXPECT_TRUE(window->isVisible());
   EXPECT_TRUE(window->messages()->key().isEmpty());

@@ -10,6 +10,7 @@
 #include <QPushButton>
 #include <QScrollArea>
 #include <QScrollBar>
+#include <QSet>
 #include <QSignalSpy>
 #include <QStatusBar>
 #include <QTabBar>
@@ -118,6 +119,71 @@ TEST_F(Keyboard, MenusOpen) {
   EXPECT_EQ(document().text(), capsule::kText);
 }
 
+// What a key asked is answered by keys, and the keys are the notebook's again.
+TEST_F(Keyboard, AQuestionHasTheKeysUntilItIsAnswered) {
+  openChecked();
+  QTest::keyClicks(editing(1), "#");
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  const std::string text = document().text();
+  ASSERT_NE(text, capsule::kText);
+  QWidget* before = QApplication::focusWidget();
+  const auto ask = [&](Qt::Key key) {
+    QTest::keyClick(window.get(), key, Qt::ControlModifier);
+    ASSERT_EQ(window->messages()->key(), "close");
+    ASSERT_EQ(QApplication::focusWidget(), window->messages()->buttons().front());
+  };
+  ask(Qt::Key_W);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Tab);
+  EXPECT_EQ(QApplication::focusWidget(), window->messages()->buttons().at(1));
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+  EXPECT_TRUE(window->messages()->key().isEmpty());
+  EXPECT_EQ(QApplication::focusWidget(), before);
+  EXPECT_EQ(document().text(), text);
+  // By its letter, too, which is no menu's.
+  ask(Qt::Key_Q);
+  QSet<QString> letters;
+  for (const QPushButton* b : window->messages()->buttons()) letters << QKeySequence::mnemonic(b->text()).toString();
+  ASSERT_EQ(letters.size(), 3);
+  EXPECT_FALSE(letters.contains(QString()));
+  for (const QAction* menu : window->menuBar()->actions())
+    EXPECT_FALSE(letters.contains(QKeySequence::mnemonic(menu->text()).toString())) << menu->text().toStdString();
+  const QString cancel = QKeySequence::mnemonic(window->messages()->buttons().at(2)->text()).toString();
+  QTest::keyClick(QApplication::focusWidget(), cancel.back().toLower().toLatin1(), Qt::AltModifier);
+  ASSERT_TRUE(wait([&] { return window->messages()->key().isEmpty(); })) << "pressed as it is seen";
+  EXPECT_TRUE(window->isVisible());
+  EXPECT_EQ(QApplication::focusWidget(), before);
+  ask(Qt::Key_W);
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Return);
+  EXPECT_EQ(onDisk(), text);
+  EXPECT_TRUE(document().text().empty()) << "closed";
+}
+
+TEST_F(Keyboard, ABarThatWaitsIsReachedByOneKey) {
+  openChecked();
+  ExpressionEditor* editor = editing(1);
+  QTest::keyClick(editor, Qt::Key_F6);
+  EXPECT_EQ(window->statusText(), "No message waits");
+  EXPECT_EQ(QApplication::focusWidget(), editor);
+  window->messages()->ask("restored", "first", {});
+  window->messages()->ask("left", "second", {"Open it", "Later"});
+  ASSERT_EQ(QApplication::focusWidget(), editor) << "nobody asked for it";
+  QTest::keyClick(editor, Qt::Key_F6);
+  EXPECT_EQ(QApplication::focusWidget(), window->messages()->buttons().front());
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_F6);
+  ASSERT_TRUE(QApplication::focusWidget());
+  EXPECT_EQ(QApplication::focusWidget()->accessibleName(), "Dismiss") << "the other one has no answers";
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_F6);
+  EXPECT_EQ(QApplication::focusWidget(), editor);
+  // Asked anew with other answers, it keeps the keys.
+  QTest::keyClick(editor, Qt::Key_F6);
+  window->messages()->ask("left", "second", {"Later"});
+  EXPECT_EQ(QApplication::focusWidget(), window->messages()->buttons().front());
+  QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
+  EXPECT_EQ(QApplication::focusWidget(), editor);
+  EXPECT_EQ(window->messages()->shown(), QStringList{"restored"});
+  EXPECT_EQ(document().text(), capsule::kText);
+}
+
 TEST_F(Keyboard, TabsChangeWhereverOneIs) {
   openChecked();
   window->action("file.new")->trigger();
@@ -201,7 +267,7 @@ TEST_F(Keyboard, WithoutAnEngineARunOffersToStartIt) {
   QTest::keyClick(editing(3), Qt::Key_Return, Qt::ControlModifier);
   ASSERT_EQ(window->messages()->key(), "engine");
   ASSERT_EQ(window->messages()->buttons().size(), 1);
-  EXPECT_EQ(window->messages()->buttons().front()->text(), "Restart the engine");
+  EXPECT_EQ(window->messages()->answers().front(), "Restart the engine");
 }
 
 TEST_F(Keyboard, TheLocatorFindsWholeWordsFirst) {
@@ -359,6 +425,38 @@ TEST_F(Keyboard, LettersForWholeCellsSayWhatTheyDid) {
   EXPECT_EQ(place->text(), "D: cell deleted, Z undoes it");
   QTest::keyClick(window->notebook(), Qt::Key_Return);
   EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+}
+
+// It is of the last letter: whatever else is done ends it.
+TEST_F(Keyboard, WhatALetterDidIsSaidUntilSomethingElseIsDone) {
+  openChecked();
+  QLabel* place = nullptr;
+  editing(1);
+  for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+    if (l->text().startsWith("Ln ")) place = l;
+  ASSERT_TRUE(place);
+  QTest::keyClick(cell(1)->editor(), Qt::Key_Escape);
+  const auto mistype = [&] {
+    QTest::keyClick(window->notebook(), Qt::Key_E);
+    ASSERT_TRUE(place->text().startsWith("E is no command")) << place->text().toStdString();
+  };
+  const auto ended = [&](const char* by) { EXPECT_EQ(place->text(), "Whole cells: Enter writes into one") << by; };
+  mistype();
+  QTest::keyClick(window->notebook(), Qt::Key_2, Qt::ControlModifier);
+  QTest::keyClick(window.get(), Qt::Key_1, Qt::ControlModifier);
+  ended("other views");
+  mistype();
+  run(3);
+  ended("a run");
+  mistype();
+  document().replace(0, 0, "# x\n", "Edit");
+  ended("an edit from elsewhere");
+  mistype();
+  window->action("edit.undo")->trigger();
+  ended("undo");
+  mistype();
+  window->outline()->tree()->setFocus();
+  ended("the keys are another's");
 }
 
 TEST_F(Keyboard, AnEmptyLastCellIsTheOneToWriteOnIn) {

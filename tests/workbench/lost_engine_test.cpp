@@ -142,7 +142,7 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
     EXPECT_EQ(strip->resume()->text(), any ? "Resume" : "Train again");
     EXPECT_EQ(strip->detail().contains("no checkpoint yet"), !any) << strip->detail().toStdString();
     ASSERT_EQ(window->messages()->buttons().size(), 1);
-    EXPECT_EQ(window->messages()->buttons().front()->text(), any ? "Resume training" : "Train again");
+    EXPECT_EQ(window->messages()->answers().front(), any ? "Resume training" : "Train again");
     if (any) {
       // It was deleted meanwhile: that is no mistake of the cell.
       ASSERT_TRUE(QFile::remove(out.filePath("checkpoint.safetensors")));

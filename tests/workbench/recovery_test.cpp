@@ -7,6 +7,7 @@
 #include <QDir>
 #include <QDockWidget>
 #include <QFileDialog>
+#include <QLabel>
 #include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QProcess>
@@ -266,6 +267,35 @@ TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
   EXPECT_FALSE(cell(3)->neverTrained());
 }
 
+// It is nobody's to be changed here, and its run is there to be read; one that has no end may be under way in the other window.
+TEST_F(Recovery, ANotebookThatIsOpenElsewhereShowsARunThatHasEnded) {
+  const auto put = [&](const char* name, const char* file, const std::string& text) {
+    const QDir run(folder.filePath(QStringLiteral("capsule.nf.out/") + QLatin1String(name)));
+    ASSERT_TRUE(run.mkpath("."));
+    QFile out(run.filePath(QLatin1String(file)));
+    ASSERT_TRUE(out.open(QIODevice::WriteOnly));
+    out.write(text.data(), static_cast<qint64>(text.size()));
+  };
+  std::string events;
+  for (int i = 1; i <= 40; ++i) {
+    protocol::StepEvent e;
+    e.step = i, e.ms = 2, e.ms_min = 1.9, e.ms_max = 2.2, e.loss = 2.0 / i, e.seconds = i * 0.002;
+    events += protocol::encode(e) + "\n";
+  }
+  protocol::DoneEvent done;
+  done.steps = 40, done.seconds = 0.08;
+  put("2026-11-21-235430", "run.json", R"({"train":"L","settings":{}})");
+  put("2026-11-21-235430", "events.jsonl", events + protocol::encode(done) + "\n");
+  inAnotherWindow({"open", path()}, [&] {
+    startWith(path());
+    ASSERT_TRUE(document().readOnly());
+    window->workspace().startEngine();
+    ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 40; }));
+    EXPECT_TRUE(cell(3)->train()->isVisibleTo(cell(3)));
+    EXPECT_TRUE(cell(3)->train()->result().startsWith("Trained 40 steps")) << cell(3)->train()->result().toStdString();
+  });
+}
+
 TEST_F(Recovery, AWindowThatWasClosedLeavesNothing) {
   startBare();
   QTest::keyClicks(cell(0)->editor(), "let a = 1");
@@ -451,6 +481,25 @@ TEST_F(Recovery, AFileChangedOutsideIsReadAgainOrAskedAbout) {
   press(1);
   EXPECT_EQ(document().text(), "# %%\nlet b = 2\n");
   EXPECT_TRUE(window->messages()->key().isEmpty());
+}
+
+TEST_F(Recovery, OnlyWhatIsOnDiskIsCalledSaved) {
+  open();
+  const auto said = [&](const QString& word) {
+    for (const QLabel* l : window->findChildren<QLabel*>())
+      if (l->text() == word) return true;
+    return false;
+  };
+  EXPECT_TRUE(said("saved"));
+  document().replace(0, 0, "# mine\n", "Edit");
+  write("# %%\nlet b = 2\n");
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "outside"; }));
+  EXPECT_TRUE(said("changed on disk"));
+  QTest::keyClick(window->messages()->buttons().front(), Qt::Key_Escape);
+  EXPECT_TRUE(window->messages()->key().isEmpty()) << "put away";
+  window->action("edit.undo")->trigger();
+  EXPECT_FALSE(document().modified());
+  EXPECT_EQ(said("saved"), document().text() == onDisk());  // unless it was read again meanwhile
 }
 
 // Answered by the mouse or by keys, a question leaves the cursor in its cell.
