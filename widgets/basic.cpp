@@ -287,7 +287,10 @@ TabRow::TabRow(const Theme* theme, const QStringList& words, QWidget* parent) : 
   setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);
   setFocusPolicy(Qt::TabFocus);
   setAccessibleName(words.join(QStringLiteral(", ")));
-  connect(theme, &Theme::changed, this, qOverload<>(&QWidget::update));
+  connect(theme, &Theme::changed, this, [this] {
+    updateGeometry();  // of another scale of the text
+    update();
+  });
 }
 
 void TabRow::setCurrent(int index) {
@@ -306,10 +309,14 @@ QRect TabRow::rectOf(int index) const {
   const QFontMetrics bold(m_theme->ui(12, QFont::DemiBold));
   int x = 0;
   for (int i = 0; i < index; ++i) x += bold.horizontalAdvance(m_words[i]) + 16;
-  return {x, 0, bold.horizontalAdvance(m_words[index]) + 16, 28};
+  return {x, 0, bold.horizontalAdvance(m_words[index]) + 16, std::max(28, bold.height() + 8)};
 }
 
-QSize TabRow::sizeHint() const { return {m_words.isEmpty() ? 0 : rectOf(static_cast<int>(m_words.size()) - 1).right() + 1, 28}; }
+QSize TabRow::sizeHint() const {
+  if (m_words.isEmpty()) return {0, 28};
+  const QRect last = rectOf(static_cast<int>(m_words.size()) - 1);
+  return {last.right() + 1, last.height()};
+}
 
 void TabRow::paintEvent(QPaintEvent*) {
   QPainter p(this);
@@ -319,7 +326,7 @@ void TabRow::paintEvent(QPaintEvent*) {
     p.setPen(i == m_current ? c.text : c.muted);
     p.drawText(rectOf(i), Qt::AlignVCenter | Qt::AlignLeft, m_words[i]);
     if (i == m_current && (hasFocus() || m_underlined))
-      p.fillRect(QRect(rectOf(i).left(), 25, rectOf(i).width() - 16, 2), c.accent);
+      p.fillRect(QRect(rectOf(i).left(), rectOf(i).height() - 3, rectOf(i).width() - 16, 2), c.accent);
   }
 }
 

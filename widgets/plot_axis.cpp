@@ -44,6 +44,7 @@ class RoundTicker : public QCPAxisTicker {
       cut();
     }
     m_top = ticks.isEmpty() ? range.upper : ticks.back();
+    if (m_axis->orientation() == Qt::Horizontal) spread(ticks);
     return ticks;
   }
 
@@ -51,6 +52,18 @@ class RoundTicker : public QCPAxisTicker {
   QVector<double> createSubTickVector(int, const QVector<double>&) override { return {}; }
 
  private:
+  // Side by side labels take the more room the more they say: from the last one on, each that would run into the one after it goes.
+  void spread(QVector<double>& ticks) const {
+    constexpr double kApart = 8;
+    const QFontMetricsF metrics(m_axis->tickLabelFont());
+    double free = HUGE_VAL;
+    for (qsizetype i = ticks.size(); i-- > 0;) {
+      const double at = m_axis->coordToPixel(ticks[i]), half = metrics.horizontalAdvance(m_text(ticks[i], m_step, m_top)) / 2;
+      if (at + half + kApart > free) ticks.removeAt(i);
+      else free = at - half;
+    }
+  }
+
   // The densest of 1-2-5, 1-3, 1 a decade, every second decade ... that has room.
   QVector<double> decades(const QCPRange& range) const {
     const double low = std::max(range.lower, 1e-300), high = std::max(std::min(range.upper, m_most), low);

@@ -218,6 +218,7 @@ class TrialsPlot : public Plot {
   std::optional<std::uint64_t> m_current, m_inUse;
   QList<QPointF> m_best;
   double m_strip = 0;  // where failures stand
+  bool m_showsUntimed = false;
 };
 
 // The shapes of the trials plot with their counts.

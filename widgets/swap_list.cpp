@@ -14,6 +14,9 @@ namespace {
 
 enum Column { kStep, kKernel, kBefore, kAfter, kChange, kColumns };
 constexpr int kRow = 25, kMostRows = 6;
+constexpr int kNarrow = 520;       // pixels; below it figures take what they need, above it their columns stay where they are
+constexpr int kLeastKernel = 150;  // what a kernel's name is left with before the old time goes
+constexpr int kUsual[kColumns] = {76, 0, 84, 84, 76};
 
 }  // namespace
 
@@ -33,8 +36,6 @@ SwapList::SwapList(const Theme* theme, QWidget* parent)
   m_table->horizontalHeader()->setFixedHeight(kRow);
   m_table->horizontalHeader()->setSectionResizeMode(QHeaderView::Fixed);
   m_table->horizontalHeader()->setSectionResizeMode(kKernel, QHeaderView::Stretch);
-  for (const auto& [column, width] : {std::pair{kStep, 76}, {kBefore, 84}, {kAfter, 84}, {kChange, 76}})
-    m_table->setColumnWidth(column, width);
   m_table->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
   m_table->verticalHeader()->setDefaultAlignment(Qt::AlignCenter);
   m_table->verticalHeader()->setHighlightSections(false);
@@ -56,7 +57,9 @@ SwapList::SwapList(const Theme* theme, QWidget* parent)
 
 void SwapList::clear() {
   m_swaps.clear();
+  m_widest.assign(kColumns, 0);
   m_table->setRowCount(0);
+  fitColumns();
   m_sentence->clear();
   fit();
 }
@@ -72,13 +75,17 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
   const int row = count();
   m_swaps.push_back(swap);
   m_table->setRowCount(row + 1);
+  const QFontMetrics metrics(m_theme->mono(12));
   const auto put = [&](int column, const QString& text) {
+    int& widest = m_widest[static_cast<std::size_t>(column)];
+    widest = std::max(widest, metrics.horizontalAdvance(text));
     auto* item = new QTableWidgetItem(text);
     item->setTextAlignment((column == kKernel ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignVCenter);
     item->setFont(m_theme->mono(12));
-    item->setToolTip(swap.split
-                         ? tr("%1, the fused kernel, against its parts: they were faster beyond noise").arg(shortName(swap.name))
-                         : shortName(swap.name));
+    item->setToolTip(
+        swap.split
+            ? tr("%1, the fused kernel, against its parts: they were faster beyond noise").arg(shortName(swap.name))
+            : tr("%1: %2 to %3").arg(shortName(swap.name), microsecondsText(swap.before_us), microsecondsText(swap.after_us)));
     m_table->setItem(row, column, item);
   };
   put(kStep, grouped(swap.step));
@@ -99,8 +106,29 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
     change = QStringLiteral("%1%2 %").arg(ratio > 0 ? QStringLiteral("+") : QString()).arg(std::lround(ratio * 100));
   }
   put(kChange, change);
+  fitColumns();
   m_table->scrollToBottom();
   fit();
+}
+
+void SwapList::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  fitColumns();
+}
+
+// The name is what a row is about: it has what the figures leave, and where that is too little the old time stands in the tooltip alone.
+void SwapList::fitColumns() {
+  constexpr int kPadding = 18;
+  const QFontMetrics head(m_table->horizontalHeader()->font());
+  int left = width() - m_table->verticalHeader()->sizeHint().width();
+  for (const int c : {kStep, kBefore, kAfter, kChange}) {
+    const int text =
+        std::max(m_widest[static_cast<std::size_t>(c)], head.horizontalAdvance(m_table->horizontalHeaderItem(c)->text()));
+    const int pixels = width() < kNarrow ? text + kPadding : std::max(text + kPadding, kUsual[c]);
+    m_table->setColumnWidth(c, pixels);
+    left -= pixels;
+  }
+  m_table->setColumnHidden(kBefore, width() < kNarrow && left < kLeastKernel);
 }
 
 void SwapList::fit() {

@@ -27,11 +27,16 @@ class SwapList : public QWidget {
  Q_SIGNALS:
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);  // by a click or Enter
 
+ protected:
+  void resizeEvent(QResizeEvent*) override;
+
  private:
   void fit();
+  void fitColumns();
   const Theme* m_theme;
   QLabel* m_sentence;
   QTableWidget* m_table;
+  std::vector<int> m_widest;  // of each column's texts, pixels
   std::vector<protocol::KernelSwapEvent> m_swaps;
 };
 

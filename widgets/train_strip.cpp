@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kFewest = 3;  // steps of a median while more are to come: of two it may be the first one, which is cold
 constexpr std::int64_t kFewestOfTenth = 9;
+constexpr int kFigures = 148;  // pixels beside the plots
 
 // One step has no spread.
 QString sampleText(const protocol::StepSpread& spread) {
@@ -82,7 +83,7 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   for (QLabel* l : {m_figure, m_figureName, m_interval, m_loss, m_eval, m_peer}) figures->addWidget(l);
   figures->insertSpacing(3, 6);
   figures->addStretch(1);
-  m_column->setFixedWidth(148);
+  m_column->setFixedWidth(kFigures);
   m_column->setLayout(figures);
   figures->setContentsMargins(0, 6, 0, 0);
   m_grid->setHorizontalSpacing(12);
@@ -105,15 +106,28 @@ TrainStrip::TrainStrip(const Theme* theme, QWidget* parent)
   setRunning(false);
 }
 
-// Latency and loss stand side by side where both can be read, else one above the other.
+// Latency and loss stand side by side where both can be read, else one above the other; the figures beside them, or above where that
+// would leave too little of the plots.
 void TrainStrip::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
-  constexpr int kSideBySide = 900;
-  const bool wide = width() >= kSideBySide;
-  if (wide == m_wide) return;
-  m_wide = wide;
-  m_grid->removeWidget(m_lossPlot);
-  m_grid->addWidget(m_lossPlot, wide ? 0 : 1, wide ? 2 : 1);
+  constexpr int kSideBySide = 900, kFiguresBeside = 520;
+  const Shape shape = width() >= kSideBySide ? Shape::Wide : width() >= kFiguresBeside ? Shape::Usual : Shape::Narrow;
+  if (shape == m_shape) return;
+  m_shape = shape;
+  const bool wide = shape == Shape::Wide, narrow = shape == Shape::Narrow;
+  for (QWidget* w : {m_column, static_cast<QWidget*>(m_plot), static_cast<QWidget*>(m_lossPlot)}) m_grid->removeWidget(w);
+  if (narrow) {
+    m_column->setMinimumWidth(0);
+    m_column->setMaximumWidth(QWIDGETSIZE_MAX);
+    m_grid->addWidget(m_column, 0, 0, 1, 2, Qt::AlignTop);
+    m_grid->addWidget(m_plot, 1, 0, 1, 2);
+    m_grid->addWidget(m_lossPlot, 2, 0, 1, 2);
+  } else {
+    m_column->setFixedWidth(kFigures);
+    m_grid->addWidget(m_column, 0, 0, 2, 1, Qt::AlignTop);
+    m_grid->addWidget(m_plot, 0, 1);
+    m_grid->addWidget(m_lossPlot, wide ? 0 : 1, wide ? 2 : 1);
+  }
   m_grid->setColumnStretch(2, wide ? 2 : 0);
   m_lossPlot->setFixedHeight(wide ? 150 : 104);
 }

@@ -107,7 +107,7 @@ class TrainStrip : public QWidget {
   QString m_peerName;
   double m_peerMs = 0, m_figureMs = 0;                              // m_figureMs: the median that stands above; 0: none
   protocol::SearchState m_search = protocol::SearchState::Unknown;  // of the run that is over
-  bool m_wide = false;
+  enum class Shape { Narrow, Usual, Wide } m_shape = Shape::Usual;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
   std::int64_t m_swapsSince = 0;  // of the run as it was resumed last

@@ -121,7 +121,7 @@ void setStepAxis(QCustomPlot* plot, const Theme* theme, TrainingAxis axis, doubl
   setAxis(plot->xAxis, range, axis == TrainingAxis::Time ? secondTick : countTick);
   const double width = std::max(80, plot->width() - kLeftMargin - kRightMargin);
   const QFontMetricsF widest(theme->ui(11, QFont::DemiBold));
-  const double room = std::min(0.45, (widest.horizontalAdvance(QObject::tr("held out 100.0 %")) + 14) / width);
+  const double room = std::min(0.65, (widest.horizontalAdvance(QObject::tr("held out 100.0 %")) + 14) / width);
   plot->xAxis->setRange(first, range.high + (range.high - first) * room / (1 - room));
 }
 

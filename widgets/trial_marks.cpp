@@ -13,6 +13,7 @@ using protocol::TrialStatus;
 bool measured(const TrialInfo& t) { return t.us && *t.us > 0 && t.status == TrialStatus::Ok; }
 bool dropped(const TrialInfo& t) { return t.us && *t.us > 0 && t.status == TrialStatus::Slow; }
 bool failed(const TrialInfo& t) { return !measured(t) && !dropped(t) && t.status != TrialStatus::Ok; }
+bool untimed(const TrialInfo& t) { return !measured(t) && !dropped(t) && !failed(t); }
 
 QString wordsOf(const FailureKind& kind) { return QCoreApplication::translate("nf", kind.words); }
 

@@ -11,10 +11,11 @@ namespace nf {
 
 inline constexpr int kTrialsMargin = 62;  // pixels left of the trials' axis; the legend begins there, too
 
-// Each trial is at most one of these; one that is none was checked and not timed.
+// Each trial is one of these.
 bool measured(const protocol::TrialInfo& trial);  // it has a time that counts
 bool dropped(const protocol::TrialInfo& trial);   // early: it has a time, but only as far as it was measured
 bool failed(const protocol::TrialInfo& trial);
+bool untimed(const protocol::TrialInfo& trial);  // checked, and not timed
 
 struct FailureKind {
   protocol::TrialStatus status;

@@ -18,7 +18,7 @@ TrialsLegend::TrialsLegend(const Theme* theme, QWidget* parent) : QWidget(parent
 }
 
 namespace {
-enum Shape { kNothing, kDisc, kRing, kStairs, kCross, kTriangle, kSquare, kDiamond };
+enum Shape { kDash, kDisc, kRing, kStairs, kCross, kTriangle, kSquare, kDiamond };
 }
 
 void TrialsLegend::setTrials(const std::vector<TrialInfo>& trials) {
@@ -30,8 +30,7 @@ void TrialsLegend::setTrials(const std::vector<TrialInfo>& trials) {
   add(kDisc, tr("trial"), count(measured));
   add(kStairs, tr("best so far"), -1);
   if (const auto n = count(dropped); n > 0) add(kRing, tr("dropped early"), n);
-  if (const auto n = count([](const TrialInfo& t) { return !measured(t) && !dropped(t) && !failed(t); }); n > 0)
-    add(kNothing, tr("checked, not timed"), n);
+  if (const auto n = count(untimed); n > 0) add(kDash, tr("checked, not timed"), n);
   for (std::size_t i = 0; i < std::size(kFailures); ++i)
     add(kCross + static_cast<int>(i), wordsOf(kFailures[i]),
         count([&](const TrialInfo& t) { return failed(t) && t.status == kFailures[i].status; }));
@@ -49,7 +48,7 @@ std::vector<QRect> TrialsLegend::places() const {
   std::vector<QRect> out;
   int x = kTrialsMargin, y = kLegendTop;
   for (const Entry& e : m_entries) {
-    const int w = (e.shape == kNothing ? 2 : 15) + metrics.horizontalAdvance(e.words);
+    const int w = 15 + metrics.horizontalAdvance(e.words);
     if (x > kTrialsMargin && x + w > width() - 4) x = kTrialsMargin, y += kLegendRow;
     out.emplace_back(x, y, w, kLegendRow);
     x += w + 14;
@@ -85,6 +84,7 @@ void TrialsLegend::paintEvent(QPaintEvent*) {
     p.setPen(QPen(e.shape >= kCross ? c.failed : grey, 1.3));
     const QPointF m(x + 4, y);
     switch (e.shape) {
+      case kDash: p.drawLine(m + QPointF(-4, 0), m + QPointF(4, 0)); break;
       case kDisc:
         p.setPen(Qt::NoPen);
         p.setBrush(grey);
@@ -106,7 +106,7 @@ void TrialsLegend::paintEvent(QPaintEvent*) {
         break;
     }
     p.setPen(c.text);
-    p.drawText(place.adjusted(e.shape == kNothing ? 0 : 13, 0, 4, 0), Qt::AlignVCenter, e.words);
+    p.drawText(place.adjusted(13, 0, 4, 0), Qt::AlignVCenter, e.words);
   }
 }
 

@@ -90,7 +90,7 @@ std::optional<std::uint64_t> TrialsPlot::trialAt(QPoint at) const {
   std::optional<std::uint64_t> found;
   for (const TrialInfo& t : m_trials) {
     const auto x = xOf(t);
-    if (!x || (!t.us && !failed(t))) continue;
+    if (!x || (!t.us && !failed(t) && !m_showsUntimed)) continue;
     const double dx = m_plot->xAxis->coordToPixel(*x) - at.x(), dy = m_plot->yAxis->coordToPixel(yOf(t)) - at.y();
     if (dx * dx + dy * dy < best) best = dx * dx + dy * dy, found = t.number;
   }
@@ -207,7 +207,9 @@ void TrialsPlot::redraw() {
     return log ? inner.upper * std::pow(inner.upper / inner.lower, share) : inner.upper + inner.size() * share;
   };
   m_strip = above(0.08);
-  if (any) {
+  // Beside a time or a failure also those that have neither; alone they are told in words.
+  m_showsUntimed = !square && (any || least <= most) && std::any_of(m_trials.begin(), m_trials.end(), untimed);
+  if (any || m_showsUntimed) {
     range.labelsUpTo = inner.upper;
     nf::setAxis(m_plot->yAxis, range, microsecondTick);
     m_plot->yAxis->setRange(inner.lower, above(0.16));
@@ -216,7 +218,7 @@ void TrialsPlot::redraw() {
     edge->point2->setCoords(1, inner.upper);
     edge->setPen(QPen(c.separator, 1));
     auto* title = new QCPItemText(m_plot);
-    title->setText(tr("failed"));
+    title->setText(!any ? tr("not timed") : m_showsUntimed ? tr("no time") : tr("failed"));
     title->setFont(m_theme->ui(11));
     title->setColor(c.muted);
     title->setClipToAxisRect(false);
@@ -234,10 +236,10 @@ void TrialsPlot::redraw() {
     nf::setAxis(m_plot->xAxis, across, m_axis == Axis::Time ? secondTick : countTick);
     m_plot->xAxis->setRange(across.low - (across.high - across.low) * 0.015, across.high + (across.high - across.low) * 0.05);
   }
-  const bool untimed = !empty && !(least <= most);
-  if (untimed && !any) nothing = tr("No trial has a time yet.");
+  const bool noTime = !empty && !(least <= most);
+  if (noTime && !any) nothing = tr("No trial has a time yet.");
   sayEmpty(m_plot, m_theme, nothing);
-  if (untimed) m_plot->yAxis->setTickLabels(false), m_plot->yAxis->grid()->setVisible(false);
+  if (noTime) m_plot->yAxis->setTickLabels(false), m_plot->yAxis->grid()->setVisible(false);
   m_plot->axisRect()->setMargins(QMargins(kTrialsMargin, 4, 16, square ? 36 : 22));
   m_plot->xAxis->setLabel(square ? tr("predicted; measured on the other axis") : QString());
   if (empty) return;
@@ -283,6 +285,17 @@ void TrialsPlot::redraw() {
       marks->setData(fx, fy);
       marks->setLineStyle(QCPGraph::lsNone);
       marks->setScatterStyle(QCPScatterStyle(kind.shape, QPen(c.failed, 1.3), Qt::NoBrush, 7));
+    }
+    if (m_showsUntimed) {
+      QVector<double> ux, uy;
+      for (const TrialInfo& t : m_trials)
+        if (untimed(t)) ux << *xOf(t), uy << m_strip;
+      QPainterPath dash(QPointF(-3, 0));
+      dash.lineTo(3, 0);
+      auto* marks = m_plot->addGraph();
+      marks->setData(ux, uy);
+      marks->setLineStyle(QCPGraph::lsNone);
+      marks->setScatterStyle(QCPScatterStyle(dash, QPen(grey, 1.3), Qt::NoBrush, 7));
     }
   }
   if (!square && !m_current && best)

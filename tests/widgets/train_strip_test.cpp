@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What stands under a train cell: its plots, buttons, swaps, and the step against the recorded one.
 #include <gtest/gtest.h>
+#include <qcustomplot.h>
 
 #include <QCoreApplication>
 #include <QTableWidget>
 #include <QTest>
 #include <QToolButton>
+#include <cmath>
 
 #include "tests/widgets/made_up_runs.h"
 #include "tests/widgets/view_fixtures.h"
@@ -323,7 +325,7 @@ TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
     eval.step = i * 30, eval.accuracy = 0.5 + 0.02 * i, eval.loss = 1.0 / i;
     strip.addEval(eval);
   }
-  for (const int width : {520, 640, 880, 940, 1400}) {
+  for (const int width : {420, 520, 640, 880, 940, 1400}) {
     SCOPED_TRACE(width);
     strip.resize(width, 560);
     ASSERT_TRUE(QTest::qWaitFor([&] { return strip.width() == width; }));
@@ -337,8 +339,38 @@ TEST_F(Tuning, ThePlotsOfATrainCellAreReadableAtEveryWidth) {
         for (std::size_t k = i + 1; k < labels.size(); ++k)
           EXPECT_FALSE(labels[i].second.intersects(labels[k].second))
               << labels[i].first.toStdString() << " / " << labels[k].first.toStdString();
+      const QCPAxis* steps = plot->plot()->xAxis;
+      const QFontMetricsF metrics(steps->tickLabelFont());
+      double before = -HUGE_VAL;
+      for (qsizetype i = 0; i < steps->tickVector().size(); ++i) {
+        const double at = steps->coordToPixel(steps->tickVector()[i]);
+        const double half = metrics.horizontalAdvance(steps->tickVectorLabels()[i]) / 2;
+        EXPECT_GT(at - half, before) << steps->tickVectorLabels()[i].toStdString();
+        before = at + half;
+      }
+      if (plot != strip.lossPlot()) continue;
+      for (const auto& [text, place] : labels)
+        EXPECT_LE(place.right(), plot->plot()->axisRect()->right() + 4) << text.toStdString() << " stands on the other axis";
     }
   }
+}
+
+// The name is what a row is about; the old time goes first, and stands in the tooltip.
+TEST_F(Tuning, ANarrowListOfSwapsKeepsTheNames) {
+  SwapList list(&theme);
+  list.resize(380, 200);
+  list.show();
+  for (const KernelSwapEvent& s : manySwaps(4, 600, 3)) list.add(s);
+  const QTableWidget* table = list.table();
+  QCoreApplication::processEvents();
+  EXPECT_GE(table->columnWidth(1), 110);
+  for (const int column : {0, 3})
+    EXPECT_GE(table->columnWidth(column), QFontMetrics(theme.mono(12)).horizontalAdvance(table->item(3, column)->text())) << column;
+  EXPECT_TRUE(table->isColumnHidden(2));
+  EXPECT_TRUE(table->item(0, 1)->toolTip().contains(" to ")) << table->item(0, 1)->toolTip().toStdString();
+  list.resize(900, 200);
+  QCoreApplication::processEvents();
+  EXPECT_FALSE(table->isColumnHidden(2));
 }
 
 }  // namespace

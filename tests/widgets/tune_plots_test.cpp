@@ -622,6 +622,23 @@ TEST_F(Tuning, TheLegendCountsEveryTrial) {
   trials[1].status = TrialStatus::Ok;
   legend.setTrials(trials);
   EXPECT_TRUE(legend.text().startsWith("trial 2, best so far, checked, not timed 1")) << legend.text().toStdString();
+  // Each with its symbol, which the plot has, too.
+  legend.resize(1400, legend.height());
+  const QImage image = legend.grab().toImage();
+  for (const QRect& place : legend.places()) {
+    int drawn = 0;
+    for (int x = place.left(); x < place.left() + 9; ++x)
+      for (int y = place.top(); y <= place.bottom(); ++y) drawn += image.pixel(x, y) != image.pixel(0, 0);
+    EXPECT_GT(drawn, 4) << place.left();
+  }
+  TrialsPlot plot(&theme);
+  plot.resize(600, 260);
+  plot.show();
+  plot.setTrials(trials);
+  plot.tickLabels(Qt::Vertical);
+  const QPoint mark = plot.pixelOf(trials[1].number);
+  EXPECT_TRUE(plot.findChild<QCustomPlot*>()->axisRect()->rect().contains(mark)) << mark.x() << ' ' << mark.y();
+  EXPECT_EQ(plot.trialAt(mark), trials[1].number);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <qcustomplot.h>
 #include <QApplication>
 #include <QFile>
+#include <QHBoxLayout>
 #include <QLabel>
 #include <QListWidget>
 #include <QPushButton>
@@ -366,6 +367,27 @@ TEST_F(Widgets, TensorValuesFillTheTableAndHostileOnesDoNot) {
   EXPECT_EQ(view.model()->rowCount(), 0);
   slice.end = {};
   view.setSlice(slice, {});
+}
+
+// Larger text moves what stands beside the words, and hides none of them.
+TEST_F(Widgets, WordsOfARowHaveTheirRoomAtEveryScale) {
+  QWidget window;
+  auto* layout = new QHBoxLayout(&window);
+  auto* tabs = new TabRow(&theme, {"Formula", "Source", "Derivation", "Values"});
+  auto* beside = label("Z");
+  layout->addWidget(tabs);
+  layout->addWidget(beside);
+  layout->addStretch(1);
+  window.resize(900, 60);
+  window.show();
+  for (const double scale : {1.0, 1.5, 2.0, 1.0}) {
+    theme.setTextScale(scale);
+    QCoreApplication::processEvents();
+    const QFontMetrics bold(theme.ui(12, QFont::DemiBold));
+    EXPECT_GE(tabs->width(), bold.horizontalAdvance("FormulaSourceDerivationValues")) << scale;
+    EXPECT_GE(tabs->height(), bold.height()) << scale;
+    EXPECT_GE(beside->x(), tabs->x() + tabs->width()) << scale;
+  }
 }
 
 // What happened meanwhile hides nothing that was said before: bars stand under one another, and what there is no room for is counted.
