@@ -262,10 +262,8 @@ void KernelSupply::takeCandidates(Executable& training) {
     auto candidate = m_tuning->nextCandidate();
     if (!candidate) return;
     const auto found = numbers(training).find(candidate->subgraph);
-    const bool busy =
-        std::any_of(m_trials.begin(), m_trials.end(), [&](const Trial& t) { return t.candidate.subgraph == candidate->subgraph; });
-    if (found == numbers(training).end() || busy) {
-      m_tuning->withdraw(candidate->ticket, busy ? "another candidate of the subgraph is under trial" : "no training step runs it");
+    if (found == numbers(training).end()) {
+      m_tuning->forget(candidate->ticket);
       continue;
     }
     Trial trial;

@@ -288,8 +288,12 @@ void TuningService::seenInSteps(const Hash& subgraph, double microseconds) {
 
 std::optional<StepCandidate> TuningService::nextCandidate() {
   const std::lock_guard lock(m_impl->mutex);
+  const auto underTrial = [&](const Impl::Subject* subject) {
+    return std::any_of(m_impl->offered.begin(), m_impl->offered.end(),
+                       [&](const Impl::Offered& o) { return o.subject == subject && o.handedOut; });
+  };
   for (auto& o : m_impl->offered) {
-    if (o.handedOut) continue;
+    if (underTrial(o.subject)) continue;
     const auto current = m_impl->cache.find(o.subject->task.hash);
     if (!current) continue;
     o.handedOut = true;

@@ -143,6 +143,7 @@ class TuningService {
   void stepDone(double seconds);  // duration of a step: the scale of expected gains
   // What a call of a first kernel took inside steps: the dearest ones are measured and searched first.
   void seenInSteps(const Hash& subgraph, double microseconds);
+  // One of a subgraph at a time: the next waits until something is said of the last.
   std::optional<StepCandidate> nextCandidate();
   // Further pairs of a candidate, microseconds of one call each. Accept: it stands in the cache now. Reject: forget it.
   PairedVerdict reportPairs(std::uint64_t ticket, std::span<const TimedPair> pairs);

@@ -449,6 +449,31 @@ TEST_F(TuningServiceTest, TheExecutorHasTheLastWord) {
   EXPECT_EQ(s->reportPairs(offered->ticket, one).decision, PairedVerdict::Decision::Reject);
 }
 
+// What is found while steps try another kernel of the subgraph waits for them; it has not failed.
+TEST_F(TuningServiceTest, ASubgraphHasOneCandidateUnderTrial) {
+  m_options.maximumTrials = 200;
+  m_options.deviceShare = 1;
+  const auto s = service();
+  s->add({task(8)});
+  s->start();
+  std::optional<StepCandidate> first;
+  bool finished = false;
+  while (!first && !finished) {
+    finished = s->waitFinished({}, std::chrono::milliseconds(1));
+    first = s->nextCandidate();
+  }
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(s->waitFinished({}, std::chrono::minutes(2)));
+  EXPECT_FALSE(s->nextCandidate());
+  if (finished) return;  // the search was over before the first was taken
+  const std::vector<TimedPair> faster(7, {100, 99.9});
+  EXPECT_EQ(s->reportPairs(first->ticket, faster).decision, PairedVerdict::Decision::Reject);
+  const auto second = s->nextCandidate();
+  ASSERT_TRUE(second);
+  EXPECT_NE(second->ticket, first->ticket);
+  for (const TrialEvent& e : events()) EXPECT_NE(e.status, TrialStatus::Crashed)
+}
+
 TEST_F(TuningServiceTest, StepsThatAreNotFasterRefuseTheCandidate) {
   m_options.maximumTrials = 40;
   m_options.deviceShare = 1;
