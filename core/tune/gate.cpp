@@ -21,7 +21,8 @@ namespace {
 constexpr std::int64_t kGuardBytes = 64;
 constexpr std::int64_t kQuickWork = 250'000;   // expression nodes: about 10 ms
 constexpr std::int64_t kFullWork = 4'000'000;  // per pattern and subgraph, once: about 150 ms
-constexpr std::int64_t kOwedWork = 4'000'000;  // for the first points of a subgraph's outputs, all together
+// For the first points of a subgraph's outputs, all together, and for each way to make up for one that is beyond it.
+constexpr std::int64_t owedWork(bool full) { return full ? 4'000'000 : 1'000'000; }
 constexpr std::int64_t kQuickFlops = 100'000;  // up to here everything is interpreted
 constexpr std::int64_t kFullFlops = 2'000'000;
 constexpr std::int64_t kStepFlops = 20'000'000;      // of the first steps of a loop, but two at least
@@ -469,7 +470,7 @@ struct Gate::Impl {
     std::vector<std::vector<std::int64_t>> positions;
     const std::size_t each = std::max<std::size_t>(kPoints / std::max<std::size_t>(outputs.size(), 1), 16);
     for (const TensorId output : outputs) positions.push_back(samplePositions((*program)[output].shape, each, hash.high));
-    std::int64_t work = full ? kFullWork : kQuickWork, owed = kOwedWork;
+    std::int64_t work = full ? kFullWork : kQuickWork, owed = owedWork(full);
     expectation.beyond.clear();
     bool more = true;
     for (std::size_t k = 0; more && work > 0; ++k) {
@@ -612,7 +613,7 @@ struct Gate::Impl {
 
   // One point of an output that has none in the work for points, as a norm over all of a large picture: from what the kernel made of the
   // other outputs, and where that is too much as well from a sample of the terms.
-  Result<bool> compareNear(GateReport& report, const Expectation& e, Pattern pattern, std::size_t output) {
+  Result<bool> compareNear(GateReport& report, const Expectation& e, Pattern pattern, std::size_t output, bool full) {
     if (!near) {
       NF_TRY(PointEvaluator made, PointEvaluator::prepare(*program, true, true, rounded ? PointEvaluator::kTf32Unit : 0));
       near.emplace(std::move(made));
@@ -628,7 +629,7 @@ struct Gate::Impl {
     for (const std::int64_t terms : kSamples) {
       near->setSample(terms);
       near->clear();
-      std::int64_t work = kOwedWork;
+      std::int64_t work = owedWork(full);
       const auto value = near->value(outputs[output], element, work);
       if (!near->failed().empty()) return Error{"gate", near->failed(), device.name(), {}};
       if (!value) continue;
@@ -680,7 +681,7 @@ struct Gate::Impl {
       if (!compare(report, e, pattern, p.output, p.element, p.value, "expected")) return false;
     if (!e.accepted[rounded].empty()) return !full || compareAccepted(report, e, pattern);
     for (const std::size_t o : e.beyond) {
-      NF_TRY(const bool right, compareNear(report, e, pattern, o));
+      NF_TRY(const bool right, compareNear(report, e, pattern, o, full));
       if (!right) return false;
     }
     return true;

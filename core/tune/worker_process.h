@@ -40,7 +40,9 @@ class FrameReader {
 // that started it ends (it asks for that itself, see worker_main). Not thread-safe: one thread starts it and talks to it.
 class WorkerProcess {
  public:
-  static Result<std::unique_ptr<WorkerProcess>> start(const std::vector<std::string>& command);
+  // How long a process has waited for a core since it began, while others ran; none: as Linux has it.
+  using CoreWait = std::function<std::chrono::nanoseconds(pid_t)>;
+  static Result<std::unique_ptr<WorkerProcess>> start(const std::vector<std::string>& command, CoreWait coreWait = {});
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
@@ -57,15 +59,16 @@ class WorkerProcess {
     bool killedFromOutside = false;  // SIGKILL that was not ours: hardly the fault of what it worked on
   };
   using Time = std::chrono::steady_clock::time_point;
-  // Sends, then waits for the answer. After a failure the process is dead and reaped. When `wake` becomes readable
-  // `woken` drains it and may give an earlier deadline.
+  // Sends, then waits for the answer. After a failure the process is dead and reaped. What it waits for a core puts the deadline off, to
+  // six times its distance at most. When `wake` becomes readable `woken` drains it and may give an earlier deadline, which stands.
   Reply exchange(const Frame& request, Time deadline, int wake, const std::function<std::optional<Time>()>& woken);
 
  private:
-  WorkerProcess(pid_t pid, int socket) : m_pid(pid), m_socket(socket) {}
+  WorkerProcess(pid_t pid, int socket, CoreWait coreWait) : m_pid(pid), m_socket(socket), m_coreWait(std::move(coreWait)) {}
   Reply ended(Failure failure, std::string how = {});
   pid_t m_pid;
   int m_socket;
+  CoreWait m_coreWait;
 };
 
 }  // namespace nf

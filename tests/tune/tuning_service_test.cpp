@@ -471,7 +471,7 @@ TEST_F(TuningServiceTest, ASubgraphHasOneCandidateUnderTrial) {
   const auto second = s->nextCandidate();
   ASSERT_TRUE(second);
   EXPECT_NE(second->ticket, first->ticket);
-  for (const TrialEvent& e : events()) EXPECT_NE(e.status, TrialStatus::Crashed)
+  for (const TrialEvent& e : events()) EXPECT_NE(e.status, TrialStatus::Crashed);
 }
 
 TEST_F(TuningServiceTest, StepsThatAreNotFasterRefuseTheCandidate) {

@@ -199,6 +199,28 @@ TEST(CompileService, EveryFirstKernelArrivesWhileWorkersAreKilled) {
   EXPECT_GE(service.statistics().workersDied, 2);
 }
 
+// A machine that is busy with others makes no worker late, but keeps nobody waiting for ever.
+TEST(WorkerProcess, WaitingForACorePutsItsDeadlineOff) {
+  using std::chrono::milliseconds;
+  const auto given = [](const std::function<milliseconds(int call)>& waited) {
+    int calls = 0;
+    auto process = WorkerProcess::start({"/bin/sleep", "600"}, [&](pid_t) { return waited(calls++); });
+    EXPECT_TRUE(process.ok());
+    const auto reply = (*process)->exchange({"{}", {}}, std::chrono::steady_clock::now() + milliseconds(40), -1, {});
+    EXPECT_EQ(reply.failure, WorkerProcess::Failure::Deadline);
+    return reply.how;
+  };
+  const auto about = [](const std::string& how, int ms) {  // the deadline was set a little before it is counted from
+    return how == "no answer within " + std::to_string(ms) + " ms" || how == "no answer within " + std::to_string(ms - 1) + " ms";
+  };
+  std::string how = given([](int) { return milliseconds(7); });
+  EXPECT_TRUE(about(how, 40)) << how;
+  how = given([](int call) { return milliseconds(call == 0 ? 7 : 37); });
+  EXPECT_TRUE(about(how, 70)) << how;
+  how = given([](int call) { return milliseconds(100 * call); });
+  EXPECT_TRUE(about(how, 240)) << how;
+}
+
 // A schedule whose compiler hangs, so that only the kills end it: they are nobody's fault but the killer's.
 TEST(CompileService, KillsByOthersCountForNoSchedule) {
   CompileService service(options(1));
