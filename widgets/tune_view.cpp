@@ -3,12 +3,10 @@
 
 #include <QComboBox>
 #include <QGridLayout>
-#include <QJsonDocument>
 #include <QLabel>
 #include <QListWidget>
 #include <QPainter>
 #include <QPushButton>
-#include <QRegularExpression>
 #include <QScrollArea>
 #include <QSplitter>
 #include <QStyledItemDelegate>
@@ -20,6 +18,7 @@
 #include "widgets/names.h"
 #include "widgets/plots.h"
 #include "widgets/profile_view.h"
+#include "widgets/tune_trials.h"
 
 namespace nf {
 
@@ -89,18 +88,6 @@ class SubgraphDelegate : public QStyledItemDelegate {
   const Theme* m_theme;
   const std::vector<SubgraphInfo>* m_subgraphs;
 };
-
-// The trial of this schedule that has a figure, the shown one before others.
-std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trials, const TrialInfo* shown,
-                                             const JsonText& schedule) {
-  const auto read = [](const JsonText& text) { return QJsonDocument::fromJson(QByteArray::fromStdString(text.text)); };
-  const QJsonDocument wanted = read(schedule);
-  const auto same = [&](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok && read(t.schedule) == wanted; };
-  if (wanted.isNull()) return std::nullopt;
-  if (shown && same(*shown)) return shown->number;
-  const auto found = std::find_if(trials.begin(), trials.end(), same);
-  return found == trials.end() ? std::nullopt : std::optional(found->number);
-}
 
 }  // namespace
 
@@ -409,243 +396,6 @@ QWidget* TuneView::makeRight() {
   return right;
 }
 
-// ---------------------------------------------------------------- what is chosen
-const SubgraphInfo* TuneView::subgraph() const {
-  for (const SubgraphInfo& s : m_subgraphs)
-    if (s.id == m_current) return &s;
-  return nullptr;
-}
-
-const TrialInfo* TuneView::trialNumbered(std::uint64_t number) const {
-  for (const TrialInfo& t : m_trialList)
-    if (t.number == number) return &t;
-  return nullptr;
-}
-
-const TrialInfo* TuneView::shownTrial() const {
-  if (m_trial) return trialNumbered(*m_trial);
-  if (pinned()) {
-    const auto timed = measuredAlready(m_trialList, nullptr, m_space.current);
-    return timed ? trialNumbered(*timed) : nullptr;
-  }
-  const TrialInfo* best = nullptr;
-  for (const TrialInfo& t : m_trialList)
-    if (t.us && t.status == TrialStatus::Ok && (!best || *t.us < *best->us)) best = &t;
-  return best;
-}
-
-const TrialInfo* TuneView::trialInUse() const {
-  const SubgraphInfo* s = subgraph();
-  if (!s) return nullptr;
-  // A first kernel is compiled quickly, and once more with full effort as a trial of its own with the same schedule: what a swap brought
-  // is the newer one.
-  const bool swapped = m_swapped.contains({s->id, s->inUse.text});
-  const TrialInfo* found = nullptr;
-  for (const TrialInfo& t : m_trialList)
-    if (t.schedule == s->inUse && (!found || (swapped && t.us && t.status == TrialStatus::Ok))) found = &t;
-  return found;
-}
-
-void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
-  const SubgraphInfo* shown = subgraph();
-  const protocol::JsonText before = shown ? shown->inUse : protocol::JsonText();
-  m_subgraphs = subgraphs;
-  for (const SubgraphInfo& s : m_subgraphs) m_kernel->setTime(s.id, std::nullopt, s.us);
-  if ((shown = subgraph()) && shown->inUse != before) setTrials(m_current, std::vector<TrialInfo>(m_trialList));
-  showTried(m_tried);
-  const QSignalBlocker blocker(m_list);
-  while (m_list->count() > static_cast<int>(subgraphs.size())) delete m_list->takeItem(m_list->count() - 1);
-  while (m_list->count() < static_cast<int>(subgraphs.size())) new QListWidgetItem(m_list);
-  int row = -1;
-  for (std::size_t i = 0; i < subgraphs.size(); ++i) {
-    QListWidgetItem* item = m_list->item(static_cast<int>(i));
-    const QString name = shortName(subgraphs[i].name);
-    if (item->text() != name) item->setText(name), item->setToolTip(name);
-    if (subgraphs[i].id == m_current) row = static_cast<int>(i);
-  }
-  m_list->setCurrentRow(row);
-  m_list->viewport()->update();
-  m_roofline->setSubgraphs(subgraphs, m_current);
-  m_tune->setEnabled(!subgraphs.empty());
-  refreshPin();
-  showInstances();
-  if (row < 0 && !subgraphs.empty()) {
-    // What a step spends most on is where to look first.
-    std::size_t most = 0;
-    const auto weight = [&](std::size_t i) { return subgraphs[i].us.value_or(0) * static_cast<double>(subgraphs[i].callsPerStep); };
-    for (std::size_t i = 1; i < subgraphs.size(); ++i)
-      if (weight(i) > weight(most)) most = i;
-    const TunePlace back = std::exchange(m_back, {});
-    for (std::size_t i = 0; i < subgraphs.size(); ++i)
-      if (subgraphs[i].id == back.subgraph) most = i;
-    m_list->setCurrentRow(static_cast<int>(most));
-    const std::uint64_t followed = m_followed;
-    chooseSubgraph(subgraphs[most].id);
-    if (back.trial && subgraphs[most].id == back.subgraph) chooseTrial(back.trial);
-    m_list->scrollToItem(m_list->item(static_cast<int>(most)));
-    m_followed = followed;
-  } else if (row >= 0 && subgraphs[static_cast<std::size_t>(row)].us && m_kernel->empty() && !m_kernelTimer->isActive()) {
-    // It was chosen before it had a kernel.
-    askKernel(m_asked, false);
-  }
-  // It was chosen before anything was known about its kernel.
-  if (m_followed != m_selection->choices()) markSelection();
-}
-
-void TuneView::pick(const std::string& id) {
-  chooseSubgraph(id);
-  if (const SubgraphInfo* s = subgraph())
-    m_selection->select(protocol::Origins(s->origins), std::vector<std::string>(s->operators));
-}
-
-void TuneView::showInstances() {
-  const SubgraphInfo* s = subgraph();
-  m_kernel->setInstances(s && m_instances ? m_instances(*s) : std::vector<protocol::Origins>());
-}
-
-void TuneView::chooseSubgraph(const std::string& id) {
-  m_current = id;
-  m_followed = m_selection->choices();
-  m_trial.reset();
-  m_compared.reset();
-  m_space = {};
-  m_kernelTimer->stop();
-  m_kernelPending = false;
-  m_asked.reset();
-  m_playButton->setChecked(false);
-  {
-    const QSignalBlocker blocker(m_list);
-    for (std::size_t i = 0; i < m_subgraphs.size(); ++i)
-      if (m_subgraphs[i].id == id) m_list->setCurrentRow(static_cast<int>(i));
-  }
-  const SubgraphInfo* s = subgraph();
-  m_trialsHeader->setDetail(s ? tr("%1, every trial a point, none hidden").arg(kernelName(s->name, 30)) : QString());
-  m_roofline->setSubgraphs(m_subgraphs, m_current);
-  m_roofline->setCurrent(std::nullopt);
-  m_profile->choose(id);
-  m_trials->setCurrent(std::nullopt);
-  m_generations->setCurrent(std::nullopt);
-  say({});
-  m_measuring = false;
-  showInstances();
-  setTrials(id, {});
-  m_kernel->clear();
-  m_kernel->setWaiting(tr("no kernel yet"));
-  showKnobs();
-  Q_EMIT subgraphChosen(id);
-  if (!m_asked) askKernel(std::nullopt, false);  // trials that are known have led to theirs
-}
-
-void TuneView::showInUse() {
-  const TrialInfo* inUse = trialInUse();
-  m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
-  showLineage();
-}
-
-void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
-  if (id != m_current) return;
-  const bool awaited = m_trial && !trialNumbered(*m_trial);
-  m_trialList = trials;
-  m_trials->setTrials(trials);
-  m_generations->setTrials(trials);
-  m_legend->setTrials(trials);
-  const TrialInfo* inUse = trialInUse();
-  m_trials->setInUse(inUse ? std::optional(inUse->number) : std::nullopt);
-  std::vector<std::pair<std::uint64_t, QString>> candidates;
-  const auto add = [&](std::uint64_t number, const QString& text) {
-    if (std::none_of(candidates.begin(), candidates.end(), [&](const auto& c) { return c.first == number; }))
-      candidates.emplace_back(number, text);
-  };
-  const auto text = [&](const TrialInfo& t) {
-    return QStringLiteral("g%1 c%2  %3").arg(t.generation).arg(t.number).arg(t.us ? microsecondsText(*t.us) : QString()) +
-           (&t == inUse ? tr("  in use") : QString());
-  };
-  for (const auto& g : m_generations->generations())
-    if (const TrialInfo* t = trialNumbered(g.best)) add(g.best, text(*t));
-  for (const TrialInfo& t : m_trialList)
-    if (t.us) add(t.number, text(t));
-  m_kernel->setCandidates(std::move(candidates));
-  for (const TrialInfo& t : m_trialList) m_kernel->setTime(id, t.number, t.us);
-  if (awaited && trialNumbered(*m_trial)) showKnobs();
-  showLineage();
-  follow();
-  refreshPin();
-}
-
-// While nobody has chosen a trial the views go with the best one; what somebody has set by hand stays.
-void TuneView::follow() {
-  if (m_trial || pinned()) return;
-  const TrialInfo* best = shownTrial();
-  if (!best || m_asked == best->number) return;
-  askKernel(best->number, false);
-  const bool open = std::any_of(m_knobs.begin(), m_knobs.end(), [](const auto& knob) { return knob.second->view()->isVisible(); });
-  if (!edited() && !open) showKnobs();
-}
-
-void TuneView::askKernel(std::optional<std::uint64_t> number, bool byHand) {
-  m_asked = number;
-  if (const TrialInfo* t = number ? trialNumbered(*number) : nullptr)
-    m_kernel->setPending(QStringLiteral("g%1 c%2").arg(t->generation).arg(t->number));
-  m_kernelPending = m_kernelTimer->isActive();
-  if (byHand) m_kernelTimer->start();
-  if (!m_kernelPending) Q_EMIT trialWanted(m_current, number);
-}
-
-void TuneView::chooseTrial(std::optional<std::uint64_t> number) {
-  m_trial = number;
-  m_trials->setCurrent(number);
-  m_generations->setCurrent(number);
-  m_roofline->setCurrent(number);
-  // Of one that is not known yet the knobs are shown when it is.
-  if (!number || trialNumbered(*number)) showKnobs();
-  showLineage();
-  const TrialInfo* shown = pinned() && !number ? nullptr : shownTrial();
-  askKernel(shown ? std::optional(shown->number) : number, true);
-}
-
-namespace {
-// How a candidate was made, as far as whole changes have room: "crossed, order: rows to columns and 2 more".
-QString changesText(const std::string& how) {
-  constexpr qsizetype kRoom = 72;
-  static const QRegularExpression between(QStringLiteral(R"(, (?![^\[]*\]))"));
-  const QStringList all = QString::fromStdString(how).remove(QLatin1Char('"')).split(between);
-  QString text = all.front();
-  qsizetype shown = 1;
-  while (shown < all.size() && text.size() + 2 + all[shown].size() <= kRoom) text += QStringLiteral(", ") + all[shown++];
-  return shown < all.size() ? text + QObject::tr(" and %1 more").arg(all.size() - shown) : text;
-}
-}  // namespace
-
-void TuneView::showLineage() {
-  const TrialInfo* at = shownTrial();
-  // What was tried beside a pinned kernel is not on its way to it.
-  m_roofline->setTrials(m_trial || !pinned() ? m_trialList : at ? std::vector<TrialInfo>{*at} : std::vector<TrialInfo>());
-  m_lineageHeader->setVisible(at != nullptr);
-  m_lineage->setVisible(at != nullptr);
-  if (!at) return;
-  m_lineageHeader->setDetail(at->predictedUs ? tr("predicted %1").arg(microsecondsText(*at->predictedUs)) : QString());
-  const Palette& c = m_theme->colors();
-  const QString mono = m_theme->mono(12).family();
-  QString rows;
-  QStringList whole;
-  const TrialInfo* inUse = trialInUse();
-  for (int depth = 0; at && depth < 4; ++depth) {
-    rows += QStringLiteral(
-                "<tr><td style='padding-right:14px; white-space:nowrap; font-family:\"%1\"'>"
-                "<a href='%2' style='color:%3; text-decoration:none'>g%4 c%2</a></td><td style='color:%5'>%6</td></tr>")
-                .arg(mono)
-                .arg(at->number)
-                .arg((depth == 0 ? c.text : c.accent).name())
-                .arg(at->generation)
-                .arg(c.muted.name(), (at == inUse ? QStringLiteral("<b>%1</b>, ").arg(tr("in use")) : QString()) +
-                                         changesText(at->how).toHtmlEscaped());
-    whole << QStringLiteral("g%1 c%2: %3").arg(at->generation).arg(at->number).arg(QString::fromStdString(at->how));
-    at = at->parents.empty() || at->parents.front() >= at->number ? nullptr : trialNumbered(at->parents.front());
-  }
-  m_lineage->setToolTip(whole.join(QLatin1Char('\n')));
-  m_lineage->setText(QStringLiteral("<table style='font-size:12px'>%1</table>").arg(rows));
-}
-
 // ---------------------------------------------------------------- what runs
 void TuneView::setKernel(const Kernel& kernel) {
   if (kernel.subgraph != m_current) return;
@@ -819,45 +569,6 @@ void TuneView::clearSteps() {
   m_profile->clear();
   m_spent->clear();
   m_share->setSpent(0);
-}
-
-// The kernel that the selection led to: the one that came from inside it, else the one around it. One that fits stays.
-void TuneView::markSelection() {
-  if (m_selection->empty()) return;
-  // By name: the one that holds all that was chosen, else what is made last. An operator that is computed again has a number: "Y#2".
-  if (const auto& tensors = m_selection->tensors(); !tensors.empty()) {
-    const auto holds = [](const SubgraphInfo& s, const std::string& tensor, bool again) {
-      return std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
-        return op == tensor || (again && op.starts_with(tensor) && op.substr(tensor.size()).starts_with('#'));
-      });
-    };
-    const auto follow = [&](const auto& fits) {
-      if (const SubgraphInfo* s = subgraph(); s && fits(*s)) {
-        m_followed = m_selection->choices();
-        return true;
-      }
-      const auto found = std::find_if(m_subgraphs.begin(), m_subgraphs.end(), fits);
-      if (found != m_subgraphs.end()) chooseSubgraph(found->id);
-      return found != m_subgraphs.end();
-    };
-    if (follow([&](const SubgraphInfo& s) {
-          return std::all_of(tensors.begin(), tensors.end(), [&](const auto& tensor) { return holds(s, tensor, true); });
-        }))
-      return;
-    for (const bool again : {false, true})
-      for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor)
-        if (follow([&](const SubgraphInfo& s) { return holds(s, *tensor, again); })) return;
-    // What no operator makes, a parameter, is where it is read.
-  }
-  if (!m_subgraphs.empty()) m_followed = m_selection->choices();
-  // What is shown has lines of it.
-  if (!m_kernel->pending() && !m_kernel->tintedLines().empty()) return;
-  using Relation = Selection::Relation;
-  for (const Relation wanted : {Relation::Exact, Relation::Around}) {
-    if (const SubgraphInfo* s = subgraph(); s && m_selection->relation(s->origins) == wanted) return;
-    for (const SubgraphInfo& s : m_subgraphs)
-      if (m_selection->relation(s.origins) == wanted) return chooseSubgraph(s.id);
-  }
 }
 
 }  // namespace nf
