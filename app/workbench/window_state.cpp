@@ -468,12 +468,15 @@ protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) 
   };
   const auto* plan = m_explain->graph()->plan();
   for (const std::string& tensor : tensors) {
+    const auto* t = m_tab->workspace->tensor(tensor);
+    // The node of two statements that compute one thing comes from both.
+    const bool written = t && !t->derivative && !t->origins.empty();
     for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), plan})
-      if (graph && graph->revision == m_tab->workspace->analysis().revision)
+      if (!written && graph && graph->revision == m_tab->workspace->analysis().revision)
         for (const auto& node : graph->nodes)
           if (node.id == tensor) add(node.origins);
-    if (const auto* t = m_tab->workspace->tensor(tensor)) {
-      if (t->derivative || places.empty()) add(t->origins);
+    if (t) {
+      if (t->derivative || written || places.empty()) add(t->origins);
       for (const std::uint32_t reader : t->readers) add({reader});
       // The statement of an operator holds its name.
       const auto isHeld = [&](const protocol::SourceSpan& name) {

@@ -657,6 +657,26 @@ TEST_F(RealEngine, AnotherFileInTheSameTabIsAnalysed) {
 }
 
 // The same expression in two cells is one kernel, yet each place selects its own token, node and gradient terms.
+// One node computes both; each name has its own statement.
+TEST_F(RealEngine, OfTwoStatementsThatComputeOneThingEachSelectsItself) {
+  openChecked(
+      "# %%\ninput X[4, 3] = normal(0, 1)\nparam W[3, 3] = normal(0, 1)\n\n"
+      "# %%\nP[b, i] = sum[j] W[i, j] * X[b, j]\n\n"
+      "# %%\nQ[b, i] = sum[j] W[i, j] * X[b, j]\n\n"
+      "# %%\nloss L = mean[b, i] (P[b, i] * Q[b, i])\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->workspace().wantGraph("fused");
+  ASSERT_TRUE(wait([&] { return window->explain()->graph()->graph().stage == "fused" && window->explain()->graph()->plan(); }));
+  const auto& selection = window->workspace().selection();
+  for (const std::size_t at : {1, 2}) {
+    window->notebook()->activate(cell(at)->id(), true);
+    cell(at)->editor()->moveCaretTo(1);
+    ASSERT_EQ(selection.tensors(), std::vector<std::string>{at == 1 ? "P" : "Q"});
+    const auto spans = selection.selectedSpans();
+    ASSERT_EQ(spans.size(), 1u);
+    EXPECT_EQ(document().text().substr(spans[0].begin, 1), at == 1 ? "P" : "Q");
+  }
+}
+
 TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
   openChecked(
       "# %%\nlet N = 24\nparam A[N, N] = normal(0, 1)\nparam B[N, N] = normal(0, 1)\n\n"
