@@ -209,12 +209,30 @@ protocol::Origins FormulaView::originsWithin(std::size_t formula, std::uint32_t 
   return all;
 }
 
+// The left side, the sign of equality and what is summed outermost stand for the operator that the formula writes out.
+bool FormulaView::isOperator(std::size_t formula, std::uint32_t node) const {
+  const auto& nodes = m_formulas[formula].nodes;
+  const auto& root = nodes.back();
+  if (m_formulas[formula].name.empty() || root.kind != protocol::FormulaKind::Equation || root.children.size() != 2) return false;
+  if (node + 1 == nodes.size()) return true;
+  if (node == root.children[1]) return nodes[node].kind == protocol::FormulaKind::Reduce;
+  std::vector<std::uint32_t> open{root.children[0]};
+  while (!open.empty()) {
+    const std::uint32_t i = open.back();
+    open.pop_back();
+    if (i == node) return true;
+    open.insert(open.end(), nodes[i].children.begin(), nodes[i].children.end());
+  }
+  return false;
+}
+
 void FormulaView::mousePressEvent(QMouseEvent* event) {
   const auto part = partAt(event->position());
   if (!part) return m_selection->clear();
   const std::string derivative = derivativeAt(m_formulas[part->first], part->second);
-  if (derivative.empty()) m_selection->select(originsWithin(part->first, part->second));
-  else m_selection->select({}, {derivative});
+  if (isOperator(part->first, part->second)) m_selection->select({}, {m_formulas[part->first].name});
+  else if (!derivative.empty()) m_selection->select({}, {derivative});
+  else m_selection->select(originsWithin(part->first, part->second));
 }
 
 void FormulaView::mouseMoveEvent(QMouseEvent* event) {

@@ -36,6 +36,7 @@ class FormulaView : public QWidget {
   void wheelEvent(QWheelEvent*) override;
 
  private:
+  bool isOperator(std::size_t formula, std::uint32_t node) const;
   protocol::Origins originsWithin(std::size_t formula, std::uint32_t node) const;
   void layOut();
   void findTinted();

@@ -306,6 +306,11 @@ void InspectorView::setMadeInLoop(const QString& name) {
           .arg(name.section(QLatin1Char('#'), 0, 0)));
 }
 
+void InspectorView::setUncalled(const QString& function) {
+  clear();
+  m_empty->setText(tr("Nothing in this notebook calls %1, so there is no tensor that it makes.").arg(function));
+}
+
 QString InspectorView::instead() const { return m_tensor.isEmpty() ? m_empty->text() : QString(); }
 
 void InspectorView::setTensor(const protocol::TensorInfo& t) {

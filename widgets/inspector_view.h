@@ -30,8 +30,10 @@ class InspectorView : public QWidget {
  public:
   explicit InspectorView(const Theme* theme, QWidget* parent = nullptr);
   void clear();
-  void setMadeInLoop(const QString& name);  // in place of a tensor: what was chosen is none
-  QString instead() const;                  // what is said while no tensor is shown
+  // In place of a tensor: what was chosen is none.
+  void setMadeInLoop(const QString& name);
+  void setUncalled(const QString& function);
+  QString instead() const;  // what is said while no tensor is shown
   void setTensor(const protocol::TensorInfo& tensor);
   void setExpression(const protocol::Expression& expression);
   void setExpressionFailed(const QString& tensor, const QString& message);

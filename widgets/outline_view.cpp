@@ -297,7 +297,8 @@ void OutlineView::markSelection() {
   std::set<int> wanted;
   if (!m_selection->empty())
     for (std::size_t i = 0; i < m_named.size(); ++i)
-      if (m_selection->relation({m_named[i].first}, m_named[i].second) == Selection::Relation::Exact)
+      if (m_selection->relation({m_named[i].first}, m_named[i].second) == Selection::Relation::Exact ||
+          (m_selection->tensors().empty() && m_selection->reads() == m_named[i].first))
         wanted.insert(static_cast<int>(i));
   for (QTreeWidgetItem* item : m_tree->selectedItems())
     if (item->parent() == m_tensors && wanted.erase(m_tensors->indexOfChild(item)) == 0) item->setSelected(false);

@@ -42,7 +42,7 @@ class TuneView;
 
 // The window: open notebooks as tabs, each with its engine; pages of views over one selection; every command in one registry.
 // What each file holds: main_window.cpp the frame, tabs, layout and session; window_commands.cpp the commands and menus;
-// window_wiring.cpp who hears whom; window_state.cpp what is shown.
+// window_wiring.cpp who hears whom; window_state.cpp what is shown; window_selection.cpp what is selected and where it leads.
 class MainWindow : public QMainWindow {
   Q_OBJECT
  public:
@@ -161,6 +161,10 @@ class MainWindow : public QMainWindow {
   void checkGradient();
   void chooseTensor(const QString& name);
   protocol::Origins placesOf(const std::vector<std::string>& tensors) const;
+  std::optional<protocol::TensorInfo> tensorNamed(const std::string& name) const;
+  const protocol::ExpansionInfo* expansionAt(std::uint32_t span) const;  // of a place in a function of the notebook; else null
+  std::vector<std::string> tensorsOfCallsAt(const protocol::Origins& origins) const;
+  std::string tensorMadeAround(const protocol::Origins& origins) const;
   std::string tensorMadeAt(const protocol::Origins& origins) const;
   const protocol::TokenInfo* tokenAt(const protocol::SourceSpan& span) const;  // of exactly this place; null: none
   const protocol::TokenInfo* selectedToken() const;

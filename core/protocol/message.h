@@ -244,8 +244,9 @@ struct Analysis {
   std::vector<CellInfo> cells;
   std::vector<TensorInfo> tensors;
   std::vector<TokenInfo> tokens;
+  std::vector<ExpansionInfo> expansions;
   std::vector<SourceSpan> spans;  // what Origins index
-  NF_FIELDS(Analysis, revision, ms, diagnostics, extents, symbols, cells, tensors, tokens, spans);
+  NF_FIELDS(Analysis, revision, ms, diagnostics, extents, symbols, cells, tensors, tokens, expansions, spans);
 };
 
 // An operator or a derivative: as text, as formulas, and how each gradient term was made.

@@ -125,6 +125,13 @@ struct TokenInfo {
   NF_FIELDS(TokenInfo, begin, end, tensor, inside, origins);
 };
 
+// A place in the body of a function of the notebook: what its calls make there, of an access what it reads, in the order of the calls.
+struct ExpansionInfo {
+  std::uint32_t span = 0;  // as in Origins; no origin of anything, for the call is
+  std::vector<std::string> tensors;
+  NF_FIELDS(ExpansionInfo, span, tensors);
+};
+
 // ---------------------------------------------------------------- formulas
 // A formula as a flat tree: children precede their parent, the last node is the root, every other node has one parent.
 enum class FormulaKind : std::uint8_t {
@@ -162,7 +169,7 @@ struct FormulaNode {
 };
 
 struct Formula {
-  std::string name;  // of the tensor it defines
+  std::string name;  // of the operator that it writes out; empty: a line of a loop
   std::vector<FormulaNode> nodes;
   NF_FIELDS(Formula, name, nodes);
 };

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/ir/structural_hash.h"
-#include "core/lang/derivative_name.h"
+#include "core/syntax/derivative_name.h"
 
 namespace nf {
 namespace {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/ir/work.h"
-#include "core/lang/derivative_name.h"
 #include "core/lang/missing_tensor.h"
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_feed.h"
@@ -16,6 +15,7 @@
 #include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "core/runtime/weights_match.h"
+#include "core/syntax/derivative_name.h"
 
 namespace nf {
 namespace {

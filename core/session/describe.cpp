@@ -258,6 +258,7 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     a.cells.push_back(std::move(info));
   }
   a.tokens = describeTokens(sound, spans);
+  a.expansions = describeExpansions(sound, spans);
   return a;
 }
 

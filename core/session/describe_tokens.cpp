@@ -2,6 +2,8 @@
 #include "core/session/describe_tokens.h"
 
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace nf {
@@ -23,23 +25,11 @@ TensorId around(const Loop& loop, TensorId inner) {
   return carried ? carried->initial : TensorId();
 }
 
-class Tokens {
+// Tensors by their names in the program around all loops.
+class Around {
  public:
-  Tokens(const CompiledNotebook& notebook, const OriginSpans& spans) : m_notebook(notebook), m_spans(spans) {}
+  explicit Around(const CompiledNotebook& notebook) : m_notebook(notebook) {}
 
-  std::vector<protocol::TokenInfo> all() {
-    place(m_notebook.program);
-    for (const TensorReference& r : m_notebook.references) {
-      m_loops = r.loops;
-      const Program& program = body();
-      if (const auto number = m_spans.number(r.span)) add(program, r.span, r.tensor, {*number});
-    }
-    std::sort(m_tokens.begin(), m_tokens.end(),
-              [](const auto& x, const auto& y) { return x.begin < y.begin || (x.begin == y.begin && x.end > y.end); });
-    return std::move(m_tokens);
-  }
-
- private:
   const Program& body() const {
     const Program* program = &m_notebook.program;
     for (const LoopId loop : m_loops) program = (*program)[loop].body.get();
@@ -54,6 +44,28 @@ class Tokens {
     return tensor.valid() ? m_notebook.program[tensor].name : std::string();
   }
 
+ protected:
+  const CompiledNotebook& m_notebook;
+  std::vector<LoopId> m_loops;  // around what is being looked at
+};
+
+class Tokens : Around {
+ public:
+  Tokens(const CompiledNotebook& notebook, const OriginSpans& spans) : Around(notebook), m_spans(spans) {}
+
+  std::vector<protocol::TokenInfo> all() {
+    place(m_notebook.program);
+    for (const TensorReference& r : m_notebook.references) {
+      m_loops = r.loops;
+      const Program& program = body();
+      if (const auto number = m_spans.number(r.span)) add(program, r.span, r.tensor, {*number});
+    }
+    std::sort(m_tokens.begin(), m_tokens.end(),
+              [](const auto& x, const auto& y) { return x.begin < y.begin || (x.begin == y.begin && x.end > y.end); });
+    return std::move(m_tokens);
+  }
+
+ private:
   // What is calculated on the way to a tensor has no name in the text.
   bool names(Span span, const std::string& tensor) const {
     const std::string_view text = m_notebook.sources.text(span);
@@ -97,14 +109,92 @@ class Tokens {
     }
   }
 
-  const CompiledNotebook& m_notebook;
   const OriginSpans& m_spans;
-  std::vector<LoopId> m_loops;  // around what is being placed
   std::vector<protocol::TokenInfo> m_tokens;
   std::unordered_set<std::uint64_t> m_seen;
 };
 
+class Expansions : Around {
+ public:
+  Expansions(const CompiledNotebook& notebook, const OriginSpans& spans) : Around(notebook), m_spans(spans) {}
+
+  std::vector<protocol::ExpansionInfo> all() {
+    place(m_notebook.program);
+    placeNames();
+    std::vector<protocol::ExpansionInfo> out;
+    for (auto& [number, tensors] : m_tensors) out.push_back({number, std::move(tensors)});
+    const auto& spans = m_spans.spans();
+    std::sort(out.begin(), out.end(), [&](const auto& x, const auto& y) {
+      const protocol::SourceSpan &a = spans[x.span], &b = spans[y.span];
+      return a.begin < b.begin || (a.begin == b.begin && a.end > b.end);
+    });
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 64;  // tensors of a place
+
+  static void join(std::vector<std::string>& tensors, const std::string& tensor) {
+    if (tensors.size() < kMost && std::find(tensors.begin(), tensors.end(), tensor) == tensors.end()) tensors.push_back(tensor);
+  }
+
+  // What is in a function that another one calls is in the place of that call, too.
+  void add(const Program& program, OriginId origin, const std::string& tensor, bool made) {
+    for (; origin.valid(); origin = program[origin].parents.empty() ? OriginId() : program[origin].parents.front()) {
+      const Origin& o = program[origin];
+      if (o.pass.empty()) return;
+      if (!m_spans.isExpanded(o)) continue;
+      const auto number = m_spans.number(o.span);
+      if (!number) continue;
+      join(m_tensors[*number], tensor);
+      if (made) join(m_made[o.span.begin], tensor);
+    }
+  }
+
+  // A function's name is what its body makes, up to the next function: nothing else in between is written out by calls.
+  void placeNames() {
+    std::map<std::uint32_t, std::uint32_t> names;  // where they begin, numbers of their spans
+    for (const Symbol& s : m_notebook.symbols)
+      if (s.kind == Symbol::Kind::Function && s.definition.source == m_notebook.notebook)
+        if (const auto number = m_spans.number(s.definition)) names.emplace(s.definition.begin, *number);
+    for (auto name = names.begin(); name != names.end(); ++name) {
+      const auto end = std::next(name) == names.end() ? m_made.end() : m_made.lower_bound(std::next(name)->first);
+      for (auto made = m_made.upper_bound(name->first); made != end; ++made)
+        for (const std::string& tensor : made->second) join(m_tensors[name->second], tensor);
+    }
+  }
+
+  void place(const Program& program) {
+    for (const Operator& op : program.operators) {
+      if (op.kind == OperatorKind::Loop || !op.output.valid()) continue;
+      const std::string made = shown(op.output);
+      if (made.empty()) continue;  // of a loop's step alone
+      add(program, op.origin, made, true);
+      add(program, program[op.output].origin, made, true);
+      for (const ExprId e : nodesOf(program, op.body)) {
+        const ScalarNode& n = program[e];
+        const std::string read = n.op == ScalarOp::Load ? shown(program[n.access].tensor) : made;
+        add(program, n.origin, read.empty() ? made : read, read.empty() || read == made);
+      }
+    }
+    for (std::size_t i = 0; i < program.loops.size(); ++i) {
+      if (!program.loops[i].body) continue;
+      m_loops.push_back(LoopId(i));
+      place(*program.loops[i].body);
+      m_loops.pop_back();
+    }
+  }
+
+  const OriginSpans& m_spans;
+  std::unordered_map<std::uint32_t, std::vector<std::string>> m_tensors;  // by the number of a span
+  std::map<std::uint32_t, std::vector<std::string>> m_made;               // by where the place begins
+};
+
 }  // namespace
+
+std::vector<protocol::ExpansionInfo> describeExpansions(const CompiledNotebook& notebook, const OriginSpans& spans) {
+  return Expansions(notebook, spans).all();
+}
 
 std::vector<protocol::TokenInfo> describeTokens(const CompiledNotebook& notebook, const OriginSpans& spans) {
   return Tokens(notebook, spans).all();

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "core/lang/derivative_name.h"
 #include "core/session/describe.h"
+#include "core/syntax/derivative_name.h"
 
 namespace nf {
 namespace {

@@ -29,7 +29,7 @@ class FormulaBuilder {
   FormulaBuilder(const Program& program, const Operator& op, const OriginSpans& spans, const LoopNames& names,
                  const std::vector<std::string>& counters)
       : m_program(program), m_op(op), m_spans(spans), m_names(names), m_counters(counters) {
-    m_formula.name = m_op.name;
+    if (m_counters.empty() && m_op.kind != OperatorKind::Loop) m_formula.name = m_op.name;
   }
 
   // `as`: the name of what it makes.

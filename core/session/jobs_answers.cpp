@@ -9,6 +9,7 @@
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/meaning.h"
 #include "core/session/jobs.h"
+#include "core/syntax/derivative_name.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -670,6 +671,15 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
       true, true);
 }
 
+namespace {
+// A derivative that the passes make on the way to another one has values where a cell asks for it.
+std::string withoutValue(const Revision& revision, const std::string& tensor, const char* why) {
+  if (derivativeNames(tensor) && tensor.ends_with(')') && !revision.sound().tensorNamed(tensor).valid())
+    return "No cell asks for " + tensor + ": `show " + tensor + "` computes its values.";
+  return tensor + why;
+}
+}  // namespace
+
 void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol::TensorRequest& request, protocol::RequestId id) {
   std::shared_ptr<TrainJob> training;
   std::optional<Result<HostTensor>> ofRun;
@@ -685,7 +695,7 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     }
   }
   if (ofRun) {
-    if (!*ofRun) return fail(id, {"tensor", request.tensor + " has no value: run its cell.", {}, {}});
+    if (!*ofRun) return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value: run its cell."), {}, {}});
     // Without the lock: meanings take time in proportion to the notebook.
     const bool outdated = computed && computed->number() != revision->number() &&
                           tensorMeaning(computed->sound(), request.tensor) != tensorMeaning(revision->sound(), request.tensor);
@@ -700,7 +710,7 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
         if (!from.same.empty() && from.others.empty() && notebook.tensorNamed(request.tensor).valid())
           return evaluate(std::move(revision), request, id);
       }
-    return fail(id, {"tensor", request.tensor + " has no value yet: run its cell.", {}, {}});
+    return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value yet: run its cell."), {}, {}});
   }
   const bool asked = training->betweenSteps([this, request, id](Executable& executable, std::int64_t step) {
     const TensorId tensor = executable.program().tensorNamed(request.tensor);

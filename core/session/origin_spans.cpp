@@ -7,7 +7,7 @@
 namespace nf {
 
 OriginSpans::OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook,
-                         const std::vector<TensorReference>& references)
+                         const std::vector<TensorReference>& references, const std::vector<Symbol>& symbols)
     : m_sources(sources), m_notebook(notebook) {
   const auto add = [this](Span span) {
     const Key key{span.source.value, span.begin, span.end};
@@ -16,7 +16,7 @@ OriginSpans::OriginSpans(const Program& source, const SourceMap& sources, Source
   std::unordered_set<std::uint32_t> accesses;  // where they begin in the notebook
   const auto note = [&](const Program& program, auto&& self) -> void {
     for (const Origin& origin : program.origins)
-      if (origin.pass.empty() && origin.span.valid()) add(origin.span);
+      if (origin.span.valid() && (origin.pass.empty() || isExpanded(origin))) add(origin.span);
     for (const ScalarNode& n : program.scalars) {
       if (n.op != ScalarOp::Load || !n.origin.valid()) continue;
       const Origin& origin = program[n.origin];
@@ -28,7 +28,11 @@ OriginSpans::OriginSpans(const Program& source, const SourceMap& sources, Source
   note(source, note);
   for (const TensorReference& r : references)
     if (!accesses.contains(r.span.begin)) add(r.span);
+  for (const Symbol& s : symbols)
+    if (s.kind == Symbol::Kind::Function && s.definition.source == m_notebook) add(s.definition);
 }
+
+bool OriginSpans::isExpanded(const Origin& origin) const { return origin.pass == "expand" && origin.span.source == m_notebook; }
 
 std::optional<std::uint32_t> OriginSpans::number(Span span) const {
   const auto found = m_numbers.find(Key{span.source.value, span.begin, span.end});

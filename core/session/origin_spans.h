@@ -16,15 +16,18 @@ namespace nf {
 // append origins, so the numbers that the source program gives stay true for what was derived from it.
 class OriginSpans {
  public:
-  // `references`: of the notebook. The name that begins an access is no place of its own.
+  // `references`, `symbols`: of the notebook. The name that begins an access is no place of its own, that of a function is.
   OriginSpans(const Program& source, const SourceMap& sources, SourceId notebook,
-              const std::vector<TensorReference>& references = {});
+              const std::vector<TensorReference>& references = {}, const std::vector<Symbol>& symbols = {});
 
   const std::vector<protocol::SourceSpan>& spans() const { return m_spans; }
   // The spans of a thing and of everything it was made from, the nearest first, at most 64.
   protocol::Origins of(const Program& program, OriginId origin) const;
   protocol::SourceSpan place(Span span) const;
   std::optional<std::uint32_t> number(Span span) const;  // of exactly this place
+  // Of a call: it stands in the body of a function of the notebook. Such a place has a number; what it became is of the call, for
+  // each call has its own.
+  bool isExpanded(const Origin& origin) const;
   const SourceMap& sources() const { return m_sources; }
 
  private:

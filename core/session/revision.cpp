@@ -28,7 +28,7 @@ Revision::Revision(std::uint64_t number, Source source, const CompileOptions& op
     : m_number(number), m_options(options), m_notebook(compiled(std::move(source), options, m_milliseconds)),
       m_sound(m_notebook.ok() ? std::nullopt : soundPart(m_notebook, options)),
       m_hints(sound().ok() ? trainingWarnings(sound(), options) : Diagnostics{}),
-      m_spans(sound().program, sound().sources, sound().notebook, sound().references), m_inverses(inverses) {}
+      m_spans(sound().program, sound().sources, sound().notebook, sound().references, sound().symbols), m_inverses(inverses) {}
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <QToolButton>
 #include <QTreeWidget>
 
-#include "tests/workbench/window.h"
+#include "tests/workbench/selected.h"
 #include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
@@ -22,42 +22,6 @@
 
 namespace nf {
 namespace {
-
-struct Selected : Window {
-  Selected() {
-    for (const char* name : {"XDG_CACHE_HOME", "XDG_STATE_HOME", "NEOFLOW_RECORDS"})
-      qputenv(name, folder.filePath("engine").toUtf8());
-  }
-  void openWith(const std::string& text) {
-    write(text);
-    window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
-    window->openFile(path());
-    window->show();
-    window->activateWindow();
-    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
-    window->startEngine();
-    ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
-  }
-  static std::string example(const char* name) {
-    QFile file(QStringLiteral(NF_SOURCE_DIR "/examples/") + QString::fromLatin1(name));
-    EXPECT_TRUE(file.open(QIODevice::ReadOnly));
-    return file.readAll().toStdString();
-  }
-  void clickInOutline(const QString& text) {
-    auto* tree = window->outline()->findChild<QTreeWidget*>();
-    for (QTreeWidgetItemIterator it(tree); *it; ++it)
-      if ((*it)->text(0) == text) {
-        tree->scrollToItem(*it);
-        return QTest::mouseClick(tree->viewport(), Qt::LeftButton, {}, tree->visualItemRect(*it).center());
-      }
-    FAIL() << text.toStdString() << " is not in the outline";
-  }
-  void clickRow(int row) {
-    QTableView* table = window->explain()->table();
-    QTest::mouseClick(table->viewport(), Qt::LeftButton, {}, table->visualRect(table->model()->index(row, 1)).center());
-  }
-  const Selection& selection() { return window->workspace().selection(); }
-};
 
 TEST_F(Selected, TheLoopsThatADecisionLeadsToAreThoseOfItsConsumer) {
   openWith(example("welcome.nf"));
@@ -583,64 +547,6 @@ TEST_F(Selected, ANodeTakesThePlaceOfADecision) {
   ASSERT_TRUE(wait([&] { return explain->chosenDecision() != nullptr; }));
   QCoreApplication::processEvents();
   EXPECT_EQ(selection().origins(), protocol::Origins{1});
-}
-
-// Each line of a net is a call: its result, its arguments and its word select what they name.
-TEST_F(Selected, WhatAFunctionMakesIsSelectedByItsName) {
-  const std::string text =
-      "# %%\ninput X[4, 3] = normal(0, 1)\nZ = linear(X, 2)\nY = linear(Z, 2)\nloss L = mean[n, o] Y[n, o]^2\n";
-  openWith(text);
-  window->notebook()->activate(cell(0)->id(), true);
-  ExpressionEditor* editor = cell(0)->editor();
-  const auto click = [&](const char* context, std::size_t at) {
-    clickInOutline("X");
-    window->notebook()->activate(cell(0)->id(), true);
-    editor->moveCaretTo(editor->bytes().find(context) + at);
-    std::set<std::string> tinted;
-    for (const auto& s : selection().selectedSpans()) tinted.insert(text.substr(s.begin, s.end - s.begin));
-    return tinted;
-  };
-  EXPECT_TRUE(click("Z = linear", 0).contains("Z"));
-  EXPECT_EQ(window->inspector()->tensor(), "Z");
-  EXPECT_TRUE(wait([&] { return window->explain()->graph()->graph().revision == document().revision(); }));
-  EXPECT_TRUE(selection().leadsTo("Z", {}));
-  EXPECT_EQ(click("linear(Z", 7), std::set<std::string>{"Z"});
-  EXPECT_EQ(window->inspector()->tensor(), "Z");
-  EXPECT_TRUE(selection().leadsTo("Z", {}));
-  EXPECT_EQ(click("linear(Z", 2), std::set<std::string>{"linear"});
-  EXPECT_EQ(window->inspector()->tensor(), "Y");
-  EXPECT_TRUE(click("Y = linear", 0).contains("Y"));
-  EXPECT_EQ(window->inspector()->tensor(), "Y");
-}
-
-TEST_F(Selected, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
-  openWith(
-      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = 0\n"
-      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n}\n"
-      "loss L = mean[n, i] h[n, i]^2\n");
-  window->notebook()->activate(cell(0)->id(), true);
-  ExpressionEditor* editor = cell(0)->editor();
-  const auto inspected = [&](const char* context, std::size_t at) {
-    clickInOutline("X");
-    window->notebook()->activate(cell(0)->id(), true);
-    editor->moveCaretTo(editor->bytes().find(context) + at);
-    return window->inspector()->tensor();
-  };
-  EXPECT_EQ(inspected("V[i, j]", 0), "V");
-  EXPECT_EQ(inspected("U[i, k]", 0), "U");
-  const QString last = inspected("h[n, i]^2", 0);
-  EXPECT_FALSE(last.isEmpty());
-  EXPECT_NE(last, "h");
-  EXPECT_EQ(inspected("h[n, j]", 0), last);
-  EXPECT_EQ(inspected("h[n, i] = tanh", 0), last);
-  EXPECT_EQ(inspected("tanh(", 1), last);
-  EXPECT_EQ(inspected("sum[j]", 1), last);
-  EXPECT_EQ(inspected("h[n: 4", 0), "h");
-  EXPECT_EQ(inspected("z[n, i] + sum", 0), QString());
-  EXPECT_TRUE(window->inspector()->instead().startsWith("z is made anew in every step"))
-      << window->inspector()->instead().toStdString();
-  EXPECT_EQ(inspected("V[i, j]", 0), "V");
-  EXPECT_TRUE(window->inspector()->instead().isEmpty());
 }
 
 }  // namespace

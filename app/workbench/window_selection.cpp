@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What is selected: the tensor that the inspector shows, the places and views that it leads to.
+#include <QTimer>
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "app/workbench/main_window.h"
+#include "core/syntax/derivative_name.h"
+#include "widgets/basic.h"
+#include "widgets/decision_card.h"
+#include "widgets/explain_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/kernel_view.h"
+#include "widgets/names.h"
+#include "widgets/notebook_view.h"
+#include "widgets/tensor_view.h"
+#include "widgets/tune_view.h"
+
+namespace nf {
+
+// A tensor of the notebook; a derivative on the way to one that it asks for has the shape of what it is with respect to.
+std::optional<protocol::TensorInfo> MainWindow::tensorNamed(const std::string& name) const {
+  if (const auto* t = m_tab->workspace->tensor(name)) return *t;
+  const auto names = derivativeNames(name);
+  const auto* wrt = names ? m_tab->workspace->tensor(names->second) : nullptr;
+  if (!wrt || !m_tab->workspace->tensor(names->first)) return std::nullopt;
+  return protocol::TensorInfo{name, protocol::SymbolKind::Tensor, wrt->dtype, wrt->shape, wrt->bytes, true, {}, {}};
+}
+
+void MainWindow::inspect(const QString& name) {
+  if (m_inspector->pinned() && name != m_inspector->tensor()) return;
+  const auto t = tensorNamed(name.toStdString());
+  if (!t) return;
+  m_tab->inspected = name;
+  m_inspector->setTensor(*t);
+  m_tab->workspace->wantExpression(name);
+  m_tab->workspace->wantSlice(m_inspector->values()->request());
+  refreshLeads();
+}
+
+void MainWindow::chooseTensor(const QString& name) {
+  const auto tensors = withParts({name.toStdString()});
+  m_selection.select(placesOf(tensors), tensors);
+  inspect(name);
+}
+
+// A derivative is the partial sums that it is made of, "d(L)/d(T)#1", too; itself last.
+std::vector<std::string> MainWindow::withParts(const std::vector<std::string>& tensors) const {
+  if (tensors.empty()) return tensors;
+  const std::string& whole = tensors.back();
+  const std::string stem = whole + '#';
+  const auto* t = m_tab->workspace->tensor(whole);
+  if (!t || !t->derivative || std::any_of(tensors.begin(), tensors.end() - 1, [&](const auto& n) { return !n.starts_with(stem); }))
+    return tensors;
+  std::set<std::string> parts;
+  for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), m_explain->graph()->plan()})
+    if (graph && graph->revision == m_tab->workspace->analysis().revision)
+      for (const auto& node : graph->nodes)
+        if (node.id.starts_with(stem)) parts.insert(node.id);
+  std::vector<std::string> all(parts.begin(), parts.end());
+  all.push_back(whole);
+  return all;
+}
+
+// What makes these came from, for each of spans in one another the innermost: kernels and formulas know it by these. The name of a
+// gradient in a `show` is no part of any of them, but it is where the notebook has it; so is the name of what a function makes. What
+// nothing makes, a parameter, is known by where it is read.
+protocol::Origins MainWindow::placesOf(const std::vector<std::string>& tensors) const {
+  protocol::Origins places;
+  const auto& spans = m_selection.spans();
+  const auto add = [&](const protocol::Origins& origins) {
+    for (const auto o : origins) {
+      if (o >= spans.size()) continue;
+      const bool holds = std::any_of(origins.begin(), origins.end(), [&](std::uint32_t k) {
+        return k < spans.size() && spans[o].source == spans[k].source && spans[o].begin <= spans[k].begin &&
+               spans[o].end >= spans[k].end && spans[o].end - spans[o].begin > spans[k].end - spans[k].begin;
+      });
+      if (!holds && std::find(places.begin(), places.end(), o) == places.end()) places.push_back(o);
+    }
+  };
+  const auto* plan = m_explain->graph()->plan();
+  for (const std::string& tensor : tensors) {
+    const auto* t = m_tab->workspace->tensor(tensor);
+    // The node of two statements that compute one thing comes from both.
+    const bool written = t && !t->derivative && !t->origins.empty();
+    for (const protocol::GraphPage* graph : {&m_explain->graph()->graph(), plan})
+      if (!written && graph && graph->revision == m_tab->workspace->analysis().revision)
+        for (const auto& node : graph->nodes)
+          if (node.id == tensor) add(node.origins);
+    if (t) {
+      if (t->derivative || written || places.empty()) add(t->origins);
+      for (const std::uint32_t reader : t->readers) add({reader});
+      // The statement of an operator holds its name.
+      const auto isHeld = [&](const protocol::SourceSpan& name) {
+        return std::any_of(t->origins.begin(), t->origins.end(), [&](std::uint32_t o) {
+          return o < spans.size() && spans[o].source.empty() && spans[o].begin <= name.begin && spans[o].end >= name.end;
+        });
+      };
+      for (const auto& s : m_tab->workspace->analysis().symbols)
+        if (const auto* token = tokenAt(s.definition); token && token->tensor == tensor && token->inside.empty())
+          if (!isHeld(s.definition)) add(token->origins);
+    }
+  }
+  return places;
+}
+
+const protocol::TokenInfo* MainWindow::tokenAt(const protocol::SourceSpan& span) const {
+  if (!span.source.empty() || span.begin >= span.end) return nullptr;
+  const auto& tokens = m_tab->workspace->analysis().tokens;
+  const auto found = std::lower_bound(tokens.begin(), tokens.end(), span, [](const auto& token, const protocol::SourceSpan& s) {
+    return token.begin < s.begin || (token.begin == s.begin && token.end > s.end);
+  });
+  return found != tokens.end() && found->begin == span.begin && found->end == span.end ? &*found : nullptr;
+}
+
+// The longest in the selected place. A part of a statement in a loop that is no token stands for what the statement makes.
+const protocol::TokenInfo* MainWindow::selectedToken() const {
+  const Selection& selection = m_tab->workspace->selection();
+  const protocol::TokenInfo *best = nullptr, *holder = nullptr;
+  const auto length = [](const protocol::TokenInfo& token) { return token.end - token.begin; };
+  for (const auto& token : m_tab->workspace->analysis().tokens) {
+    const Selection::Relation relation = selection.relation(token.origins);
+    if (relation == Selection::Relation::Exact && (!best || length(token) > length(*best))) best = &token;
+    if (relation == Selection::Relation::Around && !token.inside.empty() && (!holder || length(token) < length(*holder)))
+      holder = &token;
+  }
+  if (!best || !holder) return best ? best : holder;
+  const auto places = selection.selectedSpans();
+  const bool whole =
+      std::any_of(places.begin(), places.end(), [&](const auto& s) { return s.begin == best->begin && s.end == best->end; });
+  return whole ? best : holder;
+}
+
+void MainWindow::pinInspector(const QString& tensor) {
+  m_inspector->setPinned(false);
+  inspect(tensor);
+  m_inspector->setPinned(true);
+  if (const auto* t = m_tab->workspace->tensor(tensor.toStdString()); t && t->derivative) m_inspector->beginCheck();
+}
+
+// What was chosen by its name comes into sight in the text, once for each choice.
+void MainWindow::revealSelection() {
+  if (page() != Page::Author || m_selection.tensors().empty() || !m_tab->workspace->analysisIsCurrent()) return;
+  const auto spans = m_selection.selectedSpans();
+  if (spans.empty() || std::exchange(m_revealed, m_selection.choices()) == m_selection.choices()) return;
+  // A page that was hidden has its size from here on.
+  QTimer::singleShot(0, m_tab->notebook, [notebook = m_tab->notebook, spans] { notebook->reveal(spans); });
+}
+
+// The one tensor that is made there; empty: none, or several, or places that make nothing among them.
+std::string MainWindow::tensorMadeAt(const protocol::Origins& origins) const {
+  std::set<std::string> made;
+  const auto& analysis = m_tab->workspace->analysis();
+  for (const auto id : origins) {
+    if (id >= analysis.spans.size()) continue;
+    bool makes = false;
+    const auto note = [&](const std::string& name) { made.insert(name), makes = true; };
+    const protocol::TokenInfo* token = tokenAt(analysis.spans[id]);
+    if (token && !token->inside.empty()) return {};  // it makes a part of what the loop makes
+    for (const auto& s : analysis.symbols)
+      if (s.definition == analysis.spans[id] && s.definition.begin < s.definition.end) {
+        // A name that a loop gives another value, or a second name of a tensor, says which one it is here.
+        const bool other = token && (token->tensor.starts_with(s.name + '#') || !m_tab->workspace->tensor(s.name));
+        if (const std::string& name = other ? token->tensor : s.name; m_tab->workspace->tensor(name)) note(name);
+      }
+    for (const auto& t : analysis.tensors)
+      if (t.origins == protocol::Origins{id}) note(t.name);
+    if (!makes) return {};
+  }
+  return made.size() == 1 ? *made.begin() : std::string();
+}
+
+const protocol::ExpansionInfo* MainWindow::expansionAt(std::uint32_t span) const {
+  for (const auto& e : m_tab->workspace->analysis().expansions)
+    if (e.span == span) return &e;
+  return nullptr;
+}
+
+// A place in a function of the notebook is everything that its calls make of it; the function's name, what its calls make.
+std::vector<std::string> MainWindow::tensorsOfCallsAt(const protocol::Origins& origins) const {
+  std::vector<std::string> made;
+  const auto add = [&](const std::string& tensor) {
+    if (!tensor.empty() && m_tab->workspace->tensor(tensor) && std::find(made.begin(), made.end(), tensor) == made.end())
+      made.push_back(tensor);
+  };
+  if (origins.size() != 1 || origins.front() >= m_selection.spans().size()) return made;
+  if (const auto* e = expansionAt(origins.front()))
+    for (const std::string& tensor : e->tensors) add(tensor);
+  return made;
+}
+
+// The one tensor whose statement holds the place that holds all others, where that is no token and in no loop; empty: none.
+std::string MainWindow::tensorMadeAround(const protocol::Origins& origins) const {
+  const auto& analysis = m_tab->workspace->analysis();
+  const auto holds = [&](const protocol::SourceSpan& outer, const protocol::SourceSpan& inner) {
+    return outer.source == inner.source && outer.begin <= inner.begin && outer.end >= inner.end;
+  };
+  const protocol::SourceSpan* whole = nullptr;
+  for (const auto o : origins) {
+    if (o >= analysis.spans.size()) return {};
+    if (!whole || holds(analysis.spans[o], *whole)) whole = &analysis.spans[o];
+  }
+  if (!whole || !whole->source.empty() || tokenAt(*whole)) return {};
+  for (const auto o : origins)
+    if (!holds(*whole, analysis.spans[o])) return {};
+  for (const auto& token : analysis.tokens)
+    if (!token.inside.empty() && token.begin <= whole->begin && token.end >= whole->end) return {};
+  const protocol::TensorInfo* made = nullptr;
+  std::uint32_t least = 0;
+  bool several = false;
+  for (const auto& t : analysis.tensors) {
+    if (t.origins.size() != 1 || t.derivative) continue;
+    const protocol::SourceSpan& statement = analysis.spans[t.origins.front()];
+    if (!holds(statement, *whole)) continue;
+    const std::uint32_t length = statement.end - statement.begin;
+    if (made && length > least) continue;
+    several = made && length == least;
+    made = &t, least = length;
+  }
+  return made && !several ? made->name : std::string();
+}
+
+// The tensor of the smallest selected token; else the one whose definition is selected.
+void MainWindow::inspectSelection() {
+  const Selection& selection = m_tab->workspace->selection();
+  if (selection.empty()) {
+    // Nothing chosen yet: the last thing a cell shows is what the notebook is about.
+    if (m_tab->inspected.isEmpty())
+      for (const auto& cell : m_tab->workspace->analysis().cells)
+        if (!cell.shows.empty()) m_tab->inspected = QString::fromStdString(cell.shows.back());
+    if (!m_tab->inspected.isEmpty()) inspect(m_tab->inspected);
+    return;
+  }
+  if (!selection.tensors().empty()) {
+    if (auto all = withParts(selection.tensors()); all != selection.tensors()) return m_selection.call(std::move(all));
+    auto places = placesOf(selection.tensors());
+    // The place in a function that its calls were found by stays one of them.
+    for (const auto o : selection.origins())
+      if (expansionAt(o) && std::find(places.begin(), places.end(), o) == places.end()) places.push_back(o);
+    if (!places.empty()) m_selection.place(places);
+    revealSelection();
+    // What is computed again, "Y#2", is Y; an operator that has no tensor in the notebook has none to show.
+    for (auto tensor = selection.tensors().rbegin(); tensor != selection.tensors().rend(); ++tensor)
+      for (const std::string& name : {*tensor, tensor->substr(0, tensor->find('#'))})
+        if (tensorNamed(name)) return inspect(QString::fromStdString(name));
+    return;
+  }
+  if (auto made = tensorsOfCallsAt(selection.origins()); !made.empty()) return m_selection.call(std::move(made));
+  for (const auto& s : m_tab->workspace->analysis().symbols)
+    if (s.kind == protocol::SymbolKind::Function && selection.selectedSpans() == std::vector{s.definition}) {
+      if (m_inspector->pinned()) return;
+      m_tab->inspected.clear();
+      return m_inspector->setUncalled(QString::fromStdString(s.name));
+    }
+  // The place of a statement, or of the name that it defines, is that of the tensor that it makes.
+  if (const auto made = tensorMadeAt(selection.origins()); !made.empty()) return m_selection.call({made});
+  // What holds several tokens and is none, a product or a function of its operand, is part of what the statement makes.
+  if (const auto made = tensorMadeAround(selection.origins()); !made.empty()) {
+    if (selection.reads() != made) return m_selection.read(made);
+    return inspect(QString::fromStdString(made));
+  }
+  if (const protocol::TokenInfo* token = selectedToken()) {
+    if (selection.reads() != token->tensor) return m_selection.read(token->tensor);
+    if (!token->tensor.empty()) return inspect(QString::fromStdString(token->tensor));
+    if (m_inspector->pinned()) return;
+    m_tab->inspected.clear();
+    return m_inspector->setMadeInLoop(QString::fromStdString(token->inside));
+  }
+  // What several tensors come from is none of them: `epochs` of a training.
+  const protocol::TensorInfo* only = nullptr;
+  for (const auto& t : m_tab->workspace->analysis().tensors)
+    if (selection.relation(t.origins) == Selection::Relation::Exact) {
+      if (only) return;
+      only = &t;
+    }
+  if (only) inspect(QString::fromStdString(only->name));
+}
+
+// Where the selection leads: its text, the nodes and fused group, the kernel in each of its forms.
+std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const std::vector<std::string>& tensors, bool token) {
+  constexpr std::size_t kMostNodes = 8, kMostKernels = 6, kMostWhole = 2;
+  const std::string& tensor = tensors.back();
+  std::vector<Lead> leads;
+  Selection probe;
+  probe.setSpans(m_tab->workspace->analysis().spans);
+  probe.select(origins);
+  const auto& graph = m_explain->graph()->graph();
+  constexpr auto phases = protocol::enumNames(protocol::Phase{});
+  const auto related = [&](const protocol::Origins& places) {
+    const Selection::Relation relation = probe.relation(places);
+    return relation == Selection::Relation::Exact || (token && relation == Selection::Relation::Around);
+  };
+  // The update of a parameter has its place in `train`, where that of every other one is: it is known by what it becomes.
+  const auto updates = [&](const std::string& id) {
+    return std::any_of(graph.edges.begin(), graph.edges.end(),
+                       [&](const auto& e) { return e.carried && e.from == id && e.to == tensor; });
+  };
+  std::vector<std::string> ids;
+  std::set<std::string> gradients;
+  for (const auto& node : graph.nodes) {
+    if (std::find(tensors.begin(), tensors.end(), node.id) == tensors.end() && !related(node.origins) && !updates(node.id))
+      continue;
+    ids.push_back(node.id);
+    if (const auto* t = m_tab->workspace->tensor(node.id.substr(0, node.id.find('#'))); token && t && t->derivative)
+      gradients.insert(t->name);
+    if (ids.size() > kMostNodes) continue;
+    leads.push_back({QStringLiteral("graph"), tr("Node %1").arg(shortName(node.name)),
+                     QString::fromLatin1(phases[static_cast<std::size_t>(node.phase)]),
+                     QStringLiteral("node:") + QString::fromStdString(node.id)});
+  }
+  for (const std::string& name : gradients)
+    leads.push_back({QStringLiteral("sum"),
+                     tr("Gradient %1").arg(derivativeText(QString::fromStdString(name))),
+                     {},
+                     QStringLiteral("tensor:") + QString::fromStdString(name)});
+  for (const auto& group : graph.groups)
+    if (group.nodes.size() > 1 && std::any_of(group.nodes.begin(), group.nodes.end(), [&](const std::string& id) {
+          return std::find(ids.begin(), ids.end(), id) != ids.end();
+        }))
+      leads.push_back({QStringLiteral("group"), tr("Fused group %1").arg(kernelName(group.name, 28)),
+                       QString::fromStdString(group.id), QStringLiteral("node:") + QString::fromStdString(group.nodes.front())});
+  std::size_t kernels = 0;
+  const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
+  for (const auto& s : subgraphs) {
+    const bool own = std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
+      return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
+    });
+    if (!own && !related(s.origins)) continue;
+    if (++kernels > kMostKernels) break;
+    const QString id = QString::fromStdString(s.id);
+    leads.push_back({QStringLiteral("bars"), tr("Kernel %1").arg(kernelName(s.name, 28)),
+                     s.us ? microsecondsText(*s.us) : tr("not measured"), QStringLiteral("kernel:") + id});
+    if (kernels > kMostWhole) continue;
+    leads.push_back({QStringLiteral("loop"), tr("Loop nest"), QString::fromStdString(s.kind), QStringLiteral("loops:") + id});
+    const bool shown = m_tune->current() == s.id && m_selection.origins() == origins;
+    const std::int64_t lines = shown ? m_tune->kernel()->machineLines() : 0;
+    leads.push_back({QStringLiteral("code"), tr("Machine code"), lines > 0 ? counted(lines, tr("line"), tr("lines")) : QString(),
+                     QStringLiteral("code:") + id});
+  }
+  const auto made = std::find(ids.begin(), ids.end(), tensor);
+  const auto& ops = graph.nodes;
+  if (kernels == 0 && made != ids.end() && !subgraphs.empty() && std::any_of(ops.begin(), ops.end(), [&](const auto& node) {
+        return node.id == tensor && node.kind == protocol::NodeKind::Operator;
+      }))
+    leads.push_back({QStringLiteral("stale"), tr("No kernel of a step: training leaves it out"), tr("a show runs it"),
+                     QStringLiteral("node:") + QString::fromStdString(tensor)});
+  return leads;
+}
+
+void MainWindow::refreshLeads() {
+  if (const auto t = tensorNamed(m_tab->inspected.toStdString())) {
+    const bool token = m_selection.tensors().empty() && !m_selection.empty() && m_selection.reads() == t->name;
+    // What no operator makes is known by where it is read, as a token is.
+    m_inspector->setLeads(token                 ? leadsOf(m_selection.origins(), {t->name}, true)
+                          : !t->readers.empty() ? leadsOf(placesOf({t->name}), {t->name}, true)
+                                                : leadsOf(t->origins, withParts({t->name}), false));
+  }
+  const auto* decision = m_explain->chosenDecision();
+  if (!decision) return;
+  std::vector<Lead> leads;
+  const auto& spans = m_tab->workspace->analysis().spans;
+  const std::string& text = m_tab->workspace->document().text();
+  if (m_tab->workspace->analysisIsCurrent())
+    for (const auto id : decision->origins) {
+      if (id >= spans.size() || !spans[id].source.empty() || spans[id].end > text.size() || leads.size() >= 2) continue;
+      const QString source = QString::fromStdString(text.substr(spans[id].begin, spans[id].end - spans[id].begin)).simplified();
+      leads.push_back({QStringLiteral("text"), tr("Source"), source.size() > 24 ? source.left(23) + QChar(0x2026) : source,
+                       QStringLiteral("byte:%1").arg(spans[id].begin)});
+    }
+  for (const std::string& name : {decision->producer, decision->consumer})
+    if (name.starts_with("d(") && m_tab->workspace->tensor(name))
+      leads.push_back({QStringLiteral("sum"),
+                       tr("Gradient %1").arg(shortName(name)),
+                       {},
+                       QStringLiteral("tensor:") + QString::fromStdString(name)});
+  for (Lead& lead : leadsOf({}, {decision->consumer}, false)) leads.push_back(std::move(lead));
+  m_explain->card()->setLeads(leads);
+}
+
+void MainWindow::follow(const QString& target) {
+  const QString kind = target.section(QLatin1Char(':'), 0, 0), id = target.section(QLatin1Char(':'), 1);
+  if (kind == QLatin1String("node")) {
+    showPage(Page::Explain);
+    m_explain->graph()->choose(id, true);
+  } else if (kind == QLatin1String("byte")) {
+    showPage(Page::Author);
+    m_tab->notebook->scrollToByte(id.toULongLong(), true);
+  } else if (kind == QLatin1String("tensor")) {
+    showPage(Page::Author);
+    chooseTensor(id);
+  } else {
+    showPage(Page::Tune);
+    m_tune->chooseSubgraph(id.toStdString());
+    if (kind == QLatin1String("loops")) m_tune->kernel()->showLanguage(QStringLiteral("loops"));
+    if (kind == QLatin1String("code")) m_tune->kernel()->showMachineCode();
+  }
+}
+
+}  // namespace nf

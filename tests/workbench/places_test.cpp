@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What a token of the text and a part of a formula stand for: the tensor that the inspector shows.
+#include "tests/workbench/selected.h"
+#include "widgets/expression_editor.h"
+#include "widgets/formula_view.h"
+#include "widgets/graph_view.h"
+#include "widgets/inspector_view.h"
+#include "widgets/tensor_view.h"
+
+namespace nf {
+namespace {
+
+struct Placed : Selected {
+  // The first place of a formula whose innermost part is such a one.
+  template <class Is>
+  std::optional<QPoint> partOf(const FormulaView* view, std::size_t formula, Is is) {
+    const auto& nodes = view->formulas()[formula].nodes;
+    for (int y = 0; y < view->height(); y += 2)
+      for (int x = 0; x < view->width(); x += 2)
+        if (const auto part = view->partAt(QPointF(x, y)); part && part->first == formula && is(part->second, nodes))
+          return QPoint(x, y);
+    return std::nullopt;
+  }
+  std::set<std::string> tinted() {
+    std::set<std::string> out;
+    for (const auto& s : selection().selectedSpans()) out.insert(document().text().substr(s.begin, s.end - s.begin));
+    return out;
+  }
+  std::set<std::string> inOutline() {
+    std::set<std::string> out;
+    auto* tree = window->outline()->findChild<QTreeWidget*>();
+    for (QTreeWidgetItemIterator it(tree, QTreeWidgetItemIterator::Selected); *it; ++it)
+      if ((*it)->parent() && (*it)->parent()->text(0) == "Tensors") out.insert((*it)->text(0).toStdString());
+    return out;
+  }
+  // Where `context` begins in a cell, `at` bytes on; the inspector's tensor.
+  QString caret(std::size_t index, const char* context, std::size_t at = 0) {
+    window->notebook()->activate(cell(index)->id(), true);
+    ExpressionEditor* editor = cell(index)->editor();
+    const std::size_t found = editor->bytes().find(context);
+    EXPECT_NE(found, std::string::npos) << context;
+    editor->moveCaretTo(found + at);
+    return window->inspector()->tensor();
+  }
+};
+
+// Each line of a net is a call: its result, its arguments and its word select what they name.
+TEST_F(Placed, WhatAFunctionMakesIsSelectedByItsName) {
+  const std::string text =
+      "# %%\ninput X[4, 3] = normal(0, 1)\nZ = linear(X, 2)\nY = linear(Z, 2)\nloss L = mean[n, o] Y[n, o]^2\n";
+  openWith(text);
+  window->notebook()->activate(cell(0)->id(), true);
+  ExpressionEditor* editor = cell(0)->editor();
+  const auto click = [&](const char* context, std::size_t at) {
+    clickInOutline("X");
+    window->notebook()->activate(cell(0)->id(), true);
+    editor->moveCaretTo(editor->bytes().find(context) + at);
+    std::set<std::string> tinted;
+    for (const auto& s : selection().selectedSpans()) tinted.insert(text.substr(s.begin, s.end - s.begin));
+    return tinted;
+  };
+  EXPECT_TRUE(click("Z = linear", 0).contains("Z"));
+  EXPECT_EQ(window->inspector()->tensor(), "Z");
+  EXPECT_TRUE(wait([&] { return window->explain()->graph()->graph().revision == document().revision(); }));
+  EXPECT_TRUE(selection().leadsTo("Z", {}));
+  EXPECT_EQ(click("linear(Z", 7), std::set<std::string>{"Z"});
+  EXPECT_EQ(window->inspector()->tensor(), "Z");
+  EXPECT_TRUE(selection().leadsTo("Z", {}));
+  EXPECT_EQ(click("linear(Z", 2), std::set<std::string>{"linear"});
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+  EXPECT_TRUE(click("Y = linear", 0).contains("Y"));
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
+}
+
+TEST_F(Placed, InALoopEveryTokenLeadsToATensorOrSaysWhyNot) {
+  openWith(
+      "# %%\ninput X[4, 5, 2] = normal(0, 1)\nparam U[3, 2] = normal(0, 1)\nparam V[3, 3] = normal(0, 0.1)\nh[n: 4, i: 3] = 0\n"
+      "for s in 0..5 {\n  z[n, i] = sum[k] U[i, k]*X[n, s, k]\n  h[n, i] = tanh(z[n, i] + sum[j] V[i, j]*h[n, j])\n}\n"
+      "loss L = mean[n, i] h[n, i]^2\n");
+  window->notebook()->activate(cell(0)->id(), true);
+  ExpressionEditor* editor = cell(0)->editor();
+  const auto inspected = [&](const char* context, std::size_t at) {
+    clickInOutline("X");
+    window->notebook()->activate(cell(0)->id(), true);
+    editor->moveCaretTo(editor->bytes().find(context) + at);
+    return window->inspector()->tensor();
+  };
+  EXPECT_EQ(inspected("V[i, j]", 0), "V");
+  EXPECT_EQ(inspected("U[i, k]", 0), "U");
+  const QString last = inspected("h[n, i]^2", 0);
+  EXPECT_FALSE(last.isEmpty());
+  EXPECT_NE(last, "h");
+  EXPECT_EQ(inspected("h[n, j]", 0), last);
+  EXPECT_EQ(inspected("h[n, i] = tanh", 0), last);
+  EXPECT_EQ(inspected("tanh(", 1), last);
+  EXPECT_EQ(inspected("sum[j]", 1), last);
+  EXPECT_EQ(inspected("h[n: 4", 0), "h");
+  EXPECT_EQ(inspected("z[n, i] + sum", 0), QString());
+  EXPECT_TRUE(window->inspector()->instead().startsWith("z is made anew in every step"))
+      << window->inspector()->instead().toStdString();
+  EXPECT_EQ(inspected("V[i, j]", 0), "V");
+  EXPECT_TRUE(window->inspector()->instead().isEmpty());
+}
+
+// Its left side, its sign of equality and its sum are the operator that a formula writes out, not what the operator reads.
+TEST_F(Placed, AFormulaStandsForItsOperator) {
+  using protocol::FormulaKind;
+  openWith(example("welcome.nf"));
+  using Line = std::pair<FormulaView*, std::size_t>;
+  const auto line = [&](const std::string& name) -> Line {
+    for (const CellView* v : window->notebook()->cells())
+      if (FormulaView* view = v->formulaView())
+        for (std::size_t i = 0; i < view->formulas().size(); ++i)
+          if (view->formulas()[i].name == name) return {view, i};
+    return {};
+  };
+  ASSERT_TRUE(wait([&] { return line("Y").first && line("d(L)/d(W)").first; }));
+  const auto click = [&](const Line& of, auto is) {
+    const auto at = partOf(of.first, of.second, is);
+    ASSERT_TRUE(at);
+    QTest::mouseClick(of.first, Qt::LeftButton, {}, *at);
+  };
+  const Line statement = line("Y"), gradient = line("d(L)/d(W)");
+  for (const auto& [of, tensor, row] : {std::tuple{statement, "Y", "Y"}, std::tuple{gradient, "d(L)/d(W)", "dL/dW"}}) {
+    const std::uint32_t left = of.first->formulas()[of.second].nodes.back().children.front();
+    for (const auto kind : {FormulaKind::Reduce, FormulaKind::Equation}) {
+      SCOPED_TRACE(std::string(tensor) + " " + std::to_string(static_cast<int>(kind)));
+      clickInOutline("A");
+      click(of, [&](std::uint32_t i, const auto& nodes) { return nodes[i].kind == kind; });
+      EXPECT_EQ(window->inspector()->tensor(), tensor);
+      EXPECT_EQ(inOutline(), std::set<std::string>{row});
+    }
+    clickInOutline("A");
+    click(of, [&](std::uint32_t i, const auto&) { return i == left; });
+    EXPECT_EQ(window->inspector()->tensor(), tensor);
+    EXPECT_EQ(inOutline(), std::set<std::string>{row});
+  }
+  // A factor is what it reads, be it a derivative that no cell asks for.
+  clickInOutline("W");
+  click(statement, [](std::uint32_t i, const auto& nodes) {
+    return nodes[i].kind == FormulaKind::Subscript && nodes[nodes[i].children.front()].text == "A";
+  });
+  EXPECT_EQ(window->inspector()->tensor(), "A");
+  click(gradient, [](std::uint32_t i, const auto& nodes) {
+    return nodes[i].kind == FormulaKind::Partial && i != nodes.back().children.front();
+  });
+  EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(Y)");
+  EXPECT_TRUE(wait([&] { return !tinted().empty(); }));
+  EXPECT_TRUE(wait([&] { return window->inspector()->values()->note().contains("show d(L)/d(Y)"); }))
+      << window->inspector()->values()->note().toStdString();
+}
+
+TEST_F(Placed, ASignIsPartOfWhatItsStatementMakes) {
+  openWith(
+      "# %%\nlet N = 4\ninput A[N, N] = normal(0, 1)\nparam W[N, N] = normal(0, 1)\n\n"
+      "# %%\nY[i, j] = tanh(sum[k] A[i, k] * W[k, j])\nZ[i, j] = Y[i, j] + A[i, j]\nloss L = sum[i, j] Z[i, j]^2\n");
+  EXPECT_EQ(caret(1, "+ A"), "Z");
+  EXPECT_EQ(inOutline(), std::set<std::string>{"Z"});
+  EXPECT_EQ(caret(1, "W[k"), "W");
+  EXPECT_EQ(caret(1, "^2"), "L");
+  EXPECT_EQ(caret(1, "Y[i, j] +"), "Y");
+  EXPECT_EQ(inOutline(), std::set<std::string>{"Y"});
+}
+
+// A function's places are what its calls make of them, all of the calls.
+TEST_F(Placed, ThePlacesOfAFunctionAreWhatItsCallsMake) {
+  openWith(
+      "# %%\nlet N = 4\ninput X[N, N] = normal(0, 1)\ninput V[N, N] = normal(0, 1)\n\n"
+      "# %%\ndef twice(x[N, M]) -> Y { Y[n, m] = 2 * x[n, m] }\ndef sq(a) = a * a\ndef idle(a) = a + 1\n\n"
+      "# %%\nT = twice(X)\nU = twice(V)\n\n# %%\nS[n, m] = sq(X[n, m]) + T[n, m] * U[n, m]\nloss L = sum[n, m] S[n, m]^2\n");
+  window->showPage(MainWindow::Page::Explain);
+  GraphView* graph = window->explain()->graph();
+  ASSERT_TRUE(wait([&] { return graph->graph().revision == document().revision() && !graph->graph().nodes.empty(); }));
+  window->showPage(MainWindow::Page::Author);
+  for (const auto& [place, at] : {std::pair{"2 * x", 0}, std::pair{"2 * x", 2}, std::pair{"twice(x", 1}, std::pair{"Y[n, m]", 0}}) {
+    SCOPED_TRACE(std::string(place) + " " + std::to_string(at));
+    clickInOutline("X");
+    EXPECT_EQ(caret(1, place, static_cast<std::size_t>(at)), "U");
+    EXPECT_EQ(selection().tensors(), (std::vector<std::string>{"T", "U"}));
+    EXPECT_EQ(inOutline(), (std::set<std::string>{"T", "U"}));
+    EXPECT_GE(tinted().size(), 2u) << "the place itself and its calls";
+    for (std::size_t i = 0; i < graph->graph().nodes.size(); ++i) {
+      const std::string& id = graph->graph().nodes[i].id;
+      EXPECT_EQ(graph->isOutlined(i), id == "T" || id == "U") << id;
+    }
+  }
+  caret(1, "x[n, m] }");
+  EXPECT_EQ(selection().tensors(), (std::vector<std::string>{"X", "V"}));
+  EXPECT_EQ(caret(1, "a * a", 2), "S");
+  EXPECT_EQ(caret(1, "sq(a"), "S");
+  EXPECT_EQ(caret(1, "idle"), QString());
+  EXPECT_TRUE(window->inspector()->instead().contains("calls idle")) << window->inspector()->instead().toStdString();
+  // A call is its own alone.
+  caret(2, "twice(V)");
+  EXPECT_EQ(caret(2, "T = "), "T");
+  EXPECT_EQ(selection().tensors(), std::vector<std::string>{"T"});
+}
+
+}  // namespace
+}  // namespace nf
