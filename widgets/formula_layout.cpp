@@ -66,6 +66,41 @@ QString symbolOf(const std::string& op) {
   return QString::fromStdString(op);
 }
 
+// What a part begins with when it is drawn, a number or a minus: a factor before it would be read on into it.
+bool readsOn(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
+  while (true) {
+    const FormulaNode& node = nodes[id];
+    if (node.kind == FormulaKind::Number || node.kind == FormulaKind::Fraction) return true;
+    if (node.kind == FormulaKind::Prefix) return node.text == "-";
+    Binding least = kAtom;
+    if (node.kind == FormulaKind::Infix) {
+      if (node.text == "/") return true;
+      if (node.text == "//" || (node.text == "*" && nodes[node.children[0]].kind == FormulaKind::Reduce)) return false;
+      least = leftBinding(node.text);
+    } else if (node.kind == FormulaKind::Subscript) {
+      least = kOr;
+    } else if (node.kind != FormulaKind::Power) {
+      return false;
+    }
+    if (bindingOf(nodes[node.children[0]]) < least) return false;  // it stands in brackets
+    id = node.children[0];
+  }
+}
+
+bool endsWithNumber(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
+  while (nodes[id].kind == FormulaKind::Infix && nodes[id].text == "*" &&
+         bindingOf(nodes[nodes[id].children[1]]) >= rightBinding(nodes[id].text))
+    id = nodes[id].children[1];
+  return nodes[id].kind == FormulaKind::Number;
+}
+
+// Whether a product has its sign. A number and a fraction would be a mixed number.
+bool needsDot(const std::vector<FormulaNode>& nodes, const FormulaNode& product) {
+  const std::uint32_t right = product.children[1];
+  return bindingOf(nodes[right]) >= rightBinding(product.text) && readsOn(nodes, right) &&
+         (nodes[right].kind != FormulaKind::Fraction || endsWithNumber(nodes, product.children[0]));
+}
+
 class Setter {
  public:
   Setter(const Formula& formula, const Theme& theme) : m_nodes(formula.nodes), m_theme(theme) {}
@@ -470,7 +505,7 @@ class Setter {
         append(box, left);
         if (node.text == "*") {
           const bool number = m_nodes[child[0]].kind == FormulaKind::Number;
-          const bool dot = m_nodes[child[1]].kind == FormulaKind::Number || (index && !number);
+          const bool dot = needsDot(m_nodes, node) || (index && !number);
           if (dot) append(box, word(QStringLiteral("·"), px, false), px * (index ? 0.06 : 0.18));
           append(box, operand(child[1], px, right), number && !dot ? px * 0.04 : index ? px * 0.06 : px * 0.2);
         } else {
@@ -567,9 +602,9 @@ class Latex {
         QString left = inside(c[0], leftBinding(n.text));
         if (n.text == "*" && m_nodes[c[0]].kind == FormulaKind::Reduce) left = QStringLiteral("\\left(%1\\right)").arg(left);
         const bool tight = m_nodes[c[0]].kind == FormulaKind::Number && m_nodes[c[1]].kind == FormulaKind::Name;
-        const QString sign = n.text == "*"     ? m_nodes[c[1]].kind == FormulaKind::Number ? QStringLiteral(" \\cdot ")
-                                                 : tight                                   ? QStringLiteral(" ")
-                                                                                           : QStringLiteral(" \\, ")
+        const QString sign = n.text == "*"     ? needsDot(m_nodes, n) ? QStringLiteral(" \\cdot ")
+                                                 : tight              ? QStringLiteral(" ")
+                                                                      : QStringLiteral(" \\, ")
                                  : n.text == "%" ? QStringLiteral(" \\bmod ")
                              : n.text == "<="  ? QStringLiteral(" \\le ")
                              : n.text == ">="  ? QStringLiteral(" \\ge ")

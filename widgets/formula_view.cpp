@@ -51,7 +51,8 @@ std::string derivativeAt(const protocol::Formula& formula, std::uint32_t node) {
   if (part.kind != FormulaKind::Power || part.children.size() != 2 || nodes[part.children[0]].kind != FormulaKind::Partial)
     return {};
   const std::string& number = nodes[part.children[1]].text;
-  if (nodes[part.children[1]].kind != FormulaKind::Name || number.size() < 3 || number.front() != '(') return {};
+  if (nodes[part.children[1]].kind != FormulaKind::Name || number.size() < 3 || (number.front() != '(' && number.front() != '['))
+    return {};
   const std::string whole = derivativeAt(formula, part.children[0]);
   return whole.empty() ? whole : whole + "#" + number.substr(1, number.size() - 2);
 }

@@ -115,10 +115,11 @@ Diagnostics unobeyedHints(const Stages& stages) {
     w.message = "`hint fuse " + a + ", " + b + "` cannot be obeyed" + (d.loop.empty() ? "" : " in the loop " + d.loop) +
                 ", they stay two kernels";
     w.notes.push_back({d.why, {}});
-    for (const Hint& hint : stages.source->hints)
+    // As the passes name what is hinted at: of equal operators the first is kept.
+    for (const Hint& hint : stages.fused->hints)
       for (std::size_t i = 0; i + 1 < hint.tensors.size() && !w.span.valid(); ++i)
         if (hint.kind == Hint::Kind::Fuse && hint.tensors[i] == a && hint.tensors[i + 1] == b && hint.origin.valid())
-          w.span = (*stages.source)[hint.origin].span;
+          w.span = (*stages.fused)[hint.origin].span;
     warnings.push_back(std::move(w));
   }
   return warnings;

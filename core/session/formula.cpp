@@ -257,7 +257,10 @@ class FormulaBuilder {
       const std::uint32_t wrt = with(add(FormulaKind::Name, name.substr(middle + 4, end - middle - 4), {}, {}));
       made = add(FormulaKind::Partial, {}, {of, wrt}, {});
       if (end + 1 < name.size()) {
-        const std::uint32_t number = add(FormulaKind::Name, "(" + name.substr(end + 2) + ")", {}, {});
+        // In parentheses it would be a step.
+        const bool loops = m_names.hasLoops();
+        const std::uint32_t number =
+            add(FormulaKind::Name, (loops ? "[" : "(") + name.substr(end + 2) + (loops ? "]" : ")"), {}, {});
         made = add(FormulaKind::Power, {}, {made, number}, {});
       }
     } else {
@@ -283,11 +286,15 @@ class FormulaBuilder {
         std::vector<std::uint32_t> indices;
         FormulaName named = m_names[access.tensor];
         std::size_t first = 0;
-        if (named.stacked && !access.indices.empty() && !access.indices[0].isData()) {
-          named.step = "(" +
-                       toText(access.indices[0].affine + IndexExpr(named.offset), [this](IndexVar v) { return variableName(v); }) +
-                       ")";
-          first = 1;
+        const std::size_t steps = named.stacked.size();
+        if (steps > 0 && access.indices.size() >= steps &&
+            std::none_of(access.indices.begin(), access.indices.begin() + static_cast<std::ptrdiff_t>(steps),
+                         [](const AccessIndex& i) { return i.isData(); })) {
+          named.step = "(" + named.around;
+          for (; first < steps; ++first)
+            named.step += (first > 0 ? ", " : "") + toText(access.indices[first].affine + IndexExpr(named.stacked[first]),
+                                                           [this](IndexVar v) { return variableName(v); });
+          named.step += ")";
         }
         for (std::size_t k = first; k < access.indices.size(); ++k) {
           const AccessIndex& i = access.indices[k];
@@ -347,6 +354,8 @@ class LoopWriter {
     const Operator& op = program[id];
     const auto line = [&](const Program& of, const Operator& made, const LoopNames& called,
                           const std::vector<std::string>& within) { return FormulaBuilder(of, made, m_spans, called, within); };
+    // What is a slice of all steps goes by their name.
+    if (op.kind != OperatorKind::Loop && !names[op.output].stacked.empty()) return;
     if (op.kind != OperatorKind::Loop) return add(line(program, op, names, counters).build(names[op.output]));
     const Loop& loop = program[op.loop];
     const Program& body = *loop.body;
@@ -373,7 +382,7 @@ class LoopWriter {
       add(line(program, op, names, within).equal(next, inside[c.innerOut]));
     }
     for (const Loop::Stacked& s : loop.stacked)
-      if (!names[s.outer].stacked) add(line(program, op, names, within).stacked(names[s.outer], inside[s.inner]));
+      if (names[s.outer].stacked.empty()) add(line(program, op, names, within).stacked(names[s.outer], inside[s.inner]));
     for (const Loop::Accumulated& a : loop.accumulated)
       add(line(program, op, names, within).accumulated(names[a.outer], inside[a.inner]));
     if (!counters.empty()) return;
@@ -382,7 +391,7 @@ class LoopWriter {
       // What a function's loop carries has the name of the call before its own: Z.h.
       const std::string own = names[c.last].name.substr(0, names[c.last].name.find('\''));
       const std::string full = program[c.last].name.substr(0, program[c.last].name.find('#'));
-      add(line(program, op, names, counters).equal({full.ends_with('.' + own) ? full : own, {}, false, 0}, names[c.last]));
+      add(line(program, op, names, counters).equal({full.ends_with('.' + own) ? full : own, {}, {}, {}}, names[c.last]));
     }
   }
 

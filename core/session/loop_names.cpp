@@ -58,28 +58,49 @@ std::string LoopNames::carriedName(const Loop& loop, const Loop::Carried& carrie
 }
 
 FormulaName LoopNames::first(const Loop& loop, const Loop::Carried& carried) const {
-  return {carriedName(loop, carried), stepText(m_counters, std::to_string(loop.reversed ? loop.trips : 0)), false, 0};
+  return {carriedName(loop, carried), stepText(m_counters, std::to_string(loop.reversed ? loop.trips : 0)), {}, {}};
 }
 
 FormulaName LoopNames::last(const Loop& loop, const Loop::Carried& carried) const {
-  return {carriedName(loop, carried), stepText(m_counters, std::to_string(loop.reversed ? 0 : loop.trips)), false, 0};
+  return {carriedName(loop, carried), stepText(m_counters, std::to_string(loop.reversed ? 0 : loop.trips)), {}, {}};
 }
 
 std::string LoopNames::next(const Loop& loop, const std::vector<std::string>& counters) const {
   return stepText(m_counters, counters.back() + (loop.reversed ? "" : " + 1"));
 }
 
-// By the name in the body and what is added to the counter.
-FormulaName LoopNames::stepped(const Loop& loop, TensorId inner) const {
+LoopNames::Stepped LoopNames::stepped(const Loop& loop, TensorId inner) const {
   for (const Loop::Carried& c : loop.carried)
-    if (c.innerIn == inner) return {carriedName(loop, c), {}, false, loop.reversed ? 1 : 0};
+    if (c.innerIn == inner) return {carriedName(loop, c), loop.reversed ? 1 : 0};
   for (const Loop::Carried& c : loop.carried)
-    if (c.innerOut == inner) return {carriedName(loop, c), {}, false, loop.reversed ? 0 : 1};
+    if (c.innerOut == inner) return {carriedName(loop, c), loop.reversed ? 0 : 1};
   const std::string& name = (*loop.body)[inner].name;
   if (const auto partial = partialOf(name))
     if (const auto known = m_carried.find(partial->by); known != m_carried.end())
-      return {partial->before + known->second.stem + partial->behind, {}, false, known->second.offset};
-  return {name, {}, false, 0};
+      return {partial->before + known->second.stem + partial->behind, known->second.offset};
+  return {name, 0};
+}
+
+// What passes keep of all steps; in a loop's body it may be kept of all steps of the loop around, too.
+std::optional<FormulaName> LoopNames::stackedOf(const Loop& loop, const Loop::Stacked& stacked, const Program& program) const {
+  const Program& body = *loop.body;
+  const std::string &all = program[stacked.outer].name, made = body[stacked.inner].name + "_steps";
+  if (all != made && !all.starts_with(made + '#')) return std::nullopt;
+  for (const Loop& within : body.loops)
+    for (const Loop::Stacked& s : within.stacked)
+      if (s.outer == stacked.inner)
+        if (auto name = stackedOf(within, s, body)) {
+          name->stacked.insert(name->stacked.begin(), 0);
+          return name;
+        }
+  Stepped one = stepped(loop, stacked.inner);
+  return FormulaName{std::move(one.name), {}, {}, {one.offset}};
+}
+
+// "d(L)/d(h#2)" begins a loop that carries d(L)/d(h).
+bool LoopNames::isCarriedBy(const std::string& name, const Loop& loop, const Loop::Carried& carried) const {
+  const auto partial = partialOf(name);
+  return (partial && partial->behind == ")" ? partial->before + stemOf(partial->by) + ")" : name) == carriedName(loop, carried);
 }
 
 void LoopNames::place(const Program& program, const std::vector<std::string>& counters) {
@@ -90,7 +111,7 @@ void LoopNames::place(const Program& program, const std::vector<std::string>& co
   for (const Loop& loop : program.loops) {
     for (const Loop::Carried& c : loop.carried) {
       const Tensor& initial = program[c.initial];
-      if (!known[c.initial.value] && initial.kind == TensorKind::Intermediate && initial.name == carriedName(loop, c)) {
+      if (!known[c.initial.value] && initial.kind == TensorKind::Intermediate && isCarriedBy(initial.name, loop, c)) {
         m_names[c.initial.value] = first(loop, c);
         known[c.initial.value] = true;
       }
@@ -101,11 +122,10 @@ void LoopNames::place(const Program& program, const std::vector<std::string>& co
       }
     }
     for (const Loop::Stacked& s : loop.stacked) {
-      const std::string &all = program[s.outer].name, made = (*loop.body)[s.inner].name + "_steps";
-      if (all != made && !all.starts_with(made + '#')) continue;
-      FormulaName& name = m_names[s.outer.value];
-      name = stepped(loop, s.inner);
-      name.stacked = true;
+      auto name = stackedOf(loop, s, program);
+      if (!name) continue;
+      for (const std::string& counter : counters) name->around += counter + ", ";
+      m_names[s.outer.value] = std::move(*name);
       known[s.outer.value] = true;
     }
   }
@@ -114,7 +134,7 @@ void LoopNames::place(const Program& program, const std::vector<std::string>& co
     m_names[t].name = program.tensors[t].name;
     const auto partial = partialOf(program.tensors[t].name);
     const auto by = partial ? lasts.find(partial->by) : lasts.end();
-    if (by != lasts.end()) m_names[t] = {partial->before + by->second.name + partial->behind, by->second.step, false, 0};
+    if (by != lasts.end()) m_names[t] = {partial->before + by->second.name + partial->behind, by->second.step, {}, {}};
   }
 }
 
@@ -132,12 +152,34 @@ LoopNames LoopNames::inside(const Loop& loop, const std::vector<std::string>& co
   }
   for (std::size_t t = 0; t < body.tensors.size(); ++t) {
     FormulaName& name = names.m_names[t];
-    if (given[t] || name.stacked || !name.step.empty()) continue;
-    name = stepped(loop, TensorId(t));
-    name.step = stepText(around, counters.back() + (name.offset != 0 ? " + 1" : ""));
-    name.offset = 0;
+    if (given[t] || !name.stacked.empty() || !name.step.empty()) continue;
+    Stepped one = stepped(loop, TensorId(t));
+    name.name = std::move(one.name);
+    name.step = stepText(around, counters.back() + (one.offset != 0 ? " + 1" : ""));
   }
+  names.placeSlices(body, counters.back(), counters.size() - 1);
   return names;
+}
+
+// What is kept of all steps of two loops, at the step of the outer one: `h_steps_step[z0, z1] = h_steps_steps[t, z0, z1]`.
+void LoopNames::placeSlices(const Program& body, const std::string& counter, std::size_t depth) {
+  for (const Operator& op : body.operators) {
+    if (op.kind != OperatorKind::Gather || !op.output.valid() || op.reducer != Reducer::None) continue;
+    const ScalarNode& n = body[op.body];
+    if (n.op != ScalarOp::Load) continue;
+    const Access& access = body[n.access];
+    FormulaName name = m_names[access.tensor.value];
+    if (name.stacked.size() < 2 || access.indices.size() != op.outputRank + 1) continue;
+    const auto is = [&](std::size_t k, IndexVar v) {
+      return !access.indices[k].isData() && access.indices[k].affine == IndexExpr::variable(v);
+    };
+    bool whole = is(0, kLoopVariable + static_cast<IndexVar>(depth));
+    for (std::uint32_t k = 0; k < op.outputRank; ++k) whole = whole && is(k + 1, k);
+    if (!whole) continue;
+    name.around += counter + (name.stacked.front() != 0 ? " + 1, " : ", ");
+    name.stacked.erase(name.stacked.begin());
+    m_names[op.output.value] = std::move(name);
+  }
 }
 
 }  // namespace nf

@@ -13,9 +13,9 @@ namespace nf {
 // A tensor's name in a formula: `name`, which may be a derivative, d(L)/d(h), and above it the step that it is of: h^(s + 1).
 struct FormulaName {
   std::string name;
-  std::string step;      // "(s + 1)"; empty: none
-  bool stacked = false;  // one of every step: its first index is the step, `offset` added
-  std::int64_t offset = 0;
+  std::string step;                   // "(s + 1)"; empty: none
+  std::string around;                 // of one that is stacked in the body of a loop: the steps before its own, "t, "
+  std::vector<std::int64_t> stacked;  // one of every step: so many first indices are steps, and what is added to each
 };
 
 // What a loop carries goes by one name, with the number of the steps before it: h^(0) is what it begins with, h^(s) and h^(s + 1) are what a
@@ -32,6 +32,7 @@ class LoopNames {
   FormulaName last(const Loop& loop, const Loop::Carried& carried) const;
   // The step of what is handed on, with the counters of `inside`.
   std::string next(const Loop& loop, const std::vector<std::string>& counters) const;
+  bool hasLoops() const { return !m_primes.empty(); }
 
  private:
   struct Known {
@@ -39,8 +40,16 @@ class LoopNames {
     std::int64_t offset = 0;
   };
   LoopNames() = default;
+  // A name without its step, and what is added to the counter.
+  struct Stepped {
+    std::string name;
+    std::int64_t offset = 0;
+  };
   void place(const Program& program, const std::vector<std::string>& counters);
-  FormulaName stepped(const Loop& loop, TensorId inner) const;
+  void placeSlices(const Program& body, const std::string& counter, std::size_t depth);
+  Stepped stepped(const Loop& loop, TensorId inner) const;
+  std::optional<FormulaName> stackedOf(const Loop& loop, const Loop::Stacked& stacked, const Program& program) const;
+  bool isCarriedBy(const std::string& name, const Loop& loop, const Loop::Carried& carried) const;
   std::string carriedName(const Loop& loop, const Loop::Carried& carried) const;
   std::map<std::string, Known, std::less<>> m_carried;  // by their names in the bodies of loops
   std::map<const Loop*, std::string> m_primes;          // tell loops that carry a tensor of the same name apart

@@ -49,7 +49,10 @@ Hash keyOf(const Program& program, const Operator& op) {
   return hasher.finish();
 }
 
-Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, std::size_t depth) {
+// By what was a tensor's name: that of the one that is kept.
+using Names = std::unordered_map<std::string, std::string>;
+
+Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, Names& names, std::size_t depth) {
   if (depth > kDeepestLoop) return Error{"transform", "loops are nested deeper than 64", {}, {}};
   replaced.resize(program.tensors.size());
   for (std::size_t t = 0; t < replaced.size(); ++t) replaced[t] = TensorId(t);
@@ -65,7 +68,7 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, std::size_
       for (auto& i : loop.invariants) now(i.outer);
       Program body = *loop.body;
       std::vector<TensorId> inner;
-      auto merged = merge(body, inner, depth + 1);
+      auto merged = merge(body, inner, names, depth + 1);
       if (!merged) return merged.error();
       for (auto& c : loop.carried) c.innerOut = inner[c.innerOut.value];
       for (auto& s : loop.stacked) s.inner = inner[s.inner.value];
@@ -88,6 +91,7 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, std::size_
     }
     Operator& first = kept[at->second];
     replaced[op.output.value] = first.output;
+    names.emplace(program[op.output].name, program[first.output].name);
     first.origin = program.derivedOrigin("merge_equal_operators", {first.origin, op.origin});
     // What the forward pass needs too is no longer a matter of the backward pass alone.
     first.phase = std::min(first.phase, op.phase);
@@ -105,7 +109,12 @@ Result<Unit> merge(Program& program, std::vector<TensorId>& replaced, std::size_
 Result<Program> mergeEqualOperators(const Program& program) {
   Program result = program;
   std::vector<TensorId> replaced;
-  NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, 0));
+  Names names;
+  NF_TRY([[maybe_unused]] const Unit merged, merge(result, replaced, names, 0));
+  // A hint goes on to mean the operator that computes what it names.
+  for (Hint& hint : result.hints)
+    for (std::string& tensor : hint.tensors)
+      if (const auto kept = names.find(tensor); kept != names.end()) tensor = kept->second;
   dropUnusedTensors(result, 0);
   return result;
 }

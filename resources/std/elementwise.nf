@@ -15,8 +15,8 @@ def elu(x; alpha = 1) = select(x > 0, x, alpha * (exp(x) - 1))
 # A small slope where relu has none.
 def leaky_relu(x; slope = 0.01) = select(x > 0, x, slope * x)
 
-# log(1 + exp(x)), written so that exp never overflows.
-def softplus(x) = max(x, 0) + log(1 + exp(-abs(x)))
+# log(1 + exp(x)), written so that exp never overflows, and without a kink at 0, where its slope is 1/2.
+def softplus(x) = select(x > 0, x + log(1 + exp(-x)), log(1 + exp(x)))
 
 # x * sigmoid(x), also called swish.
 def silu(x) = x * sigmoid(x)

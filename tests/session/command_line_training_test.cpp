@@ -438,7 +438,8 @@ TEST_F(CommandLine, AdamsCorrectionsAreAsExactAsDoublePrecision) {
     const Outcome o =
         run("run one.nf --device reference --json --weights '" + (entry.path() / "checkpoint.safetensors").string() + "'");
     ASSERT_EQ(o.code, 0) << o.err;
-    for (const auto& value : nlohmann::json::parse(o.out)["tensors"][0]["first"]) EXPECT_NEAR(value.get<double>(), 0.1, 1e-7);
+    const nlohmann::json printed = nlohmann::json::parse(o.out);
+    for (const auto& value : printed["tensors"][0]["first"]) EXPECT_NEAR(value.get<double>(), 0.1, 1e-7);
   }
 }
 

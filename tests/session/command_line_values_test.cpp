@@ -411,5 +411,21 @@ TEST_F(CommandLine, IndexArithmeticIsDoneIn64Bits) {
   EXPECT_EQ(run("show far2.nf").out, text.out);
 }
 
+// A parameter that begins at 0 learns through it.
+TEST_F(CommandLine, SoftplusIsSmoothAtZero) {
+  file("soft.nf",
+       "input t[3] = uniform(1, 2)\nx[i] = select(i == 1, 0, (i - 1) * 60 * t[i])\nL = sum[i] softplus(x[i])\nshow d(L)/d(x)\n");
+  for (const char* device : {"reference", "cpu"}) {
+    const Outcome o = run(std::string("run soft.nf --json --device ") + device);
+    ASSERT_EQ(o.code, 0) << o.err;
+    const nlohmann::json printed = nlohmann::json::parse(o.out);
+    const auto slopes = printed["tensors"][0]["first"].get<std::vector<double>>();
+    ASSERT_EQ(slopes.size(), 3u);
+    EXPECT_NEAR(slopes[0], 0, 1e-20);
+    EXPECT_DOUBLE_EQ(slopes[1], 0.5);
+    EXPECT_DOUBLE_EQ(slopes[2], 1);
+  }
+}
+
 }  // namespace
 }  // namespace nf

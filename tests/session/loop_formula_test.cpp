@@ -116,5 +116,27 @@ TEST_F(LoopFormula, AGradientNamesTheStepsThatItReads) {
   EXPECT_NE(ofV.find("^(s)"), std::string::npos) << ofV;
 }
 
+TEST_F(LoopFormula, AGradientThroughALoopInALoopNamesTheStepsOfBoth) {
+  const auto lines = shown(
+      "param U[3, 3] = normal(0, 0.5)\ninput x[2, 3] = normal(0, 1)\nconst h[2, 3] = 0.5\n"
+      "for t in 0..4 {\n  for s in 0..2 { h[n, j] = tanh(sum[k] h[n, k] * U[k, j] + x[n, j]) }\n  h[n, j] = h[n, j] * 0.5\n}\n"
+      "loss L = mean[n, j] h[n, j]^2\nshow h, d(L)/d(U), d(L)/d(x)\n");
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[1], (std::vector<std::string>{
+                          "∂L/∂h_[n, j]^(4) = 0.166667 * 2 * h_[n, j]^(4)",
+                          "for t in reversed 0..4",
+                          "∂L/∂h_[n, j]^(t, 2) = ∂L/∂h_[n, j]^(t + 1) * 0.5",
+                          "for s in reversed 0..2",
+                          "∂L/∂h.sum_[n, j]^(t, s) = ∂L/∂h_[n, j]^(t, s + 1) * 1 - h_[n, j]^(t, s + 1) * h_[n, j]^(t, s + 1)",
+                          "∂L/∂h_[n, k]^(t, s) = sum[j=0..2] ∂L/∂h.sum_[n, j]^(t, s) * U_[k, j]",
+                          "∂L/∂h_[z0, z1]^(t) = ∂L/∂h_[z0, z1]^(t, 0)",
+                          "∂L/∂U_[k, j]^(t) = sum[s=0..1, n=0..1] ∂L/∂h.sum_[n, j]^(t, s) * h_[n, k]^(t, s)",
+                          "∂L/∂x_[n, j]^(t) = sum[s=0..1] ∂L/∂h_[n, j]^(t, s + 1) * 1 - h_[n, j]^(t, s + 1) * h_[n, j]^(t, s + 1)",
+                          "∂L/∂U^[2] = sum[t=0..3] ∂L/∂U^(t)",
+                          "∂L/∂x^[2] = sum[t=0..3] ∂L/∂x^(t)",
+                          "∂L/∂U_[z0, z1] = ∂L/∂U_[z0, z1]^[2]",
+                      }));
+}
+
 }  // namespace
 }  // namespace nf

@@ -63,8 +63,10 @@ TEST(MergeEqualOperators, FirstIsKeptAndNamesBothOrigins) {
   b.p.operators[1].origin = two;
   const auto Y = b.op("Y", {{"i", 2}}, 1, Reducer::None, b.add(b.load(M, {var(0)}), b.load(N, {var(0)})));
   b.output(Y);
+  b.p.hints.push_back({Hint::Kind::Split, {"N", "Y"}, {}, {}});
   const auto p = mergeEqualOperators(b.p);
   ASSERT_TRUE(p.ok());
+  EXPECT_EQ(p->hints[0].tensors, (std::vector<std::string>{"M", "Y"}));
   EXPECT_EQ(names(*p), (std::vector<std::string>{"M", "Y"}));
   EXPECT_EQ((*p)[p->operators[0].origin].parents, (std::vector<OriginId>{one, two}));
   EXPECT_TRUE(verify(*p, Stage::Source).empty());

@@ -114,6 +114,34 @@ TEST_F(AuthorWidgets, ARemainderTakesNoFactorAlong) {
   EXPECT_EQ(toLatex(sum.formula), "a \\bmod 2 + b");
 }
 
+// 0.5 (2 Y) is not 0.52 Y, and a product by -b no difference.
+TEST_F(AuthorWidgets, AFactorIsNotReadOnIntoANumber) {
+  const auto product = [](auto right) {
+    capsule::FormulaMaker m;
+    const auto left = m.add(Kind::Number, "0.5");
+    m.add(Kind::Infix, "*", {left, right(m)});
+    return m;
+  };
+  const auto doubled = [](capsule::FormulaMaker& m) {
+    return m.add(Kind::Infix, "*", {m.add(Kind::Number, "2"), m.add(Kind::Name, "Y")});
+  };
+  const auto power = [](capsule::FormulaMaker& m) {
+    return m.add(Kind::Power, "", {m.add(Kind::Number, "2"), m.add(Kind::Name, "Y")});
+  };
+  const auto half = [](capsule::FormulaMaker& m) {
+    return m.add(Kind::Fraction, "", {m.add(Kind::Name, "a"), m.add(Kind::Name, "Y")});
+  };
+  const auto less = [](capsule::FormulaMaker& m) { return m.add(Kind::Prefix, "-", {m.add(Kind::Name, "Y")}); };
+  const auto name = [](capsule::FormulaMaker& m) { return m.add(Kind::Name, "Y"); };
+  EXPECT_EQ(toLatex(product(doubled).formula), "0.5 \\cdot 2 Y");
+  EXPECT_EQ(toLatex(product(power).formula), "0.5 \\cdot 2^{Y}");
+  EXPECT_EQ(toLatex(product(half).formula), "0.5 \\cdot \\frac{a}{Y}");
+  EXPECT_EQ(toLatex(product(less).formula), "0.5 \\cdot -Y");
+  EXPECT_EQ(toLatex(product(name).formula), "0.5 Y");
+  EXPECT_EQ(textsOf(setFormula(product(doubled).formula, theme, 22)), (QStringList{"0.5", "·", "2", "Y"}));
+  EXPECT_EQ(textsOf(setFormula(product(name).formula, theme, 22)), (QStringList{"0.5", "Y"}));
+}
+
 TEST_F(AuthorWidgets, ALetterAndItsNumberAreOneName) {
   capsule::FormulaMaker m;
   m.add(Kind::Name, "z12");
