@@ -538,7 +538,7 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   }
   const bool past = steps > 0 && checkpoint.steps >= steps;
   v->train()->setCheckpoint(
-      checkpoint.there && !past,
+      checkpoint.there && !past, checkpoint.steps,
       past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
                 "steps or epochs to go on from it.")
                  .arg(grouped(checkpoint.steps), grouped(steps))

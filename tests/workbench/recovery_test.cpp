@@ -17,6 +17,7 @@
 #include <QTextBlock>
 #include <cstdio>
 
+#include "app/workbench/kept_run.h"
 #include "tests/workbench/killed_window.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -224,6 +225,24 @@ TEST_F(Recovery, ARunThatWasResumedIsShownWhole) {
   EXPECT_EQ(cell(3)->train()->swaps()->count(), 3)
       << "the one of step 35 was not gone on from; a fusion that was taken back is one";
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 60);
+}
+
+// Its seconds are of the steps that it made itself; where the end does not say of which, the run's settings do.
+TEST_F(Recovery, AKeptRunKnowsWhatItWasResumedFrom) {
+  const QDir run(folder.filePath("capsule.nf.out/2026-11-21-235530"));
+  ASSERT_TRUE(run.mkpath("."));
+  protocol::StepEvent step;
+  step.step = 50, step.steps = 20, step.ms = 2;
+  for (const auto& [file, text] :
+       {std::pair("run.json", std::string(R"({"train":"L","settings":{"resume":"gone.safetensors","resumed_at":30}})")),
+        {"events.jsonl", protocol::encode(step) + "\n" + R"({"event":"done","steps":50,"seconds":0.04})" + "\n"}}) {
+    QFile out(run.filePath(file));
+    ASSERT_TRUE(out.open(QIODevice::WriteOnly));
+    out.write(text.data(), static_cast<qint64>(text.size()));
+  }
+  const auto kept = newestKeptRun(path());
+  ASSERT_TRUE(kept && kept->done);
+  EXPECT_EQ(kept->done->resumed_at, 30);
 }
 
 // What the run of a killed window left beside the notebook is shown again, as what it is.
