@@ -621,6 +621,7 @@ void NotebookView::showKeptInSight() {
 
 // The cells have their new places once the page has laid them out.
 bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
+  if (event->type() == QEvent::MouseButtonPress) forgetCommand();
   if (watched == m_content && event->type() == QEvent::Resize && m_keptInSight)
     QTimer::singleShot(0, this, &NotebookView::showKeptInSight);
   return QScrollArea::eventFilter(watched, event);
@@ -734,10 +735,6 @@ void NotebookView::joinActive() {
 void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
   const QString text = event->text();
   if (text.isEmpty() || !text.front().isPrint() || text.front().isSpace()) return;
-  const auto tell = [this](const QString& words) {
-    m_lastCommand = words;
-    Q_EMIT commandTyped();
-  };
   QString what;
   switch (event->key()) {
     case Qt::Key_A: what = tr("a cell above"); break;
@@ -759,11 +756,17 @@ void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
   tell(changed ? tr("%1: %2, Z undoes it").arg(text.toUpper(), what) : QString());
 }
 
+// It stands until something else is done; a click anywhere is.
+void NotebookView::tell(const QString& words) {
+  m_lastCommand = words;
+  if (words.isEmpty()) qApp->removeEventFilter(this);
+  else qApp->installEventFilter(this);
+  Q_EMIT commandTyped();
+}
+
 void NotebookView::forgetCommand() {
   m_lastKey = 0;
-  if (m_lastCommand.isEmpty()) return;
-  m_lastCommand.clear();
-  Q_EMIT commandTyped();
+  if (!m_lastCommand.isEmpty()) tell({});
 }
 
 void NotebookView::focusOutEvent(QFocusEvent* event) {
