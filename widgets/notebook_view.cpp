@@ -83,6 +83,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::caretMoved, this, [this, v] {
     if (v->editor()->hasFocus()) m_keptInSight = nullptr;
     if (!m_editing || m_active != v->id()) return;
+    forgetCommand();
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();
     const auto [begin, end] = v->editor()->selectionBytes();
     if (v->kind() == CellKind::Code)
@@ -106,6 +107,10 @@ CellView* NotebookView::make(const Cell& cell) {
     CellView* next = m_cells[index + static_cast<std::size_t>(direction)];
     activate(next->id(), next->kind() == CellKind::Code);
     next->editor()->moveCaretTo(direction > 0 ? 0 : next->editor()->bytes().size());
+  });
+  connect(v->editor(), &ExpressionEditor::writingRefused, this, [this] {
+    tell(tr("Read-only here: the notebook is open elsewhere"));
+    Q_EMIT writingRefused();
   });
   connect(v->editor(), &ExpressionEditor::undoWanted, this, &NotebookView::undoRequested);
   connect(v->editor(), &ExpressionEditor::redoWanted, this, &NotebookView::redoRequested);

@@ -50,7 +50,7 @@ class NotebookView : public QScrollArea {
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
   QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
-  // What the last letter did to whole cells; empty: something else was done since.
+  // What the last letter did to whole cells, or that it writes nothing here; empty: something else was done since.
   QString lastCommand() const { return m_lastCommand; }
   void forgetCommand();        // something else is done
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
@@ -89,6 +89,7 @@ class NotebookView : public QScrollArea {
  Q_SIGNALS:
   void checkingChanged();
   void commandTyped();    // lastCommand()
+  void writingRefused();  // somebody writes into what is read only; lastCommand() says so
   void runRequested(CellId id);
   void edited();  // the document was changed through this view
   void undoRequested();

@@ -410,6 +410,11 @@ void MainWindow::connectNotebook(Tab* tab) {
   connect(n, &NotebookView::commandTyped, this, [this, tab] {
     if (tab == m_tab) refreshPlace();
   });
+  // Why not, and what can be done about it, though it was put away.
+  connect(n, &NotebookView::writingRefused, this, [this, tab] {
+    tab->holderHidden = false;
+    if (tab == m_tab) refreshMessages();
+  });
   connect(n, &NotebookView::checkingChanged, this, [this, tab] {
     if (tab == m_tab) refreshStatus();
   });

@@ -13,6 +13,7 @@
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
+#include <QStatusBar>
 #include <QTabBar>
 #include <QTextBlock>
 #include <cstdio>
@@ -441,6 +442,42 @@ TEST_F(Recovery, AFileThatIsOpenElsewhereIsReadOnly) {
   EXPECT_NE(document().text(), capsule::kText);
   window->action("file.save")->trigger();
   EXPECT_EQ(onDisk(), document().text());
+}
+
+// With its bar put away, too, who types is told why nothing is written, and is offered to edit.
+TEST_F(Recovery, TypingIntoAFileThatIsOpenElsewhereSaysWhyNothingIsWritten) {
+  inAnotherWindow({"open", path()}, [&] {
+    startWith(path());
+    ASSERT_TRUE(document().readOnly());
+    window->notebook()->activate(cell(1)->id(), true);
+    ExpressionEditor* editor = cell(1)->editor();
+    QLabel* place = nullptr;
+    for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+      if (l->text().startsWith("Ln ")) place = l;
+    ASSERT_TRUE(place);
+    const auto putAway = [&] {
+      Q_EMIT window->messages()->answered("lock", -1);
+      window->messages()->dismiss("lock");
+    };
+    for (const Qt::Key key : {Qt::Key_X, Qt::Key_Backspace, Qt::Key_Return}) {
+      SCOPED_TRACE(key);
+      putAway();
+      ASSERT_TRUE(window->messages()->key().isEmpty());
+      QTest::keyClick(editor, key);
+      EXPECT_EQ(place->text(), "Read-only here: the notebook is open elsewhere");
+      EXPECT_EQ(window->messages()->key(), "lock");
+      EXPECT_EQ(window->messages()->answers(), QStringList{"Edit anyway"});
+      EXPECT_EQ(document().text(), capsule::kText);
+      // Reading is nothing that is refused.
+      editor->moveCaretTo(editor->caretByte() == 0 ? 3 : 0);
+      EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+      putAway();
+      QTest::keyClick(editor, Qt::Key_Space);
+      QTest::keyClick(editor, Qt::Key_C, Qt::ControlModifier);
+      EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+      EXPECT_TRUE(window->messages()->key().isEmpty());
+    }
+  });
 }
 
 TEST_F(Recovery, TheLockOfAKilledWindowIsTakenOver) {
