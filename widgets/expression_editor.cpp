@@ -411,6 +411,25 @@ bool ExpressionEditor::event(QEvent* event) {
   return QPlainTextEdit::event(event);
 }
 
+namespace {
+
+// Of keys that are no command of the notebook. A space turns a page where nothing can be written.
+bool writes(const QKeyEvent& event) {
+  if (event.matches(QKeySequence::Paste) || event.matches(QKeySequence::Cut)) return true;
+  switch (event.key()) {
+    case Qt::Key_Space: return false;
+    case Qt::Key_Backspace:
+    case Qt::Key_Delete:
+    case Qt::Key_Return:
+    case Qt::Key_Enter: return true;
+    default: break;
+  }
+  const bool command = event.modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier);
+  return !command && !event.text().isEmpty() && event.text().front().isPrint();
+}
+
+}  // namespace
+
 void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   if (completing() && m_completions->takesKey(*event)) return m_completions->pressKey(*event);
   const bool plain = !(event->modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::ShiftModifier));
@@ -419,6 +438,7 @@ void ExpressionEditor::keyPressEvent(QKeyEvent* event) {
   if (event->matches(QKeySequence::Redo)) return Q_EMIT redoWanted();
   if ((event->key() == Qt::Key_Return || event->key() == Qt::Key_Enter) && !plain) return event->ignore();
   if (event->key() == Qt::Key_Escape) return Q_EMIT commandModeWanted();
+  if (isReadOnly() && writes(*event)) return Q_EMIT writingRefused();
   if (isReadOnly() && (event->key() == Qt::Key_Tab || event->key() == Qt::Key_Space)) return QPlainTextEdit::keyPressEvent(event);
   if (event->key() == Qt::Key_Tab && plain) return textCursor().insertText(QStringLiteral("  "));
   if (event->key() == Qt::Key_Space && event->modifiers() == Qt::ControlModifier) return complete(true);

@@ -78,6 +78,7 @@ class ExpressionEditor : public QPlainTextEdit {
   void leaveUp();
   void leaveDown();
   void commandModeWanted();
+  void writingRefused();  // a key that would have written, where the text is read only
   void undoWanted();
   void redoWanted();
 

@@ -16,6 +16,7 @@ using protocol::FormulaNode;
 
 constexpr double kIndex = 0.68;
 constexpr double kIndexBelow = 18;  // letters smaller than this are indices
+constexpr double kBrackets = 0.64;  // the width of a pair, in letters
 
 // How tightly a node binds: a looser one inside a tighter place gets parentheses.
 // `mod` is a word between two products: beside a factor `a mod b` would take it along.
@@ -101,9 +102,48 @@ bool needsDot(const std::vector<FormulaNode>& nodes, const FormulaNode& product)
          (nodes[right].kind != FormulaKind::Fraction || endsWithNumber(nodes, product.children[0]));
 }
 
+// The cases that more stands to the right of: their rows would read on into it. Such cases stand in brackets.
+class ClosedCases {
+ public:
+  explicit ClosedCases(const std::vector<FormulaNode>& nodes) : m_nodes(nodes), m_closed(nodes.size(), false) {
+    for (const FormulaNode& node : nodes) {
+      const auto& child = node.children;
+      switch (node.kind) {
+        case FormulaKind::Infix: {
+          const bool drawn = node.text == "/" || node.text == "//";  // one below the other
+          const bool bracketed = node.text == "*" && nodes[child[0]].kind == FormulaKind::Reduce;
+          if (!drawn && !bracketed) closeLast(child[0], leftBinding(node.text));
+          break;
+        }
+        case FormulaKind::Subscript:
+        case FormulaKind::Call:
+          for (std::size_t i = node.kind == FormulaKind::Subscript; i + 1 < child.size(); ++i) closeLast(child[i], kOr);
+          break;
+        default: break;
+      }
+    }
+  }
+  bool operator()(std::uint32_t id) const { return m_closed[id]; }
+
+ private:
+  // The cases that the part ends with, unless it stands in brackets itself.
+  void closeLast(std::uint32_t id, Binding least) {
+    const FormulaNode& node = m_nodes[id];
+    if (bindingOf(node) < least) return;
+    if (node.kind == FormulaKind::Cases) m_closed[id] = true;
+    else if (node.kind == FormulaKind::Reduce) closeLast(node.children[0], kProduct);
+    else if (node.kind == FormulaKind::Prefix) closeLast(node.children[0], kPrefix);
+    else if (node.kind == FormulaKind::Infix && node.text != "/" && node.text != "//")
+      closeLast(node.children[1], rightBinding(node.text));
+  }
+
+  const std::vector<FormulaNode>& m_nodes;
+  std::vector<bool> m_closed;
+};
+
 class Setter {
  public:
-  Setter(const Formula& formula, const Theme& theme) : m_nodes(formula.nodes), m_theme(theme) {}
+  Setter(const Formula& formula, const Theme& theme) : m_nodes(formula.nodes), m_closed(m_nodes), m_theme(theme) {}
 
   FormulaBox set(std::uint32_t id, double px) { return withRegion(id, setNode(id, px)); }
 
@@ -307,7 +347,7 @@ class Setter {
 
   FormulaBox wrappedOperand(std::uint32_t id, double px, Binding least, double room) {
     if (bindingOf(m_nodes[id]) >= least) return wrap(id, px, room);
-    return bracketed(wrap(id, px, room - px * 0.64), px, '(');
+    return bracketed(wrap(id, px, room - px * kBrackets), px, '(');
   }
 
   struct Piece {
@@ -458,7 +498,8 @@ class Setter {
         append(box, bracketed(lines, px, '('), px * 0.04);
         return box;
       }
-      case FormulaKind::Cases: return brokenCases(id, px, room);
+      case FormulaKind::Cases:
+        return m_closed(id) ? bracketed(brokenCases(id, px, room - px * kBrackets), px, '(') : brokenCases(id, px, room);
       default: return {};
     }
   }
@@ -545,7 +586,7 @@ class Setter {
         append(box, bracketed(arguments, px, '('), px * 0.04);
         return box;
       }
-      case FormulaKind::Cases: return cases(id, px);
+      case FormulaKind::Cases: return m_closed(id) ? bracketed(cases(id, px), px, '(') : cases(id, px);
       case FormulaKind::Partial: {
         FormulaBox above = word(QStringLiteral("∂"), px, false), below = above;
         append(above, set(child[0], px)), append(below, set(child[1], px));
@@ -561,12 +602,13 @@ class Setter {
   }
 
   const std::vector<FormulaNode>& m_nodes;
+  ClosedCases m_closed;
   const Theme& m_theme;
 };
 
 class Latex {
  public:
-  explicit Latex(const Formula& formula) : m_nodes(formula.nodes) {}
+  explicit Latex(const Formula& formula) : m_nodes(formula.nodes), m_closed(m_nodes) {}
   QString text(std::uint32_t id) {
     const FormulaNode& n = m_nodes[id];
     const auto& c = n.children;
@@ -628,8 +670,9 @@ class Latex {
         return QStringLiteral("\\operatorname{%1}\\left(%2\\right)").arg(word, joined);
       }
       case FormulaKind::Cases:
-        return QStringLiteral("\\begin{cases}%1 & \\text{if } %2\\\\ %3 & \\text{otherwise}\\end{cases}")
-            .arg(text(c[1]), text(c[0]), text(c[2]));
+        return (m_closed(id) ? QStringLiteral("\\left(%1\\right)") : QStringLiteral("%1"))
+            .arg(QStringLiteral("\\begin{cases}%1 & \\text{if } %2\\\\ %3 & \\text{otherwise}\\end{cases}")
+                     .arg(text(c[1]), text(c[0]), text(c[2])));
       case FormulaKind::Partial: return QStringLiteral("\\frac{\\partial %1}{\\partial %2}").arg(text(c[0]), text(c[1]));
       case FormulaKind::Equation: return text(c[0]) + QStringLiteral(" = ") + text(c[1]);
     }
@@ -649,6 +692,7 @@ class Latex {
     return name.size() <= 1 ? name : QStringLiteral("\\mathit{%1}").arg(name);
   }
   const std::vector<FormulaNode>& m_nodes;
+  ClosedCases m_closed;
 };
 
 }  // namespace

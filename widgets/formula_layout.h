@@ -34,7 +34,7 @@ struct FormulaBox {
 
 // `px`: size of a letter, 20-25; indices are 0.68 of it. The formula is well formed (protocol::wellFormed). One wider than `room` is
 // broken: after its equals sign, before the signs of its chains (a side of several lines has the relation below it), between the arguments of a call, conditions below their value. What
-// can be broken nowhere stays wider.
+// can be broken nowhere stays wider. Cases that something follows stand in brackets, in LaTeX too.
 FormulaBox setFormula(const protocol::Formula& formula, const Theme& theme, double px, double room = 1e9);
 QString toLatex(const protocol::Formula& formula);
 

@@ -83,6 +83,7 @@ CellView* NotebookView::make(const Cell& cell) {
   connect(v, &CellView::caretMoved, this, [this, v] {
     if (v->editor()->hasFocus()) m_keptInSight = nullptr;
     if (!m_editing || m_active != v->id()) return;
+    forgetCommand();
     const std::size_t at = v->bodyBegin + v->editor()->caretByte();
     const auto [begin, end] = v->editor()->selectionBytes();
     if (v->kind() == CellKind::Code)
@@ -106,6 +107,10 @@ CellView* NotebookView::make(const Cell& cell) {
     CellView* next = m_cells[index + static_cast<std::size_t>(direction)];
     activate(next->id(), next->kind() == CellKind::Code);
     next->editor()->moveCaretTo(direction > 0 ? 0 : next->editor()->bytes().size());
+  });
+  connect(v->editor(), &ExpressionEditor::writingRefused, this, [this] {
+    tell(tr("Read-only here: the notebook is open elsewhere"));
+    Q_EMIT writingRefused();
   });
   connect(v->editor(), &ExpressionEditor::undoWanted, this, &NotebookView::undoRequested);
   connect(v->editor(), &ExpressionEditor::redoWanted, this, &NotebookView::redoRequested);
@@ -621,6 +626,7 @@ void NotebookView::showKeptInSight() {
 
 // The cells have their new places once the page has laid them out.
 bool NotebookView::eventFilter(QObject* watched, QEvent* event) {
+  if (event->type() == QEvent::MouseButtonPress) forgetCommand();
   if (watched == m_content && event->type() == QEvent::Resize && m_keptInSight)
     QTimer::singleShot(0, this, &NotebookView::showKeptInSight);
   return QScrollArea::eventFilter(watched, event);
@@ -734,10 +740,6 @@ void NotebookView::joinActive() {
 void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
   const QString text = event->text();
   if (text.isEmpty() || !text.front().isPrint() || text.front().isSpace()) return;
-  const auto tell = [this](const QString& words) {
-    m_lastCommand = words;
-    Q_EMIT commandTyped();
-  };
   QString what;
   switch (event->key()) {
     case Qt::Key_A: what = tr("a cell above"); break;
@@ -759,11 +761,17 @@ void NotebookView::tellCommand(QKeyEvent* event, bool changed) {
   tell(changed ? tr("%1: %2, Z undoes it").arg(text.toUpper(), what) : QString());
 }
 
+// It stands until something else is done; a click anywhere is.
+void NotebookView::tell(const QString& words) {
+  m_lastCommand = words;
+  if (words.isEmpty()) qApp->removeEventFilter(this);
+  else qApp->installEventFilter(this);
+  Q_EMIT commandTyped();
+}
+
 void NotebookView::forgetCommand() {
   m_lastKey = 0;
-  if (m_lastCommand.isEmpty()) return;
-  m_lastCommand.clear();
-  Q_EMIT commandTyped();
+  if (!m_lastCommand.isEmpty()) tell({});
 }
 
 void NotebookView::focusOutEvent(QFocusEvent* event) {

@@ -50,9 +50,8 @@ class NotebookView : public QScrollArea {
   void setAnalysis(const protocol::Analysis& analysis);
   void setOutdated();
   QString placeName(std::uint32_t byte) const;  // "cell 2, line 3"; empty: between cells
-  QString lastCommand() const {
-    return m_lastCommand;
-  }                            // what the last letter did to whole cells; empty: something else was done since
+  // What the last letter did to whole cells, or that it writes nothing here; empty: something else was done since.
+  QString lastCommand() const { return m_lastCommand; }
   void forgetCommand();        // something else is done
   bool awaitsAnswers() const;  // some of its results have not been answered for the newest text
   bool proves() const;         // the proof of some of what it shows is under way
@@ -89,7 +88,8 @@ class NotebookView : public QScrollArea {
 
  Q_SIGNALS:
   void checkingChanged();
-  void commandTyped();  // lastCommand()
+  void commandTyped();    // lastCommand()
+  void writingRefused();  // somebody writes into what is read only; lastCommand() says so
   void runRequested(CellId id);
   void edited();  // the document was changed through this view
   void undoRequested();
@@ -138,6 +138,7 @@ class NotebookView : public QScrollArea {
   QPointer<QWidget> m_keptInSight;
   void handleKey(QKeyEvent* event);
   void tellCommand(QKeyEvent* event, bool changed);
+  void tell(const QString& words);
   QString m_lastCommand;
   int m_lastKey = 0;  // D twice deletes
   void refind();

@@ -287,8 +287,11 @@ void TrainStrip::start(bool resumed) {
   }
   m_title->setText(tr("Preparing"));
   m_search = protocol::SearchState::Unknown;
+  m_resumed = resumed;
   showPeer();
-  m_detail->setText(tr("preparing the first kernels"));
+  m_detail->setText(resumed && checkpointStep() > 0
+                        ? tr("going on from step %1, preparing the first kernels").arg(grouped(checkpointStep()))
+                        : tr("preparing the first kernels"));
   m_progress->setRange(0, 0);
   setRunning(true);
 }
@@ -314,11 +317,17 @@ void TrainStrip::setState(const protocol::RunState& s) {
     case RunPhase::Stopping: m_title->setText(tr("Stopping")); break;
   }
   QStringList parts;
-  if (s.step > 0)
+  // While the engine reads the checkpoint it tells no step.
+  const std::int64_t from = s.resumedAt > 0 ? s.resumedAt : m_resumed && s.step == 0 ? checkpointStep() : 0;
+  if (from > 0 && s.step <= from)
+    parts << (s.steps > 0 ? tr("going on from step %1 of %2").arg(grouped(from), grouped(s.steps))
+                          : tr("going on from step %1").arg(grouped(from)));
+  else if (s.step > 0)
     parts << (s.steps > 0 ? tr("step %1 of %2").arg(grouped(s.step), grouped(s.steps)) : tr("step %1").arg(grouped(s.step)));
   // Without data an epoch is a step.
   if (s.epochs > 0 && s.epochs != s.steps) parts << tr("epoch %1 of %2").arg(s.epoch).arg(s.epochs);
   if (s.secondsLeft) parts << tr("%1 left").arg(secondsText(*s.secondsLeft));
+  if (from > 0 && s.step > from) parts << tr("resumed from step %1").arg(grouped(from));
   if (!s.detail.empty()) parts << QString::fromStdString(s.detail);
   m_detail->setText(parts.join(QStringLiteral(", ")));
   m_progress->setRange(0, s.steps > 0 ? 1000 : 0);
@@ -395,8 +404,13 @@ void TrainStrip::setDone(const protocol::DoneEvent& done) {
   m_end = done.stopped ? End::Cut : End::Whole;
   setRunning(false);
   m_title->setText(done.stopped ? tr("Stopped") : tr("Trained"));
-  QString detail = done.stopped ? tr("stopped after %1 steps, %2").arg(grouped(done.steps), secondsText(done.seconds))
-                                : tr("%1 steps in %2").arg(grouped(done.steps), secondsText(done.seconds));
+  const QString steps = grouped(done.steps), seconds = secondsText(done.seconds);
+  QString detail;
+  if (done.resumed_at > 0)
+    detail = (done.stopped ? tr("stopped after %1 steps, %2 of them in %3 since it was resumed")
+                           : tr("%1 steps, %2 of them in %3 since it was resumed"))
+                 .arg(steps, grouped(done.steps - done.resumed_at), seconds);
+  else detail = (done.stopped ? tr("stopped after %1 steps, %2") : tr("%1 steps in %2")).arg(steps, seconds);
   // An older engine does not tell it.
   if (!done.stopped && done.preparation_ms > 0)
     detail += tr(", after %1 of preparation").arg(secondsText(done.preparation_ms / 1000));
@@ -457,12 +471,14 @@ void TrainStrip::setKept(const QString& began, const std::vector<protocol::StepE
   m_swapList->setNone({});
 }
 
-void TrainStrip::setCheckpoint(bool there, const QString& why) {
+void TrainStrip::setCheckpoint(bool there, std::int64_t step, const QString& why) {
   m_checkpoint = there;
+  m_checkpointStep = step;
   m_resume->setText(there ? tr("Resume") : tr("Train again"));
-  m_resume->setToolTip(there           ? tr("Go on from the newest checkpoint")
-                       : why.isEmpty() ? tr("There is no checkpoint to go on from: from the first step")
-                                       : why);
+  m_resume->setToolTip(there && step > 0 ? tr("Go on from the newest checkpoint, that of step %1").arg(grouped(step))
+                       : there           ? tr("Go on from the newest checkpoint")
+                       : why.isEmpty()   ? tr("There is no checkpoint to go on from: from the first step")
+                                         : why);
   m_resume->setAccessibleName(m_resume->text());
   offer();
 }
@@ -473,7 +489,9 @@ void TrainStrip::setLost() {
   setRunning(false);
   m_title->setText(tr("Interrupted"));
   const QString ended = tr("ended with the engine; the curve is what arrived");
-  m_detail->setText(m_checkpoint ? ended : ended + tr("; there is no checkpoint yet"));
+  m_detail->setText(!m_checkpoint          ? ended + tr("; there is no checkpoint yet")
+                    : m_checkpointStep > 0 ? ended + tr("; the newest checkpoint is of step %1").arg(grouped(m_checkpointStep))
+                                           : ended);
   showNewest();
   showPeer();
 }

@@ -52,10 +52,12 @@ class TrainStrip : public QWidget {
                const std::vector<protocol::KernelSwapEvent>& swaps, const std::vector<protocol::EvalEvent>& evals,
                const std::optional<protocol::DoneEvent>& done, const std::optional<protocol::ErrorEvent>& error);
   // Whether a run that was cut off has left a checkpoint: what is offered is to resume it, else to train again.
-  void setCheckpoint(bool there, const QString& why = {});  // why not, where it is not that there is none
-  bool cut() const { return m_end == End::Cut; }            // the last run can be gone on with, if it left a checkpoint
+  // `step`: that of the checkpoint, 0: not known; `why` not, where it is not that there is none.
+  void setCheckpoint(bool there, std::int64_t step = 0, const QString& why = {});
+  bool cut() const { return m_end == End::Cut; }  // the last run can be gone on with, if it left a checkpoint
   bool resumes() const { return m_checkpoint; }
-  void setLost();  // the engine died: what was drawn stays
+  std::int64_t checkpointStep() const { return m_checkpoint ? m_checkpointStep : 0; }  // 0: not known, or none
+  void setLost();                                                                      // the engine died: what was drawn stays
   void setPeer(const QString& name, double milliseconds);
   LatencyPlot* plot() const { return m_plot; }
   LossPlot* lossPlot() const { return m_lossPlot; }
@@ -110,8 +112,9 @@ class TrainStrip : public QWidget {
   enum class Shape { Narrow, Usual, Wide } m_shape = Shape::Usual;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
-  std::int64_t m_swapsSince = 0;  // of the run as it was resumed last
-  bool m_checkpoint = true;
+  std::int64_t m_swapsSince = 0;                // of the run as it was resumed last
+  bool m_checkpoint = true, m_resumed = false;  // m_resumed: what runs goes on from one
+  std::int64_t m_checkpointStep = 0;
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };
 

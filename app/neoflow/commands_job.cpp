@@ -430,7 +430,10 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   const bool stoppedEarly = !summary->done.loss && signals.token().stop_requested();
   if (!json) {
     const protocol::DoneEvent& d = summary->done;
-    std::printf("%s%lld steps in %.2f s", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps), d.seconds);
+    std::printf("%s%lld steps", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps));
+    if (d.resumed_at > 0)
+      std::printf(", %lld of them in %.2f s since it was resumed", static_cast<long long>(d.steps - d.resumed_at), d.seconds);
+    else std::printf(" in %.2f s", d.seconds);
     if (d.loss) std::printf(", loss %.6g", *d.loss);
     else std::printf(": stopped before the first one was made");
     if (d.accuracy && d.evals.size() <= 1) std::printf(", accuracy %.4g", *d.accuracy);

@@ -87,6 +87,8 @@ std::optional<KeptRun> newestKeptRun(const QString& notebook) {
     Before before;
     auto run = readRun(QDir(root.filePath(name)), before);
     if (!run) continue;
+    if (run->done && !before.checkpoint.isEmpty() && before.step > 0)
+      run->done->resumed_at = before.step;  // an older engine told none
     addEarlier(*run, root, before);
     return run;
   }

@@ -37,6 +37,7 @@
 #include "widgets/find_bar.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
+#include "widgets/lay_out_before_paint.h"
 #include "widgets/message_bar.h"
 #include "widgets/notebook_view.h"
 #include "widgets/outline_view.h"
@@ -79,6 +80,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
       m_notebooks(new QStackedWidget), m_tabBar(new TabBar), m_tabRow(new QWidget), m_find(new FindBar(theme)),
       m_rename(new RenameBar(theme)), m_author(new DockPage(theme, QStringLiteral("author"))) {
   resize(1600, 1000);
+  layOutBeforePaint(this);
   setAcceptDrops(true);
   m_outline = new OutlineView(theme, &m_selection);
   m_inspector = new InspectorView(theme);
@@ -536,7 +538,7 @@ void MainWindow::refreshCheckpoint(Tab* tab, CellId id) {
   }
   const bool past = steps > 0 && checkpoint.steps >= steps;
   v->train()->setCheckpoint(
-      checkpoint.there && !past,
+      checkpoint.there && !past, checkpoint.steps,
       past ? tr("The newest checkpoint has %1 steps behind it, and training ends with step %2: from the first step. Ask for more "
                 "steps or epochs to go on from it.")
                  .arg(grouped(checkpoint.steps), grouped(steps))

@@ -236,10 +236,8 @@ void MainWindow::refreshMessages() {
 void MainWindow::refreshPlace() {
   const NotebookView* n = m_tab->notebook;
   if (page() != Page::Author) return m_place->clear();
-  if (!n->editing()) {
-    const QString last = n->lastCommand();
-    return m_place->setText(last.isEmpty() ? tr("Whole cells: Enter writes into one") : last);
-  }
+  if (const QString last = n->lastCommand(); !last.isEmpty()) return m_place->setText(last);
+  if (!n->editing()) return m_place->setText(tr("Whole cells: Enter writes into one"));
   const std::string& text = m_tab->workspace->document().text();
   const std::string_view before = std::string_view(text).substr(0, std::min(n->caretByte(), text.size()));
   const std::size_t newline = before.rfind('\n');

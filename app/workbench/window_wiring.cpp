@@ -109,11 +109,13 @@ void MainWindow::connectTab(Tab* tab) {
     refreshDevice();
   });
   connect(w, &Workspace::engineDied, this, [this, tab, w](const QString& reason) {
+    std::int64_t goesOnFrom = 0;
     for (CellView* v : tab->notebook->cellsThatRan()) {
       if (v->train() && v->train()->running()) {
         tab->interrupted = v->id();
         refreshCheckpoint(tab, v->id());
         v->train()->setLost();
+        goesOnFrom = v->train()->checkpointStep();
       }
       v->setInterrupted(tr("The engine ended before this was finished."));
     }
@@ -122,6 +124,7 @@ void MainWindow::connectTab(Tab* tab) {
     if (trainingNames().isEmpty()) m_messages->dismiss("quit");
     closeEnded(tab);
     tab->engineLost = reason;
+    if (goesOnFrom > 0) tab->engineLost += tr(" The training can go on from step %1.").arg(grouped(goesOnFrom));
     // One that ends again and again is not started again and again.
     constexpr qint64 kSoonMs = 30000;
     const bool again = w->engine().hello().process != 0 && (!tab->restarted.isValid() || tab->restarted.elapsed() > kSoonMs);
@@ -406,6 +409,11 @@ void MainWindow::connectNotebook(Tab* tab) {
   });
   connect(n, &NotebookView::commandTyped, this, [this, tab] {
     if (tab == m_tab) refreshPlace();
+  });
+  // Why not, and what can be done about it, though it was put away.
+  connect(n, &NotebookView::writingRefused, this, [this, tab] {
+    tab->holderHidden = false;
+    if (tab == m_tab) refreshMessages();
   });
   connect(n, &NotebookView::checkingChanged, this, [this, tab] {
     if (tab == m_tab) refreshStatus();

@@ -422,7 +422,8 @@ struct RunState {
   std::string device;
   std::string detail;  // "compiling 12 of 40 kernels"
   std::int64_t step = 0, steps = 0, epoch = 0, epochs = 0;
-  double seconds = 0;
+  std::int64_t resumedAt = 0;         // the step of the checkpoint that it goes on from; 0: it began by itself
+  double seconds = 0;                 // since its own first step began
   std::optional<double> secondsLeft;  // at the recent pace, with all that stands between steps
   std::optional<double> loss;
   std::optional<double> stepMs, stepMsLow, stepMsHigh;  // median of the last samples, and their quartiles
@@ -430,8 +431,8 @@ struct RunState {
   std::int64_t trials = 0, swaps = 0;
   std::int64_t candidates = 0;  // of the trials of a training: all but those that time its first kernels
   double budgetShare = 0, budgetSpentSeconds = 0;
-  NF_FIELDS(RunState, phase, cell, revision, device, detail, step, steps, epoch, epochs, seconds, secondsLeft, loss, stepMs,
-            stepMsLow, stepMsHigh, samples, trials, swaps, candidates, budgetShare, budgetSpentSeconds);
+  NF_FIELDS(RunState, phase, cell, revision, device, detail, step, steps, epoch, epochs, resumedAt, seconds, secondsLeft, loss,
+            stepMs, stepMsLow, stepMsHigh, samples, trials, swaps, candidates, budgetShare, budgetSpentSeconds);
 };
 
 // ---------------------------------------------------------------- events (architecture.md; --json-progress prints these lines)
@@ -532,7 +533,8 @@ enum class SearchState : std::uint8_t {
 constexpr auto enumNames(SearchState) { return std::array{"unknown", "static", "replayed", "finished", "unbegun", "searched"}; }
 struct DoneEvent {
   static constexpr const char* kEvent = "done";
-  std::int64_t steps = 0;
+  std::int64_t steps = 0;       // those of the runs that it was resumed from, too
+  std::int64_t resumed_at = 0;  // how many those are; `seconds` and all times are of the others
   std::optional<double> loss, accuracy;
   double first_step_ms = 0, median_step_ms = 0, median_step_ms_first_tenth = 0, median_step_ms_last_tenth = 0, seconds = 0;
   std::int64_t peak_bytes = 0;
@@ -544,9 +546,9 @@ struct DoneEvent {
   SearchState search = SearchState::Unknown;
   std::map<std::string, double> evals;  // the newest values
   std::vector<std::string> averaged;    // as EvalEvent's
-  NF_FIELDS(DoneEvent, steps, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth, median_step_ms_last_tenth,
-            seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps, checkpoints_failed,
-            preparation_ms, search, evals, averaged);
+  NF_FIELDS(DoneEvent, steps, resumed_at, loss, accuracy, first_step_ms, median_step_ms, median_step_ms_first_tenth,
+            median_step_ms_last_tenth, seconds, peak_bytes, stopped, last_tenth_low_ms, last_tenth_high_ms, last_tenth_steps,
+            checkpoints_failed, preparation_ms, search, evals, averaged);
 };
 // Of the data and of pinned schedules, before the first step: what can be computed and is hardly meant. `line` and `column` count from 1, 0 where there is no place.
 struct WarningEvent {

@@ -170,7 +170,10 @@ std::string figuresOf(const Run& run, const ReportOptions& options) {
   if (options.peerStepMilliseconds && last > 0)
     out += figure(number(*options.peerStepMilliseconds / last, 3) + "\u00d7", "the speed of " + options.peerName,
                   "whose step takes " + number(*options.peerStepMilliseconds, 3) + " ms");
-  out += figure(number(real(d, "seconds"), 3) + " s", number(real(d, "steps"), 9) + " steps",
+  const double resumedAt = real(d, "resumed_at");
+  out += figure(number(real(d, "seconds"), 3) + " s",
+                number(real(d, "steps") - resumedAt, 9) + " steps" +
+                    (resumedAt > 0 ? " since it was resumed from step " + number(resumedAt, 9) : ""),
                 d.value("stopped", false) ? "stopped by a person" : "");
   if (real(d, "first_step_ms") > 0) out += figure(milliseconds(real(d, "first_step_ms")), "to the first step");
   if (d.contains("loss") && d["loss"].is_number()) out += figure(number(real(d, "loss"), 3), "training loss");

@@ -24,6 +24,7 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
     if (!options.seed) seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
     tellWhatResumesDifferently();
+    emitState(protocol::RunPhase::Preparing, "compiling", true);
   }
   if (options.evaluate) {
     CompileOptions compiled;
@@ -222,6 +223,7 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   attention = true;
   attend(stop.stop_requested() ? stop : std::stop_token{});
   done.steps = step;
+  done.resumed_at = firstStep;
   done.loss = lastLoss;
   const std::size_t tenth = std::max<std::size_t>(1, stepMilliseconds.size() / 10);
   if (!stepMilliseconds.empty()) {

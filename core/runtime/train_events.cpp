@@ -28,6 +28,7 @@ void TrainJob::Impl::emitState(protocol::RunPhase phase, const std::string& deta
   s.detail = detail;
   s.step = step;
   s.steps = stepLimit;
+  s.resumedAt = firstStep;
   const std::int64_t perEpoch = feed ? feed->stepsPerEpoch() : 1;
   s.epoch = step / perEpoch;
   s.epochs = stepLimit / perEpoch;

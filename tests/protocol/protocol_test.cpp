@@ -248,6 +248,7 @@ TEST(Protocol, ADoneEventOfAnOlderEngineIsRead) {
   ASSERT_TRUE(back.ok()) << back.error().message;
   const auto& done = std::get<DoneEvent>(*back);
   EXPECT_EQ(done.steps, 880);
+  EXPECT_EQ(done.resumed_at, 0);
   EXPECT_EQ(done.loss, 0.02);
   EXPECT_EQ(done.accuracy, std::nullopt);
   EXPECT_EQ(done.preparation_ms, 0);

@@ -148,6 +148,35 @@ TEST(Train, StaticResumeIsBitIdentical) {
   EXPECT_GE(whole->tensors.size(), 4u) << "weights, two moments, the step counter";
 }
 
+// Steps are of the whole training, times of what the run made itself: both say from where.
+TEST(Train, AResumedRunTellsWhereItGoesOnFrom) {
+  const fakes::Folder folder;
+  const auto context = interpreter();
+  TrainOptions o = optionsFor(kDigits);
+  o.evaluate = false;
+  o.outputRoot = folder.path("out");
+  o.steps = 25;
+  const auto begun = TrainJob(*context, o, {}).run({});
+  ASSERT_TRUE(begun.ok()) << begun.error().message;
+  EXPECT_EQ(begun->done.resumed_at, 0);
+  o.steps = 60;
+  o.resume = begun->checkpoint;
+  std::vector<protocol::RunState> states;
+  const auto resumed = TrainJob(*context, o, [&](const protocol::Message& m) {
+                         if (const auto* s = std::get_if<protocol::RunState>(&m)) states.push_back(*s);
+                       }).run({});
+  ASSERT_TRUE(resumed.ok()) << resumed.error().message;
+  EXPECT_EQ(resumed->done.steps, 60);
+  EXPECT_EQ(resumed->done.resumed_at, 25);
+  for (const protocol::RunState& s : states)
+    if (s.step > 0) { EXPECT_EQ(s.resumedAt, 25) << s.step; }
+  const auto prepares = [](const protocol::RunState& s) { return s.phase == protocol::RunPhase::Preparing && s.resumedAt == 25; };
+  EXPECT_TRUE(std::any_of(states.begin(), states.end(), prepares)) << "before its first step";
+  const auto html = htmlReport(resumed->folder, {"Digits", {}, ""});
+  ASSERT_TRUE(html.ok()) << html.error().message;
+  EXPECT_THAT(*html, HasSubstr("35 steps since it was resumed from step 25"));
+}
+
 // Killed at any time, a run of cheap checkpoints loses the first second, else at most the half of what it did and the period.
 TEST(Train, CheckpointsBeginEarlyAndCostLittle) {
   for (const double cost : {0.0, 0.001, 0.05, 0.5}) {

@@ -398,6 +398,7 @@ TEST_F(CommandLine, ARefusedResumeSaysWhatDiffers) {
   EXPECT_THAT(wide.err, HasSubstr("belongs to another program: W is [4] there and [6] here."));
   const Outcome same = run("train net.nf -o more.d" + resume);
   EXPECT_EQ(same.code, 0);
+  EXPECT_THAT(same.out, testing::ContainsRegex("4 steps, 2 of them in .* s since it was resumed, loss"));
   EXPECT_THAT(same.err, testing::Not(HasSubstr("continues with")));
   const Outcome other = run("train net.nf -o other.d --seed 7" + resume);
   EXPECT_EQ(other.code, 0);

@@ -11,6 +11,7 @@
 
 #include "tests/widgets/made_up_runs.h"
 #include "tests/widgets/view_fixtures.h"
+#include "widgets/basic.h"
 #include "widgets/plots.h"
 #include "widgets/swap_list.h"
 #include "widgets/train_strip.h"
@@ -202,6 +203,42 @@ TEST_F(Tuning, SwapsOfAResumedRunAreToldApart) {
   strip.setSteps({}, {swaps.begin() + 1, swaps.end()}, {});
   EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 2 swaps, 2 before it was resumed");
   EXPECT_EQ(strip.swaps()->count(), 4);
+}
+
+// Steps are of the whole training, seconds of the run that was resumed: what is said is of the same steps.
+TEST_F(Tuning, AResumedRunSaysWhereItGoesOnFrom) {
+  TrainStrip strip(&theme);
+  strip.show();
+  strip.start();
+  strip.setCheckpoint(true, 278);
+  strip.setLost();
+  EXPECT_EQ(strip.detail(), "ended with the engine; the curve is what arrived; the newest checkpoint is of step 278");
+  EXPECT_EQ(strip.resume()->toolTip(), "Go on from the newest checkpoint, that of step 278");
+  strip.start(true);
+  EXPECT_TRUE(strip.detail().startsWith("going on from step 278")) << strip.detail().toStdString();
+  RunState state;
+  state.phase = RunPhase::Preparing, state.detail = "compiling";
+  strip.setState(state);
+  EXPECT_EQ(strip.detail(), "going on from step 278, compiling") << "the checkpoint is being read";
+  state.step = state.resumedAt = 250, state.steps = 900;
+  strip.setState(state);
+  EXPECT_EQ(strip.detail(), "going on from step 250 of 900, compiling");
+  state.phase = RunPhase::Training, state.step = 300, state.secondsLeft = 5.2, state.detail.clear();
+  strip.setState(state);
+  EXPECT_EQ(strip.detail(), "step 300 of 900, 5.2 s left, resumed from step 250");
+  DoneEvent done;
+  done.steps = 730, done.resumed_at = 250, done.seconds = 4, done.stopped = true;
+  strip.setDone(done);
+  EXPECT_EQ(strip.result(), "Stopped stopped after 730 steps, 480 of them in 4.0 s since it was resumed");
+  done.steps = 900, done.stopped = false;
+  strip.setDone(done);
+  EXPECT_EQ(strip.result(), "Trained 900 steps, 650 of them in 4.0 s since it was resumed");
+  // One that begins anew is no longer that one.
+  strip.start();
+  EXPECT_EQ(strip.detail(), "preparing the first kernels");
+  done.resumed_at = 0;
+  strip.setDone(done);
+  EXPECT_EQ(strip.result(), "Trained 900 steps in 4.0 s");
 }
 
 TEST_F(Tuning, SwapsAreListedWithOldAndNewTimeOrTheirAbsenceIsExplained) {

@@ -25,6 +25,7 @@
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/find_bar.h"
+#include "widgets/formula_view.h"
 #include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
@@ -454,6 +455,17 @@ TEST_F(Keyboard, WhatALetterDidIsSaidUntilSomethingElseIsDone) {
   mistype();
   window->action("edit.undo")->trigger();
   ended("undo");
+  ASSERT_TRUE(wait([&] { return cell(2)->formulaView() && !cell(2)->formulaView()->formulas().empty(); }));
+  FormulaView* formulas = cell(2)->formulaView();
+  // The first click chooses, the second one nothing else, the last one hits no part.
+  for (const QPoint at : {QPoint(12, 24), QPoint(12, 24), QPoint(formulas->width() - 2, 1)}) {
+    mistype();
+    QTest::mouseClick(formulas, Qt::LeftButton, {}, at);
+    ended("a click in a formula");
+  }
+  mistype();
+  QTest::mouseClick(window->statusBar(), Qt::LeftButton);
+  ended("a click anywhere");
   mistype();
   window->outline()->tree()->setFocus();
   ended("the keys are another's");

@@ -162,6 +162,38 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
   }
 }
 
+// The curve had come further than the newest checkpoint: how far back a resumed run begins is said where it is offered and while it does.
+TEST_F(Window, AResumeSaysWhereItGoesOnFrom) {
+  std::string text = capsule::kText;
+  text.replace(text.find("steps = 500"), 11, "steps = 1000000");
+  write(text);
+  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
+  ASSERT_TRUE(out.mkpath("."));
+  const auto put = [&](const char* name, const QByteArray& bytes) {
+    QFile file(out.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+  };
+  put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":150}"}})";
+  QByteArray length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  put("checkpoint.safetensors", length + header);
+  openChecked();
+  run(3);
+  TrainStrip* strip = cell(3)->train();
+  ASSERT_TRUE(wait([&] { return window->workspace().runState().step == 400; }));
+  ASSERT_EQ(::kill(static_cast<pid_t>(window->workspace().engine().processId()), SIGKILL), 0);
+  ASSERT_TRUE(wait([&] { return window->messages()->key() == "engine" && window->workspace().analysisIsKnown(); }));
+  EXPECT_TRUE(window->messages()->text().contains("go on from step 150")) << window->messages()->text().toStdString();
+  EXPECT_TRUE(strip->detail().contains("checkpoint is of step 150")) << strip->detail().toStdString();
+  QTest::mouseClick(strip->resume(), Qt::LeftButton);
+  EXPECT_TRUE(strip->running());
+  EXPECT_TRUE(strip->detail().startsWith("going on from step 150")) << strip->detail().toStdString();
+  window->action("run.stop")->trigger();
+  ASSERT_TRUE(wait([&] { return !window->workspace().running(); }));
+}
+
 // A checkpoint that lies behind the end of the training is nothing to go on from, until the text asks for more: of steps or of epochs.
 TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
   const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));

@@ -13,10 +13,12 @@
 #include <QProcess>
 #include <QPushButton>
 #include <QSettings>
+#include <QStatusBar>
 #include <QTabBar>
 #include <QTextBlock>
 #include <cstdio>
 
+#include "app/workbench/kept_run.h"
 #include "tests/workbench/killed_window.h"
 #include "tests/workbench/window.h"
 #include "widgets/basic.h"
@@ -226,6 +228,24 @@ TEST_F(Recovery, ARunThatWasResumedIsShownWhole) {
   EXPECT_EQ(cell(3)->train()->lossPlot()->points(), 60);
 }
 
+// Its seconds are of the steps that it made itself; where the end does not say of which, the run's settings do.
+TEST_F(Recovery, AKeptRunKnowsWhatItWasResumedFrom) {
+  const QDir run(folder.filePath("capsule.nf.out/2026-11-21-235530"));
+  ASSERT_TRUE(run.mkpath("."));
+  protocol::StepEvent step;
+  step.step = 50, step.steps = 20, step.ms = 2;
+  for (const auto& [file, text] :
+       {std::pair("run.json", std::string(R"({"train":"L","settings":{"resume":"gone.safetensors","resumed_at":30}})")),
+        {"events.jsonl", protocol::encode(step) + "\n" + R"({"event":"done","steps":50,"seconds":0.04})" + "\n"}}) {
+    QFile out(run.filePath(file));
+    ASSERT_TRUE(out.open(QIODevice::WriteOnly));
+    out.write(text.data(), static_cast<qint64>(text.size()));
+  }
+  const auto kept = newestKeptRun(path());
+  ASSERT_TRUE(kept && kept->done);
+  EXPECT_EQ(kept->done->resumed_at, 30);
+}
+
 // What the run of a killed window left beside the notebook is shown again, as what it is.
 TEST_F(Recovery, ANotebookOfAKilledWindowShowsTheRunThatWasKept) {
   kill({"open", path(), "type", "# mine "});
@@ -422,6 +442,42 @@ TEST_F(Recovery, AFileThatIsOpenElsewhereIsReadOnly) {
   EXPECT_NE(document().text(), capsule::kText);
   window->action("file.save")->trigger();
   EXPECT_EQ(onDisk(), document().text());
+}
+
+// With its bar put away, too, who types is told why nothing is written, and is offered to edit.
+TEST_F(Recovery, TypingIntoAFileThatIsOpenElsewhereSaysWhyNothingIsWritten) {
+  inAnotherWindow({"open", path()}, [&] {
+    startWith(path());
+    ASSERT_TRUE(document().readOnly());
+    window->notebook()->activate(cell(1)->id(), true);
+    ExpressionEditor* editor = cell(1)->editor();
+    QLabel* place = nullptr;
+    for (QLabel* l : window->statusBar()->findChildren<QLabel*>())
+      if (l->text().startsWith("Ln ")) place = l;
+    ASSERT_TRUE(place);
+    const auto putAway = [&] {
+      Q_EMIT window->messages()->answered("lock", -1);
+      window->messages()->dismiss("lock");
+    };
+    for (const Qt::Key key : {Qt::Key_X, Qt::Key_Backspace, Qt::Key_Return}) {
+      SCOPED_TRACE(key);
+      putAway();
+      ASSERT_TRUE(window->messages()->key().isEmpty());
+      QTest::keyClick(editor, key);
+      EXPECT_EQ(place->text(), "Read-only here: the notebook is open elsewhere");
+      EXPECT_EQ(window->messages()->key(), "lock");
+      EXPECT_EQ(window->messages()->answers(), QStringList{"Edit anyway"});
+      EXPECT_EQ(document().text(), capsule::kText);
+      // Reading is nothing that is refused.
+      editor->moveCaretTo(editor->caretByte() == 0 ? 3 : 0);
+      EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+      putAway();
+      QTest::keyClick(editor, Qt::Key_Space);
+      QTest::keyClick(editor, Qt::Key_C, Qt::ControlModifier);
+      EXPECT_TRUE(place->text().startsWith("Ln ")) << place->text().toStdString();
+      EXPECT_TRUE(window->messages()->key().isEmpty());
+    }
+  });
 }
 
 TEST_F(Recovery, TheLockOfAKilledWindowIsTakenOver) {

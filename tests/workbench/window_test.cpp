@@ -5,6 +5,8 @@
 #include <QListWidget>
 #include <QPushButton>
 #include <QToolButton>
+#include <algorithm>
+#include <functional>
 #include <map>
 
 #include "tests/workbench/window.h"
@@ -30,6 +32,41 @@ TEST_F(Window, OpensChecksAndRunsNothing) {
   EXPECT_FALSE(window->workspace().running());
   EXPECT_TRUE(window->workspace().steps().empty());
   EXPECT_TRUE(wait([&] { return cell(2)->formulaView() && cell(2)->formulaView()->formulas().size() == 2; }));
+}
+
+// A formula that comes while the window is about to be painted is painted in a cell that has room for it.
+TEST_F(Window, FormulasArePaintedInTheirPlace) {
+  openChecked();
+  const auto settled = [&] { return window->statusText().contains("up to date"); };
+  ASSERT_TRUE(wait([&] { return cell(2)->formulaView() && cell(2)->formulaView()->formulas().size() == 2 && settled(); }));
+  FormulaView* formulas = cell(2)->formulaView();
+  window->notebook()->bringIntoSight(formulas);
+  const auto bottom = [&] { return formulas->mapTo(cell(2), QPoint(0, formulas->height())).y(); };
+  ASSERT_TRUE(wait([&] { return bottom() <= cell(2)->height(); }));
+  QCoreApplication::processEvents();
+  struct Paints : QObject {
+    std::function<void()> painted;
+    bool eventFilter(QObject*, QEvent* event) override {
+      if (event->type() == QEvent::Paint) painted();
+      return false;
+    }
+  } paints;
+  std::size_t shown = 0;
+  int beyond = 0;
+  paints.painted = [&] {
+    shown = std::max(shown, formulas->formulas().size());
+    beyond = std::max(beyond, bottom() - cell(2)->height());
+  };
+  formulas->installEventFilter(&paints);
+  auto more = formulas->formulas();
+  more.push_back(more[0]);
+  more.push_back(more[1]);
+  QMetaObject::invokeMethod(
+      formulas, [&] { formulas->setFormulas(more); }, Qt::QueuedConnection);
+  formulas->update();
+  ASSERT_TRUE(wait([&] { return shown == 4; }));
+  EXPECT_EQ(beyond, 0);
+  formulas->removeEventFilter(&paints);
 }
 
 TEST_F(Window, TypingIsCheckedAndShowsItsError) {
