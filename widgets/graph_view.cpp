@@ -191,10 +191,12 @@ void GraphView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
   bool all = true;
   for (const SubgraphInfo& s : subgraphs) {
     m_steps.insert(s.operators.begin(), s.operators.end());
+    if (!s.loop.empty()) m_steps.insert(s.loop);
     all = all && (s.us || s.callsPerStep == 0);
     if (!s.us) continue;
     m_totalUs += *s.us * static_cast<double>(s.callsPerStep);
     for (const std::string& op : s.operators) m_stepUs[op] = *s.us;
+    if (!s.loop.empty()) m_stepUs[s.loop] += *s.us * static_cast<double>(s.callsPerStep);
   }
   if (!all) m_totalUs = 0;
   update();

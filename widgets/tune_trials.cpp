@@ -274,9 +274,9 @@ void TuneView::markSelection() {
   // By name: the one that holds all that was chosen, else what is made last. An operator that is computed again has a number: "Y#2".
   if (const auto& tensors = m_selection->tensors(); !tensors.empty()) {
     const auto holds = [](const SubgraphInfo& s, const std::string& tensor, bool again) {
-      return std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
-        return op == tensor || (again && op.starts_with(tensor) && op.substr(tensor.size()).starts_with('#'));
-      });
+      return s.loop == tensor || std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
+               return op == tensor || (again && op.starts_with(tensor) && op.substr(tensor.size()).starts_with('#'));
+             });
     };
     const auto follow = [&](const auto& fits) {
       if (const SubgraphInfo* s = subgraph(); s && fits(*s)) {

@@ -164,8 +164,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   } else {
     // Code generation may end its process; it is asked for in a worker.
     CompileService service({});
-    const SubgraphExtractor extractor(*stages->fused);
-    std::vector<bool> seen;
+    std::set<Hash> seen;
     struct Asked {
       std::string name;
       std::map<std::string, std::string> extensions;  // by text
@@ -173,25 +172,29 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       std::future<CompileOutcome> outcome;
     };
     std::vector<Asked> jobs;
-    for (const Group& group : stages->fused->groups) {
-      if (group.subgraph < seen.size() && seen[group.subgraph]) continue;
-      if (group.subgraph >= seen.size()) seen.resize(group.subgraph + 1, false);
-      seen[group.subgraph] = true;
-      if (isStepped(*stages->fused, group)) continue;
-      auto subgraph = extractor.extract(group.operators);
+    std::optional<Error> failed;
+    forEachKernel(*stages->fused, [&](const KernelSite& site) {
+      auto subgraph = site.extractor.extract(site.group.operators);
+      if (failed || !seen.insert(subgraph.hash).second) return;
       auto space = scheduleSpace(subgraph.program, *target);
-      if (!space) return report(space.error(), options.json);
+      if (!space) {
+        failed = space.error();
+        return;
+      }
       Schedule schedule = (*space)->first();
-      if (const Hint* hint = pinOf(stages->fused->hints, *stages->fused, group.operators)) {
+      if (const Hint* hint = pinOf(stages->fused->hints, site.program, site.group.operators)) {
         auto pinned = pinnedSchedule(*hint, subgraph.program, &*target);
-        if (!pinned) return report(pinned.error(), options.json);
+        if (!pinned) {
+          failed = pinned.error();
+          return;
+        }
         schedule = std::move(*pinned);
       }
       CompileJob job;
       job.hash = subgraph.hash;
       job.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
       job.target = std::make_shared<const Target>(*target);
-      const std::string name = std::to_string(group.subgraph) + "-" + safeFileName(group.name);
+      const std::string name = std::to_string(seen.size() - 1) + "-" + safeFileName(site.group.name);
       const auto ask = [&](const Schedule& asked, const std::string& generator, std::map<std::string, std::string> extensions) {
         job.schedules = {asked};
         job.texts.clear();
@@ -205,7 +208,8 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       } else {
         ask(schedule, "", {{"asm", ".s"}, {"llvm", ".ll"}, {"loops", ".loops"}});
       }
-    }
+    });
+    if (failed) return report(*failed, options.json);
     std::set<std::string> made;
     for (Asked& job : jobs) {
       const CompileOutcome outcome = job.outcome.get();

@@ -324,9 +324,10 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   std::size_t kernels = 0;
   const auto& subgraphs = m_tab->workspace->subgraphs().subgraphs;
   for (const auto& s : subgraphs) {
-    const bool own = std::any_of(s.operators.begin(), s.operators.end(), [&](const std::string& op) {
+    const auto chosen = [&](const std::string& op) {
       return std::find(tensors.begin(), tensors.end(), op) != tensors.end() || std::find(ids.begin(), ids.end(), op) != ids.end();
-    });
+    };
+    const bool own = chosen(s.loop) || std::any_of(s.operators.begin(), s.operators.end(), chosen);
     if (!own && !related(s.origins)) continue;
     if (++kernels > kMostKernels) break;
     const QString id = QString::fromStdString(s.id);

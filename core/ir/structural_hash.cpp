@@ -288,4 +288,20 @@ Subgraph extractSubgraph(const Program& program, const std::vector<OperatorId>& 
   return SubgraphExtractor(program).extract(group);
 }
 
+void forEachKernel(const Program& program, const std::function<void(const KernelSite&)>& visit) {
+  const auto descend = [&](const Program& p, std::int64_t calls, OperatorId loop, auto&& self) -> void {
+    const SubgraphExtractor extractor(p);
+    for (const Group& group : p.groups) {
+      if (!isStepped(p, group)) {
+        visit({p, group, extractor, calls, loop});
+        continue;
+      }
+      const OperatorId first = group.operators.front();
+      const Loop& within = p[p[first].loop];
+      if (within.body) self(*within.body, calls * within.trips, loop.valid() ? loop : first, self);
+    }
+  };
+  descend(program, 1, {}, descend);
+}
+
 }  // namespace nf

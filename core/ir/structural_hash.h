@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <functional>
+
 #include "core/ir/program.h"
 
 namespace nf {
@@ -38,5 +40,15 @@ class SubgraphExtractor {
 };
 
 Subgraph extractSubgraph(const Program& program, const std::vector<OperatorId>& group);
+
+// A group that is one kernel, of the program or, where a loop runs kernel by kernel, of a loop's body.
+struct KernelSite {
+  const Program& program;
+  const Group& group;
+  const SubgraphExtractor& extractor;  // of `program`
+  std::int64_t calls = 1;              // a step: the trips of the loops around it
+  OperatorId loop;                     // the outermost loop around it, an operator of the whole program; invalid: none
+};
+void forEachKernel(const Program& program, const std::function<void(const KernelSite&)>& visit);
 
 }  // namespace nf

@@ -422,7 +422,7 @@ struct SubgraphInfo {
   std::string id;                      // structural hash: the key of events, trials and kernels
   std::string name;                    // "dW + sgd"
   std::string kind;                    // schedule template: contraction, reduction, elementwise ...
-  std::vector<std::string> operators;  // node ids
+  std::vector<std::string> operators;  // node ids; in a loop's body, which the graph has no nodes of, the names there
   std::int64_t callsPerStep = 1;
   std::optional<double> us, firstUs;             // of the newest kernel, a pinned one's where there is one, and of the first
   std::int64_t trials = 0, generation = 0;       // trials: timed or failed, those on record included
@@ -431,9 +431,10 @@ struct SubgraphInfo {
   std::string pinTensor;                         // what a `hint schedule` names it by; empty: no hint can
   std::int64_t flops = 0, bytes = 0;             // of one call; bytes: distinct tensors read and written
   Origins origins;
-  JsonText inUse;  // schedule of the kernel that the last training runs or ran with; empty: none has run it
+  JsonText inUse;    // schedule of the kernel that the last training runs or ran with; empty: none has run it
+  std::string loop;  // node id of the outermost loop that it runs in; empty: none
   NF_FIELDS(SubgraphInfo, id, name, kind, operators, callsPerStep, us, firstUs, trials, generation, budgetShare, state, pinTensor,
-            flops, bytes, origins, inUse);
+            flops, bytes, origins, inUse, loop);
 };
 
 struct TrialInfo {

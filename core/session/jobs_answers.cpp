@@ -39,26 +39,27 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
     return std::nullopt;
   }
   const Program& program = *(*stages)->fused;
-  const SubgraphExtractor extractor(program);
   std::optional<Found> found;
-  for (const Group& group : program.groups) {
-    if (isStepped(program, group)) continue;
-    Subgraph subgraph = extractor.extract(group.operators);
-    if (subgraph.hash.hex() != id) continue;
-    if (found) {
-      found->equals.push_back(std::move(subgraph));
-      continue;
-    }
+  std::optional<Error> failed;
+  forEachKernel(program, [&](const KernelSite& site) {
+    if (failed) return;
+    Subgraph subgraph = site.extractor.extract(site.group.operators);
+    if (subgraph.hash.hex() != id) return;
+    if (found) return found->equals.push_back(std::move(subgraph));
     auto space = scheduleSpace(subgraph.program, *device);
     if (!space) {
-      fail(request, space.error());
-      return std::nullopt;
+      failed = space.error();
+      return;
     }
     Schedule first = (*space)->first();
     bool pins = false;
-    if (const Hint* hint = pinOf(program.hints, program, group.operators))
+    if (const Hint* hint = pinOf(program.hints, site.program, site.group.operators))
       if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned), pins = true;
-    found.emplace(Found{*stages, group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, {}});
+    found.emplace(Found{*stages, site.group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, {}});
+  });
+  if (failed) {
+    fail(request, *failed);
+    return std::nullopt;
   }
   if (found) return found;
   fail(request, {"revision", "The program has no kernel " + id.substr(0, 8) + " now.", {}, {}});
@@ -104,17 +105,21 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   const Program& program = *(*stages)->fused;
   const auto device = target();
   restoreRun(revision.notebook().sources.at(revision.notebook().notebook));
-  const SubgraphExtractor extractor(program);
   std::map<std::string, std::size_t> places;
-  for (const Group& group : program.groups) {
-    if (isStepped(program, group)) continue;
-    const Subgraph subgraph = extractor.extract(group.operators);
+  forEachKernel(program, [&](const KernelSite& site) {
+    const Program& own = site.program;
+    const Group& group = site.group;
+    const Subgraph subgraph = site.extractor.extract(group.operators);
     const std::string hash = subgraph.hash.hex();
     const auto [place, isNew] = places.emplace(hash, answer.subgraphs.size());
     if (!isNew) {
-      ++answer.subgraphs[place->second].callsPerStep;
+      answer.subgraphs[place->second].callsPerStep += site.calls;
     } else {
       protocol::SubgraphInfo info;
+      info.callsPerStep = site.calls;
+      if (site.loop.valid())
+        if (const auto made = writesOf(program, site.loop); !made.empty() && made.front().valid())
+          info.loop = program[made.front()].name;
       info.id = hash;
       info.name = group.name;
       if (device)
@@ -137,7 +142,7 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (!trials->second.inUse.empty()) info.inUse.text = trials->second.inUse;
         info.state = m_train || m_tuning ? protocol::SubgraphState::Searching : protocol::SubgraphState::Done;
       }
-      if (const Hint* pin = pinOf(program.hints, program, group.operators)) {
+      if (const Hint* pin = pinOf(program.hints, own, group.operators)) {
         info.state = protocol::SubgraphState::Pinned;
         // What it runs with is what was pinned, not the best that was found.
         const auto schedule = device ? pinnedSchedule(*pin, subgraph.program, &*device) : Result<Schedule>(Error{});
@@ -147,17 +152,17 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         }
       }
       for (const OperatorId op : group.operators)
-        for (const TensorId t : writesOf(program, op))
-          if (program[t].name.find('#') == std::string::npos) info.pinTensor = program[t].name;
+        for (const TensorId t : writesOf(own, op))
+          if (own[t].name.find('#') == std::string::npos) info.pinTensor = own[t].name;
       answer.subgraphs.push_back(std::move(info));
     }
     protocol::SubgraphInfo& info = answer.subgraphs[place->second];
     for (const OperatorId op : group.operators) {
-      for (const TensorId t : writesOf(program, op)) info.operators.push_back(program[t].name);
-      for (const std::uint32_t origin : revision.spans().of(program, program[op].origin))
+      for (const TensorId t : writesOf(own, op)) info.operators.push_back(own[t].name);
+      for (const std::uint32_t origin : revision.spans().of(own, own[op].origin))
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
-  }
+  });
   // Shares are of what this engine has tried.
   std::int64_t tried = 0;
   const std::lock_guard lock(m_mutex);

@@ -468,5 +468,34 @@ TEST_F(EngineJobs, WhatAHintCannotHaveIsToldWithTheFusionReport) {
   }
 }
 
+// A loop that runs kernel by kernel: those of its body are kernels of the step, as often as it takes steps.
+TEST_F(EngineJobs, KernelsOfALoopsBodyAreKernelsOfTheStep) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "input X[8, 12, 6] = normal(0, 1)\nparam U[9, 6] = normal(0, 0.3)\nparam V[9, 9] = normal(0, 0.1)\nh[n: 8, i: 9] = 0\n"
+      "for s in 0..12 {\n  h[n, i] = tanh(sum[k] U[i, k]*X[n, s, k] + sum[j] V[i, j]*h[n, j])\n}\n"
+      "loss L = mean[n, i] h[n, i]^2\ntrain L { steps = 20; optimizer = sgd(lr=0.1); mode = static }\n");
+  const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
+  const auto graph = engine.ask<GraphPage>(GraphRequest{1, "fused", 0, 20000});
+  const SubgraphInfo* chosen = nullptr;
+  for (const SubgraphInfo& s : subgraphs) {
+    SCOPED_TRACE(s.name);
+    if (s.loop.empty()) continue;
+    EXPECT_EQ(s.callsPerStep % 12, 0) << s.callsPerStep;
+    EXPECT_TRUE(std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const GraphNode& n) { return n.id == s.loop; })) << s.loop;
+    EXPECT_FALSE(s.origins.empty());
+    if (!chosen || s.flops > chosen->flops) chosen = &s;
+  }
+  ASSERT_TRUE(chosen);
+  const auto kernel = engine.ask<Kernel>(KernelRequest{chosen->id, {}, {"loops"}});
+  ASSERT_EQ(kernel.texts.size(), 1u);
+  const auto& lines = kernel.texts[0].lineOrigins;
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const Origins& o) { return !o.empty(); }));
+  const auto space = engine.ask<Space>(SpaceRequest{chosen->id});
+  const auto measured = engine.ask<TrialMeasured>(MeasureRequest{chosen->id, space.current});
+  EXPECT_EQ(measured.trial.status, TrialStatus::Ok) << measured.trial.how;
+  EXPECT_TRUE(measured.trial.us);
+}
+
 }  // namespace
 }  // namespace nf
