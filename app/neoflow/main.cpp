@@ -64,6 +64,16 @@ CLI::Validator wholeFrom(std::int64_t low, std::int64_t high = kMost) {
       },
       {});
 }
+// No file, folder or name is empty: an empty variable of a script does not stand for an option that was left out. --filter "" is every
+// case; --set has words of its own.
+void refuseEmptyValues(CLI::App& app) {
+  for (CLI::App* below : app.get_subcommands([](const CLI::App*) { return true; })) refuseEmptyValues(*below);
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_min() > 0 && option->get_name() != "--filter" && option->get_name() != "--set")
+      option->transform(CLI::Validator(
+          [](const std::string& text) { return text.empty() ? std::string("an empty text is no value") : std::string(); }, {}));
+}
+
 CLI::Validator secondsFrom(double low) { return numberIn(low, 1e9, "number of seconds"); }
 
 CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
@@ -124,25 +134,64 @@ std::string nameOf(const CLI::App& command) {
   return (command.get_parent() ? nameOf(*command.get_parent()) + " " : "") + command.get_name();
 }
 
+// What stands behind the name of the program. `-o=DIR` is `-o` and `DIR`, as `--output=DIR` is.
+std::vector<std::string> argumentsOf(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+  if (!arguments.empty() && arguments[0] == "worker") return arguments;
+  for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::string word = arguments[i];
+    const std::size_t sign = word.find('=');
+    if (word[0] != '-' || sign == std::string::npos) continue;
+    if (sign + 1 == word.size())
+      throw CLI::ParseError("Nothing stands behind the = of " + word.substr(0, sign) + ".", CLI::ExitCodes::ArgumentMismatch);
+    if (sign != 2 || word[1] == '-') continue;
+    arguments[i] = word.substr(0, 2);
+    arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(++i), word.substr(3));
+  }
+  return arguments;
+}
+
 // What is wrong with arguments that no option or positional took: the first one of them, in the words of who typed it.
-std::string unexpected(const CLI::App& app, int argc, char** argv) {
+std::string unexpected(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App& command = commandOf(app);
   const std::string name = nameOf(command);
   const std::vector<std::string> left = app.remaining(true);
-  const auto isLeft = [&](const char* a) { return std::find(left.begin(), left.end(), a) != left.end(); };
-  char** const end = argv + argc;
-  char** first = std::find_if(argv + 1, end, [&](const char* a) { return a[0] == '-' && isLeft(a); });
-  if (first == end) first = std::find_if(argv + 1, end, isLeft);
-  if (first == end) return name + " does not take all of these arguments.";
-  const std::string word = std::string(*first).substr(0, std::string_view(*first).find('='));
-  if (word[0] != '-') return name + " takes no further argument \"" + word + "\".";
+  const auto optionOf = [](const std::string& a) { return a.substr(0, a.find('=')); };
+  const auto isLeft = [&](const std::string& a) { return a != "--" && std::find(left.begin(), left.end(), a) != left.end(); };
+  const auto mark = std::find(arguments.begin(), arguments.end(), "--");
+  const auto option = std::find_if(arguments.begin(), mark, [&](const std::string& a) {
+    return a.size() > 1 && a[0] == '-' && isLeft(a) && !command.get_option_no_throw(optionOf(a));
+  });
+  if (option == mark) {
+    auto word = std::find_if(mark, arguments.end(), isLeft);
+    if (word == arguments.end()) word = std::find_if(arguments.begin(), mark, isLeft);
+    if (word == arguments.end()) return name + " does not take all of these arguments.";
+    const bool asOption = word > mark && word->size() > 1 && word->front() == '-';
+    return name + " takes no further argument \"" + *word + "\"" +
+           (asOption ? ": behind `--` nothing is an option, everything a file or a name." : ".");
+  }
+  const std::string word = optionOf(*option);
   std::vector<std::string> options;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& l : option->get_lnames()) options.push_back("--" + l);
+  for (const CLI::Option* o : command.get_options())
+    for (const std::string& l : o->get_lnames()) options.push_back("--" + l);
   const std::string near = nearest(word, options);
-  if (std::error_code none; std::filesystem::exists(*first, none))
-    return name + " has no option " + word + ": the file of that name is given as ./" + *first + ", or behind `--`.";
+  if (std::error_code none; std::filesystem::exists(*option, none))
+    return name + " has no option " + word + ": the file of that name is given as ./" + *option + ", or behind `--`.";
   return name + " has no option " + word + (near.empty() ? "." : ": is " + near + " meant?");
+}
+
+// What CLI11 says, in sentences.
+std::string sentenceOf(const CLI::ParseError& error) {
+  const std::string message = error.what();
+  const bool mismatch = dynamic_cast<const CLI::ArgumentMismatch*>(&error);
+  if (mismatch && message.find(": At Most ") != std::string::npos)
+    return message.substr(0, message.find(':')) + " is given more than once.";
+  if (mismatch) return message.substr(0, message.find(':')) + " needs a value.";
+  // Numbers and words have their validators: what is left are flags.
+  constexpr std::string_view flag = "Could not convert: ";
+  if (dynamic_cast<const CLI::ConversionError*>(&error) && message.starts_with(flag))
+    return message.substr(flag.size(), message.find(" = ") - flag.size()) + " takes no value.";
+  return message;
 }
 
 int commandLine(int argc, char** argv, bool json) {
@@ -211,7 +260,9 @@ int commandLine(int argc, char** argv, bool json) {
                          "optimizer = sgd(lr=0.01), wrt = all, clip = none, mode = dynamic, device = auto, seed = 1");
   addFile(trainCommand, train);
   addDevice(trainCommand, train.device);
-  trainCommand->add_option("--which", train.which, "number of the `train` statement, from 1")->capture_default_str();
+  trainCommand->add_option("--which", train.which, "number of the `train` statement, from 1")
+      ->capture_default_str()
+      ->check(wholeFrom(1));
   trainCommand->add_option("--mode", train.mode, "dynamic: kernels get faster while it trains; static: the same kernels throughout")
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
@@ -240,7 +291,13 @@ int commandLine(int argc, char** argv, bool json) {
   trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
   trainCommand->add_flag("--json-progress", train.progress,
                          "one JSON object a line as it happens, see below; --json gives the last one alone");
-  trainCommand->callback([&] { exitCode = nf::runTrain(devices(), train); });
+  trainCommand->callback([&] {
+    if (!train.resume.empty() && !train.weights.empty())
+      throw CLI::ParseError(
+          "--weights gives initial values, and --resume goes on from the values of its checkpoint: one of them is taken.",
+          CLI::ExitCodes::ExcludesError);
+    exitCode = nf::runTrain(devices(), train);
+  });
 
   nf::TuneCommandOptions tune;
   CLI::App* tuneCommand = app.add_subcommand("tune", "Search faster kernels for a notebook and record them");
@@ -250,7 +307,7 @@ int commandLine(int argc, char** argv, bool json) {
       ->capture_default_str()
       ->check(wholeFrom(1));
   tuneCommand->add_option("--seconds", tune.seconds, "end after so many seconds; 0: no limit")->check(secondsFrom(0));
-  tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str();
+  tuneCommand->add_option("--seed", tune.seed, "of the search")->capture_default_str()->check(wholeFrom(0));
   tuneCommand->add_flag("--json-progress", tune.progress, "one JSON object a line");
   tuneCommand->callback([&] { exitCode = nf::runTune(devices(), tune); });
 
@@ -306,7 +363,9 @@ int commandLine(int argc, char** argv, bool json) {
       ->check(wholeFrom(0));
   benchCheckCommand->add_flag("--kernels", benchCheck.kernels, "the kernels that the tests compile");
   benchCheckCommand->add_option("--filter", benchCheck.filter, "of those only what has this in its name");
-  benchCheckCommand->add_option("--seed", benchCheck.seed, "of programs, inputs and schedules")->capture_default_str();
+  benchCheckCommand->add_option("--seed", benchCheck.seed, "of programs, inputs and schedules")
+      ->capture_default_str()
+      ->check(wholeFrom(0));
   benchCheckCommand->add_option("--schedules", benchCheck.schedules, "random schedules of each, beside the first")
       ->check(wholeFrom(0, 1000));
   benchCheckCommand->add_flag("--json", benchCheck.json, "one JSON object on stdout, nothing else there");
@@ -392,6 +451,9 @@ int commandLine(int argc, char** argv, bool json) {
       {"doctor", "JSON: plugins [name, loaded, reason], devices, versions, tools [name, path], files [name, path, state]"}};
   for (const auto& [command, text] : keys) app.get_subcommand(command)->footer(text);
 
+  refuseEmptyValues(app);
+
+  std::vector<std::string> arguments;
   try {
     // Before --help of what does not exist is taken for help of everything.
     const std::string first = argc > 1 ? argv[1] : "-";
@@ -411,16 +473,17 @@ int commandLine(int argc, char** argv, bool json) {
       throw CLI::ParseError("neoflow has no option " + option + (near.empty() ? "." : ": is " + near + " meant?"),
                             CLI::ExitCodes::ExtrasError);
     }
-    app.parse(argc, argv);
+    arguments = argumentsOf(argc, argv);
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error), written(nf::kExitFine);
-    std::string message = error.what();
+    std::string message = sentenceOf(error);
     const std::vector<std::string> left = app.remaining(true);
     // An argument is missing because what was meant as one looks like an option.
-    const bool misread = dynamic_cast<const CLI::RequiredError*>(&error) &&
-                         std::any_of(left.begin(), left.end(), [](const std::string& a) { return a.size() > 1 && a[0] == '-'; });
-    if (misread || dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, argc, argv);
-    else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) message = message.substr(0, message.find(':')) + " needs a value.";
+    const bool misread =
+        dynamic_cast<const CLI::RequiredError*>(&error) &&
+        std::any_of(left.begin(), left.end(), [](const std::string& a) { return a.size() > 1 && a[0] == '-' && a != "--"; });
+    if (misread || dynamic_cast<const CLI::ExtrasError*>(&error)) message = unexpected(app, arguments);
     return nf::report({"usage", message, {}, nameOf(commandOf(app)) + " --help lists what there is."}, json, nf::kExitUsage);
   }
   return written(exitCode);

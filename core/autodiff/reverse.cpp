@@ -42,6 +42,35 @@ void markDependents(const Program& program, std::vector<bool>& marked, Through t
   }
 }
 
+void markSources(const Program& program, std::vector<bool>& marked) {
+  for (std::size_t o = program.operators.size(); o-- > 0;) {
+    const Operator& op = program.operators[o];
+    if (op.kind != OperatorKind::Loop) {
+      if (!marked[op.output.value]) continue;
+      for (const TensorId t : readsOf(program, OperatorId(o))) marked[t.value] = true;
+      continue;
+    }
+    const Loop& loop = program[op.loop];
+    std::vector<bool> inner(loop.body->tensors.size(), false);
+    for (const auto& c : loop.carried)
+      if (c.last.valid() && marked[c.last.value]) inner[c.innerOut.value] = true;
+    for (const auto& s : loop.stacked)
+      if (marked[s.outer.value]) inner[s.inner.value] = true;
+    for (const auto& a : loop.accumulated)
+      if (marked[a.outer.value]) inner[a.inner.value] = true;
+    for (bool changed = true; changed;) {
+      changed = false;
+      markSources(*loop.body, inner);
+      for (const auto& c : loop.carried)
+        if (inner[c.innerIn.value] && !inner[c.innerOut.value]) inner[c.innerOut.value] = changed = true;
+    }
+    for (const auto& c : loop.carried)
+      if (inner[c.innerIn.value]) marked[c.initial.value] = true;
+    for (const auto& i : loop.invariants)
+      if (inner[i.inner.value]) marked[i.outer.value] = true;
+  }
+}
+
 std::string writtenName(const std::string& name) {
   const std::size_t mark = name.rfind('#');
   const bool numbered = mark != std::string::npos && mark + 1 < name.size() && mark > 0 &&
@@ -329,11 +358,14 @@ Reverse::ZeroByRule Reverse::whyZero(TensorId t, OperatorId zero) {
   }
   const std::string slope = of + " depends on " + name + " only where the slope is 0: ";
   if (flat) return {t, slope + flat->why, flat->forwardLoops.empty() ? flat->cut : OriginId{}, "here it is cut"};
+  std::vector<bool> leading(m_program.tensors.size(), false);
+  for (const TensorId s : m_seeded) leading[s.value] = true;
+  markSources(m_program, leading);
   for (std::size_t o = 0; o < m_forwardOperators; ++o) {
     const auto reads = readsOf(m_program, OperatorId(o));
     if (!std::any_of(reads.begin(), reads.end(), [&](TensorId r) { return reached[r.value]; })) continue;
     for (const TensorId w : writesOf(m_program, OperatorId(o)))
-      if (reached[w.value] && !isFloating(m_program[w].type))
+      if (reached[w.value] && leading[w.value] && !isFloating(m_program[w].type))
         return {t, slope + writtenName(m_program[w].name) + " holds whole numbers", m_program[OperatorId(o)].origin,
                 "here it is cut"};
   }

@@ -165,5 +165,7 @@ std::string writtenName(const std::string& name);
 enum class Through { Floating, Any };
 void markDependents(const Program& program, std::vector<bool>& marked, Through through = Through::Floating);
 std::vector<bool> dependentsInLoop(const Loop& loop, const std::vector<bool>& outer, Through through = Through::Floating);
+// Which tensors the marked ones depend on, through values of any type; marks them.
+void markSources(const Program& program, std::vector<bool>& marked);
 
 }  // namespace nf

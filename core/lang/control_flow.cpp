@@ -27,6 +27,14 @@ void assignedNames(const Ast& ast, const std::vector<StmtRef>& body, std::vector
   }
 }
 
+// A statement that was not understood is known by its mistake; what it would have assigned is not.
+bool holdsMistake(const Ast& ast, const std::vector<StmtRef>& body) {
+  return std::any_of(body.begin(), body.end(), [&](StmtRef ref) {
+    const Stmt& s = ast.stmts[ref];
+    return s.kind == StmtKind::Error || holdsMistake(ast, s.body) || holdsMistake(ast, s.otherwise);
+  });
+}
+
 }  // namespace
 
 void Elaborator::repeat(const Ast& ast, const Stmt& s) {
@@ -316,8 +324,9 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
   // What could not be collected is known as a mistake behind the loop, too.
   const auto lose = [&] {
     for (const StmtRef ref : s.body)
-      if (const Stmt& inner = ast.stmts[ref]; inner.kind == StmtKind::Stack || inner.kind == StmtKind::Accumulate)
-        poison(inner.name, inner.nameSpan);
+      if (const Stmt& inner = ast.stmts[ref];
+          inner.kind == StmtKind::Stack || inner.kind == StmtKind::Accumulate || inner.kind == StmtKind::Error)
+        if (!inner.name.empty()) poison(inner.name, inner.nameSpan);
   };
   if (failedSince(errors) || poisoned) {
     for (const Collected& c : inside->collected) poison(c.name, c.span);
@@ -336,7 +345,7 @@ void Elaborator::forLoop(const Ast& ast, const Stmt& s) {
     lose();
     for (const std::string& name : assigned)
       if (const Entity* e = lookup(name); e && e->kind == Entity::Kind::Poison && m_poisonMet.empty()) m_poisonMet = name;
-    if (m_poisonMet.empty())
+    if (m_poisonMet.empty() && !holdsMistake(ast, s.body))
       report("no-effect", "this loop carries nothing and collects nothing", s.nameSpan)
           .notes.push_back({"name a tensor before the loop and define it again inside, or `stack Hs = h`", {}});
     return;

@@ -117,7 +117,7 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     } else if (b.name == "clip") {
       if (e.kind == ExprKind::Name && e.text == "none") continue;
       const auto n = number(ast, b.value, "`clip`");
-      if (n && n->value() <= 0) report("bad-attribute", "`clip` is a positive number or none", e.span);
+      if (n && !(n->value() > 0)) report("bad-attribute", "`clip` is a positive number or none", e.span);
       else if (n) settings.clip = n->value();
     } else if (b.name == "optimizer" || b.name == "optimiser") {
       if (e.kind != ExprKind::Call && e.kind != ExprKind::Name) {

@@ -32,6 +32,7 @@ def self_attention(X[B, T, C], heads; causal = 0) -> Y {
 
 # One layer of BERT: attention and a two-layer network, each added to its input and normalised. Erf gelu.
 def encoder_layer(X[B, T, C], heads, inner; eps = 1e-12) -> Y {
+  require eps >= 0, "`eps` must be 0 or more"
   A = self_attention(X, heads)
   N = layer_norm(X + A, eps=eps)
   F = linear(gelu(linear(N, inner)), C)

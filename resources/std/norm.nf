@@ -18,6 +18,7 @@ def log_softmax(X[..., N]) -> Y {
 
 # Each row to mean 0 and deviation 1, then a learned scale and offset.
 def layer_norm(X[..., N]; eps = 1e-5) -> Y {
+  require eps >= 0, "`eps` must be 0 or more"
   param gain[N]   = 1
   param offset[N] = zeros()
   M[...] = mean[k] X[..., k]
@@ -29,6 +30,8 @@ def layer_norm(X[..., N]; eps = 1e-5) -> Y {
 # are used and the running ones follow them; evaluation reads the running ones. A `state` keeps its value between steps, and
 # `<-` writes it at the end of one. The running variance is the unbiased one.
 def batch_norm(X[N, C, H, W]; momentum = 0.1, eps = 1e-5) -> Y {
+  require eps >= 0, "`eps` must be 0 or more"
+  require momentum >= 0 and momentum <= 1, "`momentum` must be from 0 to 1"
   param gain[C]   = 1
   param offset[C] = zeros()
   state running_mean[C] = zeros()
@@ -46,6 +49,8 @@ def batch_norm(X[N, C, H, W]; momentum = 0.1, eps = 1e-5) -> Y {
 
 # The same for [batch, features].
 def batch_norm1d(X[N, C]; momentum = 0.1, eps = 1e-5) -> Y {
+  require eps >= 0, "`eps` must be 0 or more"
+  require momentum >= 0 and momentum <= 1, "`momentum` must be from 0 to 1"
   param gain[C]   = 1
   param offset[C] = zeros()
   state running_mean[C] = zeros()
@@ -64,6 +69,7 @@ def batch_norm1d(X[N, C]; momentum = 0.1, eps = 1e-5) -> Y {
 # Drops each value with probability p while training and scales the others, so that the mean stays. `random()` counts: the same
 # seed gives the same mask, whatever the number of threads, and the gradient sees the mask of its forward step.
 def dropout(X[...]; p = 0.5) -> Y {
+  require p >= 0 and p < 1, "`p` must be at least 0 and less than 1"
   if training { Y[...] = select(random() < p, 0, X[...] * (1 / (1 - p))) }
   else { Y[...] = X[...] }
 }

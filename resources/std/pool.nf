@@ -6,6 +6,7 @@
 def max_pool2d(X[N, C, H, W], R; stride = R, pad = 0) -> Y {
   require stride >= 1, "`stride` is at least 1"
   require H + 2*pad >= R and W + 2*pad >= R, "the window does not fit into the padded image"
+  require pad >= 0 and 2*pad <= R, "`pad` must be from 0 to half of the window R, or a window may lie outside"
   Y[n, c, p: (H + 2*pad - R) // stride + 1, q: (W + 2*pad - R) // stride + 1] =
     max[r: R, s: R] X[n, c, p*stride + r - pad, q*stride + s - pad] else (-inf)
 }

@@ -219,6 +219,17 @@ TEST(GraphStructure, ZeroByRuleIsAWarningWithItsReason) {
             "d(L)/d(X) is 0: L depends on X only where the slope is 0: best holds whole numbers");
   EXPECT_EQ(warned("input X[4] = zeros()\nloss L = sum[i: 4] X[i] ^ 0\nshow d(L)/d(X)\n", "d(L)/d(X)"),
             "d(L)/d(X) is 0: L depends on X only where the slope is 0: so is that of every way between them");
+  // Only what lies between the two is named: L reads neither F nor what the loop counts.
+  EXPECT_EQ(
+      warned("input X[4] = zeros()\nW[i] = X[i]^0\nloss L = sum[i] W[i]\nF[i] = i32(X[i] * 10)\nshow d(L)/d(X), F\n", "d(L)/d(X)"),
+      "d(L)/d(X) is 0: L depends on X only where the slope is 0: so is that of every way between them");
+  EXPECT_EQ(warned("input X[4] = zeros()\nW[i] = X[i]^0\nh = 0 * W\nfor t in 0..3 {\n  h = h + W\n  stack F = i32(X[t])\n}\n"
+                   "loss L = sum[i] h[i]\nshow d(L)/d(X), F\n",
+                   "d(L)/d(X)"),
+            "d(L)/d(X) is 0: L depends on X only where the slope is 0: so is that of every way between them");
+  EXPECT_EQ(warned("input X[4] = zeros()\nF[i] = i32(X[i] * 10)\nbest = argmax[i] X[i]\nloss L = float(best)\nshow d(L)/d(X), F\n",
+                   "d(L)/d(X)"),
+            "d(L)/d(X) is 0: L depends on X only where the slope is 0: best holds whole numbers");
   EXPECT_EQ(warned("input X[4] = zeros()\ninput B[4] = zeros()\nloss L = sum[i] X[i]\nshow d(L)/d(B)\n", "d(L)/d(B)"),
             "d(L)/d(B) is 0: nothing leads from B to L");
   EXPECT_EQ(warned("input X[4] = zeros()\nloss L = sum[i] X[i]\nQ = 3*L\nshow d(L)/d(Q)\n", "d(L)/d(Q)"),

@@ -38,6 +38,14 @@ TEST(Compile, AMistakeAboveALoopIsToldOnce) {
   EXPECT_EQ(mistakes("input X[3, 2] = 1\nfor t in 0..3 {\n  y = X[t, _]\n}\n"), std::vector<std::string>{"no-effect"});
 }
 
+TEST(Compile, AMistakeInALoopIsToldAlone) {
+  using Codes = std::vector<std::string>;
+  EXPECT_EQ(mistakes("input X[4] = 1\na = X\nfor t in 0..3 {\n  a[i] = a[i - 1] else -1\n}\nshow a\n"), Codes{"else-atom"});
+  EXPECT_EQ(mistakes("input X[4] = 1\na = X\nfor t in 0..3 {\n  if 1 == 1 {\n    a[i] = a[i - 1] else -1\n  }\n}\nshow a\n"),
+            Codes{"else-atom"});
+  EXPECT_EQ(mistakes("input X[4] = 1\nfor t in 0..3 {\n  stack H = X + )\n}\nshow H\n").size(), 1u);
+}
+
 TEST(Compile, ALossThatIsNoNumberIsToldOnce) {
   EXPECT_EQ(mistakes("param W[3] = 1\nloss L = W\ntrain L { steps = 3 }\n"), std::vector<std::string>{"not-scalar"});
   EXPECT_EQ(mistakes("param W[3] = 1\nloss W\ntrain W { steps = 3 }\n"), std::vector<std::string>{"not-scalar"});

@@ -40,7 +40,8 @@ TEST_F(CommandLine, NumbersThatAreNoneAreUsageErrors) {
   file("net.nf", kNet);
   for (const char* arguments : {"train net.nf --seconds nan", "train net.nf --budget nan", "train net.nf --checkpoint-seconds nan",
                                 "tune net.nf --seconds nan", "bench net.nf --seconds nan", "bench ops --seconds inf",
-                                "resume --help", "bench", "profile net.nf --which 0"})
+                                "resume --help", "bench", "profile net.nf --which 0", "tune net.nf --seed -1",
+                                "tune net.nf --seed 99999999999999999999999", "bench check net.nf --seed -1"})
     EXPECT_EQ(run(arguments).code, 2) << arguments;
 }
 
@@ -110,6 +111,13 @@ TEST_F(CommandLine, AMisspeltOptionNamesTheOneThatIsMeant) {
       {"check net.nf more.nf", "neoflow check takes no further argument \"more.nf\"."},
       {"trian net.nf", "There is no command \"trian\": is train meant?"},
       {"train net.nf --steps", "--steps needs a value."},
+      {"train net.nf --steps 3 --steps 4", "--steps is given more than once."},
+      {"train net.nf -o a -o b", "--output is given more than once."},
+      {"export net.nf d --to svg --to dot", "--to is given more than once."},
+      {"train net.nf --no-eval=x", "--no-eval takes no value."},
+      {"train net.nf --which abc", "abc is no whole number from 1 on"},
+      {"tune net.nf --seed abc", "abc is no whole number from 0 on"},
+      {"train net.nf --resume ra --weights other", "one of them is taken."},
       {"train net.nf --steps many", "many is no whole number from 1 on"},
       {"train net.nf --threads 5000", "5000 is no whole number from 0 to 1024"}};
   for (const auto& [arguments, message] : cases) {
@@ -122,6 +130,47 @@ TEST_F(CommandLine, AMisspeltOptionNamesTheOneThatIsMeant) {
   }
   file("let.nf", "let N = 4\nX[i: N] = 1\nshow X\n");
   EXPECT_EQ(run("check --set N=5 let.nf").code, 0) << "an option does not swallow what follows its value";
+}
+
+TEST_F(CommandLine, AnEmptyTextIsNotAnOptionThatWasLeftOut) {
+  file("net.nf", kNet);
+  for (const char* arguments :
+       {"check ''", "export net.nf '' --to dot", "run net.nf -o '' --dump Y", "run net.nf --dump ''", "run net.nf --weights ''",
+        "train net.nf -o ''", "train net.nf --resume ''", "train net.nf --weights ''", "train net.nf --replay-swaps ''",
+        "profile net.nf --trace ''", "explain net.nf --measure ''", "bench ''"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 2) << arguments;
+    EXPECT_THAT(o.err, HasSubstr("an empty text is no value")) << arguments;
+  }
+  for (const char* arguments : {"train --resume= net.nf", "train --output= net.nf", "train -o= net.nf"}) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 2) << arguments;
+    EXPECT_THAT(o.err, HasSubstr("Nothing stands behind the = of -")) << arguments;
+  }
+  EXPECT_FALSE(std::filesystem::exists(m_folder.path("net.nf.out")));
+}
+
+TEST_F(CommandLine, AFolderMayStandBehindAnEqualsSign) {
+  file("net.nf", kNet);
+  for (const char* arguments : {"--output=long.d", "-o=short.d", "-otight.d"})
+    EXPECT_EQ(run(std::string("run net.nf --device reference --dump Y ") + arguments).code, 0) << arguments;
+  for (const char* folder : {"long.d", "short.d", "tight.d"})
+    EXPECT_TRUE(std::filesystem::exists(m_folder.path(std::string(folder) + "/Y.npy"))) << folder;
+}
+
+TEST_F(CommandLine, WhatStandsBehindTwoDashesIsNoOption) {
+  file("net.nf", kNet);
+  EXPECT_EQ(run("check -- net.nf").code, 0);
+  const std::pair<const char*, const char*> cases[] = {
+      {"train net.nf -- --steps 3", "neoflow train takes no further argument \"--steps\": behind `--` nothing is an option"},
+      {"check -- net.nf --threads", "neoflow check takes no further argument \"--threads\": behind `--` nothing is an option"},
+      {"check -- net.nf more=1.nf", "neoflow check takes no further argument \"more=1.nf\"."},
+      {"check net.nf --stepz -- more.nf", "neoflow check has no option --stepz"}};
+  for (const auto& [arguments, message] : cases) {
+    const Outcome o = run(arguments);
+    EXPECT_EQ(o.code, 2) << arguments;
+    EXPECT_THAT(o.err, HasSubstr(message)) << arguments;
+  }
 }
 
 TEST_F(CommandLine, EveryNamedTensorIsDumpedAndNothingElseWhereItIsNamed) {
