@@ -28,8 +28,22 @@ std::optional<std::uint64_t> measuredAlready(const std::vector<TrialInfo>& trial
   const auto same = [&](const TrialInfo& t) { return t.us && t.status == TrialStatus::Ok && read(t.schedule) == wanted; };
   if (wanted.isNull()) return std::nullopt;
   if (shown && same(*shown)) return shown->number;
-  const auto found = std::find_if(trials.begin(), trials.end(), same);
-  return found == trials.end() ? std::nullopt : std::optional(found->number);
+  const auto found = std::find_if(trials.rbegin(), trials.rend(), same);
+  return found == trials.rend() ? std::nullopt : std::optional(found->number);
+}
+
+QString gainText(const SubgraphInfo& kernel, std::optional<double> fastestUs) {
+  const bool timed = kernel.us && *kernel.us > 0;
+  if (kernel.state == SubgraphState::Pinned) {
+    if (!timed || !fastestUs) return QObject::tr("pinned");
+    const QString ratio = significant(*kernel.us / *fastestUs);
+    return *kernel.us > *fastestUs && ratio != significant(1) ? QObject::tr("pinned, %1× best time").arg(ratio)
+                                                              : QObject::tr("pinned, best time");
+  }
+  if (!timed || !kernel.firstUs) return {};
+  if (*kernel.us < *kernel.firstUs) return QObject::tr("%1× first").arg(significant(*kernel.firstUs / *kernel.us));
+  // Its trials cannot be told apart, alternating steps could.
+  return kernel.generation > 0 ? QObject::tr("faster in steps") : QObject::tr("= first");
 }
 
 const SubgraphInfo* TuneView::subgraph() const {
@@ -86,6 +100,7 @@ void TuneView::setSubgraphs(const std::vector<SubgraphInfo>& subgraphs) {
     if (subgraphs[i].id == m_current) row = static_cast<int>(i);
   }
   m_list->setCurrentRow(row);
+  showGains();
   m_list->viewport()->update();
   m_roofline->setSubgraphs(subgraphs, m_current);
   m_tune->setEnabled(!subgraphs.empty());
@@ -164,10 +179,24 @@ void TuneView::showInUse() {
   showLineage();
 }
 
+void TuneView::showGains() {
+  for (std::size_t i = 0; i < m_subgraphs.size(); ++i) {
+    QListWidgetItem* item = m_list->item(static_cast<int>(i));
+    const auto fastest = m_fastest.find(m_subgraphs[i].id);
+    const QString gain = gainText(m_subgraphs[i], fastest == m_fastest.end() ? std::nullopt : std::optional(fastest->second));
+    if (item && item->data(Qt::AccessibleDescriptionRole).toString() != gain) item->setData(Qt::AccessibleDescriptionRole, gain);
+  }
+}
+
 void TuneView::setTrials(const std::string& id, const std::vector<TrialInfo>& trials) {
   if (id != m_current) return;
   const bool awaited = m_trial && !trialNumbered(*m_trial);
   m_trialList = trials;
+  std::optional<double> fastest;
+  for (const TrialInfo& t : trials)
+    if (t.us && *t.us > 0 && t.status == TrialStatus::Ok) fastest = std::min(*t.us, fastest.value_or(*t.us));
+  if (fastest) m_fastest.insert_or_assign(id, *fastest);
+  showGains();
   m_trials->setTrials(trials);
   m_generations->setTrials(trials);
   m_legend->setTrials(trials);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QString>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -8,7 +9,11 @@
 
 namespace nf {
 
-// The trial of this schedule that has a figure, the shown one before others.
+// Below the time in a kernel's row: how it compares with the first kernel, a pinned one with its fastest trial, nullopt where that is not
+// known.
+QString gainText(const protocol::SubgraphInfo& kernel, std::optional<double> fastestUs);
+// The trial of this schedule that has a figure, the shown one before others, then the newest: a first kernel that was compiled quickly has
+// another with full effort.
 std::optional<std::uint64_t> measuredAlready(const std::vector<protocol::TrialInfo>& trials, const protocol::TrialInfo* shown,
                                              const protocol::JsonText& schedule);
 

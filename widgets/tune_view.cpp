@@ -26,7 +26,7 @@ using namespace protocol;
 
 namespace {
 
-// One subgraph: state, name, newest time; kind, how much faster than its first kernel; its share of the budget.
+// One subgraph: state, name, newest time; kind, gainText(); its share of the budget.
 class SubgraphDelegate : public QStyledItemDelegate {
  public:
   SubgraphDelegate(const Theme* theme, const std::vector<SubgraphInfo>* subgraphs, QObject* parent)
@@ -69,11 +69,7 @@ class SubgraphDelegate : public QStyledItemDelegate {
     p->setFont(m_theme->ui(12));
     p->setPen(c.muted);
     const QRect second = inner.translated(0, 18);
-    const QString gain = !s.us || !s.firstUs || !(*s.us > 0) ? QString()
-                         : *s.us < *s.firstUs                ? QObject::tr("%1× first").arg(significant(*s.firstUs / *s.us))
-                         // Its trials cannot be told apart, alternating steps could.
-                         : s.generation > 0 ? QObject::tr("faster in steps")
-                                            : QObject::tr("= first");
+    const QString gain = index.data(Qt::AccessibleDescriptionRole).toString();
     p->drawText(second, Qt::AlignVCenter | Qt::AlignRight, gain);
     QString kind = QString::fromStdString(s.kind);
     if (s.trials > 0) kind += QStringLiteral(", ") + counted(s.trials, QObject::tr("trial"), QObject::tr("trials"));
@@ -537,6 +533,7 @@ void TuneView::reset() {
   clearSteps();
   setSubgraphs({});
   setTrials({}, {});
+  m_fastest.clear();
   m_trialsHeader->setDetail({});
   m_roofline->setSubgraphs({}, {});
   m_trials->setCurrent(std::nullopt);

@@ -125,6 +125,7 @@ class TuneView : public QWidget {
   void showKnobs();
   void showLineage();
   void showInUse();
+  void showGains();  // in the rows
   void showMeasureState();
   void markRuledOut();
   QString refusal() const;  // why the kernel cannot have what the knobs say; empty: nothing is known against it
@@ -148,6 +149,7 @@ class TuneView : public QWidget {
   Selection* m_selection;
   std::vector<protocol::SubgraphInfo> m_subgraphs;
   std::vector<protocol::TrialInfo> m_trialList;
+  std::map<std::string, double> m_fastest;                  // microseconds, of the kernels whose trials have been shown
   std::set<std::pair<std::string, std::string>> m_swapped;  // by the run: subgraph, schedule
   std::string m_current;
   std::string m_tried;           // the kernel that the search is at

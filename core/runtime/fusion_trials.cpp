@@ -11,6 +11,8 @@ namespace {
 
 // The model is off by less than this where it matters: parts that it holds for slower still are not measured.
 constexpr double kDoubtful = 0.6;
+// Comparisons of one kernel: where its schedules are superseded each time, it stays.
+constexpr int kMostComparisons = 4;
 
 struct Compiled {
   std::map<Hash, std::shared_ptr<const KernelObject>> objects;
@@ -75,6 +77,7 @@ Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, Devi
   result.second = outcome.timing;
   result.pairs = outcome.pairs;
   result.deviceSeconds = outcome.deviceSeconds;
+  for (const auto& [hash, object] : compiled.objects) result.schedules.emplace(hash, object->schedule);
   std::vector<double> saved;
   for (const TimedPair& pair : outcome.pairs) saved.push_back(pair.candidate - pair.incumbent);
   result.saved = timingOf(saved).median;
@@ -255,45 +258,81 @@ Result<std::optional<FusionTrials::Doubt>> FusionTrials::doubtfulSite(const Fuse
   return std::optional<Doubt>();
 }
 
+std::map<Hash, std::optional<Schedule>> FusionTrials::schedulesOf(const FusionSite& site) const {
+  std::map<Hash, std::optional<Schedule>> schedules;
+  for (const auto* side : {&site.first, &site.second})
+    for (const SiteKernel& k : *side) schedules[k.hash] = m_options.schedule ? m_options.schedule(k.hash) : std::nullopt;
+  return schedules;
+}
+
+void FusionTrials::record(const FusedKernel& kernel, bool reverted, const FusionMeasurement& measurement) {
+  if (m_options.useRecords && m_context.records()) [[maybe_unused]]
+    const auto done = m_context.records()->setFusion(m_context.target()->fingerprint, {kernel.signature, reverted, measurement});
+}
+
+Result<FusionTrials::Judgement> FusionTrials::verdictOn(const FusedKernel& kernel, std::stop_token stop) {
+  NF_TRY(const auto doubt, doubtfulSite(kernel));
+  if (!doubt || m_measured[kernel.signature] == kMostComparisons) return Judgement{};
+  if (m_options.before && !m_options.before(stop)) return Judgement{Verdict::Stopped, {}, {}};
+  ++m_measured[kernel.signature];
+  const auto known = schedulesOf(doubt->site);
+  CompareOptions options;
+  options.exclusive = m_options.exclusive;
+  options.schedule = [&known](const Hash& hash) { return known.at(hash); };
+  const auto compared = compareSite(doubt->site, m_context, options, stop);
+  if (!compared) return Judgement{};  // a part that has no kernel: what is fused stays fused
+  if (!*compared) return Judgement{Verdict::Stopped, {}, {}};
+  const FusionComparison& result = **compared;
+  if (m_options.after) m_options.after(result.deviceSeconds);
+  Judgement judgement{Verdict::Stays,
+                      {result.first.median, result.first.spread, result.second.median, result.second.spread,
+                       static_cast<std::int64_t>(result.pairs.size()), result.saved, result.savedInterval.low,
+                       result.savedInterval.high, doubt->cut},
+                      result.schedules};
+  // A gain that the pairs themselves do not hold apart from none takes nothing back: what is told of it is this interval.
+  const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept && result.savedInterval.high < 0;
+  if (!loses) record(kernel, false, judgement.measurement);
+  else judgement.verdict = schedulesOf(doubt->site) == known ? Verdict::Loses : Verdict::Superseded;
+  return judgement;
+}
+
 Result<std::optional<RevertedFusion>> FusionTrials::next(std::stop_token stop) {
+  NF_ASSERT(!m_open);
   std::vector<FusedKernel> kernels = fusedKernels(*m_running.fused);
   std::erase_if(kernels, [&](const FusedKernel& k) { return m_judged.contains(k.signature); });
   const std::size_t all = m_seen + kernels.size();
   for (FusedKernel& kernel : kernels) {
     if (stop.stop_requested()) break;
     if (m_options.judging) m_options.judging(m_seen, all, kernel);
+    Judgement judgement;
+    do { NF_TRY(judgement, verdictOn(kernel, stop)); } while (judgement.verdict == Verdict::Superseded);
+    if (judgement.verdict == Verdict::Stopped) break;
     ++m_seen;
-    NF_TRY(const auto doubt, doubtfulSite(kernel));
     m_judged.insert(kernel.signature);
-    if (!doubt) continue;
-    if (m_options.before && !m_options.before(stop)) break;
-    CompareOptions options;
-    options.exclusive = m_options.exclusive;
-    options.schedule = m_options.schedule;
-    const auto compared = compareSite(doubt->site, m_context, options, stop);
-    if (!compared) continue;  // a part that has no kernel: what is fused stays fused
-    if (!*compared) break;
-    const FusionComparison& result = **compared;
-    if (m_options.after) m_options.after(result.deviceSeconds);
-    const FusionMeasurement measurement{result.first.median,
-                                        result.first.spread,
-                                        result.second.median,
-                                        result.second.spread,
-                                        static_cast<std::int64_t>(result.pairs.size()),
-                                        result.saved,
-                                        result.savedInterval.low,
-                                        result.savedInterval.high,
-                                        doubt->cut};
-    // A gain that the pairs themselves do not hold apart from none takes nothing back: what is told of it is this interval.
-    const bool loses = result.verdict.decision == PairedVerdict::Decision::Accept && result.savedInterval.high < 0;
-    if (m_options.useRecords && m_context.records()) [[maybe_unused]]
-      const auto done = m_context.records()->setFusion(m_context.target()->fingerprint, {kernel.signature, loses, measurement});
-    if (!loses) continue;
-    m_options.stages.fusion.reverted[kernel.signature] = measurement;
+    if (judgement.verdict == Verdict::Stays) continue;
+    m_open = Open{kernel, judgement.measurement, m_running};
+    m_options.stages.fusion.reverted[kernel.signature] = judgement.measurement;
     NF_TRY(m_running, fusedAgain(m_running, m_options.stages));
-    return std::optional(RevertedFusion{std::move(kernel), measurement, m_running});
+    return std::optional(RevertedFusion{std::move(kernel), judgement.measurement, std::move(judgement.schedules), m_running});
   }
   return std::optional<RevertedFusion>();
+}
+
+void FusionTrials::accept() {
+  NF_ASSERT(m_open);
+  record(m_open->kernel, true, m_open->measurement);
+  m_open.reset();
+}
+
+void FusionTrials::refuse(bool superseded) {
+  NF_ASSERT(m_open);
+  m_options.stages.fusion.reverted.erase(m_open->kernel.signature);
+  m_running = std::move(m_open->before);
+  if (superseded) {
+    m_judged.erase(m_open->kernel.signature);
+    --m_seen;
+  }
+  m_open.reset();
 }
 
 Result<Stages> settleFusion(Stages stages, DeviceContext& context, StageOptions options,
@@ -308,6 +347,7 @@ Result<Stages> settleFusion(Stages stages, DeviceContext& context, StageOptions 
   for (;;) {
     NF_TRY(auto found, trials.next(stop));
     if (!found) return stages;
+    trials.accept();
     stages = found->stages;
     if (reverted) reverted(*found);
   }

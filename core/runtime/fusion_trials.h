@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -24,6 +25,7 @@ struct FusionComparison {
   // second - first of each pair, microseconds: median, and what holds it with 95 %. Zeroes where there are no pairs.
   double saved = 0;
   TimeInterval savedInterval;
+  std::map<Hash, Schedule> schedules;  // that the kernels of both sides ran by
   double deviceSeconds = 0;
 };
 
@@ -68,13 +70,15 @@ MeasuredKernels revertedKernels(const DeviceContext& context);
 struct RevertedFusion {
   FusedKernel kernel;
   FusionMeasurement measurement;
+  std::map<Hash, Schedule> schedules;  // it was measured with, of the kernel and of its parts
   Stages stages;
 };
 
 protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& reverted);  // without step and time
 
 // Holds every fused kernel against what fusion would make without it, unless the analytic model is sure, until none loses: each verdict
-// is recorded and never asked for again. One thread at a time.
+// is recorded and never asked for again. A kernel that loses by schedules that have been superseded meanwhile is measured again. One
+// thread at a time.
 class FusionTrials {
  public:
   struct Options {
@@ -89,23 +93,45 @@ class FusionTrials {
   };
   FusionTrials(DeviceContext& context, Stages running, Options options);
 
-  // The next kernel that loses; nullopt: none is left, or a stop. Compiles and measures: it takes its time.
+  // The next kernel that loses; nullopt: none is left, or a stop. Compiles and measures: it takes its time. Before it is called again,
+  // accept() or refuse() says what became of the kernel.
   Result<std::optional<RevertedFusion>> next(std::stop_token stop);
-  const MeasuredKernels& reverted() const { return m_options.stages.fusion.reverted; }
+  // Its parts have taken its place.
+  void accept();
+  // It stays. superseded: by now its parts, or the kernel itself, run by other schedules than those it was measured with, and it is
+  // measured again; else it is not asked for any more, and nothing is recorded.
+  void refuse(bool superseded);
 
  private:
   struct Doubt {
     FusionSite site;
     Hash cut;  // FusionDecision::cut of the kernel in the alternative
   };
+  enum class Verdict : std::uint8_t { Stays, Loses, Superseded, Stopped };
+  struct Judgement {
+    Verdict verdict = Verdict::Stays;
+    FusionMeasurement measurement;
+    std::map<Hash, Schedule> schedules;
+  };
+  struct Open {
+    FusedKernel kernel;
+    FusionMeasurement measurement;
+    Stages before;
+  };
+  Result<Judgement> verdictOn(const FusedKernel& kernel, std::stop_token stop);
   Result<std::optional<Doubt>> doubtfulSite(const FusedKernel& kernel) const;
   std::optional<double> estimate(const std::vector<SiteKernel>& kernels) const;
+  // The best ones known now.
+  std::map<Hash, std::optional<Schedule>> schedulesOf(const FusionSite& site) const;
+  void record(const FusedKernel& kernel, bool reverted, const FusionMeasurement& measurement);
 
   DeviceContext& m_context;
   Stages m_running;
   Options m_options;
   std::set<Hash> m_judged;
-  std::size_t m_seen = 0;  // judged by this one
+  std::map<Hash, int> m_measured;  // comparisons of one kernel
+  std::optional<Open> m_open;      // loses, and neither accepted nor refused yet
+  std::size_t m_seen = 0;          // judged by this one
 };
 
 // All of it at once, for `tune`: the stages when no fused kernel loses any more, or a stop was requested.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/train_job.h"
 
+#include <algorithm>
+
 #include "core/runtime/initialize.h"
 
 namespace nf {
@@ -20,33 +22,56 @@ void TrainJob::Impl::startFusionTrials() {
     for (;;) {
       auto found = fusionTrials->next(stop);
       if (!found || !*found) return;
-      const std::lock_guard lock(mutex);
-      revertedFusions.push_back(std::move(**found));
+      std::unique_lock lock(mutex);
+      revertedFusion = std::move(**found);
+      if (!changed.wait(lock, stop, [this] { return !revertedFusion; })) return;
     }
   });
+}
+
+bool TrainJob::Impl::superseded() {
+  const std::uint64_t version = supply->cache().version();
+  if (version == replanned->heldAt) return false;
+  const auto& measured = replanned->reverted.schedules;
+  const bool holds = std::all_of(measured.begin(), measured.end(), [&](const auto& kernel) {
+    const auto now = supply->cache().find(kernel.first);
+    return !now || now->object->schedule == kernel.second;
+  });
+  if (holds) replanned->heldAt = version;
+  return !holds;
+}
+
+void TrainJob::Impl::settled() {
+  replanned.reset();
+  const std::lock_guard lock(mutex);
+  revertedFusion.reset();
+  changed.notify_all();
 }
 
 Result<Unit> TrainJob::Impl::replan() {
   if (replay) return replanAsLogged();
   if (!replanned) {
     const std::lock_guard lock(mutex);
-    if (revertedFusions.empty()) return Unit{};
-    replanned = Replanned{std::move(revertedFusions.front()), {}, false};
-    revertedFusions.pop_front();
+    if (!revertedFusion) return Unit{};
+    replanned = Replanned{*revertedFusion, {}, false, 0};
   }
+  const auto refuse = [this](bool again) {
+    if (replanned->requested) supply->drop(*replanned->prepared.executable);
+    fusionTrials->refuse(again);
+    settled();
+    return Unit{};
+  };
+  if (superseded()) return refuse(true);
   if (!replanned->requested) {
-    replanned->requested = true;
     NF_TRY(replanned->prepared, prepare(replanned->reverted.stages, *context, store, prepareOptions));
-    NF_TRY([[maybe_unused]] const Unit asked, supply->request(*replanned->prepared.executable));
+    replanned->requested = true;
+    // In the background: compiled with full effort, as they were measured.
+    NF_TRY([[maybe_unused]] const Unit asked, supply->request(*replanned->prepared.executable, 1, true));
   }
   const auto complete = supply->collect(*replanned->prepared.executable);
-  if (!complete) {
-    // One of the parts has no kernel after all: what runs goes on.
-    supply->drop(*replanned->prepared.executable);
-    replanned.reset();
-    return Unit{};
-  }
+  if (!complete) return refuse(false);  // one of the parts has no kernel after all
   if (!*complete) return Unit{};
+  if (superseded()) return refuse(true);
   const RevertedFusion& r = replanned->reverted;
   prepareOptions.reverted->insert_or_assign(r.kernel.signature, r.measurement);
   supply->logReverted(r.kernel.signature, step);
@@ -54,8 +79,9 @@ Result<Unit> TrainJob::Impl::replan() {
   protocol::FusionRevertedEvent e = revertedEvent(r);
   e.step = step;
   e.seconds = secondsSince(begun);
+  fusionTrials->accept();
   emit(e);
-  replanned.reset();
+  settled();
   return Unit{};
 }
 

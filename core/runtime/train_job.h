@@ -76,7 +76,7 @@ struct TrainJob::Impl {
   std::deque<Task> tasks;
   std::vector<protocol::TrialEvent> trialEvents;
   std::vector<protocol::KernelCountersEvent> counterEvents;
-  std::deque<RevertedFusion> revertedFusions;  // found, not yet in use
+  std::optional<RevertedFusion> revertedFusion;  // found, neither in use nor refused yet: the trials wait for that
   std::optional<PlannedEvaluations> plannedEvaluations;
   std::atomic<bool> attention{false};    // something above wants the stepping thread
   std::atomic<bool> interrupted{false};  // the stop, for kernels that run long
@@ -96,6 +96,7 @@ struct TrainJob::Impl {
     RevertedFusion reverted;
     Prepared prepared;
     bool requested = false;
+    std::uint64_t heldAt = 0;  // version of the cache at which the verdict held last
   };
   std::optional<Replanned> replanned;          // waits for its kernels
   std::vector<Evaluation> evaluations;         // of full batches, of the remainder
@@ -209,6 +210,9 @@ struct TrainJob::Impl {
   void startFusionTrials();
   // Between two steps; training goes on with what it has until the other partition's kernels are all there.
   Result<Unit> replan();
+  // A kernel that it was measured with is not the one that runs, or would: the search has gone on meanwhile.
+  bool superseded();
+  void settled();  // the trials go on
   Result<Unit> replanAsLogged();
   Result<Unit> trainWith(Prepared next);
 

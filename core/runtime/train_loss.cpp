@@ -57,7 +57,7 @@ Result<Unit> TrainJob::Impl::goOnElsewhere(std::stop_token stop) {
   {
     const std::lock_guard lock(mutex);
     plannedEvaluations.reset();
-    revertedFusions.clear();
+    revertedFusion.reset();
   }
   trainingInputs.clear();
   training = {};

@@ -15,6 +15,7 @@
 #include "widgets/kernel_view.h"
 #include "widgets/names.h"
 #include "widgets/profile_view.h"
+#include "widgets/tune_trials.h"
 #include "widgets/tune_view.h"
 
 namespace nf {
@@ -303,6 +304,59 @@ TEST_F(Tuning, ATrialThatWasRefusedIsNotPinned) {
   view.chooseTrial(7);
   QTest::mouseClick(view.pin(), Qt::LeftButton);
   EXPECT_EQ(pins, 1);
+}
+
+// What somebody has pinned may be slower than all else: its row says so, and nothing of what the search was worth.
+TEST(TuneRow, APinnedKernelIsHeldAgainstTheBest) {
+  SubgraphInfo kernel;
+  kernel.firstUs = 65;
+  kernel.generation = 1;
+  kernel.us = 60;
+  EXPECT_EQ(gainText(kernel, 60), "1.08× first");
+  kernel.us = 65;
+  EXPECT_EQ(gainText(kernel, 65), "faster in steps");
+  kernel.state = SubgraphState::Pinned;
+  EXPECT_EQ(gainText(kernel, 65), "pinned, best time");
+  kernel.us = 193;
+  EXPECT_EQ(gainText(kernel, 60), "pinned, 3.22× best time");
+  EXPECT_EQ(gainText(kernel, {}), "pinned") << "nothing to hold it against";
+  kernel.us.reset();
+  EXPECT_EQ(gainText(kernel, 60), "pinned") << "it was never measured";
+}
+
+TEST_F(Tuning, TheRowOfAPinnedKernelSaysHowMuchSlowerItIs) {
+  TuneView view(&theme, &selection);
+  view.resize(1600, 1000);
+  view.show();
+  auto subgraphs = capsule::subgraphs();
+  ASSERT_EQ(subgraphs[0].id, "aa01");
+  subgraphs[0].us = 100;
+  view.setSubgraphs(subgraphs);
+  view.chooseSubgraph("aa01");
+  auto trials = capsule::trials(2);
+  trials[0].status = trials[1].status = TrialStatus::Ok;
+  trials[0].us = 40, trials[1].us = 100;
+  view.setTrials("aa01", trials);
+  const auto rowText = [&] { return view.findChild<QListWidget*>()->item(0)->data(Qt::AccessibleDescriptionRole).toString(); };
+  EXPECT_EQ(rowText(), "7.72× first");
+  subgraphs[0].state = SubgraphState::Pinned;
+  view.setSubgraphs(subgraphs);
+  EXPECT_EQ(rowText(), "pinned, 2.50× best time");
+  trials[1].us = 39;  // measured again
+  subgraphs[0].us = 39;
+  view.setSubgraphs(subgraphs);
+  view.setTrials("aa01", trials);
+  EXPECT_EQ(rowText(), "pinned, best time");
+}
+
+// The row of a pinned kernel and its trial have one time: that of the newest trial of the schedule, compiled with full effort.
+TEST_F(Tuning, APinnedKernelIsTheNewestTrialOfItsSchedule) {
+  auto trials = capsule::trials(3);
+  ASSERT_EQ(trials.size(), 3u);
+  for (TrialInfo& t : trials) t.us = 100, t.status = TrialStatus::Ok, t.schedule.text = "{\"tile\":1}";
+  trials[1].schedule.text = "{\"tile\":2}";
+  EXPECT_EQ(measuredAlready(trials, nullptr, trials[0].schedule), trials[2].number);
+  EXPECT_EQ(measuredAlready(trials, &trials[0], trials[0].schedule), trials[0].number) << "the one that is looked at";
 }
 
 TEST_F(Tuning, TheKeysScrub) {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which fusions measurement takes back, with made-up timings: a verdict counts for the schedules that it was measured with.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "core/device/reference_backend.h"
+#include "core/lang/compile.h"
+#include "core/runtime/fusion_trials.h"
+#include "tests/runtime/train_runs.h"
+#include "tests/tune/fakes.h"
+
+namespace nf {
+namespace {
+
+using namespace runs;
+
+constexpr const char* kBothFused = R"(
+param A[48, 48] = normal(0, 1)
+Y[i, j] = sum[k] A[i, k] * A[k, j]
+Z[i, j] = tanh(Y[i, j])
+loss L = mean[i, j] Z[i, j]^2
+show Z
+train L { steps = 1000000; optimizer = sgd(lr=0.001); mode = dynamic; seed = 1 }
+)";
+
+// The kernels of both sides.
+std::vector<Hash> siteOf(const CompareJob& job) {
+  std::vector<Hash> kernels;
+  for (const auto* side : {&job.first, &job.second})
+    for (const BranchKernel& k : *side) kernels.push_back(k.hash);
+  return kernels;
+}
+
+// The interpreter's kernels under whatever schedule is asked for. A comparison says what the test says.
+class MadeUp final : public Evaluator {
+ public:
+  CompileOutcome compile(CompileJob job, std::stop_token) override {
+    auto object = (*m_backend->compiler(*job.target))->compile({*job.subgraph, job.schedules.front(), {}});
+    object->subgraph = job.hash;
+    return {std::move(*object)};
+  }
+  MeasureOutcome measure(MeasureJob, std::stop_token) override {
+    MeasureOutcome outcome;
+    outcome.gate.passed = true;
+    return outcome;
+  }
+  MeasureOutcome compare(CompareJob job, std::stop_token) override {
+    const TimedPair pair = timed(job);
+    compared.push_back(siteOf(job));
+    MeasureOutcome outcome;
+    outcome.pairs.assign(7, pair);
+    outcome.incumbent = {pair.incumbent, 0.01, 7};
+    outcome.timing = {pair.candidate, 0.01, 7};
+    ++comparisons;
+    return outcome;
+  }
+
+  std::function<TimedPair(const CompareJob&)> timed = [](const CompareJob&) { return TimedPair{10, 8}; };
+  std::vector<std::vector<Hash>> compared;  // sites
+  std::atomic<int> comparisons{0};
+
+ private:
+  Backend* m_backend = referenceBackend(kPluginVersion);
+};
+
+class FusionTrialsTest : public ::testing::Test {
+ protected:
+  FusionTrialsTest() {
+    auto evaluator = std::make_unique<MadeUp>();
+    m_evaluator = evaluator.get();
+    m_context = DeviceContext::of(std::move(*referenceBackend(kPluginVersion)->open("reference", 1)), nullptr, std::move(evaluator),
+                                  *RecordDatabase::open(m_folder.path("records.sqlite")));
+    m_options.stages.device = DeviceConstants{6e9, 1e11, 2e-7};
+    m_options.schedule = [this](const Hash& hash) -> std::optional<Schedule> {
+      const auto found = m_best.find(hash);
+      return found == m_best.end() ? std::nullopt : std::optional(found->second);
+    };
+  }
+
+  FusionTrials trials() {
+    const CompiledNotebook notebook = compileNotebook({"test.nf", "", kBothFused}, {});
+    EXPECT_TRUE(notebook.ok());
+    auto stages = runStages(std::make_shared<const Program>(notebook.program), m_options.stages);
+    EXPECT_TRUE(stages.ok() && stages->fused);
+    return FusionTrials(*m_context, std::move(*stages), m_options);
+  }
+  // A search finds another schedule for this kernel.
+  void supersede(const BranchKernel& kernel) {
+    const auto space = scheduleSpace(*kernel.subgraph, *m_context->target());
+    ASSERT_TRUE(space.ok());
+    while (!m_best.contains(kernel.hash) || m_best.at(kernel.hash) == kernel.object->schedule)
+      m_best.insert_or_assign(kernel.hash, (*space)->mutate(kernel.object->schedule, m_random));
+  }
+  std::vector<RecordDatabase::FusionRecord> records() { return m_context->records()->fusions(m_context->target()->fingerprint); }
+
+  fakes::Folder m_folder;
+  MadeUp* m_evaluator;
+  std::unique_ptr<DeviceContext> m_context;
+  FusionTrials::Options m_options;
+  std::map<Hash, Schedule> m_best;
+  std::mt19937_64 m_random{1};
+};
+
+// The fused kernel runs by a schedule that was found while it was compared by its first one: that one counts.
+TEST_F(FusionTrialsTest, AKernelThatLosesByASupersededScheduleIsMeasuredAgain) {
+  std::set<std::vector<Hash>> sites;
+  m_evaluator->timed = [&](const CompareJob& job) {
+    const BranchKernel& fused = job.first.front();
+    if (!sites.insert(siteOf(job)).second) {
+      EXPECT_EQ(fused.object->schedule, m_best.at(fused.hash));
+      return TimedPair{5, 8};
+    }
+    supersede(fused);
+    return TimedPair{10, 8};
+  };
+  FusionTrials all = trials();
+  const auto found = all.next({});
+  ASSERT_TRUE(found.ok());
+  EXPECT_FALSE(found->has_value());
+  ASSERT_FALSE(sites.empty());
+  ASSERT_EQ(m_evaluator->compared.size(), 2 * sites.size());
+  EXPECT_EQ(m_evaluator->compared[0], m_evaluator->compared[1]);
+  ASSERT_EQ(records().size(), sites.size());
+  for (const auto& record : records()) {
+    EXPECT_FALSE(record.reverted);
+    EXPECT_EQ(record.measurement.fused, 5);
+  }
+}
+
+// The same where it is a part that has a new schedule; where there is a new one each time, that comes to an end.
+TEST_F(FusionTrialsTest, AKernelWhosePartsChangeEachTimeStays) {
+  m_evaluator->timed = [&](const CompareJob& job) {
+    supersede(job.second.front());
+    return TimedPair{10, 8};
+  };
+  FusionTrials all = trials();
+  const auto found = all.next({});
+  ASSERT_TRUE(found.ok());
+  EXPECT_FALSE(found->has_value());
+  EXPECT_GT(m_evaluator->compared.size(), 1u);
+  const std::set sites(m_evaluator->compared.begin(), m_evaluator->compared.end());
+  EXPECT_LE(m_evaluator->compared.size(), 4 * sites.size());
+  EXPECT_TRUE(records().empty()) << "the next run asks again";
+}
+
+TEST_F(FusionTrialsTest, AVerdictIsRecordedOnceTheKernelIsSplit) {
+  FusionTrials all = trials();
+  auto found = all.next({});
+  ASSERT_TRUE(found.ok() && found->has_value());
+  const Hash kernel = (*found)->kernel.signature;
+  EXPECT_TRUE((*found)->schedules.contains((*found)->kernel.subgraph));
+  EXPECT_GT((*found)->schedules.size(), 1u) << "and of its parts";
+  EXPECT_TRUE(records().empty());
+
+  all.refuse(true);
+  EXPECT_TRUE(records().empty());
+  found = all.next({});
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->kernel.signature, kernel) << "measured again";
+  all.accept();
+  ASSERT_EQ(records().size(), 1u);
+  EXPECT_EQ(records()[0].kernel, kernel);
+  EXPECT_TRUE(records()[0].reverted);
+
+  while ((found = all.next({})).ok() && found->has_value()) {
+    EXPECT_NE((*found)->kernel.signature, kernel);
+    all.refuse(false);
+  }
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(records().size(), 1u) << "what one of its parts had no kernel for is not known to lose";
+}
+
+// Steps run kernels by schedules that no comparison has measured: what one says of others takes nothing back.
+TEST_F(FusionTrialsTest, TrainingAppliesNoVerdictOfKernelsThatItDoesNotRun) {
+  TrainOptions o = optionsFor(kBothFused);
+  o.evaluate = false;
+  o.tuning.deviceShare = 1;
+  o.tuning.maximumTrials = 0;  // only fusions are on trial
+  o.tuning.space = [](const Program&, const Target&) -> Result<std::unique_ptr<ScheduleSpace>> {
+    return std::unique_ptr<ScheduleSpace>(std::make_unique<fakes::Space>());
+  };
+  std::stop_source stop;
+  TrainJob job(*m_context, o, [&](const protocol::Message& m) {
+    const bool reverted = std::holds_alternative<protocol::FusionRevertedEvent>(m);
+    EXPECT_FALSE(reverted);
+    // A second comparison of a kernel follows a verdict that was refused.
+    if (reverted || (std::holds_alternative<protocol::StepEvent>(m) && m_evaluator->comparisons >= 2)) stop.request_stop();
+  });
+  const auto summary = job.run(stop.get_token());
+  ASSERT_TRUE(summary.ok()) << summary.error().message << " " << summary.error().detail;
+  ASSERT_GE(m_evaluator->compared.size(), 2u);
+  EXPECT_EQ(m_evaluator->compared[0], m_evaluator->compared[1]);
+  for (const KernelSwap& swap : summary->swaps) EXPECT_FALSE(swap.reverted);
+  EXPECT_TRUE(revertedKernels(*m_context).empty());
+}
+
+}  // namespace
+}  // namespace nf
