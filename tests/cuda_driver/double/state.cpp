@@ -98,8 +98,9 @@ void reset() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   for (int d = 0; d < kDevices; ++d) {
-    s.contexts[static_cast<std::size_t>(d)] = {};
-    s.contexts[static_cast<std::size_t>(d)].device = d;
+    CUctx_st& context = s.contexts[static_cast<std::size_t>(d)];
+    std::destroy_at(&context);  // gives its memory back
+    std::construct_at(&context)->device = d;
   }
   s.counts = {};
   s.alive = {};
