@@ -203,7 +203,7 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
   }
   for (Cell& cell : m_cells)
     if (cell.id == 0) bringBack(cell);
-  // One step over several cells, undone or done again, leaves each in its place.
+  // One step over several cells, undone, done again or read from disk, leaves each in its place.
   if (travels && before.size() == m_cells.size())
     for (std::size_t i = 0; i < m_cells.size(); ++i)
       if (m_cells[i].id == 0 && m_cells[i].kind == before[i].kind) take(m_cells[i], before[i].id);
@@ -293,9 +293,11 @@ void Document::replaceAll(const std::vector<Replacement>& places, std::string la
 }
 
 void Document::reload(std::string text) {
-  const bool readOnly = std::exchange(m_readOnly, false);
-  push({0, m_text, std::move(text)}, "Reload", false);
-  m_readOnly = readOnly;
+  if (TextEdit edit{0, m_text, std::move(text)}; edit.removed != edit.inserted) {
+    record(edit, "Reload", false);
+    apply(edit, nullptr, true);
+    if (edited) edited(edit);
+  }
   m_crlf = m_text.find("\r\n") != std::string::npos;
   markSaved();
 }
