@@ -39,7 +39,7 @@ std::map<std::string, std::string> placesIn(const std::string& text) {
 TEST(Meaning, AParametersPlaceInTheLossIsNotItsName) {
   const std::string head = "input X[4] = normal(0, 1)\n";
   const auto a = placesIn(head +
-                          "param U[4] = normal(0, 1)\nparam V[4] = normal(0, 1)\nparam N[4] = zeros\n"
+                          "param U[4] = normal(0, 1)\nparam V[4] = normal(0, 1)\nparam N[4] = 0\n"
                           "Y[i] = U[i] * X[i] + V[i]\nloss L = sum[i] Y[i]^2\n");
   const auto b = placesIn(head +
                           "param S[4] = normal(0, 1)\nparam U[4] = normal(0, 1)\n"
