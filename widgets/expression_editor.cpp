@@ -133,12 +133,30 @@ void ExpressionEditor::setBytes(const std::string& bytes) {
     int tail = 0;
     while (tail < now.size() - same && tail < next.size() - same && now[now.size() - 1 - tail] == next[next.size() - 1 - tail])
       ++tail;
+    const int end = static_cast<int>(now.size()) - tail, newEnd = static_cast<int>(next.size()) - tail;
+    // Behind the same text as before; where that has changed, in the line and column of before, or what is nearest to them.
+    const auto placeNow = [&](int place) {
+      if (place <= same) return place;
+      if (place >= end) return place - end + newEnd;
+      const auto before = QStringView(now).first(place);
+      qsizetype line = 0;
+      for (qsizetype n = before.count(QLatin1Char('\n')); n > 0; --n) {
+        const qsizetype following = next.indexOf(QLatin1Char('\n'), line) + 1;
+        if (following == 0) break;
+        line = following;
+      }
+      const qsizetype lineEnd = next.indexOf(QLatin1Char('\n'), line);
+      const qsizetype column = place - (before.lastIndexOf(QLatin1Char('\n')) + 1);
+      const qsizetype found = std::min(line + column, lineEnd < 0 ? next.size() : lineEnd);
+      return std::clamp(static_cast<int>(found), same, newEnd);
+    };
+    const int anchor = placeNow(textCursor().anchor()), caret = placeNow(textCursor().position());
     QTextCursor cursor(document());
     cursor.setPosition(same);
-    cursor.setPosition(static_cast<int>(now.size()) - tail, QTextCursor::KeepAnchor);
-    cursor.insertText(next.mid(same, next.size() - same - tail));
-    // Without the focus the cursor waits at the start: a view that is not laid out yet would scroll to it and stay there.
-    cursor.setPosition(hasFocus() ? static_cast<int>(next.size()) - tail : 0);
+    cursor.setPosition(end, QTextCursor::KeepAnchor);
+    cursor.insertText(next.mid(same, newEnd - same));
+    cursor.setPosition(anchor);
+    cursor.setPosition(caret, QTextCursor::KeepAnchor);
     setTextCursor(cursor);
   }
   m_bytes = bytes;

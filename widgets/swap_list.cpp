@@ -111,6 +111,11 @@ void SwapList::add(const protocol::KernelSwapEvent& swap) {
   fit();
 }
 
+int SwapList::splits() const {
+  return static_cast<int>(
+      std::count_if(m_swaps.begin(), m_swaps.end(), [](const protocol::KernelSwapEvent& s) { return s.split; }));
+}
+
 void SwapList::resizeEvent(QResizeEvent* event) {
   QWidget::resizeEvent(event);
   fitColumns();

@@ -23,6 +23,7 @@ class SwapList : public QWidget {
   QString sentence() const;
   QTableWidget* table() const { return m_table; }
   int count() const { return static_cast<int>(m_swaps.size()); }
+  int splits() const;  // rows of fused kernels that were split again
 
  Q_SIGNALS:
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);  // by a click or Enter

@@ -232,10 +232,10 @@ void TrainStrip::setSteps(const std::vector<protocol::StepEvent>& steps, const s
   m_plot->clear();
   m_lossPlot->clear();
   m_swapList->clear();
-  const std::int64_t since = m_swapsSince;
+  const std::int64_t since = m_swapsSince, splitsSince = m_splitsSince;
   for (const auto& step : steps) addStep(step);
   for (const auto& swap : swaps) addSwap(swap);
-  m_swapsSince = since;
+  m_swapsSince = since, m_splitsSince = splitsSince;
   for (const auto& eval : evals) addEval(eval);
   if (!m_right->isHidden()) showTuner();
 }
@@ -275,7 +275,7 @@ QStringList TrainStrip::warnings() const {
 
 void TrainStrip::start(bool resumed) {
   clearWarnings();
-  m_swapsSince = 0;
+  m_swapsSince = m_splitsSince = 0;
   if (!resumed) {
     m_plot->clear();
     m_lossPlot->clear();
@@ -375,10 +375,12 @@ void TrainStrip::addTrial(const protocol::TrialEvent& trial) {
 QString TrainStrip::tuner() const { return m_right->text(); }
 
 void TrainStrip::showTuner() {
-  const std::int64_t before = m_swapList->count() - m_swapsSince;  // of runs that it was resumed from
-  if (m_trials + m_swapsSince + before + m_deaths == 0) return;
+  // A kernel that took another one's place is a swap, as the Tune page counts them; one that was split again is not.
+  const std::int64_t before = m_swapList->count() - m_swapList->splits() - m_swapsSince;  // of runs that it was resumed from
+  if (m_trials + m_swapList->count() + m_deaths == 0) return;
   QStringList parts{counted(m_trials, tr("trial"), tr("trials")), counted(m_swapsSince, tr("swap"), tr("swaps"))};
   if (before > 0) parts << tr("%1 before it was resumed").arg(grouped(before));
+  if (m_splitsSince > 0) parts << tr("%1 split again").arg(counted(m_splitsSince, tr("kernel"), tr("kernels")));
   if (m_deaths > 0) parts << tr("%1 ended by a candidate").arg(counted(m_deaths, tr("worker"), tr("workers")));
   m_right->setText(tr("tuner: %1").arg(parts.join(QStringLiteral(", "))));
   m_right->show();
@@ -387,7 +389,7 @@ void TrainStrip::showTuner() {
 }
 
 void TrainStrip::addSwap(const protocol::KernelSwapEvent& swap) {
-  ++m_swapsSince;
+  ++(swap.split ? m_splitsSince : m_swapsSince);
   m_plot->addSwap(swap);
   m_swapList->add(swap);
   if (!m_right->isHidden()) showTuner();

@@ -112,8 +112,8 @@ class TrainStrip : public QWidget {
   enum class Shape { Narrow, Usual, Wide } m_shape = Shape::Usual;
   bool m_running = false, m_paused = false;
   std::int64_t m_trials = 0, m_candidates = 0, m_deaths = 0;
-  std::int64_t m_swapsSince = 0;                // of the run as it was resumed last
-  bool m_checkpoint = true, m_resumed = false;  // m_resumed: what runs goes on from one
+  std::int64_t m_swapsSince = 0, m_splitsSince = 0;  // of the run as it was resumed last
+  bool m_checkpoint = true, m_resumed = false;       // m_resumed: what runs goes on from one
   std::int64_t m_checkpointStep = 0;
   enum class End { None, Whole, Cut } m_end = End::None;  // of the last run
 };

@@ -197,17 +197,27 @@ void MainWindow::makeActions() {
   add("view.dark", tr("Dark"), {}, [this] { chooseTheme(Theme::Mode::Dark); });
   add("view.system", tr("As the system"), {}, [this] { chooseTheme(Theme::Mode::System); });
   group = tr("Tools");
-  // Of the plot that has the keyboard, else the step latency.
+  // Of the plot that has the keyboard, else the step latency, else the first one in sight. Where there is none, null, and it is said.
   const auto plot = [this]() -> Plot* {
+    const auto inSight = [](const Plot* p) { return p->isVisible() && !p->visibleRegion().isEmpty(); };
     for (QWidget* w = QApplication::focusWidget(); w; w = w->parentWidget())
       if (auto* found = qobject_cast<Plot*>(w)) return found;
-    return m_tune->latency();
+    if (inSight(m_tune->latency())) return m_tune->latency();
+    for (Plot* p : findChildren<Plot*>())
+      if (inSight(p)) return p;
+    setStatus("warning", tr("No plot is in sight: the panel of a training and the Tune page have some"));
+    return nullptr;
   };
-  add("plot.table", tr("Plot as a table"), {}, [plot] { plot()->showTable(!plot()->showsTable()); });
+  add("plot.table", tr("Plot as a table"), {}, [plot] {
+    if (Plot* p = plot()) p->showTable(!p->showsTable());
+  });
   for (const char* ending : {"csv", "json", "png", "svg"}) {
     const QString kind = QString::fromLatin1(ending);
-    add(("plot." + kind).toLatin1().constData(), tr("Save the plot as %1...").arg(kind.toUpper()), {},
-        [plot, kind] { plot()->saveAs(kind); });
+    add(("plot." + kind).toLatin1().constData(), tr("Save the plot as %1...").arg(kind.toUpper()), {}, [this, plot, kind] {
+      Plot* p = plot();
+      if (p && p->table().rows.empty()) setStatus("warning", tr("The plot is empty: there is nothing to save yet"));
+      else if (p) p->saveAs(kind);
+    });
   }
   add("tools.go", tr("Go to anything"), one("Ctrl+K"), [this] { openPalette(true); });
   add("tools.palette", tr("Command palette"), one("Ctrl+Shift+P"), [this] { openPalette(false); });
@@ -333,10 +343,15 @@ void MainWindow::undoOrRedo(bool undo) {
   Document& d = m_tab->workspace->document();
   std::set<CellId> before;
   for (const Cell& cell : d.cells()) before.insert(cell.id);
+  const std::string label = undo ? d.undoLabel() : d.redoLabel();
   const auto where = undo ? d.undo() : d.redo();
   if (!where) return;
+  // A decision is in sight where it was made, other text on one page alone.
+  const bool inSight = page() == Page::Author || (page() == Page::Explain && Document::labelsFusionHint(label)) ||
+                       (page() == Page::Tune && Document::labelsScheduleHint(label));
   const bool editing = m_tab->notebook->editing();
   m_tab->notebook->followDocument();
+  if (!inSight) showPage(Page::Author);
   // The place is the edit's, which may end in the cell after the one that came back.
   const auto back = std::find_if(d.cells().begin(), d.cells().end(), [&](const Cell& cell) { return !before.contains(cell.id); });
   const std::size_t byte = back != d.cells().end() ? back->begin : std::min(*where, d.text().size());

@@ -12,6 +12,10 @@
 namespace nf {
 namespace {
 
+// Steps of the history.
+constexpr const char *kForceFusion = "Force fusion", *kForbidFusion = "Forbid fusion", *kNoFusion = "Take the fusion hint out",
+                     *kPinSchedule = "Pin schedule", *kUnpinSchedule = "Unpin schedule";
+
 bool isBlank(char c) { return c == ' ' || c == '\t'; }
 
 // `hint fuse A, B # why`: its parts, or nullopt.
@@ -203,7 +207,7 @@ void Document::resplit(const std::string& textBefore, const TextEdit& edit, cons
   }
   for (Cell& cell : m_cells)
     if (cell.id == 0) bringBack(cell);
-  // One step over several cells, undone or done again, leaves each in its place.
+  // One step over several cells, undone, done again or read from disk, leaves each in its place.
   if (travels && before.size() == m_cells.size())
     for (std::size_t i = 0; i < m_cells.size(); ++i)
       if (m_cells[i].id == 0 && m_cells[i].kind == before[i].kind) take(m_cells[i], before[i].id);
@@ -293,9 +297,11 @@ void Document::replaceAll(const std::vector<Replacement>& places, std::string la
 }
 
 void Document::reload(std::string text) {
-  const bool readOnly = std::exchange(m_readOnly, false);
-  push({0, m_text, std::move(text)}, "Reload", false);
-  m_readOnly = readOnly;
+  if (TextEdit edit{0, m_text, std::move(text)}; edit.removed != edit.inserted) {
+    record(edit, "Reload", false);
+    apply(edit, nullptr, true);
+    if (edited) edited(edit);
+  }
   m_crlf = m_text.find("\r\n") != std::string::npos;
   markSaved();
 }
@@ -442,6 +448,12 @@ std::optional<Document::HintLine> Document::findHint(std::string_view producer, 
   return std::nullopt;
 }
 
+bool Document::labelsFusionHint(std::string_view label) {
+  return label == kNoFusion || label == kForceFusion || label == kForbidFusion;
+}
+
+bool Document::labelsScheduleHint(std::string_view label) { return label == kPinSchedule || label == kUnpinSchedule; }
+
 Document::FusionHint Document::fusionHint(std::string_view producer, std::string_view consumer) const {
   const auto found = findHint(producer, consumer);
   return found ? found->hint : FusionHint::None;
@@ -457,9 +469,7 @@ void Document::setFusionHint(std::string_view producer, std::string_view consume
         .append(", ")
         .append(hintName(consumer))
         .append(newline());
-  const std::string label = hint == FusionHint::None   ? "Take the fusion hint out"
-                            : hint == FusionHint::Fuse ? "Force fusion"
-                                                       : "Forbid fusion";
+  const std::string label = hint == FusionHint::None ? kNoFusion : hint == FusionHint::Fuse ? kForceFusion : kForbidFusion;
   if (!found) addHint(line, label);
   else if (hint == FusionHint::None) removeHint(found->begin, found->end, label);
   else replace(found->begin, found->end, line, label);
@@ -510,7 +520,7 @@ void Document::setScheduleHint(std::string_view tensor, std::optional<std::strin
   constexpr std::size_t kColumns = 88;
   const auto found = findScheduleHint(tensor);
   if (!json) {
-    if (found) removeHint(found->begin, found->end, "Unpin schedule");
+    if (found) removeHint(found->begin, found->end, kUnpinSchedule);
     return;
   }
   std::string line = "hint schedule ";
@@ -521,9 +531,9 @@ void Document::setScheduleHint(std::string_view tensor, std::optional<std::strin
     else written += c;
   }
   if (!found) {
-    addHint(line + written + std::string(newline()), "Pin schedule");
+    addHint(line + written + std::string(newline()), kPinSchedule);
   } else if (std::string_view(m_text).substr(found->jsonBegin, found->jsonEnd - found->jsonBegin) != written) {
-    replace(found->jsonBegin, found->jsonEnd, written, "Pin schedule");
+    replace(found->jsonBegin, found->jsonEnd, written, kPinSchedule);
   }
 }
 

@@ -108,6 +108,9 @@ class Document {
   // taken out.
   void setScheduleHint(std::string_view tensor, std::optional<std::string_view> json);
   std::optional<std::string> scheduleHint(std::string_view tensor) const;  // braces inclusive, as written
+  // Of a step of the history, by its label: did setFusionHint(), did setScheduleHint() make it?
+  static bool labelsFusionHint(std::string_view label);
+  static bool labelsScheduleHint(std::string_view label);
 
   bool canUndo() const { return m_history.done > 0 && !m_readOnly; }
   bool canRedo() const { return m_history.done < m_history.steps.size() && !m_readOnly; }

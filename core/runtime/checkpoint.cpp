@@ -28,6 +28,7 @@ std::string checksum(const Checkpoint& c) {
   // Older files have none of these.
   for (const std::string* later : {&c.optimizer, &c.device, &c.mode})
     if (!later->empty()) hasher.add(*later);
+  for (const auto& [name, place] : c.places) hasher.add(name).add(place);
   for (const auto* entry : sorted) {
     const HostTensor& tensor = entry->second;
     hasher.add(entry->first).add(name(tensor.type)).add(tensor.shape.size());
@@ -41,8 +42,9 @@ std::string checksum(const Checkpoint& c) {
 
 Result<Unit> writeCheckpoint(const std::string& path, const Checkpoint& c) {
   const nlohmann::json state{
-      {"version", 1},       {"step", c.step}, {"seed", c.seed},         {"program", c.program},          {"optimizer", c.optimizer},
-      {"device", c.device}, {"mode", c.mode}, {"declared", c.declared}, {"swaps", toJsonLines(c.swaps)}, {"checksum", checksum(c)}};
+      {"version", 1},           {"step", c.step}, {"seed", c.seed},         {"program", c.program}, {"optimizer", c.optimizer},
+      {"device", c.device},     {"mode", c.mode}, {"declared", c.declared}, {"places", c.places},   {"swaps", toJsonLines(c.swaps)},
+      {"checksum", checksum(c)}};
   return writeFileAtomically(path, safetensorsBytes(c.tensors, {{"neoflow", state.dump()}}));
 }
 
@@ -66,9 +68,10 @@ Result<Checkpoint> readCheckpoint(const std::string& path) {
   c.program = state["program"].get<std::string>();
   for (const auto& [key, into] : {std::pair{"optimizer", &c.optimizer}, {"device", &c.device}, {"mode", &c.mode}})
     if (const auto found = state.find(key); found != state.end() && found->is_string()) *into = found->get<std::string>();
-  if (const auto declared = state.find("declared"); declared != state.end() && declared->is_object())
-    for (const auto& [name, how] : declared->items())
-      if (how.is_string()) c.declared.emplace(name, how.get<std::string>());
+  for (const auto& [key, into] : {std::pair{"declared", &c.declared}, {"places", &c.places}})
+    if (const auto found = state.find(key); found != state.end() && found->is_object())
+      for (const auto& [name, text] : found->items())
+        if (text.is_string()) into->emplace(name, text.get<std::string>());
   NF_TRY(c.swaps, swapsFromJsonLines(state["swaps"].get<std::string>()));
   if (c.step < 0) return none;
   // Those of older versions have none.

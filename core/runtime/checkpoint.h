@@ -23,6 +23,7 @@ struct Checkpoint {
   std::string device, mode;                     // "cpu", "static"; empty in older files
   NamedTensors tensors;                         // by name
   std::map<std::string, std::string> declared;  // declarationOf() of those that the notebook declares; none in older files
+  std::map<std::string, std::string> places;    // parameterPlaces() in the loss; none in older files
   std::vector<KernelSwap> swaps;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/meaning.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -12,7 +13,9 @@ namespace {
 
 class Meanings {
  public:
-  explicit Meanings(const Program& program) : m_program(program), m_known(program.tensors.size()) {
+  // `nameless`: parameters and states count by their declarations alone.
+  explicit Meanings(const Program& program, bool nameless = false)
+      : m_program(program), m_known(program.tensors.size()), m_nameless(nameless) {
     for (std::size_t i = 0; i < program.operators.size(); ++i) {
       const OperatorId op(i);
       Hasher hasher;
@@ -42,7 +45,8 @@ class Meanings {
         return hasher.finish();
       }
     const Tensor& t = m_program[id];
-    hasher.add(t.name).add(static_cast<std::uint64_t>(t.kind)).add(static_cast<std::uint64_t>(t.type)).add(t.shape.size());
+    if (!m_nameless || (t.kind != TensorKind::Param && t.kind != TensorKind::State)) hasher.add(t.name);
+    hasher.add(static_cast<std::uint64_t>(t.kind)).add(static_cast<std::uint64_t>(t.type)).add(t.shape.size());
     for (const std::int64_t extent : t.shape) hasher.add(static_cast<std::uint64_t>(extent));
     add(hasher, t.init);
     for (const DataSet& data : m_program.data)
@@ -59,6 +63,79 @@ class Meanings {
 
   const Program& m_program;
   std::vector<std::optional<Hash>> m_known;
+  bool m_nameless;
+};
+
+// Towards the leaves: where in `root` a tensor stands, as a multiset of its readings.
+class Places {
+ public:
+  Places(const Program& program, TensorId root)
+      : m_program(program), m_meanings(program, true), m_readings(program.tensors.size()) {
+    m_readings[root.value].push_back(Hasher().add("root").finish());
+    const std::vector<std::size_t> firstReaders = firstReadersOfDerivatives();
+    for (std::size_t o = program.operators.size() + 1; o-- > 0;) {
+      if (o < program.operators.size()) read(OperatorId(o));
+      // What a derivative is of is made before its value is read.
+      for (std::size_t d = program.derivatives.size(); d-- > 0;)
+        if (firstReaders[d] == o) read(program.derivatives[d]);
+    }
+  }
+
+  // nullopt: the root does not depend on it.
+  std::optional<Hash> of(TensorId id) {
+    auto& readings = m_readings[id.value];
+    if (readings.empty()) return std::nullopt;
+    std::sort(readings.begin(), readings.end());
+    Hasher hasher;
+    for (const Hash& reading : readings) hasher.add(reading);
+    return hasher.add(m_meanings.of(id)).finish();
+  }
+
+ private:
+  std::vector<std::size_t> firstReadersOfDerivatives() const {
+    const std::size_t none = m_program.operators.size();
+    std::vector<std::size_t> byTensor(m_program.tensors.size(), none), out(m_program.derivatives.size(), none);
+    for (std::size_t o = none; o-- > 0;)
+      for (const TensorId t : readsOf(m_program, OperatorId(o))) byTensor[t.value] = o;
+    for (std::size_t d = out.size(); d-- > 0;) {
+      const Derivative& derivative = m_program.derivatives[d];
+      out[d] = byTensor[derivative.result.value];
+      for (const TensorId t : {derivative.of, derivative.wrt, derivative.seed})
+        if (t.valid()) byTensor[t.value] = std::min(byTensor[t.value], out[d]);
+    }
+    return out;
+  }
+
+  void read(OperatorId op) {
+    Hasher hasher;
+    bool needed = false;
+    for (const TensorId t : writesOf(m_program, op)) {
+      const std::optional<Hash> place = t.valid() ? of(t) : std::nullopt;
+      needed = needed || place;
+      hasher.add(place.value_or(Hash{}));
+    }
+    if (!needed) return;
+    hasher.add(structuralHash(m_program, op));
+    const std::vector<TensorId> reads = readsOf(m_program, op);
+    for (const TensorId t : reads) hasher.add(m_meanings.of(t));
+    const Hash at = hasher.finish();
+    for (std::size_t k = 0; k < reads.size(); ++k) m_readings[reads[k].value].push_back(Hasher().add(at).add(k).finish());
+  }
+
+  void read(const Derivative& d) {
+    const std::optional<Hash> place = of(d.result);
+    if (!place) return;
+    const auto add = [&](TensorId t, std::string_view role) {
+      if (t.valid()) m_readings[t.value].push_back(Hasher().add(*place).add(role).finish());
+    };
+    add(d.of, "of");
+    add(d.wrt, "wrt");
+    add(d.seed, "seed");
+  }
+
+  const Program& m_program;
+  Meanings m_meanings;
+  std::vector<std::vector<Hash>> m_readings;
 };
 
 }  // namespace
@@ -105,6 +182,20 @@ Hash tensorMeaning(const CompiledNotebook& notebook, const std::string& name) {
   if (!ends) return {};
   const TensorId of = find(ends->first), wrt = find(ends->second);
   return of.valid() && wrt.valid() ? Hasher().add("d").add(meanings.of(of)).add(meanings.of(wrt)).finish() : Hash{};
+}
+
+std::map<std::string, std::string> parameterPlaces(const Program& program, TensorId loss) {
+  std::map<std::string, std::string> out;
+  if (!loss.valid()) return out;
+  Places places(program, loss);
+  std::map<Hash, std::uint64_t> alike;
+  for (std::size_t t = 0; t < program.tensors.size(); ++t) {
+    const Tensor& tensor = program.tensors[t];
+    if (tensor.kind != TensorKind::Param && tensor.kind != TensorKind::State) continue;
+    if (const auto place = places.of(TensorId(t)))
+      out.emplace(tensor.name, Hasher().add(*place).add(alike[*place]++).finish().hex());
+  }
+  return out;
 }
 
 }  // namespace nf

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,5 +16,10 @@ std::vector<Hash> cellMeanings(const CompiledNotebook& notebook);
 // What the value of one tensor depends on, by its name in the notebook's program; a derivative that nothing asks for is its two ends'.
 // Zero: there is none of that name.
 Hash tensorMeaning(const CompiledNotebook& notebook, const std::string& name);
+
+// By name, of the parameters and states that `loss` is computed from: declaration and place in it. Equal in two programs that compute
+// the loss alike, whatever parameters, states and intermediate tensors are called; of two that stand at like places the one that is
+// declared first is the first in both. Stable between runs, as Hash is.
+std::map<std::string, std::string> parameterPlaces(const Program& program, TensorId loss);
 
 }  // namespace nf

@@ -79,6 +79,7 @@ Result<Checkpoint> TrainJob::Impl::readState() {
   }
   for (const auto& [name, value] : bystanders)
     if (!store->find(name)) c.tensors.emplace_back(name, value);
+  c.places = places;
   c.swaps = supply->swaps();
   return c;
 }

@@ -84,6 +84,7 @@ struct TrainJob::Impl {
   // ---- of the thread that runs
   CompiledNotebook notebook;
   TrainSettings settings;
+  std::map<std::string, std::string> places;  // of the parameters in the loss
   std::shared_ptr<TensorStore> store;
   std::unique_ptr<KernelSupply> supply;
   Prepared training;

@@ -31,6 +31,7 @@ Result<Unit> TrainJob::Impl::compile() {
                  {},
                  {}};
   settings = notebook.trains[options.train];
+  places = parameterPlaces(notebook.program, notebook.tensorNamed(settings.loss));
   place = settings.span;
   seed = options.seed.value_or(settings.seed);
   const std::string mode = options.mode.empty() ? settings.mode : options.mode;

@@ -459,6 +459,18 @@ void addDefinitions(protocol::Expression& into, const Program& p, const std::vec
   for (const OperatorId id : found) into.definitions.push_back(toText(p, id));
 }
 
+// `sum[j] x[i, j]` beside other terms of a statement of Y is computed for itself, as Y.sum or Y.sum2.
+bool isPartOfAStatement(const Program& p, OperatorId id) {
+  const Operator& op = p[id];
+  if (op.kind != OperatorKind::Gather || op.axes.size() <= op.outputRank) return false;
+  const std::string& made = p[op.output].name;
+  const std::size_t dot = made.rfind('.');
+  if (dot == std::string::npos) return false;
+  const std::string_view last = std::string_view(made).substr(dot + 1);
+  const std::string_view word = last.substr(0, last.find_last_not_of("0123456789") + 1);
+  return word == "mean" || word == name(op.reducer);
+}
+
 }  // namespace
 
 std::optional<protocol::Expression> describeExpression(const Program& p, TensorId tensor, const std::vector<GradientTerm>& terms,
@@ -471,14 +483,15 @@ std::optional<protocol::Expression> describeExpression(const Program& p, TensorI
   e.dtype = name(p[tensor].type);
   e.shape = p[tensor].shape;
   e.origins = spans.of(p, p[last].origin);
-  // A derivative is shown with the partial sums it is made of; other derivatives and forward operators stay names.
+  // A derivative is shown with the partial sums it is made of, another tensor with the sums within its statement; other derivatives and
+  // forward operators stay names.
   std::vector<OperatorId> shown{last};
   const std::string stem = e.tensor + "#";
   for (std::size_t i = 0; i < shown.size(); ++i)
     for (const TensorId t : readsOf(p, shown[i])) {
       const OperatorId from = made[t.value];
-      if (from.valid() && p[t].name.starts_with(stem) && std::find(shown.begin(), shown.end(), from) == shown.end())
-        shown.push_back(from);
+      const bool part = from.valid() && (isDerivative(e.tensor) ? p[t].name.starts_with(stem) : isPartOfAStatement(p, from));
+      if (part && std::find(shown.begin(), shown.end(), from) == shown.end()) shown.push_back(from);
     }
   std::sort(shown.begin(), shown.end());
   for (const OperatorId id : shown) {

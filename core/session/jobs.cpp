@@ -2,12 +2,14 @@
 #include "core/session/jobs.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/execution_plan.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/initialize.h"
+#include "core/runtime/meaning.h"
 #include "core/runtime/run_folder.h"
 #include "core/tune/tune_program.h"
 
@@ -33,10 +35,8 @@ std::string outputRootOf(const Source& source) {
   return source.directory + "/" + (slash == std::string::npos ? source.name : source.name.substr(slash + 1)) + ".out";
 }
 
-// What its values do not hold of what was trained; empty: nothing. `others`: parameters that are declared another way since.
-std::string initialValues(const CompiledNotebook& notebook, std::uint32_t cell, const std::string& missing,
-                          const std::set<std::string>& others) {
-  if (missing.empty() && others.empty()) return {};
+// That the values of the cell are computed from.
+std::set<std::string> parametersOf(const CompiledNotebook& notebook, std::uint32_t cell) {
   std::vector<TensorId> wanted = notebook.cells[cell].defines;
   wanted.insert(wanted.end(), notebook.cells[cell].shows.begin(), notebook.cells[cell].shows.end());
   Program whole = notebook.program;
@@ -51,17 +51,13 @@ std::string initialValues(const CompiledNotebook& notebook, std::uint32_t cell, 
   for (std::size_t o = 0; o < needed.operators.size(); ++o)
     for (const TensorId t : readsOf(needed, OperatorId(o))) add(needed, t);
   for (const Derivative& d : needed.derivatives) add(needed, d.wrt);
-  std::string names;
-  bool several = false;
-  for (const std::string& name : parameters) {
-    if (!missing.empty()) return "Computed with initial values: " + missing;
-    if (!others.contains(name)) continue;
-    several = !names.empty();
-    names += (several ? ", `" : "`") + name + "`";
-  }
-  if (names.empty()) return {};
-  return names + (several ? " have their initial values: they were" : " has its initial value: it was") +
-         " declared another way when the notebook was trained.";
+  return parameters;
+}
+
+std::string quoted(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "`" : ", `") + name + "`";
+  return out;
 }
 
 // Why the cell cannot be run; empty: it can.
@@ -484,6 +480,7 @@ std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
   } else if (read) {
     for (auto& [name, value] : read->tensors) trained->values.emplace(name, std::move(value));
     trained->declared = std::move(read->declared);
+    trained->places = std::move(read->places);
     trained->step = read->step;
   } else {
     trained->missing = read.error().message;
@@ -493,9 +490,10 @@ std::shared_ptr<const Jobs::Trained> Jobs::lastTrained(const Source& notebook) {
   return trained;
 }
 
-Jobs::GoingOn Jobs::goingOn(const Trained* trained, const Program& program) {
+Jobs::GoingOn Jobs::goingOn(const Trained* trained, const CompiledNotebook& notebook) {
   GoingOn g;
   if (!trained) return g;
+  const Program& program = notebook.program;
   bool learnt = false;  // states alone, as an optimizer's, are nothing to go on from
   for (const auto& entry : trained->values) {
     const std::string& name = entry.first;
@@ -504,14 +502,52 @@ Jobs::GoingOn Jobs::goingOn(const Trained* trained, const Program& program) {
     const bool parameter = program[now].kind == TensorKind::Param;
     if (const auto then = trained->declared.find(name);
         then != trained->declared.end() && then->second == declarationOf(program[now])) {
-      g.same.insert(name);
+      g.same.emplace(name, name);
       learnt = learnt || parameter;
     } else if (parameter) {
       g.others.insert(name);
     }
   }
+  std::map<std::string, std::string> goneAt;  // by place
+  std::vector<std::string> gone;
+  for (const auto& [name, place] : trained->places) {
+    if (program.tensorNamed(name).valid() || !trained->values.contains(name)) continue;
+    goneAt.emplace(place, name);
+    gone.push_back(name);
+  }
+  if (!gone.empty()) {
+    g.gone = quoted(gone);
+    for (const TrainSettings& train : notebook.trains)
+      for (const auto& [name, place] : parameterPlaces(program, notebook.tensorNamed(train.loss))) {
+        if (trained->values.contains(name)) continue;
+        const bool parameter = program[program.tensorNamed(name)].kind == TensorKind::Param;
+        if (const auto then = goneAt.find(place); then != goneAt.end()) {
+          g.same.emplace(name, then->second);
+          learnt = learnt || parameter;
+        } else if (parameter) {
+          g.unknown.insert(name);
+        }
+      }
+    for (const auto& [now, then] : g.same) g.unknown.erase(now);
+  }
   if (!learnt) g.same.clear();
   return g;
+}
+
+std::string Jobs::GoingOn::beginning(const std::set<std::string>& parameters) const {
+  std::string out;
+  const auto add = [&](const std::set<std::string>& these, const std::string& why, const std::string& whySeveral) {
+    std::vector<std::string> names;
+    std::set_intersection(parameters.begin(), parameters.end(), these.begin(), these.end(), std::back_inserter(names));
+    if (names.empty()) return;
+    out += (out.empty() ? "" : " ") + quoted(names) +
+           (names.size() == 1 ? " has its initial value: " + why : " have their initial values: " + whySeveral);
+  };
+  add(others, "it was declared another way when the notebook was trained.",
+      "they were declared another way when the notebook was trained.");
+  const std::string learnt = "what was learnt is of " + gone + ", and the notebook has no such name now.";
+  add(unknown, learnt, learnt);
+  return out;
 }
 
 void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest request, protocol::RequestId id) {
@@ -532,8 +568,8 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
     options.sets = request.sets;
     options.tensors = {"all"};
     const auto trained = lastTrained(options.source);
-    const GoingOn from = goingOn(trained.get(), notebook.program);
-    for (const std::string& name : from.same) options.values.emplace(name, trained->values.at(name));
+    const GoingOn from = goingOn(trained.get(), notebook);
+    for (const auto& [name, then] : from.same) options.values.emplace(name, trained->values.at(then));
     const std::int64_t step = options.values.empty() ? -1 : trained->step;
     auto job = std::make_unique<RunJob>(*device, options);
     const auto begin = std::chrono::steady_clock::now();
@@ -549,7 +585,12 @@ void Jobs::run(std::shared_ptr<const Revision> revision, protocol::RunRequest re
         result.cell = cell;
         result.ms = ms;
         result.status = message.empty() ? protocol::CellStatus::Ok : protocol::CellStatus::Error;
-        result.message = message.empty() ? initialValues(notebook, cell, trained ? trained->missing : "", from.others) : message;
+        result.message = message;
+        if (const bool missing = trained && !trained->missing.empty(); message.empty() && (missing || !from.whole())) {
+          const std::set<std::string> parameters = parametersOf(notebook, cell);
+          if (!missing) result.message = from.beginning(parameters);
+          else if (!parameters.empty()) result.message = "Computed with initial values: " + trained->missing;
+        }
         if (message.empty())
           for (const TensorId t : notebook.cells[cell].defines) result.tensors.push_back(notebook.program[t].name);
         m_outbox.send(result, id);
@@ -647,6 +688,8 @@ void Jobs::train(std::shared_ptr<const Revision> revision, protocol::TrainReques
     for (const auto& [name, value] : trained->values)
       if (const TensorId t = notebook.program.tensorNamed(name); t.valid())
         trained->declared.emplace(name, declarationOf(notebook.program[t]));
+    if (statement < notebook.trains.size())
+      trained->places = parameterPlaces(notebook.program, notebook.tensorNamed(notebook.trains[statement].loss));
     std::optional<PendingProfile> unread;
     {
       const std::lock_guard lock(m_mutex);

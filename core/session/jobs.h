@@ -145,18 +145,24 @@ class Jobs {
   struct Trained {
     std::map<std::string, HostTensor> values;
     std::map<std::string, std::string> declared;  // declarationOf()
+    std::map<std::string, std::string> places;    // parameterPlaces() in the loss
     std::int64_t step = -1;
     std::string missing;  // why the values are not here; empty: they are
   };
   std::string resultsOf(const Source& notebook) const;
   // Of this engine's last training, else of the newest run in the notebook's folder; null: there is none.
   std::shared_ptr<const Trained> lastTrained(const Source& notebook);
-  // What of it a cell that runs next goes on from: what `program` declares as the training did.
+  // What of it a cell that runs next goes on from: what the notebook declares as the training did, under the same name or under a new
+  // one at the same place of a loss.
   struct GoingOn {
-    std::set<std::string> same;
-    std::set<std::string> others;  // parameters that were trained, and are declared another way now
+    std::map<std::string, std::string> same;  // by name now: the name then
+    std::set<std::string> others;             // parameters that were trained, and are declared another way now
+    std::set<std::string> unknown;            // parameters of a loss that were not there then, while some of then are gone:
+    std::string gone;                         // their names
+    bool whole() const { return others.empty() && unknown.empty(); }
+    std::string beginning(const std::set<std::string>& parameters) const;  // which of these begin anew, and why; empty: none
   };
-  static GoingOn goingOn(const Trained* trained, const Program& program);
+  static GoingOn goingOn(const Trained* trained, const CompiledNotebook& notebook);
   std::shared_ptr<const Trained> m_trained;  // of this engine
   struct Kept {
     std::string checkpoint;

@@ -651,8 +651,8 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         options.source = notebook.sources.at(notebook.notebook);
         options.tensors = {"all"};
         const auto trained = lastTrained(options.source);
-        for (const std::string& name : goingOn(trained.get(), notebook.program).same)
-          options.values.emplace(name, trained->values.at(name));
+        for (const auto& [name, then] : goingOn(trained.get(), notebook).same)
+          options.values.emplace(name, trained->values.at(then));
         auto job = std::make_unique<RunJob>(*device, options);
         const auto stopped = [&] {
           {
@@ -710,9 +710,10 @@ void Jobs::answerTensor(std::shared_ptr<const Revision> revision, const protocol
     const CompiledNotebook& notebook = revision->sound();
     if (notebook.ok())
       if (const auto trained = lastTrained(notebook.sources.at(notebook.notebook))) {
-        const GoingOn from = goingOn(trained.get(), notebook.program);
-        if (from.same.contains(request.tensor)) return sendTensor(trained->values.at(request.tensor), request, trained->step, id);
-        if (!from.same.empty() && from.others.empty() && notebook.tensorNamed(request.tensor).valid())
+        const GoingOn from = goingOn(trained.get(), notebook);
+        if (const auto same = from.same.find(request.tensor); same != from.same.end())
+          return sendTensor(trained->values.at(same->second), request, trained->step, id);
+        if (!from.same.empty() && from.whole() && notebook.tensorNamed(request.tensor).valid())
           return evaluate(std::move(revision), request, id);
       }
     return fail(id, {"tensor", withoutValue(*revision, request.tensor, " has no value yet: run its cell."), {}, {}});

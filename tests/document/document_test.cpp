@@ -161,6 +161,11 @@ TEST(Document, CellsThatComeBackHaveTheirIds) {
   const auto after = ids();
   ASSERT_EQ(after.size(), 4u);
   EXPECT_EQ(after[2], before[1]);
+  std::string both = d.text();
+  both.replace(both.find("let C = 3"), 9, "let C = 4");
+  both.replace(both.find("let B = 2"), 9, "let B = 5");
+  d.reload(both);
+  EXPECT_EQ(ids(), after) << "other texts in the same places";
 }
 
 TEST(Document, SeveralPlacesAreOneStepAndTheCellsStay) {

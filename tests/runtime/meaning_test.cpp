@@ -30,5 +30,50 @@ TEST(Meaning, OfALongNotebookTakesWorkInProportionToItsLength) {
   EXPECT_LT(whole, 3 * half) << half;
 }
 
+std::map<std::string, std::string> placesIn(const std::string& text) {
+  const CompiledNotebook notebook = compileNotebook({"places.nf", "", text}, {});
+  EXPECT_TRUE(notebook.ok());
+  return parameterPlaces(notebook.program, notebook.tensorNamed("L"));
+}
+
+TEST(Meaning, AParametersPlaceInTheLossIsNotItsName) {
+  const std::string head = "input X[4] = normal(0, 1)\n";
+  const auto a = placesIn(head +
+                          "param U[4] = normal(0, 1)\nparam V[4] = normal(0, 1)\nparam N[4] = 0\n"
+                          "Y[i] = U[i] * X[i] + V[i]\nloss L = sum[i] Y[i]^2\n");
+  const auto b = placesIn(head +
+                          "param S[4] = normal(0, 1)\nparam U[4] = normal(0, 1)\n"
+                          "Q[i] = U[i] * X[i] + S[i]\nE[i] = Q[i] + 1\nloss L = sum[i] Q[i]^2\n");
+  EXPECT_EQ(a.size(), 2u) << "N is not in the loss";
+  EXPECT_NE(a.at("U"), a.at("V"));
+  EXPECT_EQ(a.at("U"), b.at("U"));
+  EXPECT_EQ(a.at("V"), b.at("S"));
+  for (const char* other : {"param U[4] = normal(0, 2)\nY[i] = U[i] * X[i]\nloss L = sum[i] Y[i]^2\n",
+                            "param U[4] = normal(0, 1)\nY[i] = U[i] * X[i]\nloss L = sum[i] Y[i]^3\n",
+                            "param U[4] = normal(0, 1)\nY[i] = U[i] * X[i] + U[i]\nloss L = sum[i] Y[i]^2\n"})
+    EXPECT_NE(placesIn(head + other).at("U"),
+              placesIn(head + "param U[4] = normal(0, 1)\nY[i] = U[i] * X[i]\nloss L = sum[i] Y[i]^2\n").at("U"))
+        << other;
+}
+
+TEST(Meaning, OfParametersAtLikePlacesTheFirstIsTheFirst) {
+  const std::string rest = "[4] = normal(0, 1)\nloss L = sum[i] (A[i] + B[i])^2\n";
+  const auto two = placesIn("param A[4] = normal(0, 1)\nparam B" + rest);
+  EXPECT_NE(two.at("A"), two.at("B"));
+  EXPECT_EQ(placesIn("param A[4] = normal(0, 1)\nparam C[4] = normal(0, 1)\nloss L = sum[i] (A[i] + C[i])^2\n").at("C"),
+            two.at("B"));
+}
+
+// A loss of a gradient: the place of what it is taken by, and of what it is taken of.
+TEST(Meaning, PlacesReachThroughDerivatives) {
+  const auto named = [](const std::string& p) {
+    return placesIn("input X[4] = normal(0, 1)\nparam " + p + "[4] = normal(0, 1)\nloss K = sum[i] sin(" + p +
+                    "[i] * X[i])\nG[i] = d(K)/d(" + p + ")[i]\nloss L = sum[i] G[i]^2\n");
+  };
+  const auto w = named("W"), other = named("V");
+  ASSERT_TRUE(w.contains("W"));
+  EXPECT_EQ(w.at("W"), other.at("V"));
+}
+
 }  // namespace
 }  // namespace nf

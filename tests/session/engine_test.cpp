@@ -155,6 +155,28 @@ TEST_F(EngineTest, IndicesAndDerivativesAreTrees) {
   EXPECT_EQ(w.nodes[partial->children[1]].kind, FormulaKind::Subscript);
 }
 
+// What a statement sums beside other terms is not written elsewhere: it is shown above, with what it sums itself.
+TEST_F(EngineTest, SumsWithinAStatementAreShownWithIt) {
+  await<Hello>();
+  document(
+      "input x[4] = 1\ninput y[3] = 2\nZ[j] = sum[i] y[i] * x[j]\nY[i] = sum[j] (x[j] + 2)*3 + y[i] + sum[j] Z[j]*y[i]\nshow Y\n");
+  await<Analysis>();
+  send(ExpressionRequest{1, "Y", false}, 4);
+  const Expression e = await<Expression>(4);
+  ASSERT_EQ(e.formulas.size(), 3u) << e.text;
+  std::set<std::string> above, read;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Formula& f = e.formulas[i];
+    EXPECT_TRUE(wellFormed(f));
+    EXPECT_EQ(f.nodes[f.nodes.back().children[1]].kind, FormulaKind::Reduce);
+    above.insert(f.name);
+  }
+  for (const FormulaNode& n : e.formulas[2].nodes)
+    if (n.kind == FormulaKind::Name && n.text.starts_with("Y.")) read.insert(n.text);
+  EXPECT_EQ(above, read);
+  EXPECT_EQ(e.text.find("Z[j] ="), std::string::npos) << "another statement's: " << e.text;
+}
+
 // The formula of a scatter is an equation: its left side names an element, its right side sums over the points that reach it.
 TEST_F(EngineTest, AScatterIsAnEquation) {
   await<Hello>();

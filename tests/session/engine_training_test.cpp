@@ -150,6 +150,55 @@ TEST_F(EngineJobs, ANewEngineGoesOnFromTheCheckpointBesideTheNotebook) {
   EXPECT_NE(valuesOf(engine, "W", -1), learnt);
 }
 
+// A new name for a parameter is no new parameter, in this engine and in the next one. One that stands at another place of the loss is
+// one, and the cells that read it say so.
+TEST_F(EngineJobs, ARenamedParameterKeepsWhatItLearnt) {
+  const auto valuesOf = [](EngineProcess& engine, const char* tensor, std::int64_t step) {
+    const auto slice = engine.ask<TensorSlice>(TensorRequest{tensor, {}, {}, 65536});
+    EXPECT_EQ(slice.step, step) << tensor;
+    return unpackValues(engine.binary());
+  };
+  const auto messagesOf = [](EngineProcess& engine, std::uint64_t revision) {
+    std::map<std::uint32_t, std::string> said;
+    for (const CellResult& c : engine.passed<CellResult>())
+      if (c.revision == revision) said[c.cell] = c.message;
+    return said;
+  };
+  std::string renamed = kDigits;
+  renamed.replace(renamed.find("param W["), 8, "param Weight[");
+  renamed.replace(renamed.find("* W["), 4, "* Weight[");
+  std::ofstream(m_folder.path("test.nf")) << renamed;
+  std::vector<double> learnt, computed;
+  {
+    EngineProcess engine(m_folder.path(""));
+    engine.document(kDigits);
+    engine.ask<Finished>(train(20, "static"));
+    learnt = valuesOf(engine, "W", 20);
+    engine.document(renamed, 2);
+    EXPECT_EQ(valuesOf(engine, "Weight", 20), learnt) << "before anything ran";
+    engine.ask<Finished>(RunRequest{2, {1}, "auto", {}});
+    EXPECT_EQ(valuesOf(engine, "Weight", 20), learnt);
+    computed = valuesOf(engine, "Z", 20);
+    EXPECT_EQ(messagesOf(engine, 2)[1], "");
+    engine.document(kDigits, 3);
+    engine.ask<Finished>(RunRequest{3, {1}, "auto", {}});
+    EXPECT_EQ(valuesOf(engine, "Z", 20), computed) << "under the name that was trained";
+  }
+  EngineProcess engine(m_folder.path(""));
+  engine.document(renamed);
+  engine.ask<Finished>(RunRequest{1, {1}, "auto", {}});
+  EXPECT_EQ(valuesOf(engine, "Weight", 20), learnt);
+  EXPECT_EQ(valuesOf(engine, "Z", 20), computed);
+
+  std::string another = renamed;
+  another.replace(another.find("tanh(Z"), 4, "sin");
+  engine.document(another, 2);
+  engine.ask<Finished>(RunRequest{2, {1}, "auto", {}});
+  EXPECT_NE(valuesOf(engine, "Weight", -1), learnt);
+  EXPECT_EQ(messagesOf(engine, 2)[1],
+            "`Weight` has its initial value: what was learnt is of `W`, and the notebook has no such name now.");
+}
+
 // However short it was: what a training has learnt can be looked at when it has ended.
 TEST_F(EngineJobs, ATrainingLeavesItsWeights) {
   EngineProcess engine(m_folder.path(""));

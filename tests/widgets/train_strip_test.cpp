@@ -203,6 +203,12 @@ TEST_F(Tuning, SwapsOfAResumedRunAreToldApart) {
   strip.setSteps({}, {swaps.begin() + 1, swaps.end()}, {});
   EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 2 swaps, 2 before it was resumed");
   EXPECT_EQ(strip.swaps()->count(), 4);
+  // A row of the list, but no kernel that took another one's place.
+  KernelSwapEvent split = swaps[4];
+  split.split = true;
+  strip.addSwap(split);
+  EXPECT_EQ(strip.tuner(), "tuner: 12 trials, 2 swaps, 2 before it was resumed, 1 kernel split again");
+  EXPECT_EQ(strip.swaps()->count(), 5);
 }
 
 // Steps are of the whole training, seconds of the run that was resumed: what is said is of the same steps.

@@ -539,6 +539,35 @@ TEST_F(Recovery, AFileChangedOutsideIsReadAgainOrAskedAbout) {
   EXPECT_TRUE(window->messages()->key().isEmpty());
 }
 
+// Whoever writes in it goes on where the caret stood, whatever else of the notebook has changed.
+TEST_F(Recovery, TheCaretStaysWhereItWasInAFileThatIsReadAgain) {
+  const auto stands = [&](const char* text, std::size_t at, const char* then, std::size_t wanted) {
+    SCOPED_TRACE(then);
+    write(text);
+    open();
+    window->notebook()->scrollToByte(at, true);
+    ASSERT_TRUE(window->notebook()->editing());
+    ASSERT_EQ(window->notebook()->caretByte(), at);
+    write(then);
+    ASSERT_TRUE(wait([&] { return document().text() == then; }));
+    EXPECT_TRUE(window->notebook()->editing());
+    EXPECT_EQ(window->notebook()->caretByte(), wanted);
+    EXPECT_TRUE(window->close());
+    window.reset();
+  };
+  const std::string text = "# %%\nlet a = 1\nlet b = 2\n\n# %%\nlet c = 3\nlet d = 4\n";
+  const std::size_t at = text.find("c = 3");
+  const auto with = [&](const std::string& old, const std::string& next) {
+    std::string out = text;
+    return out.replace(out.find(old), old.size(), next);
+  };
+  stands(text.c_str(), at, with("let d = 4", "let d = 40\nlet e = 5").c_str(), at);
+  stands(text.c_str(), at, with("let a = 1\n", "").c_str(), at - 10);
+  stands(text.c_str(), at + 2, with("let c", "let x = 0\nlet c").c_str(), at + 12);
+  const std::string both = "# %%\nlet a = 10\nlet b = 2\n\n# %%\nlet q = 7\nlet d = 40\n";
+  stands(text.c_str(), at + 2, both.c_str(), both.find("q = 7") + 2);
+}
+
 TEST_F(Recovery, OnlyWhatIsOnDiskIsCalledSaved) {
   open();
   const auto said = [&](const QString& word) {

@@ -154,6 +154,63 @@ TEST_F(Window, PinKeepsAScheduleInTheNotebookAndUnpinTakesItOut) {
   EXPECT_EQ(tune->pin()->text(), "Pin");
 }
 
+// What of a page is not in sight there is shown where it is; a decision of the page's own is undone in place.
+TEST_F(Window, TextThatIsUndoneFromAnotherPageIsShown) {
+  openChecked();
+  for (const auto page : {MainWindow::Page::Tune, MainWindow::Page::Devices, MainWindow::Page::Explain}) {
+    window->showPage(MainWindow::Page::Author);
+    window->notebook()->activate(cell(2)->id(), true);
+    QTest::keyClicks(cell(2)->editor(), "x");
+    window->notebook()->activate(cell(1)->id(), false);
+    window->showPage(page);
+    window->action("edit.undo")->trigger();
+    EXPECT_EQ(document().text(), capsule::kText);
+    EXPECT_EQ(window->page(), MainWindow::Page::Author);
+    EXPECT_EQ(window->notebook()->activeCell(), cell(2)->id());
+    window->showPage(page);
+    window->action("edit.redo")->trigger();
+    EXPECT_NE(document().text(), capsule::kText);
+    EXPECT_EQ(window->page(), MainWindow::Page::Author);
+    window->action("edit.undo")->trigger();
+  }
+  document().setScheduleHint("Y", R"({"kind": "contraction"})");
+  window->notebook()->followDocument();
+  window->showPage(MainWindow::Page::Tune);
+  window->action("edit.undo")->trigger();
+  EXPECT_EQ(document().text(), capsule::kText);
+  EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+}
+
+// A plot's commands act on one in sight that has points, and say so where there is none.
+TEST_F(Window, CommandsOfAPlotSayThatThereIsNone) {
+  openChecked();
+  const auto asked = std::make_shared<int>(0);
+  for (Plot* p : window->findChildren<Plot*>())
+    p->setPathChooser([asked](const QString&) {
+      ++*asked;
+      return QString();
+    });
+  for (const char* id : {"plot.table", "plot.csv", "plot.json", "plot.png", "plot.svg"}) {
+    window->action("tools.message")->trigger();
+    ASSERT_EQ(window->statusText(), "No message waits");
+    window->action(id)->trigger();
+    EXPECT_TRUE(window->statusText().startsWith("No plot is in sight")) << id << ": " << window->statusText().toStdString();
+  }
+  EXPECT_FALSE(window->tune()->latency()->showsTable());
+  window->showPage(MainWindow::Page::Tune);
+  QCoreApplication::processEvents();
+  window->action("plot.csv")->trigger();
+  EXPECT_TRUE(window->statusText().startsWith("The plot is empty")) << window->statusText().toStdString();
+  EXPECT_EQ(*asked, 0);
+  window->showPage(MainWindow::Page::Author);
+  run(3);
+  ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 100 && !window->workspace().running(); }));
+  window->showPage(MainWindow::Page::Tune);
+  QCoreApplication::processEvents();
+  window->action("plot.csv")->trigger();
+  EXPECT_EQ(*asked, 1);
+}
+
 TEST_F(Window, AReplayStandsBesideTheFigureItRepeats) {
   openChecked();
   window->showPage(MainWindow::Page::Tune);
