@@ -199,7 +199,12 @@ void MainWindow::makeActions() {
   group = tr("Tools");
   // Of the plot that has the keyboard, else the step latency, else the first one in sight. Where there is none, null, and it is said.
   const auto plot = [this]() -> Plot* {
-    const auto inSight = [](const Plot* p) { return p->isVisible() && !p->visibleRegion().isEmpty(); };
+    const auto inSight = [](const Plot* p) {
+      QRect seen = p->rect();  // its region is that of the chart within, which covers it
+      for (const QWidget* w = p; w->parentWidget() && !w->isWindow(); w = w->parentWidget())
+        seen = seen.translated(w->pos()).intersected(w->parentWidget()->rect());
+      return p->isVisible() && !seen.isEmpty();
+    };
     for (QWidget* w = QApplication::focusWidget(); w; w = w->parentWidget())
       if (auto* found = qobject_cast<Plot*>(w)) return found;
     if (inSight(m_tune->latency())) return m_tune->latency();

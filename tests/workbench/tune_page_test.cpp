@@ -198,7 +198,7 @@ TEST_F(Window, CommandsOfAPlotSayThatThereIsNone) {
   }
   EXPECT_FALSE(window->tune()->latency()->showsTable());
   window->showPage(MainWindow::Page::Tune);
-  QCoreApplication::processEvents();
+  ASSERT_TRUE(wait([&] { return window->tune()->latency()->isVisible() && window->tune()->latency()->height() > 0; }));
   window->action("plot.csv")->trigger();
   EXPECT_TRUE(window->statusText().startsWith("The plot is empty")) << window->statusText().toStdString();
   EXPECT_EQ(*asked, 0);
@@ -206,7 +206,7 @@ TEST_F(Window, CommandsOfAPlotSayThatThereIsNone) {
   run(3);
   ASSERT_TRUE(wait([&] { return cell(3)->train() && cell(3)->train()->plot()->steps() == 100 && !window->workspace().running(); }));
   window->showPage(MainWindow::Page::Tune);
-  QCoreApplication::processEvents();
+  ASSERT_TRUE(wait([&] { return window->tune()->latency()->isVisible() && window->tune()->latency()->height() > 0; }));
   window->action("plot.csv")->trigger();
   EXPECT_EQ(*asked, 1);
 }
