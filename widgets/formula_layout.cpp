@@ -189,13 +189,15 @@ class Setter {
     return box;
   }
   // One letter is italic, digits after it stand lower; a name of several letters is upright.
-  FormulaBox name(const std::string& text, double px) {
+  // With indices its number stands on the line: below, W2[k] and W[2*k] would look alike.
+  FormulaBox name(const std::string& text, double px, bool indexed = false) {
     const QString t = QString::fromStdString(text);
     qsizetype digits = t.size();
     while (digits > 1 && t[digits - 1].isDigit()) --digits;
     if (digits != 1 || !t[0].isLetter()) return word(t, px, t.size() == 1 && t[0].isLetter());
     FormulaBox box = word(t.left(1), px, true);
-    if (digits < t.size()) put(box, word(t.mid(1), px * 0.74, false), box.width, px * 0.16);
+    if (digits < t.size() && indexed) append(box, word(t.mid(1), px, false));
+    else if (digits < t.size()) put(box, word(t.mid(1), px * 0.74, false), box.width, px * 0.16);
     return box;
   }
 
@@ -518,7 +520,8 @@ class Setter {
       }
       case FormulaKind::Name: return name(node.text, px);
       case FormulaKind::Subscript: {
-        box = set(child[0], px);
+        const bool named = m_nodes[child[0]].kind == FormulaKind::Name;
+        box = named ? withRegion(child[0], name(m_nodes[child[0]].text, px, child.size() > 1)) : set(child[0], px);
         if (child.size() > 1) put(box, list(child, 1, px * kIndex), box.width, px * 0.24);
         box.width += px * 0.06;
         return box;
@@ -619,8 +622,10 @@ class Latex {
       case FormulaKind::Subscript: {
         QStringList indices;
         for (std::size_t i = 1; i < c.size(); ++i) indices << text(c[i]);
-        return indices.isEmpty() ? text(c[0])
-                                 : text(c[0]) + QStringLiteral("_{") + indices.join(QStringLiteral(", ")) + QLatin1Char('}');
+        if (indices.isEmpty()) return text(c[0]);
+        const FormulaNode& base = m_nodes[c[0]];
+        return (base.kind == FormulaKind::Name ? named(QString::fromStdString(base.text), true) : text(c[0])) +
+               QStringLiteral("_{") + indices.join(QStringLiteral(", ")) + QLatin1Char('}');
       }
       case FormulaKind::Reduce: {
         QString out;
@@ -684,11 +689,11 @@ class Latex {
     const QString t = text(id);
     return bindingOf(m_nodes[id]) < least ? QStringLiteral("\\left(%1\\right)").arg(t) : t;
   }
-  static QString named(QString name) {
+  static QString named(QString name, bool indexed = false) {
     name.replace(QLatin1Char('_'), QStringLiteral("\\_"));
     qsizetype digits = name.size();
     while (digits > 1 && name[digits - 1].isDigit()) --digits;
-    if (digits == 1 && name.size() > 1) return QStringLiteral("{%1_{%2}}").arg(name.left(1), name.mid(1));
+    if (digits == 1 && name.size() > 1 && !indexed) return QStringLiteral("{%1_{%2}}").arg(name.left(1), name.mid(1));
     return name.size() <= 1 ? name : QStringLiteral("\\mathit{%1}").arg(name);
   }
   const std::vector<FormulaNode>& m_nodes;

@@ -289,16 +289,20 @@ Subgraph extractSubgraph(const Program& program, const std::vector<OperatorId>& 
 }
 
 void forEachKernel(const Program& program, const std::function<void(const KernelSite&)>& visit) {
+  std::vector<std::string> counters;
   const auto descend = [&](const Program& p, std::int64_t calls, OperatorId loop, auto&& self) -> void {
     const SubgraphExtractor extractor(p);
     for (const Group& group : p.groups) {
       if (!isStepped(p, group)) {
-        visit({p, group, extractor, calls, loop});
+        visit({p, group, extractor, calls, loop, counters});
         continue;
       }
       const OperatorId first = group.operators.front();
       const Loop& within = p[p[first].loop];
-      if (within.body) self(*within.body, calls * within.trips, loop.valid() ? loop : first, self);
+      if (!within.body) continue;
+      counters.push_back(within.counter);
+      self(*within.body, calls * within.trips, loop.valid() ? loop : first, self);
+      counters.pop_back();
     }
   };
   descend(program, 1, {}, descend);

@@ -48,6 +48,7 @@ struct KernelSite {
   const SubgraphExtractor& extractor;  // of `program`
   std::int64_t calls = 1;              // a step: the trips of the loops around it
   OperatorId loop;                     // the outermost loop around it, an operator of the whole program; invalid: none
+  std::vector<std::string> counters;   // of the loops around it, outermost first
 };
 void forEachKernel(const Program& program, const std::function<void(const KernelSite&)>& visit);
 

@@ -373,6 +373,18 @@ bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
   return false;
 }
 
+namespace {
+// A tensor of a loop's body; `_steps` is what passes keep of all its steps.
+bool isOfLoop(const Program& program, std::string_view name) {
+  while (name.ends_with("_steps")) name.remove_suffix(std::string_view("_steps").size());
+  return std::any_of(program.loops.begin(), program.loops.end(), [&](const Loop& loop) {
+    return loop.body && (std::any_of(loop.body->tensors.begin(), loop.body->tensors.end(),
+                                     [&](const Tensor& t) { return t.kind == TensorKind::Intermediate && t.name == name; }) ||
+                         isOfLoop(*loop.body, name));
+  });
+}
+}  // namespace
+
 void Elaborator::hint(const Ast&, const Stmt& s) {
   Hint h;
   h.kind = s.hint;
@@ -382,7 +394,7 @@ void Elaborator::hint(const Ast&, const Stmt& s) {
     if (!lookup(name)) {
       // Names of derived tensors and operators exist later only.
       const bool derived = name.find('/') != std::string::npos || name.find('#') != std::string::npos;
-      if (derived || m_fullNames.contains(name)) {
+      if (derived || m_fullNames.contains(name) || isOfLoop(m_out.program, name)) {
         h.tensors.push_back(name);
         continue;
       }

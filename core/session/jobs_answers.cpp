@@ -23,7 +23,8 @@ struct Jobs::Found {
   std::unique_ptr<ScheduleSpace> space;
   Schedule first;  // pinned, or the analytic model's
   bool pinned = false;
-  std::vector<Subgraph> equals;  // the other groups of the same kernel
+  std::vector<std::string> counters;  // of the loops around it
+  std::vector<Subgraph> equals;       // the other groups of the same kernel
 };
 
 std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInputs& inputs, const std::string& id,
@@ -55,7 +56,8 @@ std::optional<Jobs::Found> Jobs::find(const Revision& revision, const FusionInpu
     bool pins = false;
     if (const Hint* hint = pinOf(program.hints, site.program, site.group.operators))
       if (auto pinned = pinnedSchedule(*hint, subgraph.program, &*device)) first = std::move(*pinned), pins = true;
-    found.emplace(Found{*stages, site.group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, {}});
+    found.emplace(
+        Found{*stages, site.group, std::move(subgraph), *device, std::move(*space), std::move(first), pins, site.counters, {}});
   });
   if (failed) {
     fail(request, *failed);
@@ -323,7 +325,7 @@ void Jobs::answerKernel(const Revision& revision, const FusionInputs& inputs, co
   const Program& sub = found->subgraph.program;
   const OriginsOfEquals same(sub, found->equals);
   for (std::size_t i = 0; i < sub.operators.size(); ++i) {
-    answer.expression += toText(sub, OperatorId(i)) + "\n";
+    answer.expression += toText(sub, {OperatorId(i)}, found->counters) + "\n";
     answer.expressionOrigins.push_back(same.spans(revision.spans(), sub.operators[i].origin));
   }
   CompileJob job;

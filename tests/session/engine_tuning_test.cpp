@@ -471,10 +471,11 @@ TEST_F(EngineJobs, WhatAHintCannotHaveIsToldWithTheFusionReport) {
 // A loop that runs kernel by kernel: those of its body are kernels of the step, as often as it takes steps.
 TEST_F(EngineJobs, KernelsOfALoopsBodyAreKernelsOfTheStep) {
   EngineProcess engine(m_folder.path(""));
-  engine.document(
+  const std::string notebook =
       "input X[8, 12, 6] = normal(0, 1)\nparam U[9, 6] = normal(0, 0.3)\nparam V[9, 9] = normal(0, 0.1)\nh[n: 8, i: 9] = 0\n"
       "for s in 0..12 {\n  h[n, i] = tanh(sum[k] U[i, k]*X[n, s, k] + sum[j] V[i, j]*h[n, j])\n}\n"
-      "loss L = mean[n, i] h[n, i]^2\ntrain L { steps = 20; optimizer = sgd(lr=0.1); mode = static }\n");
+      "loss L = mean[n, i] h[n, i]^2\ntrain L { steps = 20; optimizer = sgd(lr=0.1); mode = static }\n";
+  engine.document(notebook);
   const auto subgraphs = engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs;
   const auto graph = engine.ask<GraphPage>(GraphRequest{1, "fused", 0, 20000});
   const SubgraphInfo* chosen = nullptr;
@@ -495,6 +496,16 @@ TEST_F(EngineJobs, KernelsOfALoopsBodyAreKernelsOfTheStep) {
   const auto measured = engine.ask<TrialMeasured>(MeasureRequest{chosen->id, space.current});
   EXPECT_EQ(measured.trial.status, TrialStatus::Ok) << measured.trial.how;
   EXPECT_TRUE(measured.trial.us);
+  std::string expressions;
+  for (const SubgraphInfo& s : subgraphs) expressions += engine.ask<Kernel>(KernelRequest{s.id, {}, {"loops"}}).expression;
+  EXPECT_NE(expressions.find("[s, "), std::string::npos) << "the loop's counter goes by its name: " << expressions;
+  EXPECT_EQ(expressions.find("v10737"), std::string::npos) << expressions;
+  // It is kept by a hint, as any other.
+  ASSERT_FALSE(chosen->pinTensor.empty());
+  const Analysis pinned = engine.document(notebook + "hint schedule " + chosen->pinTensor + " " + space.current.text + "\n", 2);
+  EXPECT_TRUE(pinned.diagnostics.empty()) << (pinned.diagnostics.empty() ? "" : pinned.diagnostics[0].message);
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{2}).subgraphs)
+    EXPECT_EQ(s.state == SubgraphState::Pinned, s.id == chosen->id) << s.name;
 }
 
 }  // namespace

@@ -142,6 +142,23 @@ TEST_F(AuthorWidgets, AFactorIsNotReadOnIntoANumber) {
   EXPECT_EQ(textsOf(setFormula(product(name).formula, theme, 22)), (QStringList{"0.5", "Y"}));
 }
 
+// W2[k] is not W[2*k].
+TEST_F(AuthorWidgets, ANumberInANameIsNoIndex) {
+  capsule::FormulaMaker named, index;
+  named.access("W2", {"k"});
+  const auto w = index.add(Kind::Name, "W"), two = index.add(Kind::Number, "2"), k = index.add(Kind::Name, "k");
+  index.add(Kind::Subscript, "", {w, index.add(Kind::Infix, "*", {two, k})});
+  EXPECT_EQ(toLatex(named.formula), "\\mathit{W2}_{k}");
+  EXPECT_EQ(toLatex(index.formula), "W_{2 k}");
+  const auto heightOf = [&](const capsule::FormulaMaker& m, const char* text) {
+    for (const auto& run : setFormula(m.formula, theme, 22).runs)
+      if (run.text == text) return run.at.y();
+    return -1000.0;
+  };
+  EXPECT_EQ(heightOf(named, "2"), heightOf(named, "W"));
+  EXPECT_GT(heightOf(index, "2"), heightOf(index, "W"));
+}
+
 TEST_F(AuthorWidgets, ALetterAndItsNumberAreOneName) {
   capsule::FormulaMaker m;
   m.add(Kind::Name, "z12");
