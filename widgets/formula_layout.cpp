@@ -88,6 +88,14 @@ bool readsOn(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
   }
 }
 
+// A name of several letters: 10 B.sum, where 2p is one word.
+bool beginsWithWord(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
+  while (!nodes[id].children.empty() && nodes[id].kind != FormulaKind::Call && nodes[id].kind != FormulaKind::Reduce)
+    id = nodes[id].children.front();
+  return nodes[id].kind == FormulaKind::Name && nodes[id].text.size() > 1 &&
+         !std::isdigit(static_cast<unsigned char>(nodes[id].text[1]));
+}
+
 bool endsWithNumber(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
   while (nodes[id].kind == FormulaKind::Infix && nodes[id].text == "*" &&
          bindingOf(nodes[nodes[id].children[1]]) >= rightBinding(nodes[id].text))
@@ -551,7 +559,8 @@ class Setter {
           const bool number = m_nodes[child[0]].kind == FormulaKind::Number;
           const bool dot = needsDot(m_nodes, node) || (index && !number);
           if (dot) append(box, word(QStringLiteral("·"), px, false), px * (index ? 0.06 : 0.18));
-          append(box, operand(child[1], px, right), number && !dot ? px * 0.04 : index ? px * 0.06 : px * 0.2);
+          const bool tight = number && !dot && !beginsWithWord(m_nodes, child[1]);
+          append(box, operand(child[1], px, right), tight ? px * 0.04 : index ? px * 0.06 : px * 0.2);
         } else {
           const QString symbol = symbolOf(node.text);
           const double gap = symbol[0].isLetter() ? px * 0.3 : index && own == kSum ? px * 0.1 : px * 0.24;

@@ -55,6 +55,7 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
       return;
     }
     for (std::size_t i = 0; i < s.targets.size(); ++i) bindTarget(s.targets[i], (*results)[i]);
+    noteReference(s.span, results->front());  // its signs and numbers are what it makes
     return;
   }
   if (s.values.size() != s.targets.size()) {
@@ -72,6 +73,7 @@ void Elaborator::assignment(const Ast& ast, const Stmt& s) {
     values.push_back(*value);
   }
   for (std::size_t i = 0; i < s.targets.size(); ++i) bindTarget(s.targets[i], values[i]);
+  noteReference(s.span, values.front());
 }
 
 // The target's indices are known to `right`: the operator, and its name.
@@ -132,6 +134,7 @@ void Elaborator::defineWhole(const Ast& ast, const Stmt& s, const Target& target
       return;
     }
     if (entity->kind == Entity::Kind::Tensor) entity->symbol = kNone;
+    noteReference(s.span, *entity);
     bindTarget(target, std::move(*entity));
     return;
   }

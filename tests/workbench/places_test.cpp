@@ -68,6 +68,8 @@ TEST_F(Placed, WhatAFunctionMakesIsSelectedByItsName) {
   EXPECT_TRUE(selection().leadsTo("Z", {}));
   EXPECT_EQ(click("linear(Z", 2), std::set<std::string>{"linear"});
   EXPECT_EQ(window->inspector()->tensor(), "Y");
+  EXPECT_TRUE(click("= linear(Z", 0).contains("Y = linear(Z, 2)"));
+  EXPECT_EQ(window->inspector()->tensor(), "Y");
   EXPECT_TRUE(click("Y = linear", 0).contains("Y"));
   EXPECT_EQ(window->inspector()->tensor(), "Y");
 }
