@@ -2,6 +2,7 @@
 #include "widgets/formula_layout.h"
 
 #include <QFontMetricsF>
+#include <cctype>
 #include <cmath>
 #include <optional>
 
