@@ -43,7 +43,8 @@ Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOpt
   Prepared prepared;
   prepared.warnings = unobeyedHints(stages);
   if (!context.inProcess() && stages.fused && context.target()) {
-    PinFindings pins = checkPins(stages, stageOptions(context, options), *context.target());
+    PinFindings pins = options.pinsOfStep ? pinsOfOthers(stages, *context.target())
+                                          : checkPins(stages, stageOptions(context, options), *context.target());
     stages.fused = withoutSetAside(stages.fused, pins);
     for (Diagnostic& d : pins.diagnostics)
       if (d.severity == Severity::Warning) prepared.warnings.push_back(std::move(d));

@@ -29,6 +29,7 @@ struct PrepareOptions {
   std::stop_token stop;                     // ends the passes with stopped()
   Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
+  bool pinsOfStep = false;                  // `hint schedule` is of the training step's kernels: others go without it, no word said
 };
 
 // Stage by stage; the interpreter runs one operator at a time, other devices what fusion decided.

@@ -204,9 +204,12 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     if (!complete) return false;
   }
   m_store = std::make_shared<TensorStore>(m_context.device());
-  auto made =
-      nf::prepare(program, m_context, m_store,
-                  {.updates = m_options.trainStep.has_value(), .verify = m_options.verify, .stop = stop, .failedAt = &m_place});
+  auto made = nf::prepare(program, m_context, m_store,
+                          {.updates = m_options.trainStep.has_value(),
+                           .verify = m_options.verify,
+                           .stop = stop,
+                           .failedAt = &m_place,
+                           .pinsOfStep = !m_options.trainStep && !m_notebook.trains.empty()});
   if (!made && isStopped(made.error())) return false;
   NF_TRY(m_prepared, std::move(made));
   Executable& x = *m_prepared.executable;

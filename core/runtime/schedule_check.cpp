@@ -127,6 +127,17 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
   return findings;
 }
 
+PinFindings pinsOfOthers(const Stages& stages, const Target& target) {
+  PinFindings findings;
+  for (std::size_t i = 0; stages.fused && i < stages.fused->hints.size(); ++i) {
+    const Hint& hint = stages.fused->hints[i];
+    if (hint.kind != Hint::Kind::Schedule) continue;
+    const PinnedGroup here = groupOf(*stages.fused, hint);
+    if (here.program && !pinned(here, hint, target)) findings.setAside.push_back(i);
+  }
+  return findings;
+}
+
 std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fused, const PinFindings& pins) {
   if (pins.setAside.empty()) return fused;
   Program program = *fused;

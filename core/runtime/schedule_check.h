@@ -18,6 +18,8 @@ struct PinFindings {
 };
 // `options`: as the stages were fused.
 PinFindings checkPins(const Stages& stages, const StageOptions& options, const Target& target);
+// Of a program that is not the training step, whose kernels the hints are for: those that it has otherwise are set aside.
+PinFindings pinsOfOthers(const Stages& stages, const Target& target);
 std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fused, const PinFindings& pins);
 
 // The diagnostics of each training step, or of all that the notebook computes where it trains nothing.

@@ -17,8 +17,11 @@ void TrainJob::Impl::planEvaluations() {
   evaluates = options.evaluate &&
               !(all > 0 ? evaluationProgram(notebook, settings.loss) : inputEvaluationProgram(notebook)).outputs.empty();
   if (!evaluates) return;
-  PrepareOptions prepare{
-      .updates = false, .verify = options.verify, .reverted = prepareOptions.reverted, .device = prepareOptions.device};
+  PrepareOptions prepare{.updates = false,
+                         .verify = options.verify,
+                         .reverted = prepareOptions.reverted,
+                         .device = prepareOptions.device,
+                         .pinsOfStep = true};
   evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all] {
     PlannedEvaluations plans;
     const auto plan = [&](std::int64_t rows) {

@@ -117,7 +117,9 @@ Result<Prepared> TrainJob::Impl::byOperator() {
   Stages single = training.stages;
   if (context->inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return Prepared{};
   single.fused = single.partitioned;
-  NF_TRY(Prepared each, prepare(std::move(single), *context, store, prepareOptions));
+  PrepareOptions alone = prepareOptions;
+  alone.pinsOfStep = true;
+  NF_TRY(Prepared each, prepare(std::move(single), *context, store, alone));
   NF_TRY(const bool interpreted, supply->interpret(*each.executable));
   if (!interpreted) return Prepared{};
   each.executable->bind();

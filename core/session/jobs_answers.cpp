@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/ir/work.h"
 #include "core/runtime/fusion_trials.h"
@@ -108,6 +109,8 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
   const auto device = target();
   restoreRun(revision.notebook().sources.at(revision.notebook().notebook));
   std::map<std::string, std::size_t> places;
+  std::map<std::string, std::set<std::string>>
+      makers;  // kernels by what they make: a loop's body may have a name of the program around
   forEachKernel(program, [&](const KernelSite& site) {
     const Program& own = site.program;
     const Group& group = site.group;
@@ -153,18 +156,21 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
           info.us = timed ? timed->us : std::nullopt;
         }
       }
-      for (const OperatorId op : group.operators)
-        for (const TensorId t : writesOf(own, op))
-          if (own[t].name.find('#') == std::string::npos) info.pinTensor = own[t].name;
       answer.subgraphs.push_back(std::move(info));
     }
     protocol::SubgraphInfo& info = answer.subgraphs[place->second];
     for (const OperatorId op : group.operators) {
-      for (const TensorId t : writesOf(own, op)) info.operators.push_back(own[t].name);
+      for (const TensorId t : writesOf(own, op)) {
+        info.operators.push_back(own[t].name);
+        makers[own[t].name].insert(hash);
+      }
       for (const std::uint32_t origin : revision.spans().of(own, own[op].origin))
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
   });
+  for (protocol::SubgraphInfo& s : answer.subgraphs)
+    for (const std::string& made : s.operators)
+      if (made.find('#') == std::string::npos && makers.at(made).size() == 1) s.pinTensor = made;
   // Shares are of what this engine has tried.
   std::int64_t tried = 0;
   const std::lock_guard lock(m_mutex);

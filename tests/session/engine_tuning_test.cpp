@@ -508,5 +508,31 @@ TEST_F(EngineJobs, KernelsOfALoopsBodyAreKernelsOfTheStep) {
     EXPECT_EQ(s.state == SubgraphState::Pinned, s.id == chosen->id) << s.name;
 }
 
+// The step's kernel is one that evaluation, without a gradient to keep values for, has otherwise.
+TEST_F(EngineJobs, APinOfTheStepHindersNoEvaluation) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string notebook =
+      "data D = digits { split = last 360 }\ninput X[64, 8, 8] = batch D[:, 0..64] / 16\ninput y[64] : i32 = batch D[:, 64]\n"
+      "const h[64, 48] = 0.5\nconst c[64, 48] = zeros()\nfor t in 0..8 { h, c = milstm(X[_, t, _], h, c) }\n"
+      "Score = linear(h, 10)\nloss L = cross_entropy(Score, y)\neval accuracy = mean[b] (argmax[n] Score[b, n] == y[b])\n"
+      "show Score\ntrain L { steps = 12; optimizer = sgd(lr=0.1); mode = static }\n";
+  engine.document(notebook);
+  std::string hints;
+  for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{1}).subgraphs)
+    if (!s.loop.empty() && !s.pinTensor.empty())
+      hints += "hint schedule " + s.pinTensor + " " + engine.ask<Space>(SpaceRequest{s.id}).current.text + "\n";
+  ASSERT_NE(hints.find("hint schedule h.Z "), std::string::npos) << hints;
+  std::ofstream(m_folder.path("test.nf")) << notebook << hints;
+  EXPECT_TRUE(engine.document(notebook + hints, 2).diagnostics.empty());
+  const RequestId id = engine.newId();
+  TrainRequest request;
+  request.revision = 2;
+  engine.send(request, id);
+  const Envelope end = engine.awaitThat(
+      [](const Envelope& e) { return std::holds_alternative<DoneEvent>(e.message) || std::holds_alternative<Failed>(e.message); });
+  const auto* failed = std::get_if<Failed>(&end.message);
+  EXPECT_FALSE(failed) << (failed ? failed->message : "");
+}
+
 }  // namespace
 }  // namespace nf
