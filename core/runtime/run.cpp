@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/run.h"
+#include "core/runtime/schedule_check.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "core/runtime/data_feed.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/run_folder.h"
+#include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
 #include "core/runtime/train.h"
 #include "core/runtime/weights_match.h"
@@ -182,6 +184,17 @@ Result<Program> RunJob::wantedProgram() {
   return restrictedTo(p, tensors, false);
 }
 
+// What is computed here is not the training step, whose kernels the pins are for: they have nothing to say where that can have them.
+bool RunJob::pinsFitTheStep() const {
+  const std::vector<Hint>& hints = m_notebook.program.hints;
+  const bool any = std::any_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; });
+  if (!any || m_options.trainStep || m_notebook.trains.empty() || m_context.inProcess() || !m_context.target()) return false;
+  CompileOptions compile;
+  compile.sets = m_options.sets;
+  const CompiledNotebook training = compileNotebook(m_options.source, compile);
+  return training.ok() && checkSchedules(training, stageOptions(m_context, {}), *m_context.target()).empty();
+}
+
 Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting) {
   CompileOptions compile;
   compile.sets = m_options.sets;
@@ -209,7 +222,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
                            .verify = m_options.verify,
                            .stop = stop,
                            .failedAt = &m_place,
-                           .pinsOfStep = !m_options.trainStep && !m_notebook.trains.empty()});
+                           .pinsOfStep = pinsFitTheStep()});
   if (!made && isStopped(made.error())) return false;
   NF_TRY(m_prepared, std::move(made));
   Executable& x = *m_prepared.executable;

@@ -81,6 +81,7 @@ class RunJob {
  private:
   Result<Program> wantedProgram();
   void leaveToTraining(CompileOptions compile);
+  bool pinsFitTheStep() const;
   Result<bool> prepareTraining(std::vector<std::string> names, std::stop_token stop,
                                const std::function<void(std::size_t, std::size_t)>& waiting);
   DeviceContext& m_context;
