@@ -20,10 +20,11 @@
 
 namespace nf {
 
-// A tensor of the notebook; a derivative on the way to one that it asks for has the shape of what it is with respect to.
+// A tensor of the notebook; a derivative on the way to one that it asks for has the shape of what it is with respect to. A partial sum,
+// "d(L)/d(Y)#1", is none.
 std::optional<protocol::TensorInfo> MainWindow::tensorNamed(const std::string& name) const {
   if (const auto* t = m_tab->workspace->tensor(name)) return *t;
-  const auto names = derivativeNames(name);
+  const auto names = name.ends_with(')') ? derivativeNames(name) : std::nullopt;
   const auto* wrt = names ? m_tab->workspace->tensor(names->second) : nullptr;
   if (!wrt || !m_tab->workspace->tensor(names->first)) return std::nullopt;
   return protocol::TensorInfo{name, protocol::SymbolKind::Tensor, wrt->dtype, wrt->shape, wrt->bytes, true, {}, {}};
@@ -51,7 +52,7 @@ std::vector<std::string> MainWindow::withParts(const std::vector<std::string>& t
   if (tensors.empty()) return tensors;
   const std::string& whole = tensors.back();
   const std::string stem = whole + '#';
-  const auto* t = m_tab->workspace->tensor(whole);
+  const auto t = tensorNamed(whole);
   if (!t || !t->derivative || std::any_of(tensors.begin(), tensors.end() - 1, [&](const auto& n) { return !n.starts_with(stem); }))
     return tensors;
   std::set<std::string> parts;

@@ -45,6 +45,16 @@ class Around {
   }
 
  protected:
+  template <class Visit>
+  void inBodies(const Program& program, Visit visit) {
+    for (std::size_t i = 0; i < program.loops.size(); ++i) {
+      if (!program.loops[i].body) continue;
+      m_loops.push_back(LoopId(i));
+      visit(*program.loops[i].body);
+      m_loops.pop_back();
+    }
+  }
+
   const CompiledNotebook& m_notebook;
   std::vector<LoopId> m_loops;  // around what is being looked at
 };
@@ -101,12 +111,7 @@ class Tokens : Around {
     if (!m_loops.empty())
       for (const Operator& op : program.operators)
         if (op.kind != OperatorKind::Loop && op.output.valid()) add(program, op.origin, op.output);
-    for (std::size_t i = 0; i < program.loops.size(); ++i) {
-      if (!program.loops[i].body) continue;
-      m_loops.push_back(LoopId(i));
-      place(*program.loops[i].body);
-      m_loops.pop_back();
-    }
+    inBodies(program, [this](const Program& body) { place(body); });
   }
 
   const OriginSpans& m_spans;
@@ -177,12 +182,7 @@ class Expansions : Around {
         add(program, n.origin, read.empty() ? made : read, read.empty() || read == made);
       }
     }
-    for (std::size_t i = 0; i < program.loops.size(); ++i) {
-      if (!program.loops[i].body) continue;
-      m_loops.push_back(LoopId(i));
-      place(*program.loops[i].body);
-      m_loops.pop_back();
-    }
+    inBodies(program, [this](const Program& body) { place(body); });
   }
 
   const OriginSpans& m_spans;

@@ -3,15 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <QFontMetricsF>
+#include <QScrollBar>
+#include <QTest>
 #include <algorithm>
 
 #include "tests/widgets/capsule.h"
 #include "widgets/formula_layout.h"
+#include "widgets/formula_view.h"
 
 namespace nf {
 namespace {
 
-using Kind = protocol::FormulaKind;
+using namespace protocol;
+using Kind = FormulaKind;
 using Maker = capsule::FormulaMaker;
 
 // X if 2q + 2s >= 1 and 2q + 2s <= 11, else 0.
@@ -32,7 +36,15 @@ std::ptrdiff_t roundStrokes(const FormulaBox& box) { return std::count_if(box.st
 
 struct Formulas : ::testing::Test {
   Theme theme;
+  Selection selection;
+  Formulas() { theme.setMode(Theme::Mode::Light); }
 };
+
+QStringList textsOf(const FormulaBox& box) {
+  QStringList out;
+  for (const auto& run : box.runs) out << run.text;
+  return out;
+}
 
 // "... and 2q + 2s <= 11 F" would be read as 11 F.
 TEST_F(Formulas, AFactorBehindCasesIsNotReadIntoTheirConditions) {
@@ -105,6 +117,202 @@ TEST_F(Formulas, ASumOfCasesThatIsAFactorHasOnePairOfBrackets) {
   m.add(Kind::Infix, "*", {sum, factor});
   EXPECT_EQ(roundStrokes(setFormula(m.formula, theme, 22)), 2);
   EXPECT_FALSE(toLatex(m.formula).contains("\\left(\\begin{cases}")) << toLatex(m.formula).toStdString();
+}
+
+TEST_F(Formulas, IndicesAreSetOneWay) {
+  Maker m;
+  m.access("A", {"b", "2p+r"});
+  const FormulaBox box = setFormula(m.formula, theme, 22);
+  for (const auto& run : box.runs)
+    for (const QChar c : run.text) {
+      if (c.isLetter()) { EXPECT_TRUE(run.font.italic()) << run.text.toStdString(); }
+    }
+  // 2p is a product without a sign between.
+  EXPECT_FALSE(textsOf(box).contains(QStringLiteral("·")));
+  EXPECT_EQ(textsOf(box), (QStringList{"A", "b", ",", "2", "p", "+", "r"}));
+}
+
+// Beside a factor a remainder stands in brackets: `a mod 2 b` would be the remainder by 2b.
+TEST_F(Formulas, ARemainderTakesNoFactorAlong) {
+  Maker m;
+  const auto remainder = m.add(Kind::Infix, "%", {m.add(Kind::Name, "a"), m.add(Kind::Number, "2")});
+  m.add(Kind::Infix, "*", {remainder, m.add(Kind::Name, "b")});
+  EXPECT_EQ(toLatex(m.formula), "\\left(a \\bmod 2\\right) \\, b");
+  Maker sum;
+  const auto plain = sum.add(Kind::Infix, "%", {sum.add(Kind::Name, "a"), sum.add(Kind::Number, "2")});
+  sum.add(Kind::Infix, "+", {plain, sum.add(Kind::Name, "b")});
+  EXPECT_EQ(toLatex(sum.formula), "a \\bmod 2 + b");
+}
+
+// 0.5 (2 Y) is not 0.52 Y, and a product by -b no difference.
+TEST_F(Formulas, AFactorIsNotReadOnIntoANumber) {
+  const auto product = [](auto right) {
+    Maker m;
+    const auto left = m.add(Kind::Number, "0.5");
+    m.add(Kind::Infix, "*", {left, right(m)});
+    return m;
+  };
+  const auto doubled = [](Maker& m) { return m.add(Kind::Infix, "*", {m.add(Kind::Number, "2"), m.add(Kind::Name, "Y")}); };
+  const auto power = [](Maker& m) { return m.add(Kind::Power, "", {m.add(Kind::Number, "2"), m.add(Kind::Name, "Y")}); };
+  const auto half = [](Maker& m) { return m.add(Kind::Fraction, "", {m.add(Kind::Name, "a"), m.add(Kind::Name, "Y")}); };
+  const auto less = [](Maker& m) { return m.add(Kind::Prefix, "-", {m.add(Kind::Name, "Y")}); };
+  const auto name = [](Maker& m) { return m.add(Kind::Name, "Y"); };
+  EXPECT_EQ(toLatex(product(doubled).formula), "0.5 \\cdot 2 Y");
+  EXPECT_EQ(toLatex(product(power).formula), "0.5 \\cdot 2^{Y}");
+  EXPECT_EQ(toLatex(product(half).formula), "0.5 \\cdot \\frac{a}{Y}");
+  EXPECT_EQ(toLatex(product(less).formula), "0.5 \\cdot -Y");
+  EXPECT_EQ(toLatex(product(name).formula), "0.5 Y");
+  EXPECT_EQ(textsOf(setFormula(product(doubled).formula, theme, 22)), (QStringList{"0.5", "·", "2", "Y"}));
+  EXPECT_EQ(textsOf(setFormula(product(name).formula, theme, 22)), (QStringList{"0.5", "Y"}));
+}
+
+// W2[k] is not W[2*k].
+TEST_F(Formulas, ANumberInANameIsNoIndex) {
+  Maker named, index;
+  named.access("W2", {"k"});
+  const auto w = index.add(Kind::Name, "W"), two = index.add(Kind::Number, "2"), k = index.add(Kind::Name, "k");
+  index.add(Kind::Subscript, "", {w, index.add(Kind::Infix, "*", {two, k})});
+  EXPECT_EQ(toLatex(named.formula), "\\mathit{W2}_{k}");
+  EXPECT_EQ(toLatex(index.formula), "W_{2 k}");
+  const auto heightOf = [&](const Maker& m, const char* text) {
+    for (const auto& run : setFormula(m.formula, theme, 22).runs)
+      if (run.text == text) return run.at.y();
+    return -1000.0;
+  };
+  EXPECT_EQ(heightOf(named, "2"), heightOf(named, "W"));
+  EXPECT_GT(heightOf(index, "2"), heightOf(index, "W"));
+}
+
+TEST_F(Formulas, ALetterAndItsNumberAreOneName) {
+  Maker m;
+  m.add(Kind::Name, "z12");
+  const FormulaBox box = setFormula(m.formula, theme, 22);
+  ASSERT_EQ(box.runs.size(), 2u);
+  EXPECT_TRUE(box.runs[0].font.italic());
+  EXPECT_FALSE(box.runs[1].font.italic());
+  EXPECT_GT(box.runs[1].at.y(), box.runs[0].at.y());
+  EXPECT_EQ(toLatex(m.formula), "{z_{12}}");
+}
+
+Formula longCases() {
+  Maker m;
+  std::uint32_t all = 0;
+  for (int i = 0; i < 4; ++i) {
+    const auto left = m.access("condition", {"i", "j"}), right = m.access("bound", {"k", "l"});
+    const auto one = m.add(Kind::Infix, ">=", {left, right});
+    all = i == 0 ? one : m.add(Kind::Infix, "and", {all, one});
+  }
+  const auto value = m.access("Y", {"b", "k", "p", "q", "i", "j"}), zero = m.add(Kind::Number, "0");
+  const auto cases = m.add(Kind::Cases, "", {all, value, zero});
+  const auto name = m.access("G", {"b"});
+  m.add(Kind::Equation, "=", {name, cases});
+  return m.formula;
+}
+
+TEST_F(Formulas, ConditionsStandOneALine) {
+  const FormulaBox box = setFormula(longCases(), theme, 22);
+  std::set<int> lines;
+  for (const auto& run : box.runs)
+    if (run.text == "if" || run.text == "and") lines.insert(static_cast<int>(run.at.y()));
+  EXPECT_EQ(lines.size(), 4u);
+  for (const auto& run : box.runs) EXPECT_GE(run.font.pixelSize(), 10) << run.text.toStdString();
+}
+
+// G = sum of many products, wider than any page; its parts by their runs.
+Formula longSum(int terms) {
+  Maker m;
+  std::uint32_t all = 0;
+  for (int i = 0; i < terms; ++i) {
+    const auto term = m.access(("A" + std::to_string(i)).c_str(), {"i", "j"});
+    all = i == 0 ? term : m.add(Kind::Infix, i % 2 == 0 ? "+" : "-", {all, term});
+  }
+  const auto name = m.access("G", {"b"});
+  m.add(Kind::Equation, "=", {name, all});
+  return m.formula;
+}
+
+TEST_F(Formulas, ALongFormulaIsBrokenBeforeItsSigns) {
+  const Formula formula = longSum(30);
+  const FormulaBox whole = setFormula(formula, theme, 22);
+  for (const double room : {300.0, 500.0, 900.0}) {
+    SCOPED_TRACE(room);
+    ASSERT_GT(whole.width, room);
+    const FormulaBox box = setFormula(formula, theme, 22, room);
+    EXPECT_LE(box.width, room);
+    EXPECT_EQ(textsOf(box).size(), textsOf(whole).size());  // nothing lost
+    // A line begins with its sign, or with the formula's first term.
+    std::map<int, std::pair<double, QString>> first;
+    for (const auto& run : box.runs) {
+      if (run.font.pixelSize() < 22) continue;
+      auto& line = first.try_emplace(static_cast<int>(std::lround(run.at.y())), 1e9, QString()).first->second;
+      if (run.at.x() < line.first) line = {run.at.x(), run.text};
+    }
+    ASSERT_GT(first.size(), 1u);
+    int others = 0;  // the formula's name, and its first term where that has a line of its own
+    for (const auto& [y, begin] : first) others += begin.second != "+" && begin.second != QChar(0x2212);
+    EXPECT_LE(others, 2);
+    // Runs of one line do not overlap those of another.
+    for (auto it = std::next(first.begin()); it != first.end(); ++it) EXPECT_GE(it->first - std::prev(it)->first, 20);
+  }
+}
+
+TEST_F(Formulas, ConditionsGoBelowTheirValueWhereThePageIsNarrow) {
+  const FormulaBox wide = setFormula(longCases(), theme, 22), narrow = setFormula(longCases(), theme, 22, wide.width * 0.75);
+  EXPECT_LE(narrow.width, wide.width * 0.75);
+  EXPECT_EQ(textsOf(narrow).size(), textsOf(wide).size());
+  FormulaView view(&theme, &selection);
+  view.resize(1600, 200);
+  view.show();
+  view.setFormulas({longCases()});
+  const int high = view.height();
+  view.resize(static_cast<int>(wide.width * 0.75) + 8, view.height());
+  EXPECT_FALSE(view.scrollBar()->isVisible());
+  EXPECT_GT(view.height(), high);
+}
+
+// A side of a relation that takes several lines is read to its end before what it is related to.
+TEST_F(Formulas, ARelationStandsBelowASideOfSeveralLines) {
+  Maker m;
+  std::uint32_t sum = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto term = m.access("A", {"i", "j"});
+    sum = i == 0 ? term : m.add(Kind::Infix, "+", {sum, term});
+  }
+  const auto element = m.add(Kind::Name, "z");
+  m.add(Kind::Infix, "==", {sum, element});
+  const FormulaBox whole = setFormula(m.formula, theme, 22);
+  for (const double share : {0.3, 0.5, 0.7}) {
+    SCOPED_TRACE(share);
+    const FormulaBox box = setFormula(m.formula, theme, 22, share * whole.width);
+    EXPECT_LE(box.width, share * whole.width);
+    EXPECT_EQ(textsOf(box).size(), textsOf(whole).size());
+    std::optional<double> relation;
+    double last = 0;
+    for (const auto& run : box.runs) {
+      if (run.text == "=") relation = run.at.y();
+      else if (run.text != "z") last = std::max(last, run.at.y());
+    }
+    ASSERT_TRUE(relation);
+    EXPECT_GT(*relation, last);
+  }
+}
+
+TEST_F(Formulas, WhatCannotBeBrokenIsScrolled) {
+  Maker m;
+  const auto left = m.access("condition", {"batch", "channel", "row", "column"}), right = m.access("bound", {"batch", "channel"});
+  m.add(Kind::Fraction, "", {left, right});
+  FormulaView view(&theme, &selection);
+  view.resize(200, 200);
+  view.show();
+  view.setFormulas({m.formula});
+  ASSERT_TRUE(view.scrollBar()->isVisible());
+  EXPECT_GT(view.scrollBar()->maximum(), 0);
+  const QImage before = view.grab().toImage();
+  QTest::mouseClick(view.scrollBar(), Qt::LeftButton, {}, QPoint(view.scrollBar()->width() - 3, 5));
+  EXPECT_GT(view.scrollBar()->value(), 0);
+  EXPECT_NE(view.grab().toImage(), before);
+  view.resize(2000, view.height());
+  EXPECT_FALSE(view.scrollBar()->isVisible());
 }
 
 }  // namespace

@@ -21,6 +21,25 @@
 namespace nf {
 namespace {
 
+// The folder that an earlier run of the notebook left.
+struct KeptRun {
+  QDir out;
+  explicit KeptRun(const QTemporaryDir& folder) : out(folder.filePath("capsule.nf.out/2026-11-21-235430")) {
+    EXPECT_TRUE(out.mkpath("."));
+  }
+  void put(const char* name, const QByteArray& bytes) const {
+    QFile file(out.filePath(name));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
+    file.write(bytes);
+  }
+  void putCheckpoint(int step) const {
+    const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":)" + QByteArray::number(step) + R"(}"}})";
+    QByteArray length(8, '\0');
+    length[0] = static_cast<char>(header.size());
+    put("checkpoint.safetensors", length + header);
+  }
+};
+
 // What was drawn of an engine that ends is there still, whatever was looked at in between, and says of when it is.
 TEST_F(Window, ValuesOutliveTheEngineTheyCameFrom) {
   write(capsule::kText + "# values of a run only\n");
@@ -122,16 +141,10 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
   std::string text = capsule::kText;
   text.replace(text.find("steps = 500"), 11, "steps = 1000000");
   write(text);
-  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
-  ASSERT_TRUE(out.mkpath("."));
-  const auto put = [&](const char* name, const char* bytes) {
-    QFile file(out.filePath(name));
-    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write(bytes);
-  };
-  put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  const KeptRun kept(folder);
+  kept.put("run.json", R"({"train":"L","settings":{"resume":""}})");
   for (const bool any : {false, true}) {
-    if (any) put("checkpoint.safetensors", "weights");
+    if (any) kept.put("checkpoint.safetensors", "weights");
     openChecked();
     run(3);
     TrainStrip* strip = cell(3)->train();
@@ -145,7 +158,7 @@ TEST_F(Window, ResumeIsOfferedWhereThereIsACheckpoint) {
     EXPECT_EQ(window->messages()->answers().front(), any ? "Resume training" : "Train again");
     if (any) {
       // It was deleted meanwhile: that is no mistake of the cell.
-      ASSERT_TRUE(QFile::remove(out.filePath("checkpoint.safetensors")));
+      ASSERT_TRUE(QFile::remove(kept.out.filePath("checkpoint.safetensors")));
       QTest::mouseClick(strip->resume(), Qt::LeftButton);
       EXPECT_FALSE(strip->running());
       EXPECT_EQ(strip->resume()->text(), "Train again");
@@ -167,18 +180,9 @@ TEST_F(Window, AResumeSaysWhereItGoesOnFrom) {
   std::string text = capsule::kText;
   text.replace(text.find("steps = 500"), 11, "steps = 1000000");
   write(text);
-  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
-  ASSERT_TRUE(out.mkpath("."));
-  const auto put = [&](const char* name, const QByteArray& bytes) {
-    QFile file(out.filePath(name));
-    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write(bytes);
-  };
-  put("run.json", R"({"train":"L","settings":{"resume":""}})");
-  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":150}"}})";
-  QByteArray length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  put("checkpoint.safetensors", length + header);
+  const KeptRun kept(folder);
+  kept.put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  kept.putCheckpoint(150);
   openChecked();
   run(3);
   TrainStrip* strip = cell(3)->train();
@@ -196,19 +200,10 @@ TEST_F(Window, AResumeSaysWhereItGoesOnFrom) {
 
 // A checkpoint that lies behind the end of the training is nothing to go on from, until the text asks for more: of steps or of epochs.
 TEST_F(Window, ResumeIsNotOfferedPastTheEnd) {
-  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
-  ASSERT_TRUE(out.mkpath("."));
-  const auto put = [&](const char* name, const QByteArray& bytes) {
-    QFile file(out.filePath(name));
-    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write(bytes);
-  };
-  put("run.json", R"({"train":"L","settings":{"resume":""}})");
-  put("events.jsonl", "{\"event\":\"step\",\"step\":3018,\"ms\":1,\"loss\":0.5}\n");
-  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":3018}"}})";
-  QByteArray length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  put("checkpoint.safetensors", length + header);
+  const KeptRun kept(folder);
+  kept.put("run.json", R"({"train":"L","settings":{"resume":""}})");
+  kept.put("events.jsonl", "{\"event\":\"step\",\"step\":3018,\"ms\":1,\"loss\":0.5}\n");
+  kept.putCheckpoint(3018);
   openChecked();
   TrainStrip* strip = cell(3)->train();
   ASSERT_TRUE(strip && strip->hasCurves());
@@ -226,19 +221,10 @@ TEST_F(Window, ResumeIsNotOfferedPastTheLastEpoch) {
   std::string text = capsule::kText;
   text.replace(text.find("steps = 500"), 11, "epochs = 2");
   write(text);
-  const QDir out(folder.filePath("capsule.nf.out/2026-11-21-235430"));
-  ASSERT_TRUE(out.mkpath("."));
-  const auto put = [&](const char* name, const QByteArray& bytes) {
-    QFile file(out.filePath(name));
-    ASSERT_TRUE(file.open(QIODevice::WriteOnly));
-    file.write(bytes);
-  };
-  put("run.json", R"({"train":"L","settings":{"resume":""},"steps_per_epoch":25})");
-  put("events.jsonl", "{\"event\":\"step\",\"step\":50,\"ms\":1,\"loss\":0.5}\n");
-  const QByteArray header = R"({"__metadata__":{"neoflow":"{\"step\":50}"}})";
-  QByteArray length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  put("checkpoint.safetensors", length + header);
+  const KeptRun kept(folder);
+  kept.put("run.json", R"({"train":"L","settings":{"resume":""},"steps_per_epoch":25})");
+  kept.put("events.jsonl", "{\"event\":\"step\",\"step\":50,\"ms\":1,\"loss\":0.5}\n");
+  kept.putCheckpoint(50);
   openChecked();
   TrainStrip* strip = cell(3)->train();
   ASSERT_TRUE(strip && strip->hasCurves());

@@ -14,7 +14,7 @@
 #include <QSignalSpy>
 #include <QStandardPaths>
 
-#include "tests/workbench/window.h"
+#include "tests/workbench/selected.h"
 #include "widgets/basic.h"
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
@@ -40,21 +40,8 @@ const std::string kNotebook =
     "# %%\nloss L = mean[i, j] (C[i, j] - 3)^2\nshow d(L)/d(W)\n\n"
     "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 100000000; device = reference }\n";
 
-struct RealEngine : Window {
-  RealEngine() {
-    for (const char* name : {"XDG_CACHE_HOME", "XDG_STATE_HOME", "NEOFLOW_RECORDS"})
-      qputenv(name, folder.filePath("engine").toUtf8());
-  }
-  void openChecked(const std::string& text = kNotebook) {
-    write(text);
-    window = std::make_unique<MainWindow>(&theme, QStringList{NF_NEOFLOW, "engine"});
-    window->openFile(path());
-    window->show();
-    window->activateWindow();
-    ASSERT_TRUE(QTest::qWaitForWindowActive(window.get()));
-    window->startEngine();
-    checked();
-  }
+struct RealEngine : Selected {
+  void openChecked(const std::string& text = kNotebook) { openWith(text); }
   void checked() {
     ASSERT_TRUE(wait([&] { return window->workspace().analysisIsKnown(); }));
   }
