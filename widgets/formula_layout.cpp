@@ -21,7 +21,18 @@ constexpr double kBrackets = 0.64;  // the width of a pair, in letters
 
 // How tightly a node binds: a looser one inside a tighter place gets parentheses.
 // `mod` is a word between two products: beside a factor `a mod b` would take it along.
-enum Binding { kOr = -2, kAnd = -1, kCompare = 0, kSum = 1, kModulo = 2, kProduct = 3, kPrefix = 4, kPower = 5, kAtom = 6 };
+enum Binding {
+  kOr = -2,
+  kAnd = -1,
+  kCompare = 0,
+  kSum = 1,
+  kModulo = 2,
+  kProduct = 3,
+  kPrefix = 4,
+  kPower = 5,
+  kAtom = 6,
+  kBracketed = 7
+};
 
 Binding infixBinding(const std::string& op) {
   if (op == "+" || op == "-") return kSum;
@@ -33,16 +44,33 @@ Binding infixBinding(const std::string& op) {
   return kCompare;
 }
 
-// What operands of an infix need to stand without brackets.
-Binding leftBinding(const std::string& op) { return op == "%" ? kProduct : infixBinding(op); }
-Binding rightBinding(const std::string& op) {
-  const Binding own = infixBinding(op);
-  return op == "-" || op == "%" ? static_cast<Binding>(own + 1) : own;
+// A number as it is set: -1.5e-05 is a minus, 1.5 and the power -5 of ten. Integers are set whole.
+struct SetNumber {
+  bool negative = false;
+  QString mantissa, exponent;  // no mantissa where it is 1 and a power of ten follows
+};
+SetNumber numberOf(const std::string& text) {
+  SetNumber number;
+  QString digits = QString::fromStdString(text);
+  number.negative = digits.startsWith(QLatin1Char('-'));
+  if (number.negative) digits.remove(0, 1);
+  const qsizetype e = digits.indexOf(QLatin1Char('e'));
+  if (e > 0 && digits[0].isDigit()) {
+    number.exponent = QString::number(digits.mid(e + 1).toInt());
+    digits.truncate(e);
+    if (digits == QLatin1String("1")) digits.clear();
+  }
+  number.mantissa = digits;
+  return number;
 }
 
 Binding bindingOf(const FormulaNode& node) {
   switch (node.kind) {
-    case FormulaKind::Number: return node.text.starts_with('-') ? kPrefix : kAtom;
+    case FormulaKind::Number: {
+      const SetNumber number = numberOf(node.text);
+      if (!number.exponent.isEmpty() && !number.mantissa.isEmpty()) return kProduct;
+      return number.negative ? kPrefix : number.exponent.isEmpty() ? kAtom : kPower;
+    }
     case FormulaKind::Name:
     case FormulaKind::Subscript:
     case FormulaKind::Call:
@@ -56,6 +84,27 @@ Binding bindingOf(const FormulaNode& node) {
     case FormulaKind::Equation: return kCompare;
   }
   return kAtom;
+}
+
+// What the left operand of an infix needs to stand without brackets.
+Binding leftBinding(const std::string& op) { return op == "%" ? kProduct : infixBinding(op); }
+
+bool beginsWithMinus(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
+  while (true) {
+    const FormulaNode& node = nodes[id];
+    if (node.kind == FormulaKind::Number) return node.text.starts_with('-');
+    if (node.kind == FormulaKind::Prefix) return node.text == "-";
+    if (node.kind != FormulaKind::Infix || node.text == "/" || node.text == "//") return false;
+    if (bindingOf(nodes[node.children[0]]) < leftBinding(node.text)) return false;
+    id = node.children[0];
+  }
+}
+
+// What the right operand needs: no two signs stand side by side.
+Binding rightBinding(const std::vector<FormulaNode>& nodes, const FormulaNode& infix) {
+  const Binding own = infixBinding(infix.text);
+  if (own >= kSum && own <= kProduct && beginsWithMinus(nodes, infix.children[1])) return kBracketed;
+  return infix.text == "-" || infix.text == "%" ? static_cast<Binding>(own + 1) : own;
 }
 
 QString symbolOf(const std::string& op) {
@@ -99,7 +148,7 @@ bool beginsWithWord(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
 
 bool endsWithNumber(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
   while (nodes[id].kind == FormulaKind::Infix && nodes[id].text == "*" &&
-         bindingOf(nodes[nodes[id].children[1]]) >= rightBinding(nodes[id].text))
+         bindingOf(nodes[nodes[id].children[1]]) >= rightBinding(nodes, nodes[id]))
     id = nodes[id].children[1];
   return nodes[id].kind == FormulaKind::Number;
 }
@@ -107,7 +156,8 @@ bool endsWithNumber(const std::vector<FormulaNode>& nodes, std::uint32_t id) {
 // Whether a product has its sign. A number and a fraction would be a mixed number.
 bool needsDot(const std::vector<FormulaNode>& nodes, const FormulaNode& product) {
   const std::uint32_t right = product.children[1];
-  return bindingOf(nodes[right]) >= rightBinding(product.text) && readsOn(nodes, right) &&
+  if (beginsWithMinus(nodes, right)) return true;  // x (−2) would be a call
+  return bindingOf(nodes[right]) >= rightBinding(nodes, product) && readsOn(nodes, right) &&
          (nodes[right].kind != FormulaKind::Fraction || endsWithNumber(nodes, product.children[0]));
 }
 
@@ -143,7 +193,7 @@ class ClosedCases {
     else if (node.kind == FormulaKind::Reduce) closeLast(node.children[0], kProduct);
     else if (node.kind == FormulaKind::Prefix) closeLast(node.children[0], kPrefix);
     else if (node.kind == FormulaKind::Infix && node.text != "/" && node.text != "//")
-      closeLast(node.children[1], rightBinding(node.text));
+      closeLast(node.children[1], rightBinding(m_nodes, node));
   }
 
   const std::vector<FormulaNode>& m_nodes;
@@ -378,7 +428,7 @@ class Setter {
     } else {
       into.push_back({{}, node.children[0], leftBinding(node.text), within});
     }
-    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1], rightBinding(node.text),
+    into.push_back({node.text == "*" ? QStringLiteral("·") : symbolOf(node.text), node.children[1], rightBinding(m_nodes, node),
                     std::move(within)});
   }
 
@@ -521,11 +571,18 @@ class Setter {
     FormulaBox box;
     switch (node.kind) {
       case FormulaKind::Number: {
-        const QString text = QString::fromStdString(node.text);
+        const SetNumber number = numberOf(node.text);
         bool whole = false;
-        const qlonglong value = text.toLongLong(&whole);
-        const QString shown = whole && std::abs(value) >= 10000 ? grouped(value) : text;
-        return word(QString(shown).replace(QLatin1Char('-'), QChar(0x2212)), px, false);
+        const qlonglong value = number.mantissa.toLongLong(&whole);
+        const QString digits = whole && value >= 10000 ? grouped(value) : number.mantissa;
+        const QString ten = number.exponent.isEmpty()   ? QString()
+                            : number.mantissa.isEmpty() ? QStringLiteral("10")
+                                                        : QStringLiteral("·10");
+        box = word((number.negative ? QStringLiteral("−") : QString()) + digits + ten, px, false);
+        if (number.exponent.isEmpty()) return box;
+        const QString exponent = QString(number.exponent).replace(QLatin1Char('-'), QChar(0x2212));
+        put(box, word(exponent, px * kIndex, false), box.width, -std::max(px * 0.38, box.ascent - px * 0.3));
+        return box;
       }
       case FormulaKind::Name: return name(node.text, px);
       case FormulaKind::Subscript: {
@@ -552,7 +609,7 @@ class Setter {
           return bracketed(box, px, 'f');
         }
         const Binding own = infixBinding(node.text);
-        const Binding right = rightBinding(node.text);
+        const Binding right = rightBinding(m_nodes, node);
         FormulaBox left = operand(child[0], px, leftBinding(node.text));
         if (node.text == "*" && m_nodes[child[0]].kind == FormulaKind::Reduce) left = bracketed(left, px, '(');
         append(box, left);
@@ -627,7 +684,13 @@ class Latex {
     const auto& c = n.children;
     const QString word = QString::fromStdString(n.text);
     switch (n.kind) {
-      case FormulaKind::Number: return word;
+      case FormulaKind::Number: {
+        const SetNumber number = numberOf(n.text);
+        const QString digits = (number.negative ? QStringLiteral("-") : QString()) + number.mantissa;
+        if (number.exponent.isEmpty()) return digits;
+        return digits + (number.mantissa.isEmpty() ? QString() : QStringLiteral(" \\cdot ")) +
+               QStringLiteral("10^{%1}").arg(number.exponent);
+      }
       case FormulaKind::Name: return named(word);
       case FormulaKind::Subscript: {
         QStringList indices;
@@ -655,7 +718,7 @@ class Latex {
       case FormulaKind::Infix: {
         if (n.text == "/") return QStringLiteral("\\frac{%1}{%2}").arg(text(c[0]), text(c[1]));
         if (n.text == "//") return QStringLiteral("\\left\\lfloor\\frac{%1}{%2}\\right\\rfloor").arg(text(c[0]), text(c[1]));
-        const Binding right = rightBinding(n.text);
+        const Binding right = rightBinding(m_nodes, n);
         QString left = inside(c[0], leftBinding(n.text));
         if (n.text == "*" && m_nodes[c[0]].kind == FormulaKind::Reduce) left = QStringLiteral("\\left(%1\\right)").arg(left);
         const bool tight = m_nodes[c[0]].kind == FormulaKind::Number && m_nodes[c[1]].kind == FormulaKind::Name;

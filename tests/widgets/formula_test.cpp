@@ -160,10 +160,48 @@ TEST_F(Formulas, AFactorIsNotReadOnIntoANumber) {
   EXPECT_EQ(toLatex(product(doubled).formula), "0.5 \\cdot 2 Y");
   EXPECT_EQ(toLatex(product(power).formula), "0.5 \\cdot 2^{Y}");
   EXPECT_EQ(toLatex(product(half).formula), "0.5 \\cdot \\frac{a}{Y}");
-  EXPECT_EQ(toLatex(product(less).formula), "0.5 \\cdot -Y");
+  EXPECT_EQ(toLatex(product(less).formula), "0.5 \\cdot \\left(-Y\\right)");
   EXPECT_EQ(toLatex(product(name).formula), "0.5 Y");
   EXPECT_EQ(textsOf(setFormula(product(doubled).formula, theme, 22)), (QStringList{"0.5", "·", "2", "Y"}));
   EXPECT_EQ(textsOf(setFormula(product(name).formula, theme, 22)), (QStringList{"0.5", "Y"}));
+}
+
+TEST_F(Formulas, NoTwoSignsStandSideBySide) {
+  const auto infix = [](const char* sign, auto right) {
+    Maker m;
+    const auto left = m.add(Kind::Name, "x");
+    m.add(Kind::Infix, sign, {left, right(m)});
+    return m.formula;
+  };
+  const auto two = [](Maker& m) { return m.add(Kind::Number, "-2"); };
+  const auto product = [](Maker& m) { return m.add(Kind::Infix, "*", {m.add(Kind::Number, "-2"), m.add(Kind::Name, "y")}); };
+  const auto half = [](Maker& m) { return m.add(Kind::Infix, "/", {m.add(Kind::Number, "-2"), m.add(Kind::Name, "y")}); };
+  EXPECT_EQ(toLatex(infix("*", two)), "x \\cdot \\left(-2\\right)");
+  EXPECT_EQ(toLatex(infix("+", two)), "x + \\left(-2\\right)");
+  EXPECT_EQ(toLatex(infix("-", product)), "x - \\left(-2 y\\right)");
+  EXPECT_EQ(toLatex(infix("-", half)), "x - \\frac{-2}{y}");
+  EXPECT_EQ(toLatex(infix("<", two)), "x < -2");
+  const auto strokes = [&](const Formula& formula) { return setFormula(formula, theme, 22).strokes.size(); };
+  EXPECT_EQ(strokes(infix("*", two)), 2u);
+  EXPECT_EQ(strokes(infix("<", two)), 0u);
+  EXPECT_EQ(setFormula(infix("+", product), theme, 22, 10).strokes.size(), 2u);  // on several lines, too
+}
+
+TEST_F(Formulas, ASmallNumberIsAPowerOfTen) {
+  const auto number = [](const char* text) {
+    Maker m;
+    m.add(Kind::Number, text);
+    return m.formula;
+  };
+  EXPECT_EQ(toLatex(number("1e-05")), "10^{-5}");
+  EXPECT_EQ(toLatex(number("-1.5e+20")), "-1.5 \\cdot 10^{20}");
+  EXPECT_EQ(toLatex(number("-inf")), "-inf");
+  const FormulaBox box = setFormula(number("2.5e-08"), theme, 22);
+  ASSERT_EQ(textsOf(box), (QStringList{"2.5·10", "−8"}));
+  EXPECT_LT(box.runs[1].at.y(), box.runs[0].at.y());
+  Maker power;
+  power.add(Kind::Power, "", {power.add(Kind::Number, "2e-05"), power.add(Kind::Number, "2")});
+  EXPECT_EQ(toLatex(power.formula), "\\left(2 \\cdot 10^{-5}\\right)^{2}");
 }
 
 // W2[k] is not W[2*k].
