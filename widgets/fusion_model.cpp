@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "widgets/fusion_model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "widgets/basic.h"
@@ -77,6 +78,16 @@ QString signedText(double value, int decimals) {
   const double size = std::abs(value);
   if (size < 0.005) return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'g', 1);
   return (value > 0 ? QStringLiteral("+") : QStringLiteral("-")) + QString::number(size, 'f', size >= 100 ? 1 : decimals);
+}
+
+// As many decimals as the first digit of what the saving varies by needs, and seven digits at most.
+QString measuredText(const protocol::Measured& saving) {
+  const double half = (saving.high - saving.low) / 2;
+  const int before = std::abs(saving.median) >= 10 ? static_cast<int>(std::log10(std::abs(saving.median))) + 1 : 1;
+  const int decimals = half > 0 ? std::clamp(static_cast<int>(-std::floor(std::log10(half))), 1, std::max(1, 7 - before)) : 1;
+  const QString median = QString::number(saving.median, 'f', decimals);
+  return QStringLiteral("%1%2 ± %3")
+      .arg(saving.median > 0 ? QStringLiteral("+") : QString(), median, QString::number(half, 'f', decimals));
 }
 }  // namespace
 
@@ -157,11 +168,7 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
     case kWorkUs:
     case kLaunchUs:
     case kReward: return signedText(microseconds(d, index.column()), 2);
-    case kMeasured:
-      return d.measuredSaving
-                 ? QStringLiteral("%1 ± %2").arg(signedText(d.measuredSaving->median, 1),
-                                                 QString::number((d.measuredSaving->high - d.measuredSaving->low) / 2, 'f', 1))
-                 : QStringLiteral("–");
+    case kMeasured: return d.measuredSaving ? measuredText(*d.measuredSaving) : QStringLiteral("–");
     case kState: return stateWord(d.state);
     default: return {};
   }

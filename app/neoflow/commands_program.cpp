@@ -27,6 +27,7 @@
 #include "core/runtime/step_program.h"
 #include "core/schedule/lower.h"
 #include "core/session/numeric_check.h"
+#include "core/syntax/token.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -114,13 +115,13 @@ bool presentable(const Loaded& loaded, bool json) {
 }
 
 // Pinned schedules are a device's: where none opens there is nothing to hold them against. What may be fused hangs on the program.
-Diagnostics checkHints(const CompiledNotebook& notebook, const FindDevices& devices) {
+Diagnostics checkHints(const CompiledNotebook& notebook, const CompileOptions& compiled, const FindDevices& devices) {
   const auto& hints = notebook.program.hints;
   if (!devices || std::none_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind != Hint::Kind::Split; })) return {};
   StageOptions passes;
   const auto context = trainingDevice(devices(), passes, false);
   if (!context) return checkFusions(notebook, passes);
-  Diagnostics diagnostics = checkSchedules(notebook, passes, *context->target());
+  Diagnostics diagnostics = checkSchedules(notebook, compiled, passes, *context->target());
   for (Diagnostic& d : checkFusions(notebook, passes)) diagnostics.push_back(std::move(d));
   return diagnostics;
 }
@@ -205,7 +206,7 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
     const Diagnostics ofTraining = trainingWarnings(notebook, compiled);
     diagnostics.insert(diagnostics.end(), ofTraining.begin(), ofTraining.end());
     if (!hasErrors(differentiated->diagnostics)) {
-      const Diagnostics pinned = checkHints(notebook, devices);
+      const Diagnostics pinned = checkHints(notebook, compiled, devices);
       diagnostics.insert(diagnostics.end(), pinned.begin(), pinned.end());
       const Diagnostics memory = checkStepMemory(notebook, devices);
       diagnostics.insert(diagnostics.end(), memory.begin(), memory.end());

@@ -2,12 +2,12 @@
 #include "core/document/document.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <utility>
 
 #include "core/support/assert.h"
 #include "core/syntax/schedule_text.h"
+#include "core/syntax/token.h"
 
 namespace nf {
 namespace {
@@ -31,13 +31,8 @@ std::size_t findBare(std::string_view text, std::string_view wanted, std::size_t
   }
   return std::string_view::npos;
 }
-// A name that the language reads: those of parts of a gradient, like d(L)/d(A)#2, stand in backquotes.
-std::string hintName(std::string_view name) {
-  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) >= 0x80 || std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("_.()/").find(c) != std::string_view::npos;
-  });
-  return plain ? std::string(name) : "`" + std::string(name) + "`";
+std::string_view unquoted(std::string_view name) {
+  return name.size() > 2 && name.front() == '`' && name.back() == '`' ? name.substr(1, name.size() - 2) : name;
 }
 std::optional<ParsedHint> parseHint(std::string_view line) {
   line = line.substr(0, line.find_first_of("\r\n"));
@@ -59,8 +54,7 @@ std::optional<ParsedHint> parseHint(std::string_view line) {
   const auto trim = [](std::string_view t) {
     while (!t.empty() && isBlank(t.front())) t.remove_prefix(1);
     while (!t.empty() && isBlank(t.back())) t.remove_suffix(1);
-    if (t.size() > 2 && t.front() == '`' && t.back() == '`') t = t.substr(1, t.size() - 2);
-    return t;
+    return unquoted(t);
   };
   hint.first = trim(line.substr(0, comma));
   hint.second = trim(line.substr(comma + 1));
@@ -465,9 +459,9 @@ void Document::setFusionHint(std::string_view producer, std::string_view consume
   std::string line;
   if (hint != FusionHint::None)
     line.append(hint == FusionHint::Fuse ? "hint fuse " : "hint split ")
-        .append(hintName(producer))
+        .append(quotedName(producer))
         .append(", ")
-        .append(hintName(consumer))
+        .append(quotedName(consumer))
         .append(newline());
   const std::string label = hint == FusionHint::None ? kNoFusion : hint == FusionHint::Fuse ? kForceFusion : kForbidFusion;
   if (!found) addHint(line, label);
@@ -494,7 +488,7 @@ std::optional<Document::ScheduleLines> Document::findScheduleHint(std::string_vi
         const std::size_t brace = all.find('{', p);
         std::size_t nameEnd = brace == std::string_view::npos ? p : brace;
         while (nameEnd > p && std::string_view(" \t\r\n").find(all[nameEnd - 1]) != std::string_view::npos) --nameEnd;
-        if (brace != std::string_view::npos && all.substr(p, nameEnd - p) == tensor) {
+        if (brace != std::string_view::npos && unquoted(all.substr(p, nameEnd - p)) == tensor) {
           int depth = 0;
           for (std::size_t i = brace; i < all.size(); ++i) {
             depth += all[i] == '{' ? 1 : all[i] == '}' ? -1 : 0;
@@ -524,7 +518,7 @@ void Document::setScheduleHint(std::string_view tensor, std::optional<std::strin
     return;
   }
   std::string line = "hint schedule ";
-  line.append(tensor).append(" ");
+  line.append(quotedName(tensor)).append(" ");
   std::string written;
   for (const char c : scheduleText(*json, line.size(), kColumns)) {
     if (c == '\n') written += newline();

@@ -119,8 +119,6 @@ std::optional<CompiledNotebook> soundPart(const CompiledNotebook& notebook, cons
 
 // The text form: the program as legal source, one statement an operator; parsing it gives an equal program (structural hash).
 std::string toText(const Program& program);
-// A tensor's name as source has it: in backquotes where it is no plain name or derivative of such.
-std::string quotedName(const std::string& name);
 std::string toText(const Program& program, OperatorId op);
 // Some of its operators in this order, without a line end behind the last. What a loop carries keeps its name behind the loop, as long
 // as both stand in one text. `counters`: of the loops around the program, outermost first.

@@ -18,40 +18,6 @@ using lang::printReal;
 // Binding strength of what was printed; a weaker one gets parentheses.
 enum Level : int { kOr, kAnd, kNot, kCompare, kSum, kProduct, kUnary, kPower, kAtom };
 
-// d(name)/d(name) of plain names, possibly nested: legal without quotes.
-bool isDerivativeName(std::string_view text, int depth = 0) {
-  if (depth > 16) return false;
-  const auto part = [&](std::string_view& rest) {
-    if (rest.substr(0, 2) != "d(") return false;
-    int open = 0;
-    for (std::size_t i = 1; i < rest.size(); ++i) {
-      if (rest[i] == '(') ++open;
-      if (rest[i] == ')' && --open == 0) {
-        const std::string_view inner = rest.substr(2, i - 2);
-        rest.remove_prefix(i + 1);
-        return isPlainName(inner) || isDerivativeName(inner, depth + 1);
-      }
-    }
-    return false;
-  };
-  std::string_view rest = text;
-  if (!part(rest) || rest.empty() || rest[0] != '/') return false;
-  rest.remove_prefix(1);
-  return part(rest) && rest.empty();
-}
-
-}  // namespace
-
-std::string quotedName(const std::string& name) {
-  if (isPlainName(name) || isDerivativeName(name)) return name;
-  std::string clean = name;
-  for (char& c : clean)
-    if (c == '`' || c == '\n' || c == '\r') c = '\'';
-  return "`" + clean + "`";
-}
-
-namespace {
-
 std::string numberText(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/lang/compile.h"
+#include "core/syntax/token.h"
 #include "core/tune/trial.h"
 
 namespace nf {

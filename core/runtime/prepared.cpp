@@ -43,11 +43,10 @@ Result<Prepared> planned(Stages stages, DeviceContext& context, const PrepareOpt
   Prepared prepared;
   prepared.warnings = unobeyedHints(stages);
   if (!context.inProcess() && stages.fused && context.target()) {
-    PinFindings pins = options.pinsOfStep ? pinsOfOthers(stages, *context.target())
-                                          : checkPins(stages, stageOptions(context, options), *context.target());
+    PinFindings pins = checkPins(stages, stageOptions(context, options), *context.target(), options.pinsOfOthers);
     stages.fused = withoutSetAside(stages.fused, pins);
     for (Diagnostic& d : pins.diagnostics)
-      if (d.severity == Severity::Warning) prepared.warnings.push_back(std::move(d));
+      (d.severity == Severity::Warning ? prepared.warnings : prepared.refusedPins).push_back(std::move(d));
   }
   prepared.stages = std::move(stages);
   PlanOptions plan;

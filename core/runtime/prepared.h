@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/lang/compile.h"
@@ -16,7 +17,8 @@ namespace nf {
 // A program taken through all passes and laid out on a device; its kernels come from a KernelSupply.
 struct Prepared {
   Stages stages;
-  Diagnostics warnings;  // of hints that cannot be obeyed and pinned schedules that were set aside
+  Diagnostics warnings;     // of hints that cannot be obeyed and pinned schedules that were set aside
+  Diagnostics refusedPins;  // errors: whoever asks for the kernels gets them
   std::shared_ptr<const ExecutionPlan> plan;
   std::unique_ptr<Executable> executable;  // null: only planned
 };
@@ -29,7 +31,7 @@ struct PrepareOptions {
   std::stop_token stop;                     // ends the passes with stopped()
   Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
-  bool pinsOfStep = false;                  // `hint schedule` is of the training step's kernels: others go without it, no word said
+  std::set<std::string> pinsOfOthers;       // checkPins(): the training step's, where something else is computed
 };
 
 // Stage by stage; the interpreter runs one operator at a time, other devices what fusion decided.

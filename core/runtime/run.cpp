@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/runtime/run.h"
-#include "core/runtime/schedule_check.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -185,14 +184,17 @@ Result<Program> RunJob::wantedProgram() {
 }
 
 // What is computed here is not the training step, whose kernels the pins are for: they have nothing to say where that can have them.
-bool RunJob::pinsFitTheStep() const {
+std::set<std::string> RunJob::pinsOfStep() const {
   const std::vector<Hint>& hints = m_notebook.program.hints;
   const bool any = std::any_of(hints.begin(), hints.end(), [](const Hint& h) { return h.kind == Hint::Kind::Schedule; });
-  if (!any || m_options.trainStep || m_notebook.trains.empty() || m_context.inProcess() || !m_context.target()) return false;
+  if (!any || m_options.trainStep || m_notebook.trains.empty() || m_context.inProcess() || !m_context.target()) return {};
   CompileOptions compile;
   compile.sets = m_options.sets;
   const CompiledNotebook training = compileNotebook(m_options.source, compile);
-  return training.ok() && checkSchedules(training, stageOptions(m_context, {}), *m_context.target()).empty();
+  if (!training.ok()) return {};
+  std::set<std::string> pins;
+  const Diagnostics wrong = checkSchedules(training, compile, stageOptions(m_context, {}), *m_context.target(), &pins);
+  return wrong.empty() ? pins : std::set<std::string>();
 }
 
 Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std::size_t, std::size_t)>& waiting) {
@@ -222,7 +224,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
                            .verify = m_options.verify,
                            .stop = stop,
                            .failedAt = &m_place,
-                           .pinsOfStep = pinsFitTheStep()});
+                           .pinsOfOthers = pinsOfStep()});
   if (!made && isStopped(made.error())) return false;
   NF_TRY(m_prepared, std::move(made));
   Executable& x = *m_prepared.executable;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -81,7 +82,7 @@ class RunJob {
  private:
   Result<Program> wantedProgram();
   void leaveToTraining(CompileOptions compile);
-  bool pinsFitTheStep() const;
+  std::set<std::string> pinsOfStep() const;
   Result<bool> prepareTraining(std::vector<std::string> names, std::stop_token stop,
                                const std::function<void(std::size_t, std::size_t)>& waiting);
   DeviceContext& m_context;

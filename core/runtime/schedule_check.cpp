@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "core/fusion/site.h"
 #include "core/ir/structural_hash.h"
+#include "core/runtime/evaluation_check.h"
 #include "core/runtime/step_program.h"
+#include "core/syntax/token.h"
 #include "core/tune/tune_program.h"
 
 namespace nf {
@@ -85,7 +86,19 @@ std::optional<std::string> pinnedElsewhere(const Stages& stages, const StageOpti
 
 }  // namespace
 
-PinFindings checkPins(const Stages& stages, const StageOptions& options, const Target& target) {
+std::set<std::string> pinsOf(const Stages& stages) {
+  std::set<std::string> tensors;
+  if (!stages.partitioned) return tensors;
+  for (const Hint& hint : stages.partitioned->hints) {
+    if (hint.kind != Hint::Kind::Schedule) continue;
+    if (groupOf(*stages.partitioned, hint).program || (stages.fused && groupOf(*stages.fused, hint).program))
+      tensors.insert(hint.tensors.front());
+  }
+  return tensors;
+}
+
+PinFindings checkPins(const Stages& stages, const StageOptions& options, const Target& target,
+                      const std::set<std::string>& ofOthers) {
   PinFindings findings;
   if (!stages.fused) return findings;
   const Program& program = *stages.fused;
@@ -96,6 +109,10 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
     if (!here.program) continue;
     const auto schedule = pinned(here, hint, target);
     if (schedule) continue;
+    if (ofOthers.contains(hint.tensors.front())) {
+      findings.setAside.push_back(i);
+      continue;
+    }
     Diagnostic d;
     d.code = "schedule";
     d.message = schedule.error().message;
@@ -127,17 +144,6 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
   return findings;
 }
 
-PinFindings pinsOfOthers(const Stages& stages, const Target& target) {
-  PinFindings findings;
-  for (std::size_t i = 0; stages.fused && i < stages.fused->hints.size(); ++i) {
-    const Hint& hint = stages.fused->hints[i];
-    if (hint.kind != Hint::Kind::Schedule) continue;
-    const PinnedGroup here = groupOf(*stages.fused, hint);
-    if (here.program && !pinned(here, hint, target)) findings.setAside.push_back(i);
-  }
-  return findings;
-}
-
 std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fused, const PinFindings& pins) {
   if (pins.setAside.empty()) return fused;
   Program program = *fused;
@@ -147,6 +153,12 @@ std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fu
 }
 
 namespace {
+
+void addNew(Diagnostics& to, Diagnostics found) {
+  for (Diagnostic& d : found)
+    if (std::none_of(to.begin(), to.end(), [&](const Diagnostic& o) { return o.span == d.span && o.message == d.message; }))
+      to.push_back(std::move(d));
+}
 
 // What `problems` finds in the fused program of each training step, or in what the notebook computes where it trains nothing; each once.
 // Nothing without a hint of this kind.
@@ -158,20 +170,48 @@ Diagnostics ofFusedPrograms(const CompiledNotebook& notebook, const StageOptions
   for (std::size_t train = 0; train < std::max<std::size_t>(notebook.trains.size(), 1); ++train) {
     const auto stages = runStages(std::make_shared<const Program>(decidedProgram(notebook, train)), options);
     if (!stages || hasErrors(stages->diagnostics)) continue;  // somebody else says so
-    for (Diagnostic& d : problems(*stages)) {
-      const bool known = std::any_of(diagnostics.begin(), diagnostics.end(),
-                                     [&](const Diagnostic& other) { return other.span == d.span && other.message == d.message; });
-      if (!known) diagnostics.push_back(std::move(d));
-    }
+    addNew(diagnostics, problems(*stages));
   }
   return diagnostics;
 }
 
 }  // namespace
 
-Diagnostics checkSchedules(const CompiledNotebook& notebook, const StageOptions& options, const Target& target) {
-  return ofFusedPrograms(notebook, options, Hint::Kind::Schedule,
-                         [&](const Stages& stages) { return checkPins(stages, options, target).diagnostics; });
+Diagnostics checkSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
+                           const Target& target, std::set<std::string>* ofSteps) {
+  std::set<std::string> pins;
+  Diagnostics diagnostics = ofFusedPrograms(notebook, options, Hint::Kind::Schedule, [&](const Stages& stages) {
+    pins.merge(pinsOf(stages));
+    return checkPins(stages, options, target).diagnostics;
+  });
+  addNew(diagnostics, checkEvaluationSchedules(notebook, compile, options, target, pins));
+  if (ofSteps) *ofSteps = std::move(pins);
+  return diagnostics;
+}
+
+Diagnostics checkEvaluationSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
+                                     const Target& target, const std::set<std::string>& ofSteps) {
+  Diagnostics diagnostics;
+  const std::vector<Hint>& hints = notebook.program.hints;
+  if (std::none_of(hints.begin(), hints.end(),
+                   [&](const Hint& h) { return h.kind == Hint::Kind::Schedule && !ofSteps.contains(h.tensors.front()); }))
+    return diagnostics;
+  const std::int64_t rows = heldOutRows(notebook.program);
+  for (std::size_t train = 0; train < notebook.trains.size(); ++train) {
+    CompileOptions evaluated = compile;
+    evaluated.training = false;
+    evaluated.train = train;
+    if (rows > 0) evaluated.batchOverride = rows;
+    const CompiledNotebook compiled = compileNotebook(notebook.sources.at(notebook.notebook), evaluated);
+    if (!compiled.ok()) continue;  // somebody else says so
+    const auto stages =
+        runStages(std::make_shared<const Program>(rows > 0 ? evaluationProgram(compiled, notebook.trains[train].loss)
+                                                           : inputEvaluationProgram(compiled)),
+                  options);
+    if (!stages || hasErrors(stages->diagnostics)) continue;
+    addNew(diagnostics, checkPins(*stages, options, target, ofSteps).diagnostics);
+  }
+  return diagnostics;
 }
 
 Diagnostics checkFusions(const CompiledNotebook& notebook, const StageOptions& options) {

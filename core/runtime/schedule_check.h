@@ -2,6 +2,8 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/lang/compile.h"
@@ -16,14 +18,21 @@ struct PinFindings {
   Diagnostics diagnostics;
   std::vector<std::size_t> setAside;  // hints of the fused program
 };
-// `options`: as the stages were fused.
-PinFindings checkPins(const Stages& stages, const StageOptions& options, const Target& target);
-// Of a program that is not the training step, whose kernels the hints are for: those that it has otherwise are set aside.
-PinFindings pinsOfOthers(const Stages& stages, const Target& target);
+// The tensors of the `hint schedule` lines that name one which a kernel of these makes.
+std::set<std::string> pinsOf(const Stages& stages);
+// `options`: as the stages were fused. `ofOthers`: the pins of another program, the training step where this one evaluates; its kernels
+// are others, and what does not fit them is set aside without a word.
+PinFindings checkPins(const Stages& stages, const StageOptions& options, const Target& target,
+                      const std::set<std::string>& ofOthers = {});
 std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fused, const PinFindings& pins);
 
-// The diagnostics of each training step, or of all that the notebook computes where it trains nothing.
-Diagnostics checkSchedules(const CompiledNotebook& notebook, const StageOptions& options, const Target& target);
+// The diagnostics of each training step and its evaluations, or of all that the notebook computes where it trains nothing. `compile`: what
+// the notebook was compiled with. `ofSteps`: takes the pins of the training steps.
+Diagnostics checkSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
+                           const Target& target, std::set<std::string>* ofSteps = nullptr);
+// Of what only evaluations make. `ofSteps`: the pins of the training steps.
+Diagnostics checkEvaluationSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
+                                     const Target& target, const std::set<std::string>& ofSteps);
 
 // Every `hint fuse` that cannot be obeyed, as warnings, of the same programs.
 Diagnostics checkFusions(const CompiledNotebook& notebook, const StageOptions& options);

@@ -151,13 +151,10 @@ Result<Unit> TrainJob::Impl::steps(std::stop_token stop) {
 
 void TrainJob::Impl::attend(std::stop_token stop) {
   if (!attention.exchange(false)) return;
-  std::vector<protocol::TrialEvent> events;
-  std::vector<protocol::KernelCountersEvent> counted;
+  tellTrials();
   std::deque<Task> todo;
   {
     std::unique_lock lock(mutex);
-    events.swap(trialEvents);
-    counted.swap(counterEvents);
     todo.swap(tasks);
     if (share && supply && supply->tuning()) {
       supply->tuning()->setDeviceShare(*share);
@@ -165,9 +162,6 @@ void TrainJob::Impl::attend(std::stop_token stop) {
     }
     share.reset();
   }
-  for (const auto& event : events) emit(event);
-  tellOfRecords();
-  for (const auto& event : counted) emit(event);
   if (training.executable)
     for (const auto& task : todo) task(*training.executable, step);
   bool wait;
@@ -192,6 +186,25 @@ void TrainJob::Impl::attend(std::stop_token stop) {
   lock.unlock();
   if (begun != Time{}) pausedSeconds += secondsSince(pauseBegan);
   if (supply && supply->tuning()) supply->tuning()->resume();
+}
+
+void TrainJob::Impl::tellTrials() {
+  std::vector<protocol::TrialEvent> events;
+  std::vector<protocol::KernelCountersEvent> counted;
+  {
+    const std::lock_guard lock(mutex);
+    events.swap(trialEvents);
+    counted.swap(counterEvents);
+  }
+  for (const auto& event : events) emit(event);
+  tellOfRecords();
+  for (const auto& event : counted) emit(event);
+}
+
+// A trial that is on record is among the events, too, though it ended with the run.
+void TrainJob::Impl::endTuning() {
+  if (supply && supply->tuning()) supply->tuning()->stop();
+  tellTrials();
 }
 
 void TrainJob::Impl::tellOfRecords() {
@@ -220,6 +233,8 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
       summary.unsaved =
           Error{"save", "The training has ended, but its checkpoint was not written: " + written.error().message + ".", {}, {}};
   }
+  done.seconds = secondsSince(begun);
+  endTuning();
   attention = true;
   attend(stop.stop_requested() ? stop : std::stop_token{});
   done.steps = step;
@@ -237,7 +252,6 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
     done.last_tenth_high_ms = last[tenth * 3 / 4];
     done.last_tenth_steps = static_cast<std::int64_t>(tenth);
   }
-  done.seconds = secondsSince(begun);
   done.peak_bytes = training.executable->peakBytes();
   for (const Evaluation& e : evaluations) done.peak_bytes += e.prepared.executable->peakBytes() - store->bytes();
   done.stopped = stop.stop_requested();
@@ -267,6 +281,7 @@ Result<TrainSummary> TrainJob::run(std::stop_token stop) {
     job.running = true;
   }
   auto result = job.train(stop);
+  if (!result) job.endTuning();
   std::deque<Task> late;
   {
     const std::lock_guard lock(job.mutex);

@@ -5,6 +5,7 @@
 
 #include "core/runtime/evaluation_check.h"
 #include "core/runtime/initialize.h"
+#include "core/runtime/schedule_check.h"
 #include "core/runtime/step_program.h"
 
 namespace nf {
@@ -21,7 +22,7 @@ void TrainJob::Impl::planEvaluations() {
                          .verify = options.verify,
                          .reverted = prepareOptions.reverted,
                          .device = prepareOptions.device,
-                         .pinsOfStep = true};
+                         .pinsOfOthers = pinsOf(training.stages)};
   evaluationThread = std::jthread([this, prepare = std::move(prepare), batch = feed->batch(), all] {
     PlannedEvaluations plans;
     const auto plan = [&](std::int64_t rows) {
@@ -49,8 +50,14 @@ void TrainJob::Impl::planEvaluations() {
         plans.warning += ": `let B = " + number + "` and `[B, ...]` take all rows at once.";
         return;
       }
-      auto made =
-          planned(all > 0 ? evaluationProgram(compiled, settings.loss) : inputEvaluationProgram(compiled), *context, prepare);
+      const Program program = all > 0 ? evaluationProgram(compiled, settings.loss) : inputEvaluationProgram(compiled);
+      auto made = planned(program, *context, prepare);
+      if (made && !made->refusedPins.empty()) {
+        plans.refusedPins = std::move(made->refusedPins);
+        PrepareOptions without = prepare;
+        without.pinsOfOthers.merge(pinsOf(made->stages));
+        made = planned(program, *context, without);
+      }
       if (!made) {
         plans.error = made.error();
         return;
@@ -101,6 +108,8 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
     emit(warning);
     plans->evaluations.clear();
   }
+  for (Diagnostic& d : plans->refusedPins) d.message += "; what is held out is evaluated without it";
+  for (protocol::WarningEvent& e : warningEvents(plans->refusedPins, notebook.sources)) emit(std::move(e));
   if (!plans->warning.empty()) {
     protocol::WarningEvent warning;
     warning.message = plans->warning;

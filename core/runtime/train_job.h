@@ -65,6 +65,7 @@ struct TrainJob::Impl {
     std::optional<Error> error;
     Span place;
     std::string warning;                // of evals that batches average
+    Diagnostics refusedPins;            // that only evaluations would have
     std::vector<std::string> averaged;  // those that are no mean
   };
 
@@ -145,6 +146,8 @@ struct TrainJob::Impl {
   Result<Unit> steps(std::stop_token stop);
   // What other threads have left: trials, tasks, a new share, a pause.
   void attend(std::stop_token stop);
+  void tellTrials();
+  void endTuning();
   void tellOfRecords();  // once, that another program keeps them from being written
   Result<TrainSummary> finish(std::stop_token stop);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/ir/work.h"
+#include "core/runtime/schedule_check.h"
 
 namespace nf {
 
@@ -118,7 +119,7 @@ Result<Prepared> TrainJob::Impl::byOperator() {
   if (context->inProcess() || !single.partitioned || workOf(*single.partitioned) > kInterpreted) return Prepared{};
   single.fused = single.partitioned;
   PrepareOptions alone = prepareOptions;
-  alone.pinsOfStep = true;
+  alone.pinsOfOthers = pinsOf(single);
   NF_TRY(Prepared each, prepare(std::move(single), *context, store, alone));
   NF_TRY(const bool interpreted, supply->interpret(*each.executable));
   if (!interpreted) return Prepared{};

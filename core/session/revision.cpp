@@ -93,8 +93,11 @@ Diagnostics Revision::warnings(const std::shared_ptr<const Stages>& stages, cons
   Diagnostics found;
   if (!stages->source->hints.empty()) {
     found = unobeyedHints(*stages);
-    if (inputs.target)
+    if (inputs.target) {
       for (Diagnostic& d : checkPins(*stages, passes, *inputs.target).diagnostics) found.push_back(std::move(d));
+      for (Diagnostic& d : checkEvaluationSchedules(sound(), m_options, passes, *inputs.target, pinsOf(*stages)))
+        found.push_back(std::move(d));
+    }
   }
   for (Diagnostic& d : averagedEvals(sound(), m_options, passes)) found.push_back(std::move(d));
   const std::lock_guard lock(m_mutex);

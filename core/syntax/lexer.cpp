@@ -490,6 +490,39 @@ bool isPlainName(std::string_view text) {
   return text != "_" && text != "inf" && text != "nan" && !isKeyword(text) && !isReducerName(text);
 }
 
+namespace {
+bool isDerivativeName(std::string_view text, int depth) {
+  if (depth > 16) return false;
+  const auto part = [&](std::string_view& rest) {
+    if (rest.substr(0, 2) != "d(") return false;
+    int open = 0;
+    for (std::size_t i = 1; i < rest.size(); ++i) {
+      if (rest[i] == '(') ++open;
+      if (rest[i] == ')' && --open == 0) {
+        const std::string_view inner = rest.substr(2, i - 2);
+        rest.remove_prefix(i + 1);
+        return isPlainName(inner) || isDerivativeName(inner, depth + 1);
+      }
+    }
+    return false;
+  };
+  std::string_view rest = text;
+  if (!part(rest) || rest.empty() || rest[0] != '/') return false;
+  rest.remove_prefix(1);
+  return part(rest) && rest.empty();
+}
+}  // namespace
+
+bool isDerivativeName(std::string_view text) { return isDerivativeName(text, 0); }
+
+std::string quotedName(std::string_view name) {
+  if (isPlainName(name) || isDerivativeName(name)) return std::string(name);
+  std::string clean(name);
+  for (char& c : clean)
+    if (c == '`' || c == '\n' || c == '\r') c = '\'';
+  return "`" + clean + "`";
+}
+
 bool isCellMarker(std::string_view line) { return line.substr(0, 4) == "# %%"; }
 
 bool isMarkdownMarker(std::string_view line) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace nf {
@@ -69,5 +70,9 @@ bool beginsStatement(std::string_view keyword);
 std::span<const std::string_view> statementWords();
 // A name as the lexer reads one, dots included: what needs no backquotes.
 bool isPlainName(std::string_view text);
+// d(name)/d(name) of plain names, possibly nested: needs none either.
+bool isDerivativeName(std::string_view text);
+// A tensor's name as source has it: in backquotes where it is no plain name or derivative of such.
+std::string quotedName(std::string_view name);
 
 }  // namespace nf

@@ -337,7 +337,17 @@ TEST(FusionHints, NamesThatAreNoneOfTheLanguageStandInBackquotes) {
   EXPECT_NE(d.text().find("hint fuse `d(L)/d(A)#2`, d(L)/d(A)\n"), std::string::npos);
   d.setFusionHint("d(L)/d(A)#2", "d(L)/d(A)", Hint::None);
   EXPECT_EQ(d.text(), kNotebook);
-  Document written("hint fuse `A` , B # a, b\n");
+  d.setFusionHint("d(L)/d(S.bias).square", "d(L)/d(A)", Hint::Split);
+  EXPECT_NE(d.text().find("hint split `d(L)/d(S.bias).square`, d(L)/d(A)\n"), std::string::npos);
+  d.undo();
+  const std::string schedule = "{ kind = nest }";
+  d.setScheduleHint("d(L)/d(S.bias).square", schedule);
+  EXPECT_EQ(d.text(), std::string(kNotebook) + "\n# %%\nhint schedule `d(L)/d(S.bias).square` { kind = nest }\n");
+  EXPECT_EQ(d.scheduleHint("d(L)/d(S.bias).square"), schedule);
+  d.setScheduleHint("d(L)/d(S.bias).square", std::nullopt);
+  EXPECT_EQ(d.text(), kNotebook);
+  Document written("hint fuse `A` , B # a, b\nhint schedule `A` { kind = nest }\n");
+  EXPECT_EQ(written.scheduleHint("A"), schedule);
   EXPECT_EQ(written.fusionHint("A", "B"), Hint::Fuse);
 }
 

@@ -301,6 +301,27 @@ TEST_F(CommandLine, APinnedScheduleThatCannotBeHasItsPlace) {
   }
 }
 
+// A training is not lost for it.
+TEST_F(CommandLine, APinThatNoEvaluationCanHaveIsAnErrorButOfTraining) {
+  file("pinned.nf",
+       "let B = 32\ndata D = digits { split = last 360 }\ninput X[B, 64] = batch D[:, 0..64] / 16\ninput y[B] : i32 = batch D[:, "
+       "64]\n"
+       "param W[10, 64] = normal(0, 0.1)\nZ[b, n] = sum[k] X[b, k] * W[n, k]\nloss L = cross_entropy(Z, y)\n"
+       "P[b] = sum[n] exp(Z[b, n])\neval mass = mean[b] P[b]\n"
+       "train L { steps = 3; batch = 32; optimizer = sgd(lr=0.1); mode = static; seed = 1 }\nhint schedule P { kind = contraction "
+       "}\n");
+  for (const char* command : {"check", "run"}) {
+    const Outcome o = run(std::string(command) + " pinned.nf" + (command[0] == 'r' ? " --dump mass" : ""));
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_THAT(o.err, HasSubstr("pinned.nf:11:1: error: hint schedule P")) << command;
+  }
+  const Outcome trained = run("train pinned.nf");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("pinned.nf:11:1: warning: hint schedule P"));
+  EXPECT_THAT(trained.err, HasSubstr("what is held out is evaluated without it"));
+  EXPECT_THAT(trained.out, HasSubstr("held out: mass"));
+}
+
 TEST_F(CommandLine, AnInputWithoutValuesIsToldBeforeItIsNeeded) {
   file("open.nf", "input A[4]\ninput B[4]\nY[i] = A[i]^2\nloss L = sum[i] Y[i] * B[i]\nshow d(L)/d(A)\n");
   const Outcome check = run("check open.nf");

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <fstream>
+#include <future>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -12,6 +15,7 @@
 #include "core/runtime/checkpoint.h"
 #include "core/runtime/fusion_trials.h"
 #include "core/runtime/kernel_supply.h"
+#include "core/runtime/kernel_swaps.h"
 #include "core/runtime/prepared.h"
 #include "core/runtime/run.h"
 #include "core/runtime/step_program.h"
@@ -368,6 +372,62 @@ TEST_F(CpuTrain, AFusionThatLosesIsSplitBetweenStepsAndReplays) {
       EXPECT_TRUE(known.contains(s.subgraph));
     }
   EXPECT_EQ(atFirst, known.size());
+}
+
+// What timing a kernel finds comes when the search is being stopped.
+class Late final : public Evaluator {
+ public:
+  Late(std::unique_ptr<Evaluator> real, std::promise<void>& timed) : m_real(std::move(real)), m_timed(timed) {}
+  CompileOutcome compile(CompileJob job, std::stop_token stop) override {
+    job.priority = CompilePriority::FirstKernel;
+    return m_real->compile(std::move(job), stop);
+  }
+  MeasureOutcome measure(MeasureJob job, std::stop_token stop) override {
+    const bool timed = job.time;
+    MeasureOutcome outcome = m_real->measure(std::move(job), stop);
+    if (!timed || outcome.cancelled) return outcome;
+    if (!m_one.exchange(true)) m_timed.set_value();
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any().wait(lock, stop, [] { return false; });
+    return outcome;
+  }
+  MeasureOutcome compare(CompareJob job, std::stop_token stop) override { return m_real->compare(std::move(job), stop); }
+
+ private:
+  std::unique_ptr<Evaluator> m_real;
+  std::promise<void>& m_timed;
+  std::atomic<bool> m_one = false;
+};
+
+TEST_F(CpuTrain, ATrialThatEndsWithItsRunIsAmongTheEvents) {
+  CompileService compile({2, {{NF_NEOFLOW, "worker"}}});
+  MeasureService measure({"cpu", "cpu", 1, {{NF_NEOFLOW, "worker"}}, m_folder.path("lease")});
+  std::promise<void> timed;
+  auto one = timed.get_future();
+  const auto context = DeviceContext::of(std::move(*m_registry.find("cpu")->open("cpu", 1)), nullptr,
+                                         std::make_unique<Late>(workerEvaluator(compile, measure), timed),
+                                         *RecordDatabase::open(m_folder.path("records.sqlite")));
+  TrainOptions o = options(200);
+  o.mode = "dynamic";
+  o.tuning.deviceShare = 1;
+  std::map<std::string, std::set<std::string>> told;
+  train(*context, o, [&](const protocol::Message& m) {
+    if (const auto* t = std::get_if<protocol::TrialEvent>(&m)) {
+      auto& schedules = told[t->subgraph];  // of a first kernel that is not timed yet, too
+      if (t->us) schedules.insert(t->schedule.text);
+    }
+    if (const auto* s = std::get_if<protocol::StepEvent>(&m); s && s->step > 100) one.wait();
+  });
+  std::size_t withTime = 0;
+  for (const auto& [subgraph, schedules] : told)
+    for (const TuningRecord& r :
+         context->records()->all(*hashFromHex(std::string_view(subgraph)), context->target()->fingerprint)) {
+      if (!r.status || r.timing.runs == 0) continue;
+      EXPECT_TRUE(schedules.contains(r.schedule.text())) << subgraph << " " << r.schedule.text();
+      ++withTime;
+    }
+  EXPECT_GT(withTime, 0u);
 }
 
 // The median of the gains is beyond twice its error, and yet every fourth pair says the contrary: the differences do not separate.

@@ -8,6 +8,8 @@
 #include <set>
 #include <tuple>
 
+#include "core/document/document.h"
+#include "core/runtime/data_file.h"
 #include "tests/session/engine_jobs.h"
 #include "tests/session/engine_process.h"
 
@@ -468,6 +470,20 @@ TEST_F(EngineJobs, WhatAHintCannotHaveIsToldWithTheFusionReport) {
   }
 }
 
+// What only an evaluation makes is none of the step's.
+TEST_F(EngineJobs, APinThatNoEvaluationCanHaveIsTold) {
+  EngineProcess engine(m_folder.path(""));
+  std::string notebook = kDigits;
+  notebook.insert(notebook.find("eval"), "Q[b] = sum[n] exp(Z[b, n])\neval mass = mean[b] Q[b]\n");
+  engine.document(notebook);
+  EXPECT_TRUE(engine.ask<FusionReport>(FusionRequest{1}).refusedHints.empty());
+  engine.document(notebook + "hint schedule Q { kind = contraction }\n", 2);
+  const FusionReport report = engine.ask<FusionReport>(FusionRequest{2});
+  ASSERT_EQ(report.refusedHints.size(), 1u);
+  EXPECT_EQ(report.refusedHints[0].severity, Severity::Error);
+  EXPECT_NE(report.refusedHints[0].message.find("hint schedule Q"), std::string::npos);
+}
+
 // A loop that runs kernel by kernel: those of its body are kernels of the step, as often as it takes steps.
 TEST_F(EngineJobs, KernelsOfALoopsBodyAreKernelsOfTheStep) {
   EngineProcess engine(m_folder.path(""));
@@ -532,6 +548,31 @@ TEST_F(EngineJobs, APinOfTheStepHindersNoEvaluation) {
       [](const Envelope& e) { return std::holds_alternative<DoneEvent>(e.message) || std::holds_alternative<Failed>(e.message); });
   const auto* failed = std::get_if<Failed>(&end.message);
   EXPECT_FALSE(failed) << (failed ? failed->message : "");
+}
+
+// Names of parts that no source spells, too.
+TEST_F(EngineJobs, EveryPinOfTheExamplesIsRead) {
+  std::uint64_t revision = 0;
+  EngineProcess engine(m_folder.path(""));
+  bool quoted = false;
+  for (const char* name : {"welcome.nf", "figure4.nf", "digits_capsnet.nf", "milstm.nf"}) {
+    SCOPED_TRACE(name);
+    const auto text = readFile(std::string(NF_EXAMPLES) + "/" + name);
+    ASSERT_TRUE(text.ok());
+    engine.send(DocumentReplaced{++revision, name, NF_EXAMPLES, *text});
+    ASSERT_TRUE(engine.await<Analysis>().diagnostics.empty());
+    Document document(*text);
+    std::set<std::string> pinned;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
+      if (!s.pinTensor.empty() && pinned.insert(s.pinTensor).second)
+        document.setScheduleHint(s.pinTensor, engine.ask<Space>(SpaceRequest{s.id}).current.text);
+    EXPECT_FALSE(pinned.empty());
+    quoted |= document.text().find("hint schedule `") != std::string::npos;
+    engine.send(DocumentReplaced{++revision, name, NF_EXAMPLES, document.text()});
+    for (const auto& d : engine.await<Analysis>().diagnostics) ADD_FAILURE() << d.message;
+    for (const auto& d : engine.ask<FusionReport>(FusionRequest{revision}).refusedHints) ADD_FAILURE() << d.message;
+  }
+  EXPECT_TRUE(quoted);
 }
 
 }  // namespace

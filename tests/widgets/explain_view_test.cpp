@@ -48,6 +48,12 @@ TEST_F(Widgets, AMeasuredSavingAndItsIntervalHaveRoom) {
   const auto cell = view.table()->model()->index(1, FusionModel::kMeasured);
   ASSERT_EQ(cell.data().toString(), "+101.9 ± 13.1");
   EXPECT_LE(view.table()->sizeHintForIndex(cell).width(), view.table()->columnWidth(FusionModel::kMeasured));
+  report.decisions[1].measuredSaving = Measured{0.0148, 0.014632, 0.014968, {}};  // a kernel of some nanoseconds
+  view.setFusion(report);
+  EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "+0.0148 ± 0.0002");
+  report.decisions[1].measuredSaving = Measured{-12345.6, -12345.61, -12345.59, {}};
+  view.setFusion(report);
+  EXPECT_EQ(view.table()->model()->index(1, FusionModel::kMeasured).data().toString(), "-12345.60 ± 0.01");
 }
 
 // What flips a decision stands on its card, or why nothing does.
