@@ -234,7 +234,7 @@ void TuneView::refreshPin() {
   const QString why = pins ? QString() : refusal();
   const bool unknown = !pins && edited() && !told();
   m_pin->setEnabled(s && !s->pinTensor.empty() && (pins || (why.isEmpty() && !unknown && !knobsOf(chosenSchedule().text).empty())));
-  m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor of the notebook names this kernel, so no hint can keep its schedule")
+  m_pin->setToolTip(!s || s->pinTensor.empty() ? tr("No tensor's name is this kernel's alone, so no hint can keep its schedule")
                     : pins                     ? tr("Take the hint out of the notebook: the search decides again")
                     : !why.isEmpty()           ? tr("No schedule of this kernel: %1").arg(why)
                     : unknown                  ? tr("Not checked yet whether this kernel can have it")

@@ -360,12 +360,10 @@ void Elaborator::show(const Ast& ast, const Stmt& s) {
   }
 }
 
-// One of two tensors is read by the operator that makes the other. What a derived name reads is not known yet.
-bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
-  const Program& p = m_out.program;
+namespace {
+bool readsOther(const Program& p, const std::string& a, const std::string& b) {
   const TensorId first = p.tensorNamed(a), second = p.tensorNamed(b);
-  if (!first.valid() || !second.valid()) return true;
-  for (std::size_t i = p.operators.size(); i-- > 0;) {
+  for (std::size_t i = p.operators.size(); first.valid() && second.valid() && i-- > 0;) {
     const auto writes = writesOf(p, OperatorId(i));
     for (const auto& [made, read] : {std::pair{first, second}, std::pair{second, first}}) {
       if (std::find(writes.begin(), writes.end(), made) == writes.end()) continue;
@@ -373,7 +371,15 @@ bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
       if (std::find(reads.begin(), reads.end(), read) != reads.end()) return true;
     }
   }
-  return false;
+  return std::any_of(p.loops.begin(), p.loops.end(), [&](const Loop& loop) { return loop.body && readsOther(*loop.body, a, b); });
+}
+}  // namespace
+
+// One of two tensors is read by the operator that makes the other, in a step of a loop perhaps. What a derived name reads is not known
+// yet.
+bool Elaborator::readsOther(const std::string& a, const std::string& b) const {
+  const Program& p = m_out.program;
+  return !p.tensorNamed(a).valid() || !p.tensorNamed(b).valid() || lang::readsOther(p, a, b);
 }
 
 namespace {

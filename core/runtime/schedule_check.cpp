@@ -20,23 +20,33 @@ struct PinnedGroup {
   const Group* group = nullptr;
 };
 
-PinnedGroup groupOf(const Program& program, const Hint& hint) {
+// A loop's body may have a name of the program around it: then there are several.
+void groupsOf(const Program& program, const Hint& hint, std::vector<PinnedGroup>& into) {
   for (const Group& group : program.groups) {
     const Operator& first = program[group.operators.front()];
-    if (first.kind == OperatorKind::Loop) {
-      if (pinOf({hint}, program, group.operators)) return {&program, &group};
-      const Loop& loop = program[first.loop];
-      if (loop.body && !loop.body->groups.empty())
-        if (const PinnedGroup inside = groupOf(*loop.body, hint); inside.program) return inside;
-      continue;
-    }
-    if (pinOf({hint}, program, group.operators)) return {&program, &group};
+    if (pinOf({hint}, program, group.operators)) into.push_back({&program, &group});
+    else if (first.kind == OperatorKind::Loop)
+      if (const Loop& loop = program[first.loop]; loop.body && !loop.body->groups.empty()) groupsOf(*loop.body, hint, into);
   }
-  return {};
+}
+
+bool isMade(const Program& program, const Hint& hint) {
+  std::vector<PinnedGroup> groups;
+  groupsOf(program, hint, groups);
+  return !groups.empty();
 }
 
 Result<Schedule> pinned(const PinnedGroup& at, const Hint& hint, const Target& target) {
   return pinnedSchedule(hint, SubgraphExtractor(*at.program).extract(at.group->operators).program, &target);
+}
+
+// The first of them that cannot have the schedule; nothing: all can, or there is none.
+std::optional<PinnedGroup> misfit(const Program& program, const Hint& hint, const Target& target) {
+  std::vector<PinnedGroup> groups;
+  groupsOf(program, hint, groups);
+  for (const PinnedGroup& at : groups)
+    if (!pinned(at, hint, target)) return at;
+  return std::nullopt;
 }
 
 // The tensors of a kernel that one of its operators writes and another one reads, each with that one's, as the program had them before
@@ -78,8 +88,10 @@ std::optional<std::string> pinnedElsewhere(const Stages& stages, const StageOpti
     other.device.bandwidth *= factor;
     const auto fused = factor > 0 ? fusedAgain(stages, other) : Result<Stages>(stages);
     if (!fused) return std::nullopt;
-    const PinnedGroup there = groupOf(factor > 0 ? *fused->fused : *stages.partitioned, hint);
-    if (there.program && pinned(there, hint, target)) return hintsTowards(edgesOf(here), edgesOf(there));
+    const Program& program = factor > 0 ? *fused->fused : *stages.partitioned;
+    std::vector<PinnedGroup> there;
+    groupsOf(program, hint, there);
+    if (!there.empty() && !misfit(program, hint, target)) return hintsTowards(edgesOf(here), edgesOf(there.front()));
   }
   return std::nullopt;
 }
@@ -91,8 +103,7 @@ std::set<std::string> pinsOf(const Stages& stages) {
   if (!stages.partitioned) return tensors;
   for (const Hint& hint : stages.partitioned->hints) {
     if (hint.kind != Hint::Kind::Schedule) continue;
-    if (groupOf(*stages.partitioned, hint).program || (stages.fused && groupOf(*stages.fused, hint).program))
-      tensors.insert(hint.tensors.front());
+    if (isMade(*stages.partitioned, hint) || (stages.fused && isMade(*stages.fused, hint))) tensors.insert(hint.tensors.front());
   }
   return tensors;
 }
@@ -105,10 +116,10 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
   for (std::size_t i = 0; i < program.hints.size(); ++i) {
     const Hint& hint = program.hints[i];
     if (hint.kind != Hint::Kind::Schedule) continue;
-    const PinnedGroup here = groupOf(program, hint);
-    if (!here.program) continue;
+    const auto wrong = misfit(program, hint, target);
+    if (!wrong) continue;
+    const PinnedGroup& here = *wrong;
     const auto schedule = pinned(here, hint, target);
-    if (schedule) continue;
     if (ofOthers.contains(hint.tensors.front())) {
       findings.setAside.push_back(i);
       continue;

@@ -168,9 +168,12 @@ void Jobs::answerSubgraphs(const Revision& revision, const FusionInputs& inputs,
         if (std::find(info.origins.begin(), info.origins.end(), origin) == info.origins.end()) info.origins.push_back(origin);
     }
   });
+  // A number at a name may be another's after an edit: only where there is no other name.
   for (protocol::SubgraphInfo& s : answer.subgraphs)
-    for (const std::string& made : s.operators)
-      if (made.find('#') == std::string::npos && makers.at(made).size() == 1) s.pinTensor = made;
+    for (const std::string& made : s.operators) {
+      const bool numbered = made.find('#') != std::string::npos;
+      if (makers.at(made).size() == 1 && (!numbered || s.pinTensor.empty())) s.pinTensor = made;
+    }
   // Shares are of what this engine has tried.
   std::int64_t tried = 0;
   const std::lock_guard lock(m_mutex);

@@ -386,6 +386,16 @@ TEST(Compile, ANameMeansWhatItsLoopLeft) {
   EXPECT_EQ(c.tensorNamed("Y"), c.program.tensorNamed("Y"));
 }
 
+TEST(Compile, AHintNamesAPairOfAStep) {
+  const std::string loop =
+      "input X[4, 8]\nconst h[8] = 1\nconst c[8] = 0\nfor t in 0..4 {\n  c[i] = c[i] + X[t, i]\n  g[i] = X[t, i]^2\n"
+      "  h[i] = tanh(c[i]) * h[i] * g[i]\n}\nY[i] = h[i] * 2\n";
+  EXPECT_EQ(clean(loop + "hint split c, h\n").program.hints.size(), 1u);
+  const auto apart = compileNotebook({"test.nf", "", loop + "hint split c, Y\n"});
+  ASSERT_EQ(apart.diagnostics.size(), 1u);
+  EXPECT_EQ(apart.diagnostics[0].severity, Severity::Warning);
+}
+
 // The same words ask for another derivative once the name means another tensor.
 TEST(Compile, ADerivativeIsOfWhatItsNamesMean) {
   const auto c = clean(

@@ -551,28 +551,72 @@ TEST_F(EngineJobs, APinOfTheStepHindersNoEvaluation) {
 }
 
 // Names of parts that no source spells, too.
-TEST_F(EngineJobs, EveryPinOfTheExamplesIsRead) {
+TEST_F(EngineJobs, EveryPinIsReadAndTaken) {
   std::uint64_t revision = 0;
   EngineProcess engine(m_folder.path(""));
-  bool quoted = false;
+  const auto pinsOf = [&](const std::string& name, const std::string& text) {
+    SCOPED_TRACE(name);
+    engine.send(DocumentReplaced{++revision, name, NF_EXAMPLES, text});
+    EXPECT_TRUE(engine.await<Analysis>().diagnostics.empty());
+    Document document(text);
+    std::set<std::string> pinned;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
+      if (!s.pinTensor.empty() && pinned.insert(s.pinTensor).second)
+        document.setScheduleHint(s.pinTensor, engine.ask<Space>(SpaceRequest{s.id}).current.text);
+    engine.send(DocumentReplaced{++revision, name, NF_EXAMPLES, document.text()});
+    for (const auto& d : engine.await<Analysis>().diagnostics) ADD_FAILURE() << d.message;
+    for (const auto& d : engine.ask<FusionReport>(FusionRequest{revision}).refusedHints) ADD_FAILURE() << d.message;
+    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
+      EXPECT_EQ(s.state == SubgraphState::Pinned, pinned.contains(s.pinTensor)) << s.name;
+    return pinned;
+  };
+  std::set<std::string> all;
   for (const char* name : {"welcome.nf", "figure4.nf", "digits_capsnet.nf", "milstm.nf"}) {
+    const auto text = readFile(std::string(NF_EXAMPLES) + "/" + name);
+    ASSERT_TRUE(text.ok());
+    const auto pinned = pinsOf(name, *text);
+    EXPECT_FALSE(pinned.empty()) << name;
+    all.insert(pinned.begin(), pinned.end());
+  }
+  EXPECT_TRUE(all.contains("d(L)/d(Score.bias).square"));
+  // A kernel in a loop that has no name but that of what the loop carries.
+  EXPECT_TRUE(pinsOf("loop.nf",
+                     "input X[4, 6, 8] = normal(0, 1)\nparam w[8] = normal(0, 1)\nconst h[4, 8] = 0\n"
+                     "for t in 0..6 { h[b, k] = tanh(0.5 * h[b, k] + X[b, t, k] * w[k]) }\nloss L = mean[b, k] h[b, k]^2\n"
+                     "train L { steps = 3; optimizer = sgd(lr=0.1); clip = 0.5 }\n")
+                  .contains("h#2"));
+}
+
+// As Forbid writes it.
+TEST_F(EngineJobs, EveryDecisionTakesAHint) {
+  std::uint64_t revision = 0;
+  EngineProcess engine(m_folder.path(""));
+  std::set<std::string> names;
+  for (const char* name : {"welcome.nf", "digits_capsnet.nf", "milstm.nf"}) {
     SCOPED_TRACE(name);
     const auto text = readFile(std::string(NF_EXAMPLES) + "/" + name);
     ASSERT_TRUE(text.ok());
     engine.send(DocumentReplaced{++revision, name, NF_EXAMPLES, *text});
     ASSERT_TRUE(engine.await<Analysis>().diagnostics.empty());
     Document document(*text);
-    std::set<std::string> pinned;
-    for (const SubgraphInfo& s : engine.ask<Subgraphs>(SubgraphsRequest{revision}).subgraphs)
-      if (!s.pinTensor.empty() && pinned.insert(s.pinTensor).second)
-        document.setScheduleHint(s.pinTensor, engine.ask<Space>(SpaceRequest{s.id}).current.text);
-    EXPECT_FALSE(pinned.empty());
-    quoted |= document.text().find("hint schedule `") != std::string::npos;
+    std::set<std::pair<std::string, std::string>> split;
+    for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{revision}).decisions) {
+      if (d.state != FusionState::Accepted) continue;
+      document.setFusionHint(d.producer, d.consumer, Document::FusionHint::Split);
+      split.emplace(d.producer, d.consumer);
+      names.insert({d.producer, d.consumer});
+    }
+    EXPECT_FALSE(split.empty());
     engine.send(DocumentReplaced{++revision, name, NF_EXAMPLES, document.text()});
     for (const auto& d : engine.await<Analysis>().diagnostics) ADD_FAILURE() << d.message;
-    for (const auto& d : engine.ask<FusionReport>(FusionRequest{revision}).refusedHints) ADD_FAILURE() << d.message;
+    const FusionReport report = engine.ask<FusionReport>(FusionRequest{revision});
+    for (const auto& d : report.refusedHints) ADD_FAILURE() << d.message;
+    for (const FusionDecisionInfo& d : report.decisions)
+      if (split.contains({d.producer, d.consumer})) {
+        EXPECT_EQ(d.state, FusionState::Forbidden) << d.producer << " " << d.consumer;
+      }
   }
-  EXPECT_TRUE(quoted);
+  EXPECT_TRUE(names.contains("d(L)/d(h.W).clipped"));
 }
 
 }  // namespace
