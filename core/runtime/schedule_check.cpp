@@ -195,33 +195,37 @@ Diagnostics checkSchedules(const CompiledNotebook& notebook, const CompileOption
     pins.merge(pinsOf(stages));
     return checkPins(stages, options, target).diagnostics;
   });
-  addNew(diagnostics, checkEvaluationSchedules(notebook, compile, options, target, pins));
+  addNew(diagnostics, checkSchedulesOutsideSteps(notebook, compile, options, target, pins));
   if (ofSteps) *ofSteps = std::move(pins);
   return diagnostics;
 }
 
-Diagnostics checkEvaluationSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
-                                     const Target& target, const std::set<std::string>& ofSteps) {
+Diagnostics checkSchedulesOutsideSteps(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
+                                       const Target& target, const std::set<std::string>& ofSteps) {
   Diagnostics diagnostics;
-  const std::vector<Hint>& hints = notebook.program.hints;
-  if (std::none_of(hints.begin(), hints.end(),
-                   [&](const Hint& h) { return h.kind == Hint::Kind::Schedule && !ofSteps.contains(h.tensors.front()); }))
-    return diagnostics;
+  std::set<std::string> seen = ofSteps;
+  const auto allSeen = [&] {
+    const std::vector<Hint>& hints = notebook.program.hints;
+    return std::none_of(hints.begin(), hints.end(),
+                        [&](const Hint& h) { return h.kind == Hint::Kind::Schedule && !seen.contains(h.tensors.front()); });
+  };
+  const auto check = [&](Program program) {
+    const auto stages = runStages(std::make_shared<const Program>(std::move(program)), options);
+    if (!stages || hasErrors(stages->diagnostics)) return;  // somebody else says so
+    addNew(diagnostics, checkPins(*stages, options, target, seen).diagnostics);
+    seen.merge(pinsOf(*stages));
+  };
   const std::int64_t rows = heldOutRows(notebook.program);
-  for (std::size_t train = 0; train < notebook.trains.size(); ++train) {
+  for (std::size_t train = 0; train < notebook.trains.size() && !allSeen(); ++train) {
     CompileOptions evaluated = compile;
     evaluated.training = false;
     evaluated.train = train;
     if (rows > 0) evaluated.batchOverride = rows;
     const CompiledNotebook compiled = compileNotebook(notebook.sources.at(notebook.notebook), evaluated);
     if (!compiled.ok()) continue;  // somebody else says so
-    const auto stages =
-        runStages(std::make_shared<const Program>(rows > 0 ? evaluationProgram(compiled, notebook.trains[train].loss)
-                                                           : inputEvaluationProgram(compiled)),
-                  options);
-    if (!stages || hasErrors(stages->diagnostics)) continue;
-    addNew(diagnostics, checkPins(*stages, options, target, ofSteps).diagnostics);
+    check(rows > 0 ? evaluationProgram(compiled, notebook.trains[train].loss) : inputEvaluationProgram(compiled));
   }
+  if (!notebook.trains.empty() && !allSeen()) check(notebookProgram(notebook));
   return diagnostics;
 }
 

@@ -26,13 +26,13 @@ PinFindings checkPins(const Stages& stages, const StageOptions& options, const T
                       const std::set<std::string>& ofOthers = {});
 std::shared_ptr<const Program> withoutSetAside(std::shared_ptr<const Program> fused, const PinFindings& pins);
 
-// The diagnostics of each training step and its evaluations, or of all that the notebook computes where it trains nothing. `compile`: what
+// The diagnostics of each training step and of what stands beside it, or of all that the notebook computes where it trains nothing. `compile`: what
 // the notebook was compiled with. `ofSteps`: takes the pins of the training steps.
 Diagnostics checkSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
                            const Target& target, std::set<std::string>* ofSteps = nullptr);
-// Of what only evaluations make. `ofSteps`: the pins of the training steps.
-Diagnostics checkEvaluationSchedules(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
-                                     const Target& target, const std::set<std::string>& ofSteps);
+// Of what only an evaluation or a `show` needs. `ofSteps`: the pins of the training steps.
+Diagnostics checkSchedulesOutsideSteps(const CompiledNotebook& notebook, const CompileOptions& compile, const StageOptions& options,
+                                       const Target& target, const std::set<std::string>& ofSteps);
 
 // Every `hint fuse` that cannot be obeyed, as warnings, of the same programs.
 Diagnostics checkFusions(const CompiledNotebook& notebook, const StageOptions& options);

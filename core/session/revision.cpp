@@ -95,7 +95,7 @@ Diagnostics Revision::warnings(const std::shared_ptr<const Stages>& stages, cons
     found = unobeyedHints(*stages);
     if (inputs.target) {
       for (Diagnostic& d : checkPins(*stages, passes, *inputs.target).diagnostics) found.push_back(std::move(d));
-      for (Diagnostic& d : checkEvaluationSchedules(sound(), m_options, passes, *inputs.target, pinsOf(*stages)))
+      for (Diagnostic& d : checkSchedulesOutsideSteps(sound(), m_options, passes, *inputs.target, pinsOf(*stages)))
         found.push_back(std::move(d));
     }
   }

@@ -320,6 +320,15 @@ TEST_F(CommandLine, APinThatNoEvaluationCanHaveIsAnErrorButOfTraining) {
   EXPECT_THAT(trained.err, HasSubstr("pinned.nf:11:1: warning: hint schedule P"));
   EXPECT_THAT(trained.err, HasSubstr("what is held out is evaluated without it"));
   EXPECT_THAT(trained.out, HasSubstr("held out: mass"));
+  file("shown.nf",
+       "param w[8] = normal(0, 1)\nloss L = sum[i] w[i]^2\nQ = sum[i] abs(w[i])\nshow Q\n"
+       "train L { steps = 3; optimizer = sgd(lr=0.1); mode = static }\nhint schedule Q { kind = contraction }\n");
+  for (const char* command : {"check", "run"}) {
+    const Outcome o = run(std::string(command) + " shown.nf");
+    EXPECT_EQ(o.code, 1) << command;
+    EXPECT_THAT(o.err, HasSubstr("shown.nf:6:1: error: hint schedule Q")) << command;
+  }
+  EXPECT_EQ(run("train shown.nf").code, 0);
 }
 
 TEST_F(CommandLine, AnInputWithoutValuesIsToldBeforeItIsNeeded) {
