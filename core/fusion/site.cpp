@@ -70,6 +70,8 @@ SiteKernel siteKernel(const SubgraphExtractor& extractor, const Kernel& kernel) 
   made.name = kernel.group->name;
   for (const auto* tensors : {&subgraph.outerInputs, &subgraph.outerOutputs})
     for (const TensorId t : *tensors) made.tensors.push_back((*kernel.program)[t].name);
+  for (const OperatorId op : kernel.group->operators)
+    for (const TensorId t : writesOf(*kernel.program, op)) made.made.push_back((*kernel.program)[t].name);
   made.subgraph = std::make_shared<const Program>(std::move(subgraph.program));
   return made;
 }

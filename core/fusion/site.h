@@ -19,6 +19,7 @@ struct SiteKernel {
   Hash hash;
   std::string name;
   std::vector<std::string> tensors;  // inputs, then outputs, as the program names them: who reads what another one has written
+  std::vector<std::string> made;     // by its operators
 };
 
 // Where two fusions of one program differ: the kernels of each that together compute the same operators, in program order.

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <map>
 
+#include "core/tune/tune_program.h"
+
 namespace nf {
 namespace {
 
@@ -18,6 +20,19 @@ struct Compiled {
   std::map<Hash, std::shared_ptr<const KernelObject>> objects;
 };
 
+// What `hint schedule` pins the kernel to.
+std::optional<Schedule> pinnedTo(const SiteKernel& kernel, const std::vector<Hint>& hints, const Target& target) {
+  for (const Hint& hint : hints) {
+    if (hint.kind != Hint::Kind::Schedule || pinsLoop(hint)) continue;
+    const auto& names = hint.tensors;
+    if (std::none_of(kernel.made.begin(), kernel.made.end(),
+                     [&](const std::string& made) { return std::find(names.begin(), names.end(), made) != names.end(); }))
+      continue;
+    if (auto schedule = pinnedSchedule(hint, *kernel.subgraph, &target)) return std::move(*schedule);
+  }
+  return std::nullopt;
+}
+
 Result<bool> compileKernels(const std::vector<SiteKernel>& kernels, DeviceContext& context, const CompareOptions& options,
                             std::stop_token stop, Compiled& into) {
   for (const SiteKernel& k : kernels) {
@@ -27,9 +42,13 @@ Result<bool> compileKernels(const std::vector<SiteKernel>& kernels, DeviceContex
     job.subgraph = k.subgraph;
     job.hash = k.hash;
     job.target = context.target();
-    if (const auto best = options.schedule ? options.schedule(k.hash) : std::nullopt; best && space->check(*best))
-      job.schedules.push_back(*best);
-    job.schedules.push_back(space->first());
+    if (auto pin = pinnedTo(k, options.hints, *context.target())) {
+      job.schedules.push_back(std::move(*pin));
+    } else {
+      if (const auto best = options.schedule ? options.schedule(k.hash) : std::nullopt; best && space->check(*best))
+        job.schedules.push_back(*best);
+      job.schedules.push_back(space->first());
+    }
     job.priority = options.whole ? CompilePriority::FirstKernel : CompilePriority::Background;  // a person waits for a whole one
     job.attempts = 1;
     CompileOutcome outcome = context.evaluator()->compile(std::move(job), stop);
@@ -100,7 +119,7 @@ std::string BranchComparison::verdict() const {
   else
     std::snprintf(text, sizeof text, "%s is %.1f %% faster (%zu pairs).", gain > 0 ? "Split" : "Fused",
                   100 * (gain > 0 ? gain : -gain / (1 - gain)), pairs);
-  return text + (" " + schedules);
+  return text + (" " + schedules) + (pinned ? " Pinned kernels ran by their hints." : "");
 }
 
 namespace {
@@ -179,6 +198,10 @@ Result<std::optional<BranchComparison>> compareBranches(const Stages& stages, De
   NF_TRY(result.site, branchSite(stages, options, producer, consumer));
   CompareOptions compare;
   compare.whole = true;
+  compare.hints = stages.partitioned->hints;
+  for (const auto* side : {&result.site.first, &result.site.second})
+    result.pinned |= std::any_of(side->begin(), side->end(),
+                                 [&](const SiteKernel& k) { return pinnedTo(k, compare.hints, *context.target()).has_value(); });
   compare.exclusive = context.lease() != nullptr;
   // A side that the search has been over against one that it has not would show what the search is worth.
   result.fusedTuned = tuned(result.site.first, context);
@@ -237,8 +260,8 @@ std::optional<double> FusionTrials::estimate(const std::vector<SiteKernel>& kern
   return seconds;
 }
 
-// What the program is without this kernel, where it pays to measure that. nullopt: a hint asks for the kernel, fusion finds no other way,
-// or the model is sure.
+// What the program is without this kernel, where it pays to measure that. nullopt: a hint asks for the kernel or its schedule, fusion finds
+// no other way, or the model is sure.
 Result<std::optional<FusionTrials::Doubt>> FusionTrials::doubtfulSite(const FusedKernel& kernel) const {
   StageOptions without = m_options.stages;
   without.fusion.reverted.emplace(kernel.signature, FusionMeasurement{});
@@ -246,6 +269,12 @@ Result<std::optional<FusionTrials::Doubt>> FusionTrials::doubtfulSite(const Fuse
   for (FusionSite& site : differingSites(*m_running.fused, *alternative.fused)) {
     const auto is = [&](const SiteKernel& k) { return k.hash == kernel.subgraph; };
     if (std::none_of(site.first.begin(), site.first.end(), is)) continue;
+    const auto isPinned = [&](const SiteKernel& k) {
+      return pinnedTo(k, m_running.partitioned->hints, *m_context.target()).has_value();
+    };
+    if (std::any_of(site.first.begin(), site.first.end(), isPinned) ||
+        std::any_of(site.second.begin(), site.second.end(), isPinned))
+      break;
     const auto fused = estimate(site.first), split = estimate(site.second);
     if (fused && split && *fused > kDoubtful * *split) {
       const auto told = std::find_if(alternative.decisions.begin(), alternative.decisions.end(), [&](const FusionDecision& d) {

@@ -34,6 +34,7 @@ struct CompareOptions {
   bool exclusive = true;
   // The schedule to make a kernel by; nullopt or empty: the analytic model's.
   std::function<std::optional<Schedule>(const Hash&)> schedule;
+  std::vector<Hint> hints;  // of the program: a schedule that one pins goes before all others
 };
 
 // Compiles the kernels of both sides in workers and runs the two in turn in the measuring worker. An Error where a kernel can't be made
@@ -52,6 +53,7 @@ struct BranchComparison {
   FusionSite site;  // first: fused
   FusionComparison comparison;
   bool fusedTuned = false, splitTuned = false;  // schedules of every kernel of the side have been searched on this device
+  bool pinned = false;                          // a `hint schedule` is for a kernel of them
   bool recorded() const { return fusedTuned && splitTuned; }  // else both sides ran by first schedules
   std::string verdict() const;                                // what was found, and by which schedules
 };
@@ -76,9 +78,9 @@ struct RevertedFusion {
 
 protocol::FusionRevertedEvent revertedEvent(const RevertedFusion& reverted);  // without step and time
 
-// Holds every fused kernel against what fusion would make without it, unless the analytic model is sure, until none loses: each verdict
-// is recorded and never asked for again. A kernel that loses by schedules that have been superseded meanwhile is measured again. One
-// thread at a time.
+// Holds every fused kernel against what fusion would make without it, unless the analytic model is sure, until none loses. One that a
+// `hint schedule` pins, itself or a part, stays: what the search finds for the others says nothing of it. Each verdict is recorded and
+// never asked for again. A kernel that loses by schedules that have been superseded meanwhile is measured again. One thread at a time.
 class FusionTrials {
  public:
   struct Options {

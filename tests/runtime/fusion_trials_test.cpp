@@ -9,8 +9,10 @@
 #include <set>
 
 #include "core/device/reference_backend.h"
+#include "core/ir/structural_hash.h"
 #include "core/lang/compile.h"
 #include "core/runtime/fusion_trials.h"
+#include "core/syntax/token.h"
 #include "tests/runtime/train_runs.h"
 #include "tests/tune/fakes.h"
 
@@ -82,13 +84,14 @@ class FusionTrialsTest : public ::testing::Test {
     };
   }
 
-  FusionTrials trials() {
-    const CompiledNotebook notebook = compileNotebook({"test.nf", "", kBothFused}, {});
+  Stages stagesOf(const std::string& text) const {
+    const CompiledNotebook notebook = compileNotebook({"test.nf", "", text}, {});
     EXPECT_TRUE(notebook.ok());
     auto stages = runStages(std::make_shared<const Program>(notebook.program), m_options.stages);
     EXPECT_TRUE(stages.ok() && stages->fused);
-    return FusionTrials(*m_context, std::move(*stages), m_options);
+    return std::move(*stages);
   }
+  FusionTrials trials(const std::string& text = kBothFused) { return FusionTrials(*m_context, stagesOf(text), m_options); }
   // A search finds another schedule for this kernel.
   void supersede(const BranchKernel& kernel) {
     const auto space = scheduleSpace(*kernel.subgraph, *m_context->target());
@@ -173,6 +176,26 @@ TEST_F(FusionTrialsTest, AVerdictIsRecordedOnceTheKernelIsSplit) {
   }
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(records().size(), 1u) << "what one of its parts had no kernel for is not known to lose";
+}
+
+// The search has nothing to say of a schedule that a person has chosen.
+TEST_F(FusionTrialsTest, APinnedKernelStays) {
+  const Stages stages = stagesOf(kBothFused);
+  const Program& fused = *stages.fused;
+  std::string hints;
+  for (const Group& group : fused.groups) {
+    const Subgraph subgraph = SubgraphExtractor(fused).extract(group.operators);
+    const auto space = scheduleSpace(subgraph.program, *m_context->target());
+    ASSERT_TRUE(space.ok());
+    hints += "hint schedule " + quotedName(fused[writesOf(fused, group.operators.back()).front()].name) + " " +
+             (*space)->first().text() + "\n";
+  }
+  FusionTrials all = trials(kBothFused + hints);
+  const auto found = all.next({});
+  ASSERT_TRUE(found.ok());
+  EXPECT_FALSE(found->has_value());
+  EXPECT_TRUE(m_evaluator->compared.empty());
+  EXPECT_TRUE(records().empty());
 }
 
 // Steps run kernels by schedules that no comparison has measured: what one says of others takes nothing back.

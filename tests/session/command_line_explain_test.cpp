@@ -260,6 +260,22 @@ TEST_F(CommandLine, ABranchIsMeasuredLikeWithLike) {
   EXPECT_THAT(measured["verdict"].get<std::string>(), HasSubstr("Both sides ran by first schedules: neither is tuned."));
 }
 
+TEST_F(CommandLine, ABranchIsMeasuredByItsPins) {
+  const std::string net =
+      "input X[64, 48] = normal(0, 1)\nparam W[32, 48] = normal(0, 0.1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\n"
+      "Z[b, n] = tanh(Y[b, n])\nshow Z\n";
+  file("alone.nf", net + "hint split Y, Z\n");
+  std::string schedule;
+  const auto kernels = nlohmann::json::parse(run("show alone.nf --stage scheduled --json").out)["kernels"];
+  for (const auto& k : kernels)
+    if (k["name"] == "Z") schedule = k["schedule"].dump();
+  ASSERT_FALSE(schedule.empty());
+  file("net.nf", net + "hint split Y, Z\nhint schedule Z " + schedule + "\n");
+  const Outcome o = run("explain net.nf --json --measure Y,Z");
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(nlohmann::json::parse(o.out)["verdict"].get<std::string>(), HasSubstr("Pinned kernels ran by their hints."));
+}
+
 TEST_F(CommandLine, AHintForAShowAloneIsTold) {
   file("net.nf", std::string(kTwo) +
                      "R[i, j] = U[i, j] * 2\nT[i, j] = R[i, j] + 1\nshow T\nhint fuse R, T\nhint fuse d(L)/d(U), d(L)/d(P)\n");
