@@ -37,6 +37,7 @@ class MessageBar;
 class NotebookView;
 class OutlineView;
 class SegmentedSwitch;
+class ToolbarFocus;
 class TrainStrip;
 class TuneView;
 
@@ -141,6 +142,7 @@ class MainWindow : public QMainWindow {
   void connectNotebook(Tab* tab);
   void connectViews();
   void afterRunChange();
+  void focusPage();
   void refreshPage();
   void refreshTitle();
   void refreshPlace();
@@ -242,6 +244,7 @@ class MainWindow : public QMainWindow {
   ExplainView* m_explain;
   TuneView* m_tune;
   DevicesView* m_devices;
+  ToolbarFocus* m_toolbarFocus = nullptr;
   CommandPalette* m_palette = nullptr;
   QTimer m_leadsTimer, m_profileTimer, m_valuesTimer;
   bool m_pausedShown = false;  // in the outline

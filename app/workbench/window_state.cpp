@@ -54,6 +54,15 @@ void MainWindow::refreshRunActions() {
 
 MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->currentIndex()); }
 
+// What had the keyboard of it last; of Author its notebook.
+void MainWindow::focusPage() {
+  QWidget* shown = m_pages->currentWidget();
+  QWidget* last = shown->focusWidget();
+  if (page() == Page::Author) return notebook()->activate(notebook()->activeCell(), notebook()->editing());
+  const bool there = last && last->isVisible() && last->isEnabled();
+  (there ? last : shown)->setFocus(Qt::OtherFocusReason);
+}
+
 void MainWindow::showPage(Page page) {
   m_pages->setCurrentIndex(static_cast<int>(page));
   placeTabs();
