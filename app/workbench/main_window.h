@@ -81,6 +81,7 @@ class MainWindow : public QMainWindow {
   const std::map<QString, QAction*>& actions() const { return m_actions->all(); }
   void trainFirst();  // starts the first train cell once the notebook has been checked
   void showCell(CellId id);
+  void train();  // the first train cell; where a mistake in another cell keeps it from that, that is gone to
   void pinInspector(const QString& tensor);  // shows it, has its gradient checked by differences, and stays on it
   void fitToScreen();                        // as designed where the screen has room for it and for a frame, else all of the screen
   void restoreLayout();
