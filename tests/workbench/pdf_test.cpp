@@ -3,7 +3,7 @@
 #include <QPushButton>
 #include <QScrollBar>
 
-#include "tests/workbench/pdf_marks.h"
+#include "tests/widgets/pdf_marks.h"
 #include "tests/workbench/selected.h"
 #include "widgets/basic.h"
 #include "widgets/expression_editor.h"
