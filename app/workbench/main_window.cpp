@@ -97,7 +97,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   bar->setContextMenuPolicy(Qt::PreventContextMenu);
   bar->setFixedHeight(44);
   bar->addWidget(makeToolbar());
-  m_toolbarFocus = new ToolbarFocus(bar, [this] { focusPage(); });
+  m_toolbarFocus = new ToolbarFocus(bar, m_pages, [this] { focusPage(); });
   addToolBar(Qt::TopToolBarArea, bar);
   makeAuthor();
   auto* central = new QWidget;

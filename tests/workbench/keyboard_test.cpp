@@ -151,7 +151,13 @@ TEST_F(Keyboard, SpaceUndoesNothingByAccident) {
   go("nothing of this");
   QTest::keyClick(window->palette()->field(), Qt::Key_Escape);
   EXPECT_EQ(QApplication::focusWidget(), window->tune()->list());
-  // What is hidden or disabled with the keyboard, and what comes after it, down to the last one of the page.
+  // What is hidden with the keyboard leaves it to no other button, of its page neither.
+  tune->setFocus();
+  tune->hide();
+  EXPECT_FALSE(qobject_cast<QAbstractButton*>(QApplication::focusWidget()));
+  spaceIsHarmless();
+  tune->show();
+  // The last one of the page, after which Qt begins with the first of the window.
   std::vector<QWidget*> after;
   for (QWidget* w = tune; w && after.size() < 200; w = w->nextInFocusChain())
     if (window->tune()->isAncestorOf(w) && w->isVisible() && w->isEnabled() && w->focusPolicy() & Qt::TabFocus) after.push_back(w);
