@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What a CellView shows of the names its cell shows: formula, source, derivation, values.
+#include <QAbstractButton>
+#include <QAbstractItemView>
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
@@ -13,6 +15,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
@@ -21,6 +24,7 @@
 #include "widgets/formula_view.h"
 #include "widgets/names.h"
 #include "widgets/tensor_view.h"
+#include "widgets/train_strip.h"
 
 namespace nf {
 
@@ -309,7 +313,15 @@ void CellView::refreshResult() {
 void CellView::fitResult() {
   int height = 0;
   const auto linesHigh = [this](const QPlainTextEdit* field) {
-    return std::min(30, std::max(1, field->blockCount())) * QFontMetrics(m_theme->mono(13)).lineSpacing() + 14 +
+    constexpr int kMostLines = 30;
+    const QFontMetrics metrics(m_theme->mono(13));
+    if (m_onPaper)
+      return metrics
+                 .boundingRect(QRect(0, 0, std::max(1, field->viewport()->width() - 8), QWIDGETSIZE_MAX),
+                               Qt::TextWordWrap | Qt::TextWrapAnywhere, field->toPlainText())
+                 .height() +
+             14;
+    return std::min(kMostLines, std::max(1, field->blockCount())) * metrics.lineSpacing() + 14 +
            field->horizontalScrollBar()->sizeHint().height();
   };
   switch (m_pages->currentIndex()) {
@@ -326,11 +338,49 @@ void CellView::fitResult() {
   m_pages->setFixedHeight(height);
   const bool defined = m_pages->currentIndex() < 2 && !m_definitions->document()->isEmpty();
   const bool open = defined && m_definitionsFold->isChecked();
-  m_definitionsFold->setVisible(defined);
+  m_definitionsFold->setVisible(defined && (open || !m_onPaper));
   m_definitionsFold->setIcon(m_theme->icon(open ? QStringLiteral("down") : QStringLiteral("right")));
   m_definitions->setVisible(open);
   m_definitions->setFixedHeight(linesHigh(m_definitions));
   updateGeometry();
+}
+
+void CellView::setOnPaper(bool onPaper) {
+  if (m_onPaper == onPaper) return;
+  m_onPaper = onPaper;
+  m_editor->setOnPaper(onPaper);
+  if (m_train) m_train->setOnPaper(onPaper);
+  if (m_formula) m_formula->setOnPaper(onPaper);
+  if (m_source)
+    for (QPlainTextEdit* field : {m_source, m_definitions}) {
+      field->setLineWrapMode(onPaper ? QPlainTextEdit::WidgetWidth : QPlainTextEdit::NoWrap);
+      field->setWordWrapMode(QTextOption::WrapAtWordBoundaryOrAnywhere);
+      for (const auto setPolicy :
+           {&QAbstractScrollArea::setHorizontalScrollBarPolicy, &QAbstractScrollArea::setVerticalScrollBarPolicy})
+        (field->*setPolicy)(onPaper ? Qt::ScrollBarAlwaysOff : Qt::ScrollBarAsNeeded);
+    }
+  if (onPaper) {
+    // A button that stays down heads what it has opened.
+    const auto isHeading = [](const QWidget* w) {
+      const auto* button = qobject_cast<const QAbstractButton*>(w);
+      return button && button->isChecked();
+    };
+    for (QWidget* w : findChildren<QWidget*>()) {
+      const bool clicked = qobject_cast<QAbstractButton*>(w) || qobject_cast<TabRow*>(w) || w == m_which;
+      if (!clicked || w->isHidden() || isHeading(w) || qobject_cast<QAbstractItemView*>(w->parentWidget())) continue;
+      m_offPaper.emplace_back(w);
+      w->hide();
+    }
+  } else {
+    for (const QPointer<QWidget>& w : std::exchange(m_offPaper, {}))
+      if (w) w->show();
+    if (m_pages) fitResult();
+  }
+  update();
+}
+
+void CellView::fitOnPaper() {
+  if (m_pages) fitResult();
 }
 
 bool CellView::wantsValuesOf(const QString& tensor) const { return m_values && m_values->tensor() == tensor; }

@@ -111,7 +111,8 @@ void CellView::dress() {
   if (m_source) {
     for (QPlainTextEdit* field : {m_source, m_definitions}) field->setFont(m_theme->mono(13));
     m_definitionsFold->setFont(m_theme->ui(12));
-    fitResult();
+    for (QPlainTextEdit* field : {m_source, m_definitions}) field->clear();  // their colours are of another theme
+    refreshResult();
   }
   for (QPushButton* fix : m_messages->findChildren<QPushButton*>(QStringLiteral("fix"))) fix->setFont(m_theme->mono(12));
   update();
@@ -205,10 +206,11 @@ void CellView::paintEvent(QPaintEvent*) {
   QPainter p(this);
   p.setRenderHint(QPainter::Antialiasing);
   const Palette& c = m_theme->colors();
-  if (m_active != Active::No) p.fillRect(0, 0, 3, height(), m_active == Active::Editing ? c.accent : mixed(c.page, c.accent, 0.6));
+  const bool active = m_active != Active::No && !m_onPaper;
+  if (active) p.fillRect(0, 0, 3, height(), m_active == Active::Editing ? c.accent : mixed(c.page, c.accent, 0.6));
   if (m_number > 0) {
-    p.setPen(m_active == Active::No ? c.muted : c.text);
-    p.setFont(m_theme->base()->ui(12, m_active == Active::No ? QFont::Normal : QFont::DemiBold));
+    p.setPen(active ? c.text : c.muted);
+    p.setFont(m_theme->base()->ui(12, active ? QFont::DemiBold : QFont::Normal));
     p.drawText(QRect(0, 8, 40, 18), Qt::AlignRight | Qt::AlignVCenter, QString::number(m_number));
   }
   if (m_kind == CellKind::Markdown || !m_known || neverTrained()) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
+#include <QPointer>
 #include <QTimer>
 #include <QWidget>
 #include <functional>
@@ -105,6 +106,9 @@ class CellView : public QWidget {
   QStringList definitions(std::int64_t* count = nullptr) const;
   QString latex() const;
   void showResult(int tab);
+  // As it is printed: what is there to be clicked is not, and nothing scrolls. All of it comes back with `false`.
+  void setOnPaper(bool onPaper);
+  void fitOnPaper();  // once it is laid out as wide as it is: as high as its broken lines
 
  Q_SIGNALS:
   void bytesEdited(std::size_t begin, std::size_t end, const QByteArray& text);
@@ -197,6 +201,8 @@ class CellView : public QWidget {
     std::size_t begin, end;
     bool error;
   };
+  bool m_onPaper = false;
+  std::vector<QPointer<QWidget>> m_offPaper;  // hidden while it is on paper
   Found m_found;
   std::vector<DiagnosticMark> m_diagnosticMarks;  // bytes of the body
 };

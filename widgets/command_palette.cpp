@@ -91,9 +91,17 @@ void CommandPalette::open(const QString& placeholder, std::vector<Entry> entries
   filter();
   const int width = std::min(620, parentWidget()->width() - 80);
   setGeometry((parentWidget()->width() - width) / 2, 64, width, std::min(440, parentWidget()->height() - 120));
+  if (QWidget* now = window()->focusWidget(); now != m_field) m_before = now;
   show();
   raise();
   m_field->setFocus();
+}
+
+// Hidden with the keyboard it would leave it to whatever comes next, which is the first button of the window.
+void CommandPalette::leave() {
+  QWidget* to = m_before && m_before->isVisible() && m_before->isEnabled() ? m_before.data() : parentWidget();
+  to->setFocus();
+  hide();
 }
 
 void CommandPalette::filter() {
@@ -120,17 +128,15 @@ QString CommandPalette::nothing() const { return m_nothing->isHidden() ? QString
 void CommandPalette::choose() {
   const QListWidgetItem* item = m_list->currentItem();
   if (!item) return;
-  hide();
-  m_entries[item->data(Qt::UserRole).toULongLong()].run();
+  const auto run = m_entries[item->data(Qt::UserRole).toULongLong()].run;
+  leave();
+  run();
 }
 
 bool CommandPalette::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::KeyPress) {
     switch (static_cast<QKeyEvent*>(event)->key()) {
-      case Qt::Key_Escape:
-        hide();
-        parentWidget()->setFocus();
-        return true;
+      case Qt::Key_Escape: leave(); return true;
       case Qt::Key_Return:
       case Qt::Key_Enter: choose(); return true;
       case Qt::Key_Down: m_list->setCurrentRow(std::min(m_list->currentRow() + 1, m_list->count() - 1)); return true;

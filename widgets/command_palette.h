@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #pragma once
 #include <QFrame>
+#include <QPointer>
 #include <functional>
 #include <vector>
 
@@ -33,11 +34,13 @@ class CommandPalette : public QFrame {
  private:
   void filter();
   void choose();
+  void leave();
   const Theme* m_theme;
   QLineEdit* m_field;
   QListWidget* m_list;
   QLabel* m_nothing;
   std::vector<Entry> m_entries;
+  QPointer<QWidget> m_before;  // had the keyboard when it was opened
 };
 
 }  // namespace nf

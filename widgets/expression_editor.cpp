@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "core/document/document.h"
 #include "core/support/bidi.h"
@@ -84,10 +85,8 @@ ExpressionEditor::ExpressionEditor(const Theme* theme, bool code, QWidget* paren
   setFrameShape(QFrame::NoFrame);
   setLineWrapMode(code ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth);
   setVerticalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-  if (!code) {
-    setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
-    setWordWrapMode(QTextOption::WrapAtWordBoundaryOrAnywhere);
-  }
+  if (!code) setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  setWordWrapMode(QTextOption::WrapAtWordBoundaryOrAnywhere);  // of the lines that are broken
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
   setTabChangesFocus(false);
   setAcceptDrops(false);
@@ -227,7 +226,7 @@ void ExpressionEditor::recolor() {
 
 bool ExpressionEditor::mayFold(const QTextBlock& block) const {
   const int line = block.blockNumber();
-  return line != m_caretLine && !std::binary_search(m_markedLines.begin(), m_markedLines.end(), line);
+  return (line != m_caretLine || m_screen) && !std::binary_search(m_markedLines.begin(), m_markedLines.end(), line);
 }
 
 // A line that is written in, or that has a mistake, is written out.
@@ -271,6 +270,34 @@ void ExpressionEditor::setOutdated(bool outdated) {
   viewport()->update();
 }
 
+void ExpressionEditor::setOnPaper(bool onPaper) {
+  if (onPaper == m_screen.has_value()) return;
+  m_setting = true;
+  QTextCursor cursor = textCursor();
+  if (onPaper) {
+    m_screen = Screen{horizontalScrollBar()->value(), cursor.anchor(), cursor.position(), isReadOnly()};
+    setReadOnly(true);  // what is has no caret
+    cursor.clearSelection();
+    setTextCursor(cursor);
+  }
+  if (m_code) {
+    setLineWrapMode(onPaper ? QPlainTextEdit::WidgetWidth : QPlainTextEdit::NoWrap);
+    setHorizontalScrollBarPolicy(onPaper ? Qt::ScrollBarAlwaysOff : Qt::ScrollBarAsNeeded);
+  }
+  const std::optional<Screen> was = onPaper ? std::nullopt : std::exchange(m_screen, std::nullopt);
+  if (was) {
+    cursor.setPosition(was->anchor);
+    cursor.setPosition(was->caret, QTextCursor::KeepAnchor);
+    setTextCursor(cursor);
+    horizontalScrollBar()->setValue(was->scrolled);
+    setReadOnly(was->readOnly);
+  }
+  m_setting = false;
+  recolor();
+  showMarks();
+  fit();
+}
+
 void ExpressionEditor::setMarks(std::vector<Mark> marks) {
   if (marks.empty() && m_marks.empty()) return;
   m_marks = std::move(marks);
@@ -302,6 +329,7 @@ void ExpressionEditor::showMarks() {
     return static_cast<int>(knownUnit);
   };
   for (const Mark& mark : m_marks) {
+    if (m_screen && mark.kind != Mark::Kind::Error && mark.kind != Mark::Kind::Warning) continue;
     QTextEdit::ExtraSelection s;
     if (mark.kind == Mark::Kind::Selected) {
       s.format.setBackground(c.accentSoft);

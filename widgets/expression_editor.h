@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class ExpressionEditor : public QPlainTextEdit {
   };
   void setMarks(std::vector<Mark> marks);
   void setOutdated(bool outdated);  // hints are of an older text: paler
+  // As it is printed: lines are broken, nothing is selected or found, no caret. All of it comes back with `false`.
+  void setOnPaper(bool onPaper);
   using Symbols = std::shared_ptr<const std::vector<protocol::SymbolInfo>>;
   void setSymbols(Symbols symbols);  // what completion offers beside the words of the language
 
@@ -117,6 +120,11 @@ class ExpressionEditor : public QPlainTextEdit {
   std::vector<Mark> m_marks;
   bool m_outdated = false;
   bool m_setting = false;
+  struct Screen {
+    int scrolled, anchor, caret;
+    bool readOnly;
+  };
+  std::optional<Screen> m_screen;  // while it is on paper: what the screen showed
   QPointer<CompletionView> m_completions;
   Symbols m_symbols;
   std::function<QString(std::uint32_t)> m_placeName;  // of a byte of the notebook, in words

@@ -122,13 +122,20 @@ void FormulaView::layOut() {
   update();
 }
 
+void FormulaView::setOnPaper(bool onPaper) {
+  if (m_onPaper == onPaper) return;
+  m_onPaper = onPaper;
+  placeScrollBar();
+  update();
+}
+
 QSize FormulaView::sizeHint() const { return {m_content.width(), m_content.height() + (m_scroll->isHidden() ? 0 : kBar)}; }
 
 void FormulaView::placeScrollBar() {
   const int beyond = std::max(0, m_content.width() - width());
   m_scroll->setRange(0, beyond);
   m_scroll->setPageStep(width());
-  m_scroll->setVisible(beyond > 0);
+  m_scroll->setVisible(beyond > 0 && !m_onPaper);
   const int wanted = sizeHint().height();
   m_scroll->setGeometry(0, wanted - kBar, width(), kBar);
   if (height() == wanted) return;
@@ -153,12 +160,15 @@ void FormulaView::paintEvent(QPaintEvent*) {
   QPainter p(this);
   p.setRenderHint(QPainter::Antialiasing);
   const Palette& c = m_theme->colors();
+  const double fit = m_onPaper && m_content.width() > width() ? double(width()) / m_content.width() : 1;
+  p.scale(fit, fit);
   for (std::size_t i = 0; i < m_boxes.size(); ++i) {
     const FormulaBox& box = m_boxes[i];
     p.save();
-    p.translate(m_origins[i] - QPointF(m_scroll->value(), 0));
+    p.translate(m_origins[i] - QPointF(m_onPaper ? 0 : m_scroll->value(), 0));
     p.setPen(Qt::NoPen);
     for (const auto& region : box.regions) {
+      if (m_onPaper) break;
       const bool selected = tinted(i, region.node);
       const bool hovered = m_hovered && m_hovered->first == i && m_hovered->second == region.node;
       if (!selected && !hovered) continue;

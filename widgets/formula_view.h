@@ -23,6 +23,7 @@ class FormulaView : public QWidget {
   std::optional<std::pair<std::size_t, std::uint32_t>> partAt(QPointF at) const;
   bool tinted(std::size_t formula, std::uint32_t node) const { return formula < m_tinted.size() && m_tinted[formula][node]; }
   QScrollBar* scrollBar() const { return m_scroll; }
+  void setOnPaper(bool onPaper);  // one that is wider than the page is set smaller; nothing is tinted
 
  Q_SIGNALS:
   void heightChanged();
@@ -50,6 +51,7 @@ class FormulaView : public QWidget {
   std::vector<QPointF> m_origins;
   std::optional<std::pair<std::size_t, std::uint32_t>> m_hovered;
   QSize m_content{0, 0};
+  bool m_onPaper = false;
 };
 
 }  // namespace nf

@@ -8,6 +8,15 @@
 namespace nf {
 namespace {
 
+class Requests : public QObject {
+ public:
+  bool any = false;
+  bool eventFilter(QObject*, QEvent* event) override {
+    any = any || event->type() == QEvent::LayoutRequest;
+    return false;
+  }
+};
+
 // A change of height goes up through the layouts one level a round of the event loop, as posted requests. A repaint that was asked for
 // before stands ahead of them, round by round: it would draw a widget at its new size between neighbours at their old places.
 class LayoutsFirst : public QObject {
@@ -15,30 +24,30 @@ class LayoutsFirst : public QObject {
   explicit LayoutsFirst(QWidget* window) : QObject(window) { window->installEventFilter(this); }
 
   bool eventFilter(QObject* watched, QEvent* event) override {
-    if (event->type() == QEvent::LayoutRequest) m_any = true;
-    else if (event->type() == QEvent::UpdateRequest && watched == parent() && !m_layingOut) layOut();
+    if (event->type() != QEvent::UpdateRequest || watched != parent() || m_layingOut) return false;
+    m_layingOut = true;
+    layOutNow();
+    m_layingOut = false;
     return false;
   }
 
  private:
-  void layOut() {
-    constexpr int kMostRounds = 40;  // more than widgets are nested; layouts that never settle are painted all the same
-    m_layingOut = true;
-    qApp->installEventFilter(this);  // sees whether a round had a request
-    m_any = true;
-    for (int round = 0; round < kMostRounds && m_any; ++round) {
-      m_any = false;
-      QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
-    }
-    qApp->removeEventFilter(this);
-    m_layingOut = false;
-  }
-
-  bool m_layingOut = false, m_any = false;
+  bool m_layingOut = false;
 };
 
 }  // namespace
 
 void layOutBeforePaint(QWidget* window) { new LayoutsFirst(window); }
+
+void layOutNow() {
+  constexpr int kMostRounds = 40;  // more than widgets are nested; layouts that never settle are left as they are
+  Requests requests;
+  qApp->installEventFilter(&requests);
+  requests.any = true;
+  for (int round = 0; round < kMostRounds && requests.any; ++round) {
+    requests.any = false;
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::LayoutRequest);
+  }
+}
 
 }  // namespace nf

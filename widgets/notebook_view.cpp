@@ -4,8 +4,6 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QKeyEvent>
-#include <QPainter>
-#include <QPdfWriter>
 #include <QScrollBar>
 #include <QTimer>
 #include <QVBoxLayout>
@@ -414,48 +412,6 @@ void NotebookView::goToFound() {
   const auto [begin, end] = cell->found().places[place];
   activate(cell->id(), true);
   cell->editor()->selectBytes(begin, end);
-}
-
-bool NotebookView::savePdf(const QString& path, const QString& title) {
-  QPdfWriter writer(path);
-  writer.setTitle(title);
-  writer.setPageSize(QPageSize(QPageSize::A4));
-  writer.setPageMargins(QMarginsF(15, 15, 15, 15), QPageLayout::Millimeter);
-  QPainter p;
-  if (!p.begin(&writer)) return false;
-  const double scale = static_cast<double>(writer.width()) / m_content->width();
-  const double room = writer.height() / scale;  // of a page, in the notebook's pixels
-  p.scale(scale, scale);
-  double y = 0;
-  const auto turn = [&] {
-    writer.newPage();
-    y = 0;
-  };
-  for (CellView* v : m_cells) {
-    const ExpressionEditor* editor = v->editor();
-    const int lines = QFontMetrics(editor->font()).lineSpacing(), top = editor->mapTo(v, QPoint(0, 8)).y();
-    if (y > 0 && y + v->height() > room) turn();
-    for (int from = 0; from < v->height();) {
-      int to = std::min(v->height(), from + static_cast<int>(room - y));
-      // Where a page ends within the text, it ends between lines.
-      if (to < v->height() && editor->isVisibleTo(v) && to > top + lines && to < editor->geometry().bottom())
-        to = top + (to - top) / lines * lines;
-      if (to <= from) {
-        turn();
-        continue;
-      }
-      p.save();
-      p.translate(0, y);
-      p.setClipRect(QRectF(0, 0, v->width(), to - from));
-      v->render(&p, QPoint(0, 0), QRegion(0, from, v->width(), to - from), QWidget::DrawChildren);
-      p.restore();
-      y += to - from;
-      from = to;
-      if (from < v->height()) turn();
-    }
-    y += m_layout->spacing();
-  }
-  return p.end();
 }
 
 // The wheel with Ctrl changes the size of the text.

@@ -42,7 +42,7 @@ class NotebookView : public QScrollArea {
   int foundPlaces() const;
   int foundHere() const { return m_foundHere; }  // -1: nothing
 
-  // Cells under one another on pages of A4, no line cut in two.
+  // Cells under one another on pages of A4, no line and nothing else that fits a page cut in two; the screen stays as it is.
   bool savePdf(const QString& path, const QString& title);
 
   void setReadOnly(bool readOnly);  // the text can be read and copied
@@ -120,6 +120,7 @@ class NotebookView : public QScrollArea {
   void putAside(CellView* view);
   void followTyped(CellId id, std::size_t byte);
   void showKeptInSight();
+  void layOutCells();  // now, also where nobody sees them
 
   void insertInto(CellView* view, const QString& text);
   const Theme* m_theme;

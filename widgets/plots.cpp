@@ -144,6 +144,13 @@ void Plot::drawNow() {
   else m_plot->replot();
 }
 
+void Plot::setOnPaper(bool onPaper) {
+  if (m_onPaper == onPaper) return;
+  m_onPaper = onPaper;
+  if (onPaper || isVisible()) drawNow();
+  else m_waiting = true;
+}
+
 void Plot::showEvent(QShowEvent* event) {
   QWidget::showEvent(event);
   if (m_waiting) requestRedraw();
@@ -159,6 +166,12 @@ bool Plot::eventFilter(QObject* watched, QEvent* event) {
   if (watched == m_plot && event->type() == QEvent::Wheel &&
       !(static_cast<QWheelEvent*>(event)->modifiers() & Qt::ControlModifier)) {
     event->ignore();
+    return true;
+  }
+  // What it has drawn for the screen is a picture.
+  if (watched == m_plot && event->type() == QEvent::Paint && m_onPaper) {
+    QCPPainter painter(m_plot);
+    m_plot->toPainter(&painter, m_plot->width(), m_plot->height());
     return true;
   }
   if (watched == m_plot && event->type() == QEvent::MouseButtonPress) setFocus(Qt::MouseFocusReason);

@@ -51,6 +51,7 @@ class Plot : public QWidget {
   QPointF valueAt(QPoint pixel) const;  // plot coordinates
   QWidget* canvas() const;              // what takes the mouse
   std::int64_t redraws() const { return m_redraws; }
+  void setOnPaper(bool onPaper);  // drawn at once, as lines and letters
 
  Q_SIGNALS:
   void tableShown(bool table);
@@ -111,6 +112,7 @@ class Plot : public QWidget {
   std::vector<Label> m_labels;
   std::vector<Obstacle> m_obstacles;
   std::function<QString(const QString&)> m_choosePath;
+  bool m_onPaper = false;
   bool m_waiting = false;  // something changed while nobody could see it
   std::int64_t m_redraws = 0;
 };

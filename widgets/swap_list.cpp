@@ -136,10 +136,17 @@ void SwapList::fitColumns() {
   m_table->setColumnHidden(kBefore, width() < kNarrow && left < kLeastKernel);
 }
 
+void SwapList::setOnPaper(bool onPaper) {
+  if (m_onPaper == onPaper) return;
+  m_onPaper = onPaper;
+  m_table->setVerticalScrollBarPolicy(onPaper ? Qt::ScrollBarAlwaysOff : Qt::ScrollBarAsNeeded);
+  fit();
+}
+
 void SwapList::fit() {
   m_table->setVisible(count() > 0);
   m_sentence->setVisible(count() == 0 && !m_sentence->text().isEmpty());
-  m_table->setFixedHeight(kRow * (1 + std::min(count(), kMostRows)) + 2);
+  m_table->setFixedHeight(kRow * (1 + (m_onPaper ? count() : std::min(count(), kMostRows))) + 2);
 }
 
 }  // namespace nf

@@ -23,7 +23,8 @@ class SwapList : public QWidget {
   QString sentence() const;
   QTableWidget* table() const { return m_table; }
   int count() const { return static_cast<int>(m_swaps.size()); }
-  int splits() const;  // rows of fused kernels that were split again
+  void setOnPaper(bool onPaper);  // every row, where the screen scrolls
+  int splits() const;             // rows of fused kernels that were split again
 
  Q_SIGNALS:
   void swapChosen(const nf::protocol::KernelSwapEvent& swap);  // by a click or Enter
@@ -37,6 +38,7 @@ class SwapList : public QWidget {
   const Theme* m_theme;
   QLabel* m_sentence;
   QTableWidget* m_table;
+  bool m_onPaper = false;
   std::vector<int> m_widest;  // of each column's texts, pixels
   std::vector<protocol::KernelSwapEvent> m_swaps;
 };

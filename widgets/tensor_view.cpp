@@ -36,6 +36,11 @@ void TensorModel::set(std::vector<double> values, int rows, int columns, double 
   else Q_EMIT dataChanged(index(0, 0), index(rows - 1, columns - 1));
 }
 
+void TensorModel::setPage(const QColor& page) {
+  m_page = page;
+  if (m_rows > 0 && m_columns > 0) Q_EMIT dataChanged(index(0, 0), index(m_rows - 1, m_columns - 1));
+}
+
 QVariant TensorModel::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const double value = m_values[static_cast<std::size_t>(index.row()) * static_cast<std::size_t>(m_columns) +
@@ -218,6 +223,7 @@ TensorView::TensorView(const Theme* theme, bool compact, QWidget* parent)
   m_none->setText(tr("No values yet: run the cell to compute them."));
   m_none->setWordWrap(true);
   m_stack->hide();
+  connect(theme, &Theme::changed, this, [this] { m_model->setPage(m_theme->colors().page); });
 }
 
 void TensorView::setMode(int mode) {

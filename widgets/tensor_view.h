@@ -25,6 +25,7 @@ class TensorModel : public QAbstractTableModel {
   using QAbstractTableModel::QAbstractTableModel;
   // `scale`: what is coloured fully; `page`: the ground that colours are mixed into.
   void set(std::vector<double> values, int rows, int columns, double scale = 0, const QColor& page = {});
+  void setPage(const QColor& page);
   int rowCount(const QModelIndex& = {}) const override { return m_rows; }
   int columnCount(const QModelIndex& = {}) const override { return m_columns; }
   QVariant data(const QModelIndex& index, int role) const override;

@@ -132,6 +132,12 @@ void TrainStrip::resizeEvent(QResizeEvent* event) {
   m_lossPlot->setFixedHeight(wide ? 150 : 104);
 }
 
+void TrainStrip::setOnPaper(bool onPaper) {
+  m_plot->setOnPaper(onPaper);
+  m_lossPlot->setOnPaper(onPaper);
+  m_swapList->setOnPaper(onPaper);
+}
+
 void TrainStrip::setPeer(const QString& name, double milliseconds) {
   m_peerName = name, m_peerMs = milliseconds;
   m_plot->setPeer(name, milliseconds);

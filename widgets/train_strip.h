@@ -68,6 +68,7 @@ class TrainStrip : public QWidget {
   QString detail() const;
   QString tuner() const;    // what the search has tried, swapped, and lost workers by
   QString figures() const;  // the median step with its spread, and how it stands to the other system's
+  void setOnPaper(bool onPaper);
   SwapList* swaps() const { return m_swapList; }
   IconButton* resume() const { return m_resume; }
   IconButton* again() const { return m_again; }  // beside resume(), or alone where nothing is left to go on with

@@ -28,6 +28,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
+#include "app/workbench/toolbar_focus.h"
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/command_palette.h"
@@ -96,6 +97,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
   bar->setContextMenuPolicy(Qt::PreventContextMenu);
   bar->setFixedHeight(44);
   bar->addWidget(makeToolbar());
+  m_toolbarFocus = new ToolbarFocus(bar, m_pages, [this] { focusPage(); });
   addToolBar(Qt::TopToolBarArea, bar);
   makeAuthor();
   auto* central = new QWidget;
@@ -146,6 +148,7 @@ MainWindow::MainWindow(Theme* theme, QStringList engineCommand, QWidget* parent)
 }
 
 MainWindow::~MainWindow() {
+  delete m_toolbarFocus;
   m_text->deleteLater();
   for (auto& tab : m_tabs) {
     tab->workspace->disconnect(this);

@@ -37,6 +37,7 @@ class MessageBar;
 class NotebookView;
 class OutlineView;
 class SegmentedSwitch;
+class ToolbarFocus;
 class TrainStrip;
 class TuneView;
 
@@ -80,6 +81,7 @@ class MainWindow : public QMainWindow {
   const std::map<QString, QAction*>& actions() const { return m_actions->all(); }
   void trainFirst();  // starts the first train cell once the notebook has been checked
   void showCell(CellId id);
+  void train();  // the first train cell; where a mistake in another cell keeps it from that, that is gone to
   void pinInspector(const QString& tensor);  // shows it, has its gradient checked by differences, and stays on it
   void fitToScreen();                        // as designed where the screen has room for it and for a frame, else all of the screen
   void restoreLayout();
@@ -141,6 +143,7 @@ class MainWindow : public QMainWindow {
   void connectNotebook(Tab* tab);
   void connectViews();
   void afterRunChange();
+  void focusPage();
   void refreshPage();
   void refreshTitle();
   void refreshPlace();
@@ -242,6 +245,7 @@ class MainWindow : public QMainWindow {
   ExplainView* m_explain;
   TuneView* m_tune;
   DevicesView* m_devices;
+  ToolbarFocus* m_toolbarFocus = nullptr;
   CommandPalette* m_palette = nullptr;
   QTimer m_leadsTimer, m_profileTimer, m_valuesTimer;
   bool m_pausedShown = false;  // in the outline

@@ -141,15 +141,7 @@ void MainWindow::makeActions() {
       {QKeySequence(Qt::ALT | Qt::Key_Return), QKeySequence(Qt::ALT | Qt::Key_Enter)},
       [this] { runActive(AfterRun::InsertBelow); });
   add("run.all", tr("Compute every shown value"), one("Ctrl+Shift+Return"), [this] { runAll(); });
-  add("run.train", tr("Train"), {}, [this] {
-    for (const CellView* v : notebook()->cells())
-      if (v->train()) {
-        showPage(Page::Author);
-        showCell(v->id());
-        return runCell(v->id());
-      }
-    setStatus("warning", tr("%1 has no train cell").arg(workspace().name()));
-  });
+  add("run.train", tr("Train"), {}, [this] { train(); });
   add(
       "run.pause", tr("Pause"), {}, [this] { workspace().pause(workspace().runState().phase != protocol::RunPhase::Paused); },
       "pause");

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What is selected: the tensor that the inspector shows, the places and views that it leads to.
+#include <QRegularExpression>
 #include <QTimer>
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "app/workbench/main_window.h"
+#include "core/document/document.h"
 #include "core/syntax/derivative_name.h"
 #include "widgets/basic.h"
 #include "widgets/decision_card.h"
 #include "widgets/explain_view.h"
+#include "widgets/expression_editor.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/kernel_view.h"
@@ -379,6 +382,31 @@ void MainWindow::refreshLeads() {
                        QStringLiteral("tensor:") + QString::fromStdString(name)});
   for (Lead& lead : leadsOf({}, {decision->consumer}, false)) leads.push_back(std::move(lead));
   m_explain->card()->setLeads(leads);
+}
+
+void MainWindow::train() {
+  const auto writesTrain = [](const CellView* v) {
+    static const QRegularExpression statement(QStringLiteral(R"(^[ \t]*train\b)"), QRegularExpression::MultilineOption);
+    return v->kind() == CellKind::Code &&
+           (v->train() || statement.match(QString::fromUtf8(asUtf8(v->editor()->bytes(), '?'))).hasMatch());
+  };
+  const auto& cells = notebook()->cells();
+  const auto found = std::find_if(cells.begin(), cells.end(), writesTrain);
+  if (found == cells.end()) return setStatus("warning", tr("%1 has no train cell").arg(workspace().name()));
+  const CellView* v = *found;
+  const auto index = notebook()->analysisCell(v->id());
+  const protocol::Analysis& analysis = workspace().analysis();
+  showPage(Page::Author);
+  if (workspace().analysisIsCurrent() && index && !analysis.cells[*index].train && v->status() != protocol::CellStatus::Error)
+    for (const protocol::DiagnosticInfo& d : analysis.diagnostics) {
+      const QString place = d.span.source.empty() ? notebook()->placeName(d.span.begin) : QString();
+      if (d.severity != protocol::Severity::Error || place.isEmpty()) continue;
+      notebook()->scrollToByte(d.span.begin, true);
+      return setStatus("error", tr("A mistake in %1 keeps it from training: %2")
+                                    .arg(place, QString::fromStdString(d.message).section(QLatin1Char('\n'), 0, 0)));
+    }
+  showCell(v->id());
+  runCell(v->id());
 }
 
 void MainWindow::follow(const QString& target) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // What the window shows of the current notebook: titles, outline, status, inspector, and where things lead.
+#include <QAbstractButton>
 #include <QBoxLayout>
 #include <QFileInfo>
 #include <QLabel>
@@ -53,6 +54,15 @@ void MainWindow::refreshRunActions() {
 }
 
 MainWindow::Page MainWindow::page() const { return static_cast<Page>(m_pages->currentIndex()); }
+
+// What had the keyboard of it last, unless a Space would press it; of Author its notebook.
+void MainWindow::focusPage() {
+  QWidget* shown = m_pages->currentWidget();
+  QWidget* last = shown->focusWidget();
+  if (page() == Page::Author) return notebook()->activate(notebook()->activeCell(), notebook()->editing());
+  const bool there = last && last->isVisible() && last->isEnabled() && !qobject_cast<QAbstractButton*>(last);
+  (there ? last : shown)->setFocus(Qt::OtherFocusReason);
+}
 
 void MainWindow::showPage(Page page) {
   m_pages->setCurrentIndex(static_cast<int>(page));

@@ -267,11 +267,15 @@ namespace {
 // One program's part of the graph: a node an operator and one a given tensor that something reads.
 class GraphPart {
  public:
-  GraphPart(const Program& program, const OriginSpans& spans) : m_program(program), m_spans(spans), m_made(producers(program)) {
+  GraphPart(const Program& program, const OriginSpans& spans)
+      : m_program(program), m_spans(spans), m_made(producers(program)), m_readByUpdates(program.tensors.size()),
+        m_readElsewhere(program.tensors.size()) {
     // Named by the first tensor it writes.
     for (std::size_t i = 0; i < program.operators.size(); ++i) {
       const auto written = writesOf(program, OperatorId(i));
       m_names.push_back(written.empty() || !written[0].valid() ? "operator " + std::to_string(i) : program[written[0]].name);
+      for (const TensorId t : readsOf(program, OperatorId(i)))
+        (program[OperatorId(i)].phase == Phase::Optimizer ? m_readByUpdates : m_readElsewhere)[t.value] = true;
     }
   }
 
@@ -302,6 +306,9 @@ class GraphPart {
     node.shape = t.shape;
     node.bytes = t.bytes();
     node.origins = m_spans.of(p, t.origin);
+    // What an optimiser keeps between steps is read by its updates alone.
+    if (t.kind == TensorKind::State && m_readByUpdates[id.value] && !m_readElsewhere[id.value])
+      node.phase = protocol::Phase::Optimizer;
     if (isDerivative(t.name)) {
       // Read by an optimiser before it has been derived: it comes from what it is the derivative of, and with respect to.
       node.phase = protocol::Phase::Backward;
@@ -356,6 +363,7 @@ class GraphPart {
   const Program& m_program;
   const OriginSpans& m_spans;
   std::vector<OperatorId> m_made;
+  std::vector<bool> m_readByUpdates, m_readElsewhere;  // by tensor
   std::vector<std::string> m_names;
 };
 

@@ -643,6 +643,16 @@ void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& r
   m_outbox.send(envelope);
 }
 
+namespace {
+// What a function makes on the way to its result, `Q.E` of `Q = softmax(X)`, and no cell shows: a run leaves it out.
+bool isPart(const CompiledNotebook& notebook, const std::string& tensor) {
+  const TensorId t = notebook.tensorNamed(tensor);
+  return t.valid() && tensor.find('.') != std::string::npos && notebook.program[t].kind == TensorKind::Intermediate &&
+         !notebook.tensorSymbol(tensor) &&
+         std::ranges::none_of(notebook.program.outputs, [&](const Output& o) { return o.tensor == t; });
+}
+}  // namespace
+
 // At the values that a training left: what its steps do not keep is computed when somebody asks for it.
 void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRequest request, protocol::RequestId id) {
   enqueue(
@@ -661,6 +671,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         RunOptions options;
         options.source = notebook.sources.at(notebook.notebook);
         options.tensors = {"all"};
+        if (isPart(notebook, request.tensor)) options.tensors.push_back(request.tensor);
         const auto trained = lastTrained(options.source);
         for (const auto& [name, then] : goingOn(trained.get(), notebook).same)
           options.values.emplace(name, trained->values.at(then));
@@ -692,6 +703,9 @@ namespace {
 std::string withoutValue(const Revision& revision, const std::string& tensor, const char* why) {
   if (derivativeNames(tensor) && tensor.ends_with(')') && !revision.sound().tensorNamed(tensor).valid())
     return "No cell asks for " + tensor + ": `show " + tensor + "` computes its values.";
+  if (isPart(revision.sound(), tensor))
+    return tensor + " is made on the way to " + tensor.substr(0, tensor.find('.')) + " and not kept: `show " + tensor +
+           "` computes its values.";
   return tensor + why;
 }
 }  // namespace

@@ -49,6 +49,28 @@ TEST_F(EngineJobs, RunComputesWhatSlicesShow) {
   EXPECT_EQ(engine.ask<Failed>(TensorRequest{"nothing", {}, {}, 10}).stage, "tensor");
 }
 
+TEST_F(EngineJobs, APartOfWhatACallMakesIsSaidToBeComputedByAShow) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string text = "# %%\nparam X[2, 4] = normal(0, 1)\nQ = softmax(X)\nloss L = mean[i, j] (Q[i, j] - 1)^2\nshow Q\n";
+  const std::string said = "Q.E is made on the way to Q and not kept: `show Q.E` computes its values.";
+  const TensorRequest part{"Q.E", {}, {}, 100};
+  engine.document(text);
+  EXPECT_EQ(engine.ask<Failed>(part).message, said);
+  engine.ask<Finished>(RunRequest{1, {}, "auto", {}});
+  EXPECT_EQ(engine.ask<Failed>(part).message, said) << "a run of its cell does not make it";
+  engine.document(text + "show Q.E\n", 2);
+  EXPECT_EQ(engine.ask<Failed>(part).message, "Q.E has no value: run its cell.");
+  engine.ask<Finished>(RunRequest{2, {}, "auto", {}});
+  EXPECT_EQ(engine.ask<TensorSlice>(part).shape, (std::vector<std::int64_t>{2, 4}));
+  // After a training it is computed for who asks, as what the steps do not keep is.
+  engine.document(text + "# %%\ntrain L { steps = 2; optimizer = sgd(lr=0.1); mode = static }\n", 3);
+  TrainRequest train;
+  train.revision = 3;
+  train.cell = 2;
+  engine.ask<Finished>(train);
+  EXPECT_EQ(engine.ask<TensorSlice>(part).step, 2);
+}
+
 TEST_F(EngineJobs, TwoCellsThatShowANameHaveTheirOwnTensors) {
   EngineProcess engine(m_folder.path(""));
   const Analysis a = engine.document(

@@ -308,6 +308,25 @@ TEST_F(EngineTest, WhatUpdatesAParameterIsNoAccessInTheText) {
   }
 }
 
+TEST_F(EngineTest, WhatAnOptimizerKeepsIsOfItsPhase) {
+  await<Hello>();
+  document(
+      "param W[4] = normal(0, 1)\nstate seen[4] = zeros()\nY[i] = W[i]*2 + seen[i]\nloss L = sum[i] Y[i]\n"
+      "train L { optimizer = adam(lr=0.1); steps = 10 }\n");
+  await<Analysis>();
+  send(GraphRequest{1, "fused", 0, 1000}, 8);
+  const GraphPage page = await<GraphPage>(8);
+  const auto phaseOf = [&](const char* id) -> std::optional<protocol::Phase> {
+    for (const GraphNode& node : page.nodes)
+      if (node.id == id) return node.phase;
+    return std::nullopt;
+  };
+  EXPECT_EQ(phaseOf("W"), protocol::Phase::Forward);
+  EXPECT_EQ(phaseOf("seen"), protocol::Phase::Forward);
+  EXPECT_EQ(phaseOf("W.adam.m"), protocol::Phase::Optimizer);
+  EXPECT_EQ(phaseOf("W.adam.v"), protocol::Phase::Optimizer);
+}
+
 TEST_F(EngineTest, EditsAreRevisions) {
   await<Hello>();
   document("input A[4]\nB[i] = A[i] + 1\n");

@@ -15,6 +15,7 @@
 #include <QStatusBar>
 #include <QTabBar>
 #include <QTableView>
+#include <QToolBar>
 #include <QToolButton>
 #include <QTreeWidget>
 
@@ -33,6 +34,7 @@
 #include "widgets/outline_view.h"
 #include "widgets/plots.h"
 #include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 namespace {
@@ -117,6 +119,57 @@ TEST_F(Keyboard, MenusOpen) {
   ASSERT_TRUE(wait([&] { return menuOpen() != nullptr; }));
   EXPECT_EQ(menuOpen()->title(), "&File");
   closeMenus();
+  EXPECT_EQ(document().text(), capsule::kText);
+}
+
+// Whatever is hidden with the keyboard, it does not come to a button of the toolbar that the next Space would press.
+TEST_F(Keyboard, SpaceUndoesNothingByAccident) {
+  openChecked();
+  QTest::keyClicks(editing(1), "#");
+  const std::string text = document().text();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && window->action("edit.undo")->isEnabled(); }));
+  window->showPage(MainWindow::Page::Tune);
+  QPushButton* tune = nullptr;
+  for (QPushButton* b : window->tune()->findChildren<QPushButton*>())
+    if (b->text() == "Tune") tune = b;
+  ASSERT_TRUE(tune);
+  const auto spaceIsHarmless = [&] {
+    QWidget* now = QApplication::focusWidget();
+    EXPECT_TRUE(now && !window->findChild<QToolBar*>()->isAncestorOf(now)) << (now ? now->objectName().toStdString() : "nothing");
+    QTest::keyClick(now ? now : window.get(), Qt::Key_Space);
+    EXPECT_EQ(document().text(), text);
+  };
+  // A command of the palette leaves the keyboard where it was.
+  window->tune()->list()->setFocus();
+  QTest::keyClick(window->tune()->list(), Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+  ASSERT_TRUE(window->palette()->isVisible());
+  QTest::keyClicks(window->palette()->field(), "dark");
+  QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  EXPECT_FALSE(window->palette()->isVisible());
+  EXPECT_EQ(QApplication::focusWidget(), window->tune()->list());
+  spaceIsHarmless();
+  go("nothing of this");
+  QTest::keyClick(window->palette()->field(), Qt::Key_Escape);
+  EXPECT_EQ(QApplication::focusWidget(), window->tune()->list());
+  // What is hidden with the keyboard leaves it to no other button, of its page neither.
+  tune->setFocus();
+  tune->hide();
+  EXPECT_FALSE(qobject_cast<QAbstractButton*>(QApplication::focusWidget()));
+  spaceIsHarmless();
+  tune->show();
+  // The last one of the page, after which Qt begins with the first of the window.
+  std::vector<QWidget*> after;
+  for (QWidget* w = tune; w && after.size() < 200; w = w->nextInFocusChain())
+    if (window->tune()->isAncestorOf(w) && w->isVisible() && w->isEnabled() && w->focusPolicy() & Qt::TabFocus) after.push_back(w);
+  ASSERT_FALSE(after.empty());
+  after.back()->setFocus();
+  if (QApplication::focusWidget() == after.back()) after.back()->hide();
+  spaceIsHarmless();
+  // By Tab the buttons are in reach.
+  auto* undo = window->findChild<QToolButton*>("edit.undo");
+  for (int i = 0; i < 200 && QApplication::focusWidget() != undo; ++i) QTest::keyClick(QApplication::focusWidget(), Qt::Key_Tab);
+  ASSERT_EQ(QApplication::focusWidget(), undo);
+  QTest::keyClick(undo, Qt::Key_Space);
   EXPECT_EQ(document().text(), capsule::kText);
 }
 

@@ -55,6 +55,31 @@ TEST_F(Selected, TheLoopsThatADecisionLeadsToAreThoseOfItsConsumer) {
   EXPECT_EQ(window->inspector()->tensor(), "d(L)/d(W)");
 }
 
+// The train cell cannot be read while another one has a mistake: the mistake is what stands in the way, not that there is no cell.
+TEST_F(Selected, TrainGoesToTheMistakeThatKeepsItFromTraining) {
+  const std::string good =
+      "# %%\nlet N = 4\nparam W[N, N] = normal(0, 1)\n\n# %%\nloss L = mean[i, j] (W[i, j] - 3)^2\n\n"
+      "# %%\ntrain L { optimizer = sgd(lr=0.01); steps = 5; device = reference }\n";
+  std::string wrong = good;
+  wrong.replace(wrong.find("W[i, j] - 3"), 7, "V[i, j]");
+  openWith(wrong);
+  ASSERT_TRUE(wait([&] { return cell(1)->status() == protocol::CellStatus::Error; }));
+  window->notebook()->activate(cell(0)->id(), false);
+  window->showPage(MainWindow::Page::Explain);
+  window->action("run.train")->trigger();
+  const std::string said = window->statusText().toStdString();
+  EXPECT_TRUE(said.starts_with("A mistake in cell 2, line 1 keeps it from training: ")) << said;
+  EXPECT_NE(said.find("`V`"), std::string::npos) << said;
+  EXPECT_EQ(window->page(), MainWindow::Page::Author);
+  EXPECT_EQ(window->notebook()->activeCell(), cell(1)->id());
+  EXPECT_EQ(window->notebook()->caretByte(), wrong.find("V[i, j]"));
+  document().replace(0, document().text().size(), "# %%\nlet N = 4\n", "Edit");
+  window->notebook()->followDocument();
+  ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent(); }));
+  window->action("run.train")->trigger();
+  EXPECT_TRUE(window->statusText().contains("has no train cell")) << window->statusText().toStdString();
+}
+
 // The name of a gradient that a cell shows is the text of that cell alone: its loops came from the access it is the gradient of.
 TEST_F(Selected, TheInspectorOfAGradientLeadsToItsLoops) {
   openWith(example("welcome.nf"));
