@@ -422,7 +422,8 @@ int commandLine(int argc, char** argv, bool json) {
 
   // What --json gives: the keys that scripts may rely on.
   const std::pair<const char*, const char*> keys[] = {
-      {"check", "JSON: ok, diagnostics [severity, message, line, column, length, notes], counts"},
+      {"check",
+       "JSON: ok, diagnostics [severity, message, line, column, length, notes],\ncounts {operators, trains: statements, ...}"},
       {"show", "JSON: the program: tensors, operators, scalars, indices, accesses, outputs, updates, derivatives, origins"},
       {"explain",
        "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "
