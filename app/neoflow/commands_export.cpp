@@ -149,9 +149,12 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
       }
       if (const auto html = htmlOfRun(run, report)) training = *html;
     }
+    CompileOptions compiled;
+    if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
+    const GradientsText gradients = gradientsText(loaded.notebook, *both->whole->differentiated, compiled);
     done = write(folder / (stem + ".html"),
                  notebookHtml(loaded.notebook, *both, passes.device,
-                              target ? intervalsText(measurementOf(registry, *target)) : std::string(), training));
+                              target ? intervalsText(measurementOf(registry, *target)) : std::string(), training, gradients));
   } else if (options.to == "json") {
     done = write(folder / (stem + ".json"), toJson(drawn()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {

@@ -192,6 +192,7 @@ int runCheck(const FileOptions& options, const FindDevices& devices) {
     auto differentiated = differentiate(notebook.program);
     if (!differentiated) return report(differentiated.error(), options.json, kExitInternal);
     counts = {{"operators", notebook.program.operators.size()},
+              {"trains", notebook.trains.size()},
               {"differentiated_operators", differentiated->program.operators.size()},
               {"gradient_terms", differentiated->terms.size()},
               {"differentiate_cpu_ms", 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC}};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -103,15 +104,20 @@ nf::BackendRegistry& devices() {
   return registry;
 }
 
-// What was printed has arrived, or that is said and the exit code is not 0. A reader that left needs no message.
+// The pipe that is printed into has no reader any more. The write that failed by it may lie far back, and its errno be lost.
+bool readerLeft() {
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+// What was printed has arrived, or that is said and the exit code is not 0. A reader that left, as `head` does, wants no more.
 int written(int exitCode) {
   errno = 0;
   std::cout.flush();
   const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout;
-  if (!failed) return exitCode;
-  if (errno != EPIPE)
-    std::fprintf(stderr, "neoflow: What was printed could not be written%s%s.\n", errno ? ": " : "",
-                 errno ? std::strerror(errno) : "");
+  if (!failed || errno == EPIPE || readerLeft()) return exitCode;
+  std::fprintf(stderr, "neoflow: What was printed could not be written%s%s.\n", errno ? ": " : "",
+               errno ? std::strerror(errno) : "");
   return exitCode == nf::kExitFine ? nf::kExitMachineLacks : exitCode;
 }
 
@@ -422,7 +428,8 @@ int commandLine(int argc, char** argv, bool json) {
 
   // What --json gives: the keys that scripts may rely on.
   const std::pair<const char*, const char*> keys[] = {
-      {"check", "JSON: ok, diagnostics [severity, message, line, column, length, notes], counts"},
+      {"check",
+       "JSON: ok, diagnostics [severity, message, line, column, length, notes],\ncounts {operators, trains: statements, ...}"},
       {"show", "JSON: the program: tensors, operators, scalars, indices, accesses, outputs, updates, derivatives, origins"},
       {"explain",
        "JSON: device {P_d in B/s, P_c in FLOP/s, L in s, threads}, decisions [producer, consumer, category, dT in B, dC in FLOP, "

@@ -131,14 +131,8 @@ std::string fusionOf(const Stages& stages, const DeviceConstants& device, const 
   return out + "</table></div>\n";
 }
 
-std::string gradientsOf(const Stages& stages) {
-  if (!stages.differentiated) return {};
-  std::string text;
-  const Program& p = *stages.differentiated;
-  for (std::size_t i = 0; i < p.operators.size(); ++i)
-    if (p.operators[i].phase == Phase::Backward && p.operators[i].kind != OperatorKind::Loop)
-      text += std::string(withoutEnd(toText(p, OperatorId(i)))) + "\n";
-  if (text.empty()) return {};
+std::string gradientsOf(const Stages& stages, const GradientsText& gradients) {
+  if (gradients.text.empty()) return {};
   std::size_t gathers = 0, scatters = 0;
   for (const GradientTerm& term : stages.terms) {
     gathers += term.form == GradientTerm::Form::Gather;
@@ -147,21 +141,22 @@ std::string gradientsOf(const Stages& stages) {
   const auto terms = [](std::size_t n) { return std::to_string(n) + (n == 1 ? " term" : " terms"); };
   return "<h2>Derived gradients</h2>\n<p class=\"muted\">" + terms(gathers) +
          " gathered, each proved to read every contribution once; " + terms(scatters) +
-         " scattered. This is the language itself: any of it can be pasted into a cell.</p>\n<pre>" + highlighted(text) +
-         "</pre>\n";
+         " scattered. This is the language itself: " +
+         (gradients.whole ? "it stands alone, as a notebook of its own." : "it can be pasted into a cell behind the notebook.") +
+         "</p>\n<pre>" + highlighted(gradients.text) + "</pre>\n";
 }
 
 }  // namespace
 
 std::string notebookHtml(const CompiledNotebook& notebook, const NotebookStages& stages, const DeviceConstants& device,
-                         const std::string& intervals, const std::string& training) {
+                         const std::string& intervals, const std::string& training, const GradientsText& gradients) {
   std::string out = htmlHead(notebook.sources.at(notebook.notebook).name);
   out +=
       "<style>.cells h2{border:0;padding:0;margin-top:24px}pre .k{color:var(--accent);font-weight:400}pre "
       ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}</style>\n";
   out += "<section class=\"cells\">\n" + cellsOf(notebook) + "</section>\n";
   if (!training.empty()) out += "<h2>The newest run</h2>\n" + training;
-  return out + fusionOf(*stages.decided, device, intervals) + gradientsOf(*stages.whole) + htmlTail();
+  return out + fusionOf(*stages.decided, device, intervals) + gradientsOf(*stages.whole, gradients) + htmlTail();
 }
 
 }  // namespace nf

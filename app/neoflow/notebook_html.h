@@ -3,14 +3,15 @@
 #include <string>
 
 #include "core/lang/compile.h"
+#include "core/runtime/gradient_text.h"
 #include "core/runtime/step_program.h"
 
 namespace nf {
 
 // The notebook as one self-contained page: its cells, what each defines; `training`, the sections of its newest run where there is one;
-// every fusion decision of what runs with its numbers and the constants it was made with, `intervals`: how far those may be off; the derived gradients
-// and how each was proved.
+// every fusion decision of what runs with its numbers and the constants it was made with, `intervals`: how far those may be off; the derived
+// gradients, `gradients`, and how many terms were proved.
 std::string notebookHtml(const CompiledNotebook& notebook, const NotebookStages& stages, const DeviceConstants& device,
-                         const std::string& intervals, const std::string& training);
+                         const std::string& intervals, const std::string& training, const GradientsText& gradients);
 
 }  // namespace nf

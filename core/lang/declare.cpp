@@ -49,22 +49,27 @@ Span columnsSpan(const Ast& ast, const Stmt& s) {
   return s.batchEnd == kNone ? begin : cover(begin, ast[s.batchEnd].span);
 }
 
+struct Form {
+  std::string_view name;
+  Initializer::Kind kind;
+  std::size_t numbers, optional, strings;
+};
+constexpr Form kForms[] = {
+    {"zeros", Initializer::Kind::Zeros, 0, 0, 0},     {"normal", Initializer::Kind::Normal, 2, 0, 0},
+    {"uniform", Initializer::Kind::Uniform, 2, 0, 0}, {"kaiming", Initializer::Kind::Kaiming, 0, 2, 0},
+    {"xavier", Initializer::Kind::Xavier, 0, 2, 0},   {"npy", Initializer::Kind::Npy, 0, 0, 1},
+    {"npz", Initializer::Kind::Npz, 0, 0, 2},         {"idx", Initializer::Kind::Idx, 0, 0, 1},
+    {"csv", Initializer::Kind::Csv, 0, 0, 1},         {"safetensors", Initializer::Kind::Safetensors, 0, 0, 2},
+};
+
 }  // namespace
+
+bool isInitializer(std::string_view name) {
+  return std::any_of(std::begin(kForms), std::end(kForms), [&](const Form& f) { return f.name == name; });
+}
 
 bool Elaborator::initializer(const Ast& ast, ExprRef ref, Initializer& into, bool ofData) {
   const Expr& e = ast[ref];
-  struct Form {
-    std::string_view name;
-    Initializer::Kind kind;
-    std::size_t numbers, optional, strings;
-  };
-  static constexpr Form kForms[] = {
-      {"zeros", Initializer::Kind::Zeros, 0, 0, 0},     {"normal", Initializer::Kind::Normal, 2, 0, 0},
-      {"uniform", Initializer::Kind::Uniform, 2, 0, 0}, {"kaiming", Initializer::Kind::Kaiming, 0, 2, 0},
-      {"xavier", Initializer::Kind::Xavier, 0, 2, 0},   {"npy", Initializer::Kind::Npy, 0, 0, 1},
-      {"npz", Initializer::Kind::Npz, 0, 0, 2},         {"idx", Initializer::Kind::Idx, 0, 0, 1},
-      {"csv", Initializer::Kind::Csv, 0, 0, 1},         {"safetensors", Initializer::Kind::Safetensors, 0, 0, 2},
-  };
   if (e.kind == ExprKind::String) {
     const std::string file(e.text);
     const auto ends = [&](std::string_view end) { return file.ends_with(end) || file.ends_with(std::string(end) + ".gz"); };

@@ -155,6 +155,17 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
   if (const std::size_t dot = call.text.rfind('.'); dot != std::string_view::npos) {
     const std::string of(call.text.substr(0, dot)), function(call.text.substr(dot + 1));
     const Entity* owner = lookup(of);
+    if (function == "backward") {
+      const std::string loss = owner && owner->kind == Entity::Kind::Tensor ? of : "L";
+      d.notes.push_back(
+          {"a gradient is written `d(" + loss + ")/d(W)`; `train " + loss + " { steps = 100; optimizer = sgd(lr=0.1) }` trains",
+           {}});
+      return;
+    }
+    if (function == "where") {
+      d.notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
+      return;
+    }
     if (owner && owner->kind == Entity::Kind::Tensor) {
       constexpr std::array<std::string_view, 7> kReductions{"argmax", "argmin", "max", "mean", "min", "prod", "sum"};
       const bool reduces = std::find(kReductions.begin(), kReductions.end(), function) != kReductions.end();
@@ -162,6 +173,12 @@ void Elaborator::reportUndefinedFunction(const Expr& call) {
       d.notes.push_back({"tensors have no functions of their own: it is `" + meant + "`", {}});
       return;
     }
+  }
+  if (isInitializer(call.text)) {
+    const std::string values(m_out.sources.text(call.span));
+    d.notes.push_back(
+        {"it gives a declared tensor its values: `param W[2, 3] = " + values + "`; `input`, `const` and `state` take it, too", {}});
+    return;
   }
   suggest(d, call.text, all, call.head);
   if (!d.fixes.empty() || std::exchange(m_functionsListed, true)) return;
@@ -217,6 +234,9 @@ void Elaborator::reportUndefined(std::string_view name, Span use) {
   const Entity* turned = text.ends_with(".T") ? lookup(text.substr(0, text.size() - 2)) : nullptr;
   if (turned && turned->kind == Entity::Kind::Tensor)
     d.notes.push_back({"a transpose is written with indices: `Y[i, j] = " + text.substr(0, text.size() - 2) + "[j, i]`", {}});
+  const Entity* derived = text.ends_with(".grad") ? lookup(text.substr(0, text.size() - 5)) : nullptr;
+  if (derived && derived->kind == Entity::Kind::Tensor)
+    d.notes.push_back({"a gradient is written `d(L)/d(" + text.substr(0, text.size() - 5) + ")`", {}});
   if (noteUncarried(name, d)) return;
   for (const std::string& near : suggestions(name)) d.fixes.push_back({"write `" + near + "`", use, near});
 }

@@ -114,6 +114,7 @@ struct Context {
 };
 
 bool isBuiltinFunction(std::string_view name);
+bool isInitializer(std::string_view name);    // normal, csv: what gives a declared tensor its values
 std::vector<std::string> builtinFunctions();  // all of them, sorted
 bool isJsonObject(const std::string& text);
 bool isLoopSchedule(const std::string& text);  // of a loop that is one kernel

@@ -382,7 +382,15 @@ ExprRef ExpressionParser::parsePrimary() {
         e.text = text(take());
         return add(std::move(e));
       }
-      expected("an expression");
+      if (Diagnostic* d = expected("an expression"); d && text(t) == "where" && tokAt(m_at + 1).kind == TokenKind::LeftParen)
+        d->notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
+      return error();
+    case TokenKind::LeftBracket:
+      if (Diagnostic* d = expected("an expression"))
+        d->notes.push_back(
+            {"numbers are not listed in the text: `input X[2, 3] = csv(\"x.csv\")` reads them from a file, and "
+             "`Y[i: 2, j: 3] = 3*i + j` makes them of indices",
+             {}});
       return error();
     case TokenKind::Ellipsis: expected("an expression: `...` stands in brackets only"); return error();
     default: expected("an expression"); return error();

@@ -87,7 +87,31 @@ TermId Statement::prefix(const Expr& e) {
   return operation(ScalarOp::Neg, {a, kNoTerm, kNoTerm}, e);
 }
 
+// dL/dW as mathematics has it, where neither is a name and L and W are tensors.
+bool Statement::toldDerivative(const Expr& quotient) {
+  if (quotient.op != Op::Div) return false;
+  const Expr* above = &(*m_ast)[quotient.args[0]];
+  const Expr* below = &(*m_ast)[quotient.args[1]];
+  if (below->kind == ExprKind::Index) below = &(*m_ast)[below->args[0]];
+  for (const Expr* name : {above, below}) {
+    if (name->kind != ExprKind::Name || name->parenthesised || !name->text.starts_with('d')) return false;
+    const bool known = variableNamed(name->text) || m_elab.lookup(name->text) ||
+                       m_elab.m_laterNames.contains(std::string(name->text)) ||
+                       std::any_of(m_macros.begin(), m_macros.end(), [&](const Macro& m) { return m.name == name->text; });
+    const Entity* tensor = m_elab.lookup(name->text.substr(1));
+    if (known || !tensor || tensor->kind != Entity::Kind::Tensor) return false;
+  }
+  const std::string of(above->text), wrt(below->text);
+  const std::string meant = "d(" + of.substr(1) + ")/d(" + wrt.substr(1) + ")";
+  const Span written = cover(above->span, below->span);
+  Diagnostic& d = report("undefined-name", "`" + of + "` and `" + wrt + "` are not defined", written);
+  d.notes.push_back({"a gradient is written `" + meant + "`", {}});
+  d.fixes.push_back({"write `" + meant + "`", written, meant});
+  return true;
+}
+
 TermId Statement::infix(const Expr& e) {
+  if (toldDerivative(e)) return error(e.span);
   const TermId a = term(e.args[0]);
   const std::size_t tested = m_tested.size();
   // `c and x`: x is read only where c holds, so c guards it.

@@ -118,13 +118,20 @@ class Parser : ExpressionParser {
       d->notes.push_back({"a line that ends with an operator goes on in the next one", {}});
     else if (const auto meant = misspeltReduction(s))
       d->fixes.push_back({"write `" + std::string(meant->second) + "`", meant->first, std::string(meant->second)});
+    else if (t.kind == TokenKind::SlashSlash || readsSlashes()) d->notes.push_back({"a comment starts with `#`", {}});
     else if (t.kind == TokenKind::Name || t.kind == TokenKind::Number || t.kind == TokenKind::LeftParen)
       d->notes.push_back({"a product is written with `*`", {}});
     else if (t.kind == TokenKind::At)
       d->notes.push_back({"a product of matrices is written `C[i, j] = sum[k] A[i, k] * B[k, j]`", {}});
     else if (t.kind == TokenKind::Keyword && text(t) == "if")
       d->notes.push_back({"one of two values is chosen with `select(condition, a, b)`", {}});
-    else if (t.kind == TokenKind::SlashSlash) d->notes.push_back({"a comment starts with `#`", {}});
+  }
+
+  // The statement has a `//`: what stands behind may be a comment of C.
+  bool readsSlashes() const {
+    for (std::size_t i = m_statementBegin; i < m_at; ++i)
+      if (m_tokens[i].kind == TokenKind::SlashSlash) return true;
+    return false;
   }
 
   void parseInto(Stmt& s) {
@@ -142,9 +149,17 @@ class Parser : ExpressionParser {
       case TokenKind::Star:
       case TokenKind::Slash: {
         Diagnostic* d = fail("expected", "a statement can't start with " + std::string(describe(t.kind)), span(t));
-        if (d) d->notes.push_back({"to go on with the line above, end that line with the operator", {}});
+        const Token& next = tokAt(m_at + 1);
+        const bool comment = t.kind == TokenKind::Slash && next.kind == TokenKind::Star && next.begin == t.end;
+        if (d)
+          d->notes.push_back(
+              {comment ? "a comment starts with `#`" : "to go on with the line above, end that line with the operator", {}});
         return;
       }
+      case TokenKind::SlashSlash:
+        if (Diagnostic* d = fail("expected", "a statement can't start with `//`", span(t)))
+          d->notes.push_back({"a comment starts with `#`", {}});
+        return;
       default: fail("expected", "expected a statement, found " + found(), span(t));
     }
   }

@@ -129,6 +129,7 @@ class Statement {
   TermId indexing(const ast::Expr& e, TermId otherwise);
   TermId prefix(const ast::Expr& e);
   TermId infix(const ast::Expr& e);
+  bool toldDerivative(const ast::Expr& quotient);
   TermId arithmetic(const ast::Expr& e, TermId a, TermId b);
   TermId integerDivision(const ast::Expr& e, TermId a, TermId b);
   TermId comparison(const ast::Expr& e, TermId a, TermId b);

@@ -50,12 +50,12 @@ struct Steps {
   std::vector<TensorId> constants;
 };
 
-// What makes `result` of what is there; nothing where something is neither there nor made.
-std::optional<Steps> leadingTo(const Program& p, TensorId result, const std::vector<bool>& there) {
+// What makes `results` of what is there; nothing where something is neither there nor made.
+std::optional<Steps> leadingTo(const Program& p, const std::vector<TensorId>& results, const std::vector<bool>& there) {
   const auto made = producers(p);
   std::vector<bool> needed(p.operators.size(), false);
   std::set<TensorId> constants;
-  std::vector<TensorId> stack{result};
+  std::vector<TensorId> stack = results;
   while (!stack.empty()) {
     const TensorId t = stack.back();
     stack.pop_back();
@@ -105,6 +105,48 @@ void nameAnew(Program& p, const Steps& steps, std::size_t forward, const Compile
       for (const TensorId t : writesOf(p, o)) anew(t);
 }
 
+// A cell behind the notebook, of the program's `results`; nothing where no cell can make them. `read`: read by the compiler before it is
+// given, also where it makes nothing again.
+std::optional<std::string> textBehind(const CompiledNotebook& notebook, const Program& p, std::size_t forward,
+                                      const std::vector<TensorId>& results, TensorId seed, const CompileOptions& compiled,
+                                      bool read) {
+  std::vector<bool> there = reached(notebook, p, forward);
+  if (seed.valid()) there[seed.value] = true;
+  const auto steps = leadingTo(p, results, there);
+  if (!steps) return std::nullopt;
+  std::string text;
+  if (seed.valid()) {
+    text += "input " + p[seed].name + "[";
+    for (std::size_t k = 0; k < p[seed].shape.size(); ++k) text += (k ? ", " : "") + std::to_string(p[seed].shape[k]);
+    text += "] = 1\n";
+  }
+  const std::vector<OperatorId>& operators = steps->operators;
+  const bool again = !steps->constants.empty() ||
+                     std::any_of(operators.begin(), operators.end(), [&](OperatorId o) { return !isDerived(p, o.value, forward); });
+  if (again) {
+    Program renamed = p;
+    nameAnew(renamed, *steps, forward, notebook);
+    for (const TensorId t : steps->constants) text += constantText(renamed[t]);
+    text += toText(renamed, operators) + "\n";
+  } else if (!operators.empty()) {
+    text += toText(p, operators) + "\n";
+  }
+  if (!again && !read) return text;
+  Source both = notebook.sources.at(notebook.notebook);
+  both.text += "\n# %%\n" + text;
+  if (!compileNotebook(std::move(both), compiled).ok()) return std::nullopt;
+  return text;
+}
+
+std::string textAlone(const Program& p, const std::vector<TensorId>& results) {
+  Program alone = p;
+  alone.derivatives.clear();
+  alone.updates.clear();
+  alone.outputs.clear();
+  for (const TensorId t : results) alone.outputs.push_back({alone[t].name, t, OutputRole::Show});
+  return toText(restrictedTo(alone, results, false));
+}
+
 }  // namespace
 
 Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options,
@@ -113,44 +155,30 @@ Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of,
   const DerivativeProgram only = onlyDerivative(notebook.program, of, wrt);
   made.result = only.result;
   made.seed = only.seed;
-  const std::size_t forward = only.program.operators.size();
   NF_TRY(made.differentiated, differentiate(only.program, options));
   const Program& p = made.differentiated.program;
   if (hasErrors(made.differentiated.diagnostics)) return made;
 
   if (!only.ofDerivative) {
-    std::vector<bool> there = reached(notebook, p, forward);
-    if (made.seed.valid()) there[made.seed.value] = true;
-    if (const auto steps = leadingTo(p, made.result, there)) {
-      if (made.seed.valid()) {
-        const Tensor& seed = p[made.seed];
-        made.text += "input " + seed.name + "[";
-        for (std::size_t k = 0; k < seed.shape.size(); ++k) made.text += (k ? ", " : "") + std::to_string(seed.shape[k]);
-        made.text += "] = 1\n";
-      }
-      const std::vector<OperatorId>& operators = steps->operators;
-      const bool again = !steps->constants.empty() || std::any_of(operators.begin(), operators.end(),
-                                                                  [&](OperatorId o) { return !isDerived(p, o.value, forward); });
-      if (!again) {
-        if (!operators.empty()) made.text += toText(p, operators) + "\n";
-        return made;
-      }
-      Program renamed = p;
-      nameAnew(renamed, *steps, forward, notebook);
-      for (const TensorId t : steps->constants) made.text += constantText(renamed[t]);
-      made.text += toText(renamed, operators) + "\n";
-      Source both = notebook.sources.at(notebook.notebook);
-      both.text += "\n# %%\n" + made.text;
-      if (compileNotebook(std::move(both), compiled).ok()) return made;
+    auto behind = textBehind(notebook, p, only.program.operators.size(), {made.result}, made.seed, compiled, false);
+    if (behind) {
+      made.text = std::move(*behind);
+      return made;
     }
   }
   // What a name was given to that the text cannot make again.
   made.whole = true;
-  Program alone = p;
-  alone.derivatives.clear();
-  alone.outputs = {{alone[made.result].name, made.result, OutputRole::Show}};
-  made.text = toText(restrictedTo(alone, {made.result}, false));
+  made.text = textAlone(p, {made.result});
   return made;
+}
+
+GradientsText gradientsText(const CompiledNotebook& notebook, const Program& differentiated, const CompileOptions& compiled) {
+  std::vector<TensorId> results;
+  for (const Derivative& d : notebook.program.derivatives) results.push_back(d.result);
+  if (results.empty()) return {};
+  if (auto behind = textBehind(notebook, differentiated, differentiated.operators.size(), results, {}, compiled, true))
+    return {std::move(*behind), false};
+  return {textAlone(differentiated, results), true};
 }
 
 }  // namespace nf

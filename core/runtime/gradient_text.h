@@ -21,4 +21,13 @@ struct GradientText {
 Result<GradientText> gradientText(const CompiledNotebook& notebook, TensorId of, TensorId wrt, const InvertOptions& options = {},
                                   const CompileOptions& compiled = {});
 
+struct GradientsText {
+  std::string text;    // as of GradientText; empty where the notebook asks for no derivative
+  bool whole = false;  // as of GradientText
+};
+
+// All derivatives that the notebook asks for, for its training or by a `d(..)/d(..)`, in one text that can be run as that of one is.
+// `differentiated`: the notebook's program at that stage, without errors.
+GradientsText gradientsText(const CompiledNotebook& notebook, const Program& differentiated, const CompileOptions& compiled = {});
+
 }  // namespace nf

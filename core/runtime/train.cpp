@@ -21,7 +21,14 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
                    options.resume + " belongs to another program: " + checkpointDifference(*store, *checkpoint, settings.optimizer),
                    {},
                    {}};
-    if (!options.seed) seed = checkpoint->seed;
+    if (options.seed && *options.seed != checkpoint->seed)
+      return Error{"resume",
+                   options.resume + " was trained with the seed " + std::to_string(checkpoint->seed) + ", not " +
+                       std::to_string(*options.seed) +
+                       ": a resumed run is the run that was begun. Leave the seed out, or begin another run with its `--weights`.",
+                   {},
+                   {}};
+    seed = checkpoint->seed;
     firstStep = step = checkpoint->step;
     tellWhatResumesDifferently();
     emitState(protocol::RunPhase::Preparing, "compiling", true);

@@ -44,7 +44,6 @@ void TrainJob::Impl::tellWhatResumesDifferently() {
     from += (from.empty() ? "" : ", ") + what + " " + then;
     to += (to.empty() ? "" : ", ") + what + " " + now;
   };
-  compare("seed", std::to_string(was.seed), std::to_string(seed));
   compare("device", was.device, context->device().name());
   compare("mode", was.mode, dynamic ? "dynamic" : "static");
   if (from.empty()) return;

@@ -223,7 +223,7 @@ struct TrainJob::Impl {
   // ---- train_checkpoint.cpp
   Result<Unit> readEarlier();
   Result<Unit> loadWeights(const NamedTensors& tensors, const std::string& from, bool all);
-  // A warning where what is resumed had another seed, device or mode.
+  // A warning where what is resumed had another device or mode.
   void tellWhatResumesDifferently();
   // Before one was written: what a slow disk would take.
   double estimatedCheckpointSeconds() const;

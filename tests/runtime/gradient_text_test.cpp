@@ -147,6 +147,42 @@ S2 = sum[n] du[n]^2
   return all;
 }
 
+// The cell behind a notebook that does not train gives what its training takes.
+TEST(GradientsTextTest, AllThatATrainingAsksForAreRunAsPrinted) {
+  const auto context = interpreter();
+  for (const Case& c : cases()) {
+    const std::size_t train = c.text.find("\ntrain ");
+    if (train == std::string::npos) continue;
+    CompileOptions compile;
+    compile.sets = c.sets;
+    const CompiledNotebook notebook = compileNotebook({"test.nf", NF_SOURCE_DIR "/examples", c.text}, compile);
+    ASSERT_TRUE(notebook.ok()) << render(notebook.diagnostics, notebook.sources);
+    const auto differentiated = differentiate(notebook.program);
+    ASSERT_TRUE(differentiated.ok());
+    const GradientsText made = gradientsText(notebook, differentiated->program, compile);
+    EXPECT_FALSE(made.whole) << c.name;
+    const std::size_t end = c.text.find('}', train) + 1;
+    const std::string printed = c.text.substr(0, train) + c.text.substr(end) + "\n# %%\n" + made.text;
+    ASSERT_FALSE(notebook.program.derivatives.empty());
+    for (const Derivative& d : notebook.program.derivatives) {
+      const std::string name = notebook.program[d.result].name;
+      const auto again = valueOf(*context, printed, name, c.sets), direct = valueOf(*context, c.text, name, c.sets);
+      ASSERT_EQ(again.size(), direct.size()) << printed;
+      double largest = 0;
+      for (const double v : direct) largest = std::max(largest, std::abs(v));
+      EXPECT_GT(largest, 0) << name;
+      for (std::size_t i = 0; i < direct.size(); ++i)
+        ASSERT_NEAR(again[i], direct[i], 1e-12 * largest) << c.name << " " << name << " " << i << "\n" << printed;
+    }
+  }
+}
+
+TEST(GradientsTextTest, ANotebookThatAsksForNoneHasNone) {
+  const CompiledNotebook notebook = compileNotebook({"test.nf", ".", "input X[3] = 1\nloss L = sum[i] X[i]\n"}, {});
+  ASSERT_TRUE(notebook.ok());
+  EXPECT_EQ(gradientsText(notebook, notebook.program).text, "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Examples, GradientTextTest, testing::ValuesIn(cases()), [](const auto& info) { return info.param.name; });
 
 }  // namespace

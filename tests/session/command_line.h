@@ -34,10 +34,13 @@ class CommandLine : public testing::Test {
   }
   // Arguments as a shell takes them; `to`: where standard output goes instead; `before`: what the shell does first, "ulimit -f 1 &&".
   Outcome run(const std::string& arguments, const std::string& to = {}, const std::string& before = {}) {
+    return shell("'" NF_NEOFLOW "' " + arguments, to, before);
+  }
+  Outcome shell(const std::string& line, const std::string& to = {}, const std::string& before = {}) {
     const std::string out = to.empty() ? m_folder.path("out") : to, err = m_folder.path("err");
     const std::string command = "cd '" + m_folder.path(".") + "' && " + before + " HOME='" + m_folder.path("home") +
-                                "' NEOFLOW_RECORDS='" + m_folder.path("records.sqlite") + "' '" NF_NEOFLOW "' " + arguments +
-                                " >'" + out + "' 2>'" + err + "'";
+                                "' NEOFLOW_RECORDS='" + m_folder.path("records.sqlite") + "' " + line + " >'" + out + "' 2>'" +
+                                err + "'";
     const int status = std::system(command.c_str());
     const auto text = [](const std::string& path) {
       std::stringstream s;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -230,6 +231,27 @@ TEST_F(CommandLine, MarkdownOfAReportIsRendered) {
                            "<ol>", "<code>a*b</code>", "<td>2</td>", "&lt;script&gt;alert(1)&lt;/script&gt;"})
     EXPECT_THAT(html, HasSubstr(part));
   EXPECT_THAT(html, Not(HasSubstr("javascript:")));
+}
+
+TEST_F(CommandLine, GradientsOfAReportGoBehindTheNotebook) {
+  const std::string net =
+      "param A[4] = normal(0, 1)\nparam U[4, 4] = normal(0, 1)\nh[i] = 0.5 * A[i]\n"
+      "for t in 0..5 { h[i] = tanh(sum[k] U[i, k] * h[k]) + 0.1 * t }\nloss L = sum[i] h[i]^2\n";
+  file("loop.nf", net + "train L { steps = 3; optimizer = sgd(lr=0.1); seed = 1 }\n");
+  ASSERT_EQ(run("export loop.nf out.d --to html").code, 0);
+  const std::string html = *readFile(m_folder.path("out.d/loop.html"));
+  const std::size_t section = html.find("<h2>Derived gradients</h2>");
+  ASSERT_NE(section, std::string::npos);
+  EXPECT_THAT(html.substr(section), HasSubstr("it can be pasted into a cell behind the notebook"));
+  const std::size_t begin = html.find("<pre>", section) + 5, end = html.find("</pre>", begin);
+  // As a browser copies it.
+  std::string text = std::regex_replace(html.substr(begin, end - begin), std::regex("</?b[^>]*>"), "");
+  for (const auto& [written, meant] : {std::pair{"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}})
+    text = std::regex_replace(text, std::regex(written), meant);
+  EXPECT_THAT(text, HasSubstr("in reversed 0..5 {"));
+  file("pasted.nf", net + "# %%\n" + text);
+  const Outcome o = run("check pasted.nf");
+  EXPECT_EQ(o.code, 0) << o.err << text;
 }
 
 TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/runtime/data_file.h"
 #include "core/tune/device_lease.h"
 #include "tests/session/command_line.h"
 
@@ -83,6 +84,36 @@ train L { steps = 4; optimizer = sgd(lr=1e-4); seed = 1; mode = static }
   }
   unsetenv("XDG_CACHE_HOME");
   EXPECT_TRUE(otherwise);
+}
+
+// What ./run does without a display.
+TEST_F(CommandLine, ANotebookIsTrainedOrComputedHeadless) {
+  const auto headless = [&](const std::string& name) {
+    return shell("'" NF_SOURCE_DIR "/.ci/headless' '" NF_NEOFLOW "' '" + m_folder.path(name) + "'");
+  };
+  std::string net = kNet;
+  net.insert(net.rfind('}'), "; device = reference ");
+  file("net.nf", net + net.substr(net.rfind("train L")));
+  const Outcome trained = headless("net.nf");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out,
+              testing::AllOf(HasSubstr("training "), HasSubstr("3 steps in "), HasSubstr("net.nf.out/report/net.html\n")));
+  int runs = 0;
+  for (const auto& item : std::filesystem::directory_iterator(m_folder.path("net.nf.out")))
+    if (std::filesystem::exists(item.path() / "checkpoint.safetensors"))
+      runs += std::filesystem::exists(item.path() / "report.html");
+  EXPECT_EQ(runs, 2);
+  EXPECT_THAT(*readFile(m_folder.path("net.nf.out/report/net.html")), HasSubstr("The newest run"));
+
+  file("sum.nf", "input X[3] = 2\nS = sum[i] X[i]\nshow S\n");
+  const Outcome computed = headless("sum.nf");
+  EXPECT_EQ(computed.code, 0) << computed.err;
+  EXPECT_THAT(computed.out, testing::AllOf(HasSubstr("running "), HasSubstr("S = 6"), HasSubstr("sum.nf.out/report/sum.html\n")));
+
+  file("wrong.nf", "Y[i] = Q[i]\n");
+  const Outcome wrong = headless("wrong.nf");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("`Q` is not defined"));
 }
 
 TEST_F(CommandLine, ASwapLogThatCanNotBeIsAWrongInput) {
@@ -401,8 +432,9 @@ TEST_F(CommandLine, ARefusedResumeSaysWhatDiffers) {
   EXPECT_THAT(same.out, testing::ContainsRegex("4 steps, 2 of them in .* s since it was resumed, loss"));
   EXPECT_THAT(same.err, testing::Not(HasSubstr("continues with")));
   const Outcome other = run("train net.nf -o other.d --seed 7" + resume);
-  EXPECT_EQ(other.code, 0);
-  EXPECT_THAT(other.err, HasSubstr("The checkpoint was trained with seed 1; training continues with seed 7, so"));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr("was trained with the seed 1, not 7: a resumed run is the run that was begun."));
+  EXPECT_EQ(run("train net.nf -o again.d --seed 1" + resume).code, 0);
 }
 
 TEST_F(CommandLine, ARunNamesTheOptimizerThatNobodyWrote) {

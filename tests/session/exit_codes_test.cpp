@@ -113,5 +113,22 @@ TEST_F(ExitCodes, WhatIsDoneIsZeroAndHelpHasTheTable) {
   EXPECT_THAT(m_out, HasSubstr("Exit codes of every command"));
 }
 
+// The pipe holds less than what is printed.
+TEST_F(ExitCodes, AReaderThatLeavesIsNoFault) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "input X" + std::to_string(i) + "[4, 3] = normal(0, 1)\nshow X" + std::to_string(i) + "\n";
+  write("long.nf", text);
+  for (const char* command : {"show long.nf", "show long.nf --json"}) {
+    const std::string line = "cd '" + m_folder.path(".") + "' && HOME='" + m_folder.path("home") +
+                             "' bash -c '\"" NF_NEOFLOW "\" " + command + " 2>err | head -c 1 >out; exit ${PIPESTATUS[0]}'";
+    const int status = std::system(line.c_str());
+    EXPECT_TRUE(WIFEXITED(status)) << command;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << command;
+    std::stringstream said;
+    said << std::ifstream(m_folder.path("err")).rdbuf();
+    EXPECT_EQ(said.str(), "") << command;
+  }
+}
+
 }  // namespace
 }  // namespace nf
