@@ -181,7 +181,6 @@ TEST_F(EvalsAlone, TheirParametersComeFromWeightsAndStayInCheckpoints) {
   o.evaluate = false;
   EXPECT_NEAR(inCheckpoint(run(o, "c").second), u, 1e-6);
   TrainOptions resumed = optionsFor(kOfEvalsAlone);
-  resumed.seed = 78;
   resumed.steps = 6;
   resumed.resume = folderOfWeighted;
   EXPECT_NEAR(run(resumed, "d").first.at("u"), u, 1e-6);
