@@ -79,7 +79,7 @@ struct TrainCommandOptions : FileOptions {
   double seconds = 0, share = 0.3;
   std::size_t which = 1;
   std::optional<double> checkpointSeconds;
-  bool progress = false, noEvaluation = false, noRecords = false;
+  bool progress = false, noEvaluation = false, onlyEvaluation = false, noRecords = false;
 };
 
 struct TuneCommandOptions : FileOptions {

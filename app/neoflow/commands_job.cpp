@@ -208,12 +208,11 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     if (!tensor) return report(tensor.error(), json);
     double sum = 0, squares = 0, low = HUGE_VAL, high = -HUGE_VAL;
     std::int64_t bad = 0;
-    std::vector<double> values(static_cast<std::size_t>(tensor->elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double v = tensor->at(static_cast<std::int64_t>(i));
-      values[i] = std::isnan(v) ? NAN : v;  // its sign says nothing and differs between devices
-    }
-    for (const double v : values) {
+    const std::int64_t elements = tensor->elements();
+    std::vector<double> first;
+    for (std::int64_t i = 0; i < elements; ++i) {
+      const double v = tensor->at(i);
+      if (first.size() < 8) first.push_back(std::isnan(v) ? NAN : v);  // its sign says nothing and differs between devices
       if (!std::isfinite(v)) {
         ++bad;
         continue;
@@ -223,10 +222,8 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
       low = std::min(low, v);
       high = std::max(high, v);
     }
-    const auto count = static_cast<double>(values.size());
-    const bool none = bad == static_cast<std::int64_t>(values.size());
-    std::vector<double> first(values.begin(),
-                              values.begin() + std::min<std::ptrdiff_t>(8, static_cast<std::ptrdiff_t>(values.size())));
+    const auto count = static_cast<double>(elements);
+    const bool none = bad == elements;
     if (json) {
       Json firstJson = Json::array();
       for (const double v : first)
@@ -242,31 +239,35 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     } else {
       char line[200];
       const bool whole = tensor->type == DType::I32;
-      if (values.size() == 1) std::snprintf(line, sizeof line, whole ? "%s = %.0f" : "%s = %.7g", name.c_str(), values[0]);
+      if (elements == 1) std::snprintf(line, sizeof line, whole ? "%s = %.0f" : "%s = %.7g", name.c_str(), first[0]);
       else if (none)
-        std::snprintf(line, sizeof line, "%s  %s  none of %zu values is finite", name.c_str(),
-                      (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), values.size());
+        std::snprintf(line, sizeof line, "%s  %s  none of %lld values is finite", name.c_str(),
+                      (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(),
+                      static_cast<long long>(elements));
       else
         std::snprintf(line, sizeof line, "%s  %s  mean %.4g, rms %.4g, min %.4g, max %.4g%s", name.c_str(),
                       (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), sum / count,
                       std::sqrt(squares / count), low, high, bad ? (", " + std::to_string(bad) + " not finite").c_str() : "");
       printLine(line);
-      if (values.size() > 1) {
+      if (elements > 1) {
         std::string row = "   ";
         for (const double v : first) {
           char number[32];
           std::snprintf(number, sizeof number, whole ? " %.0f" : " %.5g", v);
           row += number;
         }
-        printLine(row + (values.size() > first.size() ? " ..." : ""));
+        printLine(row + (elements > 8 ? " ..." : ""));
       }
     }
   }
-  if (json) printLine(text({{"event", "done"}, {"seconds", seconds}, {"tensors", shown}}));
+  if (json) printLine(text({{"event", "done"}, {"seconds", seconds}, {"tensors", shown}, {"training_rows", job.trainingRows()}}));
   else if (!trained.empty())
     printLine(evaluated ? "Of the training program: " + listed(trained) + "; the other values are of evaluation."
                         : "All values are of the training program, not of evaluation.");
   else if (job.names().empty()) printLine("Nothing is shown: add `show` to a cell, or name tensors with --dump.");
+  if (!json && job.trainingRows() > 0 && !job.names().empty())
+    printLine("The inputs hold the first " + std::to_string(job.trainingRows()) +
+              " rows for training; `neoflow train --evaluate` takes those that are held out.");
   return kExitFine;
 }
 
@@ -328,7 +329,8 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   train.epochs = options.epochs;
   train.seconds = options.seconds;
   train.evaluate = !options.noEvaluation;
-  train.outputRoot = outputRoot(options.file, options.output);
+  train.onlyEvaluate = options.onlyEvaluation;
+  if (!train.onlyEvaluate) train.outputRoot = outputRoot(options.file, options.output);
   train.resume = options.resume;
   train.replaySwaps = options.replaySwaps;
   train.initialWeights = options.weights;
@@ -428,7 +430,9 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
   }
   // As of other commands that were stopped: a script must not take it for a result.
   const bool stoppedEarly = !summary->done.loss && signals.token().stop_requested();
-  if (!json) {
+  if (!json && train.onlyEvaluate) {
+    if (!lastEvaluation.empty()) printLine(lastEvaluation.substr(lastEvaluation.find_first_not_of(' ')));
+  } else if (!json) {
     const protocol::DoneEvent& d = summary->done;
     std::printf("%s%lld steps", terminal ? "\r\033[K" : "", static_cast<long long>(d.steps));
     if (d.resumed_at > 0)

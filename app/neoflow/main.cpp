@@ -273,28 +273,34 @@ int commandLine(int argc, char** argv, bool json) {
       ->check(CLI::IsMember({"dynamic", "static"}));
   addSeed(trainCommand, train.seed);
   CLI::Option* const steps = trainCommand->add_option("--steps", train.steps, "end after so many steps")->check(wholeFrom(1));
-  trainCommand->add_option("--epochs", train.epochs, "end after so many epochs of the data set")
-      ->check(wholeFrom(1))
-      ->excludes(steps);
-  trainCommand
-      ->add_option("--seconds", train.seconds,
-                   "end after so many seconds, or where --steps or --epochs end it sooner; alone it "
-                   "takes the place of the notebook's `steps` or `epochs`")
-      ->check(secondsFrom(1e-3));
-  trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
+  CLI::Option* const epochs = trainCommand->add_option("--epochs", train.epochs, "end after so many epochs of the data set")
+                                  ->check(wholeFrom(1))
+                                  ->excludes(steps);
+  CLI::Option* const seconds = trainCommand
+                                   ->add_option("--seconds", train.seconds,
+                                                "end after so many seconds, or where --steps or --epochs end it sooner; alone it "
+                                                "takes the place of the notebook's `steps` or `epochs`")
+                                   ->check(secondsFrom(1e-3));
+  CLI::Option* const output =
+      trainCommand->add_option("-o,--output", train.output, "folder of results; NAME.nf.out where it is left out");
   trainCommand->add_option("--resume", train.resume, "go on from a checkpoint, a run's folder, or the newest run of NAME.nf.out");
   trainCommand
       ->add_option("--checkpoint-seconds", train.checkpointSeconds,
                    "seconds between checkpoints, which come sooner at the beginning; 0: only at the end; default 10")
       ->check(secondsFrom(0));
-  trainCommand->add_option("--replay-swaps", train.replaySwaps,
-                           "swaps.jsonl of an earlier run: the same kernels at the same steps");
+  CLI::Option* const replay = trainCommand->add_option("--replay-swaps", train.replaySwaps,
+                                                       "swaps.jsonl of an earlier run: the same kernels at the same steps");
   trainCommand->add_option("--weights", train.weights, "safetensors or npz: tensors by name, in place of initial values");
   trainCommand->add_option("--budget", train.share, "share of device time for tuning, 0 to 1")
       ->check(numberIn(0, 1, "share"))
       ->capture_default_str();
   trainCommand->add_flag("--no-records", train.noRecords, "neither read nor write the record database");
-  trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
+  CLI::Option* const noEvaluation =
+      trainCommand->add_flag("--no-eval", train.noEvaluation, "leave out evaluation on held-out rows");
+  CLI::Option* const onlyEvaluation =
+      trainCommand->add_flag("--evaluate", train.onlyEvaluation,
+                             "take no step: evaluate what is held out with --weights, or with what --resume would go on from");
+  for (CLI::Option* const other : {steps, epochs, seconds, output, replay, noEvaluation}) onlyEvaluation->excludes(other);
   trainCommand->add_flag("--json-progress", train.progress,
                          "one JSON object a line as it happens, see below; --json gives the last one alone");
   trainCommand->callback([&] {
@@ -439,7 +445,9 @@ int commandLine(int argc, char** argv, bool json) {
       {"grad",
        "JSON: ok, text, stands_alone, output, input {asked, tensor: its name in text}, terms, diagnostics,\n"
        "check {samples, worst, allowed}"},
-      {"run", "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite]"},
+      {"run",
+       "JSON: event done, seconds, tensors [name, dtype, shape, first, mean, rms, not_finite], training_rows (that the inputs "
+       "hold, of a set that holds rows out; else 0)"},
       {"train",
        "JSON, one object a line, by event: first_step {ms}; step {step, ms, loss}; eval {step, accuracy, loss, values};\n"
        "trial {subgraph, schedule, us, status}; kernel_swap {subgraph, before_us, after_us, generation};\n"

@@ -27,7 +27,7 @@ Diagnostic warning(const MemoryNeed& need, const Program& program, const std::st
 
 }  // namespace
 
-MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles) {
+MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles, bool readsBack) {
   const Program& program = *plan.main.program;
   MemoryNeed need;
   const auto bytesOfTensor = [&](TensorId t) {
@@ -43,6 +43,9 @@ MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles) {
   }
   for (const PlannedUpdate& u : plan.updates) need.bytes += bytesOfTensor(u.target);
   need.bytes += static_cast<double>(plan.main.arenaBytes);
+  for (const Output& o : program.outputs)
+    if (readsBack) need.readBytes = std::max(need.readBytes, bytesOfTensor(o.tensor));
+  need.bytes += need.readBytes;
   return need;
 }
 
@@ -67,6 +70,7 @@ std::optional<Error> tooLarge(const MemoryNeed& need, const Program& program, co
   else if (need.largest.valid())
     message += "a step: it takes " + text(need.bytes) + ", " + program[need.largest].name + " alone " + text(need.largestBytes);
   else message += "a step: it takes " + text(need.bytes);
+  if (need.largestBytes <= limit.bytes && need.readBytes > 0) message += ", of that " + text(need.readBytes) + " to show a tensor";
   return Error{"allocate", message + ", and " + limit.text() + ".", {}, {}};
 }
 

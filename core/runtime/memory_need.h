@@ -10,13 +10,15 @@
 
 namespace nf {
 
-// What a step holds at once, in bytes: its tensors, the second buffers of those that it updates, and the arena between operators.
+// What a step holds at once, in bytes: its tensors, the second buffers of those that it updates, the arena between operators, and what is read
+// back of them to be shown.
 struct MemoryNeed {
   double bytes = 0;
   TensorId largest;  // of the main program; invalid: there are no tensors
   double largestBytes = 0;
+  double readBytes = 0;  // part of `bytes`: what is read back of the largest output
 };
-MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles = false);
+MemoryNeed memoryNeed(const ExecutionPlan& plan, bool doubles = false, bool readsBack = false);
 
 // What this process may use of the machine's memory.
 struct MemoryLimit {

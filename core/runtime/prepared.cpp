@@ -78,8 +78,9 @@ Result<Prepared> planned(const Program& program, DeviceContext& context, const P
   return planned(std::move(stages), context, options);
 }
 
-Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store, Span* failedAt) {
-  const MemoryNeed need = memoryNeed(*prepared.plan, context.device().storesDoubles());
+Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store, Span* failedAt,
+                    bool readsBack) {
+  const MemoryNeed need = memoryNeed(*prepared.plan, context.device().storesDoubles(), readsBack);
   const Program& program = *prepared.plan->main.program;
   // One tensor that is too large alone is what its allocation says.
   const MemoryLimit limit = memoryLimit();
@@ -96,14 +97,14 @@ Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::share
 Result<Prepared> prepare(const Program& program, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options) {
   NF_TRY(Prepared prepared, planned(program, context, options));
-  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store, options.failedAt));
+  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store, options.failedAt, options.readsBack));
   return prepared;
 }
 
 Result<Prepared> prepare(Stages stages, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
                          const PrepareOptions& options) {
   NF_TRY(Prepared prepared, planned(std::move(stages), context, options));
-  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store, options.failedAt));
+  NF_TRY([[maybe_unused]] const Unit made, layOut(prepared, context, store, options.failedAt, options.readsBack));
   return prepared;
 }
 

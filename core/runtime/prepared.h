@@ -31,6 +31,7 @@ struct PrepareOptions {
   std::stop_token stop;                     // ends the passes with stopped()
   Span* failedAt = nullptr;                 // becomes the place of what there is no memory for
   std::vector<std::string> keep;            // tensors, by name, that stay readable; those that no pass has removed
+  bool readsBack = false;                   // each output is read to the host, one at a time: there must be memory for that, too
   std::set<std::string> pinsOfOthers;       // checkPins(): the training step's, where something else is computed
 };
 
@@ -41,8 +42,8 @@ Result<Prepared> prepare(const Program& program, DeviceContext& context, const s
 // The same in two halves: passes and plan, which touch neither the store nor the device and may be made on another thread; then, on the
 // thread that steps, the executable.
 Result<Prepared> planned(const Program& program, DeviceContext& context, const PrepareOptions& options);
-Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store,
-                    Span* failedAt = nullptr);
+Result<Unit> layOut(Prepared& prepared, DeviceContext& context, const std::shared_ptr<TensorStore>& store, Span* failedAt = nullptr,
+                    bool readsBack = false);
 
 // How these passes are run on this device.
 StageOptions stageOptions(DeviceContext& context, const PrepareOptions& options);

@@ -224,6 +224,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
                            .verify = m_options.verify,
                            .stop = stop,
                            .failedAt = &m_place,
+                           .readsBack = true,
                            .pinsOfOthers = pinsOfStep()});
   if (!made && isStopped(made.error())) return false;
   NF_TRY(m_prepared, std::move(made));
@@ -274,6 +275,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
     rows.resize(static_cast<std::size_t>(feed.batch() * in.rowElements * bytesOf(in.type)));
     feed.training(0, i, rows.data());
     NF_TRY([[maybe_unused]] const Unit written, m_store->writeBytes(*entry, rows.data()));
+    if (feed.heldOutRows() > 0) m_trainingRows = feed.batch();
   }
   auto complete = m_supply->await(x, stop, waiting);
   if (!complete) m_place = m_supply->failedAt();

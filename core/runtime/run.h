@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -77,7 +78,9 @@ class RunJob {
   const Executable& executable() const { return *m_prepared.executable; }
   Executable& executable() { return *m_prepared.executable; }
   const std::vector<protocol::WarningEvent>& warnings() const { return m_warnings; }  // of hints and data, by prepare()
-  Span place() const { return m_place; }                                              // of the last failure
+  // That the inputs hold, the first of a data set; 0: no input is read from a set, or the sets hold no rows out.
+  std::int64_t trainingRows() const { return std::max(m_trainingRows, m_training ? m_training->m_trainingRows : 0); }
+  Span place() const { return m_place; }  // of the last failure
 
  private:
   Result<Program> wantedProgram();
@@ -97,6 +100,7 @@ class RunJob {
   std::vector<std::string> m_shown;                    // in the order of the notebook, where evaluation lacks some of it
   std::unique_ptr<RunJob> m_training;                  // computes the latter, where evaluation is another program
   std::uint64_t m_seed = 1;
+  std::int64_t m_trainingRows = 0;
   std::vector<protocol::WarningEvent> m_warnings;
   Span m_place;
 };

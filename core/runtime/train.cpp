@@ -44,6 +44,13 @@ Result<TrainSummary> TrainJob::Impl::train(std::stop_token stop) {
   NF_TRY([[maybe_unused]] const Unit loaded, loadData(stop));
   NF_TRY([[maybe_unused]] const Unit first, loadFirstValues(checkpoint));
   NF_TRY(infiniteAtFirst, training.executable->infiniteParameters());
+  if (options.onlyEvaluate) {
+    planEvaluations();
+    if (!evaluates)
+      return Error{"data", "There is nothing to evaluate: the notebook has no `eval`, and no data set holds rows out.", {}, {}};
+    begun = std::chrono::steady_clock::now();
+    return finish(stop);
+  }
   stepLimit = options.steps > 0     ? options.steps
               : options.epochs > 0  ? options.epochs * feed->stepsPerEpoch()
               : options.seconds > 0 ? 0
@@ -228,7 +235,7 @@ Result<TrainSummary> TrainJob::Impl::finish(std::stop_token stop) {
   if (supply->tuning()) supply->tuning()->pause();
   fusionThread = {};  // asked to stop, and waited for
   NF_TRY([[maybe_unused]] const Unit numbers, checkUpdates());
-  if (!stop.stop_requested() && step > firstStep) {
+  if (!stop.stop_requested() && (step > firstStep || options.onlyEvaluate)) {
     emitState(protocol::RunPhase::Training, activity(), true);
     NF_TRY([[maybe_unused]] const Unit evaluated, evaluate(stop));
   }

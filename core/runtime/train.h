@@ -32,6 +32,7 @@ struct TrainOptions {
   std::int64_t steps = 0, epochs = 0;
   double seconds = 0;             // of wall time
   bool evaluate = true;           // held-out rows after every epoch and at the end; without any, the inputs at the end
+  bool onlyEvaluate = false;      // no step: with the first values, or the checkpoint's; nothing is written
   std::string outputRoot;         // NAME.nf.out; empty: nothing is written
   std::string resume;             // a checkpoint
   std::string replaySwaps;        // swaps.jsonl of an earlier run

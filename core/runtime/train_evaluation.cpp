@@ -99,6 +99,10 @@ Result<bool> TrainJob::Impl::takeEvaluations(std::stop_token stop, bool wait) {
   }
   evaluationsTaken = true;
   averagedByBatches = std::move(plans->averaged);
+  if (plans->error && options.onlyEvaluate) {
+    place = plans->place;
+    return *plans->error;
+  }
   // Training is not lost for what cannot be made of the rows that are held out.
   if (plans->error) {
     protocol::WarningEvent warning;

@@ -23,7 +23,7 @@ void Emitter::openDebug() {
   m_module->addModuleFlag(llvm::Module::Warning, "Debug Info Version", llvm::DEBUG_METADATA_VERSION);
   m_module->addModuleFlag(llvm::Module::Warning, "Dwarf Version", 4);
   m_debug = std::make_unique<llvm::DIBuilder>(*m_module);
-  m_file = m_debug->createFile(m_f.name + ".loops", ".");
+  m_file = m_debug->createFile(m_f.name + ".loops", "");  // a folder apart from the name is more than `as` takes of DWARF 4
   m_unit =
       m_debug->createCompileUnit(llvm::dwarf::DW_LANG_C, m_file, "neoflow", true, "", 0, "", llvm::DICompileUnit::LineTablesOnly);
 }

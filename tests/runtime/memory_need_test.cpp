@@ -36,6 +36,9 @@ loss L = sum[i] Y[i]^2
   EXPECT_EQ(need.largestBytes, 1024 * 256 * 4);
   EXPECT_EQ(need.bytes, 1024 * 256 * 4 + 256 * 4 + static_cast<double>(prepared->plan->main.arenaBytes));
   EXPECT_EQ(memoryNeed(*prepared->plan, true).largestBytes, 1024 * 256 * 8);
+  const MemoryNeed shown = memoryNeed(*prepared->plan, false, true);
+  EXPECT_EQ(shown.bytes - need.bytes, 4) << "the loss, read back";
+  EXPECT_THAT(tooLarge(shown, program, {shown.bytes - 1})->message, HasSubstr(", of that 4 B to show a tensor, and "));
 
   EXPECT_FALSE(tooLarge(need, program, {0})) << "unknown";
   EXPECT_FALSE(tooLarge(need, program, {need.bytes}));

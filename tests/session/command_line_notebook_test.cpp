@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/runtime/data_file.h"
 #include "tests/session/command_line.h"
 
 namespace nf {
@@ -249,6 +250,45 @@ TEST_F(CommandLine, ALongListOfMistakesIsCutForPeople) {
   EXPECT_THAT(o.err, HasSubstr("35 more are left out"));
   EXPECT_THAT(o.out, HasSubstr("60 errors"));
   EXPECT_EQ(nlohmann::json::parse(run("check --json wrong.nf").out)["diagnostics"].size(), 60u);
+}
+
+// The program in C of docs/schedules.md, built with what is exported.
+TEST_F(CommandLine, AnExportedKernelIsCalledFromC) {
+  file("net.nf", "input X[4, 3] = normal(0, 1)\nparam W[2, 3] = normal(0, 1)\nY[b, n] = sum[k] X[b, k] * W[n, k]\nshow Y\n");
+  ASSERT_EQ(run("export net.nf kernels --to llvm").code, 0);
+  std::string kernel;
+  for (const auto& entry : std::filesystem::directory_iterator(m_folder.path("kernels")))
+    if (entry.path().extension() == ".s") kernel = entry.path().string();
+  ASSERT_FALSE(kernel.empty());
+  const std::string loops = *readFile(kernel.substr(0, kernel.size() - 2) + ".loops");
+  ASSERT_THAT(loops, HasSubstr("(@in X: f32[12], @in W: f32[6], @out Y: f32[8])"));
+  ASSERT_THAT(loops, HasSubstr("stage Y, 1 task:")) << "what the page calls";
+  std::istringstream page(*readFile((std::filesystem::path(NF_EXAMPLES).parent_path() / "docs/schedules.md").string()));
+  std::string source, line;
+  while (std::getline(page, line) && line != "# On a GPU")
+    if (line.starts_with("    ") && (!source.empty() || line.find("#include") != std::string::npos))
+      source += line.substr(4) + "\n";
+  ASSERT_THAT(source, HasSubstr("forward"));
+  source += R"(#include <math.h>
+#include <stdio.h>
+int main() {
+  float X[12], W[6], Y[8];
+  for (int i = 0; i < 12; ++i) X[i] = i - 4;
+  for (int i = 0; i < 6; ++i) W[i] = 3 - 2 * i;
+  if (forward(X, W, Y)) return 1;
+  for (int b = 0; b < 4; ++b)
+    for (int n = 0; n < 2; ++n) {
+      float sum = 0;
+      for (int k = 0; k < 3; ++k) sum += X[3 * b + k] * W[3 * n + k];
+      if (fabsf(Y[2 * b + n] - sum) > 1e-5f) return 2;
+    }
+  puts("equal");
+})";
+  file("call.c", source);
+  const std::string build =
+      "cd '" + m_folder.path(".") + "' && cc -o call call.c '" + kernel + "' -lm 2> cc.txt && ./call > said.txt";
+  EXPECT_EQ(std::system(build.c_str()), 0) << *readFile(m_folder.path("cc.txt"));
+  EXPECT_EQ(*readFile(m_folder.path("said.txt")), "equal\n");
 }
 
 // With a `dot` that only copies: what is tested is how it is called.

@@ -172,6 +172,21 @@ TEST_F(CommandLine, TheLastLineOfATrainingHasEveryEval) {
   EXPECT_TRUE(done["evals"]["mse"].is_number());
   EXPECT_TRUE(done["evals"]["worst"].is_number());
   EXPECT_TRUE(done["accuracy"].is_number());
+  // The same rows with the same weights, from the run and from its checkpoint.
+  const std::string evaluate = "train eval.nf --device reference --evaluate ";
+  EXPECT_THAT(run(evaluate + "--resume out.j").out, testing::StartsWith("held out: accuracy "));
+  for (const char* weights : {"--resume out.j", "--weights out.j/*/checkpoint.safetensors"})
+    EXPECT_EQ(nlohmann::json::parse(run(evaluate + weights + " --json").out)["evals"], done["evals"]) << weights;
+  EXPECT_NE(nlohmann::json::parse(run(evaluate + "--json").out)["evals"], done["evals"]) << "with initial values";
+  EXPECT_FALSE(std::filesystem::exists(m_folder.path("eval.nf.out"))) << "an evaluation writes nothing";
+  EXPECT_THAT(run(evaluate + "--steps 3").err, HasSubstr("--steps excludes --evaluate"));
+  file("none.nf", "param w[4] = 1\nloss L = sum[i] w[i]^2\ntrain L { steps = 1; optimizer = sgd(lr=0.1) }\n");
+  const Outcome none = run("train none.nf --device reference --evaluate");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.err, HasSubstr("There is nothing to evaluate: the notebook has no `eval`, and no data set holds rows out."));
+  EXPECT_THAT(
+      run("run eval.nf --device reference --dump mse").out,
+      HasSubstr("The inputs hold the first 64 rows for training; `neoflow train --evaluate` takes those that are held out."));
   const std::string events = run("train eval.nf --device reference --no-records --json-progress -o out.e").out;
   EXPECT_THAT(events, HasSubstr(R"("search":"static")"));
 }
