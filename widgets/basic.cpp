@@ -449,7 +449,7 @@ class UprightWheel : public QObject {
 
 }  // namespace
 
-void leaveWheelToPage(QScrollBar* bar) { bar->installEventFilter(new UprightWheel(bar)); }
+void leaveWheelToPage(QWidget* control) { control->installEventFilter(new UprightWheel(control)); }
 
 namespace {
 // A label is never narrower than its longest word: one of thousands of characters may be broken.

@@ -207,8 +207,8 @@ class Badge : public QWidget {
 // A page of lines that break, scrolled upright: as high as it is at the width that there is, not as at its narrowest.
 void scrollAsWide(QScrollArea* area, QWidget* page);
 
-// The wheel over a horizontal bar scrolls the page, not the bar.
-void leaveWheelToPage(QScrollBar* bar);
+// The wheel over a horizontal bar, a choice or a number scrolls the page and changes none of them.
+void leaveWheelToPage(QWidget* control);
 
 // "`x` is not defined" for a label of rich text: what stands between backticks in bold.
 QString codeText(const QString& text);

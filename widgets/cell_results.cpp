@@ -86,6 +86,7 @@ void CellView::ensureResult() {
   top->addWidget(m_tabs);
   m_which = new QComboBox;
   m_which->setAccessibleName(tr("Tensor"));
+  leaveWheelToPage(m_which);
   top->addWidget(m_which);
   top->addStretch(1);
   auto* copyLatex = new IconButton(m_theme, QStringLiteral("copy"), tr("LaTeX"));

@@ -21,6 +21,12 @@ using namespace protocol;
 
 namespace {
 
+// As "L.sum is ..." goes on: the nouns among the classes have an article.
+QString classWords(const std::string& fusionClass) {
+  const QString word = QString::fromStdString(fusionClass);
+  return word == QLatin1String("reduction") ? QObject::tr("a reduction") : word;
+}
+
 QString plusMinus(double us) {
   return (us > 0 ? QStringLiteral("+") : us < 0 ? QStringLiteral("-") : QString()) + QString::number(std::abs(us), 'f', 2);
 }
@@ -457,9 +463,8 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
   if (!d.recomputed.empty()) why += QLatin1Char('\n') + tr("Computed again: %1.").arg(shortName(d.recomputed));
   if (!d.producerClass.empty())
     why += QLatin1Char('\n') + tr("%1: %2 is %3, %4 is %5.")
-                                   .arg(QString::fromStdString(d.category), shortName(d.producer),
-                                        QString::fromStdString(d.producerClass), shortName(d.consumer),
-                                        QString::fromStdString(d.consumerClass));
+                                   .arg(QString::fromStdString(d.category), shortName(d.producer), classWords(d.producerClass),
+                                        shortName(d.consumer), classWords(d.consumerClass));
   m_why->setText(codeText(why));
   m_waterfall->clear();
   m_waterfall->body()->addWidget(new Waterfall(m_theme, d, device));

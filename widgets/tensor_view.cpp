@@ -314,6 +314,7 @@ void TensorView::showChoices() {
       place->setFixedWidth(m_shape[axis] > 100 ? 56 : 44);
       place->setToolTip(tr("0 to %1").arg(m_shape[axis] - 1));
       place->setAccessibleName(tr("Axis %1").arg(axis));
+      leaveWheelToPage(place);
       connect(place, &QSpinBox::valueChanged, this, &TensorView::sliceWanted);
       m_choices->addWidget(place);
       m_places.push_back(place);

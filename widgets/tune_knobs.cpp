@@ -146,6 +146,7 @@ void TuneView::showKnobs() {
     box->setItemDelegate(new ValueDelegate(box));
     box->setFont(m_theme->mono(12));
     box->setAccessibleName(name);
+    leaveWheelToPage(box);
     box->setToolTip(QString::fromStdString(knob.help));
     box->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
     const auto now = values.find(knob.name);

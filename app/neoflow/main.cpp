@@ -87,7 +87,10 @@ CLI::Option* addSeed(CLI::App* command, std::optional<std::uint64_t>& seed) {
 
 void addDevice(CLI::App* command, nf::DeviceChoice& choice) {
   command->add_option("--device", choice.device, "auto, reference, cpu, cuda, cuda:1")->capture_default_str();
-  command->add_option("--threads", choice.threads, "threads of CPU kernels; 0: as many as pay")->check(wholeFrom(0, 1024));
+  command
+      ->add_option("--threads", choice.threads,
+                   "threads of CPU kernels; 0: one, which leaves the other cores to the tuner. In mode static more of them may pay")
+      ->check(wholeFrom(0, 1024));
 }
 
 // A driver takes its time to start: back ends are looked for by the commands that need one.

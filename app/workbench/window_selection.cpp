@@ -349,7 +349,7 @@ std::vector<Lead> MainWindow::leadsOf(const protocol::Origins& origins, const st
   if (kernels == 0 && made != ids.end() && !subgraphs.empty() && std::any_of(ops.begin(), ops.end(), [&](const auto& node) {
         return node.id == tensor && node.kind == protocol::NodeKind::Operator;
       }))
-    leads.push_back({QStringLiteral("stale"), tr("No kernel of a step: training leaves it out"), tr("a show runs it"),
+    leads.push_back({QStringLiteral("stale"), tr("No kernel in training"), tr("a show runs it"),
                      QStringLiteral("node:") + QString::fromStdString(tensor)});
   return leads;
 }

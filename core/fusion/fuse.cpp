@@ -547,6 +547,8 @@ Result<FusionResult> fuseAt(const Program& program, const DeviceConstants& devic
                               around.loop.empty() ? op.name : around.loop + "/" + op.name, around.depth + 1};
     NF_TRY(FusionResult body, fuseAt(*loop.body, device, options, inside));
     loop.body = std::make_shared<const Program>(std::move(body.program));
+    for (FusionDecision& d : body.decisions)
+      if (!d.body) d.body = loop.body;
     result.work += body.work;
     result.decisions.insert(result.decisions.end(), std::make_move_iterator(body.decisions.begin()),
                             std::make_move_iterator(body.decisions.end()));

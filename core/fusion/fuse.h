@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -72,6 +73,7 @@ struct FusionDecision {
   std::string why;                            // one sentence
   std::vector<FusionFlip> flips;              // the smallest relative change first
   OriginId origin;                            // of the producer
+  std::shared_ptr<const Program> body;        // of the innermost Loop around, which has the origin; null: the program itself has it
   std::optional<FusionMeasurement> measured;  // of Reverted: what turned it, where that compared these very parts
   Hash lost, cut;                             // of Reverted: the kernel's signature, and of the kernels that it would join
   std::string loop;                           // names of the Loops around, outermost first, "outer/inner"; empty: none

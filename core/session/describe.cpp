@@ -191,7 +191,7 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     saving.high = d.measured->savedHigh;
     info.measuredSaving = std::move(saving);
   }
-  info.origins = spans.of(fused, d.origin);
+  info.origins = spans.of(d.body ? *d.body : fused, d.origin);
   return info;
 }
 

@@ -644,11 +644,22 @@ void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& r
 }
 
 namespace {
+// What a `train` statement makes of gradients, `d(L)/d(W).clipped`, `W.next`.
+bool isOfTraining(const CompiledNotebook& notebook, const std::string& tensor) {
+  const TensorId t = notebook.tensorNamed(tensor);
+  return t.valid() && std::ranges::any_of(notebook.program.operators,
+                                          [&](const Operator& op) { return op.phase == Phase::Optimizer && op.output == t; });
+}
+
+std::string ofTrainingAlone(const std::string& tensor) {
+  return tensor + " is worked out in training steps alone: it has values while a training goes on.";
+}
+
 // What a function makes on the way to its result, `Q.E` of `Q = softmax(X)`, and no cell shows: a run leaves it out.
 bool isPart(const CompiledNotebook& notebook, const std::string& tensor) {
   const TensorId t = notebook.tensorNamed(tensor);
-  return t.valid() && tensor.find('.') != std::string::npos && notebook.program[t].kind == TensorKind::Intermediate &&
-         !notebook.tensorSymbol(tensor) &&
+  return t.valid() && !isOfTraining(notebook, tensor) && tensor.find('.') != std::string::npos &&
+         notebook.program[t].kind == TensorKind::Intermediate && !notebook.tensorSymbol(tensor) &&
          std::ranges::none_of(notebook.program.outputs, [&](const Output& o) { return o.tensor == t; });
 }
 }  // namespace
@@ -666,6 +677,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
         };
         if (answered()) return;  // one that was asked for before it had all of them computed
         const CompiledNotebook& notebook = revision->sound();
+        if (isOfTraining(notebook, request.tensor)) return fail(id, {"tensor", ofTrainingAlone(request.tensor), {}, {}});
         DeviceContext* device = context("auto", id);
         if (!device) return;
         RunOptions options;
@@ -693,7 +705,7 @@ void Jobs::evaluate(std::shared_ptr<const Revision> revision, protocol::TensorRe
           m_runRevision = revision;
           m_step = trained ? trained->step : -1;
         }
-        if (!answered()) fail(id, {"tensor", request.tensor + " is worked out in training steps alone.", {}, {}});
+        if (!answered()) fail(id, {"tensor", ofTrainingAlone(request.tensor), {}, {}});
       },
       true, true);
 }
@@ -703,6 +715,7 @@ namespace {
 std::string withoutValue(const Revision& revision, const std::string& tensor, const char* why) {
   if (derivativeNames(tensor) && tensor.ends_with(')') && !revision.sound().tensorNamed(tensor).valid())
     return "No cell asks for " + tensor + ": `show " + tensor + "` computes its values.";
+  if (isOfTraining(revision.sound(), tensor)) return ofTrainingAlone(tensor);
   if (isPart(revision.sound(), tensor))
     return tensor + " is made on the way to " + tensor.substr(0, tensor.find('.')) + " and not kept: `show " + tensor +
            "` computes its values.";

@@ -71,6 +71,28 @@ TEST_F(EngineJobs, APartOfWhatACallMakesIsSaidToBeComputedByAShow) {
   EXPECT_EQ(engine.ask<TensorSlice>(part).step, 2);
 }
 
+TEST_F(EngineJobs, WhatATrainingMakesOfGradientsIsSaidToBeItsOwn) {
+  EngineProcess engine(m_folder.path(""));
+  engine.document(
+      "# %%\nparam W.x[3] = normal(0, 1)\nloss L = sum[i] W.x[i]^2\nshow L\n"
+      "# %%\ntrain L { steps = 2; optimizer = adam(lr=0.1); clip = 1; mode = static }\n");
+  const std::vector<std::string> names = {"d(L)/d(W.x).square", "W.x.next"};
+  const auto said = [&](const char* when) {
+    for (const std::string& name : names)
+      EXPECT_EQ(engine.ask<Failed>(TensorRequest{name, {}, {}, 100}).message,
+                name + " is worked out in training steps alone: it has values while a training goes on.")
+          << when;
+  };
+  said("before anything was run");
+  engine.ask<Finished>(RunRequest{1, {0}, "auto", {}});
+  said("after a run");
+  TrainRequest train;
+  train.revision = 1;
+  train.cell = 1;
+  engine.ask<Finished>(train);
+  said("after a training");
+}
+
 TEST_F(EngineJobs, TwoCellsThatShowANameHaveTheirOwnTensors) {
   EngineProcess engine(m_folder.path(""));
   const Analysis a = engine.document(
@@ -251,6 +273,29 @@ TEST_F(EngineJobs, TheGraphAndTheDecisionsAreOfTheStepThatTrains) {
     // Its expression is there as before.
     EXPECT_FALSE(engine.ask<Expression>(ExpressionRequest{revision, "d(L)/d(A)", false}).terms.empty());
   }
+}
+
+// The origins of a loop's body are numbers of its own program.
+TEST_F(EngineJobs, ADecisionInALoopComesFromItsPlaceInTheText) {
+  EngineProcess engine(m_folder.path(""));
+  const std::string text =
+      "param U[4, 4] = normal(0, 1)\nh[i: 4] = 0.5\n"
+      "for t in 0..5 { m[i] = sum[k] U[i, k] * h[k]\n h[i] = tanh(m[i]) }\nY[i] = h[i] * 2\nZ[i] = Y[i] + 1\n"
+      "loss L = sum[i] Z[i]^2\nshow L\n";
+  const Analysis a = engine.document(text);
+  ASSERT_TRUE(a.diagnostics.empty()) << a.diagnostics[0].message;
+  int inside = 0;
+  for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{1}).decisions) {
+    if (d.producer != "m") continue;
+    ++inside;
+    ASSERT_FALSE(d.origins.empty());
+    for (const auto id : d.origins) {
+      ASSERT_LT(id, a.spans.size());
+      const std::string source = text.substr(a.spans[id].begin, a.spans[id].end - a.spans[id].begin);
+      EXPECT_NE(source.find("U[i, k] * h[k]"), std::string::npos) << source;
+    }
+  }
+  EXPECT_EQ(inside, 1);
 }
 
 // Which branch is faster is the machine's business; that the answer is whole, and stays with the decision, is ours.

@@ -64,7 +64,12 @@ TEST_F(Widgets, EveryDecisionSaysWhatFlipsItOrWhyNothingDoes) {
   d.curve.reset();
   EXPECT_TRUE(neverFlips(d).startsWith("None: it saves traffic and launches and costs nothing")) << neverFlips(d).toStdString();
   DecisionCard card(&theme);
+  d.category = "One+Many", d.producerClass = "reduction", d.consumerClass = "injective";
   card.setDecision(1, d, capsule::fusion(1).device, Document::FusionHint::None);
+  const auto labels = card.findChildren<QLabel*>();
+  EXPECT_TRUE(std::any_of(labels.begin(), labels.end(), [](const QLabel* l) {
+    return l->text().contains("is a reduction,") && l->text().contains("is injective.");
+  }));
   const auto* words = card.findChild<QLabel*>("neverFlips");
   ASSERT_TRUE(words);
   EXPECT_EQ(words->text(), neverFlips(d));

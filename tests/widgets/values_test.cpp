@@ -6,6 +6,7 @@
 #include <QSpinBox>
 #include <QStackedWidget>
 #include <QTest>
+#include <QWheelEvent>
 
 #include "widgets/basic.h"
 #include "widgets/tensor_view.h"
@@ -45,6 +46,23 @@ TEST_F(Values, APictureOfZerosIsSeenOnALightPage) {
   int framed = 0;
   for (int x = 0; x < shot.width() / 2; ++x) framed += shot.pixelColor(x, 0) == separator;
   EXPECT_GT(framed, shot.width() / 4) << "the row above the cells";
+}
+
+// Who scrolls past a number or a choice does not turn it.
+TEST_F(Values, TheWheelOverAnIndexScrollsThePage) {
+  TensorView view(&theme, false);
+  view.setTensor("w", {3, 4, 5});
+  view.show();
+  QSpinBox* const place = view.place(0);
+  ASSERT_TRUE(place);
+  place->setValue(1);
+  QWheelEvent wheel(QPointF(5, 5), place->mapToGlobal(QPointF(5, 5)), {}, {0, 120}, Qt::NoButton, Qt::NoModifier, Qt::NoScrollPhase,
+                    false);
+  QApplication::sendEvent(place, &wheel);
+  EXPECT_EQ(place->value(), 1);
+  EXPECT_FALSE(wheel.isAccepted());
+  QTest::keyClick(place, Qt::Key_Up);
+  EXPECT_EQ(place->value(), 2);
 }
 
 // The values' row breaks: neither a long name nor many axes push the rest out of sight.
