@@ -2,6 +2,7 @@
 // `train L { ... }`: settings, derivatives of the loss, clipping and the optimizer, expanded once a parameter.
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "core/lang/elaborator.h"
 #include "core/lang/spelling.h"
@@ -27,14 +28,22 @@ std::string withDefaults(const Function& f, const SourceMap& sources) {
   return std::string(f.def->name) + "(" + text + ")";
 }
 
-// Parameters that an operator on the way to `loss` reads.
+// Tensors that `loss` is made of: those that an operator on the way to it reads, and what a derivative on the way is of.
 std::vector<bool> reaches(const Program& p, TensorId loss) {
   std::vector<bool> needed(p.tensors.size(), false);
-  needed[loss.value] = true;
-  for (std::size_t i = p.operators.size(); i-- > 0;) {
-    const auto writes = writesOf(p, OperatorId(i));
-    if (std::none_of(writes.begin(), writes.end(), [&](TensorId t) { return needed[t.value]; })) continue;
-    for (const TensorId t : readsOf(p, OperatorId(i))) needed[t.value] = true;
+  const std::vector<OperatorId> made = producers(p);
+  std::unordered_map<std::uint32_t, const Derivative*> derivatives;
+  for (const Derivative& d : p.derivatives) derivatives.emplace(d.result.value, &d);
+  std::vector<TensorId> stack{loss};
+  while (!stack.empty()) {
+    const TensorId t = stack.back();
+    stack.pop_back();
+    if (!t.valid() || needed[t.value]) continue;
+    needed[t.value] = true;
+    if (const OperatorId maker = made[t.value]; maker.valid())
+      for (const TensorId read : readsOf(p, maker)) stack.push_back(read);
+    if (const auto d = derivatives.find(t.value); d != derivatives.end())
+      stack.insert(stack.end(), {d->second->of, d->second->seed});
   }
   return needed;
 }

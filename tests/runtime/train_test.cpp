@@ -14,6 +14,7 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <tuple>
 
 #include "core/device/reference_backend.h"
 #include "core/runtime/checkpoint.h"
@@ -30,6 +31,25 @@ namespace {
 using testing::HasSubstr;
 
 using namespace runs;
+
+// With X = 1, P = sum of 4 V^2 w^4 + V^2, whose slope by w is 16 V^2 w^3 and by V is 8 V w^4 + 2 V; Q is the sum of its first terms.
+TEST(Train, WhatALossReadsThroughADerivativeIsTrained) {
+  const std::string net =
+      "input X[2] = 1\nparam w[2] = 0.5\nparam V[2] = 1\nS = sum[k] V[k] * (X[k] * w[k])^2\nG = d(S)/d(X)\n"
+      "R = sum[i] G[i]^2\nD = d(R)/d(V)\n"  // 8 V w^4
+      "loss P = sum[i] G[i]^2 + sum[k] V[k]^2\nloss Q = sum[i] D[i]\n";
+  const auto context = interpreter();
+  for (const auto& [loss, w, v] : {std::tuple("P", 0.5 - 0.01 * 2, 1 - 0.01 * 2.5), {"Q", 0.5 - 0.01 * 4, 1 - 0.01 * 0.5}}) {
+    TrainJob job(*context, optionsFor(net + "train " + loss + " { steps = 1; optimizer = sgd(lr=0.01); mode = static }\n"), {});
+    const auto summary = job.run({});
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    const auto weights = job.weights(1 << 20);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_NEAR(weights.at("w").at(i), w, 1e-6) << loss;
+      EXPECT_NEAR(weights.at("V").at(i), v, 1e-6) << loss;
+    }
+  }
+}
 
 TEST(Train, LearnsDigitsAndReportsEvents) {
   const fakes::Folder folder;
