@@ -535,7 +535,10 @@ void DecisionCard::setDecision(int number, const FusionDecisionInfo& d, const De
     }
     m_flip->body()->addWidget(box);
   }
-  m_noise->setText(d.measuredSaving ? savingText(*d.measuredSaving) + QLatin1Char(' ') +
+  m_noise->setText(d.measuredSaving ? savingText(savingOfAStep(d)) + QLatin1Char(' ') +
+                                          (d.repeats > 1 ? tr("That is %1 passes of the loop.").arg(QString::number(d.repeats)) +
+                                                               QLatin1Char(' ')
+                                                         : QString()) +
                                           tr("R said %1.").arg(plusMinus(d.R * 1e6) + QStringLiteral(" µs"))
                    : hint != Document::FusionHint::None
                        ? tr("A hint in the notebook decides this one.")

@@ -72,6 +72,12 @@ QString neverFlips(const FusionDecisionInfo& d) {
                                               : why;
 }
 
+protocol::Measured savingOfAStep(const FusionDecisionInfo& d) {
+  protocol::Measured saving = d.measuredSaving.value_or(protocol::Measured{});
+  for (double* const us : {&saving.median, &saving.low, &saving.high}) *us *= d.repeats;
+  return saving;
+}
+
 namespace {
 QString signedText(double value, int decimals) {
   if (value == 0) return QStringLiteral("0");
@@ -131,11 +137,17 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
         Qt::AlignVCenter);
   if (role == Qt::ToolTipRole && index.column() == kMeasured && d.measuredSaving) {
     const auto pairs = d.measuredSaving->samples.size();
-    return pairs > 0 ? tr("Saved by fusing: the median of %1 paired differences, with half its 95 % interval. It need not be the "
-                          "difference of the two medians.")
-                           .arg(pairs)
-                     : tr("Saved by fusing: the median of the paired differences that took the fusion back, with half its 95 % "
-                          "interval.");
+    const QString times =
+        d.repeats > 1
+            ? QLatin1Char(' ') +
+                  tr("Of one pass of the loop, times its %1 passes in a step, as R counts them.").arg(QString::number(d.repeats))
+            : QString();
+    return (pairs > 0 ? tr("Saved by fusing: the median of %1 paired differences, with half its 95 % interval. It need not be the "
+                           "difference of the two medians.")
+                            .arg(pairs)
+                      : tr("Saved by fusing: the median of the paired differences that took the fusion back, with half its 95 % "
+                           "interval.")) +
+           times;
   }
   if (role == Qt::ToolTipRole) return shortName(d.why);
   if (role == kSortRole) {
@@ -149,7 +161,7 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
       case kLaunchUs:
       case kBar:
       case kReward: return microseconds(d, index.column());
-      case kMeasured: return d.measuredSaving ? d.measuredSaving->median : -1e300;
+      case kMeasured: return d.measuredSaving ? savingOfAStep(d).median : -1e300;
       default: return data(index, Qt::DisplayRole);
     }
   }
@@ -168,7 +180,7 @@ QVariant FusionModel::data(const QModelIndex& index, int role) const {
     case kWorkUs:
     case kLaunchUs:
     case kReward: return signedText(microseconds(d, index.column()), 2);
-    case kMeasured: return d.measuredSaving ? measuredText(*d.measuredSaving) : QStringLiteral("–");
+    case kMeasured: return d.measuredSaving ? measuredText(savingOfAStep(d)) : QStringLiteral("–");
     case kState: return stateWord(d.state);
     default: return {};
   }

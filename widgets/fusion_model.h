@@ -13,6 +13,9 @@ Shade stateColor(protocol::FusionState state);
 // Why no change of one size or constant turns the sign of R; empty: one does.
 QString neverFlips(const protocol::FusionDecisionInfo& decision);
 
+// What was measured of one pass, for all passes of a step, as R is.
+protocol::Measured savingOfAStep(const protocol::FusionDecisionInfo& decision);
+
 // Every decision with its numbers: MB, MFLOP and microseconds saved.
 class FusionModel : public QAbstractTableModel {
   Q_OBJECT

@@ -222,7 +222,7 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
       low = std::min(low, v);
       high = std::max(high, v);
     }
-    const auto count = static_cast<double>(elements);
+    const auto count = static_cast<double>(elements - bad);
     const bool none = bad == elements;
     if (json) {
       Json firstJson = Json::array();

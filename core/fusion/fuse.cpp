@@ -152,6 +152,7 @@ class Fuser {
     const auto many = [&](OperatorId op) { return m_graph.readsOf(op).size() > 1 ? "Many" : "One"; };
     d.category = std::string(many(producer)) + "+" + many(consumer);
     d.loop = m_loop;
+    d.repeats = m_repeats;
     d.state = state;
     d.origin = p[producer].origin;
     return d;

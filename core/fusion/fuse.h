@@ -77,6 +77,7 @@ struct FusionDecision {
   std::optional<FusionMeasurement> measured;  // of Reverted: what turned it, where that compared these very parts
   Hash lost, cut;                             // of Reverted: the kernel's signature, and of the kernels that it would join
   std::string loop;                           // names of the Loops around, outermost first, "outer/inner"; empty: none
+  std::int64_t repeats = 1;                   // passes of those Loops in a step
   // The tensors of a `hint fuse`, as it names them, that asks for this and cannot be obeyed; empty: none does.
   std::pair<std::string, std::string> askedInVain{};
 };

@@ -213,7 +213,7 @@ class Elaborator {
   void train(const ast::Ast& ast, const ast::Stmt& s);
   const Function* optimizerNamed(const ast::Expr* optimizer, const ast::Stmt& s);
   void optimize(const ast::Ast& ast, const ast::Stmt& s, TensorId loss, const ast::Expr* optimizer, bool all,
-                const std::vector<std::string>& wrt, const TrainSettings& settings);
+                const std::vector<std::pair<std::string, Span>>& wrt, const TrainSettings& settings);
   void rehearse(const std::function<void()>& expansion);
   TensorRef stepCounter(const std::string& loss, Span span);
   void clip(std::vector<TensorRef>& gradients, double limit, Span span);

@@ -70,7 +70,7 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
   settings.span = s.span;
   const Expr* optimizer = nullptr;
   Span batchSpan;
-  std::vector<std::string> wrt;
+  std::vector<std::pair<std::string, Span>> wrt;
   bool all = true, given[kAttributes.size()] = {};
   for (const Binder& b : s.binders) {
     const Expr& e = ast[b.value];
@@ -153,7 +153,7 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
           report("bad-attribute", "`wrt` names parameters, `" + std::string(n->text) + "` is none", n->span);
           continue;
         }
-        wrt.push_back(tensorOf(p->view.tensor).name);
+        wrt.emplace_back(tensorOf(p->view.tensor).name, n->span);
       }
     }
   }
@@ -276,18 +276,22 @@ const Function* Elaborator::optimizerNamed(const Expr* optimizer, const Stmt& s)
 }
 
 void Elaborator::optimize(const Ast& ast, const Stmt& s, TensorId loss, const Expr* optimizer, bool all,
-                          const std::vector<std::string>& wrt, const TrainSettings& settings) {
+                          const std::vector<std::pair<std::string, Span>>& wrt, const TrainSettings& settings) {
   const std::vector<bool> reached = reaches(m_out.program, loss);
   std::vector<TensorId> parameters;
   for (std::size_t i = 0; i < reached.size(); ++i) {
     const Tensor& t = m_out.program.tensors[i];
     if (t.kind != TensorKind::Param || !reached[i] || !isFloating(t.type)) continue;
-    if (all || std::find(wrt.begin(), wrt.end(), t.name) != wrt.end()) parameters.push_back(TensorId(i));
+    if (all || std::any_of(wrt.begin(), wrt.end(), [&](const auto& named) { return named.first == t.name; }))
+      parameters.push_back(TensorId(i));
   }
   if (parameters.empty()) {
     report("nothing-to-train", "`" + settings.loss + "` depends on no parameter" + (all ? "" : " named in `wrt`"), s.nameSpan);
     return;
   }
+  for (const auto& [name, span] : wrt)
+    if (std::none_of(parameters.begin(), parameters.end(), [&](TensorId t) { return m_out.program[t].name == name; }))
+      warn("not-trained", "`" + settings.loss + "` does not depend on `" + name + "`: it is not trained", span);
   m_phase = Phase::Optimizer;
   const Function* f = optimizerNamed(optimizer, s);
   if (!f) return;

@@ -360,10 +360,11 @@ struct FusionDecisionInfo {
   std::string why;
   std::vector<FusionFlip> flips;  // the soonest first
   std::optional<FusionCurve> curve;
-  std::optional<Measured> measuredSaving;  // of one run: by an A/B, or of Reverted what turned it
+  double repeats = 1;                      // in a step: passes of the loops around, which R counts
+  std::optional<Measured> measuredSaving;  // of one pass: by an A/B, or of Reverted what turned it
   Origins origins;
   NF_FIELDS(FusionDecisionInfo, id, producer, consumer, category, producerClass, consumerClass, dT, dC, dK, R, traffic, arithmetic,
-            recomputed, state, why, flips, curve, measuredSaving, origins);
+            recomputed, state, why, flips, curve, repeats, measuredSaving, origins);
 };
 
 // ---------------------------------------------------------------- devices

@@ -110,9 +110,9 @@ Result<std::optional<FusionComparison>> compareSite(const FusionSite& site, Devi
 std::string BranchComparison::verdict() const {
   char text[160];
   const std::string schedules = recorded()   ? "Both sides ran by the best schedules on record."
-                                : fusedTuned ? "Both sides ran by first schedules: only the fused side is tuned."
-                                : splitTuned ? "Both sides ran by first schedules: only the split side is tuned."
-                                             : "Both sides ran by first schedules: neither is tuned.";
+                                : fusedTuned ? "Both sides ran by first schedules, as only the fused side is tuned."
+                                : splitTuned ? "Both sides ran by first schedules, as only the split side is tuned."
+                                             : "Both sides ran by first schedules, as neither is tuned.";
   const auto pairs = comparison.pairs.size();
   const double gain = comparison.verdict.medianGain;
   if (!comparison.separates) std::snprintf(text, sizeof text, "The two cannot be told apart in %zu pairs.", pairs);

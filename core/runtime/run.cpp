@@ -203,7 +203,7 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   compile.training = m_options.training || m_options.trainStep;
   if (m_options.trainStep) compile.train = *m_options.trainStep;
   m_notebook = compileNotebook(m_options.source, compile);
-  if (!m_notebook.ok() && !m_options.training && m_notebook.readsTraining) leaveToTraining(compile);
+  if (!m_notebook.ok() && !m_options.training) leaveToTraining(compile);
   if (!m_notebook.ok()) return firstError(m_notebook.diagnostics, "check", m_place);
   m_seed = m_options.seed.value_or(m_notebook.trains.empty() ? 1 : m_notebook.trains.front().seed);
   NF_TRY(const Program program, wantedProgram());
@@ -293,7 +293,7 @@ Result<bool> RunJob::prepareTraining(std::vector<std::string> names, std::stop_t
   return complete;
 }
 
-// Statements that only training can have, such as a printed gradient, are left out of evaluation.
+// Statements that only training can have, such as a gradient or a parameter's next value that is shown, are left out of evaluation.
 void RunJob::leaveToTraining(CompileOptions compile) {
   compile.training = true;
   CompiledNotebook whole = compileNotebook(m_options.source, compile);
@@ -305,6 +305,7 @@ void RunJob::leaveToTraining(CompileOptions compile) {
   auto part = soundPart(m_notebook, compile);
   if (!part) return;
   m_notebook = std::move(*part);
+  m_notebook.readsTraining = true;
   tellShownApart(whole, whole.program);
   for (const Output& o : whole.program.outputs)
     if (o.role == OutputRole::Show) m_shown.push_back(o.name);

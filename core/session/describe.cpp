@@ -191,6 +191,7 @@ protocol::FusionDecisionInfo describe(const FusionDecision& d, const Program& fu
     saving.high = d.measured->savedHigh;
     info.measuredSaving = std::move(saving);
   }
+  info.repeats = static_cast<double>(d.repeats);
   info.origins = spans.of(d.body ? *d.body : fused, d.origin);
   return info;
 }

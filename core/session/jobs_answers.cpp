@@ -644,9 +644,10 @@ void Jobs::sendTensor(const HostTensor& tensor, const protocol::TensorRequest& r
 }
 
 namespace {
-// What a `train` statement makes of gradients, `d(L)/d(W).clipped`, `W.next`.
+// What a `train` statement makes of gradients, `d(L)/d(W).clipped`, `W.next`, and no cell shows.
 bool isOfTraining(const CompiledNotebook& notebook, const std::string& tensor) {
   const TensorId t = notebook.tensorNamed(tensor);
+  if (std::ranges::any_of(notebook.program.outputs, [&](const Output& o) { return o.tensor == t; })) return false;
   return t.valid() && std::ranges::any_of(notebook.program.operators,
                                           [&](const Operator& op) { return op.phase == Phase::Optimizer && op.output == t; });
 }

@@ -108,7 +108,7 @@ TEST(FusionBranches, TheVerdictNamesTheSideThatIsTuned) {
                                           {split, "only the split side is tuned."},
                                           {neither, "neither is tuned."}}) {
     EXPECT_FALSE(comparison.recorded());
-    EXPECT_TRUE(comparison.verdict().ends_with(std::string(" Both sides ran by first schedules: ") + words))
+    EXPECT_TRUE(comparison.verdict().ends_with(std::string(" Both sides ran by first schedules, as ") + words))
         << comparison.verdict();
   }
 }

@@ -257,7 +257,7 @@ TEST_F(CommandLine, ABranchIsMeasuredLikeWithLike) {
   ASSERT_EQ(o.code, 0) << o.err;
   const auto measured = nlohmann::json::parse(o.out);
   EXPECT_EQ(measured["schedules"], "first");
-  EXPECT_THAT(measured["verdict"].get<std::string>(), HasSubstr("Both sides ran by first schedules: neither is tuned."));
+  EXPECT_THAT(measured["verdict"].get<std::string>(), HasSubstr("Both sides ran by first schedules, as neither is tuned."));
 }
 
 TEST_F(CommandLine, ABranchIsMeasuredByItsPins) {

@@ -291,6 +291,21 @@ int main() {
   EXPECT_EQ(*readFile(m_folder.path("said.txt")), "equal\n");
 }
 
+TEST_F(CommandLine, ANextValueThatIsShownIsOfTheTraining) {
+  file("next.nf",
+       "param W[3] = 1\nloss L = sum[i] W[i]^2\ntrain L { steps = 3; optimizer = sgd(lr=0.1) }\nshow W.next, L\n"
+       "Y[i: 4] = select(i == 0, log(W[0] - 1), 10)\nshow Y\n");
+  EXPECT_EQ(run("check next.nf").code, 0);
+  const Outcome o = run("run next.nf --device reference");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_THAT(o.out, HasSubstr("W.next  f64 [3]  mean 0.8,"));
+  EXPECT_THAT(o.out, HasSubstr("L = 3\n"));
+  EXPECT_THAT(o.out, HasSubstr("Of the training program: W.next; the other values are of evaluation."));
+  // What is not finite counts nowhere.
+  EXPECT_THAT(o.out, HasSubstr("Y  f64 [4]  mean 10, rms 10, min 10, max 10, 1 not finite"));
+  EXPECT_THAT(run("run next.nf --dump W.nxt").err, HasSubstr("There is no tensor W.nxt"));
+}
+
 // With a `dot` that only copies: what is tested is how it is called.
 TEST_F(CommandLine, AGraphIsDrawnWhateverItsNotebookIsCalled) {
   file("it's.nf", "input X[3] = 1\nY[i] = X[i]\nshow Y\n");

@@ -288,6 +288,7 @@ TEST_F(EngineJobs, ADecisionInALoopComesFromItsPlaceInTheText) {
   for (const FusionDecisionInfo& d : engine.ask<FusionReport>(FusionRequest{1}).decisions) {
     if (d.producer != "m") continue;
     ++inside;
+    EXPECT_EQ(d.repeats, 5);
     ASSERT_FALSE(d.origins.empty());
     for (const auto id : d.origins) {
       ASSERT_LT(id, a.spans.size());

@@ -124,6 +124,16 @@ TEST_F(Widgets, WhatADecisionCountsWithHasItsInterval) {
   const auto tip = [&](int row) { return model.data(model.index(row, FusionModel::kMeasured), Qt::ToolTipRole).toString(); };
   EXPECT_TRUE(tip(0).contains("3 paired differences"));
   EXPECT_TRUE(tip(1).contains("that took the fusion back"));
+  EXPECT_FALSE(tip(0).contains("loop"));
+  // R is of a step, and so is what stands beside it.
+  report.decisions[1].repeats = 8;
+  model.setReport(report);
+  EXPECT_EQ(model.data(model.index(1, FusionModel::kMeasured), Qt::DisplayRole).toString(), "+16.0 ± 8.0");
+  EXPECT_EQ(model.data(model.index(1, FusionModel::kMeasured), FusionModel::kSortRole).toDouble(), 16);
+  EXPECT_TRUE(tip(1).contains("times its 8 passes"));
+  card.setDecision(2, report.decisions[1], report.device, Document::FusionHint::None);
+  EXPECT_TRUE(card.whatIf().startsWith("Measured: fused is faster by 16.0 µs [8.00, 24.0]. That is 8 passes of the loop. R said"))
+      << card.whatIf().toStdString();
 }
 
 TEST_F(Widgets, ForceAndForbidAreAskedForByName) {
