@@ -453,7 +453,7 @@ std::vector<std::vector<GraphView::LegendEntry>> GraphView::legend() const {
   const Palette& c = m_theme->colors();
   std::vector<LegendEntry> entries = {{tr("forward"), c.forward, Qt::SolidLine, 0},
                                       {tr("backward"), c.backward, Qt::SolidLine, 0},
-                                      {tr("optimiser"), c.optimizer, Qt::SolidLine, 0},
+                                      {tr("optimizer"), c.optimizer, Qt::SolidLine, 0},
                                       {tr("kept for backward"), c.muted, Qt::DotLine, 0},
                                       {tr("carried between steps"), c.muted, Qt::NoPen, 0}};
   if (std::any_of(m_graph.nodes.begin(), m_graph.nodes.end(), [](const GraphNode& n) { return n.outsideStep; }))

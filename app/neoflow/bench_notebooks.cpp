@@ -120,9 +120,12 @@ int serveTurns(DeviceContext& context, const CompiledNotebook& notebook, const B
       << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
     const Json asked = Json::parse(line, nullptr, false);
-    const double seconds = asked.is_object() && asked.contains("seconds") && asked["seconds"].is_number()
-                               ? asked["seconds"].get<double>()
-                               : options.seconds;
+    const bool own = asked.is_object() && asked.contains("seconds");
+    if (!asked.is_object() || (own && !(asked["seconds"].is_number() && asked["seconds"].get<double>() > 0))) {
+      std::cout << Json{{"error", "A line is {} or {\"seconds\": 1.5}."}}.dump() << std::endl;
+      continue;
+    }
+    const double seconds = own ? asked["seconds"].get<double>() : options.seconds;
     const auto once = steps(1);
     if (!once) return report(once.error(), true);
     // Of short steps many a sample, so that waiting for the device costs nothing.

@@ -18,6 +18,7 @@
 #include "core/ir/structural_hash.h"
 #include "core/lang/dot.h"
 #include "core/runtime/data_file.h"
+#include "core/runtime/meaning.h"
 #include "core/runtime/pipeline.h"
 #include "core/runtime/report.h"
 #include "core/runtime/run.h"
@@ -143,6 +144,7 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     if (!run.empty()) {
       ReportOptions report;
       report.title = fs::path(options.file).filename().string();
+      for (const TrainSettings& train : loaded.notebook.trains) report.meanings.push_back(trainMeaning(loaded.notebook, train));
       if (const auto peer = peerBeside(options.file)) {
         report.peerName = peer->name;
         report.peerStepMilliseconds = peer->stepMilliseconds;

@@ -446,9 +446,10 @@ int runTrain(BackendRegistry& registry, const TrainCommandOptions& options) {
     if (d.loss)
       std::printf("step: median %.4g ms, first tenth %.4g ms, last tenth %.4g ms; first after %.0f ms; %s\n", d.median_step_ms,
                   d.median_step_ms_first_tenth, d.median_step_ms_last_tenth, d.first_step_ms,
-                  options.replaySwaps.empty()
-                      ? (std::to_string(trials) + " trials, " + std::to_string(swaps) + " kernel swaps").c_str()
-                      : "kernels as in the swap log");
+                  options.replaySwaps.empty() ? (std::to_string(trials) + " trials, " + std::to_string(swaps) +
+                                                 (swaps == 1 ? " kernel swap" : " kernel swaps"))
+                                                    .c_str()
+                                              : "kernels as in the swap log");
     if (!summary->folder.empty()) std::printf("%s\n", summary->folder.c_str());
   }
   // What a full disk took is told of each file, and the last error's exit code stands.
@@ -583,12 +584,12 @@ int runTune(BackendRegistry& registry, const TuneCommandOptions& options) {
   const auto cell = [](double microseconds) {
     char buffer[32];
     std::snprintf(buffer, sizeof buffer, "%.2f", microseconds);
-    return microseconds > 0 ? std::string(buffer) : std::string("-");
+    return microseconds >= 0.005 ? std::string(buffer) : std::string("-");
   };
   for (std::size_t i = 0; i < names.size(); ++i) {
     const TuningService::State& s = summary->subgraphs[i];
-    std::printf("%s %6.0f %10s %10s %10.2f %7lld\n", padded(names[i], width).c_str(), s.callsPerStep,
-                cell(s.firstMicroseconds).c_str(), cell(s.bestMicroseconds).c_str(), s.rooflineMicroseconds,
+    std::printf("%s %6.0f %10s %10s %10s %7lld\n", padded(names[i], width).c_str(), s.callsPerStep,
+                cell(s.firstMicroseconds).c_str(), cell(s.bestMicroseconds).c_str(), cell(s.rooflineMicroseconds).c_str(),
                 static_cast<long long>(s.trials));
   }
   std::printf("\n%lld trials in %.1f s; ", static_cast<long long>(summary->trials), summary->seconds);

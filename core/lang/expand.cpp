@@ -260,7 +260,8 @@ std::optional<View> Elaborator::derivative(const Expr& e) {
     return wholeView(made->second);
   }
   if (level() > 0) {
-    report("derivative-in-loop", "a derivative is asked for outside of loops", e.span);
+    report("derivative-in-loop",
+           "a derivative cannot be asked for inside a loop: behind it, `d(L)/d(W)` goes back through all its steps", e.span);
     return std::nullopt;
   }
   const TensorId ofId = ofCopy.view.tensor.id, wrtId = wrt->view.tensor.id;
@@ -284,7 +285,8 @@ std::optional<View> Elaborator::gradWithSeed(const Ast& ast, const Expr& e, cons
     return std::nullopt;
   }
   if (level() > 0) {
-    report("derivative-in-loop", "a derivative is asked for outside of loops", e.span);
+    report("derivative-in-loop",
+           "a derivative cannot be asked for inside a loop: behind it, `d(L)/d(W)` goes back through all its steps", e.span);
     return std::nullopt;
   }
   std::array<TensorRef, 3> refs;

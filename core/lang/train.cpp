@@ -78,6 +78,8 @@ void Elaborator::train(const Ast& ast, const Stmt& s) {
     if (attribute == kAttributes.end()) {
       Diagnostic& d = report("unknown-attribute", "`train` has no attribute `" + std::string(b.name) + "`", b.span);
       d.notes.push_back({"there are batch, clip, device, epochs, mode, optimizer, seed, steps, wrt", {}});
+      if (b.name == "lr" || b.name == "learning_rate" || b.name == "momentum" || b.name == "weight_decay")
+        d.notes.push_back({"an optimizer has options of its own: `optimizer = sgd(lr=0.1, momentum=0.9)`, `adam(lr=1e-3)`", {}});
       suggest(d, b.name, {kAttributes.begin(), kAttributes.end() - 1}, b.span);
       continue;
     }

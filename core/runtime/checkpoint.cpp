@@ -115,7 +115,7 @@ Result<std::vector<std::string>> writeWeights(TensorStore& store, const NamedTen
   }
   std::vector<std::string> here, given;
   for (const auto& [name, entry] : store.entries())
-    if (entry->kind == TensorKind::Param || entry->kind == TensorKind::State) here.push_back(name);
+    if (entry->kind == TensorKind::Param) here.push_back(name);
   for (const auto& t : tensors) given.push_back(t.first);
   const auto list = [&](const std::vector<std::string>& names) {
     std::string text;

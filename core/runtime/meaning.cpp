@@ -198,4 +198,12 @@ std::map<std::string, std::string> parameterPlaces(const Program& program, Tenso
   return out;
 }
 
+std::string trainMeaning(const CompiledNotebook& notebook, const TrainSettings& settings) {
+  const std::vector<Hash> cells = cellMeanings(notebook);
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    if (settings.span.begin >= notebook.cells[i].span.begin && settings.span.begin < notebook.cells[i].span.end)
+      return cells[i].hex();
+  return {};
+}
+
 }  // namespace nf

@@ -13,6 +13,9 @@ namespace nf {
 // places of intermediate tensors do not count, what is given does: initial values, data, settings. Zero where a cell shows nothing.
 std::vector<Hash> cellMeanings(const CompiledNotebook& notebook);
 
+// The same of the cell that holds a `train` statement, as text: what run.json says of the run. Empty where no cell holds it.
+std::string trainMeaning(const CompiledNotebook& notebook, const TrainSettings& settings);
+
 // What the value of one tensor depends on, by its name in the notebook's program; a derivative that nothing asks for is its two ends'.
 // Zero: there is none of that name.
 Hash tensorMeaning(const CompiledNotebook& notebook, const std::string& name);

@@ -354,9 +354,17 @@ std::string htmlTail() { return "</main></body></html>\n"; }
 
 Result<std::string> htmlOfRun(const std::string& runFolder, const ReportOptions& options) {
   NF_TRY(const Run run, readRun(runFolder));
-  std::string html = figuresOf(run, options);
+  std::string html;
+  if (!options.meanings.empty() && run.settings.is_object())
+    if (const std::string meaning = text(run.settings, "meaning");
+        !meaning.empty() && std::ranges::find(options.meanings, meaning) == options.meanings.end())
+      html +=
+          "<p>It trained something else than the text above says: the text was edited after it, or it had settings of its "
+          "own.</p>\n";
+  html += figuresOf(run, options);
   html += "<p class=\"muted\">" + std::to_string(run.steps.size()) + " steps, " + std::to_string(run.swaps.size()) +
-          " kernel swaps, " + std::to_string(run.trials) + " trials (" + std::to_string(run.failed) + " failed)</p>\n";
+          (run.swaps.size() == 1 ? " kernel swap, " : " kernel swaps, ") + std::to_string(run.trials) + " trials (" +
+          std::to_string(run.failed) + " failed)</p>\n";
   html += latencyOf(run, options) + learningOf(run) + kernelsOf(run) + swapsOf(run);
   std::string settings;
   if (run.settings.is_object()) flatten(run.settings, "", settings);

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/support/result.h"
 
@@ -12,6 +13,8 @@ struct ReportOptions {
   std::string title;
   std::optional<double> peerStepMilliseconds;  // a recorded figure of another system: a reference line in the latency curve
   std::string peerName;
+  std::vector<std::string>
+      meanings;  // trainMeaning() of the text that the page shows: a run of another is said to be one. Empty: no text
 };
 
 // One HTML file without any other: final numbers, latency with its min/max band, kernel swaps named where they happened and the moment it

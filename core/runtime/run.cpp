@@ -242,7 +242,12 @@ Result<bool> RunJob::prepare(std::stop_token stop, const std::function<void(std:
   NamedTensors weights;
   if (!m_options.weights.empty()) {
     NF_TRY(weights, readWeights(m_options.weights));
-    NF_TRY([[maybe_unused]] const auto written, writeWeights(*m_store, weights, m_options.weights));
+    // What is computed here may need none of those that the notebook has.
+    const auto isHere = [&](const auto& named) { return m_notebook.tensorNamed(named.first).valid(); };
+    const auto isNeeded = [&](const auto& named) { return m_store->find(named.first) != nullptr; };
+    if (std::ranges::any_of(weights, isNeeded) || std::ranges::none_of(weights, isHere)) {
+      NF_TRY([[maybe_unused]] const auto written, writeWeights(*m_store, weights, m_options.weights));
+    }
     unmatched.message = unmatchedWeights(*m_store, m_notebook, weights, m_options.weights);
   }
   for (const auto& [name, value] : m_options.values) {

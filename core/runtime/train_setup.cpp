@@ -155,13 +155,7 @@ std::string TrainJob::Impl::epochsText() const {
 
 std::string TrainJob::Impl::programHash() const { return structuralHash(*training.stages.source).hex(); }
 
-std::string TrainJob::Impl::meaning() const {
-  const std::vector<Hash> cells = cellMeanings(notebook);
-  for (std::size_t i = 0; i < cells.size(); ++i)
-    if (settings.span.begin >= notebook.cells[i].span.begin && settings.span.begin < notebook.cells[i].span.end)
-      return cells[i].hex();
-  return {};
-}
+std::string TrainJob::Impl::meaning() const { return trainMeaning(notebook, settings); }
 
 Result<Unit> TrainJob::Impl::writeRunFile() {
   struct utsname machine {};

@@ -86,11 +86,12 @@ TEST_F(CommandLine, BenchInTurnsAnswersEachLine) {
     return found;
   };
   file("net.nf", kNet);
-  file("steps", "{\"seconds\": 0.001}\n{\"seconds\": 0.001}\n");
+  file("steps", "{\"seconds\": 0.001}\n{\"seconds\": 0.001}\nfoo\n{\"seconds\": \"x\"}\n{\"seconds\": -1}\n");
   const Outcome o = run("bench net.nf --turns --device cpu <steps");
   ASSERT_EQ(o.code, 0) << o.err;
   const auto steps = lines(o.out);
-  ASSERT_EQ(steps.size(), 3u);
+  ASSERT_EQ(steps.size(), 6u);
+  for (std::size_t k : {3, 4, 5}) EXPECT_EQ(steps[k]["error"], "A line is {} or {\"seconds\": 1.5}.");
   EXPECT_EQ(steps[0]["ready"], true);
   for (std::size_t k : {1, 2}) {
     EXPECT_GT(steps[k]["ms"].get<double>(), 0);

@@ -254,6 +254,28 @@ TEST_F(CommandLine, GradientsOfAReportGoBehindTheNotebook) {
   EXPECT_EQ(o.code, 0) << o.err << text;
 }
 
+TEST_F(CommandLine, ARunOfAnotherTextIsSaidToBeOne) {
+  const auto net = [](const char* wanted) {
+    return "let N = 4\nparam w[N] = 0\nloss L = sum[i] (w[i] - " + std::string(wanted) +
+           ")^2\n# %%\ntrain L { steps = 3; optimizer = sgd(lr=0.1); mode = static }\n";
+  };
+  const auto page = [&] {
+    EXPECT_EQ(run("export net.nf page.d --to html").code, 0);
+    return *readFile(m_folder.path("page.d/net.html"));
+  };
+  const std::string other = "It trained something else than the text above says";
+  file("net.nf", net("1"));
+  ASSERT_EQ(run("train net.nf --device reference").code, 0);
+  EXPECT_THAT(page(), testing::AllOf(HasSubstr("The newest run"), Not(HasSubstr(other))));
+  file("net.nf", "# Words\n" + net("1"));
+  EXPECT_THAT(page(), Not(HasSubstr(other))) << "words change nothing";
+  file("net.nf", net("5"));
+  EXPECT_THAT(page(), HasSubstr(other));
+  file("net.nf", net("1"));
+  ASSERT_EQ(run("train net.nf --device reference --set N=7").code, 0);
+  EXPECT_THAT(page(), HasSubstr(other));
+}
+
 TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {
   file("net.nf", kNet);
   for (const char* to : {"html", "json", "llvm"}) {
