@@ -30,6 +30,7 @@
 #include "widgets/basic.h"
 #include "widgets/cell_view.h"
 #include "widgets/command_palette.h"
+#include "widgets/decision_card.h"
 #include "widgets/devices_view.h"
 #include "widgets/dock_page.h"
 #include "widgets/explain_view.h"
@@ -149,6 +150,21 @@ void MainWindow::makeActions() {
       "run.stop", tr("Stop"), one("Ctrl+."), [this] { workspace().stop(); }, "stop");
   add("run.restart", tr("Restart the engine"), {}, [this] { workspace().startEngine(); });
   add("run.check", tr("Numeric check of the gradient"), {}, [this] { checkGradient(); });
+  group = tr("Explain");
+  // As the buttons of the decision's card, which say what cannot be had by not being there.
+  const auto decide = [&](const char* id, const QString& text, QPushButton* (DecisionCard::*button)() const) {
+    add(id, text, {}, [this, button] {
+      showPage(Page::Explain);
+      QPushButton* const pressed = (m_explain->card()->*button)();
+      if (pressed->isVisible() && pressed->isEnabled()) return pressed->click();
+      setStatus("warning", m_explain->chosenDecision() ? tr("This decision leaves no such choice")
+                                                       : tr("Choose a row of the table of decisions first"));
+    });
+  };
+  decide("explain.force", tr("Force the fusion"), &DecisionCard::force);
+  decide("explain.forbid", tr("Forbid the fusion"), &DecisionCard::forbid);
+  decide("explain.release", tr("Let the reward decide"), &DecisionCard::release);
+  decide("explain.measure", tr("Measure the fusion A/B"), &DecisionCard::measure);
   group = tr("Tune");
   add("tune.start", tr("Tune without training"), {},
       [this] { workspace().tell(protocol::TuneRequest{workspace().document().revision()}); });
@@ -283,6 +299,7 @@ void MainWindow::makeMenus() {
                      "-", "cell.remove"});
   menu(tr("&Run"), {"run.cell", "run.stay", "run.insert", "run.all", "run.train", "run.check", "-", "run.pause", "run.stop", "-",
                     "run.restart"});
+  menu(tr("E&xplain"), {"explain.force", "explain.forbid", "explain.release", "-", "explain.measure"});
   menu(tr("&Tune"), {"tune.start", "tune.profile", "tune.measureDevice"});
   menu(tr("T&ools"), {"tools.go", "tools.palette", "tools.message", "-", "tools.shortcuts", "-", "plot.table", "plot.csv",
                       "plot.json", "plot.png", "plot.svg"});

@@ -106,9 +106,9 @@ TEST_F(Keyboard, ATrainCellThatWasDeletedComesBackWithItsRun) {
 
 TEST_F(Keyboard, MenusOpen) {
   openChecked();
-  const std::pair<Qt::Key, const char*> menus[] = {{Qt::Key_F, "File"},  {Qt::Key_E, "Edit"}, {Qt::Key_V, "View"},
-                                                   {Qt::Key_C, "Cell"},  {Qt::Key_R, "Run"},  {Qt::Key_T, "Tune"},
-                                                   {Qt::Key_O, "Tools"}, {Qt::Key_H, "Help"}};
+  const std::pair<Qt::Key, const char*> menus[] = {{Qt::Key_F, "File"}, {Qt::Key_E, "Edit"},  {Qt::Key_V, "View"},
+                                                   {Qt::Key_C, "Cell"}, {Qt::Key_R, "Run"},   {Qt::Key_X, "Explain"},
+                                                   {Qt::Key_T, "Tune"}, {Qt::Key_O, "Tools"}, {Qt::Key_H, "Help"}};
   for (const auto& [key, name] : menus) {
     QTest::keyClick(editing(1), key, Qt::AltModifier);
     ASSERT_TRUE(wait([&] { return menuOpen() != nullptr; })) << name;
@@ -408,6 +408,25 @@ TEST_F(Keyboard, EscapeClosesTheSearchFromEachOfItsParts) {
     if (b->text() == "Replace all") QTest::mouseClick(b, Qt::LeftButton);
   QTest::keyClick(QApplication::focusWidget(), Qt::Key_Escape);
   EXPECT_FALSE(bar->isVisible());
+}
+
+TEST_F(Keyboard, ACommandDecidesAboutTheChosenFusion) {
+  openChecked();
+  const auto command = [&](const QString& text) {
+    QTest::keyClick(window.get(), Qt::Key_P, Qt::ControlModifier | Qt::ShiftModifier);
+    ASSERT_TRUE(window->palette()->isVisible());
+    QTest::keyClicks(window->palette()->field(), text);
+    QTest::keyClick(window->palette()->field(), Qt::Key_Return);
+  };
+  window->showPage(MainWindow::Page::Explain);
+  ASSERT_TRUE(wait([&] { return window->explain()->fusion()->rowCount() == 4; }));
+  window->explain()->chooseDecision(2);
+  ASSERT_TRUE(window->explain()->card()->forbid()->isVisible());
+  command("forbid");
+  EXPECT_TRUE(document().text().find("hint split ") != std::string::npos) << document().text();
+  ASSERT_TRUE(wait([&] { return window->explain()->card()->release()->isVisible(); }));
+  command("reward");
+  EXPECT_EQ(document().text(), capsule::kText);
 }
 
 TEST_F(Keyboard, TheCardSaysWhatItHasMeasured) {
