@@ -106,6 +106,7 @@ struct BenchOptions : FileOptions {
 struct ExportOptions : FileOptions {
   DeviceChoice device;
   std::string to, folder, stage = "fused";
+  bool values = false;  // of html: what the cells show is computed
 };
 
 int runRun(BackendRegistry& registry, const RunCommandOptions& options);
@@ -134,6 +135,10 @@ nlohmann::json toJson(const Diagnostics& diagnostics, const SourceMap& sources);
 Loaded loadNotebook(const FileOptions& options, CompileOptions compile = {});
 Result<Source> readSource(const std::string& file);
 Result<std::map<std::string, std::string>> parseSets(const std::vector<std::string>& sets);
+
+// `tells`: what there is to say about records goes to standard error.
+Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true,
+                                                  bool tells = true);
 
 // What training meets by default: the device, with what was measured on it before. Null: none opens.
 std::unique_ptr<DeviceContext> trainingDevice(BackendRegistry& registry, StageOptions& passes, bool measures);

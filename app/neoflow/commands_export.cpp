@@ -8,11 +8,14 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
 #include "app/neoflow/commands.h"
 #include "app/neoflow/notebook_html.h"
+#include "app/neoflow/stop_on_signal.h"
+#include "app/neoflow/value_text.h"
 #include "app/neoflow/working_line.h"
 #include "core/ir/serialize.h"
 #include "core/ir/structural_hash.h"
@@ -69,6 +72,39 @@ std::string safeFileName(const std::string& name) {
   return out.substr(0, 80);
 }
 
+// `run`: the folder of the newest run of this text; empty: there is none.
+Result<ShownValues> shownValues(BackendRegistry& registry, const ExportOptions& options, const CompiledNotebook& notebook,
+                                const std::string& run, std::stop_token stop) {
+  ShownValues values;
+  const bool any = std::ranges::any_of(notebook.cells, [](const CellInfo& c) { return !c.shows.empty(); });
+  if (!any) return values;
+  auto context = openDevice(registry, options.device);
+  if (!context) return context.error();
+  RunOptions asked;
+  asked.source = notebook.sources.at(notebook.notebook);
+  if (auto sets = parseSets(options.sets)) asked.sets = std::move(*sets);
+  asked.tensors = {"shown"};
+  std::error_code none;
+  if (!run.empty() && fs::exists(run + "/checkpoint.safetensors", none)) asked.weights = run + "/checkpoint.safetensors";
+  RunJob job(**context, asked);
+  NF_TRY(const bool prepared, job.prepare(stop));
+  if (!prepared) return stopped();
+  NF_TRY([[maybe_unused]] const Unit ran, job.run(false, stop));
+  for (std::size_t i = 0; i < notebook.cells.size(); ++i)
+    for (const TensorId t : notebook.cells[i].shows) {
+      const auto output = std::ranges::find_if(notebook.program.outputs, [&](const Output& o) { return o.tensor == t; });
+      const std::string& name = notebook.program[t].name;
+      NF_TRY(const HostTensor tensor, job.tensorOfProgram(name));
+      for (std::string& line : valueLines(output == notebook.program.outputs.end() ? name : output->name, tensor))
+        values.lines[i].push_back(std::move(line));
+    }
+  const bool learns = std::ranges::any_of(notebook.program.tensors, [](const Tensor& t) { return t.kind == TensorKind::Param; });
+  if (learns)
+    values.note = asked.weights.empty() ? "Values are those with the initial weights."
+                                        : "Values are those with the weights of the newest run.";
+  return values;
+}
+
 // What kernels are generated for. CUDA's without a device are for an architecture that most cards run.
 Result<Target> targetOf(BackendRegistry& registry, const ExportOptions& options) {
   if (options.to != "cuda") {
@@ -94,6 +130,8 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
                    {},
                    {}},
                   options.json, kExitUsage);
+  if (options.values && options.to != "html")
+    return report({"usage", "--values is of a page: it goes with --to html.", {}, {}}, options.json, kExitUsage);
   const bool cuda = options.to == "cuda", kernels = cuda || options.to == "llvm";
   const std::string& device = options.device.device;
   if (kernels && device != "auto" && device.substr(0, device.find(':')) != (cuda ? "cuda" : "cpu"))
@@ -109,8 +147,12 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   std::error_code error;
   fs::create_directories(options.folder, error);
   if (error) return report({"export", "The folder " + options.folder + " can't be made.", {}, error.message()}, options.json);
+  // Before any thread, which would inherit what is masked.
+  std::optional<StopOnSignal> signals;
+  if (options.values) signals.emplace();
   WorkingLine working("deriving gradients and deciding on fusion", options.json);
   StageOptions passes;
+  if (signals) passes.invert.stop = signals->token();
   auto target = targetOf(registry, options);
   if (target) {
     passes.device = deviceConstants(*target);
@@ -140,7 +182,10 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
   Result<Unit> done = Unit{};
   if (options.to == "html") {
     const std::string run = options.file == "-" ? std::string() : newestRun(options.file);
-    std::string training;
+    std::string training, meaning;
+    if (const auto described = run.empty() ? Result<std::string>(std::string()) : readFile(run + "/run.json"))
+      if (const auto json = nlohmann::json::parse(*described, nullptr, false); json.is_object())
+        meaning = json.value("meaning", "");
     if (!run.empty()) {
       ReportOptions report;
       report.title = fs::path(options.file).filename().string();
@@ -153,10 +198,20 @@ int runExport(BackendRegistry& registry, const ExportOptions& options) {
     }
     CompileOptions compiled;
     if (auto sets = parseSets(options.sets)) compiled.sets = std::move(*sets);
+    ShownValues values;
+    if (options.values) {
+      const bool same = std::ranges::any_of(loaded.notebook.trains, [&](const TrainSettings& train) {
+        return !meaning.empty() && trainMeaning(loaded.notebook, train) == meaning;
+      });
+      auto computed = shownValues(registry, options, loaded.notebook, same ? run : std::string(), signals->token());
+      if (!computed && isStopped(computed.error())) return report(computed.error(), options.json);
+      if (computed) values = std::move(*computed);
+      else values.note = "What the cells show was not computed: " + computed.error().message;
+    }
     const GradientsText gradients = gradientsText(loaded.notebook, *both->whole->differentiated, compiled);
-    done = write(folder / (stem + ".html"),
-                 notebookHtml(loaded.notebook, *both, passes.device,
-                              target ? intervalsText(measurementOf(registry, *target)) : std::string(), training, gradients));
+    done = write(folder / (stem + ".html"), notebookHtml(loaded.notebook, *both, passes.device,
+                                                         target ? intervalsText(measurementOf(registry, *target)) : std::string(),
+                                                         training, gradients, values));
   } else if (options.to == "json") {
     done = write(folder / (stem + ".json"), toJson(drawn()).dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
   } else if (options.to == "dot" || options.to == "svg") {

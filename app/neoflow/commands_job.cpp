@@ -13,6 +13,7 @@
 #include "app/neoflow/commands.h"
 #include "app/neoflow/profile_text.h"
 #include "app/neoflow/stop_on_signal.h"
+#include "app/neoflow/value_text.h"
 #include "app/neoflow/working_line.h"
 #include "core/runtime/data_file.h"
 #include "core/runtime/execution_plan.h"
@@ -42,17 +43,6 @@ void printLine(const std::string& line) {
 }
 
 std::string text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records = true,
-                                                  bool tells = true) {
-  DeviceContextOptions options;
-  options.device = choice.device;
-  options.threads = choice.threads;
-  if (!records) options.records = "none";
-  auto context = DeviceContext::open(registry, options);
-  if (context && tells && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
-  return context;
-}
 
 // What a run is called beside its notebook: NAME.nf.out; of standard input: neoflow.out.
 std::string outputRoot(const std::string& file, const std::string& wish) {
@@ -154,6 +144,16 @@ std::string secondsText(double seconds) {
 
 }  // namespace
 
+Result<std::unique_ptr<DeviceContext>> openDevice(BackendRegistry& registry, const DeviceChoice& choice, bool records, bool tells) {
+  DeviceContextOptions options;
+  options.device = choice.device;
+  options.threads = choice.threads;
+  if (!records) options.records = "none";
+  auto context = DeviceContext::open(registry, options);
+  if (context && tells && !(*context)->recordsMessage().empty()) std::cerr << (*context)->recordsMessage() << "\n";
+  return context;
+}
+
 int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
   const bool json = options.json || options.progress;
   const auto sets = parseSets(options.sets);
@@ -206,59 +206,22 @@ int runRun(BackendRegistry& registry, const RunCommandOptions& options) {
     else evaluated = true;
     const auto tensor = job.tensor(name);
     if (!tensor) return report(tensor.error(), json);
-    double sum = 0, squares = 0, low = HUGE_VAL, high = -HUGE_VAL;
-    std::int64_t bad = 0;
-    const std::int64_t elements = tensor->elements();
-    std::vector<double> first;
-    for (std::int64_t i = 0; i < elements; ++i) {
-      const double v = tensor->at(i);
-      if (first.size() < 8) first.push_back(std::isnan(v) ? NAN : v);  // its sign says nothing and differs between devices
-      if (!std::isfinite(v)) {
-        ++bad;
-        continue;
-      }
-      sum += v;
-      squares += v * v;
-      low = std::min(low, v);
-      high = std::max(high, v);
+    if (!json) {
+      for (const std::string& line : valueLines(name, *tensor)) printLine(line);
+      continue;
     }
-    const auto count = static_cast<double>(elements - bad);
-    const bool none = bad == elements;
-    if (json) {
-      Json firstJson = Json::array();
-      for (const double v : first)
-        firstJson.push_back(std::isfinite(v) ? Json(v) : Json(std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"));
-      shown.push_back({{"name", name},
-                       {"dtype", nf::name(tensor->type)},
-                       {"shape", tensor->shape},
-                       {"first", firstJson},
-                       {"mean", none ? Json() : Json(sum / count)},
-                       {"rms", none ? Json() : Json(std::sqrt(squares / count))},
-                       {"not_finite", bad}});
-      if (ofTraining) shown.back()["program"] = *ofTraining ? "training" : "evaluation";
-    } else {
-      char line[200];
-      const bool whole = tensor->type == DType::I32;
-      if (elements == 1) std::snprintf(line, sizeof line, whole ? "%s = %.0f" : "%s = %.7g", name.c_str(), first[0]);
-      else if (none)
-        std::snprintf(line, sizeof line, "%s  %s  none of %lld values is finite", name.c_str(),
-                      (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(),
-                      static_cast<long long>(elements));
-      else
-        std::snprintf(line, sizeof line, "%s  %s  mean %.4g, rms %.4g, min %.4g, max %.4g%s", name.c_str(),
-                      (std::string(nf::name(tensor->type)) + " " + shapeText(tensor->shape)).c_str(), sum / count,
-                      std::sqrt(squares / count), low, high, bad ? (", " + std::to_string(bad) + " not finite").c_str() : "");
-      printLine(line);
-      if (elements > 1) {
-        std::string row = "   ";
-        for (const double v : first) {
-          char number[32];
-          std::snprintf(number, sizeof number, whole ? " %.0f" : " %.5g", v);
-          row += number;
-        }
-        printLine(row + (elements > 8 ? " ..." : ""));
-      }
-    }
+    const ValueSummary summary(*tensor);
+    Json first = Json::array();
+    for (const double v : summary.first)
+      first.push_back(std::isfinite(v) ? Json(v) : Json(std::isnan(v) ? "nan" : v > 0 ? "inf" : "-inf"));
+    shown.push_back({{"name", name},
+                     {"dtype", nf::name(tensor->type)},
+                     {"shape", tensor->shape},
+                     {"first", first},
+                     {"mean", summary.none() ? Json() : Json(summary.mean)},
+                     {"rms", summary.none() ? Json() : Json(summary.rms)},
+                     {"not_finite", summary.notFinite}});
+    if (ofTraining) shown.back()["program"] = *ofTraining ? "training" : "evaluation";
   }
   if (json) printLine(text({{"event", "done"}, {"seconds", seconds}, {"tensors", shown}, {"training_rows", job.trainingRows()}}));
   else if (!trained.empty())

@@ -72,9 +72,10 @@ std::string_view withoutEnd(std::string_view text) {
   return text;
 }
 
-std::string cellsOf(const CompiledNotebook& notebook) {
+std::string cellsOf(const CompiledNotebook& notebook, const ShownValues& values) {
   std::string out;
-  for (const CellInfo& cell : notebook.cells) {
+  for (std::size_t i = 0; i < notebook.cells.size(); ++i) {
+    const CellInfo& cell = notebook.cells[i];
     std::string_view text = notebook.sources.text(cell.span);
     if (cell.kind == CellInfo::Kind::Markdown) {
       out += markdownHtml(markdownOf(text));
@@ -96,7 +97,13 @@ std::string cellsOf(const CompiledNotebook& notebook) {
       if (!tensor.shape.empty()) defines += "]";
     }
     if (!defines.empty()) out += "<p class=\"muted\">" + defines + "</p>\n";
+    if (const auto shown = values.lines.find(i); shown != values.lines.end()) {
+      std::string lines;
+      for (const std::string& line : shown->second) lines += htmlEscaped(line) + "\n";
+      out += "<pre class=\"values\">" + std::string(withoutEnd(lines)) + "</pre>\n";
+    }
   }
+  if (!values.note.empty()) out += "<p class=\"muted\">" + htmlEscaped(values.note) + "</p>\n";
   return out;
 }
 
@@ -149,12 +156,14 @@ std::string gradientsOf(const Stages& stages, const GradientsText& gradients) {
 }  // namespace
 
 std::string notebookHtml(const CompiledNotebook& notebook, const NotebookStages& stages, const DeviceConstants& device,
-                         const std::string& intervals, const std::string& training, const GradientsText& gradients) {
+                         const std::string& intervals, const std::string& training, const GradientsText& gradients,
+                         const ShownValues& values) {
   std::string out = htmlHead(notebook.sources.at(notebook.notebook).name);
   out +=
       "<style>.cells h2{border:0;padding:0;margin-top:24px}pre .k{color:var(--accent);font-weight:400}pre "
-      ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}</style>\n";
-  out += "<section class=\"cells\">\n" + cellsOf(notebook) + "</section>\n";
+      ".n{color:var(--good);font-weight:400}pre .c{color:var(--muted);font-weight:400}pre.values{background:none;border-left:2px "
+      "solid var(--accent)}</style>\n";
+  out += "<section class=\"cells\">\n" + cellsOf(notebook, values) + "</section>\n";
   if (!training.empty()) out += "<h2>The newest run</h2>\n" + training;
   return out + fusionOf(*stages.decided, device, intervals) + gradientsOf(*stages.whole, gradients) + htmlTail();
 }

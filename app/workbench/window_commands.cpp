@@ -812,7 +812,7 @@ void MainWindow::exportHtml(const QString& path) {
   if (command.size() > 1 && command.back() == QLatin1String("engine")) command.removeLast();
   const QString program = command.takeFirst();
   command << QStringLiteral("export") << (asSaved ? file.absoluteFilePath() : QStringLiteral("-")) << folder->path()
-          << QStringLiteral("--to") << QStringLiteral("html");
+          << QStringLiteral("--to") << QStringLiteral("html") << QStringLiteral("--values");
   const QString made = folder->filePath((asSaved ? file.completeBaseName() : QStringLiteral("notebook")) + QStringLiteral(".html"));
   m_export = new QProcess(this);
   m_export->setWorkingDirectory(workspace().path().isEmpty() ? QDir::currentPath() : file.absolutePath());

@@ -276,6 +276,36 @@ TEST_F(CommandLine, ARunOfAnotherTextIsSaidToBeOne) {
   EXPECT_THAT(page(), HasSubstr(other));
 }
 
+TEST_F(CommandLine, APageHasWhatCellsShow) {
+  const auto net = [](const char* wanted) {
+    return "param w[4] = 0.5\nloss L = sum[i] (w[i] - " + std::string(wanted) +
+           ")^2\nshow w\n# %%\nY[i] = w[i] * 2\nshow Y, select(Y[0] < 2, 1, 0)\n"
+           "# %%\ntrain L { steps = 1; optimizer = sgd(lr=0.25); mode = static }\n";
+  };
+  const auto page = [&](const std::string& options) {
+    const Outcome o = run("export net.nf page.d --device reference --to html" + options);
+    EXPECT_EQ(o.code, 0) << o.err;
+    return *readFile(m_folder.path("page.d/net.html"));
+  };
+  file("net.nf", net("1"));
+  EXPECT_THAT(page(""), Not(HasSubstr("class=\"values\"")));
+  std::string text = page(" --values");
+  EXPECT_THAT(text, HasSubstr("<pre class=\"values\">w  f64 [4]  mean 0.5, rms 0.5, min 0.5, max 0.5\n    0.5 0.5 0.5 0.5</pre>"));
+  EXPECT_THAT(text, HasSubstr("select(Y[0] &lt; 2, 1, 0) = 1</pre>"));
+  EXPECT_LT(text.find("w  f64"), text.find("Y  f64"));
+  EXPECT_THAT(text, HasSubstr("Values are those with the initial weights."));
+  // Once it is trained they are those of the run: w goes half of the way to 1.
+  ASSERT_EQ(run("train net.nf --device reference").code, 0);
+  text = page(" --values");
+  EXPECT_THAT(text, HasSubstr("w  f64 [4]  mean 0.75,"));
+  EXPECT_THAT(text, HasSubstr("Values are those with the weights of the newest run."));
+  file("net.nf", net("5"));
+  EXPECT_THAT(page(" --values"), HasSubstr("w  f64 [4]  mean 0.5,")) << "the run was of another text";
+  file("net.nf", "input X[3] = npy(\"nowhere.npy\")\nshow X\n");
+  EXPECT_THAT(page(" --values"), HasSubstr("What the cells show was not computed: "));
+  EXPECT_THAT(run("export net.nf page.d --to dot --values").err, HasSubstr("--values is of a page: it goes with --to html."));
+}
+
 TEST_F(CommandLine, AFullDiskLeavesNoHalfExport) {
   file("net.nf", kNet);
   for (const char* to : {"html", "json", "llvm"}) {
