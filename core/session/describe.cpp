@@ -252,6 +252,16 @@ protocol::Analysis describeAnalysis(const CompiledNotebook& notebook, const Comp
     for (const Unsound& u : notebook.unsound)
       if (inside(u.span) && !u.uses.empty() && std::find(info.waits.begin(), info.waits.end(), u.uses) == info.waits.end())
         info.waits.push_back(u.uses);
+    std::int64_t parameters = 0, values = 0;
+    for (const Update& u : p.updates) {
+      if (p[u.target].kind != TensorKind::Param || std::ranges::find(cell.defines, u.value) == cell.defines.end()) continue;
+      ++parameters;
+      values += p[u.target].elements();
+    }
+    for (const TrainSettings& train : sound.trains)
+      if (inside(train.span) && parameters > 0 && !info.summary.empty())
+        info.summary = "trains " + std::to_string(parameters) + (parameters == 1 ? " parameter, " : " parameters, ") +
+                       std::to_string(values) + (values == 1 ? " value · " : " values · ") + flopsText(flops) + " an update";
     for (const TrainSettings& train : sound.trains)
       if (inside(train.span))
         info.train = protocol::TrainInfo{train.loss,   train.optimizer, train.mode,  train.device,

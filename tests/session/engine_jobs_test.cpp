@@ -93,6 +93,16 @@ TEST_F(EngineJobs, WhatATrainingMakesOfGradientsIsSaidToBeItsOwn) {
   said("after a training");
 }
 
+TEST_F(EngineJobs, ATrainCellSaysHowMuchItTrains) {
+  EngineProcess engine(m_folder.path(""));
+  const Analysis a = engine.document(
+      "# %%\nparam W[30] = normal(0, 1)\nparam b = 0\nparam U[4] = 1\nloss L = sum[i] (W[i] - b)^2\n"
+      "# %%\ntrain L { steps = 2; optimizer = sgd(lr=0.1, momentum=0.9) }\n");
+  ASSERT_EQ(a.cells.size(), 2u);
+  EXPECT_TRUE(a.cells[1].summary.starts_with("trains 2 parameters, 31 values · ")) << a.cells[1].summary;
+  EXPECT_TRUE(a.cells[1].summary.ends_with(" an update")) << a.cells[1].summary;
+}
+
 TEST_F(EngineJobs, TwoCellsThatShowANameHaveTheirOwnTensors) {
   EngineProcess engine(m_folder.path(""));
   const Analysis a = engine.document(
