@@ -78,6 +78,9 @@ void MainWindow::showPage(Page page) {
     m_tab->notebook->activate(m_tab->notebook->activeCell(), m_tab->notebook->editing());
     revealSelection();
   }
+  if (m_tab && std::ranges::any_of(m_tab->workspace->analysis().diagnostics,
+                                   [](const auto& d) { return d.severity == protocol::Severity::Error; }))
+    refreshStatus();  // in the words of this page
   refreshPlace();
 }
 
@@ -372,14 +375,21 @@ void MainWindow::refreshStatus() {
         if (!waits || !waitsForCheck(tr("the cell runs"))) setStatus("running", tr("Checking"));
       } else {
         int errors = 0;
-        for (const auto& d : m_tab->workspace->analysis().diagnostics) errors += d.severity == protocol::Severity::Error;
+        QString first;
+        for (const auto& d : m_tab->workspace->analysis().diagnostics) {
+          if (d.severity != protocol::Severity::Error) continue;
+          if (++errors == 1) first = QString::fromStdString(d.message).section(QLatin1Char('\n'), 0, 0);
+        }
         QString failure, zero, warning;
         for (const CellView* v : m_tab->notebook->cells()) {
           if (failure.isEmpty()) failure = v->failure();
           if (zero.isEmpty()) zero = v->zeros();
           if (warning.isEmpty()) warning = v->warning();
         }
-        if (errors > 0) setStatus("error", counted(errors, tr("error"), tr("errors")));
+        // Elsewhere than on Author nothing else tells what is wrong, as a pin that a hint for a fusion does not leave its kernel.
+        if (errors > 0)
+          setStatus("error", counted(errors, tr("error"), tr("errors")) +
+                                 (page() == Page::Author ? QString() : QStringLiteral(": ") + first));
         else if (!failure.isEmpty()) setStatus("error", tr("Failed: %1").arg(failure.section(QLatin1Char('\n'), 0, 0)));
         else if (m_tab->notebook->awaitsAnswers() || m_inspector->checking()) setStatus("running", checkingText());
         else if (!zero.isEmpty()) setStatus("warning", zero.section(QLatin1Char('\n'), 0, 0));

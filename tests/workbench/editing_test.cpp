@@ -387,6 +387,11 @@ TEST_F(Editing, AHintThatTheDeviceCannotObeyIsMarkedInItsCell) {
     return false;
   };
   EXPECT_TRUE(listed("1 error")) << "the outline counts it, too";
+  // Where the cell is not in sight, the bar says what is wrong.
+  EXPECT_EQ(window->statusText(), "1 error");
+  window->showPage(MainWindow::Page::Explain);
+  EXPECT_EQ(window->statusText(), "1 error: there is no kind of schedule `nonsense`");
+  window->showPage(MainWindow::Page::Author);
   window->action("edit.undo")->trigger();
   ASSERT_TRUE(wait([&] { return window->workspace().analysisIsCurrent() && cell(1)->diagnosticTexts().isEmpty(); }));
   EXPECT_FALSE(listed("1 error"));
