@@ -19,6 +19,7 @@
 #include "widgets/explain_view.h"
 #include "widgets/expression_editor.h"
 #include "widgets/formula_view.h"
+#include "widgets/fusion_model.h"
 #include "widgets/graph_view.h"
 #include "widgets/inspector_view.h"
 #include "widgets/message_bar.h"
@@ -26,6 +27,7 @@
 #include "widgets/plots.h"
 #include "widgets/tensor_view.h"
 #include "widgets/train_strip.h"
+#include "widgets/tune_view.h"
 
 namespace nf {
 namespace {
@@ -711,6 +713,37 @@ TEST_F(RealEngine, EachOfTwoEqualExpressionsSelectsItsOwn) {
     EXPECT_GT(terms(gradient), 0);
     EXPECT_EQ(terms(otherGradient), 0);
   }
+}
+
+// Of a loop's body no list has the tensors: what a decision leads to is chosen by the decision's place.
+TEST_F(RealEngine, ADecisionInALoopStaysChosenWhereItLeads) {
+  const std::string sum = "sum[k] U[i, k] * h[k]";
+  openChecked("# %%\nparam U[4, 4] = normal(0, 1)\nh[i: 4] = 0.5\nfor t in 0..5 {\n  m[i] = " + sum +
+              "\n  h[i] = tanh(m[i]) }\nloss L = sum[i] h[i]^2\n# %%\ntrain L { optimizer = sgd(lr=0.1); steps = 3 }\n");
+  window->showPage(MainWindow::Page::Explain);
+  const auto inside = [&] {
+    const auto& decisions = window->explain()->fusion()->report().decisions;
+    for (std::size_t i = 0; i < decisions.size(); ++i)
+      if (decisions[i].producer == "m") return static_cast<int>(i);
+    return -1;
+  };
+  ASSERT_TRUE(wait([&] { return inside() >= 0 && !window->workspace().subgraphs().subgraphs.empty(); }));
+  window->explain()->chooseDecision(inside());
+  const auto& selection = window->workspace().selection();
+  ASSERT_EQ(selection.selectedSpans().size(), 1u);
+  const auto chosen = [&] {
+    const auto span = selection.selectedSpans()[0];
+    return document().text().substr(span.begin, span.end - span.begin);
+  };
+  EXPECT_NE(chosen().find(sum), std::string::npos) << chosen();
+  for (const auto& s : window->workspace().subgraphs().subgraphs) {
+    if (std::ranges::find(s.operators, "m") == s.operators.end()) continue;
+    Q_EMIT window->explain()->card()->leadChosen(QStringLiteral("kernel:") + QString::fromStdString(s.id));
+    EXPECT_EQ(window->tune()->current(), s.id);
+  }
+  EXPECT_EQ(window->page(), MainWindow::Page::Tune);
+  ASSERT_EQ(selection.selectedSpans().size(), 1u);
+  EXPECT_NE(chosen().find(sum), std::string::npos) << chosen();
 }
 
 // A gradient that is 0 by rule is said where it stands; nothing is called proved that nobody proved.
